@@ -190,7 +190,7 @@ mod tests {
             assert_eq!((edge.send(1), edge.in_flight, edge.epoch), (None, 0, 1));
             assert_eq!(edge.queue.len(), if keeps { 25 } else { 0 });
             edge.is_up = true;
-            assert_eq!(edge.send(2), keeps.then_some(SequenceRange { is_redelivered: true, ..run(0, 10) }));
+            assert_eq!(edge.send(2), keeps.then_some(SequenceRange { is_redelivered: true, ..range(0, 10) }));
         }
     }
 }

@@ -113,7 +113,7 @@ mod tests {
         in_flight.push(range(5, 5));
         queue.push(range(10, 2));
         queue.put_back(in_flight);
-        assert_eq!(queue.take(100), Some(SequenceRange { is_redelivered: true, ..run(5, 5) }));
+        assert_eq!(queue.take(100), Some(SequenceRange { is_redelivered: true, ..range(5, 5) }));
         assert_eq!(queue.take(100), Some(range(10, 2)));
         assert!(queue.is_empty());
     }

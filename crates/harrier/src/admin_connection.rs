@@ -1,8 +1,7 @@
-//! Asking a running broker: administrative requests over AMQP, and their answers.
+//! Client side of the admin requests: sends commands to a running broker over AMQP and waits, with a time limit, for
+//! the replies.
 //!
-//! Enters: an address, commands with their arguments.  Leaves: results, or why there are none.
-//! Owns:   the words for what goes wrong on the way.
-//! Never:  waits without an end; shows a password.
+//! Error texts never contain a password.
 
 use crate::admin_server::{CONTENT_TYPE, VERSION};
 use catalog::REQUEST_QUEUE;
@@ -12,38 +11,36 @@ use std::fmt;
 use std::time::Duration;
 use wire::ShortStr;
 
-/// The pseudo-queue by which answers come (RabbitMQ extension).
+/// The pseudo-queue that receives replies (RabbitMQ extension).
 const ANSWERS: &str = "amq.rabbitmq.reply-to";
-/// How long the broker may take for a connection, or for a step of the way.
+/// Time limit for connecting, and for each step of the protocol.
 pub const STEP_WAIT: Duration = Duration::from_secs(15);
-/// How long it may take to answer: behind what others have asked it.
+/// Time limit for a reply: the broker answers other requests first.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
 
-/// Why there is no result, in words for people.
+/// Why a request has no result.
 #[derive(Debug)]
 pub struct RequestError {
-    /// What kind of reason it is.
     pub kind: RequestErrorKind,
-    /// The words.
+    /// The text to print.
     pub text: String,
 }
 
-/// Kinds of reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestErrorKind {
-    /// Nobody answers at the address.
+    /// Nothing answers at the address.
     Unreachable,
     /// The broker refuses the login or the virtual host.
     Login,
-    /// Whoever has logged in may not ask.
+    /// The user is not an administrator.
     NotAllowed,
-    /// Something else answers there than an AMQP broker.
+    /// The peer is not an AMQP broker.
     NotAmqp,
-    /// It is another broker, which takes no requests.
+    /// The broker is not Harrier and takes no admin requests.
     NotHarrier,
-    /// The broker says so: its code for it.
+    /// The broker refused the request, with this code.
     Refused(String),
-    /// Something else.
+    /// Any other error.
     Other,
 }
 
@@ -57,7 +54,7 @@ fn request_error(kind: RequestErrorKind, text: String) -> RequestError {
     RequestError { kind, text }
 }
 
-/// Asks the broker at an address, as the administrator that the address names.
+/// Sends one command to the broker at an address, as the administrator named in the address.
 ///
 /// # Errors
 /// Why there is no result.
@@ -68,20 +65,20 @@ pub fn ask(url: &Url, command: &str, arguments: Vec<(&str, Json)>) -> Result<Jso
     Ok(result)
 }
 
-/// A connection over which a broker is asked.
+/// A connection for admin requests.
 pub struct AdminConnection {
     client: Client,
-    /// Where the broker is, for people.
+    /// The broker's address, for error texts.
     place: String,
-    /// Where requests go from, once there was one.
+    /// The channel of requests, opened by the first one.
     channel: Option<Channel>,
 }
 
 impl AdminConnection {
-    /// Logs in at a broker of whatever make.
+    /// Connects and logs in, at a broker of any make.
     ///
     /// # Errors
-    /// Nobody is there, it refuses, or it is no broker.
+    /// The address is unreachable, the login is refused, or the peer is not a broker.
     pub fn begin(url: &Url, name: &str, step_wait: Duration) -> Result<Self, RequestError> {
         let place = &url.address;
         let options = Options { name: Some(name.to_owned()), answer_wait: step_wait, ..Options::default() };
@@ -98,7 +95,7 @@ impl AdminConnection {
         Ok(AdminConnection { client, place: place.clone(), channel: None })
     }
 
-    /// What the broker says of itself.
+    /// A server property that the broker sent in `connection.start`.
     pub fn server_property(&self, name: &str) -> Option<String> {
         match self.client.server_properties().get(name) {
             Some(Value::LongStr(text)) => Some(String::from_utf8_lossy(text).into_owned()),
@@ -106,7 +103,7 @@ impl AdminConnection {
         }
     }
 
-    /// Asks.
+    /// Sends a command and waits for its result.
     ///
     /// # Errors
     /// Why there is no result.
@@ -155,7 +152,7 @@ impl AdminConnection {
         Ok(fields.into_iter().nth(at).map_or(Json::Null, |(_, result)| result))
     }
 
-    /// Lets some time pass before something is asked again.
+    /// Waits before the next request.
     ///
     /// # Errors
     /// The connection is gone.
@@ -166,9 +163,9 @@ impl AdminConnection {
         }
     }
 
-    /// Says farewell.
+    /// Closes the connection.
     pub fn end(self) {
-        // A broker that holds publishers back would not hear it; what was asked for is here.
+        // A broker that throttles publishers would not read the close; the result has arrived.
         if self.client.blocked().is_none()
             && let Err(error) = self.client.close()
         {
@@ -177,13 +174,13 @@ impl AdminConnection {
     }
 }
 
-/// Why no answer came.
+/// Why no reply came.
 enum ExchangeFailure {
-    /// Nobody takes requests there.
+    /// The request was returned: the broker takes none.
     Returned,
-    /// It takes too long.
+    /// The time limit passed.
     Silent,
-    /// A step of the way was refused, or the connection is gone.
+    /// A step was refused, or the connection is gone.
     Call(Error),
 }
 
@@ -193,7 +190,7 @@ impl From<Error> for ExchangeFailure {
     }
 }
 
-/// Sends a request, and waits for its answer.
+/// Sends a request and waits for its reply.
 fn exchange(client: &mut Client, open: &mut Option<Channel>, request: &[u8]) -> Result<Vec<u8>, ExchangeFailure> {
     let channel = match *open {
         Some(channel) => channel,
@@ -212,7 +209,7 @@ fn exchange(client: &mut Client, open: &mut Option<Channel>, request: &[u8]) -> 
     let properties = properties.to_bytes();
     let to = Publish { mandatory: true, properties: RawProperties::new(&properties), ..Publish::to("", REQUEST_QUEUE) };
     client.publish(channel, &to, request)?;
-    // What nobody takes comes back before its confirm does.
+    // A returned message comes back before its confirm.
     client.wait_confirms(channel, 0)?;
     if client.take_returned().is_some() {
         return Err(ExchangeFailure::Returned);

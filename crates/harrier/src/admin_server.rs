@@ -1,8 +1,7 @@
-//! Answers to administrative requests: what administrators ask of a running broker, and what they are told.
+//! Admin server: answers the requests of administrators to a running broker.
 //!
-//! Enters: requests of whom the broker knows that they are administrators; JSON.  Leaves: answers; JSON.
-//! Owns:   the thread that answers, one request after the other; the form of both (docs/operations/ctl.md); the table of commands.
-//! Never:  asks who somebody is, which the broker has; leaves a request without an answer.
+//! One thread answers one request after the other; every request gets an answer. The broker has authorized the user
+//! before a request arrives here. The format of requests and answers is in docs/operations/ctl.md.
 
 mod links;
 
@@ -18,19 +17,19 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
 use wire::{Properties, ShortStr};
 
-/// The version of the form of requests and answers. It grows when one that is understood today would not be any more.
+/// Version of the request format. It changes when requests or answers change incompatibly.
 pub const VERSION: i64 = 1;
-/// The MIME type of both.
+/// MIME type of requests and answers.
 pub const CONTENT_TYPE: &str = "application/json";
-/// Bytes of an answer above which the memory that it took is given back.
+/// An answer longer than this releases its buffer afterwards.
 const LONG_ANSWER_BYTES: usize = 1 << 20;
 
-/// What of the definitions file has no effect, as it was read last; for exports.
+/// The parts of the definitions file that have no effect, as last read; exports include them.
 #[derive(Clone, Default)]
 pub struct IneffectiveDefinitions(Arc<Mutex<Kept>>);
 
 impl IneffectiveDefinitions {
-    /// It is this from now on.
+    /// Replaces the stored definitions.
     pub fn keep(&self, kept: Kept) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = kept;
     }
@@ -40,7 +39,7 @@ impl IneffectiveDefinitions {
     }
 }
 
-/// Why a request has no result.
+/// Why a request failed.
 struct AdminError {
     /// For programs.
     code: &'static str,
@@ -52,7 +51,7 @@ fn error(code: &'static str, text: impl Into<String>) -> AdminError {
     AdminError { code, text: text.into() }
 }
 
-/// What is asked, and by whom.
+/// A request's user and arguments.
 struct AdminRequest<'a> {
     user: &'a str,
     arguments: &'a Json,
@@ -60,7 +59,7 @@ struct AdminRequest<'a> {
 
 type CommandHandler = fn(&mut AdminServer, &AdminRequest<'_>) -> Result<Json, AdminError>;
 
-/// What can be asked for, and with what arguments.
+/// Commands, with the arguments that each accepts.
 const COMMANDS: [(&str, &[&str], CommandHandler); 6] = [
     ("definitions", &["vhost"], AdminServer::definitions),
     ("links", links::LINKS, AdminServer::links),
@@ -70,7 +69,7 @@ const COMMANDS: [(&str, &[&str], CommandHandler); 6] = [
     ("route-delete", links::ROUTE_DELETE, AdminServer::route_delete),
 ];
 
-/// Answers requests.
+/// Executes admin requests.
 pub struct AdminServer {
     operator: Operator,
     ineffective: IneffectiveDefinitions,
@@ -78,12 +77,12 @@ pub struct AdminServer {
 }
 
 impl AdminServer {
-    /// From the broker of this operator.
+    /// A server for the broker of this operator.
     pub fn new(operator: Operator, kept: IneffectiveDefinitions, federation: FederationAdmin) -> Self {
         AdminServer { operator, ineffective: kept, federation }
     }
 
-    /// Starts the thread that answers, until the broker has ended.
+    /// Starts the thread, which ends when the broker does.
     ///
     /// # Errors
     /// The system refuses a thread.
@@ -150,7 +149,7 @@ impl AdminServer {
         command(self, &AdminRequest { user, arguments })
     }
 
-    /// All that is defined now, or what is in one virtual host.
+    /// All definitions, or those of one virtual host.
     fn definitions(&mut self, asked: &AdminRequest<'_>) -> Result<Json, AdminError> {
         let vhost = asked.text("vhost")?.map(str::to_owned);
         let kept = self.ineffective.get();

@@ -1,8 +1,4 @@
-//! `harrier broker`: a broker from its configuration to its end.
-//!
-//! Enters: words, the environment.  Leaves: an exit status.
-//! Owns:   the order in which a broker is put together, and the words in which it fails.
-//! Never:  serves a client itself.
+//! `harrier broker`: runs a broker, from its configuration to its end.
 
 use crate::admin_server::{AdminServer, FederationAdmin, IneffectiveDefinitions};
 use crate::options::options;
@@ -16,10 +12,10 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Files that a broker has open beside its connections: polls, listeners, standard streams. An estimate on the safe side.
+/// Files that a broker opens beside its connections: polls, listeners, standard streams. A conservative estimate.
 const OTHER_FILES: u64 = 256;
 
-/// Runs the command with the words behind `broker`.
+/// Runs `harrier broker`.
 #[expect(clippy::disallowed_methods, reason = "a program may tell how long its start took")]
 pub fn main(words: &[OsString]) -> ExitCode {
     let began = Instant::now();
@@ -40,7 +36,7 @@ pub fn main(words: &[OsString]) -> ExitCode {
     }
 }
 
-/// Why a broker did not run, or not to a good end.
+/// Why a broker did not start or did not end well.
 struct RunFailure {
     text: String,
     status: ExitCode,
@@ -68,7 +64,7 @@ impl From<std::io::Error> for RunFailure {
 fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), RunFailure> {
     let machine = Machine::here();
     let state = BrokerIdentity::open(config.state.as_deref(), config.cluster_name.as_deref());
-    // That a folder cannot be used is no fault of the words that name it.
+    // An unusable folder is not a usage error.
     let unusable = |why: String| RunFailure { text: config.fault("state", why).to_string(), status: ExitCode::FAILURE };
     let state = state.map_err(|(setting, why)| match setting {
         "state" => unusable(why),
@@ -91,13 +87,13 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), R
     crate::policies::ineffective_policies(&config).iter().for_each(|odd| tracing::warn!("{odd}"));
     let open_files_max = raise_open_files();
     let connections_max = u64::from(options.connections_max);
-    // The default is for machines of all sizes; who asks for a number should know that it is out of reach.
+    // The default suits machines of all sizes; a configured number that cannot be reached is worth a warning.
     let asked = *config.origin("connections_max") != Origin::Default;
     if asked && open_files_max.is_some_and(|files| files < connections_max + OTHER_FILES) {
         tracing::warn!(connections_max, open_files_max, "the system allows too few open files for so many connections");
     }
     let (shards, memory_limit_bytes) = (options.shards, options.memory_bytes_max);
-    // From here on a signal is no sudden end, but heard once the broker runs.
+    // From here on signals are caught, and acted on once the broker runs.
     let signals = Signals::catch()?;
     let tls = options.tls.clone();
     if let Some(tls) = &tls {
@@ -135,7 +131,7 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), R
     tracing::info!(
         body_bytes_copied_in = bytes_in,
         body_bytes_copied_out = bytes_out,
-        // A broker that uses no RDMA has none of these.
+        // A broker without RDMA lacks these.
         rdma_doorbells = ports.map(|ports| ports.doorbells),
         rdma_receive_lists = ports.map(|ports| ports.receive_doorbells),
         rdma_sends = ports.map(|ports| ports.messages_sent),

@@ -1,8 +1,4 @@
-//! `harrier ctl`: what a running broker is asked from the command line.
-//!
-//! Enters: words; perhaps an address on standard input.  Leaves: what the broker has answered, an exit status.
-//! Owns:   the words of the command.
-//! Never:  decides who may ask: the broker does.
+//! `harrier ctl`: sends requests to a running broker from the command line. The broker decides who may ask.
 
 use crate::admin_connection::ask;
 use crate::{print, usage_error};
@@ -28,12 +24,12 @@ Asks a running broker, as one of its administrators, over any address it listens
 Status: 0 if the broker has answered, 1 if not or if it refuses, 2 for wrong usage.
 ";
 
-/// Where a broker is that was told nothing.
+/// The default address.
 const URL: &str = "amqp://guest:guest@127.0.0.1:5672/%2F";
 /// Bytes of an address on standard input.
 const URL_BYTES_MAX: u64 = 64 * 1024;
 
-/// Runs the command with the words behind `ctl`.
+/// Runs `harrier ctl`.
 pub fn main(words: &[OsString]) -> ExitCode {
     let Some(words) = words.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>() else {
         return usage_error("ctl takes words of UTF-8 only");
@@ -55,7 +51,6 @@ pub fn main(words: &[OsString]) -> ExitCode {
     }
 }
 
-/// What the words say.
 struct CtlArguments<'a> {
     url: Url,
     vhost: Option<&'a str>,
@@ -93,7 +88,7 @@ impl<'a> CtlArguments<'a> {
         let url = match url {
             Some("-") => {
                 let text = from_stdin()?;
-                // It came this way lest it be seen.
+                // The address came on standard input so that nobody else sees it.
                 Url::parse(text.trim()).map_err(|error| error.to_string().replace(text.trim(), "the address"))
             }
             Some(text) => Url::parse(text).map_err(|error| error.to_string()),

@@ -1,8 +1,4 @@
-//! `harrier definitions`: files of definitions, without a broker.
-//!
-//! Enters: a file, or the words behind `harrier broker`.  Leaves: what is in it or wrong with it; such a file.
-//! Owns:   the words for both.
-//! Never:  connects to a broker.
+//! `harrier definitions`: checks and writes definitions files without a broker.
 
 use crate::initial_definitions::{initial, read, salted};
 use crate::options::limits;
@@ -21,7 +17,7 @@ export prints the definitions with which a broker of these options would begin, 
 that runs is printed by harrier ctl definitions.
 ";
 
-/// Runs the command with the words behind `definitions`.
+/// Runs `harrier definitions`.
 pub fn main(words: &[OsString]) -> ExitCode {
     let texts: Vec<_> = words.iter().map(|word| word.to_str().unwrap_or_default()).collect();
     let outcome = match texts[..] {

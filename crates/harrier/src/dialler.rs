@@ -1,8 +1,7 @@
-//! Dialling other brokers, for links of federation.
+//! Connects to other brokers for federation links.
 //!
-//! Enters: addresses.  Leaves: links that stand or ways to ask by, and as whom to log in; or why there is none.
-//! Owns:   a thread for each dial, since names and connections take their time.
-//! Never:  tries again: when to is the link's to know. Opens a device: whoever has a port takes that.
+//! Each dial has a thread of its own, since name resolution and connecting take time. Retries are the link's decision.
+//! RDMA devices are opened by the port that owns them.
 
 use client::{Ask, Client, Error, Options, Prepared, Url};
 use federation::Login;
@@ -11,10 +10,10 @@ use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-/// How long a connection may take to be made.
+/// Time limit for connecting.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Dials as clients do.
+/// Dials with the client library.
 pub struct Dialler;
 
 impl shard::Dialler for Dialler {
@@ -25,7 +24,7 @@ impl shard::Dialler for Dialler {
 }
 
 fn on_a_thread(tell: Tell, work: impl FnOnce(Tell) + Send + 'static) {
-    // Whoever cannot have a thread must be told as well.
+    // A dial that gets no thread must be answered as well.
     let tell = Arc::new(Mutex::new(Some(tell)));
     let told = Arc::clone(&tell);
     let take = |tell: &Mutex<Option<Tell>>| tell.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -68,7 +67,7 @@ fn on_connected(dialled: client::Dialled, tell: Tell) {
     drop_when_open(first, |first| tell(Ok(Reached::Link(Dialled { link, login, first }))));
 }
 
-/// The way is looked up here, where it may take its time. The shard takes it.
+/// Resolves the RDMA address here, where it may block. The shard connects.
 fn resolve_rdma(ask: Ask, tell: Tell) {
     let Ask { place, token, url, first, tcp } = ask;
     match verbs::card::way(&place) {
@@ -108,8 +107,8 @@ fn login(url: Url) -> Login {
     Login { user: text(user), password: text(password), vhost: text(vhost), address: text(address), external }
 }
 
-/// The connection over which a token was given belongs to this thread, and is needed until the other one is open: `tell`
-/// gets what is to be dropped then.
+/// Keeps the connection over which a token was obtained until the RDMA connection is open: `tell` receives what is to
+/// be dropped then.
 fn drop_when_open(first: Option<Client>, tell: impl FnOnce(Option<Box<dyn Any + Send>>)) {
     let Some(first) = first else { return tell(None) };
     let (needed, is_needed) = mpsc::channel::<()>();

@@ -1,8 +1,7 @@
-//! What a broker begins with: virtual hosts, users, permissions and policies of the configuration, and its definitions file.
+//! The initial definitions of a broker: virtual hosts, users, permissions and policies of the configuration, and the
+//! definitions file.
 //!
-//! Enters: a configuration.  Leaves: definitions that every catalog will take, or which one it refuses.
-//! Owns:   their order.
-//! Never:  lets a faulty pattern reach a running broker.
+//! They are tried on a catalog here, so that a faulty pattern never reaches a running broker.
 
 use crate::policies;
 use crate::process::salt;
@@ -10,11 +9,10 @@ use catalog::{Catalog, Definition, Limits, Name, Password, Permission, TopicPerm
 use config::{BrokerConfig, ConfigError, Fault, Origin};
 use definitions::File;
 
-/// What a broker begins with.
 pub struct InitialDefinitions {
-    /// The definitions, in their order.
+    /// In the order in which they apply.
     pub definitions: Vec<Definition>,
-    /// A catalog that has taken them.
+    /// A catalog with the definitions applied.
     pub catalog: Catalog,
     /// The definitions file, if there is one.
     pub file: Option<File>,
@@ -23,7 +21,7 @@ pub struct InitialDefinitions {
 /// Reads a definitions file.
 ///
 /// # Errors
-/// What is wrong with it, a line each.
+/// All that is wrong with it, a line each.
 pub fn read(path: &str) -> Result<File, String> {
     let named = |why: String| format!("{path}: {why}");
     let text = std::fs::read(path).map_err(|error| named(format!("cannot be read: {error}")))?;
@@ -33,15 +31,15 @@ pub fn read(path: &str) -> Result<File, String> {
     definitions::read(&text).map_err(told)
 }
 
-/// What a broker of so many shards begins with.
+/// The initial definitions of a broker with this many shards.
 ///
 /// # Errors
-/// What a catalog of these limits refuses, with its place in the file.
+/// What a catalog with these limits refuses, with its place in the file.
 pub fn initial(config: &BrokerConfig, limits: &Limits, shards: u16) -> Result<InitialDefinitions, ConfigError> {
     let file = config.definitions.as_deref().map(read).transpose().map_err(|why| config.fault("definitions", why))?;
     let has_users = file.as_ref().is_some_and(File::has_users);
     let has_vhosts = file.as_ref().is_some_and(File::has_vhosts);
-    // What only stands in for something makes way for it.
+    // Defaults give way to what the file defines.
     let is_wanted = |origin: &Origin, replaced: bool| *origin != Origin::Default || !replaced;
     let vhosts = config.vhosts.iter().filter(|vhost| is_wanted(&vhost.origin, has_vhosts)).map(|vhost| {
         let definition = Definition::CreateVhost { name: name(&vhost.name) };
@@ -102,7 +100,7 @@ pub fn initial(config: &BrokerConfig, limits: &Limits, shards: u16) -> Result<In
         };
         (definition, "topic_permission", &written.origin)
     });
-    // Tried once here, where a refusal can be told with its line.
+    // Tried here once, where an error can name its line.
     let mut trial = Catalog::new(limits.clone());
     let all = vhosts.chain(vhost_limits).chain(users).chain(user_limits).chain(permissions).chain(topics);
     let tried = all.map(|(definition, key, origin): (_, &str, &Origin)| match trial.execute(&definition) {
@@ -120,7 +118,7 @@ pub fn initial(config: &BrokerConfig, limits: &Limits, shards: u16) -> Result<In
     Ok(InitialDefinitions { definitions, catalog: trial, file })
 }
 
-/// Writes definitions with a salt for each plain password.
+/// Runs `write` with a source of salts for plain passwords.
 ///
 /// # Errors
 /// The system has no random numbers.
@@ -139,7 +137,7 @@ pub fn salted<T>(write: impl FnOnce(&mut dyn FnMut() -> [u8; 4]) -> T) -> Result
     }
 }
 
-/// The configuration has checked its names.
+/// The configuration has validated its names.
 pub fn name(text: &str) -> Name {
     Name::from(text)
 }

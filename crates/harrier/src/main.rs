@@ -1,8 +1,6 @@
-//! The `harrier` program: parse, build, run.
+//! The `harrier` program: dispatches to the subcommands and sets the allocator.
 //!
-//! Enters: the words of the command line.  Leaves: an exit status: 0, 1 for a failure, 2 for wrong usage.
-//! Owns:   the subcommands and the allocator.
-//! Never:  does a subcommand's work.
+//! Exit status: 0, 1 for a failure, 2 for wrong usage.
 #![forbid(unsafe_code)]
 
 mod admin_server;
@@ -37,7 +35,7 @@ use std::process::ExitCode;
 #[global_allocator]
 static HEAP: slab::Heap = slab::Heap;
 
-/// The status of a command that was not understood.
+/// Exit status for wrong usage.
 const USAGE_STATUS: u8 = 2;
 
 const USAGE: &str = "usage: harrier COMMAND [OPTIONS]
@@ -98,7 +96,7 @@ fn usage_error(why: &str) -> ExitCode {
     ExitCode::from(USAGE_STATUS)
 }
 
-/// Writes to standard output; a reader that has gone has read enough.
+/// Writes to standard output. A closed pipe is not an error.
 fn print(text: &str) -> ExitCode {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,

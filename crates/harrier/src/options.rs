@@ -1,8 +1,6 @@
-//! From a configuration to the options of a server.
+//! Converts a configuration into server options.
 //!
-//! Enters: a configuration, the machine.  Leaves: `ServerOptions`.
-//! Owns:   which setting becomes which option; units.
-//! Never:  has a value of its own, but for what only a process can know.
+//! Maps each setting to its option and unit. Defaults are in `config`, except those that only a process can know.
 
 use crate::initial_definitions::initial;
 use crate::dialler::Dialler;
@@ -15,10 +13,10 @@ use shard::ServerOptions;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The options of the broker of this name that a configuration describes, and a catalog of what it begins with.
+/// Server options of the broker with this name, and a catalog with its initial definitions.
 ///
 /// # Errors
-/// What only its users can check: addresses, patterns, a share of unknown memory.
+/// What only the using crate can check: addresses, patterns, a share of unknown memory.
 pub fn options(
     config: &BrokerConfig,
     machine: &Machine,
@@ -82,7 +80,7 @@ fn socket(config: &BrokerConfig) -> SocketOptions {
     }
 }
 
-/// What the definitions may grow to.
+/// Limits of the definitions.
 pub fn limits(config: &BrokerConfig, hash_seed: u64) -> Limits {
     Limits {
         vhosts_max: config.vhosts_max as usize,

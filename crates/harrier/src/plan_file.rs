@@ -1,8 +1,6 @@
-//! Durable links and routes as a file of the state folder.
+//! Durable links and routes as `federation.toml` in the state folder.
 //!
-//! Enters: a plan; such a file.  Leaves: the file's text; the plan again, or what is wrong with the file.
-//! Owns:   the form of `federation.toml`. It has passwords in it: `Folder` lets nobody else read it.
-//! Never:  keeps what is not durable.
+//! The file contains passwords; `StateFolder` makes it readable by its owner only.
 
 use crate::peer::peer;
 use crate::state_folder::StateFolder;
@@ -12,13 +10,12 @@ use definitions::Json;
 use federation::{LinkKey, LinkSpec, Plan};
 use std::fmt::Write;
 
-/// The file.
 const FILE: &str = "federation.toml";
 
-/// What is kept, if anything is.
+/// Reads the stored plan, if there is one.
 ///
 /// # Errors
-/// The file cannot be read, or does not say what it should; where.
+/// The file cannot be read or is invalid; where.
 pub fn load(folder: &StateFolder) -> Result<Plan, String> {
     let named = |why: String| format!("{}: {why}", folder.path_of(FILE));
     match folder.read(FILE) {
@@ -28,10 +25,10 @@ pub fn load(folder: &StateFolder) -> Result<Plan, String> {
     }
 }
 
-/// Keeps what of a plan is durable.
+/// Stores the durable part of a plan.
 ///
 /// # Errors
-/// The file cannot be written, and is what it was.
+/// The file cannot be written, and is unchanged.
 pub fn store(folder: &StateFolder, plan: &Plan) -> Result<(), String> {
     let written = folder.write(FILE, &text(plan));
     written.map_err(|error| format!("{} cannot be written: {error}", folder.path_of(FILE)))
@@ -89,7 +86,7 @@ fn read(text: &str) -> Result<Plan, String> {
     Ok(plan)
 }
 
-/// The tables of a name; none is as good as no name.
+/// The tables with a name; an absent name is an empty list.
 pub fn list<'a>(from: &'a Json, name: &str) -> Result<&'a [Json], String> {
     match from.get(name) {
         None => Ok(&[]),
@@ -101,10 +98,10 @@ pub fn list<'a>(from: &'a Json, name: &str) -> Result<&'a [Json], String> {
     }
 }
 
-/// Nothing but these entries is there.
+/// Checks that only these entries are present.
 ///
 /// # Errors
-/// Something else is.
+/// Another entry is present.
 pub fn only(from: &Json, names: &[&str]) -> Result<(), String> {
     let Json::Object(entries) = from else { return Err(format!("a table is needed, not {}", from.kind())) };
     match entries.iter().find(|(name, _)| !names.contains(&&**name)) {

@@ -1,8 +1,6 @@
-//! `harrier proxy`: clients of this host, carried to a broker over another transport.
+//! `harrier proxy`: carries clients of this host to a broker over another transport.
 //!
-//! Enters: words.  Leaves: an exit status: 0 after an end in order, 1 for a failure, 2 for wrong usage.
-//! Owns:   the order in which a proxy is put together, and the words in which it fails.
-//! Never:  carries a byte itself.
+//! Exit status: 0 after an orderly end, 1 for a failure, 2 for wrong usage.
 
 mod device_source;
 mod proxy_arguments;
@@ -16,7 +14,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Files that a proxy has open beside its connections: an estimate on the safe side.
+/// Files that a proxy opens beside its connections: a conservative estimate.
 const OTHER_FILES: u64 = 64;
 
 const USAGE: &str = "usage: harrier proxy --listen ADDRESS [--listen ADDRESS]... --to BROKER [OPTIONS]
@@ -51,7 +49,7 @@ Examples:
 Status: 0 after an end in order, 1 if it cannot start (a port in use, no RDMA device) or fails, 2 for wrong usage.
 ";
 
-/// Runs the command with the words behind `proxy`.
+/// Runs `harrier proxy`.
 pub fn main(words: &[OsString]) -> ExitCode {
     let Some(words) = words.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>() else {
         return usage_error("proxy takes words of UTF-8 only");
@@ -85,7 +83,7 @@ fn run(order: ProxyArguments) -> Result<(), StartError> {
     if let Some(tls) = &tls {
         tls::warn_of(&tls.certificates());
     }
-    // From here on a signal is no sudden end, but heard once the proxy runs.
+    // From here on signals are caught, and acted on once the proxy runs.
     let signals = Signals::catch()?;
     let to = options.to.to_string();
     let proxy = Proxy::start(options)?;

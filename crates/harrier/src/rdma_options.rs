@@ -1,8 +1,6 @@
-//! RDMA of the configuration: its addresses with their devices, and how ports behave.
+//! RDMA options of the configuration: addresses with their devices, and port settings.
 //!
-//! Enters: a configuration.  Leaves: `RdmaOptions`.
-//! Owns:   which setting becomes which of a port's; where devices come from.
-//! Never:  opens a device that no address asks for.
+//! A device is opened only if an address is configured for it.
 
 use config::{BrokerConfig, ConfigError, RdmaPoll, RdmaToken};
 use link::Address;
@@ -10,13 +8,13 @@ use shard::{RdmaListen, RdmaOptions};
 use std::time::Duration;
 use verbs::Settings;
 
-/// The options of a broker's ports.
+/// The options of a broker's RDMA ports.
 ///
 /// # Errors
-/// Settings that contradict one another; an address without a device.
+/// Settings contradict each other, or an address has no device.
 pub fn options(config: &BrokerConfig, addresses: Vec<Address>, shards: u16) -> Result<RdmaOptions, ConfigError> {
     let settings = settings(config);
-    // Of the rules the one for the buffers is left to the user of the settings: all others are ranges.
+    // The rule for buffers is left to the user of the settings; all others are ranges.
     settings.check().map_err(|what| config.fault("rdma_receive_buffers", format!("settings of RDMA: {what}")))?;
     let with_devices = |address: Address| match verbs::card::at(&RdmaListen::place_of(&address), shards.into()) {
         Ok(devices) => Ok(RdmaListen { address, devices }),

@@ -1,8 +1,6 @@
-//! The configuration read again, and what is different in it brought to the running broker.
+//! Reloads the configuration at SIGHUP and applies the differences to the running broker.
 //!
-//! Enters: SIGHUP.  Leaves: definitions for every shard; the log of what was changed, and of what waits for the next start.
-//! Owns:   what the files said last, and which differences a running broker takes in.
-//! Never:  takes in a part of a configuration that is wrong somewhere; deletes a virtual host.
+//! A configuration with any error changes nothing; virtual hosts are never deleted.
 
 use crate::admin_server::IneffectiveDefinitions;
 use crate::initial_definitions::initial;
@@ -12,24 +10,23 @@ use shard::Operator;
 use std::collections::HashMap;
 use std::ffi::OsString;
 
-/// Settings that count for what is read again.
+/// Settings that a reload applies.
 const READ_AGAIN: [&str; 2] = ["definitions", "loopback_users"];
 
-/// Reads the configuration of a running broker again.
 pub struct Reload {
     words: Vec<OsString>,
     config: BrokerConfig,
     limits: Limits,
     shards: u16,
-    /// What the files said last.
+    /// The catalog as of the last reload.
     last_catalog: Catalog,
-    /// What of them has no effect, for exports.
+    /// Definitions without effect, for exports.
     ineffective: IneffectiveDefinitions,
     operator: Operator,
 }
 
 impl Reload {
-    /// For a broker that began with these words behind its command, this configuration and this catalog.
+    /// For a broker that was started with these arguments, this configuration and this catalog.
     pub fn new(
         words: Vec<OsString>,
         config: BrokerConfig,
@@ -41,7 +38,7 @@ impl Reload {
         Reload { words, config, limits, shards, last_catalog: said, ineffective: kept, operator }
     }
 
-    /// Reads the files again and brings what is different to the broker. If anything is wrong, everything stays.
+    /// Reads the files again and applies the differences. If anything is wrong, nothing changes.
     pub fn run(&mut self) {
         if let Err(why) = self.try_run() {
             for line in why.lines() {
@@ -56,7 +53,7 @@ impl Reload {
         let Request::Run(config) = request.map_err(|error| error.to_string())? else {
             return Err("the command line asks for something else".to_owned());
         };
-        // A file that was there by default would take every user along.
+        // An absent default file would delete every user.
         if let (Some(path), None) = (&self.config.file, &config.file) {
             return Err(format!("{}: the file is gone", path.display()));
         }
@@ -73,7 +70,7 @@ impl Reload {
         }
         let changes = differences(&self.last_catalog, &begun.catalog);
         let count = changes.len();
-        // A broker that stops needs no configuration.
+        // A stopping broker needs no configuration.
         let Some(refusals) = self.operator.define(changes) else { return Ok(()) };
         for refusal in &refusals {
             tracing::error!(%refusal, "a change of the configuration is refused");
@@ -85,7 +82,7 @@ impl Reload {
     }
 }
 
-/// What brings one catalog to what another says of virtual hosts, users, permissions, limits and policies.
+/// The definitions that turn one catalog into another: virtual hosts, users, permissions, limits and policies.
 fn differences(from: &Catalog, to: &Catalog) -> Vec<Definition> {
     let mut changes = Vec::new();
     for (id, vhost) in to.vhosts() {
@@ -134,7 +131,7 @@ fn differences(from: &Catalog, to: &Catalog) -> Vec<Definition> {
     changes
 }
 
-/// The permissions of a user who was there before, perhaps, and is there now.
+/// Changes of the permissions of a user, who may be new.
 fn permissions(changes: &mut Vec<Definition>, user: &Name, then: Option<(&Catalog, &User)>, now: (&Catalog, &User)) {
     let written = |(catalog, user): (&Catalog, &User)| {
         let all =

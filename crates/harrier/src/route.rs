@@ -1,8 +1,6 @@
-//! `harrier route`: joins brokers by links and routes, in the words of qpid-route.
+//! `harrier route`: joins brokers by links and routes, with the command line of qpid-route.
 //!
-//! Enters: words.  Leaves: brokers told what to dial; listings, maps; an exit status.
-//! Owns:   the order of what is looked at before something is asked of a broker, and what is a failure.
-//! Never:  decides what a broker takes: the broker does; shows a password.
+//! Checks what it can before it asks a broker for a change; the broker decides. Passwords are never printed.
 
 mod apply;
 mod listing;
@@ -79,7 +77,7 @@ Examples:
 Status: 0 if it is done, 1 if it is refused or fails, 2 for wrong usage.
 ";
 
-/// Runs the command with the words behind `route`.
+/// Runs `harrier route`.
 pub fn main(words: &[OsString]) -> ExitCode {
     let Some(words) = words.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>() else {
         return usage_error("route takes words of UTF-8 only");
@@ -109,20 +107,20 @@ pub fn main(words: &[OsString]) -> ExitCode {
     }
 }
 
-/// What there is to say.
+/// What the command prints.
 #[derive(Default)]
 struct CommandOutput {
-    /// On standard output.
+    /// For standard output.
     out: String,
-    /// On standard error, unless that is too much.
+    /// For standard error, unless `--quiet` is given.
     remarks: Vec<String>,
 }
 
-/// Why something was not done.
+/// Why a command failed.
 enum RouteFailure {
-    /// The words cannot be meant so.
+    /// Wrong usage.
     Usage(String),
-    /// Something is in the way.
+    /// Refused, or failed.
     Refused(String),
 }
 
@@ -175,9 +173,9 @@ fn execute(verb: &RouteCommand<'_>, options: &RouteOptions, said: &mut CommandOu
 
 /// The two brokers of a link.
 struct LinkEnds {
-    /// The one that dials, and is asked.
+    /// The broker that dials, and that receives the request.
     near: BrokerAddress,
-    /// The one that is dialled.
+    /// The broker that is dialled.
     far: BrokerAddress,
 }
 
@@ -187,7 +185,7 @@ impl LinkEnds {
         Ok(LinkEnds { near: broker_address(near, LinkTransport::Tcp)?, far: broker_address(far, options.transport)? })
     }
 
-    /// What tells a broker which link is meant.
+    /// The arguments that identify the link.
     fn arguments(&self, options: &RouteOptions) -> Vec<(&'static str, Json)> {
         vec![
             ("vhost", Json::text(&self.near.url.vhost)),
@@ -197,7 +195,7 @@ impl LinkEnds {
     }
 }
 
-/// Asks the broker that dials; without much ado if `harmless` is what is wrong and nobody wants to know.
+/// Sends a change to the broker that dials. With `--quiet`, an error code in `harmless` is no failure.
 fn request_change(
     ends: &LinkEnds,
     command: &str,
@@ -227,7 +225,7 @@ fn request_change(
     }
 }
 
-/// A line about what was done, for those who want one.
+/// Adds a line about what was done, if `--verbose` is given.
 fn report_done(options: &RouteOptions, said: &mut CommandOutput, what: String, done: &str) {
     if options.json {
         return;
@@ -280,8 +278,9 @@ fn named(ends: &LinkEnds) -> String {
     format!("the link from {} to {}", ends.near.shown(), ends.far.shown())
 }
 
-/// Looks at the other broker, and at those around both, before a link is asked for. What cannot be reached from here may be
-/// reached from there, and is only remarked. With force nothing is in the way but what force cannot mend.
+/// Inspects the other broker, and the brokers around both, before a link is requested. A broker that is unreachable
+/// from here may be reachable from there, and only causes a remark. With `--force`, only what force cannot fix is an
+/// error.
 fn check_before_adding(ends: &LinkEnds, route: Option<&RouteSpec>, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
     let new = route.filter(|route| !matches!(route.kind, RouteKind::Queue { .. }));
     if options.force && new.is_none() {
@@ -293,14 +292,14 @@ fn check_before_adding(ends: &LinkEnds, route: Option<&RouteSpec>, options: &Rou
     if let Err(none) = net.outcome(near) {
         return refused(none.text.clone());
     }
-    // The link's user at the other broker need not be an administrator there; whoever asks may be one.
+    // The link's user need not be an administrator of the other broker; the user who asks may be one.
     if net.outcome(far).is_err_and(|none| none.kind == RequestErrorKind::NotAllowed) {
         net.probe_with_login(far, &ends.near.url);
     }
     match net.outcome(far) {
         Ok(()) => {}
         Err(_) if options.force => {}
-        // A link that is there keeps the login that it has.
+        // An existing link keeps its login.
         Err(none) if none.kind == RequestErrorKind::NotAmqp || none.kind == RequestErrorKind::Login && !net.is_linked(near, far) => {
             return refused(none.text.clone());
         }
@@ -329,7 +328,7 @@ fn check_before_adding(ends: &LinkEnds, route: Option<&RouteSpec>, options: &Rou
     net.second_path(&route.exchange, leg).map_or(Ok(()), refused)
 }
 
-/// Asks a broker how its links stand.
+/// Asks a broker for the state of its links, and prints a listing.
 fn list(
     dest: &str,
     options: &RouteOptions,

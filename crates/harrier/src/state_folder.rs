@@ -1,8 +1,7 @@
-//! The state folder: what a broker keeps from one start to the next.
+//! The state folder: what a broker keeps across restarts.
 //!
-//! Enters: a folder, a name that an operator has chosen.  Leaves: the broker's name, texts of files.
-//! Owns:   the folder, while it runs: no other broker may use it; how a file is replaced as a whole or not at all.
-//! Never:  keeps a queue or a message; lets others read a file.
+//! A lock keeps other brokers out while this one runs. Files are replaced atomically and are readable by their owner
+//! only. Queues and messages are not stored.
 
 use crate::process::seed;
 use crate::toml_text;
@@ -11,30 +10,29 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a broker's name: names of queues at other brokers are made of it and of an exchange's name.
+/// Bytes of a broker's name: it becomes part of queue names at other brokers, with an exchange's name.
 const NAME_BYTES_MAX: usize = 100;
-/// Bytes of a file of the folder: room for every link and route there may be.
+/// Bytes of a file: enough for every link and route.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// What tells others that the folder is in use.
+/// The lock file.
 const LOCK: &str = "lock";
-/// Who the broker is.
+/// The file with the broker's name.
 const IDENTITY: &str = "identity.toml";
 
-/// Who a broker is, and where it keeps what it keeps.
+/// A broker's name and its state folder.
 pub struct BrokerIdentity {
-    /// What it calls itself.
     pub cluster_name: String,
-    /// It will call itself so at the next start, too.
+    /// The name survives a restart.
     pub persists_name: bool,
-    /// Where it keeps things; without one it keeps nothing.
+    /// Without a folder nothing is stored.
     pub folder: Option<StateFolder>,
 }
 
 impl BrokerIdentity {
-    /// Takes the folder, if there is one, for as long as this lives; finds the name, or makes one.
+    /// Locks the folder, if there is one, for the lifetime of the result; reads or creates the name.
     ///
     /// # Errors
-    /// What is wrong with the folder or with the name, and of which setting that is.
+    /// The setting at fault, and what is wrong with the folder or the name.
     pub fn open(folder: Option<&str>, wanted: Option<&str>) -> Result<BrokerIdentity, (&'static str, String)> {
         if let Some(name) = wanted {
             check(name).map_err(|why| ("cluster_name", why))?;
@@ -64,7 +62,7 @@ impl BrokerIdentity {
     }
 }
 
-/// What a name must be.
+/// Checks a name.
 fn check(name: &str) -> Result<(), String> {
     match name.len() {
         1..=NAME_BYTES_MAX if !name.chars().any(char::is_control) => Ok(()),
@@ -89,15 +87,15 @@ fn random_name() -> io::Result<String> {
     Ok(format!("harrier@{host}-{letters}"))
 }
 
-/// A folder that this process alone uses.
+/// A folder that this process has locked.
 pub struct StateFolder {
     path: PathBuf,
-    /// Locked for as long as it is open.
+    /// Holds the lock.
     _lock: File,
 }
 
 impl StateFolder {
-    /// Makes the folder if there is none, and takes it.
+    /// Locks the folder, which is created if absent.
     fn lock(path: &Path) -> Result<StateFolder, String> {
         std::fs::DirBuilder::new()
             .recursive(true)
@@ -120,7 +118,7 @@ impl StateFolder {
         }
     }
 
-    /// The name that is kept, if one is.
+    /// The stored name, if there is one.
     fn identity(&self) -> Result<Option<String>, String> {
         let Some(text) = self.read(IDENTITY).map_err(|error| format!("{IDENTITY} cannot be read: {error}"))? else {
             return Ok(None);
@@ -136,10 +134,10 @@ impl StateFolder {
         }
     }
 
-    /// The text of a file, if it is there.
+    /// The text of a file, if present.
     ///
     /// # Errors
-    /// It cannot be read, is too long, or no text.
+    /// It cannot be read, is too long, or is not UTF-8.
     pub fn read(&self, name: &str) -> io::Result<Option<String>> {
         let file = match File::open(self.path.join(name)) {
             Ok(file) => file,
@@ -154,21 +152,21 @@ impl StateFolder {
         Ok(Some(text))
     }
 
-    /// Replaces a file: whoever reads it, even after a crash, finds it as it was or as it is to be.
+    /// Replaces a file atomically: a reader finds the old or the new content, even after a crash.
     ///
     /// # Errors
-    /// The system refuses a step of it; the file is as it was.
+    /// The system refuses a step; the file is unchanged.
     pub fn write(&self, name: &str, text: &str) -> io::Result<()> {
         let (new, place) = (self.path.join(format!("{name}.new")), self.path.join(name));
         let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&new, &place)?;
-        // The change of name is on the disk when the folder is.
+        // The rename is durable once the folder is synced.
         File::open(&self.path)?.sync_all()
     }
 
-    /// Where a file is, for people.
+    /// The path of a file, for messages.
     pub fn path_of(&self, name: &str) -> String {
         self.path.join(name).display().to_string()
     }
@@ -180,7 +178,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;
 
-    /// A path of a test's own, gone when dropped.
+    /// A path for one test, removed when dropped.
     struct TestPath(PathBuf);
 
     impl TestPath {

@@ -1,8 +1,7 @@
-//! Links and routes to other brokers, as administrators change and see them.
+//! Admin commands for links and routes to other brokers.
 //!
-//! Enters: what is asked about links and routes.  Leaves: orders for the broker, the durable part in the state folder, answers.
-//! Owns:   the plan of this broker; the rates between two looks.
-//! Never:  tells a password; orders what could not be kept and should have been.
+//! Owns the federation plan of this broker and the transfer rates of its routes. A durable change is stored before it
+//! is applied; passwords are never shown.
 
 use super::{AdminServer, AdminRequest, AdminError, error};
 use crate::state_folder::{BrokerIdentity, StateFolder};
@@ -16,10 +15,10 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 use wire::Value;
 
-/// The types of exchanges, by virtual host and name.
+/// Exchange types by virtual host and exchange name.
 type ExchangeTypes = HashMap<(Box<str>, Box<str>), &'static str>;
 
-/// What each command may be told.
+/// Arguments that each command accepts.
 pub const LINKS: &[&str] = &["vhost", "exchange"];
 pub const LINK_ADD: &[&str] = &["vhost", "url", "user", "durable", "dry_run"];
 pub const LINK_DELETE: &[&str] = &["vhost", "url", "dry_run"];
@@ -41,10 +40,10 @@ pub const ROUTE_ADD: &[&str] = &[
 pub const ROUTE_DELETE: &[&str] =
     &["vhost", "url", "exchange", "key", "queue", "direction", "del_empty_link", "dry_run"];
 
-/// The time between two looks beneath which a rate says little: then the one before is told again.
+/// Minimum time between two samples of a rate; a sooner request gets the previous rate.
 const RATE_SPAN_MIN: Duration = Duration::from_secs(1);
 
-/// Bindings of one exchange that are gone through to find out who pulls from it.
+/// Bindings of one exchange that are scanned for brokers that pull from it.
 const BINDINGS_SCANNED_MAX: usize = 10_000;
 
 /// Links and routes of one broker.
@@ -57,7 +56,7 @@ pub struct FederationAdmin {
     rate_samples: HashMap<(LinkKey, String), RateSample>,
 }
 
-/// What a route had handed over at the last look.
+/// A route's counters at the last request.
 #[derive(Clone, Copy)]
 struct RateSample {
     at: Instant,
@@ -66,7 +65,7 @@ struct RateSample {
     rate: Option<TransferRate>,
 }
 
-/// What a route handed over between two looks.
+/// A route's transfer rate between two requests.
 #[derive(Clone, Copy)]
 struct TransferRate {
     messages_per_s: f64,
@@ -80,23 +79,23 @@ fn now() -> Instant {
 }
 
 impl FederationAdmin {
-    /// What the state folder says, if there is one.
+    /// Loads the plan from the state folder, if there is one.
     ///
     /// # Errors
-    /// It is not understood.
+    /// The file is not understood.
     pub fn of(state: BrokerIdentity) -> Result<Self, String> {
         let BrokerIdentity { cluster_name, persists_name: keeps_name, folder } = state;
         let plan = folder.as_ref().map(plan_file::load).transpose()?.unwrap_or_default();
         Ok(FederationAdmin { cluster_name, persists_name: keeps_name, addresses: Vec::new(), folder, plan, rate_samples: HashMap::new() })
     }
 
-    /// Of a broker that listens at these addresses.
+    /// Sets the addresses that the broker listens on.
     pub fn with_addresses(mut self, addresses: &[String]) -> Self {
         self.addresses = addresses.to_vec();
         self
     }
 
-    /// Orders again what was kept.
+    /// Applies the stored plan to the broker.
     pub fn restore(&mut self, operator: &Operator) {
         let orders: Vec<_> = self.plan.orders().into_iter().map(as_restored).collect();
         if !orders.is_empty() {
@@ -110,13 +109,13 @@ impl FederationAdmin {
         send_commands(operator, orders);
     }
 
-    /// A link's route is counted from now on.
+    /// Starts counting a route's transfers.
     fn start_rate(&mut self, key: &LinkKey, route: &RouteSpec) {
         let mark = RateSample { at: now(), messages: 0, bytes: 0, rate: None };
         self.rate_samples.entry((key.clone(), route.title())).or_insert(mark);
     }
 
-    /// What a route does in a second.
+    /// A route's current transfer rate.
     fn rate(&mut self, key: &LinkKey, status: &RouteStatus, now: Instant) -> Option<TransferRate> {
         let place = (key.clone(), status.spec.title());
         let fresh = RateSample { at: now, messages: status.messages, bytes: status.bytes, rate: None };
@@ -127,10 +126,10 @@ impl FederationAdmin {
 }
 
 impl RateSample {
-    /// Another look.
+    /// Replaces the sample with a newer one.
     fn update(&mut self, fresh: RateSample) {
         let span = fresh.at.saturating_duration_since(self.at);
-        // A route that was made anew counts from nothing.
+        // A route that was recreated counts from zero.
         if fresh.messages < self.messages {
             *self = fresh;
         } else if span >= RATE_SPAN_MIN {
@@ -142,7 +141,7 @@ impl RateSample {
     }
 }
 
-/// What was ordered before this broker began.
+/// Converts a command for a change into one for a stored link or route.
 fn as_restored(order: Order) -> Order {
     match order {
         Order::AddRoute(key, route) => Order::ReturnRoute(key, route),
@@ -150,7 +149,7 @@ fn as_restored(order: Order) -> Order {
     }
 }
 
-/// A broker that stops takes no orders, and needs none.
+/// A stopping broker drops its commands, and needs none.
 fn send_commands(operator: &Operator, orders: Vec<Order>) {
     for order in orders {
         let _stopped = operator.federate(order);
@@ -158,7 +157,7 @@ fn send_commands(operator: &Operator, orders: Vec<Order>) {
 }
 
 impl AdminServer {
-    /// How every link stands, or those of one virtual host.
+    /// The state of all links, or of those of one virtual host.
     pub(super) fn links(&mut self, asked: &AdminRequest<'_>) -> Result<Json, AdminError> {
         let vhost = asked.text("vhost")?;
         let stopping = || error("stopping", "the broker stops");
@@ -169,7 +168,7 @@ impl AdminServer {
         let mut links = Vec::new();
         let planned = self.federation.plan.links().to_vec();
         for planned in planned.iter().filter(|planned| vhost.is_none_or(|vhost| *planned.link.key.vhost == *vhost)) {
-            // An order may be on its way still.
+            // A command may still be under way.
             let known = statuses.iter().find(|status| status.spec.key == planned.link.key);
             let status = known.cloned().unwrap_or_else(|| LinkStatus {
                 spec: planned.link.clone(),
@@ -199,7 +198,7 @@ impl AdminServer {
         Ok(object(entries))
     }
 
-    /// Of which types the exchanges of all routes are here.
+    /// The types of the local exchanges of all routes.
     fn exchange_types(&self) -> Option<ExchangeTypes> {
         let planned = self.federation.plan.links().iter();
         let places = planned.flat_map(|planned| {
@@ -253,7 +252,7 @@ impl AdminServer {
             ("peer", Json::text(&spec.key.peer)),
             ("user", Json::text(&spec.user)),
             ("durable", Json::Bool(spec.durable)),
-            // A link is dialled once it has a route.
+            // A link connects once it has a route.
             ("state", Json::text(if routes.is_empty() { "idle" } else { status.state.name() })),
             ("why", optional_text(why)),
             ("next_in_s", next_in.map_or(Json::Null, seconds)),
@@ -296,10 +295,10 @@ impl AdminServer {
         object(entries)
     }
 
-    /// Adds a link, or gives one that is there another login.
+    /// Adds a link, or changes the login of an existing one.
     pub(super) fn link_add(&mut self, asked: &AdminRequest<'_>) -> Result<Json, AdminError> {
         let mut link = self.requested_link(asked)?;
-        // The same address may be written in other words.
+        // The same address may be written differently.
         if let Some(there) = self.federation.plan.link(&link.key)
             && Url::parse(&there.link.url).ok() == Url::parse(&link.url).ok()
         {
@@ -316,7 +315,8 @@ impl AdminServer {
         self.change(asked, false, |plan| plan.remove_link(&key))
     }
 
-    /// Adds a route, and its link if there is none. A link that is there keeps its login: whoever adds a route need not know it.
+    /// Adds a route, and its link if there is none. An existing link keeps its login, so that the user need not know
+    /// it.
     pub(super) fn route_add(&mut self, asked: &AdminRequest<'_>) -> Result<Json, AdminError> {
         let route = route_spec::read(asked.arguments).map_err(|why| error("malformed", why))?;
         let link = self.requested_link(asked)?;
@@ -332,7 +332,6 @@ impl AdminServer {
         })
     }
 
-    /// Removes a route.
     pub(super) fn route_delete(&mut self, asked: &AdminRequest<'_>) -> Result<Json, AdminError> {
         let (key, _) = key_of(asked)?;
         let route = route_spec::read(asked.arguments).map_err(|why| error("malformed", why))?;
@@ -340,7 +339,7 @@ impl AdminServer {
         self.change(asked, false, |plan| plan.remove_route(&key, &route, and_empty_link))
     }
 
-    /// The link that a request names, with whoever asks as its user unless somebody else is named.
+    /// The link that a request names. Its user is the one who asks unless the request names another.
     fn requested_link(&self, asked: &AdminRequest<'_>) -> Result<LinkSpec, AdminError> {
         let (key, url) = key_of(asked)?;
         let user = asked.text("user")?.unwrap_or(asked.user).to_owned();
@@ -357,7 +356,7 @@ impl AdminServer {
         }
     }
 
-    /// Changes the plan, keeps what of it is durable, and orders the change; or only tries it.
+    /// Changes the plan, stores the durable part, and applies the change; a dry run only validates it.
     fn change(
         &mut self,
         asked: &AdminRequest<'_>,
@@ -411,16 +410,16 @@ impl AdminServer {
     }
 }
 
-/// Which link a request is about, and the other broker's address as the request has it.
+/// The key of the link that a request names, and the other broker's address as written in the request.
 fn key_of<'a>(asked: &'a AdminRequest<'_>) -> Result<(LinkKey, &'a str), AdminError> {
     let text = asked.text("url")?.ok_or_else(|| error("malformed", "argument 'url' is missing"))?;
-    // What is wrong with an address is told without the address, which may have a password in it.
+    // The error leaves the address out, since it may contain a password.
     let url = Url::parse(text).map_err(|why| error("malformed", why.to_string().replace(text, "the address")))?;
     let vhost = asked.text("vhost")?.unwrap_or("/");
     Ok((LinkKey { vhost: vhost.into(), peer: peer::peer(&url).into() }, text))
 }
 
-/// Whether this end of a route is there, and takes messages from it or gives it some.
+/// Checks that the local end of a route exists, and accepts or provides messages.
 fn check_local_end(catalog: &Catalog, vhost: &str, route: &RouteSpec) -> Result<(), AdminError> {
     let Some(id) = catalog.vhost_by_name(vhost) else {
         return Err(error("not-found", format!("there is no virtual host '{vhost}'")));
@@ -452,7 +451,7 @@ fn check_local_end(catalog: &Catalog, vhost: &str, route: &RouteSpec) -> Result<
     }
 }
 
-/// Brokers that pull from exchanges here, as they have said.
+/// Brokers that pull from local exchanges, as they announced themselves.
 fn downstreams(catalog: &Catalog, vhost: Option<&str>) -> Vec<Json> {
     let id = vhost.and_then(|name| catalog.vhost_by_name(name));
     let exchanges = catalog.exchanges().filter(|(_, exchange)| vhost.is_none() || id == Some(exchange.vhost));
@@ -464,7 +463,8 @@ fn downstreams(catalog: &Catalog, vhost: Option<&str>) -> Vec<Json> {
             _ => None,
         };
         let (Some(name), Some(there)) = (said("x-downstream-name"), said("x-downstream-vhost")) else { continue };
-        // As RabbitMQ's plugin calls it: `federation: EXCHANGE -> NAME`, and more. Others are known by what leads to them.
+        // The format of RabbitMQ's plugin: `federation: EXCHANGE -> NAME`, and more. Other downstreams are recognised
+        // by their bindings.
         let title = exchange.name.strip_prefix("federation: ");
         let titled = title.and_then(|title| title.split_once(&*format!(" -> {name}")));
         let source = titled.map(|(source, _)| source.to_owned()).or_else(|| source_of(catalog, own, exchange.vhost));
@@ -482,10 +482,10 @@ fn downstreams(catalog: &Catalog, vhost: Option<&str>) -> Vec<Json> {
     found
 }
 
-/// The exchange from which bindings lead to another.
+/// The exchange whose bindings lead to another exchange.
 fn source_of(catalog: &Catalog, to: ExchangeId, vhost: VhostId) -> Option<String> {
     let leads = |from: ExchangeId| {
-        // The newest come first, and this is done on a shard's thread.
+        // Newest first, because this runs on a shard's thread.
         let mut bindings = catalog.bindings_from(from).take(BINDINGS_SCANNED_MAX);
         bindings.any(|binding| matches!(binding.destination, Destination::Exchange(id) if id == to))
     };
@@ -509,7 +509,7 @@ fn seconds(span: Duration) -> Json {
     rounded(span.as_secs_f64())
 }
 
-/// To thousandths, which is what anybody reads.
+/// Rounds to thousandths.
 fn rounded(number: f64) -> Json {
     Json::Float((number * 1000.0).round() / 1000.0)
 }

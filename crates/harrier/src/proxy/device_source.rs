@@ -1,15 +1,13 @@
-//! Where a proxy's RDMA devices come from.
+//! Opens RDMA devices for the proxy, which does not depend on a verbs implementation.
 //!
-//! Enters: the address of a peer.  Leaves: a device that can connect to it, or why there is none.
-//! Owns:   the joint between the proxy, which knows no card, and the cards.
-//! Never:  tries another transport in its place.
+//! If no device works the proxy gets an error; there is no fallback to another transport.
 
 use verbs::device::{AnyDevice, DeviceError};
 
 /// A device of this machine that can connect to `host:port`.
 ///
 /// # Errors
-/// What is missing: a library, a device, a way to the address, or memory that may be locked.
+/// What is missing: a library, a device, a route to the address, or lockable memory.
 pub fn towards(address: &str) -> Result<AnyDevice, DeviceError> {
     let more = |error: DeviceError| DeviceError(format!("{} (`harrier rdma check` says more)", error.0));
     verbs::card::towards(address).map_err(more)

@@ -1,8 +1,4 @@
-//! What the words of `harrier proxy` say.
-//!
-//! Enters: words.  Leaves: options of a proxy, or what is wrong with a word.
-//! Owns:   the names of the options and their ranges.
-//! Never:  has a default of its own, but for the log.
+//! Command-line options of `harrier proxy`, with their ranges.
 
 use client::Url;
 use config::{LogFormat, LogLevel};
@@ -11,19 +7,19 @@ use proxy::{ProxyOptions, Target, limits};
 use std::path::Path;
 use std::time::Duration;
 
-/// Longest time that may be asked for, in seconds.
+/// Longest time that an option accepts, in seconds.
 const SECONDS_MAX: usize = 24 * 3600;
 
-/// A proxy, and its log.
+/// A proxy's options, and those of its log.
 pub struct ProxyArguments {
     pub options: ProxyOptions,
-    /// Where and as whom it fetches a token for each connection, if it does.
+    /// Where and as whom the proxy fetches a token for each connection, if it does.
     pub login: Option<Url>,
     pub log_level: LogLevel,
     pub log_format: LogFormat,
 }
 
-/// The values of the options as they stand there.
+/// Option values as written on the command line.
 #[derive(Default)]
 struct OptionValues<'a> {
     listen: Vec<&'a str>,
@@ -149,13 +145,13 @@ impl ProxyArguments {
     }
 }
 
-/// Where the broker is, and where and as whom a token for RDMA is fetched.
+/// The broker's address, and the login that fetches tokens for RDMA.
 fn broker(text: &str) -> Result<(Target, Option<Url>), String> {
     if !text.starts_with("amqp+rdma://") || !text.contains(['?', '@']) {
         return Ok((text.parse().map_err(|error: proxy::TargetError| error.to_string())?, None));
     }
     let has_login = text.split('?').next().is_some_and(|place| place.contains('@'));
-    // The text may have a password in it, and what is wrong is printed.
+    // The error leaves the text out, since it may contain a password.
     let hidden = |error: client::Error| error.to_string().replace(text, "amqp+rdma://…");
     let url = Url::parse(text).map_err(hidden)?;
     if url.fallback_to_tcp {
@@ -169,7 +165,7 @@ fn broker(text: &str) -> Result<(Target, Option<Url>), String> {
     Ok((to, url.via.is_some().then_some(url)))
 }
 
-/// The certificate of the addresses that have TLS.
+/// The certificate for TLS listeners.
 fn certificate(given: &OptionValues<'_>, options: &ProxyOptions) -> Result<Option<TlsServer>, String> {
     let wanted = options.listen.iter().any(|address| matches!(address, link::Address::Tls { .. }));
     let files = match (given.get("--tls-certificate"), given.get("--tls-key")) {

@@ -1,8 +1,6 @@
-//! Where a proxy's tokens come from: a broker gives them to a user of the proxy's own.
+//! Fetches RDMA tokens for the proxy, which knows no AMQP.
 //!
-//! Enters: where to log in, and as whom.  Leaves: a token for each connection.
-//! Owns:   the joint between the proxy, which knows no AMQP, and the client.
-//! Never:  logs in for a client: each says over RDMA who it is.
+//! The proxy logs in as a user of its own; each client authenticates itself over RDMA.
 
 use client::{CarrierPass, Options, Url};
 use proxy::{Pass, Passes};
@@ -10,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Passes that are given where an address of RDMA says.
+/// A source of tokens that logs in at the given address.
 pub fn fetched_from(login: Url, timeout: Duration) -> Passes {
     Arc::new(move || {
         let name = Some("harrier proxy".to_owned());

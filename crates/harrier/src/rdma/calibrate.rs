@@ -1,8 +1,6 @@
-//! `harrier rdma calibrate`: where one path of a message begins to be better than another, on this device.
+//! `harrier rdma calibrate`: measures at which message sizes one path becomes faster than another on this device.
 //!
-//! Enters: words.  Leaves: settings as lines of TOML, or JSON, with the figures that they follow from; a status.
-//! Owns:   which sizes and paths are held against each other, and the rule by which a threshold follows.
-//! Never:  changes a configuration.
+//! Prints settings as TOML or JSON, with the measurements behind them.
 
 use super::findings::{self, Problem};
 use super::message_paths::{BODY_BYTES_MAX, TimedBody, ConnectedEnds, MessagePath};
@@ -15,12 +13,12 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Rounds, unless told otherwise: each path once in each, so that what else the machine does meets them alike.
+/// Default number of rounds. Each round measures each path once, so that other load on the machine affects all alike.
 const ROUNDS: u32 = 11;
-/// With fewer an interval is worth little.
+/// Fewer rounds give a useless interval.
 const ROUNDS_MIN: u32 = 5;
 const ROUNDS_MAX: u32 = 1_000;
-/// How long a path is walked in a round, about.
+/// Approximate time per path and round.
 const ROUND: Duration = Duration::from_millis(5);
 const TIMES_MAX: u32 = 5_000;
 const CONFIDENCE: f64 = 0.95;
@@ -28,7 +26,7 @@ const SMALL: [usize; 9] = [8, 16, 32, 64, 96, 128, 160, 188, 220];
 const LARGE: [usize; 9] = [1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18];
 const _: () = assert!(LARGE[LARGE.len() - 1] == BODY_BYTES_MAX);
 
-/// Two paths at one size: microseconds of each, and the first as a share of the second.
+/// Two paths at one size: microseconds of each, and the ratio of the first to the second.
 struct PathComparison {
     bytes: usize,
     one_us: Summary,
@@ -36,7 +34,7 @@ struct PathComparison {
     ratio: Summary,
 }
 
-/// What was found on a device.
+/// The measurements on a device.
 struct CalibrationResult {
     device: String,
     is_software: Option<bool>,
@@ -48,7 +46,7 @@ struct CalibrationResult {
     rendezvous: Vec<PathComparison>,
 }
 
-/// Runs the command with the words behind `calibrate`.
+/// Runs `harrier rdma calibrate`.
 pub fn main(words: &[&str], usage: &str) -> ExitCode {
     let (mut json, mut device, mut rounds) = (false, None, ROUNDS);
     let mut rest = words.iter();
@@ -99,13 +97,13 @@ fn measure(device: Option<&str>, rounds: u32) -> StepResult<CalibrationResult> {
     })
 }
 
-/// Holds a path against the eager one, in turns, every second time in the opposite order.
+/// Compares a path with the eager one, in turns, in the opposite order every second round.
 fn compare_with_eager(ends: &mut ConnectedEnds, bytes: usize, path: MessagePath, rounds: u32) -> StepResult<PathComparison> {
     let mut body = ends.body(bytes)?;
     let paths = [path, MessagePath::Eager];
     let mut times = [1; 2];
     for (at, &path) in paths.iter().enumerate() {
-        // The first meets cold memory, the second says how many fit.
+        // The first call runs with cold memory; the second tells how many fit into a round.
         ends.time(path, &mut body, 1)?;
         let one = ends.time(path, &mut body, 2)?.max(Duration::from_nanos(100));
         times[at] = (ROUND.as_nanos() / one.as_nanos()).clamp(1, u128::from(TIMES_MAX)) as u32;
@@ -126,17 +124,17 @@ fn time_us(ends: &mut ConnectedEnds, path: MessagePath, body: &mut TimedBody, ti
     Ok(ends.time(path, body, times)?.as_secs_f64() * 1e6)
 }
 
-/// The largest size up to which the first path takes no longer than the other, at this size and at all below.
+/// The largest size at and below which the first path is never slower.
 fn largest_not_slower(held: &[PathComparison]) -> usize {
     held.iter().take_while(|held| held.ratio.median <= 1.0).last().map_or(0, |held| held.bytes)
 }
 
-/// The smallest size from which on the first path takes no longer than the other, at this size and at all above.
+/// The smallest size at and above which the first path is never slower.
 fn smallest_not_slower(held: &[PathComparison]) -> Option<usize> {
     held.iter().rev().take_while(|held| held.ratio.median <= 1.0).last().map(|held| held.bytes)
 }
 
-/// Whether an interval leaves open which path is better.
+/// Whether the interval includes 1.
 fn is_undecided(held: &PathComparison) -> bool {
     held.ratio.low <= 1.0 && held.ratio.high >= 1.0
 }
@@ -144,7 +142,7 @@ fn is_undecided(held: &PathComparison) -> bool {
 const SOFTWARE: &str = "the device is made of software: this says nothing about a card";
 
 impl CalibrationResult {
-    /// From how many bytes on bodies are offered. Where eager sends are never beaten, the largest size that was tried.
+    /// The size from which bodies are offered for reading. If eager sends always win, the largest size that was tried.
     fn rendezvous_from(&self) -> usize {
         smallest_not_slower(&self.rendezvous).unwrap_or(BODY_BYTES_MAX)
     }
@@ -174,7 +172,7 @@ impl CalibrationResult {
         if smallest_not_slower(&self.rendezvous).is_none() {
             put(format!("# Eager sends are never beaten up to {BODY_BYTES_MAX} bytes."));
         }
-        // There is no setting for it: the transport sends inline what the device takes.
+        // There is no setting for it: the transport sends inline whatever the device accepts.
         put(format!("# Inline sends are no slower up to {} bytes.", largest_not_slower(&self.inline)));
         put(format!("rdma_rendezvous_bytes_min = {}", self.rendezvous_from()));
         text

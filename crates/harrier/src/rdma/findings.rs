@@ -1,35 +1,30 @@
-//! What there is: libraries, limits, devices, ports, addresses.
+//! Inspects the machine: libraries, limits, devices, ports, addresses.
 //!
-//! Enters: the machine.  Leaves: `Findings`.
-//! Owns:   what is looked for, and what would help where something is missing.
-//! Never:  stops at the first thing that is wrong.
+//! Every problem comes with a remedy, and none stops the inspection.
 
 use super::self_test::{SelfTest, run};
 use ib::{Context, Error, Facts, GidEntry, Layer, Port, PortState};
 use rustix::process::{Resource, geteuid, getrlimit};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// With less than this a broker cannot pin the buffers of a few hundred connections.
+/// With less lockable memory a broker cannot pin the buffers of a few hundred connections.
 const LOCKED_BYTES_MIN: u64 = 64 << 20;
 
-/// Everything that was found.
 pub struct Findings {
-    /// What is wrong with the machine as a whole.
+    /// Problems of the whole machine.
     pub problems: Vec<Problem>,
-    /// What is odd and may be meant so.
+    /// Unusual settings that may be intended.
     pub warnings: Vec<Problem>,
-    /// Memory that this user may pin; `None` is no limit.
+    /// Memory that this user may pin; `None`: unlimited.
     pub locked_bytes_max: Option<u64>,
-    /// The devices.
     pub devices: Vec<DeviceFindings>,
 }
 
-/// Something that is wrong, and what would help.
+/// A problem and its remedy.
 #[derive(Debug)]
 pub struct Problem {
-    /// What.
     pub what: String,
-    /// What would help.
+    /// The remedy.
     pub fix: String,
 }
 
@@ -39,7 +34,6 @@ impl Problem {
     }
 }
 
-/// A device.
 pub struct DeviceFindings {
     pub name: String,
     pub facts: Option<Facts>,
@@ -47,7 +41,6 @@ pub struct DeviceFindings {
     pub ports: Vec<PortFindings>,
 }
 
-/// A port of a device.
 pub struct PortFindings {
     pub port: Port,
     pub gids: Vec<GidEntry>,
@@ -66,7 +59,7 @@ impl Findings {
     }
 }
 
-/// Looks at everything, and tries what can be tried.
+/// Inspects everything, and tests what can be tested.
 pub fn inspect() -> Findings {
     let mut findings =
         Findings { problems: Vec::new(), warnings: Vec::new(), locked_bytes_max: locked(), devices: Vec::new() };
@@ -163,10 +156,10 @@ fn inspect_port(port: Port, gids: Vec<GidEntry>) -> PortFindings {
     found
 }
 
-/// The first active port with an IP address, of the device of this name or of any: which device, by which address.
+/// The first active port with an IP address, of the named device or of any: its device and address.
 ///
 /// # Errors
-/// Why there is none, and what would help.
+/// Why there is none, and a remedy.
 pub fn first(name: Option<&str>) -> Result<(Context, IpAddr), Problem> {
     ib::open().map_err(|error| of_library(&error))?;
     let is_wanted = |context: &Context| name.is_none_or(|name| context.name() == name);
@@ -187,14 +180,14 @@ pub fn first(name: Option<&str>) -> Result<(Context, IpAddr), Problem> {
     Err(Problem::new(what, "see what `harrier rdma check` says"))
 }
 
-/// The IP addresses among a port's GIDs: each once, though there is an entry for each version of RoCE.
+/// The IP addresses among a port's GIDs. Each is returned once, although every version of RoCE has an entry for it.
 fn addresses(gids: &[GidEntry]) -> Vec<IpAddr> {
     let mut found = Vec::new();
     for entry in gids {
         let address = Ipv6Addr::from(entry.gid);
         let ip = match address.to_ipv4_mapped() {
             Some(v4) => IpAddr::V4(v4),
-            // A link-local one needs its interface to be named, and InfiniBand's own GIDs look like one.
+            // A link-local address needs its interface, and InfiniBand's own GIDs look like one.
             None if address.is_unicast_link_local() || entry.kind.is_none() => continue,
             None => IpAddr::V6(address),
         };

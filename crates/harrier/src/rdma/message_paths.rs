@@ -1,8 +1,5 @@
-//! The paths that a message can take over a device, each walked as often as wanted: inline, eager, rendezvous.
-//!
-//! Enters: an address of a device, a path, a size.  Leaves: how long messages took, one way, both ends' work included.
-//! Owns:   two connected ends in this process, and their memory.
-//! Never:  decides which path is better.
+//! The paths of a message over a device: inline, eager and rendezvous, each timed between two connected ends in this
+//! process.
 
 use super::findings::Problem;
 use super::self_test::{StepResult, connect_ends, now, explain};
@@ -13,33 +10,31 @@ use ib::{
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Bytes of a receive buffer, as the transport has them unless told otherwise.
+/// Bytes of a receive buffer: the transport's default.
 pub const RECEIVE_BYTES: usize = 4096;
-/// The largest body that is tried.
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
-/// What says where a body can be read, and what says that it was: header and payload in the transport's protocol.
+/// Sizes of an offer and of its completion: header and payload in the transport's protocol.
 const OFFER_BYTES: usize = 32;
 const DONE_BYTES: usize = 12;
-/// Receive buffers of an end: the largest body in one go, and some more.
+/// Receive buffers of an end: enough for the largest body at once.
 const RECEIVES: usize = BODY_BYTES_MAX / RECEIVE_BYTES + 16;
 const WORK: usize = RECEIVES;
-/// For each wait.
+/// Time limit for each wait.
 const WAIT_MAX: Duration = Duration::from_secs(20);
-/// Inline limits that are tried, the largest first.
+/// Inline limits to try, the largest first.
 const INLINE: [u32; 5] = [220, 188, 128, 64, 0];
 
-/// A way from one end to the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessagePath {
     /// By value: the device gets the bytes with the request.
     Inline,
-    /// By reference into receive buffers, in pieces, and copied out of them.
+    /// By reference into receive buffers, in pieces, which are copied out.
     Eager,
-    /// Offered: registered for the receiver alone, read by it into its final place, and released.
+    /// Offered: registered for the receiver, read by it into its final place, and released.
     Rendezvous,
 }
 
-/// What `a` and `b` have between them.
+/// Two connected ends.
 pub struct ConnectedEnds {
     near: TimedEnd,
     far: TimedEnd,
@@ -51,7 +46,7 @@ struct TimedEnd {
     queue: CompletionQueue,
     receives: Receives<Part>,
     key: Key,
-    /// Where bodies end up.
+    /// Received bytes.
     body: Vec<u8>,
     arrived: usize,
     returned: Vec<(Part, Key)>,
@@ -61,12 +56,12 @@ struct TimedEnd {
     _region: Region<Arena>,
 }
 
-/// A body at its sender's, registered for its own device as message memory is, in the pieces that eager sends take.
+/// A body at its sender, registered as message memory is, in the pieces that eager sends take.
 pub struct TimedBody {
     bytes: Vec<u8>,
     pieces: Vec<Region<Pages>>,
     whole: Pages,
-    /// Where the receiver reads it to, and the key of that.
+    /// The receiver's memory, and its key.
     sink: Option<Part>,
     sink_region: Region<Arena>,
 }
@@ -109,7 +104,7 @@ impl TimedEnd {
         })
     }
 
-    /// Takes what has happened: messages are copied out of their buffers, one behind the other.
+    /// Handles completions: received pieces are appended to the body.
     fn take(&mut self) -> Result<usize, Problem> {
         let count = explain(self.queue.poll(&mut self.there))?;
         for completion in self.there.drain(..) {
@@ -136,7 +131,7 @@ impl TimedEnd {
         let deadline = now() + WAIT_MAX;
         while !is_there(self) {
             if self.take()? == 0 {
-                // The device may be made of software, and want this processor.
+                // A software device may need this processor.
                 std::thread::yield_now();
                 if now() > deadline {
                     return Err(Problem::new(
@@ -177,26 +172,26 @@ impl ConnectedEnds {
     /// Connects two ends on an address.
     ///
     /// # Errors
-    /// What does not work, and what would help.
+    /// The problem and its remedy.
     pub fn connect(address: IpAddr) -> StepResult<Self> {
         let (near, far) = connect_ends(address, TimedEnd::new, |end| &end.id)?;
         Ok(Self { near, far })
     }
 
-    /// Longest message that goes inline, as far as was tried.
+    /// The largest inline message, as far as it was tried.
     pub fn inline_bytes_max(&self) -> usize {
         self.near.pair.options().inline_bytes_max.min(INLINE[0]) as usize
     }
 
-    /// A body of so many bytes to go from the near end to the far one.
+    /// A body of `bytes` bytes to send from the near end to the far one.
     ///
     /// # Errors
-    /// What the system says: memory that cannot be locked, as a rule.
+    /// The system's error, usually that memory cannot be locked.
     pub fn body(&self, bytes: usize) -> StepResult<TimedBody> {
         explain(TimedBody::new(&self.near, &self.far, bytes))
     }
 
-    /// Sends a body so many times, each behind the other's arrival, and says how long one took.
+    /// Sends a body `times` times, each after the previous arrival, and returns the time of one transfer.
     ///
     /// # Errors
     /// What does not work.
@@ -251,7 +246,7 @@ impl ConnectedEnds {
 }
 
 impl TimedEnd {
-    /// A short message, inline where the device can.
+    /// Sends a short message, inline if the device can.
     fn send_inline(&mut self, bytes: &[u8]) -> StepResult<()> {
         if self.pair.options().inline_bytes_max as usize >= bytes.len() {
             let mut batch = self.pair.batch();
@@ -263,7 +258,7 @@ impl TimedEnd {
         let mut batch = self.pair.batch();
         explain(batch.send([(pages, region.key())], SIGNALLED))?;
         explain(batch.post())?;
-        // Its registration ends with this call, so it has to be under way no more.
+        // The registration ends with this call, so the send must have completed.
         self.wait(|end| end.pair.under_way() == 0)
     }
 }

@@ -1,8 +1,6 @@
-//! A walk over each path between two ends on one address: connect, inline, eager, READ, end.
+//! Self-test of an address: connects two ends and sends inline, eagerly and by READ.
 //!
-//! Enters: an address of a device.  Leaves: what each step took, up to the first that failed, with what would help there.
-//! Owns:   the two ends, for as long as the walk takes.
-//! Never:  waits longer than its patience.
+//! Stops at the first step that fails, and reports a remedy for it.
 
 use super::findings::Problem;
 use ib::{
@@ -14,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-/// For each wait. A connection to oneself takes milliseconds.
+/// Time limit for each wait. A loopback connection takes milliseconds.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 const ACK_TIMEOUT_EXPONENT: u8 = 14;
 const PART_BYTES: usize = 8192;
@@ -22,30 +20,26 @@ const PARTS: usize = 8;
 const READS: Reads = Reads { serve: 1, ask: 1 };
 const INLINE: &[u8] = b"harrier rdma check";
 
-/// What came of it.
 pub struct SelfTest {
-    /// Over which address.
     pub address: IpAddr,
-    /// The steps, in order; only the last can have failed.
+    /// The steps in order; only the last can have failed.
     pub steps: Vec<SelfTestStep>,
 }
 
-/// One step.
 pub struct SelfTestStep {
-    /// Its name.
     pub name: &'static str,
-    /// How long it took, or why it did not work.
+    /// How long it took, or why it failed.
     pub outcome: Result<Duration, Problem>,
 }
 
 impl SelfTest {
-    /// Why the walk ended early, if it did.
+    /// Why the test ended early, if it did.
     pub fn failure(&self) -> Option<&Problem> {
         self.steps.last().and_then(|step| step.outcome.as_ref().err())
     }
 }
 
-/// Tries an address.
+/// Tests an address.
 pub fn run(address: IpAddr) -> SelfTest {
     let mut walk = SelfTest { address, steps: Vec::new() };
     let Some((mut near, mut far)) = walk.step("connect", || connect(address)) else { return walk };
@@ -78,7 +72,7 @@ impl SelfTest {
     }
 }
 
-/// What a call's refusal means, and what would help.
+/// The meaning of a refused call, and a remedy.
 fn refused(error: &Error) -> Problem {
     let fix = match (error, error.os_error()) {
         (Error::NoDevice(_), _) => "`modprobe rdma_ucm`, and the rights of /dev/infiniband/rdma_cm",
@@ -109,7 +103,7 @@ fn readable(fd: BorrowedFd<'_>, deadline: Instant) -> bool {
     let left = deadline.saturating_duration_since(now());
     let time = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
     let mut ready = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    // One that a signal interrupts is asked again by its loop.
+    // The caller's loop repeats a wait that a signal interrupted.
     poll(&mut ready, Some(&time)).is_ok_and(|count| count > 0) || !left.is_zero()
 }
 
@@ -137,7 +131,7 @@ fn unexpected(event: &CmEvent) -> Problem {
     Problem::new(what, BLOCKED)
 }
 
-/// Waits for the event that `is` knows.
+/// Waits for the event that `is` accepts.
 fn await_event(channel: &CmChannel, is: impl FnOnce(&About) -> bool) -> StepResult<()> {
     let event = event(channel)?;
     if is(&event.about) { Ok(()) } else { Err(unexpected(&event)) }
@@ -166,13 +160,13 @@ impl TestedEnd {
         let region = Region::new(&domain, arena, Peers::Nothing)?;
         let mut posted: Vec<_> = parts.drain(..PARTS).map(|part| (part, region.key())).collect();
         receives.post(&mut posted)?;
-        // What every device has: siw takes no more inline.
+        // Every device supports this much: siw takes no more inline.
         let options = Options { work_max: 16, pieces_max: 2, inline_bytes_max: 64 };
         let pair = QueuePair::new(&id, &domain, &queue, &queue, &receives, options)?;
         Ok(Self { pair, id, channel: channel.clone(), wakes, queue, receives, parts, region, domain })
     }
 
-    /// The next completion, which must be a good one. Its bytes if it was a receive, or the memory of a READ.
+    /// The next completion, which must be successful. Returns its bytes if it was a receive, or the memory of a READ.
     fn completion(&mut self) -> StepResult<Vec<u8>> {
         let deadline = now() + WAIT_MAX;
         let mut there = Vec::new();
@@ -222,7 +216,7 @@ fn connect(address: IpAddr) -> StepResult<(TestedEnd, TestedEnd)> {
     connect_ends(address, TestedEnd::new, |end| &end.id)
 }
 
-/// Connects two ends on one address, each made from its id and the channel of that. `id` finds it again.
+/// Connects two ends on one address. `make` creates each from its id and channel; `id` returns the id of an end.
 pub(super) fn connect_ends<E>(
     address: IpAddr,
     make: impl Fn(Id, &CmChannel) -> Result<E, Error>,
@@ -235,7 +229,7 @@ pub(super) fn connect_ends<E>(
     let to = listener.local_address().ok_or_else(|| Problem::new("a listener has no address", "tell us"))?;
     let asking = explain(CmChannel::new())?;
     let near = explain(Id::new(&asking))?;
-    // Kernels before 5.1 choose for themselves.
+    // Kernels before 5.1 choose it themselves.
     if let Err(error) = near.set_ack_timeout(ACK_TIMEOUT_EXPONENT)
         && error.os_error() != Some(rustix::io::Errno::NOSYS.raw_os_error())
     {

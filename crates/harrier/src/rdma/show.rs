@@ -1,8 +1,4 @@
-//! Findings as lines for people and as JSON for programs.
-//!
-//! Enters: `Findings`.  Leaves: text.
-//! Owns:   the words and the members' names.
-//! Never:  decides whether something is wrong.
+//! Prints findings as lines for people and as JSON for programs.
 
 use super::findings::{DeviceFindings, Findings, PortFindings, Problem};
 use super::self_test::{SelfTestStep, SelfTest};
@@ -11,7 +7,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::net::Ipv6Addr;
 
-/// Lines: what is wrong begins with `FAILED`, and the line below says what would help.
+/// A problem begins with `FAILED`, and the next line has the remedy.
 pub fn lines(findings: &Findings) -> String {
     let mut text = String::new();
     let mut put = |indent: usize, line: &str| {
@@ -98,7 +94,7 @@ fn gid(entry: &GidEntry) -> String {
     format!("GID {}: {} {}", entry.index, Ipv6Addr::from(entry.gid), also.join(", ")).trim_end().to_owned()
 }
 
-/// One object; `usable` is the status in a word.
+/// One object; `usable` summarizes it.
 pub fn json(findings: &Findings) -> String {
     let value = json!({
         "usable": findings.usable(),

@@ -1,8 +1,7 @@
-//! A declared topology: what is different from what brokers have, and how it is made so.
+//! `harrier route apply`: compares a declared topology with the brokers, and applies the differences.
 //!
-//! Enters: a file of TOML or JSON; what the brokers in it answer about their links.  Leaves: the difference; brokers told to change.
-//! Owns:   the form of the file. The brokers in it have the links and routes in it, and no others, in their virtual hosts.
-//! Never:  changes anything before every broker has answered and the whole file is sound.
+//! Owns the file format. The brokers in a file get exactly the links and routes in it, in their virtual hosts. Nothing
+//! changes before every broker has answered and the whole file is valid.
 
 use super::listing::{flag, list, text};
 use super::broker_address::BrokerAddress;
@@ -18,10 +17,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
 use topology::KeyMatching;
 
-/// Bytes of a file.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Makes it so, or shows what that would take.
+/// Applies the file, or shows the differences.
 pub fn apply(file: &str, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
     let declared = DeclaredTopology::read(file, options).map_err(|why| RouteFailure::Refused(format!("{file}: {why}")))?;
     let (mut asked, mut steps, mut known) = (Vec::new(), Vec::new(), HashMap::new());
@@ -33,7 +31,7 @@ pub fn apply(file: &str, options: &RouteOptions, said: &mut CommandOutput) -> Re
             return refused(format!("{name} and {other} say that they are one broker: each needs a name of its own"));
         }
         let found = match conversation.ask("links", vec![("vhost", Json::text(&broker.at.url.vhost))]) {
-            // A broker of another make can be a source; nothing is asked of it.
+            // A broker of another make can be a source; it is not asked.
             Err(none) if none.kind == RequestErrorKind::NotHarrier && broker.plan.links().is_empty() => {
                 conversation.end();
                 others.insert(name);
@@ -52,7 +50,7 @@ pub fn apply(file: &str, options: &RouteOptions, said: &mut CommandOutput) -> Re
         asked.into_iter().for_each(AdminConnection::end);
         return refused(format!("{file}: {why}"));
     }
-    // What goes makes room for what comes, wherever it is.
+    // Removals come first, on whatever broker, so that additions have capacity.
     steps.sort_by_key(|(_, step)| step.adds);
     let outcome = if options.dry_run { Ok(()) } else { execute(&mut asked, &steps) };
     asked.into_iter().for_each(AdminConnection::end);
@@ -89,7 +87,7 @@ fn execute(asked: &mut [AdminConnection], steps: &[(usize, TopologyChange)]) -> 
     Ok(())
 }
 
-/// How brokers say that an exchange compares keys; where they do not agree, or have none, anything may be.
+/// How an exchange matches keys, according to the brokers; unknown if they disagree or lack it.
 fn key_matching(types: &TypesByExchange, exchange: &str) -> KeyMatching {
     match types.get(exchange).map(|types| types.iter().collect::<Vec<_>>()).as_deref() {
         Some([kind]) => KeyMatching::of_exchange_type(kind),
@@ -97,38 +95,37 @@ fn key_matching(types: &TypesByExchange, exchange: &str) -> KeyMatching {
     }
 }
 
-/// The types that exchanges have at the brokers, by their names.
+/// Exchange types reported by the brokers, by exchange name.
 type TypesByExchange = BTreeMap<String, BTreeSet<String>>;
 
-/// What a file says.
+/// The content of a file.
 struct DeclaredTopology {
     brokers: BTreeMap<String, DeclaredBroker>,
-    /// What flows by which exchange, with the number of its route; queue routes make no second path.
+    /// The edges of each exchange, with the number of their route; queue routes make no second path.
     edges: Vec<(usize, Box<str>, RouteEdge<String>)>,
-    /// What each address is called.
+    /// Broker names by address.
     names: HashMap<String, String>,
 }
 
-/// A broker of the file.
 struct DeclaredBroker {
-    /// Where it is asked.
+    /// The address for admin requests.
     at: BrokerAddress,
-    /// Where others dial it.
+    /// The address that other brokers dial.
     dialled: BrokerAddress,
-    /// What it is to have.
+    /// Its desired links and routes.
     plan: Plan,
 }
 
 /// One change of one broker.
 struct TopologyChange {
     adds: bool,
-    /// What is there is changed.
+    /// The change modifies something that exists.
     changes: bool,
     broker: String,
     peer: String,
     command: &'static str,
     arguments: Vec<(&'static str, Json)>,
-    /// In words.
+    /// The line to print.
     line: String,
 }
 
@@ -214,7 +211,7 @@ impl DeclaredTopology {
         Ok(declared)
     }
 
-    /// That there are no second paths but forced ones.
+    /// Checks that the only second paths are forced ones.
     fn check_single_paths(&self, comparing: impl Fn(&str) -> KeyMatching, marks: impl Fn(&String) -> bool) -> Result<(), String> {
         let mut laid: BTreeMap<&str, Vec<RouteEdge<String>>> = BTreeMap::new();
         let (forced, plain): (Vec<_>, Vec<_>) = self.edges.iter().partition(|(_, _, leg)| leg.forced);
@@ -229,7 +226,7 @@ impl DeclaredTopology {
         Ok(())
     }
 
-    /// Adds the link between two brokers to the plan of the one that dials; says which that is.
+    /// Adds the link between two brokers to the plan of the one that dials, and returns which that is.
     fn link(&mut self, said: &Json, direction: Direction, durable: bool) -> Result<(String, LinkKey), String> {
         let (dest, src) = ends(said)?;
         for name in [dest, src] {
@@ -248,7 +245,7 @@ impl DeclaredTopology {
         Ok((near.to_owned(), key))
     }
 
-    /// An address by the name of the broker there.
+    /// The name of the broker at an address.
     fn name(&self, peer: &str) -> String {
         self.names.get(peer).cloned().unwrap_or_else(|| peer::shown(peer).to_owned())
     }
@@ -260,7 +257,7 @@ fn ends(said: &Json) -> Result<(&str, &str), String> {
 }
 
 impl DeclaredBroker {
-    /// Of which types the exchanges are whose routes have keys.
+    /// Asks for the types of exchanges whose routes have keys.
     fn ask_types(&self, conversation: &mut AdminConnection, types: &mut TypesByExchange) -> Result<(), RouteFailure> {
         let routes = self.plan.links().iter().flat_map(|planned| &planned.routes);
         let keyed = routes.filter(|route| matches!(route.kind, RouteKind::Static { .. }));
@@ -272,7 +269,7 @@ impl DeclaredBroker {
         Ok(())
     }
 
-    /// What gives links that are there the login that they should have. Only the broker knows which they have.
+    /// The changes that give existing links their declared logins. Only the broker knows which they have.
     fn ask_logins(
         &self,
         name: &str,
@@ -307,7 +304,7 @@ impl DeclaredBroker {
         Ok(changes)
     }
 
-    /// What makes a broker have what it should.
+    /// The changes that bring a broker to its plan.
     fn changes(&self, name: &str, found: &Json, declared: &DeclaredTopology) -> Result<Vec<TopologyChange>, RouteFailure> {
         let vhost = &self.at.url.vhost;
         let step = |adds, command, peer: &str, url: &str, more: Vec<(&'static str, Json)>, what: String| {
@@ -361,7 +358,7 @@ impl DeclaredBroker {
     }
 }
 
-/// The entries that say which route is meant.
+/// The entries that identify a route.
 fn title_of(route: &RouteSpec) -> Vec<(&'static str, Json)> {
     let mut entries = route_spec::entries(route);
     entries.retain(|(name, _)| ["exchange", "key", "queue", "direction"].contains(name));

@@ -1,32 +1,29 @@
-//! Where a broker is, in the words of an operator: qpid-route's `user/password@host:port`, or an address of clients.
+//! The address of a broker on the command line: qpid-route's `user/password@host:port`, or a client address.
 //!
-//! Enters: a text, a transport for one that names none.  Leaves: an address of clients.
-//! Owns:   the notation of qpid-route.
-//! Never:  shows a password.
+//! Errors and listings never show the password.
 
 use super::command_line::LinkTransport;
 use crate::peer;
 use client::Url;
 
-/// A broker's address.
 #[derive(Clone, Debug)]
 pub struct BrokerAddress {
-    /// As clients write it, with its password.
+    /// The client address, with its password.
     pub text: String,
-    /// The same, understood.
+    /// The parsed address.
     pub url: Url,
 }
 
 impl BrokerAddress {
-    /// Reads what an operator has written.
+    /// Parses an address of either notation.
     ///
     /// # Errors
-    /// It is no address.
+    /// It is not an address.
     pub fn read(text: &str, transport: LinkTransport) -> Result<Self, String> {
         if text.contains("://") || text.starts_with("amqp+unix:") {
             return BrokerAddress::of(text.to_owned());
         }
-        // A password may have an @ in it, a host not; the login of qpid-route is user/password.
+        // A password may contain an @, a host may not; qpid-route's login is user/password.
         let (login, place) = match text.rsplit_once('@') {
             None => (String::new(), text),
             Some((login, place)) => {
@@ -37,7 +34,7 @@ impl BrokerAddress {
         if place.is_empty() {
             return Err("an address names a host".to_owned());
         }
-        // What begins with a slash is the path of a socket, whatever else is dialled.
+        // A leading slash is the path of a socket, whatever the transport.
         let transport = if place.starts_with('/') { LinkTransport::Unix } else { transport };
         BrokerAddress::of(match transport {
             LinkTransport::Tcp => format!("amqp://{login}{place}"),
@@ -47,22 +44,22 @@ impl BrokerAddress {
         })
     }
 
-    /// An address of clients.
+    /// Parses a client address.
     ///
     /// # Errors
-    /// It is none.
+    /// It is not one.
     pub fn of(text: String) -> Result<Self, String> {
-        // Lest a password be seen.
+        // Hides the password.
         let url = Url::parse(&text).map_err(|why| why.to_string().replace(&format!("'{text}'"), "the address"))?;
         Ok(BrokerAddress { text, url })
     }
 
-    /// What the broker is called without a login.
+    /// The peer name: the address without its login.
     pub fn peer(&self) -> String {
         peer::peer(&self.url)
     }
 
-    /// The same for a listing.
+    /// The peer name for a listing.
     pub fn shown(&self) -> String {
         peer::shown(&self.peer()).to_owned()
     }

@@ -1,8 +1,7 @@
-//! The brokers that can be found from a few, and what flows between them.
+//! Discovers the brokers that are reachable from a few, and the flows between them.
 //!
-//! Enters: addresses; what each broker answers about its links.  Leaves: brokers, flows, a second path if a route would make one.
-//! Owns:   who is the same broker under two addresses: whoever says the same name, in the same virtual host.
-//! Never:  changes anything; goes on for ever.
+//! Two addresses are the same broker if both report the same name and virtual host. The search is bounded and changes
+//! nothing.
 
 use super::listing::{carried, flag, list, named, text};
 use super::broker_address::BrokerAddress;
@@ -15,46 +14,44 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use topology::KeyMatching;
 
-/// Brokers that are looked at: a net of more is not drawn by hand.
+/// Brokers that are probed.
 const BROKERS_MAX: usize = 256;
 
-/// A broker of the net, by its number; one that turns out to be another keeps its number.
+/// Index of a broker; an alias keeps its index.
 pub type BrokerIndex = usize;
 
-/// A broker as far as it is known.
+/// What is known of a broker.
 pub struct DiscoveredBroker {
     /// Its addresses, without logins.
     pub addresses: Vec<String>,
     /// Its name and virtual host.
     pub identity: Option<(String, String)>,
-    /// What came of asking it, if it was.
+    /// The outcome of its probe, if it was probed.
     pub outcome: Option<Result<(), RequestError>>,
-    /// It is another one of these.
+    /// The broker that this one is an alias of.
     alias_of: Option<BrokerIndex>,
 }
 
-/// Something that flows from one broker to another.
+/// A flow of messages from one broker to another.
 #[derive(Clone, Debug)]
 pub struct DiscoveredFlow {
-    /// From here.
     pub from: BrokerIndex,
-    /// To there.
     pub to: BrokerIndex,
-    /// The exchange: the destination's, of a queue route.
+    /// The exchange; of a queue route, the destination's.
     pub exchange: String,
-    /// A key, `<dynamic>` or a queue, as listings have it.
+    /// A key, `<dynamic>` or a queue, as listings show it.
     pub carries: String,
     /// Dynamic, static or queue.
     pub kind: String,
     /// The key of a static route.
     pub key: Option<String>,
-    /// Of which type the exchange is, as the one says that dials; empty if nobody does.
+    /// The exchange's type as reported by the broker that dials; empty if unknown.
     pub exchange_type: String,
-    /// What comes twice by it is dropped.
+    /// Duplicates that arrive by it are dropped.
     pub forced: bool,
-    /// The source has dialled.
+    /// The source dials.
     pub pushed: bool,
-    /// Messages go as they come.
+    /// The route is running.
     pub runs: bool,
 }
 
@@ -63,19 +60,20 @@ pub struct BrokerNetwork {
     wait: Duration,
     brokers: Vec<DiscoveredBroker>,
     flows: Vec<DiscoveredFlow>,
-    /// Who dials whom.
+    /// Links, as the dialling and the dialled broker.
     links: Vec<(BrokerIndex, BrokerIndex)>,
-    /// Brokers that pull from another, of which no address is known: the source, the exchange, who they say they are.
+    /// Brokers that pull from another and whose address is unknown: the source, the exchange, and the announced
+    /// identity.
     announced_pulls: Vec<(BrokerIndex, String, (String, String))>,
 }
 
 impl BrokerNetwork {
-    /// Nothing yet; each broker is waited for so long.
+    /// An empty network, with a time limit for each probe.
     pub fn new(wait: Duration) -> Self {
         BrokerNetwork { wait, brokers: Vec::new(), flows: Vec::new(), links: Vec::new(), announced_pulls: Vec::new() }
     }
 
-    /// Asks a broker, unless it was asked before.
+    /// Probes a broker, unless it was probed before.
     pub fn probe(&mut self, at: &BrokerAddress) -> BrokerIndex {
         let number = self.index_of(&at.peer());
         if self.brokers[number].outcome.is_none() {
@@ -84,7 +82,7 @@ impl BrokerNetwork {
         number
     }
 
-    /// Asks a broker that did not answer with another login; if that is no better, what it said first stands.
+    /// Probes again with another login; if that fails as well, the first outcome stays.
     pub fn probe_with_login(&mut self, number: BrokerIndex, login: &Url) {
         let number = self.canonical(number);
         let Some(peer) = self.brokers[number].addresses.first() else { return };
@@ -96,7 +94,7 @@ impl BrokerNetwork {
         }
     }
 
-    /// Asks all brokers whose addresses are found, with the same login.
+    /// Probes all discovered brokers with one login.
     pub fn explore(&mut self, login: &Url) {
         let mut number = 0;
         while number < self.brokers.len().min(BROKERS_MAX) {
@@ -112,7 +110,7 @@ impl BrokerNetwork {
             }
             number += 1;
         }
-        // Whoever was heard of and not met is a broker without an address.
+        // A broker that was announced but not reached has no address.
         for (from, exchange, identity) in std::mem::take(&mut self.announced_pulls) {
             let known = self.brokers.iter().position(|broker| broker.identity.as_ref() == Some(&identity));
             let to = known.unwrap_or_else(|| {
@@ -120,8 +118,8 @@ impl BrokerNetwork {
                 self.brokers.push(unmet);
                 self.brokers.len() - 1
             });
-            // One that was asked has said so itself, and so has one that pushes there: it has the same in it as one that is
-            // pulled from.
+            // A broker that was probed has reported the flow itself, and so has one that pushes there under the same
+            // identity.
             let (there, here) = (self.canonical(to), self.canonical(from));
             let is_pushed = self.flows().any(|flow| {
                 flow.pushed
@@ -146,7 +144,7 @@ impl BrokerNetwork {
         }
     }
 
-    /// What came of asking.
+    /// The outcome of a probe.
     pub fn outcome(&self, number: BrokerIndex) -> Result<(), &RequestError> {
         match &self.brokers[number].outcome {
             Some(Err(none)) => Err(none),
@@ -154,18 +152,17 @@ impl BrokerNetwork {
         }
     }
 
-    /// Whether one has a link to another, with whatever login.
+    /// Whether one broker has a link to another, with any login.
     pub fn is_linked(&self, near: BrokerIndex, far: BrokerIndex) -> bool {
         let (near, far) = (self.canonical(near), self.canonical(far));
         self.links.iter().any(|(from, to)| (self.canonical(*from), self.canonical(*to)) == (near, far))
     }
 
-    /// Whether two are the same broker.
     pub fn are_same(&self, left: BrokerIndex, right: BrokerIndex) -> bool {
         self.canonical(left) == self.canonical(right)
     }
 
-    /// The broker that a number has come to mean.
+    /// The broker that an index stands for, aliases resolved.
     pub fn canonical(&self, number: BrokerIndex) -> BrokerIndex {
         let mut at = number;
         while let Some(other) = self.brokers[at].alias_of {
@@ -179,12 +176,12 @@ impl BrokerNetwork {
         self.brokers.iter().enumerate().filter(|(_, broker)| broker.alias_of.is_none())
     }
 
-    /// What flows.
+    /// Every flow.
     pub fn flows(&self) -> impl Iterator<Item = DiscoveredFlow> {
         self.flows.iter().map(|flow| DiscoveredFlow { from: self.canonical(flow.from), to: self.canonical(flow.to), ..flow.clone() })
     }
 
-    /// Brokers that could not be looked at, and why.
+    /// Brokers that could not be probed, and why.
     pub fn unreachable(&self) -> Vec<(BrokerIndex, String)> {
         let mut unseen: Vec<_> = self
             .brokers()
@@ -199,7 +196,7 @@ impl BrokerNetwork {
         unseen
     }
 
-    /// What a broker is called: by its name, or its address if it has told none.
+    /// A broker's name, or its address if the name is unknown.
     pub fn title(&self, number: BrokerIndex) -> String {
         let broker = &self.brokers[self.canonical(number)];
         match (&broker.identity, broker.addresses.first()) {
@@ -209,18 +206,18 @@ impl BrokerNetwork {
         }
     }
 
-    /// Where a broker is, or who, if that is all that is known.
+    /// A broker's address, or its name if the address is unknown.
     pub fn location(&self, number: BrokerIndex) -> String {
         let broker = &self.brokers[self.canonical(number)];
         broker.addresses.first().map_or_else(|| self.title(number), |place| peer::shown(place).to_owned())
     }
 
-    /// Why a route would be a second path between two brokers, if it would.
+    /// Why a route would create a second path between two brokers, if it would.
     pub fn second_path(&self, exchange: &str, new: RouteEdge<BrokerIndex>) -> Option<String> {
         let flows: Vec<_> = self.flows().filter(|flow| flow.exchange == exchange && flow.kind != "queue").collect();
         let types: BTreeSet<_> =
             flows.iter().map(|flow| &*flow.exchange_type).filter(|kind| !kind.is_empty()).collect();
-        // Where brokers do not agree, anything may be.
+        // If the brokers disagree, any key may match.
         let kind = if types.len() == 1 { types.first().copied().unwrap_or_default() } else { "" };
         let leg = |flow: &DiscoveredFlow| {
             let DiscoveredFlow { from, to, key, pushed, forced, .. } = flow.clone();
@@ -254,7 +251,7 @@ impl BrokerNetwork {
         };
         if let Some(name) = conversation.server_property("cluster_name") {
             let identity = (name, at.url.vhost.clone());
-            // Another address of a broker that is known. What it is joined with may have been told before.
+            // This is another address of a known broker, whose links may be known already.
             let other = self.brokers.iter().position(|broker| broker.identity.as_ref() == Some(&identity));
             if let Some(other) = other.map(|other| self.canonical(other)).filter(|other| *other != number) {
                 let places = std::mem::take(&mut self.brokers[number].addresses);
@@ -304,7 +301,7 @@ impl BrokerNetwork {
         }
     }
 
-    /// Whom a link leads to. A broker that has told its name is known by it wherever it is.
+    /// The broker at the far end of a link. One whose name is known is identified by it.
     fn far_end(&mut self, link: &Json) -> BrokerIndex {
         let place = text(link, "peer");
         let identity = match (text(link, "cluster_name"), text(link, "peer_vhost")) {
@@ -323,7 +320,7 @@ impl BrokerNetwork {
         let number = self.index_of(place);
         let known = &self.brokers[self.canonical(number)].identity;
         if identity.is_some() && known.is_some() {
-            // An address that leads elsewhere from there, such as 127.0.0.1: who is meant is known, but not where.
+            // An address such as 127.0.0.1 means another host from there: the identity is known, the address is not.
             self.brokers.push(DiscoveredBroker { addresses: Vec::new(), identity, outcome: None, alias_of: None });
             return self.brokers.len() - 1;
         }

@@ -1,117 +1,101 @@
-//! The words of `harrier route`: qpid-route's, and a few more.
-//!
-//! Enters: words.  Leaves: what is to be done and how, or what is wrong with the words.
-//! Owns:   verbs, options and their short forms; what a missing one means.
-//! Never:  reads an address beyond its being there.
+//! The command line of `harrier route`: qpid-route's, and a few more commands and options.
 
 use federation::limits::CREDIT_DEFAULT;
 use federation::{Ack, RouteKind};
 use std::time::Duration;
 
-/// How something is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteOptions {
-    /// By what an address without a scheme is dialled.
+    /// Transport for an address without a scheme.
     pub transport: LinkTransport,
-    /// Links and routes outlive the broker.
+    /// Links and routes survive a restart of the broker.
     pub durable: bool,
-    /// The source dials, and sends.
+    /// The source dials and pushes.
     pub src_local: bool,
-    /// A link goes with its last route.
+    /// A link is removed with its last route.
     pub del_empty_link: bool,
     /// When the source may forget a message.
     pub ack: Ack,
-    /// Messages under way.
+    /// Messages in flight.
     pub credit: u16,
-    /// More is said.
+    /// Prints more.
     pub verbose: bool,
-    /// What is there already, or not any more, is no failure; nothing is remarked.
+    /// Nothing is remarked; an existing or absent route is no failure.
     pub quiet: bool,
-    /// Second paths are not looked for.
+    /// Skips the search for second paths.
     pub force: bool,
-    /// Nothing is done, but said.
+    /// Checks and prints, but changes nothing.
     pub dry_run: bool,
-    /// Answers are JSON.
+    /// Prints JSON.
     pub json: bool,
-    /// The map is for graphviz.
+    /// Prints the map for graphviz.
     pub dot: bool,
-    /// The longest wait for a broker.
+    /// Time limit for a broker's answers.
     pub timeout: Duration,
-    /// The longest wait until what was added runs; without one nothing is waited for.
+    /// Time limit for the added link and route to run; `None`: do not wait.
     pub wait: Option<Duration>,
 }
 
-/// What a link goes over.
+/// Transport of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkTransport {
-    /// TCP.
     Tcp,
-    /// TLS over it.
     Tls,
-    /// A Unix socket.
     Unix,
-    /// RDMA.
     Rdma,
 }
 
-/// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouteCommand<'a> {
-    /// A route is added or removed.
+    /// Adds or removes a route.
     Route {
-        /// It is added.
         add: bool,
         /// The destination's address.
         dest: &'a str,
         /// The source's address.
         src: &'a str,
-        /// The exchange.
         exchange: &'a str,
-        /// What is carried.
+        /// What the route carries.
         kind: RouteKind,
     },
-    /// A link is added or removed.
+    /// Adds or removes a link.
     Link {
-        /// It is added.
         add: bool,
-        /// The address of the broker that dials, unless the source is to.
+        /// The address of the broker that dials, unless the source does.
         dest: &'a str,
-        /// The other's.
+        /// The other broker's address.
         src: &'a str,
     },
-    /// Links are listed.
+    /// Lists links.
     LinkList(&'a str),
-    /// Routes are listed.
+    /// Lists routes.
     RouteList(&'a str),
-    /// All routes of a broker are removed.
+    /// Removes all routes of a broker.
     Flush(&'a str),
-    /// The brokers that can be found from one, and the routes between them.
+    /// Maps the brokers that are reachable from one, and the routes between them.
     Map(&'a str),
-    /// What a file declares is made so.
+    /// Applies a declared topology.
     Apply(&'a str),
 }
 
-/// What was understood.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ParsedCommand<'a> {
-    /// What.
     pub command: RouteCommand<'a>,
-    /// How.
     pub options: RouteOptions,
-    /// Words that are accepted and mean nothing here, and why.
+    /// Arguments that are accepted without effect, and why.
     pub ignored: Vec<&'static str>,
 }
 
-/// Why words are no command.
+/// Why a command line is not understood.
 #[derive(Debug, PartialEq, Eq)]
 pub enum CommandLineError {
-    /// The help is asked for.
+    /// Help was requested.
     Help,
-    /// They are wrong.
+    /// Wrong usage.
     Usage(String),
 }
 
-/// Where a broker is that was told nothing.
+/// The default broker.
 const HERE: &str = "localhost";
 const TAGS: &str = "tag and exclude-list are not needed: each message carries the names of the brokers it came through, and loops are cut by them";
 const MECHANISM: &str =
@@ -121,10 +105,10 @@ fn usage<T>(why: impl Into<String>) -> Result<T, CommandLineError> {
     Err(CommandLineError::Usage(why.into()))
 }
 
-/// Understands words.
+/// Parses the command line.
 ///
 /// # Errors
-/// What is wrong with them, or that help is wanted.
+/// What is wrong with it, or that help was requested.
 pub fn parse<'a>(words: &[&'a str]) -> Result<ParsedCommand<'a>, CommandLineError> {
     let mut options = RouteOptions {
         transport: LinkTransport::Tcp,
@@ -183,7 +167,7 @@ pub fn parse<'a>(words: &[&'a str]) -> Result<ParsedCommand<'a>, CommandLineErro
 
 /// Options with a value.
 const TAKES_VALUE: [&str; 5] = ["transport", "ack", "credit", "timeout", "wait"];
-/// Letters for options.
+/// Short forms of options.
 const SHORT: [(char, &str); 7] = [
     ('t', "transport"),
     ('d', "durable"),
@@ -232,7 +216,7 @@ fn set_value(options: &mut RouteOptions, written: &str, name: &str, value: &str)
             }
         }
         "ack" => {
-            // A number is how many transfers Qpid acknowledges at once; here that follows from how they come.
+            // A number is how many transfers Qpid acknowledges at once; here batches follow from the traffic.
             options.ack = match (value, number()) {
                 ("none", _) | (_, Some(0)) => Ack::None,
                 ("confirm", _) | (_, Some(_)) => Ack::Confirm,
@@ -264,7 +248,7 @@ fn verb<'a>(words: &[&'a str]) -> Result<(RouteCommand<'a>, Vec<&'static str>), 
     let route = |add, dest, src, exchange, kind| RouteCommand::Route { add, dest, src, exchange, kind };
     let fixed = |key: &str| RouteKind::Static { key: key.into() };
     let queue = |queue: &str| RouteKind::Queue { queue: queue.into() };
-    // What comes behind the words that count: a tag, names to exclude, a mechanism.
+    // Optional trailing arguments: a tag, an exclude list, a mechanism.
     let tags = |more: &[&str]| match more.len() {
         0 => vec![],
         1 | 2 => vec![TAGS],

@@ -1,15 +1,11 @@
-//! Links and routes of a broker as lines.
-//!
-//! Enters: what a broker has answered.  Leaves: text for people, in the form of qpid-route, in aligned columns.
-//! Owns:   which columns there are.
-//! Never:  asks anything.
+//! Listings of links and routes in aligned columns, in the format of qpid-route.
 
 use super::broker_address::BrokerAddress;
 use crate::peer;
 use definitions::Json;
 use std::fmt::Write;
 
-/// A text of an answer; empty if there is none.
+/// A text member of a reply; empty if absent.
 pub fn text<'a>(from: &'a Json, name: &str) -> &'a str {
     match from.get(name) {
         Some(Json::Text(text)) => text,
@@ -17,7 +13,7 @@ pub fn text<'a>(from: &'a Json, name: &str) -> &'a str {
     }
 }
 
-/// A list of an answer; empty if there is none.
+/// A list member of a reply; empty if absent.
 pub fn list<'a>(from: &'a Json, name: &str) -> &'a [Json] {
     match from.get(name) {
         Some(Json::List(items)) => items,
@@ -25,7 +21,7 @@ pub fn list<'a>(from: &'a Json, name: &str) -> &'a [Json] {
     }
 }
 
-/// Whether something holds.
+/// A Boolean member of a reply; false if absent.
 pub fn flag(from: &Json, name: &str) -> bool {
     from.get(name) == Some(&Json::Bool(true))
 }
@@ -119,7 +115,7 @@ pub fn carried(route: &Json) -> String {
     }
 }
 
-/// A broker by its name, with its virtual host if that is not the usual one.
+/// A broker by its name, with its virtual host unless that is the default one.
 pub fn named(cluster_name: &str, vhost: &str) -> String {
     match (cluster_name, vhost) {
         ("", _) => "-".to_owned(),
@@ -146,7 +142,7 @@ fn parts(peer: &str, transport: &str) -> (String, String, String) {
     (host, port.to_owned(), by.to_owned())
 }
 
-/// Rows in aligned columns; the first may be a heading, with a line under it.
+/// Rows in aligned columns; the first may be an underlined heading.
 pub fn table(rows: &[Vec<String>], has_heading: bool) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();

@@ -1,8 +1,5 @@
-//! The map: brokers that can be found from one, and what flows between them.
-//!
-//! Enters: a broker's address.  Leaves: the map for people, for graphviz, or as JSON.
-//! Owns:   the three forms; the one for people is qpid-route's.
-//! Never:  changes anything.
+//! `harrier route map`: the brokers that are reachable from one, and the flows between them; for people (in
+//! qpid-route's format), for graphviz, or as JSON.
 
 use super::broker_network::{DiscoveredFlow, BrokerNetwork};
 use super::broker_address::BrokerAddress;
@@ -28,7 +25,7 @@ pub fn draw(from: &BrokerAddress, options: &RouteOptions, said: &mut CommandOutp
     Ok(())
 }
 
-/// The flows of each exchange, by the ends; with both directions as one.
+/// The flows of each exchange by their ends, with both directions combined.
 fn pairs<'a>(flows: impl Iterator<Item = &'a DiscoveredFlow>) -> BTreeMap<(usize, usize), bool> {
     let mut pairs = BTreeMap::new();
     for flow in flows {
@@ -121,7 +118,7 @@ fn json(net: &BrokerNetwork) -> Json {
     object(vec![("brokers", Json::List(brokers.collect())), ("flows", Json::List(flows.collect()))])
 }
 
-/// A string of graphviz.
+/// A quoted string of graphviz.
 fn quoted(text: &str) -> String {
     let text: String = text.chars().filter(|letter| !letter.is_control()).collect();
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))

@@ -1,8 +1,6 @@
-//! Waiting until what was added runs.
+//! Waits until an added link, and its route, run.
 //!
-//! Enters: a link, and a route of it if one was added; how long.  Leaves: that it runs, or how it stands when the time is over.
-//! Owns:   what running means.
-//! Never:  waits unless it was told to, or for what cannot come by itself.
+//! Waiting ends at once if the link cannot run without someone's intervention.
 
 use super::listing::{flag, list, text};
 use super::{LinkEnds, RouteFailure, RouteOptions, begin, named, refused};
@@ -11,7 +9,6 @@ use definitions::Json;
 use federation::RouteSpec;
 use std::time::{Duration, Instant};
 
-/// Between two looks.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 #[expect(clippy::disallowed_methods, reason = "who waits at a terminal must know when to end")]
@@ -19,7 +16,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Waits, if that is wanted.
+/// Waits, if `--wait` is given.
 pub fn wait_until_running(ends: &LinkEnds, route: Option<&RouteSpec>, options: &RouteOptions) -> Result<(), RouteFailure> {
     let Some(wait) = options.wait.filter(|_| !options.dry_run) else { return Ok(()) };
     let until = now() + wait;
@@ -40,13 +37,13 @@ pub fn wait_until_running(ends: &LinkEnds, route: Option<&RouteSpec>, options: &
     outcome.or_else(|why| refused(format!("{} {why}", named(ends))))
 }
 
-/// How it stands.
+/// The state of a link and its route.
 #[derive(Debug, PartialEq, Eq)]
 enum RouteReadiness {
     Running,
-    /// It may run later; how it stands now.
+    /// It may still start to run; its current state.
     Pending(String),
-    /// Not without somebody who does something.
+    /// It cannot run without intervention; why.
     Failed(String),
 }
 

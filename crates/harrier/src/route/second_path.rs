@@ -1,39 +1,36 @@
-//! Second paths: whether a route would bring messages twice, and whether they would be dropped if it is forced.
+//! Second paths: whether a route would deliver messages twice, and whether duplicates would be dropped if it is forced.
 //!
-//! Enters: the routes of one exchange, and the one that is to be added.  Leaves: why it must not be.
-//! Owns:   which routes can carry the same message; where messages must be marked so that one that comes twice is known.
-//! Never:  asks a broker.
+//! Knows which routes can carry the same message, and where messages must be marked so that duplicates are recognised.
 
 use std::fmt::Display;
 use topology::{KeyMatching, BrokerGraph, ParallelPaths};
 
-/// Something of an exchange flows from one broker to another.
+/// A flow of one exchange from one broker to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteEdge<N> {
-    /// From here.
     pub from: N,
-    /// To there.
     pub to: N,
-    /// The key of a static route. Without one it is dynamic, and may be anything.
+    /// The key of a static route. A dynamic one has none, and may carry any key.
     pub key: Option<String>,
-    /// The source has dialled.
+    /// The source dials.
     pub pushed: bool,
-    /// What comes twice by it is dropped.
+    /// Duplicates that arrive by it are dropped.
     pub forced: bool,
 }
 
-/// What is wrong with a new route.
+/// Why a route must not be added.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SecondPathProblem<N> {
-    /// Messages would come by two ways.
+    /// Messages would arrive by two paths.
     Duplicates(ParallelPaths<N>),
-    /// They would, and where the ways part, or meet again, is this broker, which neither marks messages nor knows them again.
+    /// The same, and the broker where the paths part or meet neither marks messages nor recognises duplicates.
     Unmarked(ParallelPaths<N>, N),
-    /// They would, and where the ways part nothing is marked, since a route on them is pushed and not forced: from here to there.
+    /// The same, and messages are not marked where the paths part, because the route between these two is pushed and
+    /// not forced.
     Unforced(ParallelPaths<N>, (N, N)),
 }
 
-/// Looks at the routes of an exchange that compares keys in this way.
+/// Checks a new route against those of an exchange that matches keys in this way.
 pub fn check_second_path<N: Ord + Clone>(
     legs: &[RouteEdge<N>],
     new: &RouteEdge<N>,
@@ -44,12 +41,12 @@ pub fn check_second_path<N: Ord + Clone>(
         (Some(one), Some(other)) => comparing.may_overlap(one, other),
         _ => true,
     };
-    // A message that goes by the new route goes on by these alone.
+    // Only these edges carry on a message that arrives by the new route.
     let legs: Vec<_> = legs.iter().filter(meets).collect();
     let is = |leg: &&&RouteEdge<N>, from: &N, to: &N| (&leg.from, &leg.to) == (from, to);
     let ends = (&new.from, &new.to);
     let beside: Vec<_> = legs.iter().filter(|leg| is(leg, ends.0, ends.1)).collect();
-    // The broker that has it refuses it by itself.
+    // The broker itself refuses this.
     if beside.iter().any(|leg| (&leg.key, leg.pushed) == (&new.key, new.pushed)) {
         return None;
     }
@@ -60,7 +57,7 @@ pub fn check_second_path<N: Ord + Clone>(
     if !new.forced {
         return beside.or_else(|| paths.second_path(&new.from, &new.to)).map(SecondPathProblem::Duplicates);
     }
-    // From the forced route up each broker asks the next one to mark messages, if it is the one that dials.
+    // From the forced route upward, each broker that dials asks the next one to mark messages.
     let unasked = |two: &ParallelPaths<N>| {
         let up = two.new.windows(2).take_while(|step| step[0] != new.from);
         let asks = |step: &[N]| legs.iter().any(|leg| is(&leg, &step[0], &step[1]) && (leg.forced || !leg.pushed));
@@ -77,7 +74,7 @@ pub fn check_second_path<N: Ord + Clone>(
 }
 
 impl<N> SecondPathProblem<N> {
-    /// In words, with the brokers' names. `force` says how a second path is allowed.
+    /// A sentence with the brokers' names. `force` says how to allow a second path.
     pub fn describe<T: Display>(&self, exchange: &str, force: &str, title: impl Fn(&N) -> T) -> String {
         let (SecondPathProblem::Duplicates(two) | SecondPathProblem::Unmarked(two, _) | SecondPathProblem::Unforced(two, _)) = self;
         let way = |way: &[N]| way.iter().map(|at| title(at).to_string()).collect::<Vec<_>>();
@@ -110,7 +107,7 @@ mod tests {
     use super::{RouteEdge, SecondPathProblem, check_second_path};
     use topology::{KeyMatching, ParallelPaths};
 
-    /// `ab` is dynamic, `ab=key` static; with `>` it is pushed, with `!` forced.
+    /// `ab` is dynamic, `ab=key` static; `>` means pushed, `!` forced.
     fn leg(text: &str) -> RouteEdge<char> {
         let (words, key) = text.split_once('=').map_or((text, None), |(words, key)| (words, Some(key.to_owned())));
         let mut ends = words.chars();
@@ -120,7 +117,7 @@ mod tests {
 
     fn check(kind: &str, legs: &str, new: &str, expect: &str) {
         let legs: Vec<_> = legs.split_whitespace().map(leg).collect();
-        // The upper-case ones are no Harriers.
+        // Upper-case brokers are not Harrier.
         let found = check_second_path(&legs, &leg(new), KeyMatching::of_exchange_type(kind), |at| at.is_lowercase());
         let text = |two: &ParallelPaths<char>| [&two.new, &two.existing].map(|way| way.iter().collect::<String>()).join(" ");
         let found = match found {
@@ -142,7 +139,7 @@ mod tests {
         check("topic", "ab bc=x.#", "ac=x.y", "ac abc");
         check("topic", "ab bc=z.#", "ac=x.y", "");
         check("direct", "ab bc=x", "ac", "ac abc");
-        // Between the same two.
+        // Between the same two brokers.
         check("direct", "ab=x", "ab=y", "");
         check("topic", "ab=x.*", "ab=*.y", "ab ab");
         check("direct", "ab", "ab=y", "ab ab");
