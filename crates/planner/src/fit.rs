@@ -1,17 +1,15 @@
-//! Costs from observations.
+//! Fits costs to observations of the paper's three sweeps: chains of brokers, consumers of one broker, and brokers
+//! below a root with a consumer each.
 //!
-//! Enters: the three sweeps of the paper: chains of brokers, consumers of one broker, brokers below a root with a consumer each.
-//!         Leaves: costs by transport, reliability and size.
-//! Owns:   which trees are sweeps, and what each tells of the costs.
-//! Never:  uses another tree: what a plan is held against must not be in it.
+//! Other trees are not used, so that a plan can be verified against them.
 //!
-//! **Own hosts.** The time of a message is the inverse of the rate. `B-kC` tells the time of a broker with k consumers, `B-bB-bC` that
-//! of a root with b brokers, and chains what each level beyond the second takes. Taking from a publisher and from a broker cannot be
-//! told apart by rates, and are one cost.
+//! **Own hosts.** The time of a message is the inverse of the rate. `B-kC` gives the time of a broker with k consumers,
+//! `B-bB-bC` that of a root with b brokers, and chains give the loss of each level beyond the second. Rates cannot
+//! distinguish receiving from a publisher and from a broker; both get the same cost.
 //!
-//! **One host.** Rates are bounded by cores that all nodes share, and say nothing of one of them. The processor time of each broker
-//! does, and every level of every tree is a row of its own, so that both ways of taking a message in are told apart. A level takes
-//! nothing of a stream's rate that the brokers' own times do not say.
+//! **One host.** All nodes share the cores, so rates say nothing about a single node. The processor time of each broker
+//! does, and every level of every tree is a row of the regression, which distinguishes both ways of receiving. Levels
+//! then cost no rate beyond the brokers' own times.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +20,7 @@ use crate::limits::{ESTIMATED_HEADER_BYTES, LINE_ERROR_MAX, OBSERVATIONS_MAX, SE
 use crate::regression::{self, RegressionRow};
 use crate::{Basis, CostSet, Estimate, Observation, MeasuredRange, Sharing, SizeCosts};
 
-/// Why there are no costs.
+/// Why costs cannot be fitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FitError(String);
 
@@ -34,8 +32,8 @@ impl fmt::Display for FitError {
 
 impl std::error::Error for FitError {}
 
-/// Which sweep a tree is of: with how many consumers, or brokers below the root, or levels. A broker with one consumer is the first
-/// of the chains, too, and the chain of two the first root with brokers.
+/// The sweep that a tree belongs to, with its number of consumers, of brokers below the root, or of levels. A broker
+/// with one consumer is also the first chain, and the chain of two is also the first root with brokers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum CalibrationSweep {
     Consumers(u32),
@@ -54,7 +52,7 @@ fn sweep(tree: &Tree) -> Option<CalibrationSweep> {
     }
 }
 
-/// All that was measured of one tree at one size, together.
+/// All measurements of one tree at one size.
 #[derive(Default)]
 struct TreeMeasurements {
     time_us: Vec<f64>,
@@ -62,7 +60,7 @@ struct TreeMeasurements {
     cpu_us: Vec<Vec<f64>>,
 }
 
-/// The cells of one size.
+/// The measurements of one size.
 #[derive(Default)]
 struct SizeMeasurements {
     trees: BTreeMap<CalibrationSweep, TreeMeasurements>,
@@ -76,10 +74,10 @@ const RELAY_IN: usize = 1;
 const TO_CONSUMER: usize = 2;
 const TO_BROKER: usize = 3;
 
-/// Fits the costs of what was measured. Trees of no sweep are left out.
+/// Fits costs to observations, and ignores trees that belong to no sweep.
 ///
 /// # Errors
-/// An observation that cannot be; a sweep that is missing.
+/// An observation is invalid, or a sweep is missing.
 pub fn fit(observations: &[Observation], sharing: Sharing) -> Result<Vec<CostSet>, FitError> {
     if observations.len() > OBSERVATIONS_MAX {
         return Err(FitError(format!("more than {OBSERVATIONS_MAX} observations")));
@@ -116,8 +114,8 @@ pub fn fit(observations: &[Observation], sharing: Sharing) -> Result<Vec<CostSet
     fitted.collect()
 }
 
-/// Bytes on the wire for one copy of a message, where they were not measured: what a broker of this tree writes for it in TCP on an
-/// Ethernet, about.
+/// Estimated bytes on the wire for one copy of a message, where they were not measured: what a broker writes for it in
+/// TCP on an Ethernet.
 pub fn estimated_wire_bytes(message_bytes: u64) -> f64 {
     let (whole, filled) = SEGMENT_BYTES;
     (message_bytes as f64 + ESTIMATED_HEADER_BYTES) * whole / filled
@@ -175,7 +173,7 @@ impl SizeMeasurements {
         })
     }
 
-    /// What was measured at the most.
+    /// The largest trees that were measured.
     fn reach(&self) -> Result<MeasuredRange, FitError> {
         let most = |of: fn(&CalibrationSweep) -> Option<u32>| self.trees.keys().filter_map(of).max();
         let consumers = most(|sweep| if let CalibrationSweep::Consumers(count) = sweep { Some(*count) } else { None });
@@ -188,7 +186,7 @@ impl SizeMeasurements {
         }
     }
 
-    /// What was measured, as sums of the four costs.
+    /// The measurements as sums of the four costs.
     fn rows(&self, basis: Basis) -> Result<Vec<RegressionRow<4>>, FitError> {
         let mut rows = Vec::new();
         for (sweep, cell) in &self.trees {
@@ -224,7 +222,7 @@ impl SizeMeasurements {
         Ok(rows)
     }
 
-    /// The whole time of a broker that takes from a publisher, by what hangs on it.
+    /// The whole time of a broker that receives from a publisher, by its degree.
     fn table(&self, basis: Basis, of: fn(&CalibrationSweep) -> Option<u32>) -> Vec<(u32, Estimate)> {
         let measured = self.trees.iter().filter_map(|(sweep, cell)| {
             let runs = match basis {
@@ -236,8 +234,9 @@ impl SizeMeasurements {
         measured.collect()
     }
 
-    /// What a chain keeps of its rate with each broker more, from two on: the first has publisher and consumers at one broker, and
-    /// its rate is that of another kind of node. The logarithm of the rate falls on a line; a chain that becomes faster is noise.
+    /// The share of its rate that a chain keeps with each further broker, from two on: with one broker, publisher and
+    /// consumers are at the same node, which is another kind of node. The logarithm of the rate is fitted to a line; a
+    /// chain that becomes faster is noise.
     fn per_level_ratio(&self) -> Estimate {
         let points = self.trees.iter().filter_map(|(sweep, cell)| {
             let levels = match sweep {
@@ -251,7 +250,7 @@ impl SizeMeasurements {
         slope.map_or(Estimate::exact(1.0), |slope| slope.map(|slope| (-slope).exp()).at_most(1.0))
     }
 
-    /// One broker, each further level, and each sibling before.
+    /// Latency of one broker, of each further level, and of each earlier sibling.
     fn latencies(&self) -> Option<[Estimate; 3]> {
         let rows = self.trees.iter().filter_map(|(sweep, cell)| {
             let (levels, siblings) = match *sweep {
@@ -268,7 +267,7 @@ impl SizeMeasurements {
     }
 }
 
-/// With a low end above 0.
+/// With a lower end above 0.
 fn positive(time: Estimate) -> Estimate {
     Estimate { low: time.low.max(time.value / 1e3), ..time }
 }

@@ -1,11 +1,7 @@
-//! Chooses trees: what a node costs, what a tree is predicted to do, and which trees are worth having.
+//! Chooses trees of brokers: fits the costs of nodes, predicts what a tree does, and searches for the trees worth
+//! having.
 //!
-//! Enters: what was measured of trees; a wish.  Leaves: costs with intervals; predictions; trees, of which none is worse than another
-//!         in everything.
-//! Owns:   the model of a node, how its costs are fitted, and the search.
-//! Never:  measures, reads a file, starts anything.
-//!
-//! Read `observation` (what was measured), `costs` (what it comes to), `node` (the model), `predict`.
+//! Read `observation` (measurements), `costs` (fitted from them), `node_model`, `predict`, then `search`.
 #![forbid(unsafe_code)]
 
 mod costs;
@@ -31,5 +27,5 @@ pub use predict::{Bottleneck, LevelLoad, Prediction, predict, predict_with, proc
 pub use profile::{Profile, SCHEMA, Sharing, ProfileError, VERSION};
 pub use search::{Candidate, ParetoFront, Unsatisfiable, TreeRequirements, search};
 pub use size_interpolation::{CostSource, MissingCosts};
-/// What both the planner and its users call a tree: its levels need not divide evenly.
+/// A tree, as the planner and its users call it; its levels need not divide evenly.
 pub use topology::Tree as Shape;

@@ -1,35 +1,34 @@
-//! The model of one node: how long a broker takes for a message, by its place in the tree and what hangs on it.
+//! The model of one node: how long a broker takes for a message, by its position in the tree and its degree.
 //!
-//! Enters: costs, and what hosts are like.  Leaves: the time of a message at each of a broker's three narrow places.
-//! Owns:   the model. A broker with k below it takes a message in once and copies it k times (`t_in + k * t_out`, or what was
-//!         measured with k where that is no line); k copies leave by its link, and one comes in.
-//! Never:  makes a broker faster because more hangs on it: what was measured so is taken for noise. That every time here rises with
-//!         the degree is what the search rests on.
+//! A broker with k children receives a message once and copies it k times (`t_in + k * t_out`, or the measured time
+//! with k where that is not linear); k copies leave on its link, and one arrives. All times rise with the degree: a
+//! broker that was measured to become faster is taken for noise, because the search relies on monotonic times.
 //!
-//! **Cores.** A calibration on hosts of their own has measured brokers as they are, with all their threads. One on a shared host has
-//! measured processor time, and a broker's threads divide that: connections are spread over its shards, of which there is one less
-//! than cores (decision 0005). The publisher's shard, which takes a message in, makes its part of the copies, too, and is the
-//! busiest. What the mail between shards costs is not in a calibration whose brokers had one shard.
+//! **Cores.** A calibration on own hosts measured brokers as they are, with all their threads. One on a shared host
+//! measured processor time, which a broker's threads divide: connections are spread over its shards, of which there is
+//! one less than cores (decision 0005). The publisher's shard, which receives messages, also makes its part of the
+//! copies, and is the busiest. The cost of messages between shards is not included in a calibration whose brokers had
+//! one shard.
 
 use topology::Tree;
 
 use crate::{Basis, Estimate, Sharing, SizeCosts};
 
-/// What the hosts of a tree are like.
+/// The hosts of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostModel {
-    /// Cores of one.
+    /// Cores of a host.
     pub cores: u32,
-    /// Speed of its link, in each direction, if that is to be counted.
+    /// Speed of its link, in each direction, if that is to be considered.
     pub link_bits_per_s: Option<u64>,
-    /// Whether each broker has one for itself.
+    /// Whether each broker has a host for itself.
     pub sharing: Sharing,
 }
 
-/// Where a broker stands.
+/// A broker's position in its tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TreePosition {
-    /// The only one: a publisher above, consumers below.
+    /// The only broker: a publisher above, consumers below.
     Alone,
     /// A publisher above, brokers below.
     Root,
@@ -40,7 +39,7 @@ pub enum TreePosition {
 }
 
 impl TreePosition {
-    /// Of the brokers of a level.
+    /// The position of the brokers of a level.
     pub fn of(tree: &Tree, level: u32) -> Self {
         Self::at(level == 0, level as usize + 1 == tree.levels().len())
     }
@@ -55,49 +54,49 @@ impl TreePosition {
         }
     }
 
-    /// Whether it takes messages from a publisher.
+    /// Whether it receives messages from a publisher.
     pub fn is_first(self) -> bool {
         matches!(self, TreePosition::Alone | TreePosition::Root)
     }
 
-    /// Whether consumers hang on it.
+    /// Whether consumers are below it.
     pub fn is_last(self) -> bool {
         matches!(self, TreePosition::Alone | TreePosition::Leaf)
     }
 }
 
-/// Why a node is not faster.
+/// The resource that limits a node's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitingResource {
-    /// Its processors (or whatever its rate was bounded by when it was measured on a host of its own).
+    /// Its processors (or whatever limited its rate when it was measured on a host of its own).
     Cores,
-    /// Its link, outward.
+    /// Its link, outbound.
     Egress,
-    /// Its link, inward.
+    /// Its link, inbound.
     Ingress,
     /// The processors of the one host that all nodes share.
     SharedCores,
 }
 
-/// What a message takes at one broker, microseconds each; they go on side by side.
+/// The times that one message takes at a broker's resources, in microseconds; they work in parallel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeTime {
     /// Of its busiest thread.
     pub cores_us: Estimate,
-    /// Of its link, outward: all copies.
+    /// Of its outbound link: all copies.
     pub egress_us: Option<f64>,
-    /// Of its link, inward.
+    /// Of its inbound link.
     pub ingress_us: Option<f64>,
 }
 
 impl NodeTime {
-    /// From one message to the next.
+    /// The time from one message to the next: the longest of them.
     pub fn between_us(&self) -> Estimate {
         let link = self.egress_us.unwrap_or(0.0).max(self.ingress_us.unwrap_or(0.0));
         self.cores_us.max(Estimate::exact(link))
     }
 
-    /// Which of them is the longest.
+    /// The resource with the longest time.
     pub fn limiting_resource(&self) -> LimitingResource {
         let [egress, ingress] = [self.egress_us, self.ingress_us].map(|us| us.unwrap_or(0.0));
         if self.cores_us.value >= egress.max(ingress) {
@@ -110,19 +109,16 @@ impl NodeTime {
     }
 }
 
-/// The nodes of trees on such hosts with such costs.
+/// The model of nodes with these costs on these hosts.
 #[derive(Clone, Debug)]
 pub struct NodeModel<'a> {
-    /// The costs.
     pub costs: &'a SizeCosts,
-    /// The hosts.
     pub host: HostModel,
-    /// Time of the busiest thread from degree 1 up to the highest of the table: with brokers, with consumers.
+    /// Time of the busiest thread by degree, from 1 up to the highest of the table: with brokers, with consumers.
     tables: [Vec<Estimate>; 2],
 }
 
 impl<'a> NodeModel<'a> {
-    /// Of these.
     pub fn new(costs: &'a SizeCosts, host: HostModel) -> Self {
         let mut nodes = Self { costs, host, tables: [Vec::new(), Vec::new()] };
         for is_last in [true, false] {
@@ -144,7 +140,7 @@ impl<'a> NodeModel<'a> {
         }
     }
 
-    /// What a message takes at a broker with so many below it (1 at least).
+    /// The times of a message at a broker with this many children (at least 1).
     pub fn time(&self, place: TreePosition, degree: u32) -> NodeTime {
         let copy_us = self.host.link_bits_per_s.map(|bits| self.costs.wire_bytes_per_copy * 8e6 / bits as f64);
         NodeTime {
@@ -167,12 +163,12 @@ impl<'a> NodeModel<'a> {
         if place.is_first() {
             return of_first;
         }
-        // Tables are of brokers that take from a publisher.
+        // Tables are of brokers that receive from a publisher.
         let more = costs.relay_in_us.value - costs.take_in_us.value;
         of_first.map(|us| (us + more).max(taken.low))
     }
 
-    /// The busiest thread's part of a whole time.
+    /// The busiest thread's share of a whole time.
     fn busiest_thread(&self, whole: Estimate, degree: u32) -> Estimate {
         let taken = self.costs.take_in_us.value;
         let share = f64::from(degree.div_ceil(self.shards())) / f64::from(degree);

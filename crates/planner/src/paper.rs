@@ -1,32 +1,27 @@
-//! What the 2009 paper measured, from `paper-2009.csv`.
-//!
-//! Enters: the file beside.  Leaves: experiments with their topologies; the paper's number for each cell; observations of its tables.
-//! Owns:   what each table counts.
-//! Never:  a number that is not the paper's.
+//! The measurements of the 2009 paper, from `paper-2009.csv`.
 
 use crate::Observation;
 use topology::Tree;
 
 const FILE: &str = include_str!("paper-2009.csv");
-/// From here on messages are large: their tables count bytes.
+/// Tables of messages from this size on count bytes, not messages.
 const LARGE_BYTES_MIN: usize = 64 << 10;
 
-/// One of the paper's numbers.
+/// One number of the paper.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PaperCell {
-    /// Of which table, from 1.
+    /// The number of its table, from 1.
     pub table: u32,
-    /// Of which of [`EXPERIMENTS`].
+    /// One of [`EXPERIMENTS`].
     pub experiment: &'static str,
     /// In the paper's notation.
     pub topology: &'static str,
-    /// Bytes of a message.
     pub size_bytes: usize,
     /// Messages a second of one stream, or MB/s at all consumers together.
     pub value: f64,
 }
 
-/// All of them, in the paper's order.
+/// All numbers, in the paper's order.
 pub fn cells() -> Vec<PaperCell> {
     FILE.lines().filter(|line| !line.starts_with('#')).filter_map(cell).collect()
 }
@@ -67,7 +62,7 @@ pub fn table(number: u32) -> Vec<PaperCell> {
     cells().into_iter().filter(|cell| cell.table == number).collect()
 }
 
-/// The numbers of the tables of an experiment.
+/// The tables of an experiment.
 pub fn tables(experiment: &str) -> Vec<u32> {
     let mut numbers: Vec<u32> =
         cells().iter().filter(|cell| cell.experiment == experiment).map(|cell| cell.table).collect();
@@ -76,7 +71,7 @@ pub fn tables(experiment: &str) -> Vec<u32> {
     numbers
 }
 
-/// Whether tables count the bytes of messages of this size, and not their number.
+/// Whether tables count the bytes of messages of this size, not their number.
 pub fn is_large(size_bytes: usize) -> bool {
     size_bytes >= LARGE_BYTES_MIN
 }
@@ -94,13 +89,13 @@ impl PaperCell {
     /// Its topology.
     ///
     /// # Panics
-    /// Never: every line of the file is a tree, as a test proves.
+    /// Never: a test proves that every line of the file is a tree.
     pub fn tree(&self) -> Tree {
         self.topology.parse().expect("every topology of the file is a tree")
     }
 }
 
-/// What tables measured, one run each. B-C stands in two tables with the same numbers, and counts once.
+/// The measurements of these tables, one run each. B-C is in two tables with the same numbers, and counts once.
 pub fn observations(tables: std::ops::RangeInclusive<u32>) -> Vec<Observation> {
     let mut found: Vec<Observation> = Vec::new();
     for cell in cells().into_iter().filter(|cell| tables.contains(&cell.table)) {
@@ -125,9 +120,9 @@ pub fn observations(tables: std::ops::RangeInclusive<u32>) -> Vec<Observation> {
     found
 }
 
-/// By what brokers and clients were joined: IP over InfiniBand, TCP for them.
+/// Transport between brokers and clients: TCP, over IP over InfiniBand.
 pub const TRANSPORT: &str = "tcp";
-/// How reliably: routes of Qpid as they are without further words.
+/// Reliability: Qpid's default for routes.
 pub const ACK: &str = "none";
 
 #[cfg(test)]

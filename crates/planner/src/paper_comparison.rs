@@ -1,34 +1,26 @@
-//! The model held against the 2009 paper: costs of Tables 1 to 6 alone, predictions of Tables 7 and 8.
-//!
-//! Enters: the paper's numbers.  Leaves: for each size what is predicted of each tree of sixteen consumers, what was measured, and how
-//!         well the orders agree.
-//! Owns:   the comparison of two orders, and when two figures are tied.
-//! Never:  fits anything to what it predicts.
+//! Compares the model with the 2009 paper: costs fitted to Tables 1 to 6 alone predict Tables 7 and 8.
 
 use topology::Tree;
 
 use crate::{Estimate, HostModel, Prediction, Sharing, FitError, fit, paper, predict};
 
-/// Figures that are no further apart than this are tied: the paper's own noise.
+/// Figures that differ by no more than this share are ties: the paper's own noise.
 pub const TIED_SHARE: f64 = 0.1;
-/// The cores of its nodes: two quad-core processors each.
+/// Cores of the paper's nodes: two quad-core processors each.
 const CORES: u32 = 8;
 
 /// One tree at one size.
 #[derive(Clone, Debug)]
 pub struct TreeComparison {
-    /// Which.
     pub tree: Tree,
-    /// Messages a second of one stream as they were measured.
+    /// Measured messages a second of one stream.
     pub measured_per_s: f64,
-    /// What is predicted.
     pub predicted: Prediction,
 }
 
 /// All trees of sixteen consumers at one size.
 #[derive(Clone, Debug)]
 pub struct SizeComparison {
-    /// Bytes of a message.
     pub message_bytes: u64,
     /// In the paper's order.
     pub trees: Vec<TreeComparison>,
@@ -37,7 +29,7 @@ pub struct SizeComparison {
 /// The whole comparison.
 ///
 /// # Errors
-/// Costs cannot be fitted; not with the file that there is.
+/// Costs cannot be fitted, which the included file rules out.
 pub fn compare_with_paper() -> Result<Vec<SizeComparison>, FitError> {
     let sets = fit(&paper::observations(1..=6), Sharing::OwnHosts)?;
     let host = HostModel { cores: CORES, link_bits_per_s: None, sharing: Sharing::OwnHosts };
@@ -55,20 +47,20 @@ pub fn compare_with_paper() -> Result<Vec<SizeComparison>, FitError> {
 }
 
 impl SizeComparison {
-    /// How well the order of the predictions is that of the measurements: Spearman's coefficient, 1 where it is the same.
+    /// Spearman's rank correlation of predictions and measurements: 1 if both orders are equal.
     pub fn spearman(&self) -> f64 {
         let measured: Vec<f64> = self.trees.iter().map(|held| held.measured_per_s).collect();
         let predicted: Vec<f64> = self.trees.iter().map(TreeComparison::predicted_per_s).collect();
         spearman(&measured, &predicted)
     }
 
-    /// The tree that was the fastest, and the one that is predicted to be.
+    /// The fastest measured tree, and the fastest predicted one.
     pub fn best(&self) -> Option<(&TreeComparison, &TreeComparison)> {
         let most = |of: fn(&TreeComparison) -> f64| self.trees.iter().max_by(|one, two| of(one).total_cmp(&of(two)));
         Some((most(|held| held.measured_per_s)?, most(TreeComparison::predicted_per_s)?))
     }
 
-    /// Whether the tree that is predicted to be the best was measured to be it, or no more than [`TIED_SHARE`] below it.
+    /// Whether the predicted best tree was measured to be the best, or at most [`TIED_SHARE`] slower.
     pub fn predicts_best(&self) -> bool {
         self.best()
             .is_some_and(|(measured, named)| named.measured_per_s >= measured.measured_per_s * (1.0 - TIED_SHARE))
@@ -80,14 +72,14 @@ impl TreeComparison {
         self.predicted.stream_per_s.value
     }
 
-    /// How far the prediction is off, as a share of what was measured.
+    /// Relative error of the prediction.
     pub fn error(&self) -> Estimate {
         self.predicted.stream_per_s.map(|rate| rate / self.measured_per_s - 1.0)
     }
 }
 
-/// Spearman's rank correlation: the correlation of the ranks, where equal values share theirs. No number for fewer than two values,
-/// or where all are equal.
+/// Spearman's rank correlation: the correlation of the ranks, where equal values share theirs. NaN for fewer than two
+/// values, or if all are equal.
 pub fn spearman(one: &[f64], two: &[f64]) -> f64 {
     let (one, two) = (ranks(one), ranks(two));
     let middle = (one.len() as f64 + 1.0) / 2.0;
@@ -139,7 +131,7 @@ mod tests {
         }
     }
 
-    /// What the test above proves, it proves of tables it has not seen.
+    /// The test above predicts tables that the costs were not fitted to.
     #[test]
     fn the_costs_have_seen_nothing_of_tables_7_and_8() {
         let sixteen: Vec<Tree> = paper::observations(7..=8).into_iter().map(|one| one.tree).collect();

@@ -1,58 +1,53 @@
-//! A profile: what a calibration measured and what it comes to, as it is kept in a file.
-//!
-//! Enters: observations and costs.  Leaves: the same, checked.
-//! Owns:   the schema's name and version, and what of it cannot be used.
-//! Never:  reads or writes a file.
+//! A profile: the measurements of a calibration and the costs fitted to them, as stored in a file.
 
 use serde::{Deserialize, Serialize};
 
 use crate::limits::OBSERVATIONS_MAX;
 use crate::{CostSet, Observation};
 
-/// What the field `schema` says.
+/// Value of the field `schema`.
 pub const SCHEMA: &str = "harrier-profile";
 /// The version that is written, and the only one that is read.
 pub const VERSION: u32 = 1;
 
-/// Which hosts the nodes of the trees had.
+/// How nodes were placed on hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sharing {
-    /// Each its own: rates are costs.
+    /// Each had its own: rates are costs.
     OwnHosts,
-    /// All nodes shared the cores of one: processor time is a cost, rates are not.
+    /// All shared one host's cores: processor time is a cost, rates are not.
     OneHost,
 }
 
-/// A profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// [`SCHEMA`].
     pub schema: String,
     /// [`VERSION`].
     pub version: u32,
-    /// Which hosts the nodes had.
+    /// How nodes were placed on hosts.
     pub sharing: Sharing,
     /// Cores of one host.
     pub cores: u32,
     /// Speed of a host's link, in each direction, if one was set.
     pub link_bits_per_s: Option<u64>,
-    /// Which program measured, and its version.
+    /// The program that measured, and its version.
     pub made_by: String,
-    /// What was measured.
+    /// The measurements.
     pub observations: Vec<Observation>,
-    /// What it comes to.
+    /// The costs fitted to them.
     pub costs: Vec<CostSet>,
 }
 
 /// Why a profile cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProfileError {
-    /// It is something else.
+    /// It has another schema.
     Schema(String),
-    /// It is of another version.
+    /// It has another version.
     Version(u32),
-    /// It contradicts itself: how.
+    /// It is inconsistent: how.
     Inconsistent(String),
 }
 
@@ -71,10 +66,10 @@ impl std::fmt::Display for ProfileError {
 impl std::error::Error for ProfileError {}
 
 impl Profile {
-    /// Whether this program can use it.
+    /// Checks that this program can use it.
     ///
     /// # Errors
-    /// Another schema or version; values that cannot be.
+    /// Another schema or version, or invalid values.
     pub fn check(&self) -> Result<(), ProfileError> {
         if self.schema != SCHEMA {
             return Err(ProfileError::Schema(self.schema.clone()));

@@ -1,13 +1,9 @@
-//! Coefficients of a sum, fitted to what was measured.
-//!
-//! Enters: rows: how often each coefficient is in what was measured, and that.  Leaves: the coefficients with intervals.
-//! Owns:   least squares of relative errors, with no coefficient below 0; the slope of a line.
-//! Never:  knows what the coefficients are.
+//! Linear regression by least squares of relative errors, with non-negative coefficients and intervals.
 
 use crate::Estimate;
 use crate::estimate::student;
 
-/// One measurement: what each coefficient is multiplied with, and what the sum is.
+/// One measurement: the factors of the coefficients, and their sum.
 #[derive(Clone, Debug)]
 pub(crate) struct RegressionRow<const N: usize> {
     pub factors: [f64; N],
@@ -15,20 +11,20 @@ pub(crate) struct RegressionRow<const N: usize> {
 }
 
 impl<const N: usize> RegressionRow<N> {
-    /// What fitted coefficients make of it.
+    /// The sum that the coefficients predict.
     pub fn fitted(&self, coefficients: &[Estimate; N]) -> f64 {
         self.factors.iter().zip(coefficients).map(|(factor, coefficient)| factor * coefficient.value).sum()
     }
 }
 
-/// The coefficients. One that is in no row, or would be below 0, is 0. None if the rows do not tell them apart.
+/// Fits the coefficients. One that is in no row, or would be negative, is 0. `None` if the rows do not determine them.
 ///
-/// The half width of an interval is the greater of two: what the rows' own intervals come to, and what the rows' distance from the
-/// fit does, if there are more rows than coefficients.
+/// The half width of an interval is the greater of two: what follows from the rows' own intervals, and what follows
+/// from the residuals, if there are more rows than coefficients.
 pub(crate) fn fit<const N: usize>(rows: &[RegressionRow<N>]) -> Option<[Estimate; N]> {
     let mut used: Vec<usize> = (0..N).filter(|&at| rows.iter().any(|row| row.factors[at] > 0.0)).collect();
     loop {
-        // Everything is divided by what was measured: errors are relative.
+        // Everything is divided by the measured value, so that errors are relative.
         let scaled = |row: &RegressionRow<N>| -> Vec<f64> { used.iter().map(|&at| row.factors[at] / row.sum.value).collect() };
         let matrix: Vec<Vec<f64>> = rows.iter().map(scaled).collect();
         let size = used.len();
@@ -58,7 +54,7 @@ pub(crate) fn fit<const N: usize>(rows: &[RegressionRow<N>]) -> Option<[Estimate
         let freedom = rows.len().saturating_sub(size);
         let mut fitted = [Estimate::exact(0.0); N];
         for (place, &at) in used.iter().enumerate() {
-            // How much each row moves this coefficient: the row of (X'X)^-1 X'.
+            // The influence of each row on this coefficient: the row of (X'X)^-1 X'.
             let own: f64 = matrix
                 .iter()
                 .zip(rows)
@@ -79,7 +75,7 @@ pub(crate) fn fit<const N: usize>(rows: &[RegressionRow<N>]) -> Option<[Estimate
     }
 }
 
-/// How much the second rises with the first. None of fewer than two firsts.
+/// The slope of a line through the points; `None` with fewer than two different abscissas.
 pub(crate) fn slope(points: &[(f64, Estimate)]) -> Option<Estimate> {
     let count = points.len() as f64;
     let middle = points.iter().map(|(at, _)| at).sum::<f64>() / count;
@@ -100,10 +96,10 @@ pub(crate) fn slope(points: &[(f64, Estimate)]) -> Option<Estimate> {
     Some(Estimate { value, low: value - half, high: value + half })
 }
 
-/// By elimination with the largest pivot of each column. None of what has none.
+/// Inverts a matrix by elimination with the largest pivot of each column; `None` if it is singular.
 fn inverse(mut square: Vec<Vec<f64>>) -> Option<Vec<Vec<f64>>> {
     let size = square.len();
-    // Columns may be of very different sizes (bytes and seconds): each is scaled to 1 on its diagonal first.
+    // Columns may have very different magnitudes (bytes and seconds), so each is scaled to 1 on its diagonal first.
     let scale: Vec<f64> = (0..size).map(|at| square[at][at].sqrt()).collect();
     if scale.iter().any(|scale| !(scale.is_finite() && *scale > 0.0)) {
         return None;

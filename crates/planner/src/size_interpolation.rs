@@ -1,32 +1,29 @@
-//! Costs of a size of messages that was not measured.
-//!
-//! Enters: costs of sizes that were.  Leaves: costs of any, and what they rest on.
-//! Owns:   what lies between two sizes (what a message takes is a line of its bytes there), and what lies beyond all.
-//! Never:  goes beyond without being asked.
+//! Interpolates and extrapolates costs for message sizes that were not measured: costs are linear in the bytes between
+//! two sizes.
 
 use std::fmt;
 
 use crate::{CostSet, Estimate, MeasuredRange, SizeCosts};
 
-/// What the costs of a size rest on.
+/// Where the costs of a size come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CostSource {
     /// They were measured.
     Measured,
-    /// They lie between these two sizes, which were.
+    /// They are interpolated between these two measured sizes.
     Between(u64, u64),
-    /// They lie beyond the last size that was: a guess.
+    /// They are extrapolated beyond this last measured size.
     Beyond(u64),
 }
 
-/// Why there are no costs of a size.
+/// Why there are no costs for a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingCosts {
-    /// It is beyond what was measured, from the least to the greatest size.
+    /// It is outside the measured sizes, from the least to the greatest.
     Beyond(u64, u64),
-    /// A single size was measured, and no line goes through one point.
+    /// A single size was measured, which does not determine a line.
     Single(u64),
-    /// None was.
+    /// No size was measured.
     None,
 }
 
@@ -45,10 +42,10 @@ impl fmt::Display for MissingCosts {
 impl std::error::Error for MissingCosts {}
 
 impl CostSet {
-    /// The costs of messages of so many bytes; beyond what was measured only if that is wanted.
+    /// The costs of messages of this many bytes; outside the measured sizes only if `beyond` is true.
     ///
     /// # Errors
-    /// Beyond what was measured, without being wanted so; one size alone, which is not this one.
+    /// The size is outside the measured ones and `beyond` is false, or a single other size was measured.
     pub fn for_size(&self, message_bytes: u64, beyond: bool) -> Result<(SizeCosts, CostSource), MissingCosts> {
         let after = self.sizes.partition_point(|costs| costs.message_bytes < message_bytes);
         if let Some(exact) = self.sizes.get(after).filter(|costs| costs.message_bytes == message_bytes) {
@@ -71,7 +68,7 @@ impl CostSet {
     }
 }
 
-/// On the line through two sizes. Beyond them the interval widens with the distance.
+/// On the line through two sizes. Outside them the interval widens with the distance.
 fn interpolate(less: &SizeCosts, more: &SizeCosts, message_bytes: u64) -> SizeCosts {
     let [low, high, at] = [less.message_bytes, more.message_bytes, message_bytes].map(|bytes| bytes as f64);
     let share = (at - low) / (high - low);
@@ -86,8 +83,8 @@ fn interpolate(less: &SizeCosts, more: &SizeCosts, message_bytes: u64) -> SizeCo
     };
     let time = |one: Estimate, two: Estimate| bounded(one, two, 0.0);
     let latency = |one: Option<Estimate>, two: Option<Estimate>| Some(time(one?, two?));
-    // Where either has a table, both are read at the degrees of both. The least of times is some of what was measured: no line makes
-    // a broker take nothing.
+    // If either has a table, both are read at the degrees of both. A time is never less than a share of what was
+    // measured, so that no line makes a broker free.
     let table = |to_consumers: bool| {
         let mut degrees: Vec<u32> =
             [less, more].iter().flat_map(|costs| costs.table(to_consumers)).map(|(degree, _)| *degree).collect();

@@ -1,8 +1,5 @@
-//! Costs are found again in what they would have made, and what is missing or wrong is told.
-//!
-//! Enters: costs.
-//! Owns:   the sweeps of a calibration, as they would be if the model were the truth.
-//! Never:  measures.
+//! Fitting: costs are recovered from the observations that they imply, and missing or invalid observations are
+//! reported.
 
 use planner::{Basis, Observation, Profile, CostSource, SCHEMA, Sharing, MissingCosts, ProfileError, VERSION, fit};
 
@@ -11,7 +8,7 @@ const RELAY: f64 = 3.0;
 const TO_CONSUMER: f64 = 0.5;
 const TO_BROKER: f64 = 0.75;
 
-/// A tree as the model has it: the processor time of each level.
+/// A tree by the model: the processor time of each level.
 fn levels_us(notation: &str, factor: f64) -> Vec<f64> {
     let tree: planner::Shape = notation.parse().expect("a tree");
     let last = tree.levels().len() as u32 - 1;
@@ -105,7 +102,7 @@ fn what_is_no_line_is_kept_as_it_is() {
     let degrees: Vec<u32> = costs.by_consumers.iter().map(|(degree, _)| *degree).collect();
     assert_eq!(degrees, [1, 2, 4, 8, 16]);
     near(costs.by_consumers[3].1, 10.0 * (TAKE + 8.0 * TO_CONSUMER));
-    // Between two, as on a line; at sixteen no faster than at eight.
+    // Interpolated between two; at sixteen no faster than at eight.
     let host = planner::HostModel { cores: 1, link_bits_per_s: None, sharing: Sharing::OwnHosts };
     let of = |notation: &str| planner::predict(&notation.parse().expect("a tree"), costs, &host).stream_per_s.value;
     assert!(of("B-4C") > of("B-6C") && of("B-6C") > of("B-8C") && of("B-8C") >= of("B-16C"));

@@ -1,8 +1,4 @@
-//! The search against one that leaves nothing out.
-//!
-//! Enters: costs and wishes from a strategy.
-//! Owns:   the slow search: every sequence of counts, each predicted by itself.
-//! Never:  shares a line with the search that it is held against.
+//! The search against an exhaustive one: every sequence of counts, each predicted separately.
 
 use planner::limits::EXTRAPOLATION_FACTOR;
 use planner::{Basis, Candidate, Estimate, HostModel, Unsatisfiable, NodeModel, MeasuredRange, Sharing, SizeCosts, TreeRequirements, predict, search};
@@ -56,7 +52,7 @@ fn time() -> impl Strategy<Value = Estimate> {
 }
 
 fn table() -> impl Strategy<Value = Vec<(u32, Estimate)>> {
-    // Also such that fall with the degree.
+    // Including times that fall with the degree.
     prop_oneof![
         1 => Just(Vec::new()),
         2 => prop::collection::btree_map(1u32..9, time(), 1..5).prop_map(|table| table.into_iter().collect()),
@@ -102,7 +98,7 @@ fn hosts() -> impl Strategy<Value = HostModel> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Every tree there is is covered by one that was found, and none that was found by another.
+    /// Every tree is dominated by one that was found, and no found tree by another.
     #[test]
     fn nothing_worth_having_is_left_out(
         costs in costs(),
@@ -112,7 +108,8 @@ proptest! {
         rate_share in prop::option::of(0.0..1.0f64),
         extrapolate in any::<bool>(),
     ) {
-        // Beyond measurements trees may have 32 levels: none of more than this is better, or it would be without a limit, too.
+        // Extrapolated trees may have 32 levels. A tree of more than this number of levels is no better, or it would be
+        // without the limit as well.
         let levels_max = if extrapolate { 6 } else { costs.reach.levels };
         let reach = if extrapolate {
             MeasuredRange { consumers: costs.reach.consumers * EXTRAPOLATION_FACTOR, brokers: costs.reach.brokers * EXTRAPOLATION_FACTOR, levels: 32 }
@@ -166,7 +163,7 @@ fn names(trees: &[Candidate]) -> Vec<String> {
     trees.iter().map(|one| one.tree.to_string()).collect()
 }
 
-/// Costs about those of a broker on hosts of today, with both directions dear.
+/// Costs of a broker on a current host, with both directions expensive.
 fn usual(reach: MeasuredRange) -> SizeCosts {
     SizeCosts {
         message_bytes: 64,
@@ -186,7 +183,7 @@ fn usual(reach: MeasuredRange) -> SizeCosts {
     }
 }
 
-/// What a million consumers take is bounded, in parts that are looked at: work, not time.
+/// The effort for a million consumers is bounded, in examined subtrees rather than time.
 #[test]
 fn a_million_consumers_are_planned_with_bounded_work() {
     let host = HostModel { cores: 8, link_bits_per_s: Some(10_000_000_000), sharing: Sharing::OwnHosts };

@@ -1,9 +1,7 @@
-//! Paths of messages among brokers that are joined in any way, not only as trees.
+//! A directed graph of brokers that are joined in any way, and the search for second paths in it.
 //!
-//! Enters: who sends to whom.  Leaves: whether one more step would make a second way between two brokers, and both ways.
-//! Owns:   what a second path is: two ways that visit no broker twice, from the same broker to the same. A way there and one back
-//!         are none.
-//! Never:  knows what is sent; changes what it was told.
+//! A second path is two paths from one broker to another, neither of which visits a broker twice. A path there and one
+//! back do not count.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,12 +11,12 @@ pub struct BrokerGraph<N> {
     edges: BTreeMap<N, BTreeSet<N>>,
 }
 
-/// Two ways from a broker to another.
+/// Two paths from one broker to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParallelPaths<N> {
-    /// The one that there is, both ends included.
+    /// The path that exists, both ends included.
     pub existing: Vec<N>,
-    /// The one that there would be.
+    /// The path that the new edge would create.
     pub new: Vec<N>,
 }
 
@@ -29,36 +27,36 @@ impl<N> Default for BrokerGraph<N> {
 }
 
 impl<N: Ord + Clone> BrokerGraph<N> {
-    /// One sends to another. A step to itself is none.
+    /// Adds an edge. An edge to itself is ignored.
     pub fn add_edge(&mut self, from: N, to: N) {
         if from != to {
             self.edges.entry(from).or_default().insert(to);
         }
     }
 
-    /// Whether one sends to another, without others between them.
+    /// Whether one broker sends directly to another.
     pub fn has_edge(&self, from: &N, to: &N) -> bool {
         self.edges.get(from).is_some_and(|next| next.contains(to))
     }
 
-    /// What a step from one to another would make a second way of, if of anything. A step that is there already makes none.
+    /// The second path that an edge would create, if any. An edge that exists creates none.
     ///
-    /// Where there are no two ways anywhere yet, what is not found is not there. Where there are some, which took force, the
-    /// shortest of them are looked at.
+    /// In a graph without second paths, the search is complete. In a graph that has some, because they were forced, it
+    /// considers the shortest ones.
     pub fn second_path(&self, from: &N, to: &N) -> Option<ParallelPaths<N>> {
         self.second_path_where(from, to, |_| true)
     }
 
-    /// As [`second`](Self::second), the first of those that are such.
+    /// The first result of [`second_path`](Self::second_path)'s search that `is_such` accepts.
     pub fn second_path_where(&self, from: &N, to: &N, is_such: impl Fn(&ParallelPaths<N>) -> bool) -> Option<ParallelPaths<N>> {
         if from == to || self.has_edge(from, to) {
             return None;
         }
         let reversed = self.reversed();
-        // The ways to the step's beginning and from its end, as trees of shortest ways.
+        // The paths to the edge's source and from its target, as trees of shortest paths.
         let before = reversed.shortest_path_tree(from);
         let behind = self.shortest_path_tree(to);
-        // The ends of the step itself first: nobody could be told more clearly.
+        // The ends of the edge itself come first: they make the clearest message.
         for start in std::iter::once(from).chain(before.keys().filter(|start| *start != from)) {
             let reached = self.shortest_path_tree(start);
             let lead = path_to_root(&before, start);
@@ -88,7 +86,7 @@ impl<N: Ord + Clone> BrokerGraph<N> {
         reversed
     }
 
-    /// Every broker that can be reached from one, with the one before it on a shortest way; the first has none.
+    /// Every broker that is reachable from `root`, with its predecessor on a shortest path; the root has none.
     fn shortest_path_tree(&self, root: &N) -> BTreeMap<N, Option<N>> {
         let mut tree = BTreeMap::from([(root.clone(), None)]);
         let mut waiting = VecDeque::from([root.clone()]);

@@ -1,23 +1,20 @@
-//! Keys of routes: whether one message may go by both of two.
+//! Whether one message can match the keys of two bindings of the same exchange.
 //!
-//! Enters: the keys of two bindings of one exchange, and how it compares them with the key of a message.  Leaves: whether there is a
-//!         key that both let through.
-//! Owns:   what the types of exchanges make of keys.
-//! Never:  routes a message; says no where it does not know.
+//! If that is unknown, the answer is yes.
 
-/// How an exchange compares the key of a binding with that of a message.
+/// How an exchange matches the key of a binding with that of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyMatching {
-    /// They must be the same (`direct`).
+    /// Both must be equal (`direct`).
     Exact,
-    /// The binding's is a pattern of words (`topic`).
+    /// The binding's key is a pattern of words (`topic`).
     Pattern,
-    /// Not at all, or by something else (`fanout`, `headers`, what is not known).
+    /// Not by key, or in an unknown way (`fanout`, `headers`, unknown types).
     Unknown,
 }
 
 impl KeyMatching {
-    /// Of an exchange of this type; one that is not known lets through what it likes.
+    /// Of an exchange of this type.
     pub fn of_exchange_type(kind: &str) -> Self {
         match kind {
             "direct" => KeyMatching::Exact,
@@ -26,7 +23,7 @@ impl KeyMatching {
         }
     }
 
-    /// Whether one message may go by bindings with both keys.
+    /// Whether one message can match both keys.
     pub fn may_overlap(self, one: &str, other: &str) -> bool {
         match self {
             KeyMatching::Exact => one == other,
@@ -36,10 +33,12 @@ impl KeyMatching {
     }
 }
 
-/// Whether there is a key that both patterns of a topic exchange match: `*` is one word, `#` are any number, words end at dots.
+/// Whether some key matches both patterns of a topic exchange: `*` is one word, `#` any number of words, dots separate
+/// words.
 pub fn patterns_overlap(one: &str, other: &str) -> bool {
     let (one, other) = (words(one), words(other));
-    // `meets[at]`: the words of `one` looked at so far, and those of `other` up to `at`, can be the same. One row after another.
+    // `meets[at]`: the words of `one` so far, and those of `other` up to `at`, can match the same words. Computed row
+    // by row.
     let mut meets = vec![false; other.len() + 1];
     meets[0] = true;
     for (at, word) in other.iter().enumerate() {
@@ -51,7 +50,7 @@ pub fn patterns_overlap(one: &str, other: &str) -> bool {
         for (at, facing) in other.iter().enumerate() {
             let above = meets[at + 1];
             meets[at + 1] = match (word, *facing) {
-                // Either ends here, or takes the other's next word.
+                // Either `#` ends here, or it takes the other's next word.
                 ("#", _) | (_, "#") => above || meets[at],
                 ("*", _) | (_, "*") => before,
                 (word, facing) => before && word == facing,

@@ -1,15 +1,11 @@
-//! The notation: `B-2B-4B-16C`.
-//!
-//! Enters: a text.  Leaves: a tree, or what is wrong with the text; and a tree as text again.
-//! Owns:   the grammar, and what the counts of a tree must fulfil.
-//! Never:  guesses what was meant.
+//! Parses and prints the notation `B-2B-4B-16C`.
 
 use crate::limits::{LEVELS_MAX, NODES_MAX, NOTATION_BYTES_MAX};
 use crate::tree::Tree;
 use std::fmt;
 use std::str::FromStr;
 
-/// Why a text is no tree.
+/// Why a text is not a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeParseError {
     text: String,
@@ -42,7 +38,7 @@ impl LevelRole {
     }
 }
 
-/// One level: `B`, `2B`, `16C`.
+/// Parses a level: `B`, `2B`, `16C`.
 fn level(text: &str) -> Result<(u32, LevelRole), String> {
     let (digits, of) = match text.char_indices().next_back() {
         Some((at, 'B' | 'b')) => (&text[..at], LevelRole::Brokers),

@@ -1,4 +1,4 @@
-//! Whether two keys of bindings can let one message through: as tables, and against every key of a few words.
+//! Overlap of two binding keys: as tables, and against every key of a few words.
 
 use proptest::prelude::*;
 use topology::{KeyMatching, patterns_overlap};
@@ -57,7 +57,7 @@ fn matches(pattern: &[&str], key: &[&str]) -> bool {
     }
 }
 
-/// Every key of up to so many words.
+/// Every key of up to `words_max` words.
 fn keys(words_max: usize) -> Vec<Vec<&'static str>> {
     let mut all: Vec<Vec<&str>> = vec![Vec::new()];
     let mut from = 0;
@@ -77,7 +77,7 @@ proptest! {
         one in prop::collection::vec(prop::sample::select(vec!["a", "b", "*", "#"]), 0..5),
         other in prop::collection::vec(prop::sample::select(vec!["a", "b", "*", "#"]), 0..5),
     ) {
-        // A key that both match can be cut down to as many words as they have together.
+        // A key that both match can be shortened to as many words as both have together.
         let meet = keys(8).iter().any(|key| matches(&one, key) && matches(&other, key));
         prop_assert_eq!(patterns_overlap(&one.join("."), &other.join(".")), meet);
     }

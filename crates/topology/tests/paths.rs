@@ -1,4 +1,4 @@
-//! Second paths: as tables, and against an enumeration of every way there is.
+//! Second paths: as tables, and against an enumeration of all paths.
 
 use proptest::prelude::*;
 use topology::{BrokerGraph, ParallelPaths};
@@ -32,22 +32,22 @@ fn a_second_path_is_found_and_nothing_else() {
     check("ab bc", "ac", Some(("abc", "ac")));
     check("ac", "ab", None);
     check("ac ab", "bc", Some(("ac", "abc")));
-    // A diamond, whichever of its sides comes last.
+    // A diamond, whichever edge comes last.
     check("ab bd ac", "cd", Some(("abd", "acd")));
     check("ab bd cd", "ac", Some(("abd", "acd")));
-    // Downstream of the step, and upstream of it.
+    // Downstream of the edge, and upstream of it.
     check("sb bx", "sx", Some(("sbx", "sx")));
     check("as sx at", "tx", Some(("asx", "atx")));
-    // A ring in one direction has one way from each to each.
+    // A ring in one direction has one path between any two brokers.
     check("ab bc", "ca", None);
     check("ab bc ca", "ac", Some(("abc", "ac")));
-    // In both, two.
+    // In both directions it has two.
     check("ab ba bc cb", "ca", Some(("cba", "ca")));
     check("aa", "aa", None);
     check("ab", "aa", None);
 }
 
-/// Every way from one to another that visits none twice.
+/// Counts the paths from one broker to another that visit none twice.
 fn ways(steps: &[(u8, u8)], from: u8, to: u8) -> usize {
     fn walk(steps: &[(u8, u8)], way: &mut Vec<u8>, to: u8) -> usize {
         let at = *way.last().expect("a beginning");
@@ -80,7 +80,7 @@ fn is_way(steps: &[(u8, u8)], way: &[u8]) -> bool {
 }
 
 proptest! {
-    /// Steps are added as long as they are allowed: no two ways ever come to be, and none is refused that makes none.
+    /// Adds edges as long as they are allowed: no second path ever arises, and no edge is refused without one.
     #[test]
     fn what_is_allowed_leaves_one_way_and_what_is_refused_would_not(
         wanted in prop::collection::vec((0..BROKERS, 0..BROKERS), 0..24)
@@ -105,7 +105,7 @@ proptest! {
         }
     }
 
-    /// Where existing are two ways already, what is found is true.
+    /// If second paths exist already, those that are found are real.
     #[test]
     fn what_is_found_is_there(steps in prop::collection::vec((0..BROKERS, 0..BROKERS), 0..30), from in 0..BROKERS, to in 0..BROKERS) {
         let mut paths = BrokerGraph::default();

@@ -1,8 +1,4 @@
-//! Trees by their notation: what is one, what is none, and who is below whom.
-//!
-//! Enters: texts, and counts from a strategy.
-//! Owns:   the promises about notation, numbering and routes.
-//! Never:  starts a broker.
+//! Trees by their notation: valid and invalid texts, numbering, parents and routes.
 
 use proptest::prelude::*;
 use topology::limits::{LEVELS_MAX, NODES_MAX, NOTATION_BYTES_MAX};
