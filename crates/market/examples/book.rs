@@ -1,9 +1,7 @@
-//! Orders per second of the book alone, of the engine, and of the flow that feeds them: per second of processor time, of which other
-//! programs on the machine take nothing but their part of its caches; and by the wall clock, which counts on a quiet machine only.
+//! Benchmark of the book alone, of the engine, and of the flow of orders: orders per second of processor time, which
+//! other programs affect only through the caches, and of wall-clock time, which is meaningful on a quiet machine only.
 //!
-//! Enters: how many million orders a run has (4 if nothing is said).  Leaves: a line a case, the median of several runs.
-//! Owns:   the cases.
-//! Never:  judges.
+//! The argument is the number of million orders of a run (default 4); each case prints the median of several runs.
 //!
 //! `cargo run --release -p harrier-market --example book`
 
@@ -20,20 +18,19 @@ fn flow(symbols: u16, matching: Matching) -> OrderFlow {
     OrderFlow::new(OrderFlowRules { seed: 2008, gateway: GatewayId::default(), symbols, shared_by: 1, matching })
 }
 
-/// What this thread has run so far. The kernel counts it anew at each tick, so that it is exact to some milliseconds.
+/// Processor time of this thread. The kernel updates it at each tick, so it is exact to some milliseconds.
 fn processor_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux says how long a thread has run");
     let first = stat.split(' ').next().and_then(|number| number.parse().ok());
     first.expect("the first number is that of nanoseconds")
 }
 
-/// The wall clock.
 #[expect(clippy::disallowed_methods, reason = "this is what is measured")]
 fn wall() -> Instant {
     Instant::now()
 }
 
-/// Runs a case so often, each time with what `new` makes, and prints the medians and what the last run says of itself.
+/// Runs a case several times, each with a new subject from `new`, and prints the medians and the last run's summary.
 fn measure<T>(case: &str, orders: usize, mut new: impl FnMut() -> T, mut run: impl FnMut(&mut T) -> String) {
     let (mut by_processor, mut by_wall) = (Vec::new(), Vec::new());
     let mut said = String::new();
@@ -51,7 +48,7 @@ fn measure<T>(case: &str, orders: usize, mut new: impl FnMut() -> T, mut run: im
     println!("{case:<44} M/s: {}, by the wall clock {}{said}", shown(&mut by_processor), shown(&mut by_wall));
 }
 
-/// Counts messages and their bytes, which are made as for sending.
+/// Counts messages and their encoded bytes.
 #[derive(Default)]
 struct MessageCounter {
     messages: u64,
@@ -83,7 +80,7 @@ fn main() {
     }
 }
 
-/// Orders that are taken before time counts, so that there are books and memory for what rests.
+/// Orders that are processed before the measurement, to fill books and memory.
 fn warm_up(orders: usize) -> usize {
     orders / 4
 }

@@ -1,8 +1,4 @@
-//! Messages in words, for people.
-//!
-//! Enters: a message.  Leaves: a line.
-//! Owns:   the words.
-//! Never:  shows more than the message says.
+//! Prints messages for people, one line each.
 
 use crate::messages::MarketMessage;
 use crate::sample::{NAMES, SampleSource, MarketSample};
@@ -18,7 +14,7 @@ impl fmt::Display for OrderSide {
     }
 }
 
-/// A price that may be none.
+/// A price that may be absent.
 struct OptionalPrice(Option<Ticks>);
 
 impl fmt::Display for OptionalPrice {

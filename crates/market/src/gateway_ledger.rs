@@ -1,20 +1,18 @@
-//! What an engine has had from one gateway, and how often it has answered.
+//! The engine's record of one gateway: which sequence numbers have arrived, and how many answers were sent.
 //!
-//! Enters: sequence numbers as they come.  Leaves: which are new, which come twice, which are missing.
-//! Owns:   the next number that is expected, and the gaps before it.
-//! Never:  forgets a gap but the oldest, when there are too many.
+//! If there are too many gaps, the oldest is forgotten.
 
 use crate::checksum::OrdersChecksum;
 use crate::limits::GAPS_MAX;
 use crate::sequence::ShortSequence;
 use std::collections::VecDeque;
 
-/// Orders that were expected and have not come: from one sequence number to before another.
+/// Orders that are missing: a range of sequence numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SequenceGap {
-    /// The first that is missing.
+    /// The first missing number.
     pub from: u64,
-    /// The first that is not.
+    /// One past the last missing number.
     pub until: u64,
 }
 
@@ -25,32 +23,32 @@ impl SequenceGap {
     }
 }
 
-/// What a sequence number is.
+/// Classification of a sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// The expected one.
     Next(u64),
-    /// New, but others were expected first.
+    /// New, but ahead of others that are missing.
     Ahead(u64, SequenceGap),
-    /// New: it was missing.
+    /// New, and was missing.
     Late(u64),
-    /// It was there before.
+    /// Received before.
     Repeat(u64),
 }
 
-/// The account of one gateway.
+/// The record of one gateway.
 #[derive(Debug, Default)]
 pub struct GatewayLedger {
     expected: u64,
     gaps: VecDeque<SequenceGap>,
     /// Answers numbered so far.
     pub answers: u64,
-    /// Of the orders that were taken.
+    /// Checksum of the accepted orders.
     pub checksum: OrdersChecksum,
 }
 
 impl GatewayLedger {
-    /// What this number is, which from now on has been there.
+    /// Classifies a number, and records it as received.
     #[inline]
     pub fn admit(&mut self, short: ShortSequence) -> Admission {
         let sequence = short.expand_near(self.expected);
@@ -80,7 +78,7 @@ impl GatewayLedger {
         Admission::Late(sequence)
     }
 
-    /// All up to before this number have been sent: those that are missing, if they were not yet known to be.
+    /// Records that all numbers below `sequence` were sent, and returns those newly known to be missing.
     pub fn extend_to(&mut self, sequence: u64) -> Option<SequenceGap> {
         if sequence <= self.expected {
             return None;
@@ -98,17 +96,17 @@ impl GatewayLedger {
         }
     }
 
-    /// The number of the next order.
+    /// The sequence number of the next order.
     pub fn expected(&self) -> u64 {
         self.expected
     }
 
-    /// What is missing, the oldest first.
+    /// Missing orders, the oldest first.
     pub fn gaps(&self) -> impl Iterator<Item = SequenceGap> + '_ {
         self.gaps.iter().copied()
     }
 
-    /// The number of the next answer.
+    /// Allocates the number of the next answer.
     #[inline]
     pub fn next_answer_number(&mut self) -> ShortSequence {
         let number = ShortSequence::of(self.answers);

@@ -1,12 +1,9 @@
-//! A stock exchange without its wires: what gateways and a matching engine say to one another, and what they decide.
+//! A stock exchange without I/O: messages of gateways and of the matching engine, order books, and random orders.
 //!
-//! Enters: messages as bytes, seeds, nanoseconds that somebody else has read.  Leaves: messages, and to whom they go.
-//! Owns:   the layout of messages, the order books, who has been answered, the random orders, the checksums.
-//! Never:  reads a clock, opens a file or a socket, knows a broker.
-//!
-//! A gateway takes orders from [`Flow`], numbers and remembers them with [`Outstanding`] and sends what [`Message::encode`] gives. The
-//! engine hands each message to [`Engine::take`], writes it into its journal when [`Taken::is_journaled`] says so, and only then sends
-//! what came out. What is in the journal builds the same engine again by [`Engine::replay`].
+//! A gateway takes orders from [`OrderFlow`], numbers and remembers them with [`OutstandingOrders`] and sends the bytes
+//! of [`MarketMessage::encode`]. The engine passes each message to [`MatchingEngine::process`], writes it into its
+//! journal if [`InputOutcome::is_journaled`] is true, and only then sends the resulting messages.
+//! [`MatchingEngine::replay`] rebuilds the same engine from the journal.
 #![forbid(unsafe_code)]
 
 pub mod order_book;

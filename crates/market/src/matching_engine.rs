@@ -1,8 +1,6 @@
-//! The matching engine: the orders of all gateways in, each answered exactly once.
+//! The matching engine: answers each order of all gateways exactly once.
 //!
-//! Enters: messages of gateways as bytes, in the order they come.  Leaves: answers and quotes, and to whom; gaps.
-//! Owns:   the books, the accounts of gateways, the counts, the checksum of all trades.
-//! Never:  answers an order twice, or differently when the same orders come again in the same order.
+//! The same orders in the same order give the same answers, to the bit.
 
 use crate::order_book::{OrderBook, BookFill, MatchOutcome, IncomingOrder, RestingOrders};
 use crate::checksum::TradesChecksum;
@@ -14,16 +12,16 @@ use crate::sequence::ShortSequence;
 use crate::terms::{GatewayId, Matching, RejectReason, Symbol};
 use std::fmt;
 
-/// What an engine is made with. A journal is replayed with the same rules.
+/// Parameters of an engine. A journal must be replayed with the same ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineRules {
-    /// How many symbols there are, from 0; no more than [`SYMBOLS_MAX`].
+    /// Number of symbols, from 0; at most [`SYMBOLS_MAX`].
     pub symbols: u16,
     /// When orders trade.
     pub matching: Matching,
-    /// How many orders may rest in one book.
+    /// Maximum number of resting orders in one book.
     pub resting_book_max: u32,
-    /// How many orders may rest in all.
+    /// Maximum number of resting orders in all books.
     pub resting_max: u32,
 }
 
@@ -33,20 +31,20 @@ impl Default for EngineRules {
     }
 }
 
-/// Who is to have a message.
+/// The recipient of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipient {
     /// This gateway.
     Gateway(GatewayId),
     /// All gateways: a quote.
     All,
-    /// Whoever has sent what was taken: no gateway could be read from it.
+    /// The sender of the input, in which no gateway could be read.
     Sender,
 }
 
-/// Where the messages of an engine go.
+/// Receives the messages of an engine.
 pub trait MessageSink {
-    /// A message, and who is to have it.
+    /// A message and its recipient.
     fn message(&mut self, to: Recipient, message: &MarketMessage);
 
     /// Orders of a gateway are missing.
@@ -61,63 +59,63 @@ impl MessageSink for Vec<(Recipient, MarketMessage)> {
     }
 }
 
-/// What a message was.
+/// What an input was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what is to be journaled is journaled before its answers are sent"]
 pub enum InputOutcome {
-    /// A new order, or what is rejected in its place. Its bytes belong into the journal before the answers are sent.
+    /// A new order, accepted or rejected. Its bytes belong into the journal before the answers are sent.
     Order,
-    /// An order that came before; there is no answer.
+    /// A repeated order, which is not answered again.
     Repeat,
-    /// The end of a gateway's orders: all that came is answered.
+    /// The end of a gateway's orders: all that arrived are answered.
     End(GatewayId),
-    /// Nothing an order could be read from; it was rejected without a number.
+    /// Not an order; rejected without a number.
     Malformed,
 }
 
 impl InputOutcome {
-    /// Whether the bytes that were taken belong into the journal.
+    /// Whether the input belongs into the journal.
     #[inline]
     pub fn is_journaled(self) -> bool {
         self == InputOutcome::Order
     }
 }
 
-/// What an engine has done so far.
+/// Counters of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineCounts {
-    /// New orders, the rejected ones among them.
+    /// New orders, including rejected ones.
     pub orders: u64,
-    /// Trades; each is a message, or two where its orders are of two gateways.
+    /// Trades; each causes one message, or two if its orders are of two gateways.
     pub trades: u64,
     /// Messages about trades.
     pub trade_messages: u64,
-    /// Lots that were traded.
+    /// Lots traded.
     pub lots: u64,
-    /// Orders that nothing matched.
+    /// Orders without a match.
     pub confirmations: u64,
     /// Changes of best prices.
     pub quotes: u64,
     /// Orders rejected.
     pub rejects: u64,
-    /// Messages rejected that no order could be read from.
+    /// Inputs rejected in which no order could be read.
     pub malformed: u64,
-    /// Orders found missing, those that came late among them.
+    /// Orders found missing, including those that arrived late.
     pub missing: u64,
-    /// Orders that had been missing and came.
+    /// Missing orders that arrived late.
     pub late: u64,
-    /// Orders that came twice.
+    /// Repeated orders.
     pub repeats: u64,
 }
 
 impl EngineCounts {
-    /// Messages that were given out, each quote once.
+    /// Messages sent, each quote once.
     pub fn messages(&self) -> u64 {
         self.trade_messages + self.confirmations + self.quotes + self.rejects + self.malformed
     }
 }
 
-/// An entry of a journal that is no new order: it was written by an engine with other rules, or for another stream.
+/// A journal entry is not a new order: an engine with other rules wrote it, or it belongs to another stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalError(pub InputOutcome);
 
@@ -129,14 +127,13 @@ impl fmt::Display for JournalError {
 
 impl std::error::Error for JournalError {}
 
-/// A book and what is counted of it.
+/// A book, and the number of its quotes.
 #[derive(Debug)]
 struct SymbolBook {
     book: OrderBook,
     quotes: u16,
 }
 
-/// The engine.
 #[derive(Debug)]
 pub struct MatchingEngine {
     rules: EngineRules,
@@ -148,7 +145,7 @@ pub struct MatchingEngine {
 }
 
 impl MatchingEngine {
-    /// An engine without orders. Of symbols there are [`SYMBOLS_MAX`] at most.
+    /// An engine without orders, with at most [`SYMBOLS_MAX`] symbols.
     pub fn new(rules: EngineRules) -> Self {
         let symbols = rules.symbols.min(SYMBOLS_MAX as u16);
         let max = rules.resting_book_max.min(RESTING_BOOK_MAX);
@@ -162,7 +159,7 @@ impl MatchingEngine {
         }
     }
 
-    /// Takes what a gateway has sent, and answers it.
+    /// Processes a message of a gateway, and answers it.
     #[inline]
     pub fn process(&mut self, bytes: &[u8], answers: &mut impl MessageSink) -> InputOutcome {
         match NewOrder::decode(bytes) {
@@ -171,10 +168,11 @@ impl MatchingEngine {
         }
     }
 
-    /// Takes an entry of the journal, the same bytes that [`Engine::take`] had. What comes out is what came out then, bit by bit.
+    /// Processes a journal entry: the bytes that were passed to [`MatchingEngine::process`]. The answers are the same,
+    /// to the bit.
     ///
     /// # Errors
-    /// If it is no new order.
+    /// The entry is not a new order.
     pub fn replay(&mut self, entry: &[u8; ORDER_BYTES], answers: &mut impl MessageSink) -> Result<(), JournalError> {
         match self.process(entry, answers) {
             InputOutcome::Order => Ok(()),
@@ -182,7 +180,6 @@ impl MatchingEngine {
         }
     }
 
-    /// What was done so far.
     pub fn counts(&self) -> &EngineCounts {
         &self.counts
     }
@@ -192,38 +189,38 @@ impl MatchingEngine {
         &self.checksum
     }
 
-    /// The checksum of all orders of a gateway that were not malformed, in the order they were taken.
+    /// The checksum of a gateway's well-formed orders, in the order of their processing.
     pub fn orders_checksum(&self, gateway: GatewayId) -> u64 {
         self.ledgers[gateway.number()].checksum.value()
     }
 
-    /// The sequence number that the next order of a gateway has: how many it has sent, as far as is known.
+    /// The sequence number of a gateway's next order: how many it has sent, as far as is known.
     pub fn expected(&self, gateway: GatewayId) -> u64 {
         self.ledgers[gateway.number()].expected()
     }
 
-    /// How many answers a gateway has had.
+    /// How many answers a gateway was sent.
     pub fn answered(&self, gateway: GatewayId) -> u64 {
         self.ledgers[gateway.number()].answers
     }
 
-    /// Orders of a gateway that are missing now, the oldest first.
+    /// Missing orders of a gateway, the oldest first.
     pub fn gaps(&self, gateway: GatewayId) -> impl Iterator<Item = SequenceGap> + '_ {
         self.ledgers[gateway.number()].gaps()
     }
 
-    /// How many orders rest.
+    /// Number of resting orders.
     pub fn resting(&self) -> u32 {
         self.resting.count()
     }
 
-    /// The best prices of a symbol: bid and ask.
+    /// The best bid and ask of a symbol.
     pub fn best(&self, symbol: Symbol) -> (Option<u16>, Option<u16>) {
         let listed = self.books.get(usize::from(symbol.0));
         listed.map_or((None, None), |listed| (listed.book.bid(), listed.book.ask()))
     }
 
-    /// The whole number of a new order; none if it came before.
+    /// The full sequence number of a new order; `None` if it is repeated.
     #[inline]
     fn admit(&mut self, gateway: GatewayId, short: ShortSequence, answers: &mut impl MessageSink) -> Option<u64> {
         let sequence = match self.ledgers[gateway.number()].admit(short) {
@@ -259,7 +256,7 @@ impl MatchingEngine {
         let best = (book.bid(), book.ask());
         let (ledgers, counts, checksum) = (&mut self.ledgers, &mut self.counts, &mut self.checksum);
         let mut deal = |deal: BookFill| {
-            // No trade has more lots than the order that came, of which there are no more than a byte holds.
+            // No trade has more lots than the incoming order, whose lots fit into a byte.
             let lots = deal.lots as u8;
             counts.trades += 1;
             counts.lots += u64::from(deal.lots);
@@ -315,7 +312,7 @@ impl MatchingEngine {
         InputOutcome::Order
     }
 
-    /// What is not an order, or is a wrong one.
+    /// Handles an input that is not a valid order.
     #[cold]
     fn process_other(&mut self, bytes: &[u8], malformed: MalformedMessage, answers: &mut impl MessageSink) -> InputOutcome {
         if let Some((gateway, short)) = malformed.order {
@@ -326,7 +323,7 @@ impl MatchingEngine {
         }
         match MarketMessage::decode(bytes) {
             Ok(MarketMessage::End(end)) => self.process_end(&end, answers),
-            // Of an order that could be named the reason would have been found above.
+            // For an order with an identity, the reason was found above.
             Err(malformed) if !malformed.reason.names_an_order() => self.reject_unnumbered(malformed.reason, answers),
             Ok(_) | Err(_) => self.reject_unnumbered(RejectReason::NotAnOrder, answers),
         }

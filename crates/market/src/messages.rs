@@ -1,24 +1,22 @@
-//! The messages of the market as bytes; docs/protocol/market.md has them byte by byte.
+//! The binary layout of market messages, except samples; docs/protocol/market.md describes it byte by byte.
 //!
-//! Enters: bytes of anybody; or a message.  Leaves: a message, or why the bytes are none; or its bytes.
-//! Owns:   the layout of everything but samples.
-//! Never:  panics, allocates, knows which symbols there are.
+//! Decoding accepts any bytes without panicking or allocating.
 
 use crate::limits::PRICE_TICKS_MAX;
 use crate::sequence::ShortSequence;
 use crate::terms::{GatewayId, RejectReason, OrderSide, Symbol, Ticks};
 
-/// Bytes of an order, and so of an entry of the engine's journal.
+/// Bytes of an order, and of an entry of the engine's journal.
 pub const ORDER_BYTES: usize = 9;
 const TRADE_BYTES: usize = 16;
 const CONFIRMATION_BYTES: usize = 7;
 const QUOTE_BYTES: usize = 9;
 const REJECT_BYTES: usize = 8;
 const END_BYTES: usize = 17;
-/// The longest of them.
+/// The longest message.
 const BYTES_MAX: usize = END_BYTES;
 
-/// What a message is: the upper half of its first byte.
+/// The kind of a message: the upper half of its first byte.
 pub(crate) mod kind {
     pub const BUY: u8 = 1;
     pub const SELL: u8 = 2;
@@ -34,14 +32,11 @@ pub(crate) mod kind {
 const FLAG_SELL: u8 = 1;
 const FLAG_ANSWERS: u8 = 2;
 
-/// From a gateway: buy or sell so many lots at this price or a better one.
+/// From a gateway: buy or sell this many lots at this price or a better one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewOrder {
-    /// Who sends it.
     pub gateway: GatewayId,
-    /// Buys or sells.
     pub side: OrderSide,
-    /// Of what.
     pub symbol: Symbol,
     /// From 1 to [`PRICE_TICKS_MAX`].
     pub price: Ticks,
@@ -51,35 +46,31 @@ pub struct NewOrder {
     pub sequence: ShortSequence,
 }
 
-/// From the engine: two orders traded. It goes to the gateway of each, once if that is the same.
+/// From the engine: two orders traded. Both gateways receive it, once if they are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trade {
     /// The number of this answer among those to this gateway.
     pub number: ShortSequence,
-    /// What was traded.
     pub symbol: Symbol,
-    /// At which price.
     pub price: Ticks,
-    /// How many lots.
     pub lots: u8,
-    /// The side of the order that came.
+    /// The side of the incoming order.
     pub side: OrderSide,
-    /// Whether this is the answer to the order that came: it is its last trade for now, and what is left of it rests.
+    /// Whether this answers the incoming order: it is its last trade for now, and the remainder rests.
     pub answers: bool,
-    /// Whose order came.
+    /// The incoming order's gateway.
     pub taker: GatewayId,
-    /// The order that came.
+    /// The incoming order.
     pub taker_sequence: ShortSequence,
-    /// Whose order rested.
+    /// The resting order's gateway.
     pub maker: GatewayId,
-    /// The order that rested.
+    /// The resting order.
     pub maker_sequence: ShortSequence,
 }
 
-/// From the engine, an answer: nothing matches the order, it rests.
+/// From the engine, an answer: nothing matches the order, which rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderConfirmation {
-    /// Whose order it is.
     pub gateway: GatewayId,
     /// The number of this answer among those to this gateway.
     pub number: ShortSequence,
@@ -90,41 +81,39 @@ pub struct OrderConfirmation {
 /// From the engine: the best prices of a symbol have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quote {
-    /// Whose prices.
     pub symbol: Symbol,
-    /// The highest price that somebody buys at.
+    /// The highest price of a buyer.
     pub bid: Option<Ticks>,
-    /// The lowest price that somebody sells at.
+    /// The lowest price of a seller.
     pub ask: Option<Ticks>,
-    /// The number of this quote among those of the symbol: 16 bits of it.
+    /// The low 16 bits of this quote's number among those of the symbol.
     pub number: u16,
 }
 
-/// From the engine, an answer: the order is not taken.
+/// From the engine, an answer: the order is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderReject {
-    /// Whose order it is.
     pub gateway: GatewayId,
-    /// The number of this answer among those to this gateway. 0 if the message named no order: then it is not numbered.
+    /// The number of this answer among those to this gateway. 0 if the input identified no order; such an answer has no
+    /// number.
     pub number: ShortSequence,
-    /// The order; 0 if the message named none, which [`Reason::names_an_order`] tells.
+    /// The order; 0 if the input identified none, see [`RejectReason::names_an_order`].
     pub sequence: ShortSequence,
-    /// Why not.
     pub reason: RejectReason,
 }
 
-/// The end of a stream: of a gateway's orders, or, from the engine, of the answers to it.
+/// The end of a gateway's orders, or, from the engine, of the answers to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndOfStream {
-    /// Whose orders, or to whom the answers.
+    /// The gateway of the orders or answers.
     pub gateway: GatewayId,
-    /// How many orders or answers there were: the sequence number that the next one would have.
+    /// The number of orders or answers: the next sequence number.
     pub count: u64,
-    /// The checksum of the orders; from the engine that of all trades so far.
+    /// The checksum of the orders; from the engine, that of all trades so far.
     pub checksum: u64,
 }
 
-/// Any message but samples.
+/// Any message except samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarketMessage {
     /// An order.
@@ -141,16 +130,15 @@ pub enum MarketMessage {
     End(EndOfStream),
 }
 
-/// Bytes that are no message, and what can be said of them nevertheless.
+/// Why bytes are not a message, and which order they would have been.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedMessage {
-    /// What is wrong.
     pub reason: RejectReason,
-    /// Which order it would have been, if it is long enough to be one.
+    /// The order's identity, if the input is long enough to be one.
     pub order: Option<(GatewayId, ShortSequence)>,
 }
 
-/// The bytes of a message, in a place of their own.
+/// The bytes of a message, stored inline.
 #[derive(Clone, Copy, Debug)]
 pub struct EncodedMessage {
     bytes: [u8; BYTES_MAX],
@@ -196,21 +184,20 @@ fn exactly<const N: usize>(bytes: &[u8]) -> Result<&[u8; N], MalformedMessage> {
     bytes.try_into().map_err(|_| malformed(RejectReason::Length))
 }
 
-/// A price in a quote, where 0 is none.
+/// A price in a quote, where 0 means none.
 fn quoted(price: u16) -> Result<Option<Ticks>, MalformedMessage> {
     if price > PRICE_TICKS_MAX { Err(malformed(RejectReason::Price)) } else { Ok((price != 0).then_some(price)) }
 }
 
 impl RejectReason {
-    /// Whether a rejection for this reason names an order and has a number of its own. One that does not answers a message that
-    /// was nothing a sequence number could be read from.
+    /// Whether a rejection for this reason identifies an order and has a number of its own. Otherwise it answers an
+    /// input without a readable sequence number.
     pub fn names_an_order(self) -> bool {
         matches!(self, RejectReason::Symbol | RejectReason::Price | RejectReason::Quantity | RejectReason::BookFull | RejectReason::EngineFull)
     }
 }
 
 impl NewOrder {
-    /// The bytes of this order.
     #[inline]
     pub fn encode(&self) -> [u8; ORDER_BYTES] {
         let kind = match self.side {
@@ -222,10 +209,10 @@ impl NewOrder {
         [kind << 4 | self.gateway.nibble(), s0, s1, p0, p1, self.lots, n0, n1, n2]
     }
 
-    /// An order of these bytes. Whether there is such a symbol, the engine knows.
+    /// Decodes an order. Whether its symbol exists is for the engine to check.
     ///
     /// # Errors
-    /// What is wrong with them; where the length and the kind are right, with the order it would have been.
+    /// What is wrong with the bytes; if length and kind are right, with the identity of the order.
     #[inline]
     pub fn decode(bytes: &[u8]) -> Result<Self, MalformedMessage> {
         let &[first, s0, s1, p0, p1, lots, n0, n1, n2] = bytes else {
@@ -331,7 +318,8 @@ impl EndOfStream {
 }
 
 impl MarketMessage {
-    /// The message of these bytes. A sample is none of these: it is of kind [`Reason::Kind`] here, and [`crate::Sample::decode`] reads it.
+    /// Decodes a message. A sample is none of these: it gives [`RejectReason::Kind`] here, and
+    /// [`crate::MarketSample::decode`] reads it.
     ///
     /// # Errors
     /// What is wrong with the bytes.
@@ -349,7 +337,6 @@ impl MarketMessage {
         }
     }
 
-    /// The bytes of this message.
     #[inline]
     pub fn encode(&self) -> EncodedMessage {
         match self {

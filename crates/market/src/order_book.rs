@@ -1,8 +1,4 @@
-//! The limit order book of one symbol: price-time priority.
-//!
-//! Enters: orders.  Leaves: their trades in the order they are made, and whether they rest.
-//! Owns:   a list of orders for each price, and which prices have any.
-//! Never:  knows messages, sequence numbers, other symbols.
+//! The limit order book of one symbol, with price-time priority.
 
 use crate::limits::PRICE_TICKS_MAX;
 use crate::order_id::OrderId;
@@ -12,18 +8,16 @@ pub use crate::resting_orders::RestingOrders;
 use crate::terms::{Lots, Matching, OrderSide, Ticks};
 
 const LEVELS: usize = PRICE_TICKS_MAX as usize + 1;
-/// The levels of a book are turned by so many against those of the one before it: three lines of a cache.
+/// The levels of a book are rotated by this much relative to the previous book: three cache lines.
 const ROTATION_LEVELS: usize = 24;
-/// Nobody sells: higher than any price. Nobody buys: 0, lower than any.
+/// No seller: higher than any price. No buyer: 0, lower than any.
 const NO_ASK: Ticks = Ticks::MAX;
 const NO_BID: Ticks = 0;
 
-/// An order as a book knows it.
+/// An order as a book sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IncomingOrder {
-    /// Which it is.
     pub order: OrderId,
-    /// Buys or sells.
     pub side: OrderSide,
     /// From 1 to [`PRICE_TICKS_MAX`].
     pub price: Ticks,
@@ -31,36 +25,34 @@ pub struct IncomingOrder {
     pub lots: Lots,
 }
 
-/// A trade of the order that comes with one that rests.
+/// A fill: a trade of the incoming order with a resting one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BookFill {
-    /// That of the order that rested.
+    /// The price of the resting order.
     pub price: Ticks,
-    /// How many.
     pub lots: Lots,
-    /// The order that rested.
+    /// The resting order.
     pub maker: OrderId,
-    /// Whether no other trade follows now.
+    /// Whether this is the last fill of the incoming order.
     pub is_last: bool,
 }
 
-/// What became of an order.
+/// The outcome of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchOutcome {
-    /// It traded; what is left of it rests.
+    /// It traded; the remainder rests.
     Traded,
     /// Nothing matched; it rests.
     Resting,
-    /// Nothing matched, and the book has no room.
+    /// Nothing matched, and the book is full.
     BookFull,
-    /// Nothing matched, and all books together have no room.
+    /// Nothing matched, and all books together are full.
     EngineFull,
 }
 
-/// The book of one symbol.
 #[derive(Debug)]
 pub struct OrderBook {
-    /// Of one price only one side has orders: what could trade there has.
+    /// At any price only one side has orders: whatever could trade there has traded.
     levels: Box<[OrderList; LEVELS]>,
     bids: PriceSet,
     asks: PriceSet,
@@ -68,13 +60,13 @@ pub struct OrderBook {
     ask: Ticks,
     count: u32,
     max: u32,
-    /// By how many places the levels are turned: see [`Book::new`].
+    /// Rotation of the levels, see [`OrderBook::new`].
     rotation: usize,
 }
 
 impl OrderBook {
-    /// An empty one, in which so many orders may rest. Books of different numbers keep the same price in different places, lest all
-    /// of them want the same lines of the processor's caches.
+    /// An empty book for up to `max` resting orders. Books of different numbers keep the same price at different
+    /// levels, so that they do not compete for the same cache lines.
     pub fn new(number: u16, max: u32) -> Self {
         let levels: Box<[OrderList]> = vec![[0; 2]; LEVELS].into();
         let Ok(levels) = levels.try_into() else { unreachable!("it has the length that it was made with") };
@@ -90,24 +82,24 @@ impl OrderBook {
         }
     }
 
-    /// The highest price that somebody buys at.
+    /// The highest price of a buyer.
     #[inline]
     pub fn bid(&self) -> Option<Ticks> {
         (self.bid != NO_BID).then_some(self.bid)
     }
 
-    /// The lowest price that somebody sells at.
+    /// The lowest price of a seller.
     #[inline]
     pub fn ask(&self) -> Option<Ticks> {
         (self.ask != NO_ASK).then_some(self.ask)
     }
 
-    /// How many orders rest in it.
+    /// Number of resting orders.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// The orders that rest at a price, the oldest first, and their side.
+    /// The resting orders at a price, the oldest first, and their side.
     pub fn at<'a>(
         &self,
         resting: &'a RestingOrders,
@@ -117,10 +109,10 @@ impl OrderBook {
         (side, resting.iter(&self.levels[(usize::from(price) + self.rotation) % LEVELS]))
     }
 
-    /// Takes an order. All that rest are in `resting`, which must be the same one each time.
+    /// Submits an order. `resting` holds the resting orders of all books and must be the same each time.
     ///
     /// # Panics
-    /// If the order has no lots or no price that there is: the caller has checked both.
+    /// If the order has no lots or an invalid price: the caller has checked both.
     #[inline]
     pub fn submit(
         &mut self,
@@ -136,7 +128,7 @@ impl OrderBook {
         }
     }
 
-    /// The price at which the next trade would be.
+    /// The price of the next trade.
     #[inline]
     fn matching_price<const BUYS: bool>(&self, price: Ticks, matching: Matching) -> Option<Ticks> {
         match (matching, BUYS) {
@@ -183,7 +175,7 @@ impl OrderBook {
             price = next;
         }
         if left > 0 {
-            // There is room: something is left only where an order that rested has gone.
+            // There is capacity: a remainder is left only if a resting order was filled.
             self.rest::<BUYS>(resting, order, left);
         }
         MatchOutcome::Traded
@@ -202,7 +194,7 @@ impl OrderBook {
         }
     }
 
-    /// No orders are left at a price that a buyer (or seller) has traded at.
+    /// Removes a price that a buyer (or seller) has emptied.
     #[inline]
     fn on_level_emptied<const BUYS: bool>(&mut self, price: Ticks) {
         if BUYS {

@@ -1,21 +1,17 @@
-//! Random orders from a seed.
-//!
-//! Enters: a seed, and what to order.  Leaves: orders without end, the same for the same seed.
-//! Owns:   the random numbers, and around which price each symbol is traded.
-//! Never:  allocates while it goes on, knows what has traded.
+//! Random orders from a seed: an endless flow, the same for the same seed. Producing orders does not allocate.
 
 use crate::messages::NewOrder;
 use crate::limits::{GATEWAYS_MAX, PRICE_TICKS_MAX, SYMBOLS_MAX};
 use crate::sequence::ShortSequence;
 use crate::terms::{GatewayId, Matching, OrderSide, Symbol, Ticks};
 
-/// The price that all symbols begin at.
+/// The initial mid price of all symbols.
 const START_TICKS: Ticks = 8_192;
-/// How far a mid goes from there, to either side.
+/// How far a mid price moves from there, to either side.
 const DRIFT_TICKS: Ticks = 64;
-/// How far the price of an order is from the mid, at most.
+/// Maximum distance of an order's price from the mid price.
 const SPREAD_TICKS: Ticks = 15;
-/// The lowest price, and the highest, that anything is ordered at.
+/// The lowest and the highest price of any order.
 const LOW_TICKS: Ticks = START_TICKS - DRIFT_TICKS - SPREAD_TICKS;
 const HIGH_TICKS: Ticks = START_TICKS + DRIFT_TICKS + SPREAD_TICKS;
 /// The largest quantity of an order.
@@ -23,23 +19,22 @@ const LOTS_MAX: u64 = 100;
 
 const _: () = assert!(LOW_TICKS > 0 && HIGH_TICKS <= PRICE_TICKS_MAX);
 
-/// What a gateway orders.
+/// Parameters of a gateway's orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OrderFlowRules {
-    /// The same seed gives the same orders; gateways have different ones of it.
+    /// Gateways get different orders from the same seed.
     pub seed: u64,
-    /// Whose orders.
     pub gateway: GatewayId,
-    /// How many symbols there are.
+    /// Number of symbols.
     pub symbols: u16,
-    /// Gateways that share the symbols out, each with its own, so that the trades do not depend on who comes first. 0 or 1: this
+    /// Gateways among which the symbols are divided, so that the trades do not depend on who is first. 0 or 1: this
     /// gateway trades all of them.
     pub shared_by: usize,
-    /// How the engine matches them, which is what decides how they have to be for books not to fill up.
+    /// How the engine matches orders, which decides their prices, so that books do not fill up.
     ///
-    /// For exact matching both sides have the same prices. For crossing ones half of the orders of each side offer a price beside
-    /// the mid, and half take whatever is offered: of orders that are all near the mid a fixed share would rest for ever,
-    /// those far away from where the next trade is.
+    /// With exact matching both sides use the same prices. With crossing, half of the orders of each side offer a price
+    /// beside the mid, and half take whatever is offered: if all orders were near the mid, a fixed share far from the
+    /// next trade would rest for ever.
     pub matching: Matching,
 }
 
@@ -49,22 +44,22 @@ pub struct OrderFlow {
     state: u64,
     gateway: GatewayId,
     matching: Matching,
-    /// For each symbol that is traded: the mid, and whether it goes up.
+    /// The mid price of each traded symbol, and whether it rises.
     mids: Box<[(Ticks, bool)]>,
-    /// The first symbol, and how many there are from one to the next.
+    /// The first symbol, and the distance from one to the next.
     first: u16,
     step: u16,
     sequence: u64,
 }
 
 impl OrderFlow {
-    /// Orders by these rules. If symbols are shared by more gateways than there are symbols, gateways trade the same ones.
+    /// If more gateways divide the symbols than there are symbols, some trade the same ones.
     pub fn new(rules: OrderFlowRules) -> Self {
         let symbols = rules.symbols.clamp(1, SYMBOLS_MAX as u16);
         let step = rules.shared_by.clamp(1, GATEWAYS_MAX.min(usize::from(symbols))) as u16;
         let first = rules.gateway.number() as u16 % step;
         let count = (symbols - first).div_ceil(step);
-        // Gateways begin far from one another in what is one long sequence of numbers.
+        // Gateways start far apart in one long sequence of numbers.
         let state = mix(rules.seed).wrapping_add(mix(rules.gateway.number() as u64 + 1));
         Self {
             state,
@@ -85,7 +80,8 @@ impl OrderFlow {
         let bits = |from: u32, count: u32| random >> from & ((1 << count) - 1);
         let at = (bits(0, 20) * self.mids.len() as u64) >> 20;
         let (mid, rises) = &mut self.mids[at as usize];
-        // One order of eight moves the mid by a tick; one such move of 32 is a turn, and so is the end of the way.
+        // One order of eight moves the mid price by a tick; one such move of 32 reverses the direction, and so does the
+        // end of the range.
         if bits(20, 3) == 0 {
             let end = if *rises { START_TICKS + DRIFT_TICKS } else { START_TICKS - DRIFT_TICKS };
             if *mid == end || bits(23, 5) == 0 {
@@ -122,7 +118,7 @@ impl Iterator for OrderFlow {
     }
 }
 
-/// Mixes all bits of a number with one another: a bijection (the finish of SplitMix64).
+/// Mixes all bits of a number: a bijection (the finalizer of SplitMix64).
 #[inline]
 fn mix(number: u64) -> u64 {
     let number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

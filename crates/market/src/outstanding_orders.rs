@@ -1,48 +1,46 @@
-//! The orders of one gateway that are not yet answered.
+//! The unanswered orders of one gateway, and the classification of the engine's messages.
 //!
-//! Enters: when an order is sent; the engine's messages.  Leaves: when the order that is answered was sent; what is wrong with an answer.
-//! Owns:   the numbers of orders and answers on the gateway's side.
-//! Never:  has more orders under way than its limit.
+//! Never has more orders in flight than its limit.
 
 use crate::messages::MarketMessage;
 use crate::limits::ORDERS_IN_FLIGHT_MAX;
 use crate::sequence::ShortSequence;
 use crate::terms::GatewayId;
 
-/// What a message from the engine is to a gateway.
+/// What a message from the engine means to a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GatewayEvent {
-    /// The one answer to an order, which was sent then.
+    /// The only answer to an order.
     Answer {
-        /// The whole sequence number of the order.
+        /// The order's full sequence number.
         sequence: u64,
-        /// What [`Outstanding::send`] was told, in nanoseconds.
+        /// The time passed to [`OutstandingOrders::send`], in nanoseconds.
         sent_ns: u64,
     },
     /// A trade that is not the answer to an order of this gateway: another follows, or the order had rested.
     Trade,
     /// A quote.
     Quote,
-    /// The end of the answers: all were heard if so many are missing as are 0.
+    /// The end of the answers.
     End {
-        /// Answers that did not come.
+        /// Answers that did not arrive.
         missing: u64,
         /// The checksum of all trades.
         checksum: u64,
     },
-    /// A message that was heard before.
+    /// A repeated message.
     Repeat,
-    /// An answer to an order that has been answered, or was never sent.
+    /// An answer to an order that was answered already, or never sent.
     Unsolicited,
-    /// Not for this gateway, or no message of an engine.
+    /// For another gateway, or not a message of an engine.
     Foreign,
 }
 
-/// The orders of a gateway that are under way.
+/// The orders of a gateway in flight.
 #[derive(Debug)]
 pub struct OutstandingOrders {
     gateway: GatewayId,
-    /// When each was sent, plus 1; 0 once it is answered. A ring, by sequence number.
+    /// The time when each was sent, plus 1; 0 once it is answered. A ring buffer by sequence number.
     sent: Box<[u64]>,
     next: u64,
     oldest: u64,
@@ -51,9 +49,10 @@ pub struct OutstandingOrders {
 }
 
 impl OutstandingOrders {
-    /// For a gateway that has so many orders under way at most, rounded up to a power of two, and to [`ORDERS_UNDER_WAY_MAX`] at most.
-    pub fn new(gateway: GatewayId, under_way_max: u64) -> Self {
-        let places = under_way_max.clamp(1, ORDERS_IN_FLIGHT_MAX).next_power_of_two();
+    /// For at most `in_flight_max` orders in flight, rounded up to a power of two and limited by
+    /// [`ORDERS_IN_FLIGHT_MAX`].
+    pub fn new(gateway: GatewayId, in_flight_max: u64) -> Self {
+        let places = in_flight_max.clamp(1, ORDERS_IN_FLIGHT_MAX).next_power_of_two();
         Self { gateway, sent: vec![0; places as usize].into(), next: 0, oldest: 0, answers: 0, missing: 0 }
     }
 
@@ -61,13 +60,13 @@ impl OutstandingOrders {
         (sequence & (self.sent.len() as u64 - 1)) as usize
     }
 
-    /// Whether no order may be sent before one is answered.
+    /// Whether an order must wait for an answer.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.next - self.oldest >= self.sent.len() as u64
     }
 
-    /// The number of an order that is sent now; none if it must wait.
+    /// Allocates the number of an order that is sent now; `None` if it must wait.
     #[inline]
     pub fn send(&mut self, now_ns: u64) -> Option<u64> {
         if self.is_full() {
@@ -80,7 +79,7 @@ impl OutstandingOrders {
         Some(sequence)
     }
 
-    /// Takes in what came from the engine.
+    /// Classifies a message of the engine, and records it.
     #[inline]
     pub fn on_message(&mut self, message: &MarketMessage) -> GatewayEvent {
         let (number, answered) = match message {
@@ -128,7 +127,7 @@ impl OutstandingOrders {
         self.next
     }
 
-    /// How many answers came, and were missed, by their numbers.
+    /// How many answers arrived or were missed, by their numbers.
     pub fn answers(&self) -> u64 {
         self.answers
     }
@@ -138,7 +137,7 @@ impl OutstandingOrders {
         self.missing
     }
 
-    /// How many orders are not answered.
+    /// How many orders are unanswered.
     pub fn unanswered(&self) -> u64 {
         (self.oldest..self.next).filter(|&sequence| self.sent[self.place(sequence)] != 0).count() as u64
     }

@@ -1,8 +1,4 @@
-//! A set of prices that knows the next one above and below.
-//!
-//! Enters: prices.  Leaves: the lowest from a price upwards, the highest from a price downwards.
-//! Owns:   a bit for each price, and one for each word of those that is not empty.
-//! Never:  holds anything else about a price.
+//! A set of prices that finds the next one above and below: a bitmap, and a bitmap of its non-empty words.
 
 use crate::limits::PRICE_TICKS_MAX;
 use crate::terms::Ticks;
@@ -31,7 +27,6 @@ fn locate(price: Ticks) -> (usize, usize, u32) {
 }
 
 impl PriceSet {
-    /// Takes a price in.
     #[inline]
     pub fn insert(&mut self, price: Ticks) {
         let (word, group, bit) = locate(price);
@@ -39,7 +34,6 @@ impl PriceSet {
         self.groups[group] |= 1 << (word % 64);
     }
 
-    /// Takes a price out.
     #[inline]
     pub fn remove(&mut self, price: Ticks) {
         let (word, group, bit) = locate(price);
@@ -49,14 +43,13 @@ impl PriceSet {
         }
     }
 
-    /// Whether it is there.
     #[inline]
     pub fn contains(&self, price: Ticks) -> bool {
         let (word, _, bit) = locate(price);
         self.words[word] & 1 << bit != 0
     }
 
-    /// The lowest that is not below this one.
+    /// The lowest price that is not below this one.
     #[inline]
     pub fn lowest_from(&self, price: Ticks) -> Option<Ticks> {
         if price > PRICE_TICKS_MAX {
@@ -67,7 +60,7 @@ impl PriceSet {
         if here != 0 {
             return Some((word * 64) as u16 + here.trailing_zeros() as u16);
         }
-        // Shifted twice, since 64 is too far for one.
+        // Shifted twice, because a shift by 64 overflows.
         let mut words = self.groups[group] & u64::MAX << (word % 64) << 1;
         for group in group..GROUPS {
             if words != 0 {
@@ -79,7 +72,7 @@ impl PriceSet {
         None
     }
 
-    /// The highest that is not above this one.
+    /// The highest price that is not above this one.
     #[inline]
     pub fn highest_to(&self, price: Ticks) -> Option<Ticks> {
         let (word, group, bit) = locate(price.min(PRICE_TICKS_MAX));

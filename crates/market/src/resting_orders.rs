@@ -1,16 +1,14 @@
-//! The orders that rest in the books of an engine: one slab, and lists in it.
+//! The resting orders of all books of an engine: a slab, and linked lists in it.
 //!
-//! Enters: orders.  Leaves: the oldest of a list.
-//! Owns:   the places of all resting orders; they are used again, and there are no more than a limit.
-//! Never:  knows prices or books.
+//! Slots are reused, and their number is limited.
 
 use crate::order_id::OrderId;
 use crate::terms::Lots;
 
-/// A place; 0 is none.
+/// Index of a slot; 0 is none.
 type OrderSlot = u32;
 
-/// A list of orders, the oldest first: the first and the last of it. Both are 0 when it is empty.
+/// A list of orders, the oldest first: its first and last slot. Both are 0 if it is empty.
 pub type OrderList = [OrderSlot; 2];
 
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +21,7 @@ struct RestingOrder {
 /// All resting orders.
 #[derive(Debug)]
 pub struct RestingOrders {
-    /// The first place is no order's.
+    /// Slot 0 is unused.
     slots: Vec<RestingOrder>,
     free: OrderSlot,
     count: u32,
@@ -31,17 +29,16 @@ pub struct RestingOrders {
 }
 
 impl RestingOrders {
-    /// Room for so many.
+    /// For at most `max` orders.
     pub fn new(max: u32) -> Self {
         Self { slots: vec![RestingOrder { order: 0, next: 0, lots: 0 }], free: 0, count: 0, max }
     }
 
-    /// How many there are.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Whether there is no room for another.
+    /// Whether the limit is reached.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.count >= self.max
@@ -50,7 +47,7 @@ impl RestingOrders {
     /// Appends an order to a list.
     ///
     /// # Panics
-    /// If there is no room: the caller asks first.
+    /// If there is no capacity: the caller checks first.
     #[inline]
     pub fn push(&mut self, list: &mut OrderList, order: OrderId, lots: Lots) {
         assert!(!self.is_full(), "the book asks for room before an order rests");
@@ -72,10 +69,11 @@ impl RestingOrders {
         list[1] = place;
     }
 
-    /// Takes up to so many lots from the oldest order of a list, which leaves it when it has none left. How many were taken, and whose.
+    /// Takes up to `lots` lots from the oldest order of a list, which leaves the list when it has none left. Returns
+    /// how many were taken, and from which order.
     ///
     /// # Panics
-    /// If the list is empty: then the price was not the book's to match.
+    /// If the list is empty: the book must not match such a price.
     #[inline]
     pub fn take(&mut self, list: &mut OrderList, lots: Lots) -> (Lots, OrderId) {
         let place = list[0];

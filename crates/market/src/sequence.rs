@@ -1,8 +1,4 @@
-//! Sequence numbers as messages carry them: the low 24 bits of a number that has 64.
-//!
-//! Enters: a whole number; or its low bits and a number near it.  Leaves: the low bits; or the whole number.
-//! Owns:   the rule by which one becomes the other.
-//! Never:  knows what is numbered.
+//! Sequence numbers in messages: the low 24 bits of a 64-bit number, and their expansion.
 
 use crate::limits::SEQUENCE_BITS;
 
@@ -14,20 +10,20 @@ const HALF: u64 = 1 << (SEQUENCE_BITS - 1);
 pub struct ShortSequence(u32);
 
 impl ShortSequence {
-    /// Of a whole number.
+    /// Truncates a full number.
     #[inline]
     pub fn of(whole: u64) -> Self {
         Self((whole & MASK) as u32)
     }
 
-    /// The number as it is in a message.
+    /// The bits as they are in a message.
     #[inline]
     pub fn bits(self) -> u32 {
         self.0
     }
 
-    /// The whole number with these low bits that is nearest to another: less than 2^23 above it, or at most so much below. Near 0,
-    /// where there is no such number below, it is the one above.
+    /// The full number with these low bits that is nearest to another: less than 2^23 above it, or at most that far
+    /// below. Near 0, if there is no such number below, it is the one above.
     #[inline]
     pub fn expand_near(self, other: u64) -> u64 {
         let ahead = u64::from(self.0).wrapping_sub(other) & MASK;
@@ -38,7 +34,7 @@ impl ShortSequence {
         if behind <= other { other - behind } else { other + ahead }
     }
 
-    /// From three bytes, the highest first.
+    /// From three bytes in big-endian order.
     #[inline]
     pub(crate) fn read(bytes: [u8; 3]) -> Self {
         Self(u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]))

@@ -1,4 +1,4 @@
-//! The book against a slow and obvious one, and what must hold for any book.
+//! The order book against a slow and obvious one, and invariants of any book.
 
 mod oracle;
 
@@ -15,14 +15,14 @@ fn incoming(at: usize, side: OrderSide, price: Ticks, lots: Lots) -> IncomingOrd
     IncomingOrder { order: OrderId::new(GatewayId::default(), at as u64), side, price, lots }
 }
 
-/// Both books side by side, with all that must hold after each order.
+/// Both books side by side, with invariants checked after each order.
 struct BookPair {
     book: OrderBook,
     resting: RestingOrders,
     oracle: BookOracle,
     matching: Matching,
     max: u32,
-    /// What was ordered, and what was traded of it.
+    /// Each order, and how much of it was traded.
     lots: HashMap<OrderId, (IncomingOrder, Lots)>,
 }
 
@@ -49,7 +49,7 @@ impl BookPair {
         (fate, deals)
     }
 
-    /// Nobody trades more than he ordered, at a worse price than he named, or with his own side.
+    /// Asserts that no order trades more than its lots, at a worse price, or with its own side.
     fn quantities(&mut self, order: IncomingOrder, fate: MatchOutcome, deals: &[BookFill]) {
         if matches!(fate, MatchOutcome::BookFull | MatchOutcome::EngineFull) {
             assert!(deals.is_empty());
@@ -72,7 +72,7 @@ impl BookPair {
         }
     }
 
-    /// What was ordered is what was traded and what rests, order by order.
+    /// Asserts for each order that its lots are those traded and those resting.
     fn nothing_is_lost(&self) {
         let mut rests: HashMap<OrderId, Lots> = HashMap::new();
         for price in 1..=PRICE_TICKS_MAX {
@@ -94,7 +94,7 @@ impl BookPair {
     }
 }
 
-/// Orders at few prices, so that they meet; some at the ends of the range, and some alone in the middle of nowhere.
+/// Orders at few prices, so that they match; some at the ends of the range, and some isolated in the middle.
 fn orders() -> impl Strategy<Value = Vec<(bool, Ticks, Lots)>> {
     let price = prop_oneof![
         8 => 100..112u16,
@@ -135,7 +135,7 @@ fn the_flow_is_matched_as_by_the_obvious_book() {
     }
 }
 
-/// An order, what becomes of it, and its trades: maker, price, lots.
+/// An order, its outcome, and its fills: maker, price, lots.
 type SubmissionCase<'a> = (OrderSide, Ticks, Lots, MatchOutcome, &'a [(u64, Ticks, Lots)]);
 
 fn check(matching: Matching, script: &[SubmissionCase]) {
@@ -208,7 +208,7 @@ fn a_full_book_takes_what_trades_and_nothing_that_would_only_rest() {
         assert_eq!(enter(1, Sell, 100, 5), MatchOutcome::Resting);
         assert_eq!(enter(2, Sell, 100, 5), MatchOutcome::BookFull);
         assert_eq!(enter(3, Buy, 99, 5), MatchOutcome::BookFull);
-        // It takes both, and what is left of it has room.
+        // It fills both, and the remainder has capacity.
         assert_eq!(enter(4, Buy, 100, 11), MatchOutcome::Traded);
         assert_eq!(enter(5, Sell, 101, 1), MatchOutcome::Resting);
         assert_eq!(enter(6, Sell, 101, 1), MatchOutcome::BookFull);

@@ -1,4 +1,5 @@
-//! The engine: every order is answered once, whatever comes twice, late, never or in pieces, and whenever it is killed.
+//! The engine answers every order once, whatever is repeated, late, lost or malformed, and whenever the engine is
+//! killed.
 
 use market::limits::{GAPS_MAX, ORDERS_IN_FLIGHT_MAX};
 use market::{
@@ -15,7 +16,7 @@ fn rules(symbols: u16, matching: Matching) -> EngineRules {
     EngineRules { symbols, matching, ..EngineRules::default() }
 }
 
-/// What an engine says.
+/// The messages of an engine.
 #[derive(Default)]
 struct EngineAnswers {
     messages: Vec<(Recipient, MarketMessage)>,
@@ -32,7 +33,7 @@ impl MessageSink for EngineAnswers {
     }
 }
 
-/// A gateway with its flow, its orders as bytes, and what it hears.
+/// A gateway with its flow, its encoded orders, and the messages it received.
 struct EngineHarness {
     gateway: GatewayId,
     outstanding: OutstandingOrders,
@@ -81,7 +82,7 @@ impl EngineHarness {
 
 fn deliver(said: &mut EngineAnswers, desks: &mut [EngineHarness]) {
     for (to, message) in said.messages.drain(..) {
-        // As bytes, as over a broker.
+        // Encoded, as over a broker.
         let message = MarketMessage::decode(&message.encode()).expect("an engine's message can be read");
         desks.iter_mut().for_each(|desk| desk.hear(to, &message));
     }
@@ -95,7 +96,7 @@ fn end(engine: &mut MatchingEngine, desks: &mut [EngineHarness]) {
     deliver(&mut said, desks);
 }
 
-/// A matching, gateways, symbols, a seed and a turn for each order: whose it is, and what happens to it.
+/// A matching rule, gateways, symbols, a seed and a choice for each order: whose it is, and what happens to it.
 fn exchanges() -> impl Strategy<Value = (Matching, usize, u16, u64, Vec<(usize, u8)>)> {
     let matching = prop_oneof![Just(Matching::Exact), Just(Matching::Crossing)];
     let turns = prop::collection::vec((any::<usize>(), any::<u8>()), 1..400);
@@ -121,7 +122,7 @@ proptest! {
             let at = sent[whose];
             let mut take = |at: usize| engine.process(&desks[whose].orders[at], &mut said);
             match fortune {
-                // The broker delivers some of the last ones again.
+                // The broker redelivers some of the last orders.
                 0..=20 => for again in at.saturating_sub(usize::from(fortune))..at {
                     if !late[whose].contains(&again) {
                         prop_assert_eq!(take(again), InputOutcome::Repeat);
@@ -149,7 +150,7 @@ proptest! {
         }
         for (desk, late) in desks.iter().zip(&late) {
             let missing: Vec<u64> = engine.gaps(desk.gateway).flat_map(|gap| gap.from..gap.until).collect();
-            // What is late at the end has not been missed if nothing came behind it.
+            // A late order at the end was not missed if nothing came after it.
             let expected = engine.expected(desk.gateway);
             let mut known: Vec<u64> = late.iter().map(|&at| at as u64).filter(|&at| at < expected).collect();
             known.sort_unstable();
@@ -171,7 +172,7 @@ proptest! {
         }
         let counted = said.gaps.iter().map(|(_, gap)| gap.orders()).sum::<u64>();
         prop_assert!(counted <= counts.missing);
-        // An order is late only if it was missed; if nothing came behind it, it was simply the next one.
+        // An order is late only if it was missed; if nothing came after it, it was simply the next one.
         prop_assert!(counts.late <= came_late);
         prop_assert_eq!(counts.missing - counts.late, lost);
         prop_assert_eq!(counts.repeats, repeats);
@@ -184,7 +185,7 @@ proptest! {
         kills in prop::collection::vec((0..400usize, 0..30usize, 0..30usize), 0..4),
     ) {
         let rules = rules(symbols, matching);
-        // The broker's queue: all orders in the order in which they came there.
+        // The broker's queue: all orders in the order of their arrival.
         let mut next = vec![0; gateways];
         let mut desks: Vec<_> =
             (0..gateways).map(|number| EngineHarness::new(number, seed, rules, 1, turns.len())).collect();
@@ -210,8 +211,8 @@ proptest! {
             }
             at += 1;
             if let Some((when, answers_lost, acknowledgements_lost)) = kill && at > when {
-                // Killed between the journal and the answers. The broker is asked to forget what was acknowledged only; of the
-                // answers some had been confirmed, which a mark in the journal tells; more may have arrived than that.
+                // The engine is killed between the journal and the answers. Only acknowledged orders leave the broker's
+                // queue; the journal marks some of the answers as confirmed, and more may have arrived.
                 kill = kills.next();
                 mark = (journal.len() - 1).saturating_sub(answers_lost).max(mark);
                 acknowledged = mark.saturating_sub(acknowledgements_lost).max(acknowledged);
@@ -276,7 +277,7 @@ proptest! {
         let mut engine = MatchingEngine::new(EngineRules { resting_book_max: 5, resting_max: 8, ..rules(3, Matching::Crossing) });
         let (mut taken, mut ends) = ([0u64; 3], 0);
         for (mut bytes, form) in pieces {
-            // Most as long as an order, and of its kinds; some of symbols that there are.
+            // Most as long as an order, and of its kinds; some with existing symbols.
             if form > 0 {
                 bytes.resize(ORDER_BYTES, 1);
                 bytes[0] = bytes[0] & 0x0F | (1 + bytes[0] % 2) << 4;
@@ -419,7 +420,7 @@ fn sequence_numbers_go_on_where_those_of_messages_begin_anew() {
     let mut engine = MatchingEngine::new(rules(1, Matching::Exact));
     let mut said = EngineAnswers::default();
     let last = |count| MarketMessage::End(EndOfStream { gateway: gateway(0), count, checksum: 0 });
-    // What ends where no gateway can be, ends nothing.
+    // An end of stream of an impossible gateway ends nothing.
     for count in [ORDERS_IN_FLIGHT_MAX + 1, BEFORE, u64::MAX] {
         assert_eq!(engine.process(&last(count).encode(), &mut said), InputOutcome::Malformed);
     }
@@ -473,7 +474,7 @@ fn a_gateway_has_no_more_orders_under_way_than_can_be_told_apart() {
         let (number, sequence) = (ShortSequence::of(number), ShortSequence::of(sequence));
         MarketMessage::Confirmation(OrderConfirmation { gateway: gateway(0), number, sequence })
     };
-    // Answers may come in any order; room is made by the oldest.
+    // Answers may come in any order; the oldest one frees capacity.
     assert_eq!(outstanding.on_message(&confirmation(0, 1)), GatewayEvent::Answer { sequence: 1, sent_ns: 1 });
     assert!(outstanding.is_full());
     assert_eq!(outstanding.on_message(&confirmation(1, 0)), GatewayEvent::Answer { sequence: 0, sent_ns: 0 });

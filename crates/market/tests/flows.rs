@@ -1,4 +1,4 @@
-//! The flow of orders, and the checksums that two runs are compared by.
+//! The flow of orders, and the checksums that compare two runs.
 
 use market::limits::PRICE_TICKS_MAX;
 use market::{MessageSink, MatchingEngine, OrderFlow, OrderFlowRules, GatewayId, Matching, MarketMessage, NewOrder, EngineRules, OrderSide, InputOutcome, Recipient};
@@ -9,7 +9,7 @@ fn rules(seed: u64, gateway: usize, symbols: u16, shared_by: usize) -> OrderFlow
     OrderFlowRules { seed, gateway, symbols, shared_by, matching: Matching::Exact }
 }
 
-/// Nobody hears what the engine says.
+/// Discards the engine's messages.
 struct DiscardingSink;
 
 impl MessageSink for DiscardingSink {
@@ -53,7 +53,8 @@ fn all_orders_are_good_ones_and_all_symbols_are_traded() {
     }
 }
 
-/// If this fails, runs of this version cannot be compared with those of others: docs/protocol/market.md says which.
+/// If this fails, runs of this version cannot be compared with those of others; docs/protocol/market.md names the
+/// versions.
 #[test]
 fn checksums_are_those_of_other_versions() {
     for (matching, symbols, trades, checksum, of_orders) in [
@@ -73,8 +74,8 @@ fn checksums_are_those_of_other_versions() {
 
 #[test]
 fn books_do_not_fill_up_however_long_it_goes_on() {
-    // What rests is what chance has one side order more than the other, and grows as the root of what was ordered: by two in a time
-    // that is four times as long.
+    // Resting orders are the random imbalance of the sides, and grow as the square root of the orders: by a factor of
+    // two in four times the time.
     for (matching, most) in [(Matching::Exact, 16_000), (Matching::Crossing, 4_000)] {
         let mut engine = MatchingEngine::new(EngineRules { symbols: 1, matching, ..EngineRules::default() });
         for order in OrderFlow::new(OrderFlowRules { matching, ..rules(4, 0, 1, 1) }).take(800_000) {

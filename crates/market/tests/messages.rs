@@ -1,4 +1,5 @@
-//! Messages as bytes: what is written is read again, and what anybody else sends is read or refused, never more.
+//! Encoding and decoding of messages: what is written is read again, and any other bytes are decoded or refused without
+//! a panic.
 
 use market::limits::{BUCKETS_MAX, GAPS_MAX, ORDERS_IN_FLIGHT_MAX, PRICE_TICKS_MAX, SYMBOLS_MAX};
 use market::{
@@ -76,7 +77,7 @@ fn sample() -> impl Strategy<Value = MarketSample> {
     })
 }
 
-/// Bytes that may be a message: the start of one more often than chance would have it.
+/// Bytes that may be a message: valid first bytes are more frequent than by chance.
 fn anything() -> impl Strategy<Value = Vec<u8>> {
     let changed = (message(), any::<prop::sample::Index>(), any::<u8>()).prop_map(|(message, at, byte)| {
         let mut bytes = message.encode().to_vec();
@@ -112,7 +113,7 @@ proptest! {
             Ok(message) => prop_assert_eq!(&message.encode()[..], &bytes[..]),
             Err(malformed) => {
                 prop_assert!(!malformed.reason.to_string().is_empty());
-                // An order of the right length that is refused can still be named.
+                // A refused order of the right length still has an identity.
                 let order = bytes.len() == 9 && matches!(bytes[0] >> 4, 1 | 2);
                 prop_assert_eq!(malformed.order.is_some(), order);
             }

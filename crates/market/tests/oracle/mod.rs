@@ -1,9 +1,9 @@
-//! A slow, obvious book: all resting orders in one vector, sorted anew for each order that comes.
+//! A slow, obvious book: all resting orders in one vector, sorted again for each order.
 
 use market::order_book::{BookFill, MatchOutcome, IncomingOrder};
 use market::{Lots, Matching, OrderId, OrderSide, Ticks};
 
-/// An order that rests, and the turn at which it came.
+/// A resting order, and the turn at which it arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct OracleOrder {
     pub turn: usize,
@@ -30,7 +30,7 @@ impl BookOracle {
 
     pub fn enter(&mut self, incoming: IncomingOrder, matching: Matching, max: usize, deals: &mut Vec<BookFill>) -> MatchOutcome {
         self.turn += 1;
-        // The best price for the one who comes is first, and at one price whoever was there first.
+        // The best price for the incoming order comes first, and at one price the oldest order.
         self.rests.sort_by_key(|rests| match incoming.side {
             OrderSide::Buy => (rests.price, rests.turn),
             OrderSide::Sell => (Ticks::MAX - rests.price, rests.turn),
