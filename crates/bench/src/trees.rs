@@ -1,10 +1,8 @@
-//! `harrier topology`: trees of brokers that run, and the experiments of the 2009 paper on them.
+//! `harrier topology`: the commands that start, measure, plan and simulate trees of brokers, with the experiments of
+//! the 2009 paper.
 //!
-//! Enters: the words behind `harrier topology`.  Leaves: tables, a document, a page with figures.
-//! Owns:   its commands.
-//! Never:  decides what a tree is (that is `topology`), or how brokers are joined (that is `harrier route`).
-//!
-//! Read `grown` first (how a tree comes to stand, and how a segment is measured on it), then `ground` (where its nodes are).
+//! Read `live_tree` first (how a tree is started and a segment is measured on it), then `tree_environment` (where its
+//! nodes run). What a tree is, is defined in the crate `topology`; routes are added with `harrier route`.
 
 mod paper_report;
 mod tree_options;
@@ -56,9 +54,9 @@ usage: harrier topology COMMAND [OPTIONS]
 harrier topology COMMAND --help lists the options, with examples.
 ";
 
-/// Runs the command whose words (behind `harrier topology`) are given.
+/// Runs the command whose arguments (after `harrier topology`) are given.
 ///
-/// The program that calls this must pass on `bench role …` to [`crate::main`], and know `broker` and `route`.
+/// The calling program must pass `bench role …` on to [`crate::main`], and must provide `broker` and `route`.
 pub fn main(words: &[String]) -> ExitCode {
     let (command, rest) = command::split(words);
     command::run("harrier topology", || match command {

@@ -1,8 +1,6 @@
-//! What each broker of a tree used and moved: the figures that the paper took from `sar`.
+//! Resource usage and traffic of each broker of a tree, the figures that the paper took from `sar`.
 //!
-//! Enters: what was measured.  Leaves: a table, a row a broker and size.
-//! Owns:   its columns, each a second of the measured interval.
-//! Never:  counts of other processes: each broker is read in /proc, and by its own sockets.
+//! Each broker is read in /proc and through its own sockets, so that other processes do not count.
 
 use report::page::{Section, number};
 use topology::Tree;

@@ -1,8 +1,6 @@
-//! `harrier topology calibrate`: the three sweeps of the 2009 paper on these hosts, and what nodes cost by them.
+//! `harrier topology calibrate`: measures the paper's three sweeps on these hosts, and fits the costs of nodes to them.
 //!
-//! Enters: options.  Leaves: a profile in a file, from which trees are planned; tables of what was measured and fitted.
-//! Owns:   how much is measured unless the command line says otherwise; what nodes share here, and that it is said.
-//! Never:  writes a profile of less than it was asked to measure.
+//! A profile is written only when everything that was requested has been measured.
 
 use std::path::Path;
 
@@ -87,12 +85,12 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("calibrate --dry-run", "which trees, and how long everything would take"),
 ];
 
-/// Messages that are timed by themselves in each run.
+/// Single messages that are timed in each run.
 const SINGLES: usize = 20;
-/// The same for a look.
+/// The same with `--quick`.
 const SINGLES_QUICK: usize = 5;
 
-/// What is to be measured.
+/// What a calibration measures.
 struct Calibration {
     sweep_trees: Vec<SweepTree>,
     trees: Vec<(TreePlan, NodeHosting)>,
@@ -105,7 +103,7 @@ struct Calibration {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a node that failed, a message that went wrong, costs that cannot be fitted.
+/// Wrong usage, a node that failed, a message that went wrong, costs that cannot be fitted.
 pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     let lists = [MEASURED, TREES, OUT];
     let given = Given::parse(words, &lists)?;
@@ -138,7 +136,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     judge::unoptimised(&environment).map_or(Ok(()), |why| Err(Failure::Invalid(why)))
 }
 
-/// A list of words, of those that there are, none twice.
+/// A list of words out of `known`, without repetitions.
 fn words_of(
     given: &Given,
     name: &str,
@@ -192,7 +190,7 @@ impl Calibration {
         Ok(Self { sweep_trees: stops, trees, sizes, effort, sharing, link_bits_per_s })
     }
 
-    /// What is measured, how long that takes, and what its figures are worth, as comments.
+    /// What is measured, how long that takes, and how to read the figures; as comment lines.
     fn describe(&self) -> String {
         let trees = self.sweep_trees.iter().map(|stop| &stop.tree);
         let seconds = seconds(trees, &self.sizes, &self.effort, self.link_bits_per_s);
@@ -287,13 +285,13 @@ impl Calibration {
     }
 }
 
-/// A tree as it is to be measured, and where.
+/// A tree with its plan and its hosting.
 fn placed(stop: &SweepTree, given: &Given) -> Result<(TreePlan, NodeHosting), Failure> {
     let Some(joint) = stop.modes.first() else {
         return Err(Failure::Usage("there is no way to join brokers".to_owned()));
     };
     let usual = tree_options::plan(stop.tree.clone(), given)?;
-    // One broker is joined to none: its clients speak TCP.
+    // A single broker has no peers: its clients use TCP.
     let transport = if stop.tree.brokers_count() == 1 { Transport::Tcp } else { joint.transport };
     let mut plan = TreePlan { transport, ack: joint.ack, ..usual };
     if given.has("link-rate") && !has_ranks() {
@@ -302,7 +300,7 @@ fn placed(stop: &SweepTree, given: &Given) -> Result<(TreePlan, NodeHosting), Fa
     Ok((plan, hosting_over(given, transport)?))
 }
 
-/// What brokers are joined over: what the command line says, or what there is.
+/// The transports between brokers: those of the command line, or the available ones.
 fn transports(given: &Given, quick: bool, on_hosts: bool) -> Result<Vec<Transport>, Failure> {
     let mut usual = vec!["tcp"];
     if !quick && !on_hosts {
@@ -318,7 +316,7 @@ fn transports(given: &Given, quick: bool, on_hosts: bool) -> Result<Vec<Transpor
     Ok(Transport::ALL.into_iter().filter(|one| found.contains(&one.name())).collect())
 }
 
-/// A time for people.
+/// A duration for people.
 pub(super) fn minutes(seconds: f64) -> String {
     match seconds {
         ..90.0 => format!("{seconds:.0} s"),
@@ -326,7 +324,7 @@ pub(super) fn minutes(seconds: f64) -> String {
     }
 }
 
-/// What was measured, the middle of the runs.
+/// The measurements, with the medians of the runs.
 fn measured_table(observations: &[Observation]) -> String {
     let facts = vec![
         "medians of the runs; CPU: of a broker of each level, from the root, for a message of the stream".to_owned(),
@@ -353,7 +351,7 @@ fn measured_table(observations: &[Observation]) -> String {
     format!("\n{}", text(&table))
 }
 
-/// What it comes to.
+/// The fitted costs.
 fn costs_table(set: &CostSet) -> String {
     let facts = vec!["microseconds, with what they are in 95 of 100 cases".to_owned()];
     let columns = [

@@ -1,8 +1,6 @@
-//! The sweeps of a calibration: which trees are measured, for which ways of joining brokers, and about how long that takes.
+//! The sweeps of a calibration: which trees are measured in which route modes, and the approximate time.
 //!
-//! Enters: degrees and depths, ways of joining.  Leaves: trees, each once; seconds.
-//! Owns:   the three sweeps of the 2009 paper: how deep, how many consumers on a broker, how many brokers below one.
-//! Never:  starts anything.
+//! They are the three sweeps of the 2009 paper: depth, consumers of one broker, brokers below the root.
 
 use topology::Tree;
 
@@ -11,10 +9,10 @@ use super::tree_measurement::MeasurementEffort;
 use crate::arguments::Wrong;
 use crate::role::task::Transport;
 
-/// What varies, each for itself.
+/// The values of each sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CalibrationSweeps {
-    /// Brokers one below another, with one consumer: B-C, B-B-C, ...
+    /// Chains of brokers with one consumer: B-C, B-B-C, ...
     pub depths: Vec<usize>,
     /// Consumers of one broker: B-C, B-2C, ...
     pub consumers: Vec<usize>,
@@ -30,27 +28,27 @@ pub(super) struct RouteMode {
     pub ack: &'static str,
 }
 
-/// A tree that is measured, and what for: a broker that is alone is joined to none, so one measurement of it counts for all.
+/// A tree to measure, and its modes. A single broker has no routes, so that one measurement counts for all modes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SweepTree {
     pub tree: Tree,
     pub modes: Vec<RouteMode>,
 }
 
-/// What a tree takes until it stands, in seconds, about: a part of it for each node.
+/// Approximate time to start a tree, in seconds, and the part of each node.
 const START_S: f64 = 0.2;
 const START_NODE_S: f64 = 0.06;
-/// What comes before and behind a run of so many seconds: the trial, and orders and reports.
+/// Overhead of a run, as a share of its length and in seconds: the trial run, commands and reports.
 const AROUND_RUN: f64 = 0.3;
 const AROUND_RUN_S: f64 = 0.1;
-/// A single message with its orders and reports, on a link without limit.
+/// A single message with its commands and reports, on an unlimited link.
 const SINGLE_S: f64 = 0.003;
 
 impl CalibrationSweeps {
-    /// The trees with what each is measured for, one that is in two sweeps once.
+    /// Each tree once, with the modes in which it is measured.
     ///
     /// # Errors
-    /// A tree with more nodes than one run starts.
+    /// A tree has more nodes than one run starts.
     pub fn trees(&self, joints: &[RouteMode]) -> Result<Vec<SweepTree>, Wrong> {
         let chain = |depth: &usize| format!("{}C", "B-".repeat(*depth));
         let fan = |degree: &usize| format!("B-{degree}B-{degree}C");
@@ -77,7 +75,7 @@ pub(super) fn nodes(tree: &Tree) -> u32 {
     tree.brokers_count() + tree.levels().last().copied().unwrap_or(0) + 1
 }
 
-/// How long trees take to be measured at some sizes, in seconds, about.
+/// Approximate time to measure trees at some sizes, in seconds.
 pub(super) fn seconds<'a>(
     trees: impl Iterator<Item = &'a Tree>,
     sizes: &[usize],

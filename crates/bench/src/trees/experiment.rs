@@ -1,8 +1,8 @@
-//! `harrier topology experiment`: the topologies of the 2009 paper's tables, beside the paper's numbers.
+//! `harrier topology experiment`: measures the topologies of the 2009 paper's tables, and prints them beside the
+//! paper's numbers.
 //!
-//! Enters: an experiment's name, options.  Leaves: its tables with the paper's shapes beside ours; what each broker used.
-//! Owns:   the two kinds of credit that everything is measured with: bounded, and unlimited as the paper's brokers had it.
-//! Never:  holds our numbers against the paper's: only what grows, what falls, and in which order.
+//! Everything is measured with two credit modes: bounded, and unlimited as in the paper. Absolute numbers are not
+//! compared with the paper's, only what grows, what falls, and in which order.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("experiment multi-level --sizes 64,64K --seconds 0.3", "a quick look"),
 ];
 
-/// How much may be under way.
+/// How many messages may be in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum CreditMode {
     Bounded,
@@ -61,7 +61,7 @@ impl CreditMode {
     }
 }
 
-/// What was measured of a topology at a size: one stream's messages a second, or all consumers' MB/s, as the paper counts.
+/// The result of a topology at a size: one stream's messages a second, or all consumers' MB/s, as the paper counts.
 type ExperimentResults = BTreeMap<(String, usize, CreditMode), f64>;
 
 fn about() -> String {
@@ -78,7 +78,7 @@ fn about() -> String {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a node that failed, figures that must not be trusted.
+/// Wrong usage, a node that failed, figures that must not be trusted.
 pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     let lists = [EFFORT, OWN, PLACE, OUTPUT];
     let given = Given::parse_with_bare(words, &lists)?;
@@ -128,7 +128,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     book.end(outcome)
 }
 
-/// An experiment: what is measured on what.
+/// An experiment: its trees, sizes and effort.
 struct Experiment<'a> {
     name: &'a str,
     trees: Vec<(&'static str, CreditMode, TreePlan)>,
@@ -138,7 +138,7 @@ struct Experiment<'a> {
 }
 
 impl Experiment<'_> {
-    /// Measures everything, in turns. Answers what each tree came to, size by size.
+    /// Measures everything, interleaved. Returns the measurements of each tree by size.
     fn all(&self, book: &mut TreeRecord) -> Result<Vec<Vec<SizeMeasurement>>, Failure> {
         let trees: Vec<(TreePlan, NodeHosting)> =
             self.trees.iter().map(|(_, _, plan)| (plan.clone(), self.hosting.clone())).collect();
@@ -195,7 +195,7 @@ fn line(measured: &SizeMeasurement) -> String {
     )
 }
 
-/// The paper's tables with ours beside: figure, share of the first row's, and place in the order.
+/// The paper's tables with ours beside: figure, share of the first row's, and rank.
 fn tables(name: &str, kinds: &[CreditMode], found: &ExperimentResults, book: &mut TreeRecord) -> Result<(), Failure> {
     for number in paper::tables(name) {
         let cells: Vec<PaperCell> = paper::table(number).into_iter().filter(|cell| has(found, cell, kinds)).collect();
@@ -250,12 +250,12 @@ fn table(table: u32, cells: &[PaperCell], kinds: &[CreditMode], found: &Experime
     Section { name: format!("Table {table} of the paper: {unit}"), facts: facts.collect(), columns, rows }
 }
 
-/// Which place a value has among all, the largest first.
+/// The rank of a value, the largest first.
 fn rank(values: &[f64], index: usize) -> usize {
     1 + values.iter().filter(|&&value| value > values[index]).count()
 }
 
-/// How many pairs come in the same order in both lists, of how many.
+/// How many pairs have the same order in both lists, and how many pairs there are.
 fn pairs_alike(one: &[f64], other: &[f64]) -> (usize, usize) {
     let (mut alike, mut pairs) = (0, 0);
     for second in 0..one.len().min(other.len()) {
@@ -267,14 +267,15 @@ fn pairs_alike(one: &[f64], other: &[f64]) -> (usize, usize) {
     (alike, pairs)
 }
 
-/// Where the paper's brokers collapsed: from one number of copies to another, and what the copies alone would explain.
+/// Where the paper's brokers collapsed: from one number of copies to another, and the share that the copies alone would
+/// explain.
 const COLLAPSES: [(&str, &str, &str, f64); 4] = [
     ("consumer-fanout", "B-4C", "B-8C", 4.0 / 8.0),
     ("consumer-fanout", "B-2C", "B-4C", 2.0 / 4.0),
     ("federated-fanout", "B-2B-2C", "B-3B-3C", 2.0 / 3.0),
     ("federated-fanout", "B-3B-3C", "B-4B-4C", 3.0 / 4.0),
 ];
-/// A rate that falls this many times deeper than its copies explain has collapsed.
+/// A rate has collapsed if it falls by this many times more than its copies explain.
 const COLLAPSE_TIMES: f64 = 2.0;
 
 fn collapses(name: &str, kinds: &[CreditMode], found: &ExperimentResults, book: &mut TreeRecord) -> Result<(), Failure> {

@@ -1,8 +1,6 @@
-//! `harrier topology figures`: the figures that federation is held to, in one run.
+//! `harrier topology figures`: measures the figures that federation has goals for, and prints them with verdicts.
 //!
-//! Enters: a command line.  Leaves: a table of figures, goals and verdicts.
-//! Owns:   the numbers asked for (issue "Broker federation", figures to reach), and what is measured for each.
-//! Never:  calls a missed goal an error: it is the result.
+//! The goals are those of the issue "Broker federation". A missed goal is a result, not an error.
 
 use report::page::{render_section, write_file};
 use report::table::put;
@@ -54,10 +52,10 @@ const FITTED: [u32; 3] = [1, 2, 4];
 const PREDICTED: u32 = 8;
 const ERROR_MAX: f64 = 0.25;
 
-/// What is read off a measurement.
+/// A metric of a measurement.
 type MeasurementMetric<'a> = &'a dyn Fn(&SizeMeasurement) -> Option<f64>;
 
-/// What the parts share.
+/// State that the parts share.
 pub(super) struct FederationGoals<'a> {
     pub given: &'a Given,
     pub effort: MeasurementEffort,
@@ -67,7 +65,7 @@ pub(super) struct FederationGoals<'a> {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a node that failed.
+/// Wrong usage, or a node that failed.
 pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     let given = Given::parse(words, &[OPTIONS])?;
     if given.has("help") {
@@ -111,7 +109,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
 }
 
 impl FederationGoals<'_> {
-    /// Keeps a row, and shows it at once: who ends the command early has what was measured until then.
+    /// Records a row and prints it at once, so that an interrupted command shows what it has measured.
     pub fn row(&mut self, what: &str, bound: Bound, value: Option<f64>, detail: String) -> Result<(), String> {
         let row = Row::new(what, bound, value, detail);
         put(&row.line(0))?;
@@ -119,13 +117,13 @@ impl FederationGoals<'_> {
         Ok(())
     }
 
-    /// A plan with these kinds of credit and acknowledgement.
+    /// A plan with this credit and acknowledgement.
     pub fn plan(&self, notation: &str, ack: &'static str, credit: u16) -> Result<TreePlan, Failure> {
         let tree: Tree = tree_options::tree(notation)?;
         Ok(TreePlan { ack, credit, ..plan(tree, self.given)? })
     }
 
-    /// Measures one size on each of some trees, in turns. A message that went wrong ends the command.
+    /// Measures one size on several trees, interleaved. A message that went wrong ends the command.
     pub fn measure_interleaved(&self, plans: &[TreePlan], wish: &NodeHosting, size_bytes: usize) -> Result<Vec<SizeMeasurement>, Failure> {
         let trees: Vec<(TreePlan, NodeHosting)> = plans.iter().map(|plan| (plan.clone(), wish.clone())).collect();
         let turns = InterleavedRuns { trees: &trees, sizes: &[size_bytes], effort: self.effort };
@@ -200,7 +198,7 @@ impl FederationGoals<'_> {
         let root = |measured: &SizeMeasurement| measured.median_of(|figures| figures.cpu_us(0));
         let rows: [(&str, MeasurementMetric<'_>, Bound); 2] = [
             ("time", &time, Bound::AtMost(ERROR_MAX)),
-            // Of it alone: the others share the processors with it.
+            // Of this broker alone, since the others share its processors.
             ("the root's CPU", &root, Bound::Nothing),
         ];
         for (which, value, bound) in rows {
@@ -226,7 +224,7 @@ fn local_processes() -> NodeHosting {
     NodeHosting::Local(std::net::Ipv4Addr::LOCALHOST.into())
 }
 
-/// The line through points with the least squares: its value at zero, and its slope.
+/// The least-squares line through points: its value at zero, and its slope.
 fn fit(points: &[(u32, f64)]) -> (f64, f64) {
     let count = points.len().max(1) as f64;
     let mean = |value: &dyn Fn(&(u32, f64)) -> f64| points.iter().map(value).sum::<f64>() / count;

@@ -1,8 +1,6 @@
-//! Measuring several trees in turns, so that what changes with time changes all of them alike.
+//! Interleaves the runs of several trees, so that changes over time affect all of them alike.
 //!
-//! Enters: plans with where each is to be, sizes, an effort.  Leaves: what each tree came to, size by size.
-//! Owns:   the order: every tree is grown anew for each run, and every second round goes in the opposite order.
-//! Never:  prints: who asks is told of each step.
+//! Every tree is started anew for each run, and every second round has the opposite order.
 
 use super::tree_environment::NodeHosting;
 use super::live_tree::{LiveTree, TreePlan};
@@ -10,26 +8,26 @@ use super::tree_measurement::{MeasurementEffort, SizeMeasurement, measure};
 use crate::failure::Failure;
 use crate::record::go_on;
 
-/// What is measured on what.
+/// What to measure.
 pub(super) struct InterleavedRuns<'a> {
     pub trees: &'a [(TreePlan, NodeHosting)],
     pub sizes: &'a [usize],
     pub effort: MeasurementEffort,
 }
 
-/// A step of it, told as it comes.
+/// Progress, reported to the caller.
 pub(super) enum RunProgress<'a> {
-    /// The tree of this number is grown, for the run of this number; both from 0.
+    /// The tree of this number is started for this round; both from 0.
     Starting { index: usize, round: usize },
-    /// One run at one size has been measured on it.
+    /// One run at one size was measured on it.
     Measured { index: usize, measured: &'a SizeMeasurement },
 }
 
 impl InterleavedRuns<'_> {
-    /// Measures everything. Answers what each tree came to, size by size, in the order of the sizes.
+    /// Measures everything. Returns the measurements of each tree, in the order of the sizes.
     ///
     /// # Errors
-    /// A tree that cannot be grown, a node that failed, Ctrl-C, or what `told` fails with.
+    /// A tree that cannot be started, a node that failed, Ctrl-C, or an error of `told`.
     pub fn all(&self, mut told: impl FnMut(RunProgress<'_>) -> Result<(), Failure>) -> Result<Vec<Vec<SizeMeasurement>>, Failure> {
         let once = MeasurementEffort { runs: 1, ..self.effort };
         let mut all: Vec<Vec<SizeMeasurement>> = self.trees.iter().map(|_| Vec::new()).collect();
@@ -53,7 +51,7 @@ impl InterleavedRuns<'_> {
     }
 }
 
-/// Which trees have their turns in a round, one after another.
+/// The order of the trees in a round.
 fn order(round: usize, count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |position| if round.is_multiple_of(2) { position } else { count - 1 - position })
 }

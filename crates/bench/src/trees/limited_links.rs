@@ -1,8 +1,7 @@
-//! Trees on links of limited speed: what each delivers of what its narrowest link allows, and the best against one broker.
+//! Trees on links of limited speed: the share that each delivers of what its narrowest link allows, and the best tree
+//! against one broker.
 //!
-//! Enters: a speed.  Leaves: rows.
-//! Owns:   what theory says of a tree on such links.
-//! Never:  counts heads of TCP and below as something that could have been delivered.
+//! What a link allows excludes the headers of TCP and below.
 
 use topology::Tree;
 
@@ -22,31 +21,33 @@ const SIZE_BYTES: usize = 64 << 10;
 const SHARE_MIN: f64 = 0.9;
 const BEST_ERROR_MAX: f64 = 0.1;
 const SECONDS_MIN: f64 = 3.0;
-/// Theory has the streams of a link share it evenly. Those of bbr do not: one child gets its messages late, and its own link,
-/// as busy as its parent's, cannot make up for that (0.85 instead of 0.99 of what B-4B-16C is allowed).
+/// The theory assumes that the streams of a link share it evenly. Those of bbr do not: one child gets its messages
+/// late, and its own link, as busy as its parent's, cannot make up for that (0.85 instead of 0.99 of what B-4B-16C is
+/// allowed).
 const FAIR_CONTROL: &str = "cubic";
-/// Of the bytes of an Ethernet frame, those that TCP carries: 1,500 without the heads of IP and of TCP with a timestamp,
-/// and 14 more for the frame's own.
+/// The share of an Ethernet frame that is TCP payload: 1,500 bytes without the headers of IP and of TCP with a
+/// timestamp, and 14 more for the frame's own.
 const CARRIED: f64 = 1_448.0 / 1_514.0;
 
-/// Options for brokers whose streams are to share a link evenly; none where the command line has others, or the kernel no such control.
+/// Broker options that make streams share a link evenly; `None` if the command line has others, or the kernel lacks
+/// that congestion control.
 pub(super) fn fair_options(given: &Given) -> Option<Vec<String>> {
     let is_fair =
         !given.has("broker-options") && Environment::read().congestion_controls.iter().any(|name| name == FAIR_CONTROL);
     is_fair.then(|| ["--tcp-congestion", FAIR_CONTROL].map(str::to_owned).to_vec())
 }
 
-/// What a link carries of this many bytes of TCP, with the heads of TCP and below.
+/// Bytes on the link for this many bytes of TCP payload.
 pub(super) fn with_heads(bytes: f64) -> f64 {
     bytes / CARRIED
 }
 
-/// Copies that the busiest link of a tree carries of each message: those of the broker with the most below it.
+/// Copies of each message on the busiest link of a tree: those of the broker with the most children.
 fn copies_max(tree: &Tree) -> u32 {
     (0..).take(tree.levels().len()).map(|level| tree.degree(level)).max().unwrap_or(1)
 }
 
-/// What all consumers together can get, in MB/s: each stream as fast as the busiest link lets its copies through.
+/// What all consumers together can get, in MB/s: each stream as fast as the busiest link carries its copies.
 fn allowed_mb_per_s(tree: &Tree, bits_per_s: u64) -> f64 {
     let stream = bits_per_s as f64 / 8e6 * CARRIED / f64::from(copies_max(tree));
     stream * f64::from(tree.consumers())
@@ -67,7 +68,7 @@ pub(super) fn run(goals: &mut FederationGoals<'_>, bits_per_s: u64) -> Result<()
         plans.iter_mut().for_each(|plan| plan.broker_options.clone_from(&options));
     }
     let all = match goals.measure_interleaved(&plans, &wish, SIZE_BYTES) {
-        // Who is not root, or has no iproute2, has the other parts all the same.
+        // Without root or iproute2 the other parts still run.
         Err(Failure::Failed(why)) if why.contains("--namespaces") => Err(why),
         all => Ok(all?),
     };

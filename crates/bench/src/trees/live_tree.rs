@@ -1,8 +1,6 @@
-//! A tree that stands: its brokers joined, consumers on its leaves, a publisher at its root, and every way tried.
+//! A running tree: brokers joined by routes, consumers on the leaves, a publisher at the root, and every path probed.
 //!
-//! Enters: a plan, a ground.  Leaves: the figures of segments.
-//! Owns:   the roles, ended in an order in which nobody misses another.
-//! Never:  measures before each consumer has had a message from the root.
+//! Owns the roles, and ends them in an order in which none misses another.
 
 use std::time::Duration;
 
@@ -26,7 +24,7 @@ use gauge::clock::{Deadline, pause};
 use report::document::Node;
 
 const EXCHANGE: &str = "harrier.topology";
-/// What a topic exchange's bindings want, and what all messages are published with.
+/// The binding pattern of a topic exchange, and the key of all messages.
 const PATTERN: &str = "harrier.*";
 const KEY: &str = "harrier.topology";
 
@@ -34,24 +32,24 @@ const KEY: &str = "harrier.topology";
 #[derive(Clone, Debug)]
 pub(super) struct TreePlan {
     pub tree: Tree,
-    /// Type of the exchange that all messages go through.
+    /// Type of the exchange that all messages pass.
     pub exchange: ExchangeType,
     /// `none` or `confirm`, between brokers.
     pub ack: &'static str,
-    /// Messages under way between two brokers; zero: without a limit.
+    /// Messages in flight between two brokers; 0: unlimited.
     pub credit: u16,
-    /// Messages ahead of a consumer's acknowledgements, zero without a limit; `None`: it acknowledges none.
+    /// Prefetch count of consumers, 0: unlimited; `None`: they acknowledge nothing.
     pub prefetch: Option<u16>,
-    /// What brokers speak with each other over.
+    /// Transport between brokers.
     pub transport: Transport,
     /// More options for every broker.
     pub broker_options: Vec<String>,
-    /// Every byte of every message is checked, not its number alone.
+    /// Consumers check every byte of every message, not only its number.
     pub checks: bool,
 }
 
 impl TreePlan {
-    /// After how many messages a consumer acknowledges; zero: never.
+    /// Consumers acknowledge after this many messages; 0: never.
     fn ack_every(&self) -> u64 {
         const USUAL: u16 = 100;
         self.prefetch.map_or(0, |prefetch| match prefetch {
@@ -61,14 +59,14 @@ impl TreePlan {
     }
 }
 
-/// A broker with its keeper.
+/// A broker with its supervisor.
 struct LiveBroker {
     name: String,
     role: Role,
     kept: Kept,
 }
 
-/// The tree.
+/// A running tree.
 pub(super) struct LiveTree {
     brokers: Vec<LiveBroker>,
     leaves: Vec<(String, Role)>,
@@ -92,7 +90,7 @@ fn await_armed(name: &str, role: &mut Role, wait: Duration) -> Result<(), String
 }
 
 impl LiveTree {
-    /// Grows a tree; everything is in place when this returns.
+    /// Starts a tree; everything is in place when this returns.
     ///
     /// # Errors
     /// Which node failed, and why.
@@ -231,7 +229,7 @@ impl LiveTree {
         self.root.as_mut().ok_or_else(|| "there is no publisher".to_owned())
     }
 
-    /// Sends probes until each consumer has had one, and then a last one, behind which nothing is under way.
+    /// Sends probes until each consumer has received one, and then a last one, after which nothing is in flight.
     fn probe(&mut self) -> Result<(), String> {
         for (name, role) in &mut self.leaves {
             role.order(&LeafOrder::Probe).map_err(|why| format!("{name}: {why}"))?;
@@ -271,10 +269,10 @@ impl LiveTree {
         await_armed("publisher", root, ROLE_READY_WAIT)
     }
 
-    /// Runs one segment; `metered`: the brokers are metered meanwhile.
+    /// Runs one segment; if `metered`, the brokers are metered meanwhile.
     ///
     /// # Errors
-    /// A role that failed or stays silent.
+    /// A role fails or stays silent.
     pub fn segment(&mut self, size_bytes: usize, count: u64, metered: bool) -> Result<SegmentFigures, String> {
         let segment = Segment { shape: Shape::Stream, size_bytes, count };
         for (name, role) in &mut self.leaves {
@@ -300,7 +298,7 @@ impl LiveTree {
         Ok(figures)
     }
 
-    /// Takes every role's report, in whatever order they come: one that fails ends the wait for all.
+    /// Collects the report of every role, in any order. One that fails ends the wait for all.
     fn collect_reports(&mut self, figures: &mut SegmentFigures) -> Result<(), String> {
         let deadline = Deadline::after(REPORT_WAIT);
         let root = self.root.iter_mut().map(|role| ("publisher", role));
@@ -312,7 +310,7 @@ impl LiveTree {
             }
             let mut silent = Vec::with_capacity(waiting.len());
             for (index, (name, role)) in waiting.into_iter().enumerate() {
-                // One is waited for, the others are looked at.
+                // Waits for one role, and polls the others.
                 let wait = if index == 0 { ROLE_LOOK_WAIT } else { Duration::ZERO };
                 match role.report_within(wait).map_err(|why| format!("{name}: {why}"))? {
                     None => silent.push((name, role)),
@@ -327,15 +325,15 @@ impl LiveTree {
 
 impl Drop for LiveTree {
     fn drop(&mut self) {
-        // Clients first, so that brokers have nobody to take leave of; then all brokers at once.
+        // Clients end first, so that brokers have no connections to close; then all brokers at once.
         self.root = None;
         self.leaves.clear();
         for broker in &mut self.brokers {
-            // One that is gone needs no order.
+            // A role that is gone needs no command.
             let _gone = broker.role.order(&KeeperOrder::Quit);
         }
         for broker in &mut self.brokers {
-            // The answer to this order is its end.
+            // Its end is the answer to this command.
             let _ended = broker.role.report(CHILD_END_WAIT);
         }
     }

@@ -1,8 +1,6 @@
-//! What a calibration has observed: run by run, for every tree, size and way of joining brokers.
+//! The observations of a calibration: the runs of every tree, size and route mode.
 //!
-//! Enters: runs.  Leaves: observations for the planner.
-//! Owns:   which run belongs to which observation; what is read off a run.
-//! Never:  keeps a run in which a message went wrong.
+//! A run in which a message went wrong is refused.
 
 use planner::Observation;
 use topology::Tree;
@@ -21,10 +19,10 @@ pub(super) struct ObservationSet {
 }
 
 impl ObservationSet {
-    /// Takes a run in, for each way of joining that it counts for.
+    /// Adds runs, for each mode that they count for.
     ///
     /// # Errors
-    /// A message that went wrong.
+    /// A message went wrong.
     pub fn add(&mut self, tree: &Tree, joints: &[RouteMode], measured: &SizeMeasurement) -> Result<(), Failure> {
         if let Some(why) = measured.problem() {
             return Err(Failure::Invalid(format!("{tree}: {why}")));
@@ -60,7 +58,7 @@ impl ObservationSet {
     }
 }
 
-/// One run more.
+/// Adds one run.
 fn add_run(observation: &mut Observation, figures: &SegmentFigures) {
     let runs_before = observation.streams_per_s.len();
     observation.streams_per_s.push(figures.per_stream_per_s());
@@ -71,7 +69,7 @@ fn add_run(observation: &mut Observation, figures: &SegmentFigures) {
     for (runs, us) in observation.broker_cpu_us.iter_mut().zip(levels) {
         runs.push(us);
     }
-    // What goes to brokers below over something else than TCP has no counts, and would be missing in the mean.
+    // Traffic to brokers below that does not use TCP is not counted, and would be missing in the mean.
     if observation.transport == Transport::Tcp.name() || observation.tree.brokers_count() == 1 {
         let sent = figures.sent_per_copy_bytes(&observation.tree).map(with_heads);
         let mean = |before: f64, now: f64| (before * runs_before as f64 + now) / (runs_before + 1) as f64;

@@ -1,8 +1,4 @@
-//! What `harrier topology plan --paper` prints: the model held against the 2009 paper.
-//!
-//! Leaves: a table for each size.
-//! Owns:   its form.
-//! Never:  fits what it predicts.
+//! The output of `harrier topology plan --paper`: the model compared with the 2009 paper, a table for each size.
 
 use std::fmt::Write;
 
@@ -13,7 +9,7 @@ use crate::failure::Failure;
 /// The comparison as text.
 ///
 /// # Errors
-/// The paper's tables make no costs.
+/// The paper's tables do not fit.
 pub(super) fn paper() -> Result<String, Failure> {
     let sizes = compare_with_paper().map_err(|why| why.to_string())?;
     let mut text = String::from(

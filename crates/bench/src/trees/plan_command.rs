@@ -1,8 +1,7 @@
-//! `harrier topology plan`: which trees are worth having for so many consumers and messages of such a size.
+//! `harrier topology plan`: recommends a tree for a number of consumers and a message size, names its bottleneck and
+//! prints its routes.
 //!
-//! Enters: a profile, wishes.  Leaves: the Pareto front, the tree of it that was asked for, why it is not faster, its routes.
-//! Owns:   which tree of the front an objective means.
-//! Never:  goes beyond what was measured without being asked, or without saying so.
+//! Extrapolates beyond the measurements only if asked to, and says so.
 
 use std::path::Path;
 
@@ -57,14 +56,14 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("plan --paper", "how well the model predicts what the 2009 paper measured"),
 ];
 
-/// What is as good as the best, as a share.
+/// Relative difference up to which a tree counts as good as the best.
 const AS_GOOD: f64 = 0.01;
 const OBJECTIVES: [&str; 3] = ["rate", "latency", "brokers"];
 
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a profile that cannot be used, a wish that cannot be.
+/// Wrong usage, a profile that cannot be used, requirements that cannot be met.
 pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     let given = Given::parse(words, &[OPTIONS])?;
     if given.has("help") {
@@ -112,7 +111,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// What is asked for.
+/// What the command line asks for.
 struct PlanRequest {
     consumers: u32,
     message_bytes: u64,
@@ -188,7 +187,7 @@ impl PlanRequest {
         })
     }
 
-    /// Which constraint cannot be kept, by the name of its option.
+    /// Which requirement cannot be met, with the name of its option.
     fn explain_unsatisfiable(&self, why: &Unsatisfiable, file: &Path) -> String {
         let brokers = match (&self.hosts, self.brokers_max) {
             (Some(hosts), most) if most.is_none_or(|most| hosts.len() as u64 <= u64::from(most)) => {
@@ -253,7 +252,7 @@ fn plural(count: u32, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// The tree of a front that an objective means. None for the lowest latency where none was measured.
+/// The best tree of a front by an objective; `None` for the lowest latency if none was measured.
 fn choose<'a>(front: &'a [Candidate], objective: &str) -> Option<&'a Candidate> {
     let rate = |one: &Candidate| one.prediction.stream_per_s.value;
     let latency = |one: &Candidate| one.prediction.latency_us.map_or(0.0, |us| us.value);
@@ -270,7 +269,7 @@ fn choose<'a>(front: &'a [Candidate], objective: &str) -> Option<&'a Candidate> 
         )
     };
     let good = match objective {
-        // The time between messages: the least of it.
+        // The time between messages: the lowest is best.
         "rate" => by(|prediction| Some(1.0 / prediction.stream_per_s.value))?,
         "latency" => by(|prediction| prediction.latency_us.map(|us| us.value))?,
         _ => front.iter().collect(),
@@ -318,7 +317,7 @@ mod tests {
         Ok(choose(&front.trees, asked.objective).ok_or("no latencies")?.tree.to_string())
     }
 
-    /// For its small messages the paper recommends two brokers below each, and no more than four consumers on a leaf.
+    /// For small messages the paper recommends two brokers below each, and at most four consumers on a leaf.
     #[test]
     fn from_the_paper_s_costs_comes_the_paper_s_advice() {
         assert!(paper_comparison::compare_with_paper().is_ok());

@@ -1,8 +1,4 @@
-//! What a plan says: as a table, as a document, and read again by `harrier topology run -`.
-//!
-//! Enters: candidates with predictions; such a text.  Leaves: text; the tree that was chosen, and what it is to be measured with.
-//! Owns:   the form of both, and in words why a broker is not faster.
-//! Never:  chooses.
+//! The output of a plan, as a table and as a document, and its parsing by `harrier topology run -`.
 
 use std::fmt::Write;
 
@@ -14,31 +10,31 @@ use super::tree_layout::TreeLayout;
 use crate::arguments::Wrong;
 use crate::limits::{PLAN_ROUTES_SHOWN_MAX, PLAN_ROWS_SHOWN_MAX};
 
-/// What the document's field `schema` says, and its version.
+/// The document's schema and version.
 pub(super) const SCHEMA: (&str, u32) = ("harrier-plan", 1);
-/// Begins the line of a table with the tree that was chosen.
+/// Prefix of the table line with the chosen tree.
 const CHOSEN: &str = "chosen: ";
 
-/// A plan.
+/// What a plan prints.
 pub(super) struct PlanOutput<'a> {
-    /// Lines about what it rests on.
+    /// Lines about its assumptions.
     pub facts: Vec<String>,
     pub front: &'a [Candidate],
-    /// Which of them.
+    /// One of the front.
     pub chosen: &'a Candidate,
     pub objective: &'static str,
     pub message_bytes: u64,
     pub transport: &'static str,
     pub ack: &'static str,
-    /// How far measurements go.
+    /// What was measured.
     pub reach: MeasuredRange,
-    /// The size is beyond those that were measured.
+    /// The size is outside those that were measured.
     pub beyond_sizes: bool,
     pub examined: u64,
     pub layout: TreeLayout<'a>,
 }
 
-/// Why a broker is not faster, in words.
+/// Explains what limits a broker.
 pub(super) fn explain_bottleneck(bottleneck: &Bottleneck) -> String {
     let Bottleneck { level, position: place, degree, resource: reason, time_us } = bottleneck;
     let who = match place {
@@ -61,7 +57,7 @@ pub(super) fn explain_bottleneck(bottleneck: &Bottleneck) -> String {
     }
 }
 
-/// Short, for a column.
+/// A short form for a column.
 fn bottleneck_label(bottleneck: &Bottleneck) -> String {
     let reason = match bottleneck.resource {
         LimitingResource::Cores => "cores",
@@ -77,7 +73,7 @@ fn bottleneck_label(bottleneck: &Bottleneck) -> String {
     format!("{who}: {reason}, degree {}", bottleneck.degree)
 }
 
-/// With three digits that count.
+/// Rounds to three significant digits.
 fn rounded(value: f64) -> String {
     let digits = match value.abs() {
         100.0.. => 0,
@@ -88,7 +84,7 @@ fn rounded(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// What of a tree is further than anything that was measured.
+/// What of a tree exceeds everything that was measured.
 fn extrapolations(tree: &Tree, reach: &MeasuredRange, beyond_sizes: bool) -> Vec<String> {
     let levels = tree.levels().len() as u32;
     let (consumers, brokers) = (tree.degree(levels - 1), (0..levels - 1).map(|level| tree.degree(level)).max());
@@ -112,7 +108,7 @@ impl PlanOutput<'_> {
     /// For people, and for `run -`.
     pub fn text(&self) -> String {
         let mut text: String = self.facts.iter().map(|fact| format!("# {fact}\n")).collect();
-        // First of all trees: who reads a list of them begins with the one that was chosen.
+        // Before all other trees, so that a reader of the list sees the chosen one first.
         let Candidate { tree, prediction } = self.chosen;
         let sizes = format!("--sizes {} --transport {} --ack {}", self.message_bytes, self.transport, self.ack);
         let _infallible = writeln!(text, "{CHOSEN}{tree} {sizes}");
@@ -178,7 +174,8 @@ impl PlanOutput<'_> {
         text
     }
 
-    /// Which of the front a table shows: all, or some at even distances with the first, the last and the chosen one.
+    /// Indexes of the shown part of the front: all, or an evenly spaced selection with the first, the last and the
+    /// chosen one.
     fn shown(&self) -> Vec<usize> {
         let (all, most) = (self.front.len(), PLAN_ROWS_SHOWN_MAX);
         if all <= most {
@@ -233,7 +230,7 @@ fn count(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// How loaded each level is at the predicted rate.
+/// The load of each level at the predicted rate.
 fn loads(prediction: &Prediction) -> String {
     let share = |share: Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.0} %", share * 100.0));
     let mut text = format!(
@@ -255,10 +252,10 @@ fn loads(prediction: &Prediction) -> String {
     text
 }
 
-/// The tree that a plan has chosen, and the options that it is to be measured with: words of a command line, without the tree.
+/// The tree that a plan has chosen, and the options for its measurement, without the tree.
 ///
 /// # Errors
-/// What stands there is no plan.
+/// The text is not a plan.
 pub(super) fn chosen(text: &str) -> Result<(Tree, Vec<String>), Wrong> {
     let none =
         || Wrong("standard input is no plan: it has no line 'chosen: ', as harrier topology plan prints".to_owned());
@@ -283,7 +280,7 @@ pub(super) fn chosen(text: &str) -> Result<(Tree, Vec<String>), Wrong> {
     let mut words = line.split_whitespace();
     let tree = tree(words.next().ok_or_else(none)?)?;
     let words: Vec<String> = words.map(str::to_owned).collect();
-    // These and no others: what is measured is not to be told by a text in any other way.
+    // Only these options: a text must not control the measurement in any other way.
     let known = ["--sizes", "--transport", "--ack"];
     let is_known =
         words.chunks(2).all(|pair| pair.len() == 2 && known.contains(&&*pair[0]) && !pair[1].starts_with('-'));

@@ -1,77 +1,75 @@
-//! What was predicted of trees against what was measured of them, and whether that is near enough.
+//! Compares predictions with measurements, and decides whether they are close enough.
 //!
-//! Enters: trees with both figures.  Leaves: errors, the agreement of both orders, what became of the chosen tree, a verdict.
-//! Owns:   what is asked of a prediction: how far it may be away, and how far the chosen tree may be behind the best.
-//! Never:  counts a tree that the calibration has measured as one that was predicted.
+//! Trees that the calibration measured do not count as predicted.
 
 use planner::Estimate;
 use serde::Serialize;
 
-/// Which figure is better.
+/// Which direction of a figure is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BetterDirection {
-    /// Of rates.
+    /// For rates.
     Higher,
-    /// Of processor time.
+    /// For processor time.
     Lower,
 }
 
-/// One tree.
+/// A tree with its prediction and its measurement.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct CheckedTree {
     pub tree: String,
     pub brokers: u32,
-    /// Whether the calibration has measured it: then it says nothing of the prediction.
+    /// Whether the calibration measured it, so that it does not test the prediction.
     pub calibrated: bool,
     pub predicted: Estimate,
-    /// Median of the runs, and the least and the most of them.
+    /// Median, minimum and maximum of the runs.
     pub measured: Estimate,
-    /// What is predicted to keep the tree from being better.
+    /// What limits the tree, as predicted.
     pub bottleneck: String,
-    /// Share of this host's processors that brokers and clients kept busy, in the median.
+    /// Median share of this host's processors that brokers and clients kept busy.
     pub processors_share: f64,
 }
 
 impl CheckedTree {
-    /// How far the prediction is away from what was measured, as a share of that; above 0: it promised too much.
+    /// Relative error of the prediction; above 0 if it was too optimistic.
     pub fn error(&self) -> f64 {
         self.predicted.value / self.measured.value - 1.0
     }
 }
 
-/// What is asked.
+/// The tolerances of a verification.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct PredictionTolerance {
-    /// The largest error, as a share.
+    /// Maximum relative error.
     pub error_max: f64,
     /// How far the chosen tree may be behind the best one, as a share of that.
     pub behind_max: f64,
 }
 
-/// What it came to.
+/// The outcome of a verification.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct PredictionVerdict {
-    /// The tree with the largest error of those that were not in the calibration, and that error.
+    /// The tree with the largest error of those outside the calibration, and that error.
     pub farthest: Option<(String, f64)>,
-    /// How well both orders agree: Spearman's coefficient, 1 at most. None of fewer than three trees.
+    /// Spearman's rank correlation of predictions and measurements; `None` with fewer than three trees.
     pub spearman: Option<f64>,
-    /// The tree that was chosen, if it was measured,
+    /// The chosen tree, if it was measured.
     pub chosen: Option<String>,
-    /// the best measured one,
+    /// The best measured tree.
     pub best: Option<String>,
-    /// and how far the chosen one is behind it, as a share of the best.
+    /// How far the chosen tree is behind the best one, as a share of that.
     pub behind: Option<f64>,
     /// What was missed.
     pub missed: Vec<String>,
 }
 
 impl PredictionVerdict {
-    /// Of these trees; `chosen` is the notation of the one that was chosen.
+    /// `chosen` is the notation of the chosen tree.
     pub fn of(pairs: &[CheckedTree], chosen: Option<&str>, better: BetterDirection, asked: PredictionTolerance) -> Self {
         let predicted = pairs.iter().filter(|pair| !pair.calibrated);
         let farthest = predicted.max_by(|one, other| one.error().abs().total_cmp(&other.error().abs()));
         let farthest = farthest.map(|pair| (pair.tree.clone(), pair.error()));
-        // The better, the higher.
+        // Larger is better.
         let score = |value: f64| match better {
             BetterDirection::Higher => value,
             BetterDirection::Lower => -value,
@@ -112,7 +110,7 @@ impl PredictionVerdict {
     }
 }
 
-/// Places in the order of the best first, from 1; equal ones share the mean of theirs.
+/// Ranks from 1, the best first; equal values share the mean of theirs.
 pub(super) fn ranks(values: &[f64], better: BetterDirection) -> Vec<f64> {
     let is_before = |one: f64, other: f64| match better {
         BetterDirection::Higher => one > other,
@@ -126,7 +124,7 @@ pub(super) fn ranks(values: &[f64], better: BetterDirection) -> Vec<f64> {
     values.iter().map(place).collect()
 }
 
-/// Spearman's coefficient: the correlation of places. None of fewer than three, or where all are equal.
+/// Spearman's rank correlation; `None` for fewer than three values, or if all are equal.
 fn spearman(one: &[f64], other: &[f64]) -> Option<f64> {
     if one.len() < 3 {
         return None;

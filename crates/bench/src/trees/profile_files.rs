@@ -1,8 +1,4 @@
-//! Profiles in files.
-//!
-//! Enters: files.  Leaves: profiles that can be used; files.
-//! Owns:   what is said of a file that is none.
-//! Never:  judges what a profile says: `planner` does.
+//! Reads and writes profiles, with error texts that suggest a remedy. The crate `planner` validates their content.
 
 use std::fs;
 use std::path::Path;
@@ -13,15 +9,15 @@ use report::page::write_file;
 use crate::failure::Failure;
 use crate::limits::PROFILE_BYTES_MAX;
 
-/// Which program measures.
+/// The measuring program and its version.
 pub(super) fn made_by() -> String {
     format!("harrier {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// Reads one.
+/// Reads a profile.
 ///
 /// # Errors
-/// No such file, or none that can be used: why, and what would help.
+/// No such file, or one that cannot be used: why, and a remedy.
 pub(super) fn read(file: &Path) -> Result<Profile, Failure> {
     let told = |why: String| Failure::Usage(format!("{}: {why}", file.display()));
     let length = fs::metadata(file)
@@ -35,7 +31,7 @@ pub(super) fn read(file: &Path) -> Result<Profile, Failure> {
 }
 
 fn parse(text: &str) -> Result<Profile, String> {
-    // Whose file it is comes first: of another kind or version, nothing else is looked at.
+    // The schema and version are checked first: of another one, nothing else is looked at.
     let value: serde_json::Value = serde_json::from_str(text).map_err(|error| format!("it is no profile: {error}"))?;
     let said = |name: &str| value.get(name).cloned().unwrap_or_default();
     if said("schema").as_str() != Some(planner::SCHEMA) {
@@ -54,7 +50,7 @@ fn parse(text: &str) -> Result<Profile, String> {
     Ok(profile)
 }
 
-/// Writes one.
+/// Writes a profile.
 ///
 /// # Errors
 /// It cannot be used, or not be written.
@@ -64,7 +60,7 @@ pub(super) fn write(file: &Path, profile: &Profile) -> Result<(), Failure> {
     Ok(write_file(file, &(text + "\n"))?)
 }
 
-/// Under which conditions it was measured.
+/// The conditions of its measurement.
 pub(super) fn conditions(profile: &Profile) -> String {
     let sharing = match profile.sharing {
         Sharing::OwnHosts => "a host for each node",

@@ -1,8 +1,6 @@
-//! `harrier topology run`: one tree, the paper's measurement on it.
+//! `harrier topology run`: measures one tree as the paper did, a row for each size.
 //!
-//! Enters: a notation, options.  Leaves: a row a size; a document and a page on request.
-//! Owns:   the shape of the rows: aggregate and per stream, each by its name.
-//! Never:  ends well where a consumer missed a message.
+//! A run in which a consumer missed a message fails.
 
 use report::page::{Section, number};
 use report::table::put;
@@ -49,7 +47,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("run B-2B-4B-64C --latency --runs 5 --json run.json --report run.html", "more of it, and kept"),
 ];
 
-/// The help on examples, whose program is `harrier topology`.
+/// Help with examples, whose program is `harrier topology`.
 pub(super) fn help(usage: &str, about: &str, options: &[&[Option_]], examples: &[(&str, &str)]) -> String {
     help_with(usage, about, options, examples).replace("\n  harrier bench ", "\n  harrier topology ")
 }
@@ -57,7 +55,7 @@ pub(super) fn help(usage: &str, about: &str, options: &[&[Option_]], examples: &
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a node that failed, figures that must not be trusted.
+/// Wrong usage, a node that failed, figures that must not be trusted.
 pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     let lists = [EFFORT, TREE, PLACE, OWN, OUTPUT];
     let given = Given::parse_with_bare(words, &lists)?;
@@ -68,7 +66,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         [one] if one == "-" => planned_tree(words, given)?,
         [one] => {
             let tree = tree(one)?;
-            // Whoever writes a tree by hand has most likely counted wrongly; a planner has not.
+            // An uneven tree that was written by hand is most likely a mistake; a planned one is not.
             if !tree.is_uniform() && !given.has("uneven") {
                 return Err(Failure::Usage(format!(
                     "'{one}': a level does not divide evenly among the one above; with --uneven the first brokers have one more"
@@ -115,7 +113,8 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     whole
 }
 
-/// The tree that a plan on standard input has chosen. It is measured with the plan's messages, unless the words say otherwise.
+/// The tree that a plan on standard input has chosen. It is measured with the plan's messages, unless the command line
+/// overrides them.
 fn planned_tree(words: &[String], given: Given) -> Result<(Given, Tree), Failure> {
     if has_ranks() {
         return Err(Failure::Usage("under a launcher standard input is one rank's: name the tree".to_owned()));
@@ -132,7 +131,7 @@ fn planned_tree(words: &[String], given: Given) -> Result<(Given, Tree), Failure
     Ok((Given::parse_with_bare(&all, &lists)?, chosen))
 }
 
-/// What a tree is, in words.
+/// Describes a plan.
 pub(super) fn describe_plan(plan: &TreePlan) -> String {
     let TreePlan { tree, exchange, prefetch, .. } = plan;
     let count = |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
@@ -196,7 +195,7 @@ fn row(measured: &SizeMeasurement, latency: bool) -> String {
     format!("{text}{complaint}\n")
 }
 
-/// A section without rows yet.
+/// A section without rows.
 pub(super) fn section(name: String, facts: Vec<String>, columns: &[&str]) -> Section {
     let columns = columns.iter().map(|&name| name.to_owned()).collect();
     Section { name, facts, columns, rows: Vec::new() }

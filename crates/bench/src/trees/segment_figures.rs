@@ -1,8 +1,7 @@
-//! What one segment on a tree came to.
+//! The figures of one segment on a tree.
 //!
-//! Enters: reports of the roles.  Leaves: rates of the whole and of one stream, what each broker used, a run for the document.
-//! Owns:   the two ways of counting: **aggregate** is over all consumers, **per stream** what one of them gets.
-//! Never:  calls a run sound in which a consumer missed a message, had one twice, or out of order.
+//! **Aggregate** figures are over all consumers, **per stream** is what one of them gets. A segment in which a consumer
+//! missed a message, or got one twice or out of order, has a problem.
 
 use gauge::{Environment, Faults, Latencies, Network, RoleUsage, judge, steadiness};
 use report::document::{Node, Run};
@@ -10,11 +9,10 @@ use topology::Tree;
 
 use crate::plan::{Report, Used};
 
-/// The figures.
 #[derive(Clone, Debug)]
 pub(super) struct SegmentFigures {
     pub size_bytes: usize,
-    /// Messages that were to be published, and consumers that were to have each of them.
+    /// Messages to publish, and consumers that receive each of them.
     count: u64,
     consumers: u64,
     began_ns: u64,
@@ -26,7 +24,7 @@ pub(super) struct SegmentFigures {
     rates: Vec<f64>,
     publishers: Used,
     consumed: Used,
-    /// What each broker used and moved, by name, the root first.
+    /// Usage and traffic of each broker, by name, the root first.
     pub nodes: Vec<(String, Node)>,
 }
 
@@ -49,10 +47,10 @@ impl SegmentFigures {
         }
     }
 
-    /// Takes a role's report in.
+    /// Adds the report of a role.
     ///
     /// # Errors
-    /// It is no figures.
+    /// The report has no figures.
     pub fn add_report(&mut self, report: Report) -> Result<(), String> {
         match report {
             Report::Published { began_ns, published, refused, used, .. } => {
@@ -74,7 +72,7 @@ impl SegmentFigures {
         Ok(())
     }
 
-    /// From the first message's publication until the last consumer had the last one.
+    /// From the first publication until the last consumer had the last message.
     pub fn elapsed_ns(&self) -> u64 {
         self.ended_ns.saturating_sub(self.began_ns).max(1)
     }
@@ -93,23 +91,23 @@ impl SegmentFigures {
         self.delivered as f64 / self.elapsed_s()
     }
 
-    /// Bodies delivered to all consumers together, in millions of bytes a second.
+    /// Body bytes delivered to all consumers together, in MB/s.
     pub fn aggregate_mb_per_s(&self) -> f64 {
         self.aggregate_per_s() * self.size_bytes as f64 / 1e6
     }
 
-    /// The same of one stream.
+    /// Body bytes of one stream, in MB/s.
     pub fn per_stream_mb_per_s(&self) -> f64 {
         self.per_stream_per_s() * self.size_bytes as f64 / 1e6
     }
 
-    /// Processor microseconds of a broker for a message that was published.
+    /// Processor microseconds of a broker for one published message.
     pub fn cpu_us(&self, broker: usize) -> Option<f64> {
         let (_, node) = self.nodes.get(broker)?;
         Some(node.usage.cpu_s() * 1e6 / self.published.max(1) as f64)
     }
 
-    /// The same of a level of brokers: what one of them takes, in the mean.
+    /// The mean over the brokers of each level.
     pub fn level_cpu_us(&self, tree: &Tree) -> Option<Vec<f64>> {
         let mut levels = vec![0.0; tree.levels().len()];
         for broker in tree.brokers() {
@@ -119,8 +117,8 @@ impl SegmentFigures {
         Some(levels)
     }
 
-    /// What the brokers' TCP sockets sent for a copy of a message, in the mean: bytes without heads of TCP and below. A copy that
-    /// went by something else is none of these, so all of them must be of TCP.
+    /// Mean number of bytes that the brokers' TCP sockets sent for a copy of a message, without headers of TCP and
+    /// below. Copies over other transports are not counted, so all routes must use TCP.
     pub fn sent_per_copy_bytes(&self, tree: &Tree) -> Option<f64> {
         let mut sent = 0;
         for (_, node) in &self.nodes {
@@ -137,12 +135,12 @@ impl SegmentFigures {
         (clients + self.brokers().cpu_s()) / self.elapsed_s()
     }
 
-    /// What all brokers used.
+    /// Usage of all brokers.
     pub fn brokers(&self) -> RoleUsage {
         self.nodes.iter().map(|(_, node)| &node.usage).collect()
     }
 
-    /// Why these figures must not be trusted: every consumer is to have had every message once and in order.
+    /// Why these figures must not be trusted, if so: every consumer must have received every message once and in order.
     pub fn problem(&self) -> Option<String> {
         let missing = (self.count * self.consumers).abs_diff(self.delivered);
         judge::faulty(&self.faults, self.refused)
@@ -150,13 +148,13 @@ impl SegmentFigures {
             .map(|why| format!("{} bytes: {why}", self.size_bytes))
     }
 
-    /// The same as a run of a document.
+    /// The figures as a run of a document.
     pub fn to_run(&self, latencies: &Latencies) -> Run {
         let (publishers, consumers) = (&self.publishers.process, &self.consumed.process);
         let clients = [("publisher", publishers), ("consumers", consumers)];
         let mut invalid: Vec<String> = self.problem().into_iter().collect();
         invalid.extend(judge::unoptimised(&Environment::read()));
-        // Brokers, publisher and consumers share the processors: that one of them has no more to give is what is measured.
+        // Brokers, publisher and consumers share the processors, so a saturated one is part of the measurement.
         let mut notes: Vec<String> =
             clients.iter().filter_map(|(role, usage)| judge::client_was_full(role, usage)).collect();
         notes.extend(

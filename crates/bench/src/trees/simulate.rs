@@ -1,8 +1,6 @@
-//! `harrier topology simulate`: a tree of brokers as discrete events, larger than any that can be run here.
+//! `harrier topology simulate`: simulates a tree of brokers, larger than any that can be run here.
 //!
-//! Enters: a notation, options, a profile.  Leaves: rates, latencies, depths, loads; a document and a page on request.
-//! Owns:   options, their bounds and defaults.
-//! Never:  starts a process, reads a clock: the same words print the same text.
+//! Reads no clock: the same arguments print the same text.
 
 mod tree_drawing;
 mod simulation_page;
@@ -82,29 +80,29 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Processors of a host of which nobody said how many it has.
+/// Default number of processors of a host.
 const CORES_DEFAULT: u64 = 2;
 const CREDIT_DEFAULT: u64 = 1_000;
 const QUEUE_BYTES_DEFAULT: u64 = 1 << 30;
-/// Messages of a closed loop: so many full batches, within these bounds.
+/// A closed loop has this many full batches of messages, within these bounds.
 const BATCHES_DEFAULT: u64 = 200;
 const MESSAGES_DEFAULT: std::ops::RangeInclusive<u64> = 10_000..=400_000;
 
-/// What is asked for, beside the scenario.
+/// The scenario, and what is printed with it.
 struct SimulationRequest {
     tree: Tree,
     scenario: Scenario,
     seconds: Option<f64>,
-    /// What the costs rest on, in words.
+    /// Describes where the costs come from.
     costs: String,
-    /// What the model says of it, if it can.
+    /// The model's prediction, if it applies.
     predicted_per_s: Option<f64>,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a profile that cannot be used, a scenario that cannot be.
+/// Wrong usage, a profile that cannot be used, an invalid scenario.
 pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     let given = Given::parse_with_bare(words, &[OPTIONS])?;
     if given.has("help") {
@@ -188,7 +186,7 @@ fn read_request(given: &Given) -> Result<SimulationRequest, Failure> {
         true => Failure::Usage(format!("{why}: --profile, --costs, --link-rate or --rate does")),
         false => invalid_scenario(why),
     })?;
-    // The model knows of none of these.
+    // The model covers none of these.
     let is_plain = scenario.arrivals == ArrivalProcess::Closed && scenario.stragglers.is_empty() && scenario.failures.is_empty();
     Ok(SimulationRequest { tree, scenario, seconds, costs, predicted_per_s: predicted_per_s.filter(|_| is_plain) })
 }
@@ -203,7 +201,7 @@ fn default_messages(scenario: &Scenario) -> u64 {
     }
 }
 
-/// How many messages a stream of so many seconds has: by its rate, or by that of a short one.
+/// The number of messages of a stream of this many seconds: by its rate, or by that of a short simulation.
 fn messages_of(scenario: &Scenario, seconds: f64) -> Result<u32, Failure> {
     let per_s = match scenario.arrivals {
         ArrivalProcess::Even(rate) | ArrivalProcess::Poisson(rate) => rate,
@@ -235,7 +233,7 @@ fn arrival_process(given: &Given) -> Result<ArrivalProcess, Wrong> {
     Ok(if arrivals == "poisson" { ArrivalProcess::Poisson(rate) } else { ArrivalProcess::Even(rate) })
 }
 
-/// A scenario with the costs of its brokers, what these rest on, and what the model says.
+/// A scenario with the costs of its brokers, their description, and the model's prediction.
 fn scenario_with_costs(given: &Given, tree: &Tree, size: u64, ack: &str) -> Result<(Scenario, String, Option<f64>), Failure> {
     let link = given.text("link-rate").map(bits_per_s).transpose()?;
     let cores = given.number_if_given("cores", 1, u64::from(desim::limits::CORES_MAX))?;
@@ -261,7 +259,7 @@ fn scenario_with_costs(given: &Given, tree: &Tree, size: u64, ack: &str) -> Resu
     let (costs, resting) = size_costs(&profile, file, (transport, ack), size, given.has("extrapolate"))?;
     let cores = cores.unwrap_or(u64::from(profile.cores)) as u32;
     let link_bits_per_s = link.or(profile.link_bits_per_s);
-    // Each broker has a host for itself here, whatever it was measured on.
+    // Each broker has a host for itself here, however the profile was measured.
     let host = HostModel { cores, link_bits_per_s, sharing: Sharing::OwnHosts };
     let scenario = desim::scenario_from_costs(tree, &costs, &host, 1).map_err(invalid_scenario)?;
     let rests = match resting {
@@ -303,7 +301,7 @@ fn two_costs(text: &str) -> Result<[f64; 2], Wrong> {
     })
 }
 
-/// What the parts of an option say that are divided by commas.
+/// Parses a comma-separated option value.
 fn listed<T>(given: &Given, name: &str, part: impl Fn(&str) -> Result<T, Wrong>) -> Result<Vec<T>, Wrong> {
     given.texts(name).iter().flat_map(|text| text.split(',')).map(|text| part(text.trim())).collect()
 }

@@ -1,9 +1,7 @@
-//! Every tree of so many consumers that is worth a measurement.
+//! Enumerates the trees of so many consumers that are worth a measurement.
 //!
-//! Enters: a number of consumers.  Leaves: trees, the flat one first; how many were left out.
-//! Owns:   which are worth one: every broker has two below it at least. One with a single broker or consumer below it takes nothing
-//!         off anybody, and adds a hop.
-//! Never:  leaves trees out without saying how many.
+//! Every broker has at least two children: one with a single child takes load off nobody and adds a hop. Trees that are
+//! left out are counted.
 
 use topology::Tree;
 
@@ -11,16 +9,15 @@ use super::tree_options;
 use crate::arguments::Wrong;
 use crate::limits::LISTED_TREES_MAX;
 
-/// The trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TreeEnumeration {
     pub trees: Vec<Tree>,
-    /// Of those whose brokers have unequally many below them, because there would be too many.
+    /// How many uneven trees were left out, because there would be too many.
     pub left_out: u64,
 }
 
 impl TreeEnumeration {
-    /// Of so many consumers: all of them, or, where there are too many, those whose levels divide evenly.
+    /// All trees of this many consumers, or, if those are too many, the uniform ones.
     ///
     /// # Errors
     /// Even those are too many.
@@ -29,7 +26,7 @@ impl TreeEnumeration {
         let is_few = found <= LISTED_TREES_MAX as u64;
         let mut all = Vec::new();
         extend_levels(&mut vec![1], consumers, &mut all, &|above, below| is_few || below % above == 0);
-        // More brokers behind fewer.
+        // In the order of the number of brokers.
         all.sort_by_key(|levels| (levels.len(), levels.clone()));
         if all.len() > LISTED_TREES_MAX {
             return Err(Wrong(format!(
@@ -43,27 +40,28 @@ impl TreeEnumeration {
     }
 }
 
-/// How many there are, without those that divide evenly alone.
+/// How many trees there are, uneven ones included.
 fn count(consumers: u32) -> u64 {
-    // Of each number of nodes on a level, how many ways lead there: by any level of at most half as many.
+    // For each number of nodes on a level, the number of ways to it: through any level of at most half as many.
     let mut ways = vec![0_u64, 1];
     let mut sums = vec![0_u64, 1];
     for nodes in 2..=consumers as usize {
         ways.push(sums[nodes / 2]);
         sums.push(sums[nodes - 1].saturating_add(ways[nodes]));
     }
-    // A single consumer hangs on the root all the same.
+    // A single consumer is below the root nevertheless.
     ways[consumers as usize].max(1)
 }
 
-/// Levels that begin with these, each at least twice the one before and suiting it, and the consumers the last.
+/// Extends levels by levels that are at least twice as large as the one before and that `suits` accepts, down to the
+/// consumers.
 fn extend_levels(levels: &mut Vec<u32>, consumers: u32, all: &mut Vec<Vec<u32>>, suits: &impl Fn(u32, u32) -> bool) {
     let last = levels.last().copied().unwrap_or(1);
     if suits(last, consumers) {
         all.push(levels.clone());
     }
     for next in (2 * last..=consumers / 2).filter(|&next| suits(last, next)) {
-        // What does not suit the consumers suits no level between: one that divides a divisor divides them.
+        // A level that does not suit the consumers suits no level between: a divisor of a divisor divides them.
         if suits(next, consumers) {
             levels.push(next);
             extend_levels(levels, consumers, all, suits);

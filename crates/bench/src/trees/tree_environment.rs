@@ -1,8 +1,4 @@
-//! Where the nodes of a tree are: processes of this host, network namespaces, or the ranks of a launcher.
-//!
-//! Enters: what the command line wants.  Leaves: a seat for each node.
-//! Owns:   the namespaces; which rank is whose.
-//! Never:  knows what is done in a seat.
+//! The environment of a tree's nodes: processes of this host, network namespaces, or the ranks of a launcher.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -15,21 +11,21 @@ use crate::process::Role;
 use crate::role::task::{Login, Place};
 use client::Url;
 
-/// What the command line wants.
+/// The hosting that the command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NodeHosting {
-    /// Processes of this host, their brokers on this address.
+    /// Processes of this host, with brokers on this address.
     Local(IpAddr),
-    /// A network namespace for each broker and each group of clients, with links of so many bits a second.
+    /// A network namespace for each broker and each group of clients, with links of this many bits a second.
     Namespaces(Option<u64>),
-    /// The ranks, which meet at this broker.
+    /// The ranks of a launcher, which meet at this broker.
     Ranks(String),
 }
 
-/// Where they are.
+/// The environment.
 pub(super) struct TreeEnvironment {
     place: Place,
-    /// Who comes from elsewhere.
+    /// The login of clients on other hosts.
     pub login: Option<Login>,
     kind: EnvironmentKind,
     slots: Vec<String>,
@@ -41,19 +37,19 @@ enum EnvironmentKind {
     Ranks(usize),
 }
 
-/// Where one node is.
+/// The slot of one node.
 pub(super) struct NodeSlot {
     within: Vec<String>,
     rank: Option<usize>,
-    /// Where a broker listens there.
+    /// The address at which a broker listens there.
     pub place: Place,
 }
 
 impl TreeEnvironment {
-    /// Makes ready what the nodes need.
+    /// Prepares the environment.
     ///
     /// # Errors
-    /// Why it cannot be had.
+    /// Why it is not available.
     pub fn prepare(wish: &NodeHosting) -> Result<Self, String> {
         let (kind, place) = match wish {
             NodeHosting::Local(address) => (EnvironmentKind::Local, Place::At(*address)),
@@ -70,10 +66,10 @@ impl TreeEnvironment {
         Ok(Self { place, login, kind, slots: Vec::new() })
     }
 
-    /// A seat for one more node.
+    /// Allocates a slot for one more node.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be created.
     pub fn allocate(&mut self, label: &str) -> Result<NodeSlot, String> {
         let number = self.slots.len();
         self.slots.push(label.to_owned());
@@ -102,12 +98,12 @@ impl TreeEnvironment {
     }
 }
 
-/// Rank 0 controls; the others take nodes in turns.
+/// Rank 0 controls; the others get nodes in turn.
 fn rank_of(number: usize, ranks: usize) -> usize {
     1 + number % ranks.saturating_sub(1).max(1)
 }
 
-/// A user of this run alone.
+/// A user for this run alone.
 fn login() -> Result<Login, String> {
     let mut bytes = [0; 16];
     std::fs::File::open("/dev/urandom")

@@ -1,8 +1,6 @@
-//! A planned tree laid out: which broker is where, and the routes that join them.
+//! The layout of a planned tree: which broker is on which host, and the routes that join them.
 //!
-//! Enters: a tree, a list of hosts.  Leaves: commands of `harrier route`, and the file that `harrier route apply` takes.
-//! Owns:   who gets which host: the root the first, then level by level, from left to right.
-//! Never:  reaches a host.
+//! The root gets the first host, then level by level from left to right.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -15,7 +13,7 @@ use topology::{TreeBroker, Tree};
 use crate::failure::Failure;
 use crate::limits::LISTED_BYTES_MAX;
 
-/// A tree with places for its brokers.
+/// A tree with hosts for its brokers.
 #[derive(Clone, Debug)]
 pub(super) struct TreeLayout<'a> {
     tree: &'a Tree,
@@ -25,10 +23,10 @@ pub(super) struct TreeLayout<'a> {
     transport: &'a str,
 }
 
-/// Reads hosts: one a line, by which address `harrier route` reaches its broker; `#` begins a comment.
+/// Reads hosts, one a line: the address by which `harrier route` reaches the broker; `#` begins a comment.
 ///
 /// # Errors
-/// No file, or none of hosts.
+/// No such file, or no hosts in it.
 pub(super) fn hosts(file: &Path) -> Result<Vec<String>, Failure> {
     let told = |why: String| Failure::Usage(format!("{}: {why}", file.display()));
     let length = fs::metadata(file).map_err(|error| told(error.to_string()))?.len();
@@ -59,7 +57,7 @@ fn parse_hosts(text: &str) -> Result<Vec<String>, String> {
 }
 
 impl<'a> TreeLayout<'a> {
-    /// Of a tree that has no more brokers than there are hosts, if there are.
+    /// If there are hosts, there are enough for the brokers.
     pub fn new(
         tree: &'a Tree,
         hosts: Option<&'a [String]>,
@@ -70,18 +68,18 @@ impl<'a> TreeLayout<'a> {
         Self { tree, hosts, exchange, ack, transport }
     }
 
-    /// Where a broker is; without hosts its name stands for one.
+    /// The host of a broker; without hosts, its name.
     fn host(&self, broker: TreeBroker) -> String {
         let number = self.tree.number(broker) as usize;
         self.hosts.and_then(|hosts| hosts.get(number)).cloned().unwrap_or_else(|| broker.to_string())
     }
 
-    /// How many routes there are: one for each broker but the root.
+    /// The number of routes: one for each broker but the root.
     pub fn routes_count(&self) -> u32 {
         self.tree.brokers_count() - 1
     }
 
-    /// The commands, the upper ones first.
+    /// The commands of `harrier route`, the upper routes first.
     pub fn commands(&self) -> impl Iterator<Item = String> + '_ {
         self.tree.routes().map(|route| {
             let mut options = format!("--ack {}", self.ack);
@@ -93,7 +91,7 @@ impl<'a> TreeLayout<'a> {
         })
     }
 
-    /// The same for `harrier route apply`.
+    /// The file for `harrier route apply`.
     pub fn file(&self) -> String {
         let quoted = |text: &str| Value::from(text).to_string();
         let mut text = format!("# {}, for: harrier route", self.tree);
@@ -114,7 +112,7 @@ impl<'a> TreeLayout<'a> {
         text
     }
 
-    /// The same for programs.
+    /// The layout as JSON.
     pub fn document(&self) -> Value {
         let brokers: Vec<Value> =
             self.tree.brokers().map(|broker| json!({"name": broker.to_string(), "host": self.host(broker)})).collect();

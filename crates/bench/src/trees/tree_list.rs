@@ -1,8 +1,4 @@
-//! Trees that somebody has listed: as words, or as what `harrier topology plan` prints.
-//!
-//! Enters: text, of a table or of JSON.  Leaves: trees in the order in which they stand there, each once.
-//! Owns:   where in such a text a tree stands.
-//! Never:  guesses: a text without a tree is refused.
+//! Reads lists of trees: arguments, or the output of `harrier topology plan`.
 
 use serde_json::Value;
 use std::io::Read;
@@ -12,7 +8,7 @@ use crate::arguments::Wrong;
 use crate::failure::Failure;
 use crate::limits::{LISTED_BYTES_MAX, LISTED_TREES_MAX};
 
-/// The trees of a text. Of JSON, every member `tree`; of anything else, the first word of each line that is one.
+/// The trees of a text, each once. In JSON, every member `tree`; otherwise the first word of each line that is a tree.
 ///
 /// # Errors
 /// There is none, or more than are measured at once.
@@ -43,7 +39,7 @@ pub(super) fn trees(text: &str) -> Result<Vec<Tree>, Wrong> {
     }
 }
 
-/// All that stands on standard input.
+/// All of standard input.
 ///
 /// # Errors
 /// It cannot be read, or is too long.

@@ -1,8 +1,6 @@
-//! Measuring on a tree: how many messages, how often, and what each run came to.
+//! Measures a running tree: several runs of each size, and single messages.
 //!
-//! Enters: a tree that stands, sizes, an effort.  Leaves: figures, run by run.
-//! Owns:   the number of messages of a run, found by a trial so that it takes the asked time.
-//! Never:  goes on after Ctrl-C.
+//! The number of messages follows from a trial run and the requested time. Ctrl-C ends the measurement.
 
 use gauge::{Latencies, Runs};
 
@@ -16,13 +14,13 @@ use crate::record::go_on;
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct MeasurementEffort {
-    /// Messages of a run, if their number is given.
+    /// Messages of a run, if that number is given.
     pub messages: Option<u64>,
-    /// Length of a run otherwise, about.
+    /// Otherwise the approximate length of a run.
     pub seconds: f64,
     /// Runs of each size.
     pub runs: usize,
-    /// Single messages that are timed, too.
+    /// Single messages that are timed as well.
     pub singles: usize,
 }
 
@@ -30,24 +28,24 @@ pub(super) struct MeasurementEffort {
 pub(super) struct SizeMeasurement {
     pub size_bytes: usize,
     pub runs: Vec<SegmentFigures>,
-    /// From the publication of a message that is alone in the tree until the last consumer has it.
+    /// From the publication of a single message until the last consumer has it.
     pub latencies: Latencies,
 }
 
 impl SizeMeasurement {
-    /// Takes in later runs of the same size.
+    /// Adds later runs of the same size.
     pub fn extend(&mut self, later: Self) {
         self.runs.extend(later.runs);
         self.latencies.merge(&later.latencies.buckets());
     }
 
-    /// The median of a value over the runs.
+    /// The median of a metric over the runs.
     pub fn median(&self, value: impl Fn(&SegmentFigures) -> f64) -> f64 {
         let runs: Runs = self.runs.iter().map(value).collect();
         runs.summary().map_or(f64::NAN, |summary| summary.median)
     }
 
-    /// The same of a value that a run may not have.
+    /// The median of a metric that a run may lack.
     pub fn median_of(&self, value: impl Fn(&SegmentFigures) -> Option<f64>) -> Option<f64> {
         let runs: Runs = self.runs.iter().filter_map(value).collect();
         runs.summary().map(|summary| summary.median)
@@ -62,7 +60,7 @@ impl SizeMeasurement {
 /// Measures one size.
 ///
 /// # Errors
-/// A role that failed; Ctrl-C.
+/// A role failed; Ctrl-C.
 pub(super) fn measure(grown: &mut LiveTree, size_bytes: usize, effort: &MeasurementEffort) -> Result<SizeMeasurement, Failure> {
     let count = match effort.messages {
         Some(messages) => {
@@ -76,7 +74,7 @@ pub(super) fn measure(grown: &mut LiveTree, size_bytes: usize, effort: &Measurem
         go_on()?;
         measured.runs.push(grown.segment(size_bytes, count, true)?);
     }
-    // From one clock to another there would be a guess in every time.
+    // Clocks of different hosts would add an error to every time.
     if one_clock().is_ok() {
         for _ in 0..effort.singles {
             go_on()?;
@@ -87,7 +85,7 @@ pub(super) fn measure(grown: &mut LiveTree, size_bytes: usize, effort: &Measurem
     Ok(measured)
 }
 
-/// Warms up, and finds how many messages take the asked time.
+/// Warms up, and determines how many messages take the requested time.
 fn calibrate_count(grown: &mut LiveTree, size_bytes: usize, seconds: f64) -> Result<u64, Failure> {
     let long_enough_s = seconds / 8.0;
     let mut count = (1 << 20) / size_bytes.max(1 << 10) as u64;

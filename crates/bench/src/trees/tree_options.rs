@@ -1,8 +1,4 @@
-//! What the commands on trees share: options, and what they come to.
-//!
-//! Enters: words.  Leaves: a plan for a tree, where it is to be, how much is measured.
-//! Owns:   names, bounds and defaults of the options.
-//! Never:  starts anything.
+//! Options that the topology commands share: names, bounds, defaults and parsing.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -23,7 +19,7 @@ use crate::role::task::Transport;
 use crate::scenario::ExchangeType;
 use crate::verbs::device::first_address;
 
-/// The paper's sizes: message rates of the small ones, delivered bandwidth of the large ones.
+/// The paper's sizes: message rates for the small ones, delivered bandwidth for the large ones.
 const SIZES: [usize; 7] = [64, 256, 1 << 10, 4 << 10, 64 << 10, 128 << 10, 256 << 10];
 /// How much is measured.
 pub(super) const EFFORT: &[Option_] = &[
@@ -33,24 +29,24 @@ pub(super) const EFFORT: &[Option_] = &[
     option("runs", None, "N", "runs of each size; tables show medians (default 1)"),
 ];
 
-/// How brokers hand messages on.
+/// Acknowledgement between brokers.
 pub(super) const ACK: Option_ = option("ack", None, "HOW", "between brokers: none (default), or confirm");
-/// How much may be under way between two of them,
+/// Messages in flight between two brokers.
 pub(super) const CREDIT: Option_ = option(
     "credit",
     None,
     "N",
     "messages under way between two brokers with --ack confirm; 0: unlimited (default 1000)",
 );
-/// and ahead of a consumer.
+/// Prefetch of consumers.
 pub(super) const PREFETCH: Option_ =
     option("prefetch", None, "N", "consumers acknowledge, N ahead; 0: unlimited (default: they acknowledge none)");
 
-/// How a tree is.
+/// The tree's parameters.
 pub(super) const TREE: &[Option_] =
     &[option("exchange", None, "TYPE", "fanout (default), direct or topic"), ACK, CREDIT, PREFETCH];
 
-/// Where it is.
+/// Where the tree runs.
 pub(super) const PLACE: &[Option_] = &[
     option("transport", None, "NAME", "between brokers: tcp (default), unix or rdma"),
     option("address", None, "IP", "address of this host for brokers (default 127.0.0.1; rdma: the first device's)"),
@@ -59,7 +55,7 @@ pub(super) const PLACE: &[Option_] = &[
     option("broker-options", None, "OPTIONS", "more options for every broker"),
 ];
 
-/// How the result is written.
+/// Output.
 pub(super) const OUTPUT: &[Option_] = &[
     option("full", Some('f'), "", "what each broker used and moved, too"),
     option("json", None, "FILE", "write everything as JSON"),
@@ -67,7 +63,7 @@ pub(super) const OUTPUT: &[Option_] = &[
     option("help", Some('h'), "", "this text"),
 ];
 
-/// Sizes of messages.
+/// Message sizes.
 ///
 /// # Errors
 /// No size, or one that is too small or too large.
@@ -92,7 +88,7 @@ pub(super) fn sizes(given: &Given) -> Result<Vec<usize>, Wrong> {
 /// How much is measured.
 ///
 /// # Errors
-/// A value that is not understood.
+/// A value is not understood.
 pub(super) fn effort(given: &Given) -> Result<MeasurementEffort, Wrong> {
     if given.has("messages") && given.has("seconds") {
         return Err(Wrong("--messages and --seconds both say how long a run is".to_owned()));
@@ -105,18 +101,18 @@ pub(super) fn effort(given: &Given) -> Result<MeasurementEffort, Wrong> {
     })
 }
 
-/// Where the nodes are to be.
+/// Where the nodes run.
 ///
 /// # Errors
-/// Options that exclude each other, a speed that is none.
+/// Options that exclude each other, or an invalid speed.
 pub(super) fn hosting(given: &Given) -> Result<NodeHosting, Failure> {
     hosting_over(given, transport(given)?)
 }
 
-/// The same for brokers that are joined over this transport.
+/// Where the nodes run if brokers use this transport.
 ///
 /// # Errors
-/// As `wish`.
+/// As [`hosting`].
 pub(super) fn hosting_over(given: &Given, transport: Transport) -> Result<NodeHosting, Failure> {
     let rate = given.text("link-rate").map(bits_per_s).transpose()?;
     let address = given.text("address");
@@ -156,7 +152,7 @@ fn transport(given: &Given) -> Result<Transport, Wrong> {
     Ok(Transport::ALL.into_iter().find(|one| one.name() == name).unwrap_or(Transport::Tcp))
 }
 
-/// A speed, as `tc` writes it: bits a second with a power of 1,000.
+/// A speed in the notation of `tc`: bits a second with a power of 1,000.
 pub(super) fn bits_per_s(text: &str) -> Result<u64, Wrong> {
     let lower = text.to_ascii_lowercase();
     let known = [("gbit", 1_000_000_000), ("mbit", 1_000_000), ("kbit", 1_000)];
@@ -168,7 +164,7 @@ pub(super) fn bits_per_s(text: &str) -> Result<u64, Wrong> {
     })
 }
 
-/// A time of a simulation, in nanoseconds: a number with its unit.
+/// A duration of a simulation, in nanoseconds: a number with its unit.
 pub(super) fn duration_ns(name: &str, text: &str) -> Result<u64, Wrong> {
     let known = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
     let read = |unit: &str, factor: f64| Some(text.strip_suffix(unit)?.parse::<f64>().ok()? * factor);
@@ -186,7 +182,7 @@ pub(super) fn duration_ns(name: &str, text: &str) -> Result<u64, Wrong> {
 /// A tree from its notation.
 ///
 /// # Errors
-/// No tree, or one with more nodes than one run starts.
+/// Not a tree, or one with more nodes than one run starts.
 pub(super) fn tree(text: &str) -> Result<Tree, Wrong> {
     let tree: Tree = text.parse().map_err(|error: topology::TreeParseError| Wrong(error.to_string()))?;
     if tree.brokers_count() > TREE_BROKERS_MAX || tree.consumers() > TREE_CONSUMERS_MAX {
@@ -200,7 +196,7 @@ pub(super) fn tree(text: &str) -> Result<Tree, Wrong> {
 /// The plan of a tree.
 ///
 /// # Errors
-/// A value that is not understood.
+/// A value is not understood.
 pub(super) fn plan(tree: Tree, given: &Given) -> Result<TreePlan, Wrong> {
     let exchange = match given.one_of("exchange", &["fanout", "direct", "topic"])? {
         "direct" => ExchangeType::Direct,

@@ -1,8 +1,6 @@
-//! The record of a command on trees: the document, tables beside it, and how both are written.
+//! The record of a topology command: the document and its tables, and how both are written.
 //!
-//! Enters: runs, tables.  Leaves: text, a document as JSON, a page with figures, the verdict on it all.
-//! Owns:   the order at the end: files first, then the exit status.
-//! Never:  drops what was measured because something failed later.
+//! At the end the files are written before the exit status is decided, so that measurements survive a later failure.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,7 +17,6 @@ use crate::launcher;
 use crate::record::{conclude, finish, spoken};
 use gauge::Environment;
 
-/// The record.
 pub(super) struct TreeRecord {
     document: Document,
     sections: Vec<Section>,
@@ -28,10 +25,10 @@ pub(super) struct TreeRecord {
 }
 
 impl TreeRecord {
-    /// Begins the record of `harrier topology COMMAND WORDS`; the files that it is written to can be.
+    /// Begins the record of `harrier topology COMMAND WORDS`, and checks that its files can be written.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// A file cannot be written.
     pub fn begin(command: &str, words: &[String], given: &Given) -> Result<Self, Failure> {
         let [json, page] = ["json", "report"].map(|name| given.text(name).map(PathBuf::from));
         crate::setup::Shown { format: report::Format::Osu, full: false, json: json.clone(), html: page.clone() }
@@ -55,22 +52,22 @@ impl TreeRecord {
         Ok(Self { document, sections: Vec::new(), json, page })
     }
 
-    /// The machine, in a line.
+    /// The machine, in one line.
     pub fn environment(&self) -> String {
         self.document.environment.line()
     }
 
-    /// Notes where the nodes are.
+    /// Records where the nodes run.
     pub fn note_environment(&mut self, places: String) {
         self.document.placement = places;
     }
 
-    /// Notes the value of an option that was used, unless the command line gave it.
+    /// Records the value of an option that the command line did not give.
     pub fn used(&mut self, option: &str, value: impl ToString) {
         self.document.options.entry(option.to_owned()).or_insert_with(|| value.to_string());
     }
 
-    /// Keeps what was measured of one size, behind earlier runs of it.
+    /// Records the measurement of one size, after earlier runs of it.
     pub fn keep(&mut self, benchmark: &str, plan: &TreePlan, measured: &SizeMeasurement) {
         let name = plan.tree.to_string();
         if self.document.targets.iter().all(|facts| facts.name != name) {
@@ -112,12 +109,13 @@ impl TreeRecord {
         Ok(())
     }
 
-    /// Ends the record: the document is complete if `outcome` is, and cut short otherwise; it is written either way.
+    /// Ends the record. The document is written in any case, and is complete if `outcome` is `Ok`.
     ///
     /// # Errors
-    /// What `outcome` failed with, files that cannot be written, or `Failure::Invalid` for figures that must not be trusted.
+    /// The error of `outcome`, files that cannot be written, or `Failure::Invalid` for figures that must not be
+    /// trusted.
     pub fn end(mut self, outcome: Result<(), Failure>) -> Result<(), Failure> {
-        // Which rank plays what is `placement` here.
+        // The roles of ranks are in `placement` here.
         for (name, fact) in launcher::facts().into_iter().filter(|(name, _)| !is_rank(name)) {
             self.used(&name, fact);
         }
@@ -136,7 +134,7 @@ impl TreeRecord {
     }
 }
 
-/// Whether a fact of a launcher is what a rank plays in a benchmark: `rank 3`.
+/// Whether a launcher fact is a rank's role in a benchmark: `rank 3`.
 fn is_rank(fact: &str) -> bool {
     fact.strip_prefix("rank ").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
@@ -156,7 +154,7 @@ fn parameters(plan: &TreePlan) -> BTreeMap<String, String> {
     parameters
 }
 
-/// A table for a terminal: the first column to the left, the others to the right; what is no row of figures begins with #.
+/// A table for a terminal: the first column left-aligned, the others right-aligned; other lines begin with #.
 pub(crate) fn text(section: &Section) -> String {
     let columns = section.columns.len();
     let width = |column: usize| {

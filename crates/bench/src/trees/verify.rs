@@ -1,9 +1,7 @@
-//! `harrier topology verify`: trees as they are predicted and as they are, beside each other.
+//! `harrier topology verify`: compares predictions of trees with measurements.
 //!
-//! Enters: a profile, trees.  Leaves: a table with errors, the agreement of both orders, whether the chosen tree is the best; a verdict.
-//! Owns:   which figure is compared: a stream's rate where hosts or links are the limit, processor time where all share one host.
-//! Never:  compares a rate that the processors of this host have limited with one of hosts that do not share them; calls a miss
-//!         a success.
+//! The compared figure is a stream's rate where hosts or links are the limit, and processor time where all nodes share
+//! one host.
 
 use planner::{
     Bottleneck, Estimate, HostModel, NodeModel, Prediction, Profile, LimitingResource, Sharing, SizeCosts, predict, processors_us, search,
@@ -83,23 +81,22 @@ const EXAMPLES: &[(&str, &str)] = &[
 struct Verification {
     profile: Profile,
     trees: Vec<(TreePlan, NodeHosting)>,
-    /// Which of them the planner has chosen, for each size; without its word, the best predicted one counts as chosen.
+    /// The planner's choice for each size; without one, the best predicted tree counts as chosen.
     chosen: Vec<Option<Tree>>,
     sizes: Vec<SizeCosts>,
     extrapolated: Vec<u64>,
     host: HostModel,
     effort: MeasurementEffort,
     tolerance: PredictionTolerance,
-    /// Which figure is compared.
     better: BetterDirection,
-    /// Trees of the same number of consumers that are not looked at.
+    /// How many trees of the same number of consumers are not measured.
     left_out: u64,
 }
 
-/// What is read off a run.
+/// A metric of a run.
 type SegmentMetric<'a> = &'a dyn Fn(&SegmentFigures) -> Option<f64>;
 
-/// The result of a size, for a file.
+/// The result of a size, for the JSON file.
 #[derive(Serialize)]
 struct SizeVerification {
     message_bytes: u64,
@@ -112,7 +109,7 @@ struct SizeVerification {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a profile that cannot be used, a node that failed, a message that went wrong, a miss.
+/// Wrong usage, a profile that cannot be used, a node that failed, a message that went wrong, a miss.
 pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     let lists = [MEASURED, TREES, PLACE, OUT];
     let given = Given::parse_with_bare(words, &lists)?;
@@ -162,7 +159,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
 }
 
 impl Verification {
-    /// Of the command line, and the trees on standard input if it says that they stand there, the chosen one first.
+    /// From the command line, and the trees on standard input if it asks for those, the chosen one first.
     fn of(given: &Given, listed: Option<Vec<Tree>>) -> Result<Self, Failure> {
         let wish = hosting(given)?;
         let was_chosen = listed.is_some();
@@ -303,7 +300,7 @@ impl Verification {
         self.sizes.iter().zip(&self.chosen).map(of_size).collect()
     }
 
-    /// What is predicted of a tree beside what was measured of it. None if its brokers could not be metered.
+    /// A tree's prediction and measurement; `None` if its brokers could not be metered.
     fn pair(&self, plan: &TreePlan, costs: &SizeCosts, measured: &SizeMeasurement) -> Option<CheckedTree> {
         let tree = &plan.tree;
         let prediction: Prediction = predict(tree, costs, &self.host);
@@ -409,7 +406,7 @@ impl Verification {
     }
 }
 
-/// What keeps a tree from being faster, in a few words.
+/// What limits a tree, in a few words.
 fn limit(bottleneck: &Bottleneck) -> String {
     let why = match bottleneck.resource {
         LimitingResource::Cores => "processor",
@@ -422,7 +419,7 @@ fn limit(bottleneck: &Bottleneck) -> String {
     format!("{why} of {broker}, {} copies", bottleneck.degree)
 }
 
-/// The best by prediction; of equal ones, that with the fewest brokers.
+/// The best tree by prediction; of equal ones, the one with the fewest brokers.
 fn predicted_best(pairs: &[CheckedTree], better: BetterDirection) -> Option<String> {
     let sign = if better == BetterDirection::Higher { 1.0 } else { -1.0 };
     let best = pairs.iter().max_by(|one, other| {
@@ -432,7 +429,7 @@ fn predicted_best(pairs: &[CheckedTree], better: BetterDirection) -> Option<Stri
     best.map(|pair| pair.tree.clone())
 }
 
-/// The tree that the planner chooses for each size: the fastest of all, and of those the one with the fewest brokers.
+/// The planner's choice for each size: the fastest tree, and of equally fast ones the one with the fewest brokers.
 fn choices(sizes: &[SizeCosts], host: HostModel, consumers: u32) -> Result<Vec<Tree>, Failure> {
     let wish = planner::TreeRequirements { consumers, extrapolate: true, ..planner::TreeRequirements::default() };
     let choice = |costs: &SizeCosts| {
@@ -444,8 +441,8 @@ fn choices(sizes: &[SizeCosts], host: HostModel, consumers: u32) -> Result<Vec<T
     sizes.iter().map(choice).collect()
 }
 
-/// The trees on standard input: where a plan stands there, the one that it has chosen first, and its messages unless the words say
-/// otherwise.
+/// The trees on standard input. Of a plan, the chosen one comes first, and its messages apply unless the command line
+/// overrides them.
 fn planned(words: &[String], given: Given, lists: &[&[Option_]]) -> Result<(Given, Vec<Tree>), Failure> {
     if has_ranks() {
         return Err(Failure::Usage("under a launcher standard input is one rank's: name the trees".to_owned()));
@@ -453,7 +450,7 @@ fn planned(words: &[String], given: Given, lists: &[&[Option_]]) -> Result<(Give
     let text = tree_list::standard_input()?;
     let mut trees = tree_list::trees(&text)?;
     trees.iter().try_for_each(|one| tree(&one.to_string()).map(drop))?;
-    // Other lists are lists, too.
+    // Lists other than plans are accepted as well.
     let Ok((chosen, of_plan)) = plan_output::chosen(&text) else { return Ok((given, trees)) };
     trees.retain(|one| *one != chosen);
     trees.insert(0, chosen);

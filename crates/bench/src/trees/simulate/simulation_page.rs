@@ -1,8 +1,7 @@
-//! The page of a simulation: its figures, the tree with the load of every node and link over time, and the same by levels.
+//! The HTML page of a simulation: its figures, the tree with the loads of nodes and links over time, and the loads by
+//! level.
 //!
-//! Enters: a wish, an outcome.  Leaves: HTML with its style in it.
-//! Owns:   the order of the page; which of many pictures and levels are drawn.
-//! Never:  a script, anything loaded from anywhere, colour alone to tell anything.
+//! The page is self-contained and has no scripts; nothing is conveyed by colour alone.
 
 use std::fmt::Write as _;
 
@@ -13,12 +12,12 @@ use super::SimulationRequest;
 use super::tree_drawing;
 use super::simulation_report::{COLUMNS, facts, figures, rows};
 
-/// Points of a line: more would cover one another.
+/// Points of a line: more would overlap.
 const POINTS_MAX: usize = 24;
-/// Levels that are lines of a figure: as many as can be told apart.
+/// Levels that are lines of a figure: as many as can be distinguished.
 const LINES_MAX: usize = 8;
 
-/// One value of a broker, and how it is told.
+/// A quantity of a broker, and how it is charted.
 struct ChartedQuantity {
     id: &'static str,
     title: &'static str,
@@ -53,7 +52,7 @@ const MEASURES: [ChartedQuantity; 5] = [
     },
 ];
 
-/// The page.
+/// Renders the page.
 pub(super) fn render(wish: &SimulationRequest, outcome: &SimulationResult) -> String {
     let title = format!("{}, simulated", wish.tree);
     let mut html = opening(&title);
@@ -86,7 +85,7 @@ pub(super) fn render(wish: &SimulationRequest, outcome: &SimulationResult) -> St
     html + "</section>\n<footer><p>Simulated: nothing was measured. The same options and the same seed give the same page.</p></footer>\n</body>\n</html>\n"
 }
 
-/// A table whose last column has whole sentences.
+/// A table whose last column contains sentences.
 fn prose_table(first: &str, second: &str, rows: impl Iterator<Item = Vec<String>>) -> String {
     let mut html = format!(
         "<div class=\"wide\"><table>\n<thead><tr><th scope=\"col\">{first}</th><th scope=\"col\">{second}</th></tr></thead>\n<tbody>\n"
@@ -102,7 +101,7 @@ fn prose_table(first: &str, second: &str, rows: impl Iterator<Item = Vec<String>
     html + "</tbody></table></div>\n"
 }
 
-/// Some of a number of things, evenly chosen, the first and the last among them.
+/// Evenly spaced indexes below `count`, the first and the last included.
 pub(super) fn evenly_spaced(count: usize, most: usize) -> Vec<usize> {
     match (count, most) {
         (0, _) | (_, 0) => Vec::new(),
@@ -112,7 +111,7 @@ pub(super) fn evenly_spaced(count: usize, most: usize) -> Vec<usize> {
     }
 }
 
-/// What a level comes to between two chosen pictures: the mean of the frames between them.
+/// The mean load of a level over some sample intervals.
 fn between(trace: &LoadTrace, frames: std::ops::Range<usize>, level: usize, of: fn(&BrokerLoad) -> f64) -> Spread {
     let count = frames.len().max(1) as f64;
     let mut sum = Spread::default();
@@ -153,7 +152,7 @@ fn over_time(wish: &SimulationRequest, trace: &LoadTrace) -> String {
                 Curve { label: format!("level {level}"), values: parts.iter().map(value).collect() }
             })
             .collect();
-        // Where nothing ever is, a line at zero says nothing.
+        // A line that is always zero is left out.
         if lines.iter().flat_map(|line| &line.values).all(|value| value.y == 0.0 && value.interval.is_none()) {
             continue;
         }

@@ -1,8 +1,6 @@
-//! What a simulation came to, as text and as JSON.
+//! The results of a simulation as text and as JSON.
 //!
-//! Enters: a wish, an outcome.  Leaves: tables; a document.
-//! Owns:   the words and their units; the document's schema.
-//! Never:  writes a time of the real world: the same wish gives the same bytes.
+//! The same request gives the same bytes.
 
 use std::fmt::Write as _;
 
@@ -12,13 +10,12 @@ use serde_json::{Value, json};
 use super::SimulationRequest;
 use crate::arguments::Given;
 
-/// The document's name and version.
+/// The document's schema and version.
 const SCHEMA: &str = "harrier-simulation";
 const VERSION: u32 = 1;
-/// Quantiles that are told.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
 
-/// Nanoseconds in a unit that suits them.
+/// Nanoseconds in a suitable unit.
 pub(super) fn time(ns: f64) -> String {
     match ns {
         _ if ns < 1e3 => format!("{ns:.0} ns"),
@@ -28,7 +25,7 @@ pub(super) fn time(ns: f64) -> String {
     }
 }
 
-/// What is simulated, line by line.
+/// Describes the scenario, line by line.
 pub(super) fn facts(wish: &SimulationRequest) -> Vec<String> {
     let it = &wish.scenario;
     let count = |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
@@ -70,7 +67,7 @@ pub(super) fn facts(wish: &SimulationRequest) -> Vec<String> {
     facts
 }
 
-/// Names, values and what they say of the outcome as a whole.
+/// Names, values and explanations of the overall results.
 pub(super) fn figures(wish: &SimulationRequest, outcome: &SimulationResult) -> Vec<(&'static str, String)> {
     let mb = outcome.aggregate_per_s() * wish.scenario.message_bytes as f64 / 1e6;
     let mut rows = vec![
@@ -126,7 +123,7 @@ pub(super) const COLUMNS: [&str; 9] = [
     "worst queue",
 ];
 
-/// Rows of the table of levels: medians of a level's brokers, and the worst queue of all.
+/// Rows of the table of levels: medians over a level's brokers, and the worst queue.
 pub(super) fn rows(outcome: &SimulationResult) -> Vec<Vec<String>> {
     let percent = |spread: Spread| format!("{:.1}", spread.median * 100.0);
     let of = |level: &desim::LevelResult| {
@@ -145,7 +142,6 @@ pub(super) fn rows(outcome: &SimulationResult) -> Vec<Vec<String>> {
     outcome.levels.iter().map(of).collect()
 }
 
-/// The whole text.
 pub(super) fn text(wish: &SimulationRequest, outcome: &SimulationResult) -> String {
     let mut text = format!("# harrier topology simulate {}\n", wish.tree);
     for fact in facts(wish) {
@@ -171,7 +167,6 @@ fn spread(spread: Spread) -> Value {
     json!({ "least": spread.min, "median": spread.median, "most": spread.max })
 }
 
-/// The document.
 pub(super) fn json(wish: &SimulationRequest, outcome: &SimulationResult, given: &Given) -> String {
     let quantiles = |histogram: &Histogram| {
         let of = |(name, share): (&str, f64)| (name.to_owned(), json!(histogram.quantile_ns(share)));

@@ -1,8 +1,7 @@
-//! A tree drawn with the loads of its brokers and links, which change as the run goes on.
+//! Draws a tree with the loads of its brokers and links, animated over the run.
 //!
-//! Enters: a topology, an outcome.  Leaves: an `<svg>` with its style.
-//! Owns:   where nodes stand; what a load looks like: a disc that fills its ring, a line that widens, a bar that rises.
-//! Never:  a script: style sheets move what moves, a box stops it, and who wants no motion or prints sees the means.
+//! A disc fills its ring, a line widens, a bar rises. Style sheets animate the drawing and a checkbox pauses it; with
+//! reduced motion and in print the means are shown.
 
 use std::fmt::Write as _;
 
@@ -16,11 +15,11 @@ const WIDTH: f64 = 960.0;
 const ROW: f64 = 96.0;
 const TOP: f64 = 56.0;
 const LEFT: f64 = 70.0;
-/// Nodes of a level that have room for their names.
+/// Nodes of a level up to which names fit.
 const NAMED_MAX: usize = 16;
-/// Pictures that are shown, one after another.
+/// Animation steps.
 const SHOWN_MAX: usize = 48;
-/// How long a run takes on the page.
+/// Seconds of the animation.
 const SECONDS: u32 = 16;
 
 const STYLE: &str = "
@@ -37,18 +36,17 @@ svg.tree .moves { animation-duration: var(--length); animation-iteration-count: 
 @media print { svg.tree .moves { animation: none !important; } svg.tree { min-width: 0; } #pause, label[for=pause] { display: none; } }
 ";
 
-/// What is drawn of a broker, or of some of a level.
+/// A drawn broker, which may represent several of its level.
 struct DrawnNode {
     at: (f64, f64),
-    /// Who it stands for, among the brokers that are filmed.
+    /// Its index among the traced brokers.
     index: usize,
-    /// The node above.
     parent: Option<usize>,
     name: String,
     tooltip: String,
 }
 
-/// The drawing with what explains it.
+/// The drawing and its explanation.
 pub(super) fn render(topology: &TreeTopology, outcome: &SimulationResult) -> String {
     let trace = &outcome.trace;
     let frames: Vec<desim::SampleInterval> = trace.intervals().collect();
@@ -155,7 +153,7 @@ fn sizes(nodes: &[DrawnNode]) -> (f64, f64) {
     ((apart * 0.36).min(13.0), (apart * 0.16).min(6.0))
 }
 
-/// Writes how something changes, leaving out what does not; gives back how it is on average.
+/// Writes the keyframes of a load without repetitions, and returns the mean appearance.
 fn keyframes(style: &mut String, name: &str, loads: &[BrokerLoad], look: impl Fn(&BrokerLoad) -> String) -> String {
     let looks: Vec<String> = loads.iter().map(&look).collect();
     let last = looks.len().saturating_sub(1);
@@ -179,12 +177,12 @@ fn keyframes(style: &mut String, name: &str, loads: &[BrokerLoad], look: impl Fn
     })
 }
 
-/// Every broker: those of the widest level evenly, the others above the middle of what is below them.
+/// Every broker: those of the widest level evenly spaced, the others centred above their children.
 fn all(topology: &TreeTopology, outcome: &SimulationResult) -> Vec<DrawnNode> {
     let trace = &outcome.trace;
     let count = topology.brokers() as usize;
     let below = |broker: usize| (0..count).filter(move |&other| topology.parent(other as u32) == Some(broker as u32));
-    // How wide what hangs on a broker is, in brokers that have none below.
+    // The width of a subtree, in brokers without children.
     let mut widths = vec![0.0f64; count];
     for broker in (0..count).rev() {
         widths[broker] = below(broker).map(|child| widths[child]).sum::<f64>().max(1.0);
@@ -219,7 +217,7 @@ fn all(topology: &TreeTopology, outcome: &SimulationResult) -> Vec<DrawnNode> {
     nodes
 }
 
-/// Three brokers of each level: by the time that their threads are busy over the whole run.
+/// Three brokers of each level, by the busy time of their threads over the whole run.
 fn folded(outcome: &SimulationResult) -> Vec<DrawnNode> {
     let trace = &outcome.trace;
     let frames = trace.intervals().count();
@@ -243,7 +241,7 @@ fn folded(outcome: &SimulationResult) -> Vec<DrawnNode> {
             let brokers = of_level.brokers;
             let is_many = brokers > 1;
             let name = if is_many { format!("level {level}: {word} of {brokers}") } else { "b0".to_owned() };
-            // That of the same rank above, where there are as many.
+            // The one of the same rank above, if there are as many.
             let up = if level == 0 { None } else { Some(if first - above == wide { above + at } else { above }) };
             nodes.push(DrawnNode {
                 at: (x, TOP + ROW * (level as f64 + 0.3)),
