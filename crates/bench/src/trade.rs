@@ -1,10 +1,8 @@
 //! `harrier market`: the stock exchange simulation of the 2008 paper's section 5, over any broker.
 //!
-//! Enters: the words behind `harrier market`.  Leaves: trades; tables, a document, a page with figures.
-//! Owns:   its commands.
-//! Never:  decides what trades with what (that is `market`), or measures in the process that prints.
-//!
-//! Read `gateway`, `engine` and `reporter` first (the three programs), then `stand` (how they are started and measured together).
+//! Read `gateway`, `engine` and `reporter` first (the three programs), then `running_market` (how they are started and
+//! measured together). Matching is the job of the crate `market`; measurements are never taken in the process that
+//! prints.
 
 mod market_options;
 mod blotter;
@@ -51,9 +49,9 @@ usage: harrier market COMMAND [OPTIONS]
 harrier market COMMAND --help lists the options, with examples.
 ";
 
-/// Runs the command whose words (behind `harrier market`) are given.
+/// Runs the command whose arguments (after `harrier market`) are given.
 ///
-/// The program that calls this must pass on `bench role …` to [`crate::main`], and know `broker`.
+/// The calling program must pass `bench role …` on to [`crate::main`], and must provide `broker`.
 pub fn main(words: &[String]) -> ExitCode {
     let (command, rest) = command::split(words);
     command::run("harrier market", || match command {
@@ -80,7 +78,7 @@ pub(crate) fn sweep(words: &[String]) -> Result<(), Failure> {
     rate_sweep::run(words)
 }
 
-/// The help on a command of `harrier market`.
+/// The help of a command of `harrier market`.
 fn help(usage: &str, about: &str, options: &[&[Option_]], examples: &[(&str, &str)]) -> String {
     help_with(usage, about, options, examples).replace("\n  harrier bench ", "\n  harrier market ")
 }

@@ -1,8 +1,6 @@
-//! The answers of the engine on their way out: numbered, addressed, sent when they may be.
+//! The engine's outgoing answers: numbered, addressed, and published in their order when the caller asks.
 //!
-//! Enters: messages of the engine, and to whom.  Leaves: publishes.
-//! Owns:   the routing keys of gateways; how many answers there were, so that those confirmed before a crash are not sent again.
-//! Never:  sends by itself; changes the order of messages.
+//! Counts the answers, so that those confirmed before a crash are not sent again.
 
 use std::collections::VecDeque;
 
@@ -12,20 +10,20 @@ use market::{MessageSink, EncodedMessage, SequenceGap, GatewayId, MarketMessage,
 use super::market_address::{MarketAddress, REJECTS};
 use crate::limits::MARKET_GAPS_TOLD;
 
-/// Messages that are to be sent.
+/// Messages to publish.
 pub(super) struct AnswerOutbox {
     exchange: String,
     keys: Vec<String>,
     waiting: Vec<(Recipient, EncodedMessage)>,
-    /// Where the rejections of what no order could be read from go, in their order.
+    /// Queues for the rejections of unreadable inputs, in their order.
     senders: VecDeque<Option<String>>,
     /// Gaps in the orders of gateways.
     gaps: u64,
-    /// Answers to gateways that this place has not.
+    /// Answers to gateways that this market does not have.
     unaddressed: u64,
-    /// Messages that answer orders of the journal, those that were sent before a crash among them.
+    /// Answers to journaled orders, including those sent before a crash.
     journaled: u64,
-    /// Of these so many were confirmed before.
+    /// How many of these were confirmed before the crash.
     skipped: u64,
     published: u64,
     last_tag: u64,
@@ -34,7 +32,7 @@ pub(super) struct AnswerOutbox {
 impl MessageSink for AnswerOutbox {
     #[inline]
     fn message(&mut self, to: Recipient, message: &MarketMessage) {
-        // What answers no order is not in the journal, and would not come again in the same place.
+        // A message that answers no order is not in the journal, and would not recur in the same position.
         if !matches!(message, MarketMessage::End(_)) && to != Recipient::Sender {
             self.journaled += 1;
             if self.journaled <= self.skipped {
@@ -56,7 +54,7 @@ impl MessageSink for AnswerOutbox {
 }
 
 impl AnswerOutbox {
-    /// For the gateways of a place.
+    /// For the gateways of a market.
     pub(super) fn new(place: &MarketAddress) -> Self {
         Self {
             exchange: place.name.clone(),
@@ -72,49 +70,49 @@ impl AnswerOutbox {
         }
     }
 
-    /// The first so many messages were confirmed before.
+    /// Skips the first messages, which were confirmed before.
     pub(super) fn skip(&mut self, messages: u64) {
         self.skipped = messages;
     }
 
-    /// Whether nothing is to be sent.
+    /// Whether nothing is to be published.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Messages that answer orders of the journal, so far.
+    /// Answers to journaled orders so far.
     pub(super) fn journaled(&self) -> u64 {
         self.journaled
     }
 
-    /// Messages that were sent, one to several gateways as many times.
+    /// Messages published; one to several gateways counts several times.
     pub(super) fn published(&self) -> u64 {
         self.published
     }
 
-    /// The publish tag of the last of them, where there are confirms.
+    /// The publish tag of the last one, with confirms.
     pub(super) fn last_tag(&self) -> u64 {
         self.last_tag
     }
 
-    /// The queue that the last rejection to a sender goes to, if it has said so.
+    /// Sets the queue for the last rejection to an unknown sender, if the sender named one.
     #[cold]
     pub(super) fn set_sender_queue(&mut self, queue: Option<&[u8]>) {
         self.senders.push_back(queue.and_then(|queue| String::from_utf8(queue.to_vec()).ok()));
     }
 
-    /// Answers that went nowhere: there is no such gateway here.
+    /// Answers without a recipient: there is no such gateway here.
     pub(super) fn unaddressed(&self) -> u64 {
         self.unaddressed
     }
 
-    /// Writes everything, in the middle of taking orders.
+    /// Publishes everything while orders are being processed.
     #[inline]
     pub(super) fn publish(&mut self, channel: Channel, outlet: &mut Outlet<'_>) -> client::Result<()> {
         self.each(|to, body| outlet.publish(channel, to, body))
     }
 
-    /// Writes everything.
+    /// Publishes everything.
     pub(super) fn publish_all(&mut self, client: &mut Client, channel: Channel) -> client::Result<()> {
         self.each(|to, body| client.publish(channel, to, body))
     }

@@ -1,8 +1,6 @@
-//! What a gateway knows of its orders: which are open, what came back, how long it took.
+//! A gateway's record of its orders: which are open, which answers came, and completion times.
 //!
-//! Enters: the times of orders, messages of the engine.  Leaves: orders as bytes; measurements as bytes; what was found.
-//! Owns:   the numbers on the gateway's side: nothing that comes twice counts twice.
-//! Never:  touches a connection, reads a clock.
+//! Repeated messages are recognised by their numbers and counted once.
 
 use gauge::Latencies;
 use market::limits::ORDERS_IN_FLIGHT_MAX;
@@ -18,21 +16,20 @@ pub(super) struct Blotter {
     flow: OrderFlow,
     outstanding: OutstandingOrders,
     orders_checksum: OrdersChecksum,
-    /// The number of the next quote of each symbol.
+    /// The number of each symbol's next quote.
     quotes: Box<[u16]>,
     completion: Latencies,
     results: GatewayResults,
     open: u64,
     last_event_ns: u64,
     ended: bool,
-    /// Orders between two measurements; the completion times since the last.
+    /// Orders between two samples; the completion times since the last one.
     every: u64,
     completion_since: Latencies,
     interval: MeasurementInterval,
 }
 
 impl Blotter {
-    /// Without an order.
     pub(super) fn new(task: &GatewayTask) -> Result<Self, String> {
         let load = &task.load;
         let gateway = GatewayId::new(usize::from(task.gateway)).ok_or("there is no such gateway")?;
@@ -43,7 +40,7 @@ impl Blotter {
             matching: load.matching(),
             shared_by: usize::from(load.gateways),
         };
-        // At a rate orders wait for nobody, as far as sequence numbers reach.
+        // At a rate, orders do not wait for answers, as far as sequence numbers allow.
         let under_way_max = if task.rate.is_some() { ORDERS_IN_FLIGHT_MAX } else { load.window };
         Ok(Self {
             gateway,
@@ -62,7 +59,7 @@ impl Blotter {
         })
     }
 
-    /// From now on.
+    /// Starts the clock.
     pub(super) fn begin(&mut self, begin_ns: u64) {
         (self.results.began_ns, self.last_event_ns) = (begin_ns, begin_ns);
         self.interval.begin(begin_ns);
@@ -73,7 +70,7 @@ impl Blotter {
         self.results.orders
     }
 
-    /// How many of them are not answered.
+    /// How many of them are unanswered.
     pub(super) fn open(&self) -> u64 {
         self.open
     }
@@ -83,17 +80,17 @@ impl Blotter {
         !self.outstanding.is_full()
     }
 
-    /// Whether all that were sent are answered, and the engine has said that this was all.
+    /// Whether all orders are answered, and the engine has confirmed the end.
     pub(super) fn is_settled(&self) -> bool {
         self.open == 0 && self.ended
     }
 
-    /// When an answer came last, or the last order was sent.
+    /// The time of the last answer, or of the last order.
     pub(super) fn last_event_ns(&self) -> u64 {
         self.last_event_ns
     }
 
-    /// The next order, which was to be sent at `due_ns`. Ask `has_room` before.
+    /// The next order, which was due at `due_ns`. Call `has_capacity` first.
     #[inline]
     pub(super) fn order(&mut self, due_ns: u64, time_ns: u64, is_late: bool) -> [u8; ORDER_BYTES] {
         let sequence = self.outstanding.send(due_ns);
@@ -114,7 +111,7 @@ impl Blotter {
         MarketMessage::End(EndOfStream { gateway: self.gateway, count, checksum }).encode()
     }
 
-    /// Takes in a message of the engine; gives a measurement when one is due.
+    /// Handles a message of the engine; returns a sample when one is due.
     #[inline]
     pub(super) fn on_message(&mut self, body: &[u8], time_ns: u64) -> Option<&[u8]> {
         let Ok(message) = MarketMessage::decode(body) else {
@@ -159,7 +156,7 @@ impl Blotter {
         }
     }
 
-    /// Quotes have numbers of their own: one that comes again is older than the next.
+    /// Quotes have numbers of their own: a repeated one is older than the next.
     #[inline]
     fn quote(&mut self, message: &MarketMessage) {
         let MarketMessage::Quote(quote) = message else { return };
@@ -185,12 +182,12 @@ impl Blotter {
         self.interval.end(SampleSource::Gateway(self.gateway), time_ns, totals, completions)
     }
 
-    /// Orders that the broker would not take.
+    /// Counts orders that the broker refused to confirm.
     pub(super) fn refused(&mut self, orders: u64) {
         self.results.refused += orders;
     }
 
-    /// What was found in all.
+    /// The results of the whole run.
     pub(super) fn into_results(mut self) -> GatewayResults {
         if !self.ended {
             self.results.missing = self.outstanding.missing();
@@ -224,7 +221,7 @@ mod tests {
         GatewayTask { place, gateway: 0, load, rate: None }
     }
 
-    /// A gateway and an engine that speak with one another; what the engine says goes through `on_the_way`.
+    /// A gateway and an engine that exchange messages; the engine's messages pass through `on_the_way`.
     fn market(
         orders: u64,
         on_the_way: impl Fn(Vec<(Recipient, MarketMessage)>) -> Vec<(Recipient, MarketMessage)>,

@@ -1,8 +1,8 @@
-//! The matching engine as a program: orders of the broker in, answers out, and with confirms a journal between them.
+//! The matching engine as a program: consumes orders, publishes answers, and with confirms keeps a journal between
+//! them.
 //!
-//! Enters: the queue of orders.  Leaves: answers to gateways, measurements for the reporter, what was found.
-//! Owns:   the connection, the journal, which orders may be acknowledged.
-//! Never:  sends an answer to an order that is not in the journal, if there is one; waits to have more to answer at once.
+//! With a journal, no answer is sent before its order is journaled. Answers are batched only as far as orders arrive in
+//! batches.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -27,12 +27,12 @@ use crate::limits::{
     MARKET_UNCONFIRMED_MAX, MARKET_UNSENT_BYTES_MAX,
 };
 
-/// What an engine is for.
+/// Parameters of an engine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct EngineTask {
     pub place: MarketAddress,
     pub load: MarketLoad,
-    /// Where accepted orders are kept; with it everything is confirmed and acknowledged.
+    /// The journal of accepted orders; with it everything is confirmed and acknowledged.
     pub journal: Option<PathBuf>,
     /// Whether it ends when every gateway has.
     pub ends_with_gateways: bool,
@@ -47,7 +47,7 @@ pub(crate) struct EngineProgram {
     engine: market::MatchingEngine,
     journal: Option<OrderJournal>,
     outbox: AnswerOutbox,
-    /// With a journal: orders that may be acknowledged as soon as what answers them is confirmed.
+    /// With a journal: orders to acknowledge as soon as their answers are confirmed.
     pending_acks: VecDeque<PendingAck>,
     ended: [bool; GATEWAYS_MAX],
     results: EngineResults,
@@ -55,17 +55,17 @@ pub(crate) struct EngineProgram {
     readable: bool,
 }
 
-/// Orders up to a delivery tag; confirmed when all publishes up to a tag are.
+/// Orders up to a delivery tag, whose answers are confirmed with all publishes up to a tag.
 #[derive(Clone, Copy, Debug)]
 struct PendingAck {
     delivery_tag: u64,
     publish_tag: u64,
-    /// Answers of the journal's orders up to there.
+    /// Answers to journaled orders up to there.
     answers: u64,
 }
 
 impl EngineProgram {
-    /// Connects, and takes up what a journal has.
+    /// Connects, and recovers the journal.
     pub(crate) fn start(task: EngineTask) -> Result<Self, String> {
         let rules = EngineRules { symbols: task.load.symbols, matching: task.load.matching(), ..EngineRules::default() };
         let mut engine = market::MatchingEngine::new(rules);
@@ -103,12 +103,12 @@ impl EngineProgram {
             readable: true,
             task,
         };
-        // Answers that nobody may have had go out before anything new.
+        // Answers that may not have been delivered are published before anything new.
         engine.publish_answers().map_err(|error| error.to_string())?;
         Ok(engine)
     }
 
-    /// Works until it is told to end (SIGTERM, Ctrl-C), or every gateway has ended and is answered.
+    /// Runs until it is told to end (SIGTERM, Ctrl-C), or every gateway has ended and is answered.
     pub(crate) fn work(mut self) -> Result<EngineResults, String> {
         self.trade().map_err(|error| error.to_string())?;
         self.settle().map_err(|error| error.to_string())?;
@@ -154,21 +154,21 @@ impl EngineProgram {
         Ok(())
     }
 
-    /// Whether answers go out; while they do not, no more orders are taken.
+    /// Whether answers are flowing; while they are not, no more orders are consumed.
     fn has_capacity(&self) -> bool {
         self.client.unsent_bytes() < MARKET_UNSENT_BYTES_MAX
             && (self.journal.is_none() || self.client.outstanding(self.channel) < MARKET_UNCONFIRMED_MAX)
     }
 
     fn wait(&mut self, events: &mut Events, timeout: Duration) -> client::Result<()> {
-        // What is there already is taken before anything is waited for.
+        // Buffered input is handled before waiting.
         if timeout.is_zero() {
             return Ok(());
         }
         match self.poll.poll(events, Some(timeout)) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(()),
             Err(error) => Err(error.into()),
-            // Heartbeats are looked after where nothing comes.
+            // Idle connections need heartbeats.
             Ok(()) => {
                 self.readable = true;
                 Ok(())
@@ -176,7 +176,7 @@ impl EngineProgram {
         }
     }
 
-    /// Takes what has come, and answers all of it together.
+    /// Processes all orders that have arrived, and publishes their answers together.
     fn process_orders(&mut self) -> client::Result<()> {
         let Self { engine, outbox: mailbox, journal, ended, results: found, interval, task, .. } = self;
         let (every, name) = (task.load.sample, &task.place.name);
@@ -205,7 +205,7 @@ impl EngineProgram {
                     }
                 }
                 InputOutcome::End(gateway) => ended[gateway.number()] = true,
-                // Whoever sent it may say where its rejection is to go.
+                // The sender may name a queue for the rejection.
                 InputOutcome::Malformed => mailbox.set_sender_queue(delivery.properties.reply_to().map(|queue| queue.as_bytes())),
                 InputOutcome::Repeat => {}
             }
@@ -227,7 +227,7 @@ impl EngineProgram {
         Ok(())
     }
 
-    /// Has the journal kept, then sends the answers.
+    /// Syncs the journal, then publishes the answers.
     fn publish_answers(&mut self) -> client::Result<()> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
         if !self.outbox.is_empty() {
@@ -253,7 +253,7 @@ impl EngineProgram {
         Ok(())
     }
 
-    /// Waits until everything that was answered is on its way, and with a journal confirmed and acknowledged.
+    /// Waits until all answers are sent, and with a journal confirmed and acknowledged.
     fn settle(&mut self) -> client::Result<()> {
         let mut events = Events::with_capacity(16);
         let deadline = Deadline::after(MARKET_END_WAIT);
@@ -268,18 +268,18 @@ impl EngineProgram {
     }
 }
 
-/// What the measurements have of it.
+/// The counters that samples report.
 fn totals(counts: &EngineCounts) -> MarketTotals {
     let &EngineCounts { orders, trade_messages: trades, confirmations, rejects, quotes, .. } = counts;
     MarketTotals { orders, trades, confirmations, rejects, quotes }
 }
 
-/// A journal that cannot be written ends the engine as a broken connection would.
+/// A journal that cannot be written ends the engine like a broken connection.
 fn journal_error(why: String) -> Error {
     std::io::Error::other(why).into()
 }
 
-/// Connects, as the only consumer of the orders. One that was killed may be it for a moment still.
+/// Connects as the exclusive consumer of the orders, and retries while a killed engine may still be registered.
 fn connect(task: &EngineTask, poll: &Poll) -> client::Result<(Client, Channel)> {
     let is_safe = task.journal.is_some();
     let (mut client, mut channel) = task.place.connect("engine", usize::MAX)?;
@@ -293,7 +293,7 @@ fn connect(task: &EngineTask, poll: &Poll) -> client::Result<(Client, Channel)> 
         }
         match client.consume(channel, &queue, &options) {
             Ok(_) => break,
-            // 403: somebody else is the only consumer.
+            // 403: another exclusive consumer exists.
             Err(Error::ChannelClosed { code: 403, .. }) if !deadline.passed() && !interrupt::requested() => {
                 pause(MARKET_TAKE_OVER_LOOK);
                 channel = client.open_channel()?;

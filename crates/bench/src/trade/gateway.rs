@@ -1,8 +1,6 @@
-//! A gateway: sends random orders at their times, and takes what the engine answers.
+//! The gateway as a program: sends random orders on schedule, and receives the engine's answers.
 //!
-//! Enters: a task, the time to begin.  Leaves: orders; measurements for the reporter; what it found.
-//! Owns:   its connection, its schedule, its view of which orders are open.
-//! Never:  waits for an answer before it sends the next order at a rate; waits to have more to send at once.
+//! At a rate, it neither waits for answers nor delays orders to batch them.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -26,23 +24,23 @@ use crate::limits::{
 };
 use crate::workload::pacer::{Pacer, Step};
 
-/// The poll event of the link, and that of the timer.
+/// Poll events of the connection and of the timer.
 const LINK: Token = Token(0);
 const TIMER: Token = Token(1);
 
-/// What a gateway is for.
+/// Parameters of a gateway.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct GatewayTask {
     pub place: MarketAddress,
-    /// Which of the place's gateways.
+    /// The number of this gateway.
     pub gateway: u16,
     /// Of all gateways together.
     pub load: MarketLoad,
-    /// Its own orders a second; `None`: as fast as it goes.
+    /// Its own orders a second; `None`: as fast as possible.
     pub rate: Option<f64>,
 }
 
-/// When a gateway is to begin.
+/// The command to start trading.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct GatewayStart {
     pub begin_ns: u64,
@@ -55,7 +53,7 @@ pub(crate) struct GatewayProgram {
     poll: Poll,
     timer: TimerFd,
     pacer: Pacer,
-    /// When the timer is to wake it, if it is set.
+    /// When the timer wakes it, if it is set.
     alarm_ns: u64,
     task: GatewayTask,
     blotter: Blotter,
@@ -64,7 +62,7 @@ pub(crate) struct GatewayProgram {
     /// Nanoseconds from one order to the next.
     gap_ns: f64,
     begin_ns: u64,
-    /// Whether the link may have more.
+    /// Whether the connection may have more input.
     readable: bool,
 }
 
@@ -78,7 +76,7 @@ impl GatewayProgram {
             .register(&mut SourceFd(&timer.as_fd().as_raw_fd()), TIMER, Interest::READABLE)
             .map_err(|error| format!("no timer: {error}"))?;
         let connect = || -> client::Result<(Client, Channel)> {
-            // Orders leave when the pacer says so.
+            // The pacer decides when orders leave, so the client does not batch.
             let (mut client, channel) = task.place.connect(&format!("gateway {}", task.gateway), usize::MAX)?;
             let queue = task.place.queue(&MarketAddress::trades(task.gateway));
             if task.load.confirms {
@@ -110,12 +108,12 @@ impl GatewayProgram {
         })
     }
 
-    /// Trades from a time on, until everything is answered.
+    /// Trades from `begin_ns` on, until everything is answered.
     pub(crate) fn work(mut self, begin_ns: u64) -> Result<GatewayResults, String> {
         self.begin_ns = begin_ns;
         self.blotter.begin(begin_ns);
         let outcome = self.trade();
-        // What the connection ended with is worth more than that it ended.
+        // The connection's own error explains more than the fact that it ended.
         outcome?;
         self.blotter.refused(self.client.take_refused(self.channel).map_or(0, |tags| tags.len() as u64));
         self.client.close().map_err(|error| error.to_string())?;
@@ -134,7 +132,7 @@ impl GatewayProgram {
                 break;
             }
             if self.sent() == self.orders && time_ns > self.blotter.last_event_ns() + MARKET_ANSWER_WAIT.as_nanos() as u64 {
-                // Whatever is missing now is told at the end.
+                // Missing answers are reported at the end.
                 return Ok(());
             }
             let timeout = if self.readable { Duration::ZERO } else { self.pause(time_ns)? };
@@ -165,7 +163,7 @@ impl GatewayProgram {
             && (!self.task.load.confirms || self.client.outstanding(self.channel) == 0)
     }
 
-    /// When the next order is to be sent.
+    /// When the next order is due.
     fn due_ns(&self) -> u64 {
         // A double has 53 bits: far beyond any run's nanoseconds.
         self.begin_ns + (self.sent() as f64 * self.gap_ns) as u64
@@ -180,7 +178,7 @@ impl GatewayProgram {
             && (self.task.rate.is_some() || self.blotter.open() < window)
     }
 
-    /// Sends every order whose time has come.
+    /// Sends every order that is due.
     fn send(&mut self) -> client::Result<()> {
         let mut time_ns = now_ns();
         let mut count = 0;
@@ -202,7 +200,7 @@ impl GatewayProgram {
         self.client.flush_now().map(drop)
     }
 
-    /// How long to wait for the next order's time, or for whatever comes.
+    /// How long to wait for the next order's time, or for input.
     fn pause(&mut self, time_ns: u64) -> Result<Duration, String> {
         if self.sent() == self.orders || !self.has_capacity() {
             return Ok(MARKET_LOOK);
@@ -211,7 +209,7 @@ impl GatewayProgram {
         Ok(match self.pacer.step(time_ns, due_ns) {
             Step::Spin | Step::Send => Duration::ZERO,
             Step::Sleep(until_ns) => {
-                // An answer that came before the timer leaves it as it is.
+                // An answer that arrives before the timer leaves it set.
                 if self.alarm_ns != until_ns || until_ns <= time_ns {
                     self.alarm_ns = until_ns;
                     let at = TimeSpec::from_duration(Duration::from_nanos(until_ns.max(1)));
@@ -224,7 +222,7 @@ impl GatewayProgram {
         })
     }
 
-    /// Takes what has come.
+    /// Handles all answers that have arrived.
     fn receive_answers(&mut self) -> client::Result<()> {
         let (blotter, task) = (&mut self.blotter, &self.task);
         let mut last = None;

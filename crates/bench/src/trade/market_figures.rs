@@ -1,8 +1,6 @@
-//! The figures of one run of a market, as tables and documents have them.
+//! Figures of one run of a market, for tables and documents; decides whether a run is INVALID.
 //!
-//! Enters: what the programs found and used.  Leaves: rates, completion times, shares of processors; a run of a document.
-//! Owns:   which figure is computed from what, and when a run is INVALID.
-//! Never:  averages averages: completion times are one histogram of all orders.
+//! Averages are never averaged: completion times are one histogram of all orders.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +10,13 @@ use report::document::Run;
 use super::market_options::MarketLoad;
 use super::running_market::MarketResults;
 
-/// The kind of latency that the completion of orders is in a document.
+/// Name of the completion latency in a document.
 pub(super) const COMPLETION: &str = "completion";
 
 /// One run.
 pub(super) struct MarketFigures {
     outcome: MarketResults,
-    /// Orders a second that were asked for.
+    /// Requested orders a second.
     rate: Option<f64>,
     load: MarketLoad,
     completion: Latencies,
@@ -44,7 +42,7 @@ impl MarketFigures {
         ended.saturating_sub(began).max(1) as f64 / 1e9
     }
 
-    /// Orders a second that the gateways sent: each over its own time.
+    /// Orders a second that the gateways sent, each over its own time.
     pub(super) fn sent_per_s(&self) -> f64 {
         let rate = |orders: u64, ns: u64| orders as f64 * 1e9 / ns.max(1) as f64;
         self.outcome.traded.iter().map(|one| rate(one.orders, one.sent_at_ns.saturating_sub(one.began_ns))).sum()
@@ -89,7 +87,7 @@ impl MarketFigures {
         self.share(self.outcome.gateways.as_ref())
     }
 
-    /// From when an order was to be sent until it was answered.
+    /// From when an order was due until it was answered.
     pub(super) fn completion(&self) -> &Latencies {
         &self.completion
     }
@@ -98,14 +96,14 @@ impl MarketFigures {
         self.outcome.network
     }
 
-    /// Measurements of each kind that the reporter should have, and has.
+    /// Samples that the reporter should have received, and has.
     pub(super) fn measurements(&self) -> (u64, u64) {
         let MarketResults { traded, matched, reported, .. } = &self.outcome;
         let gateways: u64 = traded.iter().map(|one| one.samples).sum();
         (gateways + matched.samples, reported.gateway + reported.engine)
     }
 
-    /// What happened, in words.
+    /// A summary in words.
     pub(super) fn describe(&self) -> String {
         let MarketResults { traded, matched, reported, .. } = &self.outcome;
         let sum = |of: fn(&super::program_results::GatewayResults) -> u64| traded.iter().map(of).sum::<u64>();
@@ -135,7 +133,7 @@ impl MarketFigures {
         text
     }
 
-    /// Why an order, an answer or a measurement went astray.
+    /// Why an order, an answer or a sample was lost.
     pub(super) fn broken(&self) -> Vec<String> {
         let MarketResults { traded, matched, reported, .. } = &self.outcome;
         let mut wrong: Vec<String> = traded.iter().flat_map(super::program_results::GatewayResults::problems).collect();
@@ -150,7 +148,7 @@ impl MarketFigures {
             wrong.push(format!("the reporter got {} messages that are no measurements", reported.strays));
         }
         let (due, came) = self.measurements();
-        // Who is killed may have sent a measurement that its successor sends again.
+        // A killed engine may have sent a sample that its successor sends again.
         if came < due || (matched.replayed == 0 && came > due) {
             wrong.push(format!("{came} of {due} measurements came to the reporter"));
         }
@@ -164,7 +162,7 @@ impl MarketFigures {
         self.broken().into_iter().chain(behind).collect()
     }
 
-    /// As a document has it.
+    /// The run as in a document.
     pub(super) fn to_run(&self) -> Run {
         let MarketResults { traded, matched, broker, engine, gateways, network, .. } = &self.outcome;
         let lost: u64 = traded.iter().map(|one| one.orders.saturating_sub(one.answered)).sum();
@@ -194,7 +192,7 @@ impl MarketFigures {
         }
     }
 
-    /// The load that was run.
+    /// The load of the run.
     pub(super) fn load(&self) -> &MarketLoad {
         &self.load
     }

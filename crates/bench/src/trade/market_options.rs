@@ -1,8 +1,4 @@
-//! What the commands on markets are asked: how many orders of what kind, and how safely they travel.
-//!
-//! Enters: the given options.  Leaves: one description of a market's load.
-//! Owns:   the options that these commands share, with their defaults.
-//! Never:  the options of brokers, which are `setup`'s.
+//! Options that the market commands share, except those of brokers (see `setup`).
 
 use market::Matching;
 use market::limits::{GATEWAYS_MAX, ORDERS_IN_FLIGHT_MAX, SYMBOLS_MAX};
@@ -11,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::arguments::{Given, Option_, Wrong, option};
 use crate::limits::{MARKET_ORDERS_MAX, MARKET_RATE_MAX};
 
-/// What is traded.
+/// Trading options.
 pub(crate) const TRADING: &[Option_] = &[
     option("orders", None, "N", "orders of all gateways together (default 100000)"),
     option("gateways", None, "N", "gateways, each a process with a queue of its own (default 1)"),
@@ -23,7 +19,7 @@ pub(crate) const TRADING: &[Option_] = &[
     option("confirms", None, "", "publisher confirms and acknowledgements everywhere, and a journal: nothing is lost"),
 ];
 
-/// The load of a market, but for its rate.
+/// The load of a market without its rate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MarketLoad {
     /// Of all gateways together.
@@ -32,16 +28,16 @@ pub(crate) struct MarketLoad {
     pub symbols: u16,
     pub seed: u64,
     pub exact: bool,
-    /// Orders between two measurements.
+    /// Orders between two samples.
     pub sample: u64,
-    /// Orders under way at once where there is no rate.
+    /// Orders in flight without a rate.
     pub window: u64,
-    /// Confirms, acknowledgements, a journal.
+    /// Publisher confirms, acknowledgements, and a journal.
     pub confirms: bool,
 }
 
 impl MarketLoad {
-    /// Reads the options; `orders` unless they say how many.
+    /// Reads the options; `orders` is the default number of orders.
     pub(crate) fn read(given: &Given, orders: u64) -> Result<Self, Wrong> {
         let load = Self {
             orders: given.number("orders", orders, 1, MARKET_ORDERS_MAX)?,
@@ -65,7 +61,6 @@ impl MarketLoad {
         Ok(load)
     }
 
-    /// How two orders match.
     pub(crate) fn matching(&self) -> Matching {
         if self.exact { Matching::Exact } else { Matching::Crossing }
     }
@@ -76,7 +71,7 @@ impl MarketLoad {
         self.orders * (gateway + 1) / gateways - self.orders * gateway / gateways
     }
 
-    /// In words.
+    /// The load in words.
     pub(crate) fn describe(&self) -> String {
         let count = |count: u16, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         format!(
@@ -91,7 +86,7 @@ impl MarketLoad {
     }
 }
 
-/// Orders a second: a number, or `max` for as fast as it goes.
+/// Orders a second: a number, or `max` for as fast as possible.
 pub(crate) fn rate(text: &str) -> Result<Option<f64>, Wrong> {
     if text == "max" {
         return Ok(None);
@@ -104,12 +99,12 @@ pub(crate) fn rate(text: &str) -> Result<Option<f64>, Wrong> {
     }
 }
 
-/// Several of them.
+/// A list of rates.
 pub(crate) fn rates(text: &str) -> Result<Vec<Option<f64>>, Wrong> {
     text.split(',').map(|text| rate(text.trim())).collect()
 }
 
-/// A rate as a table shows it.
+/// A rate as in tables.
 pub(crate) fn rate_label(rate: Option<f64>) -> String {
     rate.map_or_else(|| "max".to_owned(), |rate| rate.to_string())
 }

@@ -1,8 +1,7 @@
-//! The programs of a market as roles: started and told by `harrier market run`, on this host or under a launcher on any.
+//! The programs of a market as roles, which `harrier market run` starts and commands, on this host or under a launcher
+//! on any.
 //!
-//! Enters: a task and orders on standard input.  Leaves: a report when ready, and one at the end.
-//! Owns:   the conversation of each; the engine's journal where that is to go with it; what each of them used.
-//! Never:  does their work.
+//! A role reads its task and commands on standard input, and reports when it is ready and at its end.
 
 use std::path::PathBuf;
 
@@ -16,22 +15,22 @@ use crate::interrupt;
 use crate::plan::Report;
 use crate::role::{Orders, report};
 
-/// What a program found, and what it used from when it was ready (a gateway: from when it was to begin) to its end.
+/// The results of a program, and its resource usage from when it was ready (a gateway: from its start time) to its end.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RoleResults<T> {
     pub found: T,
     pub used: RoleUsage,
 }
 
-/// The order to end, for engine and reporter.
+/// The command to end, for engine and reporter.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct FinishCommand;
 
-/// An engine's journal that goes with it. One that is killed leaves it to the next.
+/// A temporary journal file, deleted with this object. A killed engine leaves it to its successor.
 pub(super) struct JournalFile(pub PathBuf);
 
 impl JournalFile {
-    /// Where a journal of this name is on this host.
+    /// The path of a journal with this name on this host.
     pub(super) fn named(name: &str) -> Self {
         Self(std::env::temp_dir().join(name))
     }
@@ -39,7 +38,7 @@ impl JournalFile {
 
 impl Drop for JournalFile {
     fn drop(&mut self) {
-        // A file that was never made is gone already.
+        // A file that was never created needs no deletion.
         let _gone = std::fs::remove_file(&self.0);
     }
 }
@@ -53,11 +52,11 @@ pub(crate) fn gateway(orders: &mut Orders) -> Result<(), String> {
     send_results(gateway.work(begin_ns)?, meter)
 }
 
-/// What an engine is to be, as a role.
+/// Parameters of an engine role.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct EngineRole {
     pub task: EngineTask,
-    /// The name of a journal that goes with it; the task has none then.
+    /// The name of a temporary journal; the task then has none.
     pub journal: Option<String>,
 }
 
@@ -82,13 +81,13 @@ pub(crate) fn reporter(orders: &mut Orders) -> Result<(), String> {
     send_results(reporter.work()?, meter)
 }
 
-/// Ends the work of this process when it is told to, or nobody is there any more who could.
+/// Ends this process's program on command, or when the controlling process is gone.
 fn await_finish(orders: &mut Orders) -> Result<(), String> {
     let fresh = Orders::open().map_err(|error| format!("orders cannot be read: {error}"))?;
     let mut orders = std::mem::replace(orders, fresh);
-    // It waits, and uses nothing: the processor time of this process is that of its work.
+    // It only waits, so that the processor time of this process is that of its program.
     std::thread::spawn(move || {
-        // Whatever it is: of such a process nothing else is asked.
+        // Any command ends it: no other is sent to such a process.
         let _finish: Result<Option<FinishCommand>, String> = orders.next();
         interrupt::request();
     });

@@ -1,8 +1,5 @@
-//! Runs of a market as rows.
-//!
-//! Enters: figures.  Leaves: lines for a terminal; a table of the page.
-//! Owns:   the columns: those of the paper's Figures 8 and 9, and the completion time's quantiles.
-//! Never:  prints a figure that was not measured.
+//! Rows of market runs, for a terminal and for the page: the columns of the paper's Figures 8 and 9, and quantiles of
+//! the completion time.
 
 use report::page::{Section, number};
 
@@ -24,7 +21,7 @@ const COLUMNS: [(&str, &str); 12] = [
     ("CPU %", "engine"),
 ];
 
-/// The two lines above the rows, whose brokers' names have at most so many letters.
+/// The two header lines; the longest broker name has `letters` letters.
 pub(super) fn head(letters: usize) -> String {
     let line = |first: &str, second: &str, pick: fn(&(&'static str, &'static str)) -> &'static str| {
         let mut text = format!("# {first:<9}{second:<letters$} ");
@@ -34,7 +31,6 @@ pub(super) fn head(letters: usize) -> String {
     line("Rate", "Broker", |column| column.0) + &line("", "", |column| column.1)
 }
 
-/// One row.
 pub(super) fn row(rate: Option<f64>, broker: &str, letters: usize, figures: &MarketFigures) -> String {
     let mut text = format!("{:<11}{broker:<letters$} ", rate_label(rate));
     cells(figures).iter().for_each(|cell| text.push_str(&format!("{cell:>12}")));
@@ -57,7 +53,7 @@ fn cells(figures: &MarketFigures) -> Vec<String> {
     cells
 }
 
-/// The same for the page.
+/// The table for the page.
 pub(super) fn section(name: &str, facts: Vec<String>, rows: &[(Option<f64>, String, MarketFigures)]) -> Section {
     let columns = ["Orders/s, asked", "Broker"].map(str::to_owned).into_iter();
     Section {
@@ -71,7 +67,7 @@ pub(super) fn section(name: &str, facts: Vec<String>, rows: &[(Option<f64>, Stri
     }
 }
 
-/// What crossed the network, as the paper's Table 1 has it.
+/// Network traffic as in the paper's Table 1.
 pub(super) fn packets(figures: &MarketFigures) -> Option<[String; 3]> {
     let network = figures.network()?;
     Some([

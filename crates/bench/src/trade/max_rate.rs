@@ -1,8 +1,6 @@
-//! `harrier market max`: the highest rate of orders whose completion keeps a limit.
+//! `harrier market max`: searches the highest rate at which order completion stays within a limit.
 //!
-//! Enters: a quantile and a limit.  Leaves: a row for each rate that was tried, and the highest that kept it.
-//! Owns:   how long a rate is tried, and how often at most.
-//! Never:  takes a rate for kept on the word of a short trial: it is run once more, for longer.
+//! A rate that passed a short trial is run once more, for longer.
 
 use report::table::put;
 
@@ -39,9 +37,9 @@ const EXAMPLES: &[(&str, &str)] = &[
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a program or broker that failed, no rate that keeps the limit.
+/// Wrong usage, a program or broker that failed, no rate within the limit.
 pub(super) fn run(words: &[String]) -> Result<(), Failure> {
-    // How many orders there are follows from rates and seconds.
+    // Rates and seconds determine the number of orders.
     let trading: Vec<Option_> =
         TRADING.iter().filter(|option| !["orders", "window"].contains(&option.name)).copied().collect();
     let lists = [OWN, TURNS, &trading, TARGETS, OUTPUT];
@@ -81,7 +79,7 @@ struct SearchEffort {
     probes: u64,
 }
 
-/// What is kept.
+/// A limit on a quantile of the completion time.
 struct CompletionLimit {
     text: String,
     quantile: f64,

@@ -1,14 +1,10 @@
-//! From one measurement to the next: what a gateway or the engine counted and used meanwhile.
-//!
-//! Enters: what was counted so far, the time.  Leaves: a measurement as bytes, for the reporter.
-//! Owns:   what was counted, and used, when the interval began.
-//! Never:  counts by itself, reads a clock.
+//! Sampling: what a gateway or the engine counted and used since the last sample.
 
 use market::{SampleSource, MarketSample};
 
 use super::process_usage::ProcessUsage;
 
-/// What was counted since the beginning.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MarketTotals {
     pub orders: u64,
@@ -18,35 +14,35 @@ pub(super) struct MarketTotals {
     pub quotes: u64,
 }
 
-/// The interval that is under way.
+/// The current interval.
 pub(super) struct MeasurementInterval {
-    /// When the first one began, and this one.
+    /// Start of the first interval, and of this one.
     first_ns: u64,
     began_ns: u64,
     before: MarketTotals,
     usage: ProcessUsage,
-    /// How many measurements there were.
+    /// Samples so far.
     samples: u64,
     bytes: Vec<u8>,
 }
 
 impl MeasurementInterval {
-    /// Of a program that has counted this, and begins later.
+    /// For a program that has counted this, and starts later.
     pub(super) fn new(before: MarketTotals) -> Self {
         Self { first_ns: 0, began_ns: 0, before, usage: ProcessUsage::now(), samples: 0, bytes: Vec::new() }
     }
 
-    /// The first one begins.
+    /// Starts the first interval.
     pub(super) fn begin(&mut self, time_ns: u64) {
         (self.first_ns, self.began_ns, self.usage) = (time_ns, time_ns, ProcessUsage::now());
     }
 
-    /// How many measurements there were.
+    /// How many samples there were.
     pub(super) fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// The measurement of the interval that ends now, with the completion times in it; the next one begins.
+    /// Ends the interval: returns its sample, with the completion times in it, and starts the next one.
     pub(super) fn end(&mut self, role: SampleSource, time_ns: u64, totals: MarketTotals, completions: Vec<(u64, u64)>) -> &[u8] {
         let (user_us, system_us) = self.usage.since();
         let before = std::mem::replace(&mut self.before, totals);

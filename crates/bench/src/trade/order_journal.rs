@@ -1,16 +1,14 @@
-//! The journal of a matching engine: what it has accepted, in the order in which it was accepted, before anybody is told.
+//! The journal of a matching engine: accepted orders in the order of acceptance, synced before any answer is sent.
 //!
-//! Enters: orders as they came, how many answers are confirmed.  Leaves: all of it again, after a crash.
-//! Owns:   one file: records of a kind, a length, bytes and a checksum; what is torn at its end is cut off.
-//! Never:  reports an order as kept that a crash of the machine could lose: `sync` comes first.
+//! One file of records: kind, length, bytes and checksum. A torn record at the end is cut off.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// What a file of this form begins with.
+/// Magic bytes of the file.
 const MAGIC: &[u8; 8] = b"HARMKT01";
-/// Kind, length.
+/// Kind and length.
 const HEAD_BYTES: usize = 5;
 const SUM_BYTES: usize = 4;
 /// Longest record.
@@ -20,14 +18,14 @@ const ORDER: u8 = 1;
 const CONFIRMED: u8 = 2;
 const CLOSED: u8 = 3;
 
-/// What was found in a journal.
+/// The content of a journal.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct RecoveredOrders {
-    /// The orders, as they came.
+    /// The orders, as they arrived.
     pub orders: Vec<Vec<u8>>,
-    /// Answers that the broker has confirmed, at least.
+    /// At least this many answers are confirmed by the broker.
     pub confirmed: u64,
-    /// Bytes at the end that were no whole record.
+    /// Bytes of a torn record at the end.
     pub torn_bytes: u64,
 }
 
@@ -40,10 +38,10 @@ pub(super) struct OrderJournal {
 }
 
 impl OrderJournal {
-    /// Opens a journal, or makes one. One whose market is over begins anew.
+    /// Opens or creates a journal. One whose market has closed starts anew.
     ///
     /// # Errors
-    /// A file that cannot be used, or that is no journal.
+    /// The file cannot be used, or is not a journal.
     pub(super) fn open(path: &Path) -> Result<(Self, RecoveredOrders), String> {
         let wrong = |error: std::io::Error| format!("{}: {error}", path.display());
         let mut file =
@@ -52,7 +50,7 @@ impl OrderJournal {
         file.read_to_end(&mut bytes).map_err(wrong)?;
         let (kept, whole) = match bytes.strip_prefix(MAGIC) {
             Some(records) => read(records).map_or((RecoveredOrders::default(), 0), |(kept, whole)| (kept, MAGIC.len() + whole)),
-            // Less than the beginning: it was torn when it was made.
+            // Shorter than the header: it was torn at its creation.
             None if MAGIC.starts_with(&bytes) => (RecoveredOrders::default(), 0),
             None => return Err(format!("{}: this is no journal of a matching engine", path.display())),
         };
@@ -66,21 +64,21 @@ impl OrderJournal {
         Ok((journal, kept))
     }
 
-    /// Writes an order down.
+    /// Appends an order.
     pub(super) fn order(&mut self, body: &[u8]) {
-        // What is longer than any order is none; its beginning is rejected just so.
+        // Longer input is not an order; its beginning is rejected for the same reason.
         self.record(ORDER, &body[..body.len().min(RECORD_BYTES_MAX)]);
     }
 
-    /// Writes down that so many answers are confirmed. It need not be synced: a mark that is lost has answers sent again.
+    /// Appends the number of confirmed answers. It need not be synced: without it, answers are sent again.
     pub(super) fn confirmed(&mut self, answers: u64) {
         self.record(CONFIRMED, &answers.to_le_bytes());
     }
 
-    /// Writes down that the market is over.
+    /// Marks the market as closed.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub(super) fn mark_closed(&mut self) -> Result<(), String> {
         self.record(CLOSED, &[]);
         self.sync()
@@ -95,10 +93,10 @@ impl OrderJournal {
         self.written.extend_from_slice(&sum.to_le_bytes());
     }
 
-    /// Has everything that was written down survive a crash.
+    /// Syncs everything that was appended, so that it survives a crash.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub(super) fn sync(&mut self) -> Result<(), String> {
         let outcome = self.file.write_all(&self.written).and_then(|()| self.file.sync_data());
         self.written.clear();
@@ -106,7 +104,7 @@ impl OrderJournal {
     }
 }
 
-/// The whole records, and how many bytes they are; `None` if they end with a market that is over.
+/// The complete records, and their length in bytes; `None` if the last one closes the market.
 fn read(bytes: &[u8]) -> Option<(RecoveredOrders, usize)> {
     let mut kept = RecoveredOrders::default();
     let mut rest = bytes;
@@ -146,7 +144,7 @@ mod tests {
 
     impl Drop for TempJournal {
         fn drop(&mut self) {
-            // What is left there harms nobody.
+            // A remaining file does no harm.
             let _left = std::fs::remove_file(&self.0);
         }
     }
@@ -173,14 +171,14 @@ mod tests {
             };
             let (mut journal, kept) = OrderJournal::open(&scratch.0).expect("a journal");
             assert_eq!(kept, expected, "{cut}");
-            // It goes on where it is whole.
+            // Appending continues after the last complete record.
             journal.order(b"next");
             journal.sync().expect("written");
             let (_, kept) = OrderJournal::open(&scratch.0).expect("a journal");
             assert_eq!(kept.orders.last().map(Vec::as_slice), Some(&b"next"[..]), "{cut}");
             assert_eq!(kept.torn_bytes, 0);
         }
-        // A byte that changed ends it there.
+        // A changed byte ends the journal there.
         let mut changed = whole.clone();
         changed[MAGIC.len() + HEAD_BYTES] ^= 1;
         std::fs::write(&scratch.0, &changed).expect("written");

@@ -1,17 +1,14 @@
-//! What the 2008 paper says of its simulation, as far as its text has figures (sections 5.2 and 5.3, Table 1).
-//!
-//! Leaves: figures to hold ours against.
-//! Owns:   the figures, each in the paper's unit.
-//! Never:  a figure read off a drawing.
+//! The figures in the text of the 2008 paper (sections 5.2 and 5.3, Table 1), each in the paper's unit. Figures from
+//! drawings are not included.
 
-/// The rates of the paper, in orders a second.
+/// The paper's rates, in orders a second.
 pub(super) const RATES: &str = "1000,2000,4000,6000,8000";
 /// Above this rate the paper's program failed.
 pub(super) const RATE_MAX: f64 = 8_000.0;
 /// Mean completion over IPoIB at that rate, in microseconds, without Nagle's algorithm at the broker.
 pub(super) const COMPLETION_US: f64 = 9_300.0;
 
-/// What stands above a sweep.
+/// Printed above a sweep.
 pub(super) const ABOUT: [&str; 2] = [
     "the paper: Qpid on four hosts of 2008; full measurements up to 8,000 orders/s, above that the program failed; over IPoIB at 8,000:",
     "completion 9,300 us on the mean, 7,000 us with Nagle's algorithm at the broker; CPU below 35 % on every host. Its other figures are drawings.",
@@ -26,9 +23,8 @@ pub(super) struct PacketRow {
     pub gap_us: u64,
 }
 
-/// Table 1. Every run had so many orders.
+/// Orders of each run of Table 1.
 pub(super) const ORDERS: u64 = 1_000_000;
-/// Its rows.
 pub(super) const PACKETS: [PacketRow; 4] = [
     PacketRow { nagle: false, rate: 1_000.0, packets: 5_097_597, packet_bytes: 159, gap_us: 196 },
     PacketRow { nagle: false, rate: 8_000.0, packets: 4_775_966, packet_bytes: 170, gap_us: 26 },
@@ -36,7 +32,7 @@ pub(super) const PACKETS: [PacketRow; 4] = [
     PacketRow { nagle: true, rate: 8_000.0, packets: 2_277_870, packet_bytes: 358, gap_us: 55 },
 ];
 
-/// The paper's mean completion at a rate, as a table has it.
+/// The paper's mean completion at a rate, as in tables.
 pub(super) fn completion(rate: Option<f64>) -> String {
     match rate {
         Some(rate) if rate == RATE_MAX => format!("{COMPLETION_US:.0} us"),

@@ -1,13 +1,10 @@
-//! How much processor time this process uses, from one look to the next.
-//!
-//! Leaves: microseconds in user space and in the kernel.
-//! Owns:   what was seen last.
-//! Never:  reads a file: a look takes a microsecond, and a paced sender has no more.
+//! Processor time of this process between two calls. A call takes about a microsecond and reads no file, so that it
+//! does not delay a paced sender.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 
-/// The last look.
+/// Processor time at the last call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProcessUsage {
     user_us: u64,
@@ -15,7 +12,6 @@ pub(super) struct ProcessUsage {
 }
 
 impl ProcessUsage {
-    /// A look.
     pub(super) fn now() -> Self {
         let us = |time: TimeVal| u64::try_from(time.num_microseconds()).unwrap_or(0);
         match getrusage(UsageWho::RUSAGE_SELF) {
@@ -24,7 +20,7 @@ impl ProcessUsage {
         }
     }
 
-    /// What was used since the last look: in user space, in the kernel.
+    /// Microseconds used since the last call: in user space, in the kernel.
     pub(super) fn since(&mut self) -> (u64, u64) {
         let before = std::mem::replace(self, Self::now());
         (self.user_us.saturating_sub(before.user_us), self.system_us.saturating_sub(before.system_us))

@@ -1,84 +1,79 @@
-//! What the programs of a market find, each by itself.
-//!
-//! Enters: counts.  Leaves: reports that travel as JSON; sentences on what went wrong.
-//! Owns:   what counts as wrong.
-//! Never:  measures.
+//! Results of the market's programs, each by itself; they travel as JSON.
 
 use gauge::Buckets;
 use serde::{Deserialize, Serialize};
 
-/// What a gateway found.
+/// The results of a gateway.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct GatewayResults {
-    /// Which gateway.
     pub gateway: u16,
     /// Orders sent.
     pub orders: u64,
-    /// When the first order was to be sent, when the last one was sent, and when the last answer was there.
+    /// When the first order was due, when the last one was sent, and when the last answer arrived.
     pub began_ns: u64,
     pub sent_at_ns: u64,
     pub ended_ns: u64,
-    /// Orders that left more than a millisecond after their time.
+    /// Orders sent more than a millisecond late.
     pub late: u64,
-    /// What came.
+    /// Messages received.
     pub trades: u64,
     pub confirmations: u64,
     pub quotes: u64,
     pub rejects: u64,
-    /// From when an order was to be sent until it was answered.
+    /// From when an order was due until it was answered.
     pub completion: Buckets,
-    /// Orders that were answered.
+    /// Orders answered.
     pub answered: u64,
-    /// Answers that came again, known by their numbers and not counted twice.
+    /// Repeated answers, recognised by their numbers and not counted twice.
     pub repeated: u64,
-    /// Answers that never came: their numbers were passed over.
+    /// Answers that never arrived: their numbers were skipped.
     pub missing: u64,
-    /// Quotes that never came.
+    /// Quotes that never arrived.
     pub missing_quotes: u64,
-    /// Of all trades, as the engine told at the end.
+    /// Checksum of all trades, as the engine reported it at the end.
     pub checksum: u64,
-    /// Answers to what was answered already, or never sent.
+    /// Answers to orders that were answered already, or never sent.
     pub strays: u64,
-    /// Messages that were none of the market's.
+    /// Messages that do not belong to the market.
     pub malformed: u64,
     /// Orders that the broker refused to confirm.
     pub refused: u64,
-    /// Measurements sent to the reporter.
+    /// Samples sent to the reporter.
     pub samples: u64,
 }
 
-/// What the engine found.
+/// The results of the engine.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct EngineResults {
-    /// Orders taken, those of the journal among them.
+    /// Orders processed, including those of the journal.
     pub orders: u64,
-    /// Of these, the ones that the journal had.
+    /// Orders recovered from the journal.
     pub replayed: u64,
-    /// Orders that came again and were known.
+    /// Repeated orders.
     pub repeated: u64,
-    /// Orders that never came: their numbers were passed over.
+    /// Orders that never arrived: their numbers were skipped.
     pub missing: u64,
-    /// Orders that were not taken, and messages that no order could be read from.
+    /// Rejected orders, and inputs in which no order could be read.
     pub rejects: u64,
     pub malformed: u64,
-    /// Answers to gateways that there are not.
+    /// Answers to gateways that do not exist.
     pub unaddressed: u64,
     pub trades: u64,
     pub confirmations: u64,
     pub quotes: u64,
-    /// Answers and quotes that were sent.
+    /// Answers and quotes sent.
     pub sent: u64,
-    /// Of all trades.
+    /// Checksum of all trades.
     pub checksum: u64,
-    /// When the first order came, and the last.
+    /// When the first and the last order arrived.
     pub began_ns: u64,
     pub ended_ns: u64,
-    /// Measurements sent to the reporter.
+    /// Samples sent to the reporter.
     pub samples: u64,
 }
 
 impl GatewayResults {
-    /// Answers and quotes that came.
+    /// Answers and quotes received.
     pub(crate) fn received(&self) -> u64 {
         self.trades + self.confirmations + self.quotes + self.rejects
     }

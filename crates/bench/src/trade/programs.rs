@@ -1,8 +1,5 @@
-//! `harrier market gateway`, `engine` and `reporter`: each a program by itself, on any host.
-//!
-//! Enters: words.  Leaves: the program's work; at its end what it found, in words or as JSON.
-//! Owns:   their options.
-//! Never:  starts a broker.
+//! `harrier market gateway`, `engine` and `reporter`: each a program by itself, on any host. They print their results
+//! at the end.
 
 use std::path::PathBuf;
 
@@ -23,7 +20,7 @@ use super::reporter::{ReporterResults, ReporterProgram, ReporterTask};
 use crate::arguments::{Given, Option_, Wrong, option};
 use crate::failure::Failure;
 
-/// Which market.
+/// Options that select the market.
 pub(super) const WHERE: &[Option_] = &[
     option("url", None, "URL", "the broker (default amqp://127.0.0.1:5672)"),
     option("name", None, "NAME", "the exchange; names of queues begin with it (default market)"),
@@ -73,19 +70,19 @@ comes any more.";
 
 const REPORTER_EXAMPLES: &[(&str, &str)] = &[("reporter --url amqp://broker --file measurements.jsonl", "")];
 
-/// Where the market is.
+/// The market's address.
 pub(super) fn market_address(given: &Given, gateways: u16) -> Result<MarketAddress, Wrong> {
     let url = given.text("url").unwrap_or("amqp://127.0.0.1:5672").to_owned();
     Url::parse(&url).map_err(|error| Wrong(error.to_string()))?;
     let name = given.text("name").unwrap_or("market").to_owned();
-    // Names of queues, with what stands behind, have at most 255 bytes.
+    // Queue names, including their suffix, have at most 255 bytes.
     if name.is_empty() || name.len() > 200 {
         return Err(Wrong("--name has from 1 to 200 bytes".to_owned()));
     }
     Ok(MarketAddress { url, name, gateways })
 }
 
-/// Prints what was found: as JSON, or as a line in words.
+/// Prints results as JSON or in words.
 fn print_results<T: Serialize>(given: &Given, found: &T, words: impl FnOnce() -> String) -> Result<(), Failure> {
     let line = match given.has("json") {
         true => serde_json::to_string(found).map_err(|error| error.to_string())?,
@@ -94,10 +91,10 @@ fn print_results<T: Serialize>(given: &Given, found: &T, words: impl FnOnce() ->
     Ok(put(&format!("{line}\n"))?)
 }
 
-/// One gateway.
+/// Runs one gateway.
 ///
 /// # Errors
-/// A wrong command line, a broker that fails, an order that was not answered.
+/// Wrong usage, a broker that fails, an unanswered order.
 pub(super) fn gateway(words: &[String]) -> Result<(), Failure> {
     let lists = [WHERE, GATEWAY, TRADING, SHOWN];
     let given = Given::parse(words, &lists)?;
@@ -143,12 +140,12 @@ fn gateway_words(found: &GatewayResults) -> String {
     )
 }
 
-/// The matching engine.
+/// Runs the matching engine.
 ///
 /// # Errors
-/// A wrong command line, a broker or a journal that fails.
+/// Wrong usage, a broker or a journal that fails.
 pub(super) fn engine(words: &[String]) -> Result<(), Failure> {
-    // What orders there are is the gateways' affair.
+    // The gateways decide how many orders there are.
     let trading: Vec<Option_> = TRADING
         .iter()
         .filter(|option| ["gateways", "symbols", "matching", "sample"].contains(&option.name))
@@ -187,10 +184,10 @@ fn engine_words(found: &EngineResults) -> String {
     )
 }
 
-/// The statistics reporter.
+/// Runs the statistics reporter.
 ///
 /// # Errors
-/// A wrong command line, a broker or a file that fails.
+/// Wrong usage, a broker or a file that fails.
 pub(super) fn reporter(words: &[String]) -> Result<(), Failure> {
     let gateways: Vec<Option_> = TRADING.iter().filter(|option| option.name == "gateways").copied().collect();
     let lists = [WHERE, REPORTER, &gateways, SHOWN];

@@ -1,8 +1,6 @@
-//! `harrier market sweep`: the rates of the paper and beyond, as its Figures 8 and 9; and its Table 1.
+//! `harrier market sweep`: runs markets at several rates, as in the paper's Figures 8 and 9, and measures its Table 1.
 //!
-//! Enters: rates.  Leaves: a row for each rate and broker, beside what the paper's text says.
-//! Owns:   how long each rate is run; the two brokers of Table 1, one of which holds small segments back.
-//! Never:  ends at the first rate that fails: that one is what is looked for.
+//! A rate that fails does not end the sweep: it is the result that is looked for.
 
 use report::page::Section;
 use report::table::put;
@@ -55,7 +53,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a program or broker that failed, figures that must not be trusted.
+/// Wrong usage, a program or broker that failed, figures that must not be trusted.
 pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     let lists = [OWN, PLACES, TURNS, TRADING, TARGETS, OUTPUT];
     let given = Given::parse(words, &lists)?;
@@ -100,7 +98,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
                 }
             }
         }
-        // What else is measured has the first place.
+        // The measured broker comes first.
         market.setup.placement = places.all()[0].clone();
         let about = paper_2008::ABOUT.map(|line| format!("# {line}\n")).concat();
         let beside: String = rates
@@ -122,12 +120,12 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     market.end(outcome)
 }
 
-/// Every place with every broker, so that those of one place follow one another.
+/// Every placement with every broker, so that those of one placement follow one another.
 fn turns(places: usize, targets: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..places).flat_map(move |place| (0..targets).map(move |target| (place, target)))
 }
 
-/// Table 1. As in the paper, only the broker's sockets hold small segments back.
+/// Table 1. As in the paper, only the broker's sockets use Nagle's algorithm.
 fn nagle(market: &mut MarketBench, load_at: &dyn Fn(Option<f64>) -> MarketLoad) -> Result<(), Failure> {
     let mut section = Section {
         name: "Table 1: packets with and without Nagle's algorithm at the broker".to_owned(),

@@ -1,24 +1,20 @@
-//! Measurements, and rejections that are nobody's, as the reporter writes them: one JSON object a line.
-//!
-//! Enters: samples, rejections.  Leaves: lines.
-//! Owns:   the names of the fields; `docs/market.md` has them for users.
-//! Never:  an average where the whole histogram is known.
+//! The lines of the reporter: samples and rejections as JSON objects. `docs/market.md` describes the fields.
 
 use gauge::{Buckets, Latencies};
 use market::{OrderReject, SampleSource, MarketSample};
 use serde::{Deserialize, Serialize};
 
-/// One measurement.
+/// One sample.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct MeasurementLine {
     /// `gateway` or `engine`.
     pub from: String,
-    /// Which gateway.
+    /// The number of the gateway.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gateway: Option<usize>,
     /// The first is 0.
     pub number: u32,
-    /// Seconds from the beginning to the end of the interval.
+    /// Seconds from the start to the end of the interval.
     pub at_s: f64,
     /// Seconds of the interval.
     pub span_s: f64,
@@ -31,36 +27,35 @@ pub(super) struct MeasurementLine {
     pub confirmations: u64,
     pub rejects: u64,
     pub quotes: u64,
-    /// Processors that were used, in user space and in the kernel.
+    /// Processors used, in user space and in the kernel.
     pub cpu_user: f64,
     pub cpu_system: f64,
-    /// Of a gateway: from when an order was to be sent until it was answered.
+    /// Of a gateway: from when an order was due until it was answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion: Option<CompletionSummary>,
 }
 
-/// A message that the engine could read no order from.
+/// The rejection of an input in which the engine could read no order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct RejectionLine {
     /// `engine`.
     pub from: String,
-    /// Why.
+    /// The reason.
     pub rejected: String,
 }
 
 impl RejectionLine {
-    /// What a rejection says.
     pub(super) fn of(reject: &OrderReject) -> Self {
         Self { from: "engine".to_owned(), rejected: reject.reason.to_string() }
     }
 
-    /// Its line, without the end.
+    /// The line without its newline.
     pub(super) fn line(&self) -> Result<String, String> {
         serde_json::to_string(self).map_err(|error| error.to_string())
     }
 }
 
-/// A histogram with what is read off it most often.
+/// A histogram with its most important statistics.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct CompletionSummary {
     pub count: u64,
@@ -69,12 +64,11 @@ pub(super) struct CompletionSummary {
     pub p99_us: f64,
     pub p999_us: f64,
     pub max_us: f64,
-    /// Every bucket that is not empty: its upper end, and how many.
+    /// Every non-empty bucket: its upper end and its count.
     pub buckets_ns: Buckets,
 }
 
 impl MeasurementLine {
-    /// What a sample says.
     pub(super) fn of(sample: MarketSample) -> Self {
         let per_s = |count: u64| count as f64 * 1e9 / sample.span_ns.max(1) as f64;
         let share = |us: u64| per_s(us) / 1e6;
@@ -102,7 +96,7 @@ impl MeasurementLine {
         }
     }
 
-    /// Its line, without the end.
+    /// The line without its newline.
     pub(super) fn line(&self) -> Result<String, String> {
         serde_json::to_string(self).map_err(|error| error.to_string())
     }

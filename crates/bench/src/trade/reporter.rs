@@ -1,9 +1,7 @@
-//! The statistics reporter: takes the measurements of gateways and engine, and writes them to a file, a line each; and the rejections
-//! of messages that no order could be read from, where the sender has not said who is to have them.
+//! The statistics reporter: writes the samples of gateways and engine to a file, a line each, and the rejections of
+//! unreadable inputs whose sender named no queue.
 //!
-//! Enters: the statistics queue; what is published with the key of rejections.  Leaves: JSON lines; how many there were of whom.
-//! Owns:   the file; a queue for rejections, which is gone with it: what nobody asks for is not kept.
-//! Never:  acknowledges what is not written; judges a measurement.
+//! A message is acknowledged once it is written. The queue of rejections is deleted with the reporter.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -19,24 +17,24 @@ use super::report_lines::{RejectionLine, MeasurementLine};
 use crate::interrupt;
 use crate::limits::{MARKET_LOOK, MARKET_SILENCE};
 
-/// What a reporter is for.
+/// Parameters of a reporter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ReporterTask {
     pub place: MarketAddress,
-    /// Where the lines go; nowhere: they are only counted.
+    /// Where the lines go; `None`: they are only counted.
     pub file: Option<PathBuf>,
 }
 
-/// What it found.
+/// The results of a reporter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReporterResults {
-    /// Measurements of gateways.
+    /// Samples of gateways.
     pub gateway: u64,
-    /// Of the engine.
+    /// Samples of the engine.
     pub engine: u64,
-    /// Rejections of what no order could be read from.
+    /// Rejections of unreadable inputs.
     pub rejections: u64,
-    /// Messages that were none.
+    /// Messages that are neither.
     pub strays: u64,
 }
 
@@ -49,7 +47,7 @@ pub(crate) struct ReporterProgram {
 }
 
 impl ReporterProgram {
-    /// Connects, and makes the file.
+    /// Connects, and creates the file.
     pub(crate) fn start(task: &ReporterTask) -> Result<Self, String> {
         let file = match &task.file {
             Some(path) => Some(File::create(path).map_err(|error| format!("{}: {error}", path.display()))?),
@@ -61,7 +59,7 @@ impl ReporterProgram {
             let rejections = client.declare_queue(channel, "", &own)?.name;
             client.bind_queue(channel, &rejections, &task.place.name, REJECTS, &Table::new())?;
             client.consume(channel, &rejections, &ConsumeOptions::default())?;
-            // The last: whoever sees this consumer may count on everything.
+            // Declared last: when this consumer is visible, everything is in place.
             client.consume(channel, &task.place.queue(STATISTICS), &ConsumeOptions::default())?;
             Ok((client, channel))
         };
@@ -69,7 +67,7 @@ impl ReporterProgram {
         Ok(Self { client, channel, file: file.map(BufWriter::new), reported: ReporterResults::default() })
     }
 
-    /// Works until it is told to end (SIGTERM, Ctrl-C) and nothing comes any more.
+    /// Runs until it is told to end (SIGTERM, Ctrl-C) and nothing arrives any more.
     pub(crate) fn work(mut self) -> Result<ReporterResults, String> {
         loop {
             let over = interrupt::requested();

@@ -1,8 +1,6 @@
-//! `harrier market run`: a whole market, once or several times, on one broker or several in turns.
+//! `harrier market run`: runs a whole market, once or several times, on one broker or several in turn.
 //!
-//! Enters: options.  Leaves: a row a run; a document and a page on request.
-//! Owns:   the order of runs.
-//! Never:  ends well where an order was not answered exactly once.
+//! A run in which an order was not answered exactly once fails.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -64,7 +62,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a program or broker that failed, figures that must not be trusted.
+/// Wrong usage, a program or broker that failed, figures that must not be trusted.
 pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     let lists = [OWN, TURNS, TRADING, TARGETS, OUTPUT];
     let given = Given::parse(words, &lists)?;
@@ -103,26 +101,26 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     market.end(outcome)
 }
 
-/// What the commands that measure markets share: brokers, a load, a record.
+/// State that the measuring commands share: brokers, a load, a record.
 pub(super) struct MarketBench {
     pub load: MarketLoad,
     pub setup: Setup,
     pub targets: Vec<Target>,
-    /// Of the longest name of a broker in rows.
+    /// Length of the longest broker name in rows.
     pub letters: usize,
-    /// Whether brokers stand still when it is another's turn.
+    /// Whether brokers are stopped while another one is measured.
     pauses: bool,
     record: Record,
     sections: Vec<Section>,
-    /// Why an order or a measurement went astray in any run, kept or not.
+    /// Why an order or a sample was lost in any run, recorded or not.
     broken: Vec<String>,
 }
 
 impl MarketBench {
-    /// Starts or finds the brokers.
+    /// Starts the brokers, or connects to them.
     ///
     /// # Errors
-    /// A broker that cannot be had, a file that cannot be written.
+    /// A broker is not available, or a file cannot be written.
     pub(super) fn begin(
         command: &str,
         words: &[String],
@@ -145,13 +143,13 @@ impl MarketBench {
         Ok(Self { load, setup, targets, letters, pauses, record, sections: Vec::new(), broken: Vec::new() })
     }
 
-    /// Prints what is about to be run, and the head of the table.
+    /// Prints the load and the header of the table.
     pub(super) fn print_header(&self) -> Result<(), Failure> {
         let about = format!("# {}: {}\n", self.record.document.command, self.load.describe());
         self.show(&format!("{about}# {}\n{}", self.record.document.environment.line(), head(self.letters)))
     }
 
-    /// Prints, unless another format is asked for.
+    /// Prints text, unless another format was requested.
     pub(super) fn show(&self, text: &str) -> Result<(), Failure> {
         if self.setup.shown.format.is_incremental() { Ok(put(text)?) } else { Ok(()) }
     }
@@ -161,7 +159,7 @@ impl MarketBench {
         self.show(&row(rate, broker, self.letters, figures))
     }
 
-    /// One run on a target.
+    /// Runs a market once on a target.
     pub(super) fn measure(&mut self, wish: &MarketRun<'_>, target: usize) -> Result<MarketFigures, Failure> {
         go_on()?;
         let others = self.targets.iter().enumerate().filter(|&(index, _)| self.pauses && index != target);
@@ -174,11 +172,11 @@ impl MarketBench {
         Ok(figures)
     }
 
-    /// Keeps a run in the document; `place` where there are several.
+    /// Adds a run to the document; `place` if there are several placements.
     pub(super) fn keep(&mut self, rate: Option<f64>, target: usize, place: Option<&Placement>, figures: &MarketFigures) {
         let mut parameters = parameters(figures.load());
         parameters.extend(place.map(|place| ("cpus".to_owned(), place.to_string())));
-        // A rate that is run for as long as another has more orders, and is a point of the same curve.
+        // Runs of equal length at different rates differ in orders, and are points of the same curve.
         parameters.remove("orders");
         let (pace, axis, at) = match rate {
             Some(rate) => (Pace::Open, "rate_per_s", rate),
@@ -201,7 +199,7 @@ impl MarketBench {
         }
     }
 
-    /// Keeps a table for the page.
+    /// Adds a table to the page.
     pub(super) fn section(&mut self, section: Section) {
         self.sections.push(section);
     }

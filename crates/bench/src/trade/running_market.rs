@@ -1,8 +1,6 @@
-//! A market that stands: reporter, engine and gateways as processes of their own, from the first to the last answer.
+//! A running market: reporter, engine and gateways as processes, from the first order to the last answer.
 //!
-//! Enters: a broker, a load, a rate.  Leaves: what every program found and used.
-//! Owns:   the processes, what they declared on the broker, the time at which gateways begin.
-//! Never:  judges a figure.
+//! Owns the processes and the objects that they declared on the broker.
 
 use std::path::Path;
 use std::time::Duration;
@@ -29,31 +27,32 @@ use crate::process::Role;
 use crate::record::go_on;
 use crate::target::{Target, Way};
 
-/// One run of a market.
+/// Parameters of one run.
 pub(super) struct MarketRun<'a> {
     pub load: &'a MarketLoad,
-    /// Orders a second, of all gateways together; `None`: as fast as it goes.
+    /// Orders a second of all gateways together; `None`: as fast as possible.
     pub rate: Option<f64>,
-    /// Where the reporter writes.
+    /// The reporter's file.
     pub file: Option<&'a Path>,
-    /// After so many seconds the engine is killed, and another one takes its place.
+    /// After this many seconds the engine is killed, and another one replaces it.
     pub kill_engine_s: Option<f64>,
 }
 
-/// What became of it.
+/// The results of a run.
 pub(super) struct MarketResults {
     pub traded: Vec<GatewayResults>,
     pub matched: EngineResults,
     pub reported: ReporterResults,
-    /// What was used between the first order and the last answer; of an engine that was killed it is not known.
+    /// Usage between the first order and the last answer; unknown for a killed engine.
     pub broker: Option<RoleUsage>,
     pub engine: Option<RoleUsage>,
     pub gateways: Option<RoleUsage>,
-    /// Between the broker and all others, both ways; not under a launcher, where most are on other hosts.
+    /// Traffic between the broker and all others, in both directions; unknown under a launcher, where most are on other
+    /// hosts.
     pub network: Option<Network>,
 }
 
-/// What was declared on the broker; deleted with this.
+/// Objects declared on the broker, deleted on drop.
 struct DeclaredObjects(MarketAddress);
 
 impl Drop for DeclaredObjects {
@@ -66,13 +65,13 @@ impl Drop for DeclaredObjects {
     }
 }
 
-/// The processes. The order of the fields is that in which they end.
+/// The processes, in the order in which they end.
 struct RunningMarket {
     gateways: Vec<Role>,
     engine: Role,
     reporter: Role,
     _declared: DeclaredObjects,
-    /// The name of the journal; and the journal, for when the engine that would take it along is killed.
+    /// The name of the journal, and its file for the case that the engine that would delete it is killed.
     journal: Option<String>,
     _scratch: Option<JournalFile>,
 }
@@ -80,7 +79,7 @@ struct RunningMarket {
 /// Runs a market once.
 ///
 /// # Errors
-/// A program or a broker that failed; Ctrl-C.
+/// A program or a broker failed; Ctrl-C.
 pub(super) fn trade(wish: &MarketRun<'_>, target: &Target, placement: &Placement) -> Result<MarketResults, Failure> {
     go_on()?;
     let outcome = RunningMarket::start(wish, target, placement).and_then(|stand| stand.trade(wish, target, placement));
@@ -101,7 +100,7 @@ impl RunningMarket {
         let journal = wish.load.confirms.then(|| format!("harrier-market-{number:x}.journal"));
         let scratch = journal.as_deref().filter(|_| !has_ranks()).map(JournalFile::named);
         let task = ReporterTask { place: place.clone(), file: wish.file.map(Path::to_owned) };
-        // On this host, under a launcher too: its file is here.
+        // On this host even under a launcher, because its file is here.
         let reporter = Role::start_within(&[], "market-reporter", &task)?;
         let engine = engine(wish.load, &place, journal.clone(), placement)?;
         let mut stand =
@@ -141,7 +140,7 @@ impl RunningMarket {
             }
             let wait = left_ns.map_or(ROLE_LOOK_WAIT, |left_ns| ROLE_LOOK_WAIT.min(Duration::from_nanos(left_ns)));
             said[waiting] = self.gateways[waiting].report_within(wait)?;
-            // Who failed is told at once, and not when the gateways have lost their patience.
+            // A failure is reported at once, not after the gateways' time-out.
             check_no_report(&mut self.engine)?;
             check_no_report(&mut self.reporter)?;
         }
@@ -177,7 +176,7 @@ fn engine(load: &MarketLoad, place: &MarketAddress, journal: Option<String>, pla
     Role::start("market-engine", &EngineRole { task, journal }, &placement.consumer)
 }
 
-/// A role that has nothing to say yet, and did not end.
+/// Checks that a role is running and has not reported.
 fn check_no_report(role: &mut Role) -> Result<(), String> {
     match role.report_within(Duration::ZERO)? {
         None => Ok(()),
@@ -185,7 +184,7 @@ fn check_no_report(role: &mut Role) -> Result<(), String> {
     }
 }
 
-/// Tells a program to end, and takes what it found.
+/// Sends the command to end, and receives the results.
 fn end<T: DeserializeOwned>(role: &mut Role) -> Result<T, String> {
     role.order(&FinishCommand)?;
     parse_results(role.report(MARKET_END_WAIT)?)

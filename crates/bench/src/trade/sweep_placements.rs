@@ -1,8 +1,6 @@
-//! The places that a sweep tries: which processors suit which broker.
+//! The placements of a sweep: which processors suit which broker.
 //!
-//! Enters: the given options; what every run found.  Leaves: placements, names for them in tables, each broker where it does best.
-//! Owns:   the order of places, what "best" is: the lowest median of the runs' 99th percentiles.
-//! Never:  moves a process (that is `placement`'s), or calls a run best that is INVALID.
+//! The best placement is the one with the lowest median of the runs' 99th percentiles; INVALID runs do not count.
 
 use gauge::Runs;
 
@@ -14,7 +12,7 @@ use crate::limits::PLACES_MAX;
 use crate::placement::Placement;
 use crate::target::Target;
 
-/// Another place.
+/// Further placements.
 pub(super) const PLACES: &[Option_] = &[option(
     "also-cpus",
     None,
@@ -22,14 +20,14 @@ pub(super) const PLACES: &[Option_] = &[option(
     "run everything there, too, in turns with --cpus; may be repeated: says where each broker does best",
 )];
 
-/// Where a sweep's programs run, in turns.
+/// The placements of a sweep, in turn.
 pub(super) struct SweepPlacements(Vec<Placement>);
 
 impl SweepPlacements {
-    /// Reads the options; the first place is that of --cpus.
+    /// Reads the options; the first placement is that of --cpus.
     ///
     /// # Errors
-    /// A place that is not understood, too many of them, or any under a launcher, which places its ranks itself.
+    /// A placement is not understood, there are too many, or a launcher places the ranks itself.
     pub(super) fn read(given: &Given, first: &Placement) -> Result<Self, Wrong> {
         let others = given.texts("also-cpus");
         if others.len() >= PLACES_MAX {
@@ -55,15 +53,16 @@ impl SweepPlacements {
         self.0.len() > 1
     }
 
-    /// Where a broker must be at its start for all of them: none can be left for one that it was started outside of.
+    /// The initial placement of a broker that allows all others: a process cannot move to processors outside its
+    /// initial set.
     pub(super) fn at_start(&self) -> Placement {
         if self.are_several() { Placement::default() } else { self.0[0].clone() }
     }
 
-    /// Makes sure that every broker can be moved to where it is to run.
+    /// Checks that every broker can be moved to its placements.
     ///
     /// # Errors
-    /// A broker whose process is not known.
+    /// A broker's process is unknown.
     pub(super) fn check_movable(&self, targets: &[Target]) -> Result<(), Wrong> {
         let moves = self.are_several() && self.0.iter().any(|place| !place.broker.is_any());
         match targets.iter().find(|target| moves && target.pid.is_none()) {
@@ -80,12 +79,12 @@ impl SweepPlacements {
         if self.are_several() { format!("{broker} @{}", place + 1) } else { broker.to_owned() }
     }
 
-    /// How many letters that adds to one.
+    /// How many letters that adds to a name.
     pub(super) fn letters(&self) -> usize {
         self.label("", 0).len()
     }
 
-    /// What the names of places stand for.
+    /// The legend of placement names.
     pub(super) fn facts(&self) -> Vec<String> {
         if !self.are_several() {
             return Vec::new();
@@ -102,7 +101,7 @@ pub(super) struct SweepRun {
     pub figures: MarketFigures,
 }
 
-/// For each rate: the first broker where it does best, and how many times as long the others take where they do best.
+/// For each rate: the first broker at its best placement, and how many times longer the others take at theirs.
 pub(super) fn best(places: &SweepPlacements, runs: &[SweepRun]) -> Vec<String> {
     let mut lines = Vec::new();
     if !places.are_several() {
@@ -130,7 +129,7 @@ pub(super) fn best(places: &SweepPlacements, runs: &[SweepRun]) -> Vec<String> {
     lines
 }
 
-/// Each broker at the place with the lowest figure.
+/// Each broker at the placement with the lowest figure.
 fn ranked(brokers: &[&str], places: usize, of: impl Fn(&str, usize) -> Option<f64>) -> String {
     let best_of = |broker: &str| {
         let all = (0..places).filter_map(|place| Some((of(broker, place)?, place)));

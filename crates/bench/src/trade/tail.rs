@@ -1,8 +1,6 @@
-//! `harrier market tail`: the messages of a market in words, as they pass; or some bytes in words.
+//! `harrier market tail`: prints the messages of a market in words, or decodes bytes.
 //!
-//! Enters: a market, or bytes as hexadecimal digits.  Leaves: a line a message.
-//! Owns:   a queue of its own, bound to every routing key of the market.
-//! Never:  takes a message from anybody: it gets copies.
+//! It consumes copies from a queue of its own that is bound with every routing key of the market.
 
 use client::{Channel, Client, ConsumeOptions, QueueOptions, Table};
 use market::{MarketMessage, MarketSample};
@@ -34,7 +32,7 @@ const EXAMPLES: &[(&str, &str)] =
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a broker that fails.
+/// Wrong usage, or a broker that fails.
 pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     let gateways: Vec<Option_> = TRADING.iter().filter(|option| option.name == "gateways").copied().collect();
     let lists = [WHERE, &gateways, OWN];
@@ -86,7 +84,7 @@ fn listen(place: &MarketAddress) -> client::Result<(Client, Channel)> {
         client.bind_queue(channel, &queue, &place.name, &key, &Table::new())?;
     }
     client.consume(channel, &queue, &ConsumeOptions { no_ack: true, ..ConsumeOptions::default() })?;
-    // Whoever waits for this program to listen reads this line.
+    // This line tells a waiting program that the queue is bound.
     eprintln!("harrier market: tail: listening to '{}'", place.name);
     Ok((client, channel))
 }
