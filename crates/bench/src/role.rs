@@ -61,9 +61,9 @@ pub fn run(arguments: &[String]) -> ExitCode {
         Some("topology-consumer") => tree_consumer::run(&mut commands),
         Some("workload-publisher") => workload_publishers::run(&mut commands),
         Some("workload-consumer") => workload_consumers::run(&mut commands),
-        Some("market-gateway") => crate::trade::role::gateway(&mut commands),
-        Some("market-engine") => crate::trade::role::engine(&mut commands),
-        Some("market-reporter") => crate::trade::role::reporter(&mut commands),
+        Some("market-gateway") => crate::trade::market_roles::gateway(&mut commands),
+        Some("market-engine") => crate::trade::market_roles::engine(&mut commands),
+        Some("market-reporter") => crate::trade::market_roles::reporter(&mut commands),
         _ => Err("roles are started by the benchmarks themselves".to_owned()),
     };
     match outcome {

@@ -1,10 +1,8 @@
-//! From a configuration to the options of a server.
+//! Converts a configuration into server options.
 //!
-//! Enters: a configuration, the machine.  Leaves: `ServerOptions`.
-//! Owns:   which setting becomes which option; units.
-//! Never:  has a value of its own, but for what only a process can know.
+//! Maps each setting to its option and unit. Defaults are in `config`, except those that only a process can know.
 
-use crate::definitions::beginning;
+use crate::initial_definitions::initial;
 use crate::dialler::Dialler;
 use crate::greeting::greeting;
 use catalog::{Catalog, CatalogLimits};
@@ -15,10 +13,10 @@ use shard::ServerOptions;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The options of the broker of this name that a configuration describes, and a catalog of what it begins with.
+/// Server options of the broker with this name, and a catalog with its initial definitions.
 ///
 /// # Errors
-/// What only its users can check: addresses, patterns, a share of unknown memory.
+/// What only the using crate can check: addresses, patterns, a share of unknown memory.
 pub fn options(
     config: &BrokerConfig,
     machine: &Machine,
@@ -32,9 +30,9 @@ pub fn options(
     let listen = config.listen.iter().map(address).collect::<Result<Vec<_>, _>>()?;
     let (over_rdma, listen) = listen.into_iter().partition(|address| matches!(address, Address::Rdma { .. }));
     let listen: Vec<_> = listen;
-    let rdma = crate::ports::options(config, over_rdma, shards)?;
+    let rdma = crate::rdma_options::options(config, over_rdma, shards)?;
     let tls = crate::tls::server(config, &listen)?;
-    let begun = beginning(config, &catalog, shards)?;
+    let begun = initial(config, &catalog, shards)?;
     let options = ServerOptions {
         tls,
         external: crate::tls::external(config, cluster_name),
@@ -82,7 +80,7 @@ fn socket(config: &BrokerConfig) -> SocketOptions {
     }
 }
 
-/// What the definitions may grow to.
+/// Limits of the definitions.
 pub fn limits(config: &BrokerConfig, hash_seed: u64) -> CatalogLimits {
     CatalogLimits {
         vhosts_max: config.vhosts_max as usize,

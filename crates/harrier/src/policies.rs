@@ -1,16 +1,14 @@
-//! Policies of the configuration and of its definitions file, together.
+//! Policies of the configuration and of the definitions file, combined into one definition.
 //!
-//! Enters: a configuration, a definitions file, a catalog with their virtual hosts.  Leaves: one definition, or what is wrong and where.
-//! Owns:   how a policy of the configuration is one of the catalog.
-//! Never:  decides which policy counts; the catalog does.
+//! The catalog decides which policy applies to what.
 
-use crate::definitions::name;
+use crate::initial_definitions::name;
 use catalog::{ApplyTo, Catalog, Definition, Policy};
 use config::{BrokerConfig, ConfigError, ConfigFault, Origin, TermValue};
 use definitions::DefinitionsFile;
 use wire::{List, ShortString, Table, Value};
 
-/// All policies, checked and tried on a catalog; nothing if there is none.
+/// All policies, checked and tried on a catalog; `None` if there is none.
 ///
 /// # Errors
 /// The first that is wrong, with its line.
@@ -54,8 +52,8 @@ pub fn all(config: &BrokerConfig, file: Option<&DefinitionsFile>, trial: &mut Ca
     Ok(Some(definition))
 }
 
-/// What of the configuration's policies has no effect, in sentences for the log.
-pub fn oddities(config: &BrokerConfig) -> Vec<String> {
+/// Parts of the configuration's policies that have no effect, as sentences for the log.
+pub fn ineffective_policies(config: &BrokerConfig) -> Vec<String> {
     let both = config.policies.iter().map(|policy| (policy, false));
     let both = both.chain(config.operator_policies.iter().map(|policy| (policy, true)));
     both.filter_map(|(policy, operator)| Some((policy, read(policy, operator).ok()?)))
@@ -66,7 +64,7 @@ pub fn oddities(config: &BrokerConfig) -> Vec<String> {
         .collect()
 }
 
-/// A policy of the configuration, checked; or where it is wrong, in which key, and why.
+/// A policy of the configuration, checked; or where and in which key it is wrong, and why.
 fn read(written: &config::PolicyConfig, operator: bool) -> Result<Policy, (Origin, String, String)> {
     let mut definition = Table::new();
     for said in &written.definition {

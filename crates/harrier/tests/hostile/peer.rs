@@ -4,7 +4,7 @@
 //! Owns:   its queues and memory; it posts what it is told to, and counts only where it is not told otherwise.
 //! Never:  uses the room `verbs`, or keeps the protocol by itself.
 
-use super::format::{CLOSE, DATA, HEADER_BYTES, Hello, Message, Offer, RENDEZVOUS, header};
+use super::format::{CLOSE, DATA, HEADER_BYTES, PeerHello, WireMessage, RendezvousOffer, RENDEZVOUS, header};
 use super::{PATIENCE, now};
 use ib::{
     CmEventKind, Arena, CmEventChannel, CompletionChannel, CompletionQueue, ProtectionDomain, FilledArenaBlock, RemoteMemory, PostOptions, CmId, LocalKey, QueuePairOptions, SharedPages,
@@ -29,7 +29,7 @@ const ACK_TIMEOUT_EXPONENT: u8 = 14;
 
 /// Why a request did not become a connection.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum ConnectRefusal {
     /// The broker's reason.
     Reason(u16),
     /// The connection manager's word, without one of the broker's.
@@ -75,7 +75,7 @@ fn wait(fds: &[std::os::fd::BorrowedFd<'_>]) {
     }
 }
 
-pub struct Peer {
+pub struct HostilePeer {
     // The queue pair goes first.
     pair: QueuePair<FilledArenaBlock, ArenaBlock>,
     receives: SharedReceiveQueue<ArenaBlock>,
@@ -95,33 +95,33 @@ pub struct Peer {
     /// Credits returned, if it does not count.
     pub returned: Option<u16>,
     received: u16,
-    heard: Vec<Message>,
+    unread: Vec<WireMessage>,
     /// How the last READ or WRITE ended.
     remote: Option<WcStatus>,
     gone: bool,
 }
 
-impl Peer {
+impl HostilePeer {
     /// Connects and says hello.
-    pub fn connect(to: SocketAddr, hello: &Hello) -> Result<Peer, Refused> {
+    pub fn connect(to: SocketAddr, hello: &PeerHello) -> Result<HostilePeer, ConnectRefusal> {
         let reads = ReadLimits { responder_resources: hello.reads_answered, initiator_depth: hello.reads_issued };
-        let mut peer = Peer::prepare(to);
+        let mut peer = HostilePeer::prepare(to);
         peer.id.connect(&terms(&hello.bytes(), reads)).expect("it can be asked");
         match next_event(&peer.channel, "an answer") {
             (CmEventKind::Established { .. }, data) => {
                 assert!(data.starts_with(b"HRDM\x01\x01"), "the broker's hello: {data:?}");
-                peer.look();
+                peer.poll();
                 Ok(peer)
             }
             (CmEventKind::Rejected { .. }, data) if data.starts_with(b"HRDM") => {
-                Err(Refused::Reason(u16::from_be_bytes([data[4], data[5]])))
+                Err(ConnectRefusal::Reason(u16::from_be_bytes([data[4], data[5]])))
             }
-            (about, _) => Err(Refused::Silently(format!("{about:?}"))),
+            (about, _) => Err(ConnectRefusal::Silently(format!("{about:?}"))),
         }
     }
 
     /// Everything but the request.
-    pub fn prepare(to: SocketAddr) -> Peer {
+    pub fn prepare(to: SocketAddr) -> HostilePeer {
         let channel = CmEventChannel::new().expect("a channel");
         let id = towards(&channel, to);
         let context = id.context().expect("a device");
@@ -137,7 +137,7 @@ impl Peer {
         assert_eq!(receives.post(&mut some).expect("they can be posted"), RECEIVES);
         let options = QueuePairOptions { send_wr_max: WORK_MAX, send_sge_max: 1, inline_bytes_max: INLINE_BYTES as u32 };
         let pair = QueuePair::new(&id, &domain, &queue, &queue, &receives, options).expect("a queue pair");
-        Peer {
+        HostilePeer {
             pair,
             receives,
             queue,
@@ -153,7 +153,7 @@ impl Peer {
             offers: 0,
             returned: None,
             received: 0,
-            heard: Vec::new(),
+            unread: Vec::new(),
             remote: None,
             gone: false,
         }
@@ -183,7 +183,7 @@ impl Peer {
 
     /// All of them by one doorbell, whatever they are.
     pub fn post(&mut self, messages: &[Vec<u8>]) {
-        self.look();
+        self.poll();
         let mut batch = self.pair.batch();
         for message in messages {
             let how = PostOptions { cookie: 0, signalled: true };
@@ -222,7 +222,7 @@ impl Peer {
     }
 
     pub fn offer_of(&mut self, bytes: u32, address: u64, key: u32) -> Vec<u8> {
-        let offer = Offer { number: self.offers, bytes, address, key };
+        let offer = RendezvousOffer { number: self.offers, bytes, address, key };
         self.offers += 1;
         self.message(RENDEZVOUS, &offer.bytes())
     }
@@ -266,7 +266,7 @@ impl Peer {
     }
 
     /// Whatever has come.
-    pub fn look(&mut self) {
+    pub fn poll(&mut self) {
         // The end first: what was said before it is then among the completions.
         while let Some(event) = self.channel.next().expect("the channel can be read") {
             self.gone |= matches!(event.kind, CmEventKind::Disconnected);
@@ -280,7 +280,7 @@ impl Peer {
             if completion.work_queue() == self.receives.work_queue() {
                 let part = self.receives.on_completion(completion).expect("it was posted");
                 if status.is_success() {
-                    self.heard.push(Message::read(&part[..bytes], self.received));
+                    self.unread.push(WireMessage::read(&part[..bytes], self.received));
                     self.received = self.received.wrapping_add(1);
                     self.receives.post(&mut vec![(part, self.key)]).expect("it can be posted again");
                 }
@@ -300,27 +300,27 @@ impl Peer {
     }
 
     /// Looks until there is what is asked for.
-    pub fn until<T>(&mut self, what: &str, mut found: impl FnMut(&mut Peer) -> Option<T>) -> T {
+    pub fn until<T>(&mut self, what: &str, mut found: impl FnMut(&mut HostilePeer) -> Option<T>) -> T {
         let deadline = now() + PATIENCE;
         loop {
-            self.look();
+            self.poll();
             if let Some(found) = found(self) {
                 return found;
             }
-            assert!(now() < deadline, "{what}: it did not come; heard {:?}", self.heard);
+            assert!(now() < deadline, "{what}: it did not come; heard {:?}", self.unread);
             wait(&[self.wakes.as_fd(), self.channel.as_fd()]);
             self.wakes.drain().expect("the channel can be read");
         }
     }
 
     /// The first message of a kind that has not been asked for yet.
-    pub fn take(&mut self, kind: u8) -> Option<Message> {
-        let at = self.heard.iter().position(|message| message.kind == kind)?;
-        Some(self.heard.remove(at))
+    pub fn take(&mut self, kind: u8) -> Option<WireMessage> {
+        let at = self.unread.iter().position(|message| message.kind == kind)?;
+        Some(self.unread.remove(at))
     }
 
     /// The next message of a kind.
-    pub fn next(&mut self, kind: u8, what: &str) -> Message {
+    pub fn next(&mut self, kind: u8, what: &str) -> WireMessage {
         self.until(what, |peer| peer.take(kind))
     }
 
@@ -337,7 +337,7 @@ impl Peer {
 
     /// Answers what keeps the connection: for those who are slow, and not dead.
     pub fn answer_pings(&mut self) {
-        self.look();
+        self.poll();
         while self.take(super::format::PING).is_some() {
             self.send(super::format::PONG, &[]);
         }
@@ -350,7 +350,7 @@ impl Peer {
     }
 }
 
-impl Drop for Peer {
+impl Drop for HostilePeer {
     fn drop(&mut self) {
         self.leave();
     }
