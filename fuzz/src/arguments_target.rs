@@ -33,7 +33,7 @@ fn fair(refusal: &Refusal) {
     let codes = [PreconditionFailed, SyntaxError, CommandInvalid, NotImplemented];
     assert!(codes.contains(&refusal.code), "{refusal:?}");
     assert!(refusal.text.starts_with(refusal.code.name()), "{refusal:?}");
-    assert_eq!(refusal.code.is_hard(), refusal.scope == catalog::Scope::Connection, "{refusal:?}");
+    assert_eq!(refusal.code.is_hard(), refusal.scope == catalog::RefusalScope::Connection, "{refusal:?}");
 }
 
 /// The same table, with whole numbers in another width.

@@ -8,8 +8,8 @@
 //! Policies and limits have an effect: every policy that was loaded is found in what is written, and comes to the same for the
 //! same queues and exchanges. Other parameters are kept as they are written.
 
-use catalog::{Catalog, Limits};
-use definitions::Fault;
+use catalog::{Catalog, CatalogLimits};
+use definitions::DefinitionsFault;
 
 /// Shards over which the queues of a file are spread.
 const SHARDS: u16 = 3;
@@ -60,7 +60,7 @@ fn taken_in(bytes: &[u8]) -> Option<(Vec<String>, String)> {
             return None;
         }
     };
-    let mut catalog = Catalog::new(Limits::default());
+    let mut catalog = Catalog::new(CatalogLimits::default());
     if let Err(fault) = file.load(&mut catalog, SHARDS, |_| false) {
         clear(&fault);
         return None;
@@ -70,7 +70,7 @@ fn taken_in(bytes: &[u8]) -> Option<(Vec<String>, String)> {
 }
 
 /// A fault says where and why.
-fn clear(fault: &Fault) {
+fn clear(fault: &DefinitionsFault) {
     assert!(!fault.why.is_empty(), "a fault without a reason at {}", fault.path);
     assert!(fault.path.is_empty() || fault.path.starts_with('.'), "{fault}");
 }

@@ -6,7 +6,7 @@
 //! Never:  shares code with the catalog's.
 
 use crate::tables::{headers_only, list, samples_of_tables, table};
-use catalog::{Catalog, Definition, Limits, Name, ShardId, default_definitions};
+use catalog::{Catalog, Definition, CatalogLimits, Name, ShardId, default_definitions};
 use wire::{RawProperties, ReplyCode, Table, TableRef, Value};
 
 /// Panics if the catalog routes otherwise than a naive reading says, or remembers a binding wrongly.
@@ -21,7 +21,7 @@ pub fn check(bytes: &[u8]) {
     let properties = RawProperties::new(&properties);
     properties.validate().expect("headers that are a table are headers");
 
-    let mut catalog = Catalog::new(Limits::default());
+    let mut catalog = Catalog::new(CatalogLimits::default());
     for definition in default_definitions() {
         catalog.execute(&definition).expect("the first definitions");
     }

@@ -6,8 +6,8 @@
 //! Never:  says what trades with what: the oracle of `crates/market/tests` does.
 
 use market::{
-    Answers, End, Engine, Gap, Gateway, Matching, Message, ORDER_BYTES, Order, Outstanding, Role, Rules, Sample, Short,
-    Side, Symbol, Taken, To, Trade,
+    EndOfStream, EngineRules, GatewayId, InputOutcome, MarketMessage, MarketSample, Matching, MatchingEngine, MessageSink,
+    NewOrder, ORDER_BYTES, OrderSide, OutstandingOrders, Recipient, SampleSource, SequenceGap, ShortSequence, Symbol, Trade,
 };
 
 /// Few, so that books fill up, orders meet and symbols are unknown.
@@ -21,32 +21,32 @@ const UNDER_WAY: u64 = 16;
 pub fn check(bytes: &[u8]) {
     let Some((&how, messages)) = bytes.split_first() else { return };
     let matching = if how & 1 == 0 { Matching::Crossing } else { Matching::Exact };
-    let rules = Rules { symbols: SYMBOLS, matching, resting_book_max: RESTING_BOOK_MAX, resting_max: RESTING_MAX };
-    let (mut engine, mut said) = (Engine::new(rules), Said::default());
+    let rules = EngineRules { symbols: SYMBOLS, matching, resting_book_max: RESTING_BOOK_MAX, resting_max: RESTING_MAX };
+    let (mut engine, mut said) = (MatchingEngine::new(rules), SentMessages::default());
     let mut journal: Vec<[u8; ORDER_BYTES]> = Vec::new();
-    let mut listener = Outstanding::new(Gateway::default(), UNDER_WAY);
+    let mut listener = OutstandingOrders::new(GatewayId::default(), UNDER_WAY);
     while listener.send(0).is_some() {}
-    for message in Pieces(messages) {
+    for message in LengthPrefixed(messages) {
         read_in_one_way(message);
         sample_in_one_way(message);
-        if let Ok(message) = Message::decode(message) {
+        if let Ok(message) = MarketMessage::decode(message) {
             // A gateway hears whatever the broker has for it.
-            let _heard = listener.hear(&message);
+            let _event = listener.on_message(&message);
         }
         let before = said.messages.len();
-        let taken = engine.take(message, &mut said);
+        let taken = engine.process(message, &mut said);
         let answers = answers(&said.messages[before..]);
         match taken {
-            Taken::Order => {
+            InputOutcome::Order => {
                 assert_eq!(answers, 1, "an order is answered once: {message:?}");
                 journal.push(message.try_into().expect("what is journaled has the length of an order"));
             }
-            Taken::Repeat => assert_eq!(said.messages.len(), before, "what comes again is not answered"),
-            Taken::Malformed => {
-                assert!(matches!(said.messages[before..], [(To::Sender, Message::Reject(_))]), "{:?}", said.messages);
+            InputOutcome::Repeat => assert_eq!(said.messages.len(), before, "what comes again is not answered"),
+            InputOutcome::Malformed => {
+                assert!(matches!(said.messages[before..], [(Recipient::Sender, MarketMessage::Reject(_))]), "{:?}", said.messages);
             }
-            Taken::End(gateway) => {
-                assert!(matches!(said.messages[before..], [(To::Gateway(to), Message::End(_))] if to == gateway));
+            InputOutcome::End(gateway) => {
+                assert!(matches!(said.messages[before..], [(Recipient::Gateway(to), MarketMessage::End(_))] if to == gateway));
             }
         }
         assert!(engine.resting() <= RESTING_MAX);
@@ -58,34 +58,34 @@ pub fn check(bytes: &[u8]) {
         }
     }
     for (_, message) in &said.messages {
-        assert_eq!(Message::decode(&message.encode()), Ok(*message), "what an engine says can be read");
+        assert_eq!(MarketMessage::decode(&message.encode()), Ok(*message), "what an engine says can be read");
     }
     built_again(&engine, &said, &journal, rules);
 }
 
 /// What an engine says.
 #[derive(Default)]
-struct Said {
-    messages: Vec<(To, Message)>,
+struct SentMessages {
+    messages: Vec<(Recipient, MarketMessage)>,
 }
 
-impl Answers for Said {
-    fn message(&mut self, to: To, message: &Message) {
+impl MessageSink for SentMessages {
+    fn message(&mut self, to: Recipient, message: &MarketMessage) {
         self.messages.push((to, *message));
     }
 
-    fn gap(&mut self, gateway: Gateway, gap: Gap) {
+    fn gap(&mut self, gateway: GatewayId, gap: SequenceGap) {
         assert!(gap.from < gap.until, "of gateway {gateway} nothing is missing: {gap:?}");
     }
 }
 
 /// How many of these messages answer an order.
-fn answers(said: &[(To, Message)]) -> usize {
-    let of = |(to, message): &(To, Message)| match message {
+fn answers(said: &[(Recipient, MarketMessage)]) -> usize {
+    let of = |(to, message): &(Recipient, MarketMessage)| match message {
         // A trade between two gateways is told to both, and answers the one that came.
-        Message::Trade(trade) => trade.answers && *to == To::Gateway(trade.taker),
-        Message::Confirmation(_) => true,
-        Message::Reject(reject) => reject.reason.names_an_order(),
+        MarketMessage::Trade(trade) => trade.answers && *to == Recipient::Gateway(trade.taker),
+        MarketMessage::Confirmation(_) => true,
+        MarketMessage::Reject(reject) => reject.reason.names_an_order(),
         _ => false,
     };
     said.iter().filter(|one| of(one)).count()
@@ -93,10 +93,10 @@ fn answers(said: &[(To, Message)]) -> usize {
 
 /// What is a message has these bytes and no others; what is none may still name the order that it would have been.
 fn read_in_one_way(bytes: &[u8]) {
-    match Message::decode(bytes) {
+    match MarketMessage::decode(bytes) {
         Ok(message) => {
             assert_eq!(&message.encode()[..], bytes, "{message}");
-            assert_eq!(Order::decode(bytes).is_ok(), matches!(message, Message::Order(_)), "{message}");
+            assert_eq!(NewOrder::decode(bytes).is_ok(), matches!(message, MarketMessage::Order(_)), "{message}");
         }
         Err(malformed) => {
             let is_like_an_order = bytes.len() == ORDER_BYTES && matches!(bytes[0] >> 4, 1 | 2);
@@ -107,21 +107,21 @@ fn read_in_one_way(bytes: &[u8]) {
 
 /// The same of the reporter's messages.
 fn sample_in_one_way(bytes: &[u8]) {
-    let Ok(sample) = Sample::decode(bytes) else { return };
+    let Ok(sample) = MarketSample::decode(bytes) else { return };
     let mut again = Vec::new();
     sample.encode(&mut again);
     assert_eq!(again, bytes, "{sample}");
-    assert!(Message::decode(bytes).is_err(), "no bytes are both: {sample}");
+    assert!(MarketMessage::decode(bytes).is_err(), "no bytes are both: {sample}");
 }
 
 /// What is in the journal makes the same engine, which says the same; orders that were missing are not in it.
-fn built_again(engine: &Engine, said: &Said, journal: &[[u8; ORDER_BYTES]], rules: Rules) {
-    let (mut again, mut repeated) = (Engine::new(rules), Said::default());
+fn built_again(engine: &MatchingEngine, said: &SentMessages, journal: &[[u8; ORDER_BYTES]], rules: EngineRules) {
+    let (mut again, mut repeated) = (MatchingEngine::new(rules), SentMessages::default());
     for entry in journal {
         again.replay(entry, &mut repeated).expect("what was taken once is taken again");
     }
-    let kept = |said: &Said| -> Vec<(To, Message)> {
-        let is_kept = |(to, message): &(To, Message)| *to != To::Sender && !matches!(message, Message::End(_));
+    let kept = |said: &SentMessages| -> Vec<(Recipient, MarketMessage)> {
+        let is_kept = |(to, message): &(Recipient, MarketMessage)| *to != Recipient::Sender && !matches!(message, MarketMessage::End(_));
         said.messages.iter().filter(|one| is_kept(one)).copied().collect()
     };
     assert_eq!(kept(&repeated), kept(said));
@@ -130,9 +130,9 @@ fn built_again(engine: &Engine, said: &Said, journal: &[[u8; ORDER_BYTES]], rule
 }
 
 /// Messages, each behind its length; the last one may be cut off.
-struct Pieces<'a>(&'a [u8]);
+struct LengthPrefixed<'a>(&'a [u8]);
 
-impl<'a> Iterator for Pieces<'a> {
+impl<'a> Iterator for LengthPrefixed<'a> {
     type Item = &'a [u8];
 
     fn next(&mut self) -> Option<&'a [u8]> {
@@ -151,13 +151,13 @@ fn input(how: u8, messages: &[Vec<u8>]) -> Vec<u8> {
 
 /// What the corpus begins with.
 pub fn samples() -> Vec<(String, Vec<u8>)> {
-    let gateway = |number| Gateway::new(number).expect("there are 16");
+    let gateway = |number| GatewayId::new(number).expect("there are 16");
     let order = |number, sequence, side, symbol, price, lots| {
-        let sequence = Short::of(sequence);
-        Order { gateway: gateway(number), side, symbol: Symbol(symbol), price, lots, sequence }.encode().to_vec()
+        let sequence = ShortSequence::of(sequence);
+        NewOrder { gateway: gateway(number), side, symbol: Symbol(symbol), price, lots, sequence }.encode().to_vec()
     };
-    let end = |number, count| Message::End(End { gateway: gateway(number), count, checksum: 7 }).encode().to_vec();
-    let (buy, sell) = (Side::Buy, Side::Sell);
+    let end = |number, count| MarketMessage::End(EndOfStream { gateway: gateway(number), count, checksum: 7 }).encode().to_vec();
+    let (buy, sell) = (OrderSide::Buy, OrderSide::Sell);
     let two = [
         order(0, 0, buy, 1, 100, 5),
         order(1, 0, buy, 1, 101, 5),
@@ -180,7 +180,7 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
         vec![0xF0; ORDER_BYTES],
         Vec::new(),
     ];
-    let (number, symbol) = (Short::of(0), Symbol(1));
+    let (number, symbol) = (ShortSequence::of(0), Symbol(1));
     let (taker, maker) = (gateway(0), gateway(1));
     let (price, lots, side, answers) = (100, 5, buy, true);
     let trade = Trade {
@@ -198,7 +198,7 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
     let sample = |role, completions| {
         let (mut bytes, [at_ns, span_ns, orders]) = (Vec::new(), [3, 2, 1]);
         let (trades, confirmations, rejects, quotes, user_us, system_us) = (1, 2, 3, 4, 5, 6);
-        Sample {
+        MarketSample {
             role,
             number: 1,
             at_ns,
@@ -216,12 +216,12 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
         bytes
     };
     let heard = [
-        Message::Trade(trade).encode().to_vec(),
+        MarketMessage::Trade(trade).encode().to_vec(),
         vec![0x40, 0, 0, 1, 0, 0, 1],
         vec![0x50, 0, 1, 0, 99, 0, 100, 0, 0],
         vec![0x60, 0, 0, 2, 0, 0, 2, 4],
-        sample(Role::Gateway(gateway(0)), vec![(1, 1), (90_000, 300)]),
-        sample(Role::Engine, Vec::new()),
+        sample(SampleSource::Gateway(gateway(0)), vec![(1, 1), (90_000, 300)]),
+        sample(SampleSource::Engine, Vec::new()),
     ];
     let mut all = Vec::new();
     for (name, messages) in

@@ -8,7 +8,7 @@ use broker::{
     Batch, BodyRef, Broker, BrokerOptions, Capabilities, Content, Delivery, Effects, Login, Message, NotTaken, Place,
     Publish, Request, Slot, Stored,
 };
-use catalog::{Catalog, Limits, QueueId, Refusal, SessionId, ShardId, default_definitions};
+use catalog::{Catalog, CatalogLimits, QueueId, Refusal, SessionId, ShardId, default_definitions};
 use slab::{Pool, PoolOptions};
 use wire::method::{basic, queue};
 use wire::{Method, RawProperties, ShortStr, TableRef};
@@ -90,7 +90,7 @@ pub struct OneShard {
 impl OneShard {
     /// With the definitions of a broker that was told nothing. `as_classic`: other types of queues are taken as classic ones.
     pub fn new(as_classic: bool) -> Self {
-        let mut catalog = Catalog::new(Limits { queue_types_as_classic: as_classic, ..Limits::default() });
+        let mut catalog = Catalog::new(CatalogLimits { queue_types_as_classic: as_classic, ..CatalogLimits::default() });
         for definition in default_definitions() {
             catalog.execute(&definition).expect("the first definitions");
         }

@@ -89,10 +89,10 @@ fn list(bytes: &[u8]) {
         let borrowed = borrowed.expect("a validated list yields no error");
         assert_eq!((owned.type_name(), owned.as_i64()), (borrowed.type_name(), borrowed.as_i64()));
         if !matches!(owned, Value::F32(_) | Value::F64(_) | Value::List(_) | Value::Table(_)) {
-            assert!(owned.means(borrowed), "{owned:?}");
+            assert!(owned.is_equivalent(borrowed), "{owned:?}");
         } else {
             // A NaN inside means nothing, not even itself.
-            owned.means(borrowed);
+            owned.is_equivalent(borrowed);
         }
     }
     let mut canonical = Vec::new();

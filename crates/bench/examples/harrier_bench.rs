@@ -1,4 +1,4 @@
-//! The benchmarks alone, for measuring other brokers: `harrier_bench [bench] de-spsc --url amqp://…`.
+//! The benchmarks without the broker, for measuring other brokers: `harrier_bench [bench] de-spsc --url amqp://…`.
 
 use std::process::ExitCode;
 

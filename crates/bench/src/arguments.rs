@@ -1,29 +1,27 @@
-//! The command line of the benchmarks.
+//! Command-line parser of the benchmarks: `--name value`, `--name=value`, `-x value`, `--flag`, `a,b,c`; also prints help.
 //!
-//! Enters: words.  Leaves: options by name, checked for spelling; lists and numbers within bounds.
-//! Owns:   the notation `--name value`, `--name=value`, `-x value`, `--flag`, `a,b,c`; the shape of the help.
-//! Never:  knows what an option means.
+//! Unknown options are usage errors; numbers and lists are checked against bounds.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// A command line that asks for something that does not exist: exit status 2.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong(pub String);
+pub struct UsageError(pub String);
 
-impl fmt::Display for Wrong {
+impl fmt::Display for UsageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl From<Wrong> for String {
-    fn from(wrong: Wrong) -> Self {
+impl From<UsageError> for String {
+    fn from(wrong: UsageError) -> Self {
         wrong.0
     }
 }
 
-impl From<String> for Wrong {
+impl From<String> for UsageError {
     fn from(why: String) -> Self {
         Self(why)
     }
@@ -31,7 +29,7 @@ impl From<String> for Wrong {
 
 /// An option a command takes.
 #[derive(Clone, Copy, Debug)]
-pub struct Option_ {
+pub struct OptionSpec {
     /// Its long name without dashes.
     pub name: &'static str,
     /// Its letter, if it has one.
@@ -43,26 +41,26 @@ pub struct Option_ {
 }
 
 /// Shorthand for an option.
-pub const fn option(name: &'static str, letter: Option<char>, value: &'static str, help: &'static str) -> Option_ {
-    Option_ { name, letter, value, help }
+pub const fn option(name: &'static str, letter: Option<char>, value: &'static str, help: &'static str) -> OptionSpec {
+    OptionSpec { name, letter, value, help }
 }
 
 /// The given options, each with its values in the order of the command line.
 #[derive(Clone, Debug, Default)]
-pub struct Given {
+pub struct ParsedOptions {
     values: BTreeMap<&'static str, Vec<String>>,
     bare: Vec<String>,
 }
 
-impl Given {
+impl ParsedOptions {
     /// Takes the words apart; a word that is no option is wrong.
     ///
     /// # Errors
     /// An unknown option, a missing value, or a word that is no option.
-    pub fn parse(words: &[String], known: &[&[Option_]]) -> Result<Self, Wrong> {
+    pub fn parse(words: &[String], known: &[&[OptionSpec]]) -> Result<Self, UsageError> {
         let given = Self::parse_with_bare(words, known)?;
         match given.bare.first() {
-            Some(word) => Err(Wrong(format!("'{word}' is no option"))),
+            Some(word) => Err(UsageError(format!("'{word}' is no option"))),
             None => Ok(given),
         }
     }
@@ -71,7 +69,7 @@ impl Given {
     ///
     /// # Errors
     /// An unknown option, or a missing value.
-    pub fn parse_with_bare(words: &[String], known: &[&[Option_]]) -> Result<Self, Wrong> {
+    pub fn parse_with_bare(words: &[String], known: &[&[OptionSpec]]) -> Result<Self, UsageError> {
         let mut given = Self::default();
         let mut rest = words.iter();
         while let Some(word) = rest.next() {
@@ -93,15 +91,15 @@ impl Given {
                     option.letter.is_some_and(|letter| name.chars().eq([letter]))
                 }
             });
-            let option = found.ok_or_else(|| Wrong(format!("unknown option '{word}'")))?;
+            let option = found.ok_or_else(|| UsageError(format!("unknown option '{word}'")))?;
             let value = match (option.value.is_empty(), inline) {
                 (true, None) => String::new(),
-                (true, Some(_)) => return Err(Wrong(format!("--{} takes no value", option.name))),
+                (true, Some(_)) => return Err(UsageError(format!("--{} takes no value", option.name))),
                 (false, Some(value)) => value.to_owned(),
                 (false, None) => rest
                     .next()
                     .cloned()
-                    .ok_or_else(|| Wrong(format!("--{} needs a value ({})", option.name, option.value)))?,
+                    .ok_or_else(|| UsageError(format!("--{} needs a value ({})", option.name, option.value)))?,
             };
             given.values.entry(option.name).or_default().push(value);
         }
@@ -137,7 +135,7 @@ impl Given {
     ///
     /// # Errors
     /// No number, or out of bounds.
-    pub fn number(&self, name: &str, usual: u64, least: u64, most: u64) -> Result<u64, Wrong> {
+    pub fn number(&self, name: &str, usual: u64, least: u64, most: u64) -> Result<u64, UsageError> {
         let Some(text) = self.text(name) else { return Ok(usual) };
         number(name, text, least, most)
     }
@@ -146,7 +144,7 @@ impl Given {
     ///
     /// # Errors
     /// As `number`.
-    pub fn number_if_given(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, Wrong> {
+    pub fn number_if_given(&self, name: &str, least: u64, most: u64) -> Result<Option<u64>, UsageError> {
         self.text(name).map(|text| number(name, text, least, most)).transpose()
     }
 
@@ -154,11 +152,11 @@ impl Given {
     ///
     /// # Errors
     /// No number, or out of bounds.
-    pub fn decimal(&self, name: &str, usual: f64, least: f64, most: f64) -> Result<f64, Wrong> {
+    pub fn decimal(&self, name: &str, usual: f64, least: f64, most: f64) -> Result<f64, UsageError> {
         let Some(text) = self.text(name) else { return Ok(usual) };
         match text.parse() {
             Ok(number) if (least..=most).contains(&number) => Ok(number),
-            _ => Err(Wrong(format!("--{name} is a number from {least} to {most}, not '{text}'"))),
+            _ => Err(UsageError(format!("--{name} is a number from {least} to {most}, not '{text}'"))),
         }
     }
 
@@ -166,13 +164,13 @@ impl Given {
     ///
     /// # Errors
     /// A part that is no number, out of bounds, or there already.
-    pub fn list(&self, name: &str, usual: &[usize], least: usize, most: usize) -> Result<Vec<usize>, Wrong> {
+    pub fn list(&self, name: &str, usual: &[usize], least: usize, most: usize) -> Result<Vec<usize>, UsageError> {
         let Some(text) = self.text(name) else { return Ok(usual.to_vec()) };
         let mut numbers = Vec::new();
         for part in text.split(',') {
             let one = number(name, part, least as u64, most as u64)? as usize;
             if numbers.contains(&one) {
-                return Err(Wrong(format!("--{name}: {one} stands there twice")));
+                return Err(UsageError(format!("--{name}: {one} stands there twice")));
             }
             numbers.push(one);
         }
@@ -183,13 +181,13 @@ impl Given {
     ///
     /// # Errors
     /// Another word.
-    pub fn one_of(&self, name: &str, choices: &[&'static str]) -> Result<&'static str, Wrong> {
+    pub fn one_of(&self, name: &str, choices: &[&'static str]) -> Result<&'static str, UsageError> {
         let Some(text) = self.text(name) else { return Ok(choices.first().copied().unwrap_or_default()) };
         choices
             .iter()
             .copied()
             .find(|&choice| choice == text)
-            .ok_or_else(|| Wrong(format!("--{name} is one of {}, not '{text}'", choices.join(", "))))
+            .ok_or_else(|| UsageError(format!("--{name} is one of {}, not '{text}'", choices.join(", "))))
     }
 
     /// All options as texts, for the record: several values with blanks between, flags as `yes`.
@@ -202,15 +200,15 @@ impl Given {
     }
 }
 
-fn number(name: &str, text: &str, least: u64, most: u64) -> Result<u64, Wrong> {
+fn number(name: &str, text: &str, least: u64, most: u64) -> Result<u64, UsageError> {
     match text.trim().parse() {
         Ok(number) if (least..=most).contains(&number) => Ok(number),
-        _ => Err(Wrong(format!("--{name} is a number from {least} to {most}, not '{text}'"))),
+        _ => Err(UsageError(format!("--{name} is a number from {least} to {most}, not '{text}'"))),
     }
 }
 
 /// The help on a command.
-pub fn help(usage: &str, known: &[&[Option_]]) -> String {
+pub fn help(usage: &str, known: &[&[OptionSpec]]) -> String {
     let mut text = format!("usage: {usage}\n\n");
     for option in known.iter().flat_map(|options| options.iter()) {
         let letter = option.letter.map_or_else(|| "    ".to_owned(), |letter| format!("-{letter}, "));
@@ -221,7 +219,7 @@ pub fn help(usage: &str, known: &[&[Option_]]) -> String {
 }
 
 /// The help on a command, with what it does before and examples behind the options.
-pub fn help_with(usage: &str, about: &str, known: &[&[Option_]], examples: &[(&str, &str)]) -> String {
+pub fn help_with(usage: &str, about: &str, known: &[&[OptionSpec]], examples: &[(&str, &str)]) -> String {
     let options = help(usage, known);
     let (usage, options) = options.split_once("\n\n").unwrap_or((&options, ""));
     let mut text = format!("{usage}\n\n{}\n\n{options}", about.trim());
@@ -238,7 +236,7 @@ pub fn help_with(usage: &str, about: &str, known: &[&[Option_]], examples: &[(&s
 mod tests {
     use super::*;
 
-    const KNOWN: &[Option_] = &[
+    const KNOWN: &[OptionSpec] = &[
         option("sizes", Some('m'), "MIN:MAX", "sizes"),
         option("quick", None, "", "less"),
         option("against", None, "URL", "another"),
@@ -250,7 +248,7 @@ mod tests {
 
     fn check(line: &str, expected: &str) {
         let shown =
-            Given::parse(&words(line), &[KNOWN]).map_or_else(|error| error.0, |given| format!("{:?}", given.shown()));
+            ParsedOptions::parse(&words(line), &[KNOWN]).map_or_else(|error| error.0, |given| format!("{:?}", given.shown()));
         assert_eq!(shown, expected, "{line:?}");
     }
 
@@ -271,24 +269,24 @@ mod tests {
 
     #[test]
     fn bare_words_are_kept_where_they_are_wanted() {
-        let given = Given::parse_with_bare(&words("a.toml --quick b"), &[KNOWN]).expect("known");
+        let given = ParsedOptions::parse_with_bare(&words("a.toml --quick b"), &[KNOWN]).expect("known");
         assert_eq!(given.bare(), ["a.toml", "b"]);
         assert!(given.has("quick"));
     }
 
     #[test]
     fn numbers_have_bounds() {
-        let given = Given::parse(&words("-m 7"), &[KNOWN]).expect("known");
+        let given = ParsedOptions::parse(&words("-m 7"), &[KNOWN]).expect("known");
         assert_eq!(given.number("sizes", 1, 1, 9), Ok(7));
         assert_eq!(given.number("other", 1, 1, 9), Ok(1));
         assert_eq!(given.number_if_given("other", 1, 9), Ok(None));
-        assert_eq!(given.number("sizes", 1, 1, 6), Err(Wrong("--sizes is a number from 1 to 6, not '7'".to_owned())));
+        assert_eq!(given.number("sizes", 1, 1, 6), Err(UsageError("--sizes is a number from 1 to 6, not '7'".to_owned())));
     }
 
     #[test]
     fn lists_are_numbers_with_commas() {
         let list = |text: &str| {
-            let given = Given::parse(&words(&format!("-m {text}")), &[KNOWN]).expect("known");
+            let given = ParsedOptions::parse(&words(&format!("-m {text}")), &[KNOWN]).expect("known");
             given.list("sizes", &[1], 1, 64).map_or_else(|wrong| wrong.0, |list| format!("{list:?}"))
         };
         assert_eq!(list("1,2,32"), "[1, 2, 32]");
@@ -299,10 +297,10 @@ mod tests {
 
     #[test]
     fn a_choice_is_one_of_its_words() {
-        let given = Given::parse(&words("-m all"), &[KNOWN]).expect("known");
+        let given = ParsedOptions::parse(&words("-m all"), &[KNOWN]).expect("known");
         assert_eq!(given.one_of("sizes", &["one", "all"]), Ok("all"));
         assert_eq!(given.one_of("other", &["one", "all"]), Ok("one"));
-        assert_eq!(given.one_of("sizes", &["one"]), Err(Wrong("--sizes is one of one, not 'all'".to_owned())));
+        assert_eq!(given.one_of("sizes", &["one"]), Err(UsageError("--sizes is one of one, not 'all'".to_owned())));
     }
 
     #[test]

@@ -1,29 +1,27 @@
-//! `churn`: how many connections, channels and queues a second can be opened and closed, and how long each takes.
+//! The `churn` command: the rate and latency of opening and closing connections, channels and queues.
 //!
-//! Enters: a command line.  Leaves: a table for each kind, one row a number of clients; the document.
-//! Owns:   the clients' processes, each with one thing at a time.
-//! Never:  sends a message.
+//! Each client process opens and closes one object at a time and sends no messages.
 
 use std::collections::BTreeMap;
 
-use report::document::{Pace, Point, Run, Series};
-use report::table::put;
-use report::{OsuTable, Progress};
+use report::document::{LoopMode, SeriesPoint, MeasuredRun, MeasuredSeries};
+use report::stdout::put;
+use report::{OsuTable, ProgressLine};
 
-use crate::arguments::{Given, Option_, Wrong, help_with, option};
-use crate::failure::Failure;
-use crate::launcher::Watch;
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help_with, option};
+use crate::failure::CommandFailure;
+use crate::launcher::TargetMeter;
 use crate::limits::{CHURN_OPERATIONS_MAX, CLIENTS_MAX, REPORT_WAIT, ROLE_READY_WAIT};
-use crate::plan::{Report, Used};
-use crate::process::Role;
-use crate::record::{Record, go_on};
-use crate::role::churner::{ChurnOrder, ChurnTask, Kind};
-use crate::setup::{OUTPUT, Setup, TARGETS};
-use crate::target::{Target, Way};
+use crate::role_protocol::{RoleReport, SelfUsage};
+use crate::process::RoleHandle;
+use crate::run_recorder::{RunRecorder, check_interrupted};
+use crate::role::churner::{ChurnCommand, ChurnTask, ChurnKind};
+use crate::measure_options::{OUTPUT, MeasureOptions, TARGETS};
+use crate::target::{BenchmarkTarget, TargetAddress};
 use crate::tcp::QUEUE;
-use gauge::{Latencies, judge};
+use gauge::{LatencyHistogram, validity};
 
-const OWN: &[Option_] = &[
+const OWN: &[OptionSpec] = &[
     option("kind", Some('k'), "KIND", "connection, channel, queue or all (default)"),
     option("clients", None, "N,…", "processes that do it at once, each one thing at a time (default 1,4)"),
     option("seconds", None, "S", "time of each run (default 2)"),
@@ -50,13 +48,13 @@ const EXAMPLES: &[(&str, &str)] = &[
 ];
 
 /// What a command line asks for beyond the shared options.
-struct Asked {
-    kinds: Vec<Kind>,
+struct ChurnOptions {
+    kinds: Vec<ChurnKind>,
     clients: Vec<usize>,
-    order: ChurnOrder,
+    command: ChurnCommand,
 }
 
-impl Kind {
+impl ChurnKind {
     const ALL: [Self; 3] = [Self::Connection, Self::Channel, Self::Queue];
 
     fn name(self) -> &'static str {
@@ -68,13 +66,13 @@ impl Kind {
     }
 }
 
-impl Asked {
-    fn read(given: &Given) -> Result<Self, Wrong> {
+impl ChurnOptions {
+    fn read(given: &ParsedOptions) -> Result<Self, UsageError> {
         let kind = given.one_of("kind", &["all", "connection", "channel", "queue"])?;
         Ok(Self {
-            kinds: Kind::ALL.into_iter().filter(|one| kind == "all" || kind == one.name()).collect(),
+            kinds: ChurnKind::ALL.into_iter().filter(|one| kind == "all" || kind == one.name()).collect(),
             clients: given.list("clients", &[1, 4], 1, CLIENTS_MAX)?,
-            order: ChurnOrder {
+            command: ChurnCommand {
                 count_max: given.number("iterations", CHURN_OPERATIONS_MAX, 1, CHURN_OPERATIONS_MAX)?,
                 duration_ms_max: given.number("seconds", 2, 1, 600)? * 1_000,
             },
@@ -82,10 +80,10 @@ impl Asked {
     }
 
     /// A tenth, whose figures are thrown away.
-    fn warm_up(&self) -> ChurnOrder {
-        ChurnOrder {
-            count_max: (self.order.count_max / 10).max(1),
-            duration_ms_max: (self.order.duration_ms_max / 10).max(1),
+    fn warm_up(&self) -> ChurnCommand {
+        ChurnCommand {
+            count_max: (self.command.count_max / 10).max(1),
+            duration_ms_max: (self.command.duration_ms_max / 10).max(1),
         }
     }
 }
@@ -94,64 +92,64 @@ impl Asked {
 ///
 /// # Errors
 /// A wrong command line, a broker that fails, figures that must not be trusted.
-pub fn run(words: &[String]) -> Result<(), Failure> {
+pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [OWN, TARGETS, QUEUE, OUTPUT];
-    let given = Given::parse(words, &lists)?;
+    let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help_with("harrier bench churn [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
-    let (setup, asked) = (Setup::read(&given)?, Asked::read(&given)?);
+    let (setup, options) = (MeasureOptions::read(&given)?, ChurnOptions::read(&given)?);
     let targets = setup.targets()?;
-    let mut record = Record::begin("churn", words, &given, &setup, &targets);
-    record.used("kind", "all");
-    record.used("clients", "1,4");
-    record.used("seconds", asked.order.duration_ms_max / 1_000);
-    let outcome = measure(&mut record, &setup, &asked, &targets);
+    let mut record = RunRecorder::begin("churn", words, &given, &setup, &targets);
+    record.note_option("kind", "all");
+    record.note_option("clients", "1,4");
+    record.note_option("seconds", options.command.duration_ms_max / 1_000);
+    let outcome = measure(&mut record, &setup, &options, &targets);
     record.end(outcome)
 }
 
-fn measure(record: &mut Record, setup: &Setup, asked: &Asked, targets: &[Target]) -> Result<(), Failure> {
-    let progress = Progress::begin();
-    let all = (asked.kinds.len() * asked.clients.len() * setup.runs) as f64;
+fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &ChurnOptions, targets: &[BenchmarkTarget]) -> Result<(), CommandFailure> {
+    let progress = ProgressLine::begin();
+    let all = (options.kinds.len() * options.clients.len() * setup.runs) as f64;
     let mut done = 0.0;
-    for &kind in &asked.kinds {
+    for &kind in &options.kinds {
         let first = record.document.series.len();
         record.document.series.extend(targets.iter().map(|target| series(kind, target)));
-        let table = match setup.shown.format.is_incremental() {
+        let table = match setup.output.format.is_incremental() {
             true => {
-                let begun: Vec<&Series> = record.document.series[first..].iter().collect();
+                let begun: Vec<&MeasuredSeries> = record.document.series[first..].iter().collect();
                 progress.clear();
-                Some(OsuTable::begin(&record.document, &begun, setup.shown.full)?)
+                Some(OsuTable::begin(&record.document, &begun, setup.output.full)?)
             }
             false => None,
         };
-        for &clients in &asked.clients {
+        for &clients in &options.clients {
             for series in &mut record.document.series[first..] {
-                series.points.push(Point { at: clients as f64, size_bytes: 0.0, runs: Vec::new() });
+                series.points.push(SeriesPoint { at: clients as f64, size_bytes: 0.0, runs: Vec::new() });
             }
             let mut churning = targets
                 .iter()
-                .map(|target| Churning::start(kind, clients, setup, target))
+                .map(|target| ChurnRun::start(kind, clients, setup, target))
                 .collect::<Result<Vec<_>, _>>()?;
             for run in 1..=setup.runs {
                 for position in 0..targets.len() {
-                    go_on()?;
+                    check_interrupted()?;
                     // Every second run in the opposite order, so that none is always first.
                     let index = if run % 2 == 1 { position } else { targets.len() - 1 - position };
                     let what = format!("churn of {}s, {clients} clients, run {run} of {}", kind.name(), setup.runs);
                     progress.show(done / all, &what);
-                    churning[index].segment(&asked.warm_up())?;
-                    let mut made = churning[index].segment(&asked.order)?;
-                    made.invalid.extend(judge::unoptimised(&record.document.environment));
+                    churning[index].segment(&options.warm_up())?;
+                    let mut created = churning[index].segment(&options.command)?;
+                    created.invalid.extend(validity::unoptimised(&record.document.environment));
                     if let Some(point) = record.document.series[first + index].points.last_mut() {
-                        point.runs.push(made);
+                        point.runs.push(created);
                     }
                 }
                 done += 1.0;
             }
             progress.clear();
             if let Some(table) = &table {
-                let points: Vec<&Point> =
+                let points: Vec<&SeriesPoint> =
                     record.document.series[first..].iter().filter_map(|series| series.points.last()).collect();
                 table.row(&points)?;
             }
@@ -160,11 +158,11 @@ fn measure(record: &mut Record, setup: &Setup, asked: &Asked, targets: &[Target]
     Ok(())
 }
 
-fn series(kind: Kind, target: &Target) -> Series {
-    Series {
+fn series(kind: ChurnKind, target: &BenchmarkTarget) -> MeasuredSeries {
+    MeasuredSeries {
         benchmark: "churn".to_owned(),
         target: target.name.clone(),
-        pace: Pace::Closed,
+        pace: LoopMode::Closed,
         parameters: BTreeMap::from([("kind".to_owned(), kind.name().to_owned())]),
         axis: "clients".to_owned(),
         points: Vec::new(),
@@ -172,18 +170,18 @@ fn series(kind: Kind, target: &Target) -> Series {
 }
 
 /// The clients of one target, running and ready.
-struct Churning {
-    clients: Vec<Role>,
-    broker: Watch,
-    _placed: Option<crate::placement::Pinned>,
+struct ChurnRun {
+    clients: Vec<RoleHandle>,
+    broker: TargetMeter,
+    _placed: Option<crate::placement::PinnedProcess>,
 }
 
-impl Churning {
-    fn start(kind: Kind, clients: usize, setup: &Setup, target: &Target) -> Result<Self, String> {
-        let Way::Amqp(url) = &target.way else { return Err("a relay has nothing to open".to_owned()) };
-        let broker = Watch::of(target)?;
+impl ChurnRun {
+    fn start(kind: ChurnKind, clients: usize, setup: &MeasureOptions, target: &BenchmarkTarget) -> Result<Self, String> {
+        let TargetAddress::Amqp(url) = &target.address else { return Err("a relay has nothing to open".to_owned()) };
+        let broker = TargetMeter::of(target)?;
         let mut churning =
-            Self { clients: Vec::with_capacity(clients), broker, _placed: target.place(&setup.placement)? };
+            Self { clients: Vec::with_capacity(clients), broker, _placed: target.pin(&setup.placement)? };
         let run = format!("harrier-churn-{}-{}", std::process::id(), gauge::clock::now_ns());
         for index in 0..clients {
             let task = ChurnTask {
@@ -192,7 +190,7 @@ impl Churning {
                 queue_prefix: format!("{run}.{index}."),
                 queue_bytes: setup.tcp.queue_bytes,
             };
-            let mut role = Role::start("churner", &task, &setup.placement.publisher)?;
+            let mut role = RoleHandle::start("churner", &task, &setup.placement.publisher)?;
             role.ready(ROLE_READY_WAIT)?;
             churning.clients.push(role);
         }
@@ -200,20 +198,20 @@ impl Churning {
     }
 
     /// Lets every client do what it is told at once.
-    fn segment(&mut self, order: &ChurnOrder) -> Result<Run, String> {
+    fn segment(&mut self, order: &ChurnCommand) -> Result<MeasuredRun, String> {
         self.broker.begin_sampling()?;
         for client in &mut self.clients {
-            client.order(order)?;
+            client.send_command(order)?;
         }
         let (mut first_ns, mut last_ns, mut operations) = (u64::MAX, 0, 0);
-        let (mut opens, mut closes, mut sum) = (Latencies::default(), Latencies::default(), Used::default());
+        let (mut opens, mut closes, mut sum) = (LatencyHistogram::default(), LatencyHistogram::default(), SelfUsage::default());
         let mut unseen = false;
         for client in &mut self.clients {
             match client.report(REPORT_WAIT)? {
-                Report::Churned { began_ns, ended_ns, operations: made, opened, closed, used } => {
+                RoleReport::Churned { began_ns, ended_ns, operations: created, opened, closed, used } => {
                     first_ns = first_ns.min(began_ns);
                     last_ns = last_ns.max(ended_ns);
-                    operations += made;
+                    operations += created;
                     opens.merge(&opened);
                     closes.merge(&closed);
                     unseen |= used.network.is_none();
@@ -224,17 +222,17 @@ impl Churning {
         }
         let broker = self.broker.end()?;
         let elapsed_s = last_ns.saturating_sub(first_ns).max(1) as f64 / 1e9;
-        let mut run = Run {
+        let mut run = MeasuredRun {
             elapsed_s,
             operations: Some(operations),
             latencies: BTreeMap::from([("open".to_owned(), opens.buckets()), ("close".to_owned(), closes.buckets())]),
             broker,
             publishers: sum.process.known(),
             network: if unseen { None } else { sum.network },
-            ..Run::default()
+            ..MeasuredRun::default()
         };
-        run.invalid.extend(judge::client_was_full("clients", &sum.process));
-        run.notes.extend(judge::client_was_starved("clients", &sum.process, elapsed_s));
+        run.invalid.extend(validity::client_was_full("clients", &sum.process));
+        run.notes.extend(validity::client_was_starved("clients", &sum.process, elapsed_s));
         Ok(run)
     }
 }
@@ -243,20 +241,20 @@ impl Churning {
 mod tests {
     use super::*;
 
-    fn asked(line: &str) -> Result<Asked, Wrong> {
+    fn options(line: &str) -> Result<ChurnOptions, UsageError> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Asked::read(&Given::parse(&words, &[OWN, TARGETS, QUEUE, OUTPUT])?)
+        ChurnOptions::read(&ParsedOptions::parse(&words, &[OWN, TARGETS, QUEUE, OUTPUT])?)
     }
 
     #[test]
     fn what_is_asked() {
-        let usual = asked("").expect("nothing is wrong");
-        assert_eq!((usual.kinds, usual.clients), (Kind::ALL.to_vec(), vec![1, 4]));
-        assert_eq!(usual.order.duration_ms_max, 2_000);
-        let few = asked("-k queue --clients 2 -i 50 --seconds 9").expect("nothing is wrong");
-        assert_eq!((&few.kinds, &few.clients), (&vec![Kind::Queue], &vec![2]));
-        assert_eq!(few.order, ChurnOrder { count_max: 50, duration_ms_max: 9_000 });
-        assert_eq!(few.warm_up(), ChurnOrder { count_max: 5, duration_ms_max: 900 });
+        let usual = options("").expect("nothing is wrong");
+        assert_eq!((usual.kinds, usual.clients), (ChurnKind::ALL.to_vec(), vec![1, 4]));
+        assert_eq!(usual.command.duration_ms_max, 2_000);
+        let few = options("-k queue --clients 2 -i 50 --seconds 9").expect("nothing is wrong");
+        assert_eq!((&few.kinds, &few.clients), (&vec![ChurnKind::Queue], &vec![2]));
+        assert_eq!(few.command, ChurnCommand { count_max: 50, duration_ms_max: 9_000 });
+        assert_eq!(few.warm_up(), ChurnCommand { count_max: 5, duration_ms_max: 900 });
     }
 
     #[test]
@@ -266,7 +264,7 @@ mod tests {
             ("--clients 0", "--clients is a number from 1 to"),
             ("--seconds 0", "--seconds is a number from 1 to 600, not '0'"),
         ] {
-            let why = asked(line).map(|_| String::new()).unwrap_or_else(|wrong| wrong.0);
+            let why = options(line).map(|_| String::new()).unwrap_or_else(|wrong| wrong.0);
             assert!(why.starts_with(expected), "{line}: {why}");
         }
     }

@@ -1,12 +1,8 @@
-//! A command of one of this program's families (`harrier bench`, `harrier topology`, `harrier market`): its name, and how it ends.
-//!
-//! Enters: the family, the words behind it.  Leaves: an exit status; on standard error why a command failed.
-//! Owns:   that Ctrl-C is listened for before anything is started, and that what has been told is not told again.
-//! Never:  knows which commands there are.
+//! Runs one command of `harrier bench`, `harrier topology` or `harrier market`: signal handling, error output, exit status.
 
 use std::process::ExitCode;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::interrupt;
 
 /// The name of the command, empty if there is none, and the words behind it.
@@ -18,10 +14,10 @@ pub(crate) fn split(words: &[String]) -> (&str, &[String]) {
 }
 
 /// Runs a command of a family.
-pub(crate) fn run(family: &str, command: impl FnOnce() -> Result<(), Failure>) -> ExitCode {
-    match interrupt::listen().map_err(Failure::from).and_then(|()| command()) {
+pub(crate) fn run(family: &str, command: impl FnOnce() -> Result<(), CommandFailure>) -> ExitCode {
+    match interrupt::listen().map_err(CommandFailure::from).and_then(|()| command()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure @ Failure::Told(_)) => failure.exit(),
+        Err(failure @ CommandFailure::Reported(_)) => failure.exit(),
         Err(failure) => {
             let failure = failure.or_interrupted();
             eprintln!("{family}: {failure}");

@@ -1,19 +1,15 @@
-//! `harrier bench compare A B`: two saved documents, figure by figure.
-//!
-//! Enters: two files that `--json` wrote.  Leaves: ratios with intervals and verdicts.
-//! Owns:   the options of the command.
-//! Never:  measures.
+//! `harrier bench compare A B`: compares two saved documents metric by metric, with intervals and verdicts.
 
 use std::fs;
 use std::path::Path;
 
 use report::Document;
-use report::table::put;
+use report::stdout::put;
 
-use crate::arguments::{Given, Option_, Wrong, help_with, option};
-use crate::failure::Failure;
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help_with, option};
+use crate::failure::CommandFailure;
 
-const OPTIONS: &[Option_] = &[
+const OPTIONS: &[OptionSpec] = &[
     option("format", None, "text|json|md", "how it is written (default text)"),
     option("full", Some('f'), "", "all figures, not only those a benchmark shows by default"),
     option("help", Some('h'), "", "this text"),
@@ -34,14 +30,14 @@ const EXAMPLES: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// A wrong command line, a file that cannot be read, a document that cannot be understood, nothing in common.
-pub fn run(words: &[String]) -> Result<(), Failure> {
-    let given = Given::parse_with_bare(words, &[OPTIONS])?;
+pub fn run(words: &[String]) -> Result<(), CommandFailure> {
+    let given = ParsedOptions::parse_with_bare(words, &[OPTIONS])?;
     if given.has("help") {
         return Ok(put(&help_with("harrier bench compare A.json B.json [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES))?);
     }
     let format = given.one_of("format", &["text", "json", "md"])?;
     let [a, b] = given.bare() else {
-        return Err(Wrong("two documents are compared: harrier bench compare A.json B.json".to_owned()).into());
+        return Err(UsageError("two documents are compared: harrier bench compare A.json B.json".to_owned()).into());
     };
     let (first, second) = (read(a)?, read(b)?);
     let (name_a, name_b) = if a == b { (format!("{a} (A)"), format!("{b} (B)")) } else { (a.clone(), b.clone()) };
@@ -52,15 +48,15 @@ pub fn run(words: &[String]) -> Result<(), Failure> {
         _ => comparison.text(),
     })?;
     match comparison.rows.is_empty() {
-        true => Err(Failure::Failed(format!("{a} and {b} have no figure in common"))),
+        true => Err(CommandFailure::Failed(format!("{a} and {b} have no figure in common"))),
         false => Ok(()),
     }
 }
 
 /// Reads a saved document. What is asked for and cannot be had is wrong usage, as a workload's file is.
-pub(crate) fn read(file: &str) -> Result<Document, Failure> {
-    let text = fs::read_to_string(Path::new(file)).map_err(|error| Failure::Usage(format!("{file}: {error}")))?;
-    report::json::read(&text).map_err(|why| Failure::Usage(format!("{file}: {why}")))
+pub(crate) fn read(file: &str) -> Result<Document, CommandFailure> {
+    let text = fs::read_to_string(Path::new(file)).map_err(|error| CommandFailure::Usage(format!("{file}: {error}")))?;
+    report::json::read(&text).map_err(|why| CommandFailure::Usage(format!("{file}: {why}")))
 }
 
 #[cfg(test)]

@@ -1,30 +1,28 @@
-//! `drain`: a backlog of messages is built in a queue, then emptied by consumers.
+//! The `drain` command: fills a queue with a backlog, then empties it, and measures both and the broker's memory.
 //!
-//! Enters: a command line.  Leaves: by size, how fast it fills, what it costs the broker in memory, how fast it empties.
-//! Owns:   one process that fills, one that empties, and the queue, which is deleted whatever happens.
-//! Never:  consumes while it fills.
+//! The queue is deleted at the end, also after a failure.
 
 use std::collections::BTreeMap;
 
-use report::document::{Pace, Point, Run, Series};
-use report::table::put;
-use report::{OsuTable, Progress};
+use report::document::{LoopMode, SeriesPoint, MeasuredRun, MeasuredSeries};
+use report::stdout::put;
+use report::{OsuTable, ProgressLine};
 
-use crate::arguments::{Given, Option_, Wrong, help_with, option};
-use crate::failure::Failure;
-use crate::launcher::Watch;
-use crate::limits::{BACKLOG_BYTES_USUAL, BACKLOG_MESSAGES_USUAL, CONSUMERS_MAX, REPORT_WAIT, ROLE_READY_WAIT};
-use crate::plan::{Report, sizes};
-use crate::process::Role;
-use crate::record::{Record, go_on};
-use crate::role::backlog::{BacklogTask, EmptyOrder, FillOrder};
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help_with, option};
+use crate::failure::CommandFailure;
+use crate::launcher::TargetMeter;
+use crate::limits::{BACKLOG_BYTES_DEFAULT, BACKLOG_MESSAGES_DEFAULT, CONSUMERS_MAX, REPORT_WAIT, ROLE_READY_WAIT};
+use crate::role_protocol::{RoleReport, sizes};
+use crate::process::RoleHandle;
+use crate::run_recorder::{RunRecorder, check_interrupted};
+use crate::role::drain_roles::{BacklogTask, EmptyCommand, FillCommand};
 use crate::role::connect;
-use crate::setup::{EFFORT, OUTPUT, Setup, TARGETS};
-use crate::target::{Target, Way};
+use crate::measure_options::{EFFORT, OUTPUT, MeasureOptions, TARGETS};
+use crate::target::{BenchmarkTarget, TargetAddress};
 use crate::tcp::QUEUE;
-use gauge::{Steadiness, judge, steadiness};
+use gauge::{Steadiness, validity, steadiness};
 
-const OWN: &[Option_] = &[
+const OWN: &[OptionSpec] = &[
     option("sizes", Some('m'), "MIN:MAX", "message sizes in powers of two (default 64:64K)"),
     option("consumers", None, "N", "connections that empty the queue together (default 1)"),
     option("ack-every", None, "N", "manual acknowledgement each N messages (default: automatic)"),
@@ -45,7 +43,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 ];
 
 /// What a command line asks for beyond the shared options.
-struct Asked {
+struct DrainOptions {
     sizes: Vec<usize>,
     iterations: Option<u64>,
     consumers: usize,
@@ -53,24 +51,24 @@ struct Asked {
     prefetch: u16,
 }
 
-impl Asked {
-    fn read(given: &Given, setup: &Setup) -> Result<Self, Wrong> {
-        let asked = Self {
+impl DrainOptions {
+    fn read(given: &ParsedOptions, setup: &MeasureOptions) -> Result<Self, UsageError> {
+        let options = Self {
             sizes: sizes(given.text("sizes").unwrap_or("64:64K"), 2)?,
             iterations: setup.iterations,
             consumers: given.number("consumers", 1, 1, CONSUMERS_MAX as u64)? as usize,
             ack_every: given.number("ack-every", 0, 1, 1 << 32)?,
             prefetch: given.number("prefetch", 0, 0, u64::from(u16::MAX))? as u16,
         };
-        if asked.prefetch > 0 && asked.ack_every > u64::from(asked.prefetch) {
-            return Err(Wrong("--ack-every above --prefetch would wait for ever".to_owned()));
+        if options.prefetch > 0 && options.ack_every > u64::from(options.prefetch) {
+            return Err(UsageError("--ack-every above --prefetch would wait for ever".to_owned()));
         }
-        Ok(asked)
+        Ok(options)
     }
 
     /// Messages of one size: as many as were asked for, or as fit the usual bounds.
     fn count(&self, size_bytes: usize) -> u64 {
-        let usual = (BACKLOG_BYTES_USUAL / size_bytes.max(1) as u64).clamp(100, BACKLOG_MESSAGES_USUAL);
+        let usual = (BACKLOG_BYTES_DEFAULT / size_bytes.max(1) as u64).clamp(100, BACKLOG_MESSAGES_DEFAULT);
         self.iterations.unwrap_or(usual)
     }
 }
@@ -79,57 +77,57 @@ impl Asked {
 ///
 /// # Errors
 /// A wrong command line, a broker that fails or takes no more, figures that must not be trusted.
-pub fn run(words: &[String]) -> Result<(), Failure> {
+pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [OWN, TARGETS, EFFORT, QUEUE, OUTPUT];
-    let given = Given::parse(words, &lists)?;
+    let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help_with("harrier bench drain [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
-    let setup = Setup::read(&given)?;
-    let asked = Asked::read(&given, &setup)?;
+    let setup = MeasureOptions::read(&given)?;
+    let options = DrainOptions::read(&given, &setup)?;
     let targets = setup.targets()?;
-    let mut record = Record::begin("drain", words, &given, &setup, &targets);
-    record.used("sizes", "64:64K");
-    record.used("consumers", asked.consumers);
-    record.used("ack-every", asked.ack_every);
-    record.used("prefetch", asked.prefetch);
-    let outcome = measure(&mut record, &setup, &asked, &targets);
+    let mut record = RunRecorder::begin("drain", words, &given, &setup, &targets);
+    record.note_option("sizes", "64:64K");
+    record.note_option("consumers", options.consumers);
+    record.note_option("ack-every", options.ack_every);
+    record.note_option("prefetch", options.prefetch);
+    let outcome = measure(&mut record, &setup, &options, &targets);
     record.end(outcome)
 }
 
-fn measure(record: &mut Record, setup: &Setup, asked: &Asked, targets: &[Target]) -> Result<(), Failure> {
-    let progress = Progress::begin();
+fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &DrainOptions, targets: &[BenchmarkTarget]) -> Result<(), CommandFailure> {
+    let progress = ProgressLine::begin();
     // Of each target two series: filling, then emptying.
     for target in targets {
-        record.document.series.extend(["fill", "empty"].map(|phase| series(phase, asked, target)));
+        record.document.series.extend(["fill", "empty"].map(|phase| series(phase, options, target)));
     }
-    let table = match setup.shown.format.is_incremental() {
+    let table = match setup.output.format.is_incremental() {
         true => {
-            let begun: Vec<&Series> = record.document.series.iter().collect();
-            Some(OsuTable::begin(&record.document, &begun, setup.shown.full)?)
+            let begun: Vec<&MeasuredSeries> = record.document.series.iter().collect();
+            Some(OsuTable::begin(&record.document, &begun, setup.output.full)?)
         }
         false => None,
     };
     let mut backlogs =
-        targets.iter().map(|target| Backlog::start(asked, setup, target)).collect::<Result<Vec<_>, _>>()?;
-    let all = (asked.sizes.len() * setup.runs * targets.len()) as f64;
+        targets.iter().map(|target| DrainRun::start(options, setup, target)).collect::<Result<Vec<_>, _>>()?;
+    let all = (options.sizes.len() * setup.runs * targets.len()) as f64;
     let mut done = 0.0;
-    for &size_bytes in &asked.sizes {
-        let count = asked.count(size_bytes);
+    for &size_bytes in &options.sizes {
+        let count = options.count(size_bytes);
         for series in &mut record.document.series {
             let at = size_bytes as f64;
-            series.points.push(Point { at, size_bytes: at, runs: Vec::new() });
+            series.points.push(SeriesPoint { at, size_bytes: at, runs: Vec::new() });
         }
         for run in 1..=setup.runs {
             for position in 0..targets.len() {
-                go_on()?;
+                check_interrupted()?;
                 // Every second run in the opposite order, so that none is always first.
                 let index = if run % 2 == 1 { position } else { targets.len() - 1 - position };
                 let what = format!("drain of {count} messages of {size_bytes} bytes, run {run} of {}", setup.runs);
                 progress.show(done / all, &what);
                 let both = backlogs[index].fill_and_empty(size_bytes, count)?;
                 for (phase, mut made) in both.into_iter().enumerate() {
-                    made.invalid.extend(judge::unoptimised(&record.document.environment));
+                    made.invalid.extend(validity::unoptimised(&record.document.environment));
                     made.notes.extend(setup.tcp.queue_note(targets[index].facts.product.as_deref()));
                     if let Some(point) = record.document.series[2 * index + phase].points.last_mut() {
                         point.runs.push(made);
@@ -140,28 +138,28 @@ fn measure(record: &mut Record, setup: &Setup, asked: &Asked, targets: &[Target]
         }
         progress.clear();
         if let Some(table) = &table {
-            let points: Vec<&Point> = record.document.series.iter().filter_map(|series| series.points.last()).collect();
+            let points: Vec<&SeriesPoint> = record.document.series.iter().filter_map(|series| series.points.last()).collect();
             table.row(&points)?;
         }
     }
     Ok(())
 }
 
-fn series(phase: &str, asked: &Asked, target: &Target) -> Series {
+fn series(phase: &str, options: &DrainOptions, target: &BenchmarkTarget) -> MeasuredSeries {
     let mut parameters = BTreeMap::from([("phase".to_owned(), phase.to_owned())]);
     if phase == "empty" {
         for (name, value) in [
-            ("consumers", asked.consumers as u64),
-            ("ack_every", asked.ack_every),
-            ("prefetch", u64::from(asked.prefetch)),
+            ("consumers", options.consumers as u64),
+            ("ack_every", options.ack_every),
+            ("prefetch", u64::from(options.prefetch)),
         ] {
             parameters.insert(name.to_owned(), value.to_string());
         }
     }
-    Series {
+    MeasuredSeries {
         benchmark: "drain".to_owned(),
         target: target.name.clone(),
-        pace: Pace::Closed,
+        pace: LoopMode::Closed,
         parameters,
         axis: "size_bytes".to_owned(),
         points: Vec::new(),
@@ -169,24 +167,24 @@ fn series(phase: &str, asked: &Asked, target: &Target) -> Series {
 }
 
 /// A target with the two processes that fill and empty its queue.
-struct Backlog {
-    filler: Role,
-    emptier: Role,
-    queue: LeftQueue,
-    broker: Watch,
+struct DrainRun {
+    filler: RoleHandle,
+    emptier: RoleHandle,
+    queue: LeftoverQueue,
+    broker: TargetMeter,
     /// What the broker held before the first message.
     resident_bytes_before: u64,
-    _placed: Option<crate::placement::Pinned>,
+    _placed: Option<crate::placement::PinnedProcess>,
 }
 
 /// The queue, deleted when it may still be there: a backlog is nothing to leave behind on a broker that is not ours.
-struct LeftQueue {
+struct LeftoverQueue {
     url: String,
     name: String,
     may_exist: bool,
 }
 
-impl Drop for LeftQueue {
+impl Drop for LeftoverQueue {
     fn drop(&mut self) {
         if !self.may_exist {
             return;
@@ -202,33 +200,33 @@ impl Drop for LeftQueue {
     }
 }
 
-impl Backlog {
-    fn start(asked: &Asked, setup: &Setup, target: &Target) -> Result<Self, String> {
-        let Way::Amqp(url) = &target.way else { return Err("a relay has no queues".to_owned()) };
-        let mut broker = Watch::of(target)?;
-        let placed = target.place(&setup.placement)?;
+impl DrainRun {
+    fn start(options: &DrainOptions, setup: &MeasureOptions, target: &BenchmarkTarget) -> Result<Self, String> {
+        let TargetAddress::Amqp(url) = &target.address else { return Err("a relay has no queues".to_owned()) };
+        let mut broker = TargetMeter::of(target)?;
+        let placed = target.pin(&setup.placement)?;
         let name = format!("harrier-drain-{}-{}", std::process::id(), gauge::clock::now_ns());
         let task = BacklogTask {
             url: url.clone(),
             queue: name.clone(),
             checks: setup.checks,
             queue_bytes: setup.tcp.queue_bytes,
-            consumers: asked.consumers,
-            ack_every: asked.ack_every,
-            prefetch: asked.prefetch,
+            consumers: options.consumers,
+            ack_every: options.ack_every,
+            prefetch: options.prefetch,
         };
-        let mut filler = Role::start("filler", &task, &setup.placement.publisher)?;
+        let mut filler = RoleHandle::start("filler", &task, &setup.placement.publisher)?;
         filler.ready(ROLE_READY_WAIT)?;
-        let mut emptier = Role::start("emptier", &task, &setup.placement.consumer)?;
+        let mut emptier = RoleHandle::start("emptier", &task, &setup.placement.consumer)?;
         emptier.ready(ROLE_READY_WAIT)?;
-        let resident_bytes_before = broker.held_bytes()?;
-        let queue = LeftQueue { url: url.clone(), name, may_exist: false };
+        let resident_bytes_before = broker.resident_bytes()?;
+        let queue = LeftoverQueue { url: url.clone(), name, may_exist: false };
         Ok(Self { filler, emptier, queue, broker, resident_bytes_before, _placed: placed })
     }
 
     /// One backlog: what filling and what emptying came to.
-    fn fill_and_empty(&mut self, size_bytes: usize, count: u64) -> Result<[Run; 2], String> {
-        let left_over = self.broker.held_bytes()?.saturating_sub(self.resident_bytes_before);
+    fn fill_and_empty(&mut self, size_bytes: usize, count: u64) -> Result<[MeasuredRun; 2], String> {
+        let left_over = self.broker.resident_bytes()?.saturating_sub(self.resident_bytes_before);
         self.queue.may_exist = true;
         let (mut filled, held) = self.fill(size_bytes, count)?;
         filled.backlog_bytes =
@@ -241,10 +239,10 @@ impl Backlog {
             ));
         }
         let mut emptied = self.empty(size_bytes, count, held)?;
-        self.filler.order(&FillOrder::Delete)?;
+        self.filler.send_command(&FillCommand::Delete)?;
         match self.filler.report(REPORT_WAIT)? {
-            Report::Worked { operations: 0 } => {}
-            Report::Worked { operations: left } => {
+            RoleReport::Worked { operations: 0 } => {}
+            RoleReport::Worked { operations: left } => {
                 emptied.invalid.push(format!("{left} messages were still in the queue when it was deleted"));
             }
             other => return Err(format!("the filler answered {other:?} instead of deleting the queue")),
@@ -253,35 +251,35 @@ impl Backlog {
         Ok([filled, emptied])
     }
 
-    fn fill(&mut self, size_bytes: usize, count: u64) -> Result<(Run, u64), String> {
+    fn fill(&mut self, size_bytes: usize, count: u64) -> Result<(MeasuredRun, u64), String> {
         self.broker.begin_sampling()?;
-        self.filler.order(&FillOrder::Fill { size_bytes, count })?;
-        let Report::Filled { began_ns, ended_ns, held, used } = self.filler.report(REPORT_WAIT)? else {
+        self.filler.send_command(&FillCommand::Fill { size_bytes, count })?;
+        let RoleReport::Filled { began_ns, ended_ns, held, used } = self.filler.report(REPORT_WAIT)? else {
             return Err("the filler answered something else than its figures".to_owned());
         };
         let elapsed_s = ended_ns.saturating_sub(began_ns).max(1) as f64 / 1e9;
-        let mut run = Run {
+        let mut run = MeasuredRun {
             elapsed_s,
             published: count,
             broker: self.broker.end()?,
             publishers: used.process.known(),
             network: used.network,
-            ..Run::default()
+            ..MeasuredRun::default()
         };
-        run.invalid.extend(judge::client_was_full("publishers", &used.process));
-        run.notes.extend(judge::client_was_starved("publishers", &used.process, elapsed_s));
+        run.invalid.extend(validity::client_was_full("publishers", &used.process));
+        run.notes.extend(validity::client_was_starved("publishers", &used.process, elapsed_s));
         Ok((run, held))
     }
 
-    fn empty(&mut self, size_bytes: usize, count: u64, held: u64) -> Result<Run, String> {
+    fn empty(&mut self, size_bytes: usize, count: u64, held: u64) -> Result<MeasuredRun, String> {
         self.broker.begin_sampling()?;
-        self.emptier.order(&EmptyOrder { size_bytes, count, held })?;
-        let Report::Emptied { began_ns, ended_ns, received, faults, rates, used } = self.emptier.report(REPORT_WAIT)?
+        self.emptier.send_command(&EmptyCommand { size_bytes, count, held })?;
+        let RoleReport::Emptied { began_ns, ended_ns, received, faults, rates, used } = self.emptier.report(REPORT_WAIT)?
         else {
             return Err("the emptier answered something else than its figures".to_owned());
         };
         let elapsed_s = ended_ns.saturating_sub(began_ns).max(1) as f64 / 1e9;
-        let mut run = Run {
+        let mut run = MeasuredRun {
             elapsed_s,
             delivered: received,
             delivered_bytes: received * size_bytes as u64,
@@ -289,11 +287,11 @@ impl Backlog {
             broker: self.broker.end()?,
             consumers: used.process.known(),
             network: used.network,
-            ..Run::default()
+            ..MeasuredRun::default()
         };
-        run.invalid.extend(judge::faulty(&faults, 0));
-        run.invalid.extend(judge::client_was_full("consumers", &used.process));
-        run.notes.extend(judge::client_was_starved("consumers", &used.process, elapsed_s));
+        run.invalid.extend(validity::faulty(&faults, 0));
+        run.invalid.extend(validity::client_was_full("consumers", &used.process));
+        run.notes.extend(validity::client_was_starved("consumers", &used.process, elapsed_s));
         run.notes.extend(steadiness(&rates).as_ref().and_then(Steadiness::note));
         run.rates = rates;
         Ok(run)
@@ -304,21 +302,21 @@ impl Backlog {
 mod tests {
     use super::*;
 
-    fn asked(line: &str) -> Result<Asked, Wrong> {
+    fn options(line: &str) -> Result<DrainOptions, UsageError> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let given = Given::parse(&words, &[OWN, TARGETS, EFFORT, QUEUE, OUTPUT])?;
-        Asked::read(&given, &Setup::read(&given)?)
+        let given = ParsedOptions::parse(&words, &[OWN, TARGETS, EFFORT, QUEUE, OUTPUT])?;
+        DrainOptions::read(&given, &MeasureOptions::read(&given)?)
     }
 
     #[test]
     fn what_is_asked() {
-        let usual = asked("").expect("nothing is wrong");
+        let usual = options("").expect("nothing is wrong");
         assert_eq!((usual.sizes.first(), usual.sizes.last()), (Some(&64), Some(&65_536)));
         assert_eq!(
             (usual.count(1), usual.count(64 << 10), usual.count(128 << 20)),
-            (BACKLOG_MESSAGES_USUAL, 4_096, 100)
+            (BACKLOG_MESSAGES_DEFAULT, 4_096, 100)
         );
-        assert_eq!(asked("-i 7").map(|asked| asked.count(64)).ok(), Some(7));
+        assert_eq!(options("-i 7").map(|options| options.count(64)).ok(), Some(7));
     }
 
     #[test]
@@ -328,7 +326,7 @@ mod tests {
             ("--consumers 0", "--consumers is a number from 1 to"),
             ("-m 0:1", "sizes run from 1 to"),
         ] {
-            let why = asked(line).map(|_| String::new()).unwrap_or_else(|wrong| wrong.0);
+            let why = options(line).map(|_| String::new()).unwrap_or_else(|wrong| wrong.0);
             assert!(why.starts_with(expected), "{line}: {why}");
         }
     }

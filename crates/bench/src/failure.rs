@@ -1,18 +1,15 @@
-//! How a command ends when it does not end well.
-//!
-//! Enters: texts of what went wrong.  Leaves: an exit status and a line for standard error.
-//! Owns:   the statuses: 1 failed, 2 wrong usage, 3 figures that must not be trusted or objectives missed, 130 interrupted.
-//! Never:  prints, ends the process.
+//! The ways a command fails, and their exit statuses: 1 failed, 2 usage error, 3 INVALID figures or missed objectives,
+//! 130 interrupted.
 
 use std::fmt;
 use std::process::ExitCode;
 
-use crate::arguments::Wrong;
+use crate::arguments::UsageError;
 use crate::interrupt;
 
 /// Why a command did not do what was asked. A plain text (`?` on a `Result<_, String>`) is a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum CommandFailure {
     /// The run could not be made, or was cut short.
     Failed(String),
     /// The command line asks for something that does not exist, or that cannot be read or understood.
@@ -24,10 +21,10 @@ pub enum Failure {
     /// Somebody pressed Ctrl-C.
     Interrupted,
     /// Of a run on many ranks: it has been told already, with this status.
-    Told(u8),
+    Reported(u8),
 }
 
-impl Failure {
+impl CommandFailure {
     /// The exit status.
     pub fn status(&self) -> u8 {
         match self {
@@ -35,7 +32,7 @@ impl Failure {
             Self::Usage(_) => 2,
             Self::Invalid(_) | Self::Missed(_) => 3,
             Self::Interrupted => 130,
-            Self::Told(status) => *status,
+            Self::Reported(status) => *status,
         }
     }
 
@@ -46,23 +43,23 @@ impl Failure {
 
     /// What is left of a failure once Ctrl-C is known: waits that were cut off by it fail with texts of their own.
     pub fn or_interrupted(self) -> Self {
-        if interrupt::requested() && !matches!(self, Self::Told(_)) { Self::Interrupted } else { self }
+        if interrupt::requested() && !matches!(self, Self::Reported(_)) { Self::Interrupted } else { self }
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CommandFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(why) | Self::Usage(why) => f.write_str(why),
             Self::Invalid(why) => write!(f, "INVALID: {why}"),
             Self::Missed(why) => write!(f, "objective {why}"),
             Self::Interrupted => f.write_str(interrupt::MESSAGE),
-            Self::Told(status) => write!(f, "told already, with status {status}"),
+            Self::Reported(status) => write!(f, "told already, with status {status}"),
         }
     }
 }
 
-impl Failure {
+impl CommandFailure {
     /// A figure that must not be trusted is marked where it stands, and no reason to end here.
     ///
     /// # Errors
@@ -75,14 +72,14 @@ impl Failure {
     }
 }
 
-impl From<String> for Failure {
+impl From<String> for CommandFailure {
     fn from(why: String) -> Self {
         Self::Failed(why)
     }
 }
 
-impl From<Wrong> for Failure {
-    fn from(wrong: Wrong) -> Self {
+impl From<UsageError> for CommandFailure {
+    fn from(wrong: UsageError) -> Self {
         Self::Usage(wrong.0)
     }
 }
@@ -93,11 +90,11 @@ mod tests {
 
     #[test]
     fn each_end_has_its_status() {
-        let shown = |failure: Failure| format!("{} {failure}", failure.status());
+        let shown = |failure: CommandFailure| format!("{} {failure}", failure.status());
         assert_eq!(shown("no broker".to_owned().into()), "1 no broker");
-        assert_eq!(shown(Wrong("no such option".to_owned()).into()), "2 no such option");
-        assert_eq!(shown(Failure::Invalid("3 lost".to_owned())), "3 INVALID: 3 lost");
-        assert_eq!(shown(Failure::Missed("p99".to_owned())), "3 objective p99");
-        assert_eq!(shown(Failure::Interrupted), "130 interrupted");
+        assert_eq!(shown(UsageError("no such option".to_owned()).into()), "2 no such option");
+        assert_eq!(shown(CommandFailure::Invalid("3 lost".to_owned())), "3 INVALID: 3 lost");
+        assert_eq!(shown(CommandFailure::Missed("p99".to_owned())), "3 objective p99");
+        assert_eq!(shown(CommandFailure::Interrupted), "130 interrupted");
     }
 }

@@ -1,8 +1,6 @@
-//! Ctrl-C: the children end, and with them every wait of the controlling process.
+//! Handles Ctrl-C: SIGINT and SIGTERM set a flag and terminate the child processes, which ends every wait of the controller.
 //!
-//! Enters: SIGINT, SIGTERM.  Leaves: a flag, and children told to end.
-//! Owns:   the list of living children.
-//! Never:  ends the process itself: the run returns an error and tidies up on its way out.
+//! The process itself is not terminated: the command returns an error and cleans up on the way out.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,42 +1,40 @@
-//! The benchmark suite: workloads through a broker, a relay or another broker, measured the same way.
+//! The benchmark suite: runs workloads through Harrier, a relay or another broker and measures all of them in the same way.
 //!
-//! Enters: the words behind `harrier bench`.  Leaves: tables, JSON, an HTML report.
-//! Owns:   workloads, processes and their placement, statistics, the comparison that `make perf` prints.
-//! Never:  runs broker, publisher or consumer inside its own process.
+//! The broker, publishers and consumers always run in processes of their own.
 //!
-//! Read `closed/benchmarks` first (what each benchmark of the paper is), then `closed/runner` (in which order all is
-//! measured), `scenario` (how one segment of a workload is measured) and `role` (what the child processes do).
+//! Read `closed_loop/benchmarks` first (the paper's benchmarks), then `closed_loop/runner` (the order of measurements),
+//! `scenario` (how one segment is measured) and `role` (what the child processes do).
 #![forbid(unsafe_code)]
 
 pub mod arguments;
 mod churn;
-mod closed;
+mod closed_loop;
 mod command;
 mod compare;
 mod drain;
 mod failure;
-mod feature;
-mod figures;
-mod files;
+mod queue_feature;
+mod rdma;
+mod open_files;
 mod interrupt;
 pub mod launcher;
 pub mod limits;
-mod network;
+mod broker_network;
 mod networks;
-mod open;
+mod open_loop;
 mod patterns;
 mod perf;
 mod placement;
-mod plan;
+mod role_protocol;
 mod process;
-mod record;
+mod run_recorder;
 mod render;
 mod role;
 mod sampler;
 mod scale;
 mod scenario;
 mod scratch;
-mod setup;
+mod measure_options;
 mod suite;
 mod target;
 mod tcp;
@@ -47,7 +45,7 @@ pub(crate) mod workload;
 
 use std::process::ExitCode;
 
-use failure::Failure;
+use failure::CommandFailure;
 pub use trade::main as market;
 pub use trees::main as topology;
 
@@ -85,12 +83,12 @@ pub fn main(words: &[String]) -> ExitCode {
     if command == "role" {
         return role::run(rest);
     }
-    command::run("harrier bench", || launcher::within(command, rest, |rest| run(command, rest)))
+    command::run("harrier bench", || launcher::run_on_ranks(command, rest, |rest| run(command, rest)))
 }
 
-fn run(command: &str, rest: &[String]) -> Result<(), Failure> {
-    if let Some(benchmark) = closed::find(command) {
-        return closed::run(benchmark, rest);
+fn run(command: &str, rest: &[String]) -> Result<(), CommandFailure> {
+    if let Some(benchmark) = closed_loop::find(command) {
+        return closed_loop::run(benchmark, rest);
     }
     match command {
         "baseline" => baseline(rest),
@@ -99,37 +97,37 @@ fn run(command: &str, rest: &[String]) -> Result<(), Failure> {
         "suite" => suite::run(rest, run),
         "perf" => Ok(perf::run(rest)?),
         "scale" => Ok(scale::run(rest)?),
-        "open" => open::run(rest),
+        "open" => open_loop::run(rest),
         "workload" => workload::run(rest),
         // For the suite: it is `harrier market sweep`.
         "market-sweep" => trade::sweep(rest),
         "networks" => networks::run(rest),
-        "rdma" => figures::run(rest),
+        "rdma" => rdma::run(rest),
         "churn" => churn::run(rest),
         "drain" => drain::run(rest),
         "compare" => compare::run(rest),
         "report" => render::run(rest),
-        "help" | "--help" | "-h" => Ok(report::table::put(&usage())?),
-        "" => Err(Failure::Usage(usage())),
-        other => Err(Failure::Usage(format!("unknown command '{other}'\n{}", usage()))),
+        "help" | "--help" | "-h" => Ok(report::stdout::put(&usage())?),
+        "" => Err(CommandFailure::Usage(usage())),
+        other => Err(CommandFailure::Usage(format!("unknown command '{other}'\n{}", usage()))),
     }
 }
 
-fn baseline(words: &[String]) -> Result<(), Failure> {
+fn baseline(words: &[String]) -> Result<(), CommandFailure> {
     match words.split_first() {
-        Some((word, _)) if ["--help", "-h"].contains(&word.as_str()) => Ok(report::table::put(BASELINES)?),
+        Some((word, _)) if ["--help", "-h"].contains(&word.as_str()) => Ok(report::stdout::put(BASELINES)?),
         Some((word, rest)) if word == "verbs" => verbs::run(rest),
-        Some((kind, rest)) => match closed::find(&format!("baseline {kind}")) {
-            Some(benchmark) => closed::run(benchmark, rest),
-            None => Err(Failure::Usage(format!("unknown baseline '{kind}'\n{BASELINES}"))),
+        Some((kind, rest)) => match closed_loop::find(&format!("baseline {kind}")) {
+            Some(benchmark) => closed_loop::run(benchmark, rest),
+            None => Err(CommandFailure::Usage(format!("unknown baseline '{kind}'\n{BASELINES}"))),
         },
-        None => Err(Failure::Usage(BASELINES.to_owned())),
+        None => Err(CommandFailure::Usage(BASELINES.to_owned())),
     }
 }
 
 fn usage() -> String {
     let mut text = "usage: harrier bench COMMAND [OPTIONS]\n\n".to_owned();
-    let closed = closed::ALL.iter().map(|benchmark| (benchmark.command, benchmark.summary));
+    let closed = closed_loop::ALL.iter().map(|benchmark| (benchmark.command, benchmark.summary));
     for (command, summary) in closed.chain(OTHERS.iter().copied()) {
         text.push_str(&format!("  {command:<18} {summary}\n"));
     }

@@ -1,8 +1,4 @@
-//! Limits of the benchmark suite.
-//!
-//! Leaves: named bounds for every count, size and wait of a run.
-//! Owns:   the numbers and the relations between them.
-//! Never:  a default that a user may set (those stand beside the option).
+//! Limits of the benchmark suite: bounds of every count, size and wait. Defaults that a user may change are beside their options.
 
 use std::time::Duration;
 
@@ -27,9 +23,9 @@ pub const PLACES_MAX: usize = 8;
 /// Most bindings a second that change while messages flow.
 pub const CHANGES_PER_S_MAX: usize = 100_000;
 /// Parts of a segment whose rates are kept, to see whether it was steady.
-pub const PARTS_OF_A_SEGMENT: usize = 20;
+pub const SEGMENT_PARTS: usize = 20;
 /// Messages of each window of confirms whose time is taken.
-pub const CONFIRM_SAMPLES_A_WINDOW: u64 = 64;
+pub const CONFIRM_SAMPLES_PER_WINDOW: u64 = 64;
 /// Bytes of publishes that are encoded once and sent at once, again and again: what the nearest caches hold beside the kernel's.
 pub const CANNED_BATCH_BYTES: usize = 128 << 10;
 /// Most routing keys in turn of messages that are encoded once; with more, each message is encoded when it is sent.
@@ -37,11 +33,11 @@ pub const KEYS_CANNED_MAX: usize = 256;
 /// How many times a broker's rate the load generator's own must be, so that it is known not to have limited the broker.
 pub const CEILING_TIMES_MIN: f64 = 3.0;
 /// Share of what one hop of plain sockets carries from which on the sockets are the generator's limit, and not it itself.
-pub const HOP_SHARE_MIN: f64 = 0.9;
+pub const SOCKET_BASELINE_SHARE_MIN: f64 = 0.9;
 /// Bytes that the null broker reads at once.
 pub const NULL_BUFFER_BYTES: usize = 256 << 10;
 /// Bytes that it reads at once where bodies are so large that it drops them unread: heads, and what came with them.
-pub const NULL_HEADS_BYTES: usize = 512;
+pub const NULL_HEADER_BYTES: usize = 512;
 /// Bytes of encoded deliveries that the null broker writes at once, at least.
 pub const NULL_BLOCK_BYTES: usize = 128 << 10;
 /// How long the null broker hears nothing before it shows that it lives.
@@ -57,9 +53,9 @@ pub const CLIENTS_MAX: usize = 256;
 /// Most operations of one client in a run of `churn`.
 pub const CHURN_OPERATIONS_MAX: u64 = 10_000_000;
 /// Messages of a backlog, unless the command line says how many.
-pub const BACKLOG_MESSAGES_USUAL: u64 = 200_000;
+pub const BACKLOG_MESSAGES_DEFAULT: u64 = 200_000;
 /// Bytes of all bodies of a backlog, likewise.
-pub const BACKLOG_BYTES_USUAL: u64 = 256 << 20;
+pub const BACKLOG_BYTES_DEFAULT: u64 = 256 << 20;
 /// How often a queue that is being filled is asked how many messages it holds.
 pub const QUEUE_COUNT_INTERVAL: Duration = Duration::from_millis(1);
 /// How often a broker is looked at while its clients work.
@@ -78,11 +74,11 @@ pub const SILENCE_WAIT: Duration = Duration::from_secs(15);
 /// How long the controlling process waits for a role's report on a segment.
 pub const REPORT_WAIT: Duration = Duration::from_secs(660);
 /// How long one role is waited for before the others are looked at, which may have failed.
-pub const ROLE_LOOK_WAIT: Duration = Duration::from_millis(100);
+pub const ROLE_POLL_WAIT: Duration = Duration::from_millis(100);
 /// How long a role waits for an order before it shows its brokers that it lives, in milliseconds: a fraction of any heartbeat.
 pub const ROLE_IDLE_MS: u16 = 5_000;
 /// Bytes of orders read at once.
-pub const ORDER_BYTES_AT_ONCE: usize = 64 << 10;
+pub const COMMAND_READ_BYTES: usize = 64 << 10;
 /// How long an ended child may take to go before it is killed.
 pub const CHILD_END_WAIT: Duration = Duration::from_secs(5);
 /// Bytes handed to the socket at once by the raw publisher, and read at once by the raw consumer and the relay.
@@ -98,17 +94,17 @@ pub const RANKS_MAX: usize = 65_536;
 /// Longest name of a run under a launcher, in bytes: with what stands before and behind it, it names a queue.
 pub const RENDEZVOUS_BYTES_MAX: usize = 64;
 /// Largest letter from rank to rank, in bytes.
-pub const LETTER_BYTES_MAX: usize = 64 << 20;
+pub const RANK_MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// How long the ranks of a run wait for one another at its beginning.
 pub const RANKS_ARRIVE_WAIT: Duration = Duration::from_secs(30);
 /// How long a rank may take to find out whether the broker is on its host.
-pub const LOOK_WAIT: Duration = Duration::from_secs(10);
+pub const BROKER_QUERY_WAIT: Duration = Duration::from_secs(10);
 /// How long rank 0 waits at the end until the others have left.
 pub const RANKS_LEAVE_WAIT: Duration = Duration::from_secs(15);
 /// How often a waiting rank asks whether the others are still there.
-pub const KNOCK_INTERVAL: Duration = Duration::from_secs(1);
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(1);
 /// Seconds between heartbeats of the connections over which the ranks speak: a host that vanished is noticed after two.
-pub const POST_HEARTBEAT_S: u16 = 10;
+pub const MAILBOX_HEARTBEAT_S: u16 = 10;
 /// Questions in a comparison of two clocks.
 pub const CLOCK_QUESTIONS: usize = 32;
 /// Comparisons of two clocks that are kept.
@@ -128,11 +124,11 @@ pub const WORKLOAD_NS_MAX: u64 = 3_600_000_000_000;
 /// Largest workload file, in bytes.
 pub const WORKLOAD_FILE_BYTES_MAX: u64 = 1 << 20;
 /// Messages that a paced sender writes before it flushes and looks at what came.
-pub const SENDS_A_TURN_MAX: usize = 256;
+pub const SENDS_PER_TURN_MAX: usize = 256;
 /// Bytes that a paced publisher may have written and not sent; more messages than that wait for the link, and are late.
 pub const UNSENT_BYTES_MAX: usize = 4 << 20;
 /// How long a worker without anything to do sleeps until it looks at its connections (heartbeats).
-pub const IDLE_LOOK_INTERVAL: Duration = Duration::from_secs(5);
+pub const IDLE_POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// How long after the last message consumers wait for those that are missing, once the time to drain is over.
 pub const SWEEP_IDLE_WAIT: Duration = Duration::from_secs(2);
 /// From the order to begin until the first message may be due: all processes have heard it by then.
@@ -189,7 +185,7 @@ pub const SIMULATED_QUEUE_BYTES_MAX: u64 = 1 << 40;
 /// Most requests of the verbs baseline under way at once.
 pub const VERBS_WINDOW_MAX: u32 = 4_096;
 /// Bytes of all messages of the verbs baseline that are under way at once: large messages have smaller windows.
-pub const VERBS_UNDER_WAY_BYTES: usize = 16 << 20;
+pub const VERBS_IN_FLIGHT_BYTES: usize = 16 << 20;
 /// Requests that one call hands to a device at most.
 pub const VERBS_BATCH_MAX: usize = 32;
 /// Room in the queues of the verbs baseline for what is no measured message.
@@ -203,15 +199,15 @@ pub const VERBS_INLINE_BYTES: [u32; 5] = [220, 188, 128, 64, 0];
 /// 4.096 us times 2 to the power of this: how long a device waits for an acknowledgement, 67 ms.
 pub const VERBS_ACK_TIMEOUT_EXPONENT: u8 = 14;
 /// How often an end that polls busily lets others run while nothing comes.
-pub const VERBS_EMPTY_POLLS_A_YIELD: u32 = 16;
+pub const VERBS_EMPTY_POLLS_PER_YIELD: u32 = 16;
 /// How often it looks whether its peer is still there and its patience not over.
-pub const VERBS_EMPTY_POLLS_A_LOOK: u32 = 4_096;
+pub const VERBS_EMPTY_POLLS_PER_CHECK: u32 = 4_096;
 /// How long an end of the verbs baseline sleeps before it looks whether its peer is still there.
-pub const VERBS_LOOK_MS: u16 = 200;
+pub const VERBS_CHECK_MS: u16 = 200;
 /// How long the steps of a connection may take.
 pub const VERBS_SET_UP_WAIT: Duration = Duration::from_secs(20);
 
-const _: () = assert!(VERBS_EMPTY_POLLS_A_LOOK.is_multiple_of(VERBS_EMPTY_POLLS_A_YIELD));
+const _: () = assert!(VERBS_EMPTY_POLLS_PER_CHECK.is_multiple_of(VERBS_EMPTY_POLLS_PER_YIELD));
 const _: () = assert!(REPORT_WAIT.as_nanos() > SEGMENT_WAIT.as_nanos() + SILENCE_WAIT.as_nanos());
 const _: () = assert!(RAW_BUFFER_BYTES >= TLS_RECORD_PLAIN_BYTES);
 const _: () = assert!(SHARED_BODY_BYTES_MIN <= MESSAGE_BYTES_MAX);

@@ -1,28 +1,26 @@
-//! `networks`: the paper's three point-to-point benchmarks over each network that this host has, beneath each the RDMA device.
+//! The `networks` command: the paper's three point-to-point benchmarks over each network of this host, and the bare RDMA device.
 //!
-//! Enters: a command line.  Leaves: one table, a row a network and size, each figure also as a share of the device's own.
-//! Owns:   what is measured on each network, and the table.
-//! Never:  leaves a network out without a word: one that cannot be had has a row that says why.
+//! Each figure is also shown as a share of the device's. A network that cannot be used gets a row with the reason.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 
-use report::document::{Document, Point, Series};
-use report::table::put;
-use report::{Estimate, Metric, json};
+use report::document::{Document, SeriesPoint, MeasuredSeries};
+use report::stdout::put;
+use report::{MetricEstimate, Metric, json};
 
-use crate::arguments::{Given, Option_, help_with, option};
-use crate::closed;
-use crate::failure::Failure;
+use crate::arguments::{ParsedOptions, OptionSpec, help_with, option};
+use crate::closed_loop;
+use crate::failure::CommandFailure;
 use crate::launcher::has_ranks;
-use crate::network::{NETWORKS, Network, NetworkBroker};
-use crate::record::go_on;
-use crate::scratch::Scratch;
-use crate::setup::{OUTPUT, Setup};
+use crate::broker_network::{NETWORKS, BrokerNetwork, NetworkBroker};
+use crate::run_recorder::check_interrupted;
+use crate::scratch::ScratchDirectory;
+use crate::measure_options::{OUTPUT, MeasureOptions};
 use crate::verbs::{self, device::SOFTWARE_SENTENCE, device::first_address, device::packets_sent};
 use report::page::write_file;
 
-const OWN: &[Option_] = &[
+const OWN: &[OptionSpec] = &[
     option("address", None, "IP", "an address of the RDMA device (default: the first there is, or else 127.0.0.1)"),
     option("sizes", Some('m'), "MIN:MAX", "message sizes (default 64:64K)"),
     option("step", None, "FACTOR", "from one size to the next (default 1024)"),
@@ -49,7 +47,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 const BENCHMARKS: [&str; 3] = ["de-spsc", "de-pp", "de-mpmc"];
 
 /// What a network came to: its documents in the order of the benchmarks, and packets of RDMA devices meanwhile.
-struct Measured {
+struct NetworkResults {
     documents: Vec<Document>,
     packets: Option<u64>,
 }
@@ -58,49 +56,49 @@ struct Measured {
 ///
 /// # Errors
 /// A wrong command line, a network that must be there and is not, a run that fails.
-pub fn run(words: &[String]) -> Result<(), Failure> {
+pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [OWN, OUTPUT];
-    let given = Given::parse(words, &lists)?;
+    let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help_with("harrier bench networks [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
     if has_ranks() {
-        return Err(Failure::Usage("networks are those of one host: not under a launcher".to_owned()));
+        return Err(CommandFailure::Usage("networks are those of one host: not under a launcher".to_owned()));
     }
-    let setup = Setup::read(&given)?;
-    setup.shown.prepare()?;
+    let setup = MeasureOptions::read(&given)?;
+    setup.output.prepare()?;
     let names: Vec<&'static str> = NETWORKS.iter().map(|network| network.name).collect();
     let mut must = Vec::new();
     for name in given.text("must").into_iter().flat_map(|list| list.split(',')) {
         let known = names.iter().find(|&&known| known == name);
-        must.push(*known.ok_or_else(|| Failure::Usage(format!("--must: the networks are {}", names.join(", "))))?);
+        must.push(*known.ok_or_else(|| CommandFailure::Usage(format!("--must: the networks are {}", names.join(", "))))?);
     }
     let address = match given.text("address") {
-        Some(text) => text.parse().map_err(|_| Failure::Usage(format!("--address is an IP address, not '{text}'")))?,
+        Some(text) => text.parse().map_err(|_| CommandFailure::Usage(format!("--address is an IP address, not '{text}'")))?,
         // Where there is no device the rows of those who need one say so.
         None => first_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
     };
-    let folder = Scratch::new()?;
+    let folder = ScratchDirectory::new()?;
     let mut results = Vec::new();
     for network in &NETWORKS {
-        go_on()?;
+        check_interrupted()?;
         put(&format!("# network {}\n", network.name))?;
         let result = measure(network, address, &given, &folder);
         match result {
-            Err(_) if crate::interrupt::requested() => return Err(Failure::Interrupted),
+            Err(_) if crate::interrupt::requested() => return Err(CommandFailure::Interrupted),
             Err(why) if must.contains(&network.name) => {
-                return Err(Failure::Failed(format!("{}: {why}", network.name)));
+                return Err(CommandFailure::Failed(format!("{}: {why}", network.name)));
             }
             result => results.push((network.name, result)),
         }
     }
     put("# the device alone\n")?;
-    let baseline = alone(address, &given, &folder);
+    let baseline = measure_device(address, &given, &folder);
     if crate::interrupt::requested() {
-        return Err(Failure::Interrupted);
+        return Err(CommandFailure::Interrupted);
     }
     put(&format!("\n{}", table(&results, &baseline)))?;
-    if let Some(file) = &setup.shown.json
+    if let Some(file) = &setup.output.json
         && let Some(document) = joined(words, &results, baseline.as_ref().ok())
     {
         write_file(file, &json::write(&document)?)?;
@@ -109,7 +107,7 @@ pub fn run(words: &[String]) -> Result<(), Failure> {
 }
 
 /// The words that each of the benchmarks is given alike.
-fn effort(given: &Given) -> Vec<String> {
+fn effort_options(given: &ParsedOptions) -> Vec<String> {
     let usual = [("sizes", "64:64K"), ("step", "1024"), ("seconds", "1")];
     let mut words = Vec::new();
     for (name, usual) in usual {
@@ -121,44 +119,44 @@ fn effort(given: &Given) -> Vec<String> {
     words
 }
 
-fn measure(network: &Network, address: IpAddr, given: &Given, folder: &Scratch) -> Result<Measured, String> {
+fn measure(network: &BrokerNetwork, address: IpAddr, given: &ParsedOptions, folder: &ScratchDirectory) -> Result<NetworkResults, String> {
     let broker = NetworkBroker::start(network, address, &["--log-level", "error"])?;
     let before = packets_sent();
     let mut documents = Vec::new();
     for name in BENCHMARKS {
-        let benchmark = closed::find(name).ok_or_else(|| format!("no benchmark {name}"))?;
+        let benchmark = closed_loop::find(name).ok_or_else(|| format!("no benchmark {name}"))?;
         let file = format!("{}-{name}.json", network.name);
         let mut words = vec![format!("--url={}", broker.url), format!("--broker-pid={}", broker.pid())];
-        words.extend(effort(given));
+        words.extend(effort_options(given));
         words.extend(folder.words(&file));
         if name == "de-mpmc" {
             words.push(format!("--pairs={}", given.text("pairs").unwrap_or("4")));
         }
-        Failure::tolerated(closed::run(benchmark, &words))?;
+        CommandFailure::tolerated(closed_loop::run(benchmark, &words))?;
         documents.push(folder.read(&file)?);
         put("\n")?;
     }
     let packets = packets_sent().zip(before).map(|(after, before)| after.saturating_sub(before));
-    Ok(Measured { documents, packets })
+    Ok(NetworkResults { documents, packets })
 }
 
 /// The device by itself, over the same sizes.
-fn alone(address: IpAddr, given: &Given, folder: &Scratch) -> Result<Document, String> {
+fn measure_device(address: IpAddr, given: &ParsedOptions, folder: &ScratchDirectory) -> Result<Document, String> {
     let mut words = vec!["--kind=send".to_owned(), format!("--address={address}")];
-    words.extend(effort(given));
+    words.extend(effort_options(given));
     words.extend(folder.words("verbs.json"));
-    Failure::tolerated(verbs::run(&words))?;
+    CommandFailure::tolerated(verbs::run(&words))?;
     folder.read("verbs.json")
 }
 
 /// The point of a size in the series of a benchmark, or of a shape of the baseline.
-pub(crate) fn point(document: &Document, is_it: impl Fn(&Series) -> bool, size: f64) -> Option<&Point> {
+pub(crate) fn point(document: &Document, is_it: impl Fn(&MeasuredSeries) -> bool, size: f64) -> Option<&SeriesPoint> {
     let series = document.series.iter().find(|series| is_it(series))?;
     series.points.iter().find(|point| point.at == size)
 }
 
-pub(crate) fn median(metric: &Metric, point: Option<&Point>) -> Option<f64> {
-    Estimate::of(metric, point?).map(|estimate| estimate.median)
+pub(crate) fn median(metric: &Metric, point: Option<&SeriesPoint>) -> Option<f64> {
+    MetricEstimate::of(metric, point?).map(|estimate| estimate.median)
 }
 
 fn one_way() -> Metric {
@@ -177,7 +175,7 @@ fn figures(documents: &[Document], size: f64) -> [Option<f64>; 3] {
 
 fn baseline_figures(document: &Document, size: f64) -> [Option<f64>; 2] {
     let of = |shape: &str, metric: &Metric| {
-        let is_it = |series: &Series| series.parameters.get("shape").is_some_and(|found| found == shape);
+        let is_it = |series: &MeasuredSeries| series.parameters.get("shape").is_some_and(|found| found == shape);
         median(metric, point(document, is_it, size))
     };
     [of("stream", &Metric::MbPerS), of("ping-pong", &one_way())]
@@ -192,7 +190,7 @@ fn number(value: Option<f64>) -> String {
 }
 
 /// The one table.
-fn table(results: &[(&'static str, Result<Measured, String>)], baseline: &Result<Document, String>) -> String {
+fn table(results: &[(&'static str, Result<NetworkResults, String>)], baseline: &Result<Document, String>) -> String {
     let mut text =
         String::from("# harrier bench networks: each figure, and behind it that of the device alone divided into it\n");
     // Writing to a string cannot fail.
@@ -258,7 +256,7 @@ fn is_software(document: &Document) -> bool {
 /// All documents as one: targets are called by their network.
 fn joined(
     words: &[String],
-    results: &[(&'static str, Result<Measured, String>)],
+    results: &[(&'static str, Result<NetworkResults, String>)],
     baseline: Option<&Document>,
 ) -> Option<Document> {
     let mut whole: Option<Document> = None;
@@ -272,7 +270,7 @@ fn joined(
             runs.for_each(|run| run.notes.extend_from_slice(notes));
         }
         let Some(whole) = &mut whole else {
-            one.command = crate::record::spoken("networks", words);
+            one.command = crate::run_recorder::command_line("networks", words);
             whole = Some(one);
             return;
         };

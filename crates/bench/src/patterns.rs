@@ -1,15 +1,11 @@
-//! Routing keys and patterns of a topic benchmark.
-//!
-//! Enters: how many patterns, how many keys, what kind.  Leaves: keys to publish with, patterns that match, patterns that do not.
-//! Owns:   the words; every pattern of a set is different from every other.
-//! Never:  binds anything.
+//! Routing keys and binding patterns of the topic benchmark. All patterns of a set are different.
 
 use serde::{Deserialize, Serialize};
 
 /// Which of the patterns match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Matching {
+pub enum PatternMatching {
     /// One of them; the others share their beginning with it, and end otherwise. The paper's.
     #[default]
     One,
@@ -19,7 +15,7 @@ pub enum Matching {
     Wildcards,
 }
 
-impl Matching {
+impl PatternMatching {
     /// The names, the usual one first.
     pub const NAMES: &[&str] = &["one", "all", "wildcards"];
 
@@ -44,7 +40,7 @@ impl Matching {
 
 /// Keys and patterns of one workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Patterns {
+pub struct TopicPatterns {
     /// Routing keys, used in turn.
     pub keys: Vec<String>,
     /// Patterns that match every key.
@@ -53,17 +49,17 @@ pub struct Patterns {
     pub others: Vec<String>,
 }
 
-impl Patterns {
+impl TopicPatterns {
     /// `count` patterns altogether, of which as many match as `kind` says.
-    pub fn new(kind: Matching, count: usize, keys: usize) -> Self {
+    pub fn new(kind: PatternMatching, count: usize, keys: usize) -> Self {
         let others = 0..count.saturating_sub(1);
         match kind {
-            Matching::One => Self {
+            PatternMatching::One => Self {
                 keys: (0..keys).map(|index| format!("stock.s{index}.quote")).collect(),
                 matching: vec!["stock.*.quote".to_owned()],
                 others: others.map(|index| format!("stock.*.d{index}")).collect(),
             },
-            Matching::Wildcards => Self {
+            PatternMatching::Wildcards => Self {
                 keys: (0..keys).map(|index| format!("stock.s{index}.quote")).collect(),
                 matching: vec!["#.quote".to_owned()],
                 others: others
@@ -75,7 +71,7 @@ impl Patterns {
                     })
                     .collect(),
             },
-            Matching::All => {
+            PatternMatching::All => {
                 // Each of the words may be itself or a star: as many patterns as there are subsets of the words.
                 let words = count.max(2).next_power_of_two().trailing_zeros() as usize;
                 let word = |place: usize| format!("w{place}");
@@ -111,10 +107,10 @@ mod tests {
 
     #[test]
     fn as_many_match_as_are_said_to() {
-        for kind in [Matching::One, Matching::All, Matching::Wildcards] {
-            assert_eq!(Matching::named(kind.name()), kind);
+        for kind in [PatternMatching::One, PatternMatching::All, PatternMatching::Wildcards] {
+            assert_eq!(PatternMatching::named(kind.name()), kind);
             for count in [1, 2, 4, 64, 1_000] {
-                let patterns = Patterns::new(kind, count, 3);
+                let patterns = TopicPatterns::new(kind, count, 3);
                 assert_eq!(patterns.keys.len(), 3);
                 assert_eq!(patterns.matching.len() + patterns.others.len(), count, "{kind:?} {count}");
                 let all: BTreeSet<&String> = patterns.matching.iter().chain(&patterns.others).collect();

@@ -1,32 +1,28 @@
-//! The figures to reach: this broker against RabbitMQ and the floor, in one run, interleaved.
-//!
-//! Enters: a command line.  Leaves: a table of figures, goals and verdicts; a record in `docs/measurements` on request.
-//! Owns:   which targets exist when, and the order of the measurements.
-//! Never:  compares figures of different runs of the program.
+//! The `perf` command: compares this broker with RabbitMQ and the relay floor against goals, interleaved, in one run.
 
 mod certificate;
 mod features;
-mod goals;
+mod broker_goals;
 mod memory;
-pub(crate) mod record;
-pub(crate) mod series;
+pub(crate) mod perf_table;
+pub(crate) mod interleaved;
 mod tls;
 
-pub(crate) use certificate::Certificate;
+pub(crate) use certificate::TemporaryCertificate;
 
 use std::path::{Path, PathBuf};
 
-use crate::arguments::{Given, Option_, help, option};
+use crate::arguments::{ParsedOptions, OptionSpec, help, option};
 use crate::limits::RUNS_MAX;
-use crate::placement::{Cpus, Placement};
-use crate::target::Target;
-use gauge::Environment;
-use record::{Heading, Record};
+use crate::placement::{CpuList, CpuPlacement};
+use crate::target::BenchmarkTarget;
+use gauge::HostEnvironment;
+use perf_table::{PerfHeading, PerfTable};
 use report::page;
-use report::table::put;
-use series::Effort;
+use report::stdout::put;
+use interleaved::PerfEffort;
 
-const OPTIONS: &[Option_] = &[
+const OPTIONS: &[OptionSpec] = &[
     option("against", None, "URL", "the RabbitMQ to compare with (default: started by the scripts below)"),
     option("rabbitmq-scripts", None, "FOLDER", "where `start` and `stop` are (default tests/rabbitmq)"),
     option("broker-command", None, "COMMAND", "start this broker instead of `harrier broker`"),
@@ -45,15 +41,15 @@ const PARTS: &[&str] =
     &["throughput", "large", "latency", "fanout", "topic", "pairs", "shards", "memory", "features", "tls"];
 
 /// What the parts of the comparison need.
-struct Perf {
-    effort: Effort,
+struct PerfRun {
+    effort: PerfEffort,
     /// RabbitMQ, or why there is none.
-    rabbit: Result<Target, String>,
+    rabbit: Result<BenchmarkTarget, String>,
     broker_command: Option<String>,
     broker_options: Vec<String>,
     spin_options: Vec<String>,
-    latency_placement: Placement,
-    record: Record,
+    latency_placement: CpuPlacement,
+    record: PerfTable,
 }
 
 /// Runs the comparison.
@@ -61,7 +57,7 @@ struct Perf {
 /// # Errors
 /// A wrong command line, or a broker that cannot be started. Missed goals are no error: they are the result.
 pub fn run(words: &[String]) -> Result<(), String> {
-    let given = Given::parse(words, &[OPTIONS])?;
+    let given = ParsedOptions::parse(words, &[OPTIONS])?;
     if given.has("help") {
         return put(&help("harrier bench perf [OPTIONS]", &[OPTIONS]));
     }
@@ -69,11 +65,11 @@ pub fn run(words: &[String]) -> Result<(), String> {
     if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(part)) {
         return Err(format!("unknown part '{unknown}' (of {})", PARTS.join(",")));
     }
-    let mut perf = Perf::read(&given, parts.iter().any(|part| ["throughput", "latency"].contains(part)))?;
+    let mut perf = PerfRun::read(&given, parts.iter().any(|part| ["throughput", "latency"].contains(part)))?;
     for part in parts {
         perf.part(part)?;
     }
-    let Perf { record, .. } = perf;
+    let PerfRun { record, .. } = perf;
     put(&format!("\n{}", record.text()))?;
     if given.has("write") {
         let stem = format!("docs/measurements/{}-perf", record.environment.date);
@@ -88,16 +84,16 @@ pub fn run(words: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-impl Perf {
-    fn read(given: &Given, needs_rabbit: bool) -> Result<Self, String> {
+impl PerfRun {
+    fn read(given: &ParsedOptions, needs_rabbit: bool) -> Result<Self, String> {
         let words = |name: &str, usual: &str| {
             given.text(name).unwrap_or(usual).split_whitespace().map(str::to_owned).collect::<Vec<_>>()
         };
-        let effort = Effort {
+        let effort = PerfEffort {
             runs: given.number("runs", 3, 1, RUNS_MAX as u64)? as usize,
             seconds: given.number("seconds", 2, 1, 30)? as f64,
         };
-        let environment = Environment::read();
+        let environment = HostEnvironment::read();
         put(&format!(
             "# harrier bench perf: {} runs of {} s each, interleaved, medians\n# {}\n",
             effort.runs,
@@ -111,10 +107,10 @@ impl Perf {
             broker_options: words("broker-options", ""),
             spin_options: words("spin-options", "--spin-us 50"),
             latency_placement: match given.text("latency-cpus") {
-                Some(places) => Placement::parse(places)?,
-                None => Placement::broker_apart(),
+                Some(places) => CpuPlacement::parse(places)?,
+                None => CpuPlacement::broker_apart(),
             },
-            record: Record::new(heading(), environment, effort.runs, effort.seconds),
+            record: PerfTable::new(heading(), environment, effort.runs, effort.seconds),
         })
     }
 
@@ -135,32 +131,32 @@ impl Perf {
     }
 
     /// A fresh broker with the usual options, or others.
-    fn broker(&self, name: &str, options: Option<&[String]>) -> Result<Target, String> {
+    fn broker(&self, name: &str, options: Option<&[String]>) -> Result<BenchmarkTarget, String> {
         let options = options.unwrap_or(&self.broker_options);
-        let mut target = Target::embedded(self.broker_command.as_deref(), options, &Cpus::default())?;
+        let mut target = BenchmarkTarget::embedded(self.broker_command.as_deref(), options, &CpuList::default())?;
         target.name = name.to_owned();
         Ok(target)
     }
 }
 
-fn heading() -> Heading {
-    Heading {
+fn heading() -> PerfHeading {
+    PerfHeading {
         title: "Figures to reach",
         by: "make perf",
         remark: "Publisher, broker and consumer share the processors, so rates are bounded by all three; the broker's CPU is the figure to trust.".to_owned(),
     }
 }
 
-fn rabbit(given: &Given) -> Result<Target, String> {
+fn rabbit(given: &ParsedOptions) -> Result<BenchmarkTarget, String> {
     let target = match given.text("against") {
-        Some(url) => Target::at(url),
+        Some(url) => BenchmarkTarget::at(url),
         None => {
             let scripts = PathBuf::from(given.text("rabbitmq-scripts").unwrap_or("tests/rabbitmq"));
             if !scripts.join("start").is_file() {
                 return Err(format!("SKIPPED: {} is not there", scripts.join("start").display()));
             }
             let directory = std::env::temp_dir().join(format!("harrier-perf-rabbitmq-{}", std::process::id()));
-            Target::scripted("rabbitmq", &scripts, directory)
+            BenchmarkTarget::scripted("rabbitmq", &scripts, directory)
         }
     };
     match target {

@@ -1,8 +1,4 @@
-//! Which processors each role may run on.
-//!
-//! Enters: `broker=0,publisher=1,consumer=1-3`.  Leaves: a set of processors for each role.
-//! Owns:   the notation and the calls that pin a process.
-//! Never:  a placement nobody asked for.
+//! CPU placement of roles: parses `broker=0,publisher=1,consumer=1-3` and pins processes.
 
 use std::fmt;
 use std::fs;
@@ -13,9 +9,9 @@ use serde::{Deserialize, Serialize};
 
 /// A set of processors; empty means any.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cpus(Vec<usize>);
+pub struct CpuList(Vec<usize>);
 
-impl Cpus {
+impl CpuList {
     /// Parses `0`, `0+2`, `1-3`, `0+4-7`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut cpus = Vec::new();
@@ -52,7 +48,7 @@ impl Cpus {
     }
 }
 
-impl fmt::Display for Cpus {
+impl fmt::Display for CpuList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_any() {
             return f.write_str("any");
@@ -64,22 +60,22 @@ impl fmt::Display for Cpus {
     }
 }
 
-fn pin_task(task: Pid, cpus: &Cpus) -> Result<(), String> {
+fn pin_task(task: Pid, cpus: &CpuList) -> Result<(), String> {
     sched_setaffinity(task, &cpus.set()?).map_err(|error| format!("cannot run on processor {cpus}: {error}"))
 }
 
 /// Where each role runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Placement {
+pub struct CpuPlacement {
     /// The broker, or the relay in its place.
-    pub broker: Cpus,
+    pub broker: CpuList,
     /// Every publisher.
-    pub publisher: Cpus,
+    pub publisher: CpuList,
     /// Every consumer.
-    pub consumer: Cpus,
+    pub consumer: CpuList,
 }
 
-impl Placement {
+impl CpuPlacement {
     /// Parses `broker=0,publisher=1,consumer=1`; roles not named run anywhere.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut placement = Self::default();
@@ -91,13 +87,13 @@ impl Placement {
                 "consumer" => &mut placement.consumer,
                 _ => return Err(format!("unknown role '{role}' (broker, publisher, consumer)")),
             };
-            *place = Cpus::parse(cpus)?;
+            *place = CpuList::parse(cpus)?;
         }
         Ok(placement)
     }
 
     /// Makes sure that this machine has these processors, for this program: a thread goes there and ends.
-    pub fn prove(&self) -> Result<(), String> {
+    pub fn check_processors(&self) -> Result<(), String> {
         let all = [&self.broker, &self.publisher, &self.consumer];
         let went = std::thread::scope(|scope| scope.spawn(|| all.iter().try_for_each(|cpus| cpus.pin_self())).join());
         went.unwrap_or_else(|_| Err("a thread that was to try processors failed".to_owned()))
@@ -105,7 +101,7 @@ impl Placement {
 
     /// Everything on one processor: no wake-up crosses processors.
     pub fn together() -> Self {
-        Self { broker: Cpus(vec![0]), publisher: Cpus(vec![0]), consumer: Cpus(vec![0]) }
+        Self { broker: CpuList(vec![0]), publisher: CpuList(vec![0]), consumer: CpuList(vec![0]) }
     }
 
     /// The usual placement for latencies on a small machine: the broker alone on processor 0, the clients on 1.
@@ -113,24 +109,24 @@ impl Placement {
         if gauge::processors() < 2 {
             return Self::together();
         }
-        Self { broker: Cpus(vec![0]), publisher: Cpus(vec![1]), consumer: Cpus(vec![1]) }
+        Self { broker: CpuList(vec![0]), publisher: CpuList(vec![1]), consumer: CpuList(vec![1]) }
     }
 }
 
-impl fmt::Display for Placement {
+impl fmt::Display for CpuPlacement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "broker={} publisher={} consumer={}", self.broker, self.publisher, self.consumer)
     }
 }
 
 /// Pins every thread of a running process (a broker that was not started by us) until the guard is dropped.
-pub struct Pinned {
+pub struct PinnedProcess {
     before: Vec<(Pid, CpuSet)>,
 }
 
-impl Pinned {
+impl PinnedProcess {
     /// Moves `pid` to `cpus`.
-    pub fn move_process(pid: u32, cpus: &Cpus) -> Result<Self, String> {
+    pub fn move_process(pid: u32, cpus: &CpuList) -> Result<Self, String> {
         let mut pinned = Self { before: Vec::new() };
         if cpus.is_any() {
             return Ok(pinned);
@@ -150,7 +146,7 @@ impl Pinned {
     }
 }
 
-impl Drop for Pinned {
+impl Drop for PinnedProcess {
     fn drop(&mut self) {
         for (task, before) in &self.before {
             // Fails only for a thread that has ended since.
@@ -164,16 +160,16 @@ mod tests {
     use super::*;
 
     fn check(text: &str, expected: &str) {
-        let shown = Placement::parse(text).map_or_else(|error| error, |placement| placement.to_string());
+        let shown = CpuPlacement::parse(text).map_or_else(|error| error, |placement| placement.to_string());
         assert_eq!(shown, expected, "{text}");
     }
 
     #[test]
     fn processors_that_are_not_here_are_told() {
         let last = CpuSet::count() - 1;
-        let why = Placement::parse(&format!("consumer={last}")).and_then(|place| place.prove());
+        let why = CpuPlacement::parse(&format!("consumer={last}")).and_then(|place| place.check_processors());
         assert!(why.is_err_and(|why| why.starts_with(&format!("cannot run on processor {last}: "))));
-        assert_eq!(Placement::default().prove(), Ok(()));
+        assert_eq!(CpuPlacement::default().check_processors(), Ok(()));
     }
 
     #[test]

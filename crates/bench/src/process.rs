@@ -1,8 +1,6 @@
-//! Processes of a run: started from this very program, spoken to in lines of JSON, ended with their parent.
+//! Child processes that run roles: started from this executable, controlled by lines of JSON, terminated when dropped.
 //!
-//! Enters: a role's name, its task, a placement.  Leaves: reports.
-//! Owns:   the children; dropping one ends it. Under a launcher, roles are children of other ranks.
-//! Never:  a shell, a process it did not start.
+//! Under a launcher, a role is a child process of another rank.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -15,10 +13,10 @@ use nix::unistd::Pid;
 use serde::Serialize;
 
 use crate::interrupt;
-use crate::launcher::Away;
+use crate::launcher::RemoteRole;
 use crate::limits::CHILD_END_WAIT;
-use crate::placement::Cpus;
-use crate::plan::Report;
+use crate::placement::CpuList;
+use crate::role_protocol::RoleReport;
 use gauge::clock::{Deadline, pause};
 
 /// This program, as it must be started again to play a role.
@@ -27,7 +25,7 @@ pub fn this_program() -> Result<PathBuf, String> {
 }
 
 /// A command that pins itself to `cpus`, ends with its parent, and then becomes `program arguments`.
-pub fn launched(cpus: &Cpus, program: &str, arguments: &[String]) -> Result<Command, String> {
+pub fn launch_command(cpus: &CpuList, program: &str, arguments: &[String]) -> Result<Command, String> {
     let mut command = Command::new(this_program()?);
     command
         .args(["bench", "role", "launch", &cpus.to_string(), &std::process::id().to_string(), program])
@@ -36,12 +34,12 @@ pub fn launched(cpus: &Cpus, program: &str, arguments: &[String]) -> Result<Comm
 }
 
 /// A running child; ended when dropped.
-pub struct Process {
+pub struct ChildProcess {
     child: Child,
     name: String,
 }
 
-impl Process {
+impl ChildProcess {
     /// Starts a command.
     pub fn start(name: &str, command: &mut Command) -> Result<Self, String> {
         if interrupt::requested() {
@@ -72,7 +70,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         let deadline = Deadline::after(CHILD_END_WAIT);
@@ -93,7 +91,7 @@ impl Drop for Process {
 
 /// What a spoken-to process is heard to say.
 #[derive(Debug)]
-pub enum Heard {
+pub enum RoleOutput {
     /// A line.
     Line(String),
     /// Its end; what was wrong with its output, if anything was.
@@ -101,33 +99,33 @@ pub enum Heard {
 }
 
 /// A child that takes orders and gives reports, in lines.
-pub struct Spoken {
+pub struct RoleProcess {
     // The first to go: a child that has children of its own ends them when its orders end.
-    orders: ChildStdin,
-    process: Process,
+    commands: ChildStdin,
+    process: ChildProcess,
 }
 
-impl Spoken {
+impl RoleProcess {
     /// Starts the role `kind`, pinned to `cpus`. A thread hands `hear` what it says, until it ends or `hear` says no.
-    pub fn start(kind: &str, cpus: &Cpus, hear: impl FnMut(Heard) -> bool + Send + 'static) -> Result<Self, String> {
-        Self::start_within(&[], kind, cpus, hear)
+    pub fn start(kind: &str, cpus: &CpuList, output_sender: impl FnMut(RoleOutput) -> bool + Send + 'static) -> Result<Self, String> {
+        Self::start_within(&[], kind, cpus, output_sender)
     }
 
     /// The same, as what stands behind a command that becomes another (`ip netns exec NAME`).
     fn start_within(
         within: &[String],
         kind: &str,
-        cpus: &Cpus,
-        mut hear: impl FnMut(Heard) -> bool + Send + 'static,
+        cpus: &CpuList,
+        mut output_sender: impl FnMut(RoleOutput) -> bool + Send + 'static,
     ) -> Result<Self, String> {
         let own = this_program()?.to_string_lossy().into_owned();
         let words: Vec<String> =
             within.iter().cloned().chain([own]).chain(["bench", "role", kind].map(str::to_owned)).collect();
         let (program, arguments) = words.split_first().ok_or("a program without a name")?;
-        let mut command = launched(cpus, program, arguments)?;
+        let mut command = launch_command(cpus, program, arguments)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = Process::start(kind, &mut command)?;
-        let (Some(orders), Some(output)) = (process.child.stdin.take(), process.child.stdout.take()) else {
+        let mut process = ChildProcess::start(kind, &mut command)?;
+        let (Some(commands), Some(output)) = (process.child.stdin.take(), process.child.stdout.take()) else {
             return Err(format!("the {kind} has no pipes"));
         };
         std::thread::spawn(move || {
@@ -135,7 +133,7 @@ impl Spoken {
             for line in BufReader::new(output).lines() {
                 match line {
                     Ok(line) => {
-                        if !hear(Heard::Line(line)) {
+                        if !output_sender(RoleOutput::Line(line)) {
                             return;
                         }
                     }
@@ -145,9 +143,9 @@ impl Spoken {
                     }
                 }
             }
-            hear(Heard::Ended(why));
+            output_sender(RoleOutput::Ended(why));
         });
-        Ok(Self { orders, process })
+        Ok(Self { commands, process })
     }
 
     /// After it was heard to end: how, if it did not end well.
@@ -165,80 +163,80 @@ impl Spoken {
     }
 
     /// Hands it a line.
-    pub fn say(&mut self, line: &str) -> Result<(), String> {
+    pub fn send_line(&mut self, line: &str) -> Result<(), String> {
         let mut text = String::with_capacity(line.len() + 1);
         text.push_str(line);
         text.push('\n');
         let name = &self.process.name;
-        self.orders.write_all(text.as_bytes()).map_err(|error| format!("the {name} takes no orders: {error}"))
+        self.commands.write_all(text.as_bytes()).map_err(|error| format!("the {name} takes no orders: {error}"))
     }
 }
 
 /// A publisher, consumer or relay in a process of its own: a child of this one, or under a launcher of another rank.
-pub struct Role {
+pub struct RoleHandle {
     kind: String,
-    seat: Seat,
+    location: RoleLocation,
 }
 
-enum Seat {
-    Here { spoken: Spoken, heard: Receiver<Heard> },
-    Away(Away),
+enum RoleLocation {
+    Local { process: RoleProcess, output: Receiver<RoleOutput> },
+    Remote(RemoteRole),
 }
 
-impl Role {
+impl RoleHandle {
     /// Starts the role `kind` with its task, pinned to `cpus`.
-    pub fn start<T: Serialize>(kind: &str, task: &T, cpus: &Cpus) -> Result<Self, String> {
+    pub fn start<T: Serialize>(kind: &str, task: &T, cpus: &CpuList) -> Result<Self, String> {
         let line = serde_json::to_string(task).map_err(|error| error.to_string())?;
-        if let Some(away) = Away::start(kind, &line, cpus)? {
-            return Ok(Self::away(kind, away));
+        if let Some(remote) = RemoteRole::start(kind, &line, cpus)? {
+            return Ok(Self::remote(kind, remote));
         }
-        Self::here(&[], kind, &line, cpus)
+        Self::local(&[], kind, &line, cpus)
     }
 
     /// Starts the role on this host, behind a command that becomes another.
     pub fn start_within<T: Serialize>(within: &[String], kind: &str, task: &T) -> Result<Self, String> {
         let line = serde_json::to_string(task).map_err(|error| error.to_string())?;
-        Self::here(within, kind, &line, &Cpus::default())
+        Self::local(within, kind, &line, &CpuList::default())
     }
 
-    fn here(within: &[String], kind: &str, task: &str, cpus: &Cpus) -> Result<Self, String> {
-        let (hear, heard) = channel();
-        let mut spoken = Spoken::start_within(within, kind, cpus, move |said| hear.send(said).is_ok())?;
-        spoken.say(task)?;
-        Ok(Self { kind: kind.to_owned(), seat: Seat::Here { spoken, heard } })
+    fn local(within: &[String], kind: &str, task: &str, cpus: &CpuList) -> Result<Self, String> {
+        let (output_sender, output) = channel();
+        let mut process = RoleProcess::start_within(within, kind, cpus, move |output| output_sender.send(output).is_ok())?;
+        process.send_line(task)?;
+        Ok(Self { kind: kind.to_owned(), location: RoleLocation::Local { process, output } })
     }
 
     /// Has a rank play the role `kind`, whatever it is suited for.
     pub fn start_on<T: Serialize>(rank: usize, kind: &str, task: &T) -> Result<Self, String> {
         let line = serde_json::to_string(task).map_err(|error| error.to_string())?;
-        Ok(Self::away(kind, Away::start_on(rank, kind, &line)?))
+        Ok(Self::remote(kind, RemoteRole::start_on(rank, kind, &line)?))
     }
 
-    fn away(kind: &str, away: Away) -> Self {
-        Self { kind: format!("{kind} ({})", away.place()), seat: Seat::Away(away) }
+    fn remote(kind: &str, remote: RemoteRole) -> Self {
+        Self { kind: format!("{kind} ({})", remote.location()), location: RoleLocation::Remote(remote) }
     }
 
     /// Its process id, if it is a process of this host's.
     pub fn pid(&self) -> Option<u32> {
-        match &self.seat {
-            Seat::Here { spoken, .. } => Some(spoken.process.pid()),
-            Seat::Away(_) => None,
+        match &self.location {
+            RoleLocation::Local { process, .. } => Some(process.process.pid()),
+            RoleLocation::Remote(_) => None,
         }
     }
 
     /// Sends one order.
-    pub fn order<T: Serialize>(&mut self, order: &T) -> Result<(), String> {
+    pub fn send_command<T: Serialize>(&mut self, order: &T) -> Result<(), String> {
         let line = serde_json::to_string(order).map_err(|error| error.to_string())?;
-        match &mut self.seat {
-            Seat::Here { spoken, .. } => {
-                spoken.say(&line).map_err(|why| spoken.failure().map_or(why, |how| format!("{}: {how}", self.kind)))
+        match &mut self.location {
+            RoleLocation::Local { process, .. } => {
+                process.send_line(&line).map_err(|why| process.failure().map_or(why, |how| format!("{}: {how}", self.kind)))
             }
-            Seat::Away(away) => away.say(&line),
+            RoleLocation::Remote(remote) => remote.send_line(&line),
         }
     }
 
     /// Waits for the next report; a role that failed, ended or stays silent is an error.
-    pub fn report(&mut self, wait: Duration) -> Result<Report, String> {
+    pub fn report(&mut self, wait: Duration) -> Result<RoleReport, String> {
         match self.report_within(wait)? {
             Some(report) => Ok(report),
             None => Err(format!("{}: no report within {} s", self.kind, wait.as_secs())),
@@ -246,33 +244,33 @@ impl Role {
     }
 
     /// The next report if it comes within `wait`; a role that failed or ended is an error.
-    pub fn report_within(&mut self, wait: Duration) -> Result<Option<Report>, String> {
+    pub fn report_within(&mut self, wait: Duration) -> Result<Option<RoleReport>, String> {
         let kind = &self.kind;
-        let heard = match &mut self.seat {
-            Seat::Here { heard, .. } => match heard.recv_timeout(wait) {
-                Ok(said) => Some(said),
+        let output = match &mut self.location {
+            RoleLocation::Local { output, .. } => match output.recv_timeout(wait) {
+                Ok(output) => Some(output),
                 Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => Some(Heard::Ended(None)),
+                Err(RecvTimeoutError::Disconnected) => Some(RoleOutput::Ended(None)),
             },
-            Seat::Away(away) => away.hear(wait)?,
+            RoleLocation::Remote(remote) => remote.next_output(wait)?,
         };
-        match heard {
-            Some(Heard::Line(line)) => match serde_json::from_str(&line) {
-                Ok(Report::Failed { why }) => Err(format!("{kind}: {why}")),
+        match output {
+            Some(RoleOutput::Line(line)) => match serde_json::from_str(&line) {
+                Ok(RoleReport::Failed { why }) => Err(format!("{kind}: {why}")),
                 Ok(report) => Ok(Some(report)),
                 Err(error) => Err(format!("{kind}: {error} in '{line}'")),
             },
             _ if interrupt::requested() => Err(interrupt::MESSAGE.to_owned()),
             None => Ok(None),
-            Some(Heard::Ended(None)) => Err(format!("the {kind} ended early")),
-            Some(Heard::Ended(Some(why))) => Err(format!("{kind}: {why}")),
+            Some(RoleOutput::Ended(None)) => Err(format!("the {kind} ended early")),
+            Some(RoleOutput::Ended(Some(why))) => Err(format!("{kind}: {why}")),
         }
     }
 
     /// Waits until the role is set up, and returns the port it listens on (relays).
     pub fn ready(&mut self, wait: Duration) -> Result<u16, String> {
         match self.report(wait)? {
-            Report::Ready { port } => Ok(port),
+            RoleReport::Ready { port } => Ok(port),
             other => Err(format!("{}: {other:?} instead of being ready", self.kind)),
         }
     }

@@ -1,21 +1,17 @@
-//! `harrier bench report FILE…`: saved documents as a page, or in another format.
-//!
-//! Enters: files that `--json` wrote.  Leaves: one HTML file, or text.
-//! Owns:   the options of the command.
-//! Never:  measures.
+//! `harrier bench report FILE…`: renders saved documents as an HTML page or in another format.
 
 use std::path::Path;
 
-use report::table::put;
-use report::{Document, Format, page};
+use report::stdout::put;
+use report::{Document, DocumentFormat, page};
 
-use crate::arguments::{Given, Option_, Wrong, help_with, option};
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help_with, option};
 use crate::compare::read;
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
-const OPTIONS: &[Option_] = &[
+const OPTIONS: &[OptionSpec] = &[
     option("html", None, "FILE", "write a page with figures and tables of all documents"),
-    option("format", None, Format::NAMES, "print them in this format (default osu, unless a page is written)"),
+    option("format", None, DocumentFormat::NAMES, "print them in this format (default osu, unless a page is written)"),
     option("full", Some('f'), "", "all figures, not only those a benchmark shows by default"),
     option("help", Some('h'), "", "this text"),
 ];
@@ -34,22 +30,22 @@ const EXAMPLES: &[(&str, &str)] = &[
 ///
 /// # Errors
 /// A wrong command line, a file that cannot be read or written, a document that cannot be understood.
-pub fn run(words: &[String]) -> Result<(), Failure> {
-    let given = Given::parse_with_bare(words, &[OPTIONS])?;
+pub fn run(words: &[String]) -> Result<(), CommandFailure> {
+    let given = ParsedOptions::parse_with_bare(words, &[OPTIONS])?;
     if given.has("help") {
         return Ok(put(&help_with("harrier bench report FILE.json... [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES))?);
     }
-    let format = given.text("format").map(Format::parse).transpose().map_err(Wrong)?;
+    let format = given.text("format").map(DocumentFormat::parse).transpose().map_err(UsageError)?;
     if given.bare().is_empty() {
-        return Err(Wrong("which documents? harrier bench report FILE.json...".to_owned()).into());
+        return Err(UsageError("which documents? harrier bench report FILE.json...".to_owned()).into());
     }
-    let documents = given.bare().iter().map(|file| read(file)).collect::<Result<Vec<Document>, Failure>>()?;
+    let documents = given.bare().iter().map(|file| read(file)).collect::<Result<Vec<Document>, CommandFailure>>()?;
     if let Some(file) = given.text("html") {
         page::write_file(Path::new(file), &page::render(&documents))?;
     }
     if format.is_some() || !given.has("html") {
         for document in &documents {
-            put(&format.unwrap_or(Format::Osu).write(document, given.has("full"))?)?;
+            put(&format.unwrap_or(DocumentFormat::Osu).write(document, given.has("full"))?)?;
         }
     }
     Ok(())

@@ -1,42 +1,39 @@
-//! The hidden side of the program: what a child process of a benchmark runs.
-//!
-//! Enters: the role's name, then its task and orders on standard input.  Leaves: reports on standard output.
-//! Owns:   the choice of the role and the writing of reports.
-//! Never:  prints anything else to standard output.
+//! The child processes of a benchmark: `bench role NAME` reads a task and commands on standard input and writes reports to
+//! standard output.
 
 mod agent;
-pub(crate) mod backlog;
+pub(crate) mod drain_roles;
 mod binder;
 pub(crate) mod churner;
-mod consumer;
-mod duty;
-pub(crate) mod hop;
-mod keeper;
+mod benchmark_consumer;
+mod worker_thread;
+pub(crate) mod socket_baseline;
+mod broker_supervisor;
 mod launch;
-mod leaf;
-mod null;
-mod orders;
-mod publisher;
-mod raw;
+mod tree_consumer;
+mod null_broker;
+mod command_reader;
+mod benchmark_publisher;
+mod raw_socket;
 mod relay;
-mod root;
-pub(crate) mod secured;
-mod sender;
+mod tree_publisher;
+pub(crate) mod tls_stream;
+mod workload_publishers;
 mod stand_in;
-mod taker;
-pub(crate) mod task;
-pub(crate) mod verbs;
+mod workload_consumers;
+pub(crate) mod role_tasks;
+pub(crate) mod verbs_roles;
 
 use std::io::Write;
 use std::process::ExitCode;
 
-use crate::plan::Report;
-pub(crate) use orders::Orders;
+use crate::role_protocol::RoleReport;
+pub(crate) use command_reader::CommandReader;
 
 /// Runs a role; the arguments are those after `bench role`.
 pub fn run(arguments: &[String]) -> ExitCode {
-    let mut orders = match Orders::open() {
-        Ok(orders) => orders,
+    let mut commands = match CommandReader::open() {
+        Ok(commands) => commands,
         Err(error) => {
             eprintln!("harrier bench role: standard input: {error}");
             return ExitCode::FAILURE;
@@ -44,29 +41,29 @@ pub fn run(arguments: &[String]) -> ExitCode {
     };
     let outcome = match arguments.first().map(String::as_str) {
         Some("launch") => launch::become_program(&arguments[1..]),
-        Some("agent") => agent::run(&mut orders),
-        Some("null") => null::run(&mut orders),
-        Some("hop-end") => hop::end(&mut orders),
-        Some("hop-publisher") => hop::publish(&mut orders),
-        Some("binder") => binder::run(&mut orders),
-        Some("relay") => relay::run(&mut orders),
-        Some("raw-publisher") => raw::publish(&mut orders),
-        Some("raw-consumer") => raw::consume(&mut orders),
-        Some("publisher") => publisher::run(&mut orders),
-        Some("consumer") => consumer::run(&mut orders),
-        Some("churner") => churner::run(&mut orders),
-        Some("filler") => backlog::fill(&mut orders),
-        Some("emptier") => backlog::empty(&mut orders),
-        Some("verbs-consumer") => verbs::listen(&mut orders),
-        Some("verbs-publisher") => verbs::measure(&mut orders),
-        Some("topology-broker") => keeper::run(&mut orders),
-        Some("topology-publisher") => root::run(&mut orders),
-        Some("topology-consumer") => leaf::run(&mut orders),
-        Some("workload-publisher") => sender::run(&mut orders),
-        Some("workload-consumer") => taker::run(&mut orders),
-        Some("market-gateway") => crate::trade::role::gateway(&mut orders),
-        Some("market-engine") => crate::trade::role::engine(&mut orders),
-        Some("market-reporter") => crate::trade::role::reporter(&mut orders),
+        Some("agent") => agent::run(&mut commands),
+        Some("null") => null_broker::run(&mut commands),
+        Some("hop-end") => socket_baseline::receive(&mut commands),
+        Some("hop-publisher") => socket_baseline::send_segments(&mut commands),
+        Some("binder") => binder::run(&mut commands),
+        Some("relay") => relay::run(&mut commands),
+        Some("raw-publisher") => raw_socket::publish(&mut commands),
+        Some("raw-consumer") => raw_socket::consume(&mut commands),
+        Some("publisher") => benchmark_publisher::run(&mut commands),
+        Some("consumer") => benchmark_consumer::run(&mut commands),
+        Some("churner") => churner::run(&mut commands),
+        Some("filler") => drain_roles::fill(&mut commands),
+        Some("emptier") => drain_roles::empty(&mut commands),
+        Some("verbs-consumer") => verbs_roles::listen(&mut commands),
+        Some("verbs-publisher") => verbs_roles::measure(&mut commands),
+        Some("topology-broker") => broker_supervisor::run(&mut commands),
+        Some("topology-publisher") => tree_publisher::run(&mut commands),
+        Some("topology-consumer") => tree_consumer::run(&mut commands),
+        Some("workload-publisher") => workload_publishers::run(&mut commands),
+        Some("workload-consumer") => workload_consumers::run(&mut commands),
+        Some("market-gateway") => crate::trade::market_roles::gateway(&mut commands),
+        Some("market-engine") => crate::trade::market_roles::engine(&mut commands),
+        Some("market-reporter") => crate::trade::market_roles::reporter(&mut commands),
         _ => Err("roles are started by the benchmarks themselves".to_owned()),
     };
     match outcome {
@@ -74,7 +71,7 @@ pub fn run(arguments: &[String]) -> ExitCode {
         Err(why) => {
             if launches_stranger(arguments) {
                 eprintln!("harrier bench: {why}");
-            } else if report(&Report::Failed { why: why.clone() }).is_err() {
+            } else if report(&RoleReport::Failed { why: why.clone() }).is_err() {
                 eprintln!("harrier bench role: {why}");
             }
             ExitCode::FAILURE
@@ -89,7 +86,7 @@ fn launches_stranger(arguments: &[String]) -> bool {
 }
 
 /// Writes one report.
-pub(crate) fn report(report: &Report) -> Result<(), String> {
+pub(crate) fn report(report: &RoleReport) -> Result<(), String> {
     let mut line = serde_json::to_string(report).map_err(|error| error.to_string())?;
     line.push('\n');
     let mut output = std::io::stdout().lock();
@@ -101,6 +98,6 @@ pub(crate) fn report(report: &Report) -> Result<(), String> {
 
 /// Connects to the broker under the role's name.
 pub(crate) fn connect(url: &str, role: &str) -> client::Result<client::Client> {
-    let options = client::Options { name: Some(format!("harrier bench {role}")), ..client::Options::default() };
+    let options = client::ConnectOptions { name: Some(format!("harrier bench {role}")), ..client::ConnectOptions::default() };
     client::Client::connect_with(&client::Url::parse(url)?, options)
 }

@@ -1,29 +1,25 @@
-//! A meter that is read while a command waits for its roles: what comes and goes between start and end is seen.
-//!
-//! Enters: process ids.  Leaves: what they used, with the most memory that any reading saw.
-//! Owns:   a thread of the controlling process, which does nothing else meanwhile.
-//! Never:  reads so often that reading shows in the figures.
+//! Samples memory while a command waits for its roles, so that a peak between start and end is seen.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 
-use gauge::{Meter, RoleUsage};
+use gauge::{ProcessMeter, RoleUsage};
 
 use crate::limits::SAMPLE_INTERVAL;
 
 /// A running meter.
-pub struct Sampler {
+pub struct MemorySampler {
     end: Sender<()>,
     thread: JoinHandle<RoleUsage>,
 }
 
-impl Sampler {
+impl MemorySampler {
     /// Begins to measure; `None` if there is nothing to measure here.
     pub fn start(pids: &[u32]) -> Option<Self> {
         if pids.is_empty() {
             return None;
         }
-        let mut meter = Meter::start(pids);
+        let mut meter = ProcessMeter::start(pids);
         let (end, ended) = channel();
         let thread = std::thread::spawn(move || {
             while ended.recv_timeout(SAMPLE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
@@ -48,9 +44,9 @@ mod tests {
 
     #[test]
     fn what_came_and_went_is_seen() {
-        assert!(Sampler::start(&[]).is_none());
+        assert!(MemorySampler::start(&[]).is_none());
         const BYTES: usize = 96 << 20;
-        let sampler = Sampler::start(&[std::process::id()]).expect("this process is here");
+        let sampler = MemorySampler::start(&[std::process::id()]).expect("this process is here");
         drop(std::hint::black_box(vec![1_u8; BYTES]));
         let usage = sampler.stop().expect("this process can be read");
         assert!(usage.resident_bytes > BYTES as u64 / 2, "{usage:?}");

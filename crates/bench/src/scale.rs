@@ -1,22 +1,20 @@
-//! Scale: many connections, queues, bindings and messages in one broker, and what each costs in memory.
+//! The `scale` command: creates many connections, queues, bindings and messages, and checks the memory that each costs.
 //!
-//! Enters: nothing but options.  Leaves: a line for each promise, `ok` or `not ok`, with the figure.
-//! Owns:   the numbers of things and the bytes each may cost.
-//! Never:  counts what the kernel holds, or the memory of this program.
+//! Only the broker's own memory is counted, not the kernel's.
 
 use client::{Client, ConsumeOptions, ExchangeOptions, Publish, QueueOptions, Table};
 
-use crate::arguments::{Given, Option_, help, option};
-use crate::placement::{Cpus, Placement};
-use crate::plan::{Segment, Shape};
+use crate::arguments::{ParsedOptions, OptionSpec, help, option};
+use crate::placement::{CpuList, CpuPlacement};
+use crate::role_protocol::{LoadSegment, TrafficShape};
 use crate::role::connect;
-use crate::scenario::{Running, Scenario};
-use crate::target::{Target, Way};
+use crate::scenario::{RunningScenario, Scenario};
+use crate::target::{BenchmarkTarget, TargetAddress};
 use gauge::clock::{Deadline, pause};
 use gauge::resident_bytes;
-use report::table::put;
+use report::stdout::put;
 
-const OPTIONS: &[Option_] = &[
+const OPTIONS: &[OptionSpec] = &[
     option(
         "broker-command",
         None,
@@ -30,16 +28,16 @@ const OPTIONS: &[Option_] = &[
 
 /// Things that are made in numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Thing {
+pub(crate) enum ScaledObject {
     Connections,
     Queues,
     Bindings,
     Messages,
 }
 
-impl Thing {
+impl ScaledObject {
     /// What one is called, and how many bytes of the broker's memory it may cost.
-    pub(crate) fn promise(self) -> (&'static str, f64) {
+    pub(crate) fn goal(self) -> (&'static str, f64) {
         match self {
             Self::Connections => ("idle connection", 8_192.0),
             Self::Queues => ("empty queue", 1_024.0),
@@ -49,7 +47,7 @@ impl Thing {
     }
 
     /// Makes `count` of them; they last as long as the clients.
-    fn make(self, url: &str, count: usize) -> client::Result<Vec<Client>> {
+    fn create(self, url: &str, count: usize) -> client::Result<Vec<Client>> {
         if self == Self::Connections {
             return (0..count).map(|_| connect(url, "idle")).collect();
         }
@@ -90,7 +88,7 @@ impl Thing {
 }
 
 /// What making things in a broker cost it.
-pub(crate) struct Cost {
+pub(crate) struct MemoryCost {
     /// Bytes of resident memory for each.
     pub bytes_each: f64,
     /// The clients that keep them alive.
@@ -98,19 +96,19 @@ pub(crate) struct Cost {
 }
 
 /// Makes `count` things in a broker that does nothing else, and divides its growth.
-pub(crate) fn cost(broker: &Target, thing: Thing, count: usize) -> Result<Cost, String> {
+pub(crate) fn cost(broker: &BenchmarkTarget, object: ScaledObject, count: usize) -> Result<MemoryCost, String> {
     let url = amqp(broker)?;
     // The first connection brings in what all share.
     let first = connect(url, "first").map_err(|error| error.to_string())?;
     let before = settled_bytes(broker)?;
-    let mut clients = thing.make(url, count).map_err(|error| format!("{count} x {}: {error}", thing.promise().0))?;
+    let mut clients = object.create(url, count).map_err(|error| format!("{count} x {}: {error}", object.goal().0))?;
     let after = settled_bytes(broker)?;
     clients.push(first);
-    Ok(Cost { bytes_each: after.saturating_sub(before) as f64 / count as f64, clients })
+    Ok(MemoryCost { bytes_each: after.saturating_sub(before) as f64 / count as f64, clients })
 }
 
 /// Resident memory once it no longer changes.
-pub(crate) fn settled_bytes(broker: &Target) -> Result<u64, String> {
+pub(crate) fn settled_bytes(broker: &BenchmarkTarget) -> Result<u64, String> {
     let read = || broker.pid.and_then(resident_bytes).ok_or_else(|| "the broker's memory cannot be read".to_owned());
     let deadline = Deadline::after(std::time::Duration::from_secs(5));
     let mut last = read()?;
@@ -124,10 +122,10 @@ pub(crate) fn settled_bytes(broker: &Target) -> Result<u64, String> {
     }
 }
 
-fn amqp(broker: &Target) -> Result<&str, String> {
-    match &broker.way {
-        Way::Amqp(url) => Ok(url),
-        Way::Raw { .. } | Way::Sink(_) | Way::Source(_) | Way::Hop(_) => {
+fn amqp(broker: &BenchmarkTarget) -> Result<&str, String> {
+    match &broker.address {
+        TargetAddress::Amqp(url) => Ok(url),
+        TargetAddress::RawRelay { .. } | TargetAddress::Sink(_) | TargetAddress::Source(_) | TargetAddress::SocketBaseline(_) => {
             Err("what is no broker has no queues".to_owned())
         }
     }
@@ -138,48 +136,48 @@ fn amqp(broker: &Target) -> Result<&str, String> {
 /// # Errors
 /// A broker that fails, or a promise that is not kept (after all have been looked at).
 pub fn run(words: &[String]) -> Result<(), String> {
-    let given = Given::parse(words, &[OPTIONS])?;
+    let given = ParsedOptions::parse(words, &[OPTIONS])?;
     if given.has("help") {
         return put(&help("harrier bench scale [OPTIONS]", &[OPTIONS]));
     }
     let part = given.number("part", 1, 1, 1_000)? as usize;
     let extra: Vec<String> = given.text("broker-options").unwrap_or("").split_whitespace().map(str::to_owned).collect();
-    let start = || Target::embedded(given.text("broker-command"), &extra, &Cpus::default());
+    let start = || BenchmarkTarget::embedded(given.text("broker-command"), &extra, &CpuList::default());
     let mut broken = 0;
-    let mut tell = |kept: bool, text: String| {
+    let mut result_sender = |kept: bool, text: String| {
         broken += usize::from(!kept);
         put(&format!("{} {text}\n", if kept { "ok" } else { "not ok" }))
     };
     let open_files = raise_open_files()?;
-    for (thing, count) in [
-        (Thing::Connections, 10_000),
-        (Thing::Queues, 100_000),
-        (Thing::Bindings, 1_000_000),
-        (Thing::Messages, 10_000_000),
+    for (object, count) in [
+        (ScaledObject::Connections, 10_000),
+        (ScaledObject::Queues, 100_000),
+        (ScaledObject::Bindings, 1_000_000),
+        (ScaledObject::Messages, 10_000_000),
     ] {
-        let (name, most) = thing.promise();
+        let (name, most) = object.goal();
         let count = count / part;
-        if thing == Thing::Connections && open_files < count as u64 + 100 {
+        if object == ScaledObject::Connections && open_files < count as u64 + 100 {
             put(&format!("SKIPPED: {count} connections: only {open_files} files may be open\n"))?;
             continue;
         }
         let broker = start()?;
-        let made = cost(&broker, thing, count)?;
+        let made = cost(&broker, object, count)?;
         let each = made.bytes_each;
-        tell(each <= most, format!("{count} x {name}: {each:.0} bytes each (at most {most})"))?;
-        match thing {
-            Thing::Connections => {
+        result_sender(each <= most, format!("{count} x {name}: {each:.0} bytes each (at most {most})"))?;
+        match object {
+            ScaledObject::Connections => {
                 let busy = round_trips(&broker)?;
-                tell(busy > 0.0, format!("one active pair beside {count} idle connections: {busy:.0} round trips/s"))?;
+                result_sender(busy > 0.0, format!("one active pair beside {count} idle connections: {busy:.0} round trips/s"))?;
             }
-            Thing::Messages => {
+            ScaledObject::Messages => {
                 let received = drain(amqp(&broker)?, count)?;
-                tell(
+                result_sender(
                     received == count as u64,
                     format!("{received} of {count} queued messages come out again, in order"),
                 )?;
             }
-            Thing::Queues | Thing::Bindings => {}
+            ScaledObject::Queues | ScaledObject::Bindings => {}
         }
         drop(made.clients);
     }
@@ -187,10 +185,10 @@ pub fn run(words: &[String]) -> Result<(), String> {
 }
 
 /// Round trips a second of one pair.
-fn round_trips(broker: &Target) -> Result<f64, String> {
-    let mut running = Running::start(&Scenario::default(), broker, &Placement::default())?;
-    running.segment(&Segment { shape: Shape::PingPong, size_bytes: 64, count: 200 })?;
-    Ok(running.segment(&Segment { shape: Shape::PingPong, size_bytes: 64, count: 5_000 })?.published_per_s())
+fn round_trips(broker: &BenchmarkTarget) -> Result<f64, String> {
+    let mut running = RunningScenario::start(&Scenario::default(), broker, &CpuPlacement::default())?;
+    running.segment(&LoadSegment { shape: TrafficShape::PingPong, size_bytes: 64, count: 200 })?;
+    Ok(running.segment(&LoadSegment { shape: TrafficShape::PingPong, size_bytes: 64, count: 5_000 })?.published_per_s())
 }
 
 /// Consumes what `Thing::Messages` left; says how many came in the order of their tags.

@@ -1,36 +1,32 @@
-//! One workload: who publishes what to whom, run segment by segment through a target.
-//!
-//! Enters: a target, a placement, segments.  Leaves: the figures of each segment.
-//! Owns:   the publishers' and consumers' processes.
-//! Never:  starts or stops the target.
+//! One closed-loop scenario: starts its publishers and consumers and runs segments through a target.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use report::document::Run;
+use report::document::MeasuredRun;
 use serde::{Deserialize, Serialize};
 
-use crate::feature::Feature;
-use crate::launcher::Watch;
-use crate::limits::{REPORT_WAIT, ROLE_LOOK_WAIT, ROLE_READY_WAIT};
-use crate::patterns::{Matching, Patterns};
-use crate::placement::{Cpus, Placement};
-use crate::plan::{Report, Segment, Shape, Used};
-use crate::process::Role;
-use crate::role::hop::{deliver_heads_bytes, publish_heads_bytes};
-use crate::role::task::{BinderOrder, BinderTask, ConsumerTask, HopTask, PublisherTask, RawTask};
-use crate::target::{Target, Way};
+use crate::queue_feature::QueueFeature;
+use crate::launcher::TargetMeter;
+use crate::limits::{REPORT_WAIT, ROLE_POLL_WAIT, ROLE_READY_WAIT};
+use crate::patterns::{PatternMatching, TopicPatterns};
+use crate::placement::{CpuList, CpuPlacement};
+use crate::role_protocol::{RoleReport, LoadSegment, TrafficShape, SelfUsage};
+use crate::process::RoleHandle;
+use crate::role::socket_baseline::{deliver_heads_bytes, publish_heads_bytes};
+use crate::role::role_tasks::{BinderCommand, BinderTask, ConsumerTask, SocketBaselineTask, PublisherTask, RawSocketTask};
+use crate::target::{BenchmarkTarget, TargetAddress};
 use crate::tcp::TcpOptions;
 use gauge::clock::Deadline;
-use gauge::{Environment, Faults, Latencies, Network, RoleUsage, judge, steadiness};
+use gauge::{HostEnvironment, DeliveryFaults, LatencyHistogram, NetworkUsage, RoleUsage, validity, steadiness};
 
 /// A workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scenario {
     /// Type of the exchange that messages go through.
-    pub exchange_type: ExchangeType,
+    pub exchange_type: ScenarioExchange,
     /// Publishers, each with consumers of its own.
     pub pairs: usize,
     /// Consumers that each message goes to (fanout).
@@ -48,7 +44,7 @@ pub struct Scenario {
     /// Unacknowledged messages sent ahead; zero: no limit.
     pub prefetch: u16,
     /// Which of the patterns match.
-    pub matching: Matching,
+    pub matching: PatternMatching,
     /// Bindings added, and taken away, each second while messages flow.
     pub changes_per_s: u64,
     /// Sequence and checksum of every message are checked.
@@ -57,12 +53,12 @@ pub struct Scenario {
     pub tcp: TcpOptions,
     /// What the queues do beyond queueing.
     #[serde(default)]
-    pub feature: Feature,
+    pub feature: QueueFeature,
 }
 
 /// Type of the exchange of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ExchangeType {
+pub enum ScenarioExchange {
     /// By exact key.
     Direct,
     /// To all.
@@ -71,7 +67,7 @@ pub enum ExchangeType {
     Topic,
 }
 
-impl ExchangeType {
+impl ScenarioExchange {
     /// As AMQP calls it.
     pub fn name(self) -> &'static str {
         match self {
@@ -85,7 +81,7 @@ impl ExchangeType {
 impl Default for Scenario {
     fn default() -> Self {
         Self {
-            exchange_type: ExchangeType::Direct,
+            exchange_type: ScenarioExchange::Direct,
             pairs: 1,
             consumers: 1,
             processes: 1,
@@ -94,11 +90,11 @@ impl Default for Scenario {
             confirm_window: 0,
             ack_every: 0,
             prefetch: 0,
-            matching: Matching::One,
+            matching: PatternMatching::One,
             changes_per_s: 0,
             checks: false,
             tcp: TcpOptions::default(),
-            feature: Feature::None,
+            feature: QueueFeature::None,
         }
     }
 }
@@ -106,25 +102,25 @@ impl Default for Scenario {
 impl Scenario {
     /// Through a topic exchange with `patterns` patterns, and `keys` keys in turn.
     pub fn topic(patterns: usize, keys: usize) -> Self {
-        Self { exchange_type: ExchangeType::Topic, patterns, keys, ..Self::default() }
+        Self { exchange_type: ScenarioExchange::Topic, patterns, keys, ..Self::default() }
     }
 
     /// Through queues with a feature.
-    pub fn with(feature: Feature) -> Self {
+    pub fn with(feature: QueueFeature) -> Self {
         Self { feature, ..Self::default() }
     }
 
     /// To `consumers` consumers at once.
     pub fn fanout(consumers: usize) -> Self {
-        Self { exchange_type: ExchangeType::Fanout, consumers, ..Self::default() }
+        Self { exchange_type: ScenarioExchange::Fanout, consumers, ..Self::default() }
     }
 }
 
 /// The figures of one segment.
 #[derive(Clone, Debug)]
-pub struct Figures {
+pub struct SegmentFigures {
     /// The segment.
-    pub segment: Segment,
+    pub segment: LoadSegment,
     /// Messages published, by all publishers.
     pub published: u64,
     /// Messages received, by all consumers.
@@ -132,26 +128,26 @@ pub struct Figures {
     /// From the first publisher's begin to the last one's end, in seconds.
     pub elapsed_s: f64,
     /// Round trips.
-    pub latencies: Latencies,
+    pub latencies: LatencyHistogram,
     /// Times until messages were confirmed.
-    pub confirms: Latencies,
+    pub confirms: LatencyHistogram,
     /// Messages a second in each twentieth of the segment, of all consumers together.
     pub rates: Vec<f64>,
     /// Bindings that were changed meanwhile.
     pub changes: u64,
     /// What went wrong.
-    pub faults: Faults,
+    pub faults: DeliveryFaults,
     /// Messages refused or returned.
     pub refused: u64,
     /// What the target used meanwhile; `None` if its process is not on this machine.
     pub broker: Option<RoleUsage>,
     /// What the publishers used.
-    pub publishers: Used,
+    pub publishers: SelfUsage,
     /// What the consumers used.
-    pub consumers: Used,
+    pub consumers: SelfUsage,
 }
 
-impl Figures {
+impl SegmentFigures {
     /// Messages published a second.
     pub fn published_per_s(&self) -> f64 {
         self.published as f64 / self.elapsed_s
@@ -174,11 +170,11 @@ impl Figures {
 
     /// What is wrong with the messages of this segment, if anything.
     pub fn complaint(&self) -> Option<String> {
-        judge::faulty(&self.faults, self.refused).map(|why| format!("{} bytes: {why}", self.segment.size_bytes))
+        validity::faulty(&self.faults, self.refused).map(|why| format!("{} bytes: {why}", self.segment.size_bytes))
     }
 
     /// The same as a run of a document, with the verdicts on it: first on the messages, then on the clients.
-    pub fn to_run(&self) -> Run {
+    pub fn to_run(&self) -> MeasuredRun {
         let mut latencies = BTreeMap::new();
         for (kind, all) in [("round_trip", &self.latencies), ("confirm", &self.confirms)] {
             if all.count() > 0 {
@@ -187,13 +183,13 @@ impl Figures {
         }
         let (publishers, consumers) = (&self.publishers.process, &self.consumers.process);
         let clients = [("publishers", publishers), ("consumers", consumers)];
-        let mut invalid: Vec<String> = judge::faulty(&self.faults, self.refused).into_iter().collect();
-        invalid.extend(clients.iter().filter_map(|(role, usage)| judge::client_was_full(role, usage)));
-        invalid.extend(judge::unoptimised(&Environment::read()));
+        let mut invalid: Vec<String> = validity::faulty(&self.faults, self.refused).into_iter().collect();
+        invalid.extend(clients.iter().filter_map(|(role, usage)| validity::client_was_full(role, usage)));
+        invalid.extend(validity::unoptimised(&HostEnvironment::read()));
         let mut notes: Vec<String> =
-            clients.iter().filter_map(|(role, usage)| judge::client_was_starved(role, usage, self.elapsed_s)).collect();
+            clients.iter().filter_map(|(role, usage)| validity::client_was_starved(role, usage, self.elapsed_s)).collect();
         notes.extend(steadiness(&self.rates).and_then(|steadiness| steadiness.note()));
-        Run {
+        MeasuredRun {
             elapsed_s: self.elapsed_s,
             published: self.published,
             delivered: self.delivered,
@@ -205,37 +201,37 @@ impl Figures {
             broker: self.broker.and_then(RoleUsage::known),
             publishers: publishers.known(),
             consumers: consumers.known(),
-            network: Network::of_both(self.publishers.network, self.consumers.network),
+            network: NetworkUsage::sum(self.publishers.network, self.consumers.network),
             rates: self.rates.clone(),
             invalid,
             notes,
-            ..Run::default()
+            ..MeasuredRun::default()
         }
     }
 }
 
-impl Figures {
-    fn of_nothing(segment: &Segment) -> Self {
+impl SegmentFigures {
+    fn empty(segment: &LoadSegment) -> Self {
         Self {
             segment: *segment,
             published: 0,
             delivered: 0,
             elapsed_s: 0.0,
-            latencies: Latencies::default(),
-            confirms: Latencies::default(),
+            latencies: LatencyHistogram::default(),
+            confirms: LatencyHistogram::default(),
             rates: Vec::new(),
             changes: 0,
-            faults: Faults::default(),
+            faults: DeliveryFaults::default(),
             refused: 0,
             broker: None,
-            publishers: Used::default(),
-            consumers: Used::default(),
+            publishers: SelfUsage::default(),
+            consumers: SelfUsage::default(),
         }
     }
 
     /// A publisher that got no answer to a message sends no more: those it never sent are not lost.
-    fn forgive_unsent(&mut self, segment: &Segment) {
-        if segment.shape == Shape::PingPong && self.published < segment.count {
+    fn discount_unsent(&mut self, segment: &LoadSegment) {
+        if segment.shape == TrafficShape::PingPong && self.published < segment.count {
             self.faults.lost = self.faults.lost.saturating_sub(segment.count - self.published);
         }
     }
@@ -243,7 +239,7 @@ impl Figures {
 
 /// Which ends of a workload are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ends {
+enum ScenarioEndpoints {
     /// Publishers and consumers.
     Both,
     /// Publishers alone: what they send is swallowed.
@@ -253,13 +249,13 @@ enum Ends {
 }
 
 /// A workload whose processes are running and ready.
-pub struct Running {
-    publishers: Vec<Role>,
-    consumers: Vec<Role>,
-    binder: Option<Role>,
+pub struct RunningScenario {
+    publishers: Vec<RoleHandle>,
+    consumers: Vec<RoleHandle>,
+    binder: Option<RoleHandle>,
     /// Every process of the target.
-    broker: Watch,
-    _placed: Option<crate::placement::Pinned>,
+    broker: TargetMeter,
+    _placed: Option<crate::placement::PinnedProcess>,
 }
 
 /// A name for the things of one run that no other run on the same broker has: short, since it travels with every message.
@@ -275,41 +271,41 @@ fn run_name() -> String {
     name
 }
 
-impl Running {
+impl RunningScenario {
     /// Starts the processes of a workload.
-    pub fn start(scenario: &Scenario, target: &Target, placement: &Placement) -> Result<Self, String> {
+    pub fn start(scenario: &Scenario, target: &BenchmarkTarget, placement: &CpuPlacement) -> Result<Self, String> {
         let mut running = Self {
             publishers: Vec::new(),
             consumers: Vec::new(),
             binder: None,
-            broker: Watch::of(target)?,
-            _placed: target.place(placement)?,
+            broker: TargetMeter::of(target)?,
+            _placed: target.pin(placement)?,
         };
-        match &target.way {
-            Way::Amqp(url) => running.start_amqp(scenario, url, placement, Ends::Both)?,
-            Way::Sink(url) => running.start_amqp(scenario, url, placement, Ends::Publishers)?,
-            Way::Source(url) => running.start_amqp(scenario, url, placement, Ends::Consumers)?,
-            Way::Raw { relay, certificate } => {
+        match &target.address {
+            TargetAddress::Amqp(url) => running.start_amqp(scenario, url, placement, ScenarioEndpoints::Both)?,
+            TargetAddress::Sink(url) => running.start_amqp(scenario, url, placement, ScenarioEndpoints::Publishers)?,
+            TargetAddress::Source(url) => running.start_amqp(scenario, url, placement, ScenarioEndpoints::Consumers)?,
+            TargetAddress::RawRelay { relay, certificate } => {
                 running.start_raw(scenario, *relay, certificate.as_deref(), placement)?;
             }
-            Way::Hop(end) => running.start_hop(scenario, *end, placement)?,
+            TargetAddress::SocketBaseline(end) => running.start_hop(scenario, *end, placement)?,
         }
         Ok(running)
     }
 
-    fn start_amqp(&mut self, scenario: &Scenario, url: &str, placement: &Placement, ends: Ends) -> Result<(), String> {
+    fn start_amqp(&mut self, scenario: &Scenario, url: &str, placement: &CpuPlacement, ends: ScenarioEndpoints) -> Result<(), String> {
         let run = run_name();
-        let topic = scenario.exchange_type == ExchangeType::Topic;
+        let topic = scenario.exchange_type == ScenarioExchange::Topic;
         let exchange = format!("{run}.x");
         let reply_exchange =
-            if scenario.exchange_type == ExchangeType::Direct { exchange.clone() } else { format!("{run}.r") };
+            if scenario.exchange_type == ScenarioExchange::Direct { exchange.clone() } else { format!("{run}.r") };
         for pair in 0..scenario.pairs {
             let key = format!("{run}.k{pair}");
             let reply_key = format!("{run}.a{pair}");
             let patterns = if topic {
-                Patterns::new(scenario.matching, scenario.patterns, scenario.keys)
+                TopicPatterns::new(scenario.matching, scenario.patterns, scenario.keys)
             } else {
-                Patterns { keys: vec![key.clone()], matching: vec![key], others: Vec::new() }
+                TopicPatterns { keys: vec![key.clone()], matching: vec![key], others: Vec::new() }
             };
             let consumer = ConsumerTask {
                 url: url.to_owned(),
@@ -326,7 +322,7 @@ impl Running {
                 checks: scenario.checks,
                 queue_bytes: scenario.tcp.queue_bytes,
                 feature: scenario.feature,
-                from_source: ends == Ends::Consumers,
+                from_source: ends == ScenarioEndpoints::Consumers,
                 on_leaf: false,
             };
             let publisher = PublisherTask {
@@ -335,12 +331,12 @@ impl Running {
                 keys: patterns.keys,
                 reply_exchange: reply_exchange.clone(),
                 reply_key,
-                consumers: if ends == Ends::Publishers { 0 } else { scenario.consumers },
+                consumers: if ends == ScenarioEndpoints::Publishers { 0 } else { scenario.consumers },
                 confirm_window: scenario.confirm_window,
                 checks: scenario.checks,
                 priority: scenario.feature.priority(),
             };
-            if ends != Ends::Publishers {
+            if ends != ScenarioEndpoints::Publishers {
                 let processes = scenario.processes.clamp(1, scenario.consumers);
                 for process in 0..processes {
                     // The first ones have one more where it does not come out even; patterns are bound once.
@@ -351,16 +347,16 @@ impl Running {
                         task.queue_prefix = format!("{}p{process}", consumer.queue_prefix);
                         task.decoys.clear();
                     }
-                    self.consumers.push(Role::start("consumer", &task, &placement.consumer)?);
+                    self.consumers.push(RoleHandle::start("consumer", &task, &placement.consumer)?);
                     self.consumers.last_mut().map_or(Ok(0), |role| role.ready(ROLE_READY_WAIT))?;
                 }
             }
-            if ends != Ends::Consumers {
-                self.publishers.push(Role::start("publisher", &publisher, &placement.publisher)?);
+            if ends != ScenarioEndpoints::Consumers {
+                self.publishers.push(RoleHandle::start("publisher", &publisher, &placement.publisher)?);
                 self.publishers.last_mut().map_or(Ok(0), |role| role.ready(ROLE_READY_WAIT))?;
             }
         }
-        if scenario.changes_per_s > 0 && ends == Ends::Both {
+        if scenario.changes_per_s > 0 && ends == ScenarioEndpoints::Both {
             let task = BinderTask {
                 url: url.to_owned(),
                 exchange,
@@ -368,7 +364,7 @@ impl Running {
                 queue: format!("{run}.b"),
                 changes_per_s: scenario.changes_per_s,
             };
-            let mut binder = Role::start("binder", &task, &Cpus::default())?;
+            let mut binder = RoleHandle::start("binder", &task, &CpuList::default())?;
             binder.ready(ROLE_READY_WAIT)?;
             self.binder = Some(binder);
         }
@@ -380,10 +376,10 @@ impl Running {
         scenario: &Scenario,
         relay: SocketAddr,
         certificate: Option<&Path>,
-        placement: &Placement,
+        placement: &CpuPlacement,
     ) -> Result<(), String> {
         // A fan-out is one publisher and its consumers; the relay writes what comes from it to each of them.
-        let task = RawTask {
+        let task = RawSocketTask {
             relay,
             consumers: scenario.consumers,
             tcp: scenario.tcp.clone(),
@@ -391,28 +387,28 @@ impl Running {
         };
         for _pair in 0..scenario.pairs {
             for _consumer in 0..scenario.consumers {
-                let mut consumer = Role::start("raw-consumer", &task, &placement.consumer)?;
+                let mut consumer = RoleHandle::start("raw-consumer", &task, &placement.consumer)?;
                 consumer.ready(ROLE_READY_WAIT)?;
                 self.consumers.push(consumer);
             }
-            let mut publisher = Role::start("raw-publisher", &task, &placement.publisher)?;
+            let mut publisher = RoleHandle::start("raw-publisher", &task, &placement.publisher)?;
             publisher.ready(ROLE_READY_WAIT)?;
             self.publishers.push(publisher);
         }
         Ok(())
     }
 
-    fn start_hop(&mut self, scenario: &Scenario, end: SocketAddr, placement: &Placement) -> Result<(), String> {
+    fn start_hop(&mut self, scenario: &Scenario, end: SocketAddr, placement: &CpuPlacement) -> Result<(), String> {
         let run = run_name();
         for pair in 0..scenario.pairs {
             let (exchange, key) = (format!("{run}.x"), format!("{run}.k{pair}"));
-            let task = HopTask {
+            let task = SocketBaselineTask {
                 to: end,
                 publish_heads_bytes: publish_heads_bytes(&exchange, &key),
                 deliver_heads_bytes: deliver_heads_bytes(&exchange, &key),
                 tcp: scenario.tcp.clone(),
             };
-            let mut publisher = Role::start("hop-publisher", &task, &placement.publisher)?;
+            let mut publisher = RoleHandle::start("hop-publisher", &task, &placement.publisher)?;
             publisher.ready(ROLE_READY_WAIT)?;
             self.publishers.push(publisher);
         }
@@ -420,29 +416,29 @@ impl Running {
     }
 
     /// Runs one segment on every pair at once.
-    pub fn segment(&mut self, segment: &Segment) -> Result<Figures, String> {
+    pub fn segment(&mut self, segment: &LoadSegment) -> Result<SegmentFigures, String> {
         for consumer in &mut self.consumers {
-            consumer.order(segment)?;
+            consumer.send_command(segment)?;
             match consumer.report(REPORT_WAIT)? {
-                Report::Armed => {}
+                RoleReport::Armed => {}
                 other => return Err(format!("a consumer answered {other:?} instead of waiting for messages")),
             }
         }
         if let Some(binder) = &mut self.binder {
-            binder.order(&BinderOrder::Begin)?;
+            binder.send_command(&BinderCommand::Begin)?;
         }
         self.broker.begin()?;
         let began_ns = gauge::clock::now_ns();
         for publisher in &mut self.publishers {
-            publisher.order(segment)?;
+            publisher.send_command(segment)?;
         }
-        let mut figures = Figures::of_nothing(segment);
-        let (first_ns, last_ns) = self.gather(&mut figures)?;
+        let mut figures = SegmentFigures::empty(segment);
+        let (first_ns, last_ns) = self.collect_reports(&mut figures)?;
         figures.broker = self.broker.end()?;
         if let Some(binder) = &mut self.binder {
-            binder.order(&BinderOrder::End)?;
+            binder.send_command(&BinderCommand::End)?;
             match binder.report(REPORT_WAIT)? {
-                Report::Worked { operations } => figures.changes = operations,
+                RoleReport::Worked { operations } => figures.changes = operations,
                 other => return Err(format!("the binder answered {other:?} instead of its figures")),
             }
         }
@@ -457,17 +453,17 @@ impl Running {
             // A hop says how many deliveries its bytes would be; what a sink swallows is not delivered.
             figures.delivered = if figures.delivered > 0 { figures.delivered } else { figures.published };
         } else {
-            figures.forgive_unsent(segment);
+            figures.discount_unsent(segment);
         }
         Ok(figures)
     }
 
     /// Takes every role's report on a segment, in whatever order they come: one that fails ends the wait for all. Says when
     /// the first publisher began and the last one ended.
-    fn gather(&mut self, figures: &mut Figures) -> Result<(u64, u64), String> {
+    fn collect_reports(&mut self, figures: &mut SegmentFigures) -> Result<(u64, u64), String> {
         let deadline = Deadline::after(REPORT_WAIT);
         let (mut first_ns, mut last_ns) = (u64::MAX, 0);
-        let mut waiting: Vec<&mut Role> = self.publishers.iter_mut().chain(&mut self.consumers).collect();
+        let mut waiting: Vec<&mut RoleHandle> = self.publishers.iter_mut().chain(&mut self.consumers).collect();
         while !waiting.is_empty() {
             if deadline.passed() {
                 return Err(format!("no report of {} roles within {} s", waiting.len(), REPORT_WAIT.as_secs()));
@@ -475,10 +471,10 @@ impl Running {
             let mut silent = Vec::with_capacity(waiting.len());
             for (index, role) in waiting.into_iter().enumerate() {
                 // One is waited for, the others are looked at.
-                let wait = if index == 0 { ROLE_LOOK_WAIT } else { Duration::ZERO };
+                let wait = if index == 0 { ROLE_POLL_WAIT } else { Duration::ZERO };
                 match role.report_within(wait)? {
                     None => silent.push(role),
-                    Some(Report::Published { began_ns, ended_ns, published, latencies, confirms, refused, used }) => {
+                    Some(RoleReport::Published { began_ns, ended_ns, published, latencies, confirms, refused, used }) => {
                         first_ns = first_ns.min(began_ns);
                         last_ns = last_ns.max(ended_ns);
                         figures.published += published;
@@ -487,14 +483,14 @@ impl Running {
                         figures.refused += refused;
                         figures.publishers.add(&used);
                     }
-                    Some(Report::Hopped { began_ns, ended_ns, published, delivered, used }) => {
+                    Some(RoleReport::SocketBaseline { began_ns, ended_ns, published, delivered, used }) => {
                         first_ns = first_ns.min(began_ns);
                         last_ns = last_ns.max(ended_ns);
                         figures.published += published;
                         figures.delivered += delivered;
                         figures.publishers.add(&used);
                     }
-                    Some(Report::Consumed { received, faults, rates, ended_ns: _, used }) => {
+                    Some(RoleReport::Consumed { received, faults, rates, ended_ns: _, used }) => {
                         figures.delivered += received;
                         figures.faults.add(faults);
                         figures.consumers.add(&used);

@@ -1,8 +1,4 @@
-//! A folder for documents on their way from one command to another.
-//!
-//! Enters: documents that commands write with `--json`.  Leaves: the same, read.
-//! Owns:   the folder, which goes with this.
-//! Never:  keeps a document for the user.
+//! A temporary directory for documents passed from one command to another.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,9 +7,9 @@ use report::document::Document;
 use report::json;
 
 /// The folder.
-pub(crate) struct Scratch(PathBuf);
+pub(crate) struct ScratchDirectory(PathBuf);
 
-impl Scratch {
+impl ScratchDirectory {
     /// A new one.
     ///
     /// # Errors
@@ -40,7 +36,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         // What is left there harms nobody.
         let _left = fs::remove_dir_all(&self.0);

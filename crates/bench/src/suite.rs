@@ -1,23 +1,21 @@
-//! All benchmarks, and the report: what `make bench` runs.
+//! The `suite` command, which `make bench` runs: all benchmarks, and the report.
 //!
-//! Enters: how much effort, which brokers, a folder.  Leaves: tables, one document a benchmark, `report.json`, `report.html`.
-//! Owns:   the choice of benchmarks and their options for each effort.
-//! Never:  lets a benchmark that fails keep the others from being run, or its figures out of the report.
+//! A benchmark that fails does not stop the others, and its figures stay in the report.
 
 use std::path::{Path, PathBuf};
 
 use report::document::Document;
 
-use crate::arguments::{Given, Option_, help_with, option};
-use crate::failure::Failure;
+use crate::arguments::{ParsedOptions, OptionSpec, help_with, option};
+use crate::failure::CommandFailure;
 use crate::interrupt;
-use crate::record::{is_broken, write_page};
-use crate::setup::TARGETS;
+use crate::run_recorder::{is_broken, write_page};
+use crate::measure_options::TARGETS;
 use report::json;
 use report::page::write_file;
-use report::table::put;
+use report::stdout::put;
 
-const OPTIONS: &[Option_] = &[
+const OPTIONS: &[OptionSpec] = &[
     option("quick", None, "", "few sizes, three short runs: three minutes"),
     option("full", None, "", "all sizes, five runs: half an hour (default)"),
     option("out", None, "FOLDER", "where report.html, report.json and a document a benchmark go (default out)"),
@@ -39,15 +37,15 @@ const EXAMPLES: &[(&str, &str)] = &[
 ];
 
 /// One benchmark of the suite: its name, its command, and its further words for each effort.
-struct Part {
+struct SuiteBenchmark {
     name: &'static str,
     command: &'static str,
     quick: &'static str,
     full: &'static str,
 }
 
-const fn part(name: &'static str, command: &'static str, quick: &'static str, full: &'static str) -> Part {
-    Part { name, command, quick, full }
+const fn part(name: &'static str, command: &'static str, quick: &'static str, full: &'static str) -> SuiteBenchmark {
+    SuiteBenchmark { name, command, quick, full }
 }
 
 const QUICK: &str = "--step 16 --runs 3 --seconds 0.25";
@@ -56,7 +54,7 @@ const FULL: &str = "--runs 5 --seconds 1";
 const FULL_STEP: &str = "--step 4 --runs 5 --seconds 0.7";
 const FULL_FEW: &str = "--step 16 --runs 5 --seconds 0.6";
 
-const PARTS: &[Part] = &[
+const PARTS: &[SuiteBenchmark] = &[
     part("sockets", "baseline sockets", QUICK, "--runs 5 --seconds 0.5"),
     part("sockets-pp", "baseline sockets --ping-pong", QUICK, "--runs 5 --seconds 0.5"),
     part("de-spsc", "de-spsc", QUICK, FULL),
@@ -88,23 +86,23 @@ const PARTS: &[Part] = &[
 ///
 /// # Errors
 /// The first benchmark that failed, after all were run; lost, doubled, reordered or damaged messages.
-pub fn run(words: &[String], run_one: fn(&str, &[String]) -> Result<(), Failure>) -> Result<(), Failure> {
-    let given = Given::parse(words, &[OPTIONS, TARGETS])?;
+pub fn run(words: &[String], run_one: fn(&str, &[String]) -> Result<(), CommandFailure>) -> Result<(), CommandFailure> {
+    let given = ParsedOptions::parse(words, &[OPTIONS, TARGETS])?;
     if given.has("help") {
         return Ok(put(&help_with("harrier bench suite [OPTIONS]", ABOUT, &[OPTIONS, TARGETS], EXAMPLES))?);
     }
     if given.has("quick") && given.has("full") {
-        return Err(Failure::Usage("--quick or --full, not both".to_owned()));
+        return Err(CommandFailure::Usage("--quick or --full, not both".to_owned()));
     }
     let only: Option<Vec<&str>> = given.text("only").map(|names| names.split(',').collect());
     if let Some(unknown) = only.iter().flatten().find(|name| PARTS.iter().all(|part| part.name != **name)) {
         let names: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
-        return Err(Failure::Usage(format!("unknown benchmark '{unknown}' (of {})", names.join(", "))));
+        return Err(CommandFailure::Usage(format!("unknown benchmark '{unknown}' (of {})", names.join(", "))));
     }
     let out = PathBuf::from(given.text("out").unwrap_or("out"));
     let chosen = PARTS.iter().filter(|part| only.as_ref().is_none_or(|only| only.contains(&part.name)));
     let mut whole: Option<Document> = None;
-    let mut ends = Ends::default();
+    let mut ends = SuiteFailures::default();
     for part in chosen {
         if interrupt::requested() {
             ends.interrupted = true;
@@ -119,7 +117,7 @@ pub fn run(words: &[String], run_one: fn(&str, &[String]) -> Result<(), Failure>
             whole = Some(merged(whole, json::read(&text)?));
         }
         if let Err(failure) = outcome {
-            ends.note(part.name, failure.or_interrupted());
+            ends.record(part.name, failure.or_interrupted());
         }
     }
     match whole {
@@ -130,7 +128,7 @@ pub fn run(words: &[String], run_one: fn(&str, &[String]) -> Result<(), Failure>
 
 /// How the benchmarks ended that did not end well.
 #[derive(Default)]
-struct Ends {
+struct SuiteFailures {
     interrupted: bool,
     /// Those that could not be run to their end.
     failed: Vec<&'static str>,
@@ -138,13 +136,13 @@ struct Ends {
     missed: Vec<&'static str>,
 }
 
-impl Ends {
-    fn note(&mut self, name: &'static str, failure: Failure) {
+impl SuiteFailures {
+    fn record(&mut self, name: &'static str, failure: CommandFailure) {
         match failure {
-            Failure::Interrupted => self.interrupted = true,
+            CommandFailure::Interrupted => self.interrupted = true,
             // Marked where the figures stand; whether messages were lost is looked at in the end.
-            Failure::Invalid(_) => {}
-            Failure::Missed(_) => self.missed.push(name),
+            CommandFailure::Invalid(_) => {}
+            CommandFailure::Missed(_) => self.missed.push(name),
             failure => {
                 eprintln!("harrier bench: {name}: {failure}");
                 self.failed.push(name);
@@ -152,21 +150,21 @@ impl Ends {
         }
     }
 
-    fn outcome(&self) -> Result<(), Failure> {
+    fn outcome(&self) -> Result<(), CommandFailure> {
         match (self.interrupted, self.failed.as_slice()) {
-            (true, _) => Err(Failure::Interrupted),
+            (true, _) => Err(CommandFailure::Interrupted),
             (false, []) => Ok(()),
-            (false, names) => Err(Failure::Failed(format!("not run, or not to the end: {}", names.join(", ")))),
+            (false, names) => Err(CommandFailure::Failed(format!("not run, or not to the end: {}", names.join(", ")))),
         }
     }
 }
 
-impl Part {
-    fn words(&self, given: &Given, file: &Path) -> Vec<String> {
+impl SuiteBenchmark {
+    fn words(&self, given: &ParsedOptions, file: &Path) -> Vec<String> {
         let effort = if given.has("quick") { self.quick } else { self.full };
         let mut words: Vec<String> = self.command.split(' ').chain(effort.split(' ')).map(str::to_owned).collect();
         words.extend(["--json".to_owned(), file.to_string_lossy().into_owned()]);
-        for name in self.handed_on() {
+        for name in self.forwarded_options() {
             if name == "iterations"
                 && given.has(name)
                 && let Some(at) = words.iter().position(|word| word == "-i")
@@ -185,7 +183,7 @@ impl Part {
     }
 
     /// The options of the suite that this benchmark takes too.
-    fn handed_on(&self) -> Vec<&'static str> {
+    fn forwarded_options(&self) -> Vec<&'static str> {
         let word = self.command.split(' ').next().unwrap_or_default();
         let mut names: Vec<&'static str> = match word {
             "baseline" => vec!["cpus"],
@@ -202,10 +200,10 @@ impl Part {
 }
 
 /// A document of an earlier suite must not pass for one of this.
-fn remove_old(file: &Path) -> Result<(), Failure> {
+fn remove_old(file: &Path) -> Result<(), CommandFailure> {
     match std::fs::remove_file(file) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Failure::Failed(format!("{}: {error}", file.display())))
+            Err(CommandFailure::Failed(format!("{}: {error}", file.display())))
         }
         _ => Ok(()),
     }
@@ -229,9 +227,9 @@ fn merged(whole: Option<Document>, part: Document) -> Document {
     whole
 }
 
-fn finish(mut whole: Document, words: &[String], out: &Path, ends: &Ends) -> Result<(), Failure> {
+fn finish(mut whole: Document, words: &[String], out: &Path, ends: &SuiteFailures) -> Result<(), CommandFailure> {
     let outcome = ends.outcome();
-    whole.command = crate::record::spoken("suite", words);
+    whole.command = crate::run_recorder::command_line("suite", words);
     if let Err(failure) = &outcome {
         whole.cut_short.get_or_insert_with(|| failure.to_string());
     }
@@ -250,7 +248,7 @@ fn finish(mut whole: Document, words: &[String], out: &Path, ends: &Ends) -> Res
     match runs().filter(|run| is_broken(run)).count() {
         0 => Ok(()),
         count => {
-            Err(Failure::Invalid(format!("messages went wrong in {count} runs; they are marked in the tables above")))
+            Err(CommandFailure::Invalid(format!("messages went wrong in {count} runs; they are marked in the tables above")))
         }
     }
 }
@@ -276,38 +274,38 @@ mod tests {
         let mut seen = 0;
         for part in PARTS {
             let own: Vec<&str> = part.command.split(' ').take_while(|word| !word.starts_with('-')).collect();
-            let Some(benchmark) = crate::closed::find(&own.join(" ")) else { continue };
+            let Some(benchmark) = crate::closed_loop::find(&own.join(" ")) else { continue };
             seen += 1;
             for effort in ["--quick", "--full"] {
                 let asked = [effort, "--cpus", "broker=0", "-i", "7", "-c"].map(str::to_owned);
-                let given = Given::parse(&asked, &[OPTIONS, TARGETS]).expect("known options");
+                let given = ParsedOptions::parse(&asked, &[OPTIONS, TARGETS]).expect("known options");
                 let words = part.words(&given, Path::new("x.json"));
-                let given = Given::parse(&words[own.len()..], &benchmark.options())
+                let given = ParsedOptions::parse(&words[own.len()..], &benchmark.options())
                     .unwrap_or_else(|wrong| panic!("{}: {wrong}", part.name));
                 benchmark.variants(&given).unwrap_or_else(|wrong| panic!("{}: {wrong}", part.name));
                 assert_eq!((given.text("iterations"), given.has("check")), (Some("7"), true));
             }
         }
-        assert!(seen >= crate::closed::ALL.len(), "each is in the suite");
+        assert!(seen >= crate::closed_loop::ALL.len(), "each is in the suite");
     }
 
     #[test]
     fn what_ends_the_suite_and_what_does_not() {
-        let mut ends = Ends::default();
-        ends.note("a", Failure::Invalid("busy".to_owned()));
-        ends.note("b", Failure::Missed("p99".to_owned()));
+        let mut ends = SuiteFailures::default();
+        ends.record("a", CommandFailure::Invalid("busy".to_owned()));
+        ends.record("b", CommandFailure::Missed("p99".to_owned()));
         assert_eq!(ends.outcome(), Ok(()), "marked and counted, and no failure");
         assert_eq!(ends.missed, ["b"]);
-        ends.note("c", Failure::Failed("refused".to_owned()));
-        assert_eq!(ends.outcome(), Err(Failure::Failed("not run, or not to the end: c".to_owned())));
-        ends.note("d", Failure::Interrupted);
-        assert_eq!(ends.outcome(), Err(Failure::Interrupted));
+        ends.record("c", CommandFailure::Failed("refused".to_owned()));
+        assert_eq!(ends.outcome(), Err(CommandFailure::Failed("not run, or not to the end: c".to_owned())));
+        ends.record("d", CommandFailure::Interrupted);
+        assert_eq!(ends.outcome(), Err(CommandFailure::Interrupted));
     }
 
     #[test]
     fn a_given_number_of_messages_replaces_the_parts_own() {
         let asked = ["--quick", "-i", "7", "--against", "amqp://a", "--against", "amqp://b"].map(str::to_owned);
-        let given = Given::parse(&asked, &[OPTIONS, TARGETS]).expect("known options");
+        let given = ParsedOptions::parse(&asked, &[OPTIONS, TARGETS]).expect("known options");
         let drain = PARTS.iter().find(|part| part.name == "drain").expect("a part");
         let words = drain.words(&given, Path::new("x.json")).join(" ");
         assert_eq!(words, "drain -m 64:64 --runs 3 --json x.json --against amqp://a --against amqp://b --iterations 7");

@@ -1,8 +1,6 @@
-//! What is measured: a broker in a process of its own, a broker that runs somewhere, or a relay.
+//! What is measured: a broker started by this program, a running broker, or a relay in a broker's place.
 //!
-//! Enters: a command or a URL.  Leaves: where to connect, and which process to watch.
-//! Owns:   what it started; dropping a target ends it.
-//! Never:  stops a broker that it did not start.
+//! Dropping a target terminates what it started; a broker that was already running is never stopped.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -14,38 +12,38 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::interrupt;
-use crate::launcher::{is_here, stand_in_address};
+use crate::launcher::{is_local_address, stand_in_address};
 use crate::limits::{BROKER_READY_WAIT, ROLE_READY_WAIT};
-use crate::placement::{Cpus, Pinned, Placement};
-use crate::process::{Process, Role, launched, this_program};
+use crate::placement::{CpuList, PinnedProcess, CpuPlacement};
+use crate::process::{ChildProcess, RoleHandle, launch_command, this_program};
 use crate::role::connect;
-use crate::role::task::{NullTask, RelayTask, TlsFiles};
+use crate::role::role_tasks::{StandInTask, RelayTask, TlsFiles};
 use crate::tcp::TcpOptions;
 use gauge::clock::{Deadline, pause};
 use gauge::{listener_at, listener_on};
 use report::document::TargetFacts;
 
 /// Something that messages go through.
-pub struct Target {
+pub struct BenchmarkTarget {
     /// Name in tables.
     pub name: String,
     /// What is known of it; a broker tells more about itself in `introduce`.
     pub facts: TargetFacts,
     /// Where clients connect.
-    pub way: Way,
+    pub address: TargetAddress,
     /// The process to watch, if it is on this machine.
     pub pid: Option<u32>,
     /// What was started for it, ended when the target is dropped.
-    _started: Started,
+    _process: TargetProcess,
 }
 
 /// How to reach a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum TargetAddress {
     /// AMQP at this URL.
     Amqp(String),
     /// Raw bytes through the relay at this address.
-    Raw {
+    RawRelay {
         /// Where it listens.
         relay: SocketAddr,
         /// Its certificate, if it speaks TLS.
@@ -56,15 +54,15 @@ pub enum Way {
     /// Consumers alone, from a source at this URL.
     Source(String),
     /// Raw bytes to the end of one hop at this address.
-    Hop(SocketAddr),
+    SocketBaseline(SocketAddr),
 }
 
 #[expect(dead_code, reason = "kept only to be dropped with the target")]
-enum Started {
+enum TargetProcess {
     Nothing,
-    Broker(Process),
-    Role(Role),
-    Scripted(Scripted),
+    Broker(ChildProcess),
+    Role(RoleHandle),
+    Scripted(ScriptedBroker),
 }
 
 /// The process of a broker on this host. Nobody tells who listens at an RDMA device, but who listens by TCP is told: there
@@ -76,10 +74,10 @@ fn process_of(url: &Url) -> Option<u32> {
     // Whoever listens on this port of this host is the broker only if the address is this host's.
     let port = |address: &str| address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
     let by_tcp = url.via.as_deref().unwrap_or(&url.address);
-    is_here(by_tcp).then(|| port(by_tcp).and_then(listener_on)).flatten()
+    is_local_address(by_tcp).then(|| port(by_tcp).and_then(listener_on)).flatten()
 }
 
-impl Target {
+impl BenchmarkTarget {
     /// A broker that runs already.
     pub fn at(url: &str) -> Result<Self, String> {
         let parsed = Url::parse(url).map_err(|error| error.to_string())?;
@@ -87,15 +85,15 @@ impl Target {
         Ok(Self {
             facts: facts_of(&parsed.address),
             name: parsed.address,
-            way: Way::Amqp(url.to_owned()),
+            address: TargetAddress::Amqp(url.to_owned()),
             pid,
-            _started: Started::Nothing,
+            _process: TargetProcess::Nothing,
         })
     }
 
     /// Sets the options of the sockets that clients will have.
     pub fn set_tcp(&mut self, tcp: &TcpOptions) -> Result<(), String> {
-        if let Way::Amqp(url) | Way::Sink(url) | Way::Source(url) = &mut self.way {
+        if let TargetAddress::Amqp(url) | TargetAddress::Sink(url) | TargetAddress::Source(url) = &mut self.address {
             *url = tcp.on_url(url)?;
         }
         Ok(())
@@ -104,8 +102,8 @@ impl Target {
     /// Asks a broker who it is, which also proves that it takes us in: a broker that refuses is found here, with its
     /// own words, and not in the middle of a run. Relays have nothing to say. `tcp_is_set` says that it was started with
     /// these options.
-    pub fn introduce(&mut self, tcp: &TcpOptions, tcp_is_set: bool) -> Result<(), String> {
-        let Way::Amqp(url) = &self.way else { return Ok(()) };
+    pub fn identify(&mut self, tcp: &TcpOptions, tcp_is_set: bool) -> Result<(), String> {
+        let TargetAddress::Amqp(url) = &self.address else { return Ok(()) };
         let parsed = Url::parse(url).map_err(|error| error.to_string())?;
         let client = connect(url, "introduction").map_err(|error| refusal(&parsed, &error))?;
         let properties = client.server_properties();
@@ -119,10 +117,10 @@ impl Target {
         self.facts.tcp = tcp.facts(url, tcp_is_set);
         // What it is, and not what the address wants: TCP may do where there is no RDMA.
         client.transport().clone_into(&mut self.facts.transport);
-        if let Some(why) = client.fell_back() {
+        if let Some(why) = client.used_fallback() {
             eprintln!("harrier bench: {} is reached by TCP, not over RDMA: {why}", self.name);
         }
-        if self.facts.transport == "rdma" && self.pid.is_none() && is_here(&parsed.address) {
+        if self.facts.transport == "rdma" && self.pid.is_none() && is_local_address(&parsed.address) {
             let name = &self.name;
             eprintln!(
                 "harrier bench: no process is known that listens at {name}: its processor time and memory are not measured; an address with via=tcp:PORT names one that is found"
@@ -139,7 +137,7 @@ impl Target {
 
     /// This program's own broker, in a process of its own on a free port. `command` replaces `harrier broker`;
     /// `--listen ADDRESS` is added to it.
-    pub fn embedded(command: Option<&str>, extra: &[String], cpus: &Cpus) -> Result<Self, String> {
+    pub fn embedded(command: Option<&str>, extra: &[String], cpus: &CpuList) -> Result<Self, String> {
         let port = free_port()?;
         let (listen, url) = (format!("127.0.0.1:{port}"), format!("amqp://127.0.0.1:{port}"));
         Self::started(command, extra, cpus, port, &listen, url)
@@ -149,7 +147,7 @@ impl Target {
     pub(crate) fn embedded_tls(
         command: Option<&str>,
         extra: &[String],
-        cpus: &Cpus,
+        cpus: &CpuList,
         files: &TlsFiles,
     ) -> Result<Self, String> {
         let port = free_port()?;
@@ -166,7 +164,7 @@ impl Target {
     fn started(
         command: Option<&str>,
         extra: &[String],
-        cpus: &Cpus,
+        cpus: &CpuList,
         port: u16,
         listen: &str,
         url: String,
@@ -180,71 +178,71 @@ impl Target {
         let mut arguments = rest.to_vec();
         arguments.extend(["--listen".to_owned(), listen.to_owned()]);
         arguments.extend_from_slice(extra);
-        let mut command = launched(cpus, program, &arguments)?;
+        let mut command = launch_command(cpus, program, &arguments)?;
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        let mut process = Process::start("broker", &mut command)?;
+        let mut process = ChildProcess::start("broker", &mut command)?;
         await_port(port, || process.check_alive())?;
         let pid = Some(process.pid());
         Ok(Self {
             name: "harrier".to_owned(),
             facts: facts_of(&format!("127.0.0.1:{port}")),
-            way: Way::Amqp(url),
+            address: TargetAddress::Amqp(url),
             pid,
-            _started: Started::Broker(process),
+            _process: TargetProcess::Broker(process),
         })
     }
 
     /// The floor: a relay that polls `spin_us` before it sleeps.
-    pub fn relay(spin_us: u64, cpus: &Cpus) -> Result<Self, String> {
+    pub fn relay(spin_us: u64, cpus: &CpuList) -> Result<Self, String> {
         let address = stand_in_address()?;
         Self::relay_to(&RelayTask { address, spin_us, consumers: 1, tcp: TcpOptions::default(), tls: None }, cpus)
     }
 
     /// The floor with TLS: it decrypts what comes, and encrypts what goes.
-    pub(crate) fn relay_tls(files: &TlsFiles, cpus: &Cpus) -> Result<Self, String> {
+    pub(crate) fn relay_tls(files: &TlsFiles, cpus: &CpuList) -> Result<Self, String> {
         let (address, tcp) = (stand_in_address()?, TcpOptions::default());
         Self::relay_to(&RelayTask { address, spin_us: 0, consumers: 1, tcp, tls: Some(files.clone()) }, cpus)
     }
 
     /// The floor under a fan-out: what a publisher writes goes to each of its consumers.
-    pub(crate) fn relay_to(task: &RelayTask, cpus: &Cpus) -> Result<Self, String> {
+    pub(crate) fn relay_to(task: &RelayTask, cpus: &CpuList) -> Result<Self, String> {
         let spin_us = task.spin_us;
-        let mut role = Role::start("relay", task, cpus)?;
+        let mut role = RoleHandle::start("relay", task, cpus)?;
         let port = role.ready(ROLE_READY_WAIT)?;
         let name = if spin_us == 0 { "relay".to_owned() } else { format!("relay, {spin_us} us spin") };
         let mut facts = stand_in("relay");
         name.clone_into(&mut facts.name);
         let certificate = task.tls.as_ref().map(|files| files.certificate.clone());
-        let way = Way::Raw { relay: SocketAddr::new(task.address, port), certificate };
-        Ok(Self { name, facts, way, pid: role.pid(), _started: Started::Role(role) })
+        let way = TargetAddress::RawRelay { relay: SocketAddr::new(task.address, port), certificate };
+        Ok(Self { name, facts, address: way, pid: role.pid(), _process: TargetProcess::Role(role) })
     }
 
     /// The load generator's own ceiling: what publishers send is swallowed, and what consumers receive is made for them.
     /// Two targets, since each end is measured without the other, and as the third what sockets alone carry over one hop.
-    pub fn null(cpus: &Cpus) -> Result<[Self; 3], String> {
+    pub fn null(cpus: &CpuList) -> Result<[Self; 3], String> {
         let url = |end: SocketAddr| format!("amqp://{end}");
         Ok([
-            Self::instead("null-sink", "null", cpus, |end| Way::Sink(url(end)))?,
-            Self::instead("null-source", "null", cpus, |end| Way::Source(url(end)))?,
-            Self::instead("one-hop", "hop-end", cpus, Way::Hop)?,
+            Self::start_stand_in("null-sink", "null", cpus, |end| TargetAddress::Sink(url(end)))?,
+            Self::start_stand_in("null-source", "null", cpus, |end| TargetAddress::Source(url(end)))?,
+            Self::start_stand_in("one-hop", "hop-end", cpus, TargetAddress::SocketBaseline)?,
         ])
     }
 
     /// A process of this program in the broker's place.
-    fn instead(name: &str, kind: &str, cpus: &Cpus, way: impl Fn(SocketAddr) -> Way) -> Result<Self, String> {
+    fn start_stand_in(name: &str, kind: &str, cpus: &CpuList, way: impl Fn(SocketAddr) -> TargetAddress) -> Result<Self, String> {
         let address = stand_in_address()?;
-        let mut role = Role::start(kind, &NullTask { address }, cpus)?;
+        let mut role = RoleHandle::start(kind, &StandInTask { address }, cpus)?;
         let port = role.ready(ROLE_READY_WAIT)?;
         let mut facts = stand_in("null");
         name.clone_into(&mut facts.name);
         let (way, pid) = (way(SocketAddr::new(address, port)), role.pid());
-        Ok(Self { name: name.to_owned(), facts, way, pid, _started: Started::Role(role) })
+        Ok(Self { name: name.to_owned(), facts, address: way, pid, _process: TargetProcess::Role(role) })
     }
 
     /// A broker that the scripts `start DIR PORT` and `stop DIR` in `scripts` start and stop (`tests/rabbitmq`).
     pub fn scripted(name: &str, scripts: &Path, directory: PathBuf) -> Result<Self, String> {
         let port = free_port()?;
-        let scripted = Scripted { scripts: scripts.to_owned(), directory };
+        let scripted = ScriptedBroker { scripts: scripts.to_owned(), directory };
         let output = Command::new(scripts.join("start"))
             .arg(&scripted.directory)
             .arg(port.to_string())
@@ -262,12 +260,12 @@ impl Target {
         let url = value("url ").ok_or_else(|| format!("{name} does not say its URL"))?;
         let pid = value("pid ").and_then(|pid| pid.parse().ok());
         let facts = facts_of(&Url::parse(url).map_err(|error| error.to_string())?.address);
-        let way = Way::Amqp(url.to_owned());
-        Ok(Self { name: name.to_owned(), facts, way, pid, _started: Started::Scripted(scripted) })
+        let way = TargetAddress::Amqp(url.to_owned());
+        Ok(Self { name: name.to_owned(), facts, address: way, pid, _process: TargetProcess::Scripted(scripted) })
     }
 
     /// Whether its process, if it is on this machine, has ended, or does so within the time.
-    pub fn ends_within(&self, wait: Duration) -> bool {
+    pub fn exits_within(&self, wait: Duration) -> bool {
         let Some(pid) = self.pid else { return false };
         let deadline = Deadline::after(wait);
         loop {
@@ -285,16 +283,16 @@ impl Target {
 
     /// The port that its clients connect to by TCP, if they do.
     pub fn tcp_port(&self) -> Option<u16> {
-        let Way::Amqp(url) = &self.way else { return None };
+        let TargetAddress::Amqp(url) = &self.address else { return None };
         let address = Url::parse(url).ok()?.address;
         let is_tcp = !["unix:", "amqp+rdma://", "amqp+rsocket://"].iter().any(|other| address.starts_with(other));
         is_tcp.then(|| address.rsplit_once(':')?.1.parse().ok()).flatten()
     }
 
     /// Moves a target that this program did not place at its start; the guard moves it back.
-    pub fn place(&self, placement: &Placement) -> Result<Option<Pinned>, String> {
+    pub fn pin(&self, placement: &CpuPlacement) -> Result<Option<PinnedProcess>, String> {
         match (self.pid, placement.broker.is_any()) {
-            (Some(pid), false) => Pinned::move_process(pid, &placement.broker).map(Some),
+            (Some(pid), false) => PinnedProcess::move_process(pid, &placement.broker).map(Some),
             _ => Ok(None),
         }
     }
@@ -303,20 +301,20 @@ impl Target {
     ///
     /// # Errors
     /// A process that is not known, or that may not be stopped.
-    pub fn pause(&self) -> Result<Paused, String> {
+    pub fn pause(&self) -> Result<PausedProcess, String> {
         let pid = self.pid.ok_or_else(|| {
             format!("{} cannot be stopped for a while: its process is not on this host, or not known", self.name)
         })?;
         let pid = Pid::from_raw(pid as i32);
         kill(pid, Signal::SIGSTOP).map_err(|error| format!("{} cannot be stopped for a while: {error}", self.name))?;
-        Ok(Paused(pid))
+        Ok(PausedProcess(pid))
     }
 }
 
 /// A process that stands still until this is dropped.
-pub struct Paused(Pid);
+pub struct PausedProcess(Pid);
 
-impl Drop for Paused {
+impl Drop for PausedProcess {
     fn drop(&mut self) {
         // It fails only if the process has ended, which is told when its turn comes.
         let _ended = kill(self.0, Signal::SIGCONT);
@@ -348,30 +346,30 @@ fn capabilities(properties: &Table) -> Vec<String> {
 }
 
 /// Why a broker cannot be measured, in words that say what to do about it.
-fn refusal(url: &Url, error: &client::Error) -> String {
+fn refusal(url: &Url, error: &client::ClientError) -> String {
     let Url { address, user, vhost, .. } = url;
     match error {
         // RabbitMQ's code for a login that fails is 403, Qpid's is the one that others have for virtual hosts.
-        client::Error::ConnectionClosed { code, text } if *code == 403 || text.contains("uthentication") => {
+        client::ClientError::ConnectionClosed { code, text } if *code == 403 || text.contains("uthentication") => {
             format!("{address}: the broker refuses the login of '{user}': {code} {text}")
         }
-        client::Error::ConnectionClosed { code: code @ (402 | 530 | 404), text } => {
+        client::ClientError::ConnectionClosed { code: code @ (402 | 530 | 404), text } => {
             format!("{address}: the broker refuses the virtual host '{vhost}': {code} {text}")
         }
-        client::Error::Link(why) => format!("{address}: no connection to the broker: {why}"),
-        client::Error::Unexpected { .. } | client::Error::Protocol(_) => {
+        client::ClientError::Link(why) => format!("{address}: no connection to the broker: {why}"),
+        client::ClientError::Unexpected { .. } | client::ClientError::Protocol(_) => {
             format!("{address}: what listens there does not speak AMQP 0-9-1 as expected: {error}")
         }
         other => format!("{address}: {other}"),
     }
 }
 
-struct Scripted {
+struct ScriptedBroker {
     scripts: PathBuf,
     directory: PathBuf,
 }
 
-impl Drop for Scripted {
+impl Drop for ScriptedBroker {
     fn drop(&mut self) {
         match Command::new(self.scripts.join("stop")).arg(&self.directory).arg("--wipe").stdin(Stdio::null()).status() {
             Ok(status) if status.success() => {}

@@ -1,23 +1,21 @@
-//! TCP options as in the 2008 paper (sections 4.1 and 5.3): Nagle, socket buffers, congestion control, and how large a queue may be.
+//! TCP options from the 2008 paper (sections 4.1 and 5.3): Nagle, socket buffers, congestion control, and the queue limit.
 //!
-//! Enters: the given options.  Leaves: parameters of URLs, options of a broker that is started, what was found.
-//! Owns:   the options, and where each can be set: at our clients always, at the broker only if this program starts it.
-//! Never:  says that an option is in force where nobody has looked.
+//! They are always set on our clients, and on a broker only if this program starts it. Reported values are those observed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 
 use client::{Table, Url, Value};
-use gauge::{Environment, options_found};
+use gauge::{HostEnvironment, observed_socket_options};
 use nix::sys::socket::{setsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::{Given, Option_, Wrong, option};
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
 use crate::limits::SOCKET_BUFFER_BYTES_MAX;
 
 /// Of commands whose queues can be limited; the options of sockets are in `setup::TARGETS`.
-pub const QUEUE: &[Option_] = &[option(
+pub const QUEUE: &[OptionSpec] = &[option(
     "queue-bytes",
     None,
     "N",
@@ -44,14 +42,14 @@ impl TcpOptions {
     ///
     /// # Errors
     /// A number out of bounds, or a congestion control that the kernel does not have.
-    pub fn read(given: &Given) -> Result<Self, Wrong> {
+    pub fn read(given: &ParsedOptions) -> Result<Self, UsageError> {
         let bytes = |name: &str| given.number_if_given(name, 1, SOCKET_BUFFER_BYTES_MAX);
         let congestion = given.text("congestion").map(str::to_owned);
         if let Some(name) = &congestion {
-            let known = Environment::read().congestion_controls;
+            let known = HostEnvironment::read().congestion_controls;
             if !known.contains(name) {
                 let known = known.join(", ");
-                return Err(Wrong(format!("--congestion: this kernel has no '{name}' (it has {known})")));
+                return Err(UsageError(format!("--congestion: this kernel has no '{name}' (it has {known})")));
             }
         }
         Ok(Self {
@@ -70,12 +68,12 @@ impl TcpOptions {
     pub fn on_url(&self, url: &str) -> Result<String, String> {
         let is_unix = url.starts_with("amqp+unix:");
         if is_unix && (self.nagle || self.congestion.is_some()) {
-            return Err(format!("{}: --nagle and --congestion are of TCP, and this is a Unix socket", place(url)));
+            return Err(format!("{}: --nagle and --congestion are of TCP, and this is a Unix socket", host_of(url)));
         }
         let is_set =
             self.nagle || self.congestion.is_some() || self.send_buffer_bytes.or(self.receive_buffer_bytes).is_some();
         if url.starts_with("amqp+rdma://") && is_set {
-            return Err(format!("{}: options of sockets are none of RDMA", place(url)));
+            return Err(format!("{}: options of sockets are none of RDMA", host_of(url)));
         }
         let mut parameters = Vec::new();
         if self.nagle {
@@ -170,7 +168,7 @@ impl TcpOptions {
         }
         let is_here = ["127.", "[::1]", "localhost"].iter().any(|here| host.starts_with(here));
         if let (true, Ok(port)) = (is_here, port.parse())
-            && let Some(name) = options_found(port).remove("congestion_control")
+            && let Some(name) = observed_socket_options(port).remove("congestion_control")
         {
             note("congestion_control", name);
         }
@@ -186,23 +184,23 @@ pub fn queue_arguments(queue_bytes: Option<u64>) -> Table {
 }
 
 /// Where a URL leads, without its login.
-fn place(url: &str) -> String {
+fn host_of(url: &str) -> String {
     Url::parse(url).map_or_else(|_| "this URL".to_owned(), |url| url.address)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::setup::TARGETS;
+    use crate::measure_options::TARGETS;
 
-    fn read(line: &str) -> Result<TcpOptions, Wrong> {
+    fn read(line: &str) -> Result<TcpOptions, UsageError> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        TcpOptions::read(&Given::parse(&words, &[TARGETS, QUEUE])?)
+        TcpOptions::read(&ParsedOptions::parse(&words, &[TARGETS, QUEUE])?)
     }
 
     #[test]
     fn options_become_parameters_and_words() {
-        let name = Environment::read().congestion_control;
+        let name = HostEnvironment::read().congestion_control;
         let all = format!("--nagle --send-buffer-bytes 1000 --receive-buffer-bytes 2000 --congestion {name}");
         let options = read(&all).expect("nothing is wrong");
         let url = options.on_url("amqp://u:p@h:1/v?heartbeat=5&nodelay=true").expect("TCP");
@@ -263,7 +261,7 @@ mod tests {
         let (accepted, _) = listener.accept().expect("a client waits");
         let facts = TcpOptions::default().facts(&format!("amqp://{address}?nodelay=false"), false);
         assert_eq!(facts.get("client_nodelay").map(String::as_str), Some("false"));
-        assert_eq!(facts.get("congestion_control"), Some(&Environment::read().congestion_control));
+        assert_eq!(facts.get("congestion_control"), Some(&HostEnvironment::read().congestion_control));
         let reno = TcpOptions { congestion: Some("reno".to_owned()), ..TcpOptions::default() };
         reno.set_on(&accepted).expect("every kernel has it");
         let facts = reno.facts(&format!("amqp://{address}"), false);

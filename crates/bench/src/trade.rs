@@ -1,41 +1,39 @@
 //! `harrier market`: the stock exchange simulation of the 2008 paper's section 5, over any broker.
 //!
-//! Enters: the words behind `harrier market`.  Leaves: trades; tables, a document, a page with figures.
-//! Owns:   its commands.
-//! Never:  decides what trades with what (that is `market`), or measures in the process that prints.
-//!
-//! Read `gateway`, `engine` and `reporter` first (the three programs), then `stand` (how they are started and measured together).
+//! Read `gateway`, `engine` and `reporter` first (the three programs), then `running_market` (how they are started and
+//! measured together). Matching is the job of the crate `market`; measurements are never taken in the process that
+//! prints.
 
-mod asked;
+mod market_options;
 mod blotter;
 mod engine;
-mod figures;
-mod found;
+mod market_figures;
+mod program_results;
 mod gateway;
-mod interval;
-mod journal;
-mod mailbox;
-mod max;
-mod paper;
-mod place;
-mod places;
+mod measurement_interval;
+mod order_journal;
+mod answer_outbox;
+mod max_rate;
+mod paper_2008;
+mod market_address;
+mod sweep_placements;
 mod programs;
 mod reporter;
-pub(crate) mod role;
-mod run;
-mod stand;
-mod statement;
-mod sweep;
-mod table;
+pub(crate) mod market_roles;
+mod run_market;
+mod running_market;
+mod report_lines;
+mod rate_sweep;
+mod market_table;
 mod tail;
-mod usage;
+mod process_usage;
 
 use std::process::ExitCode;
 
-use crate::arguments::{Option_, help_with};
-use crate::failure::Failure;
+use crate::arguments::{OptionSpec, help_with};
+use crate::failure::CommandFailure;
 use crate::{command, launcher};
-use report::table::put;
+use report::stdout::put;
 
 const USAGE: &str = "\
 usage: harrier market COMMAND [OPTIONS]
@@ -51,24 +49,24 @@ usage: harrier market COMMAND [OPTIONS]
 harrier market COMMAND --help lists the options, with examples.
 ";
 
-/// Runs the command whose words (behind `harrier market`) are given.
+/// Runs the command whose arguments (after `harrier market`) are given.
 ///
-/// The program that calls this must pass on `bench role …` to [`crate::main`], and know `broker`.
+/// The calling program must pass `bench role …` on to [`crate::main`], and must provide `broker`.
 pub fn main(words: &[String]) -> ExitCode {
     let (command, rest) = command::split(words);
     command::run("harrier market", || match command {
-        "run" | "sweep" | "max" => launcher::within(command, rest, |rest| match command {
-            "run" => run::run(rest),
-            "sweep" => sweep::run(rest),
-            _ => max::run(rest),
+        "run" | "sweep" | "max" => launcher::run_on_ranks(command, rest, |rest| match command {
+            "run" => run_market::run(rest),
+            "sweep" => rate_sweep::run(rest),
+            _ => max_rate::run(rest),
         }),
         "tail" => tail::run(rest),
         "gateway" => programs::gateway(rest),
         "engine" => programs::engine(rest),
         "reporter" => programs::reporter(rest),
         "help" | "--help" | "-h" => Ok(put(USAGE)?),
-        "" => Err(Failure::Usage(USAGE.to_owned())),
-        other => Err(Failure::Usage(format!("unknown command '{other}'\n{USAGE}"))),
+        "" => Err(CommandFailure::Usage(USAGE.to_owned())),
+        other => Err(CommandFailure::Usage(format!("unknown command '{other}'\n{USAGE}"))),
     })
 }
 
@@ -76,11 +74,11 @@ pub fn main(words: &[String]) -> ExitCode {
 ///
 /// # Errors
 /// As the command.
-pub(crate) fn sweep(words: &[String]) -> Result<(), Failure> {
-    sweep::run(words)
+pub(crate) fn sweep(words: &[String]) -> Result<(), CommandFailure> {
+    rate_sweep::run(words)
 }
 
-/// The help on a command of `harrier market`.
-fn help(usage: &str, about: &str, options: &[&[Option_]], examples: &[(&str, &str)]) -> String {
+/// The help of a command of `harrier market`.
+fn help(usage: &str, about: &str, options: &[&[OptionSpec]], examples: &[(&str, &str)]) -> String {
     help_with(usage, about, options, examples).replace("\n  harrier bench ", "\n  harrier market ")
 }

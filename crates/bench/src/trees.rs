@@ -1,45 +1,43 @@
-//! `harrier topology`: trees of brokers that run, and the experiments of the 2009 paper on them.
+//! `harrier topology`: the commands that start, measure, plan and simulate trees of brokers, with the experiments of
+//! the 2009 paper.
 //!
-//! Enters: the words behind `harrier topology`.  Leaves: tables, a document, a page with figures.
-//! Owns:   its commands.
-//! Never:  decides what a tree is (that is `topology`), or how brokers are joined (that is `harrier route`).
-//!
-//! Read `grown` first (how a tree comes to stand, and how a segment is measured on it), then `ground` (where its nodes are).
+//! Read `live_tree` first (how a tree is started and a segment is measured on it), then `tree_environment` (where its
+//! nodes run). What a tree is, is defined in the crate `topology`; routes are added with `harrier route`.
 
-mod against;
-mod asked;
-mod book;
+mod paper_report;
+mod tree_options;
+mod tree_record;
 mod calibrate;
-mod every;
+mod tree_enumeration;
 mod experiment;
-mod figures;
-mod goals;
-mod ground;
-mod grown;
-mod laid;
-mod links;
-mod listed;
-mod measure;
+mod segment_figures;
+mod federation_goals;
+mod tree_environment;
+mod live_tree;
+mod tree_layout;
+mod limited_links;
+mod tree_list;
+mod tree_measurement;
 mod namespaces;
-mod observed;
-mod plan;
-mod planned;
-mod profiles;
-mod resources;
-mod run;
+mod observation_set;
+mod plan_command;
+mod plan_output;
+mod profile_files;
+mod broker_resources;
+mod run_command;
 mod simulate;
-mod sweep;
-mod turns;
-mod verdict;
+mod calibration_sweeps;
+mod interleaved_runs;
+mod prediction_verdict;
 mod verify;
 
-pub(crate) use book::text;
+pub(crate) use tree_record::text;
 use planner::paper;
 use std::process::ExitCode;
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 use crate::{command, launcher};
-use report::table::put;
+use report::stdout::put;
 
 const USAGE: &str = "\
 usage: harrier topology COMMAND [OPTIONS]
@@ -56,38 +54,38 @@ usage: harrier topology COMMAND [OPTIONS]
 harrier topology COMMAND --help lists the options, with examples.
 ";
 
-/// Runs the command whose words (behind `harrier topology`) are given.
+/// Runs the command whose arguments (after `harrier topology`) are given.
 ///
-/// The program that calls this must pass on `bench role …` to [`crate::main`], and know `broker` and `route`.
+/// The calling program must pass `bench role …` on to [`crate::main`], and must provide `broker` and `route`.
 pub fn main(words: &[String]) -> ExitCode {
     let (command, rest) = command::split(words);
     command::run("harrier topology", || match command {
         "run" | "experiment" | "figures" | "calibrate" | "verify" => {
-            launcher::within(command, rest, |rest| match command {
-                "run" => run::run(rest),
+            launcher::run_on_ranks(command, rest, |rest| match command {
+                "run" => run_command::run(rest),
                 "calibrate" => calibrate::run(rest),
                 "verify" => verify::run(rest),
-                _ if launcher::has_ranks() => Err(Failure::Usage(format!(
+                _ if launcher::has_ranks() => Err(CommandFailure::Usage(format!(
                     "{command} is about one host: under a launcher, run each tree by itself"
                 ))),
                 "experiment" => experiment::run(rest),
-                _ => goals::run(rest),
+                _ => federation_goals::run(rest),
             })
         }
-        "plan" => plan::run(rest),
+        "plan" => plan_command::run(rest),
         "simulate" => simulate::run(rest),
         "clean" => clean(rest),
         "help" | "--help" | "-h" => Ok(put(USAGE)?),
-        "" => Err(Failure::Usage(USAGE.to_owned())),
-        other => Err(Failure::Usage(format!("unknown command '{other}'\n{USAGE}"))),
+        "" => Err(CommandFailure::Usage(USAGE.to_owned())),
+        other => Err(CommandFailure::Usage(format!("unknown command '{other}'\n{USAGE}"))),
     })
 }
 
-fn clean(words: &[String]) -> Result<(), Failure> {
+fn clean(words: &[String]) -> Result<(), CommandFailure> {
     match words {
         [] => {}
         [word] if ["--help", "-h"].contains(&word.as_str()) => return Ok(put(USAGE)?),
-        [word, ..] => return Err(Failure::Usage(format!("clean takes no words, as '{word}'"))),
+        [word, ..] => return Err(CommandFailure::Usage(format!("clean takes no words, as '{word}'"))),
     }
     let removed = namespaces::clean()?;
     Ok(put(&format!("{removed} namespaces were left, and are removed\n"))?)

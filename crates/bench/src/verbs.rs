@@ -1,39 +1,37 @@
-//! `baseline verbs`: what the RDMA device itself does between two processes, beneath AMQP and any protocol of ours.
+//! `baseline verbs`: the performance of the RDMA device itself between two processes, without AMQP or a broker.
 //!
-//! Enters: a command line.  Leaves: a table for each operation and shape, one row a size; the document.
-//! Owns:   the command; `work` has the two ends' parts, `connect` how they meet.
-//! Never:  a broker; a figure of a device of software without the sentence that says what it is worth.
+//! `segment_driver` has both sides of a segment, `connect` their handshake.
 
 pub(crate) mod connect;
 pub(crate) mod device;
-mod end;
-pub(crate) mod order;
-mod work;
+mod endpoint;
+pub(crate) mod verbs_request;
+mod segment_driver;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use report::document::{Pace, Point, Run, Series, TargetFacts};
-use report::table::put;
-use report::{OsuTable, Progress};
+use report::document::{LoopMode, SeriesPoint, MeasuredRun, MeasuredSeries, TargetFacts};
+use report::stdout::put;
+use report::{OsuTable, ProgressLine};
 use serde::de::DeserializeOwned;
 
-use crate::arguments::{Given, Option_, Wrong, help_with, option};
-use crate::failure::Failure;
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help_with, option};
+use crate::failure::CommandFailure;
 use crate::limits::{
-    REPORT_WAIT, ROLE_READY_WAIT, SECONDS_MAX, SEGMENT_MESSAGES_MAX, STEP_MAX, VERBS_UNDER_WAY_BYTES, VERBS_WINDOW_MAX,
+    REPORT_WAIT, ROLE_READY_WAIT, SECONDS_MAX, SEGMENT_MESSAGES_MAX, STEP_MAX, VERBS_IN_FLIGHT_BYTES, VERBS_WINDOW_MAX,
 };
-use crate::plan::{Counts, Report, Shape, sizes};
-use crate::process::Role;
-use crate::record::{Record, go_on};
-use crate::role::verbs::{FarReady, FarTask, NearTask};
-use crate::setup::{EFFORT, OUTPUT, Setup};
-use connect::{Far, Found};
-use device::{Facts, SOFTWARE_SENTENCE, first_address};
-use gauge::judge;
-use order::{Kind, Order, Poll};
+use crate::role_protocol::{MessageCounts, RoleReport, TrafficShape, sizes};
+use crate::process::RoleHandle;
+use crate::run_recorder::{RunRecorder, check_interrupted};
+use crate::role::verbs_roles::{VerbsConsumerReady, VerbsConsumerTask, VerbsPublisherTask};
+use crate::measure_options::{EFFORT, OUTPUT, MeasureOptions};
+use connect::{VerbsListener, VerbsResults};
+use device::{DeviceFacts, SOFTWARE_SENTENCE, first_address};
+use gauge::validity;
+use verbs_request::{VerbsOperation, VerbsRequest, CompletionWait};
 
-const OWN: &[Option_] = &[
+const OWN: &[OptionSpec] = &[
     option("kind", Some('k'), "KIND", "send, write, read or all (default)"),
     option("shape", None, "SHAPE", "latency, stream or both (default)"),
     option("sizes", Some('m'), "MIN:MAX", "message sizes, as in 1:1M (the default) or 64:64"),
@@ -64,7 +62,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 
 /// Where the other end is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum PeerLocation {
     /// A process that is started: of this host, or of another rank's.
     Started(Option<IpAddr>),
     /// It listens already.
@@ -73,44 +71,44 @@ enum Place {
 
 /// What a command line asks for beyond the shared options.
 #[derive(Debug)]
-struct Asked {
-    kinds: Vec<Kind>,
-    shapes: Vec<Shape>,
+struct VerbsOptions {
+    kinds: Vec<VerbsOperation>,
+    shapes: Vec<TrafficShape>,
     sizes: Vec<usize>,
     seconds: f64,
     window: u32,
     signal_every: Option<u32>,
     inline_bytes: Option<u32>,
-    poll: Poll,
-    place: Place,
+    poll: CompletionWait,
+    peer: PeerLocation,
     listen: Option<SocketAddr>,
 }
 
-impl Asked {
-    fn read(given: &Given) -> Result<Self, Wrong> {
+impl VerbsOptions {
+    fn read(given: &ParsedOptions) -> Result<Self, UsageError> {
         let kind = given.one_of("kind", &["all", "send", "write", "read"])?;
         let shape = given.one_of("shape", &["both", "latency", "stream"])?;
         let factor = given.number("step", 2, 2, STEP_MAX)?;
         let window = given.number("window", 64, 1, u64::from(VERBS_WINDOW_MAX))? as u32;
-        let place = |name: &str| -> Result<Option<SocketAddr>, Wrong> {
-            let wrong = |text| Wrong(format!("--{name} is an IP address and a port, not '{text}'"));
+        let socket_address = |name: &str| -> Result<Option<SocketAddr>, UsageError> {
+            let wrong = |text| UsageError(format!("--{name} is an IP address and a port, not '{text}'"));
             given.text(name).map(|text| text.parse().map_err(|_| wrong(text))).transpose()
         };
         let address: Option<IpAddr> = given
             .text("address")
-            .map(|text| text.parse().map_err(|_| Wrong(format!("--address is an IP address, not '{text}'"))))
+            .map(|text| text.parse().map_err(|_| UsageError(format!("--address is an IP address, not '{text}'"))))
             .transpose()?;
-        let (listen, connect) = (place("listen")?, place("connect")?);
+        let (listen, connect) = (socket_address("listen")?, socket_address("connect")?);
         if u8::from(listen.is_some()) + u8::from(connect.is_some()) + u8::from(address.is_some()) > 1 {
-            return Err(Wrong("--listen, --connect and --address exclude one another".to_owned()));
+            return Err(UsageError("--listen, --connect and --address exclude one another".to_owned()));
         }
-        let poll = if given.one_of("poll", &["busy", "events"])? == "busy" { Poll::Busy } else { Poll::Events };
-        let mut asked = Self {
-            kinds: Kind::ALL.into_iter().filter(|one| kind == "all" || kind == one.name()).collect(),
+        let poll = if given.one_of("poll", &["busy", "events"])? == "busy" { CompletionWait::Busy } else { CompletionWait::Events };
+        let mut options = Self {
+            kinds: VerbsOperation::ALL.into_iter().filter(|one| kind == "all" || kind == one.name()).collect(),
             shapes: match shape {
-                "latency" => vec![Shape::PingPong],
-                "stream" => vec![Shape::Stream],
-                _ => vec![Shape::PingPong, Shape::Stream],
+                "latency" => vec![TrafficShape::PingPong],
+                "stream" => vec![TrafficShape::Stream],
+                _ => vec![TrafficShape::PingPong, TrafficShape::Stream],
             },
             sizes: sizes(given.text("sizes").unwrap_or("1:1M"), factor as usize)?,
             seconds: given.decimal("seconds", 0.5, 0.01, SECONDS_MAX)?,
@@ -118,34 +116,34 @@ impl Asked {
             signal_every: given.number_if_given("signal-every", 1, u64::from(window))?.map(|every| every as u32),
             inline_bytes: given.number_if_given("inline", 0, 4_096)?.map(|bytes| bytes as u32),
             poll,
-            place: connect.map_or(Place::Started(address), Place::At),
+            peer: connect.map_or(PeerLocation::Started(address), PeerLocation::At),
             listen,
         };
-        if asked.kinds == [Kind::Write] && asked.shapes == [Shape::PingPong] && poll == Poll::Events {
-            return Err(Wrong("--poll events: nothing wakes whoever is written to".to_owned()));
+        if options.kinds == [VerbsOperation::Write] && options.shapes == [TrafficShape::PingPong] && poll == CompletionWait::Events {
+            return Err(UsageError("--poll events: nothing wakes whoever is written to".to_owned()));
         }
-        if asked.place != Place::Started(None) && crate::launcher::has_ranks() {
-            return Err(Wrong("under a launcher the ranks are the two ends".to_owned()));
+        if options.peer != PeerLocation::Started(None) && crate::launcher::has_ranks() {
+            return Err(UsageError("under a launcher the ranks are the two ends".to_owned()));
         }
-        asked.sizes.retain(|&size| size > 0);
-        Ok(asked)
+        options.sizes.retain(|&size| size > 0);
+        Ok(options)
     }
 
     /// What is measured, in order. What is written wakes nobody: with events there is no round trip of writes.
-    fn series(&self) -> Vec<(Kind, Shape)> {
+    fn series(&self) -> Vec<(VerbsOperation, TrafficShape)> {
         let all = self.kinds.iter().flat_map(|&kind| self.shapes.iter().map(move |&shape| (kind, shape)));
-        all.filter(|&pair| pair != (Kind::Write, Shape::PingPong) || self.poll == Poll::Busy).collect()
+        all.filter(|&pair| pair != (VerbsOperation::Write, TrafficShape::PingPong) || self.poll == CompletionWait::Busy).collect()
     }
 
     /// An order for messages of a size, whose counts are still to be found.
-    fn order(&self, (kind, shape): (Kind, Shape), size_bytes: usize) -> Order {
-        let window = if shape == Shape::PingPong { 1 } else { self.window };
-        let fits = (VERBS_UNDER_WAY_BYTES / size_bytes).clamp(1, VERBS_WINDOW_MAX as usize) as u32;
+    fn request(&self, (kind, shape): (VerbsOperation, TrafficShape), size_bytes: usize) -> VerbsRequest {
+        let window = if shape == TrafficShape::PingPong { 1 } else { self.window };
+        let fits = (VERBS_IN_FLIGHT_BYTES / size_bytes).clamp(1, VERBS_WINDOW_MAX as usize) as u32;
         let window = window.min(fits.max(4)).max(1);
         let usual = (window / 4).max(1);
         let signal_every = self.signal_every.unwrap_or(usual).min(window);
         let (poll, inline_bytes) = (self.poll, self.inline_bytes);
-        Order { kind, shape, poll, size_bytes, warm_up: 1, count: 1, window, signal_every, inline_bytes }
+        VerbsRequest { kind, shape, poll, size_bytes, warm_up: 1, count: 1, window, signal_every, inline_bytes }
     }
 }
 
@@ -153,70 +151,70 @@ impl Asked {
 ///
 /// # Errors
 /// A wrong command line, no library, no device, another end that fails.
-pub fn run(words: &[String]) -> Result<(), Failure> {
+pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [OWN, EFFORT.split_at(2).0, OUTPUT];
-    let given = Given::parse(words, &lists)?;
+    let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help_with("harrier bench baseline verbs [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
-    let (setup, asked) = (Setup::read(&given)?, Asked::read(&given)?);
-    if let Some(address) = asked.listen {
+    let (setup, options) = (MeasureOptions::read(&given)?, VerbsOptions::read(&given)?);
+    if let Some(address) = options.listen {
         return listen(address);
     }
-    setup.shown.prepare()?;
-    let mut ends = Ends::start(&asked, &setup)?;
-    let mut record = Record::begin("baseline verbs", words, &given, &setup, &[]);
+    setup.output.prepare()?;
+    let mut ends = VerbsPair::start(&options, &setup)?;
+    let mut record = RunRecorder::begin("baseline verbs", words, &given, &setup, &[]);
     record.document.targets.push(ends.facts());
     for (name, value) in [("kind", "all"), ("shape", "both"), ("sizes", "1:1M"), ("poll", "busy")] {
-        record.used(name, value);
+        record.note_option(name, value);
     }
-    record.used("step", 2);
-    record.used("seconds", asked.seconds);
-    record.used("window", asked.window);
-    let outcome = measure(&mut record, &setup, &asked, &mut ends);
+    record.note_option("step", 2);
+    record.note_option("seconds", options.seconds);
+    record.note_option("window", options.window);
+    let outcome = measure(&mut record, &setup, &options, &mut ends);
     record.end(outcome)
 }
 
-fn listen(address: SocketAddr) -> Result<(), Failure> {
+fn listen(address: SocketAddr) -> Result<(), CommandFailure> {
     let ip = if address.ip().is_unspecified() { first_address()? } else { address.ip() };
-    let far = Far::listen(ip, address.port())?;
-    put(&format!("listening on {} ({}); Ctrl-C ends it\n", far.address()?, far.device()?.name))?;
-    Ok(far.serve(|why| eprintln!("harrier bench: {why}"))?)
+    let listener = VerbsListener::listen(ip, address.port())?;
+    put(&format!("listening on {} ({}); Ctrl-C ends it\n", listener.address()?, listener.device()?.name))?;
+    Ok(listener.serve(|why| eprintln!("harrier bench: {why}"))?)
 }
 
 /// The two processes, or the one of them that is here.
-struct Ends {
-    near: Role,
-    _far: Option<Role>,
+struct VerbsPair {
+    publisher: RoleHandle,
+    _consumer: Option<RoleHandle>,
     to: SocketAddr,
-    device: Facts,
-    far_device: Option<Facts>,
+    device: DeviceFacts,
+    consumer_device: Option<DeviceFacts>,
 }
 
-fn heard<T: DeserializeOwned>(report: Report) -> Result<T, String> {
+fn parse_report<T: DeserializeOwned>(report: RoleReport) -> Result<T, String> {
     match report {
-        Report::Found(value) => serde_json::from_value(value).map_err(|error| format!("an end's figures: {error}")),
+        RoleReport::Results(value) => serde_json::from_value(value).map_err(|error| format!("an end's figures: {error}")),
         other => Err(format!("an end answered {other:?} instead of its figures")),
     }
 }
 
-impl Ends {
-    fn start(asked: &Asked, setup: &Setup) -> Result<Self, String> {
-        let (far, to, far_device) = match asked.place {
-            Place::At(to) => (None, to, None),
-            Place::Started(address) => {
-                let mut far = Role::start("verbs-consumer", &FarTask { address }, &setup.placement.consumer)?;
-                let FarReady { address, device } = heard(far.report(ROLE_READY_WAIT)?)?;
-                (Some(far), address, Some(device))
+impl VerbsPair {
+    fn start(options: &VerbsOptions, setup: &MeasureOptions) -> Result<Self, String> {
+        let (consumer, to, consumer_device) = match options.peer {
+            PeerLocation::At(to) => (None, to, None),
+            PeerLocation::Started(address) => {
+                let mut consumer = RoleHandle::start("verbs-consumer", &VerbsConsumerTask { address }, &setup.placement.consumer)?;
+                let VerbsConsumerReady { address, device } = parse_report(consumer.report(ROLE_READY_WAIT)?)?;
+                (Some(consumer), address, Some(device))
             }
         };
-        let mut near = Role::start("verbs-publisher", &NearTask { to }, &setup.placement.publisher)?;
-        let device = heard(near.report(ROLE_READY_WAIT)?)?;
-        Ok(Self { near, _far: far, to, device, far_device })
+        let mut publisher = RoleHandle::start("verbs-publisher", &VerbsPublisherTask { to }, &setup.placement.publisher)?;
+        let device = parse_report(publisher.report(ROLE_READY_WAIT)?)?;
+        Ok(Self { publisher, _consumer: consumer, to, device, consumer_device })
     }
 
     fn is_software(&self) -> bool {
-        [Some(&self.device), self.far_device.as_ref()].into_iter().flatten().any(|facts| facts.software == Some(true))
+        [Some(&self.device), self.consumer_device.as_ref()].into_iter().flatten().any(|facts| facts.software == Some(true))
     }
 
     fn facts(&self) -> TargetFacts {
@@ -230,39 +228,39 @@ impl Ends {
         }
     }
 
-    fn segment(&mut self, order: &Order) -> Result<Found, String> {
-        self.near.order(order)?;
-        heard(self.near.report(REPORT_WAIT)?)
+    fn segment(&mut self, request: &VerbsRequest) -> Result<VerbsResults, String> {
+        self.publisher.send_command(request)?;
+        parse_report(self.publisher.report(REPORT_WAIT)?)
     }
 
     /// How many messages last about `seconds`: found by trials that grow until they can be timed.
-    fn counts(&mut self, setup: &Setup, asked: &Asked, order: &Order) -> Result<Counts, String> {
+    fn counts(&mut self, setup: &MeasureOptions, options: &VerbsOptions, request: &VerbsRequest) -> Result<MessageCounts, String> {
         const TRIAL_S: f64 = 0.02;
         if let Some(iterations) = setup.iterations {
-            return Ok(Counts::with_tenth(iterations));
+            return Ok(MessageCounts::with_tenth(iterations));
         }
-        let mut count = 2 * u64::from(order.window.max(8));
+        let mut count = 2 * u64::from(request.window.max(8));
         loop {
-            let found = self.segment(&Order { count, warm_up: (count / 8).max(1), ..*order })?;
+            let found = self.segment(&VerbsRequest { count, warm_up: (count / 8).max(1), ..*request })?;
             let elapsed_s = found.elapsed_ns.max(1) as f64 / 1e9;
             if elapsed_s >= TRIAL_S || count >= SEGMENT_MESSAGES_MAX / 16 {
-                return Ok(Counts::with_tenth((count as f64 * asked.seconds / elapsed_s).max(16.0) as u64));
+                return Ok(MessageCounts::with_tenth((count as f64 * options.seconds / elapsed_s).max(16.0) as u64));
             }
             count *= 8;
         }
     }
 }
 
-fn measure(record: &mut Record, setup: &Setup, asked: &Asked, ends: &mut Ends) -> Result<(), Failure> {
-    let progress = Progress::begin();
-    let series = asked.series();
-    let all = (series.len() * asked.sizes.len() * setup.runs) as f64;
+fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &VerbsOptions, ends: &mut VerbsPair) -> Result<(), CommandFailure> {
+    let progress = ProgressLine::begin();
+    let series = options.series();
+    let all = (series.len() * options.sizes.len() * setup.runs) as f64;
     let mut done = 0.0;
     for (index, &pair) in series.iter().enumerate() {
-        let begun = begin(asked, pair, &ends.device);
+        let begun = begin(options, pair, &ends.device);
         record.document.series.push(begun);
-        let place = record.document.series.len() - 1;
-        let table = if setup.shown.format.is_incremental() {
+        let last = record.document.series.len() - 1;
+        let table = if setup.output.format.is_incremental() {
             progress.clear();
             if index > 0 {
                 put("\n")?;
@@ -270,23 +268,23 @@ fn measure(record: &mut Record, setup: &Setup, asked: &Asked, ends: &mut Ends) -
             if ends.is_software() {
                 put(&format!("# {SOFTWARE_SENTENCE}\n"))?;
             }
-            Some(OsuTable::begin(&record.document, &[&record.document.series[place]], setup.shown.full)?)
+            Some(OsuTable::begin(&record.document, &[&record.document.series[last]], setup.output.full)?)
         } else {
             None
         };
-        for &size_bytes in &asked.sizes {
-            go_on()?;
-            let order = asked.order(pair, size_bytes);
-            let counts = ends.counts(setup, asked, &order)?;
-            let order = Order { warm_up: counts.warm_up, count: counts.measured, ..order };
-            let mut point = Point { at: size_bytes as f64, size_bytes: size_bytes as f64, runs: Vec::new() };
+        for &size_bytes in &options.sizes {
+            check_interrupted()?;
+            let request = options.request(pair, size_bytes);
+            let counts = ends.counts(setup, options, &request)?;
+            let request = VerbsRequest { warm_up: counts.warm_up, count: counts.measured, ..request };
+            let mut point = SeriesPoint { at: size_bytes as f64, size_bytes: size_bytes as f64, runs: Vec::new() };
             for run in 1..=setup.runs {
-                go_on()?;
+                check_interrupted()?;
                 let what = format!("{} of {size_bytes} bytes, run {run} of {}", pair.0.name(), setup.runs);
                 progress.show(done / all, &what);
-                let mut made = to_run(&order, &ends.segment(&order)?);
+                let mut made = to_run(&request, &ends.segment(&request)?);
                 made.notes.extend(ends.is_software().then(|| SOFTWARE_SENTENCE.to_owned()));
-                made.invalid.extend(judge::unoptimised(&record.document.environment));
+                made.invalid.extend(validity::unoptimised(&record.document.environment));
                 point.runs.push(made);
                 done += 1.0;
             }
@@ -294,27 +292,27 @@ fn measure(record: &mut Record, setup: &Setup, asked: &Asked, ends: &mut Ends) -
             if let Some(table) = &table {
                 table.row(&[&point])?;
             }
-            record.document.series[place].points.push(point);
+            record.document.series[last].points.push(point);
         }
     }
     Ok(())
 }
 
-fn begin(asked: &Asked, (kind, shape): (Kind, Shape), device: &Facts) -> Series {
+fn begin(options: &VerbsOptions, (kind, shape): (VerbsOperation, TrafficShape), device: &DeviceFacts) -> MeasuredSeries {
     let shape_name = match (shape, kind) {
-        (Shape::Stream, _) => "stream",
-        (Shape::PingPong, Kind::Read) => "fetch",
-        (Shape::PingPong, _) => "ping-pong",
+        (TrafficShape::Stream, _) => "stream",
+        (TrafficShape::PingPong, VerbsOperation::Read) => "fetch",
+        (TrafficShape::PingPong, _) => "ping-pong",
     };
-    let poll = if asked.poll == Poll::Busy { "busy" } else { "events" };
+    let poll = if options.poll == CompletionWait::Busy { "busy" } else { "events" };
     let mut parameters = BTreeMap::from([("kind", kind.name()), ("shape", shape_name), ("poll", poll)].map(owned));
-    if shape == Shape::Stream {
-        parameters.insert("window".to_owned(), asked.window.to_string());
+    if shape == TrafficShape::Stream {
+        parameters.insert("window".to_owned(), options.window.to_string());
     }
-    Series {
+    MeasuredSeries {
         benchmark: "verbs".to_owned(),
         target: device.name.clone(),
-        pace: Pace::Closed,
+        pace: LoopMode::Closed,
         parameters,
         axis: "size_bytes".to_owned(),
         points: Vec::new(),
@@ -326,38 +324,38 @@ fn owned((name, value): (&str, &str)) -> (String, String) {
 }
 
 /// A segment as a run of the document. The ends stand where publisher and consumer do.
-fn to_run(order: &Order, found: &Found) -> Run {
-    let latency = if order.kind == Kind::Read { "fetch" } else { "round_trip" };
-    let latencies = if order.shape == Shape::PingPong {
+fn to_run(request: &VerbsRequest, found: &VerbsResults) -> MeasuredRun {
+    let latency = if request.kind == VerbsOperation::Read { "fetch" } else { "round_trip" };
+    let latencies = if request.shape == TrafficShape::PingPong {
         BTreeMap::from([(latency.to_owned(), found.latencies.clone())])
     } else {
         BTreeMap::new()
     };
-    let of_thousand = |number: u64| number as f64 * 1e3 / order.count as f64;
-    let note = |name: &str, asked: &end::Asked| {
+    let of_thousand = |number: u64| number as f64 * 1e3 / request.count as f64;
+    let note = |name: &str, options: &endpoint::DeviceCounts| {
         format!(
             "{name}: {:.1} doorbells, {:.1} requests, {:.1} completions, {:.1} sleeps for 1,000 messages",
-            of_thousand(asked.posts),
-            of_thousand(asked.requests),
-            of_thousand(asked.completions),
-            of_thousand(asked.sleeps),
+            of_thousand(options.posts),
+            of_thousand(options.requests),
+            of_thousand(options.completions),
+            of_thousand(options.sleeps),
         )
     };
-    let way = if order.kind != Kind::Read && order.size_bytes <= found.inline_bytes { "inline" } else { "not inline" };
-    Run {
+    let way = if request.kind != VerbsOperation::Read && request.size_bytes <= found.inline_bytes { "inline" } else { "not inline" };
+    MeasuredRun {
         elapsed_s: found.elapsed_ns.max(1) as f64 / 1e9,
-        published: order.count,
-        delivered: order.count,
-        delivered_bytes: order.count * order.size_bytes as u64,
+        published: request.count,
+        delivered: request.count,
+        delivered_bytes: request.count * request.size_bytes as u64,
         latencies,
-        publishers: Some(found.near.0),
-        consumers: Some(found.far.0),
+        publishers: Some(found.active.0),
+        consumers: Some(found.passive.0),
         notes: vec![
-            format!("{way}, a window of {}, a completion for {}", order.window, order.signal_every),
-            note("measuring end", &found.near.1),
-            note("other end", &found.far.1),
+            format!("{way}, a window of {}, a completion for {}", request.window, request.signal_every),
+            note("measuring end", &found.active.1),
+            note("other end", &found.passive.1),
         ],
-        ..Run::default()
+        ..MeasuredRun::default()
     }
 }
 
@@ -365,33 +363,33 @@ fn to_run(order: &Order, found: &Found) -> Run {
 mod tests {
     use super::*;
 
-    fn asked(line: &str) -> Result<Asked, Wrong> {
+    fn options(line: &str) -> Result<VerbsOptions, UsageError> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Asked::read(&Given::parse(&words, &[OWN, EFFORT, OUTPUT])?)
+        VerbsOptions::read(&ParsedOptions::parse(&words, &[OWN, EFFORT, OUTPUT])?)
     }
 
     #[test]
     fn what_is_asked() {
-        let usual = asked("").expect("nothing is wrong");
-        assert_eq!((usual.series().len(), usual.sizes.len(), usual.place), (6, 21, Place::Started(None)));
-        let few = asked("-k read --shape latency -m 64:64 --connect 10.0.0.2:7471").expect("nothing is wrong");
-        assert_eq!(few.series(), [(Kind::Read, Shape::PingPong)]);
-        assert_eq!(few.place, Place::At("10.0.0.2:7471".parse().expect("an address")));
-        let sleeping = asked("--poll events").expect("nothing is wrong");
-        assert!(sleeping.series().len() == 5 && !sleeping.series().contains(&(Kind::Write, Shape::PingPong)));
+        let usual = options("").expect("nothing is wrong");
+        assert_eq!((usual.series().len(), usual.sizes.len(), usual.peer), (6, 21, PeerLocation::Started(None)));
+        let few = options("-k read --shape latency -m 64:64 --connect 10.0.0.2:7471").expect("nothing is wrong");
+        assert_eq!(few.series(), [(VerbsOperation::Read, TrafficShape::PingPong)]);
+        assert_eq!(few.peer, PeerLocation::At("10.0.0.2:7471".parse().expect("an address")));
+        let sleeping = options("--poll events").expect("nothing is wrong");
+        assert!(sleeping.series().len() == 5 && !sleeping.series().contains(&(VerbsOperation::Write, TrafficShape::PingPong)));
     }
 
     #[test]
     fn windows_are_smaller_for_large_messages_and_one_for_round_trips() {
-        let asked = asked("--window 128").expect("nothing is wrong");
+        let options = options("--window 128").expect("nothing is wrong");
         let of = |shape, size_bytes| {
-            let order = asked.order((Kind::Send, shape), size_bytes);
-            (order.window, order.signal_every)
+            let request = options.request((VerbsOperation::Send, shape), size_bytes);
+            (request.window, request.signal_every)
         };
-        assert_eq!(of(Shape::Stream, 64), (128, 32));
-        assert_eq!(of(Shape::Stream, 1 << 20), (16, 4));
-        assert_eq!(of(Shape::Stream, 128 << 20), (4, 1));
-        assert_eq!(of(Shape::PingPong, 64), (1, 1));
+        assert_eq!(of(TrafficShape::Stream, 64), (128, 32));
+        assert_eq!(of(TrafficShape::Stream, 1 << 20), (16, 4));
+        assert_eq!(of(TrafficShape::Stream, 128 << 20), (4, 1));
+        assert_eq!(of(TrafficShape::PingPong, 64), (1, 1));
     }
 
     #[test]
@@ -404,7 +402,7 @@ mod tests {
             ("--window 4 --signal-every 5", "--signal-every is a number from 1 to 4, not '5'"),
             ("-k write --shape latency --poll events", "--poll events: nothing wakes whoever is written to"),
         ] {
-            assert_eq!(asked(line).map(|_| String::new()).unwrap_or_else(|wrong| wrong.0), expected, "{line}");
+            assert_eq!(options(line).map(|_| String::new()).unwrap_or_else(|wrong| wrong.0), expected, "{line}");
         }
     }
 }

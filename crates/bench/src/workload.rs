@@ -1,49 +1,48 @@
-//! `workload`: a described load, run as it is described, with what it should reach.
+//! The `workload` command: runs a described load and checks its objectives.
 //!
-//! Enters: the name of a shipped workload or a file.  Leaves: the figures of each group, objectives met and missed.
-//! Owns:   the command, the scaling of a workload.
-//! Never:  changes what is sent for the same file, seed and scale.
+//! The same file, seed and scale always send the same messages.
 //!
-//! Read `spec` first (what a workload is), then `parse` (the file), `engine` (one run) and the roles `sender` and `taker`.
+//! Read `spec` first (what a workload is), then `parse` (the file), `execution` (one run) and the roles `workload_publishers`
+//! and `workload_consumers`.
 
 pub(crate) mod arrivals;
-pub(crate) mod chance;
-pub(crate) mod check;
-pub(crate) mod engine;
-mod fields;
-pub(crate) mod ledger;
+pub(crate) mod random;
+pub(crate) mod validation;
+pub(crate) mod execution;
+mod toml_fields;
+pub(crate) mod delivery_ledger;
 mod objective;
 pub(crate) mod pacer;
 mod parse;
-pub(crate) mod result;
-mod scaled;
+pub(crate) mod run_results;
+mod scaling;
 pub(crate) mod shipped;
 pub(crate) mod spec;
-mod stage;
-pub(crate) mod stamp;
-pub(crate) mod task;
+mod declared_topology;
+pub(crate) mod message_stamp;
+pub(crate) mod process_messages;
 pub(crate) mod topology;
 pub(crate) mod units;
 
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use report::document::{Pace, Point, Series};
-use report::table::put;
-use report::{OsuTable, Progress};
+use report::document::{LoopMode, SeriesPoint, MeasuredSeries};
+use report::stdout::put;
+use report::{OsuTable, ProgressLine};
 
-use self::objective::{Met, Verdict};
+use self::objective::{ObjectiveStatus, ObjectiveVerdict};
 use self::shipped::SHIPPED;
-use self::spec::Spec;
-use crate::arguments::{Given, Option_, Wrong, help, option};
-use crate::failure::Failure;
+use self::spec::WorkloadSpec;
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help, option};
+use crate::failure::CommandFailure;
 use crate::limits::WORKLOAD_FILE_BYTES_MAX;
-use crate::record::{Record, go_on};
-use crate::setup::{OUTPUT, Setup, TARGETS};
-use crate::target::Target;
+use crate::run_recorder::{RunRecorder, check_interrupted};
+use crate::measure_options::{OUTPUT, MeasureOptions, TARGETS};
+use crate::target::BenchmarkTarget;
 use crate::tcp::QUEUE;
 
-const OPTIONS: &[Option_] = &[
+const OPTIONS: &[OptionSpec] = &[
     option("list", None, "", "the workloads that come with the program"),
     option("show", None, "NAME", "the file of one of them"),
     option("scale", None, "X", "multiply rates and numbers of publishers and consumers (default 1)"),
@@ -59,9 +58,9 @@ const USAGE: &str = "harrier bench workload NAME|FILE [OPTIONS]";
 ///
 /// # Errors
 /// A wrong command line or file, a broker that fails, objectives missed, messages lost.
-pub fn run(words: &[String]) -> Result<(), Failure> {
+pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let known = [OPTIONS, TARGETS, QUEUE, OUTPUT];
-    let given = Given::parse_with_bare(words, &known)?;
+    let given = ParsedOptions::parse_with_bare(words, &known)?;
     if given.has("help") {
         return Ok(put(&help(USAGE, &known))?);
     }
@@ -69,26 +68,26 @@ pub fn run(words: &[String]) -> Result<(), Failure> {
         return Ok(put(&list()?)?);
     }
     if let Some(name) = given.text("show") {
-        return Ok(put(shipped::text(name).ok_or_else(|| Wrong(no_such(name)))?)?);
+        return Ok(put(shipped::text(name).ok_or_else(|| UsageError(no_such(name)))?)?);
     }
     let [source] = given.bare() else {
         return Err(
-            Wrong(format!("expected one workload: {USAGE}; --list names those that come with the program")).into()
+            UsageError(format!("expected one workload: {USAGE}; --list names those that come with the program")).into()
         );
     };
     let spec = adjusted(read(source)?, &given)?;
-    let setup = Setup::read(&given)?;
+    let setup = MeasureOptions::read(&given)?;
     let targets = setup.targets()?;
-    let mut record = Record::begin("workload", words, &given, &setup, &targets);
-    record.used("scale", "1");
-    record.used("seconds", spec.duration_ns as f64 / 1e9);
-    record.used("seed", spec.seed);
+    let mut record = RunRecorder::begin("workload", words, &given, &setup, &targets);
+    record.note_option("scale", "1");
+    record.note_option("seconds", spec.duration_ns as f64 / 1e9);
+    record.note_option("seed", spec.seed);
     let outcome = measure(&spec, &setup, &targets, &mut record);
     // What was measured before a run failed is shown all the same.
     let judged = judge(&spec, &targets, &mut record);
     record.end(outcome)?;
-    match judged?.into_iter().find(|verdict| verdict.met == Met::No) {
-        Some(missed) => Err(Failure::Missed(missed.to_string())),
+    match judged?.into_iter().find(|verdict| verdict.met == ObjectiveStatus::No) {
+        Some(missed) => Err(CommandFailure::Missed(missed.to_string())),
         None => Ok(()),
     }
 }
@@ -107,63 +106,63 @@ fn no_such(name: &str) -> String {
 }
 
 /// Reads a shipped workload by its name, or a file. A name or a file that is wrong, or not there, is wrong usage.
-fn read(source: &str) -> Result<Spec, Failure> {
+fn read(source: &str) -> Result<WorkloadSpec, CommandFailure> {
     if let Some(text) = shipped::text(source) {
         return Ok(parse::parse(source, &format!("{source}.toml"), text)?);
     }
     let mut text = String::new();
     let mut file = match std::fs::File::open(source) {
         Ok(file) => file.take(WORKLOAD_FILE_BYTES_MAX + 1),
-        Err(_) if !source.contains(['/', '.']) => return Err(Failure::Usage(no_such(source))),
-        Err(error) => return Err(Failure::Usage(format!("{source}: {error}"))),
+        Err(_) if !source.contains(['/', '.']) => return Err(CommandFailure::Usage(no_such(source))),
+        Err(error) => return Err(CommandFailure::Usage(format!("{source}: {error}"))),
     };
-    file.read_to_string(&mut text).map_err(|error| Failure::Usage(format!("{source}: {error}")))?;
+    file.read_to_string(&mut text).map_err(|error| CommandFailure::Usage(format!("{source}: {error}")))?;
     if text.len() as u64 > WORKLOAD_FILE_BYTES_MAX {
-        return Err(Failure::Usage(format!("{source}: a workload file has {WORKLOAD_FILE_BYTES_MAX} bytes at most")));
+        return Err(CommandFailure::Usage(format!("{source}: a workload file has {WORKLOAD_FILE_BYTES_MAX} bytes at most")));
     }
     let name = std::path::Path::new(source).file_stem().map_or(source.into(), |stem| stem.to_string_lossy());
-    parse::parse(&name, source, &text).map_err(Failure::Usage)
+    parse::parse(&name, source, &text).map_err(CommandFailure::Usage)
 }
 
 /// The workload as the command line changes it.
-fn adjusted(mut spec: Spec, given: &Given) -> Result<Spec, Wrong> {
+fn adjusted(mut spec: WorkloadSpec, given: &ParsedOptions) -> Result<WorkloadSpec, UsageError> {
     if let Some(seed) = given.number_if_given("seed", 0, i64::MAX as u64)? {
         spec.seed = seed;
     }
     if let Some(text) = given.text("seconds") {
-        scaled::lasting(&mut spec, number("seconds", text, 0.1, 3_600.0)?);
+        scaling::lasting(&mut spec, number("seconds", text, 0.1, 3_600.0)?);
     }
     if let Some(text) = given.text("scale") {
-        scaled::times(&mut spec, number("scale", text, 1e-3, 1e3)?);
+        scaling::times(&mut spec, number("scale", text, 1e-3, 1e3)?);
     }
-    check::whole(&spec).map_err(Wrong)?;
+    validation::whole(&spec).map_err(UsageError)?;
     Ok(spec)
 }
 
 /// A number within bounds, with a point if need be.
-pub(crate) fn number(name: &str, text: &str, least: f64, most: f64) -> Result<f64, Wrong> {
+pub(crate) fn number(name: &str, text: &str, least: f64, most: f64) -> Result<f64, UsageError> {
     match text.parse::<f64>() {
         Ok(number) if (least..=most).contains(&number) => Ok(number),
-        _ => Err(Wrong(format!("--{name} is a number from {least} to {most}, not '{text}'"))),
+        _ => Err(UsageError(format!("--{name} is a number from {least} to {most}, not '{text}'"))),
     }
 }
 
-fn measure(spec: &Spec, setup: &Setup, targets: &[Target], record: &mut Record) -> Result<(), Failure> {
-    let groups = result::groups(spec);
+fn measure(spec: &WorkloadSpec, setup: &MeasureOptions, targets: &[BenchmarkTarget], record: &mut RunRecorder) -> Result<(), CommandFailure> {
+    let groups = run_results::groups(spec);
     for target in targets {
         record.document.series.push(empty_series(spec, &groups, target));
     }
-    let progress = Progress::begin();
+    let progress = ProgressLine::begin();
     let count = (setup.runs * targets.len()) as f64;
     let mut done = 0.0;
     for run in 1..=setup.runs {
         for (target, index) in targets.iter().zip(0..) {
-            go_on()?;
+            check_interrupted()?;
             let what = format!("{}, run {run} of {}", target.name, setup.runs);
             let show = |share: f64, doing: &str| progress.show((done + share) / count, &format!("{what}: {doing}"));
-            let outcome = engine::run(spec, target, setup, &show);
+            let outcome = execution::run(spec, target, setup, &show);
             progress.clear();
-            let mut runs = result::runs(spec, &outcome?, &record.document.environment);
+            let mut runs = run_results::runs(spec, &outcome?, &record.document.environment);
             if let Some(all) = runs.first_mut() {
                 all.notes.extend(setup.tcp.queue_note(target.facts.product.as_deref()));
             }
@@ -179,27 +178,27 @@ fn measure(spec: &Spec, setup: &Setup, targets: &[Target], record: &mut Record) 
     Ok(())
 }
 
-fn empty_series(spec: &Spec, groups: &[String], target: &Target) -> Series {
+fn empty_series(spec: &WorkloadSpec, groups: &[String], target: &BenchmarkTarget) -> MeasuredSeries {
     let mut parameters: BTreeMap<String, String> =
         groups.iter().enumerate().map(|(at, name)| (format!("group {at}"), name.clone())).collect();
     parameters.insert("seed".to_owned(), spec.seed.to_string());
     let bytes = |at: usize| match at.checked_sub(1).and_then(|at| spec.publishers.get(at)) {
-        Some(group) => chance::size_mean(&group.size),
-        None => chance::size_mean(&spec.publishers[0].size),
+        Some(group) => random::size_mean(&group.size),
+        None => random::size_mean(&spec.publishers[0].size),
     };
-    Series {
+    MeasuredSeries {
         benchmark: format!("workload {}", spec.name),
         target: target.name.clone(),
-        pace: Pace::Open,
+        pace: LoopMode::Open,
         parameters,
         axis: "group".to_owned(),
-        points: (0..groups.len()).map(|at| Point { at: at as f64, size_bytes: bytes(at), runs: Vec::new() }).collect(),
+        points: (0..groups.len()).map(|at| SeriesPoint { at: at as f64, size_bytes: bytes(at), runs: Vec::new() }).collect(),
     }
 }
 
 /// Prints the table and what came of the objectives, which the document notes too.
-fn judge(spec: &Spec, targets: &[Target], record: &mut Record) -> Result<Vec<Verdict>, String> {
-    let groups = result::groups(spec);
+fn judge(spec: &WorkloadSpec, targets: &[BenchmarkTarget], record: &mut RunRecorder) -> Result<Vec<ObjectiveVerdict>, String> {
+    let groups = run_results::groups(spec);
     let document = &record.document;
     if document.series.iter().flat_map(|series| &series.points).all(|point| point.runs.is_empty()) {
         return Ok(Vec::new());
@@ -217,11 +216,11 @@ fn judge(spec: &Spec, targets: &[Target], record: &mut Record) -> Result<Vec<Ver
             verdicts.push(verdict);
         }
     }
-    if record.shown.format.is_incremental() {
-        let series: Vec<&Series> = document.series.iter().collect();
-        let table = OsuTable::begin(document, &series, record.shown.full)?;
+    if record.output.format.is_incremental() {
+        let series: Vec<&MeasuredSeries> = document.series.iter().collect();
+        let table = OsuTable::begin(document, &series, record.output.full)?;
         for at in 0..groups.len() {
-            let points: Vec<&Point> = series.iter().map(|series| &series.points[at]).collect();
+            let points: Vec<&SeriesPoint> = series.iter().map(|series| &series.points[at]).collect();
             table.row(&points)?;
         }
         for note in
@@ -259,7 +258,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_said() {
         let why = |source: &str| read(source).expect_err("there is none");
-        assert!(matches!(why("no-such"), Failure::Usage(text) if text.contains("market-data")));
-        assert!(matches!(why("./no/such.toml"), Failure::Usage(text) if text.starts_with("./no/such.toml: ")));
+        assert!(matches!(why("no-such"), CommandFailure::Usage(text) if text.contains("market-data")));
+        assert!(matches!(why("./no/such.toml"), CommandFailure::Usage(text) if text.starts_with("./no/such.toml: ")));
     }
 }

@@ -1,5 +1,4 @@
-//! Promises of the program: the OSU table as old parsers know it, and no child left behind. Through the floor, which
-//! needs no broker.
+//! Tests of the program through the relay floor, which needs no broker: the OSU table format, and no child left behind.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

@@ -8,7 +8,7 @@ use crate::consumer::ConsumerKey;
 use crate::effects::Slot;
 use crate::ledger::{Ledger, Unsettled};
 use crate::message::Message;
-use catalog::{Decided, ExchangeId, Route};
+use catalog::{RouteDependence, ExchangeId, QueueRoute};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use wire::{ListRef, RawProperties};
@@ -29,7 +29,7 @@ pub struct LastRoute {
     /// The routing key.
     pub routing_key: Vec<u8>,
     /// The queues; `None` when the route depends on more than the routing key and the trace.
-    pub route: Option<Arc<Route>>,
+    pub route: Option<Arc<QueueRoute>>,
     /// Through which brokers that message had come, if it makes a difference to the route.
     pub trace: Option<Box<[u8]>>,
 }
@@ -42,22 +42,22 @@ impl LastRoute {
 
     /// The route of a message with this key and these properties, if it is the same.
     #[inline]
-    pub fn of(&self, routing_key: &[u8], properties: RawProperties<'_>) -> Option<&Arc<Route>> {
+    pub fn of(&self, routing_key: &[u8], properties: RawProperties<'_>) -> Option<&Arc<QueueRoute>> {
         let route = self.route.as_ref()?;
         let is_alike = same(&self.routing_key, routing_key)
-            && (route.decided == Decided::ByKey
+            && (route.decided == RouteDependence::ByKey
                 || self.trace.as_deref() == catalog::trace(properties).map(ListRef::as_bytes));
         is_alike.then_some(route)
     }
 
     /// Remembers where such a message goes.
-    pub fn set(&mut self, routing_key: &[u8], properties: RawProperties<'_>, route: &Arc<Route>) {
+    pub fn set(&mut self, routing_key: &[u8], properties: RawProperties<'_>, route: &Arc<QueueRoute>) {
         self.routing_key.clear();
         self.routing_key.extend_from_slice(routing_key);
-        self.route = (route.decided < Decided::ByMessage).then(|| Arc::clone(route));
+        self.route = (route.decided < RouteDependence::ByMessage).then(|| Arc::clone(route));
         self.trace = match route.decided {
-            Decided::ByKeyAndTrace => catalog::trace(properties).map(|trace| trace.as_bytes().into()),
-            Decided::ByKey | Decided::ByMessage => None,
+            RouteDependence::ByKeyAndTrace => catalog::trace(properties).map(|trace| trace.as_bytes().into()),
+            RouteDependence::ByKey | RouteDependence::ByMessage => None,
         };
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::limits::LIKENESS_BYTES_MAX;
 use crate::message::Message;
-use catalog::{Route, VhostId, arguments::X_HARRIER_ID};
+use catalog::{QueueRoute, VhostId, arguments::X_HARRIER_ID};
 use std::sync::Arc;
 use wire::{ListRef, RawProperties, TableRef, ValueRef};
 
@@ -89,7 +89,7 @@ pub struct Trail {
     /// The catalog's version.
     pub version: u64,
     /// The queues.
-    pub route: Arc<Route>,
+    pub route: Arc<QueueRoute>,
 }
 
 impl LastDeath {
@@ -162,7 +162,7 @@ impl LastDeath {
     }
 
     /// Where it goes, if that is known.
-    pub fn trail(&self, version: u64) -> Option<&Route> {
+    pub fn trail(&self, version: u64) -> Option<&QueueRoute> {
         self.trail.as_ref().filter(|trail| trail.version == version).map(|trail| &*trail.route)
     }
 

@@ -7,7 +7,7 @@
 use crate::death::Grave;
 use crate::message::Content;
 use crate::ready::{Place, Ready};
-use catalog::{Overflow, QueueDefinition, QueueFeatures};
+use catalog::{OverflowPolicy, QueueDefinition, QueueFeatures};
 use hashbrown::HashMap;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub struct Features {
     /// Bytes of bodies that wait at most.
     pub body_bytes_max: u64,
     /// What becomes of those that have no room.
-    pub overflow: Overflow,
+    pub overflow: OverflowPolicy,
     /// Where its dead letters go.
     pub grave: Option<Arc<Grave>>,
     /// The highest priority that its messages have.
@@ -116,7 +116,7 @@ impl Features {
     /// Whether one more message must be refused. RabbitMQ asks before it looks for a consumer, and so does this.
     #[inline]
     pub fn refuses(&self, ready: &Ready, content: &Content<'_>) -> bool {
-        self.overflow != Overflow::DropHead
+        self.overflow != OverflowPolicy::DropHead
             && (ready.len() as u64 >= self.messages_max
                 || ready.body_bytes().saturating_add(content.body.len() as u64) > self.body_bytes_max)
     }
@@ -124,7 +124,7 @@ impl Features {
     /// Whether more waits than may, so that the next must go. What came back to a queue that refuses is let be.
     #[inline]
     pub fn overflows(&self, ready: &Ready) -> bool {
-        self.overflow == Overflow::DropHead
+        self.overflow == OverflowPolicy::DropHead
             && (ready.len() as u64 > self.messages_max || ready.body_bytes() > self.body_bytes_max)
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::blind;
 use crate::limits::SHARED_BODY_BYTES_MIN;
-use slab::{Pool, Slice, Tailed};
+use slab::{Pool, Slice, HeaderWithTail};
 use wire::RawProperties;
 
 /// A body on its way: small ones are copied where they are needed, large ones are shared.
@@ -91,7 +91,7 @@ impl<'a> Content<'a> {
             has_blind: !self.blind.is_empty(),
         };
         let bytes = parts.iter().map(|part| part.len()).sum();
-        Message(pool.tailed(head, bytes, |tail| {
+        Message(pool.header_with_tail(head, bytes, |tail| {
             let mut at = 0;
             for part in parts {
                 tail[at..at + part.len()].copy_from_slice(part);
@@ -132,13 +132,13 @@ struct MessageHead {
 
 /// A kept message: a counted reference of eight bytes. Cloning it copies no bytes.
 #[derive(Clone)]
-pub struct Message(Tailed<MessageHead>);
+pub struct Message(HeaderWithTail<MessageHead>);
 
 impl Message {
     /// The parts, borrowed.
     #[inline]
     pub fn content(&self) -> Content<'_> {
-        let head = self.0.head();
+        let head = self.0.header();
         let (exchange, rest) = self.0.tail().split_at(head.exchange_bytes as usize);
         let (routing_key, rest) = rest.split_at(head.routing_key_bytes as usize);
         let (properties, rest) = rest.split_at(head.properties_bytes as usize);
@@ -153,13 +153,13 @@ impl Message {
     /// Bytes of names, properties, body and blind copies, as limits count them.
     #[inline]
     pub fn bytes(&self) -> usize {
-        self.0.tail().len() + self.0.head().large.as_ref().map_or(0, |slice| slice.len())
+        self.0.tail().len() + self.0.header().large.as_ref().map_or(0, |slice| slice.len())
     }
 
     /// Bytes of the body.
     #[inline]
     pub fn body_bytes(&self) -> usize {
-        let head = self.0.head();
+        let head = self.0.header();
         match &head.large {
             Some(slice) => slice.len(),
             None if head.has_blind => self.content().body.len(),
@@ -173,13 +173,13 @@ impl Message {
     /// When it was published.
     #[inline]
     pub fn arrived_us(&self) -> u64 {
-        self.0.head().arrived_us
+        self.0.header().arrived_us
     }
 
     /// Whether it has an expiration of its own.
     #[inline]
     pub fn has_expiration(&self) -> bool {
-        let head = self.0.head();
+        let head = self.0.header();
         let at = usize::from(head.exchange_bytes) + usize::from(head.routing_key_bytes);
         self.0.tail().get(at..).is_some_and(|properties| RawProperties::new(properties).has_expiration())
     }

@@ -2,18 +2,17 @@
 //!
 //! Enters: nothing, or the name of one case.  Leaves: a line a case, from the resident memory of a process of its own.
 //! Owns:   the cases.
-//! Never:  fails: `tests/scale.rs` holds the bounds.
 //!
 //! `cargo run --release -p harrier-catalog --example bytes`
 
-use catalog::{Catalog, Definition, ExchangeKind, Limits, Name, Outcome, ShardId, VhostId};
+use catalog::{Catalog, Definition, ExchangeKind, CatalogLimits, Name, DefinitionOutcome, ShardId, VhostId};
 use std::{fs, hint::black_box, process::Command};
 use wire::Table;
 
 /// A case: its name, how many things it makes, and how.
-type Case = (&'static str, usize, fn(&mut Made, usize));
+type MemoryCase = (&'static str, usize, fn(&mut AllocatedBytes, usize));
 
-const CASES: &[Case] = &[
+const CASES: &[MemoryCase] = &[
     ("topic: a.b.N to one queue", 1_000_000, |made, count| {
         made.bind(ExchangeKind::Topic, 1, count, |n| format!("stock.nasdaq.{n:07}"))
     }),
@@ -45,7 +44,7 @@ const CASES: &[Case] = &[
     }),
 ];
 
-struct Made {
+struct AllocatedBytes {
     catalog: Catalog,
     vhost: VhostId,
 }
@@ -54,7 +53,7 @@ fn queue_name(number: usize) -> Name {
     Name::from(&*format!("queue-number-{number:07}"))
 }
 
-impl Made {
+impl AllocatedBytes {
     fn queues(&mut self, count: usize) {
         for number in 0..count {
             let definition = Definition::DeclareQueue {
@@ -106,10 +105,10 @@ fn main() {
         }
         Some(wanted) => {
             let (name, count, make) = CASES.iter().find(|(name, ..)| *name == wanted).expect("a known case");
-            let mut catalog = Catalog::new(Limits::default());
+            let mut catalog = Catalog::new(CatalogLimits::default());
             let executed = catalog.execute(&Definition::CreateVhost { name: "/".into() }).expect("a vhost");
-            let Outcome::Vhost { id: vhost, .. } = executed.outcome else { panic!("{executed:?}") };
-            let mut made = Made { catalog, vhost };
+            let DefinitionOutcome::Vhost { id: vhost, .. } = executed.outcome else { panic!("{executed:?}") };
+            let mut made = AllocatedBytes { catalog, vhost };
             let before = resident_bytes();
             make(&mut made, *count);
             let bytes = resident_bytes() - before;

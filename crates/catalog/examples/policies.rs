@@ -2,12 +2,11 @@
 //!
 //! Leaves: milliseconds, and nanoseconds per declaration under the same policies.
 //! Owns:   100,000 queues and ten policies, of which the last matches most.
-//! Never:  judges.
 //!
 //! `cargo run --release -p harrier-catalog --example policies`
 #![expect(clippy::disallowed_methods, reason = "a program that measures reads the clock")]
 
-use catalog::{ApplyTo, Catalog, Definition, Limits, Outcome, Policy, ShardId, VhostId};
+use catalog::{ApplyTo, Catalog, Definition, CatalogLimits, DefinitionOutcome, Policy, ShardId, VhostId};
 use std::time::Instant;
 use wire::{Table, Value};
 
@@ -28,9 +27,9 @@ fn declare(catalog: &mut Catalog, vhost: VhostId, number: u32) {
 }
 
 fn main() {
-    let mut catalog = Catalog::new(Limits::default());
+    let mut catalog = Catalog::new(CatalogLimits::default());
     let executed = catalog.execute(&Definition::CreateVhost { name: "/".into() }).expect("a vhost");
-    let Outcome::Vhost { id: vhost, .. } = executed.outcome else { panic!("{executed:?}") };
+    let DefinitionOutcome::Vhost { id: vhost, .. } = executed.outcome else { panic!("{executed:?}") };
     for (case, from) in [("without policies", 0), ("with ten policies", QUEUES)] {
         if from > 0 {
             let policy = |number: i64| Policy {

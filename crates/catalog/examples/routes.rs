@@ -2,29 +2,28 @@
 //!
 //! Leaves: a line a case, the median of several runs.
 //! Owns:   the cases.
-//! Never:  judges; `make perf` compares whole brokers.
 //!
 //! `cargo run --release -p harrier-catalog --example routes`
 #![expect(clippy::disallowed_methods, reason = "a program that measures reads the clock")]
 
-use catalog::{Catalog, Definition, ExchangeKind, Limits, Name, Outcome, Password, Permission, ShardId, VhostId};
-use catalog::{Operation, Resource};
+use catalog::{Catalog, Definition, ExchangeKind, CatalogLimits, Name, DefinitionOutcome, Password, Permission, ShardId, VhostId};
+use catalog::{PermissionKind, Resource};
 use std::{hint::black_box, time::Instant};
 use wire::{RawProperties, Table};
 
 const ROUNDS: usize = 1_000_000;
 const RUNS: usize = 7;
 
-struct Made {
+struct RoutingSetup {
     catalog: Catalog,
     vhost: VhostId,
 }
 
-impl Made {
+impl RoutingSetup {
     fn new() -> Self {
-        let mut catalog = Catalog::new(Limits::default());
+        let mut catalog = Catalog::new(CatalogLimits::default());
         let executed = catalog.execute(&Definition::CreateVhost { name: "/".into() }).expect("a vhost");
-        let Outcome::Vhost { id: vhost, .. } = executed.outcome else { panic!("{executed:?}") };
+        let DefinitionOutcome::Vhost { id: vhost, .. } = executed.outcome else { panic!("{executed:?}") };
         let mut made = Self { catalog, vhost };
         for number in 0..64 {
             made.queue(&format!("q{number}"));
@@ -84,7 +83,7 @@ fn one(key: &str) -> Vec<String> {
 }
 
 fn main() {
-    let mut made = Made::new();
+    let mut made = RoutingSetup::new();
     made.measure("default exchange, one key", "", &one("q7"));
     made.bind("amq.direct", "q1", "stock.ibm");
     made.measure("direct, one key to one queue", "amq.direct", &one("stock.ibm"));
@@ -130,7 +129,7 @@ fn main() {
     made.catalog.execute(&set).expect("a permission");
     let id = made.catalog.authenticate(b"u", b"p", true).expect("a login");
     for (case, operation) in
-        [("permission, .*", Operation::Read), ("permission, a pattern, one name", Operation::Write)]
+        [("permission, .*", PermissionKind::Read), ("permission, a pattern, one name", PermissionKind::Write)]
     {
         let start = Instant::now();
         for _ in 0..ROUNDS {

@@ -2,11 +2,10 @@
 //!
 //! Enters: tables as clients sent them.  Leaves: refusals as RabbitMQ words them.
 //! Owns:   the lists of known arguments.
-//! Never:  gives an argument an effect; the lists below say which have one.
 
 use crate::{
     limits::{ARGUMENTS_BYTES_MAX, NAME_BYTES_MAX},
-    refusal::{Refusal, What},
+    refusal::{Refusal, ResourceName},
 };
 use std::borrow::Cow;
 use wire::{Table, Value};
@@ -120,7 +119,7 @@ pub(crate) fn boxed(table: &Table) -> Option<Box<Table>> {
     (!table.is_empty()).then(|| Box::new(table.clone()))
 }
 
-pub(crate) fn check_size(what: What<'_>, table: &Table) -> Result<(), Refusal> {
+pub(crate) fn check_size(what: ResourceName<'_>, table: &Table) -> Result<(), Refusal> {
     let bytes = table.encoded_len();
     if bytes > ARGUMENTS_BYTES_MAX {
         return Err(Refusal::precondition(format_args!(
@@ -131,7 +130,7 @@ pub(crate) fn check_size(what: What<'_>, table: &Table) -> Result<(), Refusal> {
 }
 
 /// A name in an argument.
-pub(crate) fn long_string<'a>(what: What<'_>, table: &'a Table, argument: &str) -> Result<Option<&'a [u8]>, Refusal> {
+pub(crate) fn long_string<'a>(what: ResourceName<'_>, table: &'a Table, argument: &str) -> Result<Option<&'a [u8]>, Refusal> {
     match table.get(argument) {
         None => Ok(None),
         Some(Value::LongStr(name)) => Ok(Some(name)),
@@ -144,7 +143,7 @@ pub(crate) fn long_string<'a>(what: What<'_>, table: &'a Table, argument: &str) 
 
 /// Whether an exchange declared again has the arguments that matter.
 pub(crate) fn check_exchange_equivalence(
-    what: What<'_>,
+    what: ResourceName<'_>,
     current: Option<&Table>,
     received: &Table,
 ) -> Result<(), Refusal> {
@@ -153,14 +152,14 @@ pub(crate) fn check_exchange_equivalence(
 
 /// Whether a queue declared again has the arguments that matter.
 pub(crate) fn check_queue_equivalence(
-    what: What<'_>,
+    what: ResourceName<'_>,
     current: Option<&Table>,
     received: &Table,
 ) -> Result<(), Refusal> {
     QUEUE_ARGUMENTS_COMPARED.iter().try_for_each(|argument| check_same(what, argument, current, received))
 }
 
-fn check_same(what: What<'_>, argument: &str, current: Option<&Table>, received: &Table) -> Result<(), Refusal> {
+fn check_same(what: ResourceName<'_>, argument: &str, current: Option<&Table>, received: &Table) -> Result<(), Refusal> {
     let (current, received) = (current.and_then(|table| table.get(argument)), received.get(argument));
     match (current, received) {
         (None, None) => Ok(()),
@@ -303,7 +302,7 @@ fn print_list<T>(text: &mut String, values: impl Iterator<Item = T>, mut print: 
 
 /// Checks the arguments of a new queue as RabbitMQ does for a classic one. The other types are refused, unless they are to
 /// be treated `as_classic`.
-pub(crate) fn check_queue(what: What<'_>, table: &Table, as_classic: bool) -> Result<(), Refusal> {
+pub(crate) fn check_queue(what: ResourceName<'_>, table: &Table, as_classic: bool) -> Result<(), Refusal> {
     check_size(what, table)?;
     long_string(what, table, DEAD_LETTER_EXCHANGE)?;
     let check = |argument: &str, valid: fn(&Value, &Table) -> Result<(), String>| match table.get(argument) {

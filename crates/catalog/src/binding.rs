@@ -3,11 +3,10 @@
 //! Enters: source, destination, routing key, arguments.  Leaves: the binding's number, and the lists it is on.
 //! Owns:   the records of all bindings, the index that finds one by what it says, and three linked lists through
 //!         them: of a source, of a destination, and of those that match alike.
-//! Never:  decides what matches; the exchange types do.
 
 use crate::{
-    limits::Limits,
-    texts::{TextId, Texts},
+    limits::CatalogLimits,
+    texts::{TextId, TextArena},
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -19,11 +18,11 @@ pub(crate) const NONE: u32 = u32::MAX;
 
 /// Where a binding leads: the index of a queue or of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Target(u32);
+pub(crate) struct BindingTarget(u32);
 
 const EXCHANGE_BIT: u32 = 1 << 31;
 
-impl Target {
+impl BindingTarget {
     pub fn queue(index: u32) -> Self {
         assert!(index & EXCHANGE_BIT == 0, "the limit on queues keeps their indexes below 2^31");
         Self(index)
@@ -48,7 +47,7 @@ impl Target {
 
 /// The lists that run through the bindings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Through {
+pub(crate) enum BindingList {
     /// All of one source exchange.
     Source = 0,
     /// All that lead to one queue or exchange.
@@ -58,24 +57,24 @@ pub(crate) enum Through {
 }
 
 #[derive(Clone, Copy)]
-struct Links {
+struct ListNode {
     previous: u32,
     next: u32,
 }
 
-const UNLINKED: Links = Links { previous: NONE, next: NONE };
+const UNLINKED: ListNode = ListNode { previous: NONE, next: NONE };
 
 /// The head of a list of bindings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Head(pub u32);
+pub(crate) struct ListHead(pub u32);
 
-impl Default for Head {
+impl Default for ListHead {
     fn default() -> Self {
         Self(NONE)
     }
 }
 
-impl Head {
+impl ListHead {
     /// The first binding on the list.
     #[inline]
     pub fn first(self) -> Option<u32> {
@@ -84,48 +83,48 @@ impl Head {
 }
 
 /// 44 bytes; arguments, which few have, are kept aside.
-pub(crate) struct Binding {
+pub(crate) struct BindingEntry {
     pub source: u32,
-    pub target: Target,
+    pub target: BindingTarget,
     pub key: TextId,
     /// For a topic exchange the trie node it hangs on, for a consistent-hash exchange its seat, if it has one.
     pub node: u32,
     arguments: u32,
-    links: [Links; 3],
+    links: [ListNode; 3],
 }
 
-const _: () = assert!(size_of::<Binding>() == 44);
+const _: () = assert!(size_of::<BindingEntry>() == 44);
 
 /// All bindings of the catalog.
-pub(crate) struct Bindings {
-    records: Vec<Binding>,
+pub(crate) struct BindingTable {
+    records: Vec<BindingEntry>,
     free: Vec<u32>,
     /// From what a binding says to its record.
     index: HashTable<u32>,
     arguments: Vec<Option<Box<Table>>>,
     arguments_free: Vec<u32>,
-    pub texts: Texts,
+    pub texts: TextArena,
     hash: FixedState,
 }
 
 /// What a binding says; two that say the same are one.
-pub(crate) struct Said<'a> {
+pub(crate) struct BindingIdentity<'a> {
     pub source: u32,
-    pub target: Target,
+    pub target: BindingTarget,
     pub key: &'a [u8],
     /// Sorted by name, see `arguments::sorted`.
     pub arguments: &'a Table,
 }
 
-impl Bindings {
-    pub fn new(limits: &Limits) -> Self {
+impl BindingTable {
+    pub fn new(limits: &CatalogLimits) -> Self {
         Self {
             records: Vec::new(),
             free: Vec::new(),
             index: HashTable::new(),
             arguments: Vec::new(),
             arguments_free: Vec::new(),
-            texts: Texts::default(),
+            texts: TextArena::default(),
             hash: FixedState::with_seed(limits.hash_seed),
         }
     }
@@ -136,7 +135,7 @@ impl Bindings {
     }
 
     #[inline]
-    pub fn get(&self, binding: u32) -> &Binding {
+    pub fn get(&self, binding: u32) -> &BindingEntry {
         &self.records[binding as usize]
     }
 
@@ -156,7 +155,7 @@ impl Bindings {
         }
     }
 
-    fn hash_of(hash: &FixedState, source: u32, target: Target, key: &[u8]) -> u64 {
+    fn hash_of(hash: &FixedState, source: u32, target: BindingTarget, key: &[u8]) -> u64 {
         let mut hasher = hash.build_hasher();
         (u64::from(source) << 32 | u64::from(target.0)).hash(&mut hasher);
         hasher.write(key);
@@ -164,7 +163,7 @@ impl Bindings {
     }
 
     /// The binding that says this.
-    pub fn find(&self, said: &Said<'_>) -> Option<u32> {
+    pub fn find(&self, said: &BindingIdentity<'_>) -> Option<u32> {
         let hash = Self::hash_of(&self.hash, said.source, said.target, said.key);
         let same = |&binding: &u32| {
             let record = self.get(binding);
@@ -180,7 +179,7 @@ impl Bindings {
     }
 
     /// A new binding, on no list yet. Nothing may say the same already.
-    pub fn add(&mut self, said: &Said<'_>) -> u32 {
+    pub fn add(&mut self, said: &BindingIdentity<'_>) -> u32 {
         debug_assert!(self.find(said).is_none(), "a binding exists once");
         let arguments = if said.arguments.is_empty() {
             NONE
@@ -197,7 +196,7 @@ impl Bindings {
                 }
             }
         };
-        let record = Binding {
+        let record = BindingEntry {
             source: said.source,
             target: said.target,
             key: self.texts.keep(said.key),
@@ -242,8 +241,8 @@ impl Bindings {
     }
 
     /// Puts a binding in front of a list.
-    pub fn link(&mut self, list: Through, head: &mut Head, binding: u32) {
-        self.records[binding as usize].links[list as usize] = Links { previous: NONE, next: head.0 };
+    pub fn link(&mut self, list: BindingList, head: &mut ListHead, binding: u32) {
+        self.records[binding as usize].links[list as usize] = ListNode { previous: NONE, next: head.0 };
         if head.0 != NONE {
             self.records[head.0 as usize].links[list as usize].previous = binding;
         }
@@ -251,8 +250,8 @@ impl Bindings {
     }
 
     /// Takes a binding off a list.
-    pub fn unlink(&mut self, list: Through, head: &mut Head, binding: u32) {
-        let Links { previous, next } =
+    pub fn unlink(&mut self, list: BindingList, head: &mut ListHead, binding: u32) {
+        let ListNode { previous, next } =
             std::mem::replace(&mut self.records[binding as usize].links[list as usize], UNLINKED);
         if previous == NONE {
             debug_assert_eq!(head.0, binding, "a binding is taken off the list that it is on");
@@ -267,14 +266,14 @@ impl Bindings {
 
     /// The binding behind this one.
     #[inline]
-    pub fn next(&self, list: Through, binding: u32) -> Option<u32> {
+    pub fn next(&self, list: BindingList, binding: u32) -> Option<u32> {
         let next = self.records[binding as usize].links[list as usize].next;
         (next != NONE).then_some(next)
     }
 
     /// Those on a list, the newest first.
     #[inline]
-    pub fn iter(&self, list: Through, head: Head) -> impl Iterator<Item = u32> + '_ {
+    pub fn iter(&self, list: BindingList, head: ListHead) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(head.first(), move |&binding| self.next(list, binding))
     }
 }

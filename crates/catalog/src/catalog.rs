@@ -2,7 +2,6 @@
 //!
 //! Enters: definitions, in the same order on every shard.  Leaves: their outcome; ids; routes.
 //! Owns:   vhosts, exchanges, queues, bindings, users, permissions, policies, limits, and the memory of routes.
-//! Never:  holds a message, knows a connection, reads a clock, draws a random number.
 //!
 //! Read `Definition` first: it is all that can change here. `routing` is what happens for every message.
 
@@ -12,68 +11,68 @@ mod exchanges;
 mod lookup;
 mod queues;
 mod routing;
-mod rules;
+mod limits_and_policies;
 mod users;
 mod vhosts;
 mod watches;
 
 use crate::{
-    binding::Bindings,
-    definition::{Definition, Executed, Outcome, RemovedQueue},
-    exchange::{Exchanges, direct::Direct, topic::Topics},
+    binding::BindingTable,
+    definition::{Definition, ExecutedDefinition, DefinitionOutcome, RemovedQueue},
+    exchange::{ExchangeTable, direct::DirectIndex, topic::TopicTrie},
     ids::{QueueId, SessionId},
-    limits::Limits,
-    name::{Kind, Name},
+    limits::CatalogLimits,
+    name::{ResourceKind, Name},
     permission::PermissionCache,
-    queue::Queues,
-    refusal::{Refusal, What},
+    queue::QueueTable,
+    refusal::{Refusal, ResourceName},
     route_cache::RouteCache,
-    user::Users,
-    vhost::Vhosts,
-    watch::Watches,
+    user::UserTable,
+    vhost::VhostTable,
+    watch::BindingSubscriptions,
 };
-pub use lookup::{BindingView, Destination};
-use routing::Walk;
+pub use lookup::{BindingView, BindingDestination};
+use routing::RouteSearch;
 use wire::ReplyCode;
 
 /// All definitions: one replica a shard.
 pub struct Catalog {
-    limits: Limits,
+    limits: CatalogLimits,
     version: u64,
-    vhosts: Vhosts,
-    exchanges: Exchanges,
-    queues: Queues,
-    bindings: Bindings,
-    direct: Direct,
-    topics: Topics,
-    users: Users,
+    vhosts: VhostTable,
+    exchanges: ExchangeTable,
+    queues: QueueTable,
+    bindings: BindingTable,
+    direct: DirectIndex,
+    topics: TopicTrie,
+    users: UserTable,
     permissions: PermissionCache,
     /// Somebody's topics are, or were, restricted: only then is anybody's key looked at.
     topics_restricted: bool,
     routes: RouteCache,
-    walk: Walk,
-    watches: Watches,
+    walk: RouteSearch,
+    watches: BindingSubscriptions,
     /// Exchanges by which other brokers pull.
     upstreams: u32,
 }
 
 impl Catalog {
     /// One with nothing in it, not even a vhost.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: CatalogLimits) -> Self {
         Self {
             version: 0,
-            vhosts: Vhosts::new(&limits),
-            exchanges: Exchanges::new(&limits),
-            queues: Queues::new(&limits),
-            bindings: Bindings::new(&limits),
-            direct: Direct::new(&limits),
-            topics: Topics::new(&limits),
-            users: Users::new(&limits),
+            vhosts: VhostTable::new(&limits),
+            exchanges: ExchangeTable::new(&limits),
+            queues: QueueTable::new(&limits),
+            bindings: BindingTable::new(&limits),
+            direct: DirectIndex::new(&limits),
+            topics: TopicTrie::new(&limits),
+            users: UserTable::new(&limits),
             permissions: PermissionCache::new(&limits),
             topics_restricted: false,
             routes: RouteCache::new(&limits),
-            walk: Walk::default(),
-            watches: Watches::new(&limits),
+            walk: RouteSearch::default(),
+            watches: BindingSubscriptions::new(&limits),
             upstreams: 0,
             limits,
         }
@@ -86,7 +85,7 @@ impl Catalog {
     }
 
     /// Executes a definition. A refusal changes nothing.
-    pub fn execute(&mut self, definition: &Definition) -> Result<Executed, Refusal> {
+    pub fn execute(&mut self, definition: &Definition) -> Result<ExecutedDefinition, Refusal> {
         let executed = match definition {
             Definition::DeclareExchange { .. } => self.declare_exchange(definition),
             Definition::DeleteExchange { vhost, name, if_unused } => self.delete_exchange(*vhost, name, *if_unused),

@@ -2,7 +2,6 @@
 //!
 //! Enters: what sessions, consumers and operators ask for.  Leaves: one enum that every replica executes alike.
 //! Owns:   the list of what can change.
-//! Never:  carries a socket, a clock or chance; a server-named queue arrives with its name already drawn.
 
 use crate::{
     exchange::ExchangeKind,
@@ -227,7 +226,7 @@ pub enum Definition {
 
 /// What came of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum DefinitionOutcome {
     /// The exchange is there.
     Exchange {
         /// Which.
@@ -296,9 +295,9 @@ pub struct RemovedQueue {
 
 /// A definition, executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Executed {
+pub struct ExecutedDefinition {
     /// What to answer.
-    pub outcome: Outcome,
+    pub outcome: DefinitionOutcome,
     /// The queues that went with it.
     pub queues_removed: Vec<RemovedQueue>,
     /// The queues that do something else now beyond queueing, or whose bytes their vhost begins or ends to count.
@@ -307,8 +306,8 @@ pub struct Executed {
     pub changed: bool,
 }
 
-impl Executed {
-    pub(crate) fn new(outcome: Outcome, changed: bool) -> Self {
+impl ExecutedDefinition {
+    pub(crate) fn new(outcome: DefinitionOutcome, changed: bool) -> Self {
         Self { outcome, queues_removed: Vec::new(), queues_changed: Vec::new(), changed }
     }
 }

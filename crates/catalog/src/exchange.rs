@@ -2,7 +2,6 @@
 //!
 //! Enters: names of a vhost.  Leaves: exchanges and their ids.
 //! Owns:   what an exchange is, and the heads of the lists of its bindings.
-//! Never:  decides whether one may be declared or deleted; `catalog` does.
 
 pub(crate) mod consistent_hash;
 pub(crate) mod delayed;
@@ -13,16 +12,16 @@ pub(crate) mod headers;
 pub(crate) mod topic;
 
 use crate::{
-    binding::Head,
+    binding::ListHead,
     ids::{ExchangeId, VhostId},
-    limits::Limits,
+    limits::CatalogLimits,
     name::Name,
     named::{NameTable, Named},
-    policy::Effective,
-    refusal::{Refusal, What},
+    policy::EffectivePolicy,
+    refusal::{Refusal, ResourceName},
 };
-use consistent_hash::Ring;
-use federation_upstream::Downstream;
+use consistent_hash::HashRing;
+use federation_upstream::DownstreamFilter;
 use std::fmt;
 use std::sync::Arc;
 use wire::{ReplyCode, Table};
@@ -87,25 +86,25 @@ impl fmt::Display for ExchangeKind {
 }
 
 /// How an exchange finds the bindings for a message.
-pub(crate) enum Matching {
+pub(crate) enum RoutingTable {
     Direct,
     Fanout,
     Topic,
     Headers,
-    ConsistentHash(Box<Ring>),
-    FederationUpstream(Box<Downstream>),
+    ConsistentHash(Box<HashRing>),
+    FederationUpstream(Box<DownstreamFilter>),
 }
 
-impl Matching {
+impl RoutingTable {
     /// Of a new exchange, by its type and arguments; a delayed one finds them as the type that it names.
-    pub fn of(what: What<'_>, kind: ExchangeKind, arguments: &Table) -> Result<Self, Refusal> {
+    pub fn of(what: ResourceName<'_>, kind: ExchangeKind, arguments: &Table) -> Result<Self, Refusal> {
         Ok(match kind {
             ExchangeKind::Direct => Self::Direct,
             ExchangeKind::Fanout => Self::Fanout,
             ExchangeKind::Topic => Self::Topic,
             ExchangeKind::Headers => Self::Headers,
-            ExchangeKind::ConsistentHash => Self::ConsistentHash(Box::new(Ring::new(what, arguments)?)),
-            ExchangeKind::FederationUpstream => Self::FederationUpstream(Box::new(Downstream::new(what, arguments)?)),
+            ExchangeKind::ConsistentHash => Self::ConsistentHash(Box::new(HashRing::new(what, arguments)?)),
+            ExchangeKind::FederationUpstream => Self::FederationUpstream(Box::new(DownstreamFilter::new(what, arguments)?)),
             ExchangeKind::Delayed => return Self::of(what, delayed::routes_as(arguments)?, arguments),
         })
     }
@@ -129,7 +128,7 @@ pub struct ExchangeDefinition {
     /// As declared.
     pub arguments: Option<Box<Table>>,
     /// What policies say of it for now. It is no argument: an exchange declared again is not asked about it.
-    pub policy: Option<Arc<Effective>>,
+    pub policy: Option<Arc<EffectivePolicy>>,
 }
 
 impl ExchangeDefinition {
@@ -151,17 +150,17 @@ pub(crate) const PREDECLARED: [(&str, ExchangeKind, bool); 7] = [
     ("amq.topic", ExchangeKind::Topic, false),
 ];
 
-pub(crate) struct Exchange {
+pub(crate) struct ExchangeEntry {
     pub definition: ExchangeDefinition,
     pub serial: u32,
-    pub matching: Matching,
+    pub matching: RoutingTable,
     /// Where messages go that it finds no place for.
     pub alternate: Option<Name>,
     /// Bindings from it, and how many lead to exchanges.
-    pub from: Head,
+    pub from: ListHead,
     pub to_exchanges: u32,
     /// Bindings to it, and how many of them ask for stamps.
-    pub into: Head,
+    pub into: ListHead,
     pub stamped: u32,
     /// How many of the bindings from it to exchanges ask for stamps.
     pub asks: u32,
@@ -175,7 +174,7 @@ pub(crate) struct Exchange {
     pub watch: u32,
 }
 
-impl Named for Exchange {
+impl Named for ExchangeEntry {
     fn vhost(&self) -> VhostId {
         self.definition.vhost
     }
@@ -185,15 +184,15 @@ impl Named for Exchange {
 }
 
 /// All exchanges.
-pub(crate) struct Exchanges(pub NameTable<Exchange>);
+pub(crate) struct ExchangeTable(pub NameTable<ExchangeEntry>);
 
-impl Exchanges {
-    pub fn new(limits: &Limits) -> Self {
+impl ExchangeTable {
+    pub fn new(limits: &CatalogLimits) -> Self {
         Self(NameTable::new(limits.hash_seed))
     }
 
     #[inline]
-    pub fn get(&self, id: ExchangeId) -> Option<&Exchange> {
+    pub fn get(&self, id: ExchangeId) -> Option<&ExchangeEntry> {
         self.0.get(id.index).filter(|exchange| exchange.serial == id.serial)
     }
 

@@ -2,15 +2,14 @@
 //!
 //! Enters: the arguments of a queue and what its policies come to, checked.  Leaves: times, limits, names.
 //! Owns:   which argument means what, and which wins where a policy says it too: the lesser number, else the argument.
-//! Never:  refuses anything: `arguments` and `policy` have done that.
 
 use crate::arguments::{DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY};
-use crate::policy::Effective;
+use crate::policy::EffectivePolicy;
 use wire::{Table, Value};
 
 /// What becomes of a publish for which a queue has no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Overflow {
+pub enum OverflowPolicy {
     /// It is taken, and the oldest messages go.
     #[default]
     DropHead,
@@ -32,7 +31,7 @@ pub struct QueueFeatures {
     /// Bytes of bodies that wait (`x-max-length-bytes`).
     pub body_bytes_max: Option<u64>,
     /// What becomes of those that have no room (`x-overflow`).
-    pub overflow: Overflow,
+    pub overflow: OverflowPolicy,
     /// Where messages go that it gives up (`x-dead-letter-exchange`); empty is the default exchange.
     pub dead_letter_exchange: Option<Box<[u8]>>,
     /// Under which key, if not their own (`x-dead-letter-routing-key`).
@@ -47,7 +46,7 @@ pub struct QueueFeatures {
 
 impl QueueFeatures {
     /// Of these arguments and policies; `None` for a plain queue.
-    pub fn of(arguments: Option<&Table>, policy: Option<&Effective>) -> Option<Self> {
+    pub fn of(arguments: Option<&Table>, policy: Option<&EffectivePolicy>) -> Option<Self> {
         if arguments.is_none() && policy.is_none() {
             return None;
         }
@@ -68,9 +67,9 @@ impl QueueFeatures {
             messages_max: lesser("x-max-length"),
             body_bytes_max: lesser("x-max-length-bytes"),
             overflow: match own_or_said("x-overflow") {
-                Some(b"reject-publish") => Overflow::Reject,
-                Some(b"reject-publish-dlx") => Overflow::RejectToDeadLetters,
-                _ => Overflow::DropHead,
+                Some(b"reject-publish") => OverflowPolicy::Reject,
+                Some(b"reject-publish-dlx") => OverflowPolicy::RejectToDeadLetters,
+                _ => OverflowPolicy::DropHead,
             },
             dead_letter_exchange: own_or_said(DEAD_LETTER_EXCHANGE).map(Box::from),
             dead_letter_routing_key: own_or_said(DEAD_LETTER_ROUTING_KEY).map(Box::from),
@@ -84,7 +83,7 @@ impl QueueFeatures {
 
 #[cfg(test)]
 mod tests {
-    use super::{Overflow, QueueFeatures};
+    use super::{OverflowPolicy, QueueFeatures};
     use wire::{Table, Value};
 
     #[test]
@@ -107,7 +106,7 @@ mod tests {
         let expect = QueueFeatures {
             message_ttl_ms: Some(5),
             messages_max: Some(7),
-            overflow: Overflow::RejectToDeadLetters,
+            overflow: OverflowPolicy::RejectToDeadLetters,
             dead_letter_exchange: Some(Box::default()),
             priority_max: 10,
             ..QueueFeatures::default()

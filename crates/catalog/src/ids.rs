@@ -2,7 +2,6 @@
 //!
 //! Leaves: identifiers, each a type of its own.
 //! Owns:   nothing; the tables give them out.
-//! Never:  is compared across kinds.
 
 /// A shard: one thread of the broker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

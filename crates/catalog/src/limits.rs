@@ -2,7 +2,6 @@
 //!
 //! Leaves: constants, and the limits that an operator may change.
 //! Owns:   every bound on what peers can make the catalog hold.
-//! Never:  counts anything itself.
 
 /// Bytes of a name or routing key: they travel as short strings (AMQP 0-9-1 §4.2.5.3).
 pub const NAME_BYTES_MAX: usize = wire::limits::SHORT_STR_BYTES_MAX;
@@ -54,7 +53,7 @@ pub const SEEN_ONCE_PLACES: usize = 16 * 1024;
 
 /// How much a catalog may hold. One replica lives on every shard, so these count once per shard.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct CatalogLimits {
     /// Virtual hosts.
     pub vhosts_max: usize,
     /// Exchanges over all virtual hosts, the predeclared ones included.
@@ -77,7 +76,7 @@ pub struct Limits {
     pub hash_seed: u64,
 }
 
-impl Default for Limits {
+impl Default for CatalogLimits {
     fn default() -> Self {
         Self {
             vhosts_max: 4096,

@@ -2,7 +2,6 @@
 //!
 //! Enters: bytes of a peer.  Leaves: shared text that is known to be short and valid UTF-8.
 //! Owns:   what a name may look like.
-//! Never:  knows whether anything has that name.
 
 use crate::{limits::NAME_BYTES_MAX, refusal::Refusal};
 use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
@@ -14,7 +13,7 @@ pub const REQUEST_QUEUE: &str = "amq.harrier.requests";
 
 /// What a name is a name of; refusals spell it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum ResourceKind {
     /// A virtual host.
     Vhost,
     /// An exchange.
@@ -32,7 +31,7 @@ pub struct Name(Arc<str>);
 impl Name {
     /// A name from a method's field. Line breaks are dropped, as RabbitMQ does. Bytes that are no UTF-8 are refused
     /// (406, channel): RabbitMQ takes them and stumbles later, where it must show them.
-    pub fn new(kind: Kind, bytes: &[u8]) -> Result<Self, Refusal> {
+    pub fn new(kind: ResourceKind, bytes: &[u8]) -> Result<Self, Refusal> {
         if bytes.len() > NAME_BYTES_MAX {
             return Err(Refusal::detail(
                 ReplyCode::PreconditionFailed,
@@ -101,7 +100,7 @@ impl fmt::Display for Name {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ResourceKind {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str(match self {
             Self::Vhost => "vhost",
@@ -114,17 +113,17 @@ impl fmt::Display for Kind {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kind, Name};
+    use super::{ResourceKind, Name};
 
     #[test]
     fn what_is_a_name() {
-        assert_eq!(Name::new(Kind::Queue, b"a\r\nb").map(|name| name.to_string()), Ok("ab".to_owned()));
+        assert_eq!(Name::new(ResourceKind::Queue, b"a\r\nb").map(|name| name.to_string()), Ok("ab".to_owned()));
         assert_eq!(
-            Name::new(Kind::Queue, &[b'x'; 256]).map_err(|refusal| refusal.text),
+            Name::new(ResourceKind::Queue, &[b'x'; 256]).map_err(|refusal| refusal.text),
             Err("PRECONDITION_FAILED - queue name of 256 bytes, 255 are the most".to_owned())
         );
         assert_eq!(
-            Name::new(Kind::Exchange, b"a\xff").map_err(|refusal| refusal.text),
+            Name::new(ResourceKind::Exchange, b"a\xff").map_err(|refusal| refusal.text),
             Err("PRECONDITION_FAILED - exchange name 'a\u{fffd}' is not valid UTF-8".to_owned())
         );
     }

@@ -2,7 +2,6 @@
 //!
 //! Enters: things with names.  Leaves: indexes, dense, reused the last freed first.
 //! Owns:   the things.
-//! Never:  is walked in the order of a hash: every replica must see the same order.
 
 use crate::ids::VhostId;
 use foldhash::fast::FixedState;
@@ -76,7 +75,7 @@ impl<T: Named> NameTable<T> {
     }
 
     /// Whether a serial is still to be given out.
-    pub fn is_serial_to_come(&self, serial: u32) -> bool {
+    pub fn is_future_serial(&self, serial: u32) -> bool {
         // Serials wrap, so the nearer half of the circle is the future.
         (serial.wrapping_sub(self.serial) as i32) > 0
     }

@@ -2,7 +2,6 @@
 //!
 //! Enters: secrets, or what was made of them; salts.  Leaves: whether a secret is the right one.
 //! Owns:   the two kinds of hashes: Argon2 (PHC strings) and RabbitMQ's salted SHA-256.
-//! Never:  shows a secret; draws a salt; checks a hash that would take more memory or time than `limits` says.
 
 use crate::limits::{ARGON2_LANES_MAX, ARGON2_MEMORY_KIB_MAX, ARGON2_ROUNDS_MAX, PASSWORD_BYTES_MAX};
 use argon2::password_hash::{PasswordHash, SaltString};

@@ -2,11 +2,10 @@
 //!
 //! Enters: patterns once, names all the time.  Leaves: yes or no.
 //! Owns:   compiled patterns, and a bounded memory of what they said.
-//! Never:  runs a pattern that permits everything or nothing.
 
 use crate::{
     ids::{UserId, VhostId},
-    limits::{Limits, PATTERN_BYTES_MAX, PATTERN_COMPILED_BYTES_MAX},
+    limits::{CatalogLimits, PATTERN_BYTES_MAX, PATTERN_COMPILED_BYTES_MAX},
     refusal::Refusal,
     user::{Permission, TopicPermission},
 };
@@ -17,7 +16,7 @@ use std::hash::{BuildHasher, Hasher};
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Operation {
+pub enum PermissionKind {
     /// Declare or delete.
     Configure,
     /// Publish to an exchange; bind a queue or exchange to another.
@@ -37,13 +36,13 @@ pub enum Resource {
 
 /// A pattern of names, ready for use.
 #[derive(Debug)]
-pub(crate) enum Pattern {
+pub(crate) enum PermissionPattern {
     Everything,
     Nothing,
     Regex(Box<Regex>),
 }
 
-impl Pattern {
+impl PermissionPattern {
     /// Of a permission: an empty one is in no name but the empty one.
     fn compile(written: &str) -> Result<Self, Refusal> {
         let invalid =
@@ -71,44 +70,44 @@ impl Pattern {
     /// Whether it is somewhere in a name.
     pub fn is_in(&self, name: &[u8]) -> bool {
         match self {
-            Pattern::Everything => true,
-            Pattern::Nothing => name.is_empty(),
-            Pattern::Regex(regex) => regex.is_match(name),
+            PermissionPattern::Everything => true,
+            PermissionPattern::Nothing => name.is_empty(),
+            PermissionPattern::Regex(regex) => regex.is_match(name),
         }
     }
 }
 
 /// A permission, ready for use.
 #[derive(Debug)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledPermission {
     pub written: Permission,
-    configure: Pattern,
-    write: Pattern,
-    read: Pattern,
+    configure: PermissionPattern,
+    write: PermissionPattern,
+    read: PermissionPattern,
 }
 
-impl Compiled {
+impl CompiledPermission {
     pub fn new(written: &Permission) -> Result<Self, Refusal> {
         Ok(Self {
-            configure: Pattern::compile(&written.configure)?,
-            write: Pattern::compile(&written.write)?,
-            read: Pattern::compile(&written.read)?,
+            configure: PermissionPattern::compile(&written.configure)?,
+            write: PermissionPattern::compile(&written.write)?,
+            read: PermissionPattern::compile(&written.read)?,
             written: written.clone(),
         })
     }
 
     /// `None` if the pattern must be asked.
     #[inline]
-    fn at_once(&self, operation: Operation, name: &[u8]) -> Result<bool, &Regex> {
+    fn at_once(&self, operation: PermissionKind, name: &[u8]) -> Result<bool, &Regex> {
         let pattern = match operation {
-            Operation::Configure => &self.configure,
-            Operation::Write => &self.write,
-            Operation::Read => &self.read,
+            PermissionKind::Configure => &self.configure,
+            PermissionKind::Write => &self.write,
+            PermissionKind::Read => &self.read,
         };
         match pattern {
-            Pattern::Everything => Ok(true),
-            Pattern::Nothing => Ok(name.is_empty()),
-            Pattern::Regex(regex) => Err(regex),
+            PermissionPattern::Everything => Ok(true),
+            PermissionPattern::Nothing => Ok(name.is_empty()),
+            PermissionPattern::Regex(regex) => Err(regex),
         }
     }
 }
@@ -117,44 +116,44 @@ impl Compiled {
 #[derive(Debug)]
 pub(crate) struct CompiledTopic {
     pub written: TopicPermission,
-    write: Pattern,
-    read: Pattern,
+    write: PermissionPattern,
+    read: PermissionPattern,
 }
 
 impl CompiledTopic {
     /// For a user in a vhost, whose names the patterns may hold.
     pub fn new(written: &TopicPermission, user: &str, vhost: &str) -> Result<Self, Refusal> {
-        let pattern = |text: &str| Pattern::compile(&text.replace("{username}", user).replace("{vhost}", vhost));
+        let pattern = |text: &str| PermissionPattern::compile(&text.replace("{username}", user).replace("{vhost}", vhost));
         Ok(Self { write: pattern(&written.write)?, read: pattern(&written.read)?, written: written.clone() })
     }
 
     /// Whether it covers a routing key. To configure a topic means nothing.
-    pub fn permits(&self, operation: Operation, routing_key: &[u8]) -> bool {
+    pub fn permits(&self, operation: PermissionKind, routing_key: &[u8]) -> bool {
         let pattern = match operation {
-            Operation::Write => &self.write,
-            Operation::Read => &self.read,
-            Operation::Configure => return true,
+            PermissionKind::Write => &self.write,
+            PermissionKind::Read => &self.read,
+            PermissionKind::Configure => return true,
         };
         pattern.is_in(routing_key)
     }
 }
 
-struct Remembered {
+struct CachedDecision {
     user: UserId,
     vhost: VhostId,
-    operation: Operation,
+    operation: PermissionKind,
     permitted: bool,
     name: Box<[u8]>,
 }
 
 /// What patterns said before. Forgets everything when it is full or a permission changes.
 pub(crate) struct PermissionCache {
-    remembered: HashTable<Remembered>,
+    remembered: HashTable<CachedDecision>,
     most: usize,
     hash: FixedState,
 }
 
-fn hash_of(hash: &FixedState, user: UserId, vhost: VhostId, operation: Operation, name: &[u8]) -> u64 {
+fn hash_of(hash: &FixedState, user: UserId, vhost: VhostId, operation: PermissionKind, name: &[u8]) -> u64 {
     let mut hasher = hash.build_hasher();
     hasher.write_u64(u64::from(user.0) << 32 | u64::from(vhost.0));
     hasher.write_u8(operation as u8);
@@ -163,7 +162,7 @@ fn hash_of(hash: &FixedState, user: UserId, vhost: VhostId, operation: Operation
 }
 
 impl PermissionCache {
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &CatalogLimits) -> Self {
         Self {
             remembered: HashTable::new(),
             most: limits.cached_permissions_max,
@@ -179,21 +178,21 @@ impl PermissionCache {
     #[inline]
     pub fn permits(
         &mut self,
-        compiled: &Compiled,
+        compiled: &CompiledPermission,
         user: UserId,
         vhost: VhostId,
-        operation: Operation,
+        operation: PermissionKind,
         name: &[u8],
     ) -> bool {
         match compiled.at_once(operation, name) {
             Ok(permitted) => permitted,
-            Err(regex) => self.ask(regex, user, vhost, operation, name),
+            Err(regex) => self.lookup(regex, user, vhost, operation, name),
         }
     }
 
-    fn ask(&mut self, regex: &Regex, user: UserId, vhost: VhostId, operation: Operation, name: &[u8]) -> bool {
+    fn lookup(&mut self, regex: &Regex, user: UserId, vhost: VhostId, operation: PermissionKind, name: &[u8]) -> bool {
         let hash = hash_of(&self.hash, user, vhost, operation, name);
-        let same = |known: &Remembered| {
+        let same = |known: &CachedDecision| {
             known.user == user && known.vhost == vhost && known.operation == operation && *known.name == *name
         };
         if let Some(known) = self.remembered.find(hash, same) {
@@ -207,7 +206,7 @@ impl PermissionCache {
             let state = &self.hash;
             self.remembered.insert_unique(
                 hash,
-                Remembered { user, vhost, operation, permitted, name: name.into() },
+                CachedDecision { user, vhost, operation, permitted, name: name.into() },
                 |known| hash_of(state, known.user, known.vhost, known.operation, &known.name),
             );
         }

@@ -2,13 +2,12 @@
 //!
 //! Enters: policies as they are written; names.  Leaves: what they come to for one queue or exchange, or what is wrong with one.
 //! Owns:   the keys of a policy, which of several counts, and how it goes with one of the operator's own.
-//! Never:  changes a queue; knows a queue's arguments but for its type (`features` sets both against each other).
 
 use crate::{
     arguments::{QUEUE_TYPE, shown},
     limits::NAME_BYTES_MAX,
     name::Name,
-    permission::Pattern,
+    permission::PermissionPattern,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -79,7 +78,7 @@ impl std::error::Error for PolicyFault {}
 
 /// What a key's value may be.
 #[derive(Clone, Copy)]
-enum Takes {
+enum PolicyValueKind {
     /// A whole number, at least this.
     Number(i64),
     /// The name of an exchange, or a routing key.
@@ -90,9 +89,9 @@ enum Takes {
     Anything,
 }
 
-struct Key {
+struct PolicyKey {
     name: &'static str,
-    takes: Takes,
+    takes: PolicyValueKind,
     /// An operator policy may say it; then the lesser number counts.
     operators: bool,
     /// It has an effect.
@@ -101,20 +100,20 @@ struct Key {
     other_types: bool,
 }
 
-const fn key(name: &'static str, takes: Takes) -> Key {
-    Key { name, takes, operators: false, effect: true, other_types: false }
+const fn key(name: &'static str, takes: PolicyValueKind) -> PolicyKey {
+    PolicyKey { name, takes, operators: false, effect: true, other_types: false }
 }
 
-const fn number(name: &'static str, least: i64) -> Key {
-    Key { operators: true, ..key(name, Takes::Number(least)) }
+const fn number(name: &'static str, least: i64) -> PolicyKey {
+    PolicyKey { operators: true, ..key(name, PolicyValueKind::Number(least)) }
 }
 
-const fn idle(name: &'static str, takes: Takes) -> Key {
-    Key { effect: false, ..key(name, takes) }
+const fn idle(name: &'static str, takes: PolicyValueKind) -> PolicyKey {
+    PolicyKey { effect: false, ..key(name, takes) }
 }
 
-const fn of_other_types(key: Key) -> Key {
-    Key { other_types: true, ..key }
+const fn of_other_types(key: PolicyKey) -> PolicyKey {
+    PolicyKey { other_types: true, ..key }
 }
 
 const MESSAGE_TTL: &str = "message-ttl";
@@ -127,35 +126,35 @@ const DEAD_LETTERS: &str = "dead-letter-exchange";
 const ALTERNATE: &str = "alternate-exchange";
 
 /// Every key of RabbitMQ 3.10, those of its mirrored queues and of federation included.
-const KEYS: &[Key] = &[
+const KEYS: &[PolicyKey] = &[
     number(MESSAGE_TTL, 0),
     number(EXPIRES, 1),
     number(MAX_LENGTH, 0),
     number(MAX_LENGTH_BYTES, 0),
-    key(OVERFLOW, Takes::Choice(&["drop-head", "reject-publish", "reject-publish-dlx"])),
-    key(DEAD_LETTERS, Takes::Name),
-    key("dead-letter-routing-key", Takes::Name),
+    key(OVERFLOW, PolicyValueKind::Choice(&["drop-head", "reject-publish", "reject-publish-dlx"])),
+    key(DEAD_LETTERS, PolicyValueKind::Name),
+    key("dead-letter-routing-key", PolicyValueKind::Name),
     of_other_types(number(DELIVERY_LIMIT, 0)),
-    key(ALTERNATE, Takes::Name),
-    idle("queue-mode", Takes::Choice(&["default", "lazy"])),
-    idle("queue-version", Takes::Number(1)),
-    Key { effect: false, ..number("max-in-memory-length", 0) },
-    Key { effect: false, ..number("max-in-memory-bytes", 0) },
-    of_other_types(idle("dead-letter-strategy", Takes::Choice(&["at-most-once", "at-least-once"]))),
-    of_other_types(idle("max-age", Takes::Anything)),
-    of_other_types(idle("stream-max-segment-size-bytes", Takes::Number(0))),
-    of_other_types(idle("queue-leader-locator", Takes::Anything)),
-    of_other_types(idle("initial-cluster-size", Takes::Number(0))),
-    idle("queue-master-locator", Takes::Anything),
-    idle("ha-mode", Takes::Anything),
-    idle("ha-params", Takes::Anything),
-    idle("ha-sync-mode", Takes::Anything),
-    idle("ha-sync-batch-size", Takes::Anything),
-    idle("ha-promote-on-shutdown", Takes::Anything),
-    idle("ha-promote-on-failure", Takes::Anything),
-    idle("federation-upstream", Takes::Anything),
-    idle("federation-upstream-set", Takes::Anything),
-    idle("federation-upstream-pattern", Takes::Anything),
+    key(ALTERNATE, PolicyValueKind::Name),
+    idle("queue-mode", PolicyValueKind::Choice(&["default", "lazy"])),
+    idle("queue-version", PolicyValueKind::Number(1)),
+    PolicyKey { effect: false, ..number("max-in-memory-length", 0) },
+    PolicyKey { effect: false, ..number("max-in-memory-bytes", 0) },
+    of_other_types(idle("dead-letter-strategy", PolicyValueKind::Choice(&["at-most-once", "at-least-once"]))),
+    of_other_types(idle("max-age", PolicyValueKind::Anything)),
+    of_other_types(idle("stream-max-segment-size-bytes", PolicyValueKind::Number(0))),
+    of_other_types(idle("queue-leader-locator", PolicyValueKind::Anything)),
+    of_other_types(idle("initial-cluster-size", PolicyValueKind::Number(0))),
+    idle("queue-master-locator", PolicyValueKind::Anything),
+    idle("ha-mode", PolicyValueKind::Anything),
+    idle("ha-params", PolicyValueKind::Anything),
+    idle("ha-sync-mode", PolicyValueKind::Anything),
+    idle("ha-sync-batch-size", PolicyValueKind::Anything),
+    idle("ha-promote-on-shutdown", PolicyValueKind::Anything),
+    idle("ha-promote-on-failure", PolicyValueKind::Anything),
+    idle("federation-upstream", PolicyValueKind::Anything),
+    idle("federation-upstream-set", PolicyValueKind::Anything),
+    idle("federation-upstream-pattern", PolicyValueKind::Anything),
 ];
 
 /// The keys that have an effect: name, and whether an operator policy may say it too.
@@ -163,27 +162,27 @@ pub fn policy_keys() -> impl Iterator<Item = (&'static str, bool)> {
     KEYS.iter().filter(|key| key.effect).map(|key| (key.name, key.operators))
 }
 
-fn known(name: &str) -> Option<&'static Key> {
+fn known(name: &str) -> Option<&'static PolicyKey> {
     KEYS.iter().find(|key| key.name == name)
 }
 
-impl Takes {
+impl PolicyValueKind {
     fn check(self, value: &Value) -> Result<(), String> {
         let integer = value.as_i64();
         match self {
-            Takes::Anything => Ok(()),
-            Takes::Number(least) if integer.is_some_and(|number| number >= least) => Ok(()),
-            Takes::Number(least) => Err(match integer {
+            PolicyValueKind::Anything => Ok(()),
+            PolicyValueKind::Number(least) if integer.is_some_and(|number| number >= least) => Ok(()),
+            PolicyValueKind::Number(least) => Err(match integer {
                 Some(number) => format!("{least} is the least, not {number}"),
                 None => format!("a whole number is needed, not {}", shown_typed(value)),
             }),
-            Takes::Name => match value.as_str() {
+            PolicyValueKind::Name => match value.as_str() {
                 Some(text) if text.len() <= NAME_BYTES_MAX => Ok(()),
                 Some(text) => Err(format!("{NAME_BYTES_MAX} bytes are the most, not {}", text.len())),
                 None => Err(format!("a string is needed, not {}", shown_typed(value))),
             },
-            Takes::Choice(known) if value.as_str().is_some_and(|text| known.contains(&text)) => Ok(()),
-            Takes::Choice(known) => Err(format!("it takes {}, not {}", known.join(", "), shown_typed(value))),
+            PolicyValueKind::Choice(known) if value.as_str().is_some_and(|text| known.contains(&text)) => Ok(()),
+            PolicyValueKind::Choice(known) => Err(format!("it takes {}, not {}", known.join(", "), shown_typed(value))),
         }
     }
 }
@@ -218,12 +217,12 @@ impl Policy {
         .collect()
     }
 
-    fn compile(&self, operator: bool) -> Result<Compiled, PolicyFault> {
+    fn compile(&self, operator: bool) -> Result<CompiledPolicy, PolicyFault> {
         let fault = |key: &str, why: String| Err(PolicyFault { key: key.to_owned(), why });
         if self.name.is_empty() {
             return fault("name", "a policy needs a name".to_owned());
         }
-        let pattern = match Pattern::of_policy(&self.pattern) {
+        let pattern = match PermissionPattern::of_policy(&self.pattern) {
             Ok(pattern) => pattern,
             Err(why) => return fault("pattern", why),
         };
@@ -245,26 +244,26 @@ impl Policy {
             }
         }
         let of_other_types = self.keys().any(|key| key.other_types);
-        Ok(Compiled { written: self.clone(), pattern, of_other_types })
+        Ok(CompiledPolicy { written: self.clone(), pattern, of_other_types })
     }
 
-    fn keys(&self) -> impl Iterator<Item = &'static Key> {
+    fn keys(&self) -> impl Iterator<Item = &'static PolicyKey> {
         self.definition.iter().filter_map(|(name, _)| known(name.to_str().ok()?))
     }
 }
 
-fn list_of(wanted: impl Fn(&Key) -> bool) -> String {
+fn list_of(wanted: impl Fn(&PolicyKey) -> bool) -> String {
     KEYS.iter().filter(|key| wanted(key)).map(|key| key.name).collect::<Vec<_>>().join(", ")
 }
 
 /// A policy, ready for use.
-struct Compiled {
+struct CompiledPolicy {
     written: Policy,
-    pattern: Pattern,
+    pattern: PermissionPattern,
     of_other_types: bool,
 }
 
-impl Compiled {
+impl CompiledPolicy {
     fn is_for(&self, what: ApplyTo, name: &str, of_other_type: bool) -> bool {
         (self.written.apply_to == ApplyTo::All || self.written.apply_to == what)
             && (!self.of_other_types || of_other_type || what == ApplyTo::Exchanges)
@@ -274,7 +273,7 @@ impl Compiled {
 
 /// What policies come to for a queue or an exchange.
 #[derive(Debug, PartialEq)]
-pub struct Effective {
+pub struct EffectivePolicy {
     /// The policy that counts.
     pub policy: Option<Name>,
     /// The operator's that counts.
@@ -283,7 +282,7 @@ pub struct Effective {
     pub definition: Table,
 }
 
-impl Effective {
+impl EffectivePolicy {
     fn of(policy: Option<&Policy>, operator: Option<&Policy>) -> Self {
         let mut definition = policy.map(|policy| policy.definition.clone()).unwrap_or_default();
         for (key, value) in operator.iter().flat_map(|policy| policy.definition.iter()) {
@@ -292,7 +291,7 @@ impl Effective {
                 definition.set(key.to_owned(), value.clone());
             }
         }
-        Effective {
+        EffectivePolicy {
             policy: policy.map(|policy| policy.name.clone()),
             operator_policy: operator.map(|policy| policy.name.clone()),
             definition,
@@ -319,17 +318,17 @@ impl Effective {
 
 /// The policies of one vhost, those that count first in front.
 #[derive(Default)]
-pub(crate) struct Policies {
-    policies: Vec<Compiled>,
-    operator: Vec<Compiled>,
+pub(crate) struct PolicyTable {
+    policies: Vec<CompiledPolicy>,
+    operator: Vec<CompiledPolicy>,
     /// What pairs of them come to: queues under the same ones share it.
-    pairs: BTreeMap<(usize, usize), Arc<Effective>>,
+    pairs: BTreeMap<(usize, usize), Arc<EffectivePolicy>>,
 }
 
 /// Which place of a pair stands for no policy.
 const NO_POLICY: usize = usize::MAX;
 
-impl Policies {
+impl PolicyTable {
     /// Adds one.
     ///
     /// # Errors
@@ -341,7 +340,7 @@ impl Policies {
             let why = format!("there are two of the name '{}' in virtual host '{}'", policy.name, policy.vhost);
             return Err(PolicyFault { key: "name".to_owned(), why });
         }
-        let before = |other: &Compiled| {
+        let before = |other: &CompiledPolicy| {
             (-i128::from(other.written.priority), &other.written.name) < (-i128::from(policy.priority), &policy.name)
         };
         let at = list.partition_point(before);
@@ -357,27 +356,27 @@ impl Policies {
     }
 
     /// What they come to for a queue.
-    pub fn of_queue(&mut self, name: &str, arguments: Option<&Table>) -> Option<Arc<Effective>> {
+    pub fn of_queue(&mut self, name: &str, arguments: Option<&Table>) -> Option<Arc<EffectivePolicy>> {
         let declared = arguments.and_then(|arguments| arguments.get(QUEUE_TYPE)).and_then(Value::as_str);
         self.of(ApplyTo::Queues, name, declared.is_some_and(|declared| declared != "classic"))
     }
 
     /// What they come to for an exchange.
-    pub fn of_exchange(&mut self, name: &str) -> Option<Arc<Effective>> {
+    pub fn of_exchange(&mut self, name: &str) -> Option<Arc<EffectivePolicy>> {
         self.of(ApplyTo::Exchanges, name, false)
     }
 
-    fn of(&mut self, what: ApplyTo, name: &str, of_other_type: bool) -> Option<Arc<Effective>> {
-        let first = |list: &[Compiled]| list.iter().position(|policy| policy.is_for(what, name, of_other_type));
+    fn of(&mut self, what: ApplyTo, name: &str, of_other_type: bool) -> Option<Arc<EffectivePolicy>> {
+        let first = |list: &[CompiledPolicy]| list.iter().position(|policy| policy.is_for(what, name, of_other_type));
         let pair = (first(&self.policies), first(&self.operator));
         if pair == (None, None) {
             return None;
         }
-        let written = |list: &[Compiled], at: Option<usize>| at.map(|at| list[at].written.clone());
+        let written = |list: &[CompiledPolicy], at: Option<usize>| at.map(|at| list[at].written.clone());
         let key = (pair.0.unwrap_or(NO_POLICY), pair.1.unwrap_or(NO_POLICY));
         let effective = self.pairs.entry(key).or_insert_with(|| {
             let (policy, operator) = (written(&self.policies, pair.0), written(&self.operator, pair.1));
-            Arc::new(Effective::of(policy.as_ref(), operator.as_ref()))
+            Arc::new(EffectivePolicy::of(policy.as_ref(), operator.as_ref()))
         });
         Some(Arc::clone(effective))
     }

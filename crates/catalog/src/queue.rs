@@ -2,17 +2,16 @@
 //!
 //! Enters: names of a vhost.  Leaves: queues and their ids.
 //! Owns:   what a queue was declared to be, and which session has which queues to itself.
-//! Never:  holds a message, knows a consumer.
 
 use crate::{
-    binding::Head,
+    binding::ListHead,
     features::QueueFeatures,
     ids::{QueueId, SessionId, ShardId, VhostId},
-    limits::Limits,
+    limits::CatalogLimits,
     name::Name,
     named::{NameTable, Named},
-    policy::Effective,
-    route::{Decided, Route, RoutedQueue},
+    policy::EffectivePolicy,
+    route::{RouteDependence, QueueRoute, RoutedQueue},
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -37,7 +36,7 @@ pub struct QueueDefinition {
     /// As declared.
     pub arguments: Option<Box<Table>>,
     /// What policies say of it for now. It is no argument: a queue declared again is not asked about it.
-    pub policy: Option<Arc<Effective>>,
+    pub policy: Option<Arc<EffectivePolicy>>,
 }
 
 impl QueueDefinition {
@@ -47,16 +46,16 @@ impl QueueDefinition {
     }
 }
 
-pub(crate) struct Queue {
+pub(crate) struct QueueEntry {
     pub definition: QueueDefinition,
     pub serial: u32,
     /// Bindings to it.
-    pub into: Head,
+    pub into: ListHead,
     /// The route to this queue alone, once it was needed.
-    pub route: Option<Arc<Route>>,
+    pub route: Option<Arc<QueueRoute>>,
 }
 
-impl Named for Queue {
+impl Named for QueueEntry {
     fn vhost(&self) -> VhostId {
         self.definition.vhost
     }
@@ -66,13 +65,13 @@ impl Named for Queue {
 }
 
 /// All queues.
-pub(crate) struct Queues {
-    pub table: NameTable<Queue>,
+pub(crate) struct QueueTable {
+    pub table: NameTable<QueueEntry>,
     exclusive: HashMap<SessionId, Vec<u32>, FixedState>,
 }
 
-impl Queues {
-    pub fn new(limits: &Limits) -> Self {
+impl QueueTable {
+    pub fn new(limits: &CatalogLimits) -> Self {
         Self {
             table: NameTable::new(limits.hash_seed),
             exclusive: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)),
@@ -80,7 +79,7 @@ impl Queues {
     }
 
     #[inline]
-    pub fn get(&self, id: QueueId) -> Option<&Queue> {
+    pub fn get(&self, id: QueueId) -> Option<&QueueEntry> {
         self.table.get(id.index).filter(|queue| queue.serial == id.serial)
     }
 
@@ -97,12 +96,12 @@ impl Queues {
 
     /// The route to this queue alone.
     #[inline]
-    pub fn route(&mut self, index: u32) -> Arc<Route> {
+    pub fn route(&mut self, index: u32) -> Arc<QueueRoute> {
         if let Some(route) = &self.table.at(index).route {
             return Arc::clone(route);
         }
         let queues = Box::new([self.routed(index)]);
-        let route = Arc::new(Route { queues, held: Box::default(), decided: Decided::ByKey, stamped: false });
+        let route = Arc::new(QueueRoute { queues, held: Box::default(), decided: RouteDependence::ByKey, stamped: false });
         self.table.at_mut(index).route = Some(Arc::clone(&route));
         route
     }
@@ -110,14 +109,14 @@ impl Queues {
     pub fn insert(&mut self, definition: QueueDefinition) -> QueueId {
         let serial = self.table.next_serial();
         let exclusive = definition.exclusive;
-        let index = self.table.insert(Queue { definition, serial, into: Head::default(), route: None });
+        let index = self.table.insert(QueueEntry { definition, serial, into: ListHead::default(), route: None });
         if let Some(session) = exclusive {
             self.exclusive.entry(session).or_default().push(index);
         }
         QueueId { index, serial }
     }
 
-    pub fn remove(&mut self, index: u32) -> Queue {
+    pub fn remove(&mut self, index: u32) -> QueueEntry {
         let queue = self.table.remove(index);
         if let Some(session) = queue.definition.exclusive
             && let Some(queues) = self.exclusive.get_mut(&session)

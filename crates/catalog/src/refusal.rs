@@ -2,15 +2,14 @@
 //!
 //! Enters: what is wrong.  Leaves: reply code, scope and text as clients of RabbitMQ expect them.
 //! Owns:   the wording.
-//! Never:  closes anything; the session does.
 
-use crate::name::Kind;
+use crate::name::ResourceKind;
 use std::fmt;
 use wire::ReplyCode;
 
 /// What a refusal ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Scope {
+pub enum RefusalScope {
     /// The channel on which the method came.
     Channel,
     /// The whole connection.
@@ -23,7 +22,7 @@ pub struct Refusal {
     /// The reply code.
     pub code: ReplyCode,
     /// What it ends.
-    pub scope: Scope,
+    pub scope: RefusalScope,
     /// The reply text, with the code's name in front: `NOT_FOUND - no queue 'q' in vhost '/'`.
     pub text: String,
 }
@@ -31,17 +30,17 @@ pub struct Refusal {
 impl Refusal {
     /// One that ends the channel. `text` is the whole reply text.
     pub fn channel(code: ReplyCode, text: impl Into<String>) -> Self {
-        Self { code, scope: Scope::Channel, text: text.into() }
+        Self { code, scope: RefusalScope::Channel, text: text.into() }
     }
 
     /// One that ends the connection. `text` is the whole reply text.
     pub fn connection(code: ReplyCode, text: impl Into<String>) -> Self {
-        Self { code, scope: Scope::Connection, text: text.into() }
+        Self { code, scope: RefusalScope::Connection, text: text.into() }
     }
 
     /// One whose scope is the code's own and whose text begins with the code's name (AMQP 0-9-1 §1.1).
     pub fn detail(code: ReplyCode, detail: impl fmt::Display) -> Self {
-        let scope = if code.is_hard() { Scope::Connection } else { Scope::Channel };
+        let scope = if code.is_hard() { RefusalScope::Connection } else { RefusalScope::Channel };
         Self { code, scope, text: format!("{} - {detail}", code.name()) }
     }
 
@@ -49,7 +48,7 @@ impl Refusal {
         Self::detail(ReplyCode::PreconditionFailed, detail)
     }
 
-    pub(crate) fn not_found(what: What<'_>) -> Self {
+    pub(crate) fn not_found(what: ResourceName<'_>) -> Self {
         Self::detail(ReplyCode::NotFound, format_args!("no {what}"))
     }
 
@@ -57,11 +56,11 @@ impl Refusal {
         Self::detail(ReplyCode::AccessRefused, "operation not permitted on the default exchange")
     }
 
-    pub(crate) fn reserved(kind: Kind, name: &str) -> Self {
+    pub(crate) fn reserved(kind: ResourceKind, name: &str) -> Self {
         Self::detail(ReplyCode::AccessRefused, format_args!("{kind} name '{name}' contains reserved prefix 'amq.*'"))
     }
 
-    pub(crate) fn locked(what: What<'_>) -> Self {
+    pub(crate) fn locked(what: ResourceName<'_>) -> Self {
         Self::detail(
             ReplyCode::ResourceLocked,
             format_args!(
@@ -71,7 +70,7 @@ impl Refusal {
         )
     }
 
-    pub(crate) fn inequivalent(what: What<'_>, argument: &str, received: &str, current: &str) -> Self {
+    pub(crate) fn inequivalent(what: ResourceName<'_>, argument: &str, received: &str, current: &str) -> Self {
         Self::precondition(format_args!(
             "inequivalent arg '{argument}' for {what}: received {received} but current is {current}"
         ))
@@ -79,18 +78,18 @@ impl Refusal {
 
     /// That nobody may publish to this exchange (403, channel).
     pub fn internal_exchange(name: &str, vhost: &str) -> Self {
-        let what = What { kind: Kind::Exchange, name, vhost };
+        let what = ResourceName { kind: ResourceKind::Exchange, name, vhost };
         Self::detail(ReplyCode::AccessRefused, format_args!("cannot publish to internal {what}"))
     }
 
     /// That a queue cannot be deleted because it has consumers (406, channel).
     pub fn queue_in_use(name: &str, vhost: &str) -> Self {
-        Self::precondition(format_args!("{} in use", What { kind: Kind::Queue, name, vhost }))
+        Self::precondition(format_args!("{} in use", ResourceName { kind: ResourceKind::Queue, name, vhost }))
     }
 
     /// That a queue cannot be deleted because it has messages (406, channel).
     pub fn queue_not_empty(name: &str, vhost: &str) -> Self {
-        Self::precondition(format_args!("{} not empty", What { kind: Kind::Queue, name, vhost }))
+        Self::precondition(format_args!("{} not empty", ResourceName { kind: ResourceKind::Queue, name, vhost }))
     }
 
     /// That a channel has declared no queue that an empty name could stand for (404, channel).
@@ -109,13 +108,13 @@ impl std::error::Error for Refusal {}
 
 /// An exchange or queue as texts name it: `queue 'q' in vhost '/'`.
 #[derive(Clone, Copy)]
-pub(crate) struct What<'a> {
-    pub kind: Kind,
+pub(crate) struct ResourceName<'a> {
+    pub kind: ResourceKind,
     pub name: &'a str,
     pub vhost: &'a str,
 }
 
-impl fmt::Display for What<'_> {
+impl fmt::Display for ResourceName<'_> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(to, "{} '{}' in vhost '{}'", self.kind, self.name, self.vhost)
     }

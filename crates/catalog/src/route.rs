@@ -2,7 +2,6 @@
 //!
 //! Enters: queues as exchanges find them.  Leaves: a shared, immutable list with each queue once.
 //! Owns:   the shape of a route.
-//! Never:  finds one itself.
 
 use crate::ids::{ExchangeId, QueueId, ShardId};
 
@@ -17,20 +16,20 @@ pub struct RoutedQueue {
 
 /// Where a message goes: each queue once, in the order of their indexes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
+pub struct QueueRoute {
     /// The queues.
     pub queues: Box<[RoutedQueue]>,
     /// Exchanges that hold the message back (`x-delayed-message`): from there it goes on when its time has come.
     pub held: Box<[ExchangeId]>,
     /// What it followed from: for messages that are alike in this it holds until the catalog's version changes.
-    pub decided: Decided,
+    pub decided: RouteDependence,
     /// Somebody on the way may get it twice, and wants to see that: it needs a [`Stamp`](crate::Stamp).
     pub stamped: bool,
 }
 
 /// What of a message, besides its exchange, decided where it goes; what comes later decides more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Decided {
+pub enum RouteDependence {
     /// The routing key.
     ByKey,
     /// The routing key, and through which brokers it has come (see [`crate::trace`]).
@@ -39,7 +38,7 @@ pub enum Decided {
     ByMessage,
 }
 
-impl Route {
+impl QueueRoute {
     /// Whether the message goes nowhere.
     #[inline]
     pub fn is_empty(&self) -> bool {

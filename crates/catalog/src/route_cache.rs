@@ -8,8 +8,8 @@
 //! that come again.
 
 use crate::{
-    limits::{Limits, SEEN_ONCE_PLACES},
-    route::{Route, RoutedQueue},
+    limits::{CatalogLimits, SEEN_ONCE_PLACES},
+    route::{QueueRoute, RoutedQueue},
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -18,7 +18,7 @@ use std::{
     sync::Arc,
 };
 
-struct Entry {
+struct CachedRoute {
     exchange: u32,
     /// Bytes that it counts for.
     bytes: u32,
@@ -26,14 +26,14 @@ struct Entry {
     /// The version of the catalog at which it was found.
     version: u64,
     key: Box<[u8]>,
-    route: Arc<Route>,
+    route: Arc<QueueRoute>,
     /// Asked for since the hand last came by.
     asked: bool,
 }
 
 /// Bytes of an entry besides its key and queues: record, two allocations' overhead, its place in the index, the head
 /// of the route.
-const ENTRY_BYTES: usize = size_of::<Entry>() + 2 * 16 + 12 + size_of::<Route>();
+const ENTRY_BYTES: usize = size_of::<CachedRoute>() + 2 * 16 + 12 + size_of::<QueueRoute>();
 
 /// As `==`, but never compares nothing with nothing: an empty box points nowhere, and reading zero bytes there costs
 /// some processors 130 ns (a masked load from an unmapped page, in glibc's `memcmp` for EVEX).
@@ -43,7 +43,7 @@ fn same_bytes(left: &[u8], right: &[u8]) -> bool {
 }
 
 pub(crate) struct RouteCache {
-    entries: Vec<Entry>,
+    entries: Vec<CachedRoute>,
     index: HashTable<u32>,
     bytes: usize,
     /// Where the search for an entry to give up goes on.
@@ -56,7 +56,7 @@ pub(crate) struct RouteCache {
 }
 
 impl RouteCache {
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &CatalogLimits) -> Self {
         Self {
             entries: Vec::new(),
             index: HashTable::new(),
@@ -79,7 +79,7 @@ impl RouteCache {
 
     /// The route found at `version` or later.
     #[inline]
-    pub fn find(&mut self, hash: u64, exchange: u32, key: &[u8], version: u64) -> Option<Arc<Route>> {
+    pub fn find(&mut self, hash: u64, exchange: u32, key: &[u8], version: u64) -> Option<Arc<QueueRoute>> {
         let entries = &self.entries;
         let same = |&entry: &u32| {
             let entry = &entries[entry as usize];
@@ -96,21 +96,21 @@ impl RouteCache {
     }
 
     /// Remembers a route found at `version`, which `find` has just missed.
-    pub fn insert(&mut self, hash: u64, exchange: u32, key: &[u8], version: u64, route: &Arc<Route>) {
+    pub fn insert(&mut self, hash: u64, exchange: u32, key: &[u8], version: u64, route: &Arc<QueueRoute>) {
         let bytes = ENTRY_BYTES + key.len() + route.queues.len() * size_of::<RoutedQueue>();
         // One route to very many queues must not push out everything else.
         if bytes > self.bytes_max / 4 || self.entries_max == 0 {
             return;
         }
-        if !self.has_room(bytes) {
-            if !self.is_seen_again(hash) {
+        if !self.has_capacity(bytes) {
+            if !self.note_miss(hash) {
                 return;
             }
-            while !self.has_room(bytes) {
-                self.give_one_up();
+            while !self.has_capacity(bytes) {
+                self.evict_one();
             }
         }
-        let entry = Entry {
+        let entry = CachedRoute {
             exchange,
             bytes: bytes as u32,
             hash,
@@ -125,11 +125,11 @@ impl RouteCache {
         self.index.insert_unique(hash, (entries.len() - 1) as u32, |&entry| entries[entry as usize].hash);
     }
 
-    fn has_room(&self, bytes: usize) -> bool {
+    fn has_capacity(&self, bytes: usize) -> bool {
         self.entries.len() < self.entries_max && self.bytes + bytes <= self.bytes_max
     }
 
-    fn is_seen_again(&mut self, hash: u64) -> bool {
+    fn note_miss(&mut self, hash: u64) -> bool {
         if self.seen_once.is_empty() {
             self.seen_once = vec![0; SEEN_ONCE_PLACES].into_boxed_slice();
         }
@@ -145,7 +145,7 @@ impl RouteCache {
     }
 
     /// Gives up the next entry that nobody asked for since the hand came by; asked ones are passed over once.
-    fn give_one_up(&mut self) {
+    fn evict_one(&mut self) {
         loop {
             if self.hand >= self.entries.len() {
                 self.hand = 0;
@@ -182,27 +182,27 @@ mod tests {
     use super::RouteCache;
     use crate::{
         ids::{QueueId, ShardId},
-        limits::Limits,
-        route::{Decided, Route, RoutedQueue},
+        limits::CatalogLimits,
+        route::{RouteDependence, QueueRoute, RoutedQueue},
     };
     use std::sync::Arc;
 
-    fn route(queues: usize) -> Arc<Route> {
+    fn route(queues: usize) -> Arc<QueueRoute> {
         let queue = |index| RoutedQueue { id: QueueId { index: index as u32, serial: 1 }, home: ShardId(0) };
-        Arc::new(Route {
+        Arc::new(QueueRoute {
             queues: (0..queues).map(queue).collect(),
             held: Box::default(),
-            decided: Decided::ByKey,
+            decided: RouteDependence::ByKey,
             stamped: false,
         })
     }
 
-    struct Cached {
+    struct CacheUnderTest {
         cache: RouteCache,
         inserted: usize,
     }
 
-    impl Cached {
+    impl CacheUnderTest {
         /// What a route costs: a lookup, and an insertion if that missed.
         fn ask(&mut self, key: &str, version: u64, queues: usize) -> bool {
             let hash = self.cache.hash(1, key.as_bytes());
@@ -219,9 +219,9 @@ mod tests {
         }
     }
 
-    fn cached(cached_routes_max: usize, cached_route_bytes_max: usize) -> Cached {
-        let limits = Limits { cached_routes_max, cached_route_bytes_max, ..Limits::default() };
-        Cached { cache: RouteCache::new(&limits), inserted: 0 }
+    fn cached(cached_routes_max: usize, cached_route_bytes_max: usize) -> CacheUnderTest {
+        let limits = CatalogLimits { cached_routes_max, cached_route_bytes_max, ..CatalogLimits::default() };
+        CacheUnderTest { cache: RouteCache::new(&limits), inserted: 0 }
     }
 
     #[test]

@@ -2,7 +2,6 @@
 //!
 //! Enters: the headers of a message.  Leaves: its stamp, or headers with one.
 //! Owns:   the header `x-harrier-id`.
-//! Never:  draws a number; whoever stamps has one that nobody else has.
 //!
 //! Messages are stamped where a second path between two brokers was forced, so that what comes twice is dropped.
 
@@ -15,13 +14,13 @@ const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
 /// Where and as which one a message was published first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Stamp {
+pub struct MessageStamp {
     origin: u64,
     /// The shard in the upper 16 bits.
     number: u64,
 }
 
-impl Stamp {
+impl MessageStamp {
     /// That of a message: the broker by a number drawn when it began, its shard, and how many came before there.
     pub const fn new(origin: u64, shard: u16, number: u64) -> Self {
         Self { origin, number: (shard as u64) << 48 | number & 0xffff_ffff_ffff }
@@ -91,13 +90,13 @@ fn without(headers: &[u8], out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::Stamp;
+    use super::MessageStamp;
     use wire::{Properties, RawProperties, ShortString, Table, Value};
 
     #[test]
     fn a_stamp_that_is_put_on_is_found_and_nothing_else_changes() {
-        let stamp = Stamp::new(0x0123_4567_89ab_cdef, 7, 42);
-        let other = Stamp::new(1, 0, 0);
+        let stamp = MessageStamp::new(0x0123_4567_89ab_cdef, 7, 42);
+        let other = MessageStamp::new(1, 0, 0);
         let headers = Table::new().with("n", Value::I32(1)).and_then(|table| table.with("m", Value::text("text")));
         let with_headers = Properties {
             headers: Some(headers.expect("short names")),
@@ -106,13 +105,13 @@ mod tests {
         };
         for plain in [Properties::default(), with_headers] {
             let bytes = plain.to_bytes();
-            assert_eq!(Stamp::of(RawProperties::new(&bytes)), None);
+            assert_eq!(MessageStamp::of(RawProperties::new(&bytes)), None);
             let once = stamp.put_on(RawProperties::new(&bytes));
-            assert_eq!(Stamp::of(RawProperties::new(&once)), Some(stamp));
+            assert_eq!(MessageStamp::of(RawProperties::new(&once)), Some(stamp));
             let twice = other.put_on(RawProperties::new(&once));
-            assert_eq!(Stamp::of(RawProperties::new(&twice)), Some(other));
-            let off = Stamp::take_off(RawProperties::new(&twice));
-            assert_eq!(Stamp::of(RawProperties::new(&off)), None);
+            assert_eq!(MessageStamp::of(RawProperties::new(&twice)), Some(other));
+            let off = MessageStamp::take_off(RawProperties::new(&twice));
+            assert_eq!(MessageStamp::of(RawProperties::new(&off)), None);
             let off = RawProperties::new(&off).to_properties().expect("what is written can be read");
             assert_eq!(off.headers.unwrap_or_default(), plain.headers.clone().unwrap_or_default());
             let mut back = RawProperties::new(&twice).to_properties().expect("what is written can be read");
@@ -125,12 +124,12 @@ mod tests {
 
     #[test]
     fn a_message_is_another_one_at_each_exchange() {
-        let stamp = Stamp::new(7, 1, 2);
+        let stamp = MessageStamp::new(7, 1, 2);
         let places = [("/", "x"), ("/", "y"), ("shop", "x"), ("/x", ""), ("", "/x")];
         let all: Vec<_> = places.iter().map(|(vhost, exchange)| stamp.at(vhost, exchange.as_bytes())).collect();
         for (number, one) in all.iter().enumerate() {
             assert_eq!(all.iter().position(|other| other == one), Some(number), "{places:?}");
-            assert_ne!(*one, Stamp::new(7, 1, 3).at(places[number].0, places[number].1.as_bytes()));
+            assert_ne!(*one, MessageStamp::new(7, 1, 3).at(places[number].0, places[number].1.as_bytes()));
         }
     }
 
@@ -139,7 +138,7 @@ mod tests {
         for value in [Value::text("0123456789abcdef"), Value::Bytes([1, 2, 3].into()), Value::I64(1), Value::Void] {
             let headers = Table::new().with("x-harrier-id", value).expect("a short name");
             let bytes = Properties { headers: Some(headers), ..Properties::default() }.to_bytes();
-            assert_eq!(Stamp::of(RawProperties::new(&bytes)), None);
+            assert_eq!(MessageStamp::of(RawProperties::new(&bytes)), None);
         }
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Enters: strings of at most 255 bytes.  Leaves: 4-byte handles, and the strings again.
 //! Owns:   their bytes, in places of 8-byte steps whose length byte comes first; freed places are reused by size.
-//! Never:  compares, hashes or shares them; never gives memory back before it goes.
 
 use crate::limits::NAME_BYTES_MAX;
 
@@ -20,7 +19,7 @@ const _: () = assert!(NAME_BYTES_MAX <= u8::MAX as usize);
 
 /// The arena. Handles address 32 GiB, beyond what the limits on bindings let it reach.
 #[derive(Default)]
-pub(crate) struct Texts {
+pub(crate) struct TextArena {
     chunks: Vec<Box<[u8]>>,
     /// Places used in the last chunk.
     filled: usize,
@@ -32,7 +31,7 @@ fn places(bytes: usize) -> usize {
     (bytes + 1).div_ceil(PLACE_BYTES)
 }
 
-impl Texts {
+impl TextArena {
     /// Keeps a string of at most 255 bytes.
     pub fn keep(&mut self, text: &[u8]) -> TextId {
         assert!(text.len() <= NAME_BYTES_MAX, "a text longer than a short string reached the arena");
@@ -81,11 +80,11 @@ impl Texts {
 
 #[cfg(test)]
 mod tests {
-    use super::{TextId, Texts};
+    use super::{TextId, TextArena};
 
     #[test]
     fn what_is_kept_comes_back_and_what_is_dropped_is_reused() {
-        let mut texts = Texts::default();
+        let mut texts = TextArena::default();
         let strings: Vec<Vec<u8>> = (0..20_000usize).map(|n| vec![n as u8; n % 256]).collect();
         let ids: Vec<TextId> = strings.iter().map(|text| texts.keep(text)).collect();
         for (id, text) in ids.iter().zip(&strings) {

@@ -2,14 +2,13 @@
 //!
 //! Enters: names and secrets.  Leaves: user ids, or why not.
 //! Owns:   users, their passwords and their permissions on vhosts.
-//! Never:  tells a client which part of its credentials was wrong; shows a password.
 
 use crate::{
     ids::{UserId, VhostId},
-    limits::Limits,
+    limits::CatalogLimits,
     name::Name,
     password::Password,
-    permission::{Compiled, CompiledTopic},
+    permission::{CompiledPermission, CompiledTopic},
     refusal::Refusal,
 };
 use foldhash::fast::FixedState;
@@ -103,13 +102,13 @@ pub struct User {
     /// What it may have.
     pub limits: UserLimits,
     /// By vhost.
-    pub(crate) permissions: Vec<(VhostId, Compiled)>,
+    pub(crate) permissions: Vec<(VhostId, CompiledPermission)>,
     /// By vhost and exchange.
     pub(crate) topics: Vec<(VhostId, Name, CompiledTopic)>,
 }
 
 impl User {
-    pub(crate) fn on(&self, vhost: VhostId) -> Option<&Compiled> {
+    pub(crate) fn on(&self, vhost: VhostId) -> Option<&CompiledPermission> {
         self.permissions.iter().find(|(on, _)| *on == vhost).map(|(_, compiled)| compiled)
     }
 
@@ -136,15 +135,15 @@ impl User {
 }
 
 /// All users.
-pub(crate) struct Users {
+pub(crate) struct UserTable {
     users: Vec<Option<User>>,
     by_name: HashMap<Name, UserId, FixedState>,
     /// The last password whose proof is slow.
     decoy: Option<Password>,
 }
 
-impl Users {
-    pub fn new(limits: &Limits) -> Self {
+impl UserTable {
+    pub fn new(limits: &CatalogLimits) -> Self {
         Self { users: Vec::new(), by_name: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)), decoy: None }
     }
 

@@ -2,13 +2,12 @@
 //!
 //! Enters: names.  Leaves: vhosts and their ids.
 //! Owns:   what is kept per vhost.
-//! Never:  gives an id to two vhosts.
 
 use crate::{
     ids::{ExchangeId, VhostId},
-    limits::Limits,
+    limits::CatalogLimits,
     name::Name,
-    policy::Policies,
+    policy::PolicyTable,
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -32,20 +31,20 @@ pub(crate) struct Vhost {
     /// When something last changed that can alter routes from more than one exchange.
     pub version: u64,
     /// What operators say of its queues and exchanges.
-    pub policies: Policies,
+    pub policies: PolicyTable,
     /// What may be in it.
     pub limits: VhostLimits,
     /// How many queues are.
     pub queues: u32,
 }
 
-pub(crate) struct Vhosts {
+pub(crate) struct VhostTable {
     vhosts: Vec<Option<Vhost>>,
     by_name: HashMap<Name, VhostId, FixedState>,
 }
 
-impl Vhosts {
-    pub fn new(limits: &Limits) -> Self {
+impl VhostTable {
+    pub fn new(limits: &CatalogLimits) -> Self {
         Self { vhosts: Vec::new(), by_name: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)) }
     }
 

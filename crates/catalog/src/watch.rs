@@ -2,11 +2,10 @@
 //!
 //! Enters: names to watch; bindings and exchanges that come and go.  Leaves: the changes, in their order, once.
 //! Owns:   the watches, counted, and the changes that nobody has taken, bounded in number and bytes.
-//! Never:  costs anything where nobody watches; changes what is defined.
 
 use crate::{
     ids::VhostId,
-    limits::{BINDING_CHANGE_BYTES_MAX, BINDING_CHANGES_MAX, Limits},
+    limits::{BINDING_CHANGE_BYTES_MAX, BINDING_CHANGES_MAX, CatalogLimits},
     name::Name,
     named::{NameTable, Named},
 };
@@ -30,12 +29,12 @@ pub struct BindingChange {
     /// Whose watch it concerns: that of all who watch this name.
     pub watch: WatchId,
     /// What happened.
-    pub what: Changed,
+    pub what: BindingEvent,
 }
 
 /// The kinds of change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Changed {
+pub enum BindingEvent {
     /// A binding from it is new.
     Bound {
         /// Its routing key or pattern.
@@ -58,7 +57,7 @@ pub enum Changed {
     Resync,
 }
 
-struct Watch {
+struct BindingSubscription {
     vhost: VhostId,
     name: Name,
     serial: u32,
@@ -68,7 +67,7 @@ struct Watch {
     lost: bool,
 }
 
-impl Named for Watch {
+impl Named for BindingSubscription {
     fn vhost(&self) -> VhostId {
         self.vhost
     }
@@ -78,15 +77,15 @@ impl Named for Watch {
 }
 
 /// All watches of one replica, and what they have to say. Replicas are watched one by one: this is no definition.
-pub(crate) struct Watches {
-    table: NameTable<Watch>,
+pub(crate) struct BindingSubscriptions {
+    table: NameTable<BindingSubscription>,
     changes: Vec<BindingChange>,
     /// Bytes of their keys and arguments.
     bytes: usize,
 }
 
-impl Watches {
-    pub fn new(limits: &Limits) -> Self {
+impl BindingSubscriptions {
+    pub fn new(limits: &CatalogLimits) -> Self {
         Self { table: NameTable::new(limits.hash_seed), changes: Vec::new(), bytes: 0 }
     }
 
@@ -96,7 +95,7 @@ impl Watches {
             Some(index) => index,
             None => {
                 let serial = self.table.next_serial();
-                self.table.insert(Watch { vhost, name: name.clone(), serial, count: 0, lost: false })
+                self.table.insert(BindingSubscription { vhost, name: name.clone(), serial, count: 0, lost: false })
             }
         };
         let watch = self.table.at_mut(index);
@@ -125,7 +124,7 @@ impl Watches {
     }
 
     /// Notes what happened.
-    pub fn note(&mut self, index: u32, what: Changed) {
+    pub fn note(&mut self, index: u32, what: BindingEvent) {
         let watch = self.table.at(index);
         if watch.lost {
             return;
@@ -144,8 +143,8 @@ impl Watches {
         let mut told = Vec::new();
         for change in std::mem::take(&mut self.changes) {
             let watch = self.table.at_mut(change.watch.index);
-            if !std::mem::replace(&mut watch.lost, true) || change.what == Changed::Resync {
-                told.push(BindingChange { watch: change.watch, what: Changed::Resync });
+            if !std::mem::replace(&mut watch.lost, true) || change.what == BindingEvent::Resync {
+                told.push(BindingChange { watch: change.watch, what: BindingEvent::Resync });
             }
         }
         self.changes = told;
@@ -161,20 +160,20 @@ impl Watches {
     pub fn take(&mut self) -> std::vec::IntoIter<BindingChange> {
         self.bytes = 0;
         let changes = std::mem::take(&mut self.changes);
-        for change in changes.iter().filter(|change| change.what == Changed::Resync) {
+        for change in changes.iter().filter(|change| change.what == BindingEvent::Resync) {
             self.table.at_mut(change.watch.index).lost = false;
         }
         changes.into_iter()
     }
 }
 
-impl Changed {
+impl BindingEvent {
     fn bytes(&self) -> usize {
         match self {
-            Changed::Bound { routing_key, arguments } | Changed::Unbound { routing_key, arguments } => {
+            BindingEvent::Bound { routing_key, arguments } | BindingEvent::Unbound { routing_key, arguments } => {
                 routing_key.len() + arguments.as_ref().map_or(0, |arguments| arguments.encoded_len())
             }
-            Changed::Gone | Changed::Made | Changed::Resync => 0,
+            BindingEvent::Gone | BindingEvent::Made | BindingEvent::Resync => 0,
         }
     }
 }

@@ -2,17 +2,16 @@
 //!
 //! Enters: users and permissions.  Leaves: ids and refusals.
 //! Owns:   the promises about both.
-//! Never:  needs a vhost other than its own.
 
 mod script;
 
 use catalog::{
-    Catalog, Definition, Limits, LoginRefused, Name, Operation, Outcome, Password, Permission, Resource, Scope, UserId,
+    Catalog, Definition, CatalogLimits, LoginRefused, Name, PermissionKind, DefinitionOutcome, Password, Permission, Resource, RefusalScope, UserId,
     VhostId, default_definitions,
 };
 
 fn default_catalog() -> Catalog {
-    let mut catalog = Catalog::new(Limits::default());
+    let mut catalog = Catalog::new(CatalogLimits::default());
     for definition in default_definitions() {
         catalog.execute(&definition).expect("the defaults are valid");
     }
@@ -22,7 +21,7 @@ fn default_catalog() -> Catalog {
 fn put(catalog: &mut Catalog, name: &str, password: Password) -> UserId {
     let definition = Definition::PutUser { name: name.into(), password, tags: Vec::new(), loopback_only: false };
     match catalog.execute(&definition).map(|executed| executed.outcome) {
-        Ok(Outcome::User { id }) => id,
+        Ok(DefinitionOutcome::User { id }) => id,
         other => panic!("{other:?}"),
     }
 }
@@ -69,7 +68,7 @@ fn passwords() {
     assert_eq!(catalog.authenticate(b"e", b"x", true), wrong);
     assert!(!format!("{:?}", Password::plain("secret")).contains("secret"));
     let refusal = LoginRefused::OnlyFromLoopback.refusal("PLAIN");
-    assert_eq!((refusal.code.number(), refusal.scope), (403, Scope::Connection));
+    assert_eq!((refusal.code.number(), refusal.scope), (403, RefusalScope::Connection));
     assert_eq!(refusal, LoginRefused::InvalidCredentials.refusal("PLAIN"), "a client learns no reason");
 }
 
@@ -81,10 +80,10 @@ fn vhosts_open_to_those_with_a_permission() {
     let text = |result: Result<VhostId, catalog::Refusal>| result.map_err(|refusal| (refusal.scope, refusal.text));
     assert_eq!(catalog.open_vhost(guest, b"/"), Ok(vhost(&catalog)));
     let refused = "NOT_ALLOWED - access to vhost '/' refused for user 'u'";
-    assert_eq!(text(catalog.open_vhost(user, b"/")), Err((Scope::Connection, refused.into())));
+    assert_eq!(text(catalog.open_vhost(user, b"/")), Err((RefusalScope::Connection, refused.into())));
     assert_eq!(
         text(catalog.open_vhost(user, b"v")),
-        Err((Scope::Connection, "NOT_ALLOWED - vhost v not found".into()))
+        Err((RefusalScope::Connection, "NOT_ALLOWED - vhost v not found".into()))
     );
     permit(&mut catalog, "u", "", "", "");
     assert!(catalog.open_vhost(user, b"/").is_ok());
@@ -101,26 +100,26 @@ fn operations_ask_patterns() {
     let check = |catalog: &mut Catalog, operation, name: &str| {
         catalog.check(user, vhost, operation, Resource::Exchange, name.as_bytes()).is_ok()
     };
-    assert!(!check(&mut catalog, Operation::Read, "x"), "without a permission nothing is permitted");
+    assert!(!check(&mut catalog, PermissionKind::Read, "x"), "without a permission nothing is permitted");
     permit(&mut catalog, "u", "^u-", "default|x", ".*");
     for _ in 0..2 {
         // The second time from memory.
-        assert!(check(&mut catalog, Operation::Configure, "u-1"));
-        assert!(!check(&mut catalog, Operation::Configure, "not-u-1"));
-        assert!(check(&mut catalog, Operation::Write, "axb"), "a pattern is looked for anywhere");
-        assert!(check(&mut catalog, Operation::Write, ""), "the default exchange is amq.default");
-        assert!(check(&mut catalog, Operation::Read, "\u{fffd}"));
+        assert!(check(&mut catalog, PermissionKind::Configure, "u-1"));
+        assert!(!check(&mut catalog, PermissionKind::Configure, "not-u-1"));
+        assert!(check(&mut catalog, PermissionKind::Write, "axb"), "a pattern is looked for anywhere");
+        assert!(check(&mut catalog, PermissionKind::Write, ""), "the default exchange is amq.default");
+        assert!(check(&mut catalog, PermissionKind::Read, "\u{fffd}"));
     }
-    let refusal = catalog.check(user, vhost, Operation::Configure, Resource::Queue, b"q").expect_err("not permitted");
+    let refusal = catalog.check(user, vhost, PermissionKind::Configure, Resource::Queue, b"q").expect_err("not permitted");
     assert_eq!(refusal.text, "ACCESS_REFUSED - access to queue 'q' in vhost '/' refused for user 'u'");
-    assert_eq!((refusal.code.number(), refusal.scope), (403, Scope::Channel));
+    assert_eq!((refusal.code.number(), refusal.scope), (403, RefusalScope::Channel));
     // What was remembered goes with the permission.
     permit(&mut catalog, "u", "", "^$", "^x$");
-    assert!(!check(&mut catalog, Operation::Configure, "u-1"));
-    assert!(!check(&mut catalog, Operation::Write, "axb"));
-    assert!(!check(&mut catalog, Operation::Read, "xx"));
+    assert!(!check(&mut catalog, PermissionKind::Configure, "u-1"));
+    assert!(!check(&mut catalog, PermissionKind::Write, "axb"));
+    assert!(!check(&mut catalog, PermissionKind::Read, "xx"));
     catalog.execute(&Definition::DeleteUser { name: "u".into() }).expect("deleted");
-    assert!(!check(&mut catalog, Operation::Read, "x"));
+    assert!(!check(&mut catalog, PermissionKind::Read, "x"));
 }
 
 #[test]
@@ -140,7 +139,7 @@ fn a_vhost_goes_with_everything_in_it() {
     let mut catalog = default_catalog();
     let before = (catalog.queues_count(), catalog.exchanges_count(), catalog.bindings_count());
     let create = Definition::CreateVhost { name: "v".into() };
-    let Outcome::Vhost { id, created: true } = catalog.execute(&create).expect("created").outcome else { panic!() };
+    let DefinitionOutcome::Vhost { id, created: true } = catalog.execute(&create).expect("created").outcome else { panic!() };
     assert!(!catalog.execute(&create).expect("there already").changed);
     let queue = Name::from("q");
     let declare = Definition::DeclareQueue {
@@ -175,15 +174,15 @@ fn a_vhost_goes_with_everything_in_it() {
     assert_eq!(catalog.vhost_name(id), "");
     // A session that still has it open is refused rather than believed.
     let refusal = catalog.execute(&declare).expect_err("no vhost to declare in");
-    assert_eq!(refusal.scope, Scope::Connection);
-    let Outcome::Vhost { id: next, .. } = catalog.execute(&create).expect("created").outcome else { panic!() };
+    assert_eq!(refusal.scope, RefusalScope::Connection);
+    let DefinitionOutcome::Vhost { id: next, .. } = catalog.execute(&create).expect("created").outcome else { panic!() };
     assert_ne!(id, next, "an id is never reused");
 }
 
 /// What a user hears who may configure `u-…` and write `u-…` and `x…`, each as RabbitMQ 3.10.8 answers it.
 #[test]
 fn definitions_are_authorized_in_the_order_of_rabbitmq() {
-    let mut script = script::Script::new();
+    let mut script = script::RoutingScript::new();
     let user = put(&mut script.catalog, "u", Password::plain("p"));
     permit(&mut script.catalog, "u", "^u-", "^(u-|x)", "");
     script.run("queue u-q; exchange u-old direct alternate-exchange=zz");
@@ -223,8 +222,8 @@ fn definitions_are_authorized_in_the_order_of_rabbitmq() {
 
 #[test]
 fn topic_permissions_cover_the_keys_of_topic_exchanges() {
-    use catalog::{Catalog, Definition, Limits, Name, Operation, Outcome, Password, Permission, TopicPermission};
-    let mut catalog = Catalog::new(Limits::default());
+    use catalog::{Catalog, Definition, CatalogLimits, Name, PermissionKind, DefinitionOutcome, Password, Permission, TopicPermission};
+    let mut catalog = Catalog::new(CatalogLimits::default());
     let (vhost, user) = (Name::from("/"), Name::from("ann"));
     let topics = |exchange: &str, write: &str, read: &str| Definition::SetTopicPermission {
         user: Name::from("ann"),
@@ -241,18 +240,18 @@ fn topic_permissions_cover_the_keys_of_topic_exchanges() {
     }
     assert!(!catalog.restricts_topics());
     for definition in [topics("amq.topic", "^{username}\\.", "^b\\."), topics("amq.direct", "", "")] {
-        assert_eq!(catalog.execute(&definition).expect("sound").outcome, Outcome::Permitted);
+        assert_eq!(catalog.execute(&definition).expect("sound").outcome, DefinitionOutcome::Permitted);
     }
     let ann = catalog.authenticate_external(b"ann", true).expect("she is there");
     let id = catalog.open_vhost(ann, b"/").expect("hers");
     let cases = [
-        ("amq.topic", Operation::Write, "ann.x", true),
-        ("amq.topic", Operation::Write, "bob.x", false),
-        ("amq.topic", Operation::Read, "b.x", true),
-        ("amq.topic", Operation::Read, "ann.x", false),
+        ("amq.topic", PermissionKind::Write, "ann.x", true),
+        ("amq.topic", PermissionKind::Write, "bob.x", false),
+        ("amq.topic", PermissionKind::Read, "b.x", true),
+        ("amq.topic", PermissionKind::Read, "ann.x", false),
         // Only topic exchanges have topics, and an exchange without a permission has them all.
-        ("amq.direct", Operation::Write, "x", true),
-        ("amq.fanout", Operation::Write, "x", true),
+        ("amq.direct", PermissionKind::Write, "x", true),
+        ("amq.fanout", PermissionKind::Write, "x", true),
     ];
     for (exchange, operation, key, may) in cases {
         let on = catalog.exchange(id, exchange.as_bytes()).expect("predeclared");
@@ -262,7 +261,7 @@ fn topic_permissions_cover_the_keys_of_topic_exchanges() {
             let expect = format!(
                 "ACCESS_REFUSED - access to topic '{key}' in exchange '{exchange}' in vhost '/' refused for user 'ann'"
             );
-            assert_eq!((refusal.text, refusal.scope), (expect, catalog::Scope::Channel));
+            assert_eq!((refusal.text, refusal.scope), (expect, catalog::RefusalScope::Channel));
         }
     }
     // RabbitMQ looks at the topic before it looks whether the queue is there.

@@ -2,19 +2,18 @@
 //!
 //! Enters: scripts, and many keys.  Leaves: counts, and the queues before and after a change.
 //! Owns:   the promises about shares.
-//! Never:  says which queue a key has to go to: only that it stays there.
 
 mod script;
 
-use catalog::{Decided, Limits};
-use script::{Script, check, table};
+use catalog::{RouteDependence, CatalogLimits};
+use script::{RoutingScript, check, table};
 use std::collections::BTreeMap;
 use wire::{Properties, RawProperties, ShortString};
 
 const KEYS: usize = 20_000;
 
 /// Where each of many keys goes.
-fn routes(script: &mut Script, exchange: &str) -> Vec<String> {
+fn routes(script: &mut RoutingScript, exchange: &str) -> Vec<String> {
     (0..KEYS).map(|key| script.route(exchange, &format!("key.{key}"), &[])).collect()
 }
 
@@ -35,7 +34,7 @@ fn tolerance(share: f64) -> f64 {
 fn messages_are_spread_in_proportion_to_the_weights() {
     for weights in [&[1, 1][..], &[1, 1, 1, 1, 1, 1, 1, 1], &[1, 2, 3, 4], &[20, 1, 1], &[1_000_000_000, 1_000_000_000]]
     {
-        let mut script = Script::new();
+        let mut script = RoutingScript::new();
         script.run("exchange x x-consistent-hash");
         for (queue, weight) in weights.iter().enumerate() {
             assert_eq!(script.run(&format!("queue q{queue}; bind x {weight} q{queue}")), "");
@@ -53,7 +52,7 @@ fn messages_are_spread_in_proportion_to_the_weights() {
 
 #[test]
 fn the_oldest_of_several_bindings_to_one_queue_counts() {
-    let mut script = Script::new();
+    let mut script = RoutingScript::new();
     script.run("exchange x x-consistent-hash; queue q1; queue q2; bind x 3 q1; bind x 1 q1; bind x 2 q1; bind x 1 q2; bind x 3 q2 a=1");
     let mut share = |change: &str, expected: f64| {
         script.run(change);
@@ -70,7 +69,7 @@ fn the_oldest_of_several_bindings_to_one_queue_counts() {
 
 #[test]
 fn a_binding_that_comes_or_goes_moves_its_own_share_alone() {
-    let mut script = Script::new();
+    let mut script = RoutingScript::new();
     script.run("exchange x x-consistent-hash; exchange y fanout; queue p; bind y '' p");
     for queue in 0..8 {
         script.run(&format!("queue q{queue}; bind x {} q{queue}", 1 + queue % 3));
@@ -98,8 +97,8 @@ fn a_binding_that_comes_or_goes_moves_its_own_share_alone() {
 
 #[test]
 fn a_key_goes_to_the_same_queue_whatever_the_order_the_seed_or_the_memory_of_routes() {
-    let mut one = Script::new();
-    let mut two = Script::with(Limits { hash_seed: 7, cached_routes_max: 3, ..Limits::default() });
+    let mut one = RoutingScript::new();
+    let mut two = RoutingScript::with(CatalogLimits { hash_seed: 7, cached_routes_max: 3, ..CatalogLimits::default() });
     one.run("exchange x x-consistent-hash");
     two.run("queue other; exchange w fanout; exchange x x-consistent-hash");
     for queue in 0..9 {
@@ -113,11 +112,11 @@ fn a_key_goes_to_the_same_queue_whatever_the_order_the_seed_or_the_memory_of_rou
 }
 
 /// Where a message with these properties goes, under a key of no meaning.
-fn route_with(script: &mut Script, key: &str, properties: &Properties) -> String {
+fn route_with(script: &mut RoutingScript, key: &str, properties: &Properties) -> String {
     let id = script.catalog.exchange(script.vhost, b"x").expect("the exchange");
     let bytes = properties.to_bytes();
     let route = script.catalog.route(id, key.as_bytes(), RawProperties::new(&bytes));
-    assert_eq!((route.queues.len(), route.decided), (1, Decided::ByMessage));
+    assert_eq!((route.queues.len(), route.decided), (1, RouteDependence::ByMessage));
     script.catalog.queue_definition(route.queues[0].id).expect("the queue").name.to_string()
 }
 
@@ -135,7 +134,7 @@ fn headers_and_properties_decide_where_they_are_asked() {
         ("hash-property=timestamp", &|number| Properties { timestamp: Some(number as u64), ..Properties::default() }),
     ];
     for (argument, properties) in asked {
-        let mut script = Script::new();
+        let mut script = RoutingScript::new();
         script.run(&format!(
             "exchange x x-consistent-hash {argument}; queue q1; queue q2; queue q3; bind x 1 q1; bind x 1 q2; bind x 1 q3"
         ));
@@ -154,7 +153,7 @@ fn headers_and_properties_decide_where_they_are_asked() {
         assert_eq!(shares(&without).len(), 1, "{argument}");
     }
     // A number is the same in whatever type it comes.
-    let mut script = Script::new();
+    let mut script = RoutingScript::new();
     script.run("exchange x x-consistent-hash hash-header=h; queue q1; queue q2; bind x 1 q1; bind x 1 q2");
     for number in 0..50 {
         let routes = ["", "i16:", "i64:"].map(|kind| script.route("x", "k", &[&*format!("h={kind}{number}")]));
@@ -177,7 +176,7 @@ fn without_bindings_the_alternate_takes_all() {
 
 #[test]
 fn several_keys_of_one_message_are_one_draw_by_the_first() {
-    let mut script = Script::new();
+    let mut script = RoutingScript::new();
     script.run("exchange x x-consistent-hash; queue q1; queue q2; bind x 1 q1; bind x 1 q2");
     let id = script.catalog.exchange(script.vhost, b"x").expect("the exchange");
     for key in 0..50 {

@@ -2,12 +2,11 @@
 //!
 //! Enters: scripts.  Leaves: queues, the exchanges that hold, refusals.
 //! Owns:   the promises about `x-delayed-type` and `x-delay` that need no time.
-//! Never:  waits.
 
 mod script;
 
-use catalog::Decided;
-use script::{Script, check, table};
+use catalog::RouteDependence;
+use script::{RoutingScript, check, table};
 use wire::{Properties, RawProperties};
 
 #[test]
@@ -18,7 +17,7 @@ fn what_is_not_delayed_is_routed_as_the_other_type_does() {
         ("x-consistent-hash", "3", "a", ""),
         ("fanout", "a", "b", ""),
     ] {
-        let mut script = Script::new();
+        let mut script = RoutingScript::new();
         script.run(&format!("exchange x x-delayed-message x-delayed-type={kind}; queue q; bind x {bound} q"));
         for headers in [&[][..], &["x-delay=0"], &["x-delay=-5"], &["x-delay=s:soon"]] {
             assert_eq!(script.route("x", hit, headers), "q", "{kind}");
@@ -38,13 +37,13 @@ fn what_is_not_delayed_is_routed_as_the_other_type_does() {
 
 #[test]
 fn a_route_says_who_holds_the_message_back() {
-    let mut script = Script::new();
+    let mut script = RoutingScript::new();
     script.run(
         "exchange in fanout; exchange x x-delayed-message x-delayed-type=fanout alternate-exchange=lost; exchange lost fanout;
          exchange y x-delayed-message x-delayed-type=fanout; queue q1; queue q2; queue q3; bind x '' q1; bind in '' q2; bind lost '' q3;
          bind-exchange in '' x; bind-exchange in '' y",
     );
-    let id = |script: &Script, name: &str| script.catalog.exchange(script.vhost, name.as_bytes()).expect("it is there");
+    let id = |script: &RoutingScript, name: &str| script.catalog.exchange(script.vhost, name.as_bytes()).expect("it is there");
     let mut held = |from: &str, delay: &str| {
         let headers = Some(table([delay]));
         let bytes = Properties { headers, ..Properties::default() }.to_bytes();
@@ -56,10 +55,10 @@ fn a_route_says_who_holds_the_message_back() {
         assert_eq!(route.is_empty(), route.queues.is_empty() && names.is_empty());
         (route.queues.len(), names.join(" "), route.decided)
     };
-    assert_eq!(held("in", "x-delay=5"), (1, "x y".to_owned(), Decided::ByMessage));
-    assert_eq!(held("in", "x-delay=-5"), (2, String::new(), Decided::ByMessage), "its time has come");
-    assert_eq!(held("x", "x-delay=5"), (0, "x".to_owned(), Decided::ByMessage), "and the alternate exchange waits too");
-    assert_eq!(held("y", "x-delay=1"), (0, "y".to_owned(), Decided::ByMessage));
+    assert_eq!(held("in", "x-delay=5"), (1, "x y".to_owned(), RouteDependence::ByMessage));
+    assert_eq!(held("in", "x-delay=-5"), (2, String::new(), RouteDependence::ByMessage), "its time has come");
+    assert_eq!(held("x", "x-delay=5"), (0, "x".to_owned(), RouteDependence::ByMessage), "and the alternate exchange waits too");
+    assert_eq!(held("y", "x-delay=1"), (0, "y".to_owned(), RouteDependence::ByMessage));
 }
 
 #[test]

@@ -2,12 +2,11 @@
 //!
 //! Enters: scripts, traces.  Leaves: queues, refusals.
 //! Owns:   the promises about `x-max-hops`, `x-downstream-name`, `x-downstream-vhost`, and routes that are remembered.
-//! Never:  pulls.
 
 mod script;
 
-use catalog::Decided;
-use script::{Script, check};
+use catalog::RouteDependence;
+use script::{RoutingScript, check};
 use wire::{List, Properties, RawProperties, ShortString, Table, Value};
 
 const UPSTREAM: &str = "exchange x topic; queue local; bind x # local; queue pulled;
@@ -23,7 +22,7 @@ fn traced(hops: Vec<Value>) -> Vec<u8> {
     Properties { headers: Some(headers.expect("a short name")), ..Properties::default() }.to_bytes()
 }
 
-fn routed(script: &mut Script, key: &str, properties: &[u8]) -> (String, Decided) {
+fn routed(script: &mut RoutingScript, key: &str, properties: &[u8]) -> (String, RouteDependence) {
     let id = script.catalog.exchange(script.vhost, b"x").expect("the exchange");
     let route = script.catalog.route(id, key.as_bytes(), RawProperties::new(properties));
     let name = |id| script.catalog.queue_definition(id).expect("routes lead to queues that are there").name.to_string();
@@ -34,7 +33,7 @@ fn routed(script: &mut Script, key: &str, properties: &[u8]) -> (String, Decided
 
 #[test]
 fn a_message_goes_on_unless_it_came_from_there_or_too_far() {
-    let mut script = Script::new();
+    let mut script = RoutingScript::new();
     script.run(UPSTREAM);
     let a = || hop(&[("cluster-name", "A"), ("vhost", "/")]);
     let plain = Properties::default().to_bytes();
@@ -51,10 +50,10 @@ fn a_message_goes_on_unless_it_came_from_there_or_too_far() {
         ("a trace of what are no hops", traced(vec![Value::text("B")]), both),
         ("published here, in the end", plain, both),
     ] {
-        assert_eq!(routed(&mut script, "a.b", &properties), (expect.to_owned(), Decided::ByKeyAndTrace), "{what}");
+        assert_eq!(routed(&mut script, "a.b", &properties), (expect.to_owned(), RouteDependence::ByKeyAndTrace), "{what}");
     }
     // A key that nobody pulls is as cheap as ever.
-    assert_eq!(routed(&mut script, "b", &traced(vec![a()])), ("local".to_owned(), Decided::ByKey));
+    assert_eq!(routed(&mut script, "b", &traced(vec![a()])), ("local".to_owned(), RouteDependence::ByKey));
     let no_list = Table::new().with("x-received-from", Value::text("B")).expect("a short name");
     let no_list = Properties { headers: Some(no_list), ..Properties::default() }.to_bytes();
     assert_eq!(routed(&mut script, "a.b", &no_list).0, both, "a header that is no list is no trace");
@@ -82,7 +81,7 @@ fn what_is_refused() {
         "",
     );
     // Hops that are none: nothing that has come from anywhere goes on.
-    let mut script = Script::new();
+    let mut script = RoutingScript::new();
     script.run(&UPSTREAM.replace("i64:2", "i64:-1"));
     assert_eq!(routed(&mut script, "a.b", &Properties::default().to_bytes()).0, "local pulled");
     assert_eq!(routed(&mut script, "a.b", &traced(vec![hop(&[])])).0, "local");
@@ -91,7 +90,7 @@ fn what_is_refused() {
 #[test]
 fn a_route_says_whether_its_messages_need_a_stamp() {
     let window = "x-harrier-window=true";
-    let mut script = Script::new();
+    let mut script = RoutingScript::new();
     script.run(UPSTREAM);
     script.run("exchange fan fanout; queue fanned; bind fan '' fanned; bind-exchange x b.* fan");
     let mut needs = |commands: &str, key: &str| {

@@ -2,13 +2,12 @@
 //!
 //! Enters: random commands on a few names.  Leaves: agreement, or a short command list that breaks it.
 //! Owns:   the model: lists of exchanges, queues and bindings, and a recursive matcher.
-//! Never:  shares code with what it checks.
 
 mod script;
 
-use catalog::{Limits, RemovedQueue};
+use catalog::{CatalogLimits, RemovedQueue};
 use proptest::prelude::*;
-use script::Script;
+use script::RoutingScript;
 use std::collections::BTreeSet;
 
 /// AMQP 0-9-1 §3.1.3.3, word by word.
@@ -43,7 +42,7 @@ proptest! {
     /// The trie finds what a plain matcher finds, while patterns come and go.
     #[test]
     fn topics_match(steps in prop::collection::vec((pattern(), any::<bool>()), 1..24), keys in prop::collection::vec(key(), 1..12)) {
-        let mut script = Script::new();
+        let mut script = RoutingScript::new();
         let mut bound = BTreeSet::new();
         for (pattern, add) in steps {
             let quoted = if pattern.is_empty() { "''" } else { &pattern };
@@ -73,7 +72,7 @@ const PATTERNS: [&str; 5] = ["a", "a.b", "#", "a.*", "b"];
 const KEYS: [&str; 4] = ["a", "b", "a.b", "c"];
 
 #[derive(Clone, Debug)]
-enum Step {
+enum ModelStep {
     Exchange { exchange: usize, auto_delete: bool, alternate: Option<usize> },
     Queue { queue: usize, session: Option<u32> },
     Bind { source: usize, to: usize, pattern: usize, bind: bool },
@@ -82,19 +81,19 @@ enum Step {
     Gone { session: u32 },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ModelStep> {
     let exchange = 0..EXCHANGES.len();
     prop_oneof![
-        3 => (exchange.clone(), any::<bool>(), prop::option::of(exchange.clone())).prop_map(|(exchange, auto_delete, alternate)| Step::Exchange { exchange, auto_delete, alternate }),
-        2 => (0..QUEUES.len(), prop::option::of(1..3u32)).prop_map(|(queue, session)| Step::Queue { queue, session }),
-        12 => (exchange.clone(), 0..EXCHANGES.len() + QUEUES.len(), 0..PATTERNS.len(), prop::bool::weighted(0.7)).prop_map(|(source, to, pattern, bind)| Step::Bind { source, to, pattern, bind }),
-        1 => exchange.prop_map(|exchange| Step::DeleteExchange { exchange }),
-        1 => (0..QUEUES.len()).prop_map(|queue| Step::DeleteQueue { queue }),
-        1 => (1..3u32).prop_map(|session| Step::Gone { session }),
+        3 => (exchange.clone(), any::<bool>(), prop::option::of(exchange.clone())).prop_map(|(exchange, auto_delete, alternate)| ModelStep::Exchange { exchange, auto_delete, alternate }),
+        2 => (0..QUEUES.len(), prop::option::of(1..3u32)).prop_map(|(queue, session)| ModelStep::Queue { queue, session }),
+        12 => (exchange.clone(), 0..EXCHANGES.len() + QUEUES.len(), 0..PATTERNS.len(), prop::bool::weighted(0.7)).prop_map(|(source, to, pattern, bind)| ModelStep::Bind { source, to, pattern, bind }),
+        1 => exchange.prop_map(|exchange| ModelStep::DeleteExchange { exchange }),
+        1 => (0..QUEUES.len()).prop_map(|queue| ModelStep::DeleteQueue { queue }),
+        1 => (1..3u32).prop_map(|session| ModelStep::Gone { session }),
     ]
 }
 
-impl Step {
+impl ModelStep {
     fn command(&self) -> String {
         match *self {
             Self::Exchange { exchange, auto_delete, alternate } => {
@@ -127,7 +126,7 @@ impl Step {
 }
 
 #[derive(Clone, Default)]
-struct Model {
+struct ReferenceModel {
     /// Auto-delete and alternate of those that are there.
     exchanges: [Option<(bool, Option<usize>)>; EXCHANGES.len()],
     queues: [Option<Option<u32>>; QUEUES.len()],
@@ -135,16 +134,16 @@ struct Model {
     bindings: BTreeSet<(usize, usize, usize)>,
 }
 
-impl Model {
-    fn step(&mut self, step: &Step) {
+impl ReferenceModel {
+    fn step(&mut self, step: &ModelStep) {
         match *step {
-            Step::Exchange { exchange, auto_delete, alternate } => {
+            ModelStep::Exchange { exchange, auto_delete, alternate } => {
                 self.exchanges[exchange].get_or_insert((auto_delete, alternate));
             }
-            Step::Queue { queue, session } => {
+            ModelStep::Queue { queue, session } => {
                 self.queues[queue].get_or_insert(session);
             }
-            Step::Bind { source, to, pattern, bind: true } => {
+            ModelStep::Bind { source, to, pattern, bind: true } => {
                 let there = match to.checked_sub(EXCHANGES.len()) {
                     None => self.exchanges[to].is_some(),
                     Some(queue) => self.queues[queue].is_some(),
@@ -153,10 +152,10 @@ impl Model {
                     self.bindings.insert((source, to, pattern));
                 }
             }
-            Step::Bind { source, to, pattern, bind: false } => self.unbind(|binding| *binding == (source, to, pattern)),
-            Step::DeleteExchange { exchange } => self.delete_exchange(exchange),
-            Step::DeleteQueue { queue } => self.delete_queue(queue),
-            Step::Gone { session } => {
+            ModelStep::Bind { source, to, pattern, bind: false } => self.unbind(|binding| *binding == (source, to, pattern)),
+            ModelStep::DeleteExchange { exchange } => self.delete_exchange(exchange),
+            ModelStep::DeleteQueue { queue } => self.delete_queue(queue),
+            ModelStep::Gone { session } => {
                 for queue in 0..QUEUES.len() {
                     if self.queues[queue] == Some(Some(session)) {
                         self.delete_queue(queue);
@@ -220,9 +219,9 @@ impl Model {
     }
 }
 
-fn agree(steps: &[Step], limits: Limits) -> Result<(), TestCaseError> {
-    let mut script = Script::with(limits);
-    let mut model = Model::default();
+fn agree(steps: &[ModelStep], limits: CatalogLimits) -> Result<(), TestCaseError> {
+    let mut script = RoutingScript::with(limits);
+    let mut model = ReferenceModel::default();
     for step in steps {
         script.run(&step.command());
         model.step(step);
@@ -258,21 +257,21 @@ proptest! {
     /// After every definition every key goes where the model says: nothing remembered outlives its truth.
     #[test]
     fn routes_agree_with_the_model(steps in prop::collection::vec(step(), 1..60)) {
-        agree(&steps, Limits::default())?;
+        agree(&steps, CatalogLimits::default())?;
     }
 
     /// The same with a memory of routes so small that it is always full.
     #[test]
     fn routes_agree_with_a_full_cache(steps in prop::collection::vec(step(), 1..40)) {
-        agree(&steps, Limits { cached_routes_max: 3, ..Limits::default() })?;
+        agree(&steps, CatalogLimits { cached_routes_max: 3, ..CatalogLimits::default() })?;
     }
 
     /// Replicas that execute the same definitions have the same ids, outcomes and versions, though one of them routes
     /// messages in between and their hashes differ.
     #[test]
     fn replicas_are_alike(steps in prop::collection::vec(step(), 1..60)) {
-        let mut one = Script::new();
-        let mut two = Script::with(Limits { hash_seed: 7, cached_routes_max: 2, ..Limits::default() });
+        let mut one = RoutingScript::new();
+        let mut two = RoutingScript::with(CatalogLimits { hash_seed: 7, cached_routes_max: 2, ..CatalogLimits::default() });
         for step in steps {
             let command = step.command();
             let definition = one.definition(&command.split_whitespace().collect::<Vec<_>>()).expect("commands of steps are definitions");
@@ -280,7 +279,7 @@ proptest! {
             prop_assert_eq!(&left, &right, "{:?}", step);
             for RemovedQueue { id, .. } in left.map(|executed| executed.queues_removed).unwrap_or_default() {
                 prop_assert!(one.catalog.queue_definition(id).is_none());
-                prop_assert!(!one.catalog.is_queue_to_come(id));
+                prop_assert!(!one.catalog.is_declared_ahead(id));
             }
             for (exchange, _) in EXCHANGES {
                 if one.catalog.exchange(one.vhost, exchange.as_bytes()).is_some() {
@@ -288,9 +287,9 @@ proptest! {
                 }
             }
             prop_assert_eq!(one.catalog.version(), two.catalog.version());
-            let ids = |script: &Script| script.catalog.queues().map(|(id, _)| id).collect::<Vec<_>>();
+            let ids = |script: &RoutingScript| script.catalog.queues().map(|(id, _)| id).collect::<Vec<_>>();
             prop_assert_eq!(ids(&one), ids(&two));
-            let ids = |script: &Script| script.catalog.exchanges().map(|(id, _)| id).collect::<Vec<_>>();
+            let ids = |script: &RoutingScript| script.catalog.exchanges().map(|(id, _)| id).collect::<Vec<_>>();
             prop_assert_eq!(ids(&one), ids(&two));
         }
     }

@@ -2,10 +2,9 @@
 //!
 //! Enters: scripts.  Leaves: the refusals in them.
 //! Owns:   the wording that clients may look at.
-//! Never:  changes anything: after each refusal the catalog's version is what it was.
 
 mod script;
-use script::{Script, check};
+use script::{RoutingScript, check};
 
 #[test]
 fn what_is_not_there() {
@@ -248,15 +247,15 @@ fn x_match_must_be_one_of_four() {
 
 #[test]
 fn limits() {
-    let limits = catalog::Limits {
+    let limits = catalog::CatalogLimits {
         queues_max: 1,
         bindings_max: 1,
         exchanges_max: 8,
         vhosts_max: 1,
-        ..catalog::Limits::default()
+        ..catalog::CatalogLimits::default()
     };
     assert_eq!(
-        Script::with(limits).run(
+        RoutingScript::with(limits).run(
             "queue q; queue q; queue r; bind amq.direct a q; bind amq.direct a q; bind amq.direct b q; exchange x direct; exchange x direct; exchange y direct"
         ),
         "406 PRECONDITION_FAILED - cannot declare queue 'r' in vhost '/': queue limit of 1 is reached \

@@ -2,10 +2,9 @@
 //!
 //! Enters: scripts.  Leaves: the queues that each routed message reached.
 //! Owns:   the promises of routing that can be said in a line.
-//! Never:  tests what a random search tests better; see `model.rs`.
 
 mod script;
-use script::{Script, check};
+use script::{RoutingScript, check};
 
 #[test]
 fn the_default_exchange_routes_by_queue_name() {
@@ -221,7 +220,7 @@ fn exclusive_queues_go_with_their_session() {
 
 #[test]
 fn a_full_route_cache_still_routes_right() {
-    let mut script = Script::with(catalog::Limits { cached_routes_max: 8, ..catalog::Limits::default() });
+    let mut script = RoutingScript::with(catalog::CatalogLimits { cached_routes_max: 8, ..catalog::CatalogLimits::default() });
     script.run("queue q1; queue q2; bind amq.topic a.# q1; bind amq.topic *.1 q2");
     for round in 0..3 {
         for number in 0..100 {

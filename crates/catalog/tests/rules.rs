@@ -2,13 +2,12 @@
 //!
 //! Enters: policies as text.  Leaves: what queues and exchanges come under, or refusals.
 //! Owns:   the words for what is wrong with a policy.
-//! Never:  lets a refused change leave a trace.
 
 mod script;
 use catalog::{
-    ApplyTo, Definition, Outcome, Overflow, Password, Permission, Policy, QueueFeatures, UserLimits, VhostLimits,
+    ApplyTo, Definition, DefinitionOutcome, OverflowPolicy, Password, Permission, Policy, QueueFeatures, UserLimits, VhostLimits,
 };
-use script::{Script, table};
+use script::{RoutingScript, table};
 
 fn policy(name: &str, pattern: &str, priority: i64, definition: &str) -> Policy {
     let definition = table(definition.split_whitespace());
@@ -16,21 +15,21 @@ fn policy(name: &str, pattern: &str, priority: i64, definition: &str) -> Policy 
     Policy { vhost: "/".into(), name, pattern, apply_to: ApplyTo::All, priority, definition }
 }
 
-fn set(script: &mut Script, policies: &[Policy], operator: &[Policy]) -> Result<Vec<String>, String> {
+fn set(script: &mut RoutingScript, policies: &[Policy], operator: &[Policy]) -> Result<Vec<String>, String> {
     let definition = Definition::SetPolicies { policies: policies.into(), operator_policies: operator.into() };
     let executed = script.execute(&definition).map_err(|refusal| refusal.text)?;
-    assert_eq!(executed.outcome, Outcome::Governed);
+    assert_eq!(executed.outcome, DefinitionOutcome::Governed);
     let name = |id| script.catalog.queue_definition(id).map(|queue| queue.name.to_string()).unwrap_or_default();
     Ok(executed.queues_changed.into_iter().map(name).collect())
 }
 
-fn features(script: &Script, queue: &str) -> QueueFeatures {
+fn features(script: &RoutingScript, queue: &str) -> QueueFeatures {
     let id = script.catalog.queue(script.vhost, queue.as_bytes()).expect("a queue");
     script.catalog.queue_definition(id).and_then(|queue| queue.features()).unwrap_or_default()
 }
 
 /// The names of the policies that count for a queue.
-fn over(script: &Script, queue: &str) -> [Option<String>; 2] {
+fn over(script: &RoutingScript, queue: &str) -> [Option<String>; 2] {
     let id = script.catalog.queue(script.vhost, queue.as_bytes()).expect("a queue");
     let effective = script.catalog.queue_definition(id).and_then(|queue| queue.policy.clone());
     let Some(effective) = effective else { return [None, None] };
@@ -39,7 +38,7 @@ fn over(script: &Script, queue: &str) -> [Option<String>; 2] {
 
 #[test]
 fn an_argument_wins_unless_the_number_is_greater() {
-    let mut script = Script::new();
+    let mut script = RoutingScript::new();
     script.run(
         "queue plain; queue own x-message-ttl=100 x-max-length=5 x-overflow=reject-publish x-dead-letter-exchange=a; \
          queue more x-message-ttl=9000; queue letters x-dead-letter-exchange=b x-dead-letter-routing-key=k",
@@ -53,7 +52,7 @@ fn an_argument_wins_unless_the_number_is_greater() {
         expires_ms: Some(7000),
         messages_max: Some(3),
         body_bytes_max: Some(10),
-        overflow: Overflow::RejectToDeadLetters,
+        overflow: OverflowPolicy::RejectToDeadLetters,
         dead_letter_exchange: Some(b"x".as_slice().into()),
         dead_letter_routing_key: Some(b"y".as_slice().into()),
         ..QueueFeatures::default()
@@ -62,7 +61,7 @@ fn an_argument_wins_unless_the_number_is_greater() {
     assert_eq!(features(&script, "more"), all);
     let own = QueueFeatures {
         message_ttl_ms: Some(100),
-        overflow: Overflow::Reject,
+        overflow: OverflowPolicy::Reject,
         dead_letter_exchange: Some(b"a".as_slice().into()),
         ..all.clone()
     };
@@ -88,7 +87,7 @@ fn an_argument_wins_unless_the_number_is_greater() {
 
 #[test]
 fn one_policy_and_one_of_the_operator_count() {
-    let mut script = Script::new();
+    let mut script = RoutingScript::new();
     script.run("queue orders; queue orders.eu; queue bills; queue amq.gen-x server-named");
     let policies = [
         policy("low", "^orders", 1, "max-length=9 message-ttl=50"),
@@ -117,8 +116,8 @@ fn one_policy_and_one_of_the_operator_count() {
 
 #[test]
 fn what_only_other_types_know_is_for_queues_that_were_declared_as_one() {
-    let limits = catalog::Limits { queue_types_as_classic: true, ..catalog::Limits::default() };
-    let mut script = Script::with(limits);
+    let limits = catalog::CatalogLimits { queue_types_as_classic: true, ..catalog::CatalogLimits::default() };
+    let mut script = RoutingScript::with(limits);
     script.run("queue classic; queue named x-queue-type=classic; queue quorum x-queue-type=quorum x-delivery-limit=9");
     let policies = [policy("p", "", 1, "delivery-limit=3 max-length=1"), policy("q", "", 0, "max-length=2")];
     set(&mut script, &policies, &[]).expect("sound");
@@ -130,7 +129,7 @@ fn what_only_other_types_know_is_for_queues_that_were_declared_as_one() {
 
 #[test]
 fn alternates_of_policies_change_routes_at_once() {
-    let mut script = Script::new();
+    let mut script = RoutingScript::new();
     script.run("queue lost; exchange rest fanout; bind rest '' lost; exchange x topic; exchange own topic alternate-exchange=amq.direct");
     assert_eq!(script.run("route x a; route own a; route amq.topic a; route '' nowhere"), "- | - | - | -");
     let rest = [policy("rest", "^(x|own|later|amq.topic)$", 0, "alternate-exchange=rest")];
@@ -144,7 +143,7 @@ fn alternates_of_policies_change_routes_at_once() {
 
 #[test]
 fn what_is_wrong_with_a_policy_is_told() {
-    let mut script = Script::new();
+    let mut script = RoutingScript::new();
     script.run("queue q");
     set(&mut script, &[policy("p", "q", 0, "max-length=1")], &[]).expect("sound");
     let cases = [
@@ -195,8 +194,8 @@ fn what_is_wrong_with_a_policy_is_told() {
 
 #[test]
 fn a_vhost_has_as_many_queues_as_it_may() {
-    let mut script = Script::new();
-    let limit = |script: &mut Script, queues_max| {
+    let mut script = RoutingScript::new();
+    let limit = |script: &mut RoutingScript, queues_max| {
         let limits = VhostLimits { queues_max, ..VhostLimits::default() };
         script.execute(&Definition::SetVhostLimits { vhost: "/".into(), limits }).map(|executed| executed.changed)
     };

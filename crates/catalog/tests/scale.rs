@@ -2,9 +2,8 @@
 //!
 //! Leaves: bytes of each, printed, and held to their bounds.
 //! Owns:   the bounds: 200 bytes a binding, 500 a queue.
-//! Never:  shares its process with another test, since it reads the resident memory of all of it.
 
-use catalog::{Catalog, Definition, Limits, Name, Outcome, ShardId};
+use catalog::{Catalog, Definition, CatalogLimits, Name, DefinitionOutcome, ShardId};
 use std::fs;
 use wire::{RawProperties, Table};
 
@@ -18,9 +17,9 @@ fn resident_bytes() -> usize {
 fn a_binding_costs_200_bytes_and_a_queue_500() {
     const QUEUES: usize = 100_000;
     const BINDINGS: usize = 1_000_000;
-    let mut catalog = Catalog::new(Limits::default());
+    let mut catalog = Catalog::new(CatalogLimits::default());
     let executed = catalog.execute(&Definition::CreateVhost { name: "/".into() }).expect("a vhost");
-    let Outcome::Vhost { id: vhost, .. } = executed.outcome else { panic!("{executed:?}") };
+    let DefinitionOutcome::Vhost { id: vhost, .. } = executed.outcome else { panic!("{executed:?}") };
     let names: Vec<Name> = (0..QUEUES).map(|number| Name::from(&*format!("queue-number-{number:07}"))).collect();
     let before = resident_bytes();
     for name in &names {

@@ -2,18 +2,17 @@
 //!
 //! Enters: scripts.  Leaves: the changes that were taken.
 //! Owns:   the promises about their order, their number, and exchanges that come and go.
-//! Never:  looks into the catalog: what a watcher sees is what he has.
 
 mod script;
 
 use catalog::limits::BINDING_CHANGES_MAX;
-use catalog::{BindingChange, Changed, Limits, Name, WatchId};
+use catalog::{BindingChange, BindingEvent, CatalogLimits, Name, WatchId};
 use proptest::prelude::*;
-use script::Script;
+use script::RoutingScript;
 use std::collections::BTreeMap;
 use wire::Table;
 
-fn watch(script: &mut Script, exchange: &str) -> WatchId {
+fn watch(script: &mut RoutingScript, exchange: &str) -> WatchId {
     script.catalog.watch_bindings(script.vhost, &Name::from(exchange))
 }
 
@@ -24,19 +23,19 @@ fn with(arguments: &Option<Box<Table>>) -> String {
 
 fn shown(change: &BindingChange) -> String {
     match &change.what {
-        Changed::Bound { routing_key, arguments } => {
+        BindingEvent::Bound { routing_key, arguments } => {
             format!("+{}{}", String::from_utf8_lossy(routing_key), with(arguments))
         }
-        Changed::Unbound { routing_key, arguments } => {
+        BindingEvent::Unbound { routing_key, arguments } => {
             format!("-{}{}", String::from_utf8_lossy(routing_key), with(arguments))
         }
-        Changed::Gone => "gone".into(),
-        Changed::Made => "made".into(),
-        Changed::Resync => "resync".into(),
+        BindingEvent::Gone => "gone".into(),
+        BindingEvent::Made => "made".into(),
+        BindingEvent::Resync => "resync".into(),
     }
 }
 
-fn taken(script: &mut Script) -> String {
+fn taken(script: &mut RoutingScript) -> String {
     let changes: Vec<String> = script.catalog.take_binding_changes().map(|change| shown(&change)).collect();
     assert!(!script.catalog.has_binding_changes(), "changes are taken once");
     changes.join(" ")
@@ -45,7 +44,7 @@ fn taken(script: &mut Script) -> String {
 /// With `x` watched from the beginning.
 #[track_caller]
 fn check(before: &str, commands: &str, expected: &str) {
-    let mut script = Script::new();
+    let mut script = RoutingScript::new();
     watch(&mut script, "x");
     assert!(!script.run(before).contains(' '), "{before}");
     drop(script.catalog.take_binding_changes());
@@ -85,7 +84,7 @@ fn a_watcher_learns_of_every_way_in_which_bindings_change() {
 
 #[test]
 fn a_deleted_virtual_host_takes_its_exchanges_along() {
-    let mut script = Script::new();
+    let mut script = RoutingScript::new();
     watch(&mut script, "amq.topic");
     script.run("queue q; bind amq.topic a q");
     drop(script.catalog.take_binding_changes());
@@ -95,7 +94,7 @@ fn a_deleted_virtual_host_takes_its_exchanges_along() {
 
 #[test]
 fn watches_are_counted_and_tell_exchanges_apart() {
-    let mut script = Script::new();
+    let mut script = RoutingScript::new();
     script.run(BASE);
     let (x, y) = (watch(&mut script, "x"), watch(&mut script, "y"));
     assert_ne!(x, y);
@@ -117,7 +116,7 @@ fn watches_are_counted_and_tell_exchanges_apart() {
 
 #[test]
 fn watching_is_no_definition() {
-    let (mut watched, mut plain) = (Script::new(), Script::new());
+    let (mut watched, mut plain) = (RoutingScript::new(), RoutingScript::new());
     watch(&mut watched, "x");
     for script in [&mut watched, &mut plain] {
         script.run(BASE);
@@ -129,7 +128,7 @@ fn watching_is_no_definition() {
 
 #[test]
 fn who_does_not_take_changes_is_told_to_look_anew() {
-    let mut script = Script::new();
+    let mut script = RoutingScript::new();
     script.run("exchange x direct; exchange y direct; queue q");
     let (x, y) = (watch(&mut script, "x"), watch(&mut script, "y"));
     script.run("bind y first q");
@@ -181,7 +180,7 @@ proptest! {
     /// Whoever applies the changes to what he saw once has what he would see now.
     #[test]
     fn the_changes_add_up(commands in prop::collection::vec(command(), 1..60), looks in prop::collection::vec(any::<bool>(), 60)) {
-        let mut script = Script::with(Limits::default());
+        let mut script = RoutingScript::with(CatalogLimits::default());
         script.run("exchange x topic; exchange y fanout; queue q; queue r; queue s");
         watch(&mut script, "x");
         let mut seen: BTreeMap<String, usize> = BTreeMap::new();
@@ -192,12 +191,12 @@ proptest! {
             }
             for change in script.catalog.take_binding_changes() {
                 match &change.what {
-                    Changed::Gone => seen.clear(),
-                    Changed::Made => prop_assert!(seen.is_empty()),
-                    Changed::Bound { routing_key, arguments } => {
+                    BindingEvent::Gone => seen.clear(),
+                    BindingEvent::Made => prop_assert!(seen.is_empty()),
+                    BindingEvent::Bound { routing_key, arguments } => {
                         *seen.entry(format!("{routing_key:?}{}", with(arguments))).or_default() += 1;
                     }
-                    Changed::Unbound { routing_key, arguments } => {
+                    BindingEvent::Unbound { routing_key, arguments } => {
                         let key = format!("{routing_key:?}{}", with(arguments));
                         let count = seen.get_mut(&key).expect("what is unbound was bound");
                         *count -= 1;
@@ -205,7 +204,7 @@ proptest! {
                             seen.remove(&key);
                         }
                     }
-                    Changed::Resync => prop_assert!(false, "there are few changes"),
+                    BindingEvent::Resync => prop_assert!(false, "there are few changes"),
                 }
             }
             let mut there: BTreeMap<String, usize> = BTreeMap::new();

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use client::{Client, ConsumeOptions, Error, Publish, QueueOptions, Table};
+use client::{Client, ConsumeOptions, ClientError, Publish, QueueOptions, Table};
 
 /// Publishes that are not confirmed, at most.
 const OUTSTANDING_MAX: u64 = 2000;
@@ -11,7 +11,7 @@ const OUTSTANDING_MAX: u64 = 2000;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 #[expect(clippy::disallowed_methods, reason = "a program that measures time")]
-fn main() -> Result<(), Error> {
+fn main() -> Result<(), ClientError> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [from, to, exchange, messages, bytes] = &words[..] else {
         eprintln!("usage: across PUBLISH_URL CONSUME_URL EXCHANGE MESSAGES BYTES");

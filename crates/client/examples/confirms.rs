@@ -1,12 +1,12 @@
 //! Publishes with confirms, at most 1,000 unconfirmed at any time, and counts what was refused or returned:
 //! `confirms [URL]`.
 
-use client::{Client, Error, Properties, Publish, QueueOptions, RawProperties};
+use client::{Client, ClientError, Properties, Publish, QueueOptions, RawProperties};
 
 const MESSAGES: u64 = 100_000;
 const WINDOW: u64 = 1_000;
 
-fn main() -> Result<(), Error> {
+fn main() -> Result<(), ClientError> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "amqp://guest:guest@127.0.0.1:5672/%2F".to_owned());
     let mut client = Client::connect(&url)?;
     let channel = client.open_channel()?;

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use client::{Client, ConsumeOptions, Error, QueueOptions};
+use client::{Client, ConsumeOptions, ClientError, QueueOptions};
 
 const ACK_EVERY: u64 = 100;
 
-fn main() -> Result<(), Error> {
+fn main() -> Result<(), ClientError> {
     let mut arguments = std::env::args().skip(1);
     let url = arguments.next().unwrap_or_else(|| "amqp://guest:guest@127.0.0.1:5672/%2F".to_owned());
     let queue = arguments.next().unwrap_or_else(|| "work".to_owned());

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use client::{Client, ConsumeOptions, Error, Publish, QueueOptions};
+use client::{Client, ConsumeOptions, ClientError, Publish, QueueOptions};
 
-fn main() -> Result<(), Error> {
+fn main() -> Result<(), ClientError> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "amqp://guest:guest@127.0.0.1:5672/%2F".to_owned());
     let mut client = Client::connect(&url)?;
     let channel = client.open_channel()?;

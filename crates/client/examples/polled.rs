@@ -3,16 +3,16 @@
 
 use std::time::Duration;
 
-use client::{Channel, Client, ConsumeOptions, Error, Publish, QueueOptions};
+use client::{ClientChannel, Client, ConsumeOptions, ClientError, Publish, QueueOptions};
 use mio::{Events, Poll, Token};
 
 const CLIENTS: usize = 10;
 const ROUNDS: u64 = 1_000;
 
-fn main() -> Result<(), Error> {
+fn main() -> Result<(), ClientError> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "amqp://guest:guest@127.0.0.1:5672/%2F".to_owned());
     let mut poll = Poll::new()?;
-    let mut clients: Vec<(Client, Channel, String)> = Vec::new();
+    let mut clients: Vec<(Client, ClientChannel, String)> = Vec::new();
     for index in 0..CLIENTS {
         let mut client = Client::connect(&url)?;
         let channel = client.open_channel()?;

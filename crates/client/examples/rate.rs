@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use client::{Client, ConsumeOptions, Error, Publish, QueueOptions};
+use client::{Client, ConsumeOptions, ClientError, Publish, QueueOptions};
 
 #[expect(clippy::disallowed_methods, reason = "a program that measures time")]
-fn main() -> Result<(), Error> {
+fn main() -> Result<(), ClientError> {
     let mut arguments = std::env::args().skip(1);
     let url = arguments.next().unwrap_or_else(|| "amqp://guest:guest@127.0.0.1:5672/%2F".to_owned());
     let mut number = |usual: u64| arguments.next().and_then(|text| text.parse().ok()).unwrap_or(usual);

@@ -2,19 +2,18 @@
 //!
 //! Enters: bytes of the link.  Leaves: the part to be taken next.
 //! Owns:   one piece of memory, moved to its start when its end is near.
-//! Never:  moves bytes while somebody looks at them (the borrow checker sees to it).
 
 use crate::limits::{RECEIVE_BYTES, UNREAD_BYTES_MAX};
 
 /// The receive buffer.
 #[derive(Debug)]
-pub(crate) struct Buffer {
+pub(crate) struct ReceiveBuffer {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
 }
 
-impl Buffer {
+impl ReceiveBuffer {
     pub(crate) fn new() -> Self {
         Self { bytes: vec![0; RECEIVE_BYTES], start: 0, end: 0 }
     }
@@ -83,7 +82,7 @@ mod tests {
 
     #[test]
     fn bytes_come_out_as_they_went_in_whatever_the_pieces() {
-        let mut buffer = Buffer::new();
+        let mut buffer = ReceiveBuffer::new();
         let (mut written, mut read) = (0_u64, 0_u64);
         let mut step = 1_usize;
         while read < 4 << 20 {
@@ -106,7 +105,7 @@ mod tests {
 
     #[test]
     fn an_unusual_size_is_given_back() {
-        let mut buffer = Buffer::new();
+        let mut buffer = ReceiveBuffer::new();
         while !buffer.is_full() {
             let n = buffer.room().len();
             buffer.filled(n);

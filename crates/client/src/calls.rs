@@ -2,18 +2,17 @@
 //!
 //! Enters: names and options.  Leaves: the server's answer, or its refusal.
 //! Owns:   the shape of each call.
-//! Never:  leaves a call unanswered: each waits, at most `Options::answer_wait`.
 
 use session::Capabilities;
 use wire::method::{basic, confirm, exchange, queue, tx};
 use wire::{Method, Table, TableRef};
 
-use crate::channel::Channel;
+use crate::channel::ClientChannel;
 use crate::client::Client;
-use crate::error::{Error, Result};
-use crate::message::Message;
-use crate::outlet::short;
-use crate::state::Answer;
+use crate::error::{ClientError, Result};
+use crate::message::ReceivedMessage;
+use crate::output::short;
+use crate::state::Reply;
 
 /// How an exchange is declared. `ExchangeOptions { durable: true, ..Default::default() }`.
 #[derive(Clone, Debug, Default)]
@@ -73,20 +72,20 @@ fn encoded(arguments: &Table) -> Vec<u8> {
     if arguments.is_empty() { Vec::new() } else { arguments.to_bytes() }
 }
 
-fn unexpected(awaited: &'static str) -> Error {
-    Error::Unexpected { awaited, came: "another answer" }
+fn unexpected(awaited: &'static str) -> ClientError {
+    ClientError::Unexpected { awaited, came: "another answer" }
 }
 
 impl Client {
-    fn call(&mut self, channel: Channel, method: Method<'_>, awaited: &'static str) -> Result<Answer> {
+    fn call(&mut self, channel: ClientChannel, method: Method<'_>, awaited: &'static str) -> Result<Reply> {
         self.state.channels.open(channel)?;
         self.outbound.method(&self.pool, channel.number, &method);
         self.answer(channel.number, awaited)
     }
 
-    fn count(&mut self, channel: Channel, method: Method<'_>, awaited: &'static str) -> Result<u32> {
+    fn count(&mut self, channel: ClientChannel, method: Method<'_>, awaited: &'static str) -> Result<u32> {
         match self.call(channel, method, awaited)? {
-            Answer::Messages(count) => Ok(count),
+            Reply::Messages(count) => Ok(count),
             _ => Err(unexpected(awaited)),
         }
     }
@@ -97,7 +96,7 @@ impl Client {
     /// The server's refusal, which closes the channel: 404, 406 (it exists and is different), 403.
     pub fn declare_exchange(
         &mut self,
-        channel: Channel,
+        channel: ClientChannel,
         name: &str,
         kind: &str,
         options: &ExchangeOptions,
@@ -120,7 +119,7 @@ impl Client {
     ///
     /// # Errors
     /// The server's refusal, which closes the channel.
-    pub fn delete_exchange(&mut self, channel: Channel, name: &str, if_unused: bool) -> Result<()> {
+    pub fn delete_exchange(&mut self, channel: ClientChannel, name: &str, if_unused: bool) -> Result<()> {
         let method = exchange::Delete { exchange: short(name)?, if_unused, no_wait: false };
         self.call(channel, method.into(), "exchange.delete-ok").map(drop)
     }
@@ -131,7 +130,7 @@ impl Client {
     /// The server's refusal, which closes the channel; `NotAnnounced` where the server has no such bindings.
     pub fn bind_exchange(
         &mut self,
-        channel: Channel,
+        channel: ClientChannel,
         destination: &str,
         source: &str,
         routing_key: &str,
@@ -151,7 +150,7 @@ impl Client {
     /// As `bind_exchange`.
     pub fn unbind_exchange(
         &mut self,
-        channel: Channel,
+        channel: ClientChannel,
         destination: &str,
         source: &str,
         routing_key: &str,
@@ -169,7 +168,7 @@ impl Client {
     ///
     /// # Errors
     /// The server's refusal, which closes the channel: 404, 405 (another connection's), 406 (it exists and is different).
-    pub fn declare_queue(&mut self, channel: Channel, name: &str, options: &QueueOptions) -> Result<QueueDeclared> {
+    pub fn declare_queue(&mut self, channel: ClientChannel, name: &str, options: &QueueOptions) -> Result<QueueDeclared> {
         let arguments = encoded(&options.arguments);
         let method = queue::Declare {
             queue: short(name)?,
@@ -181,7 +180,7 @@ impl Client {
             arguments: TableRef::new(&arguments),
         };
         match self.call(channel, method.into(), "queue.declare-ok")? {
-            Answer::QueueDeclared { queue: name, messages, consumers } => {
+            Reply::QueueDeclared { queue: name, messages, consumers } => {
                 Ok(QueueDeclared { name, messages, consumers })
             }
             _ => Err(unexpected("queue.declare-ok")),
@@ -194,7 +193,7 @@ impl Client {
     /// The server's refusal, which closes the channel.
     pub fn bind_queue(
         &mut self,
-        channel: Channel,
+        channel: ClientChannel,
         queue: &str,
         exchange: &str,
         routing_key: &str,
@@ -211,7 +210,7 @@ impl Client {
     /// A channel that is not open, or the connection's end. A refusal shows in a later call.
     pub fn bind_queue_unanswered(
         &mut self,
-        channel: Channel,
+        channel: ClientChannel,
         queue: &str,
         exchange: &str,
         routing_key: &str,
@@ -223,7 +222,7 @@ impl Client {
 
     fn write_bind(
         &mut self,
-        channel: Channel,
+        channel: ClientChannel,
         queue: &str,
         exchange: &str,
         routing_key: &str,
@@ -244,7 +243,7 @@ impl Client {
     /// The server's refusal, which closes the channel.
     pub fn unbind_queue(
         &mut self,
-        channel: Channel,
+        channel: ClientChannel,
         queue: &str,
         exchange: &str,
         routing_key: &str,
@@ -260,7 +259,7 @@ impl Client {
     ///
     /// # Errors
     /// The server's refusal, which closes the channel.
-    pub fn purge_queue(&mut self, channel: Channel, name: &str) -> Result<u32> {
+    pub fn purge_queue(&mut self, channel: ClientChannel, name: &str) -> Result<u32> {
         let method = queue::Purge { queue: short(name)?, no_wait: false };
         self.count(channel, method.into(), "queue.purge-ok")
     }
@@ -269,7 +268,7 @@ impl Client {
     ///
     /// # Errors
     /// The server's refusal, which closes the channel.
-    pub fn delete_queue(&mut self, channel: Channel, name: &str, if_unused: bool, if_empty: bool) -> Result<u32> {
+    pub fn delete_queue(&mut self, channel: ClientChannel, name: &str, if_unused: bool, if_empty: bool) -> Result<u32> {
         let method = queue::Delete { queue: short(name)?, if_unused, if_empty, no_wait: false };
         self.count(channel, method.into(), "queue.delete-ok")
     }
@@ -279,7 +278,7 @@ impl Client {
     ///
     /// # Errors
     /// The server's refusal, which closes the channel.
-    pub fn qos(&mut self, channel: Channel, prefetch: u16, global: bool) -> Result<()> {
+    pub fn qos(&mut self, channel: ClientChannel, prefetch: u16, global: bool) -> Result<()> {
         let method = basic::Qos { prefetch_size: 0, prefetch_count: prefetch, global };
         self.call(channel, method.into(), "basic.qos-ok").map(drop)
     }
@@ -288,7 +287,7 @@ impl Client {
     ///
     /// # Errors
     /// The server's refusal, which closes the channel.
-    pub fn consume(&mut self, channel: Channel, queue: &str, options: &ConsumeOptions) -> Result<String> {
+    pub fn consume(&mut self, channel: ClientChannel, queue: &str, options: &ConsumeOptions) -> Result<String> {
         let arguments = encoded(&options.arguments);
         let method = basic::Consume {
             queue: short(queue)?,
@@ -300,7 +299,7 @@ impl Client {
             arguments: TableRef::new(&arguments),
         };
         match self.call(channel, method.into(), "basic.consume-ok")? {
-            Answer::ConsumerTag(tag) => Ok(tag),
+            Reply::ConsumerTag(tag) => Ok(tag),
             _ => Err(unexpected("basic.consume-ok")),
         }
     }
@@ -309,7 +308,7 @@ impl Client {
     ///
     /// # Errors
     /// A channel that is not open, or the connection's end.
-    pub fn cancel(&mut self, channel: Channel, consumer_tag: &str) -> Result<()> {
+    pub fn cancel(&mut self, channel: ClientChannel, consumer_tag: &str) -> Result<()> {
         let method = basic::Cancel { consumer_tag: short(consumer_tag)?, no_wait: false };
         self.call(channel, method.into(), "basic.cancel-ok").map(drop)
     }
@@ -318,11 +317,11 @@ impl Client {
     ///
     /// # Errors
     /// The server's refusal, which closes the channel.
-    pub fn get(&mut self, channel: Channel, queue: &str, no_ack: bool) -> Result<Option<Message>> {
+    pub fn get(&mut self, channel: ClientChannel, queue: &str, no_ack: bool) -> Result<Option<ReceivedMessage>> {
         self.state.channels.open(channel)?;
         self.outbound.method(&self.pool, channel.number, &basic::Get { queue: short(queue)?, no_ack }.into());
         match self.answer_of(channel.number, &["basic.get-ok", "basic.get-empty"])? {
-            Answer::Got(message) => Ok(Some(*message)),
+            Reply::Got(message) => Ok(Some(*message)),
             _ => Ok(None),
         }
     }
@@ -331,7 +330,7 @@ impl Client {
     ///
     /// # Errors
     /// The server's refusal: RabbitMQ refuses `requeue: false` (540).
-    pub fn recover(&mut self, channel: Channel, requeue: bool) -> Result<()> {
+    pub fn recover(&mut self, channel: ClientChannel, requeue: bool) -> Result<()> {
         self.call(channel, basic::Recover { requeue }.into(), "basic.recover-ok").map(drop)
     }
 
@@ -339,7 +338,7 @@ impl Client {
     ///
     /// # Errors
     /// A channel that is not open or is transactional; `NotAnnounced` where the server has no confirms.
-    pub fn confirm_select(&mut self, channel: Channel) -> Result<()> {
+    pub fn confirm_select(&mut self, channel: ClientChannel) -> Result<()> {
         self.state.channels.announced(Capabilities::PUBLISHER_CONFIRMS, "publisher confirms")?;
         self.call(channel, confirm::Select { no_wait: false }.into(), "confirm.select-ok")?;
         self.state.channels.open(channel)?.confirming = true;
@@ -350,7 +349,7 @@ impl Client {
     ///
     /// # Errors
     /// A channel that is not open or has confirms.
-    pub fn tx_select(&mut self, channel: Channel) -> Result<()> {
+    pub fn tx_select(&mut self, channel: ClientChannel) -> Result<()> {
         self.call(channel, tx::Select {}.into(), "tx.select-ok").map(drop)
     }
 
@@ -358,7 +357,7 @@ impl Client {
     ///
     /// # Errors
     /// A channel that is not open or not transactional.
-    pub fn tx_commit(&mut self, channel: Channel) -> Result<()> {
+    pub fn tx_commit(&mut self, channel: ClientChannel) -> Result<()> {
         self.call(channel, tx::Commit {}.into(), "tx.commit-ok").map(drop)
     }
 
@@ -366,7 +365,7 @@ impl Client {
     ///
     /// # Errors
     /// A channel that is not open or not transactional.
-    pub fn tx_rollback(&mut self, channel: Channel) -> Result<()> {
+    pub fn tx_rollback(&mut self, channel: ClientChannel) -> Result<()> {
         self.call(channel, tx::Rollback {}.into(), "tx.rollback-ok").map(drop)
     }
 
@@ -376,8 +375,8 @@ impl Client {
     /// # Errors
     /// A channel that is not open (also: the server has closed it), names of more than 255 bytes, the connection's end.
     #[inline]
-    pub fn publish(&mut self, channel: Channel, to: &crate::Publish<'_>, body: &[u8]) -> Result<u64> {
-        let tag = self.outlet().publish(channel, to, body)?;
+    pub fn publish(&mut self, channel: ClientChannel, to: &crate::Publish<'_>, body: &[u8]) -> Result<u64> {
+        let tag = self.output().publish(channel, to, body)?;
         self.flush_if_much()?;
         Ok(tag)
     }
@@ -387,8 +386,8 @@ impl Client {
     /// # Errors
     /// As `publish`.
     #[inline]
-    pub fn publish_shared(&mut self, channel: Channel, to: &crate::Publish<'_>, body: &slab::Slice) -> Result<u64> {
-        let tag = self.outlet().publish_shared(channel, to, body)?;
+    pub fn publish_shared(&mut self, channel: ClientChannel, to: &crate::Publish<'_>, body: &slab::Slice) -> Result<u64> {
+        let tag = self.output().publish_shared(channel, to, body)?;
         self.flush_if_much()?;
         Ok(tag)
     }
@@ -398,8 +397,8 @@ impl Client {
     /// # Errors
     /// A channel that is not open, the connection's end.
     #[inline]
-    pub fn ack(&mut self, channel: Channel, delivery_tag: u64, multiple: bool) -> Result<()> {
-        self.outlet().ack(channel, delivery_tag, multiple)?;
+    pub fn ack(&mut self, channel: ClientChannel, delivery_tag: u64, multiple: bool) -> Result<()> {
+        self.output().ack(channel, delivery_tag, multiple)?;
         self.flush_if_much()
     }
 
@@ -408,8 +407,8 @@ impl Client {
     ///
     /// # Errors
     /// As `ack`, and `NotAnnounced` for several at once where the server does not know it.
-    pub fn nack(&mut self, channel: Channel, delivery_tag: u64, multiple: bool, requeue: bool) -> Result<()> {
-        self.outlet().nack(channel, delivery_tag, multiple, requeue)?;
+    pub fn nack(&mut self, channel: ClientChannel, delivery_tag: u64, multiple: bool, requeue: bool) -> Result<()> {
+        self.output().nack(channel, delivery_tag, multiple, requeue)?;
         self.flush_if_much()
     }
 
@@ -417,8 +416,8 @@ impl Client {
     ///
     /// # Errors
     /// As `ack`.
-    pub fn reject(&mut self, channel: Channel, delivery_tag: u64, requeue: bool) -> Result<()> {
-        self.outlet().reject(channel, delivery_tag, requeue)?;
+    pub fn reject(&mut self, channel: ClientChannel, delivery_tag: u64, requeue: bool) -> Result<()> {
+        self.output().reject(channel, delivery_tag, requeue)?;
         self.flush_if_much()
     }
 
@@ -429,13 +428,13 @@ impl Client {
 
     /// Publishes on this channel that are neither confirmed nor refused yet, as far as the client has read.
     #[inline]
-    pub fn outstanding(&self, channel: Channel) -> u64 {
+    pub fn outstanding(&self, channel: ClientChannel) -> u64 {
         self.state.channels.outstanding(channel)
     }
 
     /// The highest tag up to which every publish of the channel is confirmed or refused, as far as the client has read.
     #[inline]
-    pub fn confirmed_up_to(&self, channel: Channel) -> u64 {
+    pub fn confirmed_up_to(&self, channel: ClientChannel) -> u64 {
         self.state.channels.confirmed_up_to(channel)
     }
 
@@ -444,15 +443,15 @@ impl Client {
     ///
     /// # Errors
     /// The channel's or connection's end; `TimedOut` when no confirm comes for `Options::answer_wait`.
-    pub fn wait_confirms(&mut self, channel: Channel, outstanding_max: u64) -> Result<u64> {
+    pub fn wait_confirms(&mut self, channel: ClientChannel, outstanding_max: u64) -> Result<u64> {
         loop {
             let record = self.state.channels.open(channel)?;
             let before = record.confirms.outstanding();
             if before <= outstanding_max {
                 return Ok(record.confirms.refused());
             }
-            if !self.set_aside(self.options.answer_wait)? {
-                return Err(Error::TimedOut { awaited: "confirm" });
+            if !self.buffer_delivery(self.options.answer_wait)? {
+                return Err(ClientError::TimedOut { awaited: "confirm" });
             }
         }
     }
@@ -461,7 +460,7 @@ impl Client {
     ///
     /// # Errors
     /// A channel that is not open.
-    pub fn take_refused(&mut self, channel: Channel) -> Result<Vec<u64>> {
+    pub fn take_refused(&mut self, channel: ClientChannel) -> Result<Vec<u64>> {
         Ok(self.state.channels.open(channel)?.confirms.take_refused_tags())
     }
 }

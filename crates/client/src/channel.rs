@@ -7,16 +7,16 @@
 use session::Capabilities;
 
 use crate::confirms::Confirms;
-use crate::error::{Error, Result};
+use crate::error::{ClientError, Result};
 
 /// A handle on an open channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Channel {
+pub struct ClientChannel {
     pub(crate) number: u16,
     pub(crate) serial: u32,
 }
 
-impl Channel {
+impl ClientChannel {
     /// The channel's number on the wire.
     pub fn number(self) -> u16 {
         self.number
@@ -24,16 +24,16 @@ impl Channel {
 }
 
 #[derive(Debug)]
-enum State {
+enum ChannelState {
     Open,
     ClosedByServer { code: u16, text: String },
     Gone,
 }
 
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct ChannelRecord {
     serial: u32,
-    state: State,
+    state: ChannelState,
     /// Whether publishes are counted: after `confirm_select`.
     pub(crate) confirming: bool,
     pub(crate) confirms: Confirms,
@@ -41,58 +41,58 @@ pub(crate) struct Record {
 
 /// All channels of a connection.
 #[derive(Debug, Default)]
-pub(crate) struct Channels {
+pub(crate) struct ClientChannels {
     /// What the server says it understands beyond the specification; it is asked for nothing else.
     pub(crate) announced: Capabilities,
-    records: Vec<Option<Record>>,
+    records: Vec<Option<ChannelRecord>>,
     serial: u32,
 }
 
-impl Channels {
+impl ClientChannels {
     /// A number was opened.
-    pub(crate) fn opened(&mut self, number: u16) -> Channel {
+    pub(crate) fn opened(&mut self, number: u16) -> ClientChannel {
         self.serial += 1;
         let index = usize::from(number);
         if self.records.len() <= index {
             self.records.resize_with(index + 1, || None);
         }
         self.records[index] =
-            Some(Record { serial: self.serial, state: State::Open, confirming: false, confirms: Confirms::default() });
-        Channel { number, serial: self.serial }
+            Some(ChannelRecord { serial: self.serial, state: ChannelState::Open, confirming: false, confirms: Confirms::default() });
+        ClientChannel { number, serial: self.serial }
     }
 
     /// Whether the server understands an extension; `what` is its name.
     pub(crate) fn announced(&self, extension: Capabilities, what: &'static str) -> Result<()> {
-        if self.announced.has(extension) { Ok(()) } else { Err(Error::NotAnnounced { what }) }
+        if self.announced.has(extension) { Ok(()) } else { Err(ClientError::NotAnnounced { what }) }
     }
 
     /// The server closed it.
     pub(crate) fn closed_by_server(&mut self, number: u16, code: u16, text: &str) {
         if let Some(record) = self.record(number) {
-            record.state = State::ClosedByServer { code, text: text.to_owned() };
+            record.state = ChannelState::ClosedByServer { code, text: text.to_owned() };
         }
     }
 
     /// This program closed it.
-    pub(crate) fn gone(&mut self, channel: Channel) {
+    pub(crate) fn gone(&mut self, channel: ClientChannel) {
         if let Some(record) = self.record(channel.number).filter(|record| record.serial == channel.serial) {
-            record.state = State::Gone;
+            record.state = ChannelState::Gone;
         }
     }
 
     /// The present user of a number.
-    pub(crate) fn handle(&self, number: u16) -> Channel {
+    pub(crate) fn handle(&self, number: u16) -> ClientChannel {
         let serial = self.records.get(usize::from(number)).and_then(Option::as_ref).map_or(0, |record| record.serial);
-        Channel { number, serial }
+        ClientChannel { number, serial }
     }
 
-    pub(crate) fn record(&mut self, number: u16) -> Option<&mut Record> {
+    pub(crate) fn record(&mut self, number: u16) -> Option<&mut ChannelRecord> {
         self.records.get_mut(usize::from(number))?.as_mut()
     }
 
     /// Unconfirmed publishes of a channel; none if it is not the number's present user.
     #[inline]
-    pub(crate) fn outstanding(&self, channel: Channel) -> u64 {
+    pub(crate) fn outstanding(&self, channel: ClientChannel) -> u64 {
         match self.records.get(usize::from(channel.number)) {
             Some(Some(record)) if record.serial == channel.serial => record.confirms.outstanding(),
             _ => 0,
@@ -101,7 +101,7 @@ impl Channels {
 
     /// The tag up to which a channel's publishes are all confirmed; 0 if it is not the number's present user.
     #[inline]
-    pub(crate) fn confirmed_up_to(&self, channel: Channel) -> u64 {
+    pub(crate) fn confirmed_up_to(&self, channel: ClientChannel) -> u64 {
         match self.records.get(usize::from(channel.number)) {
             Some(Some(record)) if record.serial == channel.serial => record.confirms.settled(),
             _ => 0,
@@ -110,16 +110,16 @@ impl Channels {
 
     /// The record of an open channel, or why it is not open.
     #[inline]
-    pub(crate) fn open(&mut self, channel: Channel) -> Result<&mut Record> {
+    pub(crate) fn open(&mut self, channel: ClientChannel) -> Result<&mut ChannelRecord> {
         match self.records.get_mut(usize::from(channel.number)) {
             Some(Some(record)) if record.serial == channel.serial => match &record.state {
-                State::Open => Ok(record),
-                State::ClosedByServer { code, text } => {
-                    Err(Error::ChannelClosed { channel: channel.number, code: *code, text: text.clone() })
+                ChannelState::Open => Ok(record),
+                ChannelState::ClosedByServer { code, text } => {
+                    Err(ClientError::ChannelClosed { channel: channel.number, code: *code, text: text.clone() })
                 }
-                State::Gone => Err(Error::ChannelNotOpen { channel: channel.number }),
+                ChannelState::Gone => Err(ClientError::ChannelNotOpen { channel: channel.number }),
             },
-            _ => Err(Error::ChannelNotOpen { channel: channel.number }),
+            _ => Err(ClientError::ChannelNotOpen { channel: channel.number }),
         }
     }
 }
@@ -130,12 +130,12 @@ mod tests {
 
     #[test]
     fn an_old_handle_does_not_reach_the_numbers_new_user() {
-        let mut channels = Channels::default();
+        let mut channels = ClientChannels::default();
         let first = channels.opened(1);
         channels.closed_by_server(1, 404, "NOT_FOUND");
-        assert!(matches!(channels.open(first), Err(Error::ChannelClosed { code: 404, .. })));
+        assert!(matches!(channels.open(first), Err(ClientError::ChannelClosed { code: 404, .. })));
         let second = channels.opened(1);
-        assert!(matches!(channels.open(first), Err(Error::ChannelNotOpen { channel: 1 })));
+        assert!(matches!(channels.open(first), Err(ClientError::ChannelNotOpen { channel: 1 })));
         assert!(channels.open(second).is_ok());
         channels.gone(first);
         assert!(channels.open(second).is_ok());

@@ -2,27 +2,26 @@
 //!
 //! Enters: an address and options.  Leaves: an open connection, or the server's reason why not.
 //! Owns:   the link, both halves of the session, the receive buffer, the memory for bodies.
-//! Never:  starts a thread, reconnects by itself, waits without an end.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
 use link::{Address, CertificateFiles, DialOptions, Link, TlsClient};
 use session::heartbeat::Heartbeat;
-use session::{Capabilities, Inbound, Outbound, Repeat, SessionLimits, Tuning, sasl};
+use session::{Capabilities, Inbound, Outbound, DeliveryTemplate, SessionLimits, Tuning, sasl};
 use slab::{BlockMut, Pool, PoolOptions};
 use wire::{Table, TableRef, Value};
 
-use crate::buffer::Buffer;
-use crate::channel::Channel;
+use crate::buffer::ReceiveBuffer;
+use crate::channel::ClientChannel;
 use crate::clock::now;
-use crate::error::{Error, Result};
-use crate::message::{Message, Returned};
-use crate::options::Options;
-use crate::outlet::{Outlet, short};
-use crate::parked::Parked;
+use crate::error::{ClientError, Result};
+use crate::message::{ReceivedMessage, Returned};
+use crate::options::ConnectOptions;
+use crate::output::{ClientOutput, short};
+use crate::buffered_delivery::BufferedDelivery;
 use crate::rdma;
-use crate::state::{Answer, Cancelled, State};
+use crate::state::{Reply, Cancelled, SessionState};
 use crate::url::{RDMA, TlsFiles, Url};
 
 /// A connection to a broker. It belongs to one thread; open one for each thread that needs one.
@@ -34,18 +33,18 @@ pub struct Client {
     pub(crate) inbound: Inbound,
     pub(crate) outbound: Outbound,
     pub(crate) pool: Pool,
-    pub(crate) buffer: Buffer,
+    pub(crate) buffer: ReceiveBuffer,
     /// What the next delivery probably looks like.
-    pub(crate) repeat: Repeat,
-    pub(crate) state: State,
-    pub(crate) options: Options,
+    pub(crate) repeat: DeliveryTemplate,
+    pub(crate) state: SessionState,
+    pub(crate) options: ConnectOptions,
     pub(crate) tuning: Tuning,
     /// Deliveries that came while something else was awaited.
-    pub(crate) aside: VecDeque<Message>,
+    pub(crate) aside: VecDeque<ReceivedMessage>,
     pub(crate) aside_bytes: usize,
     /// The delivery that `next_delivery` shows. In a box, since it is out of here while it is written to.
-    pub(crate) parked: Option<Box<Parked>>,
-    pub(crate) shown: Option<Message>,
+    pub(crate) parked: Option<Box<BufferedDelivery>>,
+    pub(crate) shown: Option<ReceivedMessage>,
     pub(crate) heartbeat: Option<Heartbeat>,
     pub(crate) last_received: Instant,
     pub(crate) last_sent: Instant,
@@ -77,14 +76,14 @@ impl Client {
     /// # Errors
     /// A wrong address, no connection, or the server's refusal (`Error::ConnectionClosed` with its code and text).
     pub fn connect(url: &str) -> Result<Self> {
-        Self::connect_with(&Url::parse(url)?, Options::default())
+        Self::connect_with(&Url::parse(url)?, ConnectOptions::default())
     }
 
     /// Connects.
     ///
     /// # Errors
     /// As `connect`.
-    pub fn connect_with(url: &Url, options: Options) -> Result<Self> {
+    pub fn connect_with(url: &Url, options: ConnectOptions) -> Result<Self> {
         if url.address.starts_with(RDMA) {
             return Self::connect_rdma(url, options);
         }
@@ -93,7 +92,7 @@ impl Client {
     }
 
     /// Connects over RDMA, or by TCP where that will do and RDMA cannot be had.
-    fn connect_rdma(url: &Url, options: Options) -> Result<Self> {
+    fn connect_rdma(url: &Url, options: ConnectOptions) -> Result<Self> {
         let place = url.address.strip_prefix(RDMA).unwrap_or(&url.address);
         let Some(login) = url.login() else {
             return match options.rdma.dial(place, None, options.answer_wait) {
@@ -109,8 +108,8 @@ impl Client {
         let mut client = Self::connect_with(&login, options.clone())?;
         let token = rdma::token_of(client.server_properties());
         let outcome = match token {
-            Some(token) => options.rdma.dial(place, Some(token), options.answer_wait).map_err(Error::from),
-            None => Err(Error::NotAnnounced { what: "RDMA" }),
+            Some(token) => options.rdma.dial(place, Some(token), options.answer_wait).map_err(ClientError::from),
+            None => Err(ClientError::NotAnnounced { what: "RDMA" }),
         };
         match outcome {
             Ok(link) => {
@@ -132,8 +131,8 @@ impl Client {
     ///
     /// # Errors
     /// As `connect`.
-    pub fn over(link: Box<dyn Link>, url: &Url, options: Options) -> Result<Self> {
-        let is_lent_memory = link.shape().lend_from_bytes < usize::MAX;
+    pub fn over(link: Box<dyn Link>, url: &Url, options: ConnectOptions) -> Result<Self> {
+        let is_lent_memory = link.capabilities().lend_threshold_bytes < usize::MAX;
         let limits = SessionLimits {
             channel_max: options.channel_max,
             frame_bytes_max: options.frame_bytes_max,
@@ -149,9 +148,9 @@ impl Client {
             inbound: Inbound::client(&limits),
             outbound: Outbound::new(),
             pool: Pool::new(PoolOptions::default()),
-            buffer: Buffer::new(),
-            repeat: Repeat::default(),
-            state: State::default(),
+            buffer: ReceiveBuffer::new(),
+            repeat: DeliveryTemplate::default(),
+            state: SessionState::default(),
             options,
             tuning: Tuning { channel_max: 0, frame_bytes_max: limits.frame_bytes_max, heartbeat_s: 0 },
             aside: VecDeque::new(),
@@ -172,7 +171,7 @@ impl Client {
         };
         client.hand_shake(url, &limits)?;
         // Only now is it known what suits a link on which both ends have a say.
-        client.lend_from_bytes = client.link.shape().lend_from_bytes;
+        client.lend_from_bytes = client.link.capabilities().lend_threshold_bytes;
         if client.lend_from_bytes < usize::MAX {
             client.inbound.lend_from(client.lend_from_bytes);
             client.outbound.set_part_bytes_min(client.lend_from_bytes);
@@ -187,16 +186,16 @@ impl Client {
         };
         self.outbound.protocol_header(&self.pool);
         match self.answer(0, "connection.start")? {
-            Answer::Started { mechanisms }
+            Reply::Started { mechanisms }
                 if mechanisms.split(|&byte| byte == b' ').any(|name| name == mechanism.as_bytes()) => {}
-            _ => return Err(Error::Unexpected { awaited, came: "a greeting without it" }),
+            _ => return Err(ClientError::Unexpected { awaited, came: "a greeting without it" }),
         }
         let properties = self.client_properties(url.wants_token())?.to_bytes();
         // Without a name of its own the client is whom its certificate names.
         let response = if url.external { vec![] } else { sasl::plain_response(&url.user, &url.password) };
         self.inbound.log_in(mechanism, &response, TableRef::new(&properties), &mut self.outbound, &self.pool);
-        let Answer::Tune(proposed) = self.answer(0, "connection.tune")? else {
-            return Err(Error::Unexpected { awaited: "connection.tune", came: "connection.secure" });
+        let Reply::Tune(proposed) = self.answer(0, "connection.tune")? else {
+            return Err(ClientError::Unexpected { awaited: "connection.tune", came: "connection.secure" });
         };
         self.tuning = self.inbound.tune(&proposed, limits, &mut self.outbound, &self.pool);
         self.heartbeat = Heartbeat::new(self.tuning.heartbeat_s);
@@ -233,8 +232,8 @@ impl Client {
     ///
     /// # Errors
     /// `Error::NoChannelLeft`, or the connection's end.
-    pub fn open_channel(&mut self) -> Result<Channel> {
-        let number = self.inbound.open_channel(&mut self.outbound, &self.pool).ok_or(Error::NoChannelLeft)?;
+    pub fn open_channel(&mut self) -> Result<ClientChannel> {
+        let number = self.inbound.open_channel(&mut self.outbound, &self.pool).ok_or(ClientError::NoChannelLeft)?;
         self.answer(number, "channel.open-ok")?;
         Ok(self.state.channels.opened(number))
     }
@@ -243,7 +242,7 @@ impl Client {
     ///
     /// # Errors
     /// A channel that is not open, or the connection's end.
-    pub fn close_channel(&mut self, channel: Channel) -> Result<()> {
+    pub fn close_channel(&mut self, channel: ClientChannel) -> Result<()> {
         self.state.channels.open(channel)?;
         self.inbound.close_channel(channel.number, 200, "Goodbye", &mut self.outbound, &self.pool);
         self.state.channels.gone(channel);
@@ -269,11 +268,11 @@ impl Client {
 
     /// The kind of link it has: `tcp`, `tls`, `unix`, `rdma`.
     pub fn transport(&self) -> &'static str {
-        self.link.shape().name
+        self.link.capabilities().name
     }
 
     /// Why it is connected by TCP although its address wants RDMA, if so. Programs should say so.
-    pub fn fell_back(&self) -> Option<&str> {
+    pub fn used_fallback(&self) -> Option<&str> {
         self.fell_back.as_deref()
     }
 
@@ -322,20 +321,20 @@ impl Client {
         self.link.register(registry, token)
     }
 
-    pub(crate) fn outlet(&mut self) -> Outlet<'_> {
-        Outlet { outbound: &mut self.outbound, pool: &self.pool, channels: &mut self.state.channels }
+    pub(crate) fn output(&mut self) -> ClientOutput<'_> {
+        ClientOutput { outbound: &mut self.outbound, pool: &self.pool, channels: &mut self.state.channels }
     }
 }
 
 /// A link over sockets.
-pub(crate) fn dial_sockets(url: &Url, options: &Options) -> Result<Box<dyn Link>> {
+pub(crate) fn dial_sockets(url: &Url, options: &ConnectOptions) -> Result<Box<dyn Link>> {
     let address: Address =
-        url.address.parse().map_err(|error| Error::Url { why: format!("'{}': {error}", url.address) })?;
+        url.address.parse().map_err(|error| ClientError::Url { why: format!("'{}': {error}", url.address) })?;
     let dial = DialOptions { timeout: options.answer_wait, socket: url.socket_over(&options.socket) };
     Ok(match &address {
         Address::Tls { .. } => link::dial_tls(&address, &dial, &tls_client(&url.tls)?)?,
         Address::Rsocket { host, port } => {
-            Box::new(rsocket::dial(host, *port, &dial.socket, &rsocket::Watch::of_process()?)?)
+            Box::new(rsocket::dial(host, *port, &dial.socket, &rsocket::RsocketPoller::process_wide()?)?)
         }
         Address::Tcp { .. } | Address::Unix(_) | Address::Rdma { .. } => link::dial(&address, &dial)?,
     })
@@ -345,5 +344,5 @@ fn tls_client(files: &TlsFiles) -> Result<TlsClient> {
     let TlsFiles { ca, certificate, key, server_name } = files;
     let own = certificate.clone().zip(key.clone()).map(|(certificate, key)| CertificateFiles { certificate, key });
     TlsClient::new(ca.as_deref(), own.as_ref(), server_name.as_deref())
-        .map_err(|error| Error::Url { why: error.to_string() })
+        .map_err(|error| ClientError::Url { why: error.to_string() })
 }

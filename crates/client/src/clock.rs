@@ -2,7 +2,6 @@
 //!
 //! Leaves: the time.
 //! Owns:   the one place of this crate that reads a clock.
-//! Never:  is asked on the way of a message: only before a wait.
 
 use std::time::Instant;
 

@@ -2,7 +2,6 @@
 //!
 //! Enters: publishes, and the server's acks and nacks.  Leaves: how many are outstanding, and which were refused.
 //! Owns:   the lowest tag not confirmed, and what was confirmed out of order beyond it.
-//! Never:  grows with the number of messages, only with how far out of order the server confirms.
 
 use std::collections::VecDeque;
 

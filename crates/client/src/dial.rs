@@ -2,19 +2,18 @@
 //!
 //! Enters: an address, options.  Leaves: a connected link, and as whom to log in over it.
 //! Owns:   what becomes of an address of RDMA with `via` where somebody else logs in, or has a device.
-//! Never:  says a word of AMQP on the link that it answers.
 
 use link::Link;
-use verbs::Token;
+use verbs::RdmaToken;
 
 use crate::client::{Client, dial_sockets};
-use crate::error::{Error, Result};
-use crate::options::Options;
+use crate::error::{ClientError, Result};
+use crate::options::ConnectOptions;
 use crate::rdma::token_of;
 use crate::url::{RDMA, Url};
 
 /// A link, and what its session is to say.
-pub struct Dialled {
+pub struct DialledLink {
     /// The link.
     pub link: Box<dyn Link>,
     /// As whom, and where: as in the address, but that a token may have said already who this is.
@@ -26,11 +25,11 @@ pub struct Dialled {
 }
 
 /// A connection over RDMA that may be asked for: all that goes before it is done.
-pub struct Ask {
+pub struct RdmaDialRequest {
     /// Where, as devices have it: `host:port`.
     pub place: String,
     /// What is to be shown there.
-    pub token: Option<Token>,
+    pub token: Option<RdmaToken>,
     /// As whom to log in, see [`Dialled::url`].
     pub url: Url,
     /// See [`Dialled::first`].
@@ -40,27 +39,27 @@ pub struct Ask {
 }
 
 /// How far a dial comes without a device.
-pub enum Prepared {
+pub enum DialPlan {
     /// To a link.
-    Stands(Box<Dialled>),
+    Stands(Box<DialledLink>),
     /// To a device of the caller's.
-    Ask(Box<Ask>),
+    Ask(Box<RdmaDialRequest>),
 }
 
 /// Connects to where an address says.
 ///
 /// # Errors
 /// A wrong address, no connection, or, of an address with `via`, a refused login there.
-pub fn dial(url: &Url, options: &Options) -> Result<Dialled> {
-    let Ask { place, token, url, first, tcp } = match prepare(url, options)? {
-        Prepared::Stands(dialled) => return Ok(*dialled),
-        Prepared::Ask(ask) => *ask,
+pub fn dial(url: &Url, options: &ConnectOptions) -> Result<DialledLink> {
+    let RdmaDialRequest { place, token, url, first, tcp } = match prepare(url, options)? {
+        DialPlan::Stands(dialled) => return Ok(*dialled),
+        DialPlan::Ask(ask) => *ask,
     };
     match (options.rdma.dial(&place, token, options.answer_wait), tcp) {
-        (Ok(link), _) => Ok(Dialled { link, url, first, fell_back: None }),
+        (Ok(link), _) => Ok(DialledLink { link, url, first, fell_back: None }),
         (Err(error), None) => Err(error.into()),
         (Err(error), Some(tcp)) => {
-            Ok(Dialled { fell_back: Some(error.to_string()), ..plain(dial_sockets(&tcp, options)?, &tcp) })
+            Ok(DialledLink { fell_back: Some(error.to_string()), ..plain(dial_sockets(&tcp, options)?, &tcp) })
         }
     }
 }
@@ -70,32 +69,32 @@ pub fn dial(url: &Url, options: &Options) -> Result<Dialled> {
 ///
 /// # Errors
 /// Those of [`dial`], but for those of the connection over RDMA.
-pub fn prepare(url: &Url, options: &Options) -> Result<Prepared> {
+pub fn prepare(url: &Url, options: &ConnectOptions) -> Result<DialPlan> {
     let Some(place) = url.address.strip_prefix(RDMA) else {
-        return Ok(Prepared::Stands(Box::new(plain(dial_sockets(url, options)?, url))));
+        return Ok(DialPlan::Stands(Box::new(plain(dial_sockets(url, options)?, url))));
     };
     let Some(login) = url.login() else {
         let tcp = url.by_tcp().filter(|_| url.fallback_to_tcp);
-        let ask = Ask { place: place.to_owned(), token: None, url: url.clone(), first: None, tcp };
-        return Ok(Prepared::Ask(Box::new(ask)));
+        let ask = RdmaDialRequest { place: place.to_owned(), token: None, url: url.clone(), first: None, tcp };
+        return Ok(DialPlan::Ask(Box::new(ask)));
     };
     let first = Client::connect_with(&login, options.clone())?;
     let tcp = Some(login).filter(|_| url.fallback_to_tcp);
     match (token_of(first.server_properties()), tcp) {
         (Some(token), tcp) => {
             let known = Url { external: true, ..url.clone() };
-            let ask = Ask { place: place.to_owned(), token: Some(token), url: known, first: Some(first), tcp };
-            Ok(Prepared::Ask(Box::new(ask)))
+            let ask = RdmaDialRequest { place: place.to_owned(), token: Some(token), url: known, first: Some(first), tcp };
+            Ok(DialPlan::Ask(Box::new(ask)))
         }
-        (None, None) => Err(Error::NotAnnounced { what: "RDMA" }),
+        (None, None) => Err(ClientError::NotAnnounced { what: "RDMA" }),
         (None, Some(tcp)) => {
-            let why = Error::NotAnnounced { what: "RDMA" }.to_string();
+            let why = ClientError::NotAnnounced { what: "RDMA" }.to_string();
             let dialled = plain(dial_sockets(&tcp, options)?, &tcp);
-            Ok(Prepared::Stands(Box::new(Dialled { fell_back: Some(why), ..dialled })))
+            Ok(DialPlan::Stands(Box::new(DialledLink { fell_back: Some(why), ..dialled })))
         }
     }
 }
 
-fn plain(link: Box<dyn Link>, url: &Url) -> Dialled {
-    Dialled { link, url: url.clone(), first: None, fell_back: None }
+fn plain(link: Box<dyn Link>, url: &Url) -> DialledLink {
+    DialledLink { link, url: url.clone(), first: None, fell_back: None }
 }

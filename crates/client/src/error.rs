@@ -2,16 +2,15 @@
 //!
 //! Enters: closes of the server, faults of the link, misuse.  Leaves: one enum with clear texts.
 //! Owns:   the words.
-//! Never:  hides the server's code and text.
 
 use std::fmt;
 
 use link::LinkError;
-use session::Fault;
+use session::ProtocolFault;
 
 /// Why a call failed.
 #[derive(Debug)]
-pub enum Error {
+pub enum ClientError {
     /// The address is not understood.
     Url {
         /// What is wrong with it.
@@ -41,7 +40,7 @@ pub enum Error {
         channel: u16,
     },
     /// The server broke the protocol.
-    Protocol(Fault),
+    Protocol(ProtocolFault),
     /// The server answered with a method that does not belong here.
     Unexpected {
         /// What was awaited.
@@ -73,9 +72,9 @@ pub enum Error {
 }
 
 /// The outcome of a call.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T> = std::result::Result<T, ClientError>;
 
-impl fmt::Display for Error {
+impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url { why } => write!(f, "{why}"),
@@ -97,7 +96,7 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {
+impl std::error::Error for ClientError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Link(error) => Some(error),
@@ -106,25 +105,25 @@ impl std::error::Error for Error {
     }
 }
 
-impl From<LinkError> for Error {
+impl From<LinkError> for ClientError {
     fn from(error: LinkError) -> Self {
         Self::Link(error)
     }
 }
 
-impl From<std::io::Error> for Error {
+impl From<std::io::Error> for ClientError {
     fn from(error: std::io::Error) -> Self {
         Self::Link(LinkError::Lost(error))
     }
 }
 
-impl From<Fault> for Error {
-    fn from(fault: Fault) -> Self {
+impl From<ProtocolFault> for ClientError {
+    fn from(fault: ProtocolFault) -> Self {
         Self::Protocol(fault)
     }
 }
 
-impl From<wire::TooLong> for Error {
+impl From<wire::TooLong> for ClientError {
     fn from(error: wire::TooLong) -> Self {
         Self::TooLong { bytes: error.bytes }
     }

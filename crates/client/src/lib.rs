@@ -2,7 +2,6 @@
 //!
 //! Enters: an address, messages.  Leaves: deliveries, borrowed from the receive buffer; confirms; refusals.
 //! Owns:   one connection a `Client`, on one thread.
-//! Never:  reconnects, starts a thread, allocates for a message, waits without an end.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -17,7 +16,7 @@
 //!     assert_eq!(delivery.body(), b"hello");
 //! }
 //! client.close()?;
-//! # Ok::<(), client::Error>(())
+//! # Ok::<(), client::ClientError>(())
 //! ```
 //!
 //! The runnable examples show each use: `hello`, `confirms`, `consumer` (with acknowledgements), `polled`.
@@ -33,7 +32,7 @@
 
 mod buffer;
 mod calls;
-mod canned;
+mod prepared_batch;
 mod channel;
 mod client;
 mod clock;
@@ -43,9 +42,9 @@ mod error;
 pub mod limits;
 mod message;
 mod options;
-mod outlet;
-mod parked;
-mod patience;
+mod output;
+mod buffered_delivery;
+mod wait_deadline;
 mod polled;
 mod pump;
 mod rdma;
@@ -53,16 +52,16 @@ mod state;
 mod url;
 
 pub use calls::{ConsumeOptions, ExchangeOptions, QueueDeclared, QueueOptions};
-pub use canned::Canned;
-pub use channel::Channel;
+pub use prepared_batch::PreparedBatch;
+pub use channel::ClientChannel;
 pub use client::Client;
-pub use dial::{Ask, Dialled, Prepared, dial, prepare};
-pub use error::{Error, Result};
+pub use dial::{RdmaDialRequest, DialledLink, DialPlan, dial, prepare};
+pub use error::{ClientError, Result};
 pub use link::SocketOptions;
-pub use message::{Delivery, Message, Returned};
-pub use options::Options;
-pub use outlet::{Outlet, Publish};
-pub use pump::Dispatched;
+pub use message::{Delivery, ReceivedMessage, Returned};
+pub use options::ConnectOptions;
+pub use output::{ClientOutput, Publish};
+pub use pump::DispatchSummary;
 pub use rdma::{CarrierPass, DeviceFinder, RdmaOptions};
 pub use session::Capabilities;
 pub use slab::{BlockMut, Slice};

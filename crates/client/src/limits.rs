@@ -2,7 +2,6 @@
 //!
 //! Leaves: named bounds and the defaults of what a program may set.
 //! Owns:   the numbers and the relations between them.
-//! Never:  reads a setting.
 
 use std::time::Duration;
 

@@ -2,19 +2,18 @@
 //!
 //! Enters: contents of the session.  Leaves: `Delivery` (borrowed), `Message`, `Returned` (owned).
 //! Owns:   copies only where a message must outlive the buffer.
-//! Never:  copies a large body: that is shared memory from the start.
 
 use session::Body;
 use slab::Slice;
 use wire::RawProperties;
 
-use crate::channel::Channel;
+use crate::channel::ClientChannel;
 
 /// A message for a consumer, borrowed from the client's memory. Copy what must be kept.
 #[derive(Clone, Debug)]
 pub struct Delivery<'a> {
     /// The channel it came on: acknowledge it there.
-    pub channel: Channel,
+    pub channel: ClientChannel,
     /// Which consumer it is for.
     pub consumer_tag: &'a [u8],
     /// What to acknowledge.
@@ -46,8 +45,8 @@ impl Delivery<'_> {
     }
 
     /// A copy that may be kept.
-    pub fn to_message(&self) -> Message {
-        Message {
+    pub fn to_message(&self) -> ReceivedMessage {
+        ReceivedMessage {
             channel: self.channel,
             consumer_tag: self.consumer_tag.into(),
             delivery_tag: self.delivery_tag,
@@ -56,19 +55,19 @@ impl Delivery<'_> {
             routing_key: self.routing_key.into(),
             messages_left: 0,
             properties: self.properties.as_bytes().into(),
-            body: Kept::of(&self.body),
+            body: OwnedBody::of(&self.body),
         }
     }
 }
 
 /// A body that is kept.
 #[derive(Clone, Debug)]
-pub(crate) enum Kept {
+pub(crate) enum OwnedBody {
     Copied(Box<[u8]>),
     Shared(Slice),
 }
 
-impl Kept {
+impl OwnedBody {
     pub(crate) fn of(body: &Body<'_>) -> Self {
         match body {
             Body::Small(bytes) => Self::Copied((*bytes).into()),
@@ -86,9 +85,9 @@ impl Kept {
 
 /// A message in memory of its own: what `get` answers, and copies of deliveries.
 #[derive(Clone, Debug)]
-pub struct Message {
+pub struct ReceivedMessage {
     /// The channel it came on: acknowledge it there.
-    pub channel: Channel,
+    pub channel: ClientChannel,
     /// Which consumer it is for; empty for `get`.
     pub consumer_tag: Box<[u8]>,
     /// What to acknowledge.
@@ -102,10 +101,10 @@ pub struct Message {
     /// Messages left in the queue (`get` only).
     pub messages_left: u32,
     pub(crate) properties: Box<[u8]>,
-    pub(crate) body: Kept,
+    pub(crate) body: OwnedBody,
 }
 
-impl Message {
+impl ReceivedMessage {
     /// The body.
     pub fn body(&self) -> &[u8] {
         self.body.bytes()
@@ -127,8 +126,8 @@ impl Message {
             routing_key: &self.routing_key,
             properties: self.properties(),
             body: match &self.body {
-                Kept::Copied(bytes) => Body::Small(bytes),
-                Kept::Shared(slice) => Body::Large(slice.clone()),
+                OwnedBody::Copied(bytes) => Body::Small(bytes),
+                OwnedBody::Shared(slice) => Body::Large(slice.clone()),
             },
         }
     }
@@ -142,7 +141,7 @@ impl Message {
 #[derive(Clone, Debug)]
 pub struct Returned {
     /// The channel it was published on.
-    pub channel: Channel,
+    pub channel: ClientChannel,
     /// Why, as a number (312: no route).
     pub code: u16,
     /// Why, as a text.
@@ -152,7 +151,7 @@ pub struct Returned {
     /// Its routing key.
     pub routing_key: Box<[u8]>,
     pub(crate) properties: Box<[u8]>,
-    pub(crate) body: Kept,
+    pub(crate) body: OwnedBody,
 }
 
 impl Returned {

@@ -2,7 +2,6 @@
 //!
 //! Leaves: options with their defaults.
 //! Owns:   the choice of options, all of them optional.
-//! Never:  reads the environment.
 
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use crate::rdma::RdmaOptions;
 
 /// Options of a connection. `Options { name: Some("reporter".into()), ..Options::default() }`.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ConnectOptions {
     /// Name shown by the broker's tools (`connection_name` in the client properties).
     pub name: Option<String>,
     /// Most channels this program opens at once; the server may allow fewer.
@@ -35,7 +34,7 @@ pub struct Options {
     pub rdma: RdmaOptions,
 }
 
-impl Default for Options {
+impl Default for ConnectOptions {
     fn default() -> Self {
         Self {
             name: None,

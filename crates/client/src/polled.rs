@@ -2,20 +2,19 @@
 //!
 //! Enters: the readiness of the link, as a poll reports it.  Leaves: deliveries for a handler; sent bytes.
 //! Owns:   the calls that a program with many clients makes; heartbeats between them.
-//! Never:  waits for the server, reads without an end while others wait for their turn.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use session::heartbeat::Due;
+use session::heartbeat::HeartbeatAction;
 
 use crate::client::Client;
 use crate::clock::now;
-use crate::error::{Error, Result};
+use crate::error::{ClientError, Result};
 use crate::limits::{READS_A_TURN_MAX, UNSENT_BYTES_MAX};
 use crate::message::Delivery;
-use crate::outlet::Outlet;
-use crate::pump::{Dispatched, Taken};
+use crate::output::ClientOutput;
+use crate::pump::{DispatchSummary, ScanEnd};
 
 impl Client {
     /// Sends what the link takes now. Says whether everything went; if not, the link reports when it takes more.
@@ -40,13 +39,13 @@ impl Client {
     /// As `dispatch`.
     pub fn dispatch_now(
         &mut self,
-        mut handler: impl FnMut(&Delivery<'_>, &mut Outlet<'_>) -> Result<()>,
-    ) -> Result<Dispatched> {
+        mut handler: impl FnMut(&Delivery<'_>, &mut ClientOutput<'_>) -> Result<()>,
+    ) -> Result<DispatchSummary> {
         let mut deliveries = 0_u64;
-        while self.pop_aside() {
+        while self.pop_buffered() {
             if let Some(message) = self.shown.take() {
                 deliveries += 1;
-                handler(&message.view(), &mut self.outlet())?;
+                handler(&message.view(), &mut self.output())?;
             }
         }
         let mut reads = 0;
@@ -67,17 +66,17 @@ impl Client {
             let sent = self.flush_now()?;
             self.check_closed()?;
             self.check_channels()?;
-            if taken == Taken::Stopped {
+            if taken == ScanEnd::Stopped {
                 if sent {
                     continue;
                 }
                 // The link says when it takes more; until then the server is left waiting.
-                return Ok(Dispatched { deliveries, drained: true });
+                return Ok(DispatchSummary { deliveries, drained: true });
             }
             let looked = reads > 0 && self.drained;
             if looked || reads == READS_A_TURN_MAX {
-                self.beat()?;
-                return Ok(Dispatched { deliveries, drained: looked });
+                self.send_heartbeat()?;
+                return Ok(DispatchSummary { deliveries, drained: looked });
             }
             reads += 1;
             reads += 1;
@@ -86,7 +85,7 @@ impl Client {
     }
 
     /// Sends a heartbeat if one is due.
-    pub(crate) fn beat(&mut self) -> Result<()> {
+    pub(crate) fn send_heartbeat(&mut self) -> Result<()> {
         let Some(heartbeat) = self.heartbeat else { return Ok(()) };
         let time = now();
         if std::mem::take(&mut self.received_since) {
@@ -96,9 +95,9 @@ impl Client {
             self.last_sent = time;
         }
         match heartbeat.due(time, self.last_received, self.last_sent) {
-            Due::Wait { .. } => Ok(()),
-            Due::Dead => Err(Error::TimedOut { awaited: "heartbeat" }),
-            Due::Send => {
+            HeartbeatAction::Wait { .. } => Ok(()),
+            HeartbeatAction::Dead => Err(ClientError::TimedOut { awaited: "heartbeat" }),
+            HeartbeatAction::Send => {
                 if self.outbound.is_empty() {
                     self.outbound.heartbeat(&self.pool);
                 }
@@ -113,7 +112,7 @@ impl Client {
     /// # Errors
     /// The connection's end.
     pub fn keep_alive(&mut self) -> Result<()> {
-        self.set_aside(Duration::ZERO)?;
-        self.beat()
+        self.buffer_delivery(Duration::ZERO)?;
+        self.send_heartbeat()
     }
 }

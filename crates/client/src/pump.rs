@@ -2,27 +2,26 @@
 //!
 //! Enters: bytes of the link, deadlines.  Leaves: events for those who handle them, sent bytes.
 //! Owns:   the rule that a blocked sender reads, so that two full pipes never wait for each other.
-//! Never:  waits without a deadline; answers a message itself.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use link::{LinkError, Received, Sent, Wait};
-use session::heartbeat::Due;
-use session::{Alike, Body, Event, Scope};
+use link::{LinkError, ReceiveOutcome, SendOutcome, WaitFor};
+use session::heartbeat::HeartbeatAction;
+use session::{RepeatedDelivery, Body, Event, FaultScope};
 
 use crate::client::Client;
 use crate::clock::now;
-use crate::error::{Error, Result};
+use crate::error::{ClientError, Result};
 use crate::limits::{ASIDE_BYTES_MAX, WRITTEN_BYTES_MAX};
 use crate::message::Delivery;
-use crate::outlet::Outlet;
-use crate::patience::Patience;
-use crate::state::Answer;
+use crate::output::ClientOutput;
+use crate::wait_deadline::WaitDeadline;
+use crate::state::Reply;
 
 /// What one look at the events came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum ScanEnd {
     /// All events that had come are taken.
     All,
     /// The handler wants no more now.
@@ -34,11 +33,11 @@ impl Client {
     #[inline]
     pub(crate) fn take_events(
         &mut self,
-        mut on_delivery: impl FnMut(Delivery<'_>, &mut Outlet<'_>) -> ControlFlow<()>,
-    ) -> Result<Taken> {
+        mut on_delivery: impl FnMut(Delivery<'_>, &mut ClientOutput<'_>) -> ControlFlow<()>,
+    ) -> Result<ScanEnd> {
         loop {
             if self.inbound.may_repeat(&self.repeat) && self.take_repeats(&mut on_delivery).is_break() {
-                return Ok(Taken::Stopped);
+                return Ok(ScanEnd::Stopped);
             }
             if let Some(taken) = self.take_event(&mut on_delivery)? {
                 return Ok(taken);
@@ -50,8 +49,8 @@ impl Client {
     /// the loop over deliveries that are alike, and not here as well.
     fn take_event(
         &mut self,
-        on_delivery: &mut dyn FnMut(Delivery<'_>, &mut Outlet<'_>) -> ControlFlow<()>,
-    ) -> Result<Option<Taken>> {
+        on_delivery: &mut dyn FnMut(Delivery<'_>, &mut ClientOutput<'_>) -> ControlFlow<()>,
+    ) -> Result<Option<ScanEnd>> {
         let unread = self.buffer.unread();
         let mut input = unread;
         let before = input.len();
@@ -86,7 +85,7 @@ impl Client {
                     body,
                 };
                 let mut outlet =
-                    Outlet { outbound: &mut self.outbound, pool: &self.pool, channels: &mut self.state.channels };
+                    ClientOutput { outbound: &mut self.outbound, pool: &self.pool, channels: &mut self.state.channels };
                 flow = on_delivery(delivery, &mut outlet);
             }
             Ok(Some(other)) => self.state.note(other, &mut self.outbound, &self.pool),
@@ -97,19 +96,19 @@ impl Client {
         self.buffer.take(taken);
         if let Some(fault) = fault {
             self.inbound.fail(&fault, &mut self.outbound, &self.pool);
-            if fault.scope != Scope::Link {
+            if fault.scope != FaultScope::Link {
                 // Telling the server is a courtesy; what counts is the fault itself.
                 let _told = self.link.send(self.outbound.gather_mut());
             }
             return Err(fault.into());
         }
         if flow.is_break() {
-            return Ok(Some(Taken::Stopped));
+            return Ok(Some(ScanEnd::Stopped));
         }
         if !more {
             self.unlooked = false;
             self.buffer.shrink();
-            return Ok(Some(Taken::All));
+            return Ok(Some(ScanEnd::All));
         }
         Ok(None)
     }
@@ -118,13 +117,13 @@ impl Client {
     #[inline(always)]
     fn take_repeats(
         &mut self,
-        on_delivery: &mut impl FnMut(Delivery<'_>, &mut Outlet<'_>) -> ControlFlow<()>,
+        on_delivery: &mut impl FnMut(Delivery<'_>, &mut ClientOutput<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let Alike { channel, consumer_tag, redelivered, exchange, routing_key, properties } = self.repeat.alike();
+        let RepeatedDelivery { channel, consumer_tag, redelivered, exchange, routing_key, properties } = self.repeat.alike();
         let channel = self.state.channels.handle(channel);
         let unread = self.buffer.unread();
         let mut input = unread;
-        let mut outlet = Outlet { outbound: &mut self.outbound, pool: &self.pool, channels: &mut self.state.channels };
+        let mut outlet = ClientOutput { outbound: &mut self.outbound, pool: &self.pool, channels: &mut self.state.channels };
         let mut flow = ControlFlow::Continue(());
         while let Some((delivery_tag, body)) = self.repeat.next(&mut input) {
             let body = Body::Small(body);
@@ -154,7 +153,7 @@ impl Client {
         let direct = self.inbound.direct();
         let direct_bytes = direct.len();
         match self.link.receive(direct, &mut room[..wanted]) {
-            Ok(Received::Bytes { bytes, drained }) => {
+            Ok(ReceiveOutcome::Bytes { bytes, drained }) => {
                 let placed = bytes.min(direct_bytes);
                 self.inbound.direct_filled(placed);
                 self.buffer.filled(bytes - placed);
@@ -164,11 +163,11 @@ impl Client {
                 let taken_back = self.lend_from_bytes < usize::MAX && self.settle(placed);
                 Ok(bytes > 0 || taken_back)
             }
-            Ok(Received::Idle) => {
+            Ok(ReceiveOutcome::Idle) => {
                 self.drained = true;
                 Ok(false)
             }
-            Ok(Received::Closed) => {
+            Ok(ReceiveOutcome::Closed) => {
                 self.ended = true;
                 Err(self.end_reason(LinkError::Closed))
             }
@@ -189,7 +188,7 @@ impl Client {
     /// After a read of a link that is lent memory: `placed` bytes came otherwise, or what is lent is full. Says whether it was.
     #[cold]
     fn settle(&mut self, placed: usize) -> bool {
-        let filled = self.link.take_back();
+        let filled = self.link.take_filled();
         self.copied_bytes += filled.as_ref().map_or(placed, |filled| filled.copied_bytes) as u64;
         filled.is_some_and(|filled| self.inbound.filled(filled.memory) > 0)
     }
@@ -205,7 +204,7 @@ impl Client {
             let direct = if in_place { self.inbound.direct() } else { &mut [] };
             let direct_bytes = direct.len();
             match self.link.receive(direct, self.buffer.room())? {
-                Received::Bytes { bytes, drained } => {
+                ReceiveOutcome::Bytes { bytes, drained } => {
                     let placed = bytes.min(direct_bytes);
                     self.inbound.direct_filled(placed);
                     self.buffer.filled(bytes - placed);
@@ -219,15 +218,15 @@ impl Client {
                         return Ok(!self.buffer.is_full());
                     }
                 }
-                Received::Idle => return Ok(true),
-                Received::Closed => self.ended = true,
+                ReceiveOutcome::Idle => return Ok(true),
+                ReceiveOutcome::Closed => self.ended = true,
             }
         }
         Ok(false)
     }
 
     /// Waits for the link as long as `patience` lasts; sends heartbeats meanwhile. Says whether the link is ready.
-    fn wait(&mut self, what: Wait, patience: &mut Patience) -> Result<bool> {
+    fn wait(&mut self, what: WaitFor, patience: &mut WaitDeadline) -> Result<bool> {
         loop {
             let time = now();
             let until = patience.until(time);
@@ -240,9 +239,9 @@ impl Client {
             let mut wake = until;
             match self.heartbeat.map(|heartbeat| heartbeat.due(time, self.last_received, self.last_sent)) {
                 None => {}
-                Some(Due::Wait { until: due }) => wake = Some(wake.map_or(due, |wake| wake.min(due))),
-                Some(Due::Dead) => return Err(Error::TimedOut { awaited: "heartbeat" }),
-                Some(Due::Send) => {
+                Some(HeartbeatAction::Wait { until: due }) => wake = Some(wake.map_or(due, |wake| wake.min(due))),
+                Some(HeartbeatAction::Dead) => return Err(ClientError::TimedOut { awaited: "heartbeat" }),
+                Some(HeartbeatAction::Send) => {
                     // Behind unsent bytes a heartbeat says nothing that they do not say.
                     if self.outbound.is_empty() {
                         self.outbound.heartbeat(&self.pool);
@@ -267,7 +266,7 @@ impl Client {
         match self.link.send(self.outbound.gather_mut()) {
             Ok(sent) => {
                 self.sent_since = true;
-                Ok(sent == Sent::Drained)
+                Ok(sent == SendOutcome::Drained)
             }
             Err(error) => Err(self.end_reason(error)),
         }
@@ -286,32 +285,32 @@ impl Client {
     fn flush_blocked(&mut self) -> Result<()> {
         loop {
             let before = self.outbound.bytes();
-            let mut patience = Patience::For(self.options.answer_wait);
+            let mut patience = WaitDeadline::For(self.options.answer_wait);
             while self.outbound.bytes() == before {
                 let readable = self.receive_unread()?;
                 if self.send_some()? {
                     return Ok(());
                 }
-                let what = if readable { Wait::Either } else { Wait::Writable };
+                let what = if readable { WaitFor::Either } else { WaitFor::Writable };
                 if self.outbound.bytes() == before && !self.wait(what, &mut patience)? {
-                    return Err(Error::TimedOut { awaited: "room to send" });
+                    return Err(ClientError::TimedOut { awaited: "room to send" });
                 }
             }
         }
     }
 
     /// Why the link ended, if the server said so before.
-    fn end_reason(&mut self, error: LinkError) -> Error {
+    fn end_reason(&mut self, error: LinkError) -> ClientError {
         while let Ok(true) = self.receive_unread() {
             if self.drained {
                 break;
             }
         }
-        while let Ok(Taken::Stopped) = self.take_events(|_, _| ControlFlow::Break(())) {}
+        while let Ok(ScanEnd::Stopped) = self.take_events(|_, _| ControlFlow::Break(())) {}
         match self.state.closed.take() {
-            Some((code, text)) => Error::ConnectionClosed { code, text },
-            None if matches!(error, LinkError::Closed) => Error::Closed,
-            None => Error::Link(error),
+            Some((code, text)) => ClientError::ConnectionClosed { code, text },
+            None if matches!(error, LinkError::Closed) => ClientError::Closed,
+            None => ClientError::Link(error),
         }
     }
 
@@ -320,11 +319,11 @@ impl Client {
         let Some((code, text)) = self.state.closed.take() else { return Ok(()) };
         // The session has written close-ok; whether it still arrives is the server's affair.
         let _told = self.link.send(self.outbound.gather_mut());
-        Err(Error::ConnectionClosed { code, text })
+        Err(ClientError::ConnectionClosed { code, text })
     }
 
     /// Reads until something came or `patience` is over; sends what is written first.
-    fn fill(&mut self, patience: &mut Patience, at_once: bool) -> Result<bool> {
+    fn fill(&mut self, patience: &mut WaitDeadline, at_once: bool) -> Result<bool> {
         self.flush()?;
         if self.unlooked {
             return Ok(true);
@@ -335,7 +334,7 @@ impl Client {
         if at_once {
             return Ok(false);
         }
-        while self.wait(Wait::Readable, patience)? {
+        while self.wait(WaitFor::Readable, patience)? {
             if self.receive()? {
                 return Ok(true);
             }
@@ -345,14 +344,14 @@ impl Client {
 
     /// Puts every delivery that came aside and takes in all other events; waits up to `timeout` for the first bytes.
     /// Says whether any came.
-    pub(crate) fn set_aside(&mut self, timeout: Duration) -> Result<bool> {
-        let came = self.fill(&mut Patience::For(timeout), timeout.is_zero())?;
-        self.take_aside()?;
+    pub(crate) fn buffer_delivery(&mut self, timeout: Duration) -> Result<bool> {
+        let came = self.fill(&mut WaitDeadline::For(timeout), timeout.is_zero())?;
+        self.unbuffer()?;
         self.check_closed()?;
         Ok(came)
     }
 
-    fn take_aside(&mut self) -> Result<()> {
+    fn unbuffer(&mut self) -> Result<()> {
         let mut aside = std::mem::take(&mut self.aside);
         let mut bytes = self.aside_bytes;
         let outcome = self.take_events(|delivery, _| {
@@ -364,26 +363,26 @@ impl Client {
         self.aside = aside;
         self.aside_bytes = bytes;
         match outcome? {
-            Taken::All => Ok(()),
-            Taken::Stopped => Err(Error::TooMuchAside),
+            ScanEnd::All => Ok(()),
+            ScanEnd::Stopped => Err(ClientError::TooMuchAside),
         }
     }
 
     /// Waits for the answer named `awaited` on a channel.
-    pub(crate) fn answer(&mut self, channel: u16, awaited: &'static str) -> Result<Answer> {
+    pub(crate) fn answer(&mut self, channel: u16, awaited: &'static str) -> Result<Reply> {
         self.answer_of(channel, &[awaited])
     }
 
     /// Waits for one of several answers on a channel.
-    pub(crate) fn answer_of(&mut self, channel: u16, awaited: &[&'static str]) -> Result<Answer> {
-        let mut patience = Patience::For(self.options.answer_wait);
+    pub(crate) fn answer_of(&mut self, channel: u16, awaited: &[&'static str]) -> Result<Reply> {
+        let mut patience = WaitDeadline::For(self.options.answer_wait);
         loop {
             // What is left unread from before comes first.
-            self.take_aside()?;
-            if let Some(answered) = self.state.answered.take().filter(|answered| answered.channel == channel) {
+            self.unbuffer()?;
+            if let Some(answered) = self.state.reply.take().filter(|answered| answered.channel == channel) {
                 return match awaited.contains(&answered.name) {
                     true => Ok(answered.answer),
-                    false => Err(Error::Unexpected { awaited: awaited[0], came: answered.name }),
+                    false => Err(ClientError::Unexpected { awaited: awaited[0], came: answered.name }),
                 };
             }
             self.check_closed()?;
@@ -395,7 +394,7 @@ impl Client {
                     .inspect_err(|_| self.state.channel_closed.retain(|closed| *closed != opened))?;
             }
             if !self.fill(&mut patience, false)? {
-                return Err(Error::TimedOut { awaited: awaited[0] });
+                return Err(ClientError::TimedOut { awaited: awaited[0] });
             }
         }
     }
@@ -418,20 +417,20 @@ impl Client {
         if let Some(parked) = &mut self.parked {
             parked.clear();
         }
-        if self.pop_aside() {
-            return Ok(self.shown.as_ref().map(crate::message::Message::view));
+        if self.pop_buffered() {
+            return Ok(self.shown.as_ref().map(crate::message::ReceivedMessage::view));
         }
-        let mut patience = Patience::For(timeout);
+        let mut patience = WaitDeadline::For(timeout);
         loop {
             let memory = self.buffer.memory().as_ptr_range();
             let memory = memory.start.addr()..memory.end.addr();
             let mut parked = self.parked.take().unwrap_or_default();
             let taken = self.take_events(|delivery, _| {
-                parked.park(delivery, &memory);
+                parked.buffer(delivery, &memory);
                 ControlFlow::Break(())
             });
             self.parked = Some(parked);
-            if taken? == Taken::Stopped {
+            if taken? == ScanEnd::Stopped {
                 break;
             }
             self.check_closed()?;
@@ -443,7 +442,7 @@ impl Client {
         Ok(self.parked.as_ref().and_then(|parked| parked.show(self.buffer.memory())))
     }
 
-    pub(crate) fn pop_aside(&mut self) -> bool {
+    pub(crate) fn pop_buffered(&mut self) -> bool {
         self.shown = self.aside.pop_front();
         if let Some(message) = &self.shown {
             self.aside_bytes -= message.bytes();
@@ -459,16 +458,16 @@ impl Client {
     pub fn dispatch(
         &mut self,
         timeout: Duration,
-        mut handler: impl FnMut(&Delivery<'_>, &mut Outlet<'_>) -> Result<()>,
-    ) -> Result<Dispatched> {
+        mut handler: impl FnMut(&Delivery<'_>, &mut ClientOutput<'_>) -> Result<()>,
+    ) -> Result<DispatchSummary> {
         let mut deliveries = 0_u64;
-        while self.pop_aside() {
+        while self.pop_buffered() {
             if let Some(message) = self.shown.take() {
                 deliveries += 1;
-                handler(&message.view(), &mut self.outlet())?;
+                handler(&message.view(), &mut self.output())?;
             }
         }
-        let mut patience = Patience::For(timeout);
+        let mut patience = WaitDeadline::For(timeout);
         loop {
             let mut failed = None;
             let taken = self.take_events(|delivery, outlet| {
@@ -489,14 +488,14 @@ impl Client {
             self.flush()?;
             self.check_closed()?;
             self.check_channels()?;
-            if taken == Taken::Stopped {
+            if taken == ScanEnd::Stopped {
                 continue;
             }
             if deliveries > 0 && (self.drained || !timeout.is_zero()) {
-                return Ok(Dispatched { deliveries, drained: self.drained });
+                return Ok(DispatchSummary { deliveries, drained: self.drained });
             }
             if !self.fill(&mut patience, timeout.is_zero())? {
-                return Ok(Dispatched { deliveries, drained: true });
+                return Ok(DispatchSummary { deliveries, drained: true });
             }
         }
     }
@@ -504,7 +503,7 @@ impl Client {
 
 /// What `Client::dispatch` did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Dispatched {
+pub struct DispatchSummary {
     /// How many deliveries the handler was given.
     pub deliveries: u64,
     /// Whether the link had nothing more.

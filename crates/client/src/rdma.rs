@@ -2,7 +2,6 @@
 //!
 //! Enters: an address, options.  Leaves: a connected link, or why there is none.
 //! Owns:   how a client's port is set up.
-//! Never:  knows a kind of device; falls back to TCP unasked.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,12 +9,12 @@ use std::time::Duration;
 
 use link::Link;
 use verbs::device::{AnyDevice, DeviceError};
-use verbs::{Settings, SoleLink, Token};
+use verbs::{PortSettings, StandaloneLink, RdmaToken};
 use wire::{Table, Value};
 
 use crate::client::Client;
-use crate::error::{Error, Result};
-use crate::options::Options;
+use crate::error::{ClientError, Result};
+use crate::options::ConnectOptions;
 use crate::url::Url;
 
 /// Finds the device by which an address (`host:port`) is reached. Each connection has one of its own.
@@ -27,7 +26,7 @@ pub struct RdmaOptions {
     /// Where devices come from: this machine's cards.
     pub devices: DeviceFinder,
     /// How its port behaves. The default is for one connection.
-    pub settings: Settings,
+    pub settings: PortSettings,
     /// Largest frame in bytes, overhead included, for bodies over RDMA, if it is more than [`Options`](crate::Options) say;
     /// the server may want smaller ones. The default takes what the server proposes.
     pub frame_bytes_max: u32,
@@ -35,15 +34,15 @@ pub struct RdmaOptions {
 
 impl Default for RdmaOptions {
     fn default() -> Self {
-        let settings = Settings {
+        let settings = PortSettings {
             receive_buffers: 80,
             spare_buffers: 16,
             credits: 64,
             landing_blocks: 4,
-            ..Settings::of_a_client()
+            ..PortSettings::for_client()
         };
         let frame_bytes_max = session::limits::FRAME_BYTES_CEILING;
-        Self { devices: Arc::new(verbs::card::towards), settings, frame_bytes_max }
+        Self { devices: Arc::new(verbs::card::open_towards), settings, frame_bytes_max }
     }
 }
 
@@ -59,9 +58,9 @@ impl fmt::Debug for RdmaOptions {
 const TOKEN_PROPERTY: &str = "harrier.rdma_token";
 
 /// What a broker gives a client that logs in, to come again over RDMA by.
-pub(crate) fn token_of(server_properties: &Table) -> Option<Token> {
+pub(crate) fn token_of(server_properties: &Table) -> Option<RdmaToken> {
     match server_properties.get(TOKEN_PROPERTY) {
-        Some(Value::LongStr(bytes)) => Some(Token(bytes.first_chunk().copied()?)),
+        Some(Value::LongStr(bytes)) => Some(RdmaToken(bytes.first_chunk().copied()?)),
         _ => None,
     }
 }
@@ -70,7 +69,7 @@ pub(crate) fn token_of(server_properties: &Table) -> Option<Token> {
 /// connections. The connection that it was given over must last until the token was shown.
 pub struct CarrierPass {
     client: Client,
-    token: Token,
+    token: RdmaToken,
 }
 
 impl CarrierPass {
@@ -78,16 +77,16 @@ impl CarrierPass {
     ///
     /// # Errors
     /// An address without `via`, no connection, a refused login, or a broker that does not listen for RDMA.
-    pub fn get(url: &Url, options: Options) -> Result<Self> {
+    pub fn get(url: &Url, options: ConnectOptions) -> Result<Self> {
         let why = "via=tcp or via=tls is missing: where is a token given?";
-        let login = url.login().ok_or_else(|| Error::Url { why: why.to_owned() })?;
-        let client = Client::connect_with(&login, Options { carries_others: true, ..options })?;
-        let token = token_of(client.server_properties()).ok_or(Error::NotAnnounced { what: "RDMA" })?;
+        let login = url.login().ok_or_else(|| ClientError::Url { why: why.to_owned() })?;
+        let client = Client::connect_with(&login, ConnectOptions { carries_others: true, ..options })?;
+        let token = token_of(client.server_properties()).ok_or(ClientError::NotAnnounced { what: "RDMA" })?;
         Ok(CarrierPass { client, token })
     }
 
     /// What is to be shown over RDMA, once and soon.
-    pub fn token(&self) -> Token {
+    pub fn token(&self) -> RdmaToken {
         self.token
     }
 
@@ -105,8 +104,8 @@ impl RdmaOptions {
     ///
     /// # Errors
     /// No device, or no connection over it.
-    pub(crate) fn dial(&self, place: &str, token: Option<Token>, timeout: Duration) -> std::io::Result<Box<dyn Link>> {
+    pub(crate) fn dial(&self, place: &str, token: Option<RdmaToken>, timeout: Duration) -> std::io::Result<Box<dyn Link>> {
         let device = (self.devices)(place)?;
-        Ok(Box::new(SoleLink::connect(device, place, token, self.settings.clone(), timeout)?))
+        Ok(Box::new(StandaloneLink::connect(device, place, token, self.settings.clone(), timeout)?))
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Enters: every event but deliveries.  Leaves: answers for those who wait, and news for those who ask.
 //! Owns:   channels, the last answer, returned messages, cancelled consumers, why the connection ended.
-//! Never:  touches the link.
 
 use std::collections::VecDeque;
 
@@ -11,14 +10,14 @@ use slab::Pool;
 use wire::method::{basic, channel, connection};
 use wire::{Method, ShortStr, Table, TableRef, ValueRef};
 
-use crate::channel::{Channel, Channels};
+use crate::channel::{ClientChannel, ClientChannels};
 use crate::client::Client;
 use crate::limits::RETURNED_MAX;
-use crate::message::{Kept, Message, Returned};
+use crate::message::{OwnedBody, ReceivedMessage, Returned};
 
 /// What came as the answer to something, in memory of its own.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum Reply {
     Started { mechanisms: Vec<u8> },
     Tune(connection::Tune),
     Opened,
@@ -28,35 +27,35 @@ pub(crate) enum Answer {
     QueueDeclared { queue: String, messages: u32, consumers: u32 },
     Messages(u32),
     ConsumerTag(String),
-    Got(Box<Message>),
+    Got(Box<ReceivedMessage>),
     Plain,
 }
 
 /// An answer, the channel it came on, and its name on the wire.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct ReceivedReply {
     pub(crate) channel: u16,
     pub(crate) name: &'static str,
-    pub(crate) answer: Answer,
+    pub(crate) answer: Reply,
 }
 
 /// A consumer that the server ended: its queue is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cancelled {
     /// The channel it was on.
-    pub channel: Channel,
+    pub channel: ClientChannel,
     /// Its tag.
     pub consumer_tag: String,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct State {
-    pub(crate) channels: Channels,
-    pub(crate) answered: Option<Answered>,
+pub(crate) struct SessionState {
+    pub(crate) channels: ClientChannels,
+    pub(crate) reply: Option<ReceivedReply>,
     /// Code and text of the server's `connection.close`.
     pub(crate) closed: Option<(u16, String)>,
     /// Channels the server closed that no call has told of yet.
-    pub(crate) channel_closed: VecDeque<Channel>,
+    pub(crate) channel_closed: VecDeque<ClientChannel>,
     pub(crate) blocked: Option<String>,
     pub(crate) returned: VecDeque<Returned>,
     pub(crate) returned_count: u64,
@@ -78,7 +77,7 @@ impl Client {
     }
 }
 
-impl State {
+impl SessionState {
     /// Takes in an event that is no delivery.
     pub(crate) fn note(&mut self, event: Event<'_>, outbound: &mut Outbound, pool: &Pool) {
         match event {
@@ -93,7 +92,7 @@ impl State {
                 properties,
                 body,
             } => {
-                let message = Message {
+                let message = ReceivedMessage {
                     channel: self.channels.handle(channel),
                     consumer_tag: Box::default(),
                     delivery_tag,
@@ -102,9 +101,9 @@ impl State {
                     routing_key: routing_key.into(),
                     messages_left: message_count,
                     properties: properties.as_bytes().into(),
-                    body: Kept::of(&body),
+                    body: OwnedBody::of(&body),
                 };
-                self.answer(channel, "basic.get-ok", Answer::Got(Box::new(message)));
+                self.answer(channel, "basic.get-ok", Reply::Got(Box::new(message)));
             }
             Event::Return { channel, code, text, exchange, routing_key, properties, body } => {
                 self.returned_count += 1;
@@ -116,28 +115,28 @@ impl State {
                         exchange: exchange.into(),
                         routing_key: routing_key.into(),
                         properties: properties.as_bytes().into(),
-                        body: Kept::of(&body),
+                        body: OwnedBody::of(&body),
                     });
                 }
             }
-            Event::ChannelOpened { channel } => self.answer(channel, "channel.open-ok", Answer::ChannelOpened),
+            Event::ChannelOpened { channel } => self.answer(channel, "channel.open-ok", Reply::ChannelOpened),
             Event::ChannelClosed { channel, code, text, .. } => {
                 self.channels.closed_by_server(channel, code, &text_of(text));
                 self.channel_closed.push_back(self.channels.handle(channel));
             }
-            Event::ChannelCloseOk { channel } => self.answer(channel, "channel.close-ok", Answer::ChannelCloseOk),
+            Event::ChannelCloseOk { channel } => self.answer(channel, "channel.close-ok", Reply::ChannelCloseOk),
             Event::Start(start) => {
                 self.channels.announced = announced(start.server_properties);
                 self.server_properties = start.server_properties.to_table().unwrap_or_default();
-                self.answer(0, "connection.start", Answer::Started { mechanisms: start.mechanisms.to_vec() })
+                self.answer(0, "connection.start", Reply::Started { mechanisms: start.mechanisms.to_vec() })
             }
-            Event::Tune(tune) => self.answer(0, "connection.tune", Answer::Tune(tune)),
-            Event::OpenOk => self.answer(0, "connection.open-ok", Answer::Opened),
-            Event::Secure { .. } => self.answer(0, "connection.secure", Answer::Plain),
+            Event::Tune(tune) => self.answer(0, "connection.tune", Reply::Tune(tune)),
+            Event::OpenOk => self.answer(0, "connection.open-ok", Reply::Opened),
+            Event::Secure { .. } => self.answer(0, "connection.secure", Reply::Plain),
             Event::Blocked { reason } => self.blocked = Some(text_of(reason)),
             Event::Unblocked => self.blocked = None,
             Event::CloseRequested { code, text, .. } => self.closed = Some((code, text_of(text))),
-            Event::CloseOk => self.answer(0, "connection.close-ok", Answer::ConnectionCloseOk),
+            Event::CloseOk => self.answer(0, "connection.close-ok", Reply::ConnectionCloseOk),
             Event::Deliver { .. } => debug_assert!(false, "deliveries are taken before"),
             // The session gives these to servers only.
             Event::Publish { .. }
@@ -172,22 +171,22 @@ impl State {
             Method::ChannelFlow(channel::Flow { active }) => {
                 return outbound.method(pool, channel, &channel::FlowOk { active }.into());
             }
-            Method::QueueDeclareOk(ok) => Answer::QueueDeclared {
+            Method::QueueDeclareOk(ok) => Reply::QueueDeclared {
                 queue: text_of(ok.queue),
                 messages: ok.message_count,
                 consumers: ok.consumer_count,
             },
-            Method::QueuePurgeOk(ok) => Answer::Messages(ok.message_count),
-            Method::QueueDeleteOk(ok) => Answer::Messages(ok.message_count),
-            Method::BasicConsumeOk(ok) => Answer::ConsumerTag(text_of(ok.consumer_tag)),
-            Method::BasicCancelOk(ok) => Answer::ConsumerTag(text_of(ok.consumer_tag)),
-            _ => Answer::Plain,
+            Method::QueuePurgeOk(ok) => Reply::Messages(ok.message_count),
+            Method::QueueDeleteOk(ok) => Reply::Messages(ok.message_count),
+            Method::BasicConsumeOk(ok) => Reply::ConsumerTag(text_of(ok.consumer_tag)),
+            Method::BasicCancelOk(ok) => Reply::ConsumerTag(text_of(ok.consumer_tag)),
+            _ => Reply::Plain,
         };
         self.answer(channel, method.name(), answer);
     }
 
-    fn answer(&mut self, channel: u16, name: &'static str, answer: Answer) {
-        self.answered = Some(Answered { channel, name, answer });
+    fn answer(&mut self, channel: u16, name: &'static str, answer: Reply) {
+        self.reply = Some(ReceivedReply { channel, name, answer });
     }
 
     fn settle(&mut self, channel: u16, tag: u64, multiple: bool, refused: bool) {

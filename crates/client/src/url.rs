@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use link::SocketOptions;
 
-use crate::error::Error;
+use crate::error::ClientError;
 
 /// Where to connect, as whom, and to which virtual host.
 ///
@@ -69,17 +69,17 @@ pub struct TlsFiles {
 pub(crate) const RDMA: &str = "amqp+rdma://";
 
 /// A way to a host.
-struct Way {
+struct UrlScheme {
     scheme: &'static str,
     /// How the link's notation begins.
     link: &'static str,
     port: u16,
 }
 
-const WAYS: [Way; 3] = [
-    Way { scheme: "amqp://", link: "", port: 5672 },
-    Way { scheme: "amqps://", link: "tls://", port: 5671 },
-    Way { scheme: RDMA, link: RDMA, port: 5672 },
+const WAYS: [UrlScheme; 3] = [
+    UrlScheme { scheme: "amqp://", link: "", port: 5672 },
+    UrlScheme { scheme: "amqps://", link: "tls://", port: 5671 },
+    UrlScheme { scheme: RDMA, link: RDMA, port: 5672 },
 ];
 
 impl Url {
@@ -87,8 +87,8 @@ impl Url {
     ///
     /// # Errors
     /// `Error::Url` with what is wrong.
-    pub fn parse(text: &str) -> Result<Self, Error> {
-        let wrong = |why: &str| Error::Url { why: format!("'{text}': {why}") };
+    pub fn parse(text: &str) -> Result<Self, ClientError> {
+        let wrong = |why: &str| ClientError::Url { why: format!("'{text}': {why}") };
         if let Some(rest) = text.strip_prefix("amqp+unix:") {
             return Self::unix(rest).map_err(|why| wrong(&why));
         }
@@ -104,7 +104,7 @@ impl Url {
         Self::host(rest, way).map_err(|why| wrong(&why))
     }
 
-    fn host(rest: &str, way: &Way) -> Result<Self, String> {
+    fn host(rest: &str, way: &UrlScheme) -> Result<Self, String> {
         let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
         let mut socket = SocketOptions::default();
         for (name, value) in pairs(parameters) {

@@ -4,11 +4,11 @@ mod peer;
 
 use std::time::Duration;
 
-use client::{Channel, Client, ConsumeOptions, Error, Options, Publish, QueueDeclared, QueueOptions, Table, Url};
+use client::{ClientChannel, Client, ConsumeOptions, ClientError, ConnectOptions, Publish, QueueDeclared, QueueOptions, Table, Url};
 
 const WAIT: Duration = Duration::from_secs(20);
 
-fn connected() -> (Client, Channel, std::thread::JoinHandle<()>) {
+fn connected() -> (Client, ClientChannel, std::thread::JoinHandle<()>) {
     let (url, thread) = peer::start();
     let mut client = Client::connect(&url).expect("a connection");
     let channel = client.open_channel().expect("a channel");
@@ -131,7 +131,7 @@ fn what_the_server_does_not_offer_is_not_asked_for() {
     let (mut client, channel, thread) = connected();
     let why = client.bind_exchange(channel, "a", "b", "", &Table::new()).expect_err("not offered").to_string();
     assert_eq!(why, "the broker does not offer bindings between exchanges");
-    assert!(matches!(client.unbind_exchange(channel, "a", "b", "", &Table::new()), Err(Error::NotAnnounced { .. })));
+    assert!(matches!(client.unbind_exchange(channel, "a", "b", "", &Table::new()), Err(ClientError::NotAnnounced { .. })));
     client.qos(channel, 10, false).expect("nothing was sent, so the channel is open");
     client.close().expect("an orderly end");
     thread.join().expect("the server ends");
@@ -143,7 +143,7 @@ fn a_channel_that_the_server_closes_says_why_and_the_connection_goes_on() {
     client.publish(channel, &Publish::to("x", "close-channel"), b"").expect("published");
     let why = client.next_delivery(WAIT).expect_err("the close is told").to_string();
     assert_eq!(why, "the server closed channel 1: 404 NOT_FOUND - no exchange");
-    assert!(matches!(client.ack(channel, 1, false), Err(Error::ChannelClosed { code: 404, .. })));
+    assert!(matches!(client.ack(channel, 1, false), Err(ClientError::ChannelClosed { code: 404, .. })));
     let channel = client.open_channel().expect("another channel");
     let passive = QueueOptions { passive: true, ..QueueOptions::default() };
     let why = client.declare_queue(channel, "q", &passive).expect_err("refused").to_string();
@@ -151,7 +151,7 @@ fn a_channel_that_the_server_closes_says_why_and_the_connection_goes_on() {
     let channel = client.open_channel().expect("a third channel");
     client.qos(channel, 10, false).expect("it works");
     client.close_channel(channel).expect("closed");
-    assert!(matches!(client.qos(channel, 10, false), Err(Error::ChannelNotOpen { channel: 1 })));
+    assert!(matches!(client.qos(channel, 10, false), Err(ClientError::ChannelNotOpen { channel: 1 })));
     client.close().expect("an orderly end");
     thread.join().expect("the server ends");
 }
@@ -165,12 +165,12 @@ fn ends_of_the_connection_say_why() {
 
     let (mut client, channel, thread) = connected();
     client.publish(channel, &Publish::to("x", "hang-up"), b"").expect("published");
-    assert!(matches!(client.next_delivery(WAIT), Err(Error::Closed | Error::Link(_))));
+    assert!(matches!(client.next_delivery(WAIT), Err(ClientError::Closed | ClientError::Link(_))));
     thread.join().expect("the server ends");
 
     let (url, _thread) = peer::start();
     let wrong = Client::connect(&url.replace("guest:guest", "guest:wrong")).expect_err("refused");
-    assert!(matches!(wrong, Error::ConnectionClosed { code: 403, .. }), "{wrong}");
+    assert!(matches!(wrong, ClientError::ConnectionClosed { code: 403, .. }), "{wrong}");
 }
 
 #[test]
@@ -189,10 +189,10 @@ fn a_cancelled_consumer_is_told() {
 fn names_that_are_too_long_are_refused_before_anything_is_sent() {
     let (mut client, channel, thread) = connected();
     let name = "n".repeat(256);
-    assert!(matches!(client.publish(channel, &Publish::to(&name, ""), b""), Err(Error::TooLong { bytes: 256 })));
+    assert!(matches!(client.publish(channel, &Publish::to(&name, ""), b""), Err(ClientError::TooLong { bytes: 256 })));
     assert!(matches!(
         client.declare_queue(channel, &name, &QueueOptions::default()),
-        Err(Error::TooLong { bytes: 256 })
+        Err(ClientError::TooLong { bytes: 256 })
     ));
     client.qos(channel, 1, false).expect("the channel is as before");
     client.close().expect("an orderly end");
@@ -203,7 +203,7 @@ fn names_that_are_too_long_are_refused_before_anything_is_sent() {
 fn a_polled_client_never_waits_and_loses_nothing() {
     let (url, thread) = peer::start();
     // Written bytes leave by `flush_now` alone.
-    let options = Options { flush_bytes: usize::MAX, ..Options::default() };
+    let options = ConnectOptions { flush_bytes: usize::MAX, ..ConnectOptions::default() };
     let mut client = Client::connect_with(&Url::parse(&url).expect("an address"), options).expect("a connection");
     let channel = client.open_channel().expect("a channel");
     client.consume(channel, "q", &ConsumeOptions::default()).expect("a consumer");
@@ -279,14 +279,14 @@ fn canned_messages_are_those_that_would_be_published() {
         let to = if bytes > 8_184 { &to[..1] } else { &to };
         let template = body(7, bytes);
         let mut canned =
-            client.can(channel, to, &template, 1_000).expect("names are short").expect("it is no large batch");
+            client.prepare_batch(channel, to, &template, 1_000).expect("names are short").expect("it is no large batch");
         assert!(canned.len().is_multiple_of(to.len()) && canned.body_bytes() == bytes);
         let (rounds, mut sent) = (3, Vec::new());
         for round in 0..rounds {
             // The last batch is not whole.
             let count = if round + 1 == rounds { canned.len().div_ceil(2) } else { canned.len() };
             client
-                .publish_canned(&mut canned, count, |place, body| {
+                .publish_prepared(&mut canned, count, |place, body| {
                     if let Some(first) = body.first_mut() {
                         *first = (round * 50 + place) as u8;
                     }
@@ -312,11 +312,11 @@ fn canned_messages_are_those_that_would_be_published() {
 fn canned_messages_are_confirmed_one_by_one() {
     let (mut client, channel, thread) = connected();
     client.confirm_select(channel).expect("confirms");
-    let mut canned = client.can(channel, &[Publish::to("x", "key")], b"text", 500).expect("a name").expect("a batch");
+    let mut canned = client.prepare_batch(channel, &[Publish::to("x", "key")], b"text", 500).expect("a name").expect("a batch");
     let many = canned.len() as u64;
-    assert_eq!(client.publish_canned(&mut canned, usize::MAX, |_, _| ()).expect("published"), many);
-    assert_eq!(client.publish_canned(&mut canned, 2, |_, _| ()).expect("published"), many + 2);
-    assert_eq!(client.publish_canned(&mut canned, 0, |_, _| ()).expect("nothing to do"), 0);
+    assert_eq!(client.publish_prepared(&mut canned, usize::MAX, |_, _| ()).expect("published"), many);
+    assert_eq!(client.publish_prepared(&mut canned, 2, |_, _| ()).expect("published"), many + 2);
+    assert_eq!(client.publish_prepared(&mut canned, 0, |_, _| ()).expect("nothing to do"), 0);
     assert_eq!(client.wait_confirms(channel, 0).expect("confirms"), 0);
     assert_eq!(client.outstanding(channel), 0);
     client.close().expect("an orderly end");

@@ -6,9 +6,9 @@
 
 use crate::broker::BrokerConfig;
 use crate::limits::{MAX_QUEUE_BYTES_MOST, NAME_BYTES_MAX, PASSWORD_BYTES_MAX};
-use crate::origin::{Fault, Origin, Place};
-use crate::policies::Policy;
-use crate::setting::{Kind, Value, quoted, type_of};
+use crate::origin::{ConfigFault, Origin, SourceText};
+use crate::policies::PolicyConfig;
+use crate::setting::{SettingKind, SettingValue, quoted, type_of};
 use crate::tables::{TABLES, TableForm};
 use std::collections::HashSet;
 use std::fmt::{self, Write};
@@ -17,7 +17,7 @@ use toml::de::{DeTable, DeValue};
 
 /// A virtual host.
 #[derive(Clone, Debug)]
-pub struct Vhost {
+pub struct VhostConfig {
     /// Its name.
     pub name: String,
     /// Connections at one time.
@@ -32,11 +32,11 @@ pub struct Vhost {
 
 /// A user.
 #[derive(Clone)]
-pub struct User {
+pub struct UserConfig {
     /// The name.
     pub name: String,
     /// How it proves itself.
-    pub password: Password,
+    pub password: PasswordConfig,
     /// Labels such as `administrator`.
     pub tags: Vec<String>,
     /// Connections at one time.
@@ -49,14 +49,14 @@ pub struct User {
 
 /// What a user's password is kept as.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Password {
+pub enum PasswordConfig {
     /// As it is.
     Plain(String),
     /// As a hash; empty for a user without a password.
     Hash(String),
 }
 
-impl fmt::Debug for User {
+impl fmt::Debug for UserConfig {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.debug_struct("User").field("name", &self.name).field("tags", &self.tags).finish_non_exhaustive()
     }
@@ -64,7 +64,7 @@ impl fmt::Debug for User {
 
 /// What a user may do in a virtual host: three patterns of names.
 #[derive(Clone, Debug)]
-pub struct Permission {
+pub struct PermissionConfig {
     /// The user.
     pub user: String,
     /// The virtual host.
@@ -81,7 +81,7 @@ pub struct Permission {
 
 /// With which routing keys a user may use a topic exchange: two patterns.
 #[derive(Clone, Debug)]
-pub struct TopicPermission {
+pub struct TopicPermissionConfig {
     /// The user.
     pub user: String,
     /// The virtual host.
@@ -99,63 +99,63 @@ pub struct TopicPermission {
 /// The accounts of a file, and its policies.
 #[derive(Default)]
 pub(crate) struct Accounts {
-    pub vhosts: Vec<Vhost>,
-    pub users: Vec<User>,
-    pub permissions: Vec<Permission>,
-    pub topic_permissions: Vec<TopicPermission>,
-    pub policies: Vec<Policy>,
-    pub operator_policies: Vec<Policy>,
+    pub vhosts: Vec<VhostConfig>,
+    pub users: Vec<UserConfig>,
+    pub permissions: Vec<PermissionConfig>,
+    pub topic_permissions: Vec<TopicPermissionConfig>,
+    pub policies: Vec<PolicyConfig>,
+    pub operator_policies: Vec<PolicyConfig>,
 }
 
 /// One table under way: what it has, and what is wrong with it.
-pub(crate) struct Entry<'t, 'd> {
-    pub place: &'t Place<'t>,
+pub(crate) struct TableReader<'t, 'd> {
+    pub place: &'t SourceText<'t>,
     form: &'static TableForm,
     pub table: &'t DeTable<'d>,
     pub origin: Origin,
-    faults: &'t mut Vec<Fault>,
+    faults: &'t mut Vec<ConfigFault>,
 }
 
 impl Accounts {
     /// Takes in the value of a key that is one of the tables.
-    pub fn read(&mut self, place: &Place<'_>, name: &str, value: &Spanned<DeValue<'_>>, faults: &mut Vec<Fault>) {
+    pub fn read(&mut self, place: &SourceText<'_>, name: &str, value: &Spanned<DeValue<'_>>, faults: &mut Vec<ConfigFault>) {
         let Some(form) = TABLES.iter().find(|form| form.name == name) else { return };
         let DeValue::Array(items) = value.get_ref() else {
             let what = type_of(value.get_ref());
             let why = format!("it is written [[{name}]], once for each, and not as {what}");
-            return faults.push(Fault::new(place.line_of(value.span().start), name, why));
+            return faults.push(ConfigFault::new(place.line_of(value.span().start), name, why));
         };
         for item in items {
             let origin = place.line_of(item.span().start);
             let DeValue::Table(table) = item.get_ref() else {
                 let why = format!("it is written [[{name}]], once for each");
-                faults.push(Fault::new(origin, name, why));
+                faults.push(ConfigFault::new(origin, name, why));
                 continue;
             };
-            let mut entry = Entry { place, form, table, origin: origin.clone(), faults };
+            let mut entry = TableReader { place, form, table, origin: origin.clone(), faults };
             entry.find_unknown_keys();
             match name {
                 "vhost" => {
                     let name = entry.name("name");
                     let (max_connections, max_queues) = (entry.count("max_connections"), entry.count("max_queues"));
                     let max_queue_bytes = entry.bytes("max_queue_bytes");
-                    let vhost = |name| Vhost { name, max_connections, max_queues, max_queue_bytes, origin };
+                    let vhost = |name| VhostConfig { name, max_connections, max_queues, max_queue_bytes, origin };
                     self.vhosts.extend(name.map(vhost));
                 }
                 "user" => {
                     let (name, password, tags) = (entry.name("name"), entry.password(), entry.tags());
                     let (max_connections, max_channels) = (entry.count("max_connections"), entry.count("max_channels"));
                     if let (Some(name), Some(password)) = (name, password) {
-                        self.users.push(User { name, password, tags, max_connections, max_channels, origin });
+                        self.users.push(UserConfig { name, password, tags, max_connections, max_channels, origin });
                     }
                 }
-                "policy" => self.policies.extend(Policy::read(&mut entry)),
-                "operator_policy" => self.operator_policies.extend(Policy::read(&mut entry)),
+                "policy" => self.policies.extend(PolicyConfig::read(&mut entry)),
+                "operator_policy" => self.operator_policies.extend(PolicyConfig::read(&mut entry)),
                 "topic_permission" => {
                     let names = ["user", "vhost", "exchange"].map(|key| entry.name(key));
                     let patterns = ["write", "read"].map(|key| entry.text(key));
                     if let ([Some(user), Some(vhost), Some(exchange)], [Some(write), Some(read)]) = (names, patterns) {
-                        self.topic_permissions.push(TopicPermission { user, vhost, exchange, write, read, origin });
+                        self.topic_permissions.push(TopicPermissionConfig { user, vhost, exchange, write, read, origin });
                     }
                 }
                 _ => {
@@ -164,7 +164,7 @@ impl Accounts {
                     if let (Some(user), Some(vhost), [Some(configure), Some(write), Some(read)]) =
                         (user, vhost, patterns)
                     {
-                        self.permissions.push(Permission { user, vhost, configure, write, read, origin });
+                        self.permissions.push(PermissionConfig { user, vhost, configure, write, read, origin });
                     }
                 }
             }
@@ -172,10 +172,10 @@ impl Accounts {
     }
 
     /// Fills in the defaults and checks each against the others.
-    pub fn complete(mut self, faults: &mut Vec<Fault>, warnings: &mut Vec<String>) -> Self {
+    pub fn complete(mut self, faults: &mut Vec<ConfigFault>, warnings: &mut Vec<String>) -> Self {
         let guest_may_do_everything = self.users.is_empty() && self.permissions.is_empty();
         if self.vhosts.is_empty() {
-            self.vhosts.push(Vhost {
+            self.vhosts.push(VhostConfig {
                 name: "/".into(),
                 max_connections: None,
                 max_queues: None,
@@ -184,8 +184,8 @@ impl Accounts {
             });
         }
         if self.users.is_empty() {
-            let password = Password::Plain("guest".to_owned());
-            self.users.push(User {
+            let password = PasswordConfig::Plain("guest".to_owned());
+            self.users.push(UserConfig {
                 name: "guest".to_owned(),
                 password,
                 tags: vec!["administrator".to_owned()],
@@ -196,7 +196,7 @@ impl Accounts {
         }
         if guest_may_do_everything {
             let all = || ".*".to_owned();
-            self.permissions.extend(self.vhosts.iter().map(|vhost| Permission {
+            self.permissions.extend(self.vhosts.iter().map(|vhost| PermissionConfig {
                 user: "guest".into(),
                 vhost: vhost.name.clone(),
                 configure: all(),
@@ -207,7 +207,7 @@ impl Accounts {
         }
         let (mut vhosts, mut users, mut pairs, mut allowed) =
             (HashSet::new(), HashSet::new(), HashSet::new(), HashSet::new());
-        let mut fault = |origin: &Origin, key, why| faults.push(Fault::new(origin.clone(), key, why));
+        let mut fault = |origin: &Origin, key, why| faults.push(ConfigFault::new(origin.clone(), key, why));
         for vhost in &self.vhosts {
             if !vhosts.insert(&*vhost.name) {
                 fault(&vhost.origin, "vhost.name", format!("there are two virtual hosts '{}'", vhost.name));
@@ -218,7 +218,7 @@ impl Accounts {
                 fault(&user.origin, "user.name", format!("there are two users '{}'", user.name));
             }
         }
-        for Permission { user, vhost, origin, .. } in &self.permissions {
+        for PermissionConfig { user, vhost, origin, .. } in &self.permissions {
             allowed.insert(&**user);
             if *origin == Origin::Default {
                 continue;
@@ -234,7 +234,7 @@ impl Accounts {
             }
         }
         let mut topics = HashSet::new();
-        for TopicPermission { user, vhost, exchange, origin, .. } in &self.topic_permissions {
+        for TopicPermissionConfig { user, vhost, exchange, origin, .. } in &self.topic_permissions {
             if !users.contains(&**user) {
                 fault(origin, "topic_permission.user", format!("there is no user '{user}'"));
             }
@@ -248,7 +248,7 @@ impl Accounts {
             }
         }
         for user in self.users.iter().filter(|user| user.origin != Origin::Default) {
-            if let Password::Plain(_) = user.password {
+            if let PasswordConfig::Plain(_) = user.password {
                 let place = &user.origin;
                 warnings.push(format!(
                     "{place}: the password of user '{}' can be read there; harrier hash-password makes a password_hash",
@@ -274,7 +274,7 @@ impl Accounts {
         fn number(limit: Option<impl ToString>) -> String {
             limit.map(|limit| limit.to_string()).unwrap_or_default()
         }
-        for Vhost { name, max_connections, max_queues, max_queue_bytes, .. } in &config.vhosts {
+        for VhostConfig { name, max_connections, max_queues, max_queue_bytes, .. } in &config.vhosts {
             let limits = [
                 ("max_connections", number(*max_connections)),
                 ("max_queues", number(*max_queues)),
@@ -285,8 +285,8 @@ impl Accounts {
         for user in &config.users {
             let tags = user.tags.iter().map(|tag| quoted(tag)).collect::<Vec<_>>().join(", ");
             let password = match &user.password {
-                Password::Plain(secret) => ("password", quoted(secret)),
-                Password::Hash(hash) => ("password_hash", quoted(hash)),
+                PasswordConfig::Plain(secret) => ("password", quoted(secret)),
+                PasswordConfig::Hash(hash) => ("password_hash", quoted(hash)),
             };
             let limits =
                 [("max_connections", number(user.max_connections)), ("max_channels", number(user.max_channels))];
@@ -296,12 +296,12 @@ impl Accounts {
             );
         }
         for permission in &config.permissions {
-            let Permission { user, vhost, configure, write, read, .. } = permission;
+            let PermissionConfig { user, vhost, configure, write, read, .. } = permission;
             let pairs = [("user", user), ("vhost", vhost), ("configure", configure), ("write", write), ("read", read)];
             put("permission", &pairs.map(|(key, value)| (key, quoted(value))));
         }
         for permission in &config.topic_permissions {
-            let TopicPermission { user, vhost, exchange, write, read, .. } = permission;
+            let TopicPermissionConfig { user, vhost, exchange, write, read, .. } = permission;
             let pairs = [("user", user), ("vhost", vhost), ("exchange", exchange), ("write", write), ("read", read)];
             put("topic_permission", &pairs.map(|(key, value)| (key, quoted(value))));
         }
@@ -311,9 +311,9 @@ impl Accounts {
     }
 }
 
-impl Entry<'_, '_> {
+impl TableReader<'_, '_> {
     pub fn fault(&mut self, origin: Origin, key: &str, why: impl Into<String>) {
-        self.faults.push(Fault::new(origin, format!("{}.{key}", self.form.name), why));
+        self.faults.push(ConfigFault::new(origin, format!("{}.{key}", self.form.name), why));
     }
 
     fn find_unknown_keys(&mut self) {
@@ -357,10 +357,10 @@ impl Entry<'_, '_> {
     }
 
     /// A number that may be left out.
-    fn number(&mut self, key: &str, kind: Kind) -> Option<u64> {
+    fn number(&mut self, key: &str, kind: SettingKind) -> Option<u64> {
         let (origin, read) = self.value(key).map(|(origin, value)| (origin, kind.read_toml(value)))?;
         match read {
-            Ok(Value::Number(number)) => return Some(number),
+            Ok(SettingValue::Number(number)) => return Some(number),
             Ok(_) => self.fault(origin, key, "a number is needed"),
             Err(why) => self.fault(origin, key, why),
         }
@@ -368,24 +368,24 @@ impl Entry<'_, '_> {
     }
 
     fn count(&mut self, key: &str) -> Option<u32> {
-        let count = self.number(key, Kind::number(0, u32::MAX.into()))?;
+        let count = self.number(key, SettingKind::number(0, u32::MAX.into()))?;
         u32::try_from(count).ok()
     }
 
     fn bytes(&mut self, key: &str) -> Option<u64> {
-        self.number(key, Kind::Bytes { least: 0, most: MAX_QUEUE_BYTES_MOST })
+        self.number(key, SettingKind::Bytes { least: 0, most: MAX_QUEUE_BYTES_MOST })
     }
 
-    fn password(&mut self) -> Option<Password> {
+    fn password(&mut self) -> Option<PasswordConfig> {
         if self.value("password_hash").is_some() {
             if let Some((origin, _)) = self.value("password") {
                 self.fault(origin, "password", "a user has a password or a password_hash");
             }
-            return self.text("password_hash").map(Password::Hash);
+            return self.text("password_hash").map(PasswordConfig::Hash);
         }
         let text = self.text("password")?;
         if text.len() <= PASSWORD_BYTES_MAX {
-            return Some(Password::Plain(text));
+            return Some(PasswordConfig::Plain(text));
         }
         let origin = self.origin.clone();
         self.fault(origin, "password", format!("it has {} bytes; {PASSWORD_BYTES_MAX} are the most", text.len()));

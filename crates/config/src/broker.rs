@@ -2,18 +2,17 @@
 //!
 //! Enters: checked values.  Leaves: a [`BrokerConfig`] with a typed field for each.
 //! Owns:   every name, range, default and sentence of help.
-//! Never:  reads a source itself.
 
-use crate::accounts::{Permission, TopicPermission, User, Vhost};
+use crate::accounts::{PermissionConfig, TopicPermissionConfig, UserConfig, VhostConfig};
 use crate::limits::{
     CONSUMER_TIMEOUT_MS_MAX, FRAME_BYTES_LEAST, FRAME_BYTES_MOST, MESSAGE_BYTES_MOST, RDMA_CREDITS_LEAST,
     RDMA_CREDITS_MOST, RDMA_RECEIVE_BUFFER_BYTES_LEAST, RDMA_RECEIVE_BUFFER_BYTES_MOST, SHARDS_MAX, SPIN_US_MAX,
     TIME_S_MAX,
 };
 use crate::machine::Machine;
-use crate::origin::{ConfigError, Fault, Origin};
-use crate::policies::Policy;
-use crate::setting::{Kind, Setting, Value};
+use crate::origin::{ConfigError, ConfigFault, Origin};
+use crate::policies::PolicyConfig;
+use crate::setting::{SettingKind, Setting, SettingValue};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,22 +27,22 @@ macro_rules! settings {
         pub struct BrokerConfig {
             $($( $(#[doc = $help])+ pub $name: $type, )+)+
             /// `[[vhost]]`: virtual hosts; `/` if the file names none.
-            pub vhosts: Vec<Vhost>,
+            pub vhosts: Vec<VhostConfig>,
             /// `[[user]]`: users; `guest` with password `guest` if the file names none.
-            pub users: Vec<User>,
+            pub users: Vec<UserConfig>,
             /// `[[permission]]`: who may do what where; everything for the default user, if the file names neither.
-            pub permissions: Vec<Permission>,
+            pub permissions: Vec<PermissionConfig>,
             /// `[[topic_permission]]`: who may use which routing keys.
-            pub topic_permissions: Vec<TopicPermission>,
+            pub topic_permissions: Vec<TopicPermissionConfig>,
             /// `[[policy]]`: what holds for many queues or exchanges.
-            pub policies: Vec<Policy>,
+            pub policies: Vec<PolicyConfig>,
             /// `[[operator_policy]]`: the same, merged with the others.
-            pub operator_policies: Vec<Policy>,
+            pub operator_policies: Vec<PolicyConfig>,
             /// The file that was read, if one was.
             pub file: Option<Arc<Path>>,
             /// What is odd but no fault, in sentences for the log.
             pub warnings: Vec<String>,
-            pub(crate) values: Vec<(Value, Origin)>,
+            pub(crate) values: Vec<(SettingValue, Origin)>,
         }
 
         /// Every setting, in the order of the help and of the printed configuration.
@@ -58,13 +57,13 @@ macro_rules! settings {
         )+)+ ];
 
         // A value in its range fits the type of its field.
-        $($( const _: () = assert!($kind.most() <= <$type as Field>::MOST); )+)+
+        $($( const _: () = assert!($kind.most() <= <$type as SettingField>::MOST); )+)+
 
         impl BrokerConfig {
             /// From one value a setting, in the order of [`SETTINGS`].
-            pub(crate) fn new(values: Vec<(Value, Origin)>) -> Self {
+            pub(crate) fn new(values: Vec<(SettingValue, Origin)>) -> Self {
                 let mut next = values.iter();
-                $($( let $name = <$type as Field>::from_value(next.next().map(|(value, _)| value)); )+)+
+                $($( let $name = <$type as SettingField>::from_value(next.next().map(|(value, _)| value)); )+)+
                 BrokerConfig {
                     $($( $name, )+)+
                     vhosts: vec![],
@@ -88,162 +87,162 @@ settings! {
         /// same with TLS (tls://0.0.0.0:5671; the port may be left out), the address of an RDMA device
         /// (amqp+rdma://10.0.0.1:5672; the port may be left out) or the same with rsockets
         /// (amqp+rsocket://10.0.0.1:5672), or the path of a Unix socket (unix:/run/harrier.sock). Port 0 lets the system choose one, but not for RDMA.
-        listen: Vec<String> = "127.0.0.1:5672", Kind::List { item: "ADDRESS", least: 1 };
+        listen: Vec<String> = "127.0.0.1:5672", SettingKind::List { item: "ADDRESS", least: 1 };
         /// Connections the system holds ready until the broker accepts them.
-        backlog: u32 = "1024", Kind::number(1, 65535);
+        backlog: u32 = "1024", SettingKind::number(1, 65535);
         /// TCP congestion control of client connections, such as cubic or bbr; the system's choice if empty.
-        tcp_congestion: Option<String> = "", Kind::Text;
+        tcp_congestion: Option<String> = "", SettingKind::Text;
         /// Whether TCP sends what is small at once. false: it waits until what was sent before has arrived (Nagle),
         /// which makes packets fewer and latencies longer.
-        tcp_nodelay: bool = "true", Kind::Flag;
+        tcp_nodelay: bool = "true", SettingKind::Flag;
         /// Bytes the system holds for sending to one client. 0: it sizes that itself. It may allow less
         /// (net.core.wmem_max), and reports twice as much, its own overhead included.
-        send_buffer_bytes: u32 = "0", Kind::Bytes { least: 0, most: 1 << 30 };
+        send_buffer_bytes: u32 = "0", SettingKind::Bytes { least: 0, most: 1 << 30 };
         /// Bytes the system holds of what one client sent. 0: it sizes that itself. It may allow less
         /// (net.core.rmem_max).
-        receive_buffer_bytes: u32 = "0", Kind::Bytes { least: 0, most: 1 << 30 };
+        receive_buffer_bytes: u32 = "0", SettingKind::Bytes { least: 0, most: 1 << 30 };
         /// Client connections at one time; one more is closed at once.
-        connections_max: u32 = "65536", Kind::number(1, 16_000_000);
+        connections_max: u32 = "65536", SettingKind::number(1, 16_000_000);
         /// The time a client has to log in.
-        login_timeout_s: u32 = "10", Kind::Number { unit: "seconds", least: 1, most: TIME_S_MAX };
+        login_timeout_s: u32 = "10", SettingKind::Number { unit: "seconds", least: 1, most: TIME_S_MAX };
         /// Users that can log in from loopback and Unix sockets only, whether they exist or not.
-        loopback_users: Vec<String> = "guest", Kind::List { item: "USER", least: 0 };
+        loopback_users: Vec<String> = "guest", SettingKind::List { item: "USER", least: 0 };
     }
     "TLS" {
         /// Files of certificates for addresses with TLS, PEM, each with the chain behind it. A client gets the first
         /// that has the host name it asks for, else the first of all. They are read again at SIGHUP.
-        tls_certificates: Vec<String> = "", Kind::List { item: "FILE", least: 0 };
+        tls_certificates: Vec<String> = "", SettingKind::List { item: "FILE", least: 0 };
         /// Files of the certificates' private keys, PEM and not encrypted, in the same order.
-        tls_keys: Vec<String> = "", Kind::List { item: "FILE", least: 0 };
+        tls_keys: Vec<String> = "", SettingKind::List { item: "FILE", least: 0 };
         /// The least version of TLS that a client may have. The most is 1.3.
-        tls_version_min: TlsVersion = "1.2", Kind::Choice(&["1.2", "1.3"]);
+        tls_version_min: TlsVersion = "1.2", SettingKind::Choice(&["1.2", "1.3"]);
         /// Whether clients are asked for certificates: none; optional, and one that is shown must be sound; or required.
         /// A client with one may log in by it (SASL EXTERNAL).
-        tls_client_certificates: ClientCertificates = "none", Kind::Choice(&["none", "optional", "required"]);
+        tls_client_certificates: ClientCertificates = "none", SettingKind::Choice(&["none", "optional", "required"]);
         /// A file of the certificates that vouch for those of clients, PEM.
-        tls_client_ca: Option<String> = "", Kind::Text;
+        tls_client_ca: Option<String> = "", SettingKind::Text;
         /// What of a client's certificate is the name of its user, as in RabbitMQ's ssl_cert_login_from: the subject as
         /// text (CN=orders,O=Example), its common name, or an alternative name.
         tls_login_from: LoginFrom = "distinguished_name",
-            Kind::Choice(&["distinguished_name", "common_name", "subject_alternative_name"]);
+            SettingKind::Choice(&["distinguished_name", "common_name", "subject_alternative_name"]);
         /// Which alternative names count: of hosts, mail, URIs or IP addresses.
-        tls_login_san_type: SanType = "dns", Kind::Choice(&["dns", "email", "uri", "ip"]);
+        tls_login_san_type: SanType = "dns", SettingKind::Choice(&["dns", "email", "uri", "ip"]);
         /// Which of the alternative names of that type it is, counted from 0.
-        tls_login_san_index: u8 = "0", Kind::number(0, 255);
+        tls_login_san_index: u8 = "0", SettingKind::number(0, 255);
     }
     "RDMA" {
         /// Whether a client over RDMA must show a token, which it is given once it has logged in by TCP or TLS. require:
         /// it must; allow: others may come directly as well, and log in over RDMA, where passwords are as readable as
         /// over plain TCP.
-        rdma_token: RdmaToken = "require", Kind::Choice(&["require", "allow"]);
+        rdma_token: RdmaToken = "require", SettingKind::Choice(&["require", "allow"]);
         /// How a thread that has nothing to do waits while it has connections over RDMA. busy: it never sleeps; adaptive:
         /// it looks a while before it sleeps, as long as that pays; event: it sleeps at once, until the device wakes it.
-        rdma_poll: RdmaPoll = "adaptive", Kind::Choice(&["busy", "adaptive", "event"]);
+        rdma_poll: RdmaPoll = "adaptive", SettingKind::Choice(&["busy", "adaptive", "event"]);
         /// Messages that a client may send before it is told that there is room for more. This times the bytes of a
         /// receive buffer is what an idle connection holds.
-        rdma_credits: u16 = "16", Kind::number(RDMA_CREDITS_LEAST, RDMA_CREDITS_MOST);
+        rdma_credits: u16 = "16", SettingKind::number(RDMA_CREDITS_LEAST, RDMA_CREDITS_MOST);
         /// Bytes of a receive buffer. Nothing longer is sent as one message, but for bodies that the receiver reads.
         rdma_receive_buffer_bytes: u32 = "4096",
-            Kind::Bytes { least: RDMA_RECEIVE_BUFFER_BYTES_LEAST, most: RDMA_RECEIVE_BUFFER_BYTES_MOST };
+            SettingKind::Bytes { least: RDMA_RECEIVE_BUFFER_BYTES_LEAST, most: RDMA_RECEIVE_BUFFER_BYTES_MOST };
         /// Receive buffers of each thread and address. Connections for whose credits there are none left are refused.
-        rdma_receive_buffers: u32 = "8192", Kind::number(1, 1 << 24);
+        rdma_receive_buffers: u32 = "8192", SettingKind::number(1, 1 << 24);
         /// Bodies of at least so many bytes are read by their receiver instead of being sent, unless the client's own
         /// threshold is higher.
-        rdma_rendezvous_bytes_min: u32 = "16384", Kind::Bytes { least: 1, most: 1 << 31 };
+        rdma_rendezvous_bytes_min: u32 = "16384", SettingKind::Bytes { least: 1, most: 1 << 31 };
         /// Bodies that a client may have offered for reading at one time.
-        rdma_rendezvous_max: u16 = "8", Kind::number(0, 65535);
+        rdma_rendezvous_max: u16 = "8", SettingKind::number(0, 65535);
         /// The largest frame proposed to clients over RDMA, its 8 bytes of overhead included, if it is more than
         /// frame_bytes_max: a body is read frame by frame, and what a frame costs hardly depends on its size. Only bodies
         /// may use it; methods and headers keep to frame_bytes_max.
-        rdma_frame_bytes_max: u32 = "1048584", Kind::Bytes { least: FRAME_BYTES_LEAST, most: FRAME_BYTES_MOST };
+        rdma_frame_bytes_max: u32 = "1048584", SettingKind::Bytes { least: FRAME_BYTES_LEAST, most: FRAME_BYTES_MOST };
         /// Bytes of bodies that one client may read at one time.
-        rdma_granted_bytes_max: u64 = "33554432", Kind::Bytes { least: 1, most: 1 << 40 };
+        rdma_granted_bytes_max: u64 = "33554432", SettingKind::Bytes { least: 1, most: 1 << 40 };
         /// Bytes of bodies that all clients of a thread and address may read at one time. Beyond it bodies are sent.
-        rdma_granted_bytes_total_max: u64 = "1073741824", Kind::Bytes { least: 1, most: 1 << 40 };
+        rdma_granted_bytes_total_max: u64 = "1073741824", SettingKind::Bytes { least: 1, most: 1 << 40 };
         /// How long a client may take to read a body that it is offered: a consumer that reads nothing for longer loses its connection.
-        rdma_fetch_timeout_s: u32 = "1800", Kind::Number { unit: "seconds", least: 1, most: TIME_S_MAX };
+        rdma_fetch_timeout_s: u32 = "1800", SettingKind::Number { unit: "seconds", least: 1, most: TIME_S_MAX };
         /// After so long without a word a client is given up. After a third of it, it is asked for one.
-        rdma_silence_s: u32 = "30", Kind::Number { unit: "seconds", least: 1, most: TIME_S_MAX };
+        rdma_silence_s: u32 = "30", SettingKind::Number { unit: "seconds", least: 1, most: TIME_S_MAX };
     }
     "Threads" {
         /// Threads, each with its own connections and queues. 0: one less than there
         /// are cores, and at least one: the system and what else runs here want theirs.
-        shards: u16 = "0", Kind::number(0, SHARDS_MAX);
+        shards: u16 = "0", SettingKind::number(0, SHARDS_MAX);
         /// How long a thread that has nothing to do looks for work before it sleeps, as long as that pays: once waits
         /// are longer it sleeps at once. It lowers latency and costs CPU. 0: not at all.
-        spin_us: u32 = "0", Kind::Number { unit: "microseconds", least: 0, most: SPIN_US_MAX };
+        spin_us: u32 = "0", SettingKind::Number { unit: "microseconds", least: 0, most: SPIN_US_MAX };
         /// What the machine's processors may do, all of them, when they have nothing to do while messages flow. sleep: what
         /// the system thinks fit; doze: no sleep that takes longer than 2 microseconds to end; poll: they stay awake, which
         /// on a virtual machine takes most from a latency, and a processor's power or its host's time. It needs
         /// /dev/cpu_dma_latency, which usually is root's.
-        idle_processors: IdleProcessors = "sleep", Kind::Choice(&["sleep", "doze", "poll"]);
+        idle_processors: IdleProcessors = "sleep", SettingKind::Choice(&["sleep", "doze", "poll"]);
         /// The time connections have to end when the broker stops.
-        drain_timeout_s: u32 = "10", Kind::Number { unit: "seconds", least: 0, most: TIME_S_MAX };
+        drain_timeout_s: u32 = "10", SettingKind::Number { unit: "seconds", least: 0, most: TIME_S_MAX };
     }
     "What a connection may use" {
         /// The largest frame proposed to clients, its 8 bytes of overhead included.
-        frame_bytes_max: u32 = "131072", Kind::Bytes { least: FRAME_BYTES_LEAST, most: FRAME_BYTES_MOST };
+        frame_bytes_max: u32 = "131072", SettingKind::Bytes { least: FRAME_BYTES_LEAST, most: FRAME_BYTES_MOST };
         /// Channels of a connection, as proposed to clients. 0: as many as the protocol has numbers for.
-        channel_max: u16 = "2047", Kind::number(0, 65535);
+        channel_max: u16 = "2047", SettingKind::number(0, 65535);
         /// The time between heartbeats proposed to clients. 0: none.
-        heartbeat_s: u16 = "60", Kind::Number { unit: "seconds", least: 0, most: 65535 };
+        heartbeat_s: u16 = "60", SettingKind::Number { unit: "seconds", least: 0, most: 65535 };
         /// The largest body of a message; publishing a larger one closes the channel.
-        message_bytes_max: u64 = "134217728", Kind::Bytes { least: 1, most: MESSAGE_BYTES_MOST };
+        message_bytes_max: u64 = "134217728", SettingKind::Bytes { least: 1, most: MESSAGE_BYTES_MOST };
         /// Bytes that may wait to be sent to one connection. Over it, the connection's consumers take nothing more
         /// until it has read.
-        session_output_bytes_max: u32 = "524288", Kind::Bytes { least: 4096, most: 1 << 30 };
+        session_output_bytes_max: u32 = "524288", SettingKind::Bytes { least: 4096, most: 1 << 30 };
     }
     "Memory" {
         /// What the broker may hold before it stops reading from publishers: a share of the machine's memory, or
         /// of the control group's if that is less; or bytes.
-        memory_limit: MemoryLimit = "40%", Kind::Memory;
+        memory_limit: MemoryLimit = "40%", SettingKind::Memory;
         /// The share of the memory limit that one queue may hold before its publishers are held back.
-        queue_memory_share: u8 = "50%", Kind::Percent;
+        queue_memory_share: u8 = "50%", SettingKind::Percent;
     }
     "Definitions" {
         /// A definitions file to begin with, as RabbitMQ and harrier definitions export write it (JSON): users, virtual
         /// hosts, permissions, policies, limits, exchanges, queues, bindings. Beside it counts what the configuration file has; the
         /// default user is there only if the definitions have no users.
-        definitions: Option<String> = "", Kind::Text;
+        definitions: Option<String> = "", SettingKind::Text;
         /// Virtual hosts.
-        vhosts_max: u32 = "4096", Kind::number(1, 1_000_000);
+        vhosts_max: u32 = "4096", SettingKind::number(1, 1_000_000);
         /// Users.
-        users_max: u32 = "100000", Kind::number(1, 10_000_000);
+        users_max: u32 = "100000", SettingKind::number(1, 10_000_000);
         /// Exchanges of all virtual hosts, those that every virtual host begins with included.
-        exchanges_max: u32 = "1000000", Kind::number(7, 100_000_000);
+        exchanges_max: u32 = "1000000", SettingKind::number(7, 100_000_000);
         /// Queues of all virtual hosts.
-        queues_max: u32 = "2000000", Kind::number(0, 100_000_000);
+        queues_max: u32 = "2000000", SettingKind::number(0, 100_000_000);
         /// Bindings of all virtual hosts, those of the default exchange not counted.
-        bindings_max: u32 = "16000000", Kind::number(0, 1_000_000_000);
+        bindings_max: u32 = "16000000", SettingKind::number(0, 1_000_000_000);
         /// Routing keys whose queues each thread remembers.
-        cached_routes_max: u32 = "65536", Kind::number(0, 100_000_000);
+        cached_routes_max: u32 = "65536", SettingKind::number(0, 100_000_000);
         /// Bytes of these keys and routes, for each thread.
-        cached_route_bytes_max: u64 = "16777216", Kind::Bytes { least: 0, most: 1 << 40 };
+        cached_route_bytes_max: u64 = "16777216", SettingKind::Bytes { least: 0, most: 1 << 40 };
         /// Names whose permission each thread remembers.
-        cached_permissions_max: u32 = "16384", Kind::number(0, 100_000_000);
+        cached_permissions_max: u32 = "16384", SettingKind::number(0, 100_000_000);
     }
     "Federation" {
         /// A folder in which the broker keeps who it is (cluster_name) and its durable links and routes to other brokers, with
         /// their passwords: its files can be read by their owner alone. It is made if it is not there, and belongs to one
         /// broker at a time. Queues and messages are not kept.
-        state: Option<String> = "", Kind::Text;
+        state: Option<String> = "", SettingKind::Text;
         /// The name by which other brokers know this one; no two that are joined may have the same. If it is empty, it is the
         /// one kept in the folder of state, or else harrier@HOST and six letters by chance: with a folder once and for
         /// all, without one at each start.
-        cluster_name: Option<String> = "", Kind::Text;
+        cluster_name: Option<String> = "", SettingKind::Text;
     }
     "Queues" {
         /// How long a delivery may wait for its acknowledgement before its channel is closed (406). 0: for ever.
-        consumer_timeout_ms: u64 = "0", Kind::Number { unit: "milliseconds", least: 0, most: CONSUMER_TIMEOUT_MS_MAX };
+        consumer_timeout_ms: u64 = "0", SettingKind::Number { unit: "milliseconds", least: 0, most: CONSUMER_TIMEOUT_MS_MAX };
         /// Whether queues declared as quorum or stream are taken for classic ones, with the arguments of those types.
         /// Otherwise such a declaration is refused (406).
-        queue_types_as_classic: bool = "false", Kind::Flag;
+        queue_types_as_classic: bool = "false", SettingKind::Flag;
     }
     "Log" {
         /// The least important events that are logged.
-        log_level: LogLevel = "info", Kind::Choice(&["error", "warn", "info", "debug", "trace"]);
+        log_level: LogLevel = "info", SettingKind::Choice(&["error", "warn", "info", "debug", "trace"]);
         /// How each event is written to standard error: a line for people, or an object of JSON.
-        log_format: LogFormat = "text", Kind::Choice(&["text", "json"]);
+        log_format: LogFormat = "text", SettingKind::Choice(&["text", "json"]);
     }
 }
 
@@ -372,7 +371,7 @@ impl BrokerConfig {
 
     /// An error about a setting that its user finds, told where it was set.
     pub fn fault(&self, name: &str, why: impl Into<String>) -> ConfigError {
-        Fault::new(self.origin(name).clone(), name, why).into()
+        ConfigFault::new(self.origin(name).clone(), name, why).into()
     }
 
     /// The threads to run.
@@ -404,19 +403,19 @@ impl BrokerConfig {
 }
 
 /// The type of a field: made of a value that its kind has checked.
-trait Field {
+trait SettingField {
     /// The largest number that fits.
     const MOST: u64 = u64::MAX;
-    fn from_value(value: Option<&Value>) -> Self;
+    fn from_value(value: Option<&SettingValue>) -> Self;
 }
 
 macro_rules! number_fields {
     ($($type:ty),+) => { $(
-        impl Field for $type {
+        impl SettingField for $type {
             const MOST: u64 = <$type>::MAX as u64;
-            fn from_value(value: Option<&Value>) -> Self {
+            fn from_value(value: Option<&SettingValue>) -> Self {
                 match value {
-                    Some(Value::Number(number)) => <$type>::try_from(*number).expect("the declaration bounds it"),
+                    Some(SettingValue::Number(number)) => <$type>::try_from(*number).expect("the declaration bounds it"),
                     _ => unreachable!("a number has a number"),
                 }
             }
@@ -426,49 +425,49 @@ macro_rules! number_fields {
 
 number_fields!(u8, u16, u32, u64);
 
-impl Field for bool {
-    fn from_value(value: Option<&Value>) -> Self {
+impl SettingField for bool {
+    fn from_value(value: Option<&SettingValue>) -> Self {
         match value {
-            Some(Value::Flag(flag)) => *flag,
+            Some(SettingValue::Flag(flag)) => *flag,
             _ => unreachable!("a flag has a flag"),
         }
     }
 }
 
-impl Field for Vec<String> {
-    fn from_value(value: Option<&Value>) -> Self {
+impl SettingField for Vec<String> {
+    fn from_value(value: Option<&SettingValue>) -> Self {
         match value {
-            Some(Value::List(items)) => items.clone(),
+            Some(SettingValue::List(items)) => items.clone(),
             _ => unreachable!("a list has items"),
         }
     }
 }
 
-fn text(value: Option<&Value>) -> &str {
+fn text(value: Option<&SettingValue>) -> &str {
     match value {
-        Some(Value::Text(text)) => text,
+        Some(SettingValue::Text(text)) => text,
         _ => unreachable!("a text has text"),
     }
 }
 
-impl Field for Option<String> {
-    fn from_value(value: Option<&Value>) -> Self {
+impl SettingField for Option<String> {
+    fn from_value(value: Option<&SettingValue>) -> Self {
         Some(text(value)).filter(|text| !text.is_empty()).map(str::to_owned)
     }
 }
 
-impl Field for MemoryLimit {
-    fn from_value(value: Option<&Value>) -> Self {
+impl SettingField for MemoryLimit {
+    fn from_value(value: Option<&SettingValue>) -> Self {
         match value {
-            Some(Value::Percent(percent)) => MemoryLimit::Percent(*percent),
-            Some(Value::Number(bytes)) => MemoryLimit::Bytes(*bytes),
+            Some(SettingValue::Percent(percent)) => MemoryLimit::Percent(*percent),
+            Some(SettingValue::Number(bytes)) => MemoryLimit::Bytes(*bytes),
             _ => unreachable!("a memory limit has a size"),
         }
     }
 }
 
-impl Field for LogLevel {
-    fn from_value(value: Option<&Value>) -> Self {
+impl SettingField for LogLevel {
+    fn from_value(value: Option<&SettingValue>) -> Self {
         match text(value) {
             "error" => LogLevel::Error,
             "warn" => LogLevel::Warn,
@@ -479,20 +478,20 @@ impl Field for LogLevel {
     }
 }
 
-impl Field for LogFormat {
-    fn from_value(value: Option<&Value>) -> Self {
+impl SettingField for LogFormat {
+    fn from_value(value: Option<&SettingValue>) -> Self {
         if text(value) == "json" { LogFormat::Json } else { LogFormat::Text }
     }
 }
 
-impl Field for TlsVersion {
-    fn from_value(value: Option<&Value>) -> Self {
+impl SettingField for TlsVersion {
+    fn from_value(value: Option<&SettingValue>) -> Self {
         if text(value) == "1.3" { TlsVersion::V13 } else { TlsVersion::V12 }
     }
 }
 
-impl Field for ClientCertificates {
-    fn from_value(value: Option<&Value>) -> Self {
+impl SettingField for ClientCertificates {
+    fn from_value(value: Option<&SettingValue>) -> Self {
         match text(value) {
             "required" => ClientCertificates::Required,
             "optional" => ClientCertificates::Optional,
@@ -501,8 +500,8 @@ impl Field for ClientCertificates {
     }
 }
 
-impl Field for LoginFrom {
-    fn from_value(value: Option<&Value>) -> Self {
+impl SettingField for LoginFrom {
+    fn from_value(value: Option<&SettingValue>) -> Self {
         match text(value) {
             "common_name" => LoginFrom::CommonName,
             "subject_alternative_name" => LoginFrom::AlternativeName,
@@ -511,8 +510,8 @@ impl Field for LoginFrom {
     }
 }
 
-impl Field for SanType {
-    fn from_value(value: Option<&Value>) -> Self {
+impl SettingField for SanType {
+    fn from_value(value: Option<&SettingValue>) -> Self {
         match text(value) {
             "email" => SanType::Email,
             "uri" => SanType::Uri,
@@ -522,14 +521,14 @@ impl Field for SanType {
     }
 }
 
-impl Field for RdmaToken {
-    fn from_value(value: Option<&Value>) -> Self {
+impl SettingField for RdmaToken {
+    fn from_value(value: Option<&SettingValue>) -> Self {
         if text(value) == "allow" { RdmaToken::Allow } else { RdmaToken::Require }
     }
 }
 
-impl Field for IdleProcessors {
-    fn from_value(value: Option<&Value>) -> Self {
+impl SettingField for IdleProcessors {
+    fn from_value(value: Option<&SettingValue>) -> Self {
         match text(value) {
             "doze" => IdleProcessors::Doze,
             "poll" => IdleProcessors::Poll,
@@ -538,8 +537,8 @@ impl Field for IdleProcessors {
     }
 }
 
-impl Field for RdmaPoll {
-    fn from_value(value: Option<&Value>) -> Self {
+impl SettingField for RdmaPoll {
+    fn from_value(value: Option<&SettingValue>) -> Self {
         match text(value) {
             "busy" => RdmaPoll::Busy,
             "event" => RdmaPoll::Event,

@@ -2,32 +2,31 @@
 //!
 //! Enters: words.  Leaves: values, the file to read, and what else was asked for.
 //! Owns:   how an option is written: `-` and `_` mean the same in its name.
-//! Never:  guesses.
 
 use crate::broker::SETTINGS;
 use crate::file::unknown_setting;
-use crate::load::Values;
-use crate::origin::{Fault, Origin};
-use crate::setting::Value;
+use crate::load::SourceValues;
+use crate::origin::{ConfigFault, Origin};
+use crate::setting::SettingValue;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// What the command line asks for, beside settings.
 #[derive(Default)]
-pub(crate) struct Asked {
+pub(crate) struct CommandLineFlags {
     pub file: Option<PathBuf>,
     pub print_config: bool,
     pub help: bool,
 }
 
 /// Takes in the words behind `harrier broker`.
-pub(crate) fn take(words: impl IntoIterator<Item = OsString>, values: &mut Values, faults: &mut Vec<Fault>) -> Asked {
-    let mut asked = Asked::default();
+pub(crate) fn take(words: impl IntoIterator<Item = OsString>, values: &mut SourceValues, faults: &mut Vec<ConfigFault>) -> CommandLineFlags {
+    let mut asked = CommandLineFlags::default();
     let mut lists: Vec<(usize, Vec<String>)> = Vec::new();
     let mut words = words.into_iter().peekable();
     while let Some(word) = words.next() {
         let mut fault = |option: &str, why: String| {
-            faults.push(Fault::new(Origin::CommandLine(option.to_owned()), "", why));
+            faults.push(ConfigFault::new(Origin::CommandLine(option.to_owned()), "", why));
         };
         let Some(word) = word.to_str() else {
             fault("", format!("'{}' is not UTF-8", word.to_string_lossy()));
@@ -81,7 +80,7 @@ pub(crate) fn take(words: impl IntoIterator<Item = OsString>, values: &mut Value
             continue;
         };
         match SETTINGS[at].kind.read(text) {
-            Ok(Value::List(mut items)) => match lists.iter_mut().find(|(list, _)| *list == at) {
+            Ok(SettingValue::List(mut items)) => match lists.iter_mut().find(|(list, _)| *list == at) {
                 Some((_, list)) => list.append(&mut items),
                 None => lists.push((at, items)),
             },
@@ -90,7 +89,7 @@ pub(crate) fn take(words: impl IntoIterator<Item = OsString>, values: &mut Value
         }
     }
     for (at, items) in lists {
-        values.set(at, Value::List(items), Origin::CommandLine(SETTINGS[at].option()));
+        values.set(at, SettingValue::List(items), Origin::CommandLine(SETTINGS[at].option()));
     }
     asked
 }

@@ -2,11 +2,10 @@
 //!
 //! Enters: variables.  Leaves: values, the file to read.
 //! Owns:   which variables are the broker's.
-//! Never:  takes a variable that is no setting for a fault: container platforms make such variables by themselves.
 
 use crate::broker::SETTINGS;
-use crate::load::Values;
-use crate::origin::{Fault, Origin};
+use crate::load::SourceValues;
+use crate::origin::{ConfigFault, Origin};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -16,8 +15,8 @@ pub(crate) const FILE_VARIABLE: &str = "HARRIER_CONFIG";
 /// Takes in the environment. Answers the file it names.
 pub(crate) fn take(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
-    values: &mut Values,
-    faults: &mut Vec<Fault>,
+    values: &mut SourceValues,
+    faults: &mut Vec<ConfigFault>,
     warnings: &mut Vec<String>,
 ) -> Option<PathBuf> {
     let mut file = None;
@@ -37,7 +36,7 @@ pub(crate) fn take(
         };
         match read {
             Ok(value) => values.set(at, value, Origin::Environment(variable.to_owned())),
-            Err(why) => faults.push(Fault::new(Origin::Environment(variable.to_owned()), SETTINGS[at].name, why)),
+            Err(why) => faults.push(ConfigFault::new(Origin::Environment(variable.to_owned()), SETTINGS[at].name, why)),
         }
     }
     file

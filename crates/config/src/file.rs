@@ -2,13 +2,12 @@
 //!
 //! Enters: a path.  Leaves: values with their lines, accounts, and every fault of the file at once.
 //! Owns:   what a key may be.
-//! Never:  stops at the first fault.
 
 use crate::accounts::Accounts;
 use crate::broker::SETTINGS;
 use crate::limits::FILE_BYTES_MAX;
-use crate::load::Values;
-use crate::origin::{Fault, Origin, Place};
+use crate::load::SourceValues;
+use crate::origin::{ConfigFault, Origin, SourceText};
 use crate::setting::type_of;
 use crate::tables::TABLES;
 use std::io::{self, Read};
@@ -17,8 +16,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Reads a file. `Ok(None)`: there is none.
-pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, Fault> {
-    let fault = |why: String| Fault::new(Origin::File { path: path.into(), line: 0 }, "", why);
+pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, ConfigFault> {
+    let fault = |why: String| ConfigFault::new(Origin::File { path: path.into(), line: 0 }, "", why);
     let mut bytes = Vec::new();
     match std::fs::File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)) {
         Ok(_) if bytes.len() as u64 > FILE_BYTES_MAX => {
@@ -31,22 +30,22 @@ pub(crate) fn read(path: &Path) -> Result<Option<Vec<u8>>, Fault> {
 }
 
 /// Takes in the text of a file.
-pub(crate) fn take(path: &Path, bytes: &[u8], values: &mut Values, faults: &mut Vec<Fault>) -> Accounts {
+pub(crate) fn take(path: &Path, bytes: &[u8], values: &mut SourceValues, faults: &mut Vec<ConfigFault>) -> Accounts {
     let mut accounts = Accounts::default();
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => {
             let sound = String::from_utf8_lossy(bytes.get(..error.valid_up_to()).unwrap_or_default());
-            let origin = Place::new(PathBuf::from(path), &sound).line_of(sound.len());
-            faults.push(Fault::new(origin, "", "this is not UTF-8"));
+            let origin = SourceText::new(PathBuf::from(path), &sound).line_of(sound.len());
+            faults.push(ConfigFault::new(origin, "", "this is not UTF-8"));
             return accounts;
         }
     };
-    let place = Place::new(PathBuf::from(path), text);
+    let place = SourceText::new(PathBuf::from(path), text);
     let (table, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
         let at = error.span().map_or(0, |span| span.start);
-        faults.push(Fault::new(place.line_of(at), "", error.message()));
+        faults.push(ConfigFault::new(place.line_of(at), "", error.message()));
     }
     // What was made of broken TOML is guesswork: its other faults would mislead.
     if !errors.is_empty() {
@@ -61,10 +60,10 @@ pub(crate) fn take(path: &Path, bytes: &[u8], values: &mut Values, faults: &mut 
             let place_of_value = place.line_of(value.span().start);
             match SETTINGS[at].kind.read_toml(value.get_ref()) {
                 Ok(value) => values.set(at, value, origin),
-                Err(why) => faults.push(Fault::new(place_of_value, name, why)),
+                Err(why) => faults.push(ConfigFault::new(place_of_value, name, why)),
             }
         } else {
-            faults.push(Fault::new(origin, name, unknown(name, value)));
+            faults.push(ConfigFault::new(origin, name, unknown(name, value)));
         }
     }
     accounts

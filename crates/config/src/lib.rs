@@ -3,7 +3,6 @@
 //! Enters: a TOML file, the environment, the words of the command line.  Leaves: a [`BrokerConfig`], or all that is
 //!         wrong with it and where; its printed form, the help, the reference page.
 //! Owns:   names, types, ranges, defaults and the order in which the sources override each other.
-//! Never:  opens a socket, starts a thread, knows what a setting does.
 //!
 //! Read `broker` first: it holds the declaration. `setting` says what kinds of values there are.
 #![forbid(unsafe_code)]
@@ -24,14 +23,14 @@ mod setting;
 mod size;
 mod tables;
 
-pub use accounts::{Password, Permission, TopicPermission, User, Vhost};
+pub use accounts::{PasswordConfig, PermissionConfig, TopicPermissionConfig, UserConfig, VhostConfig};
 pub use broker::{
     BrokerConfig, ClientCertificates, IdleProcessors, LogFormat, LogLevel, LoginFrom, MemoryLimit, RdmaPoll, RdmaToken,
     SETTINGS, SanType, TlsVersion,
 };
-pub use load::{DEFAULT_FILE, Request};
+pub use load::{DEFAULT_FILE, BrokerInvocation};
 pub use machine::Machine;
-pub use origin::{ConfigError, Fault, Origin};
+pub use origin::{ConfigError, ConfigFault, Origin};
 pub use page::{help, reference};
-pub use policies::{Policy, Said, Term};
-pub use setting::{Kind, Setting, Value, quoted};
+pub use policies::{PolicyConfig, PolicyTerm, TermValue};
+pub use setting::{SettingKind, Setting, SettingValue, quoted};

@@ -2,7 +2,6 @@
 //!
 //! Leaves: constants.
 //! Owns:   what an operator may ask for at least and at most.
-//! Never:  a limit without a unit in its name.
 
 /// Bytes of a configuration file.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;

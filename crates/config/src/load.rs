@@ -2,12 +2,11 @@
 //!
 //! Enters: words, variables, the default file.  Leaves: what was asked for, or all that is wrong.
 //! Owns:   the order: command line over environment over file over default.
-//! Never:  runs anything.
 
 use crate::accounts::Accounts;
 use crate::broker::{BrokerConfig, SETTINGS};
-use crate::origin::{ConfigError, Fault, Origin};
-use crate::setting::Value;
+use crate::origin::{ConfigError, ConfigFault, Origin};
+use crate::setting::SettingValue;
 use crate::{command_line, environment, file};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,7 +17,7 @@ pub const DEFAULT_FILE: &str = "/etc/harrier/harrier.toml";
 
 /// What the command line asks for.
 #[derive(Debug)]
-pub enum Request {
+pub enum BrokerInvocation {
     /// Run a broker with this configuration.
     Run(Box<BrokerConfig>),
     /// Print this configuration ([`BrokerConfig::to_toml`]).
@@ -28,15 +27,15 @@ pub enum Request {
 }
 
 /// The values of one source, a place a setting.
-pub(crate) struct Values(Vec<Option<(Value, Origin)>>);
+pub(crate) struct SourceValues(Vec<Option<(SettingValue, Origin)>>);
 
-impl Values {
+impl SourceValues {
     fn new() -> Self {
-        Values(SETTINGS.iter().map(|_| None).collect())
+        SourceValues(SETTINGS.iter().map(|_| None).collect())
     }
 
     /// Sets the value of the setting at a place of [`SETTINGS`]; the last one stays.
-    pub fn set(&mut self, at: usize, value: Value, origin: Origin) {
+    pub fn set(&mut self, at: usize, value: SettingValue, origin: Origin) {
         if let Some(place) = self.0.get_mut(at) {
             *place = Some((value, origin));
         }
@@ -51,7 +50,7 @@ impl BrokerConfig {
     pub fn load(
         words: impl IntoIterator<Item = OsString>,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
-    ) -> Result<Request, ConfigError> {
+    ) -> Result<BrokerInvocation, ConfigError> {
         Self::load_with(words, variables, Path::new(DEFAULT_FILE))
     }
 
@@ -63,12 +62,12 @@ impl BrokerConfig {
         words: impl IntoIterator<Item = OsString>,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         default_file: &Path,
-    ) -> Result<Request, ConfigError> {
+    ) -> Result<BrokerInvocation, ConfigError> {
         let (mut faults, mut warnings) = (Vec::new(), Vec::new());
-        let (mut from_words, mut from_variables, mut from_file) = (Values::new(), Values::new(), Values::new());
+        let (mut from_words, mut from_variables, mut from_file) = (SourceValues::new(), SourceValues::new(), SourceValues::new());
         let asked = command_line::take(words, &mut from_words, &mut faults);
         if asked.help && faults.is_empty() {
-            return Ok(Request::Help);
+            return Ok(BrokerInvocation::Help);
         }
         let named = environment::take(variables, &mut from_variables, &mut faults, &mut warnings);
         let (path, must_exist) = match asked.file.or(named) {
@@ -85,7 +84,7 @@ impl BrokerConfig {
             }
             Ok(None) if !must_exist => {}
             Ok(None) => {
-                faults.push(Fault::new(Origin::File { path: path.into(), line: 0 }, "", "there is no such file"))
+                faults.push(ConfigFault::new(Origin::File { path: path.into(), line: 0 }, "", "there is no such file"))
             }
             Err(fault) => faults.push(fault),
         }
@@ -116,6 +115,6 @@ impl BrokerConfig {
         config.file = read;
         config.warnings = warnings;
         let config = Box::new(config);
-        Ok(if asked.print_config { Request::Print(config) } else { Request::Run(config) })
+        Ok(if asked.print_config { BrokerInvocation::Print(config) } else { BrokerInvocation::Run(config) })
     }
 }

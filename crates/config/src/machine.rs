@@ -2,7 +2,6 @@
 //!
 //! Enters: the files in which Linux tells.  Leaves: cores, bytes.
 //! Owns:   the search for the limit of the control group, in both versions.
-//! Never:  fails; what is not told is not known.
 
 use std::path::{Path, PathBuf};
 
@@ -64,8 +63,8 @@ mod tests {
     #[test]
     fn the_least_limit_counts() {
         const MACHINE: (&str, &str) = ("proc/meminfo", "MemFree: 1 kB\nMemTotal:    1000 kB\n");
-        type Files = &'static [(&'static str, &'static str)];
-        let cases: &[(&str, Files, Option<u64>)] = &[
+        type FileReader = &'static [(&'static str, &'static str)];
+        let cases: &[(&str, FileReader, Option<u64>)] = &[
             ("nothing is told", &[], None),
             ("machine", &[MACHINE], Some(1_024_000)),
             (

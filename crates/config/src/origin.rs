@@ -2,7 +2,6 @@
 //!
 //! Enters: a file and line, a variable, an option.  Leaves: errors that say where to look.
 //! Owns:   the form of an error of configuration: one line a fault, `place: key: why`.
-//! Never:  shows the value of a password.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -40,7 +39,7 @@ impl fmt::Display for Origin {
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct ConfigFault {
     /// Where.
     pub origin: Origin,
     /// The key of the file, such as `shards` or `user.password`; empty if it is about no key.
@@ -49,13 +48,13 @@ pub struct Fault {
     pub why: String,
 }
 
-impl Fault {
+impl ConfigFault {
     pub(crate) fn new(origin: Origin, key: impl Into<String>, why: impl Into<String>) -> Self {
-        Fault { origin, key: key.into(), why: why.into() }
+        ConfigFault { origin, key: key.into(), why: why.into() }
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for ConfigFault {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = self.origin.to_string();
         // A variable or an option names its key itself.
@@ -71,7 +70,7 @@ impl fmt::Display for Fault {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// In the order of the command line, the environment and the file. Never empty.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<ConfigFault>,
 }
 
 impl ConfigError {
@@ -81,8 +80,8 @@ impl ConfigError {
     }
 }
 
-impl From<Fault> for ConfigError {
-    fn from(fault: Fault) -> Self {
+impl From<ConfigFault> for ConfigError {
+    fn from(fault: ConfigFault) -> Self {
         ConfigError { faults: vec![fault] }
     }
 }
@@ -100,14 +99,14 @@ impl fmt::Display for ConfigError {
 impl std::error::Error for ConfigError {}
 
 /// A file's path and the lines of its text.
-pub(crate) struct Place<'a> {
+pub(crate) struct SourceText<'a> {
     path: Arc<Path>,
     text: &'a str,
 }
 
-impl<'a> Place<'a> {
+impl<'a> SourceText<'a> {
     pub fn new(path: PathBuf, text: &'a str) -> Self {
-        Place { path: path.into(), text }
+        SourceText { path: path.into(), text }
     }
 
     /// Where the byte `at` of the text stands.

@@ -2,7 +2,6 @@
 //!
 //! Enters: the declaration.  Leaves: text.
 //! Owns:   the words around the declaration.
-//! Never:  says anything of one setting that the declaration does not.
 
 use crate::broker::SETTINGS;
 use crate::load::DEFAULT_FILE;

@@ -2,9 +2,8 @@
 //!
 //! Enters: `[[policy]]`, `[[operator_policy]]`.  Leaves: their parts with their lines; the same as text.
 //! Owns:   how they are written.
-//! Never:  knows what a policy may say; who defines queues does.
 
-use crate::accounts::Entry;
+use crate::accounts::TableReader;
 use crate::origin::Origin;
 use crate::setting::{quoted, type_of};
 use toml::Spanned;
@@ -12,7 +11,7 @@ use toml::de::{DeInteger, DeValue};
 
 /// A policy.
 #[derive(Clone, Debug)]
-pub struct Policy {
+pub struct PolicyConfig {
     /// Where it applies.
     pub vhost: String,
     /// Its name.
@@ -24,25 +23,25 @@ pub struct Policy {
     /// Which of several counts.
     pub priority: i64,
     /// What it says.
-    pub definition: Vec<Said>,
+    pub definition: Vec<PolicyTerm>,
     /// Where it is declared.
     pub origin: Origin,
 }
 
 /// One thing that a policy says.
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct PolicyTerm {
     /// The key.
     pub key: String,
     /// Its value.
-    pub value: Term,
+    pub value: TermValue,
     /// Where that stands.
     pub origin: Origin,
 }
 
 /// A value as the file has it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Term {
+pub enum TermValue {
     /// `true` or `false`.
     Flag(bool),
     /// A whole number.
@@ -50,14 +49,14 @@ pub enum Term {
     /// Text.
     Text(String),
     /// Values in their order.
-    List(Vec<Term>),
+    List(Vec<TermValue>),
 }
 
 const APPLY_TO: [&str; 3] = ["queues", "exchanges", "all"];
 
-impl Policy {
+impl PolicyConfig {
     /// Takes one in, if nothing is wrong with it.
-    pub(crate) fn read(entry: &mut Entry<'_, '_>) -> Option<Self> {
+    pub(crate) fn read(entry: &mut TableReader<'_, '_>) -> Option<Self> {
         let (vhost, name, pattern) = (entry.name("vhost"), entry.name("name"), entry.text("pattern"));
         let apply_to = match entry.value("apply_to") {
             None => Some("all".to_owned()),
@@ -80,17 +79,17 @@ impl Policy {
         let definition = Self::definition(entry);
         let origin = entry.origin.clone();
         let (vhost, name, pattern, apply_to) = (vhost?, name?, pattern?, apply_to?);
-        Some(Policy { vhost, name, pattern, apply_to, priority: priority?, definition: definition?, origin })
+        Some(PolicyConfig { vhost, name, pattern, apply_to, priority: priority?, definition: definition?, origin })
     }
 
-    fn definition(entry: &mut Entry<'_, '_>) -> Option<Vec<Said>> {
+    fn definition(entry: &mut TableReader<'_, '_>) -> Option<Vec<PolicyTerm>> {
         let (origin, why) = match entry.table.get("definition").map(Spanned::get_ref) {
             Some(DeValue::Table(table)) => {
                 let said = table.iter().map(|(key, value)| {
                     let origin = entry.place.line_of(key.span().start);
                     let key = key.get_ref().to_string();
                     match term(value.get_ref()) {
-                        Ok(value) => Ok(Said { key, value, origin }),
+                        Ok(value) => Ok(PolicyTerm { key, value, origin }),
                         Err(what) => Err((key, origin, what)),
                     }
                 });
@@ -129,13 +128,13 @@ impl Policy {
     }
 }
 
-impl Term {
+impl TermValue {
     fn printed(&self) -> String {
         match self {
-            Term::Flag(flag) => flag.to_string(),
-            Term::Number(number) => number.to_string(),
-            Term::Text(text) => quoted(text),
-            Term::List(items) => format!("[{}]", items.iter().map(Term::printed).collect::<Vec<_>>().join(", ")),
+            TermValue::Flag(flag) => flag.to_string(),
+            TermValue::Number(number) => number.to_string(),
+            TermValue::Text(text) => quoted(text),
+            TermValue::List(items) => format!("[{}]", items.iter().map(TermValue::printed).collect::<Vec<_>>().join(", ")),
         }
     }
 }
@@ -146,13 +145,13 @@ fn integer(value: &DeValue<'_>) -> Option<i64> {
 }
 
 /// A value, or what it is instead.
-fn term(value: &DeValue<'_>) -> Result<Term, &'static str> {
+fn term(value: &DeValue<'_>) -> Result<TermValue, &'static str> {
     match value {
-        DeValue::Boolean(flag) => Ok(Term::Flag(*flag)),
-        DeValue::String(text) => Ok(Term::Text(text.to_string())),
-        DeValue::Integer(_) => integer(value).map(Term::Number).ok_or("a number beyond 64 bits"),
+        DeValue::Boolean(flag) => Ok(TermValue::Flag(*flag)),
+        DeValue::String(text) => Ok(TermValue::Text(text.to_string())),
+        DeValue::Integer(_) => integer(value).map(TermValue::Number).ok_or("a number beyond 64 bits"),
         DeValue::Array(items) => {
-            items.iter().map(|item| term(item.get_ref())).collect::<Result<Vec<_>, _>>().map(Term::List)
+            items.iter().map(|item| term(item.get_ref())).collect::<Result<Vec<_>, _>>().map(TermValue::List)
         }
         other => Err(type_of(other)),
     }

@@ -2,13 +2,12 @@
 //!
 //! Enters: a configuration.  Leaves: TOML that makes the same configuration again.
 //! Owns:   the comments: what a setting does, what it takes, where its value came from.
-//! Never:  leaves out a password, since the text must make the same users.
 
 use crate::accounts::Accounts;
 use crate::broker::{BrokerConfig, SETTINGS};
 use crate::origin::Origin;
 use crate::page::wrapped;
-use crate::setting::{Kind, Value};
+use crate::setting::{SettingKind, SettingValue};
 use crate::size;
 use std::fmt::Write;
 
@@ -33,7 +32,7 @@ impl BrokerConfig {
             };
             let _infallible = writeln!(out, "# It takes {}. {from}", setting.kind.form());
             let size = match (setting.kind, value) {
-                (Kind::Bytes { .. } | Kind::Memory, Value::Number(bytes)) => format!("  # {}", size::readable(*bytes)),
+                (SettingKind::Bytes { .. } | SettingKind::Memory, SettingValue::Number(bytes)) => format!("  # {}", size::readable(*bytes)),
                 _ => String::new(),
             };
             let _infallible = writeln!(out, "{} = {}{size}", setting.name, value.to_toml());

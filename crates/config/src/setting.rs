@@ -2,7 +2,6 @@
 //!
 //! Enters: text of the command line or environment, a TOML value.  Leaves: a checked [`Value`], or why it is none.
 //! Owns:   the kinds of values, their ranges and notations.
-//! Never:  knows any one setting.
 
 use crate::limits::{LIST_ITEMS_MAX, MEMORY_LIMIT_BYTES_LEAST, TEXT_BYTES_MAX};
 use crate::size;
@@ -15,7 +14,7 @@ pub struct Setting {
     /// Its key in the file. Options write `-` for `_`, variables are `HARRIER_` and the name in capitals.
     pub name: &'static str,
     /// What its values are.
-    pub kind: Kind,
+    pub kind: SettingKind,
     /// Its default, as the command line would have it; items of a list are separated by commas.
     pub default: &'static str,
     /// What it does, in plain sentences.
@@ -24,7 +23,7 @@ pub struct Setting {
 
 /// A kind of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SettingKind {
     /// A whole number.
     Number {
         /// What is counted, in the plural; empty if the name says it.
@@ -62,7 +61,7 @@ pub enum Kind {
 
 /// A checked value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum SettingValue {
     /// Of a number, bytes or a percentage.
     Number(u64),
     /// Of a memory limit given as a percentage.
@@ -87,7 +86,7 @@ impl Setting {
     }
 
     /// Its default as a value. Declarations are tested, so each has one.
-    pub fn default_value(&self) -> Value {
+    pub fn default_value(&self) -> SettingValue {
         match (self.kind.read_listed(self.default), self.kind) {
             (Ok(value), _) => value,
             (Err(why), _) => unreachable!("the declared default of {} is sound: {why}", self.name),
@@ -95,97 +94,97 @@ impl Setting {
     }
 }
 
-impl Kind {
+impl SettingKind {
     /// A number without a unit.
-    pub const fn number(least: u64, most: u64) -> Kind {
-        Kind::Number { unit: "", least, most }
+    pub const fn number(least: u64, most: u64) -> SettingKind {
+        SettingKind::Number { unit: "", least, most }
     }
 
     /// The largest number that a value can be.
     pub const fn most(self) -> u64 {
         match self {
-            Kind::Number { most, .. } | Kind::Bytes { most, .. } => most,
-            Kind::Percent => 100,
-            Kind::Memory | Kind::Flag | Kind::Choice(_) | Kind::Text | Kind::List { .. } => 0,
+            SettingKind::Number { most, .. } | SettingKind::Bytes { most, .. } => most,
+            SettingKind::Percent => 100,
+            SettingKind::Memory | SettingKind::Flag | SettingKind::Choice(_) | SettingKind::Text | SettingKind::List { .. } => 0,
         }
     }
 
     /// Whether the option may be repeated.
     pub const fn is_list(self) -> bool {
-        matches!(self, Kind::List { .. })
+        matches!(self, SettingKind::List { .. })
     }
 
     /// What stands for a value in the help.
     pub const fn placeholder(self) -> &'static str {
         match self {
-            Kind::Number { .. } => "N",
-            Kind::Bytes { .. } => "BYTES",
-            Kind::Percent => "PERCENT",
-            Kind::Memory => "SIZE",
-            Kind::Flag => "true|false",
-            Kind::Choice(_) => "WORD",
-            Kind::Text => "TEXT",
-            Kind::List { item, .. } => item,
+            SettingKind::Number { .. } => "N",
+            SettingKind::Bytes { .. } => "BYTES",
+            SettingKind::Percent => "PERCENT",
+            SettingKind::Memory => "SIZE",
+            SettingKind::Flag => "true|false",
+            SettingKind::Choice(_) => "WORD",
+            SettingKind::Text => "TEXT",
+            SettingKind::List { item, .. } => item,
         }
     }
 
     /// What its values are, in words: `a number from 0 to 256`.
     pub fn form(self) -> String {
         match self {
-            Kind::Number { unit, least, most } => {
+            SettingKind::Number { unit, least, most } => {
                 let what = if unit.is_empty() { "a number".to_owned() } else { unit.to_owned() };
                 format!("{what} from {least} to {most}")
             }
-            Kind::Bytes { least, most } => {
+            SettingKind::Bytes { least, most } => {
                 format!("bytes from {} to {}, units allowed", size::readable(least), size::readable(most))
             }
-            Kind::Percent => "a percentage from 1% to 100%".to_owned(),
-            Kind::Memory => format!(
+            SettingKind::Percent => "a percentage from 1% to 100%".to_owned(),
+            SettingKind::Memory => format!(
                 "a percentage from 1% to 100%, or bytes from {}, units allowed",
                 size::readable(MEMORY_LIMIT_BYTES_LEAST)
             ),
-            Kind::Flag => "true or false".to_owned(),
-            Kind::Choice(words) => format!("one of {}", words.join(", ")),
-            Kind::Text => "text, empty for none".to_owned(),
-            Kind::List { least: 0, .. } => "a list, may be empty".to_owned(),
-            Kind::List { .. } => "a list".to_owned(),
+            SettingKind::Flag => "true or false".to_owned(),
+            SettingKind::Choice(words) => format!("one of {}", words.join(", ")),
+            SettingKind::Text => "text, empty for none".to_owned(),
+            SettingKind::List { least: 0, .. } => "a list, may be empty".to_owned(),
+            SettingKind::List { .. } => "a list".to_owned(),
         }
     }
 
     /// Reads a value of the command line: for a list, one item.
-    pub fn read(self, text: &str) -> Result<Value, String> {
+    pub fn read(self, text: &str) -> Result<SettingValue, String> {
         match self {
-            Kind::Number { least, most, .. } => {
+            SettingKind::Number { least, most, .. } => {
                 let number = size::number(text).ok_or_else(|| {
                     let why = if text.starts_with('-') { "is negative" } else { "is no whole number" };
                     format!("'{}' {why}; it takes {}", shown(text), self.form())
                 })?;
                 self.within(number, least, most, &number.to_string())
             }
-            Kind::Bytes { least, most } => self.within(size::parse(text)?, least, most, text),
-            Kind::Percent => {
+            SettingKind::Bytes { least, most } => self.within(size::parse(text)?, least, most, text),
+            SettingKind::Percent => {
                 let number = size::number(text.strip_suffix('%').unwrap_or(text));
                 let number = number.ok_or_else(|| format!("'{}' is no whole percentage", shown(text)))?;
                 self.within(number, 1, 100, text)
             }
-            Kind::Memory => match text.strip_suffix('%') {
-                Some(percent) => match Kind::Percent.read(percent) {
-                    Ok(Value::Number(percent)) => Ok(Value::Percent(u8::try_from(percent).unwrap_or(100))),
+            SettingKind::Memory => match text.strip_suffix('%') {
+                Some(percent) => match SettingKind::Percent.read(percent) {
+                    Ok(SettingValue::Number(percent)) => Ok(SettingValue::Percent(u8::try_from(percent).unwrap_or(100))),
                     _ => Err(format!("'{}' is no percentage from 1% to 100%", shown(text))),
                 },
                 None => self.within(size::parse(text)?, MEMORY_LIMIT_BYTES_LEAST, u64::MAX, text),
             },
-            Kind::Flag => match text.parse() {
-                Ok(flag) => Ok(Value::Flag(flag)),
+            SettingKind::Flag => match text.parse() {
+                Ok(flag) => Ok(SettingValue::Flag(flag)),
                 Err(_) => Err(format!("'{}' is not {}", shown(text), self.form())),
             },
-            Kind::Choice(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
-            Kind::Choice(_) => Err(format!("'{}' is not {}", shown(text), self.form())),
-            Kind::Text => {
+            SettingKind::Choice(words) if words.contains(&text) => Ok(SettingValue::Text(text.to_owned())),
+            SettingKind::Choice(_) => Err(format!("'{}' is not {}", shown(text), self.form())),
+            SettingKind::Text => {
                 sound(text)?;
-                Ok(Value::Text(text.to_owned()))
+                Ok(SettingValue::Text(text.to_owned()))
             }
-            Kind::List { least, .. } => {
+            SettingKind::List { least, .. } => {
                 let items = if text.is_empty() { vec![] } else { vec![text.to_owned()] };
                 list(items, least)
             }
@@ -193,9 +192,9 @@ impl Kind {
     }
 
     /// Reads a value of the environment: items of a list are separated by commas.
-    pub fn read_listed(self, text: &str) -> Result<Value, String> {
+    pub fn read_listed(self, text: &str) -> Result<SettingValue, String> {
         match self {
-            Kind::List { least, .. } => {
+            SettingKind::List { least, .. } => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
                 list(items.map(str::to_owned).collect(), least)
             }
@@ -204,25 +203,25 @@ impl Kind {
     }
 
     /// Reads a value of a file.
-    pub(crate) fn read_toml(self, value: &DeValue<'_>) -> Result<Value, String> {
+    pub(crate) fn read_toml(self, value: &DeValue<'_>) -> Result<SettingValue, String> {
         let mismatch = || Err(format!("{} is needed, not {}", self.toml_form(), type_of(value)));
         match (self, value) {
-            (Kind::Number { .. } | Kind::Bytes { .. } | Kind::Percent, DeValue::Integer(number)) => {
+            (SettingKind::Number { .. } | SettingKind::Bytes { .. } | SettingKind::Percent, DeValue::Integer(number)) => {
                 let text = if number.as_str().starts_with('-') { number.as_str() } else { &*decimal(number)? };
                 self.read(text)
             }
-            (Kind::Memory, DeValue::Integer(number)) => self.read(&decimal(number)?),
-            (Kind::Flag, DeValue::Boolean(flag)) => Ok(Value::Flag(*flag)),
-            (Kind::Flag, _) => mismatch(),
-            (Kind::Number { .. }, _) => mismatch(),
-            (Kind::List { least, .. }, DeValue::Array(items)) => {
+            (SettingKind::Memory, DeValue::Integer(number)) => self.read(&decimal(number)?),
+            (SettingKind::Flag, DeValue::Boolean(flag)) => Ok(SettingValue::Flag(*flag)),
+            (SettingKind::Flag, _) => mismatch(),
+            (SettingKind::Number { .. }, _) => mismatch(),
+            (SettingKind::List { least, .. }, DeValue::Array(items)) => {
                 let text = |item: &toml::Spanned<DeValue<'_>>| item.get_ref().as_str().map(str::to_owned);
                 match items.iter().map(text).collect() {
                     Some(items) => list(items, least),
                     None => Err("a list of strings is needed".to_owned()),
                 }
             }
-            (Kind::List { .. }, _) => mismatch(),
+            (SettingKind::List { .. }, _) => mismatch(),
             (_, DeValue::String(text)) => self.read(text),
             _ => mismatch(),
         }
@@ -230,31 +229,31 @@ impl Kind {
 
     const fn toml_form(self) -> &'static str {
         match self {
-            Kind::Number { .. } => "an integer",
-            Kind::Bytes { .. } | Kind::Percent | Kind::Memory => "an integer or a string",
-            Kind::Flag => "a boolean",
-            Kind::Choice(_) | Kind::Text => "a string",
-            Kind::List { .. } => "a list of strings",
+            SettingKind::Number { .. } => "an integer",
+            SettingKind::Bytes { .. } | SettingKind::Percent | SettingKind::Memory => "an integer or a string",
+            SettingKind::Flag => "a boolean",
+            SettingKind::Choice(_) | SettingKind::Text => "a string",
+            SettingKind::List { .. } => "a list of strings",
         }
     }
 
-    fn within(self, number: u64, least: u64, most: u64, text: &str) -> Result<Value, String> {
+    fn within(self, number: u64, least: u64, most: u64, text: &str) -> Result<SettingValue, String> {
         if number < least || number > most {
             return Err(format!("{} is out of range; it takes {}", shown(text), self.form()));
         }
-        Ok(Value::Number(number))
+        Ok(SettingValue::Number(number))
     }
 }
 
-impl Value {
+impl SettingValue {
     /// The value as TOML.
     pub fn to_toml(&self) -> String {
         match self {
-            Value::Number(number) => number.to_string(),
-            Value::Percent(percent) => format!("\"{percent}%\""),
-            Value::Flag(flag) => flag.to_string(),
-            Value::Text(text) => quoted(text),
-            Value::List(items) => {
+            SettingValue::Number(number) => number.to_string(),
+            SettingValue::Percent(percent) => format!("\"{percent}%\""),
+            SettingValue::Flag(flag) => flag.to_string(),
+            SettingValue::Text(text) => quoted(text),
+            SettingValue::List(items) => {
                 format!("[{}]", items.iter().map(|item| quoted(item)).collect::<Vec<_>>().join(", "))
             }
         }
@@ -309,7 +308,7 @@ fn sound(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn list(items: Vec<String>, least: usize) -> Result<Value, String> {
+fn list(items: Vec<String>, least: usize) -> Result<SettingValue, String> {
     if items.len() < least {
         return Err(format!("at least {least} is needed"));
     }
@@ -320,5 +319,5 @@ fn list(items: Vec<String>, least: usize) -> Result<Value, String> {
         return Err("an item is empty".to_owned());
     }
     items.iter().try_for_each(|item| sound(item))?;
-    Ok(Value::List(items))
+    Ok(SettingValue::List(items))
 }

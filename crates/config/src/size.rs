@@ -2,7 +2,6 @@
 //!
 //! Enters: `4096`, `128KiB`, `2 GiB`, `1GB`.  Leaves: bytes; and bytes in the largest unit that divides them.
 //! Owns:   the units.
-//! Never:  rounds.
 
 const UNITS: [(&str, u64); 10] = [
     ("TiB", 1 << 40),

@@ -2,10 +2,9 @@
 //!
 //! Leaves: which keys each has, and what they are, for readers and documents.
 //! Owns:   every name of them and every sentence of help.
-//! Never:  reads one.
 
 /// A key of one of the tables, for the documents.
-pub(crate) struct Key {
+pub(crate) struct TableKey {
     pub name: &'static str,
     pub form: &'static str,
     pub help: &'static str,
@@ -15,11 +14,11 @@ pub(crate) struct Key {
 pub(crate) struct TableForm {
     pub name: &'static str,
     pub help: &'static str,
-    pub keys: &'static [Key],
+    pub keys: &'static [TableKey],
 }
 
-const fn key(name: &'static str, form: &'static str, help: &'static str) -> Key {
-    Key { name, form, help }
+const fn key(name: &'static str, form: &'static str, help: &'static str) -> TableKey {
+    TableKey { name, form, help }
 }
 
 pub(crate) const TABLES: [TableForm; 6] = [
@@ -108,7 +107,7 @@ pub(crate) const TABLES: [TableForm; 6] = [
     },
 ];
 
-const POLICY_KEYS: &[Key] = &[
+const POLICY_KEYS: &[TableKey] = &[
     key("vhost", "text", "A virtual host of this file or of the definitions file."),
     key("name", "text", "Its name, for logs and exports; no other policy of the virtual host has it."),
     key(

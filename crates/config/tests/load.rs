@@ -1,28 +1,28 @@
 //! The promises of the configuration, as tables: what sets what, what overrides what, what is refused and where.
 
-use config::{BrokerConfig, ConfigError, Password, Request, SETTINGS};
+use config::{BrokerConfig, ConfigError, PasswordConfig, BrokerInvocation, SETTINGS};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// A file for one check, gone when dropped.
-struct File(PathBuf);
+struct TemporaryFile(PathBuf);
 
-impl File {
+impl TemporaryFile {
     fn new(name: &str, text: &[u8]) -> Self {
         let path = std::env::temp_dir().join(format!("harrier-config-{}-{name}.toml", std::process::id()));
         std::fs::write(&path, text).expect("a file");
-        File(path)
+        TemporaryFile(path)
     }
 }
 
-impl Drop for File {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         std::fs::remove_file(&self.0).expect("the file is there");
     }
 }
 
 /// `words` are separated by spaces; `''` is an empty one.
-fn load(words: &str, variables: &[(&str, &str)], default_file: &str) -> Result<Request, ConfigError> {
+fn load(words: &str, variables: &[(&str, &str)], default_file: &str) -> Result<BrokerInvocation, ConfigError> {
     let words = words.split_whitespace().map(|word| OsString::from(if word == "''" { "" } else { word }));
     let variables = variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
     BrokerConfig::load_with(words, variables, default_file.as_ref())
@@ -30,16 +30,16 @@ fn load(words: &str, variables: &[(&str, &str)], default_file: &str) -> Result<R
 
 fn config(words: &str, variables: &[(&str, &str)], file: &str) -> BrokerConfig {
     match load(words, variables, file) {
-        Ok(Request::Run(config) | Request::Print(config)) => *config,
+        Ok(BrokerInvocation::Run(config) | BrokerInvocation::Print(config)) => *config,
         other => panic!("{other:?}"),
     }
 }
 
 /// Loads with a file of that text, named for the test. Errors have `FILE` for its path.
 fn load_file(name: &str, text: &[u8]) -> Result<BrokerConfig, String> {
-    let file = File::new(name, text);
+    let file = TemporaryFile::new(name, text);
     match load("", &[], &file.0.to_string_lossy()) {
-        Ok(Request::Run(config)) => Ok(*config),
+        Ok(BrokerInvocation::Run(config)) => Ok(*config),
         Ok(other) => Err(format!("{other:?}")),
         Err(error) => {
             assert!(!error.is_usage(), "{error}");
@@ -64,7 +64,7 @@ fn nothing_configured_is_the_default() {
     assert_eq!(config.tcp_congestion, None);
     assert_eq!(config.vhosts[0].name, "/");
     assert_eq!(&*config.users[0].name, "guest");
-    assert!(config.users[0].password == Password::Plain("guest".into()));
+    assert!(config.users[0].password == PasswordConfig::Plain("guest".into()));
     assert_eq!((&*config.permissions[0].user, &*config.permissions[0].configure), ("guest", ".*"));
     assert_eq!(config.loopback_users, ["guest"]);
     assert!(config.file.is_none() && config.warnings.is_empty());
@@ -97,7 +97,7 @@ fn every_setting_is_set_by_every_source() {
             _ => ("7", "7"),
         };
         assert_ne!(setting.default_value().to_toml(), toml, "{}", setting.name);
-        let file = File::new(&format!("every-{}", setting.name), format!("{} = {toml}", setting.name).as_bytes());
+        let file = TemporaryFile::new(&format!("every-{}", setting.name), format!("{} = {toml}", setting.name).as_bytes());
         let path = file.0.to_string_lossy().into_owned();
         let with_underscores = format!("--{}", setting.name);
         let options = [
@@ -121,7 +121,7 @@ fn every_setting_is_set_by_every_source() {
 
 #[test]
 fn one_source_overrides_another() {
-    let file = File::new("override", b"shards = 1\nspin_us = 1\nbacklog = 1\nlisten = [\"h:1\", \"h:2\"]");
+    let file = TemporaryFile::new("override", b"shards = 1\nspin_us = 1\nbacklog = 1\nlisten = [\"h:1\", \"h:2\"]");
     let path = file.0.to_string_lossy().into_owned();
     let variables = [("HARRIER_SHARDS", "2"), ("HARRIER_SPIN_US", "2"), ("HARRIER_LISTEN", "h:3, h:4,")];
     let all = config("--shards 3", &variables, &path);
@@ -290,7 +290,7 @@ fn a_file_of_accounts() {
                 vhost = \"b\"\nconfigure = \"^x\"\nwrite = \"\"\nread = \".*\"\n";
     let config = load_file("accounts", text.as_bytes()).expect("sound");
     assert_eq!(config.vhosts.iter().map(|vhost| &*vhost.name).collect::<Vec<_>>(), ["a", "b"]);
-    assert!(config.users[0].password == Password::Plain("p\"\\".into()));
+    assert!(config.users[0].password == PasswordConfig::Plain("p\"\\".into()));
     assert_eq!(config.users[0].tags, ["administrator"]);
     assert_eq!((&*config.permissions[0].configure, &*config.permissions[0].write), ("^x", ""));
     let (plain, unused) = (&*config.warnings[0], &*config.warnings[1]);
@@ -314,7 +314,7 @@ fn what_is_printed_makes_the_same_configuration() {
     let accounts = "queue_memory_share = 7\nframe_bytes_max = \"1MiB\"\n[[vhost]]\nname = \"ä \\\" \\\\ b\"\n[[user]]\nname = \"u\"\n\
                     password = \"\\u0001'\\\"\"\ntags = [\"a\", \"b\"]\nmax_channels = 4\n";
     let accounts = &accounts.replacen("b\"\n", "b\"\nmax_queue_bytes = \"2KiB\"\nmax_queues = 0\n", 1);
-    let file = File::new("print", format!("{accounts}{rules}").as_bytes());
+    let file = TemporaryFile::new("print", format!("{accounts}{rules}").as_bytes());
     let path = file.0.to_string_lossy().into_owned();
     let words = "--listen unix:/a\"b --listen [::1]:5 --memory-limit 2GiB --tcp-congestion bbr --log-level warn";
     for (words, path) in [("", "/nowhere"), (words, "/nowhere"), (words, &*path), ("--memory-limit 9%", &*path)] {
@@ -335,9 +335,9 @@ fn what_is_printed_makes_the_same_configuration() {
 
 #[test]
 fn help_tells_every_setting() {
-    assert!(matches!(load("--help", &[], "/nowhere"), Ok(Request::Help)));
-    assert!(matches!(load("-h --shards 2", &[], "/nowhere"), Ok(Request::Help)));
-    assert!(matches!(load("--print-config --shards 2", &[], "/nowhere"), Ok(Request::Print(_))));
+    assert!(matches!(load("--help", &[], "/nowhere"), Ok(BrokerInvocation::Help)));
+    assert!(matches!(load("-h --shards 2", &[], "/nowhere"), Ok(BrokerInvocation::Help)));
+    assert!(matches!(load("--print-config --shards 2", &[], "/nowhere"), Ok(BrokerInvocation::Print(_))));
     let help = config::help();
     for setting in SETTINGS {
         assert!(help.contains(&format!("\n  {} ", setting.option())), "{}", setting.name);

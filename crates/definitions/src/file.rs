@@ -2,27 +2,26 @@
 //!
 //! Enters: JSON.  Leaves: typed entries with their places; every fault at once, and what is odd but no fault.
 //! Owns:   which keys there are and what they hold.
-//! Never:  compares entries with each other: the catalog does, when it takes them in.
 
 use crate::limits::{FAULTS_MAX, FILE_BYTES_MAX};
-use crate::{Fault, Json};
-use catalog::{ExchangeKind, Kind, Name, Password, Permission, Policy, TopicPermission, UserLimits, VhostLimits};
+use crate::{DefinitionsFault, Json};
+use catalog::{ExchangeKind, ResourceKind, Name, Password, Permission, Policy, TopicPermission, UserLimits, VhostLimits};
 use wire::{Table, Value};
 
 /// An entry and where it stands.
-pub(crate) struct At<T> {
+pub(crate) struct Located<T> {
     pub path: String,
     pub entry: T,
 }
 
-pub(crate) struct User {
+pub(crate) struct UserEntry {
     pub name: Name,
     pub password: Password,
     pub tags: Vec<Name>,
     pub limits: UserLimits,
 }
 
-pub(crate) struct Exchange {
+pub(crate) struct DefinedExchange {
     pub vhost: Name,
     pub name: Name,
     pub kind: ExchangeKind,
@@ -32,7 +31,7 @@ pub(crate) struct Exchange {
     pub arguments: Table,
 }
 
-pub(crate) struct Queue {
+pub(crate) struct DefinedQueue {
     pub vhost: Name,
     pub name: Name,
     pub durable: bool,
@@ -40,7 +39,7 @@ pub(crate) struct Queue {
     pub arguments: Table,
 }
 
-pub(crate) struct Binding {
+pub(crate) struct DefinedBinding {
     pub vhost: Name,
     pub source: Name,
     pub destination: Name,
@@ -51,27 +50,27 @@ pub(crate) struct Binding {
 
 /// A definitions file, sound entry by entry.
 #[derive(Default)]
-pub struct File {
-    pub(crate) vhosts: Vec<At<Name>>,
-    pub(crate) users: Vec<At<User>>,
-    pub(crate) permissions: Vec<At<(Name, Name, Permission)>>,
-    pub(crate) topic_permissions: Vec<At<(Name, Name, Name, TopicPermission)>>,
-    pub(crate) exchanges: Vec<At<Exchange>>,
-    pub(crate) queues: Vec<At<Queue>>,
-    pub(crate) bindings: Vec<At<Binding>>,
-    pub(crate) policies: Vec<At<Policy>>,
-    pub(crate) operator_policies: Vec<At<Policy>>,
+pub struct DefinitionsFile {
+    pub(crate) vhosts: Vec<Located<Name>>,
+    pub(crate) users: Vec<Located<UserEntry>>,
+    pub(crate) permissions: Vec<Located<(Name, Name, Permission)>>,
+    pub(crate) topic_permissions: Vec<Located<(Name, Name, Name, TopicPermission)>>,
+    pub(crate) exchanges: Vec<Located<DefinedExchange>>,
+    pub(crate) queues: Vec<Located<DefinedQueue>>,
+    pub(crate) bindings: Vec<Located<DefinedBinding>>,
+    pub(crate) policies: Vec<Located<Policy>>,
+    pub(crate) operator_policies: Vec<Located<Policy>>,
     /// What each virtual host may hold: what its own entry says.
-    pub(crate) vhost_limits: Vec<At<(Name, VhostLimits)>>,
+    pub(crate) vhost_limits: Vec<Located<(Name, VhostLimits)>>,
     /// The same, as the parameters say.
-    pub(crate) limit_parameters: Vec<At<(Name, VhostLimits)>>,
+    pub(crate) limit_parameters: Vec<Located<(Name, VhostLimits)>>,
     /// What means nothing to this broker, as it is written: other `parameters`, `global_parameters`.
     pub kept: Vec<(String, Vec<Json>)>,
     /// What is odd but no fault, in sentences.
     pub warnings: Vec<String>,
 }
 
-impl File {
+impl DefinitionsFile {
     /// The policies: place and policy.
     pub fn policies(&self) -> impl Iterator<Item = (&str, &Policy)> {
         self.policies.iter().map(|policy| (&*policy.path, &policy.entry))
@@ -116,14 +115,14 @@ impl File {
 ///
 /// # Errors
 /// Its faults, the first hundred.
-pub fn read(text: &[u8]) -> Result<File, Vec<Fault>> {
-    let whole = |why: String| vec![Fault { path: String::new(), why }];
+pub fn read(text: &[u8]) -> Result<DefinitionsFile, Vec<DefinitionsFault>> {
+    let whole = |why: String| vec![DefinitionsFault { path: String::new(), why }];
     if text.len() > FILE_BYTES_MAX {
         return Err(whole(format!("a definitions file has {FILE_BYTES_MAX} bytes at most")));
     }
     let json: Json = serde_json::from_slice(text).map_err(|error| whole(format!("this is no JSON: {error}")))?;
     let Json::Object(sections) = json else { return Err(whole(format!("an object is needed, not {}", json.kind()))) };
-    let mut file = File::default();
+    let mut file = DefinitionsFile::default();
     let mut faults = Vec::new();
     for (name, value) in sections {
         file.take_section(&name, value, &mut faults);
@@ -154,8 +153,8 @@ const ABOUT: [&str; 7] = [
     "explanation",
 ];
 
-impl File {
-    fn take_section(&mut self, name: &str, value: Json, faults: &mut Vec<Fault>) {
+impl DefinitionsFile {
+    fn take_section(&mut self, name: &str, value: Json, faults: &mut Vec<DefinitionsFault>) {
         if ABOUT.contains(&name) {
             return;
         }
@@ -163,7 +162,7 @@ impl File {
             Json::List(items) => items,
             other => {
                 let why = format!("a list is needed, not {}", other.kind());
-                return faults.push(Fault { path: format!(".{name}"), why });
+                return faults.push(DefinitionsFault { path: format!(".{name}"), why });
             }
         };
         let (items, kept): (Vec<_>, Vec<_>) = items.into_iter().enumerate().partition(|(_, item)| match name {
@@ -179,10 +178,10 @@ impl File {
         for (at, item) in &items {
             let path = format!(".{name}[{at}]");
             let Json::Object(fields) = item else {
-                faults.push(Fault { path, why: format!("an object is needed, not {}", item.kind()) });
+                faults.push(DefinitionsFault { path, why: format!("an object is needed, not {}", item.kind()) });
                 continue;
             };
-            let entry = Entry { path: &path, fields };
+            let entry = EntryReader { path: &path, fields };
             let known = entry.take(self, name);
             match known {
                 Ok(known) => {
@@ -196,71 +195,71 @@ impl File {
     }
 }
 
-pub(crate) struct Entry<'a> {
+pub(crate) struct EntryReader<'a> {
     pub path: &'a str,
     pub fields: &'a [(String, Json)],
 }
 
-impl Entry<'_> {
+impl EntryReader<'_> {
     /// Takes the entry into its section. Answers the keys that are known there.
-    fn take(&self, file: &mut File, section: &str) -> Result<&'static [&'static str], Fault> {
+    fn take(&self, file: &mut DefinitionsFile, section: &str) -> Result<&'static [&'static str], DefinitionsFault> {
         let path = self.path.to_owned();
         Ok(match section {
             "vhosts" => {
-                let name = self.name(Kind::Vhost, "name")?;
+                let name = self.name(ResourceKind::Vhost, "name")?;
                 let limits = self.vhost_limits("limits")?;
-                file.vhosts.push(At { path: path.clone(), entry: name.clone() });
+                file.vhosts.push(Located { path: path.clone(), entry: name.clone() });
                 if limits != VhostLimits::default() {
-                    file.vhost_limits.push(At { path, entry: (name, limits) });
+                    file.vhost_limits.push(Located { path, entry: (name, limits) });
                 }
                 &["name", "limits", "metadata", "description", "tags", "tracing", "default_queue_type"]
             }
             "users" => {
-                let (name, password, tags) = (self.name(Kind::User, "name")?, self.password()?, self.tags()?);
-                let entry = User { name, password, tags, limits: self.user_limits()? };
-                file.users.push(At { path, entry });
+                let (name, password, tags) = (self.name(ResourceKind::User, "name")?, self.password()?, self.tags()?);
+                let entry = UserEntry { name, password, tags, limits: self.user_limits()? };
+                file.users.push(Located { path, entry });
                 &["name", "password_hash", "hashing_algorithm", "tags", "limits"]
             }
             "permissions" => {
                 let [configure, write, read] = [self.text("configure")?, self.text("write")?, self.text("read")?];
                 let permission = Permission { configure, write, read };
-                let entry = (self.name(Kind::User, "user")?, self.name(Kind::Vhost, "vhost")?, permission);
-                file.permissions.push(At { path, entry });
+                let entry = (self.name(ResourceKind::User, "user")?, self.name(ResourceKind::Vhost, "vhost")?, permission);
+                file.permissions.push(Located { path, entry });
                 &["user", "vhost", "configure", "write", "read"]
             }
             "topic_permissions" => {
                 let permission = TopicPermission { write: self.text("write")?, read: self.text("read")? };
-                let (user, vhost) = (self.name(Kind::User, "user")?, self.name(Kind::Vhost, "vhost")?);
-                let entry = (user, vhost, self.name(Kind::Exchange, "exchange")?, permission);
-                file.topic_permissions.push(At { path, entry });
+                let (user, vhost) = (self.name(ResourceKind::User, "user")?, self.name(ResourceKind::Vhost, "vhost")?);
+                let entry = (user, vhost, self.name(ResourceKind::Exchange, "exchange")?, permission);
+                file.topic_permissions.push(Located { path, entry });
                 &["user", "vhost", "exchange", "write", "read"]
             }
             "exchanges" => {
                 let kind = self.text("type")?;
-                let entry = Exchange {
-                    vhost: self.name(Kind::Vhost, "vhost")?,
-                    name: self.name(Kind::Exchange, "name")?,
+                let entry = DefinedExchange {
+                    vhost: self.name(ResourceKind::Vhost, "vhost")?,
+                    name: self.name(ResourceKind::Exchange, "name")?,
                     kind: ExchangeKind::parse(kind.as_bytes()).map_err(|refusal| self.fault("type", refusal.text))?,
                     durable: self.flag("durable", true)?,
                     auto_delete: self.flag("auto_delete", false)?,
                     internal: self.flag("internal", false)?,
                     arguments: self.arguments()?,
                 };
-                file.exchanges.push(At { path, entry });
+                file.exchanges.push(Located { path, entry });
                 &["vhost", "name", "type", "durable", "auto_delete", "internal", "arguments"]
             }
             "queues" => {
                 if let Some(kind) = self.optional_text("type")?.filter(|kind| kind != "classic") {
                     return Err(self.fault("type", format!("queues are classic here, not {kind}")));
                 }
-                let entry = Queue {
-                    vhost: self.name(Kind::Vhost, "vhost")?,
-                    name: self.name(Kind::Queue, "name")?,
+                let entry = DefinedQueue {
+                    vhost: self.name(ResourceKind::Vhost, "vhost")?,
+                    name: self.name(ResourceKind::Queue, "name")?,
                     durable: self.flag("durable", true)?,
                     auto_delete: self.flag("auto_delete", false)?,
                     arguments: self.arguments()?,
                 };
-                file.queues.push(At { path, entry });
+                file.queues.push(Located { path, entry });
                 &["vhost", "name", "type", "durable", "auto_delete", "arguments"]
             }
             "bindings" => {
@@ -276,50 +275,50 @@ impl Entry<'_> {
                 if routing_key.len() > catalog::limits::NAME_BYTES_MAX {
                     return Err(self.fault("routing_key", "it has more than 255 bytes"));
                 }
-                let entry = Binding {
-                    vhost: self.name(Kind::Vhost, "vhost")?,
-                    source: self.name(Kind::Exchange, "source")?,
-                    destination: self.name(if to_queue { Kind::Queue } else { Kind::Exchange }, "destination")?,
+                let entry = DefinedBinding {
+                    vhost: self.name(ResourceKind::Vhost, "vhost")?,
+                    source: self.name(ResourceKind::Exchange, "source")?,
+                    destination: self.name(if to_queue { ResourceKind::Queue } else { ResourceKind::Exchange }, "destination")?,
                     to_queue,
                     routing_key: routing_key.into_bytes().into(),
                     arguments: self.arguments()?,
                 };
-                file.bindings.push(At { path, entry });
+                file.bindings.push(Located { path, entry });
                 &["vhost", "source", "destination", "destination_type", "routing_key", "arguments", "properties_key"]
             }
             "policies" => {
-                let policy = self.policy(file, self.name(Kind::Vhost, "vhost")?, self.policy_name()?, false)?;
-                file.policies.push(At { path, entry: policy });
+                let policy = self.policy(file, self.name(ResourceKind::Vhost, "vhost")?, self.policy_name()?, false)?;
+                file.policies.push(Located { path, entry: policy });
                 &["vhost", "name", "pattern", "apply-to", "definition", "priority"]
             }
             "parameters" => {
-                let vhost = self.name(Kind::Vhost, "vhost")?;
+                let vhost = self.name(ResourceKind::Vhost, "vhost")?;
                 if self.get("component") == Some(&Json::text(OPERATOR_POLICY)) {
                     let Some(Json::Object(fields)) = self.get("value") else {
                         return Err(self.fault("value", "an object is needed"));
                     };
-                    let value = Entry { path: &format!("{path}.value"), fields };
+                    let value = EntryReader { path: &format!("{path}.value"), fields };
                     let policy = value.policy(file, vhost, self.policy_name()?, true)?;
-                    file.operator_policies.push(At { path, entry: policy });
+                    file.operator_policies.push(Located { path, entry: policy });
                 } else {
                     let limits = self.vhost_limits("value")?;
-                    file.limit_parameters.push(At { path, entry: (vhost, limits) });
+                    file.limit_parameters.push(Located { path, entry: (vhost, limits) });
                 }
                 &["vhost", "component", "name", "value"]
             }
-            other => return Err(Fault { path: format!(".{other}"), why: "there is no such section".to_owned() }),
+            other => return Err(DefinitionsFault { path: format!(".{other}"), why: "there is no such section".to_owned() }),
         })
     }
 
-    pub(crate) fn fault(&self, key: &str, why: impl Into<String>) -> Fault {
-        Fault { path: format!("{}.{key}", self.path), why: why.into() }
+    pub(crate) fn fault(&self, key: &str, why: impl Into<String>) -> DefinitionsFault {
+        DefinitionsFault { path: format!("{}.{key}", self.path), why: why.into() }
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<&Json> {
         self.fields.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    pub(crate) fn optional_text(&self, key: &str) -> Result<Option<String>, Fault> {
+    pub(crate) fn optional_text(&self, key: &str) -> Result<Option<String>, DefinitionsFault> {
         match self.get(key) {
             None => Ok(None),
             Some(Json::Text(text)) => Ok(Some(text.clone())),
@@ -327,15 +326,15 @@ impl Entry<'_> {
         }
     }
 
-    pub(crate) fn text(&self, key: &str) -> Result<String, Fault> {
+    pub(crate) fn text(&self, key: &str) -> Result<String, DefinitionsFault> {
         self.optional_text(key)?.ok_or_else(|| self.fault(key, "it is missing"))
     }
 
-    pub(crate) fn name(&self, kind: Kind, key: &str) -> Result<Name, Fault> {
+    pub(crate) fn name(&self, kind: ResourceKind, key: &str) -> Result<Name, DefinitionsFault> {
         Name::new(kind, self.text(key)?.as_bytes()).map_err(|refusal| self.fault(key, refusal.text))
     }
 
-    fn flag(&self, key: &str, default: bool) -> Result<bool, Fault> {
+    fn flag(&self, key: &str, default: bool) -> Result<bool, DefinitionsFault> {
         match self.get(key) {
             None => Ok(default),
             Some(Json::Bool(flag)) => Ok(*flag),
@@ -343,7 +342,7 @@ impl Entry<'_> {
         }
     }
 
-    fn password(&self) -> Result<Password, Fault> {
+    fn password(&self) -> Result<Password, DefinitionsFault> {
         let hash = self.optional_text("password_hash")?.unwrap_or_default();
         let algorithm = self.optional_text("hashing_algorithm")?;
         match algorithm.as_deref() {
@@ -361,7 +360,7 @@ impl Entry<'_> {
     }
 
     /// A list of texts, or, as older versions wrote them, one text with commas.
-    fn tags(&self) -> Result<Vec<Name>, Fault> {
+    fn tags(&self) -> Result<Vec<Name>, DefinitionsFault> {
         let wrong = || self.fault("tags", "a list of strings, or a string with commas, is needed");
         let texts: Vec<String> = match self.get("tags") {
             None => vec![],
@@ -373,11 +372,11 @@ impl Entry<'_> {
             Some(_) => return Err(wrong()),
         };
         let tags = texts.iter().filter(|tag| !tag.is_empty());
-        tags.map(|tag| Name::new(Kind::User, tag.as_bytes()).map_err(|refusal| self.fault("tags", refusal.text)))
+        tags.map(|tag| Name::new(ResourceKind::User, tag.as_bytes()).map_err(|refusal| self.fault("tags", refusal.text)))
             .collect()
     }
 
-    fn arguments(&self) -> Result<Table, Fault> {
+    fn arguments(&self) -> Result<Table, DefinitionsFault> {
         match self.get("arguments") {
             None => Ok(Table::new()),
             Some(Json::Object(fields)) => {

@@ -1,7 +1,6 @@
 //! JSON as it is written: keys keep their order, and one given twice is an error.
 //!
 //! Enters: text.  Leaves: values, and text again.
-//! Never:  makes a number other than it was written; nests deeper than `serde_json` allows (128).
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -72,13 +71,13 @@ impl Json {
 
 impl<'de> Deserialize<'de> for Json {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_any(Reader)
+        from.deserialize_any(JsonVisitor)
     }
 }
 
-struct Reader;
+struct JsonVisitor;
 
-impl<'de> Visitor<'de> for Reader {
+impl<'de> Visitor<'de> for JsonVisitor {
     type Value = Json;
 
     fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -2,7 +2,6 @@
 //!
 //! Enters: a file that RabbitMQ or Harrier has exported; a catalog.  Leaves: definitions for a catalog; such a file.
 //! Owns:   the form of the file, and the words for what is wrong with one: each names its place, `.queues[3].durable`.
-//! Never:  reads or writes a file itself; drops anything in silence.
 //!
 //! [`read`] checks a file as a whole, [`File::load`] has a catalog take it in, [`write()`] writes what a catalog holds, and
 //! [`snapshot`] is the same before it is text, for those who have little time at the catalog.
@@ -10,27 +9,27 @@
 
 mod file;
 mod json;
-mod kept;
+mod unused_sections;
 pub mod limits;
 mod load;
 mod rules;
 mod write;
 
-pub use file::{File, read};
+pub use file::{DefinitionsFile, read};
 pub use json::Json;
-pub use kept::Kept;
+pub use unused_sections::UnusedSections;
 pub use write::{snapshot, write};
 
 /// What is wrong with a file, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct DefinitionsFault {
     /// The place: `.users[0].name`; empty for the file as a whole.
     pub path: String,
     /// Why.
     pub why: String,
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for DefinitionsFault {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &*self.path {
             "" => to.write_str(&self.why),
@@ -39,4 +38,4 @@ impl std::fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for DefinitionsFault {}

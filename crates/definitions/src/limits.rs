@@ -2,7 +2,6 @@
 //!
 //! Leaves: constants.
 //! Owns:   what is read at most.
-//! Never:  a limit without a unit in its name.
 
 /// Bytes of a file: a million queues with bindings have about a half of it.
 pub const FILE_BYTES_MAX: usize = 512 << 20;

@@ -2,36 +2,35 @@
 //!
 //! Enters: a checked file, a catalog.  Leaves: the definitions that brought the catalog there, or the first it refused.
 //! Owns:   their order, and which shard each queue lives on.
-//! Never:  takes in half of an entry.
 
-use crate::file::{At, Binding, Exchange, File, Queue, User};
-use crate::{Fault, Kept};
+use crate::file::{Located, DefinedBinding, DefinedExchange, DefinitionsFile, DefinedQueue, UserEntry};
+use crate::{DefinitionsFault, UnusedSections};
 use catalog::{Catalog, Definition, Name, Refusal, ShardId, UserLimits, VhostId};
 
 /// Takes definitions in, and keeps them.
-struct Taking<'a> {
+struct Loader<'a> {
     catalog: &'a mut Catalog,
     taken: Vec<Definition>,
 }
 
-impl Taking<'_> {
-    fn take(&mut self, path: &str, definition: Definition) -> Result<(), Fault> {
+impl Loader<'_> {
+    fn execute(&mut self, path: &str, definition: Definition) -> Result<(), DefinitionsFault> {
         match self.catalog.execute(&definition) {
             Ok(_executed) => {
                 self.taken.push(definition);
                 Ok(())
             }
-            Err(Refusal { text, .. }) => Err(Fault { path: path.to_owned(), why: text }),
+            Err(Refusal { text, .. }) => Err(DefinitionsFault { path: path.to_owned(), why: text }),
         }
     }
 
-    fn vhost(&self, path: &str, name: &Name) -> Result<VhostId, Fault> {
-        let missing = || Fault { path: format!("{path}.vhost"), why: format!("there is no virtual host '{name}'") };
+    fn vhost(&self, path: &str, name: &Name) -> Result<VhostId, DefinitionsFault> {
+        let missing = || DefinitionsFault { path: format!("{path}.vhost"), why: format!("there is no virtual host '{name}'") };
         self.catalog.vhost_by_name(name).ok_or_else(missing)
     }
 }
 
-impl File {
+impl DefinitionsFile {
     /// Has a catalog take everything in but the policies, in the order in which one thing needs another. Queues are spread over `shards`;
     /// `loopback_only` says which users may come from this machine only. Answers what was taken, for other replicas.
     ///
@@ -42,41 +41,41 @@ impl File {
         catalog: &mut Catalog,
         shards: u16,
         loopback_only: impl Fn(&str) -> bool,
-    ) -> Result<Vec<Definition>, Fault> {
-        let mut to = Taking { catalog, taken: Vec::new() };
-        for At { path, entry: name } in &self.vhosts {
-            to.take(path, Definition::CreateVhost { name: name.clone() })?;
+    ) -> Result<Vec<Definition>, DefinitionsFault> {
+        let mut to = Loader { catalog, taken: Vec::new() };
+        for Located { path, entry: name } in &self.vhosts {
+            to.execute(path, Definition::CreateVhost { name: name.clone() })?;
         }
         for (path, vhost, limits) in self.vhost_limits() {
             to.vhost(path, &vhost)?;
-            to.take(path, Definition::SetVhostLimits { vhost, limits })?;
+            to.execute(path, Definition::SetVhostLimits { vhost, limits })?;
         }
-        for At { path, entry: User { name, password, tags, limits } } in &self.users {
+        for Located { path, entry: UserEntry { name, password, tags, limits } } in &self.users {
             let (user, name, password, tags) = (name.clone(), name.clone(), password.clone(), tags.clone());
             let loopback_only = loopback_only(&name);
-            to.take(path, Definition::PutUser { name, password, tags, loopback_only })?;
+            to.execute(path, Definition::PutUser { name, password, tags, loopback_only })?;
             if *limits != UserLimits::default() {
-                to.take(path, Definition::SetUserLimits { user, limits: *limits })?;
+                to.execute(path, Definition::SetUserLimits { user, limits: *limits })?;
             }
         }
-        for At { path, entry: (user, vhost, permission) } in &self.permissions {
+        for Located { path, entry: (user, vhost, permission) } in &self.permissions {
             let (user, vhost, permission) = (user.clone(), vhost.clone(), permission.clone());
-            to.take(path, Definition::SetPermission { user, vhost, permission })?;
+            to.execute(path, Definition::SetPermission { user, vhost, permission })?;
         }
-        for At { path, entry: (user, vhost, exchange, permission) } in &self.topic_permissions {
+        for Located { path, entry: (user, vhost, exchange, permission) } in &self.topic_permissions {
             let (user, vhost, exchange) = (user.clone(), vhost.clone(), exchange.clone());
-            to.take(path, Definition::SetTopicPermission { user, vhost, exchange, permission: permission.clone() })?;
+            to.execute(path, Definition::SetTopicPermission { user, vhost, exchange, permission: permission.clone() })?;
         }
-        for At { path, entry } in &self.exchanges {
-            let Exchange { name, kind, durable, auto_delete, internal, arguments, .. } = entry;
+        for Located { path, entry } in &self.exchanges {
+            let DefinedExchange { name, kind, durable, auto_delete, internal, arguments, .. } = entry;
             let (vhost, name, arguments) = (to.vhost(path, &entry.vhost)?, name.clone(), arguments.clone());
             let (kind, durable, auto_delete, internal) = (*kind, *durable, *auto_delete, *internal);
             let definition =
                 Definition::DeclareExchange { vhost, name, kind, durable, auto_delete, internal, arguments };
-            to.take(path, definition)?;
+            to.execute(path, definition)?;
         }
-        for (number, At { path, entry }) in self.queues.iter().enumerate() {
-            let Queue { name, durable, auto_delete, arguments, .. } = entry;
+        for (number, Located { path, entry }) in self.queues.iter().enumerate() {
+            let DefinedQueue { name, durable, auto_delete, arguments, .. } = entry;
             let (vhost, name, arguments) = (to.vhost(path, &entry.vhost)?, name.clone(), arguments.clone());
             // A name that a broker once drew is written as any other.
             let (server_named, durable, auto_delete) = (name.starts_with("amq."), *durable, *auto_delete);
@@ -92,10 +91,10 @@ impl File {
                 arguments,
                 home,
             };
-            to.take(path, definition)?;
+            to.execute(path, definition)?;
         }
-        for At { path, entry } in &self.bindings {
-            let Binding { source, destination, to_queue, routing_key, arguments, .. } = entry;
+        for Located { path, entry } in &self.bindings {
+            let DefinedBinding { source, destination, to_queue, routing_key, arguments, .. } = entry;
             // Bindings of the default exchange come with the queues.
             if source.is_empty() {
                 continue;
@@ -108,7 +107,7 @@ impl File {
             } else {
                 Definition::BindExchange { vhost, source, destination, routing_key, arguments }
             };
-            to.take(path, definition)?;
+            to.execute(path, definition)?;
         }
         for (path, policy) in self.policies().chain(self.operator_policies()) {
             to.vhost(path, &policy.vhost)?;
@@ -117,7 +116,7 @@ impl File {
     }
 
     /// What is kept as it is written.
-    pub fn kept(&self) -> Kept {
-        Kept(self.kept.clone())
+    pub fn kept(&self) -> UnusedSections {
+        UnusedSections(self.kept.clone())
     }
 }

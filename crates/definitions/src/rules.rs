@@ -2,24 +2,23 @@
 //!
 //! Enters: entries of `policies` and `parameters`, `limits` of users and virtual hosts.  Leaves: what a catalog makes of them.
 //! Owns:   their keys; where a limit counts.
-//! Never:  knows which policy counts for a queue.
 
-use crate::file::{Entry, File, table};
-use crate::{Fault, Json};
+use crate::file::{EntryReader, DefinitionsFile, table};
+use crate::{DefinitionsFault, Json};
 use catalog::{ApplyTo, Name, Policy, UserLimits, VhostLimits};
 use wire::Table;
 
 /// A limit that RabbitMQ does not know.
 pub(crate) const MAX_QUEUE_BYTES: &str = "max-queue-bytes";
 
-impl Entry<'_> {
-    pub(crate) fn policy_name(&self) -> Result<Name, Fault> {
+impl EntryReader<'_> {
+    pub(crate) fn policy_name(&self) -> Result<Name, DefinitionsFault> {
         // Policies name themselves as queues do.
-        self.name(catalog::Kind::Queue, "name")
+        self.name(catalog::ResourceKind::Queue, "name")
     }
 
     /// What stands in a policy beside its name and its virtual host.
-    pub(crate) fn policy(&self, file: &mut File, vhost: Name, name: Name, operator: bool) -> Result<Policy, Fault> {
+    pub(crate) fn policy(&self, file: &mut DefinitionsFile, vhost: Name, name: Name, operator: bool) -> Result<Policy, DefinitionsFault> {
         let apply_to = self.optional_text("apply-to")?.unwrap_or_else(|| ApplyTo::All.name().to_owned());
         let Some(apply_to) = ApplyTo::parse(&apply_to) else {
             return Err(self.fault("apply-to", format!("it takes queues, exchanges or all, not '{apply_to}'")));
@@ -51,7 +50,7 @@ impl Entry<'_> {
     }
 
     /// Limits, by name: RabbitMQ writes an object, or a list of pairs. A negative one is none.
-    fn limits<const N: usize>(&self, key: &str, known: [&str; N]) -> Result<[Option<u64>; N], Fault> {
+    fn limits<const N: usize>(&self, key: &str, known: [&str; N]) -> Result<[Option<u64>; N], DefinitionsFault> {
         let wrong = |why: &str| Err(self.fault(key, why));
         let pairs: Vec<(&str, &Json)> = match self.get(key) {
             None | Some(Json::Null) => vec![],
@@ -68,7 +67,7 @@ impl Entry<'_> {
                     return wrong("an object is needed, or a list of pairs");
                 };
                 let fields = Json::Object(pairs);
-                return Entry { path: self.path, fields: &[(key.to_owned(), fields)] }.limits(key, known);
+                return EntryReader { path: self.path, fields: &[(key.to_owned(), fields)] }.limits(key, known);
             }
             Some(_) => return wrong("an object is needed, or a list of pairs"),
         };
@@ -89,12 +88,12 @@ impl Entry<'_> {
         Ok(limits)
     }
 
-    pub(crate) fn vhost_limits(&self, key: &str) -> Result<VhostLimits, Fault> {
+    pub(crate) fn vhost_limits(&self, key: &str) -> Result<VhostLimits, DefinitionsFault> {
         let [connections, queues, bytes] = self.limits(key, ["max-connections", "max-queues", MAX_QUEUE_BYTES])?;
         Ok(VhostLimits { connections_max: count(connections), queues_max: count(queues), queue_bytes_max: bytes })
     }
 
-    pub(crate) fn user_limits(&self) -> Result<UserLimits, Fault> {
+    pub(crate) fn user_limits(&self) -> Result<UserLimits, DefinitionsFault> {
         let [connections, channels] = self.limits("limits", ["max-connections", "max-channels"])?;
         Ok(UserLimits { connections_max: count(connections), channels_max: count(channels) })
     }
@@ -105,7 +104,7 @@ fn count(limit: Option<u64>) -> Option<u32> {
     limit.and_then(|limit| u32::try_from(limit).ok())
 }
 
-impl File {
+impl DefinitionsFile {
     /// What each virtual host may hold: as in RabbitMQ, the parameters say it; but how many bytes its own entry does.
     pub(crate) fn vhost_limits(&self) -> Vec<(&str, Name, VhostLimits)> {
         let mut all: Vec<(&str, Name, VhostLimits)> = Vec::new();

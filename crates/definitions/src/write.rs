@@ -6,12 +6,12 @@
 
 use crate::file::{OPERATOR_POLICY, VHOST_LIMITS};
 use crate::rules::MAX_QUEUE_BYTES;
-use crate::{Json, Kept};
-use catalog::{Catalog, Destination, Password, VhostId, VhostLimits};
+use crate::{Json, UnusedSections};
+use catalog::{Catalog, BindingDestination, Password, VhostId, VhostLimits};
 use wire::{Table, Value};
 
 /// What a catalog holds, as the text of a file; what was `kept` goes with it. `salt` is drawn for each plain password.
-pub fn write(catalog: &Catalog, kept: &Kept, version: &str, salt: impl FnMut() -> [u8; 4]) -> String {
+pub fn write(catalog: &Catalog, kept: &UnusedSections, version: &str, salt: impl FnMut() -> [u8; 4]) -> String {
     snapshot(catalog, None, kept, version, salt).page()
 }
 
@@ -20,7 +20,7 @@ pub fn write(catalog: &Catalog, kept: &Kept, version: &str, salt: impl FnMut() -
 pub fn snapshot(
     catalog: &Catalog,
     only: Option<VhostId>,
-    kept: &Kept,
+    kept: &UnusedSections,
     version: &str,
     mut salt: impl FnMut() -> [u8; 4],
 ) -> Json {
@@ -106,8 +106,8 @@ pub fn snapshot(
         let from: Vec<_> = catalog.bindings_from(id).collect();
         for binding in from.iter().rev() {
             let (destination, kind) = match binding.destination {
-                Destination::Exchange(id) => (catalog.exchange_info(id).map(|exchange| &exchange.name), "exchange"),
-                Destination::Queue(id) => match catalog.queue_definition(id) {
+                BindingDestination::Exchange(id) => (catalog.exchange_info(id).map(|exchange| &exchange.name), "exchange"),
+                BindingDestination::Queue(id) => match catalog.queue_definition(id) {
                     // It goes with its queue, which is not written.
                     Some(queue) if queue.exclusive.is_some() => continue,
                     queue => (queue.map(|queue| &queue.name), "queue"),

@@ -1,13 +1,13 @@
 //! Files of definitions: RabbitMQ's own, what is wrong with others, and that what is written is read.
 
-use catalog::{ApplyTo, Catalog, Definition, Limits, LoginRefused, Operation, VhostLimits};
-use definitions::{Kept, read, write};
+use catalog::{ApplyTo, Catalog, Definition, CatalogLimits, LoginRefused, PermissionKind, VhostLimits};
+use definitions::{UnusedSections, read, write};
 
 const RABBITMQ: &[u8] = include_bytes!("data/rabbitmq-3.10.8.json");
 
 fn load(text: &[u8]) -> Result<(Catalog, Vec<String>), String> {
     let file = read(text).map_err(|faults| faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
-    let mut catalog = Catalog::new(Limits::default());
+    let mut catalog = Catalog::new(CatalogLimits::default());
     file.load(&mut catalog, 2, |user| user == "guest").map_err(|fault| fault.to_string())?;
     let policies = file.policies().map(|(_, policy)| policy.clone()).collect();
     let operator_policies = file.operator_policies().map(|(_, policy)| policy.clone()).collect();
@@ -33,8 +33,8 @@ fn what_rabbitmq_exports_is_taken_in() {
     let queue = catalog.queue(root, b"orders.q").expect("there");
     assert_eq!(catalog.bindings_to(queue).count(), 2);
     let topics = catalog.exchange(root, b"amq.topic").expect("predeclared");
-    assert!(catalog.check_topic(orders, topics, Operation::Write, b"a.x").is_ok());
-    assert!(catalog.check_topic(orders, topics, Operation::Write, b"b.x").is_err());
+    assert!(catalog.check_topic(orders, topics, PermissionKind::Write, b"a.x").is_ok());
+    assert!(catalog.check_topic(orders, topics, PermissionKind::Write, b"b.x").is_err());
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn exchanges_of_further_types_are_read_and_written() {
     let hash = exchange("h", "x-consistent-hash", "\"hash-header\": \"account\"");
     let delayed = exchange("d", "x-delayed-message", "\"x-delayed-type\": \"topic\"");
     let (catalog, _) = load(file([hash.clone(), delayed], "3").as_bytes()).expect("sound");
-    let text = write(&catalog, &Kept::default(), "0", || [1, 2, 3, 4]);
+    let text = write(&catalog, &UnusedSections::default(), "0", || [1, 2, 3, 4]);
     let (again, _) = load(text.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let kinds = |catalog: &Catalog| {
         let named = catalog.exchanges().filter(|(_, exchange)| exchange.name.len() == 1);

@@ -1,72 +1,66 @@
-//! What happens when: events in the order of their times, and of their making where times are equal.
-//!
-//! Enters: events with their times.  Leaves: the next.
-//! Owns:   the order, which makes a run repeatable.
-//! Never:  lets anything happen before what has happened.
+//! The event list: events in the order of their times; events of equal times in the order in which they were scheduled,
+//! so that a run is repeatable.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-struct Entry<E> {
+struct ScheduledEvent<E> {
     at_ns: u64,
-    order: u64,
+    sequence: u64,
     event: E,
 }
 
-impl<E> PartialEq for Entry<E> {
+impl<E> PartialEq for ScheduledEvent<E> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl<E> Eq for Entry<E> {}
+impl<E> Eq for ScheduledEvent<E> {}
 
-impl<E> PartialOrd for Entry<E> {
+impl<E> PartialOrd for ScheduledEvent<E> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<E> Ord for Entry<E> {
-    /// The earliest is the greatest.
+impl<E> Ord for ScheduledEvent<E> {
+    /// Reversed, because `BinaryHeap` pops the greatest.
     fn cmp(&self, other: &Self) -> Ordering {
-        (other.at_ns, other.order).cmp(&(self.at_ns, self.order))
+        (other.at_ns, other.sequence).cmp(&(self.at_ns, self.sequence))
     }
 }
 
-/// Events to come.
 pub(crate) struct Calendar<E> {
-    entries: BinaryHeap<Entry<E>>,
-    made: u64,
+    entries: BinaryHeap<ScheduledEvent<E>>,
+    scheduled: u64,
     now_ns: u64,
 }
 
 impl<E> Calendar<E> {
     pub fn new() -> Self {
-        Self { entries: BinaryHeap::new(), made: 0, now_ns: 0 }
+        Self { entries: BinaryHeap::new(), scheduled: 0, now_ns: 0 }
     }
 
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// Events made so far.
-    pub fn made(&self) -> u64 {
-        self.made
+    pub fn scheduled(&self) -> u64 {
+        self.scheduled
     }
 
-    pub fn at(&mut self, at_ns: u64, event: E) {
+    pub fn schedule(&mut self, at_ns: u64, event: E) {
         assert!(at_ns >= self.now_ns, "an event at {at_ns} ns was made at {} ns", self.now_ns);
-        self.entries.push(Entry { at_ns, order: self.made, event });
-        self.made += 1;
+        self.entries.push(ScheduledEvent { at_ns, sequence: self.scheduled, event });
+        self.scheduled += 1;
     }
 
-    /// The time of the next event.
-    pub fn next_ns(&self) -> Option<u64> {
+    pub fn next_event_ns(&self) -> Option<u64> {
         self.entries.peek().map(|entry| entry.at_ns)
     }
 
-    pub fn next(&mut self) -> Option<E> {
+    pub fn pop(&mut self) -> Option<E> {
         let entry = self.entries.pop()?;
         self.now_ns = entry.at_ns;
         Some(entry.event)
@@ -81,9 +75,9 @@ mod tests {
     fn earlier_first_and_then_by_their_making() {
         let mut calendar = Calendar::new();
         for (at, event) in [(5, 'b'), (1, 'a'), (5, 'c'), (9, 'd')] {
-            calendar.at(at, event);
+            calendar.schedule(at, event);
         }
-        let found: String = std::iter::from_fn(|| calendar.next()).collect();
-        assert_eq!((found.as_str(), calendar.now_ns(), calendar.made()), ("abcd", 9, 4));
+        let found: String = std::iter::from_fn(|| calendar.pop()).collect();
+        assert_eq!((found.as_str(), calendar.now_ns(), calendar.scheduled()), ("abcd", 9, 4));
     }
 }

@@ -1,13 +1,8 @@
-//! Times, counted in buckets of three in a hundred.
-//!
-//! Enters: nanoseconds with how often.  Leaves: quantiles.
-//! Owns:   the buckets: 32 to each doubling.
-//! Never:  forgets the least and the greatest.
+//! A histogram of times: 32 buckets per doubling (3 % each), and the exact minimum and maximum.
 
-const PARTS: u64 = 32;
-const PARTS_BITS: u32 = PARTS.trailing_zeros();
+const SUB_BUCKETS: u64 = 32;
+const SUB_BUCKETS_BITS: u32 = SUB_BUCKETS.trailing_zeros();
 
-/// A histogram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -23,19 +18,19 @@ impl Default for Histogram {
 }
 
 fn bucket(ns: u64) -> usize {
-    let shift = (63 - (ns | PARTS).leading_zeros()) - PARTS_BITS;
-    (u64::from(shift) * PARTS + (ns >> shift)) as usize
+    let shift = (63 - (ns | SUB_BUCKETS).leading_zeros()) - SUB_BUCKETS_BITS;
+    (u64::from(shift) * SUB_BUCKETS + (ns >> shift)) as usize
 }
 
 /// The middle of a bucket.
 fn value(bucket: usize) -> u64 {
     let bucket = bucket as u64;
-    let shift = (bucket / PARTS).saturating_sub(1);
-    ((bucket - shift * PARTS) << shift) + ((1 << shift) >> 1)
+    let shift = (bucket / SUB_BUCKETS).saturating_sub(1);
+    ((bucket - shift * SUB_BUCKETS) << shift) + ((1 << shift) >> 1)
 }
 
 impl Histogram {
-    /// Counts a time.
+    /// Adds a time, `times` times.
     pub fn add(&mut self, ns: u64, times: u64) {
         let bucket = bucket(ns);
         if bucket >= self.counts.len() {
@@ -46,17 +41,17 @@ impl Histogram {
         (self.least, self.most) = (self.least.min(ns), self.most.max(ns));
     }
 
-    /// How many times were counted.
+    /// How many times were added.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The least time, in nanoseconds.
+    /// The minimum, in nanoseconds.
     pub fn least_ns(&self) -> Option<u64> {
         (self.count > 0).then_some(self.least)
     }
 
-    /// The time below which a share of all are, in nanoseconds; `None` without any.
+    /// The quantile of this share, in nanoseconds; `None` if the histogram is empty.
     pub fn quantile_ns(&self, share: f64) -> Option<u64> {
         let rank = ((share * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
         let mut before = 0;

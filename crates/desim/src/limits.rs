@@ -1,56 +1,56 @@
-//! The limits of a simulation, each with its name and its reason.
-//!
-//! Leaves: constants.
-//! Owns:   how large a scenario may be; the numbers of the real broker that a simulated one has too.
-//! Never:  a limit without a unit in its name.
+//! Limits of a simulation: how large a scenario may be, and the constants of the real broker that a simulated one
+//! shares.
 
-/// Brokers of a simulated tree: a hundred times what is asked for, some hundred bytes each.
+/// Brokers of a simulated tree: a hundred times what is needed today, at some hundred bytes each.
 pub const BROKERS_MAX: u32 = 100_000;
-/// Consumers of a simulated tree. Those of a leaf are one group, so that they cost nothing but their count.
+/// Consumers of a simulated tree. The consumers of a leaf form one group, so they cost only a count.
 pub const CONSUMERS_MAX: u32 = 100_000_000;
-/// Consumers that are simulated one by one, because they are slow.
+/// Consumers that are simulated one by one because they are slow.
 pub const STRAGGLERS_MAX: u32 = 10_000;
-/// Messages of a stream: their numbers have 32 bits.
+/// Messages of a stream: sequence numbers have 32 bits.
 pub const MESSAGES_MAX: u32 = 100_000_000;
 /// Bytes of one message.
 pub const MESSAGE_BYTES_MAX: u64 = 128 << 20;
 /// Failures of brokers in one run.
 pub const FAILURES_MAX: usize = 1_000;
-/// Events of a run: a quarter of an hour of one core, about.
+/// Events of a run: about a quarter of an hour of one core.
 pub const EVENTS_MAX: u64 = 4_000_000_000;
-/// Simulated time, in nanoseconds: a day. What takes longer does not go on.
+/// Simulated time, in nanoseconds: a day. A longer run is cut short.
 pub const SIMULATED_NS_MAX: u64 = 86_400_000_000_000;
-/// Longest time that one message may cost one broker, or a link may add, in nanoseconds: a minute.
+/// Longest service time or link delay, in nanoseconds: a minute.
 pub const COST_NS_MAX: f64 = 60e9;
-/// Messages whose way is timed: every one of a short stream, every n-th of a long one.
-pub const WATCHED_MAX: u32 = 20_000;
-/// Pictures of a run. When there would be more, every second one goes, and they are taken half as often.
-pub const FRAMES_MAX: usize = 96;
-/// Brokers that are drawn one by one; of more the least, the median and the greatest of each level are.
-pub const DRAWN_MAX: usize = 64;
-/// Brokers whose loads are kept over time; of a level with more than its part of them some are, evenly spread.
-pub const FILMED_MAX: usize = 8_192;
-/// First distance of two pictures, in nanoseconds; it doubles as a run goes on.
-pub const FRAME_NS_FIRST: u64 = 1_000;
+/// Messages whose latency is timed: every one of a short stream, every n-th of a long one.
+pub const TIMED_MESSAGES_MAX: u32 = 20_000;
+/// Samples of a run's loads. When there would be more, every second one is dropped and the interval doubles.
+pub const SAMPLES_MAX: usize = 96;
+/// Brokers that are plotted one by one; of a larger tree, the minimum, median and maximum of each level are plotted.
+pub const PLOTTED_BROKERS_MAX: usize = 64;
+/// Brokers whose loads are traced; of a level that exceeds its share, an evenly spaced selection.
+pub const TRACED_BROKERS_MAX: usize = 8_192;
+/// First sampling interval, in nanoseconds; it doubles in the course of a run.
+pub const SAMPLE_INTERVAL_NS_FIRST: u64 = 1_000;
 /// Cores of one broker.
 pub const CORES_MAX: u32 = 1_024;
 
-/// Bytes that a broker takes in before it sends what became of them: its receive buffer (`SCRATCH_BYTES` of the shard).
+/// Bytes that a broker receives before it sends what results from them: its receive buffer (`SCRATCH_BYTES` of the
+/// shard).
 pub const BATCH_BYTES: u64 = 256 << 10;
-/// Bytes that a connection has on their way before its queue keeps the rest: 512 KiB of output (`session_output_bytes_max`),
-/// and what the sockets of both ends hold, which is Linux's usual 4 MiB at the sender and 6 MiB at the receiver at most.
+/// Bytes that a connection has in flight before the rest stays in its queue: 512 KiB of output
+/// (`session_output_bytes_max`), and the socket buffers of both ends, which are at most 4 MiB at the sender and 6 MiB
+/// at the receiver on Linux.
 pub const WINDOW_BYTES: u64 = 4 << 20;
-/// Bytes of one connection that a link carries before another connection has its turn: what is put together into one segment.
+/// Bytes of one connection that a link carries before it serves the next connection: what is combined into one segment.
 pub const TRAIN_BYTES: u64 = 64 << 10;
-/// A queue that was full takes on at this share of its limit, in percent.
+/// A broker whose queue was full reads again when the queue has shrunk to this percentage of its limit.
 pub const QUEUE_RESUMES_PERCENT: u64 = 80;
-/// First wait of a broker that has lost the one above, in nanoseconds; it doubles (`BACK_OFF_MIN` of federation).
+/// First reconnect interval of a broker that has lost the one above, in nanoseconds; it doubles (`BACK_OFF_MIN` of
+/// federation).
 pub const BACK_OFF_NS_MIN: u64 = 200_000_000;
-/// Longest such wait, in nanoseconds (`BACK_OFF_MAX` of federation).
+/// Longest reconnect interval, in nanoseconds (`BACK_OFF_MAX` of federation).
 pub const BACK_OFF_NS_MAX: u64 = 5_000_000_000;
-/// How long a broker that came back takes nothing by a route that confirms, in nanoseconds (`RETURN_WAIT` of federation).
+/// How long a returned broker accepts nothing on a confirming route, in nanoseconds (`RETURN_WAIT` of federation).
 pub const RETURN_NS: u64 = 6_000_000_000;
 
 const _: () = assert!(RETURN_NS > BACK_OFF_NS_MAX);
 const _: () = assert!(TRAIN_BYTES <= WINDOW_BYTES && BATCH_BYTES <= WINDOW_BYTES);
-const _: () = assert!(WATCHED_MAX <= MESSAGES_MAX && FRAMES_MAX.is_multiple_of(2));
+const _: () = assert!(TIMED_MESSAGES_MAX <= MESSAGES_MAX && SAMPLES_MAX.is_multiple_of(2));

@@ -1,131 +1,118 @@
-//! What is simulated: a grove of brokers and all that bounds and disturbs the stream through it.
-//!
-//! Enters: numbers from options or a test.  Leaves: a scenario that was checked.
-//! Owns:   what can be asked, and the bounds of it.
-//! Never:  a default of its own, but for what nobody said.
+//! The scenario: a tree of brokers and everything that limits and disturbs the stream through it.
 
-use crate::grove::Grove;
+use crate::tree_topology::TreeTopology;
 use crate::limits::SIMULATED_NS_MAX;
 use crate::limits::{CORES_MAX, COST_NS_MAX, FAILURES_MAX, MESSAGE_BYTES_MAX, MESSAGES_MAX, STRAGGLERS_MAX};
 use std::fmt;
 
-/// Why a scenario cannot be.
+/// Why a scenario is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Impossible(pub String);
+pub struct InvalidScenario(pub String);
 
-impl fmt::Display for Impossible {
+impl fmt::Display for InvalidScenario {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Impossible {}
+impl std::error::Error for InvalidScenario {}
 
-/// How a broker takes messages from the one above.
+/// How a broker acknowledges messages of the one above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ack {
-    /// It confirms nothing: what is under way when a connection breaks is gone.
+pub enum AckMode {
+    /// No confirms: messages in flight are lost when a connection breaks.
     None,
-    /// It confirms what it has routed: what is not confirmed comes again.
+    /// A broker confirms what it has routed; what is unconfirmed is redelivered.
     Confirm,
 }
 
 /// When messages are published.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
-    /// As fast as the root takes them.
+pub enum ArrivalProcess {
+    /// A closed loop: as fast as the root accepts them.
     Closed,
-    /// So many a second, evenly.
+    /// An open loop with this many a second, at equal intervals.
     Even(f64),
-    /// So many a second on average, by chance (a Poisson stream).
+    /// An open loop with this many a second on average, at exponential intervals (a Poisson process).
     Poisson(f64),
 }
 
 /// The link of each broker, of the publisher, and of the consumers of a leaf, in each direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Link {
-    /// Its speed; `None`: it is never the limit.
+pub struct LinkModel {
+    /// Its speed; `None`: unlimited.
     pub bits_per_s: Option<u64>,
-    /// What it adds to the time of every message.
+    /// Delay that it adds to every message.
     pub delay_ns: u64,
 }
 
-/// Consumers that are slow.
+/// A slow consumer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Straggler {
-    /// Which one; `None`: chosen by the seed.
+    /// Its number; `None`: drawn from the seed.
     pub consumer: Option<u32>,
-    /// How many messages a second it takes at most.
+    /// Messages a second that it consumes at most.
     pub per_s: f64,
 }
 
-/// A broker that goes.
+/// The failure of a broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fail {
-    /// Its number.
+pub struct BrokerFailure {
     pub broker: u32,
-    /// When.
     pub at_ns: u64,
-    /// How long it is away; `None`: for ever.
+    /// Time until it is back; `None`: never.
     pub away_ns: Option<u64>,
 }
 
-/// What is simulated.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// The brokers.
-    pub grove: Grove,
+    pub tree: TreeTopology,
     /// Bytes of a message's body.
     pub message_bytes: u64,
-    /// Bytes of one copy on a link, with all heads.
+    /// Bytes of one copy on a link, with all headers.
     pub wire_bytes: f64,
-    /// Threads of a broker: the copies of a message are spread over them; one takes it in.
+    /// Threads of a broker: one receives a message, and its copies are spread over all of them.
     pub cores: u32,
-    /// Links between hosts.
-    pub link: Link,
-    /// What a hop takes beside processor and link, to a broker below.
+    pub link: LinkModel,
+    /// Delay of a hop to a broker below, apart from processor and link.
     pub hop_delay_ns: u64,
-    /// The same to a consumer.
+    /// The same for a hop to a consumer.
     pub consumer_delay_ns: u64,
-    /// What each place further back among siblings adds to a single message's time, beyond the processor's.
-    pub place_delay_ns: f64,
-    /// When messages are published.
-    pub pace: Pace,
-    /// How many.
+    /// Delay that each earlier sibling adds to a single message's time, apart from the processor's.
+    pub sibling_delay_ns: f64,
+    pub arrivals: ArrivalProcess,
     pub messages: u32,
-    /// Between brokers.
-    pub ack: Ack,
-    /// Messages under way between two brokers, if they are confirmed; `None`: no limit.
+    /// How brokers acknowledge each other's messages.
+    pub ack: AckMode,
+    /// Messages in flight between two brokers with confirms; `None`: unlimited.
     pub credit: Option<u32>,
-    /// Messages that a consumer has not acknowledged; `None`: no limit.
+    /// Messages that a consumer has not acknowledged; `None`: unlimited.
     pub prefetch: Option<u32>,
-    /// Bytes of a queue from which on its broker takes nothing more in; `None`: it grows.
+    /// Size of a queue at which its broker stops reading; `None`: unlimited.
     pub queue_bytes_max: Option<u64>,
-    /// Consumers that are slow.
     pub stragglers: Vec<Straggler>,
-    /// Brokers that go.
-    pub failures: Vec<Fail>,
-    /// By how much the time of a batch differs by chance, as a share, up and down.
+    pub failures: Vec<BrokerFailure>,
+    /// Random variation of a batch's time, as a share up and down.
     pub jitter: f64,
-    /// Whence chance comes.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
 impl Scenario {
-    /// A stream as fast as it goes through brokers that need no time, over links that need none: to be changed.
-    pub fn new(grove: Grove, message_bytes: u64, messages: u32) -> Self {
+    /// A closed-loop stream through brokers and links that take no time: a base to modify.
+    pub fn new(topology: TreeTopology, message_bytes: u64, messages: u32) -> Self {
         Self {
-            grove,
+            tree: topology,
             message_bytes,
             wire_bytes: message_bytes as f64,
             cores: 1,
-            link: Link { bits_per_s: None, delay_ns: 0 },
+            link: LinkModel { bits_per_s: None, delay_ns: 0 },
             hop_delay_ns: 0,
             consumer_delay_ns: 0,
-            place_delay_ns: 0.0,
-            pace: Pace::Closed,
+            sibling_delay_ns: 0.0,
+            arrivals: ArrivalProcess::Closed,
             messages,
-            ack: Ack::None,
+            ack: AckMode::None,
             credit: None,
             prefetch: None,
             queue_bytes_max: None,
@@ -136,12 +123,12 @@ impl Scenario {
         }
     }
 
-    /// Whether it can be simulated.
+    /// Checks that the scenario can be simulated.
     ///
     /// # Errors
-    /// What is out of bounds, or contradicts itself.
-    pub fn check(&self) -> Result<(), Impossible> {
-        let wrong = |why: String| Err(Impossible(why));
+    /// A value is out of bounds, or two contradict each other.
+    pub fn check(&self) -> Result<(), InvalidScenario> {
+        let wrong = |why: String| Err(InvalidScenario(why));
         if !(1..=MESSAGE_BYTES_MAX).contains(&self.message_bytes) {
             return wrong(format!("a message has from 1 to {MESSAGE_BYTES_MAX} bytes, not {}", self.message_bytes));
         }
@@ -155,7 +142,7 @@ impl Scenario {
             return wrong(format!("a broker has from 1 to {CORES_MAX} cores, not {}", self.cores));
         }
         let delays = [self.link.delay_ns, self.hop_delay_ns, self.consumer_delay_ns].map(|delay| delay as f64);
-        if !delays.into_iter().chain([self.place_delay_ns]).all(|delay| (0.0..=COST_NS_MAX).contains(&delay)) {
+        if !delays.into_iter().chain([self.sibling_delay_ns]).all(|delay| (0.0..=COST_NS_MAX).contains(&delay)) {
             return wrong(format!("a delay has from 0 to {COST_NS_MAX} ns"));
         }
         if self.link.bits_per_s == Some(0) || self.credit == Some(0) || self.prefetch == Some(0) {
@@ -167,77 +154,77 @@ impl Scenario {
         if !(0.0..1.0).contains(&self.jitter) {
             return wrong(format!("the jitter is a share from 0 to below 1, not {}", self.jitter));
         }
-        if let Pace::Even(rate) | Pace::Poisson(rate) = self.pace
+        if let ArrivalProcess::Even(rate) | ArrivalProcess::Poisson(rate) = self.arrivals
             && !(1e-3..=1e9).contains(&rate)
         {
             return wrong(format!("a rate is from 0.001 to 1,000,000,000 messages a second, not {rate}"));
         }
         self.check_stragglers()?;
         self.check_failures()?;
-        if self.pace == Pace::Closed && !self.is_bounded() {
+        if self.arrivals == ArrivalProcess::Closed && !self.is_bounded() {
             return wrong("nothing limits the rate: brokers cost nothing, and links have no speed".to_owned());
         }
         Ok(())
     }
 
-    /// Whether a stream as fast as it goes has a rate.
+    /// Whether a closed-loop stream has a finite rate.
     fn is_bounded(&self) -> bool {
-        let costs = |work: crate::Work| work.take_in_ns + work.to_broker_ns + work.to_consumer_ns > 0.0;
+        let costs = |work: crate::ServiceTimes| work.receive_ns + work.to_broker_ns + work.to_consumer_ns > 0.0;
         self.link.bits_per_s.is_some()
-            || self.grove.nodes().iter().any(|node| costs(node.work))
+            || self.tree.nodes().iter().any(|node| costs(node.service))
             || !self.stragglers.is_empty()
     }
 
-    fn check_stragglers(&self) -> Result<(), Impossible> {
+    fn check_stragglers(&self) -> Result<(), InvalidScenario> {
         if self.stragglers.len() > STRAGGLERS_MAX as usize {
-            return Err(Impossible(format!("at most {STRAGGLERS_MAX} consumers are slow")));
+            return Err(InvalidScenario(format!("at most {STRAGGLERS_MAX} consumers are slow")));
         }
-        if self.stragglers.len() as u64 > u64::from(self.grove.consumers()) {
-            let (slow, all) = (self.stragglers.len(), self.grove.consumers());
-            return Err(Impossible(format!("{slow} consumers cannot be slow: there are {all}")));
+        if self.stragglers.len() as u64 > u64::from(self.tree.consumers()) {
+            let (slow, all) = (self.stragglers.len(), self.tree.consumers());
+            return Err(InvalidScenario(format!("{slow} consumers cannot be slow: there are {all}")));
         }
         for straggler in &self.stragglers {
             if !(1e-3..=1e9).contains(&straggler.per_s) {
                 let per_s = straggler.per_s;
-                return Err(Impossible(format!(
+                return Err(InvalidScenario(format!(
                     "a consumer takes from 0.001 to 1,000,000,000 messages a second, not {per_s}"
                 )));
             }
-            if let Some(consumer) = straggler.consumer.filter(|consumer| *consumer >= self.grove.consumers()) {
-                let last = self.grove.consumers() - 1;
-                return Err(Impossible(format!("there is no consumer {consumer}: they are 0 to {last}")));
+            if let Some(consumer) = straggler.consumer.filter(|consumer| *consumer >= self.tree.consumers()) {
+                let last = self.tree.consumers() - 1;
+                return Err(InvalidScenario(format!("there is no consumer {consumer}: they are 0 to {last}")));
             }
         }
         let mut named: Vec<u32> = self.stragglers.iter().filter_map(|one| one.consumer).collect();
         named.sort_unstable();
         match named.windows(2).find(|two| two[0] == two[1]) {
-            Some(two) => Err(Impossible(format!("consumer {} is slow twice", two[0]))),
+            Some(two) => Err(InvalidScenario(format!("consumer {} is slow twice", two[0]))),
             None => Ok(()),
         }
     }
 
-    fn check_failures(&self) -> Result<(), Impossible> {
+    fn check_failures(&self) -> Result<(), InvalidScenario> {
         if self.failures.len() > FAILURES_MAX {
-            return Err(Impossible(format!("at most {FAILURES_MAX} failures are simulated")));
+            return Err(InvalidScenario(format!("at most {FAILURES_MAX} failures are simulated")));
         }
         let mut failures = self.failures.clone();
         failures.sort_by_key(|fail| (fail.broker, fail.at_ns));
         for fail in &failures {
-            if fail.broker >= self.grove.brokers() {
-                let brokers = self.grove.brokers();
-                return Err(Impossible(format!("there is no broker number {}: there are {brokers}", fail.broker)));
+            if fail.broker >= self.tree.brokers() {
+                let brokers = self.tree.brokers();
+                return Err(InvalidScenario(format!("there is no broker number {}: there are {brokers}", fail.broker)));
             }
             if fail.at_ns.saturating_add(fail.away_ns.unwrap_or(0)) > SIMULATED_NS_MAX || fail.away_ns == Some(0) {
                 let most = SIMULATED_NS_MAX / 1_000_000_000;
-                let name = self.grove.name(fail.broker);
-                return Err(Impossible(format!("{name} fails and is back within {most} s, and is away for some time")));
+                let name = self.tree.name(fail.broker);
+                return Err(InvalidScenario(format!("{name} fails and is back within {most} s, and is away for some time")));
             }
         }
         for two in failures.windows(2).filter(|two| two[0].broker == two[1].broker) {
             let back = two[0].away_ns.map(|away| two[0].at_ns + away);
             if back.is_none_or(|back| back > two[1].at_ns) {
-                let name = self.grove.name(two[0].broker);
-                return Err(Impossible(format!("{name} fails while it is away")));
+                let name = self.tree.name(two[0].broker);
+                return Err(InvalidScenario(format!("{name} fails while it is away")));
             }
         }
         Ok(())
@@ -247,13 +234,13 @@ impl Scenario {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grove::Work;
+    use crate::tree_topology::ServiceTimes;
     use topology::Tree;
 
     fn scenario() -> Scenario {
         let tree: Tree = "B-2B-4C".parse().expect("a tree");
-        let work = Work { take_in_ns: 1.0, ..Work::default() };
-        Scenario::new(Grove::of(&tree, |_, _| work).expect("a grove"), 64, 100)
+        let work = ServiceTimes { receive_ns: 1.0, ..ServiceTimes::default() };
+        Scenario::new(TreeTopology::from_tree(&tree, |_, _| work).expect("a topology"), 64, 100)
     }
 
     #[track_caller]
@@ -266,7 +253,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_said() {
-        let fail = |broker, at_ns, away_ns| Fail { broker, at_ns, away_ns };
+        let fail = |broker, at_ns, away_ns| BrokerFailure { broker, at_ns, away_ns };
         let slow = |consumer| Straggler { consumer, per_s: 10.0 };
         check(|_| {}, "well");
         check(|it| it.messages = 0, "from 1 to");
@@ -276,7 +263,7 @@ mod tests {
         check(|it| it.credit = Some(0), "lets nothing through");
         check(|it| it.queue_bytes_max = Some(0), "lets nothing through");
         check(|it| it.jitter = 1.0, "jitter");
-        check(|it| it.pace = Pace::Even(0.0), "a rate is from");
+        check(|it| it.arrivals = ArrivalProcess::Even(0.0), "a rate is from");
         check(|it| it.link.delay_ns = u64::MAX, "a delay has");
         check(|it| it.stragglers = vec![slow(Some(4))], "there is no consumer 4");
         check(|it| it.stragglers = vec![slow(Some(1)), slow(Some(1))], "slow twice");
@@ -285,7 +272,7 @@ mod tests {
         check(|it| it.failures = vec![fail(1, 5, Some(0))], "away for some time");
         check(|it| it.failures = vec![fail(1, 5, None), fail(1, 9, Some(1))], "b1.0 fails while it is away");
         check(|it| it.failures = vec![fail(1, 5, Some(4)), fail(1, 9, Some(1))], "well");
-        let free = Grove::of(&"B-C".parse().expect("a tree"), |_, _| Work::default()).expect("a grove");
-        check(|it| it.grove = free.clone(), "nothing limits the rate");
+        let free = TreeTopology::from_tree(&"B-C".parse().expect("a tree"), |_, _| ServiceTimes::default()).expect("a topology");
+        check(|it| it.tree = free.clone(), "nothing limits the rate");
     }
 }

@@ -1,7 +1,7 @@
-//! The simulation beside the planner's model: the same rate, where the model knows all that bounds a stream.
+//! The simulation against the planner's model: the same rate where the model knows everything that limits a stream.
 
-use desim::{calibrated, simulate};
-use planner::{Basis, Estimate, Host, Reach, Sharing, SizeCosts, predict};
+use desim::{scenario_from_costs, simulate};
+use planner::{Basis, Estimate, HostModel, MeasuredRange, Sharing, SizeCosts, predict};
 use topology::Tree;
 
 fn costs(message_bytes: u64, basis: Basis) -> SizeCosts {
@@ -20,7 +20,7 @@ fn costs(message_bytes: u64, basis: Basis) -> SizeCosts {
         hop_latency_us: Some(exact(30.0)),
         copy_latency_us: Some(exact(2.0)),
         wire_bytes_per_copy: message_bytes as f64 * 1.05 + 90.0,
-        reach: Reach { consumers: 16, brokers: 8, levels: 5 },
+        reach: MeasuredRange { consumers: 16, brokers: 8, levels: 5 },
     }
 }
 
@@ -38,11 +38,11 @@ const TREES: [&str; 10] = [
 ];
 
 #[track_caller]
-fn check(costs: &SizeCosts, host: Host, messages: u32, away_max: f64) {
+fn check(costs: &SizeCosts, host: HostModel, messages: u32, away_max: f64) {
     for notation in TREES {
         let tree: Tree = notation.parse().expect("a tree");
         let predicted = predict(&tree, costs, &host).stream_per_s.value;
-        let scenario = calibrated(&tree, costs, &host, messages).expect("a scenario");
+        let scenario = scenario_from_costs(&tree, costs, &host, messages).expect("a scenario");
         let simulated = simulate(&scenario).expect("an outcome").steady_per_s;
         let away = simulated / predicted - 1.0;
         assert!(away.abs() < away_max, "{notation} at {} B: {simulated:.0}, {predicted:.0}", costs.message_bytes);
@@ -51,7 +51,7 @@ fn check(costs: &SizeCosts, host: Host, messages: u32, away_max: f64) {
 
 #[test]
 fn where_processors_are_the_limit_both_say_the_same() {
-    let host = |cores| Host { cores, link_bits_per_s: None, sharing: Sharing::OwnHosts };
+    let host = |cores| HostModel { cores, link_bits_per_s: None, sharing: Sharing::OwnHosts };
     check(&costs(64, Basis::Wall), host(2), 100_000, 0.01);
     check(&costs(64, Basis::Processor), host(4), 100_000, 0.01);
     let mut deep = costs(1_024, Basis::Wall);
@@ -62,28 +62,28 @@ fn where_processors_are_the_limit_both_say_the_same() {
 
 #[test]
 fn where_links_are_the_limit_both_say_the_same() {
-    let host = Host { cores: 2, link_bits_per_s: Some(200_000_000), sharing: Sharing::OwnHosts };
+    let host = HostModel { cores: 2, link_bits_per_s: Some(200_000_000), sharing: Sharing::OwnHosts };
     check(&costs(65_536, Basis::Wall), host, 1_000, 0.02);
     check(&costs(1_024, Basis::Wall), host, 20_000, 0.02);
 }
 
 #[test]
 fn one_message_takes_as_long_as_the_model_says() {
-    let host = Host { cores: 2, link_bits_per_s: None, sharing: Sharing::OwnHosts };
+    let host = HostModel { cores: 2, link_bits_per_s: None, sharing: Sharing::OwnHosts };
     let costs = costs(64, Basis::Wall);
     for notation in TREES {
         let tree: Tree = notation.parse().expect("a tree");
         let predicted = predict(&tree, &costs, &host).latency_us.expect("latencies").value;
-        let mut scenario = calibrated(&tree, &costs, &host, 50).expect("a scenario");
-        scenario.pace = desim::Pace::Even(1_000.0);
+        let mut scenario = scenario_from_costs(&tree, &costs, &host, 50).expect("a scenario");
+        scenario.arrivals = desim::ArrivalProcess::Even(1_000.0);
         let outcome = simulate(&scenario).expect("an outcome");
-        let simulated = outcome.last.quantile_ns(0.5).expect("latencies") as f64 / 1e3;
+        let simulated = outcome.last_delivery.quantile_ns(0.5).expect("latencies") as f64 / 1e3;
         assert!((simulated / predicted - 1.0).abs() < 0.1, "{notation}: {simulated:.1} us, {predicted:.1} us");
     }
 }
 
-/// Sixteen consumers at 64 KiB, every broker and group of clients in a network namespace, links of 200 Mbit/s: MB/s of all consumers
-/// together, as docs/measurements/2026-11-22-federation.md has them.
+/// MB/s of all consumers together with sixteen consumers at 64 KiB, every broker and group of clients in a network
+/// namespace, and links of 200 Mbit/s; from docs/measurements/2026-11-22-federation.md.
 const MEASURED_MB_PER_S: [(&str, f64); 6] = [
     ("B-16C", 23.9),
     ("B-2B-16C", 47.7),
@@ -98,9 +98,9 @@ fn trees_that_ran_on_limited_links_are_met() {
     const BYTES: u64 = 65_536;
     for (notation, measured) in MEASURED_MB_PER_S {
         let tree: Tree = notation.parse().expect("a tree");
-        let grove = desim::Grove::of(&tree, |_, _| desim::Work::default()).expect("a grove");
-        let mut scenario = desim::Scenario::new(grove, BYTES, 2_000);
-        scenario.wire_bytes = planner::wire_bytes_presumed(BYTES);
+        let topology = desim::TreeTopology::from_tree(&tree, |_, _| desim::ServiceTimes::default()).expect("a topology");
+        let mut scenario = desim::Scenario::new(topology, BYTES, 2_000);
+        scenario.wire_bytes = planner::estimated_wire_bytes(BYTES);
         scenario.link.bits_per_s = Some(200_000_000);
         let outcome = simulate(&scenario).expect("an outcome");
         let simulated = outcome.steady_per_s * f64::from(tree.consumers()) * BYTES as f64 / 1e6;

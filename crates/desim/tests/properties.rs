@@ -1,6 +1,6 @@
-//! What must be true of every simulated tree, whatever it is like.
+//! Invariants of every simulated tree.
 
-use desim::{Ack, Fail, Grove, Link, Outcome, Pace, Scenario, Straggler, Work, simulate};
+use desim::{AckMode, BrokerFailure, TreeTopology, LinkModel, SimulationResult, ArrivalProcess, Scenario, Straggler, ServiceTimes, simulate};
 use proptest::prelude::*;
 use topology::Tree;
 
@@ -12,31 +12,31 @@ fn tree(notation: &str) -> Tree {
 
 /// A tree whose brokers need `take_in` and `copy` nanoseconds.
 fn scenario(notation: &str, (take_in, copy): (f64, f64), bytes: u64, messages: u32) -> Scenario {
-    let work = Work { take_in_ns: take_in, to_broker_ns: copy, to_consumer_ns: copy };
-    Scenario::new(Grove::of(&tree(notation), |_, _| work).expect("a grove"), bytes, messages)
+    let work = ServiceTimes { receive_ns: take_in, to_broker_ns: copy, to_consumer_ns: copy };
+    Scenario::new(TreeTopology::from_tree(&tree(notation), |_, _| work).expect("a topology"), bytes, messages)
 }
 
-fn run(scenario: &Scenario) -> Outcome {
+fn run(scenario: &Scenario) -> SimulationResult {
     simulate(scenario).expect("a scenario that can be")
 }
 
-/// Every consumer had every message once and in order, and nothing is left.
-fn whole(scenario: &Scenario, outcome: &Outcome) {
+/// Asserts that every consumer received every message once and in order, and that nothing is left.
+fn whole(scenario: &Scenario, outcome: &SimulationResult) {
     assert_eq!(outcome.cut_short, None);
     assert_eq!(outcome.delivered, outcome.published * outcome.consumers);
-    assert_eq!((outcome.again, outcome.missing, outcome.late, outcome.waiting), (0, 0, 0, 0));
+    assert_eq!((outcome.redelivered, outcome.missing, outcome.late, outcome.waiting), (0, 0, 0, 0));
     let window = (WINDOW_BYTES as f64 / scenario.wire_bytes).max(1.0);
-    let credit = scenario.credit.filter(|_| scenario.ack == Ack::Confirm);
+    let credit = scenario.credit.filter(|_| scenario.ack == AckMode::Confirm);
     let to_brokers = credit.map_or(window, |credit| window.min(f64::from(credit)));
     let to_consumers = scenario.prefetch.map_or(window, |prefetch| window.min(f64::from(prefetch)));
     let leaves = outcome.levels.len() - 1;
     for level in &outcome.levels {
         let room = if level.level as usize == leaves { to_consumers } else { to_brokers };
-        assert!(level.under_way_max.most <= room, "{level:?}");
+        assert!(level.in_flight_max.max <= room, "{level:?}");
         if let Some(bytes) = scenario.queue_bytes_max {
             let batch = (desim::limits::BATCH_BYTES / scenario.message_bytes).max(1);
             let most = bytes / scenario.message_bytes + batch;
-            assert!(level.queue_max.most <= most as f64, "{level:?}: {most}");
+            assert!(level.queue_max.max <= most as f64, "{level:?}: {most}");
         }
     }
 }
@@ -60,17 +60,17 @@ prop_compose! {
         messages in 1u32..1_000,
         link in proptest::option::of(1_000_000u64..10_000_000_000),
         delay_ns in prop_oneof![Just(0u64), 1u64..2_000_000],
-        ack in prop_oneof![Just(Ack::None), Just(Ack::Confirm)],
+        ack in prop_oneof![Just(AckMode::None), Just(AckMode::Confirm)],
         credit in proptest::option::of(1u32..2_000),
         prefetch in proptest::option::of(1u32..2_000),
         queue in proptest::option::of(1u64..1_000_000),
-        pace in prop_oneof![Just(Pace::Closed), (10.0..1e6f64).prop_map(Pace::Even), (10.0..1e6f64).prop_map(Pace::Poisson)],
+        pace in prop_oneof![Just(ArrivalProcess::Closed), (10.0..1e6f64).prop_map(ArrivalProcess::Even), (10.0..1e6f64).prop_map(ArrivalProcess::Poisson)],
         slow in proptest::option::of(50.0..100_000.0f64),
         (cores, jitter, seed) in (1u32..5, 0.0..0.9f64, 0u64..1_000),
     ) -> Scenario {
         let mut it = scenario(&notation, costs, bytes, messages);
-        it.link = Link { bits_per_s: link, delay_ns };
-        (it.ack, it.credit, it.prefetch, it.queue_bytes_max, it.pace) = (ack, credit, prefetch, queue, pace);
+        it.link = LinkModel { bits_per_s: link, delay_ns };
+        (it.ack, it.credit, it.prefetch, it.queue_bytes_max, it.arrivals) = (ack, credit, prefetch, queue, pace);
         it.stragglers = slow.map(|per_s| Straggler { consumer: None, per_s }).into_iter().collect();
         (it.cores, it.jitter, it.seed, it.hop_delay_ns) = (cores, jitter, seed, delay_ns / 3);
         it
@@ -96,21 +96,21 @@ proptest! {
         fails in proptest::collection::vec((0u32..40, 0u64..30_000_000, 1u64..8_000_000_000), 1..4),
     ) {
         let mut it = scenario;
-        let brokers = it.grove.brokers();
+        let brokers = it.tree.brokers();
         for (broker, at_ns, away_ns) in fails {
             let broker = broker % brokers;
             if it.failures.iter().all(|fail| fail.broker != broker) {
-                it.failures.push(Fail { broker, at_ns, away_ns: Some(away_ns) });
+                it.failures.push(BrokerFailure { broker, at_ns, away_ns: Some(away_ns) });
             }
         }
         let outcome = run(&it);
         prop_assert_eq!(outcome.cut_short, None);
         prop_assert_eq!(outcome.delivered + outcome.missing, outcome.published * outcome.consumers);
         prop_assert_eq!(outcome.unmarked, 0);
-        // All are back: nothing waits for anybody.
+        // All brokers are back: nothing waits.
         prop_assert_eq!(outcome.waiting, 0);
-        if it.ack == Ack::None && it.prefetch.is_none() {
-            prop_assert_eq!(outcome.again, 0);
+        if it.ack == AckMode::None && it.prefetch.is_none() {
+            prop_assert_eq!(outcome.redelivered, 0);
         }
     }
 
@@ -128,7 +128,7 @@ proptest! {
 #[test]
 fn another_seed_is_another_run_where_there_is_chance() {
     let mut it = scenario("B-2B-4C", (1_000.0, 500.0), 64, 1_000);
-    it.pace = Pace::Poisson(100_000.0);
+    it.arrivals = ArrivalProcess::Poisson(100_000.0);
     let one = run(&it);
     it.seed = 2;
     assert_ne!(one.elapsed_ns, run(&it).elapsed_ns);
@@ -140,7 +140,7 @@ fn a_broker_is_as_fast_as_its_costs() {
     let outcome = run(&scenario("B-4C", (1_000.0, 500.0), 64, 100_000));
     assert!((outcome.steady_per_s / (1e6 / 3.0) - 1.0).abs() < 0.001, "{}", outcome.steady_per_s);
     let spread = outcome.levels[0].processor;
-    assert!(spread.least > 0.99, "{spread:?}");
+    assert!(spread.min > 0.99, "{spread:?}");
     // Two threads share the copies.
     let mut two = scenario("B-4C", (1_000.0, 500.0), 64, 100_000);
     two.cores = 2;
@@ -154,27 +154,27 @@ fn a_link_carries_as_many_copies_as_it_can() {
     let expected = 200e6 / 8.0 / 65_536.0 / 4.0;
     let outcome = run(&it);
     assert!((outcome.steady_per_s / expected - 1.0).abs() < 0.005, "{} of {expected}", outcome.steady_per_s);
-    assert!(outcome.levels[0].link.least > 0.99);
+    assert!(outcome.levels[0].link.min > 0.99);
 }
 
 #[test]
 fn one_message_takes_its_hops_and_its_place() {
     let mut it = scenario("B-2B-4C", (1_000.0, 100.0), 64, 10);
-    it.pace = Pace::Even(100.0);
+    it.arrivals = ArrivalProcess::Even(100.0);
     (it.link.delay_ns, it.hop_delay_ns, it.consumer_delay_ns) = (5_000, 700, 30);
-    // From the publisher, at the root, to the second broker, there, to the second consumer.
+    // To the root, the second broker and the second consumer.
     let last = 5_000 + 1_200 + 5_700 + 1_200 + 5_030;
     let outcome = run(&it);
-    assert_eq!(outcome.last.quantile_ns(1.0), Some(last));
+    assert_eq!(outcome.last_delivery.quantile_ns(1.0), Some(last));
     // The first consumer of the first broker has it two copies earlier.
     assert_eq!(outcome.delivery.least_ns(), Some(last - 200));
 }
 
 #[test]
 fn credit_and_delay_bound_a_stream() {
-    // Ten messages for each way there and back, of 2 ms.
+    // Ten messages for each round trip of 2 ms.
     let mut it = scenario("B-B-C", (10.0, 10.0), 64, 20_000);
-    (it.ack, it.credit, it.link.delay_ns) = (Ack::Confirm, Some(10), 1_000_000);
+    (it.ack, it.credit, it.link.delay_ns) = (AckMode::Confirm, Some(10), 1_000_000);
     let outcome = run(&it);
     assert!((outcome.steady_per_s / 5_000.0 - 1.0).abs() < 0.01, "{}", outcome.steady_per_s);
     it.credit = None;
@@ -187,35 +187,35 @@ fn a_slow_consumer_holds_back_all_or_costs_memory() {
     it.stragglers = vec![Straggler { consumer: Some(5), per_s: 10_000.0 }];
     it.prefetch = Some(100);
     let free = run(&it);
-    // It has its own pace, the others theirs, and its queue grows.
+    // The straggler has its own rate, the others theirs, and its queue grows.
     assert!((free.steady_per_s / 10_000.0 - 1.0).abs() < 0.01, "{}", free.steady_per_s);
     assert!(free.steady_median_per_s > 500_000.0, "{}", free.steady_median_per_s);
-    assert!(free.levels[1].queue_max.most > 40_000.0, "{:?}", free.levels[1]);
+    assert!(free.levels[1].queue_max.max > 40_000.0, "{:?}", free.levels[1]);
     it.queue_bytes_max = Some(1_000_000);
-    (it.ack, it.credit) = (Ack::Confirm, Some(100));
+    (it.ack, it.credit) = (AckMode::Confirm, Some(100));
     let held = run(&it);
     assert!((held.steady_median_per_s / 10_000.0 - 1.0).abs() < 0.05, "{}", held.steady_median_per_s);
-    assert!(held.levels[1].queue_max.most <= 1_000.0 + 263.0, "{:?}", held.levels[1]);
-    assert!(held.levels[0].queue_max.most <= 1_000.0 + 263.0, "{:?}", held.levels[0]);
+    assert!(held.levels[1].queue_max.max <= 1_000.0 + 263.0, "{:?}", held.levels[1]);
+    assert!(held.levels[0].queue_max.max <= 1_000.0 + 263.0, "{:?}", held.levels[0]);
 }
 
 #[test]
 fn what_a_failure_costs_depends_on_confirms() {
     let mut it = scenario("B-2B-4C", (1_000.0, 100.0), 1_000, 200_000);
-    it.pace = Pace::Even(20_000.0);
+    it.arrivals = ArrivalProcess::Even(20_000.0);
     it.link.delay_ns = 1_000_000;
-    it.failures = vec![Fail { broker: 1, at_ns: 1_000_000_000, away_ns: Some(2_000_000_000) }];
+    it.failures = vec![BrokerFailure { broker: 1, at_ns: 1_000_000_000, away_ns: Some(2_000_000_000) }];
     let none = run(&it);
-    // Two of four consumers miss what was published for two seconds, and until they had dialled again.
+    // Two of four consumers miss what was published during two seconds and until they had reconnected.
     assert!((40_000..120_000).contains(&none.missing_max), "{}", none.missing_max);
-    assert!(none.missing <= 2 * none.missing_max && none.again == 0 && none.waiting == 0);
-    it.ack = Ack::Confirm;
+    assert!(none.missing <= 2 * none.missing_max && none.redelivered == 0 && none.waiting == 0);
+    it.ack = AckMode::Confirm;
     let confirm = run(&it);
-    // What was in the broker itself is lost; all else waited above it.
+    // What was inside the failed broker is lost; everything else waited above it.
     assert!(confirm.missing_max < 100, "{}", confirm.missing_max);
-    let above = confirm.levels[0].queue_max.most;
+    let above = confirm.levels[0].queue_max.max;
     assert!(above > 2.0 * 20_000.0, "{above}");
-    // Who is away for ever leaves what waits for it.
+    // A broker that never returns leaves its queue waiting.
     it.failures[0].away_ns = None;
     let ever = run(&it);
     assert!(ever.waiting > 150_000 && ever.missing > 300_000, "{} {}", ever.waiting, ever.missing);

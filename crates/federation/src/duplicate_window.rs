@@ -6,7 +6,7 @@
 //! A link acknowledges and drops a message whose stamp is in the window. When this broker refuses a message, its stamp is removed,
 //! or the source's next try would be dropped.
 
-use catalog::Stamp;
+use catalog::MessageStamp;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
@@ -14,7 +14,7 @@ use std::hash::BuildHasher;
 /// The stamps of messages that have arrived lately.
 pub struct DuplicateWindow {
     /// Stamps in the order of arrival, starting at `oldest` and wrapping around; `None` where one was removed.
-    stamps: Vec<Option<Stamp>>,
+    stamps: Vec<Option<MessageStamp>>,
     oldest: usize,
     index: HashTable<u32>,
     stamps_max: usize,
@@ -36,7 +36,7 @@ impl DuplicateWindow {
     }
 
     /// Inserts the stamp of a message that arrived. Returns whether it is new. A full window drops its oldest stamp.
-    pub fn insert(&mut self, stamp: Stamp) -> bool {
+    pub fn insert(&mut self, stamp: MessageStamp) -> bool {
         let hash = self.hash.hash_one(stamp);
         if self.index.find(hash, |&at| self.stamps[at as usize] == Some(stamp)).is_some() {
             return false;
@@ -61,14 +61,14 @@ impl DuplicateWindow {
 
     /// Removes the stamp of a message that this broker refused, so that it is new when it arrives again. Returns whether it was
     /// there.
-    pub fn remove(&mut self, stamp: Stamp) -> bool {
+    pub fn remove(&mut self, stamp: MessageStamp) -> bool {
         let hash = self.hash.hash_one(stamp);
         let Some(&at) = self.index.find(hash, |&at| self.stamps[at as usize] == Some(stamp)) else { return false };
         self.remove_at(stamp, at);
         true
     }
 
-    fn remove_at(&mut self, stamp: Stamp, at: u32) {
+    fn remove_at(&mut self, stamp: MessageStamp, at: u32) {
         match self.index.find_entry(self.hash.hash_one(stamp), |&other| other == at) {
             Ok(entry) => drop(entry.remove()),
             Err(_) => unreachable!("every stamp is in the index"),
@@ -89,12 +89,12 @@ impl DuplicateWindow {
 mod tests {
     use super::DuplicateWindow;
     use crate::limits::WINDOW_STAMPS_MAX;
-    use catalog::Stamp;
+    use catalog::MessageStamp;
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
-    fn stamp(number: u64) -> Stamp {
-        Stamp::new(77, 1, number)
+    fn stamp(number: u64) -> MessageStamp {
+        MessageStamp::new(77, 1, number)
     }
 
     #[test]
@@ -124,7 +124,12 @@ mod tests {
     #[test]
     fn stamps_differ_by_broker_and_shard() {
         let mut window = DuplicateWindow::new(8, 1);
-        for stamp in [Stamp::new(1, 0, 5), Stamp::new(2, 0, 5), Stamp::new(1, 1, 5), Stamp::new(1, 0, 6)] {
+        for stamp in [
+            MessageStamp::new(1, 0, 5),
+            MessageStamp::new(2, 0, 5),
+            MessageStamp::new(1, 1, 5),
+            MessageStamp::new(1, 0, 6),
+        ] {
             assert!(window.insert(stamp));
         }
     }

@@ -6,7 +6,7 @@
 
 use crate::BrokerIdentity;
 use crate::limits::REPEAT_BYTES_MAX;
-use catalog::{Stamp, trace};
+use catalog::{MessageStamp, trace};
 use wire::{RawProperties, ShortStr, Table, TableRef, Value, ValueRef};
 
 const RECEIVED_FROM: &str = "x-received-from";
@@ -34,7 +34,7 @@ pub struct Tracer {
     before: Vec<u8>,
     after: Vec<u8>,
     last_verdict: Option<(bool, TraceVerdict)>,
-    stamp: Option<Stamp>,
+    stamp: Option<MessageStamp>,
 }
 
 impl Tracer {
@@ -90,7 +90,7 @@ impl Tracer {
 
     /// The stamp of the last message, if it may arrive twice.
     #[inline]
-    pub fn stamp(&self) -> Option<Stamp> {
+    pub fn stamp(&self) -> Option<MessageStamp> {
         self.stamp
     }
 
@@ -102,11 +102,11 @@ impl Tracer {
 
     fn trace_changed(&mut self, properties: RawProperties<'_>, redelivered: bool) -> TraceVerdict {
         let bytes = properties.as_bytes();
-        self.stamp = Stamp::of(properties);
+        self.stamp = MessageStamp::of(properties);
         let unstamped;
         let mut properties = properties;
         if self.removes_stamps && self.stamp.take().is_some() {
-            unstamped = Stamp::take_off(properties);
+            unstamped = MessageStamp::take_off(properties);
             properties = RawProperties::new(&unstamped);
         }
         let mut hops = 0;
@@ -189,14 +189,14 @@ mod tests {
 
     #[test]
     fn messages_of_a_queue_lose_their_stamp() {
-        let stamped = catalog::Stamp::new(1, 2, 3).put_on(RawProperties::EMPTY);
+        let stamped = catalog::MessageStamp::new(1, 2, 3).put_on(RawProperties::EMPTY);
         for is_queue in [false, true] {
             let mut tracer = tracer("d", "r", 8).of_queue(is_queue);
             // The second message has the same properties.
             for _ in 0..2 {
                 assert_eq!(tracer.trace(RawProperties::new(&stamped), false), TraceVerdict::Forward);
                 assert_eq!(tracer.stamp().is_none(), is_queue);
-                assert_eq!(catalog::Stamp::of(tracer.properties()).is_none(), is_queue);
+                assert_eq!(catalog::MessageStamp::of(tracer.properties()).is_none(), is_queue);
                 assert_eq!(names(tracer.properties()), ["r"]);
             }
         }

@@ -6,18 +6,18 @@
 //! A message that was refused arrives again and must not be taken for a duplicate. The same is true of all unanswered messages
 //! when a connection breaks: they may have been refused, and twice is better than never.
 
-use catalog::Stamp;
+use catalog::MessageStamp;
 use std::collections::VecDeque;
 
 /// The unanswered stamps of one route, by message number.
 #[derive(Debug, Default)]
 pub struct UnconfirmedStamps {
-    stamps: VecDeque<(u64, Stamp)>,
+    stamps: VecDeque<(u64, MessageStamp)>,
 }
 
 impl UnconfirmedStamps {
     /// A message with this number, higher than all before, has a stamp that is new to the window.
-    pub fn push(&mut self, number: u64, stamp: Stamp) {
+    pub fn push(&mut self, number: u64, stamp: MessageStamp) {
         debug_assert!(
             self.stamps.back().is_none_or(|&(last, _)| last < number),
             "publishes are numbered in their order"
@@ -35,16 +35,16 @@ impl UnconfirmedStamps {
 
     /// The broker core has refused these messages (`basic.nack`): calls `remove` with their stamps.
     #[cold]
-    pub fn refused(&mut self, number: u64, multiple: bool, remove: impl FnMut(Stamp)) {
+    pub fn refused(&mut self, number: u64, multiple: bool, remove: impl FnMut(MessageStamp)) {
         self.answered(number, multiple, remove);
     }
 
     /// Removes and returns the stamps of all unanswered messages.
-    pub fn drain(&mut self) -> impl Iterator<Item = Stamp> {
+    pub fn drain(&mut self) -> impl Iterator<Item = MessageStamp> {
         self.stamps.drain(..).map(|(_, stamp)| stamp)
     }
 
-    fn answered(&mut self, number: u64, multiple: bool, mut each: impl FnMut(Stamp)) {
+    fn answered(&mut self, number: u64, multiple: bool, mut each: impl FnMut(MessageStamp)) {
         if !multiple {
             if let Ok(at) = self.stamps.binary_search_by_key(&number, |&(number, _)| number) {
                 self.stamps.remove(at).into_iter().for_each(|(_, stamp)| each(stamp));
@@ -63,10 +63,10 @@ impl UnconfirmedStamps {
 #[cfg(test)]
 mod tests {
     use super::UnconfirmedStamps;
-    use catalog::Stamp;
+    use catalog::MessageStamp;
 
-    fn stamp(number: u64) -> Stamp {
-        Stamp::new(1, 0, number)
+    fn stamp(number: u64) -> MessageStamp {
+        MessageStamp::new(1, 0, number)
     }
 
     #[test]

@@ -5,7 +5,9 @@
 //! Never:  looks into a mirror.
 
 use catalog::arguments::{X_BOUND_FROM, X_HARRIER_WINDOW};
-use catalog::{Catalog, Changed, Definition, ExchangeKind, Limits, Name, Outcome, ShardId, VhostId, WatchId};
+use catalog::{
+    BindingEvent, Catalog, CatalogLimits, Definition, DefinitionOutcome, ExchangeKind, Name, ShardId, VhostId, WatchId,
+};
 use federation::{AckMode, RouteDirection, BrokerIdentity, BindingPropagation, RouteKind, RouteSpec};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -18,9 +20,9 @@ struct FederatedCatalog {
 
 impl FederatedCatalog {
     fn new() -> Self {
-        let mut catalog = Catalog::new(Limits::default());
+        let mut catalog = Catalog::new(CatalogLimits::default());
         let executed = catalog.execute(&Definition::CreateVhost { name: "/".into() }).expect("a first vhost");
-        let Outcome::Vhost { id: vhost, .. } = executed.outcome else { panic!("{executed:?}") };
+        let DefinitionOutcome::Vhost { id: vhost, .. } = executed.outcome else { panic!("{executed:?}") };
         Self { catalog, vhost }
     }
 
@@ -123,8 +125,8 @@ impl CatalogPair {
         for change in self.down.catalog.take_binding_changes() {
             assert_eq!(change.watch, self.watch);
             match change.what {
-                Changed::Bound { routing_key, arguments } => self.propagation.add(&routing_key, arguments.as_deref()),
-                Changed::Unbound { routing_key, arguments } => {
+                BindingEvent::Bound { routing_key, arguments } => self.propagation.add(&routing_key, arguments.as_deref()),
+                BindingEvent::Unbound { routing_key, arguments } => {
                     assert!(self.propagation.remove(&routing_key, arguments.as_deref()));
                 }
                 other => panic!("{other:?}"),
@@ -242,8 +244,8 @@ fn a_hundred_thousand_bindings_are_mirrored_and_one_more_is_one_more() {
         federation.down.bind(true, &format!("market.{number:07}.*.trade"), "q", Table::new());
     }
     // More changes than are kept: it is told to look anew.
-    let told: Vec<Changed> = federation.down.catalog.take_binding_changes().map(|change| change.what).collect();
-    assert_eq!(told, [Changed::Resync]);
+    let told: Vec<BindingEvent> = federation.down.catalog.take_binding_changes().map(|change| change.what).collect();
+    assert_eq!(told, [BindingEvent::Resync]);
     federation.resync();
     assert_eq!(federation.apply_operations(), BINDINGS);
     federation.down.bind(true, "market.0000007.*.trade", "r", Table::new());

@@ -1,24 +1,20 @@
-//! Intervals by resampling: what a median, or the ratio of two, would have been had the runs fallen otherwise.
-//!
-//! Enters: values, one a run, and a seed.  Leaves: medians with intervals.
-//! Owns:   the resampling and its chance.
-//! Never:  gives two answers for one seed.
+//! Bootstrap intervals for a median and for the ratio of two medians. The same seed gives the same interval.
 //!
 //! These are percentile bootstraps. With few runs they are somewhat too narrow: with five to twenty runs and normal errors
-//! a nominal 95 % interval of a median holds it in 86 to 95 % of all repetitions (simulated). Below [`BOOTSTRAP_RUNS_MIN`] runs nothing is
-//! resampled: the interval is the whole range, and `confidence` says how much that is worth (three runs: 75 %).
+//! a nominal 95 % interval of a median contains it in 86 to 95 % of all repetitions (simulated). Below [`BOOTSTRAP_RUNS_MIN`]
+//! runs nothing is resampled: the interval is the whole range, and `confidence` says how much that is worth (three runs: 75 %).
 
 use crate::limits::{BOOTSTRAP_RUNS_MIN, RESAMPLES};
-use crate::summary::{Runs, Summary};
+use crate::run_summary::{RunValues, RunSummary};
 
 /// The median of the values with an interval that holds the true one in a share `confidence` of all repetitions, as far as
 /// resampling can tell. `None` without values, or if one is no number.
-pub fn bootstrap_interval(values: &[f64], confidence: f64, seed: u64) -> Option<Summary> {
+pub fn bootstrap_interval(values: &[f64], confidence: f64, seed: u64) -> Option<RunSummary> {
     let whole = range(values)?;
     if values.len() < BOOTSTRAP_RUNS_MIN {
         return Some(whole);
     }
-    let mut chance = Chance(seed);
+    let mut chance = BootstrapRng(seed);
     let mut draw = vec![0.0; values.len()];
     let medians = (0..RESAMPLES).map(|_| chance.median_of(values, &mut draw)).collect();
     Some(percentiles(whole.median, medians, confidence))
@@ -26,7 +22,7 @@ pub fn bootstrap_interval(values: &[f64], confidence: f64, seed: u64) -> Option<
 
 /// The ratio of the median of `a` to the median of `b` with its interval. `None` without values on both sides, or if a
 /// value is no number, or one of `b` is not above zero.
-pub fn ratio_interval(a: &[f64], b: &[f64], confidence: f64, seed: u64) -> Option<Summary> {
+pub fn ratio_interval(a: &[f64], b: &[f64], confidence: f64, seed: u64) -> Option<RunSummary> {
     let (above, below) = (range(a)?, range(b)?);
     if b.iter().any(|&value| value <= 0.0) {
         return None;
@@ -34,7 +30,7 @@ pub fn ratio_interval(a: &[f64], b: &[f64], confidence: f64, seed: u64) -> Optio
     let median = above.median / below.median;
     if a.len().min(b.len()) < BOOTSTRAP_RUNS_MIN {
         let ends = [above.low / below.low, above.low / below.high, above.high / below.low, above.high / below.high];
-        return Some(Summary {
+        return Some(RunSummary {
             median,
             low: ends.iter().copied().fold(f64::INFINITY, f64::min),
             high: ends.iter().copied().fold(f64::NEG_INFINITY, f64::max),
@@ -42,35 +38,35 @@ pub fn ratio_interval(a: &[f64], b: &[f64], confidence: f64, seed: u64) -> Optio
             confidence: above.confidence * below.confidence,
         });
     }
-    let mut chance = Chance(seed);
+    let mut chance = BootstrapRng(seed);
     let (mut draw_a, mut draw_b) = (vec![0.0; a.len()], vec![0.0; b.len()]);
     let ratios = (0..RESAMPLES).map(|_| chance.median_of(a, &mut draw_a) / chance.median_of(b, &mut draw_b)).collect();
     Some(percentiles(median, ratios, confidence))
 }
 
 /// Median and range.
-fn range(values: &[f64]) -> Option<Summary> {
+fn range(values: &[f64]) -> Option<RunSummary> {
     if values.iter().any(|value| !value.is_finite()) {
         return None;
     }
-    let summary = values.iter().copied().collect::<Runs>().summary()?;
+    let summary = values.iter().copied().collect::<RunValues>().summary()?;
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    Some(Summary { low, high, confidence: summary.confidence, ..summary })
+    Some(RunSummary { low, high, confidence: summary.confidence, ..summary })
 }
 
-fn percentiles(median: f64, mut resampled: Vec<f64>, confidence: f64) -> Summary {
+fn percentiles(median: f64, mut resampled: Vec<f64>, confidence: f64) -> RunSummary {
     let confidence = confidence.clamp(0.0, 1.0);
     resampled.sort_by(f64::total_cmp);
     let last = resampled.len() - 1;
     let cut = ((1.0 - confidence) / 2.0 * last as f64).floor() as usize;
-    Summary { median, low: resampled[cut.min(last)], high: resampled[last - cut.min(last)], confidence }
+    RunSummary { median, low: resampled[cut.min(last)], high: resampled[last - cut.min(last)], confidence }
 }
 
 /// A sequence of numbers that looks random and follows from its seed: SplitMix64.
-struct Chance(u64);
+struct BootstrapRng(u64);
 
-impl Chance {
+impl BootstrapRng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -119,7 +115,7 @@ mod tests {
     #[test]
     fn intervals_cover_the_truth_about_as_often_as_they_say() {
         // Sums of three uniform numbers around zero; the true median is 0.
-        let mut chance = Chance(42);
+        let mut chance = BootstrapRng(42);
         let mut uniform = || (chance.next() >> 11) as f64 / (1_u64 << 53) as f64 - 0.5;
         let mut held = 0;
         const ROUNDS: u64 = 100;

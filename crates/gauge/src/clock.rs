@@ -1,8 +1,6 @@
-//! The clock of the measurements: one monotonic clock, the same in every process of a run.
+//! The monotonic clock of all measurements, comparable between processes of one machine.
 //!
-//! Leaves: nanoseconds since the machine's start, comparable between processes of one machine.
-//! Owns:   the two places of this crate that read a clock or sleep.
-//! Never:  wall-clock time of day in a measurement.
+//! Only this file of the crate reads a clock or sleeps.
 
 use std::time::Duration;
 

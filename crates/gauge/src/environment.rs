@@ -1,8 +1,6 @@
-//! Facts about the machine that belong to every figure.
+//! Facts about the machine, recorded with every document: processor, kernel, memory, network settings, version.
 //!
-//! Leaves: processor, kernel, memory, network settings, version.
-//! Owns:   the reading of them.
-//! Never:  names the machine, its user or its folders.
+//! The names of the machine and its user are not recorded.
 
 use std::fs;
 
@@ -13,7 +11,7 @@ const CPU_LATENCY_UNBOUNDED_US: i32 = 2_000_000_000;
 
 /// The machine a run was made on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Environment {
+pub struct HostEnvironment {
     /// Date of the run, UTC.
     pub date: String,
     /// The processor's name.
@@ -55,7 +53,7 @@ pub struct Environment {
     pub optimised: bool,
 }
 
-impl Environment {
+impl HostEnvironment {
     /// Reads the facts.
     pub fn read() -> Self {
         let text = |path: &str| {
@@ -135,7 +133,7 @@ mod tests {
 
     #[test]
     fn the_machine_is_described() {
-        let environment = Environment::read();
+        let environment = HostEnvironment::read();
         assert!(environment.processors >= 1 && environment.memory_mib > 0);
         assert!(environment.congestion_controls.contains(&environment.congestion_control), "{environment:?}");
         assert_eq!(environment.tcp_rmem.split(' ').count(), 3, "{}", environment.tcp_rmem);
@@ -155,20 +153,20 @@ mod tests {
         assert_eq!(cpu_latency_us(&0_i32.to_ne_bytes()), Some(0));
         assert_eq!(cpu_latency_us(&2_000_000_000_i32.to_ne_bytes()), None);
         assert_eq!(cpu_latency_us(&[0, 0]), None);
-        let awake = Environment { cpu_latency_us: Some(2), ..Environment::default() };
+        let awake = HostEnvironment { cpu_latency_us: Some(2), ..HostEnvironment::default() };
         assert!(awake.line().ends_with(", processors wake within 2 us"), "{}", awake.line());
-        assert_eq!(Environment::default().wake(), "");
+        assert_eq!(HostEnvironment::default().wake(), "");
     }
 
     #[test]
     fn an_older_description_is_read() {
-        let mut value = serde_json::to_value(Environment::read()).expect("it has a form");
+        let mut value = serde_json::to_value(HostEnvironment::read()).expect("it has a form");
         let fields = value.as_object_mut().expect("an object");
         let news =
             ["congestion_controls", "tcp_rmem", "tcp_wmem", "governor", "virtualised", "cpu_latency_us", "load_before"];
         for new in news {
             assert!(fields.remove(new).is_some(), "{new}");
         }
-        assert!(serde_json::from_value::<Environment>(value).is_ok());
+        assert!(serde_json::from_value::<HostEnvironment>(value).is_ok());
     }
 }

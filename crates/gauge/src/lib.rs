@@ -1,38 +1,34 @@
-//! Instruments: the clock, histograms, what processes use, what a series of runs is worth.
-//!
-//! Enters: events and process ids.  Leaves: figures.
-//! Owns:   the reading of clocks and of `/proc`, and the statistics.
-//! Never:  knows what is being measured, prints.
+//! Measuring instruments: clock, histograms, resource usage from `/proc`, and the statistics of repeated runs.
 #![forbid(unsafe_code)]
 
 mod bootstrap;
 pub mod clock;
-mod diag;
+mod socket_diag;
 mod environment;
-pub mod judge;
-pub mod latency;
+pub mod validity;
+pub mod latency_histogram;
 pub mod limits;
 mod listener;
-mod look;
-mod meter;
-mod network;
-mod offset;
+mod process_snapshot;
+mod process_meter;
+mod network_usage;
+mod clock_offset;
 mod role_usage;
-mod stamp;
+mod body_stamp;
 mod steadiness;
-mod summary;
-mod tally;
+mod run_summary;
+mod sequence_tally;
 
 pub use bootstrap::{bootstrap_interval, ratio_interval};
-pub use environment::{Environment, processors};
-pub use latency::{Buckets, Latencies};
+pub use environment::{HostEnvironment, processors};
+pub use latency_histogram::{HistogramBuckets, LatencyHistogram};
 pub use listener::{broker_at, broker_on, listener_at, listener_on, with_descendants};
-pub use look::resident_bytes;
-pub use meter::Meter;
-pub use network::{Network, NetworkMeter, options_found};
-pub use offset::{Exchange, Offset, offset};
+pub use process_snapshot::resident_bytes;
+pub use process_meter::ProcessMeter;
+pub use network_usage::{NetworkUsage, NetworkMeter, observed_socket_options};
+pub use clock_offset::{ClockExchange, ClockOffset, offset};
 pub use role_usage::RoleUsage;
-pub use stamp::Stamp;
+pub use body_stamp::BodyStamp;
 pub use steadiness::{Steadiness, steadiness};
-pub use summary::{Runs, Summary};
-pub use tally::{EXACT_BYTES_MIN, Faults, SEQUENCE_BYTES_MAX, Tally, write_sequence};
+pub use run_summary::{RunValues, RunSummary};
+pub use sequence_tally::{EXACT_BYTES_MIN, DeliveryFaults, SEQUENCE_BYTES_MAX, SequenceTally, write_sequence};

@@ -1,8 +1,6 @@
-//! Which processes listen at an address of this machine, and which belong to them.
+//! Finds the processes that listen at a port or Unix socket of this machine, and their descendants, through `/proc`.
 //!
-//! Enters: a port, or the path of a Unix socket.  Leaves: process ids.
-//! Owns:   the search through `/proc`.
-//! Never:  guesses: a process whose descriptors are hidden is not found.
+//! A process whose descriptors are not readable is not found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,8 +1,4 @@
-//! What the processes of one role used in an interval.
-//!
-//! Enters: what a meter read.  Leaves: figures that travel as JSON and add up.
-//! Owns:   the meaning of each figure.
-//! Never:  reads anything.
+//! Resources used by the processes of one role in an interval.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,13 +1,9 @@
-//! Whether a run was the same all the way through.
-//!
-//! Enters: the rates of equal parts of an interval.  Leaves: drift, spread, a verdict.
-//! Owns:   the meaning of "steady".
-//! Never:  throws a part away.
+//! Steadiness of a run: drift and spread of the rates in equal parts of an interval.
 
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{DRIFT_MAX, STEADINESS_RATES_MIN};
-use crate::summary::Runs;
+use crate::run_summary::RunValues;
 
 /// How steady a run was.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -28,7 +24,7 @@ pub fn steadiness(rates: &[f64]) -> Option<Steadiness> {
     if rates.len() < STEADINESS_RATES_MIN || rates.iter().any(|rate| !rate.is_finite()) {
         return None;
     }
-    let median = |rates: &[f64]| rates.iter().copied().collect::<Runs>().median();
+    let median = |rates: &[f64]| rates.iter().copied().collect::<RunValues>().median();
     let (first, second) = rates.split_at(rates.len() / 2);
     let (first, second, all) = (median(first)?, median(second)?, median(rates)?);
     let share = |value: f64, of: f64| match (value == 0.0, of == 0.0) {

@@ -1,32 +1,28 @@
-//! `harrier broker`: a broker from its configuration to its end.
-//!
-//! Enters: words, the environment.  Leaves: an exit status.
-//! Owns:   the order in which a broker is put together, and the words in which it fails.
-//! Never:  serves a client itself.
+//! `harrier broker`: runs a broker, from its configuration to its end.
 
-use crate::answers::{Answers, Federation, Remains};
+use crate::admin_server::{AdminServer, FederationAdmin, IneffectiveDefinitions};
 use crate::options::options;
 use crate::process::{Signals, raise_open_files, seed};
 use crate::reload::Reload;
-use crate::state::State;
+use crate::state_folder::BrokerIdentity;
 use crate::{USAGE_STATUS, greeting, log, print, tls};
-use config::{BrokerConfig, ConfigError, Machine, Origin, Request};
+use config::{BrokerConfig, BrokerInvocation, ConfigError, Machine, Origin};
 use shard::{CopiedBytes, Server, BrokerStartError};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Files that a broker has open beside its connections: polls, listeners, standard streams. An estimate on the safe side.
+/// Files that a broker opens beside its connections: polls, listeners, standard streams. A conservative estimate.
 const OTHER_FILES: u64 = 256;
 
-/// Runs the command with the words behind `broker`.
+/// Runs `harrier broker`.
 #[expect(clippy::disallowed_methods, reason = "a program may tell how long its start took")]
 pub fn main(words: &[OsString]) -> ExitCode {
     let began = Instant::now();
     let outcome = match BrokerConfig::load(words.iter().cloned(), std::env::vars_os()) {
-        Ok(Request::Help) => return print(&config::help()),
-        Ok(Request::Print(config)) => return print(&config.to_toml()),
-        Ok(Request::Run(config)) => run(words, *config, began),
+        Ok(BrokerInvocation::Help) => return print(&config::help()),
+        Ok(BrokerInvocation::Print(config)) => return print(&config.to_toml()),
+        Ok(BrokerInvocation::Run(config)) => run(words, *config, began),
         Err(error) => Err(error.into()),
     };
     match outcome {
@@ -40,64 +36,64 @@ pub fn main(words: &[OsString]) -> ExitCode {
     }
 }
 
-/// Why a broker did not run, or not to a good end.
-struct Failure {
+/// Why a broker did not start or did not end well.
+struct RunFailure {
     text: String,
     status: ExitCode,
 }
 
-impl From<ConfigError> for Failure {
+impl From<ConfigError> for RunFailure {
     fn from(error: ConfigError) -> Self {
         let status = if error.is_usage() { ExitCode::from(USAGE_STATUS) } else { ExitCode::FAILURE };
-        Failure { text: error.to_string(), status }
+        RunFailure { text: error.to_string(), status }
     }
 }
 
-impl From<BrokerStartError> for Failure {
+impl From<BrokerStartError> for RunFailure {
     fn from(error: BrokerStartError) -> Self {
-        Failure { text: error.to_string(), status: ExitCode::FAILURE }
+        RunFailure { text: error.to_string(), status: ExitCode::FAILURE }
     }
 }
 
-impl From<std::io::Error> for Failure {
+impl From<std::io::Error> for RunFailure {
     fn from(error: std::io::Error) -> Self {
-        Failure { text: error.to_string(), status: ExitCode::FAILURE }
+        RunFailure { text: error.to_string(), status: ExitCode::FAILURE }
     }
 }
 
-fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), Failure> {
+fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), RunFailure> {
     let machine = Machine::here();
-    let state = State::take(config.state.as_deref(), config.cluster_name.as_deref());
-    // That a folder cannot be used is no fault of the words that name it.
-    let unusable = |why: String| Failure { text: config.fault("state", why).to_string(), status: ExitCode::FAILURE };
+    let state = BrokerIdentity::open(config.state.as_deref(), config.cluster_name.as_deref());
+    // An unusable folder is not a usage error.
+    let unusable = |why: String| RunFailure { text: config.fault("state", why).to_string(), status: ExitCode::FAILURE };
     let state = state.map_err(|(setting, why)| match setting {
         "state" => unusable(why),
         setting => config.fault(setting, why).into(),
     })?;
     let cluster_name = state.cluster_name.clone();
-    let federation = Federation::of(state).map_err(unusable)?;
+    let federation = FederationAdmin::of(state).map_err(unusable)?;
     let (mut options, begun) = options(&config, &machine, seed()?, &cluster_name)?;
     log::begin(config.log_level, config.log_format);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    let kept = Remains::default();
+    let kept = IneffectiveDefinitions::default();
     if let Some(path) = &config.definitions
-        && let Ok(file) = crate::definitions::read(path)
+        && let Ok(file) = crate::initial_definitions::read(path)
     {
         file.warnings.iter().for_each(|odd| tracing::warn!("{path}: {odd}"));
         kept.keep(file.kept());
     }
-    crate::policies::oddities(&config).iter().for_each(|odd| tracing::warn!("{odd}"));
+    crate::policies::ineffective_policies(&config).iter().for_each(|odd| tracing::warn!("{odd}"));
     let open_files_max = raise_open_files();
     let connections_max = u64::from(options.connections_max);
-    // The default is for machines of all sizes; who asks for a number should know that it is out of reach.
+    // The default suits machines of all sizes; a configured number that cannot be reached is worth a warning.
     let asked = *config.origin("connections_max") != Origin::Default;
     if asked && open_files_max.is_some_and(|files| files < connections_max + OTHER_FILES) {
         tracing::warn!(connections_max, open_files_max, "the system allows too few open files for so many connections");
     }
     let (shards, memory_limit_bytes) = (options.shards, options.memory_bytes_max);
-    // From here on a signal is no sudden end, but heard once the broker runs.
+    // From here on signals are caught, and acted on once the broker runs.
     let signals = Signals::catch()?;
     let tls = options.tls.clone();
     if let Some(tls) = &tls {
@@ -107,8 +103,8 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), F
     let (asked, requests) = shard::request_channel();
     options.requests = Some(asked);
     let server = Server::start(options)?;
-    let federation = federation.known_as(server.addresses());
-    Answers::new(server.admin(), kept.clone(), federation).serve(requests)?;
+    let federation = federation.with_addresses(server.addresses());
+    AdminServer::new(server.admin(), kept.clone(), federation).serve(requests)?;
     let mut reload = Reload::new(words.to_vec(), config, limits, shards, (begun, kept), server.admin());
     let at_hangup = move || {
         tls.iter().for_each(tls::reload);
@@ -135,7 +131,7 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), F
     tracing::info!(
         body_bytes_copied_in = bytes_in,
         body_bytes_copied_out = bytes_out,
-        // A broker that uses no RDMA has none of these.
+        // A broker without RDMA lacks these.
         rdma_doorbells = ports.map(|ports| ports.doorbells),
         rdma_receive_lists = ports.map(|ports| ports.receive_doorbells),
         rdma_sends = ports.map(|ports| ports.messages_sent),

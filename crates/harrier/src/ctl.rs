@@ -1,10 +1,6 @@
-//! `harrier ctl`: what a running broker is asked from the command line.
-//!
-//! Enters: words; perhaps an address on standard input.  Leaves: what the broker has answered, an exit status.
-//! Owns:   the words of the command.
-//! Never:  decides who may ask: the broker does.
+//! `harrier ctl`: sends requests to a running broker from the command line. The broker decides who may ask.
 
-use crate::ask::ask;
+use crate::admin_connection::ask;
 use crate::{print, usage_error};
 use client::Url;
 use definitions::Json;
@@ -28,12 +24,12 @@ Asks a running broker, as one of its administrators, over any address it listens
 Status: 0 if the broker has answered, 1 if not or if it refuses, 2 for wrong usage.
 ";
 
-/// Where a broker is that was told nothing.
+/// The default address.
 const URL: &str = "amqp://guest:guest@127.0.0.1:5672/%2F";
 /// Bytes of an address on standard input.
 const URL_BYTES_MAX: u64 = 64 * 1024;
 
-/// Runs the command with the words behind `ctl`.
+/// Runs `harrier ctl`.
 pub fn main(words: &[OsString]) -> ExitCode {
     let Some(words) = words.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>() else {
         return usage_error("ctl takes words of UTF-8 only");
@@ -41,7 +37,7 @@ pub fn main(words: &[OsString]) -> ExitCode {
     if words.iter().any(|word| ["--help", "-h"].contains(word)) {
         return print(USAGE);
     }
-    let order = match Order::of(&words) {
+    let order = match CtlArguments::of(&words) {
         Ok(order) => order,
         Err(why) => return usage_error(&format!("{why}\n{USAGE}")),
     };
@@ -55,13 +51,12 @@ pub fn main(words: &[OsString]) -> ExitCode {
     }
 }
 
-/// What the words say.
-struct Order<'a> {
+struct CtlArguments<'a> {
     url: Url,
     vhost: Option<&'a str>,
 }
 
-impl<'a> Order<'a> {
+impl<'a> CtlArguments<'a> {
     fn of(words: &[&'a str]) -> Result<Self, String> {
         let (command, mut rest) = match words {
             [] => return Err("ctl needs a command".to_owned()),
@@ -93,13 +88,13 @@ impl<'a> Order<'a> {
         let url = match url {
             Some("-") => {
                 let text = from_stdin()?;
-                // It came this way lest it be seen.
+                // The address came on standard input so that nobody else sees it.
                 Url::parse(text.trim()).map_err(|error| error.to_string().replace(text.trim(), "the address"))
             }
             Some(text) => Url::parse(text).map_err(|error| error.to_string()),
             None => Url::parse(URL).map_err(|error| error.to_string()),
         };
-        Ok(Order { url: url?, vhost })
+        Ok(CtlArguments { url: url?, vhost })
     }
 }
 
@@ -112,10 +107,10 @@ fn from_stdin() -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::Order;
+    use super::CtlArguments;
 
     fn check(words: &[&str], expect: Result<(&str, &str, Option<&str>), &str>) {
-        let order = Order::of(words);
+        let order = CtlArguments::of(words);
         let found = order.as_ref().map(|order| (&*order.url.address, &*order.url.vhost, order.vhost));
         assert_eq!(found.map_err(|why| &**why), expect, "{words:?}");
     }

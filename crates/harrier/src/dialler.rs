@@ -1,20 +1,19 @@
-//! Dialling other brokers, for links of federation.
+//! Connects to other brokers for federation links.
 //!
-//! Enters: addresses.  Leaves: links that stand or ways to ask by, and as whom to log in; or why there is none.
-//! Owns:   a thread for each dial, since names and connections take their time.
-//! Never:  tries again: when to is the link's to know. Opens a device: whoever has a port takes that.
+//! Each dial has a thread of its own, since name resolution and connecting take time. Retries are the link's decision.
+//! RDMA devices are opened by the port that owns them.
 
-use client::{Ask, Client, Error, Options, Prepared, Url};
+use client::{Client, ClientError, ConnectOptions, DialPlan, RdmaDialRequest, Url};
 use federation::LinkLogin;
 use shard::{RdmaDial, DialError, DialedLink, DialFallback, DialProgress, DialCallback};
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-/// How long a connection may take to be made.
+/// Time limit for connecting.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Dials as clients do.
+/// Dials with the client library.
 pub struct Dialler;
 
 impl shard::BrokerDialler for Dialler {
@@ -25,7 +24,7 @@ impl shard::BrokerDialler for Dialler {
 }
 
 fn on_a_thread(tell: DialCallback, work: impl FnOnce(DialCallback) + Send + 'static) {
-    // Whoever cannot have a thread must be told as well.
+    // A dial that gets no thread must be answered as well.
     let tell = Arc::new(Mutex::new(Some(tell)));
     let told = Arc::clone(&tell);
     let take = |tell: &Mutex<Option<DialCallback>>| tell.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -42,36 +41,39 @@ fn on_a_thread(tell: DialCallback, work: impl FnOnce(DialCallback) + Send + 'sta
     }
 }
 
-fn options() -> Options {
-    Options { answer_wait: DIAL_TIMEOUT, ..Options::default() }
+fn options() -> ConnectOptions {
+    ConnectOptions { answer_wait: DIAL_TIMEOUT, ..ConnectOptions::default() }
 }
 
 fn dial(url: &str, tell: DialCallback) {
     match Url::parse(url).and_then(|url| client::prepare(&url, &options())) {
-        Err(error) => tell(Err(why_not(&error))),
-        Ok(Prepared::Stands(dialled)) => stands(*dialled, tell),
-        Ok(Prepared::Ask(ask)) => ask_there(*ask, tell),
+        Err(error) => tell(Err(dial_error(&error))),
+        Ok(DialPlan::Stands(dialled)) => on_connected(*dialled, tell),
+        Ok(DialPlan::Ask(ask)) => resolve_rdma(*ask, tell),
     }
 }
 
-fn why_not(error: &Error) -> DialError {
-    let is_refusal = matches!(error, Error::Url { .. } | Error::ConnectionClosed { .. } | Error::NotAnnounced { .. });
+fn dial_error(error: &ClientError) -> DialError {
+    let is_refusal = matches!(
+        error,
+        ClientError::Url { .. } | ClientError::ConnectionClosed { .. } | ClientError::NotAnnounced { .. }
+    );
     DialError { text: error.to_string().into(), is_refusal }
 }
 
-fn stands(dialled: client::Dialled, tell: DialCallback) {
-    let client::Dialled { link, url, first, fell_back } = dialled;
+fn on_connected(dialled: client::DialledLink, tell: DialCallback) {
+    let client::DialledLink { link, url, first, fell_back } = dialled;
     if let Some(why) = fell_back {
-        by_tcp_instead(&url, &why);
+        log_tcp_fallback(&url, &why);
     }
     let login = login(url);
-    and_hold(first, |first| tell(Ok(DialProgress::Connected(DialedLink { link, login, bootstrap: first }))));
+    drop_when_open(first, |first| tell(Ok(DialProgress::Connected(DialedLink { link, login, bootstrap: first }))));
 }
 
-/// The way is looked up here, where it may take its time. The shard takes it.
-fn ask_there(ask: Ask, tell: DialCallback) {
-    let Ask { place, token, url, first, tcp } = ask;
-    match verbs::card::way(&place) {
+/// Resolves the RDMA address here, where it may block. The shard connects.
+fn resolve_rdma(ask: RdmaDialRequest, tell: DialCallback) {
+    let RdmaDialRequest { place, token, url, first, tcp } = ask;
+    match verbs::card::resolve_route(&place) {
         Ok(way) => {
             let login = login(url);
             let otherwise = tcp.map(|tcp| -> DialFallback {
@@ -80,7 +82,7 @@ fn ask_there(ask: Ask, tell: DialCallback) {
                     on_a_thread(tell, move |tell| dial_tcp(&tcp, &why, tell));
                 })
             });
-            and_hold(first, |first| {
+            drop_when_open(first, |first| {
                 tell(Ok(DialProgress::Rdma(Box::new(RdmaDial { way, token, login, bootstrap: first, fallback: otherwise }))));
             });
         }
@@ -93,12 +95,12 @@ fn ask_there(ask: Ask, tell: DialCallback) {
 
 fn dial_tcp(url: &Url, why: &str, tell: DialCallback) {
     match client::dial(url, &options()) {
-        Ok(dialled) => stands(client::Dialled { fell_back: Some(why.to_owned()), ..dialled }, tell),
-        Err(error) => tell(Err(why_not(&error))),
+        Ok(dialled) => on_connected(client::DialledLink { fell_back: Some(why.to_owned()), ..dialled }, tell),
+        Err(error) => tell(Err(dial_error(&error))),
     }
 }
 
-fn by_tcp_instead(url: &Url, why: &str) {
+fn log_tcp_fallback(url: &Url, why: &str) {
     tracing::warn!(address = url.address, why, "a federation link goes over TCP, since RDMA cannot be had");
 }
 
@@ -108,9 +110,9 @@ fn login(url: Url) -> LinkLogin {
     LinkLogin { user: text(user), password: text(password), vhost: text(vhost), address: text(address), external }
 }
 
-/// The connection over which a token was given belongs to this thread, and is needed until the other one is open: `tell`
-/// gets what is to be dropped then.
-fn and_hold(first: Option<Client>, tell: impl FnOnce(Option<Box<dyn Any + Send>>)) {
+/// Keeps the connection over which a token was obtained until the RDMA connection is open: `tell` receives what is to
+/// be dropped then.
+fn drop_when_open(first: Option<Client>, tell: impl FnOnce(Option<Box<dyn Any + Send>>)) {
     let Some(first) = first else { return tell(None) };
     let (needed, is_needed) = mpsc::channel::<()>();
     tell(Some(Box::new(needed)));

@@ -1,27 +1,24 @@
-//! What the broker says of itself in `connection.start`.
+//! The server properties and mechanisms of `connection.start`.
 //!
-//! Enters: the broker's name.  Leaves: the server's properties and mechanisms.
-//! Owns:   the one list of capabilities: what is not true of this broker is not in it. The name it answers to.
-//! Never:  depends on the client.
+//! Holds the only list of capabilities; it contains only what this broker implements.
 
 use session::Greeting;
 use wire::{Table, Value};
 
-/// The version of the program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The product and the version whose ways this broker has. Clients that ask know RabbitMQ's ways by its name alone: kombu,
-/// and Celery by it, raises the prefetch count of a running consumer by the global flag only with RabbitMQ 3.3 or later. With
-/// any other it clears the flag, as the specification has it, which reaches new consumers alone here as there: one task
-/// with an eta too many would hold up all others.
+/// The product and version whose behaviour this broker has, for clients that recognise RabbitMQ by name only. kombu,
+/// and Celery through it, changes the prefetch count of a running consumer with the global flag only for RabbitMQ 3.3
+/// or later. For any other broker it clears the flag, which affects new consumers only: one task with an ETA too many
+/// would block all others.
 const SPEAKS_AS: (&str, &str) = ("RabbitMQ", "3.10.8");
 
-/// SASL mechanisms in the order of preference.
+/// SASL mechanisms in order of preference.
 const MECHANISMS: &str = "PLAIN AMQPLAIN";
-/// The same for clients that have shown a certificate.
+/// Mechanisms for clients that presented a certificate.
 const MECHANISMS_EXTERNAL: &str = "PLAIN AMQPLAIN EXTERNAL";
 
-/// Extensions that clients look for (RabbitMQ extension, by RabbitMQ's names).
+/// Capabilities that clients look for (RabbitMQ extension, with RabbitMQ's names).
 const CAPABILITIES: [&str; 9] = [
     "publisher_confirms",
     "exchange_exchange_bindings",
@@ -34,17 +31,17 @@ const CAPABILITIES: [&str; 9] = [
     "direct_reply_to",
 ];
 
-/// The greeting of a broker of this name.
+/// The greeting of a broker with this name.
 pub fn greeting(cluster_name: &str) -> Greeting {
-    offering(MECHANISMS, cluster_name)
+    with_mechanisms(MECHANISMS, cluster_name)
 }
 
-/// The greeting for clients that have shown a certificate.
+/// The greeting for clients that presented a certificate.
 pub fn greeting_external(cluster_name: &str) -> Greeting {
-    offering(MECHANISMS_EXTERNAL, cluster_name)
+    with_mechanisms(MECHANISMS_EXTERNAL, cluster_name)
 }
 
-fn offering(mechanisms: &str, cluster_name: &str) -> Greeting {
+fn with_mechanisms(mechanisms: &str, cluster_name: &str) -> Greeting {
     let capabilities = table(CAPABILITIES.map(|name| (name, Value::Bool(true))));
     let platform = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
     let text = |text: &str| Value::LongStr(text.as_bytes().into());

@@ -1,8 +1,6 @@
-//! `harrier hash-password`: what the configuration keeps instead of a password.
+//! `harrier hash-password`: hashes a password for the configuration.
 //!
-//! Enters: a password on standard input.  Leaves: its hash on standard output.
-//! Owns:   the salt.
-//! Never:  takes a password from the command line, where others could read it.
+//! The password comes from standard input, because others could read the command line.
 
 use crate::process::salt;
 use crate::{print, usage_error};
@@ -18,7 +16,7 @@ Reads one line from standard input, the password, and prints its hash: Argon2, f
 configuration. With --sha256 it is the hash that RabbitMQ keeps, which is cheaper to guess.
 ";
 
-/// Runs the command with the words behind `hash-password`.
+/// Runs `harrier hash-password`.
 pub fn main(words: &[OsString]) -> ExitCode {
     let sha256 = match words.iter().map(|word| word.to_str()).collect::<Vec<_>>()[..] {
         [] => false,

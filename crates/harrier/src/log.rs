@@ -1,14 +1,10 @@
-//! The log: structured events on standard error.
-//!
-//! Enters: a level and a format.  Leaves: a line an event, with the time in UTC.
-//! Owns:   how events look.
-//! Never:  decides what is worth an event; colours anything.
+//! The log: structured events on standard error, one line each, with the time in UTC.
 
 use config::{LogFormat, LogLevel};
 use std::io;
 use tracing::Level;
 
-/// Begins logging. Only the first call of a process has an effect.
+/// Initializes logging. Only the first call in a process has an effect.
 pub fn begin(level: LogLevel, format: LogFormat) {
     let level = match level {
         LogLevel::Error => Level::ERROR,
@@ -17,7 +13,7 @@ pub fn begin(level: LogLevel, format: LogFormat) {
         LogLevel::Debug => Level::DEBUG,
         LogLevel::Trace => Level::TRACE,
     };
-    // Whoever read the log may have gone: that is no reason to end, and what cannot be written cannot be complained about there.
+    // The reader of the log may be gone. That does not end the process, and an error could not be logged there.
     let builder = tracing_subscriber::fmt().log_internal_errors(false).with_writer(io::stderr);
     let builder = builder.with_max_level(level).with_ansi(false);
     let begun = match format {

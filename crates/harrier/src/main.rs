@@ -1,32 +1,30 @@
-//! The `harrier` program: parse, build, run.
+//! The `harrier` program: dispatches to the subcommands and sets the allocator.
 //!
-//! Enters: the words of the command line.  Leaves: an exit status: 0, 1 for a failure, 2 for wrong usage.
-//! Owns:   the subcommands and the allocator.
-//! Never:  does a subcommand's work.
+//! Exit status: 0, 1 for a failure, 2 for wrong usage.
 #![forbid(unsafe_code)]
 
-mod answers;
-mod ask;
+mod admin_server;
+mod admin_connection;
 mod broker;
 mod ctl;
-mod definitions;
+mod initial_definitions;
 mod dialler;
-mod files;
+mod definitions_command;
 mod greeting;
 mod hash_password;
-mod kept_plan;
+mod plan_file;
 mod log;
 mod options;
 mod peer;
 mod policies;
-mod ports;
+mod rdma_options;
 mod process;
 mod proxy;
 mod rdma;
 mod reload;
 mod route;
 mod route_spec;
-mod state;
+mod state_folder;
 mod tls;
 mod toml_text;
 
@@ -37,7 +35,7 @@ use std::process::ExitCode;
 #[global_allocator]
 static HEAP: slab::Heap = slab::Heap;
 
-/// The status of a command that was not understood.
+/// Exit status for wrong usage.
 const USAGE_STATUS: u8 = 2;
 
 const USAGE: &str = "usage: harrier COMMAND [OPTIONS]
@@ -81,7 +79,7 @@ fn main() -> ExitCode {
             Some(words) => bench::market(&words),
             None => usage_error("market takes words of UTF-8 only"),
         },
-        Some("definitions") => files::main(rest),
+        Some("definitions") => definitions_command::main(rest),
         Some("ctl") => ctl::main(rest),
         Some("route") => route::main(rest),
         Some("proxy") => proxy::main(rest),
@@ -98,7 +96,7 @@ fn usage_error(why: &str) -> ExitCode {
     ExitCode::from(USAGE_STATUS)
 }
 
-/// Writes to standard output; a reader that has gone has read enough.
+/// Writes to standard output. A closed pipe is not an error.
 fn print(text: &str) -> ExitCode {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,

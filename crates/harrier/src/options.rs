@@ -1,13 +1,11 @@
-//! From a configuration to the options of a server.
+//! Converts a configuration into server options.
 //!
-//! Enters: a configuration, the machine.  Leaves: `ServerOptions`.
-//! Owns:   which setting becomes which option; units.
-//! Never:  has a value of its own, but for what only a process can know.
+//! Maps each setting to its option and unit. Defaults are in `config`, except those that only a process can know.
 
-use crate::definitions::beginning;
+use crate::initial_definitions::initial;
 use crate::dialler::Dialler;
 use crate::greeting::greeting;
-use catalog::{Catalog, Limits};
+use catalog::{Catalog, CatalogLimits};
 use config::{BrokerConfig, ConfigError, Machine};
 use link::{Address, ListenOptions, SocketOptions};
 use session::SessionLimits;
@@ -15,10 +13,10 @@ use shard::ServerOptions;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The options of the broker of this name that a configuration describes, and a catalog of what it begins with.
+/// Server options of the broker with this name, and a catalog with its initial definitions.
 ///
 /// # Errors
-/// What only its users can check: addresses, patterns, a share of unknown memory.
+/// What only the using crate can check: addresses, patterns, a share of unknown memory.
 pub fn options(
     config: &BrokerConfig,
     machine: &Machine,
@@ -32,9 +30,9 @@ pub fn options(
     let listen = config.listen.iter().map(address).collect::<Result<Vec<_>, _>>()?;
     let (over_rdma, listen) = listen.into_iter().partition(|address| matches!(address, Address::Rdma { .. }));
     let listen: Vec<_> = listen;
-    let rdma = crate::ports::options(config, over_rdma, shards)?;
+    let rdma = crate::rdma_options::options(config, over_rdma, shards)?;
     let tls = crate::tls::server(config, &listen)?;
-    let begun = beginning(config, &catalog, shards)?;
+    let begun = initial(config, &catalog, shards)?;
     let options = ServerOptions {
         tls,
         external: crate::tls::external(config, cluster_name),
@@ -82,9 +80,9 @@ fn socket(config: &BrokerConfig) -> SocketOptions {
     }
 }
 
-/// What the definitions may grow to.
-pub fn limits(config: &BrokerConfig, hash_seed: u64) -> Limits {
-    Limits {
+/// Limits of the definitions.
+pub fn limits(config: &BrokerConfig, hash_seed: u64) -> CatalogLimits {
+    CatalogLimits {
         vhosts_max: config.vhosts_max as usize,
         exchanges_max: config.exchanges_max as usize,
         queues_max: config.queues_max as usize,
@@ -105,15 +103,15 @@ fn seconds(seconds: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::{limits, options};
-    use catalog::Limits;
-    use config::{BrokerConfig, ConfigError, Machine, Request, limits as settings};
+    use catalog::CatalogLimits;
+    use config::{BrokerConfig, ConfigError, Machine, BrokerInvocation, limits as settings};
     use session::SessionLimits;
 
     const MACHINE: Machine = Machine { cores: 3, memory_bytes: Some(1000) };
 
     fn config(words: &[&str]) -> Result<BrokerConfig, ConfigError> {
         match BrokerConfig::load_with(words.iter().map(Into::into), [], "/nowhere".as_ref())? {
-            Request::Run(config) => Ok(*config),
+            BrokerInvocation::Run(config) => Ok(*config),
             other => panic!("{other:?}"),
         }
     }
@@ -121,7 +119,7 @@ mod tests {
     #[test]
     fn the_declared_defaults_are_those_of_the_rooms() {
         let config = config(&[]).expect("the default");
-        let defaults = Limits::default();
+        let defaults = CatalogLimits::default();
         assert_eq!(format!("{:?}", limits(&config, defaults.hash_seed)), format!("{defaults:?}"));
         let (options, begun) = options(&config, &MACHINE, 1, "here").expect("sound");
         assert_eq!(begun.users().count(), 1);
@@ -129,7 +127,7 @@ mod tests {
         assert_eq!(options.listen_options, link::ListenOptions::default());
         assert_eq!((options.shards, options.memory_bytes_max, options.queue_bytes_max), (2, 400, 200));
         assert_eq!(options.definitions.len(), 3);
-        assert_eq!(options.rdma.settings, verbs::Settings::default());
+        assert_eq!(options.rdma.settings, verbs::PortSettings::default());
         assert_eq!(options.rdma.frame_bytes_max, session::limits::BODY_FRAME_BYTES_MAX);
     }
 

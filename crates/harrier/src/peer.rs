@@ -1,28 +1,27 @@
-//! What a broker is called by those who dial it: an address as clients write it, without a login.
+//! The canonical name of a peer: a client address without a login.
 //!
-//! Enters: addresses of clients and of listeners.  Leaves: one text for each broker and virtual host, the same for the same.
-//! Owns:   the form of `LinkKey::peer`; what of it a listing shows.
-//! Never:  looks up a name: `localhost` and 127.0.0.1 are two, but for this broker itself.
+//! The same broker and virtual host have the same name. Host names are not resolved: `localhost` and 127.0.0.1 differ,
+//! except for this broker itself.
 
 use client::Url;
 use std::fmt::Write;
 
-/// How the link's notation begins, and how addresses of clients do.
+/// Prefixes of link addresses, and the schemes of client addresses.
 const SCHEMES: [(&str, &str); 4] = [
     ("tls://", "amqps://"),
     ("amqp+rdma://", "amqp+rdma://"),
     ("amqp+rsocket://", "amqp+rsocket://"),
     ("unix:", "amqp+unix:"),
 ];
-/// Hosts that are this one, to listeners on loopback and everywhere.
+/// Hosts that a listener on loopback or on all interfaces answers to.
 const LOOPBACK: [&str; 3] = ["127.0.0.1", "localhost", "[::1]"];
 
-/// Where an address leads, and to which virtual host.
+/// The peer name of an address, with its virtual host.
 pub fn peer(url: &Url) -> String {
     of(&url.address, &url.vhost)
 }
 
-/// The addresses by which a broker that listens so is known on its own host, in a virtual host.
+/// The peer names of this broker on its own host, by its listeners, in a virtual host.
 pub fn own(listeners: &[String], vhost: &str) -> Vec<Box<str>> {
     let mut own = Vec::new();
     for address in listeners {
@@ -40,12 +39,12 @@ pub fn own(listeners: &[String], vhost: &str) -> Vec<Box<str>> {
     own
 }
 
-/// A peer's name as a listing has it: `host:port`, if that says all.
+/// A peer's name for a listing: `host:port` if that is unambiguous.
 pub fn shown(peer: &str) -> &str {
     peer.strip_prefix("amqp://").filter(|place| !place.contains('/')).unwrap_or(peer)
 }
 
-/// The address of a peer with somebody's login, and whom that trusts over TLS.
+/// The address of a peer with the login and TLS trust of another address.
 pub fn with_login(peer: &str, whose: &Url) -> String {
     let trusted = whose.tls.ca.as_ref().filter(|_| peer.starts_with("amqps://"));
     let trusted = trusted.map_or_else(String::new, |file| format!("?cacertfile={}", encoded(&file.to_string_lossy())));
@@ -57,7 +56,7 @@ pub fn with_login(peer: &str, whose: &Url) -> String {
     }
 }
 
-/// Percent-encoding (RFC 3986 §2.1) of all but what is never special.
+/// Percent-encodes (RFC 3986 §2.1) everything but unreserved characters.
 pub fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,27 +1,25 @@
-//! Policies of the configuration and of its definitions file, together.
+//! Policies of the configuration and of the definitions file, combined into one definition.
 //!
-//! Enters: a configuration, a definitions file, a catalog with their virtual hosts.  Leaves: one definition, or what is wrong and where.
-//! Owns:   how a policy of the configuration is one of the catalog.
-//! Never:  decides which policy counts; the catalog does.
+//! The catalog decides which policy applies to what.
 
-use crate::definitions::name;
+use crate::initial_definitions::name;
 use catalog::{ApplyTo, Catalog, Definition, Policy};
-use config::{BrokerConfig, ConfigError, Fault, Origin, Term};
-use definitions::File;
+use config::{BrokerConfig, ConfigError, ConfigFault, Origin, TermValue};
+use definitions::DefinitionsFile;
 use wire::{List, ShortString, Table, Value};
 
-/// All policies, checked and tried on a catalog; nothing if there is none.
+/// All policies, checked and tried on a catalog; `None` if there is none.
 ///
 /// # Errors
 /// The first that is wrong, with its line.
-pub fn all(config: &BrokerConfig, file: Option<&File>, trial: &mut Catalog) -> Result<Option<Definition>, ConfigError> {
+pub fn all(config: &BrokerConfig, file: Option<&DefinitionsFile>, trial: &mut Catalog) -> Result<Option<Definition>, ConfigError> {
     let of_file = |operator: bool| -> Vec<Policy> {
         let policies = file.into_iter().flat_map(|file| file.policies().map(|(_, policy)| (false, policy)));
         let operators = file.into_iter().flat_map(|file| file.operator_policies().map(|(_, policy)| (true, policy)));
         let wanted = policies.chain(operators).filter(|(is_operator, _)| *is_operator == operator);
         wanted.map(|(_, policy)| policy.clone()).collect()
     };
-    let join = |table: &str, written: &[config::Policy], mut all: Vec<Policy>, operator: bool| {
+    let join = |table: &str, written: &[config::PolicyConfig], mut all: Vec<Policy>, operator: bool| {
         for policy in written {
             let checked = read(policy, operator).and_then(|checked| {
                 let fault = |key: &str, why: String| Err((policy.origin.clone(), key.to_owned(), why));
@@ -34,10 +32,10 @@ pub fn all(config: &BrokerConfig, file: Option<&File>, trial: &mut Catalog) -> R
                 }
                 Ok(checked)
             });
-            let fault = |(origin, key, why)| Fault { origin, key: format!("{table}.{key}"), why };
+            let fault = |(origin, key, why)| ConfigFault { origin, key: format!("{table}.{key}"), why };
             all.push(checked.map_err(fault)?);
         }
-        Ok::<_, Fault>(all)
+        Ok::<_, ConfigFault>(all)
     };
     let policies = join("policy", &config.policies, of_file(false), false)?;
     let operator_policies = join("operator_policy", &config.operator_policies, of_file(true), true)?;
@@ -46,7 +44,7 @@ pub fn all(config: &BrokerConfig, file: Option<&File>, trial: &mut Catalog) -> R
     }
     let definition = Definition::SetPolicies { policies: policies.into(), operator_policies: operator_policies.into() };
     let at = config.policies.iter().chain(&config.operator_policies).next_back();
-    trial.execute(&definition).map_err(|refusal| Fault {
+    trial.execute(&definition).map_err(|refusal| ConfigFault {
         origin: at.map_or(Origin::Default, |policy| policy.origin.clone()),
         key: "policy".to_owned(),
         why: refusal.text,
@@ -54,8 +52,8 @@ pub fn all(config: &BrokerConfig, file: Option<&File>, trial: &mut Catalog) -> R
     Ok(Some(definition))
 }
 
-/// What of the configuration's policies has no effect, in sentences for the log.
-pub fn oddities(config: &BrokerConfig) -> Vec<String> {
+/// Parts of the configuration's policies that have no effect, as sentences for the log.
+pub fn ineffective_policies(config: &BrokerConfig) -> Vec<String> {
     let both = config.policies.iter().map(|policy| (policy, false));
     let both = both.chain(config.operator_policies.iter().map(|policy| (policy, true)));
     both.filter_map(|(policy, operator)| Some((policy, read(policy, operator).ok()?)))
@@ -66,8 +64,8 @@ pub fn oddities(config: &BrokerConfig) -> Vec<String> {
         .collect()
 }
 
-/// A policy of the configuration, checked; or where it is wrong, in which key, and why.
-fn read(written: &config::Policy, operator: bool) -> Result<Policy, (Origin, String, String)> {
+/// A policy of the configuration, checked; or where and in which key it is wrong, and why.
+fn read(written: &config::PolicyConfig, operator: bool) -> Result<Policy, (Origin, String, String)> {
     let mut definition = Table::new();
     for said in &written.definition {
         let key = ShortString::try_from(&*said.key)
@@ -92,11 +90,11 @@ fn read(written: &config::Policy, operator: bool) -> Result<Policy, (Origin, Str
     }
 }
 
-fn value(term: &Term) -> Value {
+fn value(term: &TermValue) -> Value {
     match term {
-        Term::Flag(flag) => Value::Bool(*flag),
-        Term::Number(number) => Value::I64(*number),
-        Term::Text(text) => Value::text(text),
-        Term::List(items) => Value::List(items.iter().map(value).collect::<List>()),
+        TermValue::Flag(flag) => Value::Bool(*flag),
+        TermValue::Number(number) => Value::I64(*number),
+        TermValue::Text(text) => Value::text(text),
+        TermValue::List(items) => Value::List(items.iter().map(value).collect::<List>()),
     }
 }

@@ -1,18 +1,16 @@
-//! The process: its open files, its random seed, its signals.
+//! Process-wide resources: the limit of open files, random seeds, signals.
 //!
-//! Enters: what the system grants.  Leaves: a raised limit, a seed, a server told to stop or to read its files again.
-//! Owns:   the thread that waits for signals.
-//! Never:  handles a signal in the handler itself.
+//! A thread waits for signals; no handler does any work.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io;
 
-/// The status of a process that a second signal ended.
+/// Exit status after a second signal.
 const INTERRUPTED_STATUS: i32 = 1;
 
-/// Raises the limit of open files to what the system allows this process. Answers the limit; `None`: unlimited.
+/// Raises the limit of open files as far as the system allows. Returns the limit; `None`: unlimited.
 pub fn raise_open_files() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current == maximum {
@@ -27,19 +25,19 @@ pub fn raise_open_files() -> Option<u64> {
     }
 }
 
-/// A seed that no peer can know.
+/// A seed that no peer can guess.
 ///
 /// # Errors
 /// The system has no random numbers.
 pub fn seed() -> io::Result<u64> {
     let mut bytes = [0; 8];
     let filled = getrandom(&mut bytes, GetRandomFlags::empty())?;
-    // Up to 256 bytes come whole (getrandom(2)).
+    // getrandom(2) returns up to 256 bytes at once.
     assert_eq!(filled, bytes.len());
     Ok(u64::from_ne_bytes(bytes))
 }
 
-/// Random bytes for a password's hash.
+/// Random bytes for a password hash.
 ///
 /// # Errors
 /// The system has no random numbers.
@@ -50,7 +48,7 @@ pub fn salt() -> io::Result<[u8; 16]> {
     Ok(bytes)
 }
 
-/// The signals that a server hears, caught from now on.
+/// The signals of a server, caught from its creation on.
 pub struct Signals(signal_hook::iterator::Signals);
 
 impl Signals {
@@ -62,8 +60,8 @@ impl Signals {
         signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map(Signals)
     }
 
-    /// Starts the thread that calls `stop` at the first signal, logging what that means, and ends the process at the second.
-    /// At SIGHUP it calls `reload`, until the server is to stop.
+    /// Starts the thread that calls `stop` at the first signal, logging `meaning`, and ends the process at the second.
+    /// At SIGHUP it calls `reload`, unless the server is stopping.
     ///
     /// # Errors
     /// The system refuses a thread.
@@ -93,7 +91,7 @@ impl Signals {
                 stop();
             }
         };
-        // The thread waits for as long as the process lives.
+        // The thread lives as long as the process.
         std::thread::Builder::new().name("signals".to_owned()).spawn(watch).map(drop)
     }
 }

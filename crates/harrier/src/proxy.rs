@@ -1,22 +1,20 @@
-//! `harrier proxy`: clients of this host, carried to a broker over another transport.
+//! `harrier proxy`: carries clients of this host to a broker over another transport.
 //!
-//! Enters: words.  Leaves: an exit status: 0 after an end in order, 1 for a failure, 2 for wrong usage.
-//! Owns:   the order in which a proxy is put together, and the words in which it fails.
-//! Never:  carries a byte itself.
+//! Exit status: 0 after an orderly end, 1 for a failure, 2 for wrong usage.
 
-mod devices;
-mod order;
-mod passes;
+mod device_source;
+mod proxy_arguments;
+mod token_source;
 
 use crate::process::{Signals, raise_open_files};
 use crate::{greeting, log, print, tls, usage_error};
-use order::Order;
 use proxy::{Proxy, ProxyOptions, ProxyStartError, RdmaUpstreamOptions};
+use proxy_arguments::ProxyArguments;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Files that a proxy has open beside its connections: an estimate on the safe side.
+/// Files that a proxy opens beside its connections: a conservative estimate.
 const OTHER_FILES: u64 = 64;
 
 const USAGE: &str = "usage: harrier proxy --listen ADDRESS [--listen ADDRESS]... --to BROKER [OPTIONS]
@@ -51,7 +49,7 @@ Examples:
 Status: 0 after an end in order, 1 if it cannot start (a port in use, no RDMA device) or fails, 2 for wrong usage.
 ";
 
-/// Runs the command with the words behind `proxy`.
+/// Runs `harrier proxy`.
 pub fn main(words: &[OsString]) -> ExitCode {
     let Some(words) = words.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>() else {
         return usage_error("proxy takes words of UTF-8 only");
@@ -59,7 +57,7 @@ pub fn main(words: &[OsString]) -> ExitCode {
     if words.iter().any(|word| ["--help", "-h"].contains(word)) {
         return print(USAGE);
     }
-    let order = match Order::of(&words) {
+    let order = match ProxyArguments::of(&words) {
         Ok(order) => order,
         Err(why) => return usage_error(&format!("proxy: {why}\n{USAGE}")),
     };
@@ -72,12 +70,12 @@ pub fn main(words: &[OsString]) -> ExitCode {
     }
 }
 
-fn run(order: Order) -> Result<(), ProxyStartError> {
-    let Order { mut options, login, log_level, log_format } = order;
+fn run(order: ProxyArguments) -> Result<(), ProxyStartError> {
+    let ProxyArguments { mut options, login, log_level, log_format } = order;
     log::begin(log_level, log_format);
-    let tokens = login.map(|login| passes::given_at(login, options.dial.timeout));
-    let settings = verbs::Settings::of_a_client();
-    options.rdma = Some(RdmaUpstreamOptions { devices: Arc::new(devices::towards), settings, tokens });
+    let tokens = login.map(|login| token_source::fetched_from(login, options.dial.timeout));
+    options.rdma =
+        Some(RdmaUpstreamOptions { devices: Arc::new(device_source::towards), settings: verbs::PortSettings::for_client(), tokens });
     let open_files_max = raise_open_files();
     let ProxyOptions { connections_max, threads, tls, .. } = options.clone();
     if open_files_max.is_some_and(|files| files < 2 * connections_max as u64 + OTHER_FILES) {
@@ -86,7 +84,7 @@ fn run(order: Order) -> Result<(), ProxyStartError> {
     if let Some(tls) = &tls {
         tls::warn_of(&tls.certificates());
     }
-    // From here on a signal is no sudden end, but heard once the proxy runs.
+    // From here on signals are caught, and acted on once the proxy runs.
     let signals = Signals::catch()?;
     let to = options.to.to_string();
     let proxy = Proxy::start(options)?;

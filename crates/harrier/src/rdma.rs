@@ -1,14 +1,12 @@
-//! `harrier rdma`: what this machine has of RDMA, and whether it works.
+//! `harrier rdma`: shows this machine's RDMA devices and tests them.
 //!
-//! Enters: words.  Leaves: findings, as lines or as JSON, and a status: 0 if RDMA can be used, 1 if not, 2 for wrong usage.
-//! Owns:   the command and its words.
-//! Never:  changes anything of the machine.
+//! Exit status: 0 if RDMA can be used, 1 if not, 2 for wrong usage.
 
 mod calibrate;
 mod findings;
-mod paths;
+mod message_paths;
 mod show;
-mod walk;
+mod self_test;
 
 use crate::{print, usage_error};
 use std::ffi::OsString;
@@ -25,7 +23,7 @@ calibrate measures on the first device, or the one that is named, up to how many
 and from how many on a body is better read by its receiver than sent, and prints what follows as a line for the configuration file.
 ";
 
-/// Runs the command with the words behind `rdma`.
+/// Runs `harrier rdma`.
 pub fn main(words: &[OsString]) -> ExitCode {
     let texts: Vec<_> = words.iter().map(|word| word.to_str().unwrap_or_default()).collect();
     let json = match texts[..] {
@@ -35,7 +33,7 @@ pub fn main(words: &[OsString]) -> ExitCode {
         ["calibrate", ref rest @ ..] => return calibrate::main(rest, USAGE),
         _ => return usage_error(USAGE),
     };
-    let findings = findings::look();
+    let findings = findings::inspect();
     let text = if json { show::json(&findings) } else { show::lines(&findings) };
     let printed = print(&text);
     if findings.usable() { printed } else { ExitCode::FAILURE }

@@ -1,47 +1,44 @@
-//! The configuration read again, and what is different in it brought to the running broker.
+//! Reloads the configuration at SIGHUP and applies the differences to the running broker.
 //!
-//! Enters: SIGHUP.  Leaves: definitions for every shard; the log of what was changed, and of what waits for the next start.
-//! Owns:   what the files said last, and which differences a running broker takes in.
-//! Never:  takes in a part of a configuration that is wrong somewhere; deletes a virtual host.
+//! A configuration with any error changes nothing; virtual hosts are never deleted.
 
-use crate::answers::Remains;
-use crate::definitions::beginning;
-use catalog::{Catalog, Definition, Limits, Name, User, UserLimits, VhostLimits};
-use config::{BrokerConfig, Request};
+use crate::admin_server::IneffectiveDefinitions;
+use crate::initial_definitions::initial;
+use catalog::{Catalog, CatalogLimits, Definition, Name, User, UserLimits, VhostLimits};
+use config::{BrokerConfig, BrokerInvocation};
 use shard::AdminHandle;
 use std::collections::HashMap;
 use std::ffi::OsString;
 
-/// Settings that count for what is read again.
+/// Settings that a reload applies.
 const READ_AGAIN: [&str; 2] = ["definitions", "loopback_users"];
 
-/// Reads the configuration of a running broker again.
 pub struct Reload {
     words: Vec<OsString>,
     config: BrokerConfig,
-    limits: Limits,
+    limits: CatalogLimits,
     shards: u16,
-    /// What the files said last.
-    said: Catalog,
-    /// What of them has no effect, for exports.
-    kept: Remains,
+    /// The catalog as of the last reload.
+    last_catalog: Catalog,
+    /// Definitions without effect, for exports.
+    ineffective: IneffectiveDefinitions,
     operator: AdminHandle,
 }
 
 impl Reload {
-    /// For a broker that began with these words behind its command, this configuration and this catalog.
+    /// For a broker that was started with these arguments, this configuration and this catalog.
     pub fn new(
         words: Vec<OsString>,
         config: BrokerConfig,
-        limits: Limits,
+        limits: CatalogLimits,
         shards: u16,
-        (said, kept): (Catalog, Remains),
+        (said, kept): (Catalog, IneffectiveDefinitions),
         operator: AdminHandle,
     ) -> Self {
-        Reload { words, config, limits, shards, said, kept, operator }
+        Reload { words, config, limits, shards, last_catalog: said, ineffective: kept, operator }
     }
 
-    /// Reads the files again and brings what is different to the broker. If anything is wrong, everything stays.
+    /// Reads the files again and applies the differences. If anything is wrong, nothing changes.
     pub fn run(&mut self) {
         if let Err(why) = self.try_run() {
             for line in why.lines() {
@@ -53,39 +50,39 @@ impl Reload {
 
     fn try_run(&mut self) -> Result<(), String> {
         let request = BrokerConfig::load(self.words.iter().cloned(), std::env::vars_os());
-        let Request::Run(config) = request.map_err(|error| error.to_string())? else {
+        let BrokerInvocation::Run(config) = request.map_err(|error| error.to_string())? else {
             return Err("the command line asks for something else".to_owned());
         };
-        // A file that was there by default would take every user along.
+        // An absent default file would delete every user.
         if let (Some(path), None) = (&self.config.file, &config.file) {
             return Err(format!("{}: the file is gone", path.display()));
         }
-        let begun = beginning(&config, &self.limits, self.shards).map_err(|error| error.to_string())?;
+        let begun = initial(&config, &self.limits, self.shards).map_err(|error| error.to_string())?;
         config.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        crate::policies::oddities(&config).iter().for_each(|odd| tracing::warn!("{odd}"));
+        crate::policies::ineffective_policies(&config).iter().for_each(|odd| tracing::warn!("{odd}"));
         for setting in self.config.settings_changed(&config) {
             if !READ_AGAIN.contains(&setting) {
                 tracing::warn!(setting, "a setting has changed, and counts when the broker starts again");
             }
         }
-        for (_, vhost) in self.said.vhosts().filter(|(_, name)| begun.catalog.vhost_by_name(name).is_none()) {
+        for (_, vhost) in self.last_catalog.vhosts().filter(|(_, name)| begun.catalog.vhost_by_name(name).is_none()) {
             tracing::warn!(vhost = &**vhost, "a virtual host is no more in the configuration, and stays until the end");
         }
-        let changes = differences(&self.said, &begun.catalog);
+        let changes = differences(&self.last_catalog, &begun.catalog);
         let count = changes.len();
-        // A broker that stops needs no configuration.
+        // A stopping broker needs no configuration.
         let Some(refusals) = self.operator.define(changes) else { return Ok(()) };
         for refusal in &refusals {
             tracing::error!(%refusal, "a change of the configuration is refused");
         }
         tracing::info!(changes = count - refusals.len(), "the configuration was read again");
-        (self.said, self.config) = (begun.catalog, *config);
-        self.kept.keep(begun.file.map(|file| file.kept()).unwrap_or_default());
+        (self.last_catalog, self.config) = (begun.catalog, *config);
+        self.ineffective.keep(begun.file.map(|file| file.kept()).unwrap_or_default());
         Ok(())
     }
 }
 
-/// What brings one catalog to what another says of virtual hosts, users, permissions, limits and policies.
+/// The definitions that turn one catalog into another: virtual hosts, users, permissions, limits and policies.
 fn differences(from: &Catalog, to: &Catalog) -> Vec<Definition> {
     let mut changes = Vec::new();
     for (id, vhost) in to.vhosts() {
@@ -134,7 +131,7 @@ fn differences(from: &Catalog, to: &Catalog) -> Vec<Definition> {
     changes
 }
 
-/// The permissions of a user who was there before, perhaps, and is there now.
+/// Changes of the permissions of a user, who may be new.
 fn permissions(changes: &mut Vec<Definition>, user: &Name, then: Option<(&Catalog, &User)>, now: (&Catalog, &User)) {
     let written = |(catalog, user): (&Catalog, &User)| {
         let all =

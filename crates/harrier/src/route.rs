@@ -1,29 +1,27 @@
-//! `harrier route`: joins brokers by links and routes, in the words of qpid-route.
+//! `harrier route`: joins brokers by links and routes, with the command line of qpid-route.
 //!
-//! Enters: words.  Leaves: brokers told what to dial; listings, maps; an exit status.
-//! Owns:   the order of what is looked at before something is asked of a broker, and what is a failure.
-//! Never:  decides what a broker takes: the broker does; shows a password.
+//! Checks what it can before it asks a broker for a change; the broker decides. Passwords are never printed.
 
 mod apply;
+mod broker_address;
+mod broker_network;
+mod command_line;
 mod listing;
 mod map;
-mod net;
-mod patience;
-mod place;
-mod second;
-mod words;
+mod readiness;
+mod second_path;
 
-use crate::ask::{Conversation, NoResult, Reason};
+use crate::admin_connection::{AdminConnection, RequestError, RequestErrorKind};
 use crate::{print, route_spec, usage_error};
+use broker_address::BrokerAddress;
+use broker_network::BrokerNetwork;
+use command_line::{CommandLineError, LinkTransport, RouteCommand, RouteOptions};
 use definitions::Json;
 use federation::{RouteDirection, RouteKind, RouteSpec};
-use net::Net;
-use place::Place;
-use second::Leg;
+use second_path::RouteEdge;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::process::ExitCode;
-use words::{Options, Transport, Unclear, Verb};
 
 const USAGE: &str = "usage: harrier route [OPTIONS] dynamic add DEST SRC EXCHANGE
        harrier route [OPTIONS] dynamic del DEST SRC EXCHANGE
@@ -79,20 +77,20 @@ Examples:
 Status: 0 if it is done, 1 if it is refused or fails, 2 for wrong usage.
 ";
 
-/// Runs the command with the words behind `route`.
+/// Runs `harrier route`.
 pub fn main(words: &[OsString]) -> ExitCode {
     let Some(words) = words.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>() else {
         return usage_error("route takes words of UTF-8 only");
     };
-    let understood = match words::understand(&words) {
+    let understood = match command_line::parse(&words) {
         Ok(understood) => understood,
-        Err(Unclear::Help) => return print(USAGE),
-        Err(Unclear::Usage(why)) => return usage_error(&format!("{why}\n{USAGE}")),
+        Err(CommandLineError::Help) => return print(USAGE),
+        Err(CommandLineError::Usage(why)) => return usage_error(&format!("{why}\n{USAGE}")),
     };
     let options = &understood.options;
-    let mut said = Said::default();
-    said.remarks.extend(understood.needless.iter().map(|why| (*why).to_owned()));
-    let outcome = carry_out(&understood.verb, options, &mut said);
+    let mut said = CommandOutput::default();
+    said.remarks.extend(understood.ignored.iter().map(|why| (*why).to_owned()));
+    let outcome = execute(&understood.command, options, &mut said);
     if !options.quiet {
         for remark in &said.remarks {
             eprintln!("harrier route: {remark}");
@@ -101,54 +99,54 @@ pub fn main(words: &[OsString]) -> ExitCode {
     let printed = if said.out.is_empty() { ExitCode::SUCCESS } else { print(&said.out) };
     match outcome {
         Ok(()) => printed,
-        Err(Failure::Usage(why)) => usage_error(&why),
-        Err(Failure::Refused(why)) => {
+        Err(RouteFailure::Usage(why)) => usage_error(&why),
+        Err(RouteFailure::Refused(why)) => {
             eprintln!("Failed: {why}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// What there is to say.
+/// What the command prints.
 #[derive(Default)]
-struct Said {
-    /// On standard output.
+struct CommandOutput {
+    /// For standard output.
     out: String,
-    /// On standard error, unless that is too much.
+    /// For standard error, unless `--quiet` is given.
     remarks: Vec<String>,
 }
 
-/// Why something was not done.
-enum Failure {
-    /// The words cannot be meant so.
+/// Why a command failed.
+enum RouteFailure {
+    /// Wrong usage.
     Usage(String),
-    /// Something is in the way.
+    /// Refused, or failed.
     Refused(String),
 }
 
-impl From<NoResult> for Failure {
-    fn from(none: NoResult) -> Self {
-        Failure::Refused(none.text)
+impl From<RequestError> for RouteFailure {
+    fn from(none: RequestError) -> Self {
+        RouteFailure::Refused(none.text)
     }
 }
 
-fn refused<T>(why: impl Into<String>) -> Result<T, Failure> {
-    Err(Failure::Refused(why.into()))
+fn refused<T>(why: impl Into<String>) -> Result<T, RouteFailure> {
+    Err(RouteFailure::Refused(why.into()))
 }
 
 /// An address of the command line.
-fn place(text: &str, transport: Transport) -> Result<Place, Failure> {
-    Place::read(text, transport).map_err(Failure::Usage)
+fn broker_address(text: &str, transport: LinkTransport) -> Result<BrokerAddress, RouteFailure> {
+    BrokerAddress::read(text, transport).map_err(RouteFailure::Usage)
 }
 
-fn begin(at: &Place, options: &Options) -> Result<Conversation, NoResult> {
-    Conversation::begin(&at.url, "harrier route", options.timeout)
+fn begin(at: &BrokerAddress, options: &RouteOptions) -> Result<AdminConnection, RequestError> {
+    AdminConnection::begin(&at.url, "harrier route", options.timeout)
 }
 
-fn carry_out(verb: &Verb<'_>, options: &Options, said: &mut Said) -> Result<(), Failure> {
+fn execute(verb: &RouteCommand<'_>, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
     match verb {
-        Verb::Route { add, dest, src, exchange, kind } => {
-            let ends = Ends::of(dest, src, options)?;
+        RouteCommand::Route { add, dest, src, exchange, kind } => {
+            let ends = LinkEnds::of(dest, src, options)?;
             let route = RouteSpec {
                 exchange: (*exchange).into(),
                 kind: kind.clone(),
@@ -161,34 +159,34 @@ fn carry_out(verb: &Verb<'_>, options: &Options, said: &mut Said) -> Result<(), 
             };
             if *add { add_route(&ends, route, options, said) } else { remove_route(&ends, &route, options, said) }
         }
-        Verb::Link { add, dest, src } => {
-            let ends = Ends::of(dest, src, options)?;
+        RouteCommand::Link { add, dest, src } => {
+            let ends = LinkEnds::of(dest, src, options)?;
             if *add { add_link(&ends, options, said) } else { remove_link(&ends, options, said) }
         }
-        Verb::LinkList(dest) => list(dest, options, said, listing::links),
-        Verb::RouteList(dest) => list(dest, options, said, listing::routes),
-        Verb::Flush(dest) => flush(dest, options, said),
-        Verb::Map(broker) => map::draw(&place(broker, Transport::Tcp)?, options, said),
-        Verb::Apply(file) => apply::apply(file, options, said),
+        RouteCommand::LinkList(dest) => list(dest, options, said, listing::links),
+        RouteCommand::RouteList(dest) => list(dest, options, said, listing::routes),
+        RouteCommand::Flush(dest) => flush(dest, options, said),
+        RouteCommand::Map(broker) => map::draw(&broker_address(broker, LinkTransport::Tcp)?, options, said),
+        RouteCommand::Apply(file) => apply::apply(file, options, said),
     }
 }
 
 /// The two brokers of a link.
-struct Ends {
-    /// The one that dials, and is asked.
-    near: Place,
-    /// The one that is dialled.
-    far: Place,
+struct LinkEnds {
+    /// The broker that dials, and that receives the request.
+    near: BrokerAddress,
+    /// The broker that is dialled.
+    far: BrokerAddress,
 }
 
-impl Ends {
-    fn of(dest: &str, src: &str, options: &Options) -> Result<Self, Failure> {
+impl LinkEnds {
+    fn of(dest: &str, src: &str, options: &RouteOptions) -> Result<Self, RouteFailure> {
         let (near, far) = if options.src_local { (src, dest) } else { (dest, src) };
-        Ok(Ends { near: place(near, Transport::Tcp)?, far: place(far, options.transport)? })
+        Ok(LinkEnds { near: broker_address(near, LinkTransport::Tcp)?, far: broker_address(far, options.transport)? })
     }
 
-    /// What tells a broker which link is meant.
-    fn arguments(&self, options: &Options) -> Vec<(&'static str, Json)> {
+    /// The arguments that identify the link.
+    fn arguments(&self, options: &RouteOptions) -> Vec<(&'static str, Json)> {
         vec![
             ("vhost", Json::text(&self.near.url.vhost)),
             ("url", Json::text(&self.far.text)),
@@ -197,20 +195,24 @@ impl Ends {
     }
 }
 
-/// Asks the broker that dials; without much ado if `harmless` is what is wrong and nobody wants to know.
-fn order(
-    ends: &Ends,
+/// Sends a change to the broker that dials. With `--quiet`, an error code in `harmless` is no failure.
+fn request_change(
+    ends: &LinkEnds,
     command: &str,
     arguments: Vec<(&str, Json)>,
     harmless: &[&str],
-    options: &Options,
-    said: &mut Said,
-) -> Result<(), Failure> {
+    options: &RouteOptions,
+    said: &mut CommandOutput,
+) -> Result<(), RouteFailure> {
     let mut conversation = begin(&ends.near, options)?;
     let outcome = conversation.ask(command, arguments);
     conversation.end();
     match outcome {
-        Err(NoResult { kind: Reason::Said(code), .. }) if options.quiet && harmless.contains(&&*code) => Ok(()),
+        Err(RequestError { kind: RequestErrorKind::Refused(code), .. })
+            if options.quiet && harmless.contains(&&*code) =>
+        {
+            Ok(())
+        }
         Err(none) => Err(none.into()),
         Ok(result) => {
             if let Some(Json::List(warnings)) = result.get("warnings") {
@@ -227,8 +229,8 @@ fn order(
     }
 }
 
-/// A line about what was done, for those who want one.
-fn tell(options: &Options, said: &mut Said, what: String, done: &str) {
+/// Adds a line about what was done, if `--verbose` is given.
+fn report_done(options: &RouteOptions, said: &mut CommandOutput, what: String, done: &str) {
     if options.json {
         return;
     }
@@ -239,74 +241,93 @@ fn tell(options: &Options, said: &mut Said, what: String, done: &str) {
     }
 }
 
-fn add_route(ends: &Ends, route: RouteSpec, options: &Options, said: &mut Said) -> Result<(), Failure> {
+fn add_route(
+    ends: &LinkEnds,
+    route: RouteSpec,
+    options: &RouteOptions,
+    said: &mut CommandOutput,
+) -> Result<(), RouteFailure> {
     if route.kind == RouteKind::Dynamic && options.src_local {
         return refused(federation::PlanError::DynamicPush.to_string());
     }
-    look_first(ends, Some(&route), options, said)?;
+    check_before_adding(ends, Some(&route), options, said)?;
     let mut arguments = ends.arguments(options);
-    arguments.extend(route_spec::written(&route));
-    order(ends, "route-add", arguments, &["duplicate-route"], options, said)?;
-    tell(options, said, format!("{} with route {}", named(ends), route.title()), "added");
-    patience::running(ends, Some(&route), options)
+    arguments.extend(route_spec::entries(&route));
+    request_change(ends, "route-add", arguments, &["duplicate-route"], options, said)?;
+    report_done(options, said, format!("{} with route {}", named(ends), route.title()), "added");
+    readiness::wait_until_running(ends, Some(&route), options)
 }
 
-fn remove_route(ends: &Ends, route: &RouteSpec, options: &Options, said: &mut Said) -> Result<(), Failure> {
+fn remove_route(
+    ends: &LinkEnds,
+    route: &RouteSpec,
+    options: &RouteOptions,
+    said: &mut CommandOutput,
+) -> Result<(), RouteFailure> {
     let mut arguments = ends.arguments(options);
     arguments.push(("del_empty_link", Json::Bool(options.del_empty_link)));
-    let meant = route_spec::written(route);
+    let meant = route_spec::entries(route);
     arguments.extend(meant.into_iter().filter(|(name, _)| ["exchange", "key", "queue", "direction"].contains(name)));
-    order(ends, "route-delete", arguments, &["no-route", "no-link"], options, said)?;
-    tell(options, said, format!("route {} of {}", route.title(), named(ends)), "removed");
+    request_change(ends, "route-delete", arguments, &["no-route", "no-link"], options, said)?;
+    report_done(options, said, format!("route {} of {}", route.title(), named(ends)), "removed");
     Ok(())
 }
 
-fn add_link(ends: &Ends, options: &Options, said: &mut Said) -> Result<(), Failure> {
-    look_first(ends, None, options, said)?;
+fn add_link(ends: &LinkEnds, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
+    check_before_adding(ends, None, options, said)?;
     let mut arguments = ends.arguments(options);
     arguments.push(("durable", Json::Bool(options.durable)));
-    order(ends, "link-add", arguments, &[], options, said)?;
-    tell(options, said, named(ends), "added");
-    patience::running(ends, None, options)
+    request_change(ends, "link-add", arguments, &[], options, said)?;
+    report_done(options, said, named(ends), "added");
+    readiness::wait_until_running(ends, None, options)
 }
 
-fn remove_link(ends: &Ends, options: &Options, said: &mut Said) -> Result<(), Failure> {
-    order(ends, "link-delete", ends.arguments(options), &["no-link"], options, said)?;
-    tell(options, said, named(ends), "removed");
+fn remove_link(ends: &LinkEnds, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
+    request_change(ends, "link-delete", ends.arguments(options), &["no-link"], options, said)?;
+    report_done(options, said, named(ends), "removed");
     Ok(())
 }
 
-fn named(ends: &Ends) -> String {
+fn named(ends: &LinkEnds) -> String {
     format!("the link from {} to {}", ends.near.shown(), ends.far.shown())
 }
 
-/// Looks at the other broker, and at those around both, before a link is asked for. What cannot be reached from here may be
-/// reached from there, and is only remarked. With force nothing is in the way but what force cannot mend.
-fn look_first(ends: &Ends, route: Option<&RouteSpec>, options: &Options, said: &mut Said) -> Result<(), Failure> {
+/// Inspects the other broker, and the brokers around both, before a link is requested. A broker that is unreachable
+/// from here may be reachable from there, and only causes a remark. With `--force`, only what force cannot fix is an
+/// error.
+fn check_before_adding(
+    ends: &LinkEnds,
+    route: Option<&RouteSpec>,
+    options: &RouteOptions,
+    said: &mut CommandOutput,
+) -> Result<(), RouteFailure> {
     let new = route.filter(|route| !matches!(route.kind, RouteKind::Queue { .. }));
     if options.force && new.is_none() {
         return Ok(());
     }
-    let mut net = Net::new(options.timeout);
-    let near = net.look(&ends.near);
-    let far = net.look(&ends.far);
+    let mut net = BrokerNetwork::new(options.timeout);
+    let near = net.probe(&ends.near);
+    let far = net.probe(&ends.far);
     if let Err(none) = net.outcome(near) {
         return refused(none.text.clone());
     }
-    // The link's user at the other broker need not be an administrator there; whoever asks may be one.
-    if net.outcome(far).is_err_and(|none| none.kind == Reason::NotAllowed) {
-        net.look_again(far, &ends.near.url);
+    // The link's user need not be an administrator of the other broker; the user who asks may be one.
+    if net.outcome(far).is_err_and(|none| none.kind == RequestErrorKind::NotAllowed) {
+        net.probe_with_login(far, &ends.near.url);
     }
     match net.outcome(far) {
         Ok(()) => {}
         Err(_) if options.force => {}
-        // A link that is there keeps the login that it has.
-        Err(none) if none.kind == Reason::NotAmqp || none.kind == Reason::Login && !net.is_linked(near, far) => {
+        // An existing link keeps its login.
+        Err(none)
+            if none.kind == RequestErrorKind::NotAmqp
+                || none.kind == RequestErrorKind::Login && !net.is_linked(near, far) =>
+        {
             return refused(none.text.clone());
         }
         Err(none) => said.remarks.push(format!("{}; what it may be joined with is not looked at", none.text)),
     }
-    if net.are_one(near, far) && !options.force {
+    if net.are_same(near, far) && !options.force {
         return refused(format!(
             "{} and {} are one broker, {}: it cannot have a route to itself",
             ends.near.shown(),
@@ -317,7 +338,7 @@ fn look_first(ends: &Ends, route: Option<&RouteSpec>, options: &Options, said: &
     let Some(route) = new else { return Ok(()) };
     net.explore(&ends.near.url);
     if !options.force {
-        let unseen = net.unseen().into_iter().filter(|(at, _)| *at != net.the(far));
+        let unseen = net.unreachable().into_iter().filter(|(at, _)| *at != net.canonical(far));
         said.remarks.extend(unseen.map(|(_, why)| format!("{why}; second paths through it are not seen")));
     }
     let (from, to) = if options.src_local { (near, far) } else { (far, near) };
@@ -325,18 +346,18 @@ fn look_first(ends: &Ends, route: Option<&RouteSpec>, options: &Options, said: &
         RouteKind::Static { key } => Some(key.to_string()),
         _ => None,
     };
-    let leg = Leg { from, to, key, pushed: options.src_local, forced: route.forced };
+    let leg = RouteEdge { from, to, key, pushed: options.src_local, forced: route.forced };
     net.second_path(&route.exchange, leg).map_or(Ok(()), refused)
 }
 
-/// Asks a broker how its links stand.
+/// Asks a broker for the state of its links, and prints a listing.
 fn list(
     dest: &str,
-    options: &Options,
-    said: &mut Said,
-    listing: fn(&Place, &Json, bool) -> String,
-) -> Result<(), Failure> {
-    let dest = place(dest, Transport::Tcp)?;
+    options: &RouteOptions,
+    said: &mut CommandOutput,
+    listing: fn(&BrokerAddress, &Json, bool) -> String,
+) -> Result<(), RouteFailure> {
+    let dest = broker_address(dest, LinkTransport::Tcp)?;
     let found = links_of(&dest, options)?;
     if options.json {
         let _infallible = writeln!(said.out, "{}", found.page());
@@ -346,24 +367,24 @@ fn list(
     Ok(())
 }
 
-fn links_of(dest: &Place, options: &Options) -> Result<Json, NoResult> {
+fn links_of(dest: &BrokerAddress, options: &RouteOptions) -> Result<Json, RequestError> {
     let mut conversation = begin(dest, options)?;
     let found = conversation.ask("links", vec![("vhost", Json::text(&dest.url.vhost))]);
     conversation.end();
     found
 }
 
-fn flush(dest: &str, options: &Options, said: &mut Said) -> Result<(), Failure> {
-    let near = place(dest, Transport::Tcp)?;
+fn flush(dest: &str, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
+    let near = broker_address(dest, LinkTransport::Tcp)?;
     let found = links_of(&near, options)?;
     let (mut removed, mut links) = (0, 0);
     for link in listing::list(&found, "links") {
-        let far = Place::of(listing::text(link, "peer").to_owned()).map_err(Failure::Refused)?;
-        let ends = Ends { near: near.clone(), far };
-        let quietly = Options { json: false, ..options.clone() };
+        let far = BrokerAddress::of(listing::text(link, "peer").to_owned()).map_err(RouteFailure::Refused)?;
+        let ends = LinkEnds { near: near.clone(), far };
+        let quietly = RouteOptions { json: false, ..options.clone() };
         for route in listing::list(link, "routes") {
-            let route = route_spec::read(route).map_err(Failure::Refused)?;
-            let kept = Options { del_empty_link: false, ..quietly.clone() };
+            let route = route_spec::read(route).map_err(RouteFailure::Refused)?;
+            let kept = RouteOptions { del_empty_link: false, ..quietly.clone() };
             remove_route(&ends, &route, &kept, said)?;
             removed += 1;
         }

@@ -1,24 +1,22 @@
-//! A route as entries of JSON or TOML: in requests, in what a broker keeps, in declared topologies.
+//! A route as JSON or TOML entries: in requests, in the state folder, in declared topologies.
 //!
-//! Enters: entries.  Leaves: a checked route, or which entry is wrong; and entries again.
-//! Owns:   the names of the entries, and what is meant where one is missing.
-//! Never:  knows on which link a route is.
+//! Owns the names of the entries and their defaults.
 
 use definitions::Json;
 use federation::limits::{CREDIT_DEFAULT, HOPS_DEFAULT};
 use federation::{AckMode, RouteDirection, RouteKind, RouteSpec};
 
-/// The entries that a route may have. With `key` it is static, with `queue` it empties that queue, else it is dynamic.
+/// Entries of a route. One with `key` is static, one with `queue` drains that queue, any other is dynamic.
 pub const ENTRIES: [&str; 9] =
     ["exchange", "key", "queue", "direction", "ack", "credit", "hops_max", "durable", "forced"];
 
 /// Bytes of a name or a key (AMQP 0-9-1 §4.2.5.3).
 const SHORT_BYTES_MAX: usize = 255;
 
-/// Reads a route; of other entries nothing is said.
+/// Reads a route, and ignores other entries.
 ///
 /// # Errors
-/// What is wrong, in words that begin with the entry's name.
+/// What is wrong, beginning with the entry's name.
 pub fn read(from: &Json) -> Result<RouteSpec, String> {
     let key = text(from, "key")?;
     let queue = text(from, "queue")?;
@@ -55,7 +53,7 @@ pub fn read(from: &Json) -> Result<RouteSpec, String> {
 }
 
 /// The entries of a route.
-pub fn written(route: &RouteSpec) -> Vec<(&'static str, Json)> {
+pub fn entries(route: &RouteSpec) -> Vec<(&'static str, Json)> {
     let mut entries = vec![("exchange", Json::text(&route.exchange))];
     match &route.kind {
         RouteKind::Dynamic => {}
@@ -75,10 +73,10 @@ pub fn written(route: &RouteSpec) -> Vec<(&'static str, Json)> {
     entries
 }
 
-/// A text that an entry has, if it is there.
+/// A text entry, if present.
 ///
 /// # Errors
-/// It is something else.
+/// It has another type.
 pub fn text<'a>(from: &'a Json, name: &str) -> Result<Option<&'a str>, String> {
     match from.get(name) {
         None | Some(Json::Null) => Ok(None),
@@ -90,13 +88,13 @@ pub fn text<'a>(from: &'a Json, name: &str) -> Result<Option<&'a str>, String> {
     }
 }
 
-/// What goes over the wire as a short string.
+/// Entries that are short strings on the wire.
 const SHORT_NAMES: [&str; 3] = ["exchange", "key", "queue"];
 
-/// Whether an entry is true.
+/// A Boolean entry; false if absent.
 ///
 /// # Errors
-/// It is something else.
+/// It has another type.
 pub fn flag(from: &Json, name: &str) -> Result<bool, String> {
     match from.get(name) {
         None | Some(Json::Null) => Ok(false),
@@ -118,7 +116,7 @@ fn number(from: &Json, name: &str) -> Result<Option<u16>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ENTRIES, read, written};
+    use super::{ENTRIES, entries, read};
     use definitions::Json;
 
     #[test]
@@ -129,7 +127,7 @@ mod tests {
             r#"{"exchange":"","queue":"q","hops_max":3,"forced":true}"#,
         ] {
             let route = read(&Json::read(text.as_bytes()).expect("JSON")).expect("a route");
-            let entries = written(&route);
+            let entries = entries(&route);
             assert!(entries.iter().all(|(name, _)| ENTRIES.contains(name)));
             let again = Json::Object(entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect());
             assert_eq!(read(&again), Ok(route));

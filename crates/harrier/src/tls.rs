@@ -1,25 +1,23 @@
-//! TLS of the configuration: certificates read, looked at, and read again.
+//! TLS of the configuration: loads, checks and reloads certificates.
 //!
-//! Enters: a configuration, the time.  Leaves: the broker's side of TLS, how clients log in by certificates, warnings.
-//! Owns:   which setting is at fault when a file is, and when a certificate is worth a warning.
-//! Never:  keeps a broker from starting for a certificate that has expired.
+//! An expired certificate causes a warning, and does not keep a broker from starting.
 
 use crate::greeting::greeting_external;
 use config::{BrokerConfig, ConfigError};
-use link::{Address, Certificate, CertificateFiles, ClientCertificates, Identity, SanType};
+use link::{Address, Certificate, CertificateFiles, CertificateIdentity, ClientCertificates, SanType};
 use link::{TlsError, TlsServer, TlsServerOptions, TlsVersion};
 use shard::ExternalMechanism;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long before its end a certificate is warned of.
+/// Warning period before a certificate expires.
 const WARNED_BEFORE_S: i64 = 14 * 24 * 3600;
 
-/// The broker's side of TLS, if any address has it.
+/// The TLS settings of the server, if any address uses TLS.
 ///
 /// # Errors
-/// A file that cannot be used; settings that do not go together.
+/// A file cannot be used, or settings contradict each other.
 pub fn server(config: &BrokerConfig, listen: &[Address]) -> Result<Option<TlsServer>, ConfigError> {
     let wanted = listen.iter().any(|address| matches!(address, Address::Tls { .. }));
     let (certificates, keys) = (&config.tls_certificates, &config.tls_keys);
@@ -58,7 +56,7 @@ pub fn server(config: &BrokerConfig, listen: &[Address]) -> Result<Option<TlsSer
     server.map(Some).map_err(|error| config.fault(setting_of(config, &error), error.to_string()))
 }
 
-/// The setting that named a file.
+/// The setting that named the file.
 fn setting_of(config: &BrokerConfig, error: &TlsError) -> &'static str {
     let named = |files: &[String]| files.iter().any(|file| error.file.as_deref() == Some(file.as_ref()));
     if named(&config.tls_keys) {
@@ -70,7 +68,7 @@ fn setting_of(config: &BrokerConfig, error: &TlsError) -> &'static str {
     }
 }
 
-/// How clients log in by certificates, if they are asked for any.
+/// How clients log in with certificates, if they are asked for any.
 pub fn external(config: &BrokerConfig, cluster_name: &str) -> Option<ExternalMechanism> {
     let kind = match config.tls_login_san_type {
         config::SanType::Dns => SanType::Dns,
@@ -79,17 +77,17 @@ pub fn external(config: &BrokerConfig, cluster_name: &str) -> Option<ExternalMec
         config::SanType::Ip => SanType::Ip,
     };
     let identity = match config.tls_login_from {
-        config::LoginFrom::DistinguishedName => Identity::DistinguishedName,
-        config::LoginFrom::CommonName => Identity::CommonName,
+        config::LoginFrom::DistinguishedName => CertificateIdentity::DistinguishedName,
+        config::LoginFrom::CommonName => CertificateIdentity::CommonName,
         config::LoginFrom::AlternativeName => {
-            Identity::AlternativeName { kind, index: config.tls_login_san_index.into() }
+            CertificateIdentity::AlternativeName { kind, index: config.tls_login_san_index.into() }
         }
     };
     let asked = config.tls_client_certificates != config::ClientCertificates::None;
     asked.then(|| ExternalMechanism { greeting: Arc::new(greeting_external(cluster_name)), identity })
 }
 
-/// Reads the files again, for connections that come from now on, and logs what came of it.
+/// Reads the files again, for new connections, and logs the outcome.
 pub fn reload(server: &TlsServer) {
     match server.reload() {
         Ok(()) => {
@@ -101,20 +99,20 @@ pub fn reload(server: &TlsServer) {
     }
 }
 
-/// Logs which certificates do not hold, or not for long.
+/// Logs certificates that are not valid, or not for long.
 #[expect(clippy::disallowed_methods, reason = "whether a certificate holds is a question of today's date")]
 pub fn warn_of(certificates: &[Certificate]) {
     let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return };
     let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     for certificate in certificates {
-        if let Some(what) = certificate.validity_s().and_then(|validity_s| oddity(validity_s, now_s)) {
+        if let Some(what) = certificate.validity_s().and_then(|validity_s| expiry_warning(validity_s, now_s)) {
             let subject = certificate.distinguished_name();
             tracing::warn!(subject, "a certificate {what}; clients will not trust it");
         }
     }
 }
 
-fn oddity((begins_s, ends_s): (i64, i64), now_s: i64) -> Option<String> {
+fn expiry_warning((begins_s, ends_s): (i64, i64), now_s: i64) -> Option<String> {
     match now_s {
         _ if now_s > ends_s => Some(format!("has expired {} days ago", (now_s - ends_s) / 86_400)),
         _ if now_s < begins_s => Some(format!("does not hold before {} days are over", (begins_s - now_s) / 86_400)),
@@ -127,7 +125,7 @@ fn oddity((begins_s, ends_s): (i64, i64), now_s: i64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::oddity;
+    use super::expiry_warning;
 
     #[test]
     fn certificates_are_warned_of_in_time() {
@@ -139,7 +137,7 @@ mod tests {
             (10, 100, 3, Some("does not hold before 7 days are over")),
         ];
         for (begins, ends, now, expect) in cases {
-            assert_eq!(oddity((begins * DAY, ends * DAY), now * DAY).as_deref(), expect, "{now}");
+            assert_eq!(expiry_warning((begins * DAY, ends * DAY), now * DAY).as_deref(), expect, "{now}");
         }
     }
 }

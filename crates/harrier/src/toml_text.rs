@@ -1,16 +1,13 @@
-//! TOML as the same values as JSON, so that a file may be either.
-//!
-//! Enters: a text.  Leaves: values in the order of the text, or what is wrong and in which line.
-//! Never:  reads a date, which nothing here has.
+//! Reads TOML as JSON values, so that a file may be either.
 
 use definitions::Json;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Reads a text.
+/// Parses a text; the values keep its order.
 ///
 /// # Errors
-/// Why it is no TOML, and where.
+/// Why it is not TOML, and where.
 pub fn read(text: &str) -> Result<Json, String> {
     let line = |at: usize| 1 + text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count();
     let table = DeTable::parse(text).map_err(|error| {
@@ -20,7 +17,7 @@ pub fn read(text: &str) -> Result<Json, String> {
     object(table.get_ref()).map_err(|(at, why)| format!("line {}: {why}", line(at)))
 }
 
-/// A table, in the order of the text, which is the only one it has. What is wrong is told with its place.
+/// A table in the order of the text; an error carries its position.
 fn object(table: &DeTable<'_>) -> Result<Json, (usize, String)> {
     let mut entries = Vec::with_capacity(table.len());
     for (key, value) in table {

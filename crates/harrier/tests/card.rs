@@ -13,5 +13,5 @@ mod outage;
 mod peers;
 #[path = "card/sizes.rs"]
 mod sizes;
-#[path = "card/world.rs"]
-mod world;
+#[path = "card/fixture.rs"]
+mod fixture;

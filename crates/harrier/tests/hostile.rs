@@ -7,16 +7,16 @@
 mod amqp;
 #[path = "hostile/broker.rs"]
 mod broker;
-#[path = "hostile/deeds.rs"]
-mod deeds;
+#[path = "hostile/violations.rs"]
+mod violations;
 #[path = "hostile/flood.rs"]
 mod flood;
 #[path = "hostile/format.rs"]
 mod format;
 #[path = "hostile/honest.rs"]
 mod honest;
-#[path = "hostile/patience.rs"]
-mod patience;
+#[path = "hostile/timeouts.rs"]
+mod timeouts;
 #[path = "hostile/peer.rs"]
 mod peer;
 #[path = "hostile/requests.rs"]

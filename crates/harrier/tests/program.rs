@@ -10,8 +10,8 @@ mod definitions;
 mod forced;
 #[path = "program/idle.rs"]
 mod idle;
-#[path = "program/joined.rs"]
-mod joined;
+#[path = "program/federation.rs"]
+mod federation;
 #[path = "program/market.rs"]
 mod market;
 #[path = "program/passwords.rs"]
@@ -57,13 +57,13 @@ fn output(words: &[&str]) -> Output {
 }
 
 /// A path of this test's own, in a folder that is removed with it.
-struct Folder(PathBuf);
+struct TempFolder(PathBuf);
 
-impl Folder {
+impl TempFolder {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("harrier-program-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
+        TempFolder(path)
     }
 
     fn path(&self, name: &str) -> String {
@@ -71,14 +71,14 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         std::fs::remove_dir_all(&self.0).expect("the folder is there");
     }
 }
 
 /// A broker that logs JSON, or a proxy that does.
-struct Broker {
+struct BrokerProcess {
     child: Child,
     lines: Receiver<String>,
     /// Its first address.
@@ -86,9 +86,9 @@ struct Broker {
     ready: String,
 }
 
-impl Broker {
+impl BrokerProcess {
     fn start(words: &[&str]) -> Self {
-        let mut broker = Broker::start_until(words, "harrier broker is ready");
+        let mut broker = BrokerProcess::start_until(words, "harrier broker is ready");
         let addresses = field(&broker.ready, "addresses");
         broker.address = addresses.split(' ').next().unwrap_or_default().to_owned();
         broker
@@ -96,20 +96,20 @@ impl Broker {
 
     /// A proxy on a port of its own.
     fn proxy(words: &[&str]) -> Self {
-        let mut proxy = Broker::run_until("proxy", words, "harrier proxy is ready");
+        let mut proxy = BrokerProcess::run_until("proxy", words, "harrier proxy is ready");
         proxy.address = field(&proxy.ready, "addresses").split(' ').next().unwrap_or_default().to_owned();
         proxy
     }
 
     /// One whose log has reached a line.
     fn start_until(words: &[&str], part: &str) -> Self {
-        Broker::run_until("broker", words, part)
+        BrokerProcess::run_until("broker", words, part)
     }
 
     fn run_until(command: &str, words: &[&str], part: &str) -> Self {
         let mut program = harrier();
         program.args([command, "--log-format", "json"]).args(words);
-        Broker::spawn(program, part)
+        BrokerProcess::spawn(program, part)
     }
 
     fn spawn(mut program: Command, part: &str) -> Self {
@@ -117,7 +117,7 @@ impl Broker {
         let log = BufReader::new(child.stderr.take().expect("a pipe"));
         let (sender, lines) = channel();
         std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        let mut broker = Broker { child, lines, address: String::new(), ready: String::new() };
+        let mut broker = BrokerProcess { child, lines, address: String::new(), ready: String::new() };
         broker.ready = broker.await_line(part);
         broker
     }
@@ -154,7 +154,7 @@ impl Broker {
     }
 }
 
-impl Drop for Broker {
+impl Drop for BrokerProcess {
     fn drop(&mut self) {
         // One that has ended by itself cannot be killed, which is as well.
         let _ended = self.child.kill();
@@ -164,7 +164,7 @@ impl Drop for Broker {
 
 /// Asks until it is so.
 #[expect(clippy::disallowed_methods, reason = "who waits in vain must end")]
-fn until(what: &str, mut is_so: impl FnMut() -> bool, told: impl Fn() -> String) {
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool, told: impl Fn() -> String) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < PATIENCE, "{what}: {}", told());
@@ -250,7 +250,7 @@ fn commands_and_their_statuses() {
 
 #[test]
 fn bad_configuration_is_told_with_file_and_line() {
-    let folder = Folder::new("bad");
+    let folder = TempFolder::new("bad");
     let path = folder.path("harrier.toml");
     let account = "[[user]]\nname = \"u\"\npassword = \"p\"\n[[permission]]\nuser = \"u\"\nvhost = \"/\"\nwrite = \"\"\nread = \"\"\n";
     let cases = [
@@ -287,7 +287,7 @@ fn bad_configuration_is_told_with_file_and_line() {
 
 #[test]
 fn an_address_in_use_is_a_failure() {
-    let broker = Broker::start(&["--listen", "127.0.0.1:0", "--shards", "1"]);
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "1"]);
     let second = output(&["broker", "--listen", &broker.address]);
     assert_eq!(second.status.code(), Some(1));
     let stderr = String::from_utf8_lossy(&second.stderr).into_owned();
@@ -298,7 +298,7 @@ fn an_address_in_use_is_a_failure() {
 #[expect(clippy::disallowed_methods, reason = "it tells how long a start takes")]
 fn it_starts_and_says_how() {
     let began = Instant::now();
-    let broker = Broker::start(&["--listen", "127.0.0.1:0", "--shards", "2", "--memory-limit", "1GiB"]);
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "2", "--memory-limit", "1GiB"]);
     drop(broker.connect());
     println!("a client is connected {} ms after the program was started", began.elapsed().as_millis());
     assert_eq!(field(&broker.ready, "version"), env!("CARGO_PKG_VERSION"));
@@ -310,9 +310,9 @@ fn it_starts_and_says_how() {
 
 #[test]
 fn it_greets_over_tcp_and_unix_sockets() {
-    let folder = Folder::new("greets");
+    let folder = TempFolder::new("greets");
     let path = folder.path("h.sock");
-    let broker = Broker::start(&["--listen", "127.0.0.1:0", "--listen", &format!("unix:{path}"), "--shards", "1"]);
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--listen", &format!("unix:{path}"), "--shards", "1"]);
     let mut tcp = broker.connect();
     tcp.write_all(&PROTOCOL_HEADER).expect("sent");
     let start = read_frame(&mut tcp);
@@ -343,7 +343,7 @@ fn it_greets_over_tcp_and_unix_sockets() {
 
 #[test]
 fn another_protocol_is_answered_with_ours_and_closed() {
-    let broker = Broker::start(&["--listen", "127.0.0.1:0", "--shards", "1"]);
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "1"]);
     for header in [&b"AMQP\0\x01\0\0"[..], b"HTTP/1.1", b"GET / HTTP/1.1\r\n\r\n"] {
         let mut stream = broker.connect();
         stream.write_all(header).expect("sent");
@@ -360,7 +360,7 @@ fn another_protocol_is_answered_with_ours_and_closed() {
 
 #[test]
 fn a_signal_drains_and_ends_with_status_0() {
-    let broker = Broker::start(&["--listen", "127.0.0.1:0", "--shards", "2"]);
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "2"]);
     let mut clients = [broker.connect(), broker.connect(), broker.connect()];
     for client in &mut clients {
         assert_eq!(open(client), "connection.open-ok");
@@ -402,7 +402,7 @@ fn a_log_that_nobody_reads_any_more_ends_nothing() {
 
 #[test]
 fn a_second_signal_ends_at_once() {
-    let broker = Broker::start(&["--listen", "127.0.0.1:0", "--shards", "1", "--drain-timeout-s", "3600"]);
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "1", "--drain-timeout-s", "3600"]);
     let mut client = broker.connect();
     assert_eq!(open(&mut client), "connection.open-ok");
     broker.signal(rustix::process::Signal::TERM);
@@ -415,7 +415,7 @@ fn a_second_signal_ends_at_once() {
 
 #[test]
 fn open_files_are_raised_to_what_is_allowed() {
-    let broker = Broker::start(&["--listen", "127.0.0.1:0", "--shards", "1", "--connections-max", "16"]);
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "1", "--connections-max", "16"]);
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", broker.child.id())).expect("Linux tells");
     let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("its limit of open files");
     let words: Vec<_> = line.split_whitespace().collect();

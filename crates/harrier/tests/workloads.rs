@@ -18,9 +18,9 @@ fn harrier(words: &[&str]) -> Output {
 }
 
 /// A file of this test, gone when it is dropped.
-struct Scratch(PathBuf);
+struct TempFile(PathBuf);
 
-impl Scratch {
+impl TempFile {
     fn new(name: &str) -> Self {
         Self(std::env::temp_dir().join(format!("harrier-{}-{name}", std::process::id())))
     }
@@ -30,7 +30,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TempFile {
     fn drop(&mut self) {
         // A test that failed before it wrote the file has said so already.
         let _gone = std::fs::remove_file(&self.0);
@@ -39,7 +39,7 @@ impl Drop for Scratch {
 
 /// Runs a benchmark, and returns its document.
 fn measured(name: &str, words: &[&str]) -> Value {
-    let file = Scratch::new(&format!("{name}.json"));
+    let file = TempFile::new(&format!("{name}.json"));
     let output = harrier(&[words, &["--json", &file.path()]].concat());
     let (out, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(MADE.contains(&output.status.code()), "{words:?}: {}\n{out}{errors}", output.status);
@@ -158,7 +158,7 @@ think = "1ms"
 
 #[test]
 fn trouble_that_is_asked_for_happens_and_loses_nothing() {
-    let file = Scratch::new("trouble.toml");
+    let file = TempFile::new("trouble.toml");
     std::fs::write(&file.0, TROUBLE).expect("a file");
     let document = measured("trouble", &["workload", &file.path(), "-c"]);
     assert_whole(&document);
@@ -230,7 +230,7 @@ fn mistakes_are_told_with_their_place() {
             output.status
         );
     };
-    let file = Scratch::new("wrong.toml");
+    let file = TempFile::new("wrong.toml");
     std::fs::write(&file.0, TROUBLE.replace("rate = 300", "rates = 300")).expect("a file");
     check(&["workload", &file.path()], 2, ".toml:21: publishers[0]: unknown key 'rates'; there are name, count");
     check(&["workload", "no-such-workload"], 2, "market-data");

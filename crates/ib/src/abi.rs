@@ -1,10 +1,7 @@
 //! The C structures of libibverbs and librdmacm, as far as they are used here.
 //!
-//! Leaves: structures of the same layout as those of the C headers.
-//! Owns:   the knowledge of that layout; `tests/layout.rs` holds it against the headers where they are installed.
-//! Never:  calls anything.
-//!
-//! Where C allocates a structure and we read its first fields only, the rest is left out.
+//! `tests/layout.rs` compares their layout with the headers where these are installed. Where C allocates a structure,
+//! only its first fields are declared.
 
 use libc::{c_char, c_int, c_void, sockaddr_storage};
 
@@ -37,7 +34,7 @@ pub const OPTION_ID_AFONLY: c_int = 2;
 pub const OPTION_ID_ACK_TIMEOUT: c_int = 3;
 
 #[repr(C)]
-pub struct Device {
+pub struct IbvDevice {
     pub ops: [*mut c_void; 2],
     pub node_type: c_int,
     pub transport_type: c_int,
@@ -47,14 +44,14 @@ pub struct Device {
     pub ibdev_path: [c_char; 256],
 }
 
-/// Slots of the provider's table that are called directly, as the headers' inline functions do.
-pub type PollCq = unsafe extern "C" fn(*mut Cq, c_int, *mut Wc) -> c_int;
-pub type ReqNotifyCq = unsafe extern "C" fn(*mut Cq, c_int) -> c_int;
-pub type PostSrqRecv = unsafe extern "C" fn(*mut Srq, *mut RecvWr, *mut *mut RecvWr) -> c_int;
-pub type PostSend = unsafe extern "C" fn(*mut Qp, *mut SendWr, *mut *mut SendWr) -> c_int;
+/// Functions of the provider's table that are called directly, as the headers' inline functions do.
+pub type PollCq = unsafe extern "C" fn(*mut IbvCq, c_int, *mut IbvWc) -> c_int;
+pub type ReqNotifyCq = unsafe extern "C" fn(*mut IbvCq, c_int) -> c_int;
+pub type PostSrqRecv = unsafe extern "C" fn(*mut IbvSrq, *mut IbvRecvWr, *mut *mut IbvRecvWr) -> c_int;
+pub type PostSend = unsafe extern "C" fn(*mut IbvQp, *mut IbvSendWr, *mut *mut IbvSendWr) -> c_int;
 
 #[repr(C)]
-pub struct ContextOps {
+pub struct IbvContextOps {
     pub before_poll_cq: [*mut c_void; 11],
     pub poll_cq: Option<PollCq>,
     pub req_notify_cq: Option<ReqNotifyCq>,
@@ -66,16 +63,16 @@ pub struct ContextOps {
 }
 
 #[repr(C)]
-pub struct Context {
-    pub device: *mut Device,
-    pub ops: ContextOps,
+pub struct IbvContext {
+    pub device: *mut IbvDevice,
+    pub ops: IbvContextOps,
     pub cmd_fd: c_int,
     pub async_fd: c_int,
     pub num_comp_vectors: c_int,
 }
 
 #[repr(C)]
-pub struct DeviceAttr {
+pub struct IbvDeviceAttr {
     pub fw_ver: [c_char; 64],
     pub node_guid: u64,
     pub sys_image_guid: u64,
@@ -119,7 +116,7 @@ pub struct DeviceAttr {
 }
 
 #[repr(C)]
-pub struct PortAttr {
+pub struct IbvPortAttr {
     pub state: u32,
     pub max_mtu: u32,
     pub active_mtu: u32,
@@ -145,20 +142,20 @@ pub struct PortAttr {
 }
 
 #[repr(C, align(8))]
-pub struct Gid {
+pub struct IbvGid {
     pub raw: [u8; 16],
 }
 
 #[repr(C)]
-pub struct Pd {
-    pub context: *mut Context,
+pub struct IbvPd {
+    pub context: *mut IbvContext,
     pub handle: u32,
 }
 
 #[repr(C)]
-pub struct Mr {
-    pub context: *mut Context,
-    pub pd: *mut Pd,
+pub struct IbvMr {
+    pub context: *mut IbvContext,
+    pub pd: *mut IbvPd,
     pub addr: *mut c_void,
     pub length: usize,
     pub handle: u32,
@@ -167,17 +164,17 @@ pub struct Mr {
 }
 
 #[repr(C)]
-pub struct CompChannel {
-    pub context: *mut Context,
+pub struct IbvCompChannel {
+    pub context: *mut IbvContext,
     pub fd: c_int,
     pub refcnt: c_int,
 }
 
 /// The first fields; C allocates it.
 #[repr(C)]
-pub struct Cq {
-    pub context: *mut Context,
-    pub channel: *mut CompChannel,
+pub struct IbvCq {
+    pub context: *mut IbvContext,
+    pub channel: *mut IbvCompChannel,
     pub cq_context: *mut c_void,
     pub handle: u32,
     pub cqe: c_int,
@@ -185,13 +182,13 @@ pub struct Cq {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Wc {
+pub struct IbvWc {
     pub wr_id: u64,
     pub status: u32,
     pub opcode: u32,
     pub vendor_err: u32,
     pub byte_len: u32,
-    /// In the network's byte order.
+    /// In network byte order.
     pub imm_data: u32,
     pub qp_num: u32,
     pub src_qp: u32,
@@ -204,7 +201,7 @@ pub struct Wc {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Sge {
+pub struct IbvSge {
     pub addr: u64,
     pub length: u32,
     pub lkey: u32,
@@ -212,10 +209,10 @@ pub struct Sge {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct SendWr {
+pub struct IbvSendWr {
     pub wr_id: u64,
-    pub next: *mut SendWr,
-    pub sg_list: *mut Sge,
+    pub next: *mut IbvSendWr,
+    pub sg_list: *mut IbvSge,
     pub num_sge: c_int,
     pub opcode: u32,
     pub send_flags: u32,
@@ -223,30 +220,30 @@ pub struct SendWr {
     /// The `rdma` arm of the first union.
     pub remote_addr: u64,
     pub rkey: u32,
-    /// The rest of that union, and two more, whose arms are not used here.
+    /// The rest of that union, and two more unions that are not used here.
     pub unused: [u64; 9],
 }
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct RecvWr {
+pub struct IbvRecvWr {
     pub wr_id: u64,
-    pub next: *mut RecvWr,
-    pub sg_list: *mut Sge,
+    pub next: *mut IbvRecvWr,
+    pub sg_list: *mut IbvSge,
     pub num_sge: c_int,
 }
 
 /// The first fields; C allocates it.
 #[repr(C)]
-pub struct Srq {
-    pub context: *mut Context,
+pub struct IbvSrq {
+    pub context: *mut IbvContext,
     pub srq_context: *mut c_void,
-    pub pd: *mut Pd,
+    pub pd: *mut IbvPd,
     pub handle: u32,
 }
 
 #[repr(C)]
-pub struct SrqInitAttr {
+pub struct IbvSrqInitAttr {
     pub srq_context: *mut c_void,
     pub max_wr: u32,
     pub max_sge: u32,
@@ -255,13 +252,13 @@ pub struct SrqInitAttr {
 
 /// The first fields; C allocates it.
 #[repr(C)]
-pub struct Qp {
-    pub context: *mut Context,
+pub struct IbvQp {
+    pub context: *mut IbvContext,
     pub qp_context: *mut c_void,
-    pub pd: *mut Pd,
-    pub send_cq: *mut Cq,
-    pub recv_cq: *mut Cq,
-    pub srq: *mut Srq,
+    pub pd: *mut IbvPd,
+    pub send_cq: *mut IbvCq,
+    pub recv_cq: *mut IbvCq,
+    pub srq: *mut IbvSrq,
     pub handle: u32,
     pub qp_num: u32,
     pub state: u32,
@@ -270,7 +267,7 @@ pub struct Qp {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct QpCap {
+pub struct IbvQpCap {
     pub max_send_wr: u32,
     pub max_recv_wr: u32,
     pub max_send_sge: u32,
@@ -279,19 +276,19 @@ pub struct QpCap {
 }
 
 #[repr(C)]
-pub struct QpInitAttr {
+pub struct IbvQpInitAttr {
     pub qp_context: *mut c_void,
-    pub send_cq: *mut Cq,
-    pub recv_cq: *mut Cq,
-    pub srq: *mut Srq,
-    pub cap: QpCap,
+    pub send_cq: *mut IbvCq,
+    pub recv_cq: *mut IbvCq,
+    pub srq: *mut IbvSrq,
+    pub cap: IbvQpCap,
     pub qp_type: u32,
     pub sq_sig_all: c_int,
 }
 
 #[repr(C)]
-pub struct AhAttr {
-    pub dgid: Gid,
+pub struct IbvAhAttr {
+    pub dgid: IbvGid,
     pub flow_label: u32,
     pub sgid_index: u8,
     pub hop_limit: u8,
@@ -305,7 +302,7 @@ pub struct AhAttr {
 }
 
 #[repr(C)]
-pub struct QpAttr {
+pub struct IbvQpAttr {
     pub qp_state: u32,
     pub cur_qp_state: u32,
     pub path_mtu: u32,
@@ -315,9 +312,9 @@ pub struct QpAttr {
     pub sq_psn: u32,
     pub dest_qp_num: u32,
     pub qp_access_flags: u32,
-    pub cap: QpCap,
-    pub ah_attr: AhAttr,
-    pub alt_ah_attr: AhAttr,
+    pub cap: IbvQpCap,
+    pub ah_attr: IbvAhAttr,
+    pub alt_ah_attr: IbvAhAttr,
     pub pkey_index: u16,
     pub alt_pkey_index: u16,
     pub en_sqd_async_notify: u8,
@@ -335,23 +332,23 @@ pub struct QpAttr {
 }
 
 #[repr(C)]
-pub struct AsyncEvent {
+pub struct IbvAsyncEvent {
     /// A pointer, or the number of a port.
     pub element: u64,
     pub event_type: u32,
 }
 
 #[repr(C)]
-pub struct EventChannel {
+pub struct RdmaEventChannel {
     pub fd: c_int,
 }
 
 #[repr(C)]
-pub struct Route {
+pub struct RdmaRoute {
     pub src_addr: sockaddr_storage,
     pub dst_addr: sockaddr_storage,
-    pub sgid: Gid,
-    pub dgid: Gid,
+    pub sgid: IbvGid,
+    pub dgid: IbvGid,
     pub pkey: u16,
     pub path_rec: *mut c_void,
     pub num_paths: c_int,
@@ -359,19 +356,19 @@ pub struct Route {
 
 /// The first fields; C allocates it.
 #[repr(C)]
-pub struct CmId {
-    pub verbs: *mut Context,
-    pub channel: *mut EventChannel,
+pub struct RdmaCmId {
+    pub verbs: *mut IbvContext,
+    pub channel: *mut RdmaEventChannel,
     pub context: *mut c_void,
-    pub qp: *mut Qp,
-    pub route: Route,
+    pub qp: *mut IbvQp,
+    pub route: RdmaRoute,
     pub ps: u32,
     pub port_num: u8,
 }
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct ConnParam {
+pub struct RdmaConnParam {
     pub private_data: *const c_void,
     pub private_data_len: u8,
     pub responder_resources: u8,
@@ -385,10 +382,10 @@ pub struct ConnParam {
 
 /// The union at its end is longer than its first arm, which is all that reliable connections use.
 #[repr(C)]
-pub struct CmEvent {
-    pub id: *mut CmId,
-    pub listen_id: *mut CmId,
+pub struct RdmaCmEvent {
+    pub id: *mut RdmaCmId,
+    pub listen_id: *mut RdmaCmId,
     pub event: u32,
     pub status: c_int,
-    pub conn: ConnParam,
+    pub conn: RdmaConnParam,
 }

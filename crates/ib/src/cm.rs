@@ -1,8 +1,6 @@
-//! The connection manager's event channel, and what it tells.
+//! The connection manager's event channel, and its events as plain values.
 //!
-//! Enters: the kernel's events.  Leaves: `CmEvent`, plain values, with the id of a connection that asks to be let in.
-//! Owns:   the channel, and the one lock that all calls of the connection manager take.
-//! Never:  waits: the descriptor says when there is something.
+//! Owns: the one lock that all calls of the connection manager take.
 
 use std::fmt;
 use std::io;
@@ -12,33 +10,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::abi;
 use crate::device::nonblocking;
-use crate::error::{Error, NoDevice};
-use crate::id::{Id, IdKey};
-use crate::library::{Cm, cm};
+use crate::error::{IbError, NoDeviceReason};
+use crate::cm_id::{CmId, CmIdKey};
+use crate::library::{CmLibrary, cm};
 
-/// librdmacm changes an id's queue pair while it hands out events, so taking an event and destroying a queue pair
-/// exclude each other, on whatever threads they are. Only opening and closing connections comes here, never a message.
+/// librdmacm changes an id's queue pair while it returns an event, so getting an event and destroying a queue pair
+/// exclude each other, on all threads. Only opening and closing connections takes this lock, never a message.
 pub(crate) fn lock() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     // It guards no data that a panic could leave half done.
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where the events of ids come to.
+/// An event channel of the connection manager.
 #[derive(Clone)]
-pub struct CmChannel(Arc<Opened>);
+pub struct CmEventChannel(Arc<CmEventChannelHandle>);
 
-pub(crate) struct Opened {
-    pub(crate) cm: &'static Cm,
-    pub(crate) raw: *mut abi::EventChannel,
+pub(crate) struct CmEventChannelHandle {
+    pub(crate) cm: &'static CmLibrary,
+    pub(crate) raw: *mut abi::RdmaEventChannel,
 }
 
 // SAFETY: every call with it is made under the one lock; the descriptor does not change.
-unsafe impl Send for Opened {}
+unsafe impl Send for CmEventChannelHandle {}
 // SAFETY: as above.
-unsafe impl Sync for Opened {}
+unsafe impl Sync for CmEventChannelHandle {}
 
-impl Drop for Opened {
+impl Drop for CmEventChannelHandle {
     fn drop(&mut self) {
         let _locked = lock();
         // SAFETY: made below; all of its ids held a clone of the `Arc` that ends here, and every event was
@@ -47,12 +45,12 @@ impl Drop for Opened {
     }
 }
 
-impl CmChannel {
-    /// A channel, whose descriptor never makes anybody wait.
+impl CmEventChannel {
+    /// A channel with a non-blocking descriptor.
     ///
     /// # Errors
-    /// [`Error::Missing`] without the libraries, [`Error::NoDevice`] where the connection manager finds none.
-    pub fn new() -> Result<Self, Error> {
+    /// [`IbError::MissingLibrary`] without the libraries, [`IbError::NoDevice`] where the connection manager finds none.
+    pub fn new() -> Result<Self, IbError> {
         crate::library::open()?;
         let cm = cm()?;
         let locked = lock();
@@ -61,11 +59,11 @@ impl CmChannel {
         if raw.is_null() {
             let error = io::Error::last_os_error();
             return Err(match error.raw_os_error() {
-                Some(libc::ENODEV | libc::ENOSYS | libc::ENOENT) => Error::NoDevice(NoDevice::here()),
-                _ => Error::Refused { call: "rdma_create_event_channel", error },
+                Some(libc::ENODEV | libc::ENOSYS | libc::ENOENT) => IbError::NoDevice(NoDeviceReason::detect()),
+                _ => IbError::CallFailed { call: "rdma_create_event_channel", error },
             });
         }
-        let channel = Self(Arc::new(Opened { cm, raw }));
+        let channel = Self(Arc::new(CmEventChannelHandle { cm, raw }));
         // SAFETY: made just now.
         let fd = unsafe { (*raw).fd };
         drop(locked);
@@ -73,15 +71,15 @@ impl CmChannel {
         Ok(channel)
     }
 
-    pub(crate) fn opened(&self) -> &Opened {
+    pub(crate) fn handle(&self) -> &CmEventChannelHandle {
         &self.0
     }
 
     /// The next event, if there is one.
     ///
     /// # Errors
-    /// What the system says.
-    pub fn next(&self) -> Result<Option<CmEvent>, Error> {
+    /// The operating system's error.
+    pub fn next(&self) -> Result<Option<CmEvent>, IbError> {
         let locked = lock();
         let mut raw = ptr::null_mut();
         loop {
@@ -93,15 +91,15 @@ impl CmChannel {
             match error.kind() {
                 io::ErrorKind::WouldBlock => return Ok(None),
                 io::ErrorKind::Interrupted => {}
-                _ => return Err(Error::Refused { call: "rdma_get_cm_event", error }),
+                _ => return Err(IbError::CallFailed { call: "rdma_get_cm_event", error }),
             }
         }
         // SAFETY: the event was got just now, and exists until it is acknowledged below.
         let event = unsafe { &*raw };
-        let kind = Kind::of(event.event);
-        // Only these carry the parameters of a connection; elsewhere the union holds nothing.
+        let kind = CmEventCode::of(event.event);
+        // Only these carry connection parameters; for others the union is empty.
         let carries =
-            matches!(kind, Kind::Request | Kind::Response | Kind::Established | Kind::Rejected | Kind::Disconnected);
+            matches!(kind, CmEventCode::Request | CmEventCode::Response | CmEventCode::Established | CmEventCode::Rejected | CmEventCode::Disconnected);
         let (start, bytes) = (event.conn.private_data, event.conn.private_data_len.into());
         let data = if !carries || start.is_null() || bytes == 0 {
             Vec::new()
@@ -109,43 +107,43 @@ impl CmChannel {
             // SAFETY: the event says where its private data is and how much, and lives.
             unsafe { std::slice::from_raw_parts(start.cast::<u8>(), bytes) }.to_vec()
         };
-        let of = if kind == Kind::Request { event.listen_id } else { event.id };
+        let of = if kind == CmEventCode::Request { event.listen_id } else { event.id };
         // SAFETY: an event's ids exist until it is acknowledged; the field is the key that was put there.
-        let key = IdKey::of(unsafe { (*of).context });
+        let key = CmIdKey::of(unsafe { (*of).context });
         let about = match kind {
-            Kind::AddressResolved => About::AddressResolved,
-            Kind::RouteResolved => About::RouteResolved,
-            Kind::Request => {
-                let reads = Reads { serve: event.conn.responder_resources, ask: event.conn.initiator_depth };
+            CmEventCode::AddressResolved => CmEventKind::AddressResolved,
+            CmEventCode::RouteResolved => CmEventKind::RouteResolved,
+            CmEventCode::Request => {
+                let reads = ReadLimits { responder_resources: event.conn.responder_resources, initiator_depth: event.conn.initiator_depth };
                 // SAFETY: a request brings an id of its own, which belongs to who takes the event.
-                About::Request { id: unsafe { Id::of_request(self, event.id) }, reads }
+                CmEventKind::ConnectRequest { id: unsafe { CmId::of_request(self, event.id) }, reads }
             }
-            Kind::Response | Kind::Established => About::Established {
-                reads: Reads { serve: event.conn.responder_resources, ask: event.conn.initiator_depth },
+            CmEventCode::Response | CmEventCode::Established => CmEventKind::Established {
+                reads: ReadLimits { responder_resources: event.conn.responder_resources, initiator_depth: event.conn.initiator_depth },
             },
-            Kind::Rejected => About::Rejected { reason: event.status },
-            Kind::Disconnected => About::Disconnected,
-            Kind::DeviceRemoved => About::DeviceRemoved,
-            Kind::Failed(what) => About::Failed { what, errno: event.status.saturating_abs() },
-            Kind::Other(number) => About::Other(number),
+            CmEventCode::Rejected => CmEventKind::Rejected { reason: event.status },
+            CmEventCode::Disconnected => CmEventKind::Disconnected,
+            CmEventCode::DeviceRemoved => CmEventKind::DeviceRemoved,
+            CmEventCode::Failed(what) => CmEventKind::Failed { step: what, errno: event.status.saturating_abs() },
+            CmEventCode::Other(number) => CmEventKind::Other(number),
         };
         // SAFETY: got above, and acknowledged once; nothing of it is used behind this.
         unsafe { (self.0.cm.rdma_ack_cm_event)(raw) };
         drop(locked);
-        Ok(Some(CmEvent { id: key, about, data }))
+        Ok(Some(CmEvent { id: key, kind: about, private_data: data }))
     }
 }
 
-impl AsFd for CmChannel {
+impl AsFd for CmEventChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the descriptor is open while the channel exists, which `self` holds.
         unsafe { BorrowedFd::borrow_raw((*self.0.raw).fd) }
     }
 }
 
-/// An event's number, sorted.
+/// The code of an event (`rdma_cm_event_type`).
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum CmEventCode {
     AddressResolved,
     RouteResolved,
     Request,
@@ -154,116 +152,113 @@ enum Kind {
     Rejected,
     Disconnected,
     DeviceRemoved,
-    Failed(Failure),
+    Failed(ConnectStep),
     Other(u32),
 }
 
-impl Kind {
+impl CmEventCode {
     fn of(number: u32) -> Self {
         match number {
-            0 => Kind::AddressResolved,
-            1 => Kind::Failed(Failure::Address),
-            2 => Kind::RouteResolved,
-            3 => Kind::Failed(Failure::Route),
-            4 => Kind::Request,
-            5 => Kind::Response,
-            6 => Kind::Failed(Failure::Connect),
-            7 => Kind::Failed(Failure::Unreachable),
-            8 => Kind::Rejected,
-            9 => Kind::Established,
-            10 => Kind::Disconnected,
-            11 => Kind::DeviceRemoved,
-            number => Kind::Other(number),
+            0 => CmEventCode::AddressResolved,
+            1 => CmEventCode::Failed(ConnectStep::Address),
+            2 => CmEventCode::RouteResolved,
+            3 => CmEventCode::Failed(ConnectStep::Route),
+            4 => CmEventCode::Request,
+            5 => CmEventCode::Response,
+            6 => CmEventCode::Failed(ConnectStep::Connect),
+            7 => CmEventCode::Failed(ConnectStep::Unreachable),
+            8 => CmEventCode::Rejected,
+            9 => CmEventCode::Established,
+            10 => CmEventCode::Disconnected,
+            11 => CmEventCode::DeviceRemoved,
+            number => CmEventCode::Other(number),
         }
     }
 }
 
-/// Something that has happened to an id.
+/// An event of an id.
 #[derive(Debug)]
 pub struct CmEvent {
-    /// To which; of a request, the listening one.
-    pub id: IdKey,
-    /// What.
-    pub about: About,
-    /// The peer's private data. On InfiniBand and RoCE the manager fills it up with zeroes to the length of its
-    /// message, so it has to say itself how long it is.
-    pub data: Vec<u8>,
+    /// The id; of a request, the listening one.
+    pub id: CmIdKey,
+    pub kind: CmEventKind,
+    /// The peer's private data. On InfiniBand and RoCE the manager pads it with zeroes to the length of its message, so it
+    /// must contain its own length.
+    pub private_data: Vec<u8>,
 }
 
-/// What has happened.
+/// The kind of an event, with its parameters.
 #[derive(Debug)]
-pub enum About {
-    /// The id has a device now.
+pub enum CmEventKind {
+    /// The id is bound to a device.
     AddressResolved,
-    /// The id has a way to its peer now.
+    /// The route to the peer is resolved.
     RouteResolved,
-    /// Somebody asks to connect. To let it in: make its queue pair, then accept. Dropping the id rejects it
-    /// without a word.
-    Request {
-        /// The connection to be.
-        id: Id,
-        /// How many READs it offers, as this side counts them.
-        reads: Reads,
+    /// A connection request. To accept it, make its queue pair first. Dropping the id rejects it without private data.
+    ConnectRequest {
+        /// The new connection.
+        id: CmId,
+        /// The limits of READs that the peer offers, as seen from this side.
+        reads: ReadLimits,
     },
-    /// The connection is there.
+    /// The connection is established.
     Established {
-        /// What was agreed.
-        reads: Reads,
+        /// The agreed limits.
+        reads: ReadLimits,
     },
-    /// The peer does not want the connection, or nobody listens.
+    /// The peer has rejected the connection, or nobody listens.
     Rejected {
-        /// The reason in the standard's numbers: [`REJECTED_BY_PROGRAM`] if the private data has the peer's own words.
+        /// The reason code of the standard: [`REJECTED_BY_PROGRAM`] if the private data is the peer program's.
         reason: i32,
     },
-    /// The connection has ended: the peer said so, or died where its system could still say so.
+    /// The connection has ended: the peer has closed it, or its kernel after it died.
     Disconnected,
-    /// The device is gone.
+    /// The device was removed.
     DeviceRemoved,
-    /// A step towards a connection has failed.
+    /// A step of connecting has failed.
     Failed {
-        /// Which.
-        what: Failure,
-        /// The system's number for why.
+        step: ConnectStep,
+        /// The operating system's error number.
         errno: i32,
     },
-    /// Something else, by its number in the C interface.
+    /// Another event, by its number in the C interface.
     Other(u32),
 }
 
-/// The reason of a rejection that a program has given.
+/// The reason code of a rejection by the peer's program.
 pub const REJECTED_BY_PROGRAM: i32 = 28;
-/// The reason of a rejection where nobody listens.
+/// The reason code if nobody listens.
 pub const REJECTED_NO_LISTENER: i32 = 8;
 
-/// Which step towards a connection has failed.
+/// The step of connecting that has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// No device leads to the address.
+pub enum ConnectStep {
+    /// Address resolution.
     Address,
-    /// The way to it is not known.
+    /// Route resolution.
     Route,
-    /// The connection could not be made.
+    /// The connection itself.
     Connect,
-    /// Nobody answered.
+    /// The peer did not answer.
     Unreachable,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for ConnectStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Failure::Address => "no RDMA device leads to the address",
-            Failure::Route => "no way to the address was found",
-            Failure::Connect => "the connection could not be made",
-            Failure::Unreachable => "nobody answered",
+            ConnectStep::Address => "no RDMA device leads to the address",
+            ConnectStep::Route => "no way to the address was found",
+            ConnectStep::Connect => "the connection could not be made",
+            ConnectStep::Unreachable => "nobody answered",
         })
     }
 }
 
-/// How many READs may be under way on a connection at once.
+/// How many RDMA READs may be outstanding on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reads {
-    /// The peer's, which this side serves.
-    pub serve: u8,
-    /// This side's own.
-    pub ask: u8,
+pub struct ReadLimits {
+    /// READs of the peer that this side answers.
+    pub responder_resources: u8,
+    /// READs of this side.
+    pub initiator_depth: u8,
 }

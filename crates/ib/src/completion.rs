@@ -1,8 +1,4 @@
-//! Completions: the queue that they come to, the channel that wakes who waits for them, and what they say.
-//!
-//! Enters: a device, a number of entries.  Leaves: batches of `Completion`, plain values.
-//! Owns:   completion queues and channels.
-//! Never:  waits, or says that work is done before the device has.
+//! Completion queues, the channels that notify of new completions, and the completions themselves.
 
 use std::fmt;
 use std::io;
@@ -15,25 +11,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use libc::c_int;
 
 use crate::abi;
-use crate::device::{Context, nonblocking};
-use crate::error::Error;
+use crate::device::{DeviceContext, nonblocking};
+use crate::error::IbError;
 use crate::limits::POLL_BATCH;
 
-/// Becomes readable when a queue that was armed has a completion.
+/// A completion channel: readable when an armed queue has a completion.
 #[derive(Clone)]
-pub struct CompletionChannel(Arc<Channel>);
+pub struct CompletionChannel(Arc<CompletionChannelHandle>);
 
-struct Channel {
-    context: Context,
-    raw: *mut abi::CompChannel,
+struct CompletionChannelHandle {
+    context: DeviceContext,
+    raw: *mut abi::IbvCompChannel,
 }
 
 // SAFETY: libibverbs takes its own locks; the descriptor does not change.
-unsafe impl Send for Channel {}
+unsafe impl Send for CompletionChannelHandle {}
 // SAFETY: as above.
-unsafe impl Sync for Channel {}
+unsafe impl Sync for CompletionChannelHandle {}
 
-impl Drop for Channel {
+impl Drop for CompletionChannelHandle {
     fn drop(&mut self) {
         // SAFETY: made below; every queue on it held a clone of the `Arc` that ends here.
         let answer = unsafe { (self.context.verbs().ibv_destroy_comp_channel)(self.raw) };
@@ -42,37 +38,36 @@ impl Drop for Channel {
 }
 
 impl CompletionChannel {
-    /// A channel, whose descriptor never makes anybody wait.
+    /// A channel with a non-blocking descriptor.
     ///
     /// # Errors
-    /// What the system says.
-    pub fn new(context: &Context) -> Result<Self, Error> {
+    /// The operating system's error.
+    pub fn new(context: &DeviceContext) -> Result<Self, IbError> {
         // SAFETY: the context is open, and stays so while the channel exists, which holds it.
         let raw = unsafe { (context.verbs().ibv_create_comp_channel)(context.raw()) };
         if raw.is_null() {
-            return Err(Error::last("ibv_create_comp_channel"));
+            return Err(IbError::last_os_error("ibv_create_comp_channel"));
         }
-        let channel = Self(Arc::new(Channel { context: context.clone(), raw }));
+        let channel = Self(Arc::new(CompletionChannelHandle { context: context.clone(), raw }));
         // SAFETY: made just now.
         nonblocking(unsafe { (*raw).fd })?;
         Ok(channel)
     }
 
-    /// Takes and acknowledges what has woken: how many times a queue on this channel did. The queues must be armed
-    /// again.
+    /// Takes and acknowledges all notifications. Returns their number. The queues must be armed again.
     ///
     /// # Errors
-    /// What the system says.
-    pub fn drain(&self) -> Result<u32, Error> {
+    /// The operating system's error.
+    pub fn drain(&self) -> Result<u32, IbError> {
         self.take(u32::MAX)
     }
 
-    /// The same, of so many at most. A queue wakes once for each time that it is armed: who knows how often that was saves the
-    /// call that finds nothing more.
+    /// The same for at most `most` notifications. An armed queue notifies once, so a caller that knows how often it armed
+    /// saves the call that finds nothing.
     ///
     /// # Errors
-    /// What the system says.
-    pub fn take(&self, most: u32) -> Result<u32, Error> {
+    /// The operating system's error.
+    pub fn take(&self, most: u32) -> Result<u32, IbError> {
         let verbs = self.0.context.verbs();
         let mut woken = 0;
         while woken < most {
@@ -83,7 +78,7 @@ impl CompletionChannel {
                 return match error.kind() {
                     io::ErrorKind::WouldBlock => Ok(woken),
                     io::ErrorKind::Interrupted => continue,
-                    _ => Err(Error::Refused { call: "ibv_get_cq_event", error }),
+                    _ => Err(IbError::CallFailed { call: "ibv_get_cq_event", error }),
                 };
             }
             // SAFETY: the queue exists: its destruction waits until this event is acknowledged, which is done once.
@@ -101,27 +96,27 @@ impl AsFd for CompletionChannel {
     }
 }
 
-/// Where completions of queue pairs and receive queues come to.
+/// A completion queue of queue pairs and shared receive queues.
 pub struct CompletionQueue {
-    shared: Arc<Queue>,
-    /// Where the device writes what [`poll`](Self::poll) reads.
-    batch: Box<[abi::Wc]>,
+    shared: Arc<CompletionQueueHandle>,
+    /// The array that [`poll`](Self::poll) passes to the device.
+    batch: Box<[abi::IbvWc]>,
 }
 
-/// What queue pairs hold of the queue: it goes after them.
-pub(crate) struct Queue {
-    context: Context,
-    raw: *mut abi::Cq,
+/// What queue pairs hold of the queue: it is destroyed after them.
+pub(crate) struct CompletionQueueHandle {
+    context: DeviceContext,
+    raw: *mut abi::IbvCq,
     entries: u32,
     _channel: Option<CompletionChannel>,
 }
 
 // SAFETY: libibverbs takes its own locks.
-unsafe impl Send for Queue {}
+unsafe impl Send for CompletionQueueHandle {}
 // SAFETY: as above.
-unsafe impl Sync for Queue {}
+unsafe impl Sync for CompletionQueueHandle {}
 
-impl Drop for Queue {
+impl Drop for CompletionQueueHandle {
     fn drop(&mut self) {
         // SAFETY: made below; every queue pair on it held a clone of the `Arc` that ends here, and every event was
         // acknowledged by who took it.
@@ -130,153 +125,152 @@ impl Drop for Queue {
     }
 }
 
-impl Queue {
-    pub(crate) fn raw(&self) -> *mut abi::Cq {
+impl CompletionQueueHandle {
+    pub(crate) fn raw(&self) -> *mut abi::IbvCq {
         self.raw
     }
 
-    pub(crate) fn context(&self) -> &Context {
+    pub(crate) fn context(&self) -> &DeviceContext {
         &self.context
     }
 }
 
 impl CompletionQueue {
-    /// A queue of at least `entries`: as many as there can be work outstanding with it, or completions are lost with
-    /// everything that uses it.
+    /// A queue of at least `entries`: as many as there can be outstanding work requests. An overflow loses completions and
+    /// every queue pair that uses the queue.
     ///
     /// # Errors
-    /// What the system says.
-    pub fn new(context: &Context, entries: u32, channel: Option<&CompletionChannel>) -> Result<Self, Error> {
+    /// The operating system's error.
+    pub fn new(context: &DeviceContext, entries: u32, channel: Option<&CompletionChannel>) -> Result<Self, IbError> {
         let on = channel.map_or(ptr::null_mut(), |channel| channel.0.raw);
         if channel.is_some_and(|channel| channel.0.context != *context) {
-            return Err(Error::NotYet("a channel of another device"));
+            return Err(IbError::InvalidState("a channel of another device"));
         }
         let count = c_int::try_from(entries).unwrap_or(c_int::MAX);
         // SAFETY: the context is open and the channel exists; both stay so while the queue does, which holds them.
         let raw = unsafe { (context.verbs().ibv_create_cq)(context.raw(), count, ptr::null_mut(), on, 0) };
         if raw.is_null() {
-            return Err(Error::last("ibv_create_cq"));
+            return Err(IbError::last_os_error("ibv_create_cq"));
         }
         // SAFETY: made just now.
         let entries = u32::try_from(unsafe { (*raw).cqe }).unwrap_or(entries);
-        let shared = Arc::new(Queue { context: context.clone(), raw, entries, _channel: channel.cloned() });
+        let shared = Arc::new(CompletionQueueHandle { context: context.clone(), raw, entries, _channel: channel.cloned() });
         // SAFETY: a structure of numbers, for which zero is a value.
-        let empty: abi::Wc = unsafe { mem::zeroed() };
+        let empty: abi::IbvWc = unsafe { mem::zeroed() };
         Ok(Self { shared, batch: vec![empty; POLL_BATCH].into() })
     }
 
-    pub(crate) fn shared(&self) -> &Arc<Queue> {
+    pub(crate) fn shared(&self) -> &Arc<CompletionQueueHandle> {
         &self.shared
     }
 
-    /// How many completions it holds.
+    /// The capacity in completions.
     pub fn entries(&self) -> u32 {
         self.shared.entries
     }
 
-    /// Adds the completions that are there to `into`, [`POLL_BATCH`] at most, and answers how many. Fewer than that
-    /// means that there were no more.
+    /// Appends at most [`POLL_BATCH`] completions to `into` and returns their number. A smaller number means that there are
+    /// no more.
     ///
     /// # Errors
-    /// What the device says; then nothing on this queue can be relied upon any more.
-    pub fn poll(&mut self, into: &mut Vec<Completion>) -> Result<usize, Error> {
-        let poll = self.shared.context.ops().poll_cq.ok_or(Error::NotYet("the provider cannot poll"))?;
+    /// The device's error; then the queue is unusable.
+    pub fn poll(&mut self, into: &mut Vec<Completion>) -> Result<usize, IbError> {
+        let poll = self.shared.context.ops().poll_cq.ok_or(IbError::InvalidState("the provider cannot poll"))?;
         // SAFETY: the queue exists, and the batch has room for as many completions.
         let count = unsafe { poll(self.shared.raw, self.batch.len() as c_int, self.batch.as_mut_ptr()) };
         let Ok(count) = usize::try_from(count) else {
-            return Err(Error::Refused { call: "ibv_poll_cq", error: io::Error::from_raw_os_error(libc::EIO) });
+            return Err(IbError::CallFailed { call: "ibv_poll_cq", error: io::Error::from_raw_os_error(libc::EIO) });
         };
         into.extend(self.batch[..count.min(POLL_BATCH)].iter().map(Completion::of));
         Ok(count)
     }
 
-    /// Asks the channel to wake for the next completion. Poll once more after this and before waiting: what came before
-    /// does not wake.
+    /// Requests a notification of the next completion. Poll once more after this and before waiting: completions that are
+    /// there already do not notify.
     ///
     /// # Errors
-    /// What the device says.
-    pub fn arm(&mut self) -> Result<(), Error> {
-        let arm = self.shared.context.ops().req_notify_cq.ok_or(Error::NotYet("the provider cannot notify"))?;
+    /// The device's error.
+    pub fn arm(&mut self) -> Result<(), IbError> {
+        let arm = self.shared.context.ops().req_notify_cq.ok_or(IbError::InvalidState("the provider cannot notify"))?;
         // SAFETY: the queue exists.
-        Error::check("ibv_req_notify_cq", unsafe { arm(self.shared.raw, 0) })
+        IbError::check("ibv_req_notify_cq", unsafe { arm(self.shared.raw, 0) })
     }
 }
 
-/// Which queue of work a completion belongs to: no two that ever were in this process are the same.
+/// The queue pair or shared receive queue of a completion. Never reused in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct QueueTag(u32);
+pub struct WorkQueueId(u32);
 
-impl QueueTag {
-    pub(crate) fn new() -> Result<Self, Error> {
+impl WorkQueueId {
+    pub(crate) fn new() -> Result<Self, IbError> {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let next = NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| next.checked_add(1));
-        // One a connection: a program that has had four thousand million of them ought to be started anew.
-        next.map(Self).map_err(|_| Error::Limit { what: "queues in one process", asked: 1, most: 0 })
+        // One per connection: a process has to be restarted after four thousand million of them.
+        next.map(Self).map_err(|_| IbError::Limit { what: "queues in one process", requested: 1, max: 0 })
     }
 
-    /// The number of a work request.
-    pub(crate) fn number(self, place: u32) -> u64 {
+    /// The id of a work request: the queue and the slot in it.
+    pub(crate) fn wr_id(self, place: u32) -> u64 {
         u64::from(self.0) << 32 | u64::from(place)
     }
 }
 
-/// Work that has ended, well or badly.
+/// The completion of a work request, successful or not.
 ///
-/// Only a completion gives memory back that was posted, so it cannot be copied or made: it is handed to the queue whose
-/// [`tag`](Self::tag) it has.
+/// Only a completion returns posted memory, so it cannot be copied or made. Hand it to the queue with the id
+/// [`work_queue`](Self::work_queue).
 #[derive(Debug)]
 pub struct Completion {
-    number: u64,
+    wr_id: u64,
     queue_pair: u32,
     bytes: u32,
-    status: Status,
-    kind: Kind,
+    status: WcStatus,
+    opcode: WcOpcode,
     immediate: Option<u32>,
 }
 
 impl Completion {
-    fn of(raw: &abi::Wc) -> Self {
-        let status = Status(raw.status as u8);
+    fn of(raw: &abi::IbvWc) -> Self {
+        let status = WcStatus(raw.status as u8);
         let kind = match raw.opcode {
-            _ if !status.is_success() => Kind::Failed,
-            opcode if opcode & abi::WC_RECV != 0 => Kind::Receive,
-            abi::WC_RDMA_READ => Kind::Read,
-            abi::WC_RDMA_WRITE => Kind::Write,
-            _ => Kind::Send,
+            _ if !status.is_success() => WcOpcode::Failed,
+            opcode if opcode & abi::WC_RECV != 0 => WcOpcode::Receive,
+            abi::WC_RDMA_READ => WcOpcode::Read,
+            abi::WC_RDMA_WRITE => WcOpcode::Write,
+            _ => WcOpcode::Send,
         };
-        let immediate = kind == Kind::Receive && raw.wc_flags & abi::WC_FLAG_WITH_IMM != 0;
+        let immediate = kind == WcOpcode::Receive && raw.wc_flags & abi::WC_FLAG_WITH_IMM != 0;
         Self {
-            number: raw.wr_id,
+            wr_id: raw.wr_id,
             queue_pair: raw.qp_num,
-            bytes: if kind == Kind::Receive { raw.byte_len } else { 0 },
+            bytes: if kind == WcOpcode::Receive { raw.byte_len } else { 0 },
             status,
-            kind,
+            opcode: kind,
             immediate: immediate.then(|| u32::from_be(raw.imm_data)),
         }
     }
 
-    /// Whose work it was: the queue to hand this to.
-    pub fn tag(&self) -> QueueTag {
-        QueueTag((self.number >> 32) as u32)
+    /// The queue to hand this to.
+    pub fn work_queue(&self) -> WorkQueueId {
+        WorkQueueId((self.wr_id >> 32) as u32)
     }
 
-    pub(crate) fn place(&self) -> u32 {
-        self.number as u32
+    pub(crate) fn slot(&self) -> u32 {
+        self.wr_id as u32
     }
 
-    /// The number of the queue pair, of a receive too: so the connection is found.
+    /// The number of the queue pair, also for a receive from a shared queue.
     pub fn queue_pair(&self) -> u32 {
         self.queue_pair
     }
 
-    /// How it ended.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> WcStatus {
         self.status
     }
 
-    /// What it was. A device does not say that of work that has failed; its tag does.
-    pub fn kind(&self) -> Kind {
-        self.kind
+    /// The operation. A device does not report it for work that has failed.
+    pub fn opcode(&self) -> WcOpcode {
+        self.opcode
     }
 
     /// Bytes received.
@@ -284,53 +278,52 @@ impl Completion {
         self.bytes
     }
 
-    /// The number that came along, if one did.
+    /// The immediate data, if the message had any.
     pub fn immediate(&self) -> Option<u32> {
         self.immediate
     }
 }
 
-/// What kind of work a completion is of.
+/// The operation of a completion (`ibv_wc_opcode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A send; the peer's card has it.
+pub enum WcOpcode {
+    /// A send: the peer's device has the message.
     Send,
     /// A receive.
     Receive,
-    /// A READ: the memory is filled.
+    /// An RDMA READ: the memory is filled.
     Read,
-    /// A WRITE.
+    /// An RDMA WRITE.
     Write,
-    /// It has failed.
+    /// The operation is unknown, because it failed.
     Failed,
 }
 
-/// How work ended: a number of the C interface.
+/// The status of a completion (`ibv_wc_status`).
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Status(u8);
+pub struct WcStatus(u8);
 
-impl Status {
-    /// Well.
+impl WcStatus {
     pub const SUCCESS: Self = Self(0);
-    /// What arrived is longer than the memory that was posted for it.
+    /// The message is longer than the posted buffer.
     pub const LOCAL_LENGTH: Self = Self(1);
-    /// Memory of our own was not registered (any more).
+    /// Local memory is not registered.
     pub const LOCAL_PROTECTION: Self = Self(4);
-    /// The queue pair is in the error state: this and all later work ends so.
-    pub const FLUSHED: Self = Self(5);
-    /// The peer's card says that what was asked of it makes no sense.
+    /// The queue pair is in the error state: this and all later work is flushed.
+    pub const WR_FLUSH: Self = Self(5);
+    /// The peer's device rejects the request as invalid.
     pub const REMOTE_INVALID: Self = Self(9);
-    /// The peer's memory may not be used so, or is not there.
+    /// The peer's memory is not registered, or not for this access.
     pub const REMOTE_ACCESS: Self = Self(10);
-    /// The peer could not do its part.
+    /// The peer's device could not complete the operation.
     pub const REMOTE_OPERATION: Self = Self(11);
-    /// Nobody acknowledged, however often it was sent: the peer or the way to it is gone. **No event of the connection
-    /// manager comes with it.**
-    pub const RETRIES: Self = Self(12);
-    /// The peer had no receive posted, however often it was sent.
-    pub const RECEIVER_NOT_READY: Self = Self(13);
+    /// No acknowledgement after all retries: the peer or the path to it is gone. **No event of the connection manager
+    /// follows.**
+    pub const RETRY_EXCEEDED: Self = Self(12);
+    /// The peer had no receive posted after all retries.
+    pub const RNR_RETRY_EXCEEDED: Self = Self(13);
 
-    /// Whether the work was done. If not, its queue pair is in the error state: the connection has ended.
+    /// Whether the work succeeded. If not, its queue pair is in the error state: the connection has ended.
     pub fn is_success(self) -> bool {
         self == Self::SUCCESS
     }
@@ -341,24 +334,24 @@ impl Status {
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for WcStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match *self {
             Self::SUCCESS => "done",
             Self::LOCAL_LENGTH => "more has arrived than was room for",
             Self::LOCAL_PROTECTION => "memory here is not registered",
-            Self::FLUSHED => "the connection had ended",
+            Self::WR_FLUSH => "the connection had ended",
             Self::REMOTE_INVALID => "the peer's device does not understand the request",
             Self::REMOTE_ACCESS => "the peer's memory may not be used so",
             Self::REMOTE_OPERATION => "the peer's device has failed",
-            Self::RETRIES => "the peer does not answer",
-            Self::RECEIVER_NOT_READY => "the peer has no room to receive",
+            Self::RETRY_EXCEEDED => "the peer does not answer",
+            Self::RNR_RETRY_EXCEEDED => "the peer has no room to receive",
             Self(number) => return write!(f, "failed with status {number}"),
         })
     }
 }
 
-impl fmt::Debug for Status {
+impl fmt::Debug for WcStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Status({}: {self})", self.0)
     }
@@ -366,11 +359,11 @@ impl fmt::Debug for Status {
 
 #[cfg(test)]
 mod tests {
-    use super::{Completion, Kind, QueueTag, Status};
+    use super::{Completion, WcOpcode, WorkQueueId, WcStatus};
     use crate::abi;
 
-    fn raw(status: u32, opcode: u32) -> abi::Wc {
-        abi::Wc {
+    fn raw(status: u32, opcode: u32) -> abi::IbvWc {
+        abi::IbvWc {
             wr_id: (7 << 32) | 9,
             status,
             opcode,
@@ -390,18 +383,18 @@ mod tests {
     #[test]
     fn a_completion_says_what_the_device_did_and_no_more() {
         let receive = Completion::of(&raw(0, abi::WC_RECV));
-        assert_eq!((receive.kind(), receive.bytes(), receive.immediate()), (Kind::Receive, 5, Some(1)));
-        assert_eq!((receive.tag(), receive.place(), receive.queue_pair()), (QueueTag(7), 9, 3));
+        assert_eq!((receive.opcode(), receive.bytes(), receive.immediate()), (WcOpcode::Receive, 5, Some(1)));
+        assert_eq!((receive.work_queue(), receive.slot(), receive.queue_pair()), (WorkQueueId(7), 9, 3));
         let read = Completion::of(&raw(0, abi::WC_RDMA_READ));
-        assert_eq!((read.kind(), read.bytes(), read.immediate()), (Kind::Read, 0, None));
+        assert_eq!((read.opcode(), read.bytes(), read.immediate()), (WcOpcode::Read, 0, None));
         let failed = Completion::of(&raw(12, abi::WC_RECV));
-        assert_eq!((failed.kind(), failed.status(), failed.bytes()), (Kind::Failed, Status::RETRIES, 0));
+        assert_eq!((failed.opcode(), failed.status(), failed.bytes()), (WcOpcode::Failed, WcStatus::RETRY_EXCEEDED, 0));
     }
 
     #[test]
     fn no_two_queues_have_one_tag() {
-        let (one, other) = (QueueTag::new().expect("a tag"), QueueTag::new().expect("a tag"));
+        let (one, other) = (WorkQueueId::new().expect("a tag"), WorkQueueId::new().expect("a tag"));
         assert_ne!(one, other);
-        assert_eq!(one.number(u32::MAX) >> 32, u64::from(one.0));
+        assert_eq!(one.wr_id(u32::MAX) >> 32, u64::from(one.0));
     }
 }

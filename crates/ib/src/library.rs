@@ -1,8 +1,4 @@
-//! libibverbs and librdmacm, opened when they are first asked for.
-//!
-//! Enters: nothing but what the system has installed.  Leaves: their functions, or why there are none.
-//! Owns:   the two libraries, which stay open until the program ends: their devices and threads outlive any handle.
-//! Never:  is needed to build or start the program.
+//! libibverbs and librdmacm, loaded on first use and never unloaded. Programs build and start without them.
 
 use std::ffi::CStr;
 use std::mem;
@@ -11,9 +7,9 @@ use std::sync::OnceLock;
 use libc::{c_char, c_int, c_void, msghdr, nfds_t, pollfd, sockaddr, socklen_t};
 
 use crate::abi;
-use crate::error::{Error, Missing};
+use crate::error::{IbError, MissingLibrary};
 
-/// Opens a library and finds its functions: each by its name, with the type of its declaration in C.
+/// Declares a library and its functions, each by its name and with the type of its C declaration.
 macro_rules! library {
     ($(#[$doc:meta])* $name:ident, $file:literal, $package:literal, $($function:ident: fn($($argument:ty),*) $(-> $answer:ty)?;)*) => {
         $(#[$doc])*
@@ -22,8 +18,8 @@ macro_rules! library {
         }
 
         impl $name {
-            fn open() -> Result<Self, Missing> {
-                let library = Opened::new($file, $package)?;
+            fn open() -> Result<Self, MissingLibrary> {
+                let library = SharedLibrary::new($file, $package)?;
                 Ok(Self {
                     $($function: {
                         let symbol = library.symbol(concat!(stringify!($function), "\0"))?;
@@ -38,64 +34,65 @@ macro_rules! library {
 }
 
 library! {
-    /// The verbs. What a card does for each message goes past these, by the table of its provider (`abi::ContextOps`).
-    Verbs, "libibverbs.so.1\0", "libibverbs1 and ibverbs-providers",
-    ibv_get_device_list: fn(*mut c_int) -> *mut *mut abi::Device;
-    ibv_free_device_list: fn(*mut *mut abi::Device);
-    ibv_open_device: fn(*mut abi::Device) -> *mut abi::Context;
-    ibv_close_device: fn(*mut abi::Context) -> c_int;
-    ibv_get_device_name: fn(*mut abi::Device) -> *const c_char;
-    ibv_query_device: fn(*mut abi::Context, *mut abi::DeviceAttr) -> c_int;
-    ibv_query_port: fn(*mut abi::Context, u8, *mut abi::PortAttr) -> c_int;
-    ibv_query_gid: fn(*mut abi::Context, u8, c_int, *mut abi::Gid) -> c_int;
-    ibv_alloc_pd: fn(*mut abi::Context) -> *mut abi::Pd;
-    ibv_dealloc_pd: fn(*mut abi::Pd) -> c_int;
-    ibv_reg_mr: fn(*mut abi::Pd, *mut c_void, usize, c_int) -> *mut abi::Mr;
-    ibv_dereg_mr: fn(*mut abi::Mr) -> c_int;
-    ibv_create_comp_channel: fn(*mut abi::Context) -> *mut abi::CompChannel;
-    ibv_destroy_comp_channel: fn(*mut abi::CompChannel) -> c_int;
-    ibv_create_cq: fn(*mut abi::Context, c_int, *mut c_void, *mut abi::CompChannel, c_int) -> *mut abi::Cq;
-    ibv_destroy_cq: fn(*mut abi::Cq) -> c_int;
-    ibv_get_cq_event: fn(*mut abi::CompChannel, *mut *mut abi::Cq, *mut *mut c_void) -> c_int;
-    ibv_ack_cq_events: fn(*mut abi::Cq, u32);
-    ibv_create_srq: fn(*mut abi::Pd, *mut abi::SrqInitAttr) -> *mut abi::Srq;
-    ibv_destroy_srq: fn(*mut abi::Srq) -> c_int;
-    ibv_create_qp: fn(*mut abi::Pd, *mut abi::QpInitAttr) -> *mut abi::Qp;
-    ibv_destroy_qp: fn(*mut abi::Qp) -> c_int;
-    ibv_query_qp: fn(*mut abi::Qp, *mut abi::QpAttr, c_int, *mut abi::QpInitAttr) -> c_int;
-    ibv_modify_qp: fn(*mut abi::Qp, *mut abi::QpAttr, c_int) -> c_int;
-    ibv_get_async_event: fn(*mut abi::Context, *mut abi::AsyncEvent) -> c_int;
-    ibv_ack_async_event: fn(*mut abi::AsyncEvent);
+    /// The verbs. The calls for each message are not among these: they go through the provider's table
+    /// (`abi::IbvContextOps`).
+    VerbsLibrary, "libibverbs.so.1\0", "libibverbs1 and ibverbs-providers",
+    ibv_get_device_list: fn(*mut c_int) -> *mut *mut abi::IbvDevice;
+    ibv_free_device_list: fn(*mut *mut abi::IbvDevice);
+    ibv_open_device: fn(*mut abi::IbvDevice) -> *mut abi::IbvContext;
+    ibv_close_device: fn(*mut abi::IbvContext) -> c_int;
+    ibv_get_device_name: fn(*mut abi::IbvDevice) -> *const c_char;
+    ibv_query_device: fn(*mut abi::IbvContext, *mut abi::IbvDeviceAttr) -> c_int;
+    ibv_query_port: fn(*mut abi::IbvContext, u8, *mut abi::IbvPortAttr) -> c_int;
+    ibv_query_gid: fn(*mut abi::IbvContext, u8, c_int, *mut abi::IbvGid) -> c_int;
+    ibv_alloc_pd: fn(*mut abi::IbvContext) -> *mut abi::IbvPd;
+    ibv_dealloc_pd: fn(*mut abi::IbvPd) -> c_int;
+    ibv_reg_mr: fn(*mut abi::IbvPd, *mut c_void, usize, c_int) -> *mut abi::IbvMr;
+    ibv_dereg_mr: fn(*mut abi::IbvMr) -> c_int;
+    ibv_create_comp_channel: fn(*mut abi::IbvContext) -> *mut abi::IbvCompChannel;
+    ibv_destroy_comp_channel: fn(*mut abi::IbvCompChannel) -> c_int;
+    ibv_create_cq: fn(*mut abi::IbvContext, c_int, *mut c_void, *mut abi::IbvCompChannel, c_int) -> *mut abi::IbvCq;
+    ibv_destroy_cq: fn(*mut abi::IbvCq) -> c_int;
+    ibv_get_cq_event: fn(*mut abi::IbvCompChannel, *mut *mut abi::IbvCq, *mut *mut c_void) -> c_int;
+    ibv_ack_cq_events: fn(*mut abi::IbvCq, u32);
+    ibv_create_srq: fn(*mut abi::IbvPd, *mut abi::IbvSrqInitAttr) -> *mut abi::IbvSrq;
+    ibv_destroy_srq: fn(*mut abi::IbvSrq) -> c_int;
+    ibv_create_qp: fn(*mut abi::IbvPd, *mut abi::IbvQpInitAttr) -> *mut abi::IbvQp;
+    ibv_destroy_qp: fn(*mut abi::IbvQp) -> c_int;
+    ibv_query_qp: fn(*mut abi::IbvQp, *mut abi::IbvQpAttr, c_int, *mut abi::IbvQpInitAttr) -> c_int;
+    ibv_modify_qp: fn(*mut abi::IbvQp, *mut abi::IbvQpAttr, c_int) -> c_int;
+    ibv_get_async_event: fn(*mut abi::IbvContext, *mut abi::IbvAsyncEvent) -> c_int;
+    ibv_ack_async_event: fn(*mut abi::IbvAsyncEvent);
 }
 
 library! {
     /// The connection manager.
-    Cm, "librdmacm.so.1\0", "librdmacm1",
-    rdma_get_devices: fn(*mut c_int) -> *mut *mut abi::Context;
-    rdma_free_devices: fn(*mut *mut abi::Context);
-    rdma_create_event_channel: fn() -> *mut abi::EventChannel;
-    rdma_destroy_event_channel: fn(*mut abi::EventChannel);
-    rdma_create_id: fn(*mut abi::EventChannel, *mut *mut abi::CmId, *mut c_void, u32) -> c_int;
-    rdma_destroy_id: fn(*mut abi::CmId) -> c_int;
-    rdma_bind_addr: fn(*mut abi::CmId, *mut sockaddr) -> c_int;
-    rdma_resolve_addr: fn(*mut abi::CmId, *mut sockaddr, *mut sockaddr, c_int) -> c_int;
-    rdma_resolve_route: fn(*mut abi::CmId, c_int) -> c_int;
-    rdma_create_qp: fn(*mut abi::CmId, *mut abi::Pd, *mut abi::QpInitAttr) -> c_int;
-    rdma_destroy_qp: fn(*mut abi::CmId);
-    rdma_connect: fn(*mut abi::CmId, *mut abi::ConnParam) -> c_int;
-    rdma_listen: fn(*mut abi::CmId, c_int) -> c_int;
-    rdma_accept: fn(*mut abi::CmId, *mut abi::ConnParam) -> c_int;
-    rdma_reject: fn(*mut abi::CmId, *const c_void, u8) -> c_int;
-    rdma_disconnect: fn(*mut abi::CmId) -> c_int;
-    rdma_get_cm_event: fn(*mut abi::EventChannel, *mut *mut abi::CmEvent) -> c_int;
-    rdma_ack_cm_event: fn(*mut abi::CmEvent) -> c_int;
-    rdma_set_option: fn(*mut abi::CmId, c_int, c_int, *mut c_void, usize) -> c_int;
-    rdma_migrate_id: fn(*mut abi::CmId, *mut abi::EventChannel) -> c_int;
+    CmLibrary, "librdmacm.so.1\0", "librdmacm1",
+    rdma_get_devices: fn(*mut c_int) -> *mut *mut abi::IbvContext;
+    rdma_free_devices: fn(*mut *mut abi::IbvContext);
+    rdma_create_event_channel: fn() -> *mut abi::RdmaEventChannel;
+    rdma_destroy_event_channel: fn(*mut abi::RdmaEventChannel);
+    rdma_create_id: fn(*mut abi::RdmaEventChannel, *mut *mut abi::RdmaCmId, *mut c_void, u32) -> c_int;
+    rdma_destroy_id: fn(*mut abi::RdmaCmId) -> c_int;
+    rdma_bind_addr: fn(*mut abi::RdmaCmId, *mut sockaddr) -> c_int;
+    rdma_resolve_addr: fn(*mut abi::RdmaCmId, *mut sockaddr, *mut sockaddr, c_int) -> c_int;
+    rdma_resolve_route: fn(*mut abi::RdmaCmId, c_int) -> c_int;
+    rdma_create_qp: fn(*mut abi::RdmaCmId, *mut abi::IbvPd, *mut abi::IbvQpInitAttr) -> c_int;
+    rdma_destroy_qp: fn(*mut abi::RdmaCmId);
+    rdma_connect: fn(*mut abi::RdmaCmId, *mut abi::RdmaConnParam) -> c_int;
+    rdma_listen: fn(*mut abi::RdmaCmId, c_int) -> c_int;
+    rdma_accept: fn(*mut abi::RdmaCmId, *mut abi::RdmaConnParam) -> c_int;
+    rdma_reject: fn(*mut abi::RdmaCmId, *const c_void, u8) -> c_int;
+    rdma_disconnect: fn(*mut abi::RdmaCmId) -> c_int;
+    rdma_get_cm_event: fn(*mut abi::RdmaEventChannel, *mut *mut abi::RdmaCmEvent) -> c_int;
+    rdma_ack_cm_event: fn(*mut abi::RdmaCmEvent) -> c_int;
+    rdma_set_option: fn(*mut abi::RdmaCmId, c_int, c_int, *mut c_void, usize) -> c_int;
+    rdma_migrate_id: fn(*mut abi::RdmaCmId, *mut abi::RdmaEventChannel) -> c_int;
 }
 
 library! {
-    /// The byte streams of the connection manager's library; opened apart, so that nothing else needs them.
-    RSockets, "librdmacm.so.1\0", "librdmacm1",
+    /// The rsocket calls of the connection manager's library; loaded separately, so that nothing else needs them.
+    RsocketLibrary, "librdmacm.so.1\0", "librdmacm1",
     rsocket: fn(c_int, c_int, c_int) -> c_int;
     rbind: fn(c_int, *const sockaddr, socklen_t) -> c_int;
     rlisten: fn(c_int, c_int) -> c_int;
@@ -111,16 +108,16 @@ library! {
     rsetsockopt: fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int;
 }
 
-/// A library that was opened and is never closed.
-struct Opened {
+/// A library that was loaded and is never unloaded.
+struct SharedLibrary {
     file: &'static str,
     package: &'static str,
     handle: *mut c_void,
 }
 
-impl Opened {
-    /// `file` and every name given to [`symbol`](Self::symbol) end with a zero, as C wants it.
-    fn new(file: &'static str, package: &'static str) -> Result<Self, Missing> {
+impl SharedLibrary {
+    /// `file` and every name passed to [`symbol`](Self::symbol) are terminated by a zero.
+    fn new(file: &'static str, package: &'static str) -> Result<Self, MissingLibrary> {
         debug_assert!(file.ends_with('\0'));
         // SAFETY: the name ends with a zero. What the library runs when it is loaded is trusted as the loader trusts it
         // for programs that are linked with it.
@@ -129,15 +126,15 @@ impl Opened {
         if handle.is_null() { Err(opened.missing()) } else { Ok(opened) }
     }
 
-    fn symbol(&self, name: &'static str) -> Result<*mut c_void, Missing> {
+    fn symbol(&self, name: &'static str) -> Result<*mut c_void, MissingLibrary> {
         debug_assert!(name.ends_with('\0'));
         // SAFETY: the handle is that of an open library, and the name ends with a zero.
         let symbol = unsafe { libc::dlsym(self.handle, name.as_ptr().cast()) };
         if symbol.is_null() { Err(self.missing()) } else { Ok(symbol) }
     }
 
-    /// Why the last call failed, in the loader's words.
-    fn missing(&self) -> Missing {
+    /// The loader's message for the last call, which failed.
+    fn missing(&self) -> MissingLibrary {
         // SAFETY: it may always be called; what it returns stays until this thread's next call of the loader.
         let text = unsafe { libc::dlerror() };
         let why = if text.is_null() {
@@ -146,35 +143,35 @@ impl Opened {
             // SAFETY: not null, so it is a text that ends with a zero.
             unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
         };
-        Missing { file: self.file.trim_end_matches('\0'), package: self.package, why }
+        MissingLibrary { file: self.file.trim_end_matches('\0'), package: self.package, why }
     }
 }
 
-/// The verbs, opened once.
-pub(crate) fn verbs() -> Result<&'static Verbs, Error> {
-    static VERBS: OnceLock<Result<Verbs, Missing>> = OnceLock::new();
-    VERBS.get_or_init(Verbs::open).as_ref().map_err(|missing| Error::Missing(missing.clone()))
+/// The verbs, loaded once.
+pub(crate) fn verbs() -> Result<&'static VerbsLibrary, IbError> {
+    static VERBS: OnceLock<Result<VerbsLibrary, MissingLibrary>> = OnceLock::new();
+    VERBS.get_or_init(VerbsLibrary::open).as_ref().map_err(|missing| IbError::MissingLibrary(missing.clone()))
 }
 
-/// The connection manager, opened once.
-pub(crate) fn cm() -> Result<&'static Cm, Error> {
-    static CM: OnceLock<Result<Cm, Missing>> = OnceLock::new();
-    CM.get_or_init(Cm::open).as_ref().map_err(|missing| Error::Missing(missing.clone()))
+/// The connection manager, loaded once.
+pub(crate) fn cm() -> Result<&'static CmLibrary, IbError> {
+    static CM: OnceLock<Result<CmLibrary, MissingLibrary>> = OnceLock::new();
+    CM.get_or_init(CmLibrary::open).as_ref().map_err(|missing| IbError::MissingLibrary(missing.clone()))
 }
 
-/// Rsockets, opened once.
-pub(crate) fn rsockets() -> Result<&'static RSockets, Error> {
-    static RSOCKETS: OnceLock<Result<RSockets, Missing>> = OnceLock::new();
-    // They make their own use of the verbs.
+/// Rsockets, loaded once.
+pub(crate) fn rsockets() -> Result<&'static RsocketLibrary, IbError> {
+    static RSOCKETS: OnceLock<Result<RsocketLibrary, MissingLibrary>> = OnceLock::new();
+    // Rsockets call the verbs themselves.
     verbs()?;
-    RSOCKETS.get_or_init(RSockets::open).as_ref().map_err(|missing| Error::Missing(missing.clone()))
+    RSOCKETS.get_or_init(RsocketLibrary::open).as_ref().map_err(|missing| IbError::MissingLibrary(missing.clone()))
 }
 
-/// Opens both libraries, if that was not done yet.
+/// Loads both libraries, if that was not done yet.
 ///
 /// # Errors
-/// [`Error::Missing`] names the one that is not there.
-pub fn open() -> Result<(), Error> {
+/// [`IbError::MissingLibrary`] with the one that is not installed.
+pub fn open() -> Result<(), IbError> {
     verbs()?;
     cm().map(drop)
 }

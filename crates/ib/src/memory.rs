@@ -1,8 +1,6 @@
-//! Memory that a device may read or write: what it must promise, and two kinds that do.
+//! Memory that a device may read or write: what it must guarantee, and the types that do.
 //!
-//! Enters: sizes, or the tree's own message memory.  Leaves: `Stay` and `Fill`, `Pages`, `Arena` and its `Part`s.
-//! Owns:   pages from the system.
-//! Never:  lends a reference to bytes that a device may change meanwhile.
+//! No reference is lent to bytes that a device may change meanwhile.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -11,165 +9,160 @@ use std::sync::Arc;
 
 use slab::{BlockMut, Slice};
 
-use crate::error::Error;
-use crate::limits::{PARTS_MAX, PIECE_BYTES_MAX};
+use crate::error::IbError;
+use crate::limits::{ARENA_BLOCKS_MAX, SGE_BYTES_MAX};
 
-/// Bytes that stay where they are, mapped and initialised, for as long as the value lives, wherever the value is moved.
+/// Bytes that stay mapped, initialised and at the same address for as long as the value lives, even if the value moves.
 ///
 /// # Safety
-/// The implementor keeps that promise for the bytes that [`span`](Stay::span) names, which are always the same.
-pub unsafe trait Stay: Send + 'static {
-    /// Where they are, and how many.
+/// The implementor guarantees this for the bytes of [`span`](StableMemory::span) names, which are always the same.
+pub unsafe trait StableMemory: Send + 'static {
+    /// Their address and number.
     fn span(&self) -> (NonNull<u8>, usize);
 }
 
-/// Bytes that [`Stay`], and that nobody else reads or writes while the value lives: a device may write them.
+/// [`StableMemory`] that nobody else reads or writes while the value lives, so that a device may write it.
 ///
 /// # Safety
-/// The implementor keeps that promise: there is one value for these bytes, and no reference to them that was not
-/// borrowed from it.
-pub unsafe trait Fill: Stay {}
+/// The implementor guarantees that there is one value for these bytes, and no reference to them that was not borrowed
+/// from it.
+pub unsafe trait ExclusiveMemory: StableMemory {}
 
 // SAFETY: a slice counts itself among its block's holders, and a block is neither moved nor given back while it is
 // held.
-unsafe impl Stay for Slice {
+unsafe impl StableMemory for Slice {
     fn span(&self) -> (NonNull<u8>, usize) {
         (NonNull::from(&**self).cast(), self.len())
     }
 }
 
 // SAFETY: the only holder of its block, which is not moved.
-unsafe impl Stay for BlockMut {
+unsafe impl StableMemory for BlockMut {
     fn span(&self) -> (NonNull<u8>, usize) {
         (NonNull::from(&**self).cast(), self.len())
     }
 }
 
 // SAFETY: it holds its bytes alone.
-unsafe impl Fill for BlockMut {}
+unsafe impl ExclusiveMemory for BlockMut {}
 
-/// The first bytes of a part, to be sent, with a number of the sender's own.
+/// The first bytes of an arena block, to be sent, with a number of the sender's choice.
 #[derive(Debug)]
-pub struct Filled {
-    part: Part,
+pub struct FilledArenaBlock {
+    part: ArenaBlock,
     bytes: usize,
     number: u32,
 }
 
-impl Filled {
-    /// The first `bytes` of `part`, or all of it if there are not so many.
-    pub fn new(part: Part, bytes: usize, number: u32) -> Self {
+impl FilledArenaBlock {
+    /// The first `bytes` of `part`, or all of it if it is shorter.
+    pub fn new(part: ArenaBlock, bytes: usize, number: u32) -> Self {
         Self { bytes: bytes.min(part.bytes), part, number }
     }
 
-    /// The part, to be filled again, and the number.
-    pub fn into_part(self) -> (Part, u32) {
+    /// The block, to be filled again, and the number.
+    pub fn into_block(self) -> (ArenaBlock, u32) {
         (self.part, self.number)
     }
 }
 
 // SAFETY: no more bytes than the part has, which keeps the promise.
-unsafe impl Stay for Filled {
+unsafe impl StableMemory for FilledArenaBlock {
     fn span(&self) -> (NonNull<u8>, usize) {
         (self.part.start, self.bytes)
     }
 }
 
-/// What a send gathers: bytes of the sender's own, and message memory.
+/// A segment of a send: an arena block of the sender's, or message memory.
 #[derive(Debug)]
-pub enum Piece {
-    /// Bytes of the sender's own, as a message's head.
-    Own(Filled),
+pub enum SendSegment {
+    /// Bytes of the sender's own, such as a message's header.
+    Own(FilledArenaBlock),
     /// Message memory.
     Shared(Slice),
 }
 
 // SAFETY: each kind keeps the promise by itself.
-unsafe impl Stay for Piece {
+unsafe impl StableMemory for SendSegment {
     fn span(&self) -> (NonNull<u8>, usize) {
         match self {
-            Piece::Own(filled) => filled.span(),
-            Piece::Shared(slice) => slice.span(),
+            SendSegment::Own(filled) => filled.span(),
+            SendSegment::Shared(slice) => slice.span(),
         }
     }
 }
 
-/// Memory with a number of its owner's, which comes back with it.
+/// Memory with a number of its owner's choice, which is returned with it.
 #[derive(Debug)]
-pub struct Numbered<F> {
-    /// The memory.
+pub struct TaggedMemory<F> {
     pub memory: F,
-    /// The number.
-    pub number: u64,
+    pub tag: u64,
 }
 
 // SAFETY: the memory keeps the promise.
-unsafe impl<F: Stay> Stay for Numbered<F> {
+unsafe impl<F: StableMemory> StableMemory for TaggedMemory<F> {
     fn span(&self) -> (NonNull<u8>, usize) {
         self.memory.span()
     }
 }
 
 // SAFETY: as above.
-unsafe impl<F: Fill> Fill for Numbered<F> {}
+unsafe impl<F: ExclusiveMemory> ExclusiveMemory for TaggedMemory<F> {}
 
-/// Zeroed pages from the system, given back with the last holder.
-struct Mapping {
+/// Zeroed pages from the operating system, unmapped with the last holder.
+struct PageMapping {
     start: NonNull<u8>,
     bytes: usize,
 }
 
 // SAFETY: pages belong to the whole process; who may touch which of them is decided by the types that hold a mapping.
-unsafe impl Send for Mapping {}
+unsafe impl Send for PageMapping {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for PageMapping {}
 
-impl Mapping {
-    fn new(bytes: usize) -> Result<Self, Error> {
-        Error::within("bytes of one piece of memory", bytes, PIECE_BYTES_MAX)?;
+impl PageMapping {
+    fn new(bytes: usize) -> Result<Self, IbError> {
+        IbError::check_limit("bytes of one piece of memory", bytes, SGE_BYTES_MAX)?;
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: new pages at a place of the system's choice.
         let start = unsafe { libc::mmap(ptr::null_mut(), bytes.max(1), access, kind, -1, 0) };
         if start == libc::MAP_FAILED {
-            return Err(Error::last("mmap"));
+            return Err(IbError::last_os_error("mmap"));
         }
         let start = NonNull::new(start.cast()).expect("the system maps nothing at address zero");
         Ok(Self { start, bytes })
     }
 }
 
-impl Drop for Mapping {
+impl Drop for PageMapping {
     fn drop(&mut self) {
         // SAFETY: mapped with these very values, and the last holder ends here.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes.max(1)) };
     }
 }
 
-/// Memory that both this program and a device, or a peer through it, may write at any time.
+/// Memory that this program and a device, or a peer through it, may write at any time.
 ///
-/// So nobody gets a reference to it: bytes are copied in and out, and what is copied out while it is being written may
-/// be partly old and partly new.
+/// It lends no references: bytes are copied in and out. Bytes copied out while the device writes may be partly old.
 #[derive(Clone)]
-pub struct Pages(Arc<Mapping>);
+pub struct SharedPages(Arc<PageMapping>);
 
-impl Pages {
-    /// `bytes` zeroes.
+impl SharedPages {
     ///
     /// # Errors
-    /// [`Error::Limit`] beyond what one piece may have, or what the system says.
-    pub fn new(bytes: usize) -> Result<Self, Error> {
-        Mapping::new(bytes).map(|mapping| Self(Arc::new(mapping)))
+    /// [`IbError::Limit`] beyond [`SGE_BYTES_MAX`], or the operating system's error.
+    pub fn new(bytes: usize) -> Result<Self, IbError> {
+        PageMapping::new(bytes).map(|mapping| Self(Arc::new(mapping)))
     }
 
-    /// How many bytes there are.
     pub fn bytes(&self) -> usize {
         self.0.bytes
     }
 
-    /// Copies out what is there now, from `at`.
+    /// Copies out the current bytes from `at`.
     ///
     /// # Panics
-    /// If that reaches beyond the end.
+    /// If the range exceeds the pages.
     pub fn read(&self, at: usize, into: &mut [u8]) {
         assert!(
             at.checked_add(into.len()).is_some_and(|end| end <= self.bytes()),
@@ -180,11 +173,11 @@ impl Pages {
         unsafe { ptr::copy_nonoverlapping(self.0.start.as_ptr().add(at), into.as_mut_ptr(), into.len()) };
     }
 
-    /// What is at `at` at this moment: for who waits for a device to write there, by looking again and again.
+    /// The current byte at `at`, for a caller that polls until a device writes there.
     ///
     /// # Panics
-    /// If that is beyond the end.
-    pub fn look(&self, at: usize) -> u8 {
+    /// If `at` is beyond the end.
+    pub fn read_volatile(&self, at: usize) -> u8 {
         assert!(at < self.bytes(), "a look beyond the end of the pages");
         // SAFETY: within the mapping, which lives. The read is not left out however often it is repeated.
         unsafe { self.0.start.as_ptr().add(at).read_volatile() }
@@ -193,7 +186,7 @@ impl Pages {
     /// Copies in, from `at`.
     ///
     /// # Panics
-    /// If that reaches beyond the end.
+    /// If the range exceeds the pages.
     pub fn write(&self, at: usize, from: &[u8]) {
         assert!(
             at.checked_add(from.len()).is_some_and(|end| end <= self.bytes()),
@@ -205,35 +198,35 @@ impl Pages {
 }
 
 // SAFETY: the mapping stays while one of its holders lives.
-unsafe impl Stay for Pages {
+unsafe impl StableMemory for SharedPages {
     fn span(&self) -> (NonNull<u8>, usize) {
         (self.0.start, self.0.bytes)
     }
 }
 
-impl fmt::Debug for Pages {
+impl fmt::Debug for SharedPages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Pages({} bytes)", self.bytes())
     }
 }
 
-/// One piece of memory to register, cut into parts of one size with an owner each.
+/// Memory to register at once, cut into blocks of one size with an owner each.
 #[derive(Clone)]
-pub struct Arena(Arc<Mapping>);
+pub struct Arena(Arc<PageMapping>);
 
 impl Arena {
-    /// `parts` parts of `part_bytes` zeroes each.
+    /// `parts` blocks of `part_bytes` zeroes each.
     ///
     /// # Errors
-    /// [`Error::Limit`] beyond what one piece may have, or what the system says.
-    pub fn new(parts: usize, part_bytes: usize) -> Result<(Self, Vec<Part>), Error> {
-        Error::within("parts of an arena", parts, PARTS_MAX)?;
-        Error::within("bytes of a part", part_bytes, PIECE_BYTES_MAX)?;
-        let arena = Arc::new(Mapping::new(parts * part_bytes)?);
+    /// [`IbError::Limit`] beyond [`SGE_BYTES_MAX`], or the operating system's error.
+    pub fn new(parts: usize, part_bytes: usize) -> Result<(Self, Vec<ArenaBlock>), IbError> {
+        IbError::check_limit("parts of an arena", parts, ARENA_BLOCKS_MAX)?;
+        IbError::check_limit("bytes of a part", part_bytes, SGE_BYTES_MAX)?;
+        let arena = Arc::new(PageMapping::new(parts * part_bytes)?);
         let parts = (0..parts).map(|at| {
             // SAFETY: within the mapping.
             let start = unsafe { arena.start.add(at * part_bytes) };
-            Part { start, bytes: part_bytes, _arena: arena.clone() }
+            ArenaBlock { start, bytes: part_bytes, _arena: arena.clone() }
         });
         let parts = parts.collect();
         Ok((Self(arena), parts))
@@ -241,35 +234,35 @@ impl Arena {
 }
 
 // SAFETY: the mapping stays while one of its holders lives.
-unsafe impl Stay for Arena {
+unsafe impl StableMemory for Arena {
     fn span(&self) -> (NonNull<u8>, usize) {
         (self.0.start, self.0.bytes)
     }
 }
 
-/// A part of an [`Arena`], with one owner.
-pub struct Part {
+/// A block of an [`Arena`], with one owner.
+pub struct ArenaBlock {
     start: NonNull<u8>,
     bytes: usize,
-    _arena: Arc<Mapping>,
+    _arena: Arc<PageMapping>,
 }
 
 // SAFETY: it holds its bytes alone, as a `Box<[u8]>` does.
-unsafe impl Send for Part {}
+unsafe impl Send for ArenaBlock {}
 // SAFETY: shared, it can only be read.
-unsafe impl Sync for Part {}
+unsafe impl Sync for ArenaBlock {}
 
 // SAFETY: the mapping stays while one of its holders lives.
-unsafe impl Stay for Part {
+unsafe impl StableMemory for ArenaBlock {
     fn span(&self) -> (NonNull<u8>, usize) {
         (self.start, self.bytes)
     }
 }
 
 // SAFETY: parts do not overlap, and an arena lends no reference to their bytes.
-unsafe impl Fill for Part {}
+unsafe impl ExclusiveMemory for ArenaBlock {}
 
-impl Deref for Part {
+impl Deref for ArenaBlock {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -279,14 +272,14 @@ impl Deref for Part {
     }
 }
 
-impl DerefMut for Part {
+impl DerefMut for ArenaBlock {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and borrowed alone.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 }
 
-impl fmt::Debug for Part {
+impl fmt::Debug for ArenaBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Part({} bytes)", self.bytes)
     }
@@ -294,7 +287,7 @@ impl fmt::Debug for Part {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arena, Filled, Pages, Piece, Stay};
+    use super::{Arena, FilledArenaBlock, SharedPages, SendSegment, StableMemory};
 
     #[test]
     fn parts_of_an_arena_are_apart_and_outlive_it() {
@@ -311,26 +304,26 @@ mod tests {
     #[test]
     fn of_a_filled_part_the_filled_bytes_are_sent() {
         let (_arena, mut parts) = Arena::new(2, 100).expect("memory");
-        let filled = Filled::new(parts.pop().expect("a part"), 7, 5);
+        let filled = FilledArenaBlock::new(parts.pop().expect("a part"), 7, 5);
         assert_eq!(filled.span().1, 7);
-        assert_eq!(Piece::Own(filled).span().1, 7);
-        let more = Filled::new(parts.pop().expect("a part"), 700, 6);
-        assert_eq!((more.span().1, more.into_part().1), (100, 6));
+        assert_eq!(SendSegment::Own(filled).span().1, 7);
+        let more = FilledArenaBlock::new(parts.pop().expect("a part"), 700, 6);
+        assert_eq!((more.span().1, more.into_block().1), (100, 6));
     }
 
     #[test]
     fn pages_are_copied_in_and_out() {
-        let pages = Pages::new(10).expect("memory");
+        let pages = SharedPages::new(10).expect("memory");
         pages.write(7, b"abc");
         let mut seen = [0; 4];
         pages.clone().read(6, &mut seen);
         assert_eq!(&seen, b"\0abc");
-        assert_eq!((pages.look(0), pages.look(9)), (0, b'c'));
+        assert_eq!((pages.read_volatile(0), pages.read_volatile(9)), (0, b'c'));
     }
 
     #[test]
     #[should_panic(expected = "beyond the end")]
     fn pages_have_an_end() {
-        Pages::new(10).expect("memory").write(8, b"abc");
+        SharedPages::new(10).expect("memory").write(8, b"abc");
     }
 }

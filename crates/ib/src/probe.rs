@@ -1,37 +1,33 @@
-//! What a device does not say of itself, and a queue pair that is never connected does.
-//!
-//! Enters: a domain and a completion queue.  Leaves: how many bytes an inline send may have.
-//! Owns:   a queue pair, for the time of the question.
-//! Never:  connects it, or posts anything.
+//! Finds an attribute that a device does not report, with a queue pair that is never connected.
 
 use std::ptr;
 
 use crate::abi;
 use crate::completion::CompletionQueue;
-use crate::error::Error;
-use crate::limits::PIECES_MAX;
-use crate::region::Domain;
+use crate::error::IbError;
+use crate::limits::SGE_MAX;
+use crate::region::ProtectionDomain;
 
-/// How many bytes the device sends inline, of `wanted` and less.
+/// How many bytes the device sends inline, at most `wanted`.
 ///
-/// Devices refuse a queue pair that asks for too many, without saying how many there may be; so this asks for fewer
-/// and fewer, and for none at last.
+/// Devices refuse a queue pair with too large a limit without reporting the largest possible one, so this halves the
+/// limit until the device accepts it.
 ///
 /// # Errors
-/// What the system says to a queue pair that asks for nothing special; `pieces_max` beyond this crate's limit.
-pub fn inline_bytes(domain: &Domain, queue: &CompletionQueue, pieces_max: u32, wanted: u32) -> Result<u32, Error> {
-    Error::within("pieces of a send", pieces_max as usize, PIECES_MAX)?;
+/// The operating system's error for a queue pair without inline sends; [`IbError::Limit`] for `pieces_max`.
+pub fn probe_inline_bytes(domain: &ProtectionDomain, queue: &CompletionQueue, pieces_max: u32, wanted: u32) -> Result<u32, IbError> {
+    IbError::check_limit("pieces of a send", pieces_max as usize, SGE_MAX)?;
     if queue.shared().context() != domain.context() {
-        return Err(Error::NotYet("a queue pair and what it is made with are of one device"));
+        return Err(IbError::InvalidState("a queue pair and what it is made with are of one device"));
     }
     let mut bytes = wanted;
     loop {
-        let mut attributes = abi::QpInitAttr {
+        let mut attributes = abi::IbvQpInitAttr {
             qp_context: ptr::null_mut(),
             send_cq: queue.shared().raw(),
             recv_cq: queue.shared().raw(),
             srq: ptr::null_mut(),
-            cap: abi::QpCap {
+            cap: abi::IbvQpCap {
                 max_send_wr: 1,
                 max_recv_wr: 1,
                 max_send_sge: pieces_max,
@@ -46,10 +42,10 @@ pub fn inline_bytes(domain: &Domain, queue: &CompletionQueue, pieces_max: u32, w
         let raw = unsafe { (verbs.ibv_create_qp)(domain.raw(), &mut attributes) };
         if !raw.is_null() {
             // SAFETY: made just now, and nothing was done with it.
-            Error::check("ibv_destroy_qp", unsafe { (verbs.ibv_destroy_qp)(raw) })?;
+            IbError::check("ibv_destroy_qp", unsafe { (verbs.ibv_destroy_qp)(raw) })?;
             return Ok(bytes);
         }
-        let error = Error::last("ibv_create_qp");
+        let error = IbError::last_os_error("ibv_create_qp");
         if bytes == 0 {
             return Err(error);
         }

@@ -1,8 +1,6 @@
 //! Protection domains, and memory registered in them.
 //!
-//! Enters: memory that stays.  Leaves: `Region`, its `Key` for work of our own, its `Grant` for a peer's.
-//! Owns:   the registration, and with it the memory: a card reaches neither before nor after.
-//! Never:  registers memory for a peer to write that safe code may hold a reference to.
+//! Memory that a peer may write is registered only if safe code cannot hold a reference to it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,26 +8,26 @@ use std::sync::Arc;
 use libc::c_int;
 
 use crate::abi;
-use crate::device::Context;
-use crate::error::Error;
-use crate::limits::PIECE_BYTES_MAX;
-use crate::memory::{Pages, Stay};
+use crate::device::DeviceContext;
+use crate::error::IbError;
+use crate::limits::SGE_BYTES_MAX;
+use crate::memory::{SharedPages, StableMemory};
 
-/// Queue pairs, receive queues and memory of one domain can be used together, and with nothing else.
+/// A protection domain: its queue pairs, receive queues and memory regions can be used with each other only.
 #[derive(Clone)]
-pub struct Domain(Arc<Allocated>);
+pub struct ProtectionDomain(Arc<ProtectionDomainHandle>);
 
-struct Allocated {
-    context: Context,
-    raw: *mut abi::Pd,
+struct ProtectionDomainHandle {
+    context: DeviceContext,
+    raw: *mut abi::IbvPd,
 }
 
 // SAFETY: libibverbs takes its own locks: a domain may be used by any thread, and by several at once.
-unsafe impl Send for Allocated {}
+unsafe impl Send for ProtectionDomainHandle {}
 // SAFETY: as above.
-unsafe impl Sync for Allocated {}
+unsafe impl Sync for ProtectionDomainHandle {}
 
-impl Drop for Allocated {
+impl Drop for ProtectionDomainHandle {
     fn drop(&mut self) {
         // SAFETY: allocated below; all that was made in it held a clone of the `Arc` that ends here.
         let answer = unsafe { (self.context.verbs().ibv_dealloc_pd)(self.raw) };
@@ -37,44 +35,43 @@ impl Drop for Allocated {
     }
 }
 
-impl Domain {
+impl ProtectionDomain {
     /// A new domain on a device.
     ///
     /// # Errors
-    /// What the system says.
-    pub fn new(context: &Context) -> Result<Self, Error> {
+    /// The operating system's error.
+    pub fn new(context: &DeviceContext) -> Result<Self, IbError> {
         // SAFETY: the context is open, and stays so while the domain exists, which holds it.
         let raw = unsafe { (context.verbs().ibv_alloc_pd)(context.raw()) };
         if raw.is_null() {
-            return Err(Error::last("ibv_alloc_pd"));
+            return Err(IbError::last_os_error("ibv_alloc_pd"));
         }
-        Ok(Self(Arc::new(Allocated { context: context.clone(), raw })))
+        Ok(Self(Arc::new(ProtectionDomainHandle { context: context.clone(), raw })))
     }
 
-    pub(crate) fn raw(&self) -> *mut abi::Pd {
+    pub(crate) fn raw(&self) -> *mut abi::IbvPd {
         self.0.raw
     }
 
-    /// The device.
-    pub fn context(&self) -> &Context {
+    pub fn context(&self) -> &DeviceContext {
         &self.0.context
     }
 }
 
-/// Memory that a card may reach, with its owner.
+/// A memory region: registered memory, with its owner.
 ///
-/// Dropping it takes the right to reach it away, from peers too, and only then lets its owner go. Work that was posted
-/// with pieces of it holds these pieces itself, and fails if it is still under way.
-pub struct Region<O: Stay> {
-    // The registration ends before its memory goes: fields are dropped in this order.
+/// Dropping it deregisters the memory, for peers too, and then drops the owner. Posted work holds its memory itself, and
+/// fails if it is still outstanding.
+pub struct MemoryRegion<O: StableMemory> {
+    // Dropped before the memory: fields are dropped in this order.
     registration: Registration,
     owner: O,
 }
 
-/// A registration without an owner of its memory.
+/// A registration that does not own its memory.
 pub(crate) struct Registration {
-    domain: Domain,
-    raw: *mut abi::Mr,
+    domain: ProtectionDomain,
+    raw: *mut abi::IbvMr,
     start: u64,
     bytes: usize,
     lkey: u32,
@@ -95,19 +92,18 @@ impl Drop for Registration {
 }
 
 impl Registration {
-    /// Registers memory.
     ///
     /// # Safety
     /// The bytes are mapped now. If `access` lets peers write them, they stay mapped while this lives, and nobody holds
-    /// a reference to them. Without that the card reaches them for posted work alone, which holds its memory itself.
-    pub(crate) unsafe fn new(domain: &Domain, start: *const u8, bytes: usize, access: c_int) -> Result<Self, Error> {
-        Error::within("bytes to register", bytes, PIECE_BYTES_MAX)?;
+    /// a reference to them. Otherwise the device accesses them only for posted work, which holds its memory itself.
+    pub(crate) unsafe fn new(domain: &ProtectionDomain, start: *const u8, bytes: usize, access: c_int) -> Result<Self, IbError> {
+        IbError::check_limit("bytes to register", bytes, SGE_BYTES_MAX)?;
         let address = start.cast_mut().cast();
         // SAFETY: the domain exists, and stays so while the registration does, which holds it; the bytes are mapped,
         // says the caller.
         let raw = unsafe { (domain.context().verbs().ibv_reg_mr)(domain.raw(), address, bytes, access) };
         if raw.is_null() {
-            return Err(Error::last("ibv_reg_mr"));
+            return Err(IbError::last_os_error("ibv_reg_mr"));
         }
         // SAFETY: what was registered just now is described there.
         let (lkey, rkey) = unsafe { ((*raw).lkey, (*raw).rkey) };
@@ -118,35 +114,35 @@ impl Registration {
         self.bytes
     }
 
-    pub(crate) fn key(&self) -> Key {
-        Key { start: self.start, bytes: self.bytes, lkey: self.lkey }
+    pub(crate) fn key(&self) -> LocalKey {
+        LocalKey { start: self.start, bytes: self.bytes, lkey: self.lkey }
     }
 }
 
 /// What a peer may do with registered memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Peers {
+pub enum RemoteAccess {
     /// Nothing.
-    Nothing,
-    /// Read it, all of it and at any time, who has its grant.
+    None,
+    /// Read all of it at any time, with its address and key.
     Read,
 }
 
-impl<O: Stay> Region<O> {
-    /// Registers all of the owner's bytes. It pins them, within the limit of locked memory.
+impl<O: StableMemory> MemoryRegion<O> {
+    /// Registers all of the owner's bytes, which pins them: the limit of locked memory applies.
     ///
     /// # Errors
-    /// [`Error::Limit`] for none or too many bytes, or what the system says.
-    pub fn new(domain: &Domain, owner: O, peers: Peers) -> Result<Self, Error> {
-        // What may be written without a peer's right is what is posted to be filled, and that is held alone.
+    /// [`IbError::Limit`] for none or too many bytes, or the operating system's error.
+    pub fn new(domain: &ProtectionDomain, owner: O, peers: RemoteAccess) -> Result<Self, IbError> {
+        // Local writes go only to memory that is posted to be filled, which its work owns exclusively.
         let access = match peers {
-            Peers::Nothing => abi::ACCESS_LOCAL_WRITE,
-            Peers::Read => abi::ACCESS_LOCAL_WRITE | abi::ACCESS_REMOTE_READ,
+            RemoteAccess::None => abi::ACCESS_LOCAL_WRITE,
+            RemoteAccess::Read => abi::ACCESS_LOCAL_WRITE | abi::ACCESS_REMOTE_READ,
         };
         Self::with_access(domain, owner, access)
     }
 
-    fn with_access(domain: &Domain, owner: O, access: c_int) -> Result<Self, Error> {
+    fn with_access(domain: &ProtectionDomain, owner: O, access: c_int) -> Result<Self, IbError> {
         let (start, bytes) = owner.span();
         // SAFETY: the bytes are mapped, and stay so while their owner lives, which outlives the registration. What a
         // peer may write is never referred to: only pages are registered for that.
@@ -154,83 +150,81 @@ impl<O: Stay> Region<O> {
         Ok(Self { registration, owner })
     }
 
-    /// The owner.
     pub fn owner(&self) -> &O {
         &self.owner
     }
 
-    /// With which pieces of this memory can be posted.
-    pub fn key(&self) -> Key {
+    /// The local key (lkey), to post parts of this memory.
+    pub fn key(&self) -> LocalKey {
         self.registration.key()
     }
 
-    /// What a peer must know to read it (or to write it, see [`Region::for_writes`]).
-    pub fn grant(&self) -> Grant {
-        Grant { address: self.registration.start, bytes: self.registration.bytes as u64, key: self.registration.rkey }
+    /// The address and remote key (rkey) with which a peer can access it.
+    pub fn remote(&self) -> RemoteMemory {
+        RemoteMemory { address: self.registration.start, bytes: self.registration.bytes as u64, key: self.registration.rkey }
     }
 
-    /// Takes the memory back from the card, and from peers.
+    /// Deregisters the memory and returns it.
     pub fn into_owner(self) -> O {
         drop(self.registration);
         self.owner
     }
 }
 
-impl Region<Pages> {
-    /// Registers pages that a peer may read and write, all of them and at any time, who has their grant.
+impl MemoryRegion<SharedPages> {
+    /// Registers pages that a peer with their address and key may read and write at any time.
     ///
     /// # Errors
-    /// As [`Region::new`].
-    pub fn for_writes(domain: &Domain, pages: Pages) -> Result<Self, Error> {
+    /// As [`MemoryRegion::new`].
+    pub fn new_remote_writable(domain: &ProtectionDomain, pages: SharedPages) -> Result<Self, IbError> {
         Self::with_access(domain, pages, abi::ACCESS_LOCAL_WRITE | abi::ACCESS_REMOTE_READ | abi::ACCESS_REMOTE_WRITE)
     }
 }
 
-impl<O: Stay> fmt::Debug for Region<O> {
+impl<O: StableMemory> fmt::Debug for MemoryRegion<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Region({} bytes at {:#x})", self.registration.bytes, self.registration.start)
     }
 }
 
-/// The key of a region, for work of our own.
+/// The local key of a region.
 ///
-/// It keeps nothing alive: work with the key of a region that is gone fails, and harms nobody, because the memory that
-/// it names is held by the work itself.
+/// It keeps nothing alive: work with the key of a deregistered region fails, and has no other effect, because the work
+/// holds its memory itself.
 #[derive(Clone, Copy, Debug)]
-pub struct Key {
+pub struct LocalKey {
     start: u64,
     bytes: usize,
     lkey: u32,
 }
 
-impl Key {
-    /// The entry of a work request for all of `piece`, if it lies within the region.
-    pub(crate) fn piece(&self, piece: &impl Stay) -> Result<abi::Sge, Error> {
+impl LocalKey {
+    /// The scatter/gather element for all of `piece`, if it lies within the region.
+    pub(crate) fn sge(&self, piece: &impl StableMemory) -> Result<abi::IbvSge, IbError> {
         let (_, bytes) = piece.span();
-        self.part(piece, 0, bytes)
+        self.sge_of_range(piece, 0, bytes)
     }
 
-    /// As [`piece`](Self::piece), for `bytes` bytes of it from `at`, which must not reach beyond its end.
-    pub(crate) fn part(&self, piece: &impl Stay, at: usize, bytes: usize) -> Result<abi::Sge, Error> {
+    /// As [`sge`](Self::sge), for `bytes` bytes of it from `at`, which must not exceed it.
+    pub(crate) fn sge_of_range(&self, piece: &impl StableMemory, at: usize, bytes: usize) -> Result<abi::IbvSge, IbError> {
         let (start, most) = piece.span();
-        Error::within("the end of a part of a piece", at.saturating_add(bytes), most)?;
+        IbError::check_limit("the end of a part of a piece", at.saturating_add(bytes), most)?;
         let start = (start.as_ptr().expose_provenance() + at) as u64;
-        let before = start.checked_sub(self.start).ok_or(Error::NotRegistered)?;
+        let before = start.checked_sub(self.start).ok_or(IbError::NotRegistered)?;
         if before.checked_add(bytes as u64).is_none_or(|end| end > self.bytes as u64) {
-            return Err(Error::NotRegistered);
+            return Err(IbError::NotRegistered);
         }
-        // A region has fewer bytes than fit in 32 bits.
-        Ok(abi::Sge { addr: start, length: bytes as u32, lkey: self.lkey })
+        // The length of a region fits in 32 bits.
+        Ok(abi::IbvSge { addr: start, length: bytes as u32, lkey: self.lkey })
     }
 }
 
-/// Memory of a peer: plain numbers, as they are sent.
+/// Memory of a peer: plain numbers, as they are sent to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// Where it begins, in the peer's own counting.
+pub struct RemoteMemory {
+    /// Its start in the peer's address space.
     pub address: u64,
-    /// How many bytes.
     pub bytes: u64,
-    /// The key that opens it.
+    /// The remote key (rkey).
     pub key: u32,
 }

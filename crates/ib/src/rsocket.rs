@@ -1,11 +1,9 @@
-//! Rsockets: librdmacm's byte streams over RDMA, with the calls of sockets and descriptors that only they know.
+//! Rsockets: librdmacm's byte streams over RDMA, with calls like those of sockets and descriptors that only they
+//! accept.
 //!
-//! Enters: addresses, bytes.  Leaves: connected streams, bytes, readiness.
-//! Owns:   the socket, which is closed with its last holder.
-//! Never:  waits for bytes, except in [`rpoll`], [`RSocket::connect`] and where a socket ends.
-//!
-//! Epoll and mio know nothing of them. Whoever drops the last holder of a socket may wait until the peer's device has what
-//! was sent: let that be a thread with nothing else to do.
+//! Epoll and mio cannot wait for them. Only [`rpoll`], [`RSocket::connect`], [`RSocket::shutdown_sending`] and dropping
+//! a socket block; the last two until the peer's device has acknowledged everything, so a thread with nothing else to
+//! do should do that.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -16,16 +14,16 @@ use std::sync::Arc;
 
 use libc::{c_int, c_short, c_void, sockaddr, sockaddr_storage, socklen_t};
 
-use crate::address::{self, Raw};
-use crate::error::{Error, NoDevice};
-use crate::library::{RSockets, rsockets};
+use crate::socket_address::{self, SockAddr};
+use crate::error::{IbError, NoDeviceReason};
+use crate::library::{RsocketLibrary, rsockets};
 use crate::limits::RPOLL_MS_MAX;
 
-/// A stream, or one that listens for such.
+/// A connected or listening rsocket.
 ///
-/// Its calls may be made by several threads at once, as those of a socket.
+/// Several threads may call it at once, as a socket.
 pub struct RSocket {
-    calls: &'static RSockets,
+    calls: &'static RsocketLibrary,
     fd: c_int,
 }
 
@@ -42,16 +40,16 @@ impl fmt::Debug for RSocket {
     }
 }
 
-/// What a call of C's answered, or why it did not.
+/// The result of a C call, or its error.
 fn checked(answer: isize) -> io::Result<usize> {
     usize::try_from(answer).map_err(|_| io::Error::last_os_error())
 }
 
-fn refused(call: &'static str, answer: c_int) -> Result<(), Error> {
+fn check_call(call: &'static str, answer: c_int) -> Result<(), IbError> {
     checked(answer as isize).map(drop).map_err(|error| match error.raw_os_error() {
-        // The first call that needs a device says so.
-        Some(libc::ENODEV) if call == "rsocket" => Error::NoDevice(NoDevice::here()),
-        _ => Error::Refused { call, error },
+        // The first call that needs a device reports that there is none.
+        Some(libc::ENODEV) if call == "rsocket" => IbError::NoDevice(NoDeviceReason::detect()),
+        _ => IbError::CallFailed { call, error },
     })
 }
 
@@ -61,51 +59,51 @@ fn address_bytes(address: SocketAddr) -> socklen_t {
 }
 
 impl RSocket {
-    fn new(address: SocketAddr) -> Result<Self, Error> {
+    fn new(address: SocketAddr) -> Result<Self, IbError> {
         let calls = rsockets()?;
         let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
         // SAFETY: plain numbers.
         let fd = unsafe { (calls.rsocket)(family, libc::SOCK_STREAM, 0) };
-        refused("rsocket", fd)?;
+        check_call("rsocket", fd)?;
         Ok(Self { calls, fd })
     }
 
-    /// Connects, and waits until that is done or has failed: seconds, where nobody answers.
+    /// Connects. Blocks: for seconds, if nobody answers.
     ///
     /// # Errors
-    /// [`Error::Missing`] without the library, [`Error::NoDevice`], or what the system says.
-    pub fn connect(to: SocketAddr) -> Result<Self, Error> {
+    /// [`IbError::MissingLibrary`] without the library, [`IbError::NoDevice`], or the operating system's error.
+    pub fn connect(to: SocketAddr) -> Result<Self, IbError> {
         let socket = Self::new(to)?;
-        let mut raw = Raw::new(to);
+        let mut raw = SockAddr::new(to);
         // SAFETY: the socket exists, and the address is as long as its kind.
         let answer = unsafe { (socket.calls.rconnect)(socket.fd, raw.pointer(), address_bytes(to)) };
-        refused("rconnect", answer)?;
+        check_call("rconnect", answer)?;
         Ok(socket)
     }
 
-    /// Listens on an address of a device; `backlog` connections wait at most.
+    /// Listens on an address of a device; at most `backlog` connections are queued.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
-    pub fn listen(at: SocketAddr, backlog: u32) -> Result<Self, Error> {
+    pub fn listen(at: SocketAddr, backlog: u32) -> Result<Self, IbError> {
         let socket = Self::new(at)?;
         socket.set(libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-        let mut raw = Raw::new(at);
+        let mut raw = SockAddr::new(at);
         // SAFETY: the socket exists, and the address is as long as its kind.
         let answer = unsafe { (socket.calls.rbind)(socket.fd, raw.pointer(), address_bytes(at)) };
-        refused("rbind", answer)?;
+        check_call("rbind", answer)?;
         // SAFETY: the socket exists.
         let answer = unsafe { (socket.calls.rlisten)(socket.fd, c_int::try_from(backlog).unwrap_or(c_int::MAX)) };
-        refused("rlisten", answer)?;
+        check_call("rlisten", answer)?;
         Ok(socket)
     }
 
-    /// The next connection, if one waits.
+    /// Accepts the next connection, if one is waiting.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn accept(self: &Arc<Self>) -> io::Result<Option<Self>> {
-        let mut waiting = [Polled::socket(self, Wants::READABLE)];
+        let mut waiting = [PollEntry::socket(self, PollInterest::READABLE)];
         if rpoll(&mut waiting, Some(0))? == 0 {
             return Ok(None);
         }
@@ -118,19 +116,19 @@ impl RSocket {
         }
     }
 
-    /// Whether small sends go at once. Rsockets always do so, and take the option for the sake of programs.
+    /// Sets `TCP_NODELAY`. Rsockets never delay small sends, and accept the option for compatibility.
     ///
     /// # Errors
-    /// What the system says.
-    pub fn set_nodelay(&self, on: bool) -> Result<(), Error> {
+    /// The operating system's error.
+    pub fn set_nodelay(&self, on: bool) -> Result<(), IbError> {
         self.set(libc::IPPROTO_TCP, libc::TCP_NODELAY, c_int::from(on))
     }
 
-    /// Bytes for sending and receiving, before it is connected or, for those it will accept, listens.
+    /// Sets the buffer sizes. Effective before connecting; on a listener, for the connections it accepts.
     ///
     /// # Errors
-    /// What the system says.
-    pub fn set_buffers(&self, send_bytes: Option<usize>, receive_bytes: Option<usize>) -> Result<(), Error> {
+    /// The operating system's error.
+    pub fn set_buffers(&self, send_bytes: Option<usize>, receive_bytes: Option<usize>) -> Result<(), IbError> {
         for (option, bytes) in [(libc::SO_SNDBUF, send_bytes), (libc::SO_RCVBUF, receive_bytes)] {
             if let Some(bytes) = bytes {
                 self.set(libc::SOL_SOCKET, option, c_int::try_from(bytes).unwrap_or(c_int::MAX))?;
@@ -139,18 +137,18 @@ impl RSocket {
         Ok(())
     }
 
-    fn set(&self, level: c_int, option: c_int, value: c_int) -> Result<(), Error> {
+    fn set(&self, level: c_int, option: c_int, value: c_int) -> Result<(), IbError> {
         let start = (&raw const value).cast::<c_void>();
         // SAFETY: the socket exists; the value lives through the call and is as long as it is said to be.
         let answer =
             unsafe { (self.calls.rsetsockopt)(self.fd, level, option, start, size_of::<c_int>() as socklen_t) };
-        refused("rsetsockopt", answer)
+        check_call("rsetsockopt", answer)
     }
 
-    /// Sends some of the parts, in order: at least a byte.
+    /// Sends a prefix of the parts, at least one byte, and returns its length.
     ///
     /// # Errors
-    /// `WouldBlock` where nothing is taken now, or what the system says.
+    /// `WouldBlock` if nothing can be sent now, or the operating system's error.
     pub fn send(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         // SAFETY: a structure of numbers and pointers, for which zero is a value.
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
@@ -161,19 +159,19 @@ impl RSocket {
         checked(unsafe { (self.calls.rsendmsg)(self.fd, &message, libc::MSG_DONTWAIT) })
     }
 
-    /// Receives into the front of `into`; 0: the peer has ended the stream, or there was no room.
+    /// Receives into the front of `into`; 0: the peer has ended the stream, or `into` is empty.
     ///
     /// # Errors
-    /// `WouldBlock` where nothing is there now, or what the system says.
+    /// `WouldBlock` if nothing has arrived, or the operating system's error.
     pub fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
         // SAFETY: the socket exists, and the memory is ours to write to.
         checked(unsafe { (self.calls.rrecv)(self.fd, into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT) })
     }
 
-    /// Ends the sending direction. Waits until the peer's device has what was sent.
+    /// Ends the sending direction. Blocks until the peer's device has acknowledged everything.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn shutdown_sending(&self) -> io::Result<()> {
         // SAFETY: the socket exists.
         checked(unsafe { (self.calls.rshutdown)(self.fd, libc::SHUT_WR) } as isize).map(drop)
@@ -195,74 +193,72 @@ impl RSocket {
         let mut bytes = size_of::<sockaddr_storage>() as socklen_t;
         // SAFETY: the socket exists, and the place has as much room as is said.
         let answer = unsafe { call(self.fd, (&raw mut storage).cast(), &mut bytes) };
-        if answer == 0 { address::read(&storage) } else { None }
+        if answer == 0 { socket_address::read(&storage) } else { None }
     }
 }
 
-/// What a poll asks of a descriptor, and what it is told.
+/// The readiness that a poll waits for, or reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wants {
-    /// Something to receive, a connection to accept, or the end.
+pub struct PollInterest {
+    /// Bytes to receive, a connection to accept, or the end.
     pub readable: bool,
-    /// Room to send, or the end.
+    /// Bytes can be sent, or the end.
     pub writable: bool,
 }
 
-impl Wants {
-    /// Something to receive alone.
+impl PollInterest {
+    /// Readable only.
     pub const READABLE: Self = Self { readable: true, writable: false };
 
-    /// Whether there is anything.
     pub fn is_any(self) -> bool {
         self.readable || self.writable
     }
 }
 
-/// One entry of a poll: a socket of ours, which is held for as long, or any other descriptor.
+/// One entry of a poll: an rsocket, which it keeps open meanwhile, or any other descriptor.
 #[derive(Debug)]
-pub struct Polled<'d> {
+pub struct PollEntry<'d> {
     fd: c_int,
-    wants: Wants,
-    is: Wants,
+    interest: PollInterest,
+    ready: PollInterest,
     _socket: Option<Arc<RSocket>>,
     _other: Option<BorrowedFd<'d>>,
 }
 
-impl<'d> Polled<'d> {
-    /// A socket.
-    pub fn socket(socket: &Arc<RSocket>, wants: Wants) -> Self {
-        Self { fd: socket.fd, wants, is: Wants::default(), _socket: Some(socket.clone()), _other: None }
+impl<'d> PollEntry<'d> {
+    pub fn socket(socket: &Arc<RSocket>, wants: PollInterest) -> Self {
+        Self { fd: socket.fd, interest: wants, ready: PollInterest::default(), _socket: Some(socket.clone()), _other: None }
     }
 
-    /// Another descriptor, which must be none of ours: its readability.
+    /// The readability of a descriptor that is not an rsocket.
     pub fn other(descriptor: BorrowedFd<'d>) -> Self {
         let fd = descriptor.as_raw_fd();
-        Self { fd, wants: Wants::READABLE, is: Wants::default(), _socket: None, _other: Some(descriptor) }
+        Self { fd, interest: PollInterest::READABLE, ready: PollInterest::default(), _socket: None, _other: Some(descriptor) }
     }
 
-    /// What it was told.
-    pub fn is(&self) -> Wants {
-        self.is
+    /// The readiness that the poll has found.
+    pub fn ready(&self) -> PollInterest {
+        self.ready
     }
 
-    /// The socket, if it is one.
     pub fn into_socket(self) -> Option<Arc<RSocket>> {
         self._socket
     }
 }
 
-/// Waits until one of the entries has what it wants, for some milliseconds at most; `None`: for ever. Says how many have.
+/// Blocks until one of the entries is ready or the time-out has passed; `None`: no time-out. Returns the number of ready
+/// entries.
 ///
 /// # Errors
-/// What the system says; a signal is no error but a poll that found nothing.
-pub fn rpoll(entries: &mut [Polled<'_>], timeout_ms: Option<u32>) -> io::Result<usize> {
+/// The operating system's error. After a signal it returns 0.
+pub fn rpoll(entries: &mut [PollEntry<'_>], timeout_ms: Option<u32>) -> io::Result<usize> {
     let calls = rsockets().map_err(|error| io::Error::new(io::ErrorKind::Unsupported, error.to_string()))?;
-    let events = |wants: Wants| {
+    let events = |wants: PollInterest| {
         let readable = if wants.readable { libc::POLLIN } else { 0 };
         readable | if wants.writable { libc::POLLOUT } else { 0 }
     };
     let mut raw: Vec<libc::pollfd> =
-        entries.iter().map(|entry| libc::pollfd { fd: entry.fd, events: events(entry.wants), revents: 0 }).collect();
+        entries.iter().map(|entry| libc::pollfd { fd: entry.fd, events: events(entry.interest), revents: 0 }).collect();
     let timeout = timeout_ms.map_or(-1, |ms| ms.min(RPOLL_MS_MAX) as c_int);
     // SAFETY: as many entries as are said, which live through the call. Sockets of ours are held by the entries, so that
     // none is closed meanwhile.
@@ -275,15 +271,15 @@ pub fn rpoll(entries: &mut [Polled<'_>], timeout_ms: Option<u32>) -> io::Result<
     const OVER: c_short = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
     for (entry, raw) in entries.iter_mut().zip(raw) {
         let is = if count == 0 { 0 } else { raw.revents };
-        entry.is = Wants { readable: is & (libc::POLLIN | OVER) != 0, writable: is & (libc::POLLOUT | OVER) != 0 };
+        entry.ready = PollInterest { readable: is & (libc::POLLIN | OVER) != 0, writable: is & (libc::POLLOUT | OVER) != 0 };
     }
     Ok(count)
 }
 
-/// Whether rsockets can be called, and why not.
+/// Loads the library, to check whether rsockets can be used.
 ///
 /// # Errors
-/// [`Error::Missing`].
-pub fn open_rsockets() -> Result<(), Error> {
+/// [`IbError::MissingLibrary`].
+pub fn open_rsockets() -> Result<(), IbError> {
     rsockets().map(drop)
 }

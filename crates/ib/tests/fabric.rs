@@ -1,20 +1,20 @@
-//! The layer over a real device, as the lab's guest has one (`tests/lab`). Elsewhere each says that it is skipped, and
+//! Verbs over a real device, in the lab's guest (`tests/lab`). Without one each test prints that it is skipped, and
 //! why.
 
-#[path = "fabric/ends.rs"]
-mod ends;
+#[path = "fabric/endpoints.rs"]
+mod endpoints;
 #[path = "fabric/failures.rs"]
 mod failures;
 #[path = "fabric/hosts.rs"]
 mod hosts;
-#[path = "fabric/parts.rs"]
-mod parts;
+#[path = "fabric/resources.rs"]
+mod resources;
 
-use ends::{
-    Bench, End, PART_BYTES, connect, disconnected, established, event, lab, listen, pair, readable, request, routed,
+use endpoints::{
+    TestResources, TestEndpoint, PART_BYTES, connect, disconnected, established, event, lab, listen, pair, readable, request, routed,
     signalled, terms,
 };
-use ib::{About, CmChannel, Grant, How, Kind, Pages, Peers, QueuePair, Region, State};
+use ib::{CmEventKind, CmEventChannel, RemoteMemory, PostOptions, WcOpcode, SharedPages, RemoteAccess, QueuePair, MemoryRegion, QueuePairState};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -23,9 +23,9 @@ fn a_device_says_what_it_is() {
     let Some(ip) = lab() else { return };
     let devices = ib::devices().expect("there is a device");
     let context = &devices[0];
-    let facts = context.facts().expect("it can be asked");
+    let facts = context.attributes().expect("it can be asked");
     assert!(
-        facts.ports >= 1 && facts.queue_pairs_max > 100 && facts.work_max >= 64 && facts.reads_asked_max > 0,
+        facts.ports >= 1 && facts.queue_pairs_max > 100 && facts.work_requests_max >= 64 && facts.initiator_depth_max > 0,
         "{facts:?}"
     );
     let port = context.port(1).expect("it has a port");
@@ -43,24 +43,24 @@ fn a_device_says_what_it_is() {
 fn connections_carry_private_data_both_ways_and_end() {
     let Some(ip) = lab() else { return };
     let (near, far) = pair(ip, 4);
-    assert_eq!(near.pair.state().expect("it can be asked"), State::Connected);
+    assert_eq!(near.pair.state().expect("it can be asked"), QueuePairState::ReadyToSend);
     assert_eq!(near.id.peer_address().map(|address| address.ip()), Some(ip));
     assert_eq!(far.id.peer_address(), near.id.local_address());
     near.id.disconnect().expect("it can end");
     disconnected(&far.channel);
     far.id.disconnect().expect("it can end");
     disconnected(&near.channel);
-    assert_eq!(far.pair.state().expect("it can be asked"), State::Error);
+    assert_eq!(far.pair.state().expect("it can be asked"), QueuePairState::Error);
 }
 
 #[test]
 fn a_refusal_has_the_words_of_who_refuses() {
     let Some(ip) = lab() else { return };
     let (listening, _listener, address) = listen(ip);
-    let asking = CmChannel::new().expect("a channel");
+    let asking = CmEventChannel::new().expect("a channel");
     for words in [b"not you".as_slice(), b""] {
         let id = routed(&asking, address);
-        let bench = Bench::new(&id, 1);
+        let bench = TestResources::new(&id, 1);
         let pair = bench.queue_pair(&id);
         id.connect(&terms(b"")).expect("it can be asked");
         let (refused, _) = request(&listening);
@@ -72,8 +72,8 @@ fn a_refusal_has_the_words_of_who_refuses() {
         }
         let answer = event(&asking);
         assert_eq!(answer.id, id.key());
-        assert!(matches!(answer.about, About::Rejected { reason: ib::REJECTED_BY_PROGRAM }), "{answer:?}");
-        assert!(answer.data.starts_with(words), "{answer:?}");
+        assert!(matches!(answer.kind, CmEventKind::Rejected { reason: ib::REJECTED_BY_PROGRAM }), "{answer:?}");
+        assert!(answer.private_data.starts_with(words), "{answer:?}");
         drop(pair);
     }
 }
@@ -83,13 +83,13 @@ fn where_nobody_listens_the_answer_says_so() {
     let Some(ip) = lab() else { return };
     let (listening, listener, address) = listen(ip);
     drop((listener, listening));
-    let asking = CmChannel::new().expect("a channel");
+    let asking = CmEventChannel::new().expect("a channel");
     let id = routed(&asking, address);
-    let bench = Bench::new(&id, 1);
+    let bench = TestResources::new(&id, 1);
     let _pair = bench.queue_pair(&id);
     id.connect(&terms(b"")).expect("it can be asked");
     let answer = event(&asking);
-    assert!(matches!(answer.about, About::Rejected { reason: ib::REJECTED_NO_LISTENER }), "{answer:?}");
+    assert!(matches!(answer.kind, CmEventKind::Rejected { reason: ib::REJECTED_NO_LISTENER }), "{answer:?}");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn sends_of_each_kind_arrive_through_the_shared_queue() {
     let first = near.bench.filled(&[1; PART_BYTES]);
     let last = near.bench.filled(b"and one more");
     let mut batch = near.pair.batch();
-    batch.send([(first, key)], How { cookie: 2, signalled: false }).expect("there is room");
+    batch.send([(first, key)], PostOptions { cookie: 2, signalled: false }).expect("there is room");
     batch.send([(last, key)], signalled(3)).expect("there is room");
     assert_eq!(batch.len(), 2);
     assert_eq!(batch.post().expect("it can be posted"), 2);
@@ -117,21 +117,21 @@ fn sends_of_each_kind_arrive_through_the_shared_queue() {
     let (status, done) = near.finished();
     assert!(status.is_success());
     assert_eq!(done.iter().map(|work| work.cookie).collect::<Vec<_>>(), [2, 3], "one completion ends both");
-    assert_eq!(near.pair.under_way(), 0);
+    assert_eq!(near.pair.outstanding(), 0);
 }
 
 /// A sender of message memory, from the bench of an end that is there, and a far end of its own.
-fn slice_sender(bench: &Bench, ip: std::net::IpAddr) -> (QueuePair<slab::Slice, slab::BlockMut>, End) {
+fn slice_sender(bench: &TestResources, ip: std::net::IpAddr) -> (QueuePair<slab::Slice, slab::BlockMut>, TestEndpoint) {
     let (listening, _listener, address) = listen(ip);
-    let asking = CmChannel::new().expect("a channel");
+    let asking = CmEventChannel::new().expect("a channel");
     let id = routed(&asking, address);
-    let options = ib::Options { work_max: 8, pieces_max: 4, inline_bytes_max: 0 };
+    let options = ib::QueuePairOptions { send_wr_max: 8, send_sge_max: 4, inline_bytes_max: 0 };
     let sender =
         QueuePair::new(&id, &bench.domain, &bench.queue, &bench.queue, &bench.receives, options).expect("a queue pair");
     id.connect(&terms(b"")).expect("it can be asked");
     let (id, _) = request(&listening);
-    let bench = Bench::new(&id, 2);
-    let far = End { pair: bench.queue_pair(&id), bench, id, channel: listening.clone() };
+    let bench = TestResources::new(&id, 2);
+    let far = TestEndpoint { pair: bench.queue_pair(&id), bench, id, channel: listening.clone() };
     far.id.accept(&terms(b"")).expect("it can be accepted");
     established(&asking);
     established(&listening);
@@ -170,36 +170,36 @@ fn registrations_follow_a_pool() {
     regions.refresh(&pool).expect("it can be registered");
     assert!(regions.key(&small).is_some() && regions.key(&large).is_some());
     let pinned = regions.pinned_bytes();
-    assert_eq!(pinned, pool.held_bytes());
+    assert_eq!(pinned, pool.mapped_bytes());
     // Gone and come back, to the same address or not: it is registered anew.
     drop(large);
     pool.trim();
     let large = pool.block(1 << 20);
     regions.refresh(&pool).expect("it can be registered");
     assert!(regions.key(&small).is_some() && regions.key(&large).is_some());
-    assert_eq!(regions.pinned_bytes(), pool.held_bytes());
+    assert_eq!(regions.pinned_bytes(), pool.mapped_bytes());
     drop((small, large));
     pool.trim();
     regions.refresh(&pool).expect("it can be deregistered");
-    assert_eq!((regions.pinned_bytes(), pool.held_bytes()), (0, 0));
+    assert_eq!((regions.pinned_bytes(), pool.mapped_bytes()), (0, 0));
 }
 
 #[test]
 fn a_read_fetches_exactly_what_was_granted() {
     let Some(ip) = lab() else { return };
     let (mut near, far) = pair(ip, 2);
-    let pages = Pages::new(3 * PART_BYTES).expect("memory");
+    let pages = SharedPages::new(3 * PART_BYTES).expect("memory");
     pages.write(PART_BYTES - 2, b"..the body..");
-    let region = Region::new(&far.bench.domain, pages, Peers::Read).expect("it can be registered");
-    let grant = region.grant();
+    let region = MemoryRegion::new(&far.bench.domain, pages, RemoteAccess::Read).expect("it can be registered");
+    let grant = region.remote();
     let (into, key) = (near.bench.filled(b""), near.bench.key);
     let mut batch = near.pair.batch();
-    let from = Grant { address: grant.address + PART_BYTES as u64, ..grant };
+    let from = RemoteMemory { address: grant.address + PART_BYTES as u64, ..grant };
     batch.read(into, key, from, signalled(5)).expect("there is room");
     batch.post().expect("it can be posted");
     let (status, mut done) = near.finished();
     assert!(status.is_success(), "{status}");
-    let filled = done.pop().and_then(|work| work.filled).expect("a READ gives its memory back");
+    let filled = done.pop().and_then(|work| work.read_memory).expect("a READ gives its memory back");
     assert!(filled.starts_with(b"the body..\0"), "{:?}", &filled[..12]);
     assert!(done.is_empty());
 }
@@ -208,11 +208,11 @@ fn a_read_fetches_exactly_what_was_granted() {
 fn a_write_lands_where_the_peer_allows_it() {
     let Some(ip) = lab() else { return };
     let (mut near, far) = pair(ip, 2);
-    let region = Region::for_writes(&far.bench.domain, Pages::new(2 * PART_BYTES).expect("memory"))
+    let region = MemoryRegion::new_remote_writable(&far.bench.domain, SharedPages::new(2 * PART_BYTES).expect("memory"))
         .expect("it can be registered");
     let (part, key) = (near.bench.filled(b"written"), near.bench.key);
     let mut batch = near.pair.batch();
-    let to = Grant { address: region.grant().address + 1, ..region.grant() };
+    let to = RemoteMemory { address: region.remote().address + 1, ..region.remote() };
     batch.write([(part, key)], to, signalled(1)).expect("there is room");
     batch.post().expect("it can be posted");
     assert!(near.finished().0.is_success());
@@ -220,11 +220,11 @@ fn a_write_lands_where_the_peer_allows_it() {
     region.owner().read(0, &mut seen);
     assert_eq!(&seen, b"\0written\0");
     let mut batch = near.pair.batch();
-    batch.write_inline(&[b"al", b"so"], region.grant(), signalled(2)).expect("there is room");
+    batch.write_inline(&[b"al", b"so"], region.remote(), signalled(2)).expect("there is room");
     batch.post().expect("it can be posted");
     assert!(near.finished().0.is_success());
     region.owner().read(0, &mut seen);
-    assert_eq!((&seen, region.owner().look(3)), (b"alsotten\0", b'o'));
+    assert_eq!((&seen, region.owner().read_volatile(3)), (b"alsotten\0", b'o'));
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn a_channel_wakes_whoever_waits_for_its_descriptor() {
     assert_eq!(far.bench.queue.poll(&mut none).expect("it can be polled"), 0);
     assert!(!readable(far.bench.wakes.as_fd(), Duration::ZERO), "nothing has arrived");
     near.send_inline(b"wake");
-    assert!(readable(far.bench.wakes.as_fd(), ends::PATIENCE), "it wakes");
+    assert!(readable(far.bench.wakes.as_fd(), endpoints::PATIENCE), "it wakes");
     assert_eq!(far.bench.wakes.drain().expect("it can be read"), 1);
     assert!(!readable(far.bench.wakes.as_fd(), Duration::ZERO), "once");
     assert_eq!(far.received(), b"wake");
@@ -251,7 +251,7 @@ fn one_completion_ends_many_sends() {
         let bytes: Vec<_> = (0..16u8).map(|at| [round, at]).collect();
         let mut batch = near.pair.batch();
         for (at, bytes) in bytes.iter().enumerate() {
-            let how = How { cookie: u64::from(round) * 16 + at as u64, signalled: at == 15 };
+            let how = PostOptions { cookie: u64::from(round) * 16 + at as u64, signalled: at == 15 };
             batch.send_inline(&[bytes], how).expect("there is room");
         }
         assert_eq!(batch.post().expect("it can be posted"), 16);
@@ -262,7 +262,7 @@ fn one_completion_ends_many_sends() {
         assert!(status.is_success() && done.len() == 16, "{status}");
         assert!(done.iter().all(|work| std::mem::replace(&mut ended, work.cookie + 1) == work.cookie), "in order");
     }
-    assert_eq!((ended, near.pair.under_way()), (320, 0));
+    assert_eq!((ended, near.pair.outstanding()), (320, 0));
     assert!(near.bench.waiting.is_empty());
 }
 
@@ -270,7 +270,7 @@ fn one_completion_ends_many_sends() {
 fn a_hundred_connections_share_one_listener() {
     let Some(ip) = lab() else { return };
     let (listening, _listener, address) = listen(ip);
-    let asking = CmChannel::new().expect("a channel");
+    let asking = CmEventChannel::new().expect("a channel");
     let mut ends: Vec<_> = (0..100).map(|_| connect(&asking, &listening, address, 1)).collect();
     for (at, (near, far)) in ends.iter_mut().enumerate() {
         near.send_inline(&[at as u8]);
@@ -284,7 +284,7 @@ fn a_hundred_connections_share_one_listener() {
 fn an_id_moves_to_the_channel_of_another_thread() {
     let Some(ip) = lab() else { return };
     let (near, far) = pair(ip, 2);
-    let elsewhere = CmChannel::new().expect("a channel");
+    let elsewhere = CmEventChannel::new().expect("a channel");
     far.id.migrate(&elsewhere).expect("it can move");
     let moved = std::thread::spawn(move || {
         disconnected(&elsewhere);
@@ -300,7 +300,7 @@ fn handles_may_go_in_any_order() {
     let Some(ip) = lab() else { return };
     for order in 0..3 {
         let (near, mut far) = pair(ip, 4);
-        let End { pair, bench, id, channel } = near;
+        let TestEndpoint { pair, bench, id, channel } = near;
         far.send_inline(b"on its way");
         match order {
             0 => {
@@ -313,7 +313,7 @@ fn handles_may_go_in_any_order() {
                 drop(channel);
             }
             _ => {
-                let Bench { domain, wakes, queue, receives, .. } = bench;
+                let TestResources { domain, wakes, queue, receives, .. } = bench;
                 drop((wakes, queue));
                 drop((id, receives));
                 drop((domain, channel));
@@ -328,6 +328,6 @@ fn kinds_of_completions_are_told_apart() {
     let Some(ip) = lab() else { return };
     let (mut near, mut far) = pair(ip, 2);
     near.send_inline(b"x");
-    assert_eq!(far.bench.completion().kind(), Kind::Receive);
-    assert_eq!(near.bench.completion().kind(), Kind::Send);
+    assert_eq!(far.bench.completion().opcode(), WcOpcode::Receive);
+    assert_eq!(near.bench.completion().opcode(), WcOpcode::Send);
 }

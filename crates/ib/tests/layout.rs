@@ -1,4 +1,4 @@
-//! The structures of `ib::abi` against the C headers, wherever these are installed (libibverbs-dev, librdmacm-dev).
+//! The structures of `ib::abi` compared with the C headers, where these are installed (libibverbs-dev, librdmacm-dev).
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 use ib::abi;
 
 /// Lines `name in C, number in Rust`.
-struct Table(Vec<(String, usize)>);
+struct LayoutTable(Vec<(String, usize)>);
 
-impl Table {
+impl LayoutTable {
     fn size(&mut self, c: &str, rust: usize) {
         self.0.push((format!("sizeof({c})"), rust));
     }
@@ -32,59 +32,59 @@ macro_rules! fields {
     };
 }
 
-fn table() -> Table {
-    let mut t = Table(Vec::new());
+fn table() -> LayoutTable {
+    let mut t = LayoutTable(Vec::new());
     // Structures that we make, or whose arrays we make, are of the very same size. Of events only the first arm of a
     // union is known here.
-    t.size("struct ibv_device_attr", size_of::<abi::DeviceAttr>());
-    t.size("struct ibv_port_attr", size_of::<abi::PortAttr>());
-    t.size("union ibv_gid", size_of::<abi::Gid>());
-    t.size("struct ibv_wc", size_of::<abi::Wc>());
-    t.size("struct ibv_sge", size_of::<abi::Sge>());
-    t.size("struct ibv_send_wr", size_of::<abi::SendWr>());
-    t.size("struct ibv_recv_wr", size_of::<abi::RecvWr>());
-    t.size("struct ibv_srq_init_attr", size_of::<abi::SrqInitAttr>());
-    t.size("struct ibv_qp_init_attr", size_of::<abi::QpInitAttr>());
-    t.size("struct ibv_qp_attr", size_of::<abi::QpAttr>());
-    t.size("struct ibv_async_event", size_of::<abi::AsyncEvent>());
-    t.size("struct rdma_conn_param", size_of::<abi::ConnParam>());
-    t.size("struct ibv_context_ops", size_of::<abi::ContextOps>());
-    t.size("struct rdma_route", size_of::<abi::Route>());
-    fields!(t, "struct ibv_device", Device: node_type transport_type name dev_name dev_path ibdev_path);
-    fields!(t, "struct ibv_context_ops", ContextOps: poll_cq req_notify_cq post_srq_recv post_send);
-    fields!(t, "struct ibv_context", Context: device ops cmd_fd async_fd num_comp_vectors);
-    fields!(t, "struct ibv_device_attr", DeviceAttr: fw_ver node_guid max_mr_size vendor_id max_qp max_qp_wr max_sge max_cq max_cqe
+    t.size("struct ibv_device_attr", size_of::<abi::IbvDeviceAttr>());
+    t.size("struct ibv_port_attr", size_of::<abi::IbvPortAttr>());
+    t.size("union ibv_gid", size_of::<abi::IbvGid>());
+    t.size("struct ibv_wc", size_of::<abi::IbvWc>());
+    t.size("struct ibv_sge", size_of::<abi::IbvSge>());
+    t.size("struct ibv_send_wr", size_of::<abi::IbvSendWr>());
+    t.size("struct ibv_recv_wr", size_of::<abi::IbvRecvWr>());
+    t.size("struct ibv_srq_init_attr", size_of::<abi::IbvSrqInitAttr>());
+    t.size("struct ibv_qp_init_attr", size_of::<abi::IbvQpInitAttr>());
+    t.size("struct ibv_qp_attr", size_of::<abi::IbvQpAttr>());
+    t.size("struct ibv_async_event", size_of::<abi::IbvAsyncEvent>());
+    t.size("struct rdma_conn_param", size_of::<abi::RdmaConnParam>());
+    t.size("struct ibv_context_ops", size_of::<abi::IbvContextOps>());
+    t.size("struct rdma_route", size_of::<abi::RdmaRoute>());
+    fields!(t, "struct ibv_device", IbvDevice: node_type transport_type name dev_name dev_path ibdev_path);
+    fields!(t, "struct ibv_context_ops", IbvContextOps: poll_cq req_notify_cq post_srq_recv post_send);
+    fields!(t, "struct ibv_context", IbvContext: device ops cmd_fd async_fd num_comp_vectors);
+    fields!(t, "struct ibv_device_attr", IbvDeviceAttr: fw_ver node_guid max_mr_size vendor_id max_qp max_qp_wr max_sge max_cq max_cqe
         max_mr max_pd max_qp_rd_atom max_qp_init_rd_atom atomic_cap max_srq max_srq_wr max_pkeys phys_port_cnt);
-    fields!(t, "struct ibv_port_attr", PortAttr: state max_mtu active_mtu gid_tbl_len max_msg_sz pkey_tbl_len lid phys_state link_layer
+    fields!(t, "struct ibv_port_attr", IbvPortAttr: state max_mtu active_mtu gid_tbl_len max_msg_sz pkey_tbl_len lid phys_state link_layer
         port_cap_flags2);
-    fields!(t, "struct ibv_pd", Pd: context handle);
-    fields!(t, "struct ibv_mr", Mr: context pd addr length handle lkey rkey);
-    fields!(t, "struct ibv_comp_channel", CompChannel: context fd);
-    fields!(t, "struct ibv_cq", Cq: context channel cq_context handle cqe);
-    fields!(t, "struct ibv_wc", Wc: wr_id status opcode vendor_err byte_len imm_data qp_num src_qp wc_flags pkey_index slid sl);
-    fields!(t, "struct ibv_sge", Sge: addr length lkey);
-    fields!(t, "struct ibv_send_wr", SendWr: wr_id next sg_list num_sge opcode send_flags imm_data);
-    t.offset("struct ibv_send_wr", "wr.rdma.remote_addr", offset_of!(abi::SendWr, remote_addr));
-    t.offset("struct ibv_send_wr", "wr.rdma.rkey", offset_of!(abi::SendWr, rkey));
-    fields!(t, "struct ibv_recv_wr", RecvWr: wr_id next sg_list num_sge);
-    fields!(t, "struct ibv_srq", Srq: context srq_context pd handle);
-    fields!(t, "struct ibv_srq_init_attr", SrqInitAttr: srq_context);
-    t.offset("struct ibv_srq_init_attr", "attr.max_wr", offset_of!(abi::SrqInitAttr, max_wr));
-    t.offset("struct ibv_srq_init_attr", "attr.max_sge", offset_of!(abi::SrqInitAttr, max_sge));
-    fields!(t, "struct ibv_qp", Qp: context qp_context pd send_cq recv_cq srq handle qp_num state qp_type);
-    fields!(t, "struct ibv_qp_cap", QpCap: max_send_wr max_recv_wr max_send_sge max_recv_sge max_inline_data);
-    fields!(t, "struct ibv_qp_init_attr", QpInitAttr: qp_context send_cq recv_cq srq cap qp_type sq_sig_all);
-    fields!(t, "struct ibv_qp_attr", QpAttr: qp_state cap ah_attr alt_ah_attr pkey_index timeout retry_cnt rnr_retry rate_limit);
-    fields!(t, "struct ibv_ah_attr", AhAttr: dlid sl port_num);
-    fields!(t, "struct ibv_async_event", AsyncEvent: element event_type);
-    fields!(t, "struct rdma_event_channel", EventChannel: fd);
-    fields!(t, "struct rdma_cm_id", CmId: verbs channel context qp route ps port_num);
-    t.offset("struct rdma_route", "addr.src_storage", offset_of!(abi::Route, src_addr));
-    t.offset("struct rdma_route", "addr.dst_storage", offset_of!(abi::Route, dst_addr));
-    fields!(t, "struct rdma_conn_param", ConnParam: private_data private_data_len responder_resources initiator_depth flow_control
+    fields!(t, "struct ibv_pd", IbvPd: context handle);
+    fields!(t, "struct ibv_mr", IbvMr: context pd addr length handle lkey rkey);
+    fields!(t, "struct ibv_comp_channel", IbvCompChannel: context fd);
+    fields!(t, "struct ibv_cq", IbvCq: context channel cq_context handle cqe);
+    fields!(t, "struct ibv_wc", IbvWc: wr_id status opcode vendor_err byte_len imm_data qp_num src_qp wc_flags pkey_index slid sl);
+    fields!(t, "struct ibv_sge", IbvSge: addr length lkey);
+    fields!(t, "struct ibv_send_wr", IbvSendWr: wr_id next sg_list num_sge opcode send_flags imm_data);
+    t.offset("struct ibv_send_wr", "wr.rdma.remote_addr", offset_of!(abi::IbvSendWr, remote_addr));
+    t.offset("struct ibv_send_wr", "wr.rdma.rkey", offset_of!(abi::IbvSendWr, rkey));
+    fields!(t, "struct ibv_recv_wr", IbvRecvWr: wr_id next sg_list num_sge);
+    fields!(t, "struct ibv_srq", IbvSrq: context srq_context pd handle);
+    fields!(t, "struct ibv_srq_init_attr", IbvSrqInitAttr: srq_context);
+    t.offset("struct ibv_srq_init_attr", "attr.max_wr", offset_of!(abi::IbvSrqInitAttr, max_wr));
+    t.offset("struct ibv_srq_init_attr", "attr.max_sge", offset_of!(abi::IbvSrqInitAttr, max_sge));
+    fields!(t, "struct ibv_qp", IbvQp: context qp_context pd send_cq recv_cq srq handle qp_num state qp_type);
+    fields!(t, "struct ibv_qp_cap", IbvQpCap: max_send_wr max_recv_wr max_send_sge max_recv_sge max_inline_data);
+    fields!(t, "struct ibv_qp_init_attr", IbvQpInitAttr: qp_context send_cq recv_cq srq cap qp_type sq_sig_all);
+    fields!(t, "struct ibv_qp_attr", IbvQpAttr: qp_state cap ah_attr alt_ah_attr pkey_index timeout retry_cnt rnr_retry rate_limit);
+    fields!(t, "struct ibv_ah_attr", IbvAhAttr: dlid sl port_num);
+    fields!(t, "struct ibv_async_event", IbvAsyncEvent: element event_type);
+    fields!(t, "struct rdma_event_channel", RdmaEventChannel: fd);
+    fields!(t, "struct rdma_cm_id", RdmaCmId: verbs channel context qp route ps port_num);
+    t.offset("struct rdma_route", "addr.src_storage", offset_of!(abi::RdmaRoute, src_addr));
+    t.offset("struct rdma_route", "addr.dst_storage", offset_of!(abi::RdmaRoute, dst_addr));
+    fields!(t, "struct rdma_conn_param", RdmaConnParam: private_data private_data_len responder_resources initiator_depth flow_control
         retry_count rnr_retry_count srq qp_num);
-    fields!(t, "struct rdma_cm_event", CmEvent: id listen_id event status);
-    t.offset("struct rdma_cm_event", "param.conn", offset_of!(abi::CmEvent, conn));
+    fields!(t, "struct rdma_cm_event", RdmaCmEvent: id listen_id event status);
+    t.offset("struct rdma_cm_event", "param.conn", offset_of!(abi::RdmaCmEvent, conn));
     // What rsockets take is of the system's; how their calls take it stands in `PROTOTYPES`.
     t.size("struct pollfd", size_of::<libc::pollfd>());
     t.size("struct msghdr", size_of::<libc::msghdr>());
@@ -95,7 +95,7 @@ fn table() -> Table {
     t
 }
 
-fn values(t: &mut Table) {
+fn values(t: &mut LayoutTable) {
     for (c, rust) in [
         ("IBV_ACCESS_LOCAL_WRITE", abi::ACCESS_LOCAL_WRITE as u32),
         ("IBV_ACCESS_REMOTE_WRITE", abi::ACCESS_REMOTE_WRITE as u32),
@@ -117,14 +117,14 @@ fn values(t: &mut Table) {
         ("IBV_QPS_ERR", abi::QPS_ERR),
         ("IBV_PORT_ACTIVE", 4),
         ("IBV_LINK_LAYER_ETHERNET", 2),
-        ("IBV_WC_LOC_LEN_ERR", ib::Status::LOCAL_LENGTH.number().into()),
-        ("IBV_WC_LOC_PROT_ERR", ib::Status::LOCAL_PROTECTION.number().into()),
-        ("IBV_WC_WR_FLUSH_ERR", ib::Status::FLUSHED.number().into()),
-        ("IBV_WC_REM_INV_REQ_ERR", ib::Status::REMOTE_INVALID.number().into()),
-        ("IBV_WC_REM_ACCESS_ERR", ib::Status::REMOTE_ACCESS.number().into()),
-        ("IBV_WC_REM_OP_ERR", ib::Status::REMOTE_OPERATION.number().into()),
-        ("IBV_WC_RETRY_EXC_ERR", ib::Status::RETRIES.number().into()),
-        ("IBV_WC_RNR_RETRY_EXC_ERR", ib::Status::RECEIVER_NOT_READY.number().into()),
+        ("IBV_WC_LOC_LEN_ERR", ib::WcStatus::LOCAL_LENGTH.number().into()),
+        ("IBV_WC_LOC_PROT_ERR", ib::WcStatus::LOCAL_PROTECTION.number().into()),
+        ("IBV_WC_WR_FLUSH_ERR", ib::WcStatus::WR_FLUSH.number().into()),
+        ("IBV_WC_REM_INV_REQ_ERR", ib::WcStatus::REMOTE_INVALID.number().into()),
+        ("IBV_WC_REM_ACCESS_ERR", ib::WcStatus::REMOTE_ACCESS.number().into()),
+        ("IBV_WC_REM_OP_ERR", ib::WcStatus::REMOTE_OPERATION.number().into()),
+        ("IBV_WC_RETRY_EXC_ERR", ib::WcStatus::RETRY_EXCEEDED.number().into()),
+        ("IBV_WC_RNR_RETRY_EXC_ERR", ib::WcStatus::RNR_RETRY_EXCEEDED.number().into()),
         ("IBV_EVENT_QP_LAST_WQE_REACHED", 16),
         ("IBV_EVENT_QP_FATAL", 1),
         ("IBV_EVENT_COMM_EST", 4),

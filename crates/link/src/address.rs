@@ -1,59 +1,55 @@
-//! Addresses: where a broker listens and where a client dials.
-//!
-//! Enters: text of an operator.  Leaves: a host and port of TCP, TLS or RDMA, or the path of a Unix socket.
-//! Owns:   the forms an address may take.
-//! Never:  looks a name up.
+//! Addresses: where a broker listens and where a client connects. Parsing looks no name up.
 
 use crate::limits::ADDRESS_BYTES_MAX;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// The port of AMQP over TLS, where none is written.
+/// The default port of AMQP over TLS.
 const TLS_PORT: u16 = 5671;
-/// That of AMQP over RDMA.
+/// The default port of AMQP over RDMA.
 const RDMA_PORT: u16 = 5672;
 
-/// Why a socket does not stand for one.
-pub(crate) const NEEDS_DEVICES: &str = "an address of RDMA needs an RDMA device, and none was given";
+/// Why the listeners and connections of this crate refuse an RDMA address.
+pub(crate) const NEEDS_RDMA_DEVICE: &str = "an address of RDMA needs an RDMA device, and none was given";
 
-/// An address of a link.
+/// An address to listen on or to connect to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
-    /// `127.0.0.1:5672`, `[::1]:5672`, `broker.example:5672`, each also behind `tcp://`.
+    /// `127.0.0.1:5672`, `[::1]:5672`, `broker.example:5672`, each optionally with the prefix `tcp://`.
     Tcp {
-        /// A name or an address, without brackets.
+        /// A host name or an IP address, without brackets.
         host: String,
-        /// The port; 0 lets the system choose one to listen on.
+        /// The port; 0 makes the system choose one to listen on.
         port: u16,
     },
     /// `tls://broker.example:5671`, also `amqps://`; the port may be left out.
     Tls {
-        /// A name or an address, without brackets.
+        /// A host name or an IP address, without brackets.
         host: String,
-        /// The port; 0 lets the system choose one to listen on.
+        /// The port; 0 makes the system choose one to listen on.
         port: u16,
     },
-    /// `amqp+rdma://10.0.0.1:5672`, also `rdma://`; the port may be left out. Its connections are made by RDMA devices
-    /// (the room `verbs`), which whoever listens or dials must bring along.
+    /// `amqp+rdma://10.0.0.1:5672`, also `rdma://`; the port may be left out. The crate `verbs` makes its connections, on
+    /// RDMA devices.
     Rdma {
-        /// A name or an address, without brackets.
+        /// A host name or an IP address, without brackets.
         host: String,
-        /// The port, of those that the devices' connection manager shares with TCP's numbers.
+        /// The port, in the connection manager's port space for TCP (`RDMA_PS_TCP`).
         port: u16,
     },
-    /// `amqp+rsocket://10.0.0.1:5672`: an address of an RDMA device, over librdmacm's streams (the room `rsocket`).
+    /// `amqp+rsocket://10.0.0.1:5672`: an address of an RDMA device, over librdmacm's streams (the crate `rsocket`).
     Rsocket {
-        /// A name or an address, without brackets.
+        /// A host name or an IP address, without brackets.
         host: String,
-        /// The port; 0 lets the system choose one to listen on.
+        /// The port; 0 makes the system choose one to listen on.
         port: u16,
     },
     /// `unix:/run/harrier.sock`, `unix:///run/harrier.sock` or a path that begins with `/`.
     Unix(PathBuf),
 }
 
-/// Why a text is no address.
+/// Why a text is not an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressError {
     text: String,

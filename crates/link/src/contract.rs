@@ -1,16 +1,13 @@
 //! The contract: tests that every link passes.
 //!
-//! Enters: two connected ends of any kind.  Leaves: nothing, or a panic that names the broken promise.
-//! Owns:   the meaning of what [`Link`] says, as code.
-//! Never:  knows which kind of link it is given, sleeps, or waits without an end.
-//!
-//! [`PROMISES`] lists them; a room with a link of its own runs each over a fresh pair.
+//! [`CONTRACT_TESTS`] lists them. A crate with a link of its own runs each over a fresh pair of connected links; a
+//! broken guarantee panics with its name.
 
-mod endings;
-mod hands;
+mod closing;
+mod drivers;
 mod streams;
 
-pub use endings::{
+pub use closing::{
     a_failed_send_stays_failed, abort_ends_both_ways, half_close_lets_the_rest_arrive, the_other_end_disappears,
 };
 pub use streams::{
@@ -20,14 +17,14 @@ pub use streams::{
 
 use crate::Link;
 
-/// Two connected ends.
-pub type Ends = (Box<dyn Link>, Box<dyn Link>);
+/// Two connected links.
+pub type LinkPair = (Box<dyn Link>, Box<dyn Link>);
 
-/// A promise.
-pub type Promise = fn(Ends);
+/// A test of one guarantee.
+pub type ContractTest = fn(LinkPair);
 
-/// Every promise with its name.
-pub const PROMISES: &[(&str, Promise)] = &[
+/// Every test with its name.
+pub const CONTRACT_TESTS: &[(&str, ContractTest)] = &[
     ("bytes arrive in order", bytes_arrive_in_order),
     ("partial writes lose nothing", partial_writes_lose_nothing),
     ("gathers of many parts", gathers_of_many_parts),
@@ -40,9 +37,9 @@ pub const PROMISES: &[(&str, Promise)] = &[
     ("a failed send stays failed", a_failed_send_stays_failed),
 ];
 
-/// Runs every promise, each over a pair of its own.
-pub fn check_all(mut connect: impl FnMut() -> Ends) {
-    for (_, promise) in PROMISES {
+/// Runs every test, each over a pair of its own.
+pub fn check_all(mut connect: impl FnMut() -> LinkPair) {
+    for (_, promise) in CONTRACT_TESTS {
         promise(connect());
     }
 }

@@ -1,11 +1,7 @@
-//! Dialling: a link to somebody who listens.
-//!
-//! Enters: an address.  Leaves: a connected link.
-//! Owns:   the tries of a name's addresses.
-//! Never:  retries an address: when to try again is for the caller to know.
+//! Connecting to a listener, by each address of a name in turn. Retrying is up to the caller.
 
 use crate::socket::{SocketLink, set_buffers, set_tcp};
-use crate::{Address, DialOptions, Link, Peer, TlsClient};
+use crate::{Address, DialOptions, Link, PeerAddress, TlsClient};
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -14,15 +10,15 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Connects; blocks for as long as the options allow for each address of the name. An address with TLS is dialled with
-/// what the system trusts and without a certificate of its own.
+/// Connects, blocking up to the options' time-out for each address of the name. For a TLS address it trusts the
+/// system's certificates and shows none of its own.
 pub fn dial(address: &Address, options: &DialOptions) -> io::Result<Box<dyn Link>> {
     match address {
         Address::Tls { .. } => {
             let tls = TlsClient::new(None, None, None);
             dial_tls(address, options, &tls.map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?)
         }
-        Address::Rdma { .. } => Err(io::Error::new(ErrorKind::Unsupported, crate::address::NEEDS_DEVICES)),
+        Address::Rdma { .. } => Err(io::Error::new(ErrorKind::Unsupported, crate::address::NEEDS_RDMA_DEVICE)),
         Address::Tcp { host, port } => Ok(Box::new(connect(host, *port, options)?)),
         Address::Rsocket { .. } => {
             Err(io::Error::new(ErrorKind::Unsupported, "rsockets are dialled by their own room"))
@@ -31,7 +27,7 @@ pub fn dial(address: &Address, options: &DialOptions) -> io::Result<Box<dyn Link
             let flags = SocketFlags::CLOEXEC;
             let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
             set_buffers(&socket, &options.socket)?;
-            // A full backlog makes it wait for room, for as long as sending may take (unix(7)). A zero would be for ever.
+            // With a full backlog the connect waits as long as the send time-out (unix(7)); zero would mean without limit.
             let timeout = options.timeout.max(Duration::from_millis(1));
             sockopt::set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
             let place = SocketAddrUnix::new(path.as_path())?;
@@ -43,12 +39,12 @@ pub fn dial(address: &Address, options: &DialOptions) -> io::Result<Box<dyn Link
                     Err(error) => return Err(error.into()),
                 }
             }
-            Ok(Box::new(SocketLink::new(UnixStream::from(socket), Peer::unix(path))?))
+            Ok(Box::new(SocketLink::new(UnixStream::from(socket), PeerAddress::unix(path))?))
         }
     }
 }
 
-/// Connects, with TLS where the address has it; the handshake may take as long as connecting.
+/// Connects, with TLS if it is a TLS address; the handshake may take as long as connecting.
 pub fn dial_tls(address: &Address, options: &DialOptions, tls: &TlsClient) -> io::Result<Box<dyn Link>> {
     let Address::Tls { host, port } = address else { return dial(address, options) };
     let socket = connect(host, *port, options)?;
@@ -61,7 +57,7 @@ fn connect(host: &str, port: u16, options: &DialOptions) -> io::Result<SocketLin
         match TcpStream::connect_timeout(&resolved, options.timeout) {
             Ok(stream) => {
                 set_tcp(&stream, &options.socket)?;
-                let peer = Peer::tcp(resolved, stream.local_addr()?);
+                let peer = PeerAddress::tcp(resolved, stream.local_addr()?);
                 return SocketLink::new(stream, peer);
             }
             Err(error) => last = error,

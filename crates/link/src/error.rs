@@ -1,25 +1,23 @@
-//! The world's faults on a link.
+//! Errors of a link: the direction has ended, the connection is lost, or TLS failed.
 //!
-//! Enters: an error of the operating system, or of TLS.  Leaves: what it means for the link.
-//! Owns:   the sorting of error numbers into "retry", "this direction ended" and "the link is lost".
-//! Never:  blames the peer's protocol; that is a refusal of the rooms above.
+//! A peer that violates AMQP is not an error of the link; the crates above refuse it.
 
 use std::fmt;
 use std::io;
 
-/// Why a link no longer moves bytes. Nothing here is worth retrying on the same link.
+/// Why a link no longer moves bytes. Retrying on the same link never helps.
 #[derive(Debug)]
 pub enum LinkError {
     /// This direction has ended: the peer stopped reading (EPIPE), or this end closed or aborted it.
     Closed,
-    /// The connection broke: reset, timed out, unreachable, or an error that no retry can cure.
+    /// The connection is lost: reset, timed out, unreachable, or another permanent error.
     Lost(io::Error),
-    /// The ends do not agree on TLS: no handshake, a certificate that is not trusted, bytes that were changed.
+    /// TLS failed: no handshake, a certificate that is not trusted, bytes that were changed.
     Tls(Box<str>),
 }
 
 impl LinkError {
-    /// Whether the connection broke, rather than being ended by one of its ends.
+    /// Whether the connection was lost, rather than closed by one of its ends.
     pub fn is_lost(&self) -> bool {
         !matches!(self, LinkError::Closed)
     }

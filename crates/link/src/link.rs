@@ -1,8 +1,4 @@
-//! What every link does: the trait and its small words.
-//!
-//! Leaves: `Link`, and the answers its calls give.
-//! Owns:   the meaning of "drained", "blocked" and "closed"; `contract` tests that meaning.
-//! Never:  knows which kind of link it is.
+//! The trait that every link implements, and the results of its calls; `contract` tests their meaning.
 
 use std::io;
 use std::ops::Range;
@@ -11,149 +7,146 @@ use std::time::Duration;
 use slab::{BlockMut, Gather};
 
 use crate::tls::Certificate;
-use crate::{LinkError, Peer};
+use crate::{LinkError, PeerAddress};
 
 /// One end of an ordered, reliable byte stream.
 ///
-/// No call but [`wait`](Link::wait) ever blocks. Readiness is edge-triggered: after an edge the owner calls until it
-/// is told `drained`, [`Received::Idle`] or [`Sent::Blocked`], and only then may it wait for the next edge.
+/// Only [`wait`](Link::wait) blocks. Readiness is edge-triggered: after an edge the owner calls until the result is
+/// `drained`, [`ReceiveOutcome::Idle`] or [`SendOutcome::Blocked`], and only then may it wait for the next edge.
 ///
-/// Dropping a link closes it. On TCP a link that is dropped with received bytes unread resets the connection, and the
-/// peer may lose what was last sent; who wants the peer to read a farewell calls
-/// [`close_sending`](Link::close_sending), reads until [`Received::Closed`], and drops the link then.
+/// Dropping a link closes it. Dropping a TCP link with unread bytes resets the connection, and the peer may lose what
+/// was sent last. To deliver last bytes, call [`close_sending`](Link::close_sending), read until
+/// [`ReceiveOutcome::Closed`], then drop the link.
 pub trait Link: Send {
     /// Reads into `direct` first, then into `scratch`, in one call to the system.
     ///
-    /// With no room in either it answers `Bytes { bytes: 0, drained: false }`.
+    /// If both are empty it returns `Bytes { bytes: 0, drained: false }`.
     ///
-    /// A drained link has nothing more *now*: the end of the stream is not a byte, so an owner whose edge said that
-    /// the peer closed (`mio::event::Event::is_read_closed`) goes on until it is told [`Received::Closed`].
+    /// `drained` means that there is nothing more *now*. The end of the stream is not a byte: an owner whose edge reports
+    /// that the peer closed (`mio::event::Event::is_read_closed`) keeps reading until [`ReceiveOutcome::Closed`].
     ///
     /// # Errors
-    /// [`LinkError::Lost`] or [`LinkError::Tls`] once, when the connection broke; from then on [`Received::Closed`].
-    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<Received, LinkError>;
+    /// [`LinkError::Lost`] or [`LinkError::Tls`] once, when the connection is lost; from then on
+    /// [`ReceiveOutcome::Closed`].
+    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<ReceiveOutcome, LinkError>;
 
-    /// Lends memory of which the bytes in `place` are the next of the stream to be received: a device may write them there
-    /// while nobody waits. Until that place is full, `receive` answers [`Received::Idle`], or the end; then it answers that
-    /// there are zero bytes, and [`take_back`](Link::take_back) has the memory. What comes behind it is received as ever. The
-    /// bytes around the place stay as they are.
+    /// Lends memory whose range `place` is filled with the next bytes of the stream: a device may write them there in the
+    /// background. Until the range is full, `receive` returns [`ReceiveOutcome::Idle`], or the end of the stream. Then it
+    /// returns zero bytes, and [`take_filled`](Link::take_filled) returns the memory. Later bytes are received as usual.
+    /// The bytes outside the range are not changed.
     ///
-    /// It is worth its price from [`Shape::lend_from_bytes`] on. Whoever never lends receives everything all the same.
+    /// Lending is optional. It pays off from [`LinkCapabilities::lend_threshold_bytes`] on.
     ///
     /// # Errors
-    /// The memory, if this link takes none: most do not, or have some already, or are over. An empty place, or one that is
-    /// not all in the memory, is refused as well.
+    /// The memory, if this link takes none (most do not), has some already, or has ended; or if the range is empty or
+    /// exceeds the memory.
     fn lend(&mut self, memory: BlockMut, place: Range<usize>) -> Result<(), BlockMut> {
         let _ = place;
         Err(memory)
     }
 
-    /// What was lent, once its place is full. Of a link that is over, nothing comes back.
-    fn take_back(&mut self) -> Option<Filled> {
+    /// The lent memory, once its range is full. A link that has ended does not return it.
+    fn take_filled(&mut self) -> Option<FilledMemory> {
         None
     }
 
-    /// How many of the next bytes of the stream are known to come, and are still the peer's: memory for just so many may be
-    /// lent, and will be filled whatever becomes of the rest. 0 where nothing is known, as of most links.
-    fn announced(&self) -> usize {
+    /// How many of the next bytes of the stream lie in the peer's memory, announced but not yet transferred: memory lent
+    /// for exactly so many will be filled, whatever follows. 0 for most links.
+    fn announced_bytes(&self) -> usize {
         0
     }
 
-    /// Sends from the front of `from` until it is empty or the link takes no more; what was taken is consumed. What is
-    /// left stays in front for the next call: parts of it may be under way already.
+    /// Sends from the front of `from` until it is empty or the link takes no more, and consumes what was taken. The caller
+    /// must keep the rest in front for the next call: parts of it may be in flight already.
     ///
     /// # Errors
     /// [`LinkError::Closed`] if this end or the peer ended this direction, [`LinkError::Lost`] or [`LinkError::Tls`] if the
-    /// connection broke. Either way every later `send` fails as well (never [`Sent::Blocked`]), and the bytes left in `from`
-    /// will not arrive. After `Closed` there may still be bytes to receive.
-    fn send(&mut self, from: &mut Gather) -> Result<Sent, LinkError>;
+    /// connection is lost. Either way every later `send` fails as well (never [`SendOutcome::Blocked`]), and the bytes left
+    /// in `from` will not arrive. After `Closed` there may still be bytes to receive.
+    fn send(&mut self, from: &mut Gather) -> Result<SendOutcome, LinkError>;
 
-    /// Ends both directions at once and drops what was not sent: later calls of `receive` answer
-    /// [`Received::Closed`], of `send` [`LinkError::Closed`]. The peer learns of it at once where the transport can
-    /// tell it. The descriptor is given back; nothing needs to be deregistered.
-    fn abort(&mut self, why: Abort);
+    /// Ends both directions at once and discards unsent bytes: later calls of `receive` return
+    /// [`ReceiveOutcome::Closed`], of `send` [`LinkError::Closed`]. The peer is notified at once where the transport can.
+    /// The descriptor is closed; nothing needs to be deregistered.
+    fn abort(&mut self, why: AbortReason);
 
-    /// Orderly end of the sending direction: what was sent before still arrives, then the peer reads the end of the
-    /// stream. Receiving goes on. Call it when the last `send` said [`Sent::Drained`]; later `send`s fail.
+    /// Ends the sending direction in order: what was sent before still arrives, then the peer reads the end of the stream.
+    /// Receiving is not affected. Call it after `send` has returned [`SendOutcome::Drained`]; later `send`s fail.
     fn close_sending(&mut self);
 
-    /// Whether the link has bytes of its own to send, such as a handshake's: then `send` is called at the next edge
-    /// that says that it takes more, even with nothing to send.
-    fn owes_bytes(&self) -> bool {
+    /// Whether the link has bytes of its own to send, such as a handshake's: then the owner calls `send` at the next
+    /// writable edge, even with nothing to send.
+    fn has_pending_output(&self) -> bool {
         false
     }
 
-    /// The certificate by which the peer has proved who it is, if it has.
+    /// The peer's verified certificate, if it has shown one.
     fn certificate(&self) -> Option<&Certificate> {
         None
     }
 
-    /// What suits this link.
-    fn shape(&self) -> Shape;
+    fn capabilities(&self) -> LinkCapabilities;
 
-    /// Who is at the other end.
-    fn peer(&self) -> &Peer;
+    fn peer(&self) -> &PeerAddress;
 
     /// Reports both readiness edges of this link to `registry` under `token`.
     ///
     /// # Errors
-    /// What the system says; `Unsupported` for a link that has no descriptor; `NotConnected` after `abort`.
+    /// The operating system's error; `Unsupported` for a link that has no descriptor; `NotConnected` after `abort`.
     fn register(&mut self, registry: &mio::Registry, token: mio::Token) -> io::Result<()>;
 
     /// Undoes [`register`](Link::register), so that the link can move to another thread's registry.
     ///
     /// # Errors
-    /// What the system says. After `abort` there is nothing to undo and this succeeds.
+    /// The operating system's error. After `abort` there is nothing to undo and this succeeds.
     fn deregister(&mut self, registry: &mio::Registry) -> io::Result<()>;
 
-    /// Blocks until the link can make progress (an ended or broken link can: it answers at once) or `timeout` has
-    /// passed; `None` waits for ever. Answers whether it is ready. For programs with one link and a thread to spare;
-    /// the reactor registers instead.
+    /// Blocks until the link is ready (an ended link always is) or `timeout` has passed; `None` waits without limit.
+    /// Returns whether it is ready. For programs with one link and a thread to spare; the reactor registers instead.
     ///
     /// # Errors
     /// [`LinkError::Lost`] if the system cannot wait.
-    fn wait(&mut self, what: Wait, timeout: Option<Duration>) -> Result<bool, LinkError>;
+    fn wait(&mut self, what: WaitFor, timeout: Option<Duration>) -> Result<bool, LinkError>;
 }
 
-/// What [`Link::receive`] did.
+/// The result of [`Link::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received {
-    /// Bytes arrived: `direct` is filled first, and only when it is full does `scratch` hold the rest.
+pub enum ReceiveOutcome {
+    /// Bytes arrived: in `direct`, and once that is full in `scratch`.
     Bytes {
-        /// How many, in both buffers together.
+        /// The number of bytes in both buffers together.
         bytes: usize,
-        /// Whether the link has nothing more now (a short read). If not, call again before waiting for an edge.
+        /// Whether the link has nothing more now (a short read). Otherwise call again before waiting for an edge.
         drained: bool,
     },
-    /// Nothing is there; wait for the next edge.
+    /// Nothing has arrived; wait for the next edge.
     Idle,
-    /// The peer has ended its sending direction, or this end aborted. Nothing will ever come again.
+    /// The peer has ended its sending direction, or this end aborted. Nothing will arrive any more.
     Closed,
 }
 
-/// What [`Link::take_back`] gives.
+/// The result of [`Link::take_filled`].
 #[derive(Debug)]
-pub struct Filled {
-    /// The memory.
+pub struct FilledMemory {
     pub memory: BlockMut,
-    /// How many of the bytes that it was lent for were copied there from memory of the link's: those that the peer sent, and
-    /// did not leave to be fetched.
+    /// How many bytes of the lent range were copied from the link's own buffers: those that the peer sent, instead of
+    /// offering them for an RDMA READ.
     pub copied_bytes: usize,
 }
 
-/// What [`Link::send`] did.
+/// The result of [`Link::send`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sent {
-    /// All of it went; the gather is empty.
+pub enum SendOutcome {
+    /// Everything was taken; the gather is empty.
     Drained,
     /// The link takes no more now; wait for the next edge.
     Blocked,
 }
 
-/// What [`Link::wait`] waits for.
+/// Which readiness [`Link::wait`] waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// Until `receive` would not answer `Idle`.
+pub enum WaitFor {
+    /// Until `receive` would not return `Idle`.
     Readable,
     /// Until `send` would move a byte.
     Writable,
@@ -161,65 +154,63 @@ pub enum Wait {
     Either,
 }
 
-impl Wait {
-    /// Whether bytes to receive end this wait.
+impl WaitFor {
     pub fn wants_readable(self) -> bool {
-        self != Wait::Writable
+        self != WaitFor::Writable
     }
 
-    /// Whether room to send ends this wait.
     pub fn wants_writable(self) -> bool {
-        self != Wait::Readable
+        self != WaitFor::Readable
     }
 }
 
-/// Why an owner gives a link up.
+/// Why an owner aborts a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Abort {
-    /// The peer broke the protocol beyond an orderly close.
+pub enum AbortReason {
+    /// The peer violated the protocol so that no orderly close is possible.
     Protocol,
-    /// Nothing was heard from the peer for too long.
+    /// Nothing was received from the peer for too long.
     Silent,
     /// The peer did not log in, or did not answer a close, in time.
     Overdue,
     /// The peer reads too slowly for what it must be sent.
     Slow,
-    /// A limit on connections or memory leaves no room for it.
+    /// A limit on connections or memory was reached.
     Limit,
-    /// What it was joined to has broken: the other half of a proxied connection.
+    /// The other half of a proxied connection was lost.
     Broken,
-    /// An operator asked for it.
+    /// An operator closed it.
     Operator,
-    /// This process ends.
+    /// This process shuts down.
     Shutdown,
 }
 
-impl Abort {
-    /// A word for logs.
+impl AbortReason {
+    /// The reason in one word, for logs.
     pub fn as_str(self) -> &'static str {
         match self {
-            Abort::Protocol => "protocol",
-            Abort::Silent => "silent",
-            Abort::Overdue => "overdue",
-            Abort::Slow => "slow",
-            Abort::Limit => "limit",
-            Abort::Broken => "broken",
-            Abort::Operator => "operator",
-            Abort::Shutdown => "shutdown",
+            AbortReason::Protocol => "protocol",
+            AbortReason::Silent => "silent",
+            AbortReason::Overdue => "overdue",
+            AbortReason::Slow => "slow",
+            AbortReason::Limit => "limit",
+            AbortReason::Broken => "broken",
+            AbortReason::Operator => "operator",
+            AbortReason::Shutdown => "shutdown",
         }
     }
 }
 
-/// What suits a link; its owner chooses between copying and gathering by it.
+/// Properties of a link by which its owner chooses between copying, gathering and lending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Parts one call gathers at most. More parts are sent in several calls; nobody has to count them.
+pub struct LinkCapabilities {
+    /// Most parts that one call gathers. More parts are sent in several calls, by the link itself.
     pub gather_parts_max: usize,
-    /// Bodies of fewer bytes than this are cheaper copied between the heads than gathered.
-    pub copy_below_bytes: usize,
-    /// From so many bytes on, memory for what is received may be lent (see [`Link::lend`]), and a part that is sent reaches
-    /// such memory of the peer's without a copy; `usize::MAX`: never.
-    pub lend_from_bytes: usize,
+    /// Bodies of fewer bytes than this are cheaper to copy between the headers than to gather.
+    pub copy_threshold_bytes: usize,
+    /// From this many bytes on it pays to lend memory for receiving (see [`Link::lend`]), and a part that is sent reaches
+    /// memory lent by the peer without a copy; `usize::MAX`: never.
+    pub lend_threshold_bytes: usize,
     /// The kind of link: `tcp`, `tls`, `unix`, `rdma`, `sim`.
     pub name: &'static str,
 }

@@ -1,12 +1,8 @@
-//! Listeners: where links come from.
-//!
-//! Enters: an address.  Leaves: accepted links.
-//! Owns:   the listening socket, and the file of a Unix socket.
-//! Never:  blocks.
+//! Listeners: sockets that accept links. None of their calls blocks.
 
 use crate::socket::{SocketLink, set_buffers, set_tcp};
 use crate::unix_path::{self, UnixPath};
-use crate::{Address, Link, ListenOptions, Peer, TlsServer};
+use crate::{Address, Link, ListenOptions, PeerAddress, TlsServer};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -15,45 +11,46 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 
-/// What listens in a way of its own: a room above this one, for links of its kind.
-pub trait Accept: Send {
-    /// The next link, if a client waits.
+/// A listener that another crate implements for its own links.
+pub trait Acceptor: Send {
+    /// Accepts the next connection, if one is waiting.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     fn accept(&mut self) -> io::Result<Option<Box<dyn Link>>>;
 
-    /// Reports waiting clients to `registry` under `token`; edge-triggered: accept until there is none.
+    /// Reports waiting connections to `registry` under `token`; edge-triggered: accept until there are none.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()>;
 }
 
-enum Kind {
+enum ListenerKind {
     Tcp(TcpListener),
     Tls(TcpListener, TlsServer),
     Unix(UnixListener, UnixPath),
-    Other(Box<dyn Accept>),
+    Other(Box<dyn Acceptor>),
 }
 
 /// A listening socket.
 pub struct Listener {
-    kind: Kind,
+    kind: ListenerKind,
     address: Address,
 }
 
 impl Listener {
-    /// Listens on an address. The file of a Unix socket that nobody listens on any more is replaced; one that is in use is an error.
+    /// Listens on an address. The file of a Unix socket is replaced if nobody listens on it any more; if somebody does,
+    /// that is an error.
     pub fn bind(address: &Address, options: &ListenOptions) -> io::Result<Listener> {
         match address {
             Address::Tls { .. } => Err(io::Error::new(ErrorKind::InvalidInput, "TLS needs a certificate")),
-            Address::Rdma { .. } => Err(io::Error::new(ErrorKind::Unsupported, crate::address::NEEDS_DEVICES)),
+            Address::Rdma { .. } => Err(io::Error::new(ErrorKind::Unsupported, crate::address::NEEDS_RDMA_DEVICE)),
             Address::Tcp { host, port } => {
                 let listener = bind_name(host, *port, options)?;
                 let local = listener.local_addr()?;
                 let address = Address::Tcp { host: local.ip().to_string(), port: local.port() };
-                Ok(Listener { kind: Kind::Tcp(listener), address })
+                Ok(Listener { kind: ListenerKind::Tcp(listener), address })
             }
             Address::Rsocket { .. } => {
                 Err(io::Error::new(ErrorKind::Unsupported, "rsockets are listened on by their own room"))
@@ -63,14 +60,14 @@ impl Listener {
                 set_buffers(&socket, &options.socket)?;
                 let place = UnixPath::bind(&socket, path)?;
                 rustix::net::listen(&socket, backlog(options))?;
-                Ok(Listener { kind: Kind::Unix(UnixListener::from(socket), place), address: address.clone() })
+                Ok(Listener { kind: ListenerKind::Unix(UnixListener::from(socket), place), address: address.clone() })
             }
         }
     }
 
-    /// Listens by what another room made for the address.
-    pub fn of(address: Address, accept: Box<dyn Accept>) -> Listener {
-        Listener { kind: Kind::Other(accept), address }
+    /// A listener that another crate has made for the address.
+    pub fn from_acceptor(address: Address, accept: Box<dyn Acceptor>) -> Listener {
+        Listener { kind: ListenerKind::Other(accept), address }
     }
 
     /// Listens on an address, with TLS where the address has it.
@@ -79,29 +76,29 @@ impl Listener {
         let listener = bind_name(host, *port, options)?;
         let local = listener.local_addr()?;
         let address = Address::Tls { host: local.ip().to_string(), port: local.port() };
-        Ok(Listener { kind: Kind::Tls(listener, tls.clone()), address })
+        Ok(Listener { kind: ListenerKind::Tls(listener, tls.clone()), address })
     }
 
-    /// Where it listens; a port that was left to the system is known here.
+    /// The address it listens on, with the port that the system chose.
     pub fn local_address(&self) -> &Address {
         &self.address
     }
 
-    /// The next link, if a client waits.
+    /// Accepts the next connection, if one is waiting.
     pub fn accept(&mut self) -> io::Result<Option<Box<dyn Link>>> {
         loop {
             let outcome = match &mut self.kind {
-                Kind::Other(accept) => return accept.accept(),
-                Kind::Tcp(listener) => listener.accept().and_then(|(stream, peer)| {
-                    let link = SocketLink::new(stream, Peer::tcp(peer, listener.local_addr()?))?;
+                ListenerKind::Other(accept) => return accept.accept(),
+                ListenerKind::Tcp(listener) => listener.accept().and_then(|(stream, peer)| {
+                    let link = SocketLink::new(stream, PeerAddress::tcp(peer, listener.local_addr()?))?;
                     Ok(Box::new(link) as Box<dyn Link>)
                 }),
-                Kind::Tls(listener, tls) => listener.accept().and_then(|(stream, peer)| {
-                    let socket = SocketLink::new(stream, Peer::tcp(peer, listener.local_addr()?))?;
+                ListenerKind::Tls(listener, tls) => listener.accept().and_then(|(stream, peer)| {
+                    let socket = SocketLink::new(stream, PeerAddress::tcp(peer, listener.local_addr()?))?;
                     Ok(Box::new(tls.secure(socket)?) as Box<dyn Link>)
                 }),
-                Kind::Unix(listener, place) => listener.accept().and_then(|(stream, _)| {
-                    let link = SocketLink::new(stream, Peer::unix(place.path()))?;
+                ListenerKind::Unix(listener, place) => listener.accept().and_then(|(stream, _)| {
+                    let link = SocketLink::new(stream, PeerAddress::unix(place.path()))?;
                     Ok(Box::new(link) as Box<dyn Link>)
                 }),
             };
@@ -109,7 +106,7 @@ impl Listener {
                 Ok(link) => Ok(Some(link)),
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => Ok(None),
-                    // The client was gone before it was accepted: that is its own affair (accept(2)).
+                    // The client has closed the connection before it was accepted (accept(2)).
                     ErrorKind::Interrupted | ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset => continue,
                     _ => Err(error),
                 },
@@ -117,12 +114,12 @@ impl Listener {
         }
     }
 
-    /// Reports waiting clients to `registry` under `token`; edge-triggered: accept until there is none.
+    /// Reports waiting connections to `registry` under `token`; edge-triggered: accept until there are none.
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         let descriptor = match &mut self.kind {
-            Kind::Other(accept) => return accept.register(registry, token),
-            Kind::Tcp(listener) | Kind::Tls(listener, _) => listener.as_raw_fd(),
-            Kind::Unix(listener, _) => listener.as_raw_fd(),
+            ListenerKind::Other(accept) => return accept.register(registry, token),
+            ListenerKind::Tcp(listener) | ListenerKind::Tls(listener, _) => listener.as_raw_fd(),
+            ListenerKind::Unix(listener, _) => listener.as_raw_fd(),
         };
         registry.register(&mut SourceFd(&descriptor), token, Interest::READABLE)
     }

@@ -1,14 +1,10 @@
-//! Listeners of one thread, as its loop has them.
-//!
-//! Enters: listeners, a poll.  Leaves: every link that waits at any of them.
-//! Owns:   their tokens, counted down from the first.
-//! Never:  places a link: who gets it is for the caller to say.
+//! All listeners of one thread under consecutive tokens.
 
 use crate::{Link, Listener};
 use mio::{Registry, Token};
 use std::io;
 
-/// All that a thread listens at.
+/// The listeners of a thread.
 pub struct Listeners(Vec<Listener>);
 
 impl From<Vec<Listener>> for Listeners {
@@ -18,15 +14,15 @@ impl From<Vec<Listener>> for Listeners {
 }
 
 impl Listeners {
-    /// Reports waiting clients to `registry`: the first under this token, each further one under one less.
+    /// Reports waiting connections to `registry`: the first listener under `first`, each further one under the token before.
     ///
     /// # Errors
-    /// What the system says.
+    /// The operating system's error.
     pub fn register(&mut self, registry: &Registry, first: Token) -> io::Result<()> {
         self.0.iter_mut().enumerate().try_for_each(|(at, listener)| listener.register(registry, Token(first.0 - at)))
     }
 
-    /// Hands over every link that waits. At a listener that fails, the error, and the others go on.
+    /// Accepts every waiting connection. The error of a listener is passed on, and the other listeners are served.
     pub fn accept(&mut self, mut take: impl FnMut(io::Result<Box<dyn Link>>)) {
         for listener in &mut self.0 {
             loop {

@@ -1,15 +1,11 @@
-//! Who is at the other end.
-//!
-//! Enters: socket addresses.  Leaves: texts for logs, and whether the peer is on this machine.
-//! Owns:   the two texts.
-//! Never:  looks a name up.
+//! The addresses of both ends of a link, for logs, and whether the peer is on this machine. No name is looked up.
 
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// The two ends of a link, as texts, and whether the peer is on this machine.
+/// The addresses of both ends of a link as text, and whether the peer is on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
+pub struct PeerAddress {
     /// The peer's address, such as `127.0.0.1:40312` or `unix:/run/harrier.sock`.
     pub address: Box<str>,
     /// This end's address, in the same form.
@@ -18,10 +14,10 @@ pub struct Peer {
     pub is_loopback: bool,
 }
 
-impl Peer {
+impl PeerAddress {
     /// The ends of a TCP connection.
     pub fn tcp(peer: SocketAddr, local: SocketAddr) -> Self {
-        Peer {
+        PeerAddress {
             address: peer.to_string().into(),
             local_address: local.to_string().into(),
             is_loopback: peer.ip().to_canonical().is_loopback(),
@@ -31,18 +27,18 @@ impl Peer {
     /// The ends of a connection over the Unix socket at `path`; most clients have no address of their own there.
     pub fn unix(path: &Path) -> Self {
         let text: Box<str> = format!("unix:{}", path.display()).into();
-        Peer { address: text.clone(), local_address: text, is_loopback: true }
+        PeerAddress { address: text.clone(), local_address: text, is_loopback: true }
     }
 
-    /// An end within this process.
-    pub fn inside(address: &str, local_address: &str) -> Self {
-        Peer { address: address.into(), local_address: local_address.into(), is_loopback: true }
+    /// The ends of a simulated connection.
+    pub fn in_process(address: &str, local_address: &str) -> Self {
+        PeerAddress { address: address.into(), local_address: local_address.into(), is_loopback: true }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Peer;
+    use super::PeerAddress;
 
     #[test]
     fn only_loopback_addresses_count_as_this_machine() {
@@ -57,7 +53,7 @@ mod tests {
         ];
         for (text, loopback) in cases {
             let address = text.parse().expect("a test address");
-            assert_eq!(Peer::tcp(address, address).is_loopback, loopback, "{text}");
+            assert_eq!(PeerAddress::tcp(address, address).is_loopback, loopback, "{text}");
         }
     }
 }

@@ -1,35 +1,32 @@
-//! The simulated link: a stream each way in memory, with faults from a seed.
+//! The simulated link: one stream each way in memory, with faults drawn from a seed.
 //!
-//! Enters: options.  Leaves: two ends that keep the contract of every link, and the cable between them.
-//! Owns:   the bytes under way, the order of faults: the same seed and calls give the same run.
-//! Never:  reads a clock, starts a thread; time is the number of [`Cable::step`] calls.
-//!
-//! Whoever simulates holds the [`Cable`]: it moves time on, tells which edges a poll would report, slows a reader down,
-//! and cuts the connection at any byte.
+//! The same seed and the same calls give the same run: time is the number of [`SimConnection::step`] calls. The
+//! simulator holds the [`SimConnection`]: it advances time, takes the readiness edges, slows a reader down, and cuts
+//! the connection at any byte.
 
-mod cable;
-mod chance;
-mod end;
-mod way;
+mod connection;
+mod rng;
+mod sim_link;
+mod direction;
 
-pub use cable::{Cable, Cut, Edges, Side};
-pub use chance::Chance;
-pub use end::SimLink;
+pub use connection::{SimConnection, SimCut, SimEdges, SimSide};
+pub use rng::SplitMix64;
+pub use sim_link::SimLink;
 
 use crate::limits::SIM_WINDOW_BYTES_MAX;
 
 /// How a simulated connection behaves.
 #[derive(Clone, Debug)]
 pub struct SimOptions {
-    /// Where chance begins.
+    /// The seed of the random number generator.
     pub seed: u64,
-    /// Bytes that one direction holds, from `send` to `receive`.
+    /// Bytes that one direction buffers, from `send` to `receive`.
     pub window_bytes: usize,
-    /// Most steps that bytes are under way; zero with no `scatter`: they are there at once.
+    /// Most steps that bytes are in flight; zero without `scatter`: they arrive at once.
     pub delay_steps_max: u32,
-    /// In how many of a thousand calls a `receive` or `send` moves only a part, ending at any byte.
+    /// In how many of a thousand calls `receive` or `send` moves only a part, ending at any byte.
     pub partial_permille: u32,
-    /// Whether what arrives in a step ends at any byte, instead of where a `send` ended.
+    /// Whether the bytes that arrive in a step end at any byte, instead of where a `send` ended.
     pub scatter: bool,
 }
 
@@ -39,9 +36,9 @@ impl SimOptions {
         SimOptions { seed: 0, window_bytes: 256 * 1024, delay_steps_max: 0, partial_permille: 0, scatter: false }
     }
 
-    /// A connection with every kind of delay and division, drawn from `seed`.
+    /// A connection with delays and partial reads and writes drawn from `seed`.
     pub fn faulty(seed: u64) -> Self {
-        let mut chance = Chance::new(seed);
+        let mut chance = SplitMix64::new(seed);
         let window_bytes = 1 << chance.between(6, 18);
         SimOptions {
             seed,
@@ -57,8 +54,8 @@ impl SimOptions {
     }
 }
 
-/// Two connected ends, and the cable between them.
-pub fn pair(options: &SimOptions) -> (SimLink, SimLink, Cable) {
-    let cable = Cable::new(options);
-    (SimLink::new(cable.clone(), Side::Left), SimLink::new(cable.clone(), Side::Right), cable)
+/// Two connected ends, and the simulator's handle on the connection.
+pub fn pair(options: &SimOptions) -> (SimLink, SimLink, SimConnection) {
+    let cable = SimConnection::new(options);
+    (SimLink::new(cable.clone(), SimSide::Left), SimLink::new(cable.clone(), SimSide::Right), cable)
 }

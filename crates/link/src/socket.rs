@@ -1,11 +1,9 @@
 //! Links over sockets: TCP and Unix.
 //!
-//! Enters: a connected socket.  Leaves: a `Link`.
-//! Owns:   the socket, and which of its directions have ended.
-//! Never:  retries what is not `WouldBlock` or `Interrupted`: a broken pipe must end the link, not spin.
+//! Only `WouldBlock` and `Interrupted` are retried: a broken pipe must end the link, not spin.
 
-use crate::limits::{COPY_BELOW_BYTES, GATHER_PARTS_MAX};
-use crate::{Abort, Link, LinkError, Peer, Received, Sent, Shape, SocketOptions, Wait};
+use crate::limits::{COPY_THRESHOLD_BYTES, GATHER_PARTS_MAX};
+use crate::{AbortReason, Link, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, LinkCapabilities, SocketOptions, WaitFor};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use rustix::event::{PollFd, PollFlags};
@@ -21,14 +19,14 @@ pub(crate) trait Stream: AsFd + AsRawFd + Send + Sized + 'static {
     const NAME: &'static str;
     fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()>;
     fn shutdown(&self, how: Shutdown) -> io::Result<()>;
-    /// Makes the close of the socket drop what was not sent, instead of going on to deliver it.
-    fn drop_unsent(&self);
+    /// Makes closing the socket discard unsent bytes, instead of delivering them in the background.
+    fn discard_unsent_on_close(&self);
     fn read(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
     fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize>;
 }
 
 macro_rules! stream {
-    ($kind:ty, $name:literal, $drop_unsent:expr) => {
+    ($kind:ty, $name:literal, $discard_unsent_on_close:expr) => {
         impl Stream for $kind {
             const NAME: &'static str = $name;
             fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
@@ -37,8 +35,8 @@ macro_rules! stream {
             fn shutdown(&self, how: Shutdown) -> io::Result<()> {
                 <$kind>::shutdown(self, how)
             }
-            fn drop_unsent(&self) {
-                ($drop_unsent)(self);
+            fn discard_unsent_on_close(&self) {
+                ($discard_unsent_on_close)(self);
             }
             fn read(&self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
                 (&mut &*self).read_vectored(parts)
@@ -50,30 +48,30 @@ macro_rules! stream {
     };
 }
 stream!(TcpStream, "tcp", |stream: &TcpStream| {
-    // Closing resets the connection then. Refused, it would still end, only later for a peer that does not read.
+    // Closing then resets the connection. If the option is refused it still ends, but later if the peer does not read.
     let _later = rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO));
 });
-// What was written to a Unix socket is the reader's already, and nothing of it waits here.
+// Bytes written to a Unix socket are in the reader's queue already.
 stream!(UnixStream, "unix", |_| ());
 
 /// A link over a socket.
 pub(crate) struct SocketLink<S> {
     /// `None` once aborted.
     stream: Option<S>,
-    peer: Peer,
+    peer: PeerAddress,
     receiving_ended: bool,
     sending_ended: bool,
-    /// The connection broke and its owner does not know yet.
+    /// The error of a lost connection, until it is reported to the owner.
     lost: Option<io::Error>,
 }
 
 impl<S: Stream> SocketLink<S> {
-    pub fn new(stream: S, peer: Peer) -> io::Result<Self> {
+    pub fn new(stream: S, peer: PeerAddress) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(SocketLink { stream: Some(stream), peer, receiving_ended: false, sending_ended: false, lost: None })
     }
 
-    /// Sends from the front of some bytes. `None`: the socket takes nothing now.
+    /// Writes a prefix of `bytes` and returns its length; `None` if the socket is full.
     pub fn write(&mut self, bytes: &[u8]) -> Result<Option<usize>, LinkError> {
         self.write_parts(&[IoSlice::new(bytes)])
     }
@@ -104,15 +102,15 @@ impl<S: Stream> SocketLink<S> {
 }
 
 impl<S: Stream> Link for SocketLink<S> {
-    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<Received, LinkError> {
+    fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<ReceiveOutcome, LinkError> {
         if let Some(error) = self.lost.take() {
             self.end();
             return Err(LinkError::Lost(error));
         }
-        let Some(stream) = self.stream.as_ref().filter(|_| !self.receiving_ended) else { return Ok(Received::Closed) };
+        let Some(stream) = self.stream.as_ref().filter(|_| !self.receiving_ended) else { return Ok(ReceiveOutcome::Closed) };
         let room = direct.len() + scratch.len();
         if room == 0 {
-            return Ok(Received::Bytes { bytes: 0, drained: false });
+            return Ok(ReceiveOutcome::Bytes { bytes: 0, drained: false });
         }
         loop {
             let outcome = if direct.is_empty() {
@@ -123,10 +121,10 @@ impl<S: Stream> Link for SocketLink<S> {
             return match outcome {
                 Ok(0) => {
                     self.receiving_ended = true;
-                    Ok(Received::Closed)
+                    Ok(ReceiveOutcome::Closed)
                 }
-                Ok(bytes) => Ok(Received::Bytes { bytes, drained: bytes < room }),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Received::Idle),
+                Ok(bytes) => Ok(ReceiveOutcome::Bytes { bytes, drained: bytes < room }),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(ReceiveOutcome::Idle),
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) => {
                     self.end();
@@ -136,7 +134,7 @@ impl<S: Stream> Link for SocketLink<S> {
         }
     }
 
-    fn send(&mut self, from: &mut Gather) -> Result<Sent, LinkError> {
+    fn send(&mut self, from: &mut Gather) -> Result<SendOutcome, LinkError> {
         if self.sending_ended {
             return Err(LinkError::Closed);
         }
@@ -145,16 +143,16 @@ impl<S: Stream> Link for SocketLink<S> {
             let count = from.io_slices(&mut parts);
             match self.write_parts(&parts[..count])? {
                 Some(bytes) => from.consume(bytes),
-                None => return Ok(Sent::Blocked),
+                None => return Ok(SendOutcome::Blocked),
             }
         }
-        Ok(Sent::Drained)
+        Ok(SendOutcome::Drained)
     }
 
-    fn abort(&mut self, _why: Abort) {
+    fn abort(&mut self, _why: AbortReason) {
         self.end();
         if let Some(stream) = self.stream.take() {
-            stream.drop_unsent();
+            stream.discard_unsent_on_close();
         }
     }
 
@@ -168,16 +166,16 @@ impl<S: Stream> Link for SocketLink<S> {
         self.sending_ended = true;
     }
 
-    fn shape(&self) -> Shape {
-        Shape {
+    fn capabilities(&self) -> LinkCapabilities {
+        LinkCapabilities {
             gather_parts_max: GATHER_PARTS_MAX,
-            copy_below_bytes: COPY_BELOW_BYTES,
-            lend_from_bytes: usize::MAX,
+            copy_threshold_bytes: COPY_THRESHOLD_BYTES,
+            lend_threshold_bytes: usize::MAX,
             name: S::NAME,
         }
     }
 
-    fn peer(&self) -> &Peer {
+    fn peer(&self) -> &PeerAddress {
         &self.peer
     }
 
@@ -193,7 +191,7 @@ impl<S: Stream> Link for SocketLink<S> {
         }
     }
 
-    fn wait(&mut self, what: Wait, timeout: Option<Duration>) -> Result<bool, LinkError> {
+    fn wait(&mut self, what: WaitFor, timeout: Option<Duration>) -> Result<bool, LinkError> {
         let Some(stream) = &self.stream else { return Ok(true) };
         let mut flags = PollFlags::empty();
         flags.set(PollFlags::IN | PollFlags::RDHUP, what.wants_readable());
@@ -203,7 +201,7 @@ impl<S: Stream> Link for SocketLink<S> {
         let timeout = timeout.map_err(|_| LinkError::Lost(ErrorKind::InvalidInput.into()))?;
         match rustix::event::poll(&mut waited, timeout.as_ref()) {
             Ok(ready) => Ok(ready > 0),
-            // A signal: the caller looks at its own reasons to stop and waits again.
+            // Interrupted by a signal: the caller checks whether to stop, and waits again.
             Err(rustix::io::Errno::INTR) => Ok(false),
             Err(error) => Err(LinkError::Lost(error.into())),
         }

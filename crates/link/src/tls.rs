@@ -1,19 +1,18 @@
 //! TLS: links whose bytes nobody between their ends can read or change (RFC 8446, RFC 5246).
 //!
-//! Enters: certificates and keys, a connected socket.  Leaves: links that keep the contract of every link.
-//! Owns:   the choice of versions and ciphers: TLS 1.3 and 1.2, by `rustls` with `ring`.
-//! Never:  resumes a session: each connection proves itself anew, and no shard shares a cache with another.
+//! TLS 1.3 and 1.2 by `rustls` with `ring`. Sessions are never resumed: each connection authenticates anew, and no
+//! shard shares a cache with another.
 
 mod certificate;
 mod client;
 mod der;
 mod engine;
 mod files;
-mod link;
-mod name;
+mod tls_link;
+mod distinguished_name;
 mod server;
 
-pub use certificate::{Certificate, Identity, SanType};
+pub use certificate::{Certificate, CertificateIdentity, SanType};
 pub use client::TlsClient;
 pub use files::{CertificateFiles, TlsError};
 pub use server::{ClientCertificates, TlsServer, TlsServerOptions, TlsVersion};
@@ -22,7 +21,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::{CipherSuite, SupportedProtocolVersion};
 use std::sync::Arc;
 
-/// Ciphers of `ring`, AES-128 first: as safe as its longer sister for what a connection lives, and cheaper for each byte.
+/// The ciphers of `ring`, AES-128 first: as safe as AES-256 for the lifetime of a connection, and cheaper per byte.
 fn provider() -> Arc<CryptoProvider> {
     let mut provider = rustls::crypto::ring::default_provider();
     let rank = |suite: CipherSuite| match suite {

@@ -1,8 +1,6 @@
-//! The file of a Unix socket: made when listening begins, removed when it ends.
+//! The file of a Unix socket: created when listening begins, removed when it ends.
 //!
-//! Enters: a socket and a path.  Leaves: the socket bound there, or why it cannot be.
-//! Owns:   the file, for as long as it is the one that was made.
-//! Never:  removes anything but that, or a socket that nobody listens on; waits for who listens.
+//! Only this very file is removed, or a socket on which nobody listens any more.
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -11,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The file of a socket that was bound here.
+/// The file of a bound Unix socket.
 pub(crate) struct UnixPath {
     path: PathBuf,
     device: u64,
@@ -19,7 +17,7 @@ pub(crate) struct UnixPath {
 }
 
 impl UnixPath {
-    /// Binds a socket to a path. The file of a dead process's socket is replaced; a living one, or another file, is an
+    /// Binds a socket to a path. The socket file of a dead process is replaced; one in use, or another kind of file, is an
     /// error.
     pub fn bind(socket: &OwnedFd, path: &Path) -> io::Result<UnixPath> {
         let address = SocketAddrUnix::new(path)?;
@@ -34,7 +32,6 @@ impl UnixPath {
         Ok(UnixPath { path: path.into(), device: made.dev(), inode: made.ino() })
     }
 
-    /// The path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -42,10 +39,10 @@ impl UnixPath {
 
 impl Drop for UnixPath {
     fn drop(&mut self) {
-        // Somebody may have removed it, and another may listen at the path by now.
+        // Somebody may have removed the file, and another process may listen at the path by now.
         let there = std::fs::symlink_metadata(&self.path);
         if there.is_ok_and(|there| there.dev() == self.device && there.ino() == self.inode) {
-            // Should it stay, the next listener finds it dead and replaces it.
+            // If it cannot be removed, the next listener replaces it.
             let _stays = std::fs::remove_file(&self.path);
         }
     }
@@ -64,7 +61,7 @@ fn remove_dead(path: &Path, address: &SocketAddrUnix) -> io::Result<()> {
     }
     match rustix::net::connect(socket()?, address) {
         Err(Errno::CONNREFUSED) => Ok(std::fs::remove_file(path)?),
-        // `AGAIN` is a full backlog (unix(7)): whoever listens is busy, not dead.
+        // `AGAIN` means a full backlog (unix(7)): the listener is busy, not dead.
         Ok(()) | Err(Errno::AGAIN) => Err(io::Error::new(ErrorKind::AddrInUse, "somebody listens there already")),
         Err(error) => Err(error.into()),
     }

@@ -1,11 +1,11 @@
 //! The contract over every link of this crate.
 
-use link::contract::{Ends, PROMISES, check_all};
+use link::contract::{LinkPair, CONTRACT_TESTS, check_all};
 use link::sim::{SimOptions, pair};
 use link::{Address, DialOptions, Link, ListenOptions, Listener, dial};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-fn connected(address: &Address) -> Ends {
+fn connected(address: &Address) -> LinkPair {
     let mut listener = Listener::bind(address, &ListenOptions::default()).expect("the address is free");
     let near = dial(listener.local_address(), &DialOptions::default()).expect("somebody listens");
     let far = loop {
@@ -51,7 +51,7 @@ fn a_simulated_link_without_faults_keeps_the_contract() {
 #[test]
 fn a_simulated_link_with_faults_keeps_the_contract() {
     for seed in 0..40 {
-        for (name, promise) in PROMISES {
+        for (name, promise) in CONTRACT_TESTS {
             println!("seed {seed}: {name}");
             let mut options = SimOptions::faulty(seed);
             // Some promises move megabytes, and a window of some bytes takes a step for each.
@@ -61,7 +61,7 @@ fn a_simulated_link_with_faults_keeps_the_contract() {
     }
 }
 
-fn boxed(options: &SimOptions) -> Ends {
+fn boxed(options: &SimOptions) -> LinkPair {
     let (a, b, _cable) = pair(options);
     (Box::new(a) as Box<dyn Link>, Box::new(b) as Box<dyn Link>)
 }

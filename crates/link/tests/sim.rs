@@ -1,7 +1,8 @@
-//! The simulated link's own promises: cuts, edges, slow readers, and the same run for the same seed.
+//! What the simulated link guarantees beyond the contract: cuts, edges, slow readers, and the same run for the same
+//! seed.
 
-use link::sim::{Cable, Cut, Side, SimLink, SimOptions, pair};
-use link::{Link, LinkError, Received, Sent};
+use link::sim::{SimConnection, SimCut, SimSide, SimLink, SimOptions, pair};
+use link::{Link, LinkError, ReceiveOutcome, SendOutcome};
 use slab::{Gather, Pool, PoolOptions};
 
 fn gather(bytes: &[u8]) -> Gather {
@@ -17,15 +18,15 @@ fn drain(link: &mut SimLink) -> (Vec<u8>, Option<Result<(), LinkError>>) {
     let mut scratch = [0; 64];
     loop {
         match link.receive(&mut [], &mut scratch) {
-            Ok(Received::Bytes { bytes, .. }) => all.extend_from_slice(&scratch[..bytes]),
-            Ok(Received::Idle) => return (all, None),
-            Ok(Received::Closed) => return (all, Some(Ok(()))),
+            Ok(ReceiveOutcome::Bytes { bytes, .. }) => all.extend_from_slice(&scratch[..bytes]),
+            Ok(ReceiveOutcome::Idle) => return (all, None),
+            Ok(ReceiveOutcome::Closed) => return (all, Some(Ok(()))),
             Err(error) => return (all, Some(Err(error))),
         }
     }
 }
 
-fn settle(cable: &Cable) {
+fn settle(cable: &SimConnection) {
     for _ in 0..100 {
         cable.step();
     }
@@ -35,13 +36,13 @@ fn settle(cable: &Cable) {
 fn a_cut_falls_after_exactly_the_bytes_asked_for() {
     for cut_bytes in 0..40 {
         let (mut a, mut b, cable) = pair(&SimOptions::faultless());
-        cable.cut_after(Side::Left, cut_bytes, Cut::Reset);
-        assert_eq!(a.send(&mut gather(&[7; 40])).expect("open"), Sent::Drained);
+        cable.cut_after(SimSide::Left, cut_bytes, SimCut::Reset);
+        assert_eq!(a.send(&mut gather(&[7; 40])).expect("open"), SendOutcome::Drained);
         let mut received = 0;
         let error = loop {
             let mut scratch = [0; 16];
             match b.receive(&mut [], &mut scratch) {
-                Ok(Received::Bytes { bytes, .. }) => received += bytes as u64,
+                Ok(ReceiveOutcome::Bytes { bytes, .. }) => received += bytes as u64,
                 Ok(other) => panic!("{other:?} instead of a loss"),
                 Err(error) => break error,
             }
@@ -59,8 +60,8 @@ fn a_peer_that_vanishes_leaves_what_had_arrived() {
     a.send(&mut gather(b"arrived")).expect("open");
     settle(&cable);
     a.send(&mut gather(b"under way")).expect("open");
-    cable.cut(Cut::Vanish(Side::Left));
-    let edges = cable.take_edges(Side::Right);
+    cable.cut(SimCut::Vanish(SimSide::Left));
+    let edges = cable.take_edges(SimSide::Right);
     assert!(edges.readable && edges.closed);
     let (bytes, end) = drain(&mut b);
     assert_eq!(bytes, b"arrived");
@@ -72,8 +73,8 @@ fn a_peer_that_vanishes_leaves_what_had_arrived() {
 #[test]
 fn silence_tells_nobody() {
     let (mut a, mut b, cable) = pair(&SimOptions::faultless());
-    cable.cut(Cut::Silence);
-    assert_eq!(a.send(&mut gather(b"hello")).expect("nobody knows"), Sent::Drained);
+    cable.cut(SimCut::Silence);
+    assert_eq!(a.send(&mut gather(b"hello")).expect("nobody knows"), SendOutcome::Drained);
     settle(&cable);
     assert!(matches!(drain(&mut b), (bytes, None) if bytes.is_empty()));
 }
@@ -82,18 +83,18 @@ fn silence_tells_nobody() {
 fn edges_are_told_once_and_after_blocked() {
     let options = SimOptions { window_bytes: 8, ..SimOptions::faultless() };
     let (mut a, mut b, cable) = pair(&options);
-    assert!(cable.take_edges(Side::Left).any() && cable.take_edges(Side::Right).any());
+    assert!(cable.take_edges(SimSide::Left).any() && cable.take_edges(SimSide::Right).any());
     let mut out = gather(b"0123456789");
-    assert_eq!(a.send(&mut out).expect("open"), Sent::Blocked);
-    assert!(cable.take_edges(Side::Right).readable);
-    assert!(!cable.take_edges(Side::Right).any(), "an edge is told once");
-    assert!(!cable.take_edges(Side::Left).any(), "no room yet");
+    assert_eq!(a.send(&mut out).expect("open"), SendOutcome::Blocked);
+    assert!(cable.take_edges(SimSide::Right).readable);
+    assert!(!cable.take_edges(SimSide::Right).any(), "an edge is told once");
+    assert!(!cable.take_edges(SimSide::Left).any(), "no room yet");
     assert_eq!(drain(&mut b).0, b"01234567");
-    assert!(cable.take_edges(Side::Left).writable);
-    assert_eq!(a.send(&mut out).expect("open"), Sent::Drained);
-    assert!(!cable.take_edges(Side::Left).any());
+    assert!(cable.take_edges(SimSide::Left).writable);
+    assert_eq!(a.send(&mut out).expect("open"), SendOutcome::Drained);
+    assert!(!cable.take_edges(SimSide::Left).any());
     drop(a);
-    let edges = cable.take_edges(Side::Right);
+    let edges = cable.take_edges(SimSide::Right);
     assert!(edges.readable && edges.closed);
     assert_eq!(drain(&mut b).0, b"89");
 }
@@ -101,17 +102,17 @@ fn edges_are_told_once_and_after_blocked() {
 #[test]
 fn a_slow_reader_is_sent_no_faster_than_its_pace() {
     let (mut a, mut b, cable) = pair(&SimOptions::faultless());
-    cable.set_pace(Side::Right, Some(3));
+    cable.limit_rate(SimSide::Right, Some(3));
     a.send(&mut gather(&[1; 10])).expect("open");
     for expected in [3, 3, 3, 1, 0] {
         cable.step();
         assert_eq!(drain(&mut b).0.len(), expected);
     }
-    cable.set_pace(Side::Right, Some(0));
+    cable.limit_rate(SimSide::Right, Some(0));
     a.send(&mut gather(&[1; 10])).expect("open");
     settle(&cable);
     assert_eq!(drain(&mut b).0.len(), 0);
-    cable.set_pace(Side::Right, None);
+    cable.limit_rate(SimSide::Right, None);
     cable.step();
     assert_eq!(drain(&mut b).0.len(), 10);
 }
@@ -123,7 +124,7 @@ fn a_link_dropped_with_bytes_unread_resets_the_connection() {
     b.send(&mut gather(b"farewell")).expect("open");
     drop(b);
     assert!(matches!(a.receive(&mut [], &mut [0; 16]), Err(LinkError::Lost(_))));
-    assert!(matches!(a.receive(&mut [], &mut [0; 16]), Ok(Received::Closed)));
+    assert!(matches!(a.receive(&mut [], &mut [0; 16]), Ok(ReceiveOutcome::Closed)));
 }
 
 #[test]
@@ -134,7 +135,7 @@ fn the_same_seed_gives_the_same_run() {
         let mut trace = Vec::new();
         for _ in 0..2_000 {
             if !out.is_empty() {
-                trace.push((a.send(&mut out).expect("open") == Sent::Drained, out.bytes()));
+                trace.push((a.send(&mut out).expect("open") == SendOutcome::Drained, out.bytes()));
             }
             cable.step();
             trace.push((true, drain(&mut b).0.len()));

@@ -1,6 +1,6 @@
-//! What sockets promise beyond the contract: how an abort looks from afar, and the file of a Unix socket.
+//! What sockets guarantee beyond the contract: how an abort looks to the peer, and the file of a Unix socket.
 
-use link::{Abort, Address, DialOptions, Link, ListenOptions, Listener, Received, Sent, SocketOptions, Wait, dial};
+use link::{AbortReason, Address, DialOptions, Link, ListenOptions, Listener, ReceiveOutcome, SendOutcome, SocketOptions, WaitFor, dial};
 use slab::{Gather, Pool, PoolOptions};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A path for one test, free when it begins and when it ends.
-struct Place(PathBuf);
+struct SocketPath(PathBuf);
 
-impl Place {
+impl SocketPath {
     fn new(name: &str) -> Self {
-        Place(std::env::temp_dir().join(format!("harrier-socket-{}-{name}.sock", std::process::id())))
+        SocketPath(std::env::temp_dir().join(format!("harrier-socket-{}-{name}.sock", std::process::id())))
     }
 
     fn address(&self) -> Address {
@@ -20,7 +20,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for SocketPath {
     fn drop(&mut self) {
         // Most tests leave nothing behind, which is what they are about.
         let _gone = std::fs::remove_file(&self.0);
@@ -45,7 +45,7 @@ fn fill(link: &mut dyn Link) -> usize {
         out.extend(&pool, &[7; 1 << 16]);
         let outcome = link.send(&mut out).expect("the peer is there");
         sent += (1 << 16) - out.bytes();
-        if outcome == Sent::Blocked {
+        if outcome == SendOutcome::Blocked {
             return sent;
         }
     }
@@ -60,15 +60,15 @@ fn an_aborted_tcp_link_drops_what_was_not_sent_and_tells_its_peer() {
     let mut reader = dial(listener.local_address(), &dialing).expect("dials");
     let mut writer = accept(&mut listener);
     let sent = fill(&mut *writer);
-    writer.abort(Abort::Slow);
+    writer.abort(AbortReason::Slow);
     let (mut read, mut lost) = (0, false);
     let mut scratch = vec![0; 1 << 16];
     loop {
-        assert!(reader.wait(Wait::Readable, Some(PATIENCE)).expect("waits"), "the peer hears of the abort");
+        assert!(reader.wait(WaitFor::Readable, Some(PATIENCE)).expect("waits"), "the peer hears of the abort");
         match reader.receive(&mut [], &mut scratch) {
-            Ok(Received::Bytes { bytes, .. }) => read += bytes,
-            Ok(Received::Idle) => {}
-            Ok(Received::Closed) => break,
+            Ok(ReceiveOutcome::Bytes { bytes, .. }) => read += bytes,
+            Ok(ReceiveOutcome::Idle) => {}
+            Ok(ReceiveOutcome::Closed) => break,
             Err(error) => lost |= error.is_lost(),
         }
     }
@@ -78,7 +78,7 @@ fn an_aborted_tcp_link_drops_what_was_not_sent_and_tells_its_peer() {
 
 #[test]
 fn the_file_of_a_dead_listener_is_replaced_and_removed_at_the_end() {
-    let place = Place::new("dead");
+    let place = SocketPath::new("dead");
     // A listener that dies without removing its file.
     drop(std::os::unix::net::UnixListener::bind(&place.0).expect("binds"));
     assert!(place.0.exists());
@@ -91,7 +91,7 @@ fn the_file_of_a_dead_listener_is_replaced_and_removed_at_the_end() {
 
 #[test]
 fn a_living_listener_keeps_its_file() {
-    let place = Place::new("living");
+    let place = SocketPath::new("living");
     let mut first = Listener::bind(&place.address(), &ListenOptions::default()).expect("binds");
     let refused = Listener::bind(&place.address(), &ListenOptions::default()).err().expect("somebody listens there");
     assert_eq!(refused.kind(), std::io::ErrorKind::AddrInUse);
@@ -101,7 +101,7 @@ fn a_living_listener_keeps_its_file() {
 
 #[test]
 fn a_listener_leaves_the_file_of_its_successor_alone() {
-    let place = Place::new("successor");
+    let place = SocketPath::new("successor");
     let old = Listener::bind(&place.address(), &ListenOptions::default()).expect("binds");
     std::fs::remove_file(&place.0).expect("somebody tidies up");
     let _new = Listener::bind(&place.address(), &ListenOptions::default()).expect("the path is free");
@@ -111,7 +111,7 @@ fn a_listener_leaves_the_file_of_its_successor_alone() {
 
 #[test]
 fn a_file_that_is_no_socket_is_left_alone() {
-    let place = Place::new("file");
+    let place = SocketPath::new("file");
     std::fs::write(&place.0, "precious").expect("writes");
     let refused = Listener::bind(&place.address(), &ListenOptions::default()).err().expect("the name is taken");
     assert_eq!(refused.kind(), std::io::ErrorKind::AlreadyExists);
@@ -119,7 +119,7 @@ fn a_file_that_is_no_socket_is_left_alone() {
 }
 
 /// A listener that never accepts, its backlog full, and what holds it full.
-fn full(place: &Place) -> (Listener, Vec<Box<dyn Link>>) {
+fn full(place: &SocketPath) -> (Listener, Vec<Box<dyn Link>>) {
     let options = ListenOptions { backlog: 1, ..ListenOptions::default() };
     let listener = Listener::bind(&place.address(), &options).expect("binds");
     let impatient = DialOptions { timeout: Duration::from_millis(50), ..DialOptions::default() };
@@ -137,12 +137,12 @@ fn full(place: &Place) -> (Listener, Vec<Box<dyn Link>>) {
 
 #[test]
 fn dialling_a_listener_that_never_accepts_ends_in_time() {
-    full(&Place::new("dial-full"));
+    full(&SocketPath::new("dial-full"));
 }
 
 #[test]
 fn a_listener_with_a_full_backlog_counts_as_living() {
-    let place = Place::new("bind-full");
+    let place = SocketPath::new("bind-full");
     let _full = full(&place);
     let refused = Listener::bind(&place.address(), &ListenOptions::default()).err().expect("somebody listens there");
     assert_eq!(refused.kind(), std::io::ErrorKind::AddrInUse);

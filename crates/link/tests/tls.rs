@@ -1,18 +1,18 @@
-//! What TLS promises beyond the contract: who is trusted, what is told to whom, what an end that is not TLS gets.
+//! What TLS guarantees beyond the contract: who is trusted, which errors each end gets, what a peer without TLS gets.
 
 mod certificates;
 
 use certificates::Authority;
-use link::contract::{Ends, check_all};
+use link::contract::{LinkPair, check_all};
 use link::{
-    Address, CertificateFiles, ClientCertificates, DialOptions, Identity, Link, LinkError, ListenOptions, Listener,
-    Received, SanType, TlsClient, TlsServer, TlsServerOptions, TlsVersion, Wait, dial, dial_tls,
+    Address, CertificateFiles, ClientCertificates, DialOptions, CertificateIdentity, Link, LinkError, ListenOptions, Listener,
+    ReceiveOutcome, SanType, TlsClient, TlsServer, TlsServerOptions, TlsVersion, WaitFor, dial, dial_tls,
 };
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-type Dialled = std::io::Result<Box<dyn Link>>;
+type DialResult = std::io::Result<Box<dyn Link>>;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -32,19 +32,19 @@ fn accept(listener: &mut Listener) -> Box<dyn Link> {
 }
 
 /// Reads once, until there is something to tell.
-fn next(link: &mut dyn Link) -> Result<Vec<u8>, LinkError> {
+fn read_next(link: &mut dyn Link) -> Result<Vec<u8>, LinkError> {
     let mut scratch = vec![0; 1 << 16];
     loop {
         match link.receive(&mut [], &mut scratch)? {
-            Received::Bytes { bytes, .. } => return Ok(scratch[..bytes].to_vec()),
-            Received::Closed => return Ok(vec![]),
-            Received::Idle => assert!(link.wait(Wait::Readable, Some(PATIENCE))?, "nothing came"),
+            ReceiveOutcome::Bytes { bytes, .. } => return Ok(scratch[..bytes].to_vec()),
+            ReceiveOutcome::Closed => return Ok(vec![]),
+            ReceiveOutcome::Idle => assert!(link.wait(WaitFor::Readable, Some(PATIENCE))?, "nothing came"),
         }
     }
 }
 
 /// A client's end, and what becomes of the handshake at the broker's.
-fn meet(listener: &mut Listener, client: &TlsClient) -> (Dialled, Result<Box<dyn Link>, LinkError>) {
+fn connect_both(listener: &mut Listener, client: &TlsClient) -> (DialResult, Result<Box<dyn Link>, LinkError>) {
     let address = listener.local_address().clone();
     let client = client.clone();
     let options = DialOptions { timeout: PATIENCE, ..DialOptions::default() };
@@ -58,9 +58,9 @@ fn meet(listener: &mut Listener, client: &TlsClient) -> (Dialled, Result<Box<dyn
     let near = dialling.join().expect("no panic");
     // The client is done first; its last words may still be on their way.
     let patience = if near.is_ok() { Duration::from_millis(20) } else { PATIENCE };
-    while outcome.is_ok() && far.wait(Wait::Readable, Some(patience)).expect("waits") {
+    while outcome.is_ok() && far.wait(WaitFor::Readable, Some(patience)).expect("waits") {
         match far.receive(&mut [], &mut [0; 16]) {
-            Ok(Received::Closed) => break,
+            Ok(ReceiveOutcome::Closed) => break,
             Ok(_) => {}
             Err(error) => outcome = Err(error),
         }
@@ -68,8 +68,8 @@ fn meet(listener: &mut Listener, client: &TlsClient) -> (Dialled, Result<Box<dyn
     (near, outcome.map(|()| far))
 }
 
-fn connected(listener: &mut Listener, client: &TlsClient) -> Ends {
-    let (near, far) = meet(listener, client);
+fn connected(listener: &mut Listener, client: &TlsClient) -> LinkPair {
+    let (near, far) = connect_both(listener, client);
     (near.expect("the client trusts the server"), far.expect("the server agrees"))
 }
 
@@ -100,7 +100,7 @@ fn a_client_gets_the_certificate_of_the_name_it_asks_for() {
         [("first.example", true), ("second.example", true), ("a.second.example", true), ("third.example", false)]
     {
         let client = TlsClient::new(Some(&authority.ca), None, Some(name)).expect("a client");
-        let (near, far) = meet(&mut listener, &client);
+        let (near, far) = connect_both(&mut listener, &client);
         assert_eq!(near.is_ok(), is_there, "{name}");
         if let Some(error) = near.err() {
             assert!(error.to_string().contains("certificate not valid for name"), "{error}");
@@ -132,25 +132,25 @@ fn a_client_proves_who_it_is() {
             client_ca: Some(authority.ca.clone()),
             ..Default::default()
         });
-        let (near, far) = meet(&mut listener, &client(own));
+        let (near, far) = connect_both(&mut listener, &client(own));
         assert_eq!(far.is_ok(), is_let_in, "{how:?} {own:?}: {:?}", far.err());
         let Ok(far) = far else {
             // With TLS 1.3 a client is done before it hears that it is refused; then it is told when it reads.
-            let told = near.map_err(LinkError::Lost).and_then(|mut near| next(&mut *near));
+            let told = near.map_err(LinkError::Lost).and_then(|mut near| read_next(&mut *near));
             let told = told.expect_err("a refusal").to_string();
             assert!(told.contains("fatal alert"), "{told}");
             continue;
         };
         assert_eq!(far.certificate().is_some(), is_known, "{how:?}");
         for (from, name) in [
-            (Identity::CommonName, "orders"),
-            (Identity::DistinguishedName, "CN=orders,O=Harrier test"),
-            (Identity::AlternativeName { kind: SanType::Dns, index: 1 }, "b.example"),
+            (CertificateIdentity::CommonName, "orders"),
+            (CertificateIdentity::DistinguishedName, "CN=orders,O=Harrier test"),
+            (CertificateIdentity::AlternativeName { kind: SanType::Dns, index: 1 }, "b.example"),
         ] {
             let found = far.certificate().and_then(|certificate| certificate.identity(from));
             assert_eq!(found.as_deref(), is_known.then_some(name));
         }
-        let nobody = Identity::AlternativeName { kind: SanType::Email, index: 0 };
+        let nobody = CertificateIdentity::AlternativeName { kind: SanType::Email, index: 0 };
         assert_eq!(far.certificate().and_then(|certificate| certificate.identity(nobody)), None);
     }
 }
@@ -176,13 +176,13 @@ fn certificates_are_read_anew_and_open_connections_stay() {
     std::fs::copy(&new.certificate, &files.certificate).expect("copies");
     std::fs::copy(&new.key, &files.key).expect("copies");
     server.reload().expect("sound files");
-    assert!(meet(&mut listener, &client).0.is_err());
+    assert!(connect_both(&mut listener, &client).0.is_err());
     connected(&mut listener, &TlsClient::new(Some(&other.ca), None, None).expect("a client"));
     let pool = slab::Pool::new(slab::PoolOptions::default());
     let mut out = slab::Gather::new();
     out.extend(&pool, b"still here");
     far.send(&mut out).expect("open");
-    assert_eq!(next(&mut *near).expect("open"), b"still here");
+    assert_eq!(read_next(&mut *near).expect("open"), b"still here");
 }
 
 #[test]
@@ -217,9 +217,9 @@ fn a_plain_client_gets_an_end_and_its_first_bytes_are_told() {
     let mut plain = TcpStream::connect(("127.0.0.1", *port)).expect("connects");
     let mut far = accept(&mut listener);
     plain.write_all(b"AMQP\x00\x00\x09\x01").expect("writes");
-    let error = next(&mut *far).expect_err("this is no TLS").to_string();
+    let error = read_next(&mut *far).expect_err("this is no TLS").to_string();
     assert_eq!(error, "TLS: the peer does not speak TLS: it began with \"AMQP\\x00\\x00\\t\\x01\"");
-    assert_eq!(next(&mut *far).expect("told once"), b"");
+    assert_eq!(read_next(&mut *far).expect("told once"), b"");
     plain.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     let mut answer = Vec::new();
     plain.read_to_end(&mut answer).expect("it is ended in order");
@@ -244,7 +244,7 @@ fn a_tls_client_of_a_plain_listener_ends_in_time() {
     let pool = slab::Pool::new(slab::PoolOptions::default());
     let mut out = slab::Gather::new();
     out.extend(&pool, b"AMQP\x00\x00\x09\x01");
-    next(&mut *far).expect("a hello");
+    read_next(&mut *far).expect("a hello");
     far.send(&mut out).expect("sends");
     let error = dialling.join().expect("no panic").expect("no TLS").to_string();
     assert!(error.contains("the peer does not speak TLS: it began with \"AMQP"), "{error}");
@@ -256,14 +256,14 @@ fn who_is_not_verified_is_not_trusted() {
     let certificates = vec![theirs.issue("server", &["127.0.0.1"])];
     let (mut listener, _) = listen(&TlsServerOptions { certificates, ..Default::default() });
     let client = TlsClient::new(Some(&mine.ca), None, None).expect("a client");
-    let (near, far) = meet(&mut listener, &client);
+    let (near, far) = connect_both(&mut listener, &client);
     assert!(near.err().expect("not trusted").to_string().contains("UnknownIssuer"));
     assert!(far.err().expect("told").to_string().contains("fatal alert"));
     // Nor is what this machine trusts enough for a test's certificate.
     let address = listener.local_address().clone();
     let serving = std::thread::spawn(move || {
         let mut far = accept(&mut listener);
-        next(&mut *far).map(drop)
+        read_next(&mut *far).map(drop)
     });
     if dial(&address, &DialOptions::default()).err().expect("refused").kind() != std::io::ErrorKind::InvalidInput {
         assert!(serving.join().expect("no panic").is_err());

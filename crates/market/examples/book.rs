@@ -1,39 +1,36 @@
-//! Orders per second of the book alone, of the engine, and of the flow that feeds them: per second of processor time, of which other
-//! programs on the machine take nothing but their part of its caches; and by the wall clock, which counts on a quiet machine only.
+//! Benchmark of the book alone, of the engine, and of the flow of orders: orders per second of processor time, which
+//! other programs affect only through the caches, and of wall-clock time, which is meaningful on a quiet machine only.
 //!
-//! Enters: how many million orders a run has (4 if nothing is said).  Leaves: a line a case, the median of several runs.
-//! Owns:   the cases.
-//! Never:  judges.
+//! The argument is the number of million orders of a run (default 4); each case prints the median of several runs.
 //!
 //! `cargo run --release -p harrier-market --example book`
 
-use market::book::{Book, Incoming, Resting};
+use market::order_book::{OrderBook, IncomingOrder, RestingOrders};
 use market::limits::{RESTING_BOOK_MAX, RESTING_MAX};
-use market::{Answers, Engine, Flow, FlowRules, Gateway, Matching, Message, ORDER_BYTES, OrderId, Rules, To};
+use market::{MessageSink, MatchingEngine, OrderFlow, OrderFlowRules, GatewayId, Matching, MarketMessage, ORDER_BYTES, OrderId, EngineRules, Recipient};
 use std::hint::black_box;
 use std::time::Instant;
 
 const RUNS: usize = 7;
 const SYMBOLS: [u16; 3] = [1, 100, 1_000];
 
-fn flow(symbols: u16, matching: Matching) -> Flow {
-    Flow::new(FlowRules { seed: 2008, gateway: Gateway::default(), symbols, shared_by: 1, matching })
+fn flow(symbols: u16, matching: Matching) -> OrderFlow {
+    OrderFlow::new(OrderFlowRules { seed: 2008, gateway: GatewayId::default(), symbols, shared_by: 1, matching })
 }
 
-/// What this thread has run so far. The kernel counts it anew at each tick, so that it is exact to some milliseconds.
+/// Processor time of this thread. The kernel updates it at each tick, so it is exact to some milliseconds.
 fn processor_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux says how long a thread has run");
     let first = stat.split(' ').next().and_then(|number| number.parse().ok());
     first.expect("the first number is that of nanoseconds")
 }
 
-/// The wall clock.
 #[expect(clippy::disallowed_methods, reason = "this is what is measured")]
 fn wall() -> Instant {
     Instant::now()
 }
 
-/// Runs a case so often, each time with what `new` makes, and prints the medians and what the last run says of itself.
+/// Runs a case several times, each with a new subject from `new`, and prints the medians and the last run's summary.
 fn measure<T>(case: &str, orders: usize, mut new: impl FnMut() -> T, mut run: impl FnMut(&mut T) -> String) {
     let (mut by_processor, mut by_wall) = (Vec::new(), Vec::new());
     let mut said = String::new();
@@ -51,15 +48,15 @@ fn measure<T>(case: &str, orders: usize, mut new: impl FnMut() -> T, mut run: im
     println!("{case:<44} M/s: {}, by the wall clock {}{said}", shown(&mut by_processor), shown(&mut by_wall));
 }
 
-/// Counts messages and their bytes, which are made as for sending.
+/// Counts messages and their encoded bytes.
 #[derive(Default)]
-struct Sent {
+struct MessageCounter {
     messages: u64,
     bytes: u64,
 }
 
-impl Answers for Sent {
-    fn message(&mut self, to: To, message: &Message) {
+impl MessageSink for MessageCounter {
+    fn message(&mut self, to: Recipient, message: &MarketMessage) {
         black_box(to);
         self.messages += 1;
         self.bytes += black_box(message.encode()).len() as u64;
@@ -83,12 +80,12 @@ fn main() {
     }
 }
 
-/// Orders that are taken before time counts, so that there are books and memory for what rests.
+/// Orders that are processed before the measurement, to fill books and memory.
 fn warm_up(orders: usize) -> usize {
     orders / 4
 }
 
-fn flow_alone(case: &str, orders: usize, new: impl FnMut() -> Flow) {
+fn flow_alone(case: &str, orders: usize, new: impl FnMut() -> OrderFlow) {
     measure(case, orders, new, |flow| {
         for order in flow.take(orders) {
             black_box(order);
@@ -97,20 +94,20 @@ fn flow_alone(case: &str, orders: usize, new: impl FnMut() -> Flow) {
     });
 }
 
-fn book_alone(case: &str, orders: usize, flow: Flow, symbols: u16, matching: Matching) {
-    let entries: Vec<(u16, Incoming)> = flow
+fn book_alone(case: &str, orders: usize, flow: OrderFlow, symbols: u16, matching: Matching) {
+    let entries: Vec<(u16, IncomingOrder)> = flow
         .take(warm_up(orders) + orders)
         .enumerate()
         .map(|(at, order)| {
             let id = OrderId::new(order.gateway, at as u64);
             let lots = u32::from(order.lots);
-            (order.symbol.0, Incoming { order: id, side: order.side, price: order.price, lots })
+            (order.symbol.0, IncomingOrder { order: id, side: order.side, price: order.price, lots })
         })
         .collect();
-    let run = |books: &mut [Book], resting: &mut Resting, entries: &[(u16, Incoming)]| {
+    let run = |books: &mut [OrderBook], resting: &mut RestingOrders, entries: &[(u16, IncomingOrder)]| {
         let mut trades = 0u64;
         for &(symbol, incoming) in entries {
-            let fate = books[usize::from(symbol)].enter(resting, incoming, matching, &mut |deal| {
+            let fate = books[usize::from(symbol)].submit(resting, incoming, matching, &mut |deal| {
                 black_box(deal);
                 trades += 1;
             });
@@ -120,8 +117,8 @@ fn book_alone(case: &str, orders: usize, flow: Flow, symbols: u16, matching: Mat
     };
     let (first, rest) = entries.split_at(entries.len() - orders);
     let new = || {
-        let mut books: Vec<Book> = (0..symbols).map(|number| Book::new(number, RESTING_BOOK_MAX)).collect();
-        let mut resting = Resting::new(RESTING_MAX);
+        let mut books: Vec<OrderBook> = (0..symbols).map(|number| OrderBook::new(number, RESTING_BOOK_MAX)).collect();
+        let mut resting = RestingOrders::new(RESTING_MAX);
         run(&mut books, &mut resting, first);
         (books, resting)
     };
@@ -131,18 +128,18 @@ fn book_alone(case: &str, orders: usize, flow: Flow, symbols: u16, matching: Mat
     });
 }
 
-fn whole_engine(case: &str, orders: usize, flow: Flow, symbols: u16, matching: Matching) {
+fn whole_engine(case: &str, orders: usize, flow: OrderFlow, symbols: u16, matching: Matching) {
     let bytes: Vec<[u8; ORDER_BYTES]> = flow.take(warm_up(orders) + orders).map(|order| order.encode()).collect();
-    let run = |engine: &mut Engine, bytes: &[[u8; ORDER_BYTES]]| {
-        let mut sent = Sent::default();
+    let run = |engine: &mut MatchingEngine, bytes: &[[u8; ORDER_BYTES]]| {
+        let mut sent = MessageCounter::default();
         for order in bytes {
-            let _ = black_box(engine.take(order, &mut sent));
+            let _ = black_box(engine.process(order, &mut sent));
         }
         sent
     };
     let (first, rest) = bytes.split_at(warm_up(orders));
     let new = || {
-        let mut engine = Engine::new(Rules { symbols, matching, ..Rules::default() });
+        let mut engine = MatchingEngine::new(EngineRules { symbols, matching, ..EngineRules::default() });
         run(&mut engine, first);
         engine
     };

@@ -1,37 +1,34 @@
-//! A stock exchange without its wires: what gateways and a matching engine say to one another, and what they decide.
+//! A stock exchange without I/O: messages of gateways and of the matching engine, order books, and random orders.
 //!
-//! Enters: messages as bytes, seeds, nanoseconds that somebody else has read.  Leaves: messages, and to whom they go.
-//! Owns:   the layout of messages, the order books, who has been answered, the random orders, the checksums.
-//! Never:  reads a clock, opens a file or a socket, knows a broker.
-//!
-//! A gateway takes orders from [`Flow`], numbers and remembers them with [`Outstanding`] and sends what [`Message::encode`] gives. The
-//! engine hands each message to [`Engine::take`], writes it into its journal when [`Taken::is_journaled`] says so, and only then sends
-//! what came out. What is in the journal builds the same engine again by [`Engine::replay`].
+//! A gateway takes orders from [`OrderFlow`], numbers and remembers them with [`OutstandingOrders`] and sends the bytes
+//! of [`MarketMessage::encode`]. The engine passes each message to [`MatchingEngine::process`], writes it into its
+//! journal if [`InputOutcome::is_journaled`] is true, and only then sends the resulting messages.
+//! [`MatchingEngine::replay`] rebuilds the same engine from the journal.
 #![forbid(unsafe_code)]
 
-pub mod book;
+pub mod order_book;
 mod checksum;
-mod engine;
-mod flow;
-mod layout;
-mod ledger;
+mod matching_engine;
+mod order_flow;
+mod messages;
+mod gateway_ledger;
 pub mod limits;
 mod order_id;
-mod outstanding;
-mod prices;
-mod resting;
+mod outstanding_orders;
+mod price_set;
+mod resting_orders;
 mod sample;
 mod sequence;
-mod show;
+mod display;
 mod terms;
 
-pub use checksum::{Checksum, OrdersChecksum};
-pub use engine::{Answers, Counts, Engine, NotAJournal, Rules, Taken, To};
-pub use flow::{Flow, FlowRules};
-pub use layout::{Confirmation, Encoded, End, Malformed, Message, ORDER_BYTES, Order, Quote, Reject, Trade};
-pub use ledger::Gap;
+pub use checksum::{TradesChecksum, OrdersChecksum};
+pub use matching_engine::{MessageSink, EngineCounts, MatchingEngine, JournalError, EngineRules, InputOutcome, Recipient};
+pub use order_flow::{OrderFlow, OrderFlowRules};
+pub use messages::{OrderConfirmation, EncodedMessage, EndOfStream, MalformedMessage, MarketMessage, ORDER_BYTES, NewOrder, Quote, OrderReject, Trade};
+pub use gateway_ledger::SequenceGap;
 pub use order_id::OrderId;
-pub use outstanding::{Heard, Outstanding};
-pub use sample::{Role, Sample};
-pub use sequence::Short;
-pub use terms::{Gateway, Lots, Matching, Reason, Side, Symbol, Ticks};
+pub use outstanding_orders::{GatewayEvent, OutstandingOrders};
+pub use sample::{SampleSource, MarketSample};
+pub use sequence::ShortSequence;
+pub use terms::{GatewayId, Lots, Matching, RejectReason, OrderSide, Symbol, Ticks};

@@ -1,32 +1,27 @@
-//! Which order: the gateway it came from and its whole sequence number there.
-//!
-//! Enters: both.  Leaves: one word that books keep.
-//! Owns:   how they are packed.
-//! Never:  knows what was ordered.
+//! The identity of an order, the gateway and full sequence number, packed into one word.
 
-use crate::terms::Gateway;
+use crate::terms::GatewayId;
 use std::fmt;
 
 const SEQUENCE_BITS: u32 = 56;
 
-/// A gateway and the whole sequence number of one of its orders.
+/// A gateway and the full sequence number of one of its orders.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OrderId(u64);
 
 impl OrderId {
-    /// The order of this number from this gateway; of a number only 56 bits count.
+    /// Only 56 bits of the number are kept.
     #[inline]
-    pub fn new(gateway: Gateway, sequence: u64) -> Self {
+    pub fn new(gateway: GatewayId, sequence: u64) -> Self {
         Self(u64::from(gateway.nibble()) << SEQUENCE_BITS | sequence & ((1 << SEQUENCE_BITS) - 1))
     }
 
-    /// Whose it is.
     #[inline]
-    pub fn gateway(self) -> Gateway {
-        Gateway::of_nibble((self.0 >> SEQUENCE_BITS) as u8)
+    pub fn gateway(self) -> GatewayId {
+        GatewayId::of_nibble((self.0 >> SEQUENCE_BITS) as u8)
     }
 
-    /// Its number among all of its gateway.
+    /// Its number among all orders of its gateway.
     #[inline]
     pub fn sequence(self) -> u64 {
         self.0 & ((1 << SEQUENCE_BITS) - 1)

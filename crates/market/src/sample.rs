@@ -1,32 +1,27 @@
-//! Measurements that gateways and the engine send to the reporter, each with a whole histogram.
+//! Samples: the measurements that gateways and the engine send to the reporter, each with a whole histogram.
 //!
-//! Enters: bytes of anybody; or a sample.  Leaves: a sample, or why the bytes are none; or its bytes.
-//! Owns:   the layout of samples.
-//! Never:  panics on what somebody sends, measures.
+//! Decoding accepts any bytes without panicking.
 
-use crate::layout::kind;
+use crate::messages::kind;
 use crate::limits::BUCKETS_MAX;
-use crate::terms::{Gateway, Reason};
+use crate::terms::{GatewayId, RejectReason};
 
-/// Who has measured.
+/// The source of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// A gateway.
-    Gateway(Gateway),
-    /// The engine.
+pub enum SampleSource {
+    Gateway(GatewayId),
     Engine,
 }
 
-/// What somebody has measured in one interval.
+/// The measurements of one interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sample {
-    /// Who.
-    pub role: Role,
-    /// The number of the sample among those of its role, from 0.
+pub struct MarketSample {
+    pub role: SampleSource,
+    /// The number of the sample among those of its source, from 0.
     pub number: u32,
-    /// The end of the interval, in nanoseconds since the role began.
+    /// The end of the interval, in nanoseconds since the source began.
     pub at_ns: u64,
-    /// How long the interval was, in nanoseconds.
+    /// The length of the interval, in nanoseconds.
     pub span_ns: u64,
     /// Orders sent by a gateway, or received by the engine.
     pub orders: u64,
@@ -38,27 +33,28 @@ pub struct Sample {
     pub rejects: u64,
     /// Quotes, likewise.
     pub quotes: u64,
-    /// Processor time of the process in user space in the interval, in microseconds.
+    /// User-space processor time of the process in the interval, in microseconds.
     pub user_us: u64,
-    /// Processor time of the process in the kernel in the interval, in microseconds.
+    /// Kernel processor time of the process in the interval, in microseconds.
     pub system_us: u64,
-    /// Order completion times of a gateway: a value in nanoseconds, ascending, and how many there were. Empty for an engine.
+    /// Order completion times of a gateway: values in nanoseconds, ascending, with their counts. Empty for an engine.
     pub completions: Vec<(u64, u64)>,
 }
 
 const NUMBERS: usize = 9;
-/// What the numbers are called for people.
+/// Names of the numbers, for people.
 pub(crate) const NAMES: [&str; NUMBERS] =
     ["at_ns", "span_ns", "orders", "trades", "confirmations", "rejects", "quotes", "user_us", "system_us"];
 const HEAD_BYTES: usize = 1 + 4 + 8 * NUMBERS + 4;
 
-impl Sample {
-    /// Writes its bytes into a place that is emptied before. Of the histogram the first [`BUCKETS_MAX`] buckets are written.
+impl MarketSample {
+    /// Encodes the sample into `into`, which is cleared first. Of the histogram the first [`BUCKETS_MAX`] buckets are
+    /// written.
     pub fn encode(&self, into: &mut Vec<u8>) {
         into.clear();
         into.push(match self.role {
-            Role::Gateway(gateway) => kind::GATEWAY_SAMPLE << 4 | gateway.nibble(),
-            Role::Engine => kind::ENGINE_SAMPLE << 4,
+            SampleSource::Gateway(gateway) => kind::GATEWAY_SAMPLE << 4 | gateway.nibble(),
+            SampleSource::Engine => kind::ENGINE_SAMPLE << 4,
         });
         into.extend(self.number.to_be_bytes());
         for number in self.numbers() {
@@ -74,7 +70,7 @@ impl Sample {
         }
     }
 
-    /// Its numbers in the order of the message, which is that of `NAMES`.
+    /// Its numbers in the order of the message and of `NAMES`.
     pub(crate) fn numbers(&self) -> [u64; NUMBERS] {
         [
             self.at_ns,
@@ -89,37 +85,37 @@ impl Sample {
         ]
     }
 
-    /// The sample of these bytes.
+    /// Decodes a sample.
     ///
     /// # Errors
-    /// What is wrong with them.
-    pub fn decode(bytes: &[u8]) -> Result<Self, Reason> {
-        let (head, mut rest) = bytes.split_first_chunk::<HEAD_BYTES>().ok_or(Reason::Length)?;
+    /// What is wrong with the bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self, RejectReason> {
+        let (head, mut rest) = bytes.split_first_chunk::<HEAD_BYTES>().ok_or(RejectReason::Length)?;
         let role = match (head[0] >> 4, head[0] & 0x0F) {
-            (kind::GATEWAY_SAMPLE, gateway) => Role::Gateway(Gateway::of_nibble(gateway)),
-            (kind::ENGINE_SAMPLE, 0) => Role::Engine,
-            _ => return Err(Reason::Kind),
+            (kind::GATEWAY_SAMPLE, gateway) => SampleSource::Gateway(GatewayId::of_nibble(gateway)),
+            (kind::ENGINE_SAMPLE, 0) => SampleSource::Engine,
+            _ => return Err(RejectReason::Kind),
         };
         let short = |from: usize| u32::from_be_bytes([head[from], head[from + 1], head[from + 2], head[from + 3]]);
         let long = |at: usize| u64::from(short(5 + 8 * at)) << 32 | u64::from(short(9 + 8 * at));
         let buckets = short(HEAD_BYTES - 4) as usize;
-        // A bucket has two bytes at least: nothing is allocated for one that was not sent.
+        // A bucket has at least two bytes, so nothing is allocated for buckets that were not sent.
         if buckets > BUCKETS_MAX || buckets > rest.len() / 2 {
-            return Err(Reason::Histogram);
+            return Err(RejectReason::Histogram);
         }
         let mut completions = Vec::with_capacity(buckets);
         let mut value = 0u64;
         for at in 0..buckets {
-            let more = read_varint(&mut rest).ok_or(Reason::Histogram)?;
-            let count = read_varint(&mut rest).ok_or(Reason::Histogram)?;
-            value = value.checked_add(more).ok_or(Reason::Histogram)?;
+            let more = read_varint(&mut rest).ok_or(RejectReason::Histogram)?;
+            let count = read_varint(&mut rest).ok_or(RejectReason::Histogram)?;
+            value = value.checked_add(more).ok_or(RejectReason::Histogram)?;
             if count == 0 || (more == 0 && at > 0) {
-                return Err(Reason::Histogram);
+                return Err(RejectReason::Histogram);
             }
             completions.push((value, count));
         }
         if !rest.is_empty() {
-            return Err(Reason::Length);
+            return Err(RejectReason::Length);
         }
         Ok(Self {
             role,
@@ -138,7 +134,7 @@ impl Sample {
     }
 }
 
-/// Seven bits a byte, the lowest first; the highest bit says that another follows.
+/// Seven bits a byte, the lowest first; the highest bit means that another byte follows.
 fn write_varint(into: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         into.push(number as u8 | 0x80);
@@ -153,7 +149,7 @@ fn read_varint(bytes: &mut &[u8]) -> Option<u64> {
         let (&byte, rest) = bytes.split_first()?;
         *bytes = rest;
         let part = u64::from(byte & 0x7F);
-        // Of the tenth byte only the lowest bit has room; and a last byte of 0 would be a second way to write a number.
+        // The tenth byte holds only the lowest bit; and a last byte of 0 would be a second encoding of a number.
         if part << shift >> shift != part || (byte == 0 && shift > 0) {
             return None;
         }

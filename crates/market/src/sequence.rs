@@ -1,8 +1,4 @@
-//! Sequence numbers as messages carry them: the low 24 bits of a number that has 64.
-//!
-//! Enters: a whole number; or its low bits and a number near it.  Leaves: the low bits; or the whole number.
-//! Owns:   the rule by which one becomes the other.
-//! Never:  knows what is numbered.
+//! Sequence numbers in messages: the low 24 bits of a 64-bit number, and their expansion.
 
 use crate::limits::SEQUENCE_BITS;
 
@@ -11,25 +7,25 @@ const HALF: u64 = 1 << (SEQUENCE_BITS - 1);
 
 /// The low [`SEQUENCE_BITS`] bits of a sequence number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Short(u32);
+pub struct ShortSequence(u32);
 
-impl Short {
-    /// Of a whole number.
+impl ShortSequence {
+    /// Truncates a full number.
     #[inline]
     pub fn of(whole: u64) -> Self {
         Self((whole & MASK) as u32)
     }
 
-    /// The number as it is in a message.
+    /// The bits as they are in a message.
     #[inline]
     pub fn bits(self) -> u32 {
         self.0
     }
 
-    /// The whole number with these low bits that is nearest to another: less than 2^23 above it, or at most so much below. Near 0,
-    /// where there is no such number below, it is the one above.
+    /// The full number with these low bits that is nearest to another: less than 2^23 above it, or at most that far
+    /// below. Near 0, if there is no such number below, it is the one above.
     #[inline]
-    pub fn near(self, other: u64) -> u64 {
+    pub fn expand_near(self, other: u64) -> u64 {
         let ahead = u64::from(self.0).wrapping_sub(other) & MASK;
         if ahead < HALF {
             return other.saturating_add(ahead);
@@ -38,7 +34,7 @@ impl Short {
         if behind <= other { other - behind } else { other + ahead }
     }
 
-    /// From three bytes, the highest first.
+    /// From three bytes in big-endian order.
     #[inline]
     pub(crate) fn read(bytes: [u8; 3]) -> Self {
         Self(u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]]))
@@ -70,13 +66,13 @@ mod tests {
             (7 * WRAP + 3, 7 * WRAP - 3),
             (u64::MAX >> 8, (u64::MAX >> 8) - 4_000_000),
         ] {
-            assert_eq!(Short::of(whole).near(near), whole, "{whole} near {near}");
-            assert_eq!(Short::read(Short::of(whole).write()), Short::of(whole));
+            assert_eq!(ShortSequence::of(whole).expand_near(near), whole, "{whole} near {near}");
+            assert_eq!(ShortSequence::read(ShortSequence::of(whole).write()), ShortSequence::of(whole));
         }
     }
 
     #[test]
     fn below_0_there_is_nothing() {
-        assert_eq!(Short::of((1 << SEQUENCE_BITS) - 1).near(0), (1 << SEQUENCE_BITS) - 1);
+        assert_eq!(ShortSequence::of((1 << SEQUENCE_BITS) - 1).expand_near(0), (1 << SEQUENCE_BITS) - 1);
     }
 }

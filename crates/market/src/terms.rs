@@ -1,48 +1,44 @@
-//! The words of the market: sides, gateways, symbols, prices, quantities, kinds of matching, reasons of rejection.
-//!
-//! Enters: numbers.  Leaves: the same numbers as what they mean.
-//! Owns:   which numbers mean anything.
-//! Never:  computes with them.
+//! Basic types of the market: sides, gateways, symbols, prices, quantities, matching rules, reject reasons.
 
 use crate::limits::GATEWAYS_MAX;
 use std::fmt;
 use std::str::FromStr;
 
-/// A price in ticks, the smallest step of a price.
+/// A price in ticks, the smallest price step.
 pub type Ticks = u16;
-/// A quantity in lots, as a sum it may be larger than that of an order.
+/// A quantity in lots; a sum may exceed that of an order.
 pub type Lots = u32;
 
-/// Which side of the market an order is on.
+/// The side of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Side {
-    /// Buys, at its price or lower.
+pub enum OrderSide {
+    /// Buys at its price or lower.
     Buy,
-    /// Sells, at its price or higher.
+    /// Sells at its price or higher.
     Sell,
 }
 
-impl Side {
-    /// The side it trades with.
+impl OrderSide {
+    /// The opposite side.
     pub fn other(self) -> Self {
         match self {
-            Side::Buy => Side::Sell,
-            Side::Sell => Side::Buy,
+            OrderSide::Buy => OrderSide::Sell,
+            OrderSide::Sell => OrderSide::Buy,
         }
     }
 }
 
 /// The number of a gateway, from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Gateway(u8);
+pub struct GatewayId(u8);
 
-impl Gateway {
-    /// The gateway of this number, if there can be one.
+impl GatewayId {
+    /// The gateway of this number, if it is in range.
     pub const fn new(number: usize) -> Option<Self> {
         if number < GATEWAYS_MAX { Some(Self(number as u8)) } else { None }
     }
 
-    /// From the lower half of a byte, which every value of is a gateway.
+    /// From the lower half of a byte, every value of which is a gateway.
     #[inline]
     pub(crate) fn of_nibble(byte: u8) -> Self {
         Self(byte & 0x0F)
@@ -60,22 +56,22 @@ impl Gateway {
     }
 }
 
-impl fmt::Display for Gateway {
+impl fmt::Display for GatewayId {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(to, "{}", self.0)
     }
 }
 
-/// The number of a symbol, from 0. Which there are, the engine knows.
+/// The number of a symbol, from 0. The engine knows which exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Symbol(pub u16);
 
 /// When two orders trade.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Matching {
-    /// At exactly the same price, as in the paper of 2008.
+    /// At exactly the same price, as in the 2008 paper.
     Exact,
-    /// When their prices cross, at the price of the order that was there first, as venues do.
+    /// When their prices cross, at the price of the resting order, as on real venues.
     #[default]
     Crossing,
 }
@@ -101,15 +97,15 @@ impl fmt::Display for Matching {
     }
 }
 
-/// Why a message is no order, or an order is not taken. The numbers are those of the messages.
+/// Why a message is not an order, or an order is rejected. The numbers are those of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Reason {
-    /// The length is not that of its kind.
+pub enum RejectReason {
+    /// The length does not fit the kind.
     Length = 1,
-    /// No such kind of message, or flags that mean nothing.
+    /// Unknown kind of message, or undefined flags.
     Kind = 2,
-    /// A message that makes sense, but nothing that is sent to an engine.
+    /// A valid message that an engine does not accept.
     NotAnOrder = 3,
     /// The engine has no such symbol.
     Symbol = 4,
@@ -117,32 +113,32 @@ pub enum Reason {
     Price = 5,
     /// The quantity is 0.
     Quantity = 6,
-    /// Nothing matches, and no more orders may rest in the book of this symbol.
+    /// Nothing matches, and the book of this symbol is full.
     BookFull = 7,
-    /// Nothing matches, and no more orders may rest in the engine.
+    /// Nothing matches, and the engine is full.
     EngineFull = 8,
-    /// A reason of a rejection that is none of these.
+    /// An unknown reject reason.
     Reason = 9,
-    /// A histogram that is none: out of order, with empty buckets, with numbers that are too large.
+    /// An invalid histogram: out of order, with empty buckets, or with numbers that are too large.
     Histogram = 10,
-    /// An end of stream after fewer orders than have come, or more than there may be under way.
+    /// An end of stream after fewer orders than arrived, or with more than may be in flight.
     Count = 11,
 }
 
-impl Reason {
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Reason; 11] = [
-        Reason::Length,
-        Reason::Kind,
-        Reason::NotAnOrder,
-        Reason::Symbol,
-        Reason::Price,
-        Reason::Quantity,
-        Reason::BookFull,
-        Reason::EngineFull,
-        Reason::Reason,
-        Reason::Histogram,
-        Reason::Count,
+impl RejectReason {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [RejectReason; 11] = [
+        RejectReason::Length,
+        RejectReason::Kind,
+        RejectReason::NotAnOrder,
+        RejectReason::Symbol,
+        RejectReason::Price,
+        RejectReason::Quantity,
+        RejectReason::BookFull,
+        RejectReason::EngineFull,
+        RejectReason::Reason,
+        RejectReason::Histogram,
+        RejectReason::Count,
     ];
 
     /// The reason of this number.
@@ -156,20 +152,20 @@ impl Reason {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for RejectReason {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str(match self {
-            Reason::Length => "wrong length",
-            Reason::Kind => "unknown kind",
-            Reason::NotAnOrder => "not an order",
-            Reason::Symbol => "unknown symbol",
-            Reason::Price => "price out of range",
-            Reason::Quantity => "no quantity",
-            Reason::BookFull => "book full",
-            Reason::EngineFull => "engine full",
-            Reason::Reason => "unknown reason",
-            Reason::Histogram => "no histogram",
-            Reason::Count => "wrong count of orders",
+            RejectReason::Length => "wrong length",
+            RejectReason::Kind => "unknown kind",
+            RejectReason::NotAnOrder => "not an order",
+            RejectReason::Symbol => "unknown symbol",
+            RejectReason::Price => "price out of range",
+            RejectReason::Quantity => "no quantity",
+            RejectReason::BookFull => "book full",
+            RejectReason::EngineFull => "engine full",
+            RejectReason::Reason => "unknown reason",
+            RejectReason::Histogram => "no histogram",
+            RejectReason::Count => "wrong count of orders",
         })
     }
 }
@@ -180,10 +176,10 @@ mod tests {
 
     #[test]
     fn the_number_of_a_reason_leads_back_to_it() {
-        for reason in Reason::ALL {
-            assert_eq!(Reason::of(reason.number()), Some(reason));
+        for reason in RejectReason::ALL {
+            assert_eq!(RejectReason::of(reason.number()), Some(reason));
         }
-        assert_eq!((Reason::of(0), Reason::of(12), Reason::of(255)), (None, None, None));
+        assert_eq!((RejectReason::of(0), RejectReason::of(12), RejectReason::of(255)), (None, None, None));
     }
 
     #[test]

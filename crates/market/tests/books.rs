@@ -1,40 +1,40 @@
-//! The book against a slow and obvious one, and what must hold for any book.
+//! The order book against a slow and obvious one, and invariants of any book.
 
 mod oracle;
 
-use market::book::{Book, Deal, Fate, Incoming, Resting};
+use market::order_book::{OrderBook, BookFill, MatchOutcome, IncomingOrder, RestingOrders};
 use market::limits::PRICE_TICKS_MAX;
-use market::{Flow, FlowRules, Gateway, Lots, Matching, OrderId, Side, Ticks};
-use oracle::Oracle;
+use market::{OrderFlow, OrderFlowRules, GatewayId, Lots, Matching, OrderId, OrderSide, Ticks};
+use oracle::BookOracle;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
 const MATCHINGS: [Matching; 2] = [Matching::Exact, Matching::Crossing];
 
-fn incoming(at: usize, side: Side, price: Ticks, lots: Lots) -> Incoming {
-    Incoming { order: OrderId::new(Gateway::default(), at as u64), side, price, lots }
+fn incoming(at: usize, side: OrderSide, price: Ticks, lots: Lots) -> IncomingOrder {
+    IncomingOrder { order: OrderId::new(GatewayId::default(), at as u64), side, price, lots }
 }
 
-/// Both books side by side, with all that must hold after each order.
-struct Pair {
-    book: Book,
-    resting: Resting,
-    oracle: Oracle,
+/// Both books side by side, with invariants checked after each order.
+struct BookPair {
+    book: OrderBook,
+    resting: RestingOrders,
+    oracle: BookOracle,
     matching: Matching,
     max: u32,
-    /// What was ordered, and what was traded of it.
-    lots: HashMap<OrderId, (Incoming, Lots)>,
+    /// Each order, and how much of it was traded.
+    lots: HashMap<OrderId, (IncomingOrder, Lots)>,
 }
 
-impl Pair {
+impl BookPair {
     fn new(matching: Matching, max: u32) -> Self {
-        let (book, resting) = (Book::new(3, max), Resting::new(u32::MAX >> 1));
-        Self { book, resting, oracle: Oracle::default(), matching, max, lots: HashMap::new() }
+        let (book, resting) = (OrderBook::new(3, max), RestingOrders::new(u32::MAX >> 1));
+        Self { book, resting, oracle: BookOracle::default(), matching, max, lots: HashMap::new() }
     }
 
-    fn enter(&mut self, order: Incoming) -> (Fate, Vec<Deal>) {
+    fn enter(&mut self, order: IncomingOrder) -> (MatchOutcome, Vec<BookFill>) {
         let (mut deals, mut wanted) = (Vec::new(), Vec::new());
-        let fate = self.book.enter(&mut self.resting, order, self.matching, &mut |deal| deals.push(deal));
+        let fate = self.book.submit(&mut self.resting, order, self.matching, &mut |deal| deals.push(deal));
         let expected = self.oracle.enter(order, self.matching, self.max as usize, &mut wanted);
         assert_eq!((fate, &deals), (expected, &wanted), "{order:?}");
         assert_eq!((self.book.bid(), self.book.ask()), (self.oracle.bid(), self.oracle.ask()), "{order:?}");
@@ -49,9 +49,9 @@ impl Pair {
         (fate, deals)
     }
 
-    /// Nobody trades more than he ordered, at a worse price than he named, or with his own side.
-    fn quantities(&mut self, order: Incoming, fate: Fate, deals: &[Deal]) {
-        if matches!(fate, Fate::BookFull | Fate::AllFull) {
+    /// Asserts that no order trades more than its lots, at a worse price, or with its own side.
+    fn quantities(&mut self, order: IncomingOrder, fate: MatchOutcome, deals: &[BookFill]) {
+        if matches!(fate, MatchOutcome::BookFull | MatchOutcome::EngineFull) {
             assert!(deals.is_empty());
             return;
         }
@@ -63,8 +63,8 @@ impl Pair {
                 *traded += deal.lots;
                 assert!(*traded <= ordered.lots, "{id:?} trades more than it ordered");
                 match ordered.side {
-                    Side::Buy => assert!(deal.price <= ordered.price),
-                    Side::Sell => assert!(deal.price >= ordered.price),
+                    OrderSide::Buy => assert!(deal.price <= ordered.price),
+                    OrderSide::Sell => assert!(deal.price >= ordered.price),
                 }
             }
             assert_eq!(self.lots[&deal.maker].0.side, order.side.other());
@@ -72,7 +72,7 @@ impl Pair {
         }
     }
 
-    /// What was ordered is what was traded and what rests, order by order.
+    /// Asserts for each order that its lots are those traded and those resting.
     fn nothing_is_lost(&self) {
         let mut rests: HashMap<OrderId, Lots> = HashMap::new();
         for price in 1..=PRICE_TICKS_MAX {
@@ -90,11 +90,11 @@ impl Pair {
             let of = self.lots.values().filter(|(ordered, _)| ordered.side == side);
             of.map(|&(_, traded)| u64::from(traded)).sum()
         };
-        assert_eq!(sum(Side::Buy), sum(Side::Sell), "what is bought is what is sold");
+        assert_eq!(sum(OrderSide::Buy), sum(OrderSide::Sell), "what is bought is what is sold");
     }
 }
 
-/// Orders at few prices, so that they meet; some at the ends of the range, and some alone in the middle of nowhere.
+/// Orders at few prices, so that they match; some at the ends of the range, and some isolated in the middle.
 fn orders() -> impl Strategy<Value = Vec<(bool, Ticks, Lots)>> {
     let price = prop_oneof![
         8 => 100..112u16,
@@ -111,9 +111,9 @@ proptest! {
 
     #[test]
     fn a_book_does_what_the_obvious_one_does(orders in orders(), exact: bool, max in prop_oneof![1..20u32, Just(1_000)]) {
-        let mut pair = Pair::new(if exact { Matching::Exact } else { Matching::Crossing }, max);
+        let mut pair = BookPair::new(if exact { Matching::Exact } else { Matching::Crossing }, max);
         for (at, &(buys, price, lots)) in orders.iter().enumerate() {
-            let side = if buys { Side::Buy } else { Side::Sell };
+            let side = if buys { OrderSide::Buy } else { OrderSide::Sell };
             pair.enter(incoming(at, side, price, lots));
         }
         pair.nothing_is_lost();
@@ -123,23 +123,23 @@ proptest! {
 #[test]
 fn the_flow_is_matched_as_by_the_obvious_book() {
     for matching in MATCHINGS {
-        let mut pair = Pair::new(matching, u32::MAX >> 1);
-        let flow = Flow::new(FlowRules { seed: 7, gateway: Gateway::default(), symbols: 1, shared_by: 1, matching });
+        let mut pair = BookPair::new(matching, u32::MAX >> 1);
+        let flow = OrderFlow::new(OrderFlowRules { seed: 7, gateway: GatewayId::default(), symbols: 1, shared_by: 1, matching });
         let mut traded = 0;
         for (at, order) in flow.take(4_000).enumerate() {
             let (fate, _) = pair.enter(incoming(at, order.side, order.price, u32::from(order.lots)));
-            traded += u32::from(fate == Fate::Traded);
+            traded += u32::from(fate == MatchOutcome::Traded);
         }
         pair.nothing_is_lost();
         assert!((1_000..3_500).contains(&traded), "a fair share trades: {traded} of 4,000, {matching}");
     }
 }
 
-/// An order, what becomes of it, and its trades: maker, price, lots.
-type Step<'a> = (Side, Ticks, Lots, Fate, &'a [(u64, Ticks, Lots)]);
+/// An order, its outcome, and its fills: maker, price, lots.
+type SubmissionCase<'a> = (OrderSide, Ticks, Lots, MatchOutcome, &'a [(u64, Ticks, Lots)]);
 
-fn check(matching: Matching, script: &[Step]) {
-    let mut pair = Pair::new(matching, 1_000);
+fn check(matching: Matching, script: &[SubmissionCase]) {
+    let mut pair = BookPair::new(matching, 1_000);
     for (at, &(side, price, lots, fate, trades)) in script.iter().enumerate() {
         let (found, deals) = pair.enter(incoming(at, side, price, lots));
         let deals: Vec<_> = deals.iter().map(|deal| (deal.maker.sequence(), deal.price, deal.lots)).collect();
@@ -148,22 +148,22 @@ fn check(matching: Matching, script: &[Step]) {
     pair.nothing_is_lost();
 }
 
-use Fate::{Rests, Traded};
-use Side::{Buy, Sell};
+use MatchOutcome::{Resting, Traded};
+use OrderSide::{Buy, Sell};
 
 #[test]
 fn the_better_price_trades_first_and_at_one_price_the_older_order() {
     check(
         Matching::Crossing,
         &[
-            (Sell, 102, 5, Rests, &[]),
-            (Sell, 101, 5, Rests, &[]),
-            (Sell, 101, 5, Rests, &[]),
+            (Sell, 102, 5, Resting, &[]),
+            (Sell, 101, 5, Resting, &[]),
+            (Sell, 101, 5, Resting, &[]),
             (Buy, 103, 12, Traded, &[(1, 101, 5), (2, 101, 5), (0, 102, 2)]),
             (Buy, 102, 9, Traded, &[(0, 102, 3)]),
-            (Buy, 103, 1, Rests, &[]),
+            (Buy, 103, 1, Resting, &[]),
             (Sell, 100, 9, Traded, &[(5, 103, 1), (4, 102, 6)]),
-            (Sell, 100, 1, Rests, &[]),
+            (Sell, 100, 1, Resting, &[]),
             (Buy, 100, 3, Traded, &[(6, 100, 2), (7, 100, 1)]),
         ],
     );
@@ -174,8 +174,8 @@ fn an_order_that_was_filled_in_part_keeps_its_turn() {
     check(
         Matching::Crossing,
         &[
-            (Buy, 100, 10, Rests, &[]),
-            (Buy, 100, 10, Rests, &[]),
+            (Buy, 100, 10, Resting, &[]),
+            (Buy, 100, 10, Resting, &[]),
             (Sell, 100, 4, Traded, &[(0, 100, 4)]),
             (Sell, 100, 4, Traded, &[(0, 100, 4)]),
             (Sell, 99, 4, Traded, &[(0, 100, 2), (1, 100, 2)]),
@@ -188,9 +188,9 @@ fn exact_matching_trades_at_the_same_price_only() {
     check(
         Matching::Exact,
         &[
-            (Sell, 101, 5, Rests, &[]),
-            (Buy, 102, 5, Rests, &[]),
-            (Buy, 100, 5, Rests, &[]),
+            (Sell, 101, 5, Resting, &[]),
+            (Buy, 102, 5, Resting, &[]),
+            (Buy, 100, 5, Resting, &[]),
             (Sell, 100, 3, Traded, &[(2, 100, 3)]),
             (Buy, 101, 7, Traded, &[(0, 101, 5)]),
             (Sell, 101, 1, Traded, &[(4, 101, 1)]),
@@ -201,27 +201,27 @@ fn exact_matching_trades_at_the_same_price_only() {
 #[test]
 fn a_full_book_takes_what_trades_and_nothing_that_would_only_rest() {
     for matching in MATCHINGS {
-        let (mut book, mut resting) = (Book::new(0, 2), Resting::new(1_000));
+        let (mut book, mut resting) = (OrderBook::new(0, 2), RestingOrders::new(1_000));
         let mut enter =
-            |at, side, price, lots| book.enter(&mut resting, incoming(at, side, price, lots), matching, &mut |_| {});
-        assert_eq!(enter(0, Sell, 100, 5), Fate::Rests);
-        assert_eq!(enter(1, Sell, 100, 5), Fate::Rests);
-        assert_eq!(enter(2, Sell, 100, 5), Fate::BookFull);
-        assert_eq!(enter(3, Buy, 99, 5), Fate::BookFull);
-        // It takes both, and what is left of it has room.
-        assert_eq!(enter(4, Buy, 100, 11), Fate::Traded);
-        assert_eq!(enter(5, Sell, 101, 1), Fate::Rests);
-        assert_eq!(enter(6, Sell, 101, 1), Fate::BookFull);
+            |at, side, price, lots| book.submit(&mut resting, incoming(at, side, price, lots), matching, &mut |_| {});
+        assert_eq!(enter(0, Sell, 100, 5), MatchOutcome::Resting);
+        assert_eq!(enter(1, Sell, 100, 5), MatchOutcome::Resting);
+        assert_eq!(enter(2, Sell, 100, 5), MatchOutcome::BookFull);
+        assert_eq!(enter(3, Buy, 99, 5), MatchOutcome::BookFull);
+        // It fills both, and the remainder has capacity.
+        assert_eq!(enter(4, Buy, 100, 11), MatchOutcome::Traded);
+        assert_eq!(enter(5, Sell, 101, 1), MatchOutcome::Resting);
+        assert_eq!(enter(6, Sell, 101, 1), MatchOutcome::BookFull);
     }
 }
 
 #[test]
 fn all_books_together_have_a_limit() {
-    let mut resting = Resting::new(2);
-    let mut books = [Book::new(0, 1_000), Book::new(1, 1_000)];
+    let mut resting = RestingOrders::new(2);
+    let mut books = [OrderBook::new(0, 1_000), OrderBook::new(1, 1_000)];
     let mut fates = Vec::new();
     for (at, (book, side)) in [(0, Buy), (1, Buy), (1, Buy), (0, Sell), (1, Buy)].into_iter().enumerate() {
-        fates.push(books[book].enter(&mut resting, incoming(at, side, 7, 1), Matching::Crossing, &mut |_| {}));
+        fates.push(books[book].submit(&mut resting, incoming(at, side, 7, 1), Matching::Crossing, &mut |_| {}));
     }
-    assert_eq!(fates, [Fate::Rests, Fate::Rests, Fate::AllFull, Fate::Traded, Fate::Rests]);
+    assert_eq!(fates, [MatchOutcome::Resting, MatchOutcome::Resting, MatchOutcome::EngineFull, MatchOutcome::Traded, MatchOutcome::Resting]);
 }

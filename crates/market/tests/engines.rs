@@ -1,52 +1,53 @@
-//! The engine: every order is answered once, whatever comes twice, late, never or in pieces, and whenever it is killed.
+//! The engine answers every order once, whatever is repeated, late, lost or malformed, and whenever the engine is
+//! killed.
 
-use market::limits::{GAPS_MAX, ORDERS_UNDER_WAY_MAX};
+use market::limits::{GAPS_MAX, ORDERS_IN_FLIGHT_MAX};
 use market::{
-    Answers, Confirmation, End, Engine, Flow, FlowRules, Gap, Gateway, Heard, Matching, Message, NotAJournal,
-    ORDER_BYTES, Order, Outstanding, Reason, Reject, Rules, Short, Side, Symbol, Taken, To,
+    MessageSink, OrderConfirmation, EndOfStream, MatchingEngine, OrderFlow, OrderFlowRules, SequenceGap, GatewayId, GatewayEvent, Matching, MarketMessage, JournalError,
+    ORDER_BYTES, NewOrder, OutstandingOrders, RejectReason, OrderReject, EngineRules, ShortSequence, OrderSide, Symbol, InputOutcome, Recipient,
 };
 use proptest::prelude::*;
 
-fn gateway(number: usize) -> Gateway {
-    Gateway::new(number).expect("there are 16")
+fn gateway(number: usize) -> GatewayId {
+    GatewayId::new(number).expect("there are 16")
 }
 
-fn rules(symbols: u16, matching: Matching) -> Rules {
-    Rules { symbols, matching, ..Rules::default() }
+fn rules(symbols: u16, matching: Matching) -> EngineRules {
+    EngineRules { symbols, matching, ..EngineRules::default() }
 }
 
-/// What an engine says.
+/// The messages of an engine.
 #[derive(Default)]
-struct Said {
-    messages: Vec<(To, Message)>,
-    gaps: Vec<(Gateway, Gap)>,
+struct EngineAnswers {
+    messages: Vec<(Recipient, MarketMessage)>,
+    gaps: Vec<(GatewayId, SequenceGap)>,
 }
 
-impl Answers for Said {
-    fn message(&mut self, to: To, message: &Message) {
+impl MessageSink for EngineAnswers {
+    fn message(&mut self, to: Recipient, message: &MarketMessage) {
         self.messages.push((to, *message));
     }
 
-    fn gap(&mut self, gateway: Gateway, gap: Gap) {
+    fn gap(&mut self, gateway: GatewayId, gap: SequenceGap) {
         self.gaps.push((gateway, gap));
     }
 }
 
-/// A gateway with its flow, its orders as bytes, and what it hears.
-struct Desk {
-    gateway: Gateway,
-    outstanding: Outstanding,
+/// A gateway with its flow, its encoded orders, and the messages it received.
+struct EngineHarness {
+    gateway: GatewayId,
+    outstanding: OutstandingOrders,
     orders: Vec<[u8; ORDER_BYTES]>,
     answered: Vec<bool>,
     repeats: u64,
     end: Option<(u64, u64)>,
 }
 
-impl Desk {
-    fn new(number: usize, seed: u64, rules: Rules, shared_by: usize, count: usize) -> Self {
+impl EngineHarness {
+    fn new(number: usize, seed: u64, rules: EngineRules, shared_by: usize, count: usize) -> Self {
         let gateway = gateway(number);
-        let mut outstanding = Outstanding::new(gateway, count as u64);
-        let flow = Flow::new(FlowRules { seed, gateway, symbols: rules.symbols, shared_by, matching: rules.matching });
+        let mut outstanding = OutstandingOrders::new(gateway, count as u64);
+        let flow = OrderFlow::new(OrderFlowRules { seed, gateway, symbols: rules.symbols, shared_by, matching: rules.matching });
         let orders: Vec<_> = flow.take(count).map(|order| order.encode()).collect();
         for at in 0..count as u64 {
             assert_eq!(outstanding.send(at * 10), Some(at));
@@ -54,19 +55,19 @@ impl Desk {
         Self { gateway, outstanding, orders, answered: vec![false; count], repeats: 0, end: None }
     }
 
-    fn hear(&mut self, to: To, message: &Message) {
-        if to != To::All && to != To::Gateway(self.gateway) {
+    fn hear(&mut self, to: Recipient, message: &MarketMessage) {
+        if to != Recipient::All && to != Recipient::Gateway(self.gateway) {
             return;
         }
-        match self.outstanding.hear(message) {
-            Heard::Answer { sequence, sent_ns } => {
+        match self.outstanding.on_message(message) {
+            GatewayEvent::Answer { sequence, sent_ns } => {
                 assert_eq!(sent_ns, sequence * 10);
                 assert!(!std::mem::replace(&mut self.answered[sequence as usize], true), "answered twice: {sequence}");
             }
-            Heard::Trade | Heard::Quote => {}
-            Heard::Repeat => self.repeats += 1,
-            Heard::End { missing, checksum } => self.end = Some((missing, checksum)),
-            heard @ (Heard::Unasked | Heard::Foreign) => panic!("{heard:?}: {message}"),
+            GatewayEvent::Trade | GatewayEvent::Quote => {}
+            GatewayEvent::Repeat => self.repeats += 1,
+            GatewayEvent::End { missing, checksum } => self.end = Some((missing, checksum)),
+            heard @ (GatewayEvent::Unsolicited | GatewayEvent::Foreign) => panic!("{heard:?}: {message}"),
         }
     }
 
@@ -74,28 +75,28 @@ impl Desk {
         self.orders.len() as u64
     }
 
-    fn last_words(&self) -> Message {
-        Message::End(End { gateway: self.gateway, count: self.count(), checksum: 0 })
+    fn last_words(&self) -> MarketMessage {
+        MarketMessage::End(EndOfStream { gateway: self.gateway, count: self.count(), checksum: 0 })
     }
 }
 
-fn deliver(said: &mut Said, desks: &mut [Desk]) {
+fn deliver(said: &mut EngineAnswers, desks: &mut [EngineHarness]) {
     for (to, message) in said.messages.drain(..) {
-        // As bytes, as over a broker.
-        let message = Message::decode(&message.encode()).expect("an engine's message can be read");
+        // Encoded, as over a broker.
+        let message = MarketMessage::decode(&message.encode()).expect("an engine's message can be read");
         desks.iter_mut().for_each(|desk| desk.hear(to, &message));
     }
 }
 
-fn end(engine: &mut Engine, desks: &mut [Desk]) {
-    let mut said = Said::default();
+fn end(engine: &mut MatchingEngine, desks: &mut [EngineHarness]) {
+    let mut said = EngineAnswers::default();
     for desk in desks.iter() {
-        assert_eq!(engine.take(&desk.last_words().encode(), &mut said), Taken::End(desk.gateway));
+        assert_eq!(engine.process(&desk.last_words().encode(), &mut said), InputOutcome::End(desk.gateway));
     }
     deliver(&mut said, desks);
 }
 
-/// A matching, gateways, symbols, a seed and a turn for each order: whose it is, and what happens to it.
+/// A matching rule, gateways, symbols, a seed and a choice for each order: whose it is, and what happens to it.
 fn exchanges() -> impl Strategy<Value = (Matching, usize, u16, u64, Vec<(usize, u8)>)> {
     let matching = prop_oneof![Just(Matching::Exact), Just(Matching::Crossing)];
     let turns = prop::collection::vec((any::<usize>(), any::<u8>()), 1..400);
@@ -110,21 +111,21 @@ proptest! {
         (matching, gateways, symbols, seed, turns) in exchanges(),
     ) {
         let rules = rules(symbols, matching);
-        let mut engine = Engine::new(rules);
+        let mut engine = MatchingEngine::new(rules);
         let mut desks: Vec<_> =
-            (0..gateways).map(|number| Desk::new(number, seed, rules, 1, turns.len())).collect();
-        let mut said = Said::default();
+            (0..gateways).map(|number| EngineHarness::new(number, seed, rules, 1, turns.len())).collect();
+        let mut said = EngineAnswers::default();
         let (mut sent, mut late, mut lost) = (vec![0usize; gateways], vec![Vec::new(); gateways], 0);
         let (mut repeats, mut came_late) = (0, 0);
         for &(whose, fortune) in &turns {
             let whose = whose % gateways;
             let at = sent[whose];
-            let mut take = |at: usize| engine.take(&desks[whose].orders[at], &mut said);
+            let mut take = |at: usize| engine.process(&desks[whose].orders[at], &mut said);
             match fortune {
-                // The broker delivers some of the last ones again.
+                // The broker redelivers some of the last orders.
                 0..=20 => for again in at.saturating_sub(usize::from(fortune))..at {
                     if !late[whose].contains(&again) {
-                        prop_assert_eq!(take(again), Taken::Repeat);
+                        prop_assert_eq!(take(again), InputOutcome::Repeat);
                         repeats += 1;
                     }
                 },
@@ -135,13 +136,13 @@ proptest! {
                 41..=60 if !late[whose].is_empty() => {
                     let which = usize::from(fortune) % late[whose].len();
                     let at = late[whose].remove(which);
-                    prop_assert_eq!(take(at), Taken::Order);
-                    prop_assert_eq!(take(at), Taken::Repeat);
+                    prop_assert_eq!(take(at), InputOutcome::Order);
+                    prop_assert_eq!(take(at), InputOutcome::Repeat);
                     came_late += 1;
                     repeats += 1;
                 }
                 _ => {
-                    prop_assert_eq!(take(at), Taken::Order);
+                    prop_assert_eq!(take(at), InputOutcome::Order);
                     sent[whose] += 1;
                 }
             }
@@ -149,7 +150,7 @@ proptest! {
         }
         for (desk, late) in desks.iter().zip(&late) {
             let missing: Vec<u64> = engine.gaps(desk.gateway).flat_map(|gap| gap.from..gap.until).collect();
-            // What is late at the end has not been missed if nothing came behind it.
+            // A late order at the end was not missed if nothing came after it.
             let expected = engine.expected(desk.gateway);
             let mut known: Vec<u64> = late.iter().map(|&at| at as u64).filter(|&at| at < expected).collect();
             known.sort_unstable();
@@ -164,14 +165,14 @@ proptest! {
             for (at, &answered) in desk.answered.iter().enumerate() {
                 prop_assert_eq!(answered, at < sent && !late.contains(&at), "order {} of {}", at, desk.gateway);
             }
-            let missing: u64 = engine.gaps(desk.gateway).map(Gap::orders).sum();
+            let missing: u64 = engine.gaps(desk.gateway).map(SequenceGap::orders).sum();
             let unsent = desk.count() - sent as u64;
             prop_assert_eq!(missing, late.len() as u64 + unsent);
             lost += unsent;
         }
         let counted = said.gaps.iter().map(|(_, gap)| gap.orders()).sum::<u64>();
         prop_assert!(counted <= counts.missing);
-        // An order is late only if it was missed; if nothing came behind it, it was simply the next one.
+        // An order is late only if it was missed; if nothing came after it, it was simply the next one.
         prop_assert!(counts.late <= came_late);
         prop_assert_eq!(counts.missing - counts.late, lost);
         prop_assert_eq!(counts.repeats, repeats);
@@ -184,40 +185,40 @@ proptest! {
         kills in prop::collection::vec((0..400usize, 0..30usize, 0..30usize), 0..4),
     ) {
         let rules = rules(symbols, matching);
-        // The broker's queue: all orders in the order in which they came there.
+        // The broker's queue: all orders in the order of their arrival.
         let mut next = vec![0; gateways];
         let mut desks: Vec<_> =
-            (0..gateways).map(|number| Desk::new(number, seed, rules, 1, turns.len())).collect();
+            (0..gateways).map(|number| EngineHarness::new(number, seed, rules, 1, turns.len())).collect();
         let queue: Vec<[u8; ORDER_BYTES]> = turns.iter().map(|&(whose, _)| {
             let whose = whose % gateways;
             next[whose] += 1;
             desks[whose].orders[next[whose] - 1]
         }).collect();
-        let mut unharmed = Engine::new(rules);
+        let mut unharmed = MatchingEngine::new(rules);
         for order in &queue {
-            prop_assert_eq!(unharmed.take(order, &mut Said::default()), Taken::Order);
+            prop_assert_eq!(unharmed.process(order, &mut EngineAnswers::default()), InputOutcome::Order);
         }
 
-        let (mut engine, mut journal, mut at) = (Engine::new(rules), Vec::new(), 0);
+        let (mut engine, mut journal, mut at) = (MatchingEngine::new(rules), Vec::new(), 0);
         let (mut mark, mut acknowledged) = (0, 0);
         let mut kills = kills.into_iter();
         let mut kill = kills.next();
         while at < queue.len() {
-            let mut said = Said::default();
-            let taken = engine.take(&queue[at], &mut said);
+            let mut said = EngineAnswers::default();
+            let taken = engine.process(&queue[at], &mut said);
             if taken.is_journaled() {
                 journal.push(queue[at]);
             }
             at += 1;
             if let Some((when, answers_lost, acknowledgements_lost)) = kill && at > when {
-                // Killed between the journal and the answers. The broker is asked to forget what was acknowledged only; of the
-                // answers some had been confirmed, which a mark in the journal tells; more may have arrived than that.
+                // The engine is killed between the journal and the answers. Only acknowledged orders leave the broker's
+                // queue; the journal marks some of the answers as confirmed, and more may have arrived.
                 kill = kills.next();
                 mark = (journal.len() - 1).saturating_sub(answers_lost).max(mark);
                 acknowledged = mark.saturating_sub(acknowledgements_lost).max(acknowledged);
-                engine = Engine::new(rules);
+                engine = MatchingEngine::new(rules);
                 for (entry, order) in journal.iter().enumerate() {
-                    let mut said = Said::default();
+                    let mut said = EngineAnswers::default();
                     prop_assert_eq!(engine.replay(order, &mut said), Ok(()));
                     if entry >= mark {
                         deliver(&mut said, &mut desks);
@@ -251,21 +252,21 @@ proptest! {
     ) {
         let rules = rules(symbols * 4, matching);
         let desks: Vec<_> =
-            (0..gateways).map(|number| Desk::new(number, seed, rules, gateways, turns.len())).collect();
+            (0..gateways).map(|number| EngineHarness::new(number, seed, rules, gateways, turns.len())).collect();
         let one_after_another = {
-            let mut engine = Engine::new(rules);
+            let mut engine = MatchingEngine::new(rules);
             for order in desks.iter().flat_map(|desk| &desk.orders) {
-                prop_assert_eq!(engine.take(order, &mut Said::default()), Taken::Order);
+                prop_assert_eq!(engine.process(order, &mut EngineAnswers::default()), InputOutcome::Order);
             }
             engine.checksum().value()
         };
-        let mut engine = Engine::new(rules);
+        let mut engine = MatchingEngine::new(rules);
         let mut next = vec![0; gateways];
         let rest = (0..gateways).flat_map(|whose| std::iter::repeat_n(whose, turns.len()));
         for whose in turns.iter().map(|&(whose, _)| whose % gateways).chain(rest) {
             if let Some(order) = desks[whose].orders.get(next[whose]) {
                 next[whose] += 1;
-                prop_assert_eq!(engine.take(order, &mut Said::default()), Taken::Order);
+                prop_assert_eq!(engine.process(order, &mut EngineAnswers::default()), InputOutcome::Order);
             }
         }
         prop_assert_eq!(engine.checksum().value(), one_after_another);
@@ -273,10 +274,10 @@ proptest! {
 
     #[test]
     fn no_bytes_stop_an_engine(pieces in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..20), 0..4u8), 0..200)) {
-        let mut engine = Engine::new(Rules { resting_book_max: 5, resting_max: 8, ..rules(3, Matching::Crossing) });
+        let mut engine = MatchingEngine::new(EngineRules { resting_book_max: 5, resting_max: 8, ..rules(3, Matching::Crossing) });
         let (mut taken, mut ends) = ([0u64; 3], 0);
         for (mut bytes, form) in pieces {
-            // Most as long as an order, and of its kinds; some of symbols that there are.
+            // Most as long as an order, and of its kinds; some with existing symbols.
             if form > 0 {
                 bytes.resize(ORDER_BYTES, 1);
                 bytes[0] = bytes[0] & 0x0F | (1 + bytes[0] % 2) << 4;
@@ -284,22 +285,22 @@ proptest! {
             if form > 1 {
                 bytes[1..3].copy_from_slice(&[0, form]);
             }
-            let mut said = Said::default();
-            match engine.take(&bytes, &mut said) {
-                Taken::Order => {
+            let mut said = EngineAnswers::default();
+            match engine.process(&bytes, &mut said) {
+                InputOutcome::Order => {
                     taken[0] += 1;
                     prop_assert!(!said.messages.is_empty());
                 }
-                Taken::Repeat => {
+                InputOutcome::Repeat => {
                     taken[1] += 1;
                     prop_assert!(said.messages.is_empty());
                 }
-                Taken::Malformed => {
+                InputOutcome::Malformed => {
                     taken[2] += 1;
                     prop_assert_eq!(said.messages.len(), 1);
-                    prop_assert_eq!(said.messages[0].0, To::Sender);
+                    prop_assert_eq!(said.messages[0].0, Recipient::Sender);
                 }
-                Taken::End(_) => ends += 1,
+                InputOutcome::End(_) => ends += 1,
             }
         }
         let counts = engine.counts();
@@ -309,25 +310,25 @@ proptest! {
     }
 }
 
-fn order(sequence: u64, side: Side, price: u16, lots: u8) -> Order {
-    Order { gateway: gateway(0), side, symbol: Symbol(0), price, lots, sequence: Short::of(sequence) }
+fn order(sequence: u64, side: OrderSide, price: u16, lots: u8) -> NewOrder {
+    NewOrder { gateway: gateway(0), side, symbol: Symbol(0), price, lots, sequence: ShortSequence::of(sequence) }
 }
 
 #[test]
 fn a_trade_of_two_gateways_is_told_to_both_and_answers_the_one_who_came() {
-    let mut engine = Engine::new(rules(1, Matching::Crossing));
-    let mut said = Said::default();
-    let theirs = Order { gateway: gateway(1), ..order(0, Side::Sell, 99, 8) };
-    for order in [order(0, Side::Buy, 100, 5), theirs, order(1, Side::Buy, 99, 1)] {
-        assert_eq!(engine.take(&order.encode(), &mut said), Taken::Order);
+    let mut engine = MatchingEngine::new(rules(1, Matching::Crossing));
+    let mut said = EngineAnswers::default();
+    let theirs = NewOrder { gateway: gateway(1), ..order(0, OrderSide::Sell, 99, 8) };
+    for order in [order(0, OrderSide::Buy, 100, 5), theirs, order(1, OrderSide::Buy, 99, 1)] {
+        assert_eq!(engine.process(&order.encode(), &mut said), InputOutcome::Order);
     }
     let told: Vec<String> = said
         .messages
         .iter()
         .map(|(to, message)| match to {
-            To::Gateway(gateway) => format!("{gateway}: {message}"),
-            To::All => format!("all: {message}"),
-            To::Sender => format!("sender: {message}"),
+            Recipient::Gateway(gateway) => format!("{gateway}: {message}"),
+            Recipient::All => format!("all: {message}"),
+            Recipient::Sender => format!("sender: {message}"),
         })
         .collect();
     assert_eq!(
@@ -346,33 +347,33 @@ fn a_trade_of_two_gateways_is_told_to_both_and_answers_the_one_who_came() {
 
 #[test]
 fn what_is_wrong_with_an_order_is_its_answer_and_is_counted() {
-    let mut engine = Engine::new(Rules { resting_book_max: 1, ..rules(2, Matching::Crossing) });
-    let good = order(0, Side::Buy, 100, 5);
-    let mut said = Said::default();
+    let mut engine = MatchingEngine::new(EngineRules { resting_book_max: 1, ..rules(2, Matching::Crossing) });
+    let good = order(0, OrderSide::Buy, 100, 5);
+    let mut said = EngineAnswers::default();
     for (sequence, wrong) in [
-        Order { symbol: Symbol(2), ..good },
-        Order { price: 0, ..good },
-        Order { price: 16_384, ..good },
-        Order { lots: 0, ..good },
+        NewOrder { symbol: Symbol(2), ..good },
+        NewOrder { price: 0, ..good },
+        NewOrder { price: 16_384, ..good },
+        NewOrder { lots: 0, ..good },
         good,
         good,
     ]
     .into_iter()
     .enumerate()
     {
-        let bytes = Order { sequence: Short::of(sequence as u64), ..wrong }.encode();
-        assert_eq!(engine.take(&bytes, &mut said), Taken::Order);
-        assert_eq!(engine.take(&bytes, &mut Said::default()), Taken::Repeat, "it has been answered");
+        let bytes = NewOrder { sequence: ShortSequence::of(sequence as u64), ..wrong }.encode();
+        assert_eq!(engine.process(&bytes, &mut said), InputOutcome::Order);
+        assert_eq!(engine.process(&bytes, &mut EngineAnswers::default()), InputOutcome::Repeat, "it has been answered");
     }
     let found: Vec<_> = said
         .messages
         .iter()
         .filter_map(|&(to, message)| match message {
-            Message::Reject(Reject { gateway, number, sequence, reason }) => {
-                assert_eq!(to, To::Gateway(gateway));
+            MarketMessage::Reject(OrderReject { gateway, number, sequence, reason }) => {
+                assert_eq!(to, Recipient::Gateway(gateway));
                 Some((number.bits(), sequence.bits(), reason))
             }
-            Message::Confirmation(Confirmation { number, sequence, .. }) => {
+            MarketMessage::Confirmation(OrderConfirmation { number, sequence, .. }) => {
                 assert_eq!((number.bits(), sequence.bits()), (4, 4));
                 None
             }
@@ -380,11 +381,11 @@ fn what_is_wrong_with_an_order_is_its_answer_and_is_counted() {
         })
         .collect();
     let expected = [
-        (0, 0, Reason::Symbol),
-        (1, 1, Reason::Price),
-        (2, 2, Reason::Price),
-        (3, 3, Reason::Quantity),
-        (5, 5, Reason::BookFull),
+        (0, 0, RejectReason::Symbol),
+        (1, 1, RejectReason::Price),
+        (2, 2, RejectReason::Price),
+        (3, 3, RejectReason::Quantity),
+        (5, 5, RejectReason::BookFull),
     ];
     assert_eq!(found, expected);
     assert_eq!((engine.counts().rejects, engine.counts().orders, engine.counts().confirmations), (5, 6, 1));
@@ -392,22 +393,22 @@ fn what_is_wrong_with_an_order_is_its_answer_and_is_counted() {
 
 #[test]
 fn what_is_no_order_is_rejected_to_whoever_sent_it_and_has_no_number() {
-    let mut engine = Engine::new(rules(1, Matching::Crossing));
-    let mut said = Said::default();
-    let quote = Message::Quote(market::Quote { symbol: Symbol(0), bid: None, ask: None, number: 0 }).encode();
+    let mut engine = MatchingEngine::new(rules(1, Matching::Crossing));
+    let mut said = EngineAnswers::default();
+    let quote = MarketMessage::Quote(market::Quote { symbol: Symbol(0), bid: None, ask: None, number: 0 }).encode();
     for (bytes, reason) in [
-        (&[][..], Reason::Length),
-        (&[0x10, 0, 0][..], Reason::Length),
-        (&[0xF0; 9][..], Reason::Kind),
-        (&quote[..], Reason::NotAnOrder),
+        (&[][..], RejectReason::Length),
+        (&[0x10, 0, 0][..], RejectReason::Length),
+        (&[0xF0; 9][..], RejectReason::Kind),
+        (&quote[..], RejectReason::NotAnOrder),
         // A trade without lots.
-        (&[0x30, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0][..], Reason::NotAnOrder),
+        (&[0x30, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0][..], RejectReason::NotAnOrder),
     ] {
         said.messages.clear();
-        assert_eq!(engine.take(bytes, &mut said), Taken::Malformed, "{bytes:?}");
-        let nobody = Short::default();
-        let reject = Reject { gateway: gateway(0), number: nobody, sequence: nobody, reason };
-        assert_eq!(said.messages, [(To::Sender, Message::Reject(reject))]);
+        assert_eq!(engine.process(bytes, &mut said), InputOutcome::Malformed, "{bytes:?}");
+        let nobody = ShortSequence::default();
+        let reject = OrderReject { gateway: gateway(0), number: nobody, sequence: nobody, reason };
+        assert_eq!(said.messages, [(Recipient::Sender, MarketMessage::Reject(reject))]);
         assert!(!reason.names_an_order());
     }
     assert_eq!((engine.counts().malformed, engine.answered(gateway(0))), (5, 0));
@@ -416,70 +417,70 @@ fn what_is_no_order_is_rejected_to_whoever_sent_it_and_has_no_number() {
 #[test]
 fn sequence_numbers_go_on_where_those_of_messages_begin_anew() {
     const BEFORE: u64 = (1 << 24) - 2;
-    let mut engine = Engine::new(rules(1, Matching::Exact));
-    let mut said = Said::default();
-    let last = |count| Message::End(End { gateway: gateway(0), count, checksum: 0 });
-    // What ends where no gateway can be, ends nothing.
-    for count in [ORDERS_UNDER_WAY_MAX + 1, BEFORE, u64::MAX] {
-        assert_eq!(engine.take(&last(count).encode(), &mut said), Taken::Malformed);
+    let mut engine = MatchingEngine::new(rules(1, Matching::Exact));
+    let mut said = EngineAnswers::default();
+    let last = |count| MarketMessage::End(EndOfStream { gateway: gateway(0), count, checksum: 0 });
+    // An end of stream of an impossible gateway ends nothing.
+    for count in [ORDERS_IN_FLIGHT_MAX + 1, BEFORE, u64::MAX] {
+        assert_eq!(engine.process(&last(count).encode(), &mut said), InputOutcome::Malformed);
     }
-    let missed: Vec<u64> = (1..4).map(|part| part * ORDERS_UNDER_WAY_MAX).chain([BEFORE]).collect();
+    let missed: Vec<u64> = (1..4).map(|part| part * ORDERS_IN_FLIGHT_MAX).chain([BEFORE]).collect();
     for &count in &missed {
-        assert_eq!(engine.take(&last(count).encode(), &mut said), Taken::End(gateway(0)));
+        assert_eq!(engine.process(&last(count).encode(), &mut said), InputOutcome::End(gateway(0)));
     }
-    assert_eq!(engine.take(&last(BEFORE - 1).encode(), &mut said), Taken::Malformed);
+    assert_eq!(engine.process(&last(BEFORE - 1).encode(), &mut said), InputOutcome::Malformed);
     assert_eq!(said.gaps.iter().map(|(_, gap)| gap.until).collect::<Vec<_>>(), missed);
     assert_eq!(engine.counts().missing, BEFORE);
     for sequence in BEFORE..BEFORE + 5 {
-        assert_eq!(engine.take(&order(sequence, Side::Buy, 5, 1).encode(), &mut said), Taken::Order);
+        assert_eq!(engine.process(&order(sequence, OrderSide::Buy, 5, 1).encode(), &mut said), InputOutcome::Order);
     }
     assert_eq!(engine.expected(gateway(0)), BEFORE + 5);
     for sequence in BEFORE..BEFORE + 5 {
-        assert_eq!(engine.take(&order(sequence, Side::Buy, 5, 1).encode(), &mut said), Taken::Repeat);
+        assert_eq!(engine.process(&order(sequence, OrderSide::Buy, 5, 1).encode(), &mut said), InputOutcome::Repeat);
     }
     assert_eq!(said.gaps.len(), missed.len());
 }
 
 #[test]
 fn of_too_many_gaps_the_oldest_is_forgotten() {
-    let mut engine = Engine::new(rules(1, Matching::Exact));
-    let mut said = Said::default();
+    let mut engine = MatchingEngine::new(rules(1, Matching::Exact));
+    let mut said = EngineAnswers::default();
     for sequence in (1..).step_by(2).take(GAPS_MAX + 1) {
-        assert_eq!(engine.take(&order(sequence, Side::Buy, 5, 1).encode(), &mut said), Taken::Order);
+        assert_eq!(engine.process(&order(sequence, OrderSide::Buy, 5, 1).encode(), &mut said), InputOutcome::Order);
     }
     assert_eq!(engine.gaps(gateway(0)).count(), GAPS_MAX);
-    assert_eq!(engine.take(&order(0, Side::Buy, 5, 1).encode(), &mut said), Taken::Repeat);
-    assert_eq!(engine.take(&order(2, Side::Buy, 5, 1).encode(), &mut said), Taken::Order);
+    assert_eq!(engine.process(&order(0, OrderSide::Buy, 5, 1).encode(), &mut said), InputOutcome::Repeat);
+    assert_eq!(engine.process(&order(2, OrderSide::Buy, 5, 1).encode(), &mut said), InputOutcome::Order);
     assert_eq!((engine.counts().missing, engine.counts().late), (GAPS_MAX as u64 + 1, 1));
 }
 
 #[test]
 fn a_journal_of_something_else_is_no_journal() {
-    let mut engine = Engine::new(rules(1, Matching::Exact));
-    let entry = order(0, Side::Buy, 5, 1).encode();
-    assert_eq!(engine.replay(&entry, &mut Said::default()), Ok(()));
-    assert_eq!(engine.replay(&entry, &mut Said::default()), Err(NotAJournal(Taken::Repeat)));
-    assert_eq!(engine.replay(&[0; 9], &mut Said::default()), Err(NotAJournal(Taken::Malformed)));
+    let mut engine = MatchingEngine::new(rules(1, Matching::Exact));
+    let entry = order(0, OrderSide::Buy, 5, 1).encode();
+    assert_eq!(engine.replay(&entry, &mut EngineAnswers::default()), Ok(()));
+    assert_eq!(engine.replay(&entry, &mut EngineAnswers::default()), Err(JournalError(InputOutcome::Repeat)));
+    assert_eq!(engine.replay(&[0; 9], &mut EngineAnswers::default()), Err(JournalError(InputOutcome::Malformed)));
 }
 
 #[test]
 fn a_gateway_has_no_more_orders_under_way_than_can_be_told_apart() {
-    let mut outstanding = Outstanding::new(gateway(0), u64::MAX);
-    for sequence in 0..ORDERS_UNDER_WAY_MAX {
+    let mut outstanding = OutstandingOrders::new(gateway(0), u64::MAX);
+    for sequence in 0..ORDERS_IN_FLIGHT_MAX {
         assert_eq!(outstanding.send(sequence), Some(sequence));
     }
     assert_eq!(outstanding.send(0), None);
     let confirmation = |number, sequence| {
-        let (number, sequence) = (Short::of(number), Short::of(sequence));
-        Message::Confirmation(Confirmation { gateway: gateway(0), number, sequence })
+        let (number, sequence) = (ShortSequence::of(number), ShortSequence::of(sequence));
+        MarketMessage::Confirmation(OrderConfirmation { gateway: gateway(0), number, sequence })
     };
-    // Answers may come in any order; room is made by the oldest.
-    assert_eq!(outstanding.hear(&confirmation(0, 1)), Heard::Answer { sequence: 1, sent_ns: 1 });
+    // Answers may come in any order; the oldest one frees capacity.
+    assert_eq!(outstanding.on_message(&confirmation(0, 1)), GatewayEvent::Answer { sequence: 1, sent_ns: 1 });
     assert!(outstanding.is_full());
-    assert_eq!(outstanding.hear(&confirmation(1, 0)), Heard::Answer { sequence: 0, sent_ns: 0 });
-    assert_eq!(outstanding.hear(&confirmation(1, 0)), Heard::Repeat);
-    assert_eq!(outstanding.hear(&confirmation(2, 0)), Heard::Unasked);
-    assert_eq!(outstanding.send(0), Some(ORDERS_UNDER_WAY_MAX));
-    assert_eq!(outstanding.hear(&confirmation(5, 7)), Heard::Answer { sequence: 7, sent_ns: 7 });
-    assert_eq!((outstanding.missing(), outstanding.unanswered()), (2, ORDERS_UNDER_WAY_MAX - 2));
+    assert_eq!(outstanding.on_message(&confirmation(1, 0)), GatewayEvent::Answer { sequence: 0, sent_ns: 0 });
+    assert_eq!(outstanding.on_message(&confirmation(1, 0)), GatewayEvent::Repeat);
+    assert_eq!(outstanding.on_message(&confirmation(2, 0)), GatewayEvent::Unsolicited);
+    assert_eq!(outstanding.send(0), Some(ORDERS_IN_FLIGHT_MAX));
+    assert_eq!(outstanding.on_message(&confirmation(5, 7)), GatewayEvent::Answer { sequence: 7, sent_ns: 7 });
+    assert_eq!((outstanding.missing(), outstanding.unanswered()), (2, ORDERS_IN_FLIGHT_MAX - 2));
 }

@@ -1,22 +1,23 @@
-//! Messages as bytes: what is written is read again, and what anybody else sends is read or refused, never more.
+//! Encoding and decoding of messages: what is written is read again, and any other bytes are decoded or refused without
+//! a panic.
 
-use market::limits::{BUCKETS_MAX, GAPS_MAX, ORDERS_UNDER_WAY_MAX, PRICE_TICKS_MAX, SYMBOLS_MAX};
+use market::limits::{BUCKETS_MAX, GAPS_MAX, ORDERS_IN_FLIGHT_MAX, PRICE_TICKS_MAX, SYMBOLS_MAX};
 use market::{
-    Confirmation, End, Gateway, Malformed, Message, Order, Quote, Reason, Reject, Role, Sample, Short, Side, Symbol,
+    OrderConfirmation, EndOfStream, GatewayId, MalformedMessage, MarketMessage, NewOrder, Quote, RejectReason, OrderReject, SampleSource, MarketSample, ShortSequence, OrderSide, Symbol,
     Trade,
 };
 use proptest::prelude::*;
 
-fn gateway() -> impl Strategy<Value = Gateway> {
-    (0..16usize).prop_map(|number| Gateway::new(number).expect("there are 16"))
+fn gateway() -> impl Strategy<Value = GatewayId> {
+    (0..16usize).prop_map(|number| GatewayId::new(number).expect("there are 16"))
 }
 
-fn short() -> impl Strategy<Value = Short> {
-    any::<u64>().prop_map(Short::of)
+fn short() -> impl Strategy<Value = ShortSequence> {
+    any::<u64>().prop_map(ShortSequence::of)
 }
 
-fn side() -> impl Strategy<Value = Side> {
-    prop_oneof![Just(Side::Buy), Just(Side::Sell)]
+fn side() -> impl Strategy<Value = OrderSide> {
+    prop_oneof![Just(OrderSide::Buy), Just(OrderSide::Sell)]
 }
 
 fn symbol() -> impl Strategy<Value = Symbol> {
@@ -27,10 +28,10 @@ fn price() -> impl Strategy<Value = u16> {
     1..=PRICE_TICKS_MAX
 }
 
-fn message() -> impl Strategy<Value = Message> {
+fn message() -> impl Strategy<Value = MarketMessage> {
     let order = (gateway(), side(), symbol(), price(), 1..=u8::MAX, short()).prop_map(
         |(gateway, side, symbol, price, lots, sequence)| {
-            Message::Order(Order { gateway, side, symbol, price, lots, sequence })
+            MarketMessage::Order(NewOrder { gateway, side, symbol, price, lots, sequence })
         },
     );
     let parties = (gateway(), short(), gateway(), short());
@@ -38,28 +39,28 @@ fn message() -> impl Strategy<Value = Message> {
         |(number, symbol, price, lots, side, answers, (taker, taker_sequence, maker, maker_sequence))| {
             let parties =
                 Trade { number, symbol, price, lots, side, answers, taker, taker_sequence, maker, maker_sequence };
-            Message::Trade(parties)
+            MarketMessage::Trade(parties)
         },
     );
     let confirmation = (gateway(), short(), short())
-        .prop_map(|(gateway, number, sequence)| Message::Confirmation(Confirmation { gateway, number, sequence }));
+        .prop_map(|(gateway, number, sequence)| MarketMessage::Confirmation(OrderConfirmation { gateway, number, sequence }));
     let best = || prop::option::of(price());
     let quote = (symbol(), best(), best(), any::<u16>())
-        .prop_map(|(symbol, bid, ask, number)| Message::Quote(Quote { symbol, bid, ask, number }));
-    let reject = (gateway(), short(), short(), prop::sample::select(&Reason::ALL[..]))
-        .prop_map(|(gateway, number, sequence, reason)| Message::Reject(Reject { gateway, number, sequence, reason }));
+        .prop_map(|(symbol, bid, ask, number)| MarketMessage::Quote(Quote { symbol, bid, ask, number }));
+    let reject = (gateway(), short(), short(), prop::sample::select(&RejectReason::ALL[..]))
+        .prop_map(|(gateway, number, sequence, reason)| MarketMessage::Reject(OrderReject { gateway, number, sequence, reason }));
     let end = (gateway(), any::<u64>(), any::<u64>())
-        .prop_map(|(gateway, count, checksum)| Message::End(End { gateway, count, checksum }));
+        .prop_map(|(gateway, count, checksum)| MarketMessage::End(EndOfStream { gateway, count, checksum }));
     prop_oneof![order, trade, confirmation, quote, reject, end]
 }
 
-fn sample() -> impl Strategy<Value = Sample> {
-    let role = prop_oneof![gateway().prop_map(Role::Gateway), Just(Role::Engine)];
+fn sample() -> impl Strategy<Value = MarketSample> {
+    let role = prop_oneof![gateway().prop_map(SampleSource::Gateway), Just(SampleSource::Engine)];
     let buckets = prop::collection::btree_map(any::<u64>(), 1..=u64::MAX, 0..50);
     (role, any::<u32>(), any::<[u64; 9]>(), buckets).prop_map(|(role, number, numbers, buckets)| {
         let [at_ns, span_ns, orders, trades, confirmations, rejects, quotes, user_us, system_us] = numbers;
         let completions = buckets.into_iter().collect();
-        Sample {
+        MarketSample {
             role,
             number,
             at_ns,
@@ -76,7 +77,7 @@ fn sample() -> impl Strategy<Value = Sample> {
     })
 }
 
-/// Bytes that may be a message: the start of one more often than chance would have it.
+/// Bytes that may be a message: valid first bytes are more frequent than by chance.
 fn anything() -> impl Strategy<Value = Vec<u8>> {
     let changed = (message(), any::<prop::sample::Index>(), any::<u8>()).prop_map(|(message, at, byte)| {
         let mut bytes = message.encode().to_vec();
@@ -98,8 +99,8 @@ proptest! {
     #[test]
     fn a_message_is_read_as_it_was_written(message in message()) {
         let bytes = message.encode();
-        prop_assert_eq!(Message::decode(&bytes), Ok(message));
-        if let Message::Order(order) = message {
+        prop_assert_eq!(MarketMessage::decode(&bytes), Ok(message));
+        if let MarketMessage::Order(order) = message {
             prop_assert_eq!(&order.encode()[..], &bytes[..]);
             prop_assert_eq!(bytes.len(), 9);
         }
@@ -108,11 +109,11 @@ proptest! {
 
     #[test]
     fn what_anybody_sends_is_read_in_one_way_or_refused(bytes in anything()) {
-        match Message::decode(&bytes) {
+        match MarketMessage::decode(&bytes) {
             Ok(message) => prop_assert_eq!(&message.encode()[..], &bytes[..]),
             Err(malformed) => {
                 prop_assert!(!malformed.reason.to_string().is_empty());
-                // An order of the right length that is refused can still be named.
+                // A refused order of the right length still has an identity.
                 let order = bytes.len() == 9 && matches!(bytes[0] >> 4, 1 | 2);
                 prop_assert_eq!(malformed.order.is_some(), order);
             }
@@ -123,7 +124,7 @@ proptest! {
     fn a_sample_carries_its_whole_histogram(sample in sample()) {
         let mut bytes = b"what was there before".to_vec();
         sample.encode(&mut bytes);
-        prop_assert_eq!(Sample::decode(&bytes), Ok(sample));
+        prop_assert_eq!(MarketSample::decode(&bytes), Ok(sample));
     }
 
     #[test]
@@ -138,7 +139,7 @@ proptest! {
         let changed = at.index(bytes.len());
         bytes[changed] = byte;
         bytes.truncate(length.index(bytes.len() * 4).max(1));
-        if let Ok(read) = Sample::decode(&bytes) {
+        if let Ok(read) = MarketSample::decode(&bytes) {
             let mut again = Vec::new();
             read.encode(&mut again);
             prop_assert_eq!(again, bytes);
@@ -148,13 +149,13 @@ proptest! {
 
 #[test]
 fn what_is_wrong_has_a_name() {
-    let order = Order {
-        gateway: Gateway::new(3).expect("there are 16"),
-        side: Side::Sell,
+    let order = NewOrder {
+        gateway: GatewayId::new(3).expect("there are 16"),
+        side: OrderSide::Sell,
         symbol: Symbol(0x1234),
         price: 0x2345,
         lots: 0x56,
-        sequence: Short::of(0x789ABC),
+        sequence: ShortSequence::of(0x789ABC),
     };
     let good = order.encode();
     assert_eq!(good, [0x23, 0x12, 0x34, 0x23, 0x45, 0x56, 0x78, 0x9A, 0xBC], "as docs/protocol/market.md has it");
@@ -165,25 +166,25 @@ fn what_is_wrong_has_a_name() {
     };
     let named = Some((order.gateway, order.sequence));
     for (bytes, reason, order) in [
-        (Vec::new(), Reason::Length, None),
-        (good[..8].to_vec(), Reason::Length, None),
-        ([&good[..], &[0]].concat(), Reason::Length, None),
-        (with(0, 0x03), Reason::Kind, None),
-        (with(0, 0xF3), Reason::Kind, None),
-        (with(3, 0x40), Reason::Price, named),
-        (with(5, 0), Reason::Quantity, named),
-        ([&good[..3], &[0, 0], &good[5..]].concat(), Reason::Price, named),
+        (Vec::new(), RejectReason::Length, None),
+        (good[..8].to_vec(), RejectReason::Length, None),
+        ([&good[..], &[0]].concat(), RejectReason::Length, None),
+        (with(0, 0x03), RejectReason::Kind, None),
+        (with(0, 0xF3), RejectReason::Kind, None),
+        (with(3, 0x40), RejectReason::Price, named),
+        (with(5, 0), RejectReason::Quantity, named),
+        ([&good[..3], &[0, 0], &good[5..]].concat(), RejectReason::Price, named),
     ] {
-        assert_eq!(Message::decode(&bytes), Err(Malformed { reason, order }), "{bytes:?}");
+        assert_eq!(MarketMessage::decode(&bytes), Err(MalformedMessage { reason, order }), "{bytes:?}");
     }
 }
 
 #[test]
 fn the_page_says_what_the_code_does() {
     const PAGE: &str = include_str!("../../../docs/protocol/market.md");
-    let gateway = Gateway::new(3).expect("there are 16");
-    let (number, symbol) = (Short::of(7), Symbol(0x1234));
-    let order = Order { gateway, side: Side::Sell, symbol, price: 0x2345, lots: 0x56, sequence: Short::of(0x789ABC) };
+    let gateway = GatewayId::new(3).expect("there are 16");
+    let (number, symbol) = (ShortSequence::of(7), Symbol(0x1234));
+    let order = NewOrder { gateway, side: OrderSide::Sell, symbol, price: 0x2345, lots: 0x56, sequence: ShortSequence::of(0x789ABC) };
     let hex: Vec<String> = order.encode().iter().map(|byte| format!("{byte:02X}")).collect();
     assert!(PAGE.contains(&format!("`{}`", hex.join(" "))), "{hex:?}");
     assert_eq!((order.symbol.0, order.price, order.lots, order.sequence.bits()), (4_660, 9_029, 86, 7_903_932));
@@ -192,7 +193,7 @@ fn the_page_says_what_the_code_does() {
         symbol,
         price: 1,
         lots: 1,
-        side: Side::Buy,
+        side: OrderSide::Buy,
         answers: true,
         taker: gateway,
         taker_sequence: number,
@@ -200,18 +201,18 @@ fn the_page_says_what_the_code_does() {
         maker_sequence: number,
     };
     let rows = [
-        ("| 1, 2 | order: buy, sell", Message::Order(order)),
-        ("| 3 | trade confirmation", Message::Trade(trade)),
-        ("| 4 | order confirmation", Message::Confirmation(Confirmation { gateway, number, sequence: number })),
-        ("| 5 | price quote", Message::Quote(Quote { symbol, bid: None, ask: None, number: 0 })),
-        ("| 6 | rejection", Message::Reject(Reject { gateway, number, sequence: number, reason: Reason::Price })),
-        ("| 9 | end of stream", Message::End(End { gateway, count: 0, checksum: 0 })),
+        ("| 1, 2 | order: buy, sell", MarketMessage::Order(order)),
+        ("| 3 | trade confirmation", MarketMessage::Trade(trade)),
+        ("| 4 | order confirmation", MarketMessage::Confirmation(OrderConfirmation { gateway, number, sequence: number })),
+        ("| 5 | price quote", MarketMessage::Quote(Quote { symbol, bid: None, ask: None, number: 0 })),
+        ("| 6 | rejection", MarketMessage::Reject(OrderReject { gateway, number, sequence: number, reason: RejectReason::Price })),
+        ("| 9 | end of stream", MarketMessage::End(EndOfStream { gateway, count: 0, checksum: 0 })),
     ];
     for (row, message) in rows {
         let line = PAGE.lines().find(|line| line.starts_with(row)).expect(row);
         assert!(line.ends_with(&format!("| {} |", message.encode().len())), "{line}");
     }
-    for reason in Reason::ALL {
+    for reason in RejectReason::ALL {
         let row = format!("| {} | ", reason.number());
         let (_, table) = PAGE.split_once("| reason |").expect("the table of reasons");
         let line = table.lines().find(|line| line.starts_with(&row)).expect("a row for each reason");
@@ -219,7 +220,7 @@ fn the_page_says_what_the_code_does() {
     }
     for (limit, written) in [
         (u64::from(PRICE_TICKS_MAX), "16,383"),
-        (ORDERS_UNDER_WAY_MAX, "4,194,304"),
+        (ORDERS_IN_FLIGHT_MAX, "4,194,304"),
         (GAPS_MAX as u64, "1,024"),
         (SYMBOLS_MAX as u64, "10,000"),
         (BUCKETS_MAX as u64, "65,536"),
@@ -231,8 +232,8 @@ fn the_page_says_what_the_code_does() {
 
 #[test]
 fn a_histogram_costs_no_memory_before_it_was_sent() {
-    let sample = Sample {
-        role: Role::Engine,
+    let sample = MarketSample {
+        role: SampleSource::Engine,
         number: 0,
         at_ns: 0,
         span_ns: 0,
@@ -249,18 +250,18 @@ fn a_histogram_costs_no_memory_before_it_was_sent() {
     sample.encode(&mut bytes);
     let head = bytes.len();
     for (buckets, tail, reason) in [
-        (1u32, &[][..], Reason::Histogram),
-        (u32::MAX, &[1, 1], Reason::Histogram),
-        (BUCKETS_MAX as u32 + 1, &[1; 400_000], Reason::Histogram),
-        (0, &[0], Reason::Length),
-        (1, &[1, 0], Reason::Histogram),
-        (2, &[1, 1, 0, 1], Reason::Histogram),
-        (1, &[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2, 1], Reason::Histogram),
-        (1, &[0x80, 0, 1], Reason::Histogram),
+        (1u32, &[][..], RejectReason::Histogram),
+        (u32::MAX, &[1, 1], RejectReason::Histogram),
+        (BUCKETS_MAX as u32 + 1, &[1; 400_000], RejectReason::Histogram),
+        (0, &[0], RejectReason::Length),
+        (1, &[1, 0], RejectReason::Histogram),
+        (2, &[1, 1, 0, 1], RejectReason::Histogram),
+        (1, &[0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 2, 1], RejectReason::Histogram),
+        (1, &[0x80, 0, 1], RejectReason::Histogram),
     ] {
         bytes.truncate(head);
         bytes[head - 4..].copy_from_slice(&buckets.to_be_bytes());
         bytes.extend_from_slice(tail);
-        assert_eq!(Sample::decode(&bytes), Err(reason), "{buckets} {:?}", &tail[..tail.len().min(12)]);
+        assert_eq!(MarketSample::decode(&bytes), Err(reason), "{buckets} {:?}", &tail[..tail.len().min(12)]);
     }
 }

@@ -1,8 +1,4 @@
-//! What nodes cost, fitted from observations.
-//!
-//! Leaves: costs by transport, reliability and size of messages.
-//! Owns:   what the costs are, and for which trees they were measured.
-//! Never:  predicts: that is `node` and `predict`.
+//! The costs of nodes, fitted from observations, by transport, reliability and message size.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,23 +12,24 @@ pub struct CostSet {
     pub transport: String,
     /// `none` or `confirm`.
     pub ack: String,
-    /// By size of messages, ascending.
+    /// By message size, ascending.
     pub sizes: Vec<SizeCosts>,
 }
 
-/// What times are times of.
+/// What the times measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
-    /// From one message to the next, measured as rates of brokers on hosts of their own: whatever they wait for is in it.
+    /// Wall-clock time from one message to the next, from the rates of brokers on hosts of their own; waiting is
+    /// included.
     Wall,
-    /// Of processors, all threads of the broker together: rates follow from cores.
+    /// Processor time of all threads of the broker together; rates follow from the number of cores.
     Processor,
 }
 
-/// The largest trees that were measured: what is beyond is a guess.
+/// The largest trees that were measured; costs beyond are extrapolated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reach {
+pub struct MeasuredRange {
     /// Consumers of a broker.
     pub consumers: u32,
     /// Brokers below a broker.
@@ -44,42 +41,41 @@ pub struct Reach {
 /// The costs of messages of one size. Times are microseconds a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SizeCosts {
-    /// Bytes of a message.
     pub message_bytes: u64,
-    /// What the times are times of.
+    /// What the times measure.
     pub basis: Basis,
-    /// Taking a message from a publisher.
+    /// Receiving a message from a publisher.
     pub take_in_us: Estimate,
-    /// Taking a message from the broker above.
+    /// Receiving a message from the broker above.
     pub relay_in_us: Estimate,
     /// A copy for a consumer.
     pub copy_to_consumer_us: Estimate,
     /// A copy for a broker below.
     pub copy_to_broker_us: Estimate,
-    /// Where what was measured is no line: the whole time of a broker that takes from a publisher, by its consumers (degree, time),
-    /// ascending. The line is not used then, but beyond the last of them.
+    /// If the measurements do not fit a line: the whole time of a broker that receives from a publisher, by its
+    /// consumers (degree, time), ascending. The line is then used only beyond the last entry.
     #[serde(default)]
     pub by_consumers: Vec<(u32, Estimate)>,
     /// The same, by the brokers below.
     #[serde(default)]
     pub by_brokers: Vec<(u32, Estimate)>,
-    /// What a stream keeps of its rate with each level of brokers beyond the second: 1 at most.
+    /// The share of a stream's rate that remains with each level of brokers beyond the second: 1 at most.
     pub per_level_ratio: Estimate,
-    /// One message through one broker to one consumer, if latencies were measured.
+    /// Latency of one message through one broker to one consumer, if latencies were measured.
     pub first_latency_us: Option<Estimate>,
-    /// What each further level adds to it,
+    /// Latency of each further level.
     pub hop_latency_us: Option<Estimate>,
-    /// and each sibling before.
+    /// Latency of each earlier sibling.
     pub copy_latency_us: Option<Estimate>,
-    /// Bytes on the wire for one copy, with all heads.
+    /// Bytes on the wire for one copy, with all headers.
     pub wire_bytes_per_copy: f64,
-    /// For which trees this was measured.
-    pub reach: Reach,
+    /// The trees that these costs were measured on.
+    pub reach: MeasuredRange,
 }
 
 impl CostSet {
-    /// What is wrong with it, if anything is.
-    pub fn complaint(&self) -> Option<String> {
+    /// What is inconsistent, if anything.
+    pub fn inconsistency(&self) -> Option<String> {
         let of = |why: &str| Some(format!("costs over {} with ack {}: {why}", self.transport, self.ack));
         if self.sizes.is_empty() {
             return of("none");
@@ -87,23 +83,23 @@ impl CostSet {
         if !self.sizes.windows(2).all(|pair| pair[0].message_bytes < pair[1].message_bytes) {
             return of("the sizes do not ascend");
         }
-        self.sizes.iter().find_map(|costs| of(&format!("{} bytes: {}", costs.message_bytes, costs.complaint()?)))
+        self.sizes.iter().find_map(|costs| of(&format!("{} bytes: {}", costs.message_bytes, costs.inconsistency()?)))
     }
 }
 
 impl SizeCosts {
-    /// What one copy takes on the line: to a consumer or to a broker.
+    /// The time of one copy by the line: to a consumer or to a broker.
     pub fn copy_us(&self, to_consumer: bool) -> Estimate {
         if to_consumer { self.copy_to_consumer_us } else { self.copy_to_broker_us }
     }
 
-    /// What was measured by degree, where that is no line.
+    /// The measured times by degree, if they do not fit a line.
     pub fn table(&self, to_consumers: bool) -> &[(u32, Estimate)] {
         if to_consumers { &self.by_consumers } else { &self.by_brokers }
     }
 
-    /// The whole time of a broker that takes from a publisher, as it was measured: by the table, and between its degrees as on a
-    /// line; before the first as that one. By the line without a table.
+    /// The whole time of a broker that receives from a publisher: interpolated from the table, before its first degree
+    /// as at that one; without a table, by the line.
     pub fn whole_us(&self, to_consumers: bool, degree: u32) -> Estimate {
         let table = self.table(to_consumers);
         let after = table.partition_point(|(known, _)| *known < degree);
@@ -119,7 +115,7 @@ impl SizeCosts {
         }
     }
 
-    /// What each copy takes beyond the table: no less than its last step says, and no less than the line.
+    /// The time of each copy beyond the table: at least the table's last slope, and at least the line's.
     pub fn slope_us(&self, to_consumers: bool) -> Estimate {
         let copy = self.copy_us(to_consumers);
         match self.table(to_consumers) {
@@ -131,7 +127,7 @@ impl SizeCosts {
         }
     }
 
-    fn complaint(&self) -> Option<&'static str> {
+    fn inconsistency(&self) -> Option<&'static str> {
         let ascending = |table: &[(u32, Estimate)]| {
             table.last().is_none_or(|(degree, _)| *degree <= DEGREE_MAX)
                 && table.first().is_none_or(|(degree, _)| *degree >= 1)

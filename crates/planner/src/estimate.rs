@@ -1,32 +1,28 @@
-//! A figure with its interval.
-//!
-//! Enters: figures of several runs.  Leaves: their middle, and between what it lies in 95 of 100 cases.
-//! Owns:   the arithmetic of intervals: what is computed of the ends holds at the ends.
-//! Never:  has a value outside its interval.
+//! An estimate with its 95 % interval, and the arithmetic of such intervals. The value always lies within the interval.
 
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{RUNS_WITH_SCATTER_MIN, SINGLE_RUN_NOISE};
 
-/// A figure, and the ends of its interval of 95 %.
+/// A value and its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// The figure.
+    /// The value.
     pub value: f64,
-    /// It is hardly less than this,
+    /// Lower end of the interval.
     pub low: f64,
-    /// and hardly more than this.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
 impl Estimate {
-    /// A figure that is known.
+    /// A value that is known exactly.
     pub const fn exact(value: f64) -> Self {
         Self { value, low: value, high: value }
     }
 
-    /// Of runs: their median, with half of Student's interval for their mean at either side; of one or two with the noise of single
-    /// runs. None of no runs, or of what is no number.
+    /// The median of some runs, with half of Student's interval for their mean on either side; with one or two runs,
+    /// the noise of single runs. `None` without runs, or if a value is not a number.
     pub fn of(runs: &[f64]) -> Option<Self> {
         if runs.is_empty() || runs.iter().any(|run| !run.is_finite()) {
             return None;
@@ -43,13 +39,13 @@ impl Estimate {
         Some(Self { value, low: value - half, high: value + half })
     }
 
-    /// The same at every point of it. The function rises or falls.
+    /// Applies a monotonic function to the value and both ends.
     pub fn map(self, function: impl Fn(f64) -> f64) -> Self {
         let ends = [function(self.low), function(self.high)];
         Self { value: function(self.value), low: ends[0].min(ends[1]), high: ends[0].max(ends[1]) }
     }
 
-    /// Both, of a function that rises with both.
+    /// Combines two estimates by a function that rises with both.
     pub fn with(self, other: Self, function: impl Fn(f64, f64) -> f64) -> Self {
         Self {
             value: function(self.value, other.value),
@@ -58,32 +54,31 @@ impl Estimate {
         }
     }
 
-    /// The sum.
     pub fn plus(self, other: Self) -> Self {
         self.with(other, |one, two| one + two)
     }
 
-    /// So many of it (0 or more).
+    /// The product with a factor of 0 or more.
     pub fn times(self, count: f64) -> Self {
         self.map(|value| value * count)
     }
 
-    /// The greater: of the values and of each end.
+    /// The maximum: of the values, and of each end.
     pub fn max(self, other: Self) -> Self {
         self.with(other, f64::max)
     }
 
-    /// No less than this, the ends neither.
+    /// The estimate with all its points raised to `least`.
     pub fn at_least(self, least: f64) -> Self {
         self.map(|value| value.max(least))
     }
 
-    /// No more than this, the ends neither.
+    /// The estimate with all its points lowered to `most`.
     pub fn at_most(self, most: f64) -> Self {
         self.map(|value| value.min(most))
     }
 
-    /// Whether it is numbers, in their order.
+    /// Whether all are numbers and in order.
     pub fn is_sound(&self) -> bool {
         [self.low, self.value, self.high].iter().all(|end| end.is_finite())
             && self.low <= self.value
@@ -91,7 +86,7 @@ impl Estimate {
     }
 }
 
-/// The middle one; of two in the middle, what lies between them. Of nothing, no number.
+/// The median; NaN for no values.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -102,14 +97,15 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// How many standard errors 95 % take on either side, with so many degrees of freedom: Student's quantile for 0.975.
+/// Student's quantile for 0.975: how many standard errors 95 % take on either side, with this many degrees of freedom.
 pub(crate) fn student(freedom: usize) -> f64 {
     const SMALL: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
     const NORMAL: f64 = 1.959_964;
     match freedom {
         0 => f64::INFINITY,
         1..=10 => SMALL[freedom - 1],
-        // The first two terms of the expansion by the inverse of the degrees of freedom: 2 in 1,000 away at eleven, less further on.
+        // The first two terms of the expansion in the inverse of the degrees of freedom: off by 2 in 1,000 at eleven,
+        // less beyond.
         _ => {
             let (z, n) = (NORMAL, freedom as f64);
             z + (z.powi(3) + z) / (4.0 * n) + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * n * n)

@@ -1,35 +1,31 @@
-//! Chooses trees: what a node costs, what a tree is predicted to do, and which trees are worth having.
+//! Chooses trees of brokers: fits the costs of nodes, predicts what a tree does, and searches for the trees worth
+//! having.
 //!
-//! Enters: what was measured of trees; a wish.  Leaves: costs with intervals; predictions; trees, of which none is worse than another
-//!         in everything.
-//! Owns:   the model of a node, how its costs are fitted, and the search.
-//! Never:  measures, reads a file, starts anything.
-//!
-//! Read `observation` (what was measured), `costs` (what it comes to), `node` (the model), `predict`.
+//! Read `observation` (measurements), `costs` (fitted from them), `node_model`, `predict`, then `search`.
 #![forbid(unsafe_code)]
 
 mod costs;
 mod estimate;
 mod fit;
-pub mod held;
+pub mod paper_comparison;
 pub mod limits;
-mod lines;
-mod node;
+mod regression;
+mod node_model;
 mod observation;
 pub mod paper;
 mod predict;
 mod profile;
 mod search;
-mod sizes;
+mod size_interpolation;
 
-pub use costs::{Basis, CostSet, Reach, SizeCosts};
+pub use costs::{Basis, CostSet, MeasuredRange, SizeCosts};
 pub use estimate::Estimate;
-pub use fit::{Unfit, fit, wire_bytes_presumed};
-pub use node::{Host, NodeTime, Nodes, Place, Reason};
+pub use fit::{FitError, fit, estimated_wire_bytes};
+pub use node_model::{HostModel, NodeTime, NodeModel, TreePosition, LimitingResource};
 pub use observation::Observation;
 pub use predict::{Bottleneck, LevelLoad, Prediction, predict, predict_with, processors_us};
-pub use profile::{Profile, SCHEMA, Sharing, Unusable, VERSION};
-pub use search::{Candidate, Front, Impossible, Wish, search};
-pub use sizes::{Resting, Unpriced};
-/// What both the planner and its users call a tree: its levels need not divide evenly.
+pub use profile::{Profile, SCHEMA, Sharing, ProfileError, VERSION};
+pub use search::{Candidate, ParetoFront, Unsatisfiable, TreeRequirements, search};
+pub use size_interpolation::{CostSource, MissingCosts};
+/// A tree, as the planner and its users call it; its levels need not divide evenly.
 pub use topology::Tree as Shape;

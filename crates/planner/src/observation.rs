@@ -1,8 +1,4 @@
-//! What was measured of one tree at one size of messages.
-//!
-//! Enters: figures of runs.  Leaves: the same, checked.
-//! Owns:   what an observation is. A calibration is a list of these.
-//! Never:  knows how it was measured.
+//! The measurements of one tree at one message size. A calibration is a list of these.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use topology::Tree;
@@ -12,10 +8,9 @@ use crate::limits::RUNS_MAX;
 /// One tree, one size, several runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Observation {
-    /// Which tree; in a profile its notation.
+    /// The tree; in a profile, its notation.
     #[serde(serialize_with = "write_tree", deserialize_with = "read_tree")]
     pub tree: Tree,
-    /// Bytes of a message.
     pub message_bytes: u64,
     /// Between brokers: `tcp`, `unix` or `rdma`.
     pub transport: String,
@@ -23,21 +18,21 @@ pub struct Observation {
     pub ack: String,
     /// Messages a second of one stream, a value a run.
     pub streams_per_s: Vec<f64>,
-    /// Of one message by itself, from its publication until the last consumer has it: a median a run. May be empty.
+    /// Latency of a single message, from its publication until the last consumer has it: a median a run. May be empty.
     #[serde(default)]
     pub latency_us: Vec<f64>,
-    /// For each level from the root: what one message of the stream takes of the processors of one of its brokers, a value a run.
+    /// For each level from the root: processor time of one of its brokers for one message of the stream, a value a run.
     /// May be empty.
     #[serde(default)]
     pub broker_cpu_us: Vec<Vec<f64>>,
-    /// Bytes on the wire for one copy of a message, with all heads.
+    /// Bytes on the wire for one copy of a message, with all headers.
     #[serde(default)]
     pub wire_bytes_per_copy: Option<f64>,
 }
 
 impl Observation {
-    /// What is wrong with it, if anything is.
-    pub fn complaint(&self) -> Option<String> {
+    /// What is inconsistent, if anything.
+    pub fn inconsistency(&self) -> Option<String> {
         let sound = |runs: &[f64]| runs.iter().all(|run| run.is_finite() && *run > 0.0);
         let levels = self.tree.levels().len();
         let cpu = &self.broker_cpu_us;

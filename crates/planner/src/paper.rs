@@ -1,40 +1,35 @@
-//! What the 2009 paper measured, from `paper-2009.csv`.
-//!
-//! Enters: the file beside.  Leaves: experiments with their topologies; the paper's number for each cell; observations of its tables.
-//! Owns:   what each table counts.
-//! Never:  a number that is not the paper's.
+//! The measurements of the 2009 paper, from `paper-2009.csv`.
 
 use crate::Observation;
 use topology::Tree;
 
 const FILE: &str = include_str!("paper-2009.csv");
-/// From here on messages are large: their tables count bytes.
+/// Tables of messages from this size on count bytes, not messages.
 const LARGE_BYTES_MIN: usize = 64 << 10;
 
-/// One of the paper's numbers.
+/// One number of the paper.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cell {
-    /// Of which table, from 1.
+pub struct PaperCell {
+    /// The number of its table, from 1.
     pub table: u32,
-    /// Of which of [`EXPERIMENTS`].
+    /// One of [`EXPERIMENTS`].
     pub experiment: &'static str,
     /// In the paper's notation.
     pub topology: &'static str,
-    /// Bytes of a message.
     pub size_bytes: usize,
     /// Messages a second of one stream, or MB/s at all consumers together.
     pub value: f64,
 }
 
-/// All of them, in the paper's order.
-pub fn cells() -> Vec<Cell> {
+/// All numbers, in the paper's order.
+pub fn cells() -> Vec<PaperCell> {
     FILE.lines().filter(|line| !line.starts_with('#')).filter_map(cell).collect()
 }
 
-fn cell(line: &'static str) -> Option<Cell> {
+fn cell(line: &'static str) -> Option<PaperCell> {
     let mut fields = line.split(',');
     let mut next = || fields.next();
-    Some(Cell {
+    Some(PaperCell {
         table: next()?.parse().ok()?,
         experiment: next()?,
         topology: next()?,
@@ -63,11 +58,11 @@ pub fn topologies(experiment: &str) -> Vec<&'static str> {
 }
 
 /// The cells of a table.
-pub fn table(number: u32) -> Vec<Cell> {
+pub fn table(number: u32) -> Vec<PaperCell> {
     cells().into_iter().filter(|cell| cell.table == number).collect()
 }
 
-/// The numbers of the tables of an experiment.
+/// The tables of an experiment.
 pub fn tables(experiment: &str) -> Vec<u32> {
     let mut numbers: Vec<u32> =
         cells().iter().filter(|cell| cell.experiment == experiment).map(|cell| cell.table).collect();
@@ -76,12 +71,12 @@ pub fn tables(experiment: &str) -> Vec<u32> {
     numbers
 }
 
-/// Whether tables count the bytes of messages of this size, and not their number.
+/// Whether tables count the bytes of messages of this size, not their number.
 pub fn is_large(size_bytes: usize) -> bool {
     size_bytes >= LARGE_BYTES_MIN
 }
 
-impl Cell {
+impl PaperCell {
     /// Messages a second of one stream, whatever the table counts.
     pub fn stream_per_s(&self) -> f64 {
         if is_large(self.size_bytes) {
@@ -94,13 +89,13 @@ impl Cell {
     /// Its topology.
     ///
     /// # Panics
-    /// Never: every line of the file is a tree, as a test proves.
+    /// Never: a test proves that every line of the file is a tree.
     pub fn tree(&self) -> Tree {
         self.topology.parse().expect("every topology of the file is a tree")
     }
 }
 
-/// What tables measured, one run each. B-C stands in two tables with the same numbers, and counts once.
+/// The measurements of these tables, one run each. B-C is in two tables with the same numbers, and counts once.
 pub fn observations(tables: std::ops::RangeInclusive<u32>) -> Vec<Observation> {
     let mut found: Vec<Observation> = Vec::new();
     for cell in cells().into_iter().filter(|cell| tables.contains(&cell.table)) {
@@ -125,9 +120,9 @@ pub fn observations(tables: std::ops::RangeInclusive<u32>) -> Vec<Observation> {
     found
 }
 
-/// By what brokers and clients were joined: IP over InfiniBand, TCP for them.
+/// Transport between brokers and clients: TCP, over IP over InfiniBand.
 pub const TRANSPORT: &str = "tcp";
-/// How reliably: routes of Qpid as they are without further words.
+/// Reliability: Qpid's default for routes.
 pub const ACK: &str = "none";
 
 #[cfg(test)]
@@ -168,7 +163,7 @@ mod tests {
         assert_eq!(of("B-B-C", 64), Some(vec![28_233.0, 30_170.0]));
         assert_eq!(of("B-4C", 65_536), Some(vec![412e6 / 65_536.0 / 4.0]));
         assert_eq!(of("B-2B-16C", 64), None);
-        assert!(observed.iter().all(|one| one.complaint().is_none()));
+        assert!(observed.iter().all(|one| one.inconsistency().is_none()));
     }
 
     #[test]

@@ -1,25 +1,24 @@
-//! What a tree is predicted to do.
+//! Predicts what a tree does: its stream's rate, the latency of a single message, the load of each level, and the
+//! bottleneck.
 //!
-//! Enters: a tree, costs, hosts.  Leaves: its stream's rate and one message's latency with intervals, how loaded each level is, and
-//!         what keeps the stream from being faster.
-//! Owns:   how nodes make a tree: a stream is as fast as its slowest broker, less what each level beyond the second takes; one
-//!         message is with the last consumer after all hops, and behind all siblings on its way.
-//! Never:  knows more than the costs do.
+//! A stream is as fast as its slowest broker, less the loss of each level beyond the second. A message reaches the last
+//! consumer after all hops, behind all siblings on its way.
 
 use topology::Tree;
 
-use crate::{Basis, Estimate, Host, Nodes, Place, Reason, Sharing, SizeCosts};
+use crate::{Basis, Estimate, HostModel, NodeModel, TreePosition, LimitingResource, Sharing, SizeCosts};
 
-/// What is predicted of a tree.
+/// The prediction for a tree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     /// Messages a second of one stream.
     pub stream_per_s: Estimate,
-    /// Of one message by itself, from its publication until the last consumer has it. None without measured latencies.
+    /// Latency of a single message, from its publication until the last consumer has it; `None` without measured
+    /// latencies.
     pub latency_us: Option<Estimate>,
     /// What keeps the stream from being faster.
     pub bottleneck: Bottleneck,
-    /// By level, from the root, at that rate.
+    /// The load at that rate, by level from the root.
     pub load: Vec<LevelLoad>,
 }
 
@@ -28,57 +27,55 @@ pub struct Prediction {
 pub struct Bottleneck {
     /// Its level; 0 is the root.
     pub level: u32,
-    /// Where it stands.
-    pub place: Place,
-    /// How many hang on it.
+    pub position: TreePosition,
+    /// How many children it has.
     pub degree: u32,
-    /// Why it is not faster.
-    pub reason: Reason,
-    /// What a message takes there, microseconds.
+    /// The resource that limits it.
+    pub resource: LimitingResource,
+    /// Time of one message there, in microseconds.
     pub time_us: Estimate,
 }
 
-/// How loaded the brokers of a level are: those with the most below them.
+/// The load of the brokers of a level: of those with the most children.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LevelLoad {
-    /// How many brokers the level has.
     pub brokers: u32,
-    /// How many each has below it: at least,
+    /// The fewest children of a broker.
     pub least: u32,
-    /// and at most.
+    /// The most children of a broker.
     pub most: u32,
-    /// Share of the time of its busiest thread.
+    /// Busy share of the busiest thread.
     pub cores_share: f64,
-    /// Share of its link, outward.
+    /// Busy share of the outbound link.
     pub egress_share: Option<f64>,
-    /// Share of its link, inward.
+    /// Busy share of the inbound link.
     pub ingress_share: Option<f64>,
 }
 
-/// What this tree does on such hosts.
-pub fn predict(tree: &Tree, costs: &SizeCosts, host: &Host) -> Prediction {
-    predict_with(&Nodes::new(costs, *host), tree)
+/// Predicts a tree on such hosts.
+pub fn predict(tree: &Tree, costs: &SizeCosts, host: &HostModel) -> Prediction {
+    predict_with(&NodeModel::new(costs, *host), tree)
 }
 
-/// The same, for many trees.
-pub fn predict_with(nodes: &Nodes<'_>, tree: &Tree) -> Prediction {
+/// Predicts a tree by a model that serves for many trees.
+pub fn predict_with(nodes: &NodeModel<'_>, tree: &Tree) -> Prediction {
     let (costs, levels) = (nodes.costs, tree.levels().len() as u32);
-    let at = |level: u32| nodes.time(Place::of(tree, level), tree.degree(level));
+    let at = |level: u32| nodes.time(TreePosition::of(tree, level), tree.degree(level));
     let slowest = (0..levels).map(|level| (level, at(level))).fold(None, |slowest: Option<(u32, _)>, (level, time)| {
-        // Of equally slow ones the first: the others wait for it.
+        // The first of equally slow brokers, since the others wait for it.
         match slowest {
             Some((_, before)) if before_us(&before) >= before_us(&time) => slowest,
             _ => Some((level, time)),
         }
     });
     let (level, time) = slowest.unwrap_or((0, at(0)));
-    // The ends of an interval may be those of other brokers than the slowest.
+    // The ends of an interval may belong to other brokers than the slowest.
     let between_us = (0..levels).fold(time.between_us(), |most, level| most.max(at(level).between_us()));
     let mut bottleneck = Bottleneck {
         level,
-        place: Place::of(tree, level),
+        position: TreePosition::of(tree, level),
         degree: tree.degree(level),
-        reason: time.reason(),
+        resource: time.limiting_resource(),
         time_us: between_us,
     };
     let further = levels.saturating_sub(2) as i32;
@@ -87,7 +84,7 @@ pub fn predict_with(nodes: &Nodes<'_>, tree: &Tree) -> Prediction {
     if let Some(shared_us) = shared_us(nodes, tree) {
         let shared_per_s = shared_us.map(|us| 1e6 / us);
         if shared_per_s.value < stream_per_s.value {
-            (bottleneck.reason, bottleneck.time_us) = (Reason::SharedCores, shared_us);
+            (bottleneck.resource, bottleneck.time_us) = (LimitingResource::SharedCores, shared_us);
         }
         stream_per_s = stream_per_s.with(shared_per_s, f64::min);
     }
@@ -111,7 +108,7 @@ fn before_us(time: &crate::NodeTime) -> f64 {
     time.between_us().value
 }
 
-/// One message: the first broker, then a hop for each further level; and it is the last among its siblings everywhere.
+/// A single message: the first broker, then a hop for each further level; it is the last among its siblings everywhere.
 fn latency_us(costs: &SizeCosts, tree: &Tree) -> Option<Estimate> {
     let levels = tree.levels().len() as u32;
     let siblings: u32 = (0..levels).map(|level| tree.degree(level) - 1).sum();
@@ -123,20 +120,20 @@ fn latency_us(costs: &SizeCosts, tree: &Tree) -> Option<Estimate> {
     )
 }
 
-/// What a message takes of the cores that all brokers share, if they do: publisher and consumers come on top, and are not in it.
-fn shared_us(nodes: &Nodes<'_>, tree: &Tree) -> Option<Estimate> {
+/// Time that a message takes of the cores that all brokers share, if they do; without publisher and consumers.
+fn shared_us(nodes: &NodeModel<'_>, tree: &Tree) -> Option<Estimate> {
     if nodes.host.sharing == Sharing::OwnHosts || nodes.costs.basis == Basis::Wall {
         return None;
     }
     Some(processors_us(nodes, tree).times(1.0 / f64::from(nodes.host.cores)))
 }
 
-/// What a message takes of the processors of all brokers together, as far as its costs are processor time.
-pub fn processors_us(nodes: &Nodes<'_>, tree: &Tree) -> Estimate {
+/// Processor time that a message takes of all brokers together, as far as its costs are processor time.
+pub fn processors_us(nodes: &NodeModel<'_>, tree: &Tree) -> Estimate {
     // All threads of a broker together: as if it had one.
-    let whole = Nodes::new(nodes.costs, Host { cores: 1, ..nodes.host });
+    let whole = NodeModel::new(nodes.costs, HostModel { cores: 1, ..nodes.host });
     let of_level = |level: u32| {
-        let (place, degrees) = (Place::of(tree, level), tree.degrees(level));
+        let (place, degrees) = (TreePosition::of(tree, level), tree.degrees(level));
         let (with_most, all) = (f64::from(degrees.with_most), f64::from(tree.levels()[level as usize]));
         let most = whole.time(place, degrees.most).cores_us.times(with_most);
         most.plus(whole.time(place, degrees.least).cores_us.times(all - with_most))

@@ -1,86 +1,81 @@
-//! A profile: what a calibration measured and what it comes to, as it is kept in a file.
-//!
-//! Enters: observations and costs.  Leaves: the same, checked.
-//! Owns:   the schema's name and version, and what of it cannot be used.
-//! Never:  reads or writes a file.
+//! A profile: the measurements of a calibration and the costs fitted to them, as stored in a file.
 
 use serde::{Deserialize, Serialize};
 
 use crate::limits::OBSERVATIONS_MAX;
 use crate::{CostSet, Observation};
 
-/// What the field `schema` says.
+/// Value of the field `schema`.
 pub const SCHEMA: &str = "harrier-profile";
 /// The version that is written, and the only one that is read.
 pub const VERSION: u32 = 1;
 
-/// Which hosts the nodes of the trees had.
+/// How nodes were placed on hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sharing {
-    /// Each its own: rates are costs.
+    /// Each had its own: rates are costs.
     OwnHosts,
-    /// All nodes shared the cores of one: processor time is a cost, rates are not.
+    /// All shared one host's cores: processor time is a cost, rates are not.
     OneHost,
 }
 
-/// A profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// [`SCHEMA`].
     pub schema: String,
     /// [`VERSION`].
     pub version: u32,
-    /// Which hosts the nodes had.
+    /// How nodes were placed on hosts.
     pub sharing: Sharing,
     /// Cores of one host.
     pub cores: u32,
     /// Speed of a host's link, in each direction, if one was set.
     pub link_bits_per_s: Option<u64>,
-    /// Which program measured, and its version.
+    /// The program that measured, and its version.
     pub made_by: String,
-    /// What was measured.
+    /// The measurements.
     pub observations: Vec<Observation>,
-    /// What it comes to.
+    /// The costs fitted to them.
     pub costs: Vec<CostSet>,
 }
 
 /// Why a profile cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Unusable {
-    /// It is something else.
+pub enum ProfileError {
+    /// It has another schema.
     Schema(String),
-    /// It is of another version.
+    /// It has another version.
     Version(u32),
-    /// It contradicts itself: how.
-    Unsound(String),
+    /// It is inconsistent: how.
+    Inconsistent(String),
 }
 
-impl std::fmt::Display for Unusable {
+impl std::fmt::Display for ProfileError {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Unusable::Schema(schema) => write!(to, "its schema is '{schema}', not '{SCHEMA}'"),
-            Unusable::Version(version) => {
+            ProfileError::Schema(schema) => write!(to, "its schema is '{schema}', not '{SCHEMA}'"),
+            ProfileError::Version(version) => {
                 write!(to, "it is of version {version}, and this program knows version {VERSION}: calibrate again")
             }
-            Unusable::Unsound(why) => to.write_str(why),
+            ProfileError::Inconsistent(why) => to.write_str(why),
         }
     }
 }
 
-impl std::error::Error for Unusable {}
+impl std::error::Error for ProfileError {}
 
 impl Profile {
-    /// Whether this program can use it.
+    /// Checks that this program can use it.
     ///
     /// # Errors
-    /// Another schema or version; values that cannot be.
-    pub fn check(&self) -> Result<(), Unusable> {
+    /// Another schema or version, or invalid values.
+    pub fn check(&self) -> Result<(), ProfileError> {
         if self.schema != SCHEMA {
-            return Err(Unusable::Schema(self.schema.clone()));
+            return Err(ProfileError::Schema(self.schema.clone()));
         }
         if self.version != VERSION {
-            return Err(Unusable::Version(self.version));
+            return Err(ProfileError::Version(self.version));
         }
         let complaint = if self.cores == 0 {
             Some("its hosts have no cores".to_owned())
@@ -89,10 +84,10 @@ impl Profile {
         } else if self.observations.len() > OBSERVATIONS_MAX {
             Some(format!("it has more than {OBSERVATIONS_MAX} observations"))
         } else {
-            let observed = self.observations.iter().find_map(Observation::complaint);
-            observed.or_else(|| self.costs.iter().find_map(CostSet::complaint))
+            let observed = self.observations.iter().find_map(Observation::inconsistency);
+            observed.or_else(|| self.costs.iter().find_map(CostSet::inconsistency))
         };
-        complaint.map_or(Ok(()), |why| Err(Unusable::Unsound(why)))
+        complaint.map_or(Ok(()), |why| Err(ProfileError::Inconsistent(why)))
     }
 
     /// The costs for a transport and a reliability.

@@ -1,17 +1,14 @@
-//! Costs are found again in what they would have made, and what is missing or wrong is told.
-//!
-//! Enters: costs.
-//! Owns:   the sweeps of a calibration, as they would be if the model were the truth.
-//! Never:  measures.
+//! Fitting: costs are recovered from the observations that they imply, and missing or invalid observations are
+//! reported.
 
-use planner::{Basis, Observation, Profile, Resting, SCHEMA, Sharing, Unpriced, Unusable, VERSION, fit};
+use planner::{Basis, Observation, Profile, CostSource, SCHEMA, Sharing, MissingCosts, ProfileError, VERSION, fit};
 
 const TAKE: f64 = 2.0;
 const RELAY: f64 = 3.0;
 const TO_CONSUMER: f64 = 0.5;
 const TO_BROKER: f64 = 0.75;
 
-/// A tree as the model has it: the processor time of each level.
+/// A tree by the model: the processor time of each level.
 fn levels_us(notation: &str, factor: f64) -> Vec<f64> {
     let tree: planner::Shape = notation.parse().expect("a tree");
     let last = tree.levels().len() as u32 - 1;
@@ -105,8 +102,8 @@ fn what_is_no_line_is_kept_as_it_is() {
     let degrees: Vec<u32> = costs.by_consumers.iter().map(|(degree, _)| *degree).collect();
     assert_eq!(degrees, [1, 2, 4, 8, 16]);
     near(costs.by_consumers[3].1, 10.0 * (TAKE + 8.0 * TO_CONSUMER));
-    // Between two, as on a line; at sixteen no faster than at eight.
-    let host = planner::Host { cores: 1, link_bits_per_s: None, sharing: Sharing::OwnHosts };
+    // Interpolated between two; at sixteen no faster than at eight.
+    let host = planner::HostModel { cores: 1, link_bits_per_s: None, sharing: Sharing::OwnHosts };
     let of = |notation: &str| planner::predict(&notation.parse().expect("a tree"), costs, &host).stream_per_s.value;
     assert!(of("B-4C") > of("B-6C") && of("B-6C") > of("B-8C") && of("B-8C") >= of("B-16C"));
 }
@@ -136,20 +133,20 @@ fn what_is_missing_is_told() {
 fn sizes_between_are_on_the_line_and_those_beyond_only_if_asked() {
     let both = [sweeps(1_000, 1.0), sweeps(3_000, 3.0)].concat();
     let sets = fit(&both, Sharing::OneHost).expect("costs");
-    let (between, resting) = sets[0].at(2_000, false).expect("between");
-    assert_eq!(resting, Resting::Between(1_000, 3_000));
+    let (between, resting) = sets[0].for_size(2_000, false).expect("between");
+    assert_eq!(resting, CostSource::Between(1_000, 3_000));
     near(between.take_in_us, 2.0 * TAKE);
-    assert_eq!(sets[0].at(3_000, false).expect("measured").1, Resting::Measured);
-    assert_eq!(sets[0].at(4_000, false), Err(Unpriced::Beyond(1_000, 3_000)));
-    let (beyond, resting) = sets[0].at(4_000, true).expect("asked for");
-    assert_eq!(resting, Resting::Beyond(3_000));
+    assert_eq!(sets[0].for_size(3_000, false).expect("measured").1, CostSource::Measured);
+    assert_eq!(sets[0].for_size(4_000, false), Err(MissingCosts::Beyond(1_000, 3_000)));
+    let (beyond, resting) = sets[0].for_size(4_000, true).expect("asked for");
+    assert_eq!(resting, CostSource::Beyond(3_000));
     assert!((beyond.take_in_us.value / TAKE - 4.0).abs() < 0.1, "{:?}", beyond.take_in_us);
     let width = |of: planner::Estimate| of.high - of.low;
     let measured = &sets[0].sizes[1];
     assert!(width(beyond.take_in_us) > width(measured.take_in_us), "what is guessed is less certain");
-    assert!(sets[0].at(16, true).is_ok_and(|(costs, _)| costs.take_in_us.value > 0.0));
+    assert!(sets[0].for_size(16, true).is_ok_and(|(costs, _)| costs.take_in_us.value > 0.0));
     let one = fit(&sweeps(64, 1.0), Sharing::OneHost).expect("costs");
-    assert_eq!(one[0].at(65, true).map(|_| ()), Err(Unpriced::Single(64)));
+    assert_eq!(one[0].for_size(65, true).map(|_| ()), Err(MissingCosts::Single(64)));
 }
 
 #[test]
@@ -175,8 +172,8 @@ fn a_profile_is_the_same_when_it_is_read_and_others_are_refused() {
         change(&mut other);
         other.check().expect_err("it was changed")
     };
-    assert_eq!(checked(|one| one.version = 2), Unusable::Version(2));
-    assert_eq!(checked(|one| one.schema.clear()), Unusable::Schema(String::new()));
+    assert_eq!(checked(|one| one.version = 2), ProfileError::Version(2));
+    assert_eq!(checked(|one| one.schema.clear()), ProfileError::Schema(String::new()));
     for (change, why) in [
         ((|one| one.cores = 0) as fn(&mut Profile), "no cores"),
         (|one| one.link_bits_per_s = Some(0), "no speed"),

@@ -1,11 +1,7 @@
-//! The search against one that leaves nothing out.
-//!
-//! Enters: costs and wishes from a strategy.
-//! Owns:   the slow search: every sequence of counts, each predicted by itself.
-//! Never:  shares a line with the search that it is held against.
+//! The search against an exhaustive one: every sequence of counts, each predicted separately.
 
-use planner::limits::BEYOND_TIMES;
-use planner::{Basis, Candidate, Estimate, Host, Impossible, Nodes, Reach, Sharing, SizeCosts, Wish, predict, search};
+use planner::limits::EXTRAPOLATION_FACTOR;
+use planner::{Basis, Candidate, Estimate, HostModel, Unsatisfiable, NodeModel, MeasuredRange, Sharing, SizeCosts, TreeRequirements, predict, search};
 use proptest::prelude::*;
 use topology::Tree;
 
@@ -13,14 +9,14 @@ use topology::Tree;
 const ROUNDING: f64 = 1e-9;
 
 /// Rate, latency, brokers.
-type Point = (f64, f64, u32);
+type ParetoPoint = (f64, f64, u32);
 
-fn point(tree: &Tree, costs: &SizeCosts, host: &Host) -> Point {
+fn point(tree: &Tree, costs: &SizeCosts, host: &HostModel) -> ParetoPoint {
     let prediction = predict(tree, costs, host);
     (prediction.stream_per_s.value, prediction.latency_us.map_or(0.0, |us| us.value), tree.brokers_count())
 }
 
-fn covers(one: &Point, other: &Point) -> bool {
+fn covers(one: &ParetoPoint, other: &ParetoPoint) -> bool {
     one.0 >= other.0 * (1.0 - ROUNDING) && one.1 <= other.1 * (1.0 + ROUNDING) && one.2 <= other.2
 }
 
@@ -43,7 +39,7 @@ fn trees(consumers: u32, levels_max: u32) -> Vec<Tree> {
     found
 }
 
-fn is_within(tree: &Tree, reach: &Reach) -> bool {
+fn is_within(tree: &Tree, reach: &MeasuredRange) -> bool {
     let levels = tree.levels().len() as u32;
     let (last, inner) = (levels - 1, 0..levels - 1);
     levels <= reach.levels
@@ -56,7 +52,7 @@ fn time() -> impl Strategy<Value = Estimate> {
 }
 
 fn table() -> impl Strategy<Value = Vec<(u32, Estimate)>> {
-    // Also such that fall with the degree.
+    // Including times that fall with the degree.
     prop_oneof![
         1 => Just(Vec::new()),
         2 => prop::collection::btree_map(1u32..9, time(), 1..5).prop_map(|table| table.into_iter().collect()),
@@ -89,20 +85,20 @@ prop_compose! {
             hop_latency_us: hop,
             copy_latency_us: copy,
             wire_bytes_per_copy: wire,
-            reach: Reach { consumers: reach.0, brokers: reach.1, levels: reach.2 },
+            reach: MeasuredRange { consumers: reach.0, brokers: reach.1, levels: reach.2 },
         }
     }
 }
 
-fn hosts() -> impl Strategy<Value = Host> {
+fn hosts() -> impl Strategy<Value = HostModel> {
     let link = prop::option::of(1_000_000_000u64..20_000_000_000);
-    (1u32..6, link).prop_map(|(cores, link_bits_per_s)| Host { cores, link_bits_per_s, sharing: Sharing::OwnHosts })
+    (1u32..6, link).prop_map(|(cores, link_bits_per_s)| HostModel { cores, link_bits_per_s, sharing: Sharing::OwnHosts })
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Every tree there is is covered by one that was found, and none that was found by another.
+    /// Every tree is dominated by one that was found, and no found tree by another.
     #[test]
     fn nothing_worth_having_is_left_out(
         costs in costs(),
@@ -110,30 +106,31 @@ proptest! {
         consumers in 1u32..13,
         brokers_max in prop::option::of(1u32..20),
         rate_share in prop::option::of(0.0..1.0f64),
-        beyond in any::<bool>(),
+        extrapolate in any::<bool>(),
     ) {
-        // Beyond measurements trees may have 32 levels: none of more than this is better, or it would be without a limit, too.
-        let levels_max = if beyond { 6 } else { costs.reach.levels };
-        let reach = if beyond {
-            Reach { consumers: costs.reach.consumers * BEYOND_TIMES, brokers: costs.reach.brokers * BEYOND_TIMES, levels: 32 }
+        // Extrapolated trees may have 32 levels. A tree of more than this number of levels is no better, or it would be
+        // without the limit as well.
+        let levels_max = if extrapolate { 6 } else { costs.reach.levels };
+        let reach = if extrapolate {
+            MeasuredRange { consumers: costs.reach.consumers * EXTRAPOLATION_FACTOR, brokers: costs.reach.brokers * EXTRAPOLATION_FACTOR, levels: 32 }
         } else {
             costs.reach
         };
-        let all: Vec<(Tree, Point)> = trees(consumers, levels_max)
+        let all: Vec<(Tree, ParetoPoint)> = trees(consumers, levels_max)
             .into_iter()
             .filter(|tree| is_within(tree, &reach))
             .map(|tree| { let point = point(&tree, &costs, &host); (tree, point) })
             .collect();
         let best = all.iter().map(|(_, point)| point.0).fold(0.0, f64::max);
         let rate_min = rate_share.map(|share| best * (0.5 + share / 2.0) * (1.0 - 2.0 * ROUNDING));
-        let wanted: Vec<&(Tree, Point)> = all
+        let wanted: Vec<&(Tree, ParetoPoint)> = all
             .iter()
             .filter(|(_, point)| brokers_max.is_none_or(|most| point.2 <= most) && rate_min.is_none_or(|least| point.0 >= least))
             .collect();
-        let nodes = Nodes::new(&costs, host);
-        match search(&nodes, &Wish { consumers, brokers_max, rate_min, beyond }) {
+        let nodes = NodeModel::new(&costs, host);
+        match search(&nodes, &TreeRequirements { consumers, brokers_max, rate_min, extrapolate }) {
             Ok(front) => {
-                let found: Vec<Point> = front.trees.iter().map(|one| point(&one.tree, &costs, &host)).collect();
+                let found: Vec<ParetoPoint> = front.trees.iter().map(|one| point(&one.tree, &costs, &host)).collect();
                 for (tree, point) in &wanted {
                     prop_assert!(found.iter().any(|other| covers(other, point)), "{tree} {point:?}: {:?}", names(&front.trees));
                 }
@@ -142,7 +139,7 @@ proptest! {
                     prop_assert!(is_within(tree, &reach), "{tree}");
                     prop_assert!(brokers_max.is_none_or(|most| found[at].2 <= most), "{tree}");
                     prop_assert!(rate_min.is_none_or(|least| found[at].0 >= least * (1.0 - ROUNDING)), "{tree}");
-                    let strictly = |one: &Point, two: &Point| one.0 >= two.0 && one.1 <= two.1 && one.2 < two.2;
+                    let strictly = |one: &ParetoPoint, two: &ParetoPoint| one.0 >= two.0 && one.1 <= two.1 && one.2 < two.2;
                     let better = found.iter().enumerate().find(|(other, point)| *other != at && strictly(point, &found[at]));
                     prop_assert!(better.is_none(), "{tree} {:?}: {:?}", found[at], names(&front.trees));
                 }
@@ -151,10 +148,10 @@ proptest! {
                 prop_assert!(wanted.is_empty(), "{why}: {}", wanted[0].0);
                 let least = all.iter().map(|(_, point)| point.2).min();
                 match why {
-                    Impossible::Reach { .. } => prop_assert!(all.is_empty()),
-                    Impossible::Brokers { least: told, .. } => prop_assert_eq!(Some(told), least),
-                    Impossible::Rate { best_per_s, .. } => prop_assert!((best_per_s / best - 1.0).abs() < ROUNDING),
-                    Impossible::Together { .. } => prop_assert!(least.is_some_and(|least| brokers_max >= Some(least))),
+                    Unsatisfiable::Reach { .. } => prop_assert!(all.is_empty()),
+                    Unsatisfiable::Brokers { least: told, .. } => prop_assert_eq!(Some(told), least),
+                    Unsatisfiable::Rate { best_per_s, .. } => prop_assert!((best_per_s / best - 1.0).abs() < ROUNDING),
+                    Unsatisfiable::Together { .. } => prop_assert!(least.is_some_and(|least| brokers_max >= Some(least))),
                     other => prop_assert!(false, "{other}"),
                 }
             }
@@ -166,8 +163,8 @@ fn names(trees: &[Candidate]) -> Vec<String> {
     trees.iter().map(|one| one.tree.to_string()).collect()
 }
 
-/// Costs about those of a broker on hosts of today, with both directions dear.
-fn usual(reach: Reach) -> SizeCosts {
+/// Costs of a broker on a current host, with both directions expensive.
+fn usual(reach: MeasuredRange) -> SizeCosts {
     SizeCosts {
         message_bytes: 64,
         basis: Basis::Processor,
@@ -186,16 +183,16 @@ fn usual(reach: Reach) -> SizeCosts {
     }
 }
 
-/// What a million consumers take is bounded, in parts that are looked at: work, not time.
+/// The effort for a million consumers is bounded, in examined subtrees rather than time.
 #[test]
 fn a_million_consumers_are_planned_with_bounded_work() {
-    let host = Host { cores: 8, link_bits_per_s: Some(10_000_000_000), sharing: Sharing::OwnHosts };
+    let host = HostModel { cores: 8, link_bits_per_s: Some(10_000_000_000), sharing: Sharing::OwnHosts };
     for (consumers, beyond, examined_max) in
         [(128, false, 1_000), (128, true, 10_000), (1_000_000, false, 100_000), (1_000_000, true, 1_000_000)]
     {
-        let costs = usual(Reach { consumers: 16, brokers: 8, levels: 7 });
-        let nodes = Nodes::new(&costs, host);
-        let front = search(&nodes, &Wish { consumers, beyond, ..Wish::default() }).expect("trees");
+        let costs = usual(MeasuredRange { consumers: 16, brokers: 8, levels: 7 });
+        let nodes = NodeModel::new(&costs, host);
+        let front = search(&nodes, &TreeRequirements { consumers, extrapolate: beyond, ..TreeRequirements::default() }).expect("trees");
         println!("{consumers} {beyond}: {} of {}", front.trees.len(), front.examined);
         assert!(front.examined <= examined_max, "{consumers} {beyond}: {}", front.examined);
         assert!(front.trees.iter().all(|one| one.tree.consumers() == consumers) && !front.trees.is_empty());

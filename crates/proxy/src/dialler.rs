@@ -8,7 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use verbs::Token;
+use verbs::RdmaToken;
 
 /// The inbox of a reactor thread.
 pub(crate) type ProxyInbox = InboxSender<DialOutcome>;
@@ -43,7 +43,7 @@ pub(crate) enum DialTask {
 /// What a successful dial produces.
 pub(crate) enum DialOutput {
     Link(Box<dyn Link>),
-    Token(Token, BootstrapGuard),
+    Token(RdmaToken, BootstrapGuard),
 }
 
 /// Keeps the bootstrap connection of a token open. It is dropped when the token has been presented, or will not be.

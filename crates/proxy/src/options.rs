@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use verbs::device::{AnyDevice, DeviceError};
-use verbs::{Settings, Token};
+use verbs::{PortSettings, RdmaToken};
 
 /// Opens a device that can connect to the `host:port` of a peer. Each thread opens one of its own, and another one when that
 /// has failed.
@@ -14,7 +14,7 @@ pub type DeviceSource = Arc<dyn Fn(&str) -> Result<AnyDevice, DeviceError> + Sen
 
 /// A token for one RDMA connection, and the bootstrap connection that it came over.
 pub struct BootstrapToken {
-    pub token: Token,
+    pub token: RdmaToken,
     /// Closes the bootstrap connection. Called when the token has been presented, or will not be.
     pub close: Box<dyn FnOnce()>,
 }
@@ -27,7 +27,7 @@ pub type TokenSource = Arc<dyn Fn() -> io::Result<BootstrapToken> + Send + Sync>
 pub struct RdmaUpstreamOptions {
     pub devices: DeviceSource,
     /// How ports behave. The proxy sets the number of receive buffers, corking and the connection time-out itself.
-    pub settings: Settings,
+    pub settings: PortSettings,
     /// Fetches a token for each connection; without it, connections present none.
     pub tokens: Option<TokenSource>,
 }

@@ -7,7 +7,7 @@ use crate::dialler::BootstrapGuard;
 use crate::endpoint::Endpoint;
 use crate::relay::{Relay, RelayError, RelayState};
 use crate::limits::HALF_CLOSE_TIMEOUT;
-use link::{Abort, Link, LinkError};
+use link::{AbortReason, Link, LinkError};
 use slab::Pool;
 use std::fmt;
 use std::sync::Arc;
@@ -173,7 +173,7 @@ impl ProxiedConnection {
         more |= self.to_client.waiting_bytes() > 0 && self.client.writable;
         more |= self.to_upstream.waiting_bytes() > 0 && upstream.writable;
         match (self.to_upstream.state(), self.to_client.state()) {
-            (RelayState::Done, RelayState::Done) if !self.client.link.owes_bytes() && !upstream.link.owes_bytes() => {
+            (RelayState::Done, RelayState::Done) if !self.client.link.has_pending_output() && !upstream.link.has_pending_output() => {
                 return TurnOutcome::Disconnect(DisconnectReason::Closed);
             }
             (RelayState::Done, RelayState::Done | RelayState::Dropping) | (RelayState::Dropping, RelayState::Done) => {
@@ -196,8 +196,8 @@ impl ProxiedConnection {
     pub fn end(mut self, reason: &DisconnectReason, registry: &mio::Registry) {
         let why = match reason {
             DisconnectReason::Closed => None,
-            DisconnectReason::ProxyStopped => Some(Abort::Shutdown),
-            _ => Some(Abort::Broken),
+            DisconnectReason::ProxyStopped => Some(AbortReason::Shutdown),
+            _ => Some(AbortReason::Broken),
         };
         let upstream = match &mut self.upstream {
             UpstreamState::Dialling(cancelled) => {

@@ -5,7 +5,7 @@
 use crate::totals::ProxyTotals;
 use crate::endpoint::Endpoint;
 use crate::limits::{FILLED_PART_MIN, READ_BYTES_MAX, READ_BYTES_MIN, TURN_BYTES, WINDOW_BYTES};
-use link::{Filled, LinkError, Received, Sent};
+use link::{FilledMemory, LinkError, ReceiveOutcome, SendOutcome};
 use slab::{BlockMut, Gather, Pool};
 
 /// The state of one direction.
@@ -89,17 +89,17 @@ impl Relay {
             if turn_bytes >= TURN_BYTES {
                 return Ok(true);
             }
-            let copy_below_bytes = to.link.shape().copy_below_bytes;
-            turn_bytes += self.receive(from, copy_below_bytes, pool, totals).map_err(RelayError::Source)?;
+            let copy_threshold_bytes = to.link.capabilities().copy_threshold_bytes;
+            turn_bytes += self.receive(from, copy_threshold_bytes, pool, totals).map_err(RelayError::Source)?;
         }
     }
 
     /// Sends what was read, and then the end of the stream.
     fn send(&mut self, to: &mut Endpoint) -> Result<(), LinkError> {
-        if to.writable && (!self.out.is_empty() || to.link.owes_bytes()) {
+        if to.writable && (!self.out.is_empty() || to.link.has_pending_output()) {
             match to.link.send(&mut self.out) {
-                Ok(Sent::Drained) => {}
-                Ok(Sent::Blocked) => to.writable = false,
+                Ok(SendOutcome::Drained) => {}
+                Ok(SendOutcome::Blocked) => to.writable = false,
                 Err(LinkError::Closed) => {
                     self.out.clear();
                     self.state = self.state.next(RelayEvent::SinkClosed);
@@ -107,7 +107,7 @@ impl Relay {
                 Err(error) => return Err(error),
             }
             // The link's own bytes are sent at the next edge.
-            to.writable &= !to.link.owes_bytes();
+            to.writable &= !to.link.has_pending_output();
         }
         if self.state == RelayState::Ending && self.out.is_empty() {
             to.link.close_sending();
@@ -120,7 +120,7 @@ impl Relay {
     fn receive(
         &mut self,
         from: &mut Endpoint,
-        copy_below_bytes: usize,
+        copy_threshold_bytes: usize,
         pool: &Pool,
         totals: &mut ProxyTotals,
     ) -> Result<usize, LinkError> {
@@ -130,20 +130,20 @@ impl Relay {
         let mut block = if self.is_lent { BlockMut::empty() } else { pool.block(self.read_bytes) };
         let received = from.link.receive(&mut block, &mut []);
         // If the read has completed a TLS handshake, bytes can be sent without an edge.
-        from.writable |= from.link.shape().name == "tls";
+        from.writable |= from.link.capabilities().name == "tls";
         match received? {
-            Received::Bytes { bytes: 0, .. } if self.is_lent => Ok(self.take_back(from, totals)),
-            Received::Bytes { bytes, drained } => {
+            ReceiveOutcome::Bytes { bytes: 0, .. } if self.is_lent => Ok(self.take_back(from, totals)),
+            ReceiveOutcome::Bytes { bytes, drained } => {
                 from.readable = !drained || from.closed;
-                self.enqueue(block, bytes, copy_below_bytes, pool, totals);
+                self.enqueue(block, bytes, copy_threshold_bytes, pool, totals);
                 Ok(bytes)
             }
-            Received::Idle => {
+            ReceiveOutcome::Idle => {
                 // The flag may come from an edge of an earlier link with this token.
                 (from.readable, from.closed) = (false, false);
                 Ok(0)
             }
-            Received::Closed => {
+            ReceiveOutcome::Closed => {
                 from.readable = false;
                 self.state = self.state.next(RelayEvent::SourceEnded);
                 Ok(0)
@@ -151,15 +151,15 @@ impl Relay {
         }
     }
 
-    /// Lends the source memory for the bytes it has announced, which are not copied then.
+    /// Lends the source memory for the bytes it has announced_bytes, which are not copied then.
     fn lend(&mut self, from: &mut Endpoint, pool: &Pool) {
-        let bytes = from.link.announced().min(READ_BYTES_MAX);
+        let bytes = from.link.announced_bytes().min(READ_BYTES_MAX);
         // If the link refuses the memory, the bytes are received like any others.
         self.is_lent = bytes > 0 && from.link.lend(pool.block(bytes), 0..bytes).is_ok();
     }
 
     fn take_back(&mut self, from: &mut Endpoint, totals: &mut ProxyTotals) -> usize {
-        let Some(Filled { memory, .. }) = from.link.take_back() else { return 0 };
+        let Some(FilledMemory { memory, .. }) = from.link.take_filled() else { return 0 };
         self.is_lent = false;
         let bytes = memory.len();
         self.bytes += bytes as u64;
@@ -172,7 +172,7 @@ impl Relay {
     }
 
     /// Queues what was read: the block itself if it is well filled, else a copy.
-    fn enqueue(&mut self, mut block: BlockMut, bytes: usize, copy_below_bytes: usize, pool: &Pool, totals: &mut ProxyTotals) {
+    fn enqueue(&mut self, mut block: BlockMut, bytes: usize, copy_threshold_bytes: usize, pool: &Pool, totals: &mut ProxyTotals) {
         self.bytes += bytes as u64;
         let capacity = block.len();
         if bytes == capacity {
@@ -183,7 +183,7 @@ impl Relay {
         if self.state != RelayState::Open {
             return;
         }
-        if bytes >= copy_below_bytes && bytes >= capacity / FILLED_PART_MIN {
+        if bytes >= copy_threshold_bytes && bytes >= capacity / FILLED_PART_MIN {
             totals.shared_bytes += bytes as u64;
             block.truncate(bytes);
             self.out.push(block.freeze());

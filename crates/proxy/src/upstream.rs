@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::os::fd::RawFd;
 use std::time::Duration;
 use verbs::device::AnyDevice;
-use verbs::{LinkId, Port, Readiness};
+use verbs::{LinkId, Port, ReadinessEdges};
 
 /// How a thread connects to the broker.
 pub(crate) enum Upstream {
@@ -32,9 +32,9 @@ pub(crate) struct RdmaUpstream {
     open: Option<OpenPort>,
     /// The connections that the links belong to.
     slots: HashMap<LinkId, u32>,
-    readiness: Vec<(LinkId, Readiness)>,
-    /// Counters of ports that have failed.
-    failed: verbs::Counters,
+    readiness: Vec<(LinkId, ReadinessEdges)>,
+    /// PortCounters of ports that have failed.
+    failed: verbs::PortCounters,
 }
 
 struct OpenPort {
@@ -69,7 +69,7 @@ impl Upstream {
     pub fn connect_with_token(
         &mut self,
         slot: u32,
-        token: verbs::Token,
+        token: verbs::RdmaToken,
         pool: &Pool,
         registry: &Registry,
     ) -> Result<(Endpoint, LinkId), String> {
@@ -85,7 +85,7 @@ impl Upstream {
     }
 
     /// Polls the device and appends the readiness of links, by the slots of their connections.
-    pub fn poll(&mut self, registry: &Registry, ready: &mut Vec<(u32, Readiness)>) {
+    pub fn poll(&mut self, registry: &Registry, ready: &mut Vec<(u32, ReadinessEdges)>) {
         if let Upstream::Rdma(rdma) = self {
             rdma.poll(registry, ready);
         }
@@ -101,7 +101,7 @@ impl Upstream {
     }
 
     /// Arms the device before a sleep and polls it once more. Returns how long the thread may sleep, if that is bounded.
-    pub fn arm(&mut self, registry: &Registry, ready: &mut Vec<(u32, Readiness)>) -> Option<Duration> {
+    pub fn arm(&mut self, registry: &Registry, ready: &mut Vec<(u32, ReadinessEdges)>) -> Option<Duration> {
         let Upstream::Rdma(rdma) = self else { return None };
         let open = rdma.open.as_ref()?;
         if let Err(error) = open.port.arm() {
@@ -112,14 +112,14 @@ impl Upstream {
         // The first flush posts what was queued, the second what its completions allow.
         open.port.flush();
         open.port.flush();
-        let is_idle = rdma.slots.is_empty() && open.port.census().connections == 0;
+        let is_idle = rdma.slots.is_empty() && open.port.usage().connections == 0;
         (!is_idle).then_some(if open.descriptors.is_empty() { DEVICE_POLL_INTERVAL } else { CHECK_INTERVAL })
     }
 
     /// Whether the port has no connections left, not even closing ones.
     pub fn is_quiet(&self) -> bool {
         let Upstream::Rdma(rdma) = self else { return true };
-        rdma.open.as_ref().is_none_or(|open| open.port.census().connections == 0)
+        rdma.open.as_ref().is_none_or(|open| open.port.usage().connections == 0)
     }
 
     /// The connection of a link has ended.
@@ -148,7 +148,7 @@ impl RdmaUpstream {
             open: None,
             slots: HashMap::new(),
             readiness: Vec::new(),
-            failed: verbs::Counters::default(),
+            failed: verbs::PortCounters::default(),
         }
     }
 
@@ -171,7 +171,7 @@ impl RdmaUpstream {
     fn connect(
         &mut self,
         slot: u32,
-        token: Option<verbs::Token>,
+        token: Option<verbs::RdmaToken>,
         pool: &Pool,
         registry: &Registry,
     ) -> Result<(Endpoint, LinkId), String> {
@@ -186,7 +186,7 @@ impl RdmaUpstream {
         Ok((endpoint, id))
     }
 
-    fn poll(&mut self, registry: &Registry, ready: &mut Vec<(u32, Readiness)>) {
+    fn poll(&mut self, registry: &Registry, ready: &mut Vec<(u32, ReadinessEdges)>) {
         let Some(open) = &self.open else { return };
         let failure = open.port.poll().err();
         open.port.take_edges(&mut self.readiness);

@@ -12,7 +12,7 @@ use slab::Pool;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use verbs::Readiness;
+use verbs::ReadinessEdges;
 
 pub(crate) struct ProxyWorker {
     pub thread: u16,
@@ -39,8 +39,8 @@ pub(crate) struct ConnectionTable {
     timed: Vec<u32>,
     last_dial_id: u64,
     next_deadline_check: Option<Instant>,
-    /// Readiness of links of the RDMA port.
-    readiness: Vec<(u32, Readiness)>,
+    /// ReadinessEdges of links of the RDMA port.
+    readiness: Vec<(u32, ReadinessEdges)>,
 }
 
 impl ConnectionTable {
@@ -166,7 +166,7 @@ impl Worker<DialOutcome> for ProxyWorker {
     fn poll_devices(&mut self, registry: &Registry, _now: Instant) -> bool {
         self.upstream.poll(registry, &mut self.table.readiness);
         let mut ready = std::mem::take(&mut self.table.readiness);
-        for (slot, Readiness { readable, writable, closed }) in ready.drain(..) {
+        for (slot, ReadinessEdges { readable, writable, closed }) in ready.drain(..) {
             if let Some(connection) = self.table.get_mut(slot as usize) {
                 connection.on_upstream_ready(readable, writable, closed);
             }

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use verbs::{Counters, Port, Settings};
+use verbs::{PortCounters, Port, PortSettings};
 use harness::{PATIENCE, TestProxy, must_echo, until};
 
-/// The address of the guest's device, if this is the connection.
+/// The address of the guest's device, if this is the guest.
 fn lab() -> Option<String> {
     let address = std::env::var("LAB_ADDRESS").ok();
     if address.is_none() {
@@ -27,13 +27,13 @@ fn lab() -> Option<String> {
 }
 
 /// Whoever sends back what comes at an address of the device, until it is told to end.
-fn echo_at(address: String) -> (Sender<()>, JoinHandle<Counters>) {
+fn echo_at(address: String) -> (Sender<()>, JoinHandle<PortCounters>) {
     let (end, ended) = channel();
     let (ready, listens) = channel();
     let thread = std::thread::spawn(move || {
         let pool = Pool::new(PoolOptions::default());
-        let device = verbs::card::at(&address, 1).expect("a device").pop().expect("one");
-        let settings = Settings { direct: true, receive_buffers: 1_024, ..Settings::default() };
+        let device = verbs::card::open_at(&address, 1).expect("a device").pop().expect("one");
+        let settings = PortSettings { accepts_direct: true, receive_buffers: 1_024, ..PortSettings::default() };
         let port = Port::open(device, &pool, settings).expect("a port");
         port.listen(&address).expect("nobody listens there");
         ready.send(()).expect("somebody waits for it");
@@ -63,7 +63,7 @@ fn echo_at(address: String) -> (Sender<()>, JoinHandle<Counters>) {
 fn start(address: &str) -> TestProxy {
     TestProxy::start(&format!("amqp+rdma://{address}"), |options| {
         options.rdma =
-            Some(RdmaUpstreamOptions { devices: Arc::new(verbs::card::towards), settings: Settings::default(), tokens: None });
+            Some(RdmaUpstreamOptions { devices: Arc::new(verbs::card::open_towards), settings: PortSettings::default(), tokens: None });
         options.connections_max = 16;
     })
 }

@@ -12,17 +12,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use verbs::device::DeviceError;
-use verbs::{Settings, Token};
+use verbs::{PortSettings, RdmaToken};
 use harness::{TestProxy, TestStream, must_echo, pattern, settled, until};
 
 /// The broker's settings, and the proxy's.
-fn settings() -> Settings {
-    Settings { direct: true, receive_buffers: 2_048, ..Settings::default() }
+fn settings() -> PortSettings {
+    PortSettings { accepts_direct: true, receive_buffers: 2_048, ..PortSettings::default() }
 }
 
 fn start(broker: &FabricBroker, wired: bool, change: impl FnOnce(&mut ProxyOptions)) -> TestProxy {
     TestProxy::start(&format!("amqp+rdma://{ADDRESS}"), |options| {
-        options.rdma = Some(broker.rdma(Settings::default(), wired));
+        options.rdma = Some(broker.rdma(PortSettings::default(), wired));
         options.connections_max = 32;
         change(options);
     })
@@ -160,7 +160,7 @@ fn a_client_that_does_not_read_costs_a_window_and_no_more() {
 #[test]
 fn a_client_is_reset_when_the_broker_refuses_the_link() {
     // One that lets nobody in without a token.
-    let broker = FabricBroker::start(BrokerBehavior::Echo, Settings { direct: false, ..settings() });
+    let broker = FabricBroker::start(BrokerBehavior::Echo, PortSettings { accepts_direct: false, ..settings() });
     let proxy = start(&broker, true, |_| ());
     let error = proxy.connect().read_exact(&mut [0]).expect_err("nobody answers");
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
@@ -216,7 +216,7 @@ fn token_source(broker: &FabricBroker, wrong: bool) -> (TokenSource, Arc<[Atomic
     let (expect, counted) = (broker.token_registrar(), Arc::clone(&counts));
     let tokens = Arc::new(move || {
         let number = counted[0].fetch_add(1, Ordering::SeqCst);
-        let token = Token([number; 16]);
+        let token = RdmaToken([number; 16]);
         if !wrong {
             expect(token);
         }
@@ -231,7 +231,7 @@ fn token_source(broker: &FabricBroker, wrong: bool) -> (TokenSource, Arc<[Atomic
 
 #[test]
 fn each_connection_presents_its_own_token() {
-    let broker = FabricBroker::start(BrokerBehavior::Echo, Settings { direct: false, ..settings() });
+    let broker = FabricBroker::start(BrokerBehavior::Echo, PortSettings { accepts_direct: false, ..settings() });
     let (tokens, counts) = token_source(&broker, false);
     let [fetched, done] = [0, 1].map(|at| {
         let counts = Arc::clone(&counts);
@@ -255,7 +255,7 @@ fn each_connection_presents_its_own_token() {
 
 #[test]
 fn a_client_is_reset_without_a_valid_token() {
-    let broker = FabricBroker::start(BrokerBehavior::Echo, Settings { direct: false, ..settings() });
+    let broker = FabricBroker::start(BrokerBehavior::Echo, PortSettings { accepts_direct: false, ..settings() });
     let (wrong, counts) = token_source(&broker, true);
     let none: TokenSource = Arc::new(|| Err(std::io::Error::other("nobody logs in")));
     for tokens in [wrong, none] {
@@ -275,7 +275,7 @@ fn a_proxy_without_a_device_says_why_and_does_not_start() {
     let mut options = ProxyOptions::to(format!("amqp+rdma://{ADDRESS}").parse().expect("an upstream address"));
     options.listen = vec!["127.0.0.1:0".parse().expect("an address")];
     options.threads = 2;
-    options.rdma = Some(RdmaUpstreamOptions { devices, settings: Settings::default(), tokens: None });
+    options.rdma = Some(RdmaUpstreamOptions { devices, settings: PortSettings::default(), tokens: None });
     match Proxy::start(options) {
         Err(ProxyStartError::Upstream(why)) => assert_eq!(why, "RDMA: there is no RDMA device"),
         Err(error) => panic!("{error}"),
@@ -308,7 +308,7 @@ fn doorbells_are_rung_once_a_round_for_each_connection() {
             "{clients} clients: {:.1} doorbells and {:.1} sends per 1,000 messages of 64 bytes, {} bytes a connection",
             doorbells as f64 * 1_000.0 / messages as f64,
             totals.rdma_sent as f64 * 1_000.0 / messages as f64,
-            Settings::default().credits as u32 * Settings::default().receive_buffer_bytes,
+            PortSettings::default().credits as u32 * PortSettings::default().receive_buffer_bytes,
         );
         assert!(doorbells < messages / 4, "{doorbells} doorbells for {messages} messages");
     }

@@ -4,7 +4,7 @@ use crate::inbox::{Envelope, InboxSender};
 use crate::limits::{EVENTS_PER_POLL, RETRY_INTERVAL, ROUNDS_WITHOUT_POLL_MAX};
 use crate::state::ReactorState;
 use crate::worker::{ASYNC_EVENTS, COMPLETIONS, IdleStrategy, LISTENERS, SocketReadiness, WAKER, Worker};
-use link::{Abort, Link, Listeners};
+use link::{AbortReason, Link, Listeners};
 use mio::{Events, Poll, Token};
 use std::io;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 /// The listeners, and the inboxes of all threads.
-pub(crate) struct Acceptor<M> {
+pub(crate) struct LinkDistributor<M> {
     pub listeners: Listeners,
     pub inboxes: Vec<InboxSender<M>>,
 }
@@ -22,7 +22,7 @@ pub(crate) struct EventLoop<W, M> {
     pub worker: W,
     pub poll: Poll,
     /// Only on the first thread, until the reactor stops.
-    pub acceptor: Option<Acceptor<M>>,
+    pub distributor: Option<LinkDistributor<M>>,
     pub inbox: Receiver<Envelope<M>>,
     pub state: Arc<ReactorState>,
     pub drain_timeout: Duration,
@@ -53,7 +53,7 @@ impl<W: Worker<M>, M> EventLoop<W, M> {
             }
             let devices_busy = self.worker.poll_devices(self.poll.registry(), now);
             if self.state.is_stopping() {
-                self.acceptor = None;
+                self.distributor = None;
                 self.worker.drain(now);
                 let deadline = *drain_deadline.get_or_insert(now + self.drain_timeout);
                 if self.worker.is_drained() || now >= deadline {
@@ -164,14 +164,14 @@ impl<W: Worker<M>, M> EventLoop<W, M> {
 
     /// Returns whether there are listeners: clients may be waiting already.
     fn register_listeners(&mut self) -> io::Result<bool> {
-        let Some(acceptor) = &mut self.acceptor else { return Ok(false) };
-        acceptor.listeners.register(self.poll.registry(), LISTENERS)?;
+        let Some(distributor) = &mut self.distributor else { return Ok(false) };
+        distributor.listeners.register(self.poll.registry(), LISTENERS)?;
         Ok(true)
     }
 
     /// Accepts all waiting clients. Returns whether to try again later, because the system has no descriptor left.
     fn accept(&mut self, now: Instant) -> bool {
-        let Some(Acceptor { listeners, inboxes }) = &mut self.acceptor else { return false };
+        let Some(LinkDistributor { listeners, inboxes }) = &mut self.distributor else { return false };
         let mut is_exhausted = false;
         listeners.accept(|accepted| match accepted {
             Ok(mut link) => match self.state.assign_connection() {
@@ -185,7 +185,7 @@ impl<W: Worker<M>, M> EventLoop<W, M> {
                 None => {
                     tracing::warn!(peer = &*link.peer().address, "connection limit reached: client refused");
                     self.worker.on_refused();
-                    link.abort(Abort::Limit);
+                    link.abort(AbortReason::Limit);
                 }
             },
             Err(error) => {
@@ -211,7 +211,7 @@ fn adopt<W: Worker<M>, M>(
         Err(error) => {
             tracing::warn!(peer = &*link.peer().address, %error, "cannot wait for a new connection: client refused");
             worker.on_refused();
-            link.abort(Abort::Limit);
+            link.abort(AbortReason::Limit);
             state.connection_closed(thread);
         }
     }

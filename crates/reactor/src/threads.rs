@@ -1,6 +1,6 @@
 //! The threads of a reactor: they start together, and the end of one is the end of all.
 
-use crate::event_loop::{Acceptor, EventLoop};
+use crate::event_loop::{LinkDistributor, EventLoop};
 use crate::inbox::{Envelope, InboxSender, ThreadWaker, inbox};
 use crate::limits::LISTENERS_MAX;
 use crate::state::ReactorState;
@@ -76,10 +76,10 @@ impl<M: Send + 'static> Reactor<M> {
         assert!(listeners.len() <= LISTENERS_MAX, "too many listeners");
         let wakers = inboxes.iter().map(|inbox| inbox.waker().clone()).collect();
         let mut running = ReactorThreads { stopper: Stopper { state, wakers }, threads: Vec::new() };
-        let mut acceptor = Some(Acceptor { listeners: listeners.into(), inboxes: inboxes.clone() });
+        let mut distributor = Some(LinkDistributor { listeners: listeners.into(), inboxes: inboxes.clone() });
         let (sender, outcomes) = channel();
-        for (thread, (((parts, inbox), builder), acceptor)) in
-            (0..).zip(parts.into_iter().zip(inboxes).zip(builders).zip(std::iter::from_fn(|| Some(acceptor.take()))))
+        for (thread, (((parts, inbox), builder), distributor)) in
+            (0..).zip(parts.into_iter().zip(inboxes).zip(builders).zip(std::iter::from_fn(|| Some(distributor.take()))))
         {
             let (stopper, sender) = (running.stopper.clone(), sender.clone());
             let run = move || {
@@ -90,7 +90,7 @@ impl<M: Send + 'static> Reactor<M> {
                 let Some(worker) = report(built, &state, sender) else { return Ok(()) };
                 let rounds_without_poll = 0;
                 let inbox = receiver;
-                EventLoop { thread, worker, poll, acceptor, inbox, state, drain_timeout, rounds_without_poll }.run()
+                EventLoop { thread, worker, poll, distributor, inbox, state, drain_timeout, rounds_without_poll }.run()
             };
             match std::thread::Builder::new().name(format!("{name}-{thread}")).spawn(run) {
                 Ok(handle) => running.threads.push(handle),

@@ -1,6 +1,6 @@
 //! A reactor with workers that count, over real loopback sockets.
 
-use link::{Accept, Address, DialOptions, Link, ListenOptions, Listener};
+use link::{Acceptor, Address, DialOptions, Link, ListenOptions, Listener};
 use mio::{Registry, Token};
 use reactor::{
     IdleStrategy, Reactor, ReactorOptions, ReactorState, ReactorThreads, SocketReadiness, Worker, WorkerContext,
@@ -49,11 +49,11 @@ impl CountingWorker {
         let mut buffer = [0; 64];
         while let Some(link) = self.links.get_mut(&token) {
             match link.receive(&mut buffer, &mut []) {
-                Ok(link::Received::Bytes { bytes, .. }) => {
+                Ok(link::ReceiveOutcome::Bytes { bytes, .. }) => {
                     self.report(WorkerReport::Received(self.thread, buffer[..bytes].to_vec()));
                 }
-                Ok(link::Received::Idle) => return,
-                Ok(link::Received::Closed) | Err(_) => {
+                Ok(link::ReceiveOutcome::Idle) => return,
+                Ok(link::ReceiveOutcome::Closed) | Err(_) => {
                     self.links.remove(&token);
                     self.state.connection_closed(self.thread);
                     self.report(WorkerReport::Closed(self.thread));
@@ -184,7 +184,7 @@ struct ExhaustedAccept {
     link: Option<Box<dyn Link>>,
 }
 
-impl Accept for ExhaustedAccept {
+impl Acceptor for ExhaustedAccept {
     fn accept(&mut self) -> io::Result<Option<Box<dyn Link>>> {
         if self.failures > 0 {
             self.failures -= 1;
@@ -284,7 +284,7 @@ fn accepting_is_tried_again_without_an_edge() {
     let link = link::dial(&address, &DialOptions::default()).expect("it listens");
     let (mut far, _) = peer.accept().expect("a client waits");
     let accept = ExhaustedAccept { failures: 3, link: Some(link) };
-    let listener = Listener::of(address, Box::new(accept));
+    let listener = Listener::from_acceptor(address, Box::new(accept));
     let reactor = TestReactor::start_with(listener, 1, 10, IdleStrategy::Sleep, PATIENCE);
     assert_eq!(reactor.next_report(), WorkerReport::Adopted(0));
     far.write_all(b"bytes").expect("it reads");

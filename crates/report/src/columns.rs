@@ -1,13 +1,9 @@
-//! Which metrics a benchmark shows, unless all are asked for: declared here and nowhere else.
-//!
-//! Enters: a series, or a benchmark's name.  Leaves: metrics in the order in which they are shown.
-//! Owns:   the table of benchmarks and their headline figures, the kinds of latency they have.
-//! Never:  decides how a figure is printed.
+//! The metrics that each benchmark shows by default, in order.
 
 use std::collections::BTreeSet;
 
-use crate::document::Series;
-use crate::metric::{Metric, Role};
+use crate::document::MeasuredSeries;
+use crate::metric::{Metric, MetricRole};
 
 /// Quantiles of latencies, when all columns are asked for. Each is shown only where the samples can bear it.
 pub const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
@@ -15,7 +11,7 @@ pub const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 /// The metrics that are shown of a series by default, the most important first.
 ///
 /// The first of a stream are MB/s and Messages/s, and of round trips the latency one way, as the OSU benchmarks print them.
-pub fn usual(series: &Series) -> Vec<Metric> {
+pub fn default_metrics(series: &MeasuredSeries) -> Vec<Metric> {
     let us = |kind: &str, quantiles: &[f64]| {
         quantiles.iter().map(|&quantile| Metric::LatencyUs(kind.to_owned(), quantile)).collect::<Vec<_>>()
     };
@@ -66,14 +62,14 @@ pub fn usual(series: &Series) -> Vec<Metric> {
 }
 
 /// Whether messages go to and fro one at a time.
-pub fn is_ping_pong(series: &Series) -> bool {
+pub fn is_ping_pong(series: &MeasuredSeries) -> bool {
     series.benchmark == "de-pp" || series.parameters.get("shape").is_some_and(|shape| shape == "ping-pong")
 }
 
 /// Everything that can be shown of a series: the usual metrics, then all others. Those that none of its runs has are
 /// left out as soon as it has a run.
-pub fn all(series: &Series) -> Vec<Metric> {
-    let mut metrics = every(series);
+pub fn available_metrics(series: &MeasuredSeries) -> Vec<Metric> {
+    let mut metrics = possible_metrics(series);
     let runs = || series.points.iter().flat_map(|point| &point.runs);
     if runs().next().is_some() {
         metrics.retain(|metric| runs().any(|run| metric.of(run).is_some()));
@@ -82,8 +78,8 @@ pub fn all(series: &Series) -> Vec<Metric> {
 }
 
 /// The same with those that none of its runs has: what its benchmark may have.
-pub fn every(series: &Series) -> Vec<Metric> {
-    let mut metrics = usual(series);
+pub fn possible_metrics(series: &MeasuredSeries) -> Vec<Metric> {
+    let mut metrics = default_metrics(series);
     let mut others = vec![
         Metric::MbPerS,
         Metric::PublishedPerS,
@@ -96,7 +92,7 @@ pub fn every(series: &Series) -> Vec<Metric> {
         others.push(Metric::LatencyMeanUs(kind.clone()));
         others.extend(QUANTILES.map(|quantile| Metric::LatencyUs(kind.clone(), quantile)));
     }
-    for role in Role::ALL {
+    for role in MetricRole::ALL {
         others.extend([
             Metric::CpuSPerMillion(role),
             Metric::CpuPercent(role),
@@ -125,7 +121,7 @@ pub fn every(series: &Series) -> Vec<Metric> {
 }
 
 /// The kinds of latency of a series: those its runs have, or those its benchmark will have.
-fn kinds(series: &Series) -> Vec<String> {
+fn kinds(series: &MeasuredSeries) -> Vec<String> {
     let found: BTreeSet<&String> =
         series.points.iter().flat_map(|point| &point.runs).flat_map(|run| run.latencies.keys()).collect();
     if !found.is_empty() {
@@ -149,7 +145,7 @@ mod tests {
 
     fn check(benchmark: &str, expected: &str) {
         let series = fixture::series(benchmark, "size_bytes", Vec::new());
-        let names: Vec<_> = usual(&series).iter().map(Metric::name).collect();
+        let names: Vec<_> = default_metrics(&series).iter().map(Metric::name).collect();
         assert_eq!(names.join(" | "), expected, "{benchmark}");
     }
 
@@ -172,11 +168,11 @@ mod tests {
     #[test]
     fn all_metrics_begin_with_the_usual_ones_and_leave_out_what_no_run_has() {
         let empty = fixture::series("de-pp", "size_bytes", Vec::new());
-        assert!(all(&empty).starts_with(&usual(&empty)) && all(&empty).contains(&Metric::PacketGapUs));
+        assert!(available_metrics(&empty).starts_with(&default_metrics(&empty)) && available_metrics(&empty).contains(&Metric::PacketGapUs));
         let document = fixture::document();
-        let found = all(&document.series[0]);
-        assert!(found.contains(&Metric::Cores(Role::Broker)) && !found.contains(&Metric::OperationsPerS));
-        let mut keys: Vec<_> = all(&empty).iter().map(Metric::key).collect();
+        let found = available_metrics(&document.series[0]);
+        assert!(found.contains(&Metric::Cores(MetricRole::Broker)) && !found.contains(&Metric::OperationsPerS));
+        let mut keys: Vec<_> = available_metrics(&empty).iter().map(Metric::key).collect();
         keys.sort();
         let count = keys.len();
         keys.dedup();

@@ -1,8 +1,6 @@
-//! The comparison of two documents, or of the targets of one: ratios, and which of them mean something.
+//! Compares two documents, or the targets of one: ratios of metrics with intervals and verdicts.
 //!
-//! Enters: two documents.  Leaves: a row for every figure both have, what could not be compared, what speaks against it.
-//! Owns:   which points belong together, and the verdict.
-//! Never:  calls a difference real whose interval contains none, or that too few runs show.
+//! A difference counts only if its interval excludes none and there are enough runs.
 
 mod differences;
 mod pairs;
@@ -12,10 +10,10 @@ pub(crate) use pairs::same_measurement;
 use serde::{Serialize, Serializer};
 
 use crate::columns;
-use crate::document::{Document, Point, Series, TargetFacts};
-use crate::estimate::{Estimate, marks};
-use crate::metric::{Better, Metric};
-use crate::turns;
+use crate::document::{Document, SeriesPoint, MeasuredSeries, TargetFacts};
+use crate::estimate::{MetricEstimate, invalid_reasons};
+use crate::metric::{MetricDirection, Metric};
+use crate::paired_ratios;
 
 /// Runs on each side below which no difference is called real.
 pub const RUNS_MIN: usize = gauge::limits::BOOTSTRAP_RUNS_MIN;
@@ -26,7 +24,7 @@ const SEED: u64 = 2_008;
 
 /// What was found.
 #[derive(Clone, Debug, Serialize)]
-pub struct Comparison {
+pub struct DocumentComparison {
     /// The first side, to which the second is compared.
     pub a: String,
     /// The second side.
@@ -34,7 +32,7 @@ pub struct Comparison {
     /// Why the comparison may mislead: other machines, options, versions, runs that are INVALID.
     pub warnings: Vec<String>,
     /// One figure each.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ComparisonRow>,
     /// What only one side has.
     pub unmatched: Vec<String>,
     /// Whether the sides took turns, so that the ratios are those within each turn.
@@ -43,7 +41,7 @@ pub struct Comparison {
 
 /// One figure of both sides.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct ComparisonRow {
     /// What was measured, with its parameters and targets.
     pub what: String,
     /// Name of the axis.
@@ -64,7 +62,7 @@ pub struct Row {
     /// The interval of the ratio (95 %, by bootstrap); `None` if there are too few runs for one.
     pub interval: Option<(f64, f64)>,
     /// What it means.
-    pub verdict: Verdict,
+    pub verdict: ComparisonVerdict,
     /// Why the figures of either side are INVALID; empty if they are sound.
     pub invalid: Vec<String>,
 }
@@ -72,7 +70,7 @@ pub struct Row {
 /// What a ratio means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum ComparisonVerdict {
     /// The second side is better.
     Better,
     /// The second side is worse.
@@ -81,7 +79,7 @@ pub enum Verdict {
     Noise,
 }
 
-impl Verdict {
+impl ComparisonVerdict {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
@@ -97,8 +95,8 @@ fn key<S: Serializer>(metric: &Metric, serializer: S) -> Result<S::Ok, S::Error>
 }
 
 /// Compares two documents, called by the names of their files; `full`: all metrics.
-pub fn documents(a: (&str, &Document), b: (&str, &Document), full: bool) -> Comparison {
-    let mut comparison = Comparison {
+pub fn documents(a: (&str, &Document), b: (&str, &Document), full: bool) -> DocumentComparison {
+    let mut comparison = DocumentComparison {
         a: a.0.to_owned(),
         b: b.0.to_owned(),
         warnings: differences::between(a.1, b.1),
@@ -115,7 +113,7 @@ pub fn documents(a: (&str, &Document), b: (&str, &Document), full: bool) -> Comp
 }
 
 /// Compares each further target of a document with its first (`--against`): one comparison a target.
-pub fn targets(document: &Document, full: bool) -> Vec<Comparison> {
+pub fn targets(document: &Document, full: bool) -> Vec<DocumentComparison> {
     let Some((first, others)) = document.targets.split_first() else { return Vec::new() };
     let of = |facts: &TargetFacts| {
         let name = facts.name.clone();
@@ -125,7 +123,7 @@ pub fn targets(document: &Document, full: bool) -> Vec<Comparison> {
         .iter()
         .filter(|other| of(other).next().is_some())
         .map(|other| {
-            let mut comparison = Comparison {
+            let mut comparison = DocumentComparison {
                 a: first.line(),
                 b: other.line(),
                 warnings: differences::between_targets(first, other),
@@ -144,14 +142,14 @@ pub fn targets(document: &Document, full: bool) -> Vec<Comparison> {
         .collect()
 }
 
-impl Comparison {
+impl DocumentComparison {
     /// Compares two series point by point.
-    fn series(&mut self, a: &Series, b: &Series, full: bool) {
+    fn series(&mut self, a: &MeasuredSeries, b: &MeasuredSeries, full: bool) {
         let what = match a.target == b.target {
             true => format!("{}: {}", pairs::what(a), a.target),
             false => format!("{}: {}, {}", pairs::what(a), a.target, b.target),
         };
-        let metrics = if full { columns::all(a) } else { columns::usual(a) };
+        let metrics = if full { columns::available_metrics(a) } else { columns::default_metrics(a) };
         for first in &a.points {
             match b.points.iter().find(|second| second.at == first.at) {
                 Some(second) => {
@@ -169,13 +167,13 @@ impl Comparison {
     /// How many rows have each verdict: better, worse, noise.
     pub fn tally(&self) -> (usize, usize, usize) {
         let count = |verdict| self.rows.iter().filter(|row| row.verdict == verdict).count();
-        (count(Verdict::Better), count(Verdict::Worse), count(Verdict::Noise))
+        (count(ComparisonVerdict::Better), count(ComparisonVerdict::Worse), count(ComparisonVerdict::Noise))
     }
 }
 
-fn row(what: &str, axis: &str, metric: &Metric, (first, second, in_turns): (&Point, &Point, bool)) -> Option<Row> {
-    let (a, b) = (Estimate::typical(metric, first)?, Estimate::typical(metric, second)?);
-    let ratios = if in_turns { turns::ratios(metric, second, first) } else { Vec::new() };
+fn row(what: &str, axis: &str, metric: &Metric, (first, second, in_turns): (&SeriesPoint, &SeriesPoint, bool)) -> Option<ComparisonRow> {
+    let (a, b) = (MetricEstimate::of_medians(metric, first)?, MetricEstimate::of_medians(metric, second)?);
+    let ratios = if in_turns { paired_ratios::ratios(metric, second, first) } else { Vec::new() };
     // Quantiles that only all runs together can bear have no turns.
     let (ratio, interval) = match gauge::bootstrap_interval(&ratios, CONFIDENCE, SEED) {
         Some(found) => (found.median, (ratios.len() >= RUNS_MIN).then_some(found)),
@@ -192,16 +190,16 @@ fn row(what: &str, axis: &str, metric: &Metric, (first, second, in_turns): (&Poi
         interval.map(|found| (found.low, found.high)).filter(|(low, high)| low.is_finite() && high.is_finite());
     let verdict = match interval {
         Some((low, high)) if low > 1.0 || high < 1.0 => match (metric.better(), low > 1.0) {
-            (Better::Higher, true) | (Better::Lower, false) => Verdict::Better,
-            _ => Verdict::Worse,
+            (MetricDirection::Higher, true) | (MetricDirection::Lower, false) => ComparisonVerdict::Better,
+            _ => ComparisonVerdict::Worse,
         },
-        _ => Verdict::Noise,
+        _ => ComparisonVerdict::Noise,
     };
     let mut invalid = Vec::new();
     for (side, point) in [("A", first), ("B", second)] {
-        invalid.extend(marks(point).into_iter().map(|reason| format!("{side}: {reason}")));
+        invalid.extend(invalid_reasons(point).into_iter().map(|reason| format!("{side}: {reason}")));
     }
-    Some(Row {
+    Some(ComparisonRow {
         what: what.to_owned(),
         axis: axis.to_owned(),
         at: first.at,
@@ -221,7 +219,7 @@ mod tests {
     use super::*;
     use crate::fixture;
 
-    fn verdict(metric: &Metric, a: &[u64], b: &[u64]) -> Verdict {
+    fn verdict(metric: &Metric, a: &[u64], b: &[u64]) -> ComparisonVerdict {
         let row = row("x", "size_bytes", metric, (&fixture::point(64.0, a), &fixture::point(64.0, b), false));
         row.map(|row| row.verdict).expect("both sides have it")
     }
@@ -232,17 +230,17 @@ mod tests {
 
     #[test]
     fn a_verdict_follows_the_direction_of_the_metric() {
-        assert_eq!(verdict(&Metric::PublishedPerS, &A, &MORE), Verdict::Better);
-        assert_eq!(verdict(&Metric::PublishedPerS, &MORE, &A), Verdict::Worse);
-        assert_eq!(verdict(&Metric::UsPerMessage, &A, &MORE), Verdict::Better);
-        assert_eq!(verdict(&Metric::UsPerMessage, &MORE, &A), Verdict::Worse);
+        assert_eq!(verdict(&Metric::PublishedPerS, &A, &MORE), ComparisonVerdict::Better);
+        assert_eq!(verdict(&Metric::PublishedPerS, &MORE, &A), ComparisonVerdict::Worse);
+        assert_eq!(verdict(&Metric::UsPerMessage, &A, &MORE), ComparisonVerdict::Better);
+        assert_eq!(verdict(&Metric::UsPerMessage, &MORE, &A), ComparisonVerdict::Worse);
     }
 
     #[test]
     fn likeness_and_few_runs_are_noise() {
-        assert_eq!(verdict(&Metric::PublishedPerS, &A, &LIKE), Verdict::Noise);
-        assert_eq!(verdict(&Metric::PublishedPerS, &A[..4], &MORE), Verdict::Noise);
-        assert_eq!(verdict(&Metric::PublishedPerS, &[1_000], &[2_000]), Verdict::Noise);
+        assert_eq!(verdict(&Metric::PublishedPerS, &A, &LIKE), ComparisonVerdict::Noise);
+        assert_eq!(verdict(&Metric::PublishedPerS, &A[..4], &MORE), ComparisonVerdict::Noise);
+        assert_eq!(verdict(&Metric::PublishedPerS, &[1_000], &[2_000]), ComparisonVerdict::Noise);
     }
 
     #[test]
@@ -254,9 +252,9 @@ mod tests {
             let sides = (&fixture::point(64.0, &a), &fixture::point(64.0, &b), in_turns);
             row("x", "size_bytes", &Metric::PublishedPerS, sides).expect("both sides have it")
         };
-        assert_eq!(found(false).verdict, Verdict::Noise);
+        assert_eq!(found(false).verdict, ComparisonVerdict::Noise);
         let paired = found(true);
-        assert_eq!(paired.verdict, Verdict::Better);
+        assert_eq!(paired.verdict, ComparisonVerdict::Better);
         let (low, high) = paired.interval.expect("five turns");
         assert!((paired.ratio - 1.1).abs() < 1e-9 && (low - 1.1).abs() < 1e-9 && (high - 1.1).abs() < 1e-9);
     }

@@ -1,14 +1,12 @@
-//! The document as CSV (RFC 4180): one row a run, with every parameter and every metric.
+//! Writes a document as CSV (RFC 4180): one row per run, with every parameter and metric and no medians.
 //!
-//! Enters: a document.  Leaves: text with a header row.
-//! Owns:   the columns' names, which are the fields of the schema and the keys of the metrics.
-//! Never:  a median: whoever reads this computes for himself.
+//! Column names are the schema's field names and the metrics' keys.
 
 use std::collections::BTreeSet;
 
 use crate::columns;
-use crate::document::{Document, Pace, Point, Run, Series};
-use crate::estimate::complaints;
+use crate::document::{Document, LoopMode, SeriesPoint, MeasuredRun, MeasuredSeries};
+use crate::estimate::invalid_reasons_of_run;
 use crate::metric::Metric;
 use crate::osu::plain;
 
@@ -22,7 +20,7 @@ const BEHIND: [&str; 9] =
 pub fn write(document: &Document) -> String {
     let parameters: BTreeSet<&String> = document.series.iter().flat_map(|series| series.parameters.keys()).collect();
     let mut metrics: Vec<Metric> = Vec::new();
-    for metric in document.series.iter().flat_map(columns::every) {
+    for metric in document.series.iter().flat_map(columns::possible_metrics) {
         if !metrics.contains(&metric) {
             metrics.push(metric);
         }
@@ -58,14 +56,14 @@ pub fn write(document: &Document) -> String {
     text
 }
 
-fn pace(series: &Series) -> &'static str {
+fn pace(series: &MeasuredSeries) -> &'static str {
     match series.pace {
-        Pace::Closed => "closed",
-        Pace::Open => "open",
+        LoopMode::Closed => "closed",
+        LoopMode::Open => "open",
     }
 }
 
-fn figures(point: &Point, index: usize, run: &Run) -> [String; BETWEEN.len()] {
+fn figures(point: &SeriesPoint, index: usize, run: &MeasuredRun) -> [String; BETWEEN.len()] {
     [
         plain(point.at),
         plain(point.size_bytes),
@@ -78,9 +76,9 @@ fn figures(point: &Point, index: usize, run: &Run) -> [String; BETWEEN.len()] {
     ]
 }
 
-fn verdict(run: &Run) -> [String; BEHIND.len()] {
+fn verdict(run: &MeasuredRun) -> [String; BEHIND.len()] {
     let faults = run.faults;
-    let why = complaints(run);
+    let why = invalid_reasons_of_run(run);
     [
         faults.lost.to_string(),
         faults.duplicates.to_string(),

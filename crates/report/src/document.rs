@@ -1,13 +1,11 @@
-//! The document of a run: everything that was measured, with everything that is needed to judge it.
+//! The document of a run: all measurements and everything needed to judge them (`docs/measurements/schema.md`).
 //!
-//! Enters: what `harrier bench` measures.  Leaves: JSON of a versioned schema (`docs/measurements/schema.md`).
-//! Owns:   the schema.
-//! Never:  a figure without its runs, a password in a URL, the name of a machine or of a user.
+//! The schema is versioned. It has no field for passwords or for the names of machines and users.
 
 use std::collections::BTreeMap;
 
-use gauge::{Buckets, Environment, Faults};
-pub use gauge::{Network, RoleUsage};
+use gauge::{HistogramBuckets, HostEnvironment, DeliveryFaults};
+pub use gauge::{NetworkUsage, RoleUsage};
 use serde::{Deserialize, Serialize};
 
 /// The schema that this program writes. A reader refuses another number before the dot.
@@ -27,7 +25,7 @@ pub struct Document {
     /// The commit that the program was built from, if known.
     pub commit: Option<String>,
     /// The machine.
-    pub environment: Environment,
+    pub environment: HostEnvironment,
     /// Where each role ran (processors, or hosts under a launcher).
     pub placement: String,
     /// All options with the values that were used, defaults included.
@@ -35,7 +33,7 @@ pub struct Document {
     /// What messages went through.
     pub targets: Vec<TargetFacts>,
     /// What was measured.
-    pub series: Vec<Series>,
+    pub series: Vec<MeasuredSeries>,
     /// Why it ended before everything was measured; `None`: it is complete.
     pub cut_short: Option<String>,
 }
@@ -62,7 +60,7 @@ pub struct TargetFacts {
 /// How messages are paced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Pace {
+pub enum LoopMode {
     /// As fast as answers allow.
     Closed,
     /// By a clock, whatever the answers do.
@@ -71,35 +69,35 @@ pub enum Pace {
 
 /// One benchmark on one target, over one axis.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Series {
+pub struct MeasuredSeries {
     /// `de-spsc`, `de-mpmc`, `de-pp`, `fe-spmc`, `te-spsc`, `confirm`, `churn`, `drain`, `open`, `workload …`, `sockets`, `verbs`, …
     pub benchmark: String,
     /// [`TargetFacts::name`].
     pub target: String,
     /// Closed or open loop.
-    pub pace: Pace,
+    pub pace: LoopMode,
     /// What stays the same in this series: `pairs`, `consumers`, `patterns`, `confirms`, …
     pub parameters: BTreeMap<String, String>,
     /// What the points lie on: `size_bytes`, `pairs`, `consumers`, `patterns`, `rate_per_s`.
     pub axis: String,
     /// One for each value on the axis.
-    pub points: Vec<Point>,
+    pub points: Vec<SeriesPoint>,
 }
 
 /// All runs at one place of the axis.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Point {
+pub struct SeriesPoint {
     /// The place on the axis.
     pub at: f64,
     /// Bytes of a message's body (the mean, where they differ).
     pub size_bytes: f64,
     /// The runs, in the order in which they were made.
-    pub runs: Vec<Run>,
+    pub runs: Vec<MeasuredRun>,
 }
 
 /// One measured interval.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Run {
+pub struct MeasuredRun {
     /// Seconds from the first message to the last answer.
     pub elapsed_s: f64,
     /// Messages published.
@@ -115,22 +113,22 @@ pub struct Run {
     pub backlog_bytes: Option<u64>,
     /// Round trips, or in open loop the time from when a message was meant to be sent until it arrived; by name where there are
     /// several kinds (`round_trip`, `delivery`, `confirm`, `service`).
-    pub latencies: BTreeMap<String, Buckets>,
+    pub latencies: BTreeMap<String, HistogramBuckets>,
     /// Loss, duplicates, reordering, damage.
-    pub faults: Faults,
+    pub faults: DeliveryFaults,
     /// Messages that the broker refused or returned.
     pub refused: u64,
     /// What the target's process used.
     pub broker: Option<RoleUsage>,
     /// What each broker used and moved, by its name, where the target is several that are joined (`harrier topology`).
     #[serde(default)]
-    pub nodes: BTreeMap<String, Node>,
+    pub nodes: BTreeMap<String, NodeUsage>,
     /// What all publishers used.
     pub publishers: Option<RoleUsage>,
     /// What all consumers used.
     pub consumers: Option<RoleUsage>,
     /// What crossed the network.
-    pub network: Option<Network>,
+    pub network: Option<NetworkUsage>,
     /// The rate in each twentieth of the interval, in messages a second; empty if it was not sampled.
     pub rates: Vec<f64>,
     /// Why the figures must not be trusted; empty if they may.
@@ -141,22 +139,22 @@ pub struct Run {
 
 /// One broker of several that are joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Node {
+pub struct NodeUsage {
     /// What its process used.
     pub usage: RoleUsage,
     /// What its TCP sockets sent and received, those to its neighbours and those to its clients.
-    pub network: Option<Network>,
+    pub network: Option<NetworkUsage>,
 }
 
-impl Series {
+impl MeasuredSeries {
     /// The name of a place on the axis, where places have names: the parameter `AXIS PLACE`, as in `group 1`.
-    pub fn place_name(&self, at: f64) -> Option<&str> {
+    pub fn name_at(&self, at: f64) -> Option<&str> {
         self.parameters.get(&format!("{} {at}", self.axis)).map(String::as_str)
     }
 
     /// A place on the axis as a table shows it: its name, or the number.
-    pub fn place(&self, at: f64) -> String {
-        self.place_name(at).map_or_else(|| at.to_string(), str::to_owned)
+    pub fn label_at(&self, at: f64) -> String {
+        self.name_at(at).map_or_else(|| at.to_string(), str::to_owned)
     }
 }
 

@@ -1,18 +1,16 @@
-//! What all runs of a point say of one metric: a median with its interval, and whether it may be trusted.
+//! Combines the runs of a point into one estimate of a metric: a median with its interval, and whether it is INVALID.
 //!
-//! Enters: a point and a metric.  Leaves: an estimate; the reasons why runs are INVALID.
-//! Owns:   the rules that a tail which no single run can bear is read off all runs' histograms together, and that the
-//!         largest of a point is the largest of all its runs.
-//! Never:  leaves a run out: one that is INVALID counts, and marks its point.
+//! A quantile for which single runs have too few samples is read from the merged histograms of all runs, and a maximum is that of
+//! all runs. INVALID runs count and mark their point.
 
-use gauge::{Latencies, Runs, Summary};
+use gauge::{LatencyHistogram, RunValues, RunSummary};
 
-use crate::document::{Point, Run};
+use crate::document::{SeriesPoint, MeasuredRun};
 use crate::metric::Metric;
 
 /// A metric over the runs of one point.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Estimate {
+pub struct MetricEstimate {
     /// The middle value; of a maximum the largest.
     pub median: f64,
     /// Ends of the interval; `None` for a single run, for a maximum, or for a quantile of all runs together.
@@ -21,11 +19,11 @@ pub struct Estimate {
     pub values: Vec<f64>,
 }
 
-impl Estimate {
+impl MetricEstimate {
     /// Reads a metric off a point; `None` if no run has it. A maximum is the largest of all runs: the middle one of theirs
     /// could lie below a quantile of all runs together that stands beside it.
-    pub fn of(metric: &Metric, point: &Point) -> Option<Self> {
-        let typical = Self::typical(metric, point)?;
+    pub fn of(metric: &Metric, point: &SeriesPoint) -> Option<Self> {
+        let typical = Self::of_medians(metric, point)?;
         if !metric.is_largest() || typical.values.len() < 2 {
             return Some(typical);
         }
@@ -34,10 +32,10 @@ impl Estimate {
     }
 
     /// The same with the middle one of the runs' maxima, as two sides are compared: one outlier is no difference.
-    pub fn typical(metric: &Metric, point: &Point) -> Option<Self> {
+    pub fn of_medians(metric: &Metric, point: &SeriesPoint) -> Option<Self> {
         let values: Vec<f64> =
             point.runs.iter().filter_map(|run| metric.of(run)).filter(|value| value.is_finite()).collect();
-        let Some(Summary { median, low, high, .. }) = values.iter().copied().collect::<Runs>().summary() else {
+        let Some(RunSummary { median, low, high, .. }) = values.iter().copied().collect::<RunValues>().summary() else {
             return Some(Self { median: merged(metric, point)?, interval: None, values });
         };
         Some(Self { median, interval: (values.len() > 1).then_some((low, high)), values })
@@ -45,19 +43,19 @@ impl Estimate {
 }
 
 /// A quantile of all runs' latencies together.
-fn merged(metric: &Metric, point: &Point) -> Option<f64> {
+fn merged(metric: &Metric, point: &SeriesPoint) -> Option<f64> {
     let Metric::LatencyUs(kind, _) = metric else { return None };
-    let mut latencies = Latencies::default();
+    let mut latencies = LatencyHistogram::default();
     for run in &point.runs {
         if let Some(buckets) = run.latencies.get(kind) {
             latencies.merge(buckets);
         }
     }
-    metric.of(&Run { latencies: [(kind.clone(), latencies.buckets())].into(), ..Run::default() })
+    metric.of(&MeasuredRun { latencies: [(kind.clone(), latencies.buckets())].into(), ..MeasuredRun::default() })
 }
 
 /// Why the figures of a run must not be trusted: what it says itself, and every message that went wrong.
-pub fn complaints(run: &Run) -> Vec<String> {
+pub fn invalid_reasons_of_run(run: &MeasuredRun) -> Vec<String> {
     let mut why = run.invalid.clone();
     let faults = run.faults;
     let wrong = [
@@ -78,9 +76,9 @@ pub fn complaints(run: &Run) -> Vec<String> {
 }
 
 /// Why a point is INVALID, one line a reason with the number of runs it concerns; empty if all its runs are sound.
-pub fn marks(point: &Point) -> Vec<String> {
+pub fn invalid_reasons(point: &SeriesPoint) -> Vec<String> {
     let mut reasons: Vec<(String, usize)> = Vec::new();
-    for reason in point.runs.iter().flat_map(complaints) {
+    for reason in point.runs.iter().flat_map(invalid_reasons_of_run) {
         match reasons.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, count)) => *count += 1,
             None => reasons.push((reason, 1)),
@@ -101,12 +99,12 @@ mod tests {
     #[test]
     fn medians_with_intervals() {
         let point = fixture::point(64.0, &[1_000, 3_000, 2_000]);
-        let estimate = Estimate::of(&Metric::PublishedPerS, &point).expect("three runs");
+        let estimate = MetricEstimate::of(&Metric::PublishedPerS, &point).expect("three runs");
         assert_eq!((estimate.median, estimate.interval), (2_000.0, Some((1_000.0, 3_000.0))));
         assert_eq!(estimate.values, [1_000.0, 3_000.0, 2_000.0]);
-        let one = Estimate::of(&Metric::PublishedPerS, &fixture::point(64.0, &[1_000])).expect("a run");
+        let one = MetricEstimate::of(&Metric::PublishedPerS, &fixture::point(64.0, &[1_000])).expect("a run");
         assert_eq!(one.interval, None);
-        assert_eq!(Estimate::of(&Metric::OperationsPerS, &point), None);
+        assert_eq!(MetricEstimate::of(&Metric::OperationsPerS, &point), None);
     }
 
     #[test]
@@ -116,10 +114,10 @@ mod tests {
         let point = fixture::latency_point(64.0, "round_trip", &[samples(1), samples(501)]);
         let tail = Metric::LatencyUs("round_trip".to_owned(), 0.99);
         assert!(point.runs.iter().all(|run| tail.of(run).is_none()));
-        let estimate = Estimate::of(&tail, &point).expect("1,000 samples");
+        let estimate = MetricEstimate::of(&tail, &point).expect("1,000 samples");
         assert!((estimate.median - 990.0).abs() < 1.0 && estimate.interval.is_none() && estimate.values.is_empty());
         let further = Metric::LatencyUs("round_trip".to_owned(), 0.999);
-        assert_eq!(Estimate::of(&further, &point), None, "1,000 samples cannot bear p99.9");
+        assert_eq!(MetricEstimate::of(&further, &point), None, "1,000 samples cannot bear p99.9");
     }
 
     #[test]
@@ -130,11 +128,11 @@ mod tests {
         let point =
             fixture::latency_point(64.0, "round_trip", &[tail, vec![1_000_000; 60_000], vec![1_000_000; 60_000]]);
         let of = |quantile: f64| Metric::LatencyUs("round_trip".to_owned(), quantile);
-        let (largest, quantile) = (Estimate::of(&of(1.0), &point), Estimate::of(&of(0.9999), &point));
+        let (largest, quantile) = (MetricEstimate::of(&of(1.0), &point), MetricEstimate::of(&of(0.9999), &point));
         let (largest, quantile) = (largest.expect("samples"), quantile.expect("180,000 samples"));
         assert!(quantile.median > 8_000.0 && largest.median >= quantile.median, "{largest:?} {quantile:?}");
         assert_eq!(largest.interval, None);
-        let typical = Estimate::typical(&of(1.0), &point).expect("samples");
+        let typical = MetricEstimate::of_medians(&of(1.0), &point).expect("samples");
         assert!((typical.median - 1_000.0).abs() < 1.0, "what two sides are compared by: {typical:?}");
     }
 
@@ -146,12 +144,12 @@ mod tests {
         point.runs[1].faults.lost = 2;
         point.runs[1].refused = 1;
         assert_eq!(
-            marks(&point),
+            invalid_reasons(&point),
             [
                 "the publisher used 93 % of its core (2 of 3 runs)",
                 "messages went wrong: 2 lost, 1 refused (1 of 3 runs)"
             ]
         );
-        assert!(marks(&fixture::point(64.0, &[1])).is_empty());
+        assert!(invalid_reasons(&fixture::point(64.0, &[1])).is_empty());
     }
 }

@@ -1,17 +1,14 @@
-//! A small document for the tests of this crate: every field filled, figures that can be followed by hand.
-//!
-//! Enters: counts and samples.  Leaves: points, series, a document.
-//! Never:  part of the program.
+//! A small document for this crate's tests, with every field filled in.
 
 use std::collections::BTreeMap;
 
-use gauge::{Environment, Faults, Latencies};
+use gauge::{HostEnvironment, DeliveryFaults, LatencyHistogram};
 use serde_json::json;
 
-use crate::document::{Document, Network, Pace, Point, RoleUsage, Run, SCHEMA, Series, TargetFacts};
+use crate::document::{Document, NetworkUsage, LoopMode, SeriesPoint, RoleUsage, MeasuredRun, SCHEMA, MeasuredSeries, TargetFacts};
 
 /// A run of one second in which `count` messages of `size_bytes` passed.
-pub fn run(size_bytes: f64, count: u64) -> Run {
+pub fn run(size_bytes: f64, count: u64) -> MeasuredRun {
     let usage = RoleUsage {
         processes: 1,
         user_s: 0.25,
@@ -25,7 +22,7 @@ pub fn run(size_bytes: f64, count: u64) -> Run {
         busiest_cores: 0.75,
         ..RoleUsage::default()
     };
-    Run {
+    MeasuredRun {
         elapsed_s: 1.0,
         published: count,
         delivered: count,
@@ -33,32 +30,32 @@ pub fn run(size_bytes: f64, count: u64) -> Run {
         broker: Some(usage),
         publishers: Some(usage),
         consumers: Some(usage),
-        network: Some(Network { packets: 2_000, bytes: 320_000, ..Network::default() }),
-        ..Run::default()
+        network: Some(NetworkUsage { packets: 2_000, bytes: 320_000, ..NetworkUsage::default() }),
+        ..MeasuredRun::default()
     }
 }
 
 /// A point with one run for each count.
-pub fn point(size_bytes: f64, counts: &[u64]) -> Point {
-    Point { at: size_bytes, size_bytes, runs: counts.iter().map(|&count| run(size_bytes, count)).collect() }
+pub fn point(size_bytes: f64, counts: &[u64]) -> SeriesPoint {
+    SeriesPoint { at: size_bytes, size_bytes, runs: counts.iter().map(|&count| run(size_bytes, count)).collect() }
 }
 
 /// A point with one run for each list of latencies in nanoseconds.
-pub fn latency_point(at: f64, kind: &str, runs: &[Vec<u64>]) -> Point {
+pub fn latency_point(at: f64, kind: &str, runs: &[Vec<u64>]) -> SeriesPoint {
     let runs = runs.iter().map(|samples| {
-        let mut latencies = Latencies::default();
+        let mut latencies = LatencyHistogram::default();
         samples.iter().for_each(|&ns| latencies.record(ns));
-        Run { latencies: [(kind.to_owned(), latencies.buckets())].into(), ..run(at, samples.len() as u64) }
+        MeasuredRun { latencies: [(kind.to_owned(), latencies.buckets())].into(), ..run(at, samples.len() as u64) }
     });
-    Point { at, size_bytes: at, runs: runs.collect() }
+    SeriesPoint { at, size_bytes: at, runs: runs.collect() }
 }
 
 /// A series on the target `harrier`.
-pub fn series(benchmark: &str, axis: &str, points: Vec<Point>) -> Series {
-    Series {
+pub fn series(benchmark: &str, axis: &str, points: Vec<SeriesPoint>) -> MeasuredSeries {
+    MeasuredSeries {
         benchmark: benchmark.to_owned(),
         target: "harrier".to_owned(),
-        pace: if benchmark == "open" { Pace::Open } else { Pace::Closed },
+        pace: if benchmark == "open" { LoopMode::Open } else { LoopMode::Closed },
         parameters: BTreeMap::new(),
         axis: axis.to_owned(),
         points,
@@ -79,7 +76,7 @@ pub fn target(name: &str, product: &str, version: &str) -> TargetFacts {
 }
 
 /// A machine, of which only what every document has is known.
-fn environment() -> Environment {
+fn environment() -> HostEnvironment {
     let facts = json!({
         "date": "2026-01-31",
         "processor": "Example CPU",
@@ -94,7 +91,7 @@ fn environment() -> Environment {
 }
 
 /// A document of the given series, each field filled.
-pub fn document_of(targets: Vec<TargetFacts>, series: Vec<Series>) -> Document {
+pub fn document_of(targets: Vec<TargetFacts>, series: Vec<MeasuredSeries>) -> Document {
     Document {
         schema: SCHEMA.to_owned(),
         command: "harrier bench de-spsc -m 64:128 --runs 3".to_owned(),
@@ -115,7 +112,7 @@ pub fn document() -> Document {
     let mut last = point(128.0, &[900, 950, 1_000]);
     last.runs[2].invalid.push("the publisher used 93 % of its core".to_owned());
     last.runs[2].notes.push("1 retransmit".to_owned());
-    last.runs[2].faults = Faults::default();
+    last.runs[2].faults = DeliveryFaults::default();
     let mut series = series("de-spsc", "size_bytes", vec![point(64.0, &[1_000, 2_000, 3_000]), last]);
     series.parameters.insert("pairs".to_owned(), "1".to_owned());
     document_of(vec![target("harrier", "Harrier", "0.1.0")], vec![series])

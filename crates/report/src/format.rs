@@ -1,15 +1,11 @@
-//! The formats a document is written in, by name.
-//!
-//! Enters: `--format NAME`.  Leaves: text.
-//! Owns:   the names.
-//! Never:  the writing itself.
+//! The output formats by name (`--format NAME`).
 
 use crate::document::Document;
 use crate::{csv, json, markdown, osu};
 
 /// How results are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum DocumentFormat {
     /// Columns of the OSU micro-benchmarks, row by row while it is measured.
     Osu,
     /// The whole document.
@@ -20,7 +16,7 @@ pub enum Format {
     Markdown,
 }
 
-impl Format {
+impl DocumentFormat {
     /// The names, for the help.
     pub const NAMES: &str = "osu|json|csv|md";
 
@@ -59,16 +55,16 @@ impl Format {
 
 #[cfg(test)]
 mod tests {
-    use super::Format;
+    use super::DocumentFormat;
     use crate::fixture;
 
     #[test]
     fn names_and_what_they_write() {
         for (name, start) in [("osu", "# harrier bench"), ("json", "{\n"), ("csv", "benchmark,"), ("md", "# Measured")]
         {
-            let text = Format::parse(name).and_then(|format| format.write(&fixture::document(), false));
+            let text = DocumentFormat::parse(name).and_then(|format| format.write(&fixture::document(), false));
             assert!(text.as_ref().is_ok_and(|text| text.starts_with(start)), "{name}: {text:?}");
         }
-        assert_eq!(Format::parse("xml"), Err("--format is one of osu|json|csv|md, not 'xml'".to_owned()));
+        assert_eq!(DocumentFormat::parse("xml"), Err("--format is one of osu|json|csv|md, not 'xml'".to_owned()));
     }
 }

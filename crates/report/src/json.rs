@@ -1,8 +1,6 @@
-//! The document as JSON: laid out for people, read back with a clear word for what is no document of ours.
+//! Writes and reads documents as JSON. Values that fit on a line stay on one, so that a histogram takes a few lines.
 //!
-//! Enters: a document or text.  Leaves: text or a document.
-//! Owns:   the layout: whatever fits in a line stands in one, so that a histogram takes some lines and not thousands.
-//! Never:  a guess at a document of another schema.
+//! A document of an unknown schema is an error.
 
 use serde::Serialize;
 
@@ -25,7 +23,7 @@ pub fn write(document: &Document) -> Result<String, String> {
 pub fn pretty<T: Serialize>(value: &T) -> Result<String, String> {
     let compact = serde_json::to_string(value).map_err(|error| format!("JSON: {error}"))?;
     let mut text = String::with_capacity(compact.len() * 5 / 4);
-    lay(&compact, 0, &mut text);
+    lay_out(&compact, 0, &mut text);
     text.push('\n');
     Ok(text)
 }
@@ -47,13 +45,13 @@ pub fn read(text: &str) -> Result<Document, String> {
 }
 
 /// Lays out one compact JSON value, which stands behind `depth` blanks of indentation.
-fn lay(compact: &str, depth: usize, text: &mut String) {
+fn lay_out(compact: &str, depth: usize, text: &mut String) {
     let opening = compact.as_bytes().first().copied();
     if compact.len() + depth <= LINE_MAX || !matches!(opening, Some(b'{' | b'[')) {
         text.push_str(compact);
         return;
     }
-    let parts = parts(&compact[1..compact.len() - 1]);
+    let parts = members(&compact[1..compact.len() - 1]);
     let indent = " ".repeat(depth + 1);
     // Numbers and pairs of numbers fill lines; all else stands one below the other.
     let fill =
@@ -71,9 +69,9 @@ fn lay(compact: &str, depth: usize, text: &mut String) {
             (Some(b'{'), Some(length)) => {
                 text.push_str(&part[..length]);
                 text.push_str(": ");
-                lay(&part[length + 1..], depth + 1, text);
+                lay_out(&part[length + 1..], depth + 1, text);
             }
-            _ => lay(part, depth + 1, text),
+            _ => lay_out(part, depth + 1, text),
         }
         if index + 1 < parts.len() {
             text.push(',');
@@ -86,7 +84,7 @@ fn lay(compact: &str, depth: usize, text: &mut String) {
 }
 
 /// The members of an object or array, given without its brackets.
-fn parts(inside: &str) -> Vec<&str> {
+fn members(inside: &str) -> Vec<&str> {
     let (mut parts, mut from, mut depth, mut quoted, mut escaped) = (Vec::new(), 0, 0_usize, false, false);
     for (at, byte) in inside.bytes().enumerate() {
         match byte {

@@ -1,11 +1,7 @@
-//! What measurements found, and how it is told: one document, several formats.
+//! Reports of measurements: one document schema, and its tables, JSON, CSV, Markdown, HTML page and comparisons.
 //!
-//! Enters: runs with their figures.  Leaves: tables, JSON, CSV, Markdown, a page with figures, the comparison of two documents.
-//! Owns:   the document's schema and the names, units and directions of all metrics.
-//! Never:  measures, starts anything, loads anything from anywhere.
-//!
-//! Read `document` first (what a run of the program found), then `metric` (what can be read off it) and `columns` (what
-//! a benchmark shows of it); each format is one file.
+//! Read `document` first (the results of a run), then `metric` (what can be computed from it) and `columns` (what a benchmark
+//! shows of it); each format is one file.
 #![forbid(unsafe_code)]
 
 pub mod columns;
@@ -24,13 +20,13 @@ pub mod page;
 mod progress;
 #[cfg(test)]
 mod schema;
-pub mod table;
-pub mod turns;
+pub mod stdout;
+pub mod paired_ratios;
 
-pub use compare::Comparison;
+pub use compare::DocumentComparison;
 pub use document::Document;
-pub use estimate::{Estimate, complaints, marks};
-pub use format::Format;
-pub use metric::{Better, Metric, Role};
-pub use osu::{OsuTable, Share, Yardstick};
-pub use progress::Progress;
+pub use estimate::{MetricEstimate, invalid_reasons_of_run, invalid_reasons};
+pub use format::DocumentFormat;
+pub use metric::{MetricDirection, Metric, MetricRole};
+pub use osu::{OsuTable, YardstickShare, Yardstick};
+pub use progress::ProgressLine;

@@ -1,12 +1,8 @@
-//! The document as Markdown: a table a series, medians with intervals.
-//!
-//! Enters: a document.  Leaves: text for `docs/measurements`.
-//! Owns:   the digits: three significant ones and what stands before the point.
-//! Never:  a table without what was measured where, a mark without its reason.
+//! Writes a document as Markdown, for `docs/measurements`: one table per series, medians with intervals.
 
 use crate::columns;
-use crate::document::{Document, Series};
-use crate::estimate::{Estimate, marks};
+use crate::document::{Document, MeasuredSeries};
+use crate::estimate::{MetricEstimate, invalid_reasons};
 use crate::metric::Metric;
 use crate::osu::{axis_name, title};
 
@@ -29,20 +25,20 @@ pub fn title_of(document: &Document) -> String {
 }
 
 /// One series as a table, with the reasons of its marks below.
-pub fn table(series: &Series, full: bool) -> String {
-    let metrics = if full { columns::all(series) } else { columns::usual(series) };
+pub fn table(series: &MeasuredSeries, full: bool) -> String {
+    let metrics = if full { columns::available_metrics(series) } else { columns::default_metrics(series) };
     let mut names = vec![axis_name(&series.axis)];
     names.extend(metrics.iter().map(Metric::name));
     let mut text = head(&names);
     let mut below = String::new();
     for point in &series.points {
-        let reasons = marks(point);
+        let reasons = invalid_reasons(point);
         let mark = if reasons.is_empty() { "" } else { " \\*" };
-        let mut cells = vec![format!("{}{mark}", series.place(point.at))];
-        cells.extend(metrics.iter().map(|metric| Estimate::of(metric, point).map_or("-".to_owned(), cell)));
+        let mut cells = vec![format!("{}{mark}", series.label_at(point.at))];
+        cells.extend(metrics.iter().map(|metric| MetricEstimate::of(metric, point).map_or("-".to_owned(), cell)));
         text.push_str(&format!("| {} |\n", cells.join(" | ")));
         for reason in reasons {
-            below.push_str(&format!("\n\\* {}: INVALID: {reason}\n", series.place(point.at)));
+            below.push_str(&format!("\n\\* {}: INVALID: {reason}\n", series.label_at(point.at)));
         }
     }
     text + &below
@@ -53,7 +49,7 @@ pub fn head(names: &[String]) -> String {
     format!("| {} |\n|{}\n", names.join(" | "), "---:|".repeat(names.len()))
 }
 
-fn cell(estimate: Estimate) -> String {
+fn cell(estimate: MetricEstimate) -> String {
     match estimate.interval {
         None => number(estimate.median),
         Some((low, high)) => format!("{} ({} – {})", number(estimate.median), number(low), number(high)),

@@ -1,16 +1,14 @@
-//! The metrics: what can be read off a run, with name, unit and direction.
+//! Metrics: the definition, name, unit and direction of every figure that can be computed from a run.
 //!
-//! Enters: a run.  Leaves: one number, if the run has it.
-//! Owns:   the definition of every figure that is shown anywhere.
-//! Never:  a quantile that the number of samples cannot bear.
+//! A quantile needs enough samples to support it.
 
-use gauge::Latencies;
+use gauge::LatencyHistogram;
 
-use crate::document::{RoleUsage, Run};
+use crate::document::{RoleUsage, MeasuredRun};
 
 /// Which way is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Better {
+pub enum MetricDirection {
     /// More is better.
     Higher,
     /// Less is better.
@@ -39,23 +37,23 @@ pub enum Metric {
     /// A quantile (0 to 1) of a kind of latency, in microseconds; 1 is the largest.
     LatencyUs(String, f64),
     /// Processor seconds of a role for a million deliveries (operations in `churn`, messages filled in in `drain`).
-    CpuSPerMillion(Role),
+    CpuSPerMillion(MetricRole),
     /// Processors that a role used.
-    Cores(Role),
+    Cores(MetricRole),
     /// The part of them in user space.
-    UserCores(Role),
+    UserCores(MetricRole),
     /// The part of them in the kernel.
-    SystemCores(Role),
+    SystemCores(MetricRole),
     /// Processors that a role used, in percent of one, for each publisher-consumer pair or consumer: the paper normalises so.
-    CpuPercent(Role),
+    CpuPercent(MetricRole),
     /// Context switches of a role for a thousand deliveries.
-    SwitchesPerThousand(Role),
+    SwitchesPerThousand(MetricRole),
     /// Page faults of a role for a thousand deliveries, with and without a disk.
-    FaultsPerThousand(Role),
+    FaultsPerThousand(MetricRole),
     /// Most resident memory of a role, in MiB.
-    ResidentMib(Role),
+    ResidentMib(MetricRole),
     /// Seconds a second in which a role waited for a processor.
-    RunQueue(Role),
+    RunQueue(MetricRole),
     /// TCP segments in the interval, both ways.
     Packets,
     /// TCP segments for each delivery.
@@ -70,7 +68,7 @@ pub enum Metric {
 
 /// Whose processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
+pub enum MetricRole {
     /// The target.
     Broker,
     /// All publishers.
@@ -79,38 +77,38 @@ pub enum Role {
     Consumers,
 }
 
-impl Role {
+impl MetricRole {
     /// All of them.
-    pub const ALL: [Role; 3] = [Role::Broker, Role::Publishers, Role::Consumers];
+    pub const ALL: [MetricRole; 3] = [MetricRole::Broker, MetricRole::Publishers, MetricRole::Consumers];
 
     /// Its name in headings.
     pub fn name(self) -> &'static str {
         match self {
-            Role::Broker => "Broker",
-            Role::Publishers => "Publisher",
-            Role::Consumers => "Consumer",
+            MetricRole::Broker => "Broker",
+            MetricRole::Publishers => "Publisher",
+            MetricRole::Consumers => "Consumer",
         }
     }
 
     fn key(self) -> &'static str {
         match self {
-            Role::Broker => "broker",
-            Role::Publishers => "publishers",
-            Role::Consumers => "consumers",
+            MetricRole::Broker => "broker",
+            MetricRole::Publishers => "publishers",
+            MetricRole::Consumers => "consumers",
         }
     }
 
-    fn of(self, run: &Run) -> Option<RoleUsage> {
+    fn of(self, run: &MeasuredRun) -> Option<RoleUsage> {
         match self {
-            Role::Broker => run.broker,
-            Role::Publishers => run.publishers,
-            Role::Consumers => run.consumers,
+            MetricRole::Broker => run.broker,
+            MetricRole::Publishers => run.publishers,
+            MetricRole::Consumers => run.consumers,
         }
     }
 }
 
 /// A kind of latency as headings name it.
-fn spoken(kind: &str) -> String {
+fn label(kind: &str) -> String {
     if kind == "round_trip" {
         return "RTT".to_owned();
     }
@@ -136,9 +134,9 @@ impl Metric {
             Metric::BacklogBytesPerMessage => "Held bytes/msg".to_owned(),
             Metric::UsPerMessage => "us/message".to_owned(),
             Metric::OneWayMeanUs(_) => "Latency (us)".to_owned(),
-            Metric::LatencyMeanUs(kind) => format!("{} mean (us)", spoken(kind)),
-            Metric::LatencyUs(kind, quantile) if *quantile >= 1.0 => format!("{} max (us)", spoken(kind)),
-            Metric::LatencyUs(kind, quantile) => format!("{} p{} (us)", spoken(kind), percent(*quantile)),
+            Metric::LatencyMeanUs(kind) => format!("{} mean (us)", label(kind)),
+            Metric::LatencyUs(kind, quantile) if *quantile >= 1.0 => format!("{} max (us)", label(kind)),
+            Metric::LatencyUs(kind, quantile) => format!("{} p{} (us)", label(kind), percent(*quantile)),
             Metric::CpuSPerMillion(role) => format!("{} CPU s/M", role.name()),
             Metric::Cores(role) => format!("{} cores", role.name()),
             Metric::UserCores(role) => format!("{} user", role.name()),
@@ -187,15 +185,15 @@ impl Metric {
     }
 
     /// Which way is good.
-    pub fn better(&self) -> Better {
+    pub fn better(&self) -> MetricDirection {
         match self {
             Metric::PublishedPerS
             | Metric::DeliveredPerS
             | Metric::MbPerS
             | Metric::OperationsPerS
             | Metric::PacketBytes
-            | Metric::PacketGapUs => Better::Higher,
-            _ => Better::Lower,
+            | Metric::PacketGapUs => MetricDirection::Higher,
+            _ => MetricDirection::Lower,
         }
     }
 
@@ -205,18 +203,18 @@ impl Metric {
     }
 
     /// Its value in a run; `None` if the run does not have it, or not enough samples for it.
-    pub fn of(&self, run: &Run) -> Option<f64> {
+    pub fn of(&self, run: &MeasuredRun) -> Option<f64> {
         let per_s = |count: u64| (run.elapsed_s > 0.0).then(|| count as f64 / run.elapsed_s);
         // Where nothing is delivered, what was done instead: `churn` operates, `drain` fills.
         let done = [run.delivered, run.operations.unwrap_or(0), run.published].into_iter().find(|&count| count > 0);
         let per_delivery = |value: f64| done.map(|count| value / count as f64);
         let latencies = |kind: &str| {
-            let mut latencies = Latencies::default();
+            let mut latencies = LatencyHistogram::default();
             latencies.merge(run.latencies.get(kind)?);
             (latencies.count() > 0).then_some(latencies)
         };
         let share = |seconds: f64| (run.elapsed_s > 0.0).then(|| seconds / run.elapsed_s);
-        let cores = |role: Role| {
+        let cores = |role: MetricRole| {
             let usage = role.of(run)?;
             share(usage.user_s + usage.system_s)
         };
@@ -232,7 +230,7 @@ impl Metric {
             Metric::UsPerMessage => (run.published > 0).then(|| run.elapsed_s * 1e6 / run.published as f64),
             Metric::OneWayMeanUs(kind) => Some(latencies(kind)?.mean_us() / 2.0),
             Metric::LatencyMeanUs(kind) => Some(latencies(kind)?.mean_us()),
-            Metric::LatencyUs(kind, quantile) => latencies(kind)?.bearable_quantile_us(*quantile),
+            Metric::LatencyUs(kind, quantile) => latencies(kind)?.supported_quantile_us(*quantile),
             Metric::CpuSPerMillion(role) => {
                 let usage = role.of(run)?;
                 per_delivery((usage.user_s + usage.system_s) * 1e6)

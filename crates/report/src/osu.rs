@@ -1,23 +1,21 @@
-//! Tables in the look of the OSU micro-benchmarks: comment lines, sizes, figures; each row as soon as it is known.
+//! Tables in the format of the OSU micro-benchmarks, printed row by row: width 10 for the axis, 18 for each figure, two decimals.
 //!
-//! Enters: series in the making, one a target, and their points.  Leaves: lines on standard output.
-//! Owns:   widths (10 for the axis, 18 for each figure) and decimals (two); the `*` behind a row that is INVALID.
-//! Never:  a line that is neither a comment (`#`) nor a row, a row that is kept back.
+//! A `*` after a row marks it as INVALID. Every line is a comment (`#`) or a row.
 
 use crate::columns;
-use crate::document::{Document, Pace, Point, Series};
-use crate::estimate::{Estimate, marks};
+use crate::document::{Document, LoopMode, SeriesPoint, MeasuredSeries};
+use crate::estimate::{MetricEstimate, invalid_reasons};
 use crate::metric::Metric;
-use crate::table::put;
-use crate::turns;
+use crate::stdout::put;
+use crate::paired_ratios;
 
 const AXIS_WIDTH: usize = 10;
 const FIELD_WIDTH: usize = 18;
 
 /// A table in the making: one group of columns for each target, the first target's first.
 pub struct OsuTable {
-    groups: Vec<Vec<Column>>,
-    yardsticks: Vec<Held>,
+    groups: Vec<Vec<OsuColumn>>,
+    yardsticks: Vec<YardstickColumns>,
     axis: String,
 }
 
@@ -28,11 +26,11 @@ pub struct Yardstick {
     /// Its own figure.
     pub metric: Metric,
     /// What is held against it.
-    pub shares: Vec<Share>,
+    pub shares: Vec<YardstickShare>,
 }
 
 /// A figure as a share of a yardstick's.
-pub struct Share {
+pub struct YardstickShare {
     /// Which of the series it is of; those that are yardsticks themselves are named.
     pub index: usize,
     /// The figure, of both.
@@ -40,23 +38,23 @@ pub struct Share {
 }
 
 /// A yardstick's columns: its own figure, and each other's as a share of it.
-struct Held {
+struct YardstickColumns {
     index: usize,
     metric: Metric,
     own: String,
-    shares: Vec<(String, Share)>,
+    shares: Vec<(String, YardstickShare)>,
 }
 
 /// A column: a metric's median, or an end of its interval.
-struct Column {
+struct OsuColumn {
     metric: Metric,
-    part: Part,
+    part: IntervalPart,
     name: String,
     width: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum IntervalPart {
     Median,
     Low,
     High,
@@ -68,7 +66,7 @@ impl OsuTable {
     ///
     /// # Errors
     /// When standard output is gone.
-    pub fn begin(document: &Document, series: &[&Series], full: bool) -> Result<Self, String> {
+    pub fn begin(document: &Document, series: &[&MeasuredSeries], full: bool) -> Result<Self, String> {
         let table = Self::new(series, full);
         put(&table.head(document, series))?;
         Ok(table)
@@ -80,23 +78,23 @@ impl OsuTable {
     /// When standard output is gone.
     pub fn begin_beside(
         document: &Document,
-        series: &[&Series],
+        series: &[&MeasuredSeries],
         yardsticks: Vec<Yardstick>,
         full: bool,
     ) -> Result<Self, String> {
         let indexes: Vec<usize> = yardsticks.iter().map(|yardstick| yardstick.index).collect();
         let is_yardstick = |index: usize| indexes.contains(&index);
-        let measured: Vec<&Series> =
+        let measured: Vec<&MeasuredSeries> =
             series.iter().enumerate().filter(|(index, _)| !is_yardstick(*index)).map(|(_, series)| *series).collect();
         let mut table = Self::new(&measured, full);
         for Yardstick { index, metric, shares } in yardsticks {
             let Some(target) = series.get(index).map(|series| &series.target) else { continue };
-            let name = |share: &Share| match series.get(share.index) {
+            let name = |share: &YardstickShare| match series.get(share.index) {
                 Some(other) if is_yardstick(share.index) => format!("{} of {target}", other.target),
                 _ if share.index == 0 => format!("of {target}"),
                 _ => format!("of {target} ({})", share.index + 1),
             };
-            table.yardsticks.push(Held {
+            table.yardsticks.push(YardstickColumns {
                 index,
                 own: format!("{target} {}", metric.name()),
                 metric,
@@ -111,11 +109,11 @@ impl OsuTable {
     ///
     /// # Errors
     /// When standard output is gone.
-    pub fn row(&self, points: &[&Point]) -> Result<(), String> {
+    pub fn row(&self, points: &[&SeriesPoint]) -> Result<(), String> {
         put(&self.line(points))
     }
 
-    fn new(series: &[&Series], full: bool) -> Self {
+    fn new(series: &[&MeasuredSeries], full: bool) -> Self {
         let groups = series
             .iter()
             .enumerate()
@@ -129,7 +127,7 @@ impl OsuTable {
     }
 
     /// The comment lines and the columns' names.
-    fn head(&self, document: &Document, series: &[&Series]) -> String {
+    fn head(&self, document: &Document, series: &[&MeasuredSeries]) -> String {
         let mut text = String::new();
         for (index, one) in series.iter().enumerate() {
             let title = title(document, one);
@@ -143,14 +141,14 @@ impl OsuTable {
         for column in self.groups.iter().flatten() {
             text.push_str(&format!("{:>1$}", column.name, column.width));
         }
-        for name in self.yardsticks.iter().flat_map(Held::names) {
+        for name in self.yardsticks.iter().flat_map(YardstickColumns::names) {
             text.push_str(&format!("{name:>0$}", FIELD_WIDTH.max(name.len() + 2)));
         }
         text.push('\n');
         text
     }
 
-    fn line(&self, points: &[&Point]) -> String {
+    fn line(&self, points: &[&SeriesPoint]) -> String {
         let Some(at) = points.first().map(|point| plain(point.at)) else { return String::new() };
         let mut text = format!("{at:<AXIS_WIDTH$}");
         for (group, point) in self.groups.iter().zip(points) {
@@ -167,7 +165,7 @@ impl OsuTable {
         let mut below = String::new();
         for (index, point) in points.iter().enumerate() {
             let number = if points.len() > 1 { format!(" ({})", index + 1) } else { String::new() };
-            for reason in marks(point) {
+            for reason in invalid_reasons(point) {
                 below.push_str(&format!("# * {at}{number}: INVALID: {reason}\n"));
             }
         }
@@ -176,61 +174,61 @@ impl OsuTable {
     }
 }
 
-impl Held {
+impl YardstickColumns {
     fn names(&self) -> impl Iterator<Item = &String> {
         std::iter::once(&self.own).chain(self.shares.iter().map(|(name, _)| name))
     }
 
-    fn values(&self, points: &[&Point]) -> Vec<Option<f64>> {
+    fn values(&self, points: &[&SeriesPoint]) -> Vec<Option<f64>> {
         let Some(own) = points.get(self.index) else { return Vec::new() };
-        let mut values = vec![Estimate::of(&self.metric, own).map(|estimate| estimate.median)];
+        let mut values = vec![MetricEstimate::of(&self.metric, own).map(|estimate| estimate.median)];
         let shares = self.shares.iter();
-        values.extend(shares.map(|(_, Share { index, metric })| turns::ratio(metric, points.get(*index)?, own)));
+        values.extend(shares.map(|(_, YardstickShare { index, metric })| paired_ratios::ratio(metric, points.get(*index)?, own)));
         values
     }
 }
 
-impl Column {
-    fn value(&self, point: &Point) -> String {
-        let Some(estimate) = Estimate::of(&self.metric, point) else { return "-".to_owned() };
+impl OsuColumn {
+    fn value(&self, point: &SeriesPoint) -> String {
+        let Some(estimate) = MetricEstimate::of(&self.metric, point) else { return "-".to_owned() };
         match (self.part, estimate.interval) {
-            (Part::Median, _) => decimals(estimate.median),
-            (Part::Low, Some((low, _))) => decimals(low),
-            (Part::High, Some((_, high))) => decimals(high),
+            (IntervalPart::Median, _) => decimals(estimate.median),
+            (IntervalPart::Low, Some((low, _))) => decimals(low),
+            (IntervalPart::High, Some((_, high))) => decimals(high),
             _ => "-".to_owned(),
         }
     }
 }
 
-fn columns_of(series: &Series, full: bool, number: &str) -> Vec<Column> {
-    let usual = columns::usual(series);
-    let shown = if full { columns::all(series) } else { usual.clone() };
+fn columns_of(series: &MeasuredSeries, full: bool, number: &str) -> Vec<OsuColumn> {
+    let usual = columns::default_metrics(series);
+    let shown = if full { columns::available_metrics(series) } else { usual.clone() };
     let mut columns = Vec::new();
     for metric in shown {
-        let parts: &[Part] =
-            if full && usual.contains(&metric) { &[Part::Median, Part::Low, Part::High] } else { &[Part::Median] };
+        let parts: &[IntervalPart] =
+            if full && usual.contains(&metric) { &[IntervalPart::Median, IntervalPart::Low, IntervalPart::High] } else { &[IntervalPart::Median] };
         for &part in parts {
             let name = match part {
-                Part::Median => format!("{}{number}", metric.name()),
-                Part::Low => "low".to_owned(),
-                Part::High => "high".to_owned(),
+                IntervalPart::Median => format!("{}{number}", metric.name()),
+                IntervalPart::Low => "low".to_owned(),
+                IntervalPart::High => "high".to_owned(),
             };
             let width = FIELD_WIDTH.max(name.len() + 2);
-            columns.push(Column { metric: metric.clone(), part, name, width });
+            columns.push(OsuColumn { metric: metric.clone(), part, name, width });
         }
     }
     columns
 }
 
 /// What a series measures, on what and how: `de-spsc, pairs=2: harrier (Harrier 0.1.0, tcp), closed loop`.
-pub fn title(document: &Document, series: &Series) -> String {
+pub fn title(document: &Document, series: &MeasuredSeries) -> String {
     let mut text = series.benchmark.clone();
     for (name, value) in &series.parameters {
         text.push_str(&format!(", {name}={value}"));
     }
     let pace = match series.pace {
-        Pace::Closed => "closed loop",
-        Pace::Open => "open loop",
+        LoopMode::Closed => "closed loop",
+        LoopMode::Open => "open loop",
     };
     format!("{text}: {}, {pace}", document.target_line(&series.target))
 }
@@ -325,13 +323,13 @@ mod tests {
         let mut document = fixture::document();
         document.targets.push(fixture::target("relay", "relay", "0"));
         let first = fixture::series("de-pp", "pairs", Vec::new());
-        let relay = Series { target: "relay".to_owned(), ..first.clone() };
+        let relay = MeasuredSeries { target: "relay".to_owned(), ..first.clone() };
         let metric = Metric::OneWayMeanUs("round_trip".to_owned());
         let mut table = OsuTable::new(&[&first], false);
-        table.yardsticks.push(Held {
+        table.yardsticks.push(YardstickColumns {
             index: 1,
             own: "relay Latency (us)".to_owned(),
-            shares: vec![("of relay".to_owned(), Share { index: 0, metric: metric.clone() })],
+            shares: vec![("of relay".to_owned(), YardstickShare { index: 0, metric: metric.clone() })],
             metric,
         });
         let head = table.head(&document, &[&first, &relay]);
@@ -349,7 +347,7 @@ mod tests {
         let mut document = fixture::document();
         document.targets.push(fixture::target("rabbitmq", "RabbitMQ", "3.10.8"));
         let first = fixture::series("de-pp", "pairs", Vec::new());
-        let second = Series { target: "rabbitmq".to_owned(), ..first.clone() };
+        let second = MeasuredSeries { target: "rabbitmq".to_owned(), ..first.clone() };
         let table = OsuTable::new(&[&first, &second], false);
         let head = table.head(&document, &[&first, &second]);
         assert!(head.starts_with(

@@ -1,32 +1,28 @@
-//! The page: figures and tables of one or several documents, in one HTML file that needs nothing else.
-//!
-//! Enters: documents.  Leaves: HTML with its style and its figures in it.
-//! Owns:   the order of the page.
-//! Never:  a script, anything loaded from anywhere, a figure without its table.
+//! The HTML page: figures and tables of one or several documents in a single file without scripts or external resources.
 
 mod catalogue;
-mod chart;
+mod dot_chart;
 mod curves;
 mod figure;
-mod gather;
-mod look;
+mod figure_data;
+mod line_style;
 mod plot;
-mod scale;
+mod axis_scale;
 mod section;
-mod style;
+mod style_sheet;
 mod tables;
 
 use std::fmt::Write as _;
 
-pub use curves::{Curve, Value, curves};
+pub use curves::{Curve, CurveValue, curves};
 use section::table as table_of;
-pub use section::{Section, escaped, number, opening, render_section, table, write_file};
+pub use section::{PageSection, escaped, number, opening, render_section, table, write_file};
 
 use crate::columns;
 use crate::document::Document;
 use crate::metric::Metric;
-use catalogue::Spec;
-use gather::{Contestant, Entry};
+use catalogue::FigureSpec;
+use figure_data::{PageContestant, SeriesEntry};
 
 /// Metrics of a series that no figure of the catalogue shows, drawn all the same.
 const PLAIN_METRICS_MAX: usize = 3;
@@ -37,9 +33,9 @@ pub fn render<'a>(documents: impl IntoIterator<Item = &'a Document>) -> String {
 }
 
 /// The same with tables made by hand, which come first.
-pub fn render_with<'a>(documents: impl IntoIterator<Item = &'a Document>, sections: &[Section]) -> String {
+pub fn render_with<'a>(documents: impl IntoIterator<Item = &'a Document>, sections: &[PageSection]) -> String {
     let documents: Vec<&Document> = documents.into_iter().collect();
-    let contestants = gather::contestants(&documents);
+    let contestants = figure_data::contestants(&documents);
     let entries = entries(&documents, &contestants);
     let chapters = chapters(&documents, &contestants, &entries);
     let mut html = section::opening("Harrier benchmarks");
@@ -77,7 +73,7 @@ fn section_id(index: usize) -> String {
 }
 
 /// A part of the page with its figures drawn.
-struct Drawn {
+struct DrawnChapter {
     id: String,
     title: String,
     about: &'static str,
@@ -86,24 +82,24 @@ struct Drawn {
     html: String,
 }
 
-fn entries<'a>(documents: &[&'a Document], contestants: &[Contestant]) -> Vec<Entry<'a>> {
+fn entries<'a>(documents: &[&'a Document], contestants: &[PageContestant]) -> Vec<SeriesEntry<'a>> {
     let mut entries = Vec::new();
     for (number, document) in documents.iter().enumerate() {
         for series in &document.series {
             let found = contestants.iter().position(|one| one.has(number, series));
-            entries.extend(found.map(|contestant| Entry { document: number, contestant, series }));
+            entries.extend(found.map(|contestant| SeriesEntry { document: number, contestant, series }));
         }
     }
     entries
 }
 
-fn chapters(documents: &[&Document], contestants: &[Contestant], entries: &[Entry<'_>]) -> Vec<Drawn> {
+fn chapters(documents: &[&Document], contestants: &[PageContestant], entries: &[SeriesEntry<'_>]) -> Vec<DrawnChapter> {
     let mut number = 1;
     let mut chapters = Vec::new();
     let mut shown = vec![false; entries.len()];
     for chapter in catalogue::chapters() {
         let mut figures = draw(&chapter.figures, contestants, entries, &mut number, &mut shown, false);
-        let mine = |entry: &Entry<'_>| chapter_of(entry) == chapter.id;
+        let mine = |entry: &SeriesEntry<'_>| chapter_of(entry) == chapter.id;
         let left: Vec<usize> = (0..entries.len()).filter(|&index| mine(&entries[index]) && !shown[index]).collect();
         let more = leftovers(entries, &left);
         figures.extend(draw(&more, contestants, entries, &mut number, &mut shown, true));
@@ -121,7 +117,7 @@ fn chapters(documents: &[&Document], contestants: &[Contestant], entries: &[Entr
         }
     }
     for (index, name) in others.into_iter().enumerate() {
-        let mine = |entry: &Entry<'_>| entry.series.benchmark == name;
+        let mine = |entry: &SeriesEntry<'_>| entry.series.benchmark == name;
         let left: Vec<usize> = (0..entries.len()).filter(|&index| mine(&entries[index])).collect();
         let specs = leftovers(entries, &left);
         let figures = draw(&specs, contestants, entries, &mut number, &mut shown, true);
@@ -130,7 +126,7 @@ fn chapters(documents: &[&Document], contestants: &[Contestant], entries: &[Entr
     }
     let compared: String = documents.iter().map(|document| tables::comparisons(document)).collect();
     if !compared.is_empty() {
-        chapters.push(Drawn {
+        chapters.push(DrawnChapter {
             id: "compared".to_owned(),
             title: "Side by side".to_owned(),
             about: "Ratios of medians with intervals found by resampling the runs, which were made in turns.",
@@ -145,7 +141,7 @@ fn chapters(documents: &[&Document], contestants: &[Contestant], entries: &[Entr
 const OTHER: &str = "other";
 
 /// Which chapter's tables list a series.
-fn chapter_of(entry: &Entry<'_>) -> &'static str {
+fn chapter_of(entry: &SeriesEntry<'_>) -> &'static str {
     let first = entry.series.benchmark.split_whitespace().next().unwrap_or("");
     match first {
         "sockets" | "null" if columns::is_ping_pong(entry.series) => "de-pp",
@@ -157,16 +153,16 @@ fn chapter_of(entry: &Entry<'_>) -> &'static str {
 /// Draws the figures that have data. A figure of the catalogue (`even_dots`: false) wants a line; what comes last shows
 /// single points too.
 fn draw(
-    specs: &[Spec],
-    contestants: &[Contestant],
-    entries: &[Entry<'_>],
+    specs: &[FigureSpec],
+    contestants: &[PageContestant],
+    entries: &[SeriesEntry<'_>],
     number: &mut usize,
     shown: &mut [bool],
     even_dots: bool,
-) -> Vec<figure::Figure> {
+) -> Vec<figure::PageFigure> {
     let mut figures = Vec::new();
     for spec in specs {
-        let Some(gathered) = gather::gather(spec, contestants, entries) else { continue };
+        let Some(gathered) = figure_data::gather(spec, contestants, entries) else { continue };
         let is_line = gathered.plots.iter().flat_map(|plot| &plot.lines).any(|line| line.dots.len() > 1);
         let wanted = if spec.variants { has_variants(&gathered) } else { is_line || even_dots };
         if !wanted {
@@ -175,21 +171,21 @@ fn draw(
         figures.push(figure::build(spec, &gathered, entries, *number));
         *number += 1;
         for (index, entry) in entries.iter().enumerate() {
-            shown[index] |= gather::concerns(spec, entry.series);
+            shown[index] |= figure_data::covers(spec, entry.series);
         }
     }
     figures
 }
 
 /// Whether someone was measured in more than one way.
-fn has_variants(gathered: &gather::Gathered) -> bool {
+fn has_variants(gathered: &figure_data::FigureData) -> bool {
     gathered.plots.iter().flat_map(|plot| &plot.lines).any(|line| line.label.contains(", "))
 }
 
 /// Figures for series that the catalogue shows nowhere: the first metrics over their own axis, and the percentiles where a
 /// benchmark has one point only.
-fn leftovers(entries: &[Entry<'_>], left: &[usize]) -> Vec<Spec> {
-    let mut specs: Vec<Spec> = Vec::new();
+fn leftovers(entries: &[SeriesEntry<'_>], left: &[usize]) -> Vec<FigureSpec> {
+    let mut specs: Vec<FigureSpec> = Vec::new();
     for &index in left {
         let series = entries[index].series;
         let id = |what: &str| {
@@ -200,21 +196,21 @@ fn leftovers(entries: &[Entry<'_>], left: &[usize]) -> Vec<Spec> {
                 .collect();
             format!("{name}-by-{what}")
         };
-        let mut push = |spec: Spec| {
+        let mut push = |spec: FigureSpec| {
             if specs.iter().all(|known| known.id != spec.id) {
                 specs.push(spec);
             }
         };
-        let metrics = columns::usual(series);
+        let metrics = columns::default_metrics(series);
         for metric in metrics.into_iter().take(PLAIN_METRICS_MAX) {
             let id = id(&format!("{}-{}", series.axis.replace('_', "-"), metric.key().replace('_', "-")));
             push(catalogue::plain(id, &series.benchmark, &series.axis, metric));
         }
-        let kinds: Vec<String> = columns::all(series)
+        let kinds: Vec<String> = columns::available_metrics(series)
             .into_iter()
             .filter_map(|metric| if let Metric::LatencyMeanUs(kind) = metric { Some(kind) } else { None })
             .collect();
-        let places_have_names = series.points.first().is_some_and(|point| series.place_name(point.at).is_some());
+        let places_have_names = series.points.first().is_some_and(|point| series.name_at(point.at).is_some());
         if series.points.len() == 1 || places_have_names {
             for kind in kinds {
                 push(catalogue::quantiles(
@@ -228,7 +224,7 @@ fn leftovers(entries: &[Entry<'_>], left: &[usize]) -> Vec<Spec> {
     specs
 }
 
-fn tables_of(documents: &[&Document], entries: &[Entry<'_>], mine: impl Fn(&Entry<'_>) -> bool) -> String {
+fn tables_of(documents: &[&Document], entries: &[SeriesEntry<'_>], mine: impl Fn(&SeriesEntry<'_>) -> bool) -> String {
     entries
         .iter()
         .filter(|entry| mine(entry))
@@ -236,7 +232,7 @@ fn tables_of(documents: &[&Document], entries: &[Entry<'_>], mine: impl Fn(&Entr
         .collect()
 }
 
-fn assemble(id: String, title: String, about: &'static str, figures: Vec<figure::Figure>, tables: &str) -> Drawn {
+fn assemble(id: String, title: String, about: &'static str, figures: Vec<figure::PageFigure>, tables: &str) -> DrawnChapter {
     let mut html = String::new();
     if !figures.is_empty() {
         html.push_str("<div class=\"figures\">\n");
@@ -249,7 +245,7 @@ fn assemble(id: String, title: String, about: &'static str, figures: Vec<figure:
             "<details class=\"all\"><summary>All figures, and what they took</summary>\n{tables}</details>"
         );
     }
-    Drawn { id, title, about, figures: figures.into_iter().map(|figure| (figure.id, figure.title)).collect(), html }
+    DrawnChapter { id, title, about, figures: figures.into_iter().map(|figure| (figure.id, figure.title)).collect(), html }
 }
 
 fn head(documents: &[&Document]) -> String {
@@ -274,7 +270,7 @@ fn head(documents: &[&Document]) -> String {
     html + "</header>\n"
 }
 
-fn contents(sections: &[Section], chapters: &[Drawn]) -> String {
+fn contents(sections: &[PageSection], chapters: &[DrawnChapter]) -> String {
     let mut html = "<nav aria-label=\"Contents\">\n<ol>\n".to_owned();
     for (index, section) in sections.iter().enumerate() {
         _ = writeln!(html, "<li><a href=\"#{}\">{}</a></li>", section_id(index), escaped(&section.name));
@@ -349,7 +345,7 @@ mod tests {
 
     #[test]
     fn tables_made_by_hand_come_first_with_their_anchors() {
-        let section = Section {
+        let section = PageSection {
             name: "Table <1>".to_owned(),
             facts: vec!["a fact".to_owned()],
             columns: vec!["tree".to_owned()],

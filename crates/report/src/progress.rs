@@ -1,8 +1,4 @@
-//! A line on a terminal that says how far a run is and how long it will take.
-//!
-//! Enters: the share that is done.  Leaves: one line on standard error, rewritten.
-//! Owns:   the estimate of the time left.
-//! Never:  written where standard error is no terminal; in the way of a table's rows.
+//! A progress line on standard error with an estimate of the time left. It is only written to a terminal.
 
 use std::io::{IsTerminal, Write};
 
@@ -11,12 +7,12 @@ use gauge::clock::now_ns;
 const BAR: usize = 24;
 
 /// How far a run is.
-pub struct Progress {
+pub struct ProgressLine {
     shown: bool,
     began_ns: u64,
 }
 
-impl Progress {
+impl ProgressLine {
     /// Begins now.
     pub fn begin() -> Self {
         Self { shown: std::io::stderr().is_terminal(), began_ns: now_ns() }
@@ -41,7 +37,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.clear();
     }

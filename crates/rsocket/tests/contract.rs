@@ -1,10 +1,10 @@
-//! Links over rsockets keep the contract of every link, over the lab's device (`tests/lab`). Elsewhere each test says that
-//! it is skipped, and why.
+//! Links over rsockets keep the contract of every link, over the lab's device (`tests/lab`). Without it each test
+//! prints that it is skipped, and why.
 
-use link::contract::{Ends, PROMISES};
-use link::{Accept, ListenOptions, Received, Sent, SocketOptions, Wait};
+use link::contract::{LinkPair, CONTRACT_TESTS};
+use link::{Acceptor, ListenOptions, ReceiveOutcome, SendOutcome, SocketOptions, WaitFor};
 use mio::{Events, Poll, Token};
-use rsocket::{RsocketListener, Watch, dial};
+use rsocket::{RsocketListener, RsocketPoller, dial};
 use slab::{Gather, Pool, PoolOptions};
 use std::io::Write as _;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn lab() -> Option<String> {
     None
 }
 
-fn connected(listener: &mut RsocketListener, watch: &Watch) -> Ends {
+fn connected(listener: &mut RsocketListener, watch: &RsocketPoller) -> LinkPair {
     let to = listener.local_address().expect("it listens");
     // Dialling waits for the other side.
     let dialled = {
@@ -39,16 +39,16 @@ fn connected(listener: &mut RsocketListener, watch: &Watch) -> Ends {
     (Box::new(dialled.join().expect("no panic").expect("somebody listens")), far)
 }
 
-fn listener(address: &str, watch: &Watch) -> RsocketListener {
+fn listener(address: &str, watch: &RsocketPoller) -> RsocketListener {
     RsocketListener::bind(address, 0, &ListenOptions::default(), watch).expect("the address is a device's")
 }
 
 #[test]
 fn rsockets_keep_the_contract() {
     let Some(address) = lab() else { return };
-    let watch = Watch::start().expect("threads can be had");
+    let watch = RsocketPoller::start().expect("threads can be had");
     let mut listener = listener(&address, &watch);
-    for (name, promise) in PROMISES {
+    for (name, promise) in CONTRACT_TESTS {
         writeln!(std::io::stdout(), "rsocket: {name}").expect("standard output");
         promise(connected(&mut listener, &watch));
     }
@@ -68,7 +68,7 @@ fn packets() -> u64 {
 fn edges_move_a_megabyte_both_ways_over_the_device() {
     const BYTES: usize = 1 << 20;
     let Some(address) = lab() else { return };
-    let watch = Watch::start().expect("threads can be had");
+    let watch = RsocketPoller::start().expect("threads can be had");
     let mut listener = listener(&address, &watch);
     let (near, far) = connected(&mut listener, &watch);
     let mut ends = [near, far];
@@ -89,18 +89,18 @@ fn edges_move_a_megabyte_both_ways_over_the_device() {
         assert!(!events.is_empty(), "no edge came: {:?}", received.each_ref().map(Vec::len));
         for event in &events {
             let at = event.token().0;
-            let is_over = out[at].is_empty() || ends[at].send(&mut out[at]).expect("open") == Sent::Blocked;
+            let is_over = out[at].is_empty() || ends[at].send(&mut out[at]).expect("open") == SendOutcome::Blocked;
             assert!(is_over || out[at].is_empty());
             loop {
                 match ends[at].receive(&mut [], &mut scratch).expect("open") {
-                    Received::Bytes { bytes, drained } => {
+                    ReceiveOutcome::Bytes { bytes, drained } => {
                         received[at].extend_from_slice(&scratch[..bytes]);
                         if drained {
                             break;
                         }
                     }
-                    Received::Idle => break,
-                    Received::Closed => panic!("nobody closed"),
+                    ReceiveOutcome::Idle => break,
+                    ReceiveOutcome::Closed => panic!("nobody closed"),
                 }
             }
         }
@@ -110,13 +110,13 @@ fn edges_move_a_megabyte_both_ways_over_the_device() {
     // Of 1,024 bytes each, and all of them over the device.
     assert!(went >= 2 * BYTES as u64 / 4_096, "{went} packets cannot have carried it");
     ends[0].deregister(poll.registry()).expect("it was registered");
-    ends[1].abort(link::Abort::Operator);
+    ends[1].abort(link::AbortReason::Operator);
 }
 
 #[test]
 fn what_was_read_makes_room_for_its_peer_without_another_call() {
     let Some(address) = lab() else { return };
-    let watch = Watch::start().expect("threads can be had");
+    let watch = RsocketPoller::start().expect("threads can be had");
     let mut listener = listener(&address, &watch);
     let (mut near, mut far) = connected(&mut listener, &watch);
     let pool = Pool::new(PoolOptions::default());
@@ -124,15 +124,15 @@ fn what_was_read_makes_room_for_its_peer_without_another_call() {
     out.extend(&pool, &vec![7; 4 << 20]);
     let mut scratch = vec![0; 4 << 20];
     // Half of its room an rsocket gives when it connects, and the other half when it is first asked for bytes.
-    assert_eq!(far.receive(&mut [], &mut scratch).expect("open"), Received::Idle);
+    assert_eq!(far.receive(&mut [], &mut scratch).expect("open"), ReceiveOutcome::Idle);
     // Until nothing more goes, for as long as nobody reads.
-    while near.wait(Wait::Writable, Some(Duration::from_millis(500))).expect("open") {
-        assert_eq!(near.send(&mut out).expect("open"), Sent::Blocked);
+    while near.wait(WaitFor::Writable, Some(Duration::from_millis(500))).expect("open") {
+        assert_eq!(near.send(&mut out).expect("open"), SendOutcome::Blocked);
     }
     let received = far.receive(&mut [], &mut scratch).expect("open");
-    assert!(matches!(received, Received::Bytes { drained: true, .. }), "{received:?}");
-    assert!(near.wait(Wait::Writable, Some(PATIENCE)).expect("open"), "it still waits for room that is there");
-    far.abort(link::Abort::Operator);
+    assert!(matches!(received, ReceiveOutcome::Bytes { drained: true, .. }), "{received:?}");
+    assert!(near.wait(WaitFor::Writable, Some(PATIENCE)).expect("open"), "it still waits for room that is there");
+    far.abort(link::AbortReason::Operator);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn what_is_missing_is_said() {
     if std::env::var_os("LAB_ADDRESS").is_some() {
         return;
     }
-    let watch = Watch::start().expect("threads can be had");
+    let watch = RsocketPoller::start().expect("threads can be had");
     let error = RsocketListener::bind("127.0.0.1", 0, &ListenOptions::default(), &watch).err();
     // Where this is built and tested there may be a library, and even a device, but none on this address.
     assert!(error.is_some_and(|error| !error.to_string().is_empty()), "the loopback address has no device");

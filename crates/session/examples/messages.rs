@@ -2,7 +2,6 @@
 //!
 //! Leaves: nanoseconds a message, the best of several rounds.
 //! Owns:   a server's session and a row of messages in memory.
-//! Never:  is a test: a machine may be busy.
 
 use session::{BodyOut, DeliverHead, Event, Greeting, Inbound, Outbound, PublishHead, SessionLimits};
 use slab::Pool;

@@ -2,7 +2,6 @@
 //!
 //! Enters: method arguments, a content header, parts of a body.  Leaves: the whole content.
 //! Owns:   what has arrived of it, and the memory of the body.
-//! Never:  holds more memory than `BODY_GROWTH` times what has arrived, or one step (of a size that its owner names).
 
 use crate::{
     Body, Event,
@@ -102,7 +101,7 @@ impl ContentMethod {
 
 /// A content that has begun.
 #[derive(Debug)]
-pub(crate) struct Assembly {
+pub(crate) struct ContentAssembly {
     pub method: ContentMethod,
     /// The method's arguments, then property flags and values.
     head: Vec<u8>,
@@ -115,7 +114,7 @@ pub(crate) struct Assembly {
     filled: usize,
 }
 
-impl Assembly {
+impl ContentAssembly {
     /// A content of which the method has come. `spare` lends its memory.
     pub fn begin(spare: Option<Box<Self>>, method: ContentMethod, arguments: &[u8], frame_bytes: usize) -> Box<Self> {
         let mut assembly = spare.unwrap_or_else(|| {

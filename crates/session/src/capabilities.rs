@@ -2,7 +2,6 @@
 //!
 //! Enters: a peer's properties.  Leaves: a set of bits.
 //! Owns:   the names (RabbitMQ extension, the table `capabilities` in client and server properties).
-//! Never:  acts on them.
 
 use wire::{Table, TableRef, Value, ValueRef};
 

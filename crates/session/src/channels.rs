@@ -2,9 +2,8 @@
 //!
 //! Enters: channel numbers.  Leaves: what may happen on them.
 //! Owns:   the state of each channel, and the content that is arriving on it.
-//! Never:  knows what a channel is used for.
 
-use crate::assembly::Assembly;
+use crate::assembly::ContentAssembly;
 
 /// Where a channel stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,22 +28,22 @@ impl ChannelState {
 
 /// A channel. Idle, it costs these 16 bytes.
 #[derive(Debug)]
-pub(crate) struct Channel {
+pub(crate) struct ChannelEntry {
     pub number: u16,
     pub state: ChannelState,
     /// The content that is arriving in pieces.
-    pub assembly: Option<Box<Assembly>>,
+    pub assembly: Option<Box<ContentAssembly>>,
 }
 
-const _: () = assert!(size_of::<Channel>() == 16);
+const _: () = assert!(size_of::<ChannelEntry>() == 16);
 
 /// The channels, by number. Clients number from 1 and rarely leave gaps, so the place is nearly always number - 1.
 #[derive(Debug, Default)]
-pub(crate) struct Channels {
-    sorted: Vec<Channel>,
+pub(crate) struct ChannelTable {
+    sorted: Vec<ChannelEntry>,
 }
 
-impl Channels {
+impl ChannelTable {
     #[inline]
     fn place(&self, number: u16) -> Result<usize, usize> {
         let likely = usize::from(number).wrapping_sub(1);
@@ -55,12 +54,12 @@ impl Channels {
     }
 
     #[inline]
-    pub fn get(&self, number: u16) -> Option<&Channel> {
+    pub fn get(&self, number: u16) -> Option<&ChannelEntry> {
         self.place(number).ok().and_then(|place| self.sorted.get(place))
     }
 
     #[inline]
-    pub fn get_mut(&mut self, number: u16) -> Option<&mut Channel> {
+    pub fn get_mut(&mut self, number: u16) -> Option<&mut ChannelEntry> {
         self.place(number).ok().and_then(|place| self.sorted.get_mut(place))
     }
 
@@ -73,8 +72,8 @@ impl Channels {
     /// Adds a channel, or sets the state of one that is there.
     pub fn set(&mut self, number: u16, state: ChannelState) {
         match self.place(number) {
-            Ok(place) => self.sorted[place] = Channel { number, state, assembly: None },
-            Err(place) => self.sorted.insert(place, Channel { number, state, assembly: None }),
+            Ok(place) => self.sorted[place] = ChannelEntry { number, state, assembly: None },
+            Err(place) => self.sorted.insert(place, ChannelEntry { number, state, assembly: None }),
         }
     }
 
@@ -113,11 +112,11 @@ impl Channels {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChannelState, Channels};
+    use super::{ChannelState, ChannelTable};
 
     #[test]
     fn numbers_are_found_in_any_order_and_with_gaps() {
-        let mut channels = Channels::default();
+        let mut channels = ChannelTable::default();
         for number in [3, 1, 65_535, 2, 700] {
             channels.set(number, ChannelState::Open);
         }

@@ -2,28 +2,27 @@
 //!
 //! Enters: bytes, and how they are cut.  Leaves: a line of text for each event and fault.
 //! Owns:   a session and what a reactor keeps for it.
-//! Never:  exists in a build that serves anybody.
 
-use crate::{Alike, Body, Event, Fault, Greeting, Inbound, Outbound, Repeat, SessionLimits, sasl};
+use crate::{RepeatedDelivery, Body, Event, ProtocolFault, Greeting, Inbound, Outbound, DeliveryTemplate, SessionLimits, sasl};
 use slab::{BlockMut, Pool};
 use std::ops::Range;
 use std::sync::Arc;
 use wire::{RawProperties, ShortStr, Table, TableRef, Value};
 
 /// How the bytes of one call arrive.
-pub(crate) trait Cuts {
+pub(crate) trait Fragmentation {
     /// Bytes of the next piece, at least 1.
     fn next(&mut self) -> usize;
 }
 
-impl<F: FnMut() -> usize> Cuts for F {
+impl<F: FnMut() -> usize> Fragmentation for F {
     fn next(&mut self) -> usize {
         self()
     }
 }
 
 /// A session and its owner, which answers what must be answered.
-pub(crate) struct Driven {
+pub(crate) struct TestEndpoint {
     pub inbound: Inbound,
     pub out: Outbound,
     pub pool: Pool,
@@ -35,7 +34,7 @@ pub(crate) struct Driven {
     /// Whether large bodies are received in place.
     in_place: bool,
     /// Likewise whether deliveries are taken for their likeness, and how many were.
-    repeat: Option<Repeat>,
+    repeat: Option<DeliveryTemplate>,
     pub repeated: usize,
     /// Bytes that came through `direct`.
     pub placed_bytes: usize,
@@ -46,7 +45,7 @@ pub(crate) struct Driven {
 }
 
 /// What the owner does after an event.
-enum Then {
+enum OwnerReaction {
     Nothing,
     AcceptLogin,
     AcceptOpen,
@@ -54,7 +53,7 @@ enum Then {
     Tune(wire::method::connection::Tune),
 }
 
-impl Driven {
+impl TestEndpoint {
     pub fn server(limits: &SessionLimits, in_place: bool) -> Self {
         let properties = Table::new().with("product", Value::text("a test")).expect("a short name");
         Self::new(Inbound::server(limits, Arc::new(Greeting::new(&properties, "PLAIN AMQPLAIN"))), limits, in_place)
@@ -75,7 +74,7 @@ impl Driven {
             bodies: Vec::new(),
             left: Vec::new(),
             in_place,
-            repeat: in_place.then(Repeat::default),
+            repeat: in_place.then(DeliveryTemplate::default),
             repeated: 0,
             placed_bytes: 0,
             wanted: *wanted,
@@ -117,7 +116,7 @@ impl Driven {
     }
 
     /// The bytes arrive, in pieces.
-    pub fn receive(&mut self, mut bytes: &[u8], cuts: &mut dyn Cuts) {
+    pub fn receive(&mut self, mut bytes: &[u8], cuts: &mut dyn Fragmentation) {
         while !bytes.is_empty() {
             let mut arrived = cuts.next().clamp(1, bytes.len());
             let filled = self.fill_lent(&bytes[..arrived]);
@@ -165,7 +164,7 @@ impl Driven {
                 Err(fault) => {
                     self.log.push(fault_line(&fault));
                     self.inbound.fail(&fault, &mut self.out, &self.pool);
-                    Then::Nothing
+                    OwnerReaction::Nothing
                 }
             };
             assert!(input.len() <= before, "a session gave input back");
@@ -179,7 +178,7 @@ impl Driven {
         let Some(repeat) = self.repeat.as_mut().filter(|repeat| self.inbound.may_repeat(repeat)) else { return };
         let mut found = 0;
         while let Some((delivery_tag, body)) = repeat.next(input) {
-            let Alike { channel, consumer_tag, redelivered, exchange, routing_key, properties } = repeat.alike();
+            let RepeatedDelivery { channel, consumer_tag, redelivered, exchange, routing_key, properties } = repeat.alike();
             let body = Body::Small(body);
             let event = Event::Deliver {
                 channel,
@@ -201,17 +200,17 @@ impl Driven {
         }
     }
 
-    fn carry_out(&mut self, then: Then) {
+    fn carry_out(&mut self, then: OwnerReaction) {
         let (out, pool) = (&mut self.out, &self.pool);
         match then {
-            Then::Nothing => {}
-            Then::AcceptLogin => self.inbound.login_accepted(out, pool),
-            Then::AcceptOpen => self.inbound.open_accepted(out, pool),
-            Then::LogIn => {
+            OwnerReaction::Nothing => {}
+            OwnerReaction::AcceptLogin => self.inbound.login_accepted(out, pool),
+            OwnerReaction::AcceptOpen => self.inbound.open_accepted(out, pool),
+            OwnerReaction::LogIn => {
                 let response = sasl::plain_response("guest", "guest");
                 self.inbound.log_in("PLAIN", &response, TableRef::EMPTY, out, pool);
             }
-            Then::Tune(tune) => {
+            OwnerReaction::Tune(tune) => {
                 self.inbound.tune(&tune, &self.wanted, out, pool);
                 self.inbound.open(ShortStr::literal("/"), out, pool);
             }
@@ -219,19 +218,19 @@ impl Driven {
     }
 }
 
-fn then(event: &Event<'_>) -> Then {
+fn then(event: &Event<'_>) -> OwnerReaction {
     match event {
-        Event::Login { .. } | Event::LoginResponse { .. } => Then::AcceptLogin,
-        Event::Open { .. } => Then::AcceptOpen,
-        Event::Start(_) => Then::LogIn,
-        Event::Tune(tune) => Then::Tune(*tune),
-        _ => Then::Nothing,
+        Event::Login { .. } | Event::LoginResponse { .. } => OwnerReaction::AcceptLogin,
+        Event::Open { .. } => OwnerReaction::AcceptOpen,
+        Event::Start(_) => OwnerReaction::LogIn,
+        Event::Tune(tune) => OwnerReaction::Tune(*tune),
+        _ => OwnerReaction::Nothing,
     }
 }
 
 /// `scope code class.method #channel text`.
-pub(crate) fn fault_line(fault: &Fault) -> String {
-    let Fault { code, scope, channel, class_id, method_id, text } = fault;
+pub(crate) fn fault_line(fault: &ProtocolFault) -> String {
+    let ProtocolFault { code, scope, channel, class_id, method_id, text } = fault;
     format!("{scope:?} {} {class_id}.{method_id} #{channel} {text}", code.number())
 }
 
@@ -274,22 +273,22 @@ fn line(event: &Event<'_>, bodies: &mut Vec<Vec<u8>>) -> String {
 }
 
 /// A client and a server, wired back to back.
-pub(crate) struct Pair {
-    pub client: Driven,
-    pub server: Driven,
+pub(crate) struct EndpointPair {
+    pub client: TestEndpoint,
+    pub server: TestEndpoint,
 }
 
-impl Pair {
+impl EndpointPair {
     /// A client and a server that have opened a connection.
-    pub fn open(limits: &SessionLimits, in_place: bool, cuts: &mut dyn Cuts) -> Self {
-        let mut pair = Self { client: Driven::client(limits, in_place), server: Driven::server(limits, in_place) };
+    pub fn open(limits: &SessionLimits, in_place: bool, cuts: &mut dyn Fragmentation) -> Self {
+        let mut pair = Self { client: TestEndpoint::client(limits, in_place), server: TestEndpoint::server(limits, in_place) };
         pair.pump(cuts);
         assert!(pair.client.inbound.is_running() && pair.server.inbound.is_running(), "{:?}", pair.client.log);
         pair
     }
 
     /// Carries bytes both ways until neither side has anything to send.
-    pub fn pump(&mut self, cuts: &mut dyn Cuts) {
+    pub fn pump(&mut self, cuts: &mut dyn Fragmentation) {
         loop {
             let to_server = self.client.sent();
             self.server.receive(&to_server, cuts);
@@ -302,7 +301,7 @@ impl Pair {
     }
 
     /// Opens a channel; its number.
-    pub fn open_channel(&mut self, cuts: &mut dyn Cuts) -> u16 {
+    pub fn open_channel(&mut self, cuts: &mut dyn Fragmentation) -> u16 {
         let channel = self.client.inbound.open_channel(&mut self.client.out, &self.client.pool);
         self.pump(cuts);
         channel.expect("a channel is free")

@@ -2,7 +2,6 @@
 //!
 //! Enters: decoded methods and contents.  Leaves: one `Event` at a time, borrowing from the input.
 //! Owns:   the vocabulary between a session and a reactor or client.
-//! Never:  copies a field.
 
 use crate::{capabilities::Capabilities, tuning::Tuning};
 use slab::Slice;

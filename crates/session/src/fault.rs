@@ -2,14 +2,13 @@
 //!
 //! Enters: an offence.  Leaves: a `Fault`: reply code, scope, the text RabbitMQ 3.10 gives.
 //! Owns:   the wording, including Erlang's way of printing bytes that users know from the logs.
-//! Never:  decides what is an offence; writes a byte.
 
 use std::fmt::Write;
 use wire::ReplyCode;
 
 /// How far the consequences reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
+pub enum FaultScope {
     /// The channel ends (`channel.close`); the connection goes on.
     Channel,
     /// The connection ends (`connection.close`), politely.
@@ -20,11 +19,11 @@ pub enum Scope {
 
 /// A peer's offence. [`Inbound::fail`](crate::Inbound::fail) carries out the consequences.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
+pub struct ProtocolFault {
     /// The reply code.
     pub code: ReplyCode,
     /// How far it reaches.
-    pub scope: Scope,
+    pub scope: FaultScope,
     /// The channel it happened on.
     pub channel: u16,
     /// Class of the method that caused it, or 0.
@@ -35,28 +34,28 @@ pub struct Fault {
     pub text: String,
 }
 
-impl Fault {
+impl ProtocolFault {
     /// A fault of the scope that the code has by itself (soft: channel, hard: connection); `explanation` goes behind
     /// the code's name.
     #[cold]
     pub fn new(code: ReplyCode, channel: u16, method: (u16, u16), explanation: &str) -> Self {
-        let scope = if code.is_hard() || channel == 0 { Scope::Connection } else { Scope::Channel };
+        let scope = if code.is_hard() || channel == 0 { FaultScope::Connection } else { FaultScope::Channel };
         Self { code, scope, channel, class_id: method.0, method_id: method.1, text: reply_text(code, explanation) }
     }
 
     #[cold]
     pub(crate) fn link(code: ReplyCode, explanation: &str) -> Self {
-        Self { scope: Scope::Link, ..Self::new(code, 0, (0, 0), explanation) }
+        Self { scope: FaultScope::Link, ..Self::new(code, 0, (0, 0), explanation) }
     }
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for ProtocolFault {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(to, "{} (channel {}, method {}.{})", self.text, self.channel, self.class_id, self.method_id)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for ProtocolFault {}
 
 /// `NAME - explanation`, cut as RabbitMQ cuts it: above 255 bytes the first 252 and three dots.
 pub fn reply_text(code: ReplyCode, explanation: &str) -> String {
@@ -114,7 +113,7 @@ pub(crate) fn numbers(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, Scope, binary, reply_text, snippet};
+    use super::{ProtocolFault, FaultScope, binary, reply_text, snippet};
     use wire::ReplyCode;
 
     #[test]
@@ -133,8 +132,8 @@ mod tests {
 
     #[test]
     fn the_scope_follows_the_code_and_channel_0_has_no_soft_errors() {
-        assert_eq!(Fault::new(ReplyCode::NotFound, 1, (0, 0), "").scope, Scope::Channel);
-        assert_eq!(Fault::new(ReplyCode::NotFound, 0, (0, 0), "").scope, Scope::Connection);
-        assert_eq!(Fault::new(ReplyCode::ChannelError, 1, (0, 0), "").scope, Scope::Connection);
+        assert_eq!(ProtocolFault::new(ReplyCode::NotFound, 1, (0, 0), "").scope, FaultScope::Channel);
+        assert_eq!(ProtocolFault::new(ReplyCode::NotFound, 0, (0, 0), "").scope, FaultScope::Connection);
+        assert_eq!(ProtocolFault::new(ReplyCode::ChannelError, 1, (0, 0), "").scope, FaultScope::Connection);
     }
 }

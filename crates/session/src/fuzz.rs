@@ -2,11 +2,10 @@
 //!
 //! Enters: bytes that a fuzzer made up.  Leaves: nothing, or a panic that is a defect.
 //! Owns:   how those bytes are read: the first say how the others are cut into pieces.
-//! Never:  is part of a build without the feature `fuzz` (tests have it).
 
 use crate::{
     SessionLimits,
-    drive::{Driven, Pair},
+    drive::{TestEndpoint, EndpointPair},
 };
 
 /// Small limits, so that a fuzzer reaches them.
@@ -32,7 +31,7 @@ fn split_seed(data: &[u8]) -> Option<(u64, &[u8])> {
 /// A server that hears anything from the first byte on: the same events, however it is cut.
 pub fn server(data: &[u8]) {
     let Some((seed, bytes)) = split_seed(data) else { return };
-    same_however_cut(seed, bytes, |in_place| Driven::server(&limits(), in_place));
+    same_however_cut(seed, bytes, |in_place| TestEndpoint::server(&limits(), in_place));
 }
 
 /// A server with an open connection and channel 1 that hears anything: the same events, however it is cut.
@@ -44,7 +43,7 @@ pub fn server_running(data: &[u8]) {
 /// A client that hears anything from the first byte on: the same events, however it is cut.
 pub fn client(data: &[u8]) {
     let Some((seed, bytes)) = split_seed(data) else { return };
-    same_however_cut(seed, bytes, |in_place| Driven::client(&limits(), in_place));
+    same_however_cut(seed, bytes, |in_place| TestEndpoint::client(&limits(), in_place));
 }
 
 /// A client with an open connection and channel 1 that hears anything: the same events, however it is cut.
@@ -60,9 +59,9 @@ pub fn credentials(data: &[u8]) {
     }
 }
 
-fn opened(in_place: bool) -> Pair {
+fn opened(in_place: bool) -> EndpointPair {
     let mut whole = || usize::MAX;
-    let mut pair = Pair::open(&limits(), in_place, &mut whole);
+    let mut pair = EndpointPair::open(&limits(), in_place, &mut whole);
     pair.open_channel(&mut whole);
     for side in [&mut pair.client, &mut pair.server] {
         side.log.clear();
@@ -70,7 +69,7 @@ fn opened(in_place: bool) -> Pair {
     pair
 }
 
-fn same_however_cut(seed: u64, bytes: &[u8], make: impl Fn(bool) -> Driven) {
+fn same_however_cut(seed: u64, bytes: &[u8], make: impl Fn(bool) -> TestEndpoint) {
     let mut whole = make(false);
     whole.receive(bytes, &mut || usize::MAX);
     let sent = whole.sent();

@@ -2,7 +2,6 @@
 //!
 //! Enters: server properties, mechanisms, locales.  Leaves: the frame of `connection.start`, written once.
 //! Owns:   that frame, shared by all connections.
-//! Never:  changes.
 
 use wire::{Method, Table, TableRef, TooLong, Value, method::connection};
 

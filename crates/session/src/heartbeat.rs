@@ -2,7 +2,6 @@
 //!
 //! Enters: when bytes last came and went, and the time.  Leaves: what is due, and when to look again.
 //! Owns:   the interval of one connection.
-//! Never:  reads a clock, sends anything.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ pub struct Heartbeat {
 
 /// What is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
+pub enum HeartbeatAction {
     /// Nothing before this time.
     Wait {
         /// When to look again.
@@ -34,22 +33,22 @@ impl Heartbeat {
 
     /// What is due at `now`. A heartbeat is sent after half an interval without sending anything, so that the peer
     /// hears one in each interval; a peer is given up after two intervals without a byte from it.
-    pub fn due(&self, now: Instant, last_received: Instant, last_sent: Instant) -> Due {
+    pub fn due(&self, now: Instant, last_received: Instant, last_sent: Instant) -> HeartbeatAction {
         let dead_at = last_received + self.interval * 2;
         let send_at = last_sent + self.interval / 2;
         if now >= dead_at {
-            Due::Dead
+            HeartbeatAction::Dead
         } else if now >= send_at {
-            Due::Send
+            HeartbeatAction::Send
         } else {
-            Due::Wait { until: dead_at.min(send_at) }
+            HeartbeatAction::Wait { until: dead_at.min(send_at) }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Due, Heartbeat};
+    use super::{HeartbeatAction, Heartbeat};
     use std::time::{Duration, Instant};
 
     #[test]
@@ -62,11 +61,11 @@ mod tests {
         let check = |now, received, sent, expect| {
             assert_eq!(heartbeat.due(at(now), at(received), at(sent)), expect, "now {now}");
         };
-        check(0, 0, 0, Due::Wait { until: at(5) });
-        check(4, 0, 0, Due::Wait { until: at(5) });
-        check(5, 0, 0, Due::Send);
-        check(19, 0, 18, Due::Wait { until: at(20) });
-        check(20, 0, 18, Due::Dead);
-        check(20, 1, 14, Due::Send);
+        check(0, 0, 0, HeartbeatAction::Wait { until: at(5) });
+        check(4, 0, 0, HeartbeatAction::Wait { until: at(5) });
+        check(5, 0, 0, HeartbeatAction::Send);
+        check(19, 0, 18, HeartbeatAction::Wait { until: at(20) });
+        check(20, 0, 18, HeartbeatAction::Dead);
+        check(20, 1, 14, HeartbeatAction::Send);
     }
 }

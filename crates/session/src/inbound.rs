@@ -2,7 +2,6 @@
 //!
 //! Enters: bytes of a peer.  Leaves: events, and answers that need no owner in the `Outbound`.
 //! Owns:   the state of one connection and its channels, and contents that arrive in pieces.
-//! Never:  reads a socket or clock, knows a broker; panics on bytes of a peer.
 //!
 //! `quick.rs` is the hot path, `repeat.rs` a client's shorter one; `frame.rs` takes frames apart; `content.rs` puts contents together; `control.rs` is
 //! channel 0; `method.rs` the other channels, `text.rs` the names in methods; `command.rs` what the owner decides; `lending.rs` memory that a link fills
@@ -14,18 +13,18 @@ mod control;
 mod frame;
 mod lending;
 mod method;
-mod quick;
+mod fast_path;
 mod repeat;
 mod text;
 
-pub use repeat::{Alike, Repeat};
+pub use repeat::{RepeatedDelivery, DeliveryTemplate};
 
-use lending::Lending;
+use lending::BodyBufferLoan;
 
 use crate::{
-    Capabilities, Event, Fault, Greeting, Outbound, Scope, SessionLimits,
-    assembly::Assembly,
-    channels::{ChannelState, Channels},
+    Capabilities, Event, ProtocolFault, Greeting, Outbound, FaultScope, SessionLimits,
+    assembly::ContentAssembly,
+    channels::{ChannelState, ChannelTable},
     limits::{CLIENT_GREETING_BYTES_MAX, CONTENT_ARGUMENTS_BYTES_MAX, LARGE_BODY_BYTES, WAITED_HEADER_BYTES_MAX},
 };
 use slab::Pool;
@@ -38,14 +37,14 @@ use wire::{
 
 /// Which end of the connection this is.
 #[derive(Clone, Debug)]
-enum Role {
+enum EndpointRole {
     Server(Arc<Greeting>),
     Client,
 }
 
 /// Where a connection stands. The comments say what is awaited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum HandshakePhase {
     /// Server: the protocol header.
     Header,
     /// Server: `start-ok`. Client: `start`.
@@ -66,7 +65,7 @@ enum Phase {
     Deaf,
 }
 
-impl Phase {
+impl HandshakePhase {
     /// As RabbitMQ names it in error texts.
     const fn name(self) -> &'static str {
         match self {
@@ -84,7 +83,7 @@ impl Phase {
 
 /// A frame of which the head is taken and the payload is still arriving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mid {
+enum PartialFrame {
     /// None: a frame head is next.
     No,
     /// A body frame; `left` bytes of it are missing, then its end. It began at `start` of the body.
@@ -94,7 +93,7 @@ enum Mid {
 }
 
 /// What a step came to. It borrows from the input alone.
-enum Step<'a> {
+enum ParseStep<'a> {
     /// More bytes are needed.
     More,
     /// Something was taken that the owner need not know.
@@ -108,9 +107,9 @@ enum Step<'a> {
 /// The receiving half of a session.
 #[derive(Debug)]
 pub struct Inbound {
-    role: Role,
-    phase: Phase,
-    mid: Mid,
+    role: EndpointRole,
+    phase: HandshakePhase,
+    mid: PartialFrame,
     owner_answers_close: bool,
     capabilities: Capabilities,
     /// Bytes that the payload of a body frame may have, and of one that is kept until it is whole.
@@ -119,9 +118,9 @@ pub struct Inbound {
     limits: SessionLimits,
     /// What is settled: 0 is no limit.
     channel_max: u16,
-    channels: Channels,
+    channels: ChannelTable,
     /// The last content that was put together: the event borrows its head; the next content takes its memory.
-    spare: Option<Box<Assembly>>,
+    spare: Option<Box<ContentAssembly>>,
     /// The channel whose large body is arriving.
     streaming: Option<u16>,
     /// Bytes of the heads in front of the last large body, if nothing else came since.
@@ -129,7 +128,7 @@ pub struct Inbound {
     /// Bytes of input that were left when more were needed.
     left_bytes: usize,
     /// What is lent to the link, and from how many bytes on it may be.
-    lending: Lending,
+    lending: BodyBufferLoan,
     /// Bytes of contents put together here that were copied on the way to their place.
     copied_bytes: u64,
 }
@@ -137,38 +136,38 @@ pub struct Inbound {
 impl Inbound {
     /// The server's end. It writes the greeting itself once the client's protocol header has come.
     pub fn server(limits: &SessionLimits, greeting: Arc<Greeting>) -> Self {
-        Self::new(Role::Server(greeting), limits, Phase::Header, FRAME_BYTES_MIN)
+        Self::new(EndpointRole::Server(greeting), limits, HandshakePhase::Header, FRAME_BYTES_MIN)
     }
 
     /// Greets with other words, before the client's protocol header has come: what is offered may depend on the link.
     pub fn greet_with(&mut self, greeting: Arc<Greeting>) {
-        assert!(matches!(self.role, Role::Server(_)), "a client greets nobody");
-        self.role = Role::Server(greeting);
+        assert!(matches!(self.role, EndpointRole::Server(_)), "a client greets nobody");
+        self.role = EndpointRole::Server(greeting);
     }
 
     /// The client's end. The owner sends the protocol header: [`Outbound::protocol_header`].
     pub fn client(limits: &SessionLimits) -> Self {
-        Self::new(Role::Client, limits, Phase::Starting, CLIENT_GREETING_BYTES_MAX)
+        Self::new(EndpointRole::Client, limits, HandshakePhase::Starting, CLIENT_GREETING_BYTES_MAX)
     }
 
-    fn new(role: Role, limits: &SessionLimits, phase: Phase, frame_bytes_max: u32) -> Self {
+    fn new(role: EndpointRole, limits: &SessionLimits, phase: HandshakePhase, frame_bytes_max: u32) -> Self {
         let limits = limits.clamped();
         let mut inbound = Self {
             role,
             phase,
-            mid: Mid::No,
+            mid: PartialFrame::No,
             owner_answers_close: limits.owner_answers_close,
             capabilities: Capabilities::default(),
             payload_bytes_max: 0,
             whole_payload_bytes_max: 0,
             limits,
             channel_max: limits.channel_max,
-            channels: Channels::default(),
+            channels: ChannelTable::default(),
             spare: None,
             streaming: None,
             repeat_heads_bytes: 0,
             left_bytes: 0,
-            lending: Lending::default(),
+            lending: BodyBufferLoan::default(),
             copied_bytes: 0,
         };
         inbound.set_frame_bytes_max(frame_bytes_max, frame_bytes_max);
@@ -191,7 +190,7 @@ impl Inbound {
         input: &mut &'input [u8],
         out: &mut Outbound,
         pool: &Pool,
-    ) -> Result<Option<Event<'a>>, Fault> {
+    ) -> Result<Option<Event<'a>>, ProtocolFault> {
         if let Some(event) = self.quick(input) {
             self.repeat_heads_bytes = 0;
             return Ok(Some(event));
@@ -205,26 +204,26 @@ impl Inbound {
         input: &mut &'input [u8],
         out: &mut Outbound,
         pool: &Pool,
-    ) -> Result<Option<Event<'a>>, Fault> {
+    ) -> Result<Option<Event<'a>>, ProtocolFault> {
         loop {
             match self.step(input, out, pool) {
-                Ok(Step::Taken) => {}
-                Ok(Step::Event(event)) => {
+                Ok(ParseStep::Taken) => {}
+                Ok(ParseStep::Event(event)) => {
                     self.repeat_heads_bytes = 0;
                     return Ok(Some(event));
                 }
-                Ok(Step::More) => {
+                Ok(ParseStep::More) => {
                     self.left_bytes = input.len();
                     return Ok(None);
                 }
-                Ok(Step::Complete(channel)) => return self.complete(channel).map(Some),
+                Ok(ParseStep::Complete(channel)) => return self.complete(channel).map(Some),
                 Err(fault) => {
-                    if self.phase == Phase::Closing {
+                    if self.phase == HandshakePhase::Closing {
                         // A second offence while the first ends the connection: there is nothing left to say.
-                        self.phase = Phase::Deaf;
+                        self.phase = HandshakePhase::Deaf;
                         continue;
                     }
-                    self.give_up(&fault);
+                    self.abandon(&fault);
                     return Err(fault);
                 }
             }
@@ -232,21 +231,21 @@ impl Inbound {
     }
 
     /// One frame, or as much of one as has come.
-    fn step<'a>(&mut self, input: &mut &'a [u8], out: &mut Outbound, pool: &Pool) -> Result<Step<'a>, Fault> {
+    fn step<'a>(&mut self, input: &mut &'a [u8], out: &mut Outbound, pool: &Pool) -> Result<ParseStep<'a>, ProtocolFault> {
         match (self.phase, self.mid) {
-            (Phase::Deaf | Phase::Failed, _) => {
+            (HandshakePhase::Deaf | HandshakePhase::Failed, _) => {
                 *input = &[];
-                Ok(Step::More)
+                Ok(ParseStep::More)
             }
-            (Phase::Header, _) => self.protocol_header(input, out, pool),
-            (_, Mid::No) => self.frame(input, out, pool),
+            (HandshakePhase::Header, _) => self.protocol_header(input, out, pool),
+            (_, PartialFrame::No) => self.frame(input, out, pool),
             (_, mid) => self.rest_of_frame(mid, input, pool),
         }
     }
 
     /// The method that comes next, if it lies whole in the input, on this channel, and may come there. Nothing is taken.
     pub fn next_method<'a>(&self, channel: u16, input: &'a [u8]) -> Option<Method<'a>> {
-        if self.phase != Phase::Running || self.mid != Mid::No || !self.channels.is_free_for_content(channel) {
+        if self.phase != HandshakePhase::Running || self.mid != PartialFrame::No || !self.channels.is_free_for_content(channel) {
             return None;
         }
         let head = split_head(input).filter(|head| head.kind == FRAME_METHOD && head.channel == channel)?;
@@ -259,29 +258,29 @@ impl Inbound {
     }
 
     /// Makes sure that nothing is heard any more of what a fault ended.
-    fn give_up(&mut self, fault: &Fault) {
+    fn abandon(&mut self, fault: &ProtocolFault) {
         match fault.scope {
-            Scope::Channel => self.drop_channel(fault.channel, ChannelState::Failed),
-            Scope::Connection => {
+            FaultScope::Channel => self.drop_channel(fault.channel, ChannelState::Failed),
+            FaultScope::Connection => {
                 self.drop_contents();
-                self.phase = Phase::Failed;
+                self.phase = HandshakePhase::Failed;
             }
-            Scope::Link => self.deaf(),
+            FaultScope::Link => self.ignore_input(),
         }
     }
 
-    fn deaf(&mut self) {
+    fn ignore_input(&mut self) {
         self.drop_contents();
-        self.mid = Mid::No;
-        self.phase = Phase::Deaf;
+        self.mid = PartialFrame::No;
+        self.phase = HandshakePhase::Deaf;
     }
 
     /// From here on what comes on this channel is dropped.
     fn drop_channel(&mut self, channel: u16, state: ChannelState) {
-        if let Mid::Body { channel: receiving, left, .. } = self.mid
+        if let PartialFrame::Body { channel: receiving, left, .. } = self.mid
             && receiving == channel
         {
-            self.mid = Mid::Skip { left };
+            self.mid = PartialFrame::Skip { left };
         }
         if self.streaming == Some(channel) {
             self.streaming = None;
@@ -293,8 +292,8 @@ impl Inbound {
     }
 
     fn drop_contents(&mut self) {
-        if let Mid::Body { left, .. } = self.mid {
-            self.mid = Mid::Skip { left };
+        if let PartialFrame::Body { left, .. } = self.mid {
+            self.mid = PartialFrame::Skip { left };
         }
         self.channels.clear();
         self.spare = None;
@@ -306,7 +305,7 @@ impl Inbound {
     /// place. Empty if there is no such place now.
     #[inline]
     pub fn direct(&mut self) -> &mut [u8] {
-        let Mid::Body { channel, left, .. } = self.mid else { return &mut [] };
+        let PartialFrame::Body { channel, left, .. } = self.mid else { return &mut [] };
         match self.channels.get_mut(channel).and_then(|channel| channel.assembly.as_deref_mut()) {
             Some(assembly) => {
                 let room = assembly.room();
@@ -323,7 +322,7 @@ impl Inbound {
         if n == 0 {
             return;
         }
-        let Mid::Body { channel, left, .. } = &mut self.mid else {
+        let PartialFrame::Body { channel, left, .. } = &mut self.mid else {
             panic!("{n} bytes received where there was no place for them");
         };
         let assembly = self.channels.get_mut(*channel).and_then(|channel| channel.assembly.as_deref_mut());
@@ -336,10 +335,10 @@ impl Inbound {
     #[inline]
     pub fn scratch_bytes_wanted(&self) -> usize {
         match self.mid {
-            Mid::Body { channel, left, .. } => self.wanted_in_body(channel, left),
-            Mid::Skip { .. } => usize::MAX,
-            Mid::No if self.streaming.is_some() => FRAME_HEAD_BYTES.saturating_sub(self.left_bytes).max(1),
-            Mid::No => match self.repeat_heads_bytes.checked_sub(self.left_bytes) {
+            PartialFrame::Body { channel, left, .. } => self.wanted_in_body(channel, left),
+            PartialFrame::Skip { .. } => usize::MAX,
+            PartialFrame::No if self.streaming.is_some() => FRAME_HEAD_BYTES.saturating_sub(self.left_bytes).max(1),
+            PartialFrame::No => match self.repeat_heads_bytes.checked_sub(self.left_bytes) {
                 Some(bytes) if bytes > 0 => bytes,
                 _ => usize::MAX,
             },
@@ -383,12 +382,12 @@ impl Inbound {
 
     /// Whether the connection is open: methods and contents flow.
     pub fn is_running(&self) -> bool {
-        self.phase == Phase::Running
+        self.phase == HandshakePhase::Running
     }
 
     /// Whether nothing that comes will be heard any more. Send what is written, then end the link.
     pub fn is_done(&self) -> bool {
-        self.phase == Phase::Deaf
+        self.phase == HandshakePhase::Deaf
     }
 
     /// How many channels there are, those being closed included.

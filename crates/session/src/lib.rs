@@ -55,7 +55,7 @@ pub mod heartbeat;
 mod inbound;
 pub mod limits;
 mod outbound;
-mod pen;
+mod slice_writer;
 pub mod sasl;
 #[cfg(test)]
 mod tests;
@@ -63,10 +63,10 @@ mod tuning;
 
 pub use capabilities::Capabilities;
 pub use event::{Body, Event};
-pub use fault::{Fault, Scope, cut, reply_text};
+pub use fault::{ProtocolFault, FaultScope, cut, reply_text};
 pub use greeting::Greeting;
 pub use heartbeat::Heartbeat;
-pub use inbound::{Alike, Inbound, Repeat};
+pub use inbound::{RepeatedDelivery, Inbound, DeliveryTemplate};
 pub use limits::SessionLimits;
 pub use outbound::{BodyOut, DeliverHead, GetOkHead, Outbound, PublishHead, ReturnHead};
 pub use tuning::Tuning;

@@ -2,7 +2,6 @@
 //!
 //! Leaves: constants, and `SessionLimits` for one connection.
 //! Owns:   what this crate allows a peer before it is refused.
-//! Never:  reads configuration: whoever makes a session hands the values in.
 
 use wire::frame::FRAME_BYTES_MIN;
 

@@ -2,9 +2,8 @@
 //!
 //! Enters: methods and contents.  Leaves: their frames, in a `Gather` that a link sends.
 //! Owns:   what is to be sent, and the frame bound of the peer.
-//! Never:  blocks, refuses, or knows what may be sent when: its owner watches `bytes()`.
 
-use crate::{limits::CLIENT_GREETING_BYTES_MAX, pen::Pen};
+use crate::{limits::CLIENT_GREETING_BYTES_MAX, slice_writer::SliceWriter};
 use slab::{Gather, Pool, Slice};
 use wire::{
     Method, ReplyCode, ShortStr,
@@ -182,7 +181,7 @@ impl Outbound {
     #[inline]
     pub fn ack(&mut self, pool: &Pool, channel: u16, delivery_tag: u64, multiple: bool) {
         const PAYLOAD_BYTES: usize = 13;
-        let mut pen = Pen::new(self.gather.reserve(pool, PAYLOAD_BYTES + FRAME_OVERHEAD_BYTES));
+        let mut pen = SliceWriter::new(self.gather.reserve(pool, PAYLOAD_BYTES + FRAME_OVERHEAD_BYTES));
         pen.method_head(channel, PAYLOAD_BYTES, basic::Ack::ID);
         pen.array(delivery_tag.to_be_bytes());
         pen.array([u8::from(multiple), FRAME_END]);
@@ -262,7 +261,7 @@ impl Outbound {
         arguments_bytes: usize,
         properties: &[u8],
         body: BodyOut<'_>,
-        arguments: impl FnOnce(&mut Pen<'_>),
+        arguments: impl FnOnce(&mut SliceWriter<'_>),
     ) {
         let method_bytes = 4 + arguments_bytes;
         let header_bytes = 12 + properties.len();
@@ -273,7 +272,7 @@ impl Outbound {
             _ => &[],
         };
         let inline_bytes = if inline.is_empty() { 0 } else { inline.len() + FRAME_OVERHEAD_BYTES };
-        let mut pen = Pen::new(self.gather.reserve(pool, heads_bytes + inline_bytes));
+        let mut pen = SliceWriter::new(self.gather.reserve(pool, heads_bytes + inline_bytes));
         pen.method_head(channel, method_bytes, id);
         arguments(&mut pen);
         pen.between(FRAME_HEADER, channel, header_bytes);
@@ -311,7 +310,7 @@ impl Outbound {
             let part = at..at + part_bytes;
             // The end of the frame before travels with the head of the next, so that a shared part costs one run.
             let end_bytes = usize::from(at > 0);
-            let mut pen = Pen::new(self.gather.reserve(pool, end_bytes + FRAME_HEAD_BYTES));
+            let mut pen = SliceWriter::new(self.gather.reserve(pool, end_bytes + FRAME_HEAD_BYTES));
             if end_bytes > 0 {
                 pen.array([FRAME_END]);
             }

@@ -4,7 +4,7 @@
 //! Owns:   PLAIN (RFC 4616), AMQPLAIN (AMQP 0-8), EXTERNAL (RFC 4422 appendix A).
 //! Never:  knows a user, compares a password, prints one.
 
-use crate::{Fault, Scope, fault::numbers};
+use crate::{ProtocolFault, FaultScope, fault::numbers};
 use wire::{ReplyCode, ShortStr, Table, TableRef, TooLong, Value, ValueRef};
 
 /// Who wants to log in, and how it is proved.
@@ -35,7 +35,7 @@ impl std::fmt::Debug for Credentials<'_> {
 
 /// The credentials in a response. Unknown mechanisms and malformed responses are faults that end the link in silence,
 /// as RabbitMQ does before a login.
-pub fn credentials<'a>(mechanism: ShortStr<'_>, response: &'a [u8]) -> Result<Credentials<'a>, Fault> {
+pub fn credentials<'a>(mechanism: ShortStr<'_>, response: &'a [u8]) -> Result<Credentials<'a>, ProtocolFault> {
     match mechanism.as_bytes() {
         b"PLAIN" => plain(response)
             .ok_or_else(|| refused(ReplyCode::SyntaxError, &format!("response {} invalid", numbers(response)))),
@@ -46,8 +46,8 @@ pub fn credentials<'a>(mechanism: ShortStr<'_>, response: &'a [u8]) -> Result<Cr
     }
 }
 
-fn refused(code: ReplyCode, explanation: &str) -> Fault {
-    Fault { scope: Scope::Link, ..Fault::new(code, 0, wire::method::connection::StartOk::ID, explanation) }
+fn refused(code: ReplyCode, explanation: &str) -> ProtocolFault {
+    ProtocolFault { scope: FaultScope::Link, ..ProtocolFault::new(code, 0, wire::method::connection::StartOk::ID, explanation) }
 }
 
 /// `NUL user NUL password`. As RabbitMQ, it takes no authorisation identity in front.
@@ -86,12 +86,12 @@ pub fn amqplain_response(user: &str, password: &str) -> Result<Vec<u8>, TooLong>
 #[cfg(test)]
 mod tests {
     use super::{Credentials, amqplain_response, credentials, plain_response};
-    use crate::Scope;
+    use crate::FaultScope;
     use wire::ShortStr;
 
     fn of<'a>(mechanism: &'static str, response: &'a [u8]) -> Result<Credentials<'a>, String> {
         credentials(ShortStr::literal(mechanism), response).map_err(|fault| {
-            assert_eq!(fault.scope, Scope::Link);
+            assert_eq!(fault.scope, FaultScope::Link);
             fault.text
         })
     }

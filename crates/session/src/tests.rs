@@ -1,7 +1,6 @@
 //! Tests of whole sessions.
 //!
 //! Owns:   the promises of this crate, one file each.
-//! Never:  waits for anything.
 
 mod bad_input;
 mod contents;

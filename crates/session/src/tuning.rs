@@ -2,9 +2,8 @@
 //!
 //! Enters: what one side proposes and the other answers.  Leaves: the settled values, or a refusal.
 //! Owns:   the rules of `connection.tune`, as RabbitMQ 3.10 applies them.
-//! Never:  starts a heartbeat.
 
-use crate::{Fault, Scope, SessionLimits, limits::FRAME_BYTES_CEILING};
+use crate::{ProtocolFault, FaultScope, SessionLimits, limits::FRAME_BYTES_CEILING};
 use wire::{
     ReplyCode,
     frame::FRAME_BYTES_MIN,
@@ -28,13 +27,13 @@ pub(crate) fn proposal(limits: &SessionLimits) -> Tune {
 }
 
 /// Checks a client's answer. RabbitMQ takes 0, "no limit", for more than any limit; the heartbeat is the client's.
-pub(crate) fn settle(limits: &SessionLimits, answer: &TuneOk) -> Result<Tuning, Fault> {
+pub(crate) fn settle(limits: &SessionLimits, answer: &TuneOk) -> Result<Tuning, ProtocolFault> {
     check("frame_max", "", FRAME_BYTES_MIN, limits.any_frame_bytes_max(), answer.frame_max)?;
     check("channel_max", " (no limit)", 1, limits.channel_max.into(), answer.channel_max.into())?;
     Ok(Tuning { channel_max: answer.channel_max, frame_bytes_max: answer.frame_max, heartbeat_s: answer.heartbeat })
 }
 
-fn check(field: &str, zero: &str, least: u32, most: u32, value: u32) -> Result<(), Fault> {
+fn check(field: &str, zero: &str, least: u32, most: u32, value: u32) -> Result<(), ProtocolFault> {
     let detail = if value == 0 { zero } else { "" };
     let refusal = if value != 0 && value < least {
         format!("negotiated {field} = {value}{detail} is lower than the minimum allowed value ({least})")
@@ -43,8 +42,8 @@ fn check(field: &str, zero: &str, least: u32, most: u32, value: u32) -> Result<(
     } else {
         return Ok(());
     };
-    let fault = Fault::new(ReplyCode::NotAllowed, 0, Tune::ID, &refusal);
-    debug_assert_eq!(fault.scope, Scope::Connection);
+    let fault = ProtocolFault::new(ReplyCode::NotAllowed, 0, Tune::ID, &refusal);
+    debug_assert_eq!(fault.scope, FaultScope::Connection);
     Err(fault)
 }
 

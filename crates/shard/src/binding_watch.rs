@@ -5,7 +5,7 @@
 
 use crate::link_context::LinkContext;
 use broker::Effects;
-use catalog::{BindingChange, Changed, Name, VhostId, WatchId};
+use catalog::{BindingChange, BindingEvent, Name, VhostId, WatchId};
 use federation::{BindingPropagation, LinkSession, RouteDirection, RouteId, RouteKind, RouteSpec};
 
 /// One route's watch.
@@ -55,13 +55,13 @@ impl BindingWatch {
             is_concerned = true;
             let Some(propagation) = &mut propagation else { continue };
             match &change.what {
-                Changed::Bound { routing_key, arguments } => propagation.add(routing_key, arguments.as_deref()),
-                Changed::Unbound { routing_key, arguments } => {
+                BindingEvent::Bound { routing_key, arguments } => propagation.add(routing_key, arguments.as_deref()),
+                BindingEvent::Unbound { routing_key, arguments } => {
                     is_stale |= !propagation.remove(routing_key, arguments.as_deref());
                 }
-                Changed::Gone => propagation.resync([]),
-                Changed::Made => {}
-                Changed::Resync => is_stale = true,
+                BindingEvent::Gone => propagation.resync([]),
+                BindingEvent::Made => {}
+                BindingEvent::Resync => is_stale = true,
             }
         }
         if let Some(vhost) = vhost.filter(|_| is_concerned) {

@@ -4,10 +4,10 @@ use crate::connection_limits::Reservation;
 use crate::link_table::FederationLinkId;
 use crate::tokens::TokenOwner;
 use catalog::{UserId, VhostId};
-use link::{Filled, Link};
+use link::{FilledMemory, Link};
 use session::{Heartbeat, Inbound};
 use std::time::Instant;
-use verbs::Token;
+use verbs::RdmaToken;
 
 /// The phase of a connection. All but `Open` must end by the connection's deadline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,13 +69,13 @@ pub(crate) struct Connection {
     /// The optional methods that the client understands.
     pub capabilities: session::Capabilities,
     /// The token in its greeting, by which the client may connect again over RDMA.
-    pub token: Option<Token>,
+    pub token: Option<RdmaToken>,
     /// Who it is, if it was admitted by a token and has not logged in.
     pub token_owner: Option<TokenOwner>,
     /// Counts it for the limits of its virtual host and user, while its session is open.
     pub reservation: Option<Reservation>,
     /// The link is lent memory for bodies of at least so many bytes; `usize::MAX`: never.
-    pub lend_from_bytes: usize,
+    pub lend_threshold_bytes: usize,
     /// The federation link of which this is the connection: this broker is the client.
     pub federation_link: Option<FederationLinkId>,
     /// The federation link that has ended this connection, and dials again when it is gone.
@@ -108,7 +108,7 @@ impl Connection {
             token: None,
             token_owner: None,
             reservation: None,
-            lend_from_bytes: usize::MAX,
+            lend_threshold_bytes: usize::MAX,
             federation_link: None,
             closes_link: None,
             timer_at: None,
@@ -134,7 +134,7 @@ impl Connection {
     /// memory holds, and how many bytes were copied.
     #[cold]
     pub fn take_back_memory(&mut self, direct: usize) -> (usize, usize) {
-        let Some(Filled { memory, copied_bytes }) = self.link.take_back() else { return (0, direct) };
+        let Some(FilledMemory { memory, copied_bytes }) = self.link.take_filled() else { return (0, direct) };
         (self.inbound.filled(memory), copied_bytes)
     }
 }

@@ -6,7 +6,7 @@
 use crate::effects::ShardEffects;
 use crate::shared_state::SharedState;
 use broker::{Broker, Effects, Publish, Slot};
-use catalog::Stamp;
+use catalog::MessageStamp;
 use federation::UnconfirmedStamps;
 
 /// The stamps of one connection. Only connections over which stamped messages arrive have one.
@@ -15,12 +15,12 @@ pub struct ConnectionStamps {
     /// Messages that this broker has not confirmed, by channel.
     unconfirmed: Vec<UnconfirmedStamps>,
     /// Stamps to remove from the window: their messages will be sent again.
-    refused: Vec<Stamp>,
+    refused: Vec<MessageStamp>,
 }
 
 impl ConnectionStamps {
     /// A stamped message is published on a channel with confirms, under this number.
-    fn on_publish(&mut self, channel: u16, number: u64, stamp: Stamp) {
+    fn on_publish(&mut self, channel: u16, number: u64, stamp: MessageStamp) {
         let index = usize::from(channel);
         if self.unconfirmed.len() <= index {
             self.unconfirmed.resize_with(index + 1, UnconfirmedStamps::default);
@@ -44,7 +44,7 @@ impl ConnectionStamps {
     }
 
     /// The stamps to remove from the window since the last call.
-    fn take_refused(&mut self) -> Vec<Stamp> {
+    fn take_refused(&mut self) -> Vec<MessageStamp> {
         std::mem::take(&mut self.refused)
     }
 
@@ -67,7 +67,7 @@ pub(crate) fn record_stamp(
     slot: Slot,
     channel: u16,
     number: Option<u64>,
-    stamp: Stamp,
+    stamp: MessageStamp,
 ) -> bool {
     let seed = effects.chance();
     let Some(output) = effects.output(slot) else { return true };
@@ -93,7 +93,7 @@ pub(crate) fn is_duplicate(
     effects: &mut ShardEffects,
     shared: &SharedState,
 ) -> bool {
-    let Some(stamp) = Stamp::of(publish.properties) else { return false };
+    let Some(stamp) = MessageStamp::of(publish.properties) else { return false };
     let stamp = stamp.at(broker.vhost_name(slot), publish.exchange);
     !record_stamp(shared, effects, slot, channel, broker.next_confirmed(slot, channel), stamp)
 }

@@ -29,7 +29,7 @@ pub struct DeferredRefusal {
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct CopiedBytes {
     /// On receipt, into message memory: only large bodies count (see `session::limits::LARGE_BODY_BYTES`, or
-    /// `link::Shape::lend_from_bytes` if that is less), each once. Copies by the kernel and of small bodies do not count.
+    /// `link::Shape::lend_threshold_bytes` if that is less), each once. Copies by the kernel and of small bodies do not count.
     pub bytes_in: u64,
     /// On delivery, between the heads: small bodies, for each consumer.
     pub bytes_out: u64,
@@ -119,9 +119,9 @@ impl ShardEffects {
 
 /// Small bodies are copied behind their heads, large ones are shared.
 #[inline]
-fn outgoing_body<'a>(body: BodyRef<'a>, copy_below_bytes: usize, copied: &mut u64) -> BodyOut<'a> {
+fn outgoing_body<'a>(body: BodyRef<'a>, copy_threshold_bytes: usize, copied: &mut u64) -> BodyOut<'a> {
     match body {
-        BodyRef::Large(slice) if slice.len() >= copy_below_bytes => BodyOut::Share(slice),
+        BodyRef::Large(slice) if slice.len() >= copy_threshold_bytes => BodyOut::Share(slice),
         BodyRef::Large(slice) => {
             *copied += slice.len() as u64;
             BodyOut::Copy(slice)
@@ -138,14 +138,14 @@ fn outgoing_body<'a>(body: BodyRef<'a>, copy_below_bytes: usize, copied: &mut u6
 fn deliver_over_link(
     link: &mut LinkOutput,
     out: &mut Outbound,
-    copy_below_bytes: usize,
+    copy_threshold_bytes: usize,
     pool: &Pool,
     channel: u16,
     delivery: &Delivery<'_>,
     copied: &mut u64,
 ) {
     if let Some(route) = link.push_route(channel) {
-        route.send(out, pool, channel, delivery, outgoing_body(delivery.content.body, copy_below_bytes, copied));
+        route.send(out, pool, channel, delivery, outgoing_body(delivery.content.body, copy_threshold_bytes, copied));
     }
 }
 
@@ -250,7 +250,7 @@ impl Effects for ShardEffects {
         let Some(output) = self.outputs.get_dirty(slot) else { return };
         if let Some(link) = &mut output.link_output {
             let copied = &mut self.copied.bytes_out;
-            return deliver_over_link(link, &mut output.out, output.copy_below_bytes, &self.pool, channel, &delivery, copied);
+            return deliver_over_link(link, &mut output.out, output.copy_threshold_bytes, &self.pool, channel, &delivery, copied);
         }
         let Delivery { consumer_tag, tag, redelivered, content } = delivery;
         let head = DeliverHead {
@@ -260,13 +260,13 @@ impl Effects for ShardEffects {
             exchange: content.exchange,
             routing_key: content.routing_key,
         };
-        let body = outgoing_body(content.body, output.copy_below_bytes, &mut self.copied.bytes_out);
+        let body = outgoing_body(content.body, output.copy_threshold_bytes, &mut self.copied.bytes_out);
         output.out.deliver(&self.pool, channel, &head, content.properties, body);
     }
 
     fn got(&mut self, slot: Slot, channel: u16, tag: u64, redelivered: bool, messages_left: u32, content: Content<'_>) {
         let mut copied = 0;
-        let copy_below_bytes = self.output(slot).map_or(0, |output| output.copy_below_bytes);
+        let copy_threshold_bytes = self.output(slot).map_or(0, |output| output.copy_threshold_bytes);
         if let Some((out, pool)) = self.writer(slot) {
             let head = GetOkHead {
                 delivery_tag: tag,
@@ -275,14 +275,14 @@ impl Effects for ShardEffects {
                 routing_key: content.routing_key,
                 message_count: messages_left,
             };
-            out.get_ok(pool, channel, &head, content.properties, outgoing_body(content.body, copy_below_bytes, &mut copied));
+            out.get_ok(pool, channel, &head, content.properties, outgoing_body(content.body, copy_threshold_bytes, &mut copied));
         }
         self.copied.bytes_out += copied;
     }
 
     fn returned(&mut self, slot: Slot, channel: u16, refusal: &Refusal, content: Content<'_>) {
         let mut copied = 0;
-        let copy_below_bytes = self.output(slot).map_or(0, |output| output.copy_below_bytes);
+        let copy_threshold_bytes = self.output(slot).map_or(0, |output| output.copy_threshold_bytes);
         if let Some((out, pool)) = self.writer(slot) {
             let head = ReturnHead {
                 code: refusal.code,
@@ -295,7 +295,7 @@ impl Effects for ShardEffects {
                 channel,
                 &head,
                 content.properties,
-                outgoing_body(content.body, copy_below_bytes, &mut copied),
+                outgoing_body(content.body, copy_threshold_bytes, &mut copied),
             );
         }
         self.copied.bytes_out += copied;

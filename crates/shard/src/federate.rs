@@ -7,15 +7,15 @@ use crate::link_table::FederationLinkId;
 use crate::shard::Shard;
 use broker::Slot;
 use federation::{FederationCommand, LinkStatus};
-use link::Abort;
+use link::AbortReason;
 use std::time::Instant;
 
 /// Why this broker has aborted a connection to another one, for operators.
-pub(crate) fn abort_reason(why: Abort) -> &'static str {
+pub(crate) fn abort_reason(why: AbortReason) -> &'static str {
     match why {
-        Abort::Silent => "given up: the other broker was silent for two heartbeats",
-        Abort::Overdue => "given up: the other broker does not answer as it should in time",
-        Abort::Slow => "given up: the other broker does not read",
+        AbortReason::Silent => "given up: the other broker was silent for two heartbeats",
+        AbortReason::Overdue => "given up: the other broker does not answer as it should in time",
+        AbortReason::Slow => "given up: the other broker does not read",
         other => other.as_str(),
     }
 }

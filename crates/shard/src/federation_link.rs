@@ -100,8 +100,8 @@ impl FederationLink {
         cx: &LinkContext<'_>,
     ) -> (Box<dyn Link>, Inbound, Outbound) {
         let DialedLink { link, login, bootstrap } = dialed;
-        let shape = link.shape();
-        let limits = cx.session_limits(shape.lend_from_bytes < usize::MAX);
+        let shape = link.capabilities();
+        let limits = cx.session_limits(shape.lend_threshold_bytes < usize::MAX);
         let (inbound, mut out) = (Inbound::client(&limits), Outbound::new());
         self.session.begin(login, limits, &mut out, cx.effects.pool());
         self.bootstrap = bootstrap;
@@ -183,7 +183,7 @@ impl FederationLink {
     }
 
     /// The other broker violates the protocol, or speaks another one.
-    pub fn on_fault(&mut self, slot: Slot, fault: &session::Fault, cx: &mut LinkContext<'_>) {
+    pub fn on_fault(&mut self, slot: Slot, fault: &session::ProtocolFault, cx: &mut LinkContext<'_>) {
         let no_amqp = if self.session.is_identified() { "" } else { "it does not speak AMQP 0-9-1: " };
         self.is_closing |= cx.mark_closing(slot, self.id);
         self.lost(Some(format!("{no_amqp}{fault}").into()), true, false, cx);
@@ -487,11 +487,11 @@ fn apply_tuning(slot: Slot, tuning: &Tuning, cx: &mut LinkContext<'_>) {
     let Some(connection) = cx.connections.get_mut(slot) else { return };
     connection.heartbeat = session::Heartbeat::new(tuning.heartbeat_s);
     // What both ends support is known only now.
-    connection.lend_from_bytes = connection.link.shape().lend_from_bytes;
-    if connection.lend_from_bytes < usize::MAX {
-        connection.inbound.lend_from(connection.lend_from_bytes);
+    connection.lend_threshold_bytes = connection.link.capabilities().lend_threshold_bytes;
+    if connection.lend_threshold_bytes < usize::MAX {
+        connection.inbound.lend_from(connection.lend_threshold_bytes);
         if let Some(output) = cx.effects.output(slot) {
-            output.out.set_part_bytes_min(connection.lend_from_bytes);
+            output.out.set_part_bytes_min(connection.lend_threshold_bytes);
         }
     }
 }

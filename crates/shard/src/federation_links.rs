@@ -19,8 +19,8 @@ use broker::{BodyRef, Broker, Flow, Slot};
 use federation::limits::BACK_OFF_MIN;
 use federation::{AckMode, FederationCommand, LinkDecision, LinkKey, LinkSpec, LinkStatus};
 use federation::{RouteDirection, RouteId, RouteSpec};
-use link::{Abort, Link};
-use session::{Body, Event, Fault, Inbound, Outbound};
+use link::{AbortReason, Link};
+use session::{Body, Event, ProtocolFault, Inbound, Outbound};
 use std::time::Instant;
 use wire::Method;
 use wire::method::basic;
@@ -154,11 +154,11 @@ impl FederationLinks {
                     return Some(link.start_session(dialed, cx));
                 }
                 let mut dialed = dialed;
-                dialed.link.abort(Abort::Limit);
+                dialed.link.abort(AbortReason::Limit);
                 let why = "this broker has as many connections as it may";
                 link.lost(Some(why.into()), false, false, cx);
             }
-            (Ok(mut dialed), _) => dialed.link.abort(Abort::Shutdown),
+            (Ok(mut dialed), _) => dialed.link.abort(AbortReason::Shutdown),
             (Err(DialError { text, is_refusal }), Some(link)) => link.lost(Some(text), is_refusal, false, cx),
             (Err(_), None) => {}
         }
@@ -216,7 +216,7 @@ impl FederationLinks {
         slot: Slot,
         input: &mut &[u8],
         cx: &mut LinkContext<'_>,
-    ) -> Result<Option<EventOutcome>, Fault> {
+    ) -> Result<Option<EventOutcome>, ProtocolFault> {
         let Some(link) = self.table.get_mut(id) else { return Ok(Some(EventOutcome::Close)) };
         let Some(connection) = cx.connections.get_mut(slot) else { return Ok(None) };
         let Some((out, pool)) = cx.effects.session_writer(slot) else { return Ok(None) };
@@ -290,7 +290,7 @@ impl FederationLinks {
     }
 
     /// The other broker violates the protocol.
-    pub fn on_fault(&mut self, slot: Slot, fault: &Fault, cx: &mut LinkContext<'_>) {
+    pub fn on_fault(&mut self, slot: Slot, fault: &ProtocolFault, cx: &mut LinkContext<'_>) {
         self.with_link_of(slot, cx, |link, cx| link.on_fault(slot, fault, cx));
     }
 
@@ -389,7 +389,7 @@ mod tests {
     use crate::shard::ShardOptions;
     use crate::shared_state::SharedState;
     use broker::{Broker, BrokerOptions};
-    use catalog::{Catalog, Limits, ShardId};
+    use catalog::{Catalog, CatalogLimits, ShardId};
     use federation::limits::{BACK_OFF_MIN, REFUSED_WAIT};
     use federation::{AckMode, FederationCommand, LinkKey, LinkSpec, LinkState, RouteDirection, RouteKind, RouteSpec};
     use session::{Greeting, SessionLimits};
@@ -419,7 +419,7 @@ mod tests {
         fn new() -> Self {
             let (shard, now) = (ShardId(0), Instant::now());
             let mailbox = Mailbox::connect(&[ShardWaker::new(Box::new(IgnoredWake))]).pop().expect("one shard's");
-            let catalog = Catalog::new(Limits::default());
+            let catalog = Catalog::new(CatalogLimits::default());
             let broker_options = BrokerOptions {
                 shard,
                 shards: 1,

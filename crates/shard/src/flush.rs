@@ -4,7 +4,7 @@ use crate::connection::HalfClose;
 use crate::connections::Connections;
 use crate::output_queues::OutputQueues;
 use broker::Slot;
-use link::{LinkError, Sent};
+use link::{LinkError, SendOutcome};
 use std::time::Instant;
 
 /// What became of the output of one connection.
@@ -34,8 +34,8 @@ pub(crate) fn flush_output(
     if !output.out.is_empty() {
         connection.sent_at = now;
         match connection.link.send(output.out.gather_mut()) {
-            Ok(Sent::Drained) => {}
-            Ok(Sent::Blocked) => output.blocked = true,
+            Ok(SendOutcome::Drained) => {}
+            Ok(SendOutcome::Blocked) => output.blocked = true,
             Err(error) => return FlushOutcome::Failed(error),
         }
     }
@@ -53,8 +53,8 @@ mod tests {
     use crate::connections::Connections;
     use crate::output_queues::OutputQueues;
     use crate::test_clock::some_instant;
-    use link::sim::{Cut, SimOptions, pair};
-    use link::{Link, Received};
+    use link::sim::{SimCut, SimOptions, pair};
+    use link::{Link, ReceiveOutcome};
     use session::{Inbound, Outbound, SessionLimits};
     use slab::{Pool, PoolOptions};
 
@@ -78,14 +78,14 @@ mod tests {
         assert!(output.blocked && output.out.bytes() > 0, "the link has taken {} bytes too many", output.out.bytes());
         assert!(matches!(flush(&mut connections, &mut outputs), FlushOutcome::Skipped), "it is blocked");
         let mut received = [0; 16];
-        assert!(matches!(near.receive(&mut [], &mut received), Ok(Received::Bytes { bytes: 1..16, .. })));
+        assert!(matches!(near.receive(&mut [], &mut received), Ok(ReceiveOutcome::Bytes { bytes: 1..16, .. })));
         cable.step();
         outputs.get_mut(slot).expect("open").blocked = false;
         assert!(matches!(flush(&mut connections, &mut outputs), FlushOutcome::Flushed));
         assert_eq!(connections.get(slot).expect("open").half_close, HalfClose::Closed);
 
         outputs.get_dirty(slot).expect("open").out.heartbeat(&pool);
-        cable.cut(Cut::Reset);
+        cable.cut(SimCut::Reset);
         assert!(matches!(flush(&mut connections, &mut outputs), FlushOutcome::Failed(_)));
         connections.remove(slot);
         assert!(matches!(flush(&mut connections, &mut outputs), FlushOutcome::Skipped));

@@ -34,9 +34,9 @@ pub enum DialProgress {
 /// An RDMA connection that a shard is to open.
 pub struct RdmaDial {
     /// The card that leads to the other broker, and its address.
-    pub way: verbs::device::Way,
+    pub way: verbs::device::ResolvedRoute,
     /// The token to present.
-    pub token: Option<verbs::Token>,
+    pub token: Option<verbs::RdmaToken>,
     pub login: federation::LinkLogin,
     /// See [`DialedLink::bootstrap`].
     pub bootstrap: Option<Box<dyn Any + Send>>,

@@ -7,12 +7,12 @@ use crate::sessions::{Sessions, greeting_with_token};
 use crate::tokens::TokenOwner;
 use broker::{Effects, Slot};
 use catalog::{Catalog, LoginRefused, UserId};
-use link::Identity;
+use link::CertificateIdentity;
 use session::sasl::{self, Credentials};
 use session::{Capabilities, Greeting};
 use std::sync::Arc;
 use std::time::Instant;
-use verbs::Token;
+use verbs::RdmaToken;
 use wire::ShortStr;
 
 /// How clients log in by their certificates (SASL EXTERNAL).
@@ -21,7 +21,7 @@ pub struct ExternalMechanism {
     /// The greeting for connections with a certificate: it offers EXTERNAL.
     pub greeting: Arc<Greeting>,
     /// The field of a certificate that names the user.
-    pub identity: Identity,
+    pub identity: CertificateIdentity,
 }
 
 /// A login as the client sent it (`connection.start-ok`).
@@ -49,7 +49,7 @@ impl LoginService {
     }
 
     /// The greeting for a client that has shown a certificate, if certificates are accepted.
-    pub fn certificate_greeting(&self, token: Option<Token>) -> Option<Arc<Greeting>> {
+    pub fn certificate_greeting(&self, token: Option<RdmaToken>) -> Option<Arc<Greeting>> {
         Some(greeting_with_token(&self.external.as_ref()?.greeting, token))
     }
 
@@ -129,7 +129,7 @@ fn authenticate_token_owner(catalog: &Catalog, owner: &TokenOwner) -> Result<Use
 /// The user whom a certificate names in the field that counts.
 fn authenticate_certificate(
     catalog: &Catalog,
-    certificate: Option<(Identity, Option<String>)>,
+    certificate: Option<(CertificateIdentity, Option<String>)>,
     is_loopback: bool,
 ) -> Result<UserId, String> {
     match certificate {

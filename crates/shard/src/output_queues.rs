@@ -12,7 +12,7 @@ pub struct OutputQueue {
     /// The encoder, with the bytes that wait to be sent.
     pub out: Outbound,
     /// Bodies of fewer bytes are copied, others shared.
-    pub copy_below_bytes: usize,
+    pub copy_threshold_bytes: usize,
     /// The link takes no more bytes until it becomes writable.
     pub blocked: bool,
     /// Present where this broker is the client of another broker.
@@ -41,13 +41,13 @@ impl OutputQueues {
     }
 
     /// Adds the output of a new connection.
-    pub fn open(&mut self, slot: Slot, out: Outbound, copy_below_bytes: usize) {
+    pub fn open(&mut self, slot: Slot, out: Outbound, copy_threshold_bytes: usize) {
         let index = slot as usize;
         if self.queues.len() <= index {
             self.queues.resize_with(index + 1, || None);
         }
         self.queues[index] =
-            Some(OutputQueue { out, copy_below_bytes, blocked: false, link_output: None, stamps: None, is_dirty: false });
+            Some(OutputQueue { out, copy_threshold_bytes, blocked: false, link_output: None, stamps: None, is_dirty: false });
     }
 
     /// Drops the output of a connection that is gone.

@@ -1,10 +1,10 @@
 //! An RDMA connection to another broker that is being established, on a port of the shard. The port limits how long that may take.
 
 use crate::link_dial::{DialCallback, DialError, DialFallback, DialRequest, DialedLink, RdmaDial};
-use link::{Link, Received};
+use link::{Link, ReceiveOutcome};
 use std::io;
 use verbs::device::AnyDevice;
-use verbs::{LinkId, Readiness, VerbsLink};
+use verbs::{LinkId, ReadinessEdges, VerbsLink};
 
 /// A link that is being established, with what is needed once it is, and what happens if it fails.
 pub(crate) struct PendingDial {
@@ -39,14 +39,14 @@ impl PendingDial {
         dial: DialRequest,
         rdma: RdmaDial,
         callback: DialCallback,
-        connect: impl FnOnce(verbs::device::Way, Option<verbs::Token>) -> io::Result<VerbsLink<AnyDevice>>,
+        connect: impl FnOnce(verbs::device::ResolvedRoute, Option<verbs::RdmaToken>) -> io::Result<VerbsLink<AnyDevice>>,
     ) -> Result<Self, (io::Error, DialFailureHandler)> {
         let RdmaDial { way, token, login, bootstrap, fallback } = rdma;
         let failure_handler = DialFailureHandler { callback, fallback };
         match connect(way, token) {
             Ok(link) => {
                 // A broker that is short of memory reads nothing until it has some again: the link waits for that.
-                link.be_patient();
+                link.disable_fetch_deadline();
                 Ok(PendingDial { dial, link, login, bootstrap, failure_handler })
             }
             Err(error) => Err((error, failure_handler)),
@@ -58,10 +58,10 @@ impl PendingDial {
     }
 
     /// Whether the connection is established, or why it failed; `None` while neither is known.
-    pub fn poll(&mut self, edges: Readiness) -> Option<io::Result<()>> {
+    pub fn poll(&mut self, edges: ReadinessEdges) -> Option<io::Result<()>> {
         // A connection that failed returns its error here; an established one has nothing to receive yet.
         match self.link.receive(&mut [], &mut []) {
-            Ok(Received::Closed) => {
+            Ok(ReceiveOutcome::Closed) => {
                 Some(Err(io::Error::new(io::ErrorKind::ConnectionReset, "RDMA: the other broker is gone")))
             }
             Ok(_) => edges.writable.then_some(Ok(())),

@@ -3,7 +3,7 @@
 use link::Address;
 use session::limits::BODY_FRAME_BYTES_MAX;
 use std::fmt;
-use verbs::Settings;
+use verbs::PortSettings;
 use verbs::device::AnyDevice;
 
 /// How connections over RDMA are made and served.
@@ -11,7 +11,7 @@ pub struct RdmaOptions {
     /// Where clients connect.
     pub listen: Vec<RdmaListen>,
     /// How ports behave. The shard always corks them.
-    pub settings: Settings,
+    pub settings: PortSettings,
     /// How shards wait for their devices.
     pub poll: RdmaPoll,
     /// The frame size proposed to clients, if it is larger than that of other connections.
@@ -21,7 +21,7 @@ pub struct RdmaOptions {
 impl Default for RdmaOptions {
     fn default() -> Self {
         let frame_bytes_max = BODY_FRAME_BYTES_MAX;
-        RdmaOptions { listen: vec![], settings: Settings::default(), poll: RdmaPoll::default(), frame_bytes_max }
+        RdmaOptions { listen: vec![], settings: PortSettings::default(), poll: RdmaPoll::default(), frame_bytes_max }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::rdma_options::RdmaPoll;
 use crate::shared_state::SharedState;
 use crate::tokens::TokenOwner;
 use broker::Slot;
-use link::{Abort, Link};
+use link::{AbortReason, Link};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 use reactor::{ASYNC_EVENTS, COMPLETIONS};
@@ -18,8 +18,8 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Instant;
-use verbs::device::{AnyDevice, Way};
-use verbs::{Doorkeeper, LinkId, Port, Readiness, Settings, VerbsLink};
+use verbs::device::{AnyDevice, ResolvedRoute};
+use verbs::{TokenVerifier, LinkId, Port, ReadinessEdges, PortSettings, VerbsLink};
 
 /// What ports give their connections and readiness to: the shard.
 pub(crate) trait PortHandler {
@@ -29,7 +29,7 @@ pub(crate) trait PortHandler {
     /// Takes over the link that a dial has established. Returns its slot, unless the link is not wanted any more.
     fn on_connect(&mut self, dial: &DialRequest, dialled: DialedLink, now: Instant) -> Option<Slot>;
 
-    fn on_ready(&mut self, slot: Slot, readiness: Readiness);
+    fn on_ready(&mut self, slot: Slot, readiness: ReadinessEdges);
 }
 
 /// A port of the shard, and the slots of its links.
@@ -57,30 +57,30 @@ struct ShardPort {
 pub(crate) struct RdmaPorts {
     ports: Vec<ShardPort>,
     poll_mode: RdmaPoll,
-    settings: Settings,
+    settings: PortSettings,
     /// Which shard this is.
     shard: u16,
     shared: Arc<SharedState>,
-    readiness: Vec<(LinkId, Readiness)>,
+    readiness: Vec<(LinkId, ReadinessEdges)>,
     is_stopping: bool,
     /// Receive buffers. Their memory is counted when a port opens, not with the messages.
     pool: Option<Pool>,
-    /// Counters of ports that were removed.
-    removed: verbs::Counters,
+    /// PortCounters of ports that were removed.
+    removed: verbs::PortCounters,
 }
 
 impl RdmaPorts {
-    pub fn new(poll_mode: RdmaPoll, settings: Settings, shard: u16, shared: Arc<SharedState>) -> Self {
+    pub fn new(poll_mode: RdmaPoll, settings: PortSettings, shard: u16, shared: Arc<SharedState>) -> Self {
         RdmaPorts {
             ports: Vec::new(),
             poll_mode,
-            settings: Settings { corked: true, ..settings },
+            settings: PortSettings { corked: true, ..settings },
             shard,
             shared,
             readiness: Vec::new(),
             is_stopping: false,
             pool: None,
-            removed: verbs::Counters::default(),
+            removed: verbs::PortCounters::default(),
         }
     }
 
@@ -90,7 +90,7 @@ impl RdmaPorts {
     /// The device fails, cannot do what the settings ask for, or cannot be waited for.
     pub fn open(&mut self, device: AnyDevice, address: &str, registry: &Registry) -> io::Result<()> {
         let port = self.open_port(device, self.settings.clone())?;
-        port.ask(Arc::clone(&self.shared) as Arc<dyn Doorkeeper>);
+        port.set_token_verifier(Arc::clone(&self.shared) as Arc<dyn TokenVerifier>);
         port.listen(address)?;
         let mut port = ShardPort::new(port, address);
         port.register(registry)?;
@@ -98,7 +98,7 @@ impl RdmaPorts {
         Ok(())
     }
 
-    fn open_port(&mut self, device: AnyDevice, settings: Settings) -> io::Result<Port<AnyDevice>> {
+    fn open_port(&mut self, device: AnyDevice, settings: PortSettings) -> io::Result<Port<AnyDevice>> {
         let pool = self.pool.get_or_insert_with(|| Pool::new(PoolOptions::default()));
         Port::open(device, pool, settings).map_err(io::Error::other)
     }
@@ -112,9 +112,9 @@ impl RdmaPorts {
             if self.is_stopping {
                 return Err(io::Error::other("this broker stops"));
             }
-            let to = way.place.clone();
+            let to = way.address.clone();
             index = self.port_for(way, credits, registry)?;
-            Ok(self.ports[index].port.connect_promising(&to, token, credits)?)
+            Ok(self.ports[index].port.connect_with_credits(&to, token, credits)?)
         });
         match begun {
             Ok(asking) => self.ports[index].pending.push(asking),
@@ -123,14 +123,14 @@ impl RdmaPorts {
     }
 
     /// A port with capacity on the card of a way: an existing one, or a new one.
-    fn port_for(&mut self, way: Way, credits: u16, registry: &Registry) -> io::Result<usize> {
-        let suits = |port: &ShardPort| !port.is_failed && *port.card == *way.card && port.port.has_room_for(credits);
+    fn port_for(&mut self, way: ResolvedRoute, credits: u16, registry: &Registry) -> io::Result<usize> {
+        let suits = |port: &ShardPort| !port.is_failed && *port.card == *way.card && port.port.has_capacity_for(credits);
         if let Some(index) = self.ports.iter().position(suits) {
             return Ok(index);
         }
         let of_links = |links: usize| self.settings.spare_buffers + links * usize::from(credits);
         let receive_buffers = of_links(DIALLED_OF_A_PORT).min(self.settings.receive_buffers.max(of_links(1)));
-        let settings = Settings { receive_buffers, ..self.settings.clone() };
+        let settings = PortSettings { receive_buffers, ..self.settings.clone() };
         if !self.shared.reserve_port_bytes(settings.port_bytes()) {
             return Err(io::Error::other("the buffers of RDMA ports would take too much of the memory limit"));
         }
@@ -145,7 +145,7 @@ impl RdmaPorts {
 
     /// The next [`poll`](RdmaPorts::poll) checks the devices for asynchronous events, too.
     pub fn on_async_event(&self) {
-        self.ports.iter().for_each(|port| port.port.heed_news());
+        self.ports.iter().for_each(|port| port.port.request_event_poll());
     }
 
     #[inline]
@@ -162,8 +162,8 @@ impl RdmaPorts {
         self.ports.iter().map(|port| port.port.connections()).sum()
     }
 
-    /// Counters of all ports, including removed ones; `None` if there never was a port.
-    pub fn counters(&self) -> Option<verbs::Counters> {
+    /// PortCounters of all ports, including removed ones; `None` if there never was a port.
+    pub fn counters(&self) -> Option<verbs::PortCounters> {
         self.pool.as_ref()?;
         let mut all = self.removed;
         self.ports.iter().for_each(|port| all += port.port.counters());
@@ -209,7 +209,7 @@ impl RdmaPorts {
                     continue;
                 }
                 // A refused link has no slot.
-                if let Some(Some((known, slot))) = port.slots.get(id.place())
+                if let Some(Some((known, slot))) = port.slots.get(id.slot())
                     && *known == id
                 {
                     handler.on_ready(*slot, readiness);
@@ -256,7 +256,7 @@ impl RdmaPorts {
 
 impl ShardPort {
     fn new(port: Port<AnyDevice>, address: &str) -> Self {
-        let (descriptors, async_descriptors, card) = (port.descriptors(), port.news_descriptors(), port.card().into());
+        let (descriptors, async_descriptors, card) = (port.descriptors(), port.event_descriptors(), port.card().into());
         ShardPort {
             port,
             address: address.into(),
@@ -298,7 +298,7 @@ impl ShardPort {
     fn on_pending_ready(
         &mut self,
         id: LinkId,
-        readiness: Readiness,
+        readiness: ReadinessEdges,
         handler: &mut impl PortHandler,
         now: Instant,
     ) -> bool {
@@ -317,10 +317,10 @@ impl ShardPort {
     }
 
     fn set_slot(&mut self, id: LinkId, slot: Slot) {
-        if self.slots.len() <= id.place() {
-            self.slots.resize(id.place() + 1, None);
+        if self.slots.len() <= id.slot() {
+            self.slots.resize(id.slot() + 1, None);
         }
-        self.slots[id.place()] = Some((id, slot));
+        self.slots[id.slot()] = Some((id, slot));
     }
 
     fn deregister(&self, registry: &Registry) {
@@ -338,18 +338,18 @@ fn admit(
     shared: &SharedState,
     shard: u16,
     is_stopping: bool,
-) -> Result<Option<TokenOwner>, Abort> {
+) -> Result<Option<TokenOwner>, AbortReason> {
     if is_stopping {
-        return Err(Abort::Shutdown);
+        return Err(AbortReason::Shutdown);
     }
     let owner = link.token().and_then(|token| shared.tokens.redeem(&token));
     if link.token().is_some() && owner.is_none() {
         // The token was valid when the peer asked, and has expired since.
-        return Err(Abort::Overdue);
+        return Err(AbortReason::Overdue);
     }
     if !shared.add_connection(shard) {
         tracing::warn!(peer = &*link.peer().address, "connection limit reached: client refused");
-        return Err(Abort::Limit);
+        return Err(AbortReason::Limit);
     }
     Ok(owner)
 }
@@ -357,7 +357,7 @@ fn admit(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use link::Received;
+    use link::ReceiveOutcome;
     use mio::Poll;
     use verbs::sim::{Fabric, FabricOptions, SimDevice};
 
@@ -381,7 +381,7 @@ mod tests {
             unreachable!("nothing is dialled here")
         }
 
-        fn on_ready(&mut self, slot: Slot, readiness: Readiness) {
+        fn on_ready(&mut self, slot: Slot, readiness: ReadinessEdges) {
             if readiness.readable {
                 self.readable.push(slot);
             }
@@ -405,7 +405,7 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "some moment to count from")]
         fn new(connections_max: u32) -> Self {
             let fabric = Fabric::new(&FabricOptions::faultless());
-            let settings = Settings { direct: true, ..Settings::default() };
+            let settings = PortSettings { accepts_direct: true, ..PortSettings::default() };
             let shared = Arc::new(SharedState::new(1, 1 << 30, connections_max));
             let mut ports = RdmaPorts::new(RdmaPoll::Adaptive, settings.clone(), 0, Arc::clone(&shared));
             let poll = Poll::new().expect("a poll");
@@ -457,7 +457,7 @@ mod tests {
             assert_eq!(test.handler.readable, [slot]);
             let mut bytes = [0; 8];
             let received = test.handler.links[slot as usize].receive(&mut bytes, &mut []);
-            assert_eq!(received.expect("the link is connected"), Received::Bytes { bytes: 5, drained: true });
+            assert_eq!(received.expect("the link is connected"), ReceiveOutcome::Bytes { bytes: 5, drained: true });
         }
         assert!(test.ports.arm(&mut test.handler, test.poll.registry(), test.now), "there is nothing left to do");
     }

@@ -13,8 +13,8 @@ use crate::shard::Shard;
 use crate::shared_state::SharedState;
 use broker::{BodyRef, Broker, Flow, Publish, Slot};
 use catalog::Refusal;
-use link::{LinkError, Received};
-use session::{Body, Event, Fault};
+use link::{LinkError, ReceiveOutcome};
+use session::{Body, Event, ProtocolFault};
 use std::time::Instant;
 use wire::Method;
 use wire::method::{basic, connection};
@@ -106,7 +106,7 @@ impl Shard {
     fn receive(&mut self, slot: Slot, now: Instant) -> Option<usize> {
         let connection = self.sessions.connections.get_mut(slot)?;
         let mut direct_bytes = connection.inbound.direct().len();
-        if direct_bytes >= connection.lend_from_bytes {
+        if direct_bytes >= connection.lend_threshold_bytes {
             connection.lend_memory();
             direct_bytes = connection.inbound.direct().len();
         }
@@ -114,14 +114,14 @@ impl Shard {
         let wanted = connection.receive_bytes_wanted(free.len());
         let received = connection.link.receive(connection.inbound.direct(), &mut free[..wanted]);
         match received {
-            Ok(Received::Bytes { bytes, drained }) => {
+            Ok(ReceiveOutcome::Bytes { bytes, drained }) => {
                 connection.inbound.direct_filled(bytes.min(direct_bytes));
                 self.receive_buffer.add_filled(bytes.saturating_sub(direct_bytes));
                 // After the peer's end a drained link must be read on, until it reports that it is closed.
                 connection.readable = !drained || connection.peer_closed;
                 connection.received_at = now;
                 let mut lent_bytes = 0;
-                if connection.lend_from_bytes < usize::MAX {
+                if connection.lend_threshold_bytes < usize::MAX {
                     let copied;
                     (lent_bytes, copied) = connection.take_back_memory(bytes.min(direct_bytes));
                     self.sessions.effects.copied.bytes_in += copied as u64;
@@ -134,12 +134,12 @@ impl Shard {
                 }
                 Some(bytes + lent_bytes)
             }
-            Ok(Received::Idle) => {
+            Ok(ReceiveOutcome::Idle) => {
                 connection.readable = false;
                 connection.peer_closed = false;
                 Some(0)
             }
-            Ok(Received::Closed) => {
+            Ok(ReceiveOutcome::Closed) => {
                 self.on_peer_closed(slot, now);
                 None
             }
@@ -265,7 +265,7 @@ impl Shard {
     }
 
     /// Handles a protocol fault of the peer: a client, or another broker.
-    fn on_fault(&mut self, slot: Slot, fault: &Fault, now: Instant) {
+    fn on_fault(&mut self, slot: Slot, fault: &ProtocolFault, now: Instant) {
         if self.federation_link(slot).is_none() {
             return self.sessions.on_client_fault(slot, fault, now);
         }

@@ -15,7 +15,7 @@ use crate::shard::{Shard, ShardOptions};
 use crate::shared_state::SharedState;
 use crate::worker::{BrokerDialler, ShardSpins, ShardWorker};
 use broker::{Broker, BrokerOptions, Request};
-use catalog::{Catalog, Definition, Limits, ShardId};
+use catalog::{Catalog, CatalogLimits, Definition, ShardId};
 use link::{Address, ListenOptions, Listener, TlsServer};
 use rand::TryRngCore;
 use reactor::{Reactor, ReactorOptions, ReactorThreads, Stopper, ThreadWaker, WorkerContext};
@@ -26,7 +26,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant, SystemTime};
-use verbs::Settings;
+use verbs::PortSettings;
 use verbs::device::AnyDevice;
 
 /// The options of a broker.
@@ -46,7 +46,7 @@ pub struct ServerOptions {
     /// The server properties and SASL mechanisms that the broker announces.
     pub greeting: Greeting,
     /// Limits of the definitions.
-    pub catalog: Limits,
+    pub catalog: CatalogLimits,
     /// Virtual hosts, users and permissions to start with.
     pub definitions: Vec<Definition>,
     /// Bytes that wait to be sent to one connection at most; one message may go beyond.
@@ -162,7 +162,7 @@ fn devices_of_shards(
 fn bind_listeners(options: &ServerOptions) -> Result<Vec<Listener>, BrokerStartError> {
     let bind = |address: &Address| {
         let listener = match (address, &options.tls) {
-            (Address::Rsocket { host, port }, _) => RsocketListener::bound(host, *port, &options.listen_options),
+            (Address::Rsocket { host, port }, _) => RsocketListener::bind_listener(host, *port, &options.listen_options),
             (_, Some(tls)) => Listener::bind_tls(address, &options.listen_options, tls),
             (_, None) => Listener::bind(address, &options.listen_options),
         };
@@ -187,7 +187,7 @@ struct CommonParts {
     latency_request: Option<Arc<CpuLatencyRequest>>,
     dialler: Option<Arc<dyn BrokerDialler>>,
     requests: Option<SyncSender<Request>>,
-    rdma_settings: Settings,
+    rdma_settings: PortSettings,
     rdma_poll: RdmaPoll,
     output_bytes_max: usize,
     spin: Duration,

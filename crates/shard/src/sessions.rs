@@ -12,14 +12,14 @@ use crate::shared_state::SharedState;
 use crate::tokens::TokenOwner;
 use broker::{Broker, Effects, Slot};
 use catalog::{Refusal, SessionId, UserId};
-use link::{Abort, Link, LinkError};
-use session::heartbeat::Due;
-use session::{Capabilities, Fault, Greeting, Inbound, Outbound, Scope, SessionLimits};
+use link::{AbortReason, Link, LinkError};
+use session::heartbeat::HeartbeatAction;
+use session::{Capabilities, ProtocolFault, Greeting, Inbound, Outbound, FaultScope, SessionLimits};
 use slab::Gather;
 use std::io;
 use std::sync::Arc;
 use std::time::Instant;
-use verbs::Token;
+use verbs::RdmaToken;
 use verbs::limits::TOKEN_BYTES;
 use wire::method::{Method, channel, connection};
 
@@ -41,12 +41,12 @@ pub(crate) enum TimerOutcome {
     /// The connection needs no timer.
     Done,
     RearmAt(Instant),
-    Abort(Abort),
+    Abort(AbortReason),
 }
 
 /// A greeting with the token by which the client may connect again over RDMA.
-pub(crate) fn greeting_with_token(greeting: &Arc<Greeting>, token: Option<Token>) -> Arc<Greeting> {
-    let Some(Token(bytes)) = token else { return Arc::clone(greeting) };
+pub(crate) fn greeting_with_token(greeting: &Arc<Greeting>, token: Option<RdmaToken>) -> Arc<Greeting> {
+    let Some(RdmaToken(bytes)) = token else { return Arc::clone(greeting) };
     let value = wire::Value::LongStr(bytes.as_slice().into());
     Arc::new(greeting.with_property(TOKEN_PROPERTY, value).expect("a short name"))
 }
@@ -56,10 +56,10 @@ impl Sessions {
     pub fn accept(&mut self, link: Box<dyn Link>, token_owner: Option<TokenOwner>, now: Instant) -> Slot {
         let (slot, peer) = (self.connections.next_slot(), link.peer());
         tracing::debug!(shard = self.options.shard.0, slot, peer = &*peer.address, "connection accepted");
-        let shape = link.shape();
+        let shape = link.capabilities();
         // Channels are limited by user, as the catalog says, and opened by the shard.
         let mut limits = SessionLimits { owner_opens_channels: true, ..self.options.session };
-        let is_lent_memory = shape.lend_from_bytes < usize::MAX;
+        let is_lent_memory = shape.lend_threshold_bytes < usize::MAX;
         if is_lent_memory {
             limits.body_frame_bytes_max = self.options.rdma_frame_bytes_max;
         }
@@ -73,23 +73,23 @@ impl Sessions {
         let mut inbound = Inbound::server(&limits, greeting);
         let mut out = Outbound::new();
         if is_lent_memory {
-            inbound.lend_from(shape.lend_from_bytes);
-            out.set_part_bytes_min(shape.lend_from_bytes);
+            inbound.lend_from(shape.lend_threshold_bytes);
+            out.set_part_bytes_min(shape.lend_threshold_bytes);
         }
         let slot = self.insert(link, inbound, out, now);
         if let Some(connection) = self.connections.get_mut(slot) {
             (connection.token, connection.token_owner) = (token, token_owner);
-            connection.lend_from_bytes = shape.lend_from_bytes;
+            connection.lend_threshold_bytes = shape.lend_threshold_bytes;
         }
         slot
     }
 
     /// Adds the connection of a link, whichever side opened it.
     pub fn insert(&mut self, link: Box<dyn Link>, inbound: Inbound, out: Outbound, now: Instant) -> Slot {
-        let copy_below_bytes = link.shape().copy_below_bytes;
+        let copy_threshold_bytes = link.capabilities().copy_threshold_bytes;
         let deadline = now + self.options.login_timeout;
         let slot = self.connections.insert(Box::new(Connection::new(link, inbound, deadline, now)));
-        self.effects.outputs.open(slot, out, copy_below_bytes);
+        self.effects.outputs.open(slot, out, copy_threshold_bytes);
         self.connections.enqueue(slot);
         slot
     }
@@ -112,22 +112,22 @@ impl Sessions {
     }
 
     /// A token that nobody can guess, for a client that may connect again over RDMA.
-    fn new_token(&mut self, link: &dyn Link) -> Option<Token> {
-        if !self.shared.tokens.are_enabled() || link.shape().name == "rdma" {
+    fn new_token(&mut self, link: &dyn Link) -> Option<RdmaToken> {
+        if !self.shared.tokens.are_enabled() || link.capabilities().name == "rdma" {
             return None;
         }
         let mut bytes = [0; TOKEN_BYTES];
         let (first, second) = bytes.split_at_mut(TOKEN_BYTES / 2);
         first.copy_from_slice(&self.effects.chance().to_ne_bytes());
         second.copy_from_slice(&self.effects.chance().to_ne_bytes());
-        Some(Token(bytes))
+        Some(RdmaToken(bytes))
     }
 
     /// Handles readiness edges of a link.
     pub fn on_readiness(&mut self, slot: Slot, readable: bool, writable: bool, closed: bool) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         // The link sends bytes of its own first; an error shows at the next read or write.
-        if writable && connection.link.owes_bytes() {
+        if writable && connection.link.has_pending_output() {
             let _shown_later = connection.link.send(&mut Gather::new());
         }
         if readable || closed {
@@ -176,7 +176,7 @@ impl Sessions {
             }
             let phase = connection.phase;
             tracing::info!(shard = self.options.shard.0, slot, ?phase, "connection was too slow and is ended");
-            return TimerOutcome::Abort(Abort::Overdue);
+            return TimerOutcome::Abort(AbortReason::Overdue);
         };
         let Some(heartbeat) = connection.heartbeat else { return TimerOutcome::Done };
         let has_received = std::mem::take(&mut connection.received_since_check);
@@ -186,22 +186,22 @@ impl Sessions {
             connection.received_at = now;
         }
         match heartbeat.due(now, connection.received_at, connection.sent_at) {
-            Due::Dead => {
+            HeartbeatAction::Dead => {
                 let peer = &*connection.link.peer().address;
                 tracing::warn!(shard = self.options.shard.0, slot, peer, "missed heartbeats from client");
-                TimerOutcome::Abort(Abort::Silent)
+                TimerOutcome::Abort(AbortReason::Silent)
             }
-            Due::Send => {
+            HeartbeatAction::Send => {
                 connection.sent_at = now;
                 if let Some((out, pool)) = self.effects.writer(slot) {
                     out.heartbeat(pool);
                 }
                 match heartbeat.due(now, connection.received_at, now) {
-                    Due::Wait { until } => TimerOutcome::RearmAt(until),
-                    Due::Send | Due::Dead => TimerOutcome::RearmAt(now),
+                    HeartbeatAction::Wait { until } => TimerOutcome::RearmAt(until),
+                    HeartbeatAction::Send | HeartbeatAction::Dead => TimerOutcome::RearmAt(now),
                 }
             }
-            Due::Wait { until } => TimerOutcome::RearmAt(until),
+            HeartbeatAction::Wait { until } => TimerOutcome::RearmAt(until),
         }
     }
 
@@ -305,31 +305,31 @@ impl Sessions {
         now: Instant,
     ) {
         let scope = match refusal.scope {
-            catalog::Scope::Channel if channel > 0 => Scope::Channel,
-            _ => Scope::Connection,
+            catalog::RefusalScope::Channel if channel > 0 => FaultScope::Channel,
+            _ => FaultScope::Connection,
         };
-        let fault = Fault { code: refusal.code, scope, channel, class_id, method_id, text: session::cut(refusal.text) };
+        let fault = ProtocolFault { code: refusal.code, scope, channel, class_id, method_id, text: session::cut(refusal.text) };
         self.on_client_fault(slot, &fault, now);
     }
 
     /// Reports a client's fault to it, and closes the channel or the connection.
-    pub fn on_client_fault(&mut self, slot: Slot, fault: &Fault, now: Instant) {
+    pub fn on_client_fault(&mut self, slot: Slot, fault: &ProtocolFault, now: Instant) {
         self.log_fault(slot, fault);
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some((out, pool)) = self.effects.writer(slot) else { return };
         let is_done = connection.inbound.fail(fault, out, pool);
         match fault.scope {
             _ if is_done => self.close_after_flush(slot, now),
-            Scope::Channel => self.close_channel(slot, fault.channel),
-            Scope::Connection => {
+            FaultScope::Channel => self.close_channel(slot, fault.channel),
+            FaultScope::Connection => {
                 self.close_session(slot);
                 self.enter_closing_phase(slot, ConnectionPhase::Closing, now);
             }
-            Scope::Link => self.close_after_flush(slot, now),
+            FaultScope::Link => self.close_after_flush(slot, now),
         }
     }
 
-    pub fn log_fault(&self, slot: Slot, fault: &Fault) {
+    pub fn log_fault(&self, slot: Slot, fault: &ProtocolFault) {
         let Some(connection) = self.connections.get(slot) else { return };
         let peer = &*connection.link.peer().address;
         match fault.code {
@@ -372,8 +372,8 @@ fn reserve_connection(
     let user_max = catalog.user_limits(user).connections_max;
     match shared.connection_limits.reserve((vhost, vhost_max), (user, user_max)) {
         Ok(reservation) => Ok(Some(reservation)),
-        Err(LimitReached::Vhost(connections_max)) => Err(catalog.vhost_is_crowded(user, vhost_name, connections_max)),
-        Err(LimitReached::User(connections_max)) => Err(catalog.user_is_crowded(user, connections_max)),
+        Err(LimitReached::Vhost(connections_max)) => Err(catalog.is_vhost_at_limit(user, vhost_name, connections_max)),
+        Err(LimitReached::User(connections_max)) => Err(catalog.is_user_at_limit(user, connections_max)),
     }
 }
 
@@ -384,7 +384,7 @@ mod tests {
     use crate::limits::CLOSE_TIMEOUT;
     use crate::login::LoginService;
     use crate::test_sessions::{LoginClient, sessions};
-    use link::Abort;
+    use link::AbortReason;
 
     #[test]
     fn a_session_is_opened_and_closed_and_its_slot_is_free_again() {
@@ -394,7 +394,7 @@ mod tests {
         let slot = client.slot;
         let deadline = now + sessions.options.login_timeout;
         assert_eq!(sessions.check_timer(slot, now), TimerOutcome::RearmAt(deadline));
-        assert_eq!(sessions.check_timer(slot, deadline), TimerOutcome::Abort(Abort::Overdue));
+        assert_eq!(sessions.check_timer(slot, deadline), TimerOutcome::Abort(AbortReason::Overdue));
 
         let request = client.start(&mut sessions, "PLAIN", b"\0guest\0guest");
         LoginService::default().log_in(&mut sessions, slot, request, now);

@@ -22,7 +22,7 @@ use crate::shared_state::SharedState;
 use crate::tokens::TokenOwner;
 use broker::{Address, BodyRef, Broker, Effects, Slot};
 use catalog::{Definition, Refusal, ShardId};
-use link::{Abort, Link};
+use link::{AbortReason, Link};
 use session::{Greeting, SessionLimits};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -239,13 +239,13 @@ impl Shard {
         let (shard, pool) = (options.shard.0, effects.pool());
         pool.collect();
         let list_bytes = broker.room_bytes();
-        let is_short = self.memory.record_held(pool.held_bytes() + list_bytes, shared);
+        let is_short = self.memory.record_held(pool.mapped_bytes() + list_bytes, shared);
         if is_short {
             pool.trim();
         }
         let used_bytes = pool.used_bytes() + list_bytes;
         if self.memory.should_trim_heap(list_bytes, is_short, now) {
-            slab::give_back_heap();
+            slab::trim_heap();
         }
         if let Some(over) = self.memory.record_used(used_bytes, broker.memory_alarm(), shared) {
             tracing::warn!(shard, over, bytes = shared.used_bytes(), "memory limit");
@@ -311,7 +311,7 @@ impl Shard {
     }
 
     /// Ends a connection at once.
-    pub(crate) fn abort_connection(&mut self, slot: Slot, why: Abort, now: Instant) {
+    pub(crate) fn abort_connection(&mut self, slot: Slot, why: AbortReason, now: Instant) {
         if let Some(connection) = self.sessions.connections.get_mut(slot) {
             connection.link.abort(why);
         }
@@ -345,7 +345,7 @@ impl Shard {
             match self.sessions.connections.get(slot).map(|connection| connection.phase) {
                 Some(ConnectionPhase::Open { .. }) => self.refuse(slot, 0, refusal, (0, 0), now),
                 Some(ConnectionPhase::Greeting | ConnectionPhase::LoggedIn { .. }) => {
-                    self.abort_connection(slot, Abort::Shutdown, now)
+                    self.abort_connection(slot, AbortReason::Shutdown, now)
                 }
                 Some(ConnectionPhase::Closing | ConnectionPhase::Leaving) | None => {}
             }
@@ -369,6 +369,6 @@ impl Shard {
 
     /// Ends a connection that cannot be served.
     pub fn reject(&mut self, slot: Slot, now: Instant) {
-        self.abort_connection(slot, Abort::Limit, now);
+        self.abort_connection(slot, AbortReason::Limit, now);
     }
 }

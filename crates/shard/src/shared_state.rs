@@ -8,7 +8,7 @@ use crate::limits::{PORT_MEMORY_DIVISOR, PROCESS_BYTES};
 use crate::connection_limits::ConnectionLimits;
 use crate::tokens::BootstrapTokens;
 use crate::vhost_bytes::VhostBytes;
-use catalog::Stamp;
+use catalog::MessageStamp;
 use federation::DuplicateWindow;
 use federation::limits::WINDOW_STAMPS_MAX;
 use reactor::ReactorState;
@@ -39,7 +39,7 @@ pub struct SharedState {
     /// The stamps that arrived lately, on whichever shard; `None` until the first.
     stamp_window: Mutex<Option<DuplicateWindow>>,
     /// The counters of RDMA ports whose shards have ended; `None` if no shard had one.
-    port_counters: Mutex<Option<verbs::Counters>>,
+    port_counters: Mutex<Option<verbs::PortCounters>>,
 }
 
 impl SharedState {
@@ -130,13 +130,13 @@ impl SharedState {
     }
 
     /// Inserts the stamp of a message that has arrived. Returns whether it is new.
-    pub(crate) fn insert_stamp(&self, stamp: Stamp, seed: impl FnOnce() -> u64) -> bool {
+    pub(crate) fn insert_stamp(&self, stamp: MessageStamp, seed: impl FnOnce() -> u64) -> bool {
         let mut window = self.stamp_window.lock().unwrap_or_else(PoisonError::into_inner);
         window.get_or_insert_with(|| DuplicateWindow::new(WINDOW_STAMPS_MAX, seed())).insert(stamp)
     }
 
     /// Removes the stamps of messages that the broker has not accepted.
-    pub(crate) fn remove_stamps(&self, refused: &[Stamp]) {
+    pub(crate) fn remove_stamps(&self, refused: &[MessageStamp]) {
         if let Some(window) = &mut *self.stamp_window.lock().unwrap_or_else(PoisonError::into_inner) {
             for stamp in refused {
                 window.remove(*stamp);
@@ -145,12 +145,12 @@ impl SharedState {
     }
 
     /// Adds the counters of a shard with RDMA ports that ends.
-    pub(crate) fn add_port_counters(&self, counters: verbs::Counters) {
+    pub(crate) fn add_port_counters(&self, counters: verbs::PortCounters) {
         *self.port_counters.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default() += counters;
     }
 
     /// The counters of all RDMA ports whose shards have ended; `None` if no shard had one.
-    pub fn port_counters(&self) -> Option<verbs::Counters> {
+    pub fn port_counters(&self) -> Option<verbs::PortCounters> {
         *self.port_counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -10,9 +10,9 @@ use crate::shared_state::SharedState;
 use crate::test_clock::some_instant;
 use crate::tokens::TokenOwner;
 use broker::{Broker, BrokerOptions, Slot};
-use catalog::{Catalog, Definition, Limits, Name, Password, Permission, ShardId};
+use catalog::{Catalog, Definition, CatalogLimits, Name, Password, Permission, ShardId};
 use link::sim::{SimLink, SimOptions, pair};
-use link::{Link, Received};
+use link::{Link, ReceiveOutcome};
 use session::{Event, Greeting, Outbound, SessionLimits};
 use slab::{Pool, PoolOptions};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl WakeTarget for NeverAsleep {
 pub(crate) fn sessions() -> Sessions {
     let (shard, epoch) = (ShardId(0), some_instant());
     let mailbox = Mailbox::connect(&[ShardWaker::new(Box::new(NeverAsleep))]).pop().expect("one shard");
-    let mut catalog = Catalog::new(Limits::default());
+    let mut catalog = Catalog::new(CatalogLimits::default());
     let (vhost, user) = (Name::from("/"), Name::from("guest"));
     let password = Password::plain("guest");
     for definition in [
@@ -111,7 +111,7 @@ impl LoginClient {
         let connection = sessions.connections.get_mut(self.slot).expect("it is there");
         let mut buffer = [0; 4_096];
         let received = connection.link.receive(&mut [], &mut buffer);
-        let Ok(Received::Bytes { bytes, .. }) = received else { panic!("nothing to receive") };
+        let Ok(ReceiveOutcome::Bytes { bytes, .. }) = received else { panic!("nothing to receive") };
         let mut input = &buffer[..bytes];
         loop {
             let (out, pool) = sessions.effects.writer(self.slot).expect("it has an output");

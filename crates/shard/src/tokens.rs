@@ -6,7 +6,7 @@ use crate::limits::TOKENS_PENDING_MAX;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use verbs::{Doorkeeper, Token};
+use verbs::{RdmaToken, TokenVerifier};
 
 /// Whose login a token stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ struct PendingToken {
 /// The tokens of a broker. The lock is taken when connections begin and end, never for a message.
 #[derive(Default)]
 pub(crate) struct BootstrapTokens {
-    pending: Mutex<HashMap<Token, PendingToken>>,
+    pending: Mutex<HashMap<RdmaToken, PendingToken>>,
     /// How long a token is valid; `None` if the broker gives none.
     lifetime: Option<Duration>,
 }
@@ -43,13 +43,13 @@ impl BootstrapTokens {
         self.lifetime.is_some()
     }
 
-    fn pending(&self) -> MutexGuard<'_, HashMap<Token, PendingToken>> {
+    fn pending(&self) -> MutexGuard<'_, HashMap<RdmaToken, PendingToken>> {
         // Nothing panics while the lock is held, and the map is whole at every moment.
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets a client connect by this token. Beyond [`TOKENS_PENDING_MAX`] the token is dropped, and the client refused later.
-    pub fn insert(&self, token: Token, owner: TokenOwner, now: Instant) {
+    pub fn insert(&self, token: RdmaToken, owner: TokenOwner, now: Instant) {
         let Some(lifetime) = self.lifetime else { return };
         let mut pending = self.pending();
         if pending.len() >= TOKENS_PENDING_MAX {
@@ -61,7 +61,7 @@ impl BootstrapTokens {
     }
 
     /// Revokes a token because the connection that it was given to is closed. A client that was admitted already still connects.
-    pub fn remove_unused(&self, token: &Token) {
+    pub fn remove_unused(&self, token: &RdmaToken) {
         let mut pending = self.pending();
         if pending.get(token).is_some_and(|token| !token.is_used) {
             pending.remove(token);
@@ -69,11 +69,11 @@ impl BootstrapTokens {
     }
 
     /// The owner of the token by which a connection was admitted, once.
-    pub fn redeem(&self, token: &Token) -> Option<TokenOwner> {
+    pub fn redeem(&self, token: &RdmaToken) -> Option<TokenOwner> {
         Some(self.pending().remove(token).filter(|token| token.is_used)?.owner)
     }
 
-    fn admit(&self, token: &Token, now: Instant) -> bool {
+    fn admit(&self, token: &RdmaToken, now: Instant) -> bool {
         match self.pending().get_mut(token) {
             Some(token) if token.expires_at > now => !std::mem::replace(&mut token.is_used, true),
             _ => false,
@@ -81,9 +81,9 @@ impl BootstrapTokens {
     }
 }
 
-impl Doorkeeper for crate::SharedState {
+impl TokenVerifier for crate::SharedState {
     #[expect(clippy::disallowed_methods, reason = "called once a connection, when its request arrives")]
-    fn admits(&self, token: &Token) -> bool {
+    fn admits(&self, token: &RdmaToken) -> bool {
         self.tokens.admit(token, Instant::now())
     }
 }
@@ -97,7 +97,7 @@ mod tests {
     fn a_token_is_valid_once_and_for_its_lifetime() {
         let (lifetime, start) = (Duration::from_secs(30), some_instant());
         let tokens = BootstrapTokens::enabled(lifetime);
-        let token = |number| Token([number; 16]);
+        let token = |number| RdmaToken([number; 16]);
         let owner = |user: &str| TokenOwner { user: user.into(), is_loopback: false, is_carrier: false };
         tokens.insert(token(1), owner("a"), start);
         tokens.insert(token(2), owner("b"), start);

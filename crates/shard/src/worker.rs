@@ -15,8 +15,8 @@ use mio::{Registry, Token};
 use reactor::{AdaptiveSpin, IdleStrategy, SocketReadiness, Worker};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use verbs::Readiness;
-use verbs::limits::DEADLINES_EVERY;
+use verbs::ReadinessEdges;
+use verbs::limits::DEADLINE_CHECK_INTERVAL;
 
 /// Connects to other brokers.
 pub trait BrokerDialler: Send + Sync {
@@ -131,7 +131,7 @@ impl Worker<InboxMessage> for ShardWorker {
             self.ports.flush(registry);
             if self.ports.connections() > 0 {
                 // A port checks the deadlines of its connections when it is polled.
-                wait = Some(wait.unwrap_or(DEADLINES_EVERY).min(DEADLINES_EVERY));
+                wait = Some(wait.unwrap_or(DEADLINE_CHECK_INTERVAL).min(DEADLINE_CHECK_INTERVAL));
             }
         }
         wait
@@ -196,7 +196,7 @@ impl PortHandler for Shard {
     }
 
     #[inline]
-    fn on_ready(&mut self, slot: Slot, readiness: Readiness) {
+    fn on_ready(&mut self, slot: Slot, readiness: ReadinessEdges) {
         self.on_readiness(slot, readiness.readable, readiness.writable, readiness.closed);
     }
 }

@@ -2,12 +2,12 @@
 
 mod fabric;
 
-use client::{ConsumeOptions, Error, Publish};
+use client::{ClientError, ConsumeOptions, Publish};
 use fabric::{PATIENCE, ServerPlan, FabricServer, body, consume, exchange, queue};
 use shard::RdmaPoll;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
-use verbs::Settings;
+use verbs::PortSettings;
 
 /// Ports that no other test of this program has.
 static NEXT_PORT: AtomicU16 = AtomicU16::new(20_100);
@@ -26,7 +26,7 @@ fn place(test: &str) -> Option<String> {
 
 /// Memory is short in the lab.
 fn plan(shards: u16) -> ServerPlan {
-    let settings = Settings { receive_buffers: 1_024, ..ServerPlan::default().settings };
+    let settings = PortSettings { receive_buffers: 1_024, ..ServerPlan::default().settings };
     ServerPlan { shards, settings, ..ServerPlan::default() }
 }
 
@@ -81,7 +81,7 @@ fn a_client_that_is_polled_hears_by_the_devices_descriptors() {
 fn who_has_logged_in_by_tcp_may_come_with_a_token_and_nobody_else() {
     let Some(place) = place("tokens") else { return };
     let mut plan = plan(2);
-    plan.settings.direct = false;
+    plan.settings.accepts_direct = false;
     let world = FabricServer::on_card(&place, plan);
     let port = world.tcp.rsplit_once(':').expect("a port").1;
     let refused = world.try_connect(&format!("amqp+rdma://{place}")).expect_err("no token").to_string();
@@ -124,7 +124,7 @@ fn many_connections_work_at_once_and_are_told_when_the_broker_stops() {
                 break error;
             }
         };
-        assert!(matches!(told, Error::ConnectionClosed { code: 320, .. }), "{told}");
+        assert!(matches!(told, ClientError::ConnectionClosed { code: 320, .. }), "{told}");
     }
     drop(clients);
     world.join();

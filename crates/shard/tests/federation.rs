@@ -372,7 +372,7 @@ fn who_may_be_no_broker_says_of_no_message_that_it_was_here() {
     publish(&source, "trades", &["eu.x"], 10);
     assert_eq!(bodies(&mut consumer, 10), expected("eu.x", 10));
     // Whoever has seen a stamp could have others' messages dropped, by being there before them.
-    let stamp = catalog::Stamp::new(7, 0, 1);
+    let stamp = catalog::MessageStamp::new(7, 0, 1);
     for (login, body, comes) in
         [("plain", "first", true), ("plain", "second", true), ("guest", "third", true), ("guest", "fourth", false)]
     {

@@ -17,7 +17,7 @@ const ROOT: &str = "127.0.0.1:7001";
 const MIDDLE: &str = "127.0.0.1:7002";
 
 fn fabric() -> Fabric {
-    Fabric::live(&FabricOptions::faultless())
+    Fabric::real_time(&FabricOptions::faultless())
 }
 
 fn expect(client: &mut Client, key: &str, rounds: u32) {

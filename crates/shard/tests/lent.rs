@@ -2,8 +2,8 @@
 
 mod over_verbs;
 
-use link::Abort;
-use link::sim::Chance;
+use link::AbortReason;
+use link::sim::SplitMix64;
 use over_verbs::{ShardBounds, VerbsClient, FAR, HEADS_BYTES_MAX, NEAR, VerbsHarness, body, settings};
 use session::limits::{BODY_FRAME_BYTES_MAX, FRAME_BYTES_CEILING, FRAME_BYTES_MAX};
 use shard::CopiedBytes;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use verbs::sim::FabricOptions;
-use verbs::{Port, Settings};
+use verbs::{Port, PortSettings};
 
 const THRESHOLD: usize = 16 * 1_024;
 
@@ -137,7 +137,7 @@ fn a_cable_and_rdma_mix_and_each_copies_what_it_must() {
 #[test]
 fn more_than_may_be_offered_is_copied_and_counted() {
     // Two consumers' worth for what three want, and never two at once on one connection.
-    let settings = Settings { granted_bytes_max: 150_000, granted_bytes_total_max: 300_000, ..settings() };
+    let settings = PortSettings { granted_bytes_max: 150_000, granted_bytes_total_max: 300_000, ..settings() };
     let mut world = VerbsHarness::new(&FabricOptions::faultless(), &settings, &ShardBounds::default());
     let mut clients = vec![world.connect()];
     clients.extend((0..6).map(|number| world.consumer(&format!("q{number}"), false)));
@@ -158,7 +158,7 @@ fn more_than_may_be_offered_is_copied_and_counted() {
 #[test]
 fn a_publisher_whose_broker_is_short_of_memory_keeps_its_connection_however_long_that_takes() {
     // What the broker allows its consumers is over many times; what the client allows its broker has no end.
-    let settings = Settings { fetch_max: Duration::from_millis(50), ..settings() };
+    let settings = PortSettings { fetch_max: Duration::from_millis(50), ..settings() };
     let bounds = ShardBounds { memory_bytes_max: 6 << 20, ..ShardBounds::default() };
     let mut world = VerbsHarness::new(&FabricOptions::faultless(), &settings, &bounds);
     let mut publisher = world.connect();
@@ -180,14 +180,14 @@ fn a_publisher_whose_broker_is_short_of_memory_keeps_its_connection_however_long
         clients.iter_mut().for_each(VerbsClient::poll);
     }
     assert!(world.shard.broker().memory_alarm());
-    assert!(world.ports[NEAR].census().granted_bytes > 0, "a body is offered to a broker that does not read");
+    assert!(world.ports[NEAR].usage().granted_bytes > 0, "a body is offered to a broker that does not read");
     let used = world.used_bytes();
     for _ in 0..30_000 {
         world.step();
         clients.iter_mut().for_each(VerbsClient::poll);
     }
     assert!(!clients[0].is_over, "{:?}", clients[0].error);
-    assert!(clients[0].unsent_bytes() > 0 && world.ports[NEAR].census().granted_bytes > 0, "it waits");
+    assert!(clients[0].unsent_bytes() > 0 && world.ports[NEAR].usage().granted_bytes > 0, "it waits");
     assert_eq!(world.used_bytes(), used, "and the broker takes no more");
     // Somebody comes who takes what there is.
     let mut consumer = world.consumer("q", false);
@@ -203,7 +203,7 @@ fn a_publisher_whose_broker_is_short_of_memory_keeps_its_connection_however_long
 /// was offered returns.
 #[test]
 fn a_consumer_that_never_reads_on_is_given_up() {
-    let settings = Settings { fetch_max: Duration::from_millis(50), ..settings() };
+    let settings = PortSettings { fetch_max: Duration::from_millis(50), ..settings() };
     let mut world = VerbsHarness::new(&FabricOptions::faultless(), &settings, &ShardBounds::default());
     let mut clients = vec![world.connect(), world.consumer("q", false)];
     clients[1].is_paused = true;
@@ -211,7 +211,7 @@ fn a_consumer_that_never_reads_on_is_given_up() {
         let shared = message(&clients[0], number, 500_000);
         clients[0].publish("", "q", &shared);
     }
-    world.until("an offer", &mut clients, |world, _| world.ports[FAR].census().granted_bytes > 0);
+    world.until("an offer", &mut clients, |world, _| world.ports[FAR].usage().granted_bytes > 0);
     world.until("its end", &mut clients, |world, _| world.shard.connections() == 1);
     clients[1].is_paused = false;
     world.until("it hears so", &mut clients, |_, clients| clients[1].is_over);
@@ -219,9 +219,9 @@ fn a_consumer_that_never_reads_on_is_given_up() {
     world.assert_empty();
 }
 
-/// Settings of every kind under which a large body may be offered.
-fn any_settings(chance: &mut Chance) -> Settings {
-    Settings {
+/// PortSettings of every kind under which a large body may be offered.
+fn any_settings(chance: &mut SplitMix64) -> PortSettings {
+    PortSettings {
         receive_buffer_bytes: 1 << chance.between(9, 12),
         credits: chance.between(12, 40) as u16,
         rendezvous_threshold_bytes: chance.between(500, 40_000) as u32,
@@ -236,7 +236,7 @@ fn any_settings(chance: &mut Chance) -> Settings {
 
 /// Answers whether a message of the publisher never came whole, and how many bytes were fetched into lent memory.
 fn run_of(seed: u64) -> (bool, u64) {
-    let mut chance = Chance::new(seed);
+    let mut chance = SplitMix64::new(seed);
     let settings = any_settings(&mut chance);
     let options = FabricOptions { grants_max: usize::MAX, ..FabricOptions::slow(seed) };
     let mut world = VerbsHarness::new(&options, &settings, &ShardBounds::default());
@@ -267,7 +267,7 @@ fn run_of(seed: u64) -> (bool, u64) {
         // Any of them may sleep for a while.
         clients.iter_mut().filter(|_| chance.below(4) > 0).for_each(VerbsClient::poll);
         if left == 0 && who < clients.len() {
-            let why = [None, Some(Abort::Operator)][chance.below(2) as usize];
+            let why = [None, Some(AbortReason::Operator)][chance.below(2) as usize];
             clients[who].disconnect(why);
             break;
         }
@@ -333,7 +333,8 @@ fn cut_anywhere_what_arrives_is_whole_and_all_memory_returns() {
 fn the_client_publishes_from_its_memory_and_receives_into_it() {
     // Time is what both threads make of it.
     let long = Duration::from_secs(1_000_000);
-    let settings = Settings { set_up_max: long, ping_after: long, silent_max: 2 * long, read_max: long, ..settings() };
+    let settings =
+        PortSettings { set_up_max: long, ping_after: long, silent_max: 2 * long, read_max: long, ..settings() };
     let (tell, told) = std::sync::mpsc::channel();
     let stop = Arc::new(AtomicBool::new(false));
     let (stopped, of_broker) = (Arc::clone(&stop), settings.clone());
@@ -350,14 +351,14 @@ fn the_client_publishes_from_its_memory_and_receives_into_it() {
     let port = Port::open(fabric.device(), &Pool::new(PoolOptions::default()), settings).expect("sound settings");
     let link = Box::new(port.connect("broker", None).expect("there is room"));
     let url = client::Url::parse("amqp://guest:guest@broker/%2F").expect("a URL");
-    let mut client = client::Client::over(link, &url, client::Options::default()).expect("a connection");
+    let mut client = client::Client::over(link, &url, client::ConnectOptions::default()).expect("a connection");
     let channel = client.open_channel().expect("a channel");
     client.declare_queue(channel, "q", &client::QueueOptions::default()).expect("a queue");
     client.consume(channel, "q", &client::ConsumeOptions::default()).expect("a consumer");
     assert_eq!(client.tuning().frame_bytes_max, BODY_FRAME_BYTES_MAX, "it takes what is proposed");
     // A batch of canned messages is one piece of memory: its bodies would be read in the wrong place, and copied.
     let to = [client::Publish::to("", "q")];
-    let mut is_canned = |bytes| client.can(channel, &to, &body(0, bytes), 128 << 10).expect("open").is_some();
+    let mut is_canned = |bytes| client.prepare_batch(channel, &to, &body(0, bytes), 128 << 10).expect("open").is_some();
     assert_eq!([THRESHOLD - 1, THRESHOLD, 1 << 20].map(&mut is_canned), [true, false, false]);
     let mut bytes_in_all = 0;
     for (number, bytes) in (0..).zip([THRESHOLD, 100_000, 131_065, 1 << 20, (1 << 20) + 1, 5 << 20]) {

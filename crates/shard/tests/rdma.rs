@@ -2,13 +2,13 @@
 
 mod fabric;
 
-use client::{CarrierPass, Client, ConsumeOptions, Error, Publish, Url, Value};
+use client::{CarrierPass, Client, ClientError, ConsumeOptions, Publish, Url, Value};
 use fabric::{ADDRESSES, PATIENCE, PLACE, ServerPlan, FabricServer, body, consume, exchange, queue};
 use session::limits::{BODY_FRAME_BYTES_MAX, FRAME_BYTES_MAX};
 use shard::{RdmaListen, RdmaPoll, BrokerStartError};
 use std::time::Duration;
 use verbs::sim::{Fabric, FabricOptions};
-use verbs::{Settings, SoleLink, Token};
+use verbs::{PortSettings, RdmaToken, StandaloneLink};
 
 #[test]
 fn messages_of_every_size_cross_whole_and_in_order() {
@@ -24,7 +24,7 @@ fn messages_of_every_size_cross_whole_and_in_order() {
 #[test]
 fn with_other_thresholds_they_do_too() {
     for threshold in [1_000, 1 << 24] {
-        let settings = Settings { rendezvous_threshold_bytes: threshold, ..ServerPlan::default().settings };
+        let settings = PortSettings { rendezvous_threshold_bytes: threshold, ..ServerPlan::default().settings };
         let world = FabricServer::new(ServerPlan { settings, ..ServerPlan::default() });
         exchange(&mut world.connect(), &mut world.connect(), "q");
     }
@@ -124,7 +124,7 @@ fn a_client_that_is_polled_hears_by_the_devices_descriptors() {
 #[test]
 fn a_polled_publisher_that_was_held_up_hears_when_there_is_room() {
     for threshold in [16 * 1_024, 1 << 24] {
-        let settings = Settings { rendezvous_threshold_bytes: threshold, ..ServerPlan::default().settings };
+        let settings = PortSettings { rendezvous_threshold_bytes: threshold, ..ServerPlan::default().settings };
         let world = FabricServer::new(ServerPlan { settings, poll: RdmaPoll::Event, ..ServerPlan::default() });
         let (mut publisher, mut consumer) = (world.connect(), world.connect_tcp());
         let to = queue(&mut publisher, "q");
@@ -158,7 +158,7 @@ fn one_connection_too_many_is_refused() {
     let world = FabricServer::new(ServerPlan { connections_max: 2, ..ServerPlan::default() });
     let (first, tcp) = (world.connect(), world.connect_tcp());
     let refused = world.try_connect(ADDRESSES[0]).expect_err("there are two");
-    assert!(matches!(refused, Error::Link(_) | Error::Closed), "{refused}");
+    assert!(matches!(refused, ClientError::Link(_) | ClientError::Closed), "{refused}");
     drop(tcp);
     first.close().expect("an orderly end");
     // Both places become free, as soon as the broker has heard of it.
@@ -188,7 +188,7 @@ fn a_device_that_breaks_ends_its_connections_and_no_others() {
     // The first address has the first device.
     world.fabric.break_nth(0);
     let broken = until_broken(&mut doomed);
-    assert!(matches!(broken, Error::Link(_)), "{broken}");
+    assert!(matches!(broken, ClientError::Link(_)), "{broken}");
     exchange(&mut other, &mut tcp, "after");
     // The queue lost its consumer, so another gets what is sent to it.
     let to = queue(&mut tcp, "q");
@@ -200,7 +200,7 @@ fn a_device_that_breaks_ends_its_connections_and_no_others() {
     assert!(world.server().is_running());
 }
 
-fn until_broken(client: &mut Client) -> Error {
+fn until_broken(client: &mut Client) -> ClientError {
     let channel = client.open_channel();
     match channel {
         Err(error) => error,
@@ -210,7 +210,7 @@ fn until_broken(client: &mut Client) -> Error {
 
 #[test]
 fn a_client_gone_without_goodbye_is_given_up() {
-    let settings = Settings {
+    let settings = PortSettings {
         ping_after: Duration::from_millis(200),
         silent_max: Duration::from_millis(800),
         ..ServerPlan::default().settings
@@ -250,7 +250,7 @@ fn a_broker_that_stops_tells_its_clients_and_ends() {
                     break error;
                 }
             };
-            assert!(matches!(told, Error::ConnectionClosed { code: 320, .. }), "{told}");
+            assert!(matches!(told, ClientError::ConnectionClosed { code: 320, .. }), "{told}");
         }
         drop(clients);
         world.join();
@@ -259,7 +259,7 @@ fn a_broker_that_stops_tells_its_clients_and_ends() {
 
 #[test]
 fn without_the_right_to_come_directly_a_client_is_told_so() {
-    let settings = Settings { direct: false, ..ServerPlan::default().settings };
+    let settings = PortSettings { accepts_direct: false, ..ServerPlan::default().settings };
     let world = FabricServer::new(ServerPlan { settings, ..ServerPlan::default() });
     let refused = world.try_connect(ADDRESSES[0]).expect_err("no token").to_string();
     assert!(refused.contains("a token is needed"), "{refused}");
@@ -267,7 +267,7 @@ fn without_the_right_to_come_directly_a_client_is_told_so() {
 
 #[test]
 fn who_has_logged_in_by_tcp_may_come_over_rdma_with_a_token() {
-    let settings = Settings { direct: false, ..ServerPlan::default().settings };
+    let settings = PortSettings { accepts_direct: false, ..ServerPlan::default().settings };
     for shards in [1, 2] {
         let world = FabricServer::new(ServerPlan { shards, settings: settings.clone(), ..ServerPlan::default() });
         let port = world.tcp.rsplit_once(':').expect("a port").1;
@@ -285,7 +285,8 @@ fn who_has_logged_in_by_tcp_may_come_over_rdma_with_a_token() {
         // Without a token nobody gets in, nor with one that was never given.
         let refused = world.try_connect(ADDRESSES[0]).expect_err("no token").to_string();
         assert!(refused.contains("a token is needed"), "{refused}");
-        let guess = SoleLink::connect(world.fabric.device(), PLACE, Some(Token([7; 16])), settings.clone(), PATIENCE);
+        let guess =
+            StandaloneLink::connect(world.fabric.device(), PLACE, Some(RdmaToken([7; 16])), settings.clone(), PATIENCE);
         let refused = guess.err().expect("a guess").to_string();
         assert!(refused.contains("token is unknown"), "{refused}");
         clients.into_iter().for_each(|client| client.close().expect("an orderly end"));
@@ -294,13 +295,13 @@ fn who_has_logged_in_by_tcp_may_come_over_rdma_with_a_token() {
 
 #[test]
 fn a_token_is_good_once_and_only_for_who_has_logged_in() {
-    let settings = Settings { direct: false, ..ServerPlan::default().settings };
+    let settings = PortSettings { accepts_direct: false, ..ServerPlan::default().settings };
     let world = FabricServer::new(ServerPlan { settings: settings.clone(), ..ServerPlan::default() });
     let token = |client: &Client| match client.server_properties().get("harrier.rdma_token") {
-        Some(Value::LongStr(bytes)) => Token(bytes.first_chunk().copied().expect("16 bytes")),
+        Some(Value::LongStr(bytes)) => RdmaToken(bytes.first_chunk().copied().expect("16 bytes")),
         other => panic!("{other:?}"),
     };
-    let come = |token| SoleLink::connect(world.fabric.device(), PLACE, Some(token), settings.clone(), PATIENCE);
+    let come = |token| StandaloneLink::connect(world.fabric.device(), PLACE, Some(token), settings.clone(), PATIENCE);
     // Who does not say that it will come is not waited for.
     let plain = world.connect_tcp();
     assert!(come(token(&plain)).is_err());
@@ -318,7 +319,7 @@ fn a_token_is_good_once_and_only_for_who_has_logged_in() {
     let given = token(&next);
     let link = come(given).expect("it is expected");
     let refused = Client::over(Box::new(link), &via, world.options()).expect_err("no password is asked for");
-    assert!(matches!(refused, Error::Unexpected { .. }), "{refused}");
+    assert!(matches!(refused, ClientError::Unexpected { .. }), "{refused}");
     let last = Client::connect_with(&via, world.options()).expect("it logs in");
     let given = token(&last);
     last.close().expect("an orderly end");
@@ -327,7 +328,7 @@ fn a_token_is_good_once_and_only_for_who_has_logged_in() {
 
 #[test]
 fn who_is_carried_over_rdma_logs_in_by_himself() {
-    let settings = Settings { direct: false, ..ServerPlan::default().settings };
+    let settings = PortSettings { accepts_direct: false, ..ServerPlan::default().settings };
     for shards in [1, 2] {
         let world = FabricServer::new(ServerPlan { shards, settings: settings.clone(), ..ServerPlan::default() });
         let port = world.tcp.rsplit_once(':').expect("a port").1;
@@ -336,7 +337,8 @@ fn who_is_carried_over_rdma_logs_in_by_himself() {
             CarrierPass::get(&Url::parse(&url).expect("an address"), world.options())
         };
         let come = |pass: CarrierPass| {
-            let link = SoleLink::connect(world.fabric.device(), PLACE, Some(pass.token()), settings.clone(), PATIENCE);
+            let link =
+                StandaloneLink::connect(world.fabric.device(), PLACE, Some(pass.token()), settings.clone(), PATIENCE);
             let link = link.expect("the token is good");
             pass.close().expect("an orderly end");
             link
@@ -382,14 +384,18 @@ fn tcp_will_do_only_where_that_was_said_and_the_reason_is_told() {
     assert!(refused.contains("nobody listens there"), "{refused}");
     let client = world.try_connect(&format!("{tcp}/%2F?fallback=tcp")).expect("TCP will do");
     assert_eq!(client.transport(), "tcp");
-    assert!(client.fell_back().is_some_and(|why| why.contains("nobody listens there")), "{:?}", client.fell_back());
+    assert!(
+        client.used_fallback().is_some_and(|why| why.contains("nobody listens there")),
+        "{:?}",
+        client.used_fallback()
+    );
 }
 
 #[test]
 fn buffers_of_ports_count_for_the_memory_limit() {
     // What is left for messages: less than half, with two ports of eight MiB and one of landing blocks each.
     let plan = || {
-        let settings = Settings { direct: true, receive_buffers: 2_048, ..Settings::default() };
+        let settings = PortSettings { accepts_direct: true, receive_buffers: 2_048, ..PortSettings::default() };
         ServerPlan { shards: 2, settings, ..ServerPlan::default() }
     };
     let ports_bytes = 2 * plan().settings.port_bytes();
@@ -412,7 +418,7 @@ fn buffers_of_ports_count_for_the_memory_limit() {
     assert_eq!(client.blocked(), Some("low on memory"));
     drop(client);
     drop(world);
-    let fabric = Fabric::live(&FabricOptions::faultless());
+    let fabric = Fabric::real_time(&FabricOptions::faultless());
     let listen = RdmaListen {
         address: ADDRESSES[0].parse().expect("an address"),
         devices: fabric.siblings(2).into_iter().map(|device| Box::new(device) as _).collect(),
@@ -424,7 +430,7 @@ fn buffers_of_ports_count_for_the_memory_limit() {
 
 #[test]
 fn a_broker_without_its_devices_does_not_start() {
-    let fabric = Fabric::live(&FabricOptions::faultless());
+    let fabric = Fabric::real_time(&FabricOptions::faultless());
     let listen = |devices: usize| RdmaListen {
         address: ADDRESSES[0].parse().expect("an address"),
         devices: fabric.siblings(devices).into_iter().map(|device| Box::new(device) as _).collect(),

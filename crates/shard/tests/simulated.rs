@@ -1,11 +1,11 @@
 //! A shard over a simulated link: what a reactor's edges alone must keep going.
 
 use broker::{Broker, BrokerOptions};
-use catalog::{Catalog, Definition, Limits, Name, Password, Permission, ShardId};
+use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
 use federation::limits::BACK_OFF_MIN;
 use federation::{AckMode, RouteDirection, LinkKey, LinkSpec, LinkState, LinkLogin, FederationCommand, RouteKind, RouteSpec};
-use link::sim::{Cable, Cut, Side, SimLink, SimOptions, pair};
-use link::{Link, Received};
+use link::sim::{SimConnection, SimCut, SimLink, SimOptions, SimSide, pair};
+use link::{Link, ReceiveOutcome};
 use session::{BodyOut, Event, Greeting, Inbound, Outbound, PublishHead, SessionLimits};
 use shard::{DialedLink, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, TickOutcome};
 use slab::{Pool, PoolOptions};
@@ -35,7 +35,7 @@ fn named_shard(name: &str, output_bytes_max: usize, heartbeat_s: u16) -> Shard {
     let mail = Mailbox::connect(&[ShardWaker::new(Box::new(IgnoreWake))]).pop().expect("mail for one");
     let shared = Arc::new(SharedState::new(1, 1 << 30, 10));
     shared.assign_connection().expect("there is room for ten");
-    let mut catalog = Catalog::new(Limits::default());
+    let mut catalog = Catalog::new(CatalogLimits::default());
     let (vhost, user) = (Name::from("/"), Name::from("guest"));
     let password = Password::plain("guest");
     for definition in [
@@ -77,7 +77,7 @@ fn named_shard(name: &str, output_bytes_max: usize, heartbeat_s: u16) -> Shard {
 /// A client, which counts the answers and the deliveries that it gets.
 struct SimulatedClient {
     link: SimLink,
-    cable: Cable,
+    cable: SimConnection,
     slot: u32,
     inbound: Inbound,
     out: Outbound,
@@ -115,9 +115,9 @@ impl SimulatedClient {
             let have = self.kept.len();
             scratch[..have].copy_from_slice(&self.kept);
             let bytes = match self.link.receive(&mut [], &mut scratch[have..]).expect("the link is whole") {
-                Received::Bytes { bytes, .. } => bytes,
-                Received::Idle => return,
-                Received::Closed => panic!("nobody closes"),
+                ReceiveOutcome::Bytes { bytes, .. } => bytes,
+                ReceiveOutcome::Idle => return,
+                ReceiveOutcome::Closed => panic!("nobody closes"),
             };
             let mut input = &scratch[..have + bytes];
             loop {
@@ -153,11 +153,11 @@ impl SimulatedClient {
 fn tick_while_busy(shard: &mut Shard, client: &SimulatedClient, now: Instant) {
     let cable = &client.cable;
     loop {
-        let edges = cable.take_edges(Side::Right);
+        let edges = cable.take_edges(SimSide::Right);
         if edges.any() {
             shard.on_readiness(client.slot, edges.readable, edges.writable, edges.closed);
         }
-        if shard.tick(now) != TickOutcome::More && !cable.has_edges(Side::Right) {
+        if shard.tick(now) != TickOutcome::More && !cable.has_edges(SimSide::Right) {
             return;
         }
     }
@@ -192,8 +192,8 @@ fn connect_client(shard: &mut Shard, now: Instant) -> SimulatedClient {
 fn disconnect(shard: &mut Shard, client: SimulatedClient, now: Instant) {
     let (cable, slot) = (client.cable.clone(), client.slot);
     drop(client);
-    while !cable.is_over(Side::Right) {
-        let edges = cable.take_edges(Side::Right);
+    while !cable.is_closed(SimSide::Right) {
+        let edges = cable.take_edges(SimSide::Right);
         shard.on_readiness(slot, edges.readable, edges.writable, edges.closed);
         shard.tick(now);
     }
@@ -232,7 +232,7 @@ fn a_client_that_did_not_read_is_served_again_once_it_reads() {
     // The question arrives while the broker does not read on; no edge will tell of it again.
     consumer.send_method(basic::Qos { prefetch_size: 0, prefetch_count: 1, global: false });
     tick_while_busy(&mut shard, &consumer, now);
-    assert!(consumer.cable.bytes_for(Side::Right) > 0, "a broker that is not read from reads on");
+    assert!(consumer.cable.unread_bytes(SimSide::Right) > 0, "a broker that is not read from reads on");
     // Edges are told once: who forgets one here stands still.
     for round in 0..10 {
         consumer.read();
@@ -261,7 +261,7 @@ fn a_client_that_reads_nothing_is_kept_while_it_lives_and_not_when_it_is_dead() 
     disconnect(&mut shard, consumer, now);
 
     let consumer = blocked_consumer(&mut shard, now);
-    consumer.cable.cut(Cut::Silence);
+    consumer.cable.cut(SimCut::Silence);
     for _ in 0..6 {
         now += Duration::from_secs(5);
         tick_while_busy(&mut shard, &consumer, now);
@@ -271,12 +271,12 @@ fn a_client_that_reads_nothing_is_kept_while_it_lives_and_not_when_it_is_dead() 
 
 /// The other end of a link, and the numbers of its ends.
 struct BrokerCable {
-    cable: Cable,
+    cable: SimConnection,
     slots: [u32; 2],
 }
 
 /// What has arrived at an end of a link is carried out.
-fn serve(shard: &mut Shard, joint: &BrokerCable, side: Side, now: Instant) {
+fn serve(shard: &mut Shard, joint: &BrokerCable, side: SimSide, now: Instant) {
     joint.cable.step();
     let edges = joint.cable.take_edges(side);
     if edges.any() {
@@ -332,8 +332,8 @@ fn a_link_is_dialled_again_when_the_connection_that_it_ended_is_over() {
         let here = source.on_dial_outcome(&dial, Ok(dialled), now).expect("it is wanted");
         let joint = BrokerCable { cable, slots: [here, there] };
         while source.link_statuses(now).iter().any(|link| link.state != LinkState::Running) {
-            serve(&mut source, &joint, Side::Left, now);
-            serve(&mut destination, &joint, Side::Right, now);
+            serve(&mut source, &joint, SimSide::Left, now);
+            serve(&mut destination, &joint, SimSide::Right, now);
         }
         // The destination is busy, and has not read the end.
         if forgets {
@@ -345,12 +345,12 @@ fn a_link_is_dialled_again_when_the_connection_that_it_ended_is_over() {
         source.federate(FederationCommand::AddRoute(key.clone(), route.clone()), now);
         for _ in 0..20 {
             now += BACK_OFF_MIN;
-            serve(&mut source, &joint, Side::Left, now);
+            serve(&mut source, &joint, SimSide::Left, now);
             assert_eq!(source.next_dial(), None, "what is under way on the old connection comes first");
         }
-        while !joint.cable.is_over(Side::Left) {
-            serve(&mut destination, &joint, Side::Right, now);
-            serve(&mut source, &joint, Side::Left, now);
+        while !joint.cable.is_closed(SimSide::Left) {
+            serve(&mut destination, &joint, SimSide::Right, now);
+            serve(&mut source, &joint, SimSide::Left, now);
         }
     }
     now += BACK_OFF_MIN;

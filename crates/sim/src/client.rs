@@ -5,8 +5,8 @@
 //! Never:  knows what the broker should have said.
 
 use crate::limits::SCRATCH_BYTES;
-use link::sim::{Cable, Side, SimLink};
-use link::{Link, Received, Sent};
+use link::sim::{SimConnection, SimSide, SimLink};
+use link::{Link, ReceiveOutcome, SendOutcome};
 use session::{BodyOut, Capabilities, Event, Inbound, Outbound, PublishHead, SessionLimits};
 use slab::Pool;
 use std::time::{Duration, Instant};
@@ -82,7 +82,7 @@ pub enum Reply {
 /// A client.
 pub struct Client {
     link: Option<SimLink>,
-    cable: Cable,
+    cable: SimConnection,
     inbound: Inbound,
     /// What it says.
     pub out: Outbound,
@@ -105,7 +105,7 @@ enum Step {
 
 impl Client {
     /// A client that begins to log in.
-    pub fn new(link: SimLink, cable: Cable, limits: SessionLimits, pool: &Pool, now: Instant) -> Self {
+    pub fn new(link: SimLink, cable: SimConnection, limits: SessionLimits, pool: &Pool, now: Instant) -> Self {
         let mut out = Outbound::new();
         out.protocol_header(pool);
         Client {
@@ -171,7 +171,7 @@ impl Client {
         if self.link.is_none() {
             return false;
         }
-        let edges = self.cable.take_edges(Side::Left);
+        let edges = self.cable.take_edges(SimSide::Left);
         self.readable |= edges.readable || edges.closed;
         self.blocked &= !edges.writable;
         let mut moved = edges.any();
@@ -199,8 +199,8 @@ impl Client {
         }
         self.sent_at = now;
         match link.send(self.out.gather_mut()) {
-            Ok(Sent::Drained) => {}
-            Ok(Sent::Blocked) => self.blocked = true,
+            Ok(SendOutcome::Drained) => {}
+            Ok(SendOutcome::Blocked) => self.blocked = true,
             // What can still be read is read first; then the end is heard.
             Err(_) => {
                 self.out.gather_mut().clear();
@@ -222,13 +222,13 @@ impl Client {
         let wanted = self.inbound.scratch_bytes_wanted().min(scratch.len() - have);
         let direct_bytes = self.inbound.direct().len();
         match link.receive(self.inbound.direct(), &mut scratch[have..have + wanted]) {
-            Ok(Received::Bytes { bytes, drained }) => {
+            Ok(ReceiveOutcome::Bytes { bytes, drained }) => {
                 self.inbound.direct_filled(bytes.min(direct_bytes));
                 have += bytes.saturating_sub(direct_bytes);
                 self.readable = !drained;
             }
-            Ok(Received::Idle) => self.readable = false,
-            Ok(Received::Closed) | Err(_) => {
+            Ok(ReceiveOutcome::Idle) => self.readable = false,
+            Ok(ReceiveOutcome::Closed) | Err(_) => {
                 self.link = None;
                 heard.push(Heard::Over);
                 return true;

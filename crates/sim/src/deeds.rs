@@ -9,7 +9,7 @@ use crate::limits::CHANNELS_MAX;
 use crate::model::{Fate, HEADER_NAMES, Headers, Kind, Message, Settled, Target};
 use crate::run::Run;
 use crate::swarm::Feature;
-use link::sim::{Cut, Side};
+use link::sim::{SimCut, SimSide};
 use wire::method::{basic, tx};
 use wire::{Method, Properties, ShortString, Table, Value};
 
@@ -67,12 +67,12 @@ impl Run {
         let cable = &self.world.wires[one.wire].cable;
         match roll {
             0 => one.client.paused = true,
-            1 => cable.set_pace(Side::Left, Some(pace)),
-            2 => cable.set_pace(Side::Right, Some(pace)),
+            1 => cable.limit_rate(SimSide::Left, Some(pace)),
+            2 => cable.limit_rate(SimSide::Right, Some(pace)),
             _ => {
                 one.client.paused = false;
-                cable.set_pace(Side::Left, None);
-                cable.set_pace(Side::Right, None);
+                cable.limit_rate(SimSide::Left, None);
+                cable.limit_rate(SimSide::Right, None);
             }
         }
     }
@@ -93,8 +93,8 @@ impl Run {
         self.doom(actor);
         let one = &self.actors[actor];
         let cable = &self.world.wires[one.wire].cable;
-        let bytes = one.client.out.bytes() + cable.bytes_for(Side::Right);
-        cable.cut_after(Side::Left, bytes as u64, Cut::Reset);
+        let bytes = one.client.out.bytes() + cable.unread_bytes(SimSide::Right);
+        cable.cut_after(SimSide::Left, bytes as u64, SimCut::Reset);
     }
 
     fn be_cut(&mut self, actor: usize) {
@@ -105,8 +105,8 @@ impl Run {
         self.note(|_| format!("client {uid} is cut ({how}), perhaps after {bytes} bytes"));
         match how {
             // In the middle of whatever comes next; the client notices like everybody else.
-            0 => cable.cut_after(Side::Left, bytes, Cut::Reset),
-            1 => cable.cut_after(Side::Right, bytes, Cut::Reset),
+            0 => cable.cut_after(SimSide::Left, bytes, SimCut::Reset),
+            1 => cable.cut_after(SimSide::Right, bytes, SimCut::Reset),
             2 => {
                 self.note(|_| format!("client {uid} drops its link"));
                 self.actors[actor].client.vanish();
@@ -114,19 +114,19 @@ impl Run {
             }
             3 if self.setting.bounds.heartbeat_s > 0 => {
                 self.note(|_| format!("client {uid} is cut off in silence"));
-                cable.cut(Cut::Silence);
+                cable.cut(SimCut::Silence);
                 self.actors[actor].client.paused = true;
                 self.gone(actor);
             }
             4 => {
                 self.note(|_| format!("client {uid} vanishes"));
-                cable.cut(Cut::Vanish(Side::Left));
+                cable.cut(SimCut::Vanish(SimSide::Left));
                 self.actors[actor].client.vanish();
                 self.gone(actor);
             }
             _ => {
                 self.note(|_| format!("client {uid} is reset"));
-                cable.cut(Cut::Reset);
+                cable.cut(SimCut::Reset);
             }
         }
     }

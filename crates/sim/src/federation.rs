@@ -24,7 +24,7 @@ pub use setting::{Edge, Kind, Setting, Shape};
 use crate::limits::{SCRATCH_BYTES, TRACE_LINES_SHOWN};
 use crate::terms::some_instant;
 use book::Book;
-use link::sim::{Cable, Chance, Side};
+use link::sim::{SimConnection, SplitMix64, SimSide};
 use place::Place;
 use road::{Dialling, Failed, Road};
 use slab::{Pool, PoolOptions};
@@ -145,13 +145,13 @@ impl std::error::Error for Failure {}
 /// A run under way.
 struct Run {
     setting: Setting,
-    chance: Chance,
+    chance: SplitMix64,
     pool: Pool,
     now: Instant,
     start: Instant,
     places: Vec<Place>,
     /// Every cable that is not over, clients' and roads'.
-    cables: Vec<Cable>,
+    cables: Vec<SimConnection>,
     roads: Vec<Road>,
     dialling: Vec<Dialling>,
     failed: BTreeMap<road::Caller, Failed>,
@@ -184,7 +184,7 @@ impl Run {
     fn new(setting: Setting, traced: bool) -> Self {
         let now = some_instant();
         let mut run = Run {
-            chance: Chance::new(setting.seed),
+            chance: SplitMix64::new(setting.seed),
             pool: Pool::new(PoolOptions::default()),
             now,
             start: now,
@@ -291,7 +291,7 @@ impl Run {
 
     /// Forgets what is over.
     fn sweep(&mut self) {
-        self.cables.retain(|cable| !cable.is_over(Side::Left) || !cable.is_over(Side::Right));
+        self.cables.retain(|cable| !cable.is_closed(SimSide::Left) || !cable.is_closed(SimSide::Right));
         for place in &mut self.places {
             place.world.forget_wires();
         }

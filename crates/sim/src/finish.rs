@@ -7,7 +7,7 @@
 use crate::actor::{Question, Stage, Standing};
 use crate::letters::number_of;
 use crate::run::Run;
-use link::sim::Cut;
+use link::sim::SimCut;
 use wire::ShortStr;
 use wire::frame::HEARTBEAT_FRAME;
 use wire::method::{basic, exchange, queue};
@@ -276,7 +276,7 @@ impl Run {
         if self.setting.cuts && self.chance.permille(400) {
             let uid = self.actors[actor].uid;
             self.note(|_| format!("client {uid} is reset at the end"));
-            self.world.wires[self.actors[actor].wire].cable.cut(Cut::Reset);
+            self.world.wires[self.actors[actor].wire].cable.cut(SimCut::Reset);
             self.actors[actor].cut = true;
         } else {
             self.leave(actor);

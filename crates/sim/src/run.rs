@@ -11,7 +11,7 @@ use crate::model::Model;
 use crate::setting::Setting;
 use crate::terms::{Terms, some_instant};
 use crate::world::World;
-use link::sim::Chance;
+use link::sim::SplitMix64;
 use slab::{Pool, PoolOptions};
 
 /// What happened in a run.
@@ -160,7 +160,7 @@ impl std::error::Error for Failure {}
 /// A run under way.
 pub struct Run {
     pub(crate) setting: Setting,
-    pub(crate) chance: Chance,
+    pub(crate) chance: SplitMix64,
     pub(crate) world: World,
     pub(crate) pool: Pool,
     pub(crate) model: Model,
@@ -195,7 +195,7 @@ impl Run {
         let Setting { seed, shards, bounds, .. } = setting;
         let terms = Terms { name: "harrier".into(), seed, shards, bounds, now: some_instant() };
         Run {
-            chance: Chance::new(setting.seed),
+            chance: SplitMix64::new(setting.seed),
             world: World::new(&terms),
             pool: Pool::new(PoolOptions::default()),
             model: Model::new(),
@@ -338,8 +338,8 @@ impl Run {
             actor.client.paused = false;
         }
         for wire in &self.world.wires {
-            wire.cable.set_pace(link::sim::Side::Left, None);
-            wire.cable.set_pace(link::sim::Side::Right, None);
+            wire.cable.limit_rate(link::sim::SimSide::Left, None);
+            wire.cable.limit_rate(link::sim::SimSide::Right, None);
         }
         // Long enough for a broker to give up a peer that it hears nothing of.
         let heartbeat_us = u64::from(self.setting.bounds.heartbeat_s) * 3_000_000 / u64::from(REST_QUIET_ROUNDS);

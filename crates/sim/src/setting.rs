@@ -6,7 +6,7 @@
 
 use crate::swarm::Switches;
 use crate::terms::{Bounds, ROOMY_MEMORY_BYTES, ROOMY_OUTPUT_BYTES, ROOMY_QUEUE_BYTES};
-use link::sim::Chance;
+use link::sim::SplitMix64;
 
 /// Lengths of runs. Many short ones find more in the same time than few long ones, but some things come late.
 const STEPS: [u32; 8] = [100, 150, 200, 200, 300, 300, 600, 1_200];
@@ -43,7 +43,7 @@ pub struct Setting {
 impl Setting {
     /// The setting of a seed.
     pub fn of(seed: u64) -> Self {
-        let mut chance = Chance::new(seed ^ 0x5EED);
+        let mut chance = SplitMix64::new(seed ^ 0x5EED);
         let small_limits = chance.permille(350);
         let large_bodies = chance.permille(300);
         let memory_bytes_max = if chance.permille(120) { 1 << chance.between(16, 20) } else { ROOMY_MEMORY_BYTES };
@@ -73,7 +73,7 @@ impl Setting {
             consumer_timeout_ms,
             faulty_links,
         };
-        let switches = Switches::of(&mut Chance::new(seed ^ 0xFEA7));
+        let switches = Switches::of(&mut SplitMix64::new(seed ^ 0xFEA7));
         Setting {
             seed,
             shards,

@@ -7,7 +7,7 @@
 //! A run in which everything happens a little rarely has enough of any two things for them to meet badly. So each seed leaves
 //! out about half of the features, and has more or less of the others than usual (Groce et al., Swarm Testing, 2012).
 
-use link::sim::Chance;
+use link::sim::SplitMix64;
 use std::fmt;
 
 macro_rules! switches {
@@ -129,7 +129,7 @@ pub struct Switches {
 
 impl Switches {
     /// Draws them. One run in eight has nothing but what AMQP itself has.
-    pub fn of(chance: &mut Chance) -> Self {
+    pub fn of(chance: &mut SplitMix64) -> Self {
         let bare = chance.permille(125);
         let (mut features, mut asks) = ([0; FEATURES.len()], [0; ASKS.len()]);
         for (slot, &(feature, _, usual)) in features.iter_mut().zip(FEATURES) {
@@ -153,12 +153,12 @@ impl Switches {
     }
 
     /// Whether this one has it.
-    pub(crate) fn has(&self, feature: Feature, chance: &mut Chance) -> bool {
+    pub(crate) fn has(&self, feature: Feature, chance: &mut SplitMix64) -> bool {
         chance.permille(self.part(feature))
     }
 
     /// What is asked next.
-    pub(crate) fn ask(&self, chance: &mut Chance) -> Ask {
+    pub(crate) fn ask(&self, chance: &mut SplitMix64) -> Ask {
         let mut roll = chance.below(self.asks.iter().copied().map(u64::from).sum());
         for (&(ask, ..), &weight) in ASKS.iter().zip(&self.asks) {
             if roll < u64::from(weight) {
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn each_is_off_in_many_runs_and_skewed_in_the_others() {
-        let drawn: Vec<Switches> = (0..400).map(|seed| Switches::of(&mut Chance::new(seed))).collect();
+        let drawn: Vec<Switches> = (0..400).map(|seed| Switches::of(&mut SplitMix64::new(seed))).collect();
         for &(feature, word, usual) in FEATURES {
             let count = |is: &dyn Fn(u32) -> bool| drawn.iter().filter(|one| is(one.part(feature))).count();
             let (off, less, more) =
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn what_weighs_nothing_is_not_asked() {
         for seed in 0..50 {
-            let mut chance = Chance::new(seed);
+            let mut chance = SplitMix64::new(seed);
             let switches = Switches::of(&mut chance);
             for _ in 0..200 {
                 let ask = switches.ask(&mut chance);

@@ -4,7 +4,7 @@
 //! Owns:   what the two kinds of runs have in common.
 //! Never:  draws a limit; the settings do.
 
-use link::sim::{Chance, SimOptions};
+use link::sim::{SplitMix64, SimOptions};
 use session::SessionLimits;
 use std::time::Instant;
 
@@ -50,8 +50,8 @@ impl Bounds {
     }
 
     /// What a new cable is like, with room for so many bytes at least.
-    pub fn cable(&self, window_bytes_min: usize, chance: &mut Chance) -> SimOptions {
-        let seed = chance.number();
+    pub fn cable(&self, window_bytes_min: usize, chance: &mut SplitMix64) -> SimOptions {
+        let seed = chance.next_u64();
         let options = if self.faulty_links { SimOptions::faulty(seed) } else { SimOptions::faultless() };
         SimOptions { seed, window_bytes: options.window_bytes.max(window_bytes_min), ..options }
     }

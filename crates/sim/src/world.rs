@@ -6,8 +6,8 @@
 
 use crate::terms::Terms;
 use broker::{Broker, BrokerOptions};
-use catalog::{Catalog, Definition, Limits, Name, Password, Permission, ShardId};
-use link::sim::{Cable, Chance, Side, SimLink, SimOptions, pair};
+use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
+use link::sim::{SimConnection, SimLink, SimOptions, SimSide, SplitMix64, pair};
 use session::Greeting;
 use shard::{
     DialRequest, DialError, DialedLink, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, TickOutcome,
@@ -33,9 +33,9 @@ pub struct Node {
 /// A connection's way through the broker.
 pub struct Wire {
     /// The cable.
-    pub cable: Cable,
+    pub cable: SimConnection,
     /// The broker's end: the right one of those that came, the left one of those that it has dialled.
-    pub side: Side,
+    pub side: SimSide,
     /// The shard that serves it.
     pub shard: usize,
     /// Its slot there.
@@ -69,7 +69,7 @@ pub struct World {
 impl World {
     /// A broker without connections.
     pub fn new(terms: &Terms) -> Self {
-        let mut chance = Chance::new(terms.seed ^ 0xB40C);
+        let mut chance = SplitMix64::new(terms.seed ^ 0xB40C);
         let (now, epoch_unix_s) = (terms.now, 1_000_000_000);
         let household = Arc::new(SharedState::new(terms.shards, terms.bounds.memory_bytes_max, 1_000));
         let rungs: Vec<_> = (0..terms.shards).map(|_| Arc::new(AtomicBool::new(false))).collect();
@@ -83,11 +83,11 @@ impl World {
         let greeting = Arc::new(Greeting::new(&properties, "PLAIN"));
         let nodes = Mailbox::connect(&bells).into_iter().zip(bells).zip(rungs).zip(0..terms.shards);
         let nodes = nodes.map(|(((mail, doorbell), rung), id)| {
-            let mut catalog = Catalog::new(Limits {
+            let mut catalog = Catalog::new(CatalogLimits {
                 hash_seed: terms.seed,
                 // Delivery limits come with the other types of queues.
                 queue_types_as_classic: true,
-                ..Limits::default()
+                ..CatalogLimits::default()
             });
             let (vhost, user) = (Name::from("/"), Name::from("guest"));
             let definitions = [
@@ -106,7 +106,7 @@ impl World {
             let shard = ShardId(id);
             let pool = Pool::new(PoolOptions::default());
             let mut seed = [0; 32];
-            seed[..8].copy_from_slice(&chance.number().to_le_bytes());
+            seed[..8].copy_from_slice(&chance.next_u64().to_le_bytes());
             let broker_options = BrokerOptions {
                 shard,
                 shards: terms.shards,
@@ -139,12 +139,12 @@ impl World {
     }
 
     /// The right end of a cable comes in. Answers the number of its wire.
-    pub fn admit(&mut self, far: SimLink, cable: Cable) -> usize {
+    pub fn admit(&mut self, far: SimLink, cable: SimConnection) -> usize {
         let shard = usize::from(self.household.assign_connection().expect("there is room for a thousand"));
         let node = &mut self.nodes[shard];
         let slot = node.shard.accept(Box::new(far), self.now);
         node.awake = true;
-        self.wires.push(Wire { cable, side: Side::Right, shard, slot, over: false });
+        self.wires.push(Wire { cable, side: SimSide::Right, shard, slot, over: false });
         self.wires.len() - 1
     }
 
@@ -153,7 +153,7 @@ impl World {
         &mut self,
         shard: usize,
         dial: &DialRequest,
-        outcome: Result<(DialedLink, Cable), DialError>,
+        outcome: Result<(DialedLink, SimConnection), DialError>,
     ) -> Option<usize> {
         let node = &mut self.nodes[shard];
         node.awake = true;
@@ -162,7 +162,7 @@ impl World {
             Err(error) => (Err(error), None),
         };
         let slot = node.shard.on_dial_outcome(dial, outcome, self.now)?;
-        self.wires.push(Wire { cable: cable?, side: Side::Left, shard, slot, over: false });
+        self.wires.push(Wire { cable: cable?, side: SimSide::Left, shard, slot, over: false });
         Some(self.wires.len() - 1)
     }
 
@@ -198,7 +198,7 @@ impl World {
         let now = self.now;
         let mut edges_came = false;
         for wire in self.wires.iter_mut().filter(|wire| !wire.over && wire.shard == node) {
-            if wire.cable.is_over(wire.side) {
+            if wire.cable.is_closed(wire.side) {
                 wire.over = true;
                 continue;
             }
@@ -232,7 +232,7 @@ impl World {
         let nodes = nodes.map(|(at, node)| format!("shard {at} is awake, mail: {}", node.shard.has_messages()));
         let wires = self.wires.iter().filter(|wire| !wire.over && wire.cable.is_busy());
         let wires = wires.map(|wire| {
-            let (left, right) = (wire.cable.bytes_for(Side::Left), wire.cable.bytes_for(Side::Right));
+            let (left, right) = (wire.cable.unread_bytes(SimSide::Left), wire.cable.unread_bytes(SimSide::Right));
             format!("slot {} of shard {}: {left} bytes for the client, {right} for the broker", wire.slot, wire.shard)
         });
         nodes.chain(wires).collect()

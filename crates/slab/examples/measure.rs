@@ -1,8 +1,6 @@
-//! Measures what a message costs this crate: nanoseconds for one operation, the best and the median of several runs.
+//! Measures what a message costs this crate: nanoseconds per operation, best and median of several runs.
 //!
-//! Leaves: a table on standard output.
-//! Owns:   the running thread, and one more for what is freed elsewhere.
-//! Never:  judges; compare its figures in one run on one machine.
+//! Compare its figures only within one run on one machine.
 //!
 //! `cargo run --release -p harrier-slab --example measure`
 
@@ -11,7 +9,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use slab::{Gather, Pool, Tailed};
+use slab::{Gather, Pool, HeaderWithTail};
 
 const RUNS: usize = 15;
 const OPERATIONS: u32 = 1_000_000;
@@ -30,10 +28,10 @@ fn report(name: &str, operations: u32, mut run: impl FnMut()) {
     println!("{name:<52} {:>9.2} {:>9.2}", times[0], times[RUNS / 2]);
 }
 
-type Message = Tailed<[u64; 4]>;
+type MeasuredMessage = HeaderWithTail<[u64; 4]>;
 
-fn message(pool: &Pool, body: &[u8]) -> Message {
-    pool.tailed([1, 2, 3, 4], body.len(), |tail| tail.copy_from_slice(body))
+fn message(pool: &Pool, body: &[u8]) -> MeasuredMessage {
+    pool.header_with_tail([1, 2, 3, 4], body.len(), |tail| tail.copy_from_slice(body))
 }
 
 fn main() {
@@ -109,7 +107,7 @@ fn main() {
         }
     });
 
-    let (sender, receiver) = sync_channel::<Vec<Message>>(8);
+    let (sender, receiver) = sync_channel::<Vec<MeasuredMessage>>(8);
     let reader = thread::spawn(move || receiver.into_iter().map(|batch| batch.len()).sum::<usize>());
     report("tailed 64 B, made here, dropped elsewhere", OPERATIONS, || {
         for _ in 0..OPERATIONS / 1000 {
@@ -121,5 +119,5 @@ fn main() {
     drop(sender);
     black_box(reader.join().expect("the reader ends well"));
     pool.collect();
-    println!("held {} KiB, in use {} B", pool.held_bytes() / 1024, pool.used_bytes());
+    println!("held {} KiB, in use {} B", pool.mapped_bytes() / 1024, pool.used_bytes());
 }

@@ -1,8 +1,6 @@
-//! A block with one writer, and the count that every block starts with.
+//! A writable block with one owner, and the header with the reference count that starts every block.
 //!
-//! Enters: a length.  Leaves: that many bytes to fill, then a `Slice` to share.
-//! Owns:   one block of a depot.
-//! Never:  is shared; the count of its head is not looked at before it is frozen.
+//! The reference count of a block is not read before the block is frozen.
 
 use std::fmt;
 use std::mem;
@@ -10,76 +8,75 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::depot::{self, Depot};
-use crate::limits::{BLOCK_ALIGN_BYTES, BLOCK_BYTES_MAX, BLOCK_HEAD_BYTES};
-use crate::region::{RegionFacts, RegionLife, RegionRef};
+use crate::pool_inner::{self, PoolInner};
+use crate::limits::{BLOCK_ALIGN_BYTES, BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES};
+use crate::region::{RegionInfo, WeakRegion, RegionRef};
 use crate::slice::Slice;
 
-/// What a shared block starts with.
+/// The header of a shared block.
 #[repr(C)]
-pub(crate) struct BlockHead {
-    holders: AtomicU32,
-    /// Free for the kind of block: a tailed one keeps the length of its tail here.
+pub(crate) struct BlockHeader {
+    ref_count: AtomicU32,
+    /// Used by [`HeaderWithTail`](crate::HeaderWithTail) alone, for the length of its tail.
     pub(crate) tail_bytes: u32,
 }
 
-const _: () = assert!(size_of::<BlockHead>() == 8);
-const _: () = assert!(align_of::<BlockHead>() <= BLOCK_ALIGN_BYTES);
-const _: () = assert!(size_of::<BlockHead>() <= BLOCK_HEAD_BYTES);
+const _: () = assert!(size_of::<BlockHeader>() == 8);
+const _: () = assert!(align_of::<BlockHeader>() <= BLOCK_ALIGN_BYTES);
+const _: () = assert!(size_of::<BlockHeader>() <= BLOCK_HEADER_BYTES);
 
-/// Beyond this, holders are forgotten faster than they are dropped, and the count would wrap.
-const HOLDERS_MAX: u32 = u32::MAX / 2;
+/// Beyond this the process aborts before the count can wrap, as [`std::sync::Arc`] does.
+const REF_COUNT_MAX: u32 = u32::MAX / 2;
 
-impl BlockHead {
-    pub(crate) fn one_holder(tail_bytes: u32) -> Self {
-        Self { holders: AtomicU32::new(1), tail_bytes }
+impl BlockHeader {
+    pub(crate) fn with_one_ref(tail_bytes: u32) -> Self {
+        Self { ref_count: AtomicU32::new(1), tail_bytes }
     }
 
-    /// One holder more.
     #[inline]
-    pub(crate) fn hold(&self) {
-        // Relaxed: whoever clones holds the block already, so it cannot go meanwhile.
-        if self.holders.fetch_add(1, Ordering::Relaxed) > HOLDERS_MAX {
-            // Only by forgetting two thousand million clones; going on would free memory in use.
+    pub(crate) fn retain(&self) {
+        // Relaxed: the caller holds the block already, so nobody can free it meanwhile.
+        if self.ref_count.fetch_add(1, Ordering::Relaxed) > REF_COUNT_MAX {
+            // Possible only by leaking two thousand million clones; continuing would free memory that is in use.
             std::process::abort();
         }
     }
 
-    /// One holder less; true if that was the last, which must then free the block.
+    /// Drops one reference; true if it was the last, and the caller must free the block.
     ///
-    /// By pointer: a reference to the whole head would promise that nobody writes to the rest of it before this
-    /// returns, and another thread may use the block anew before that.
+    /// It takes a pointer: a reference to the whole header would promise that nobody writes to the rest of it before
+    /// this returns, and another thread may reuse the block before that.
     ///
     /// # Safety
-    /// The head was written, and the caller gives up one count of the block.
+    /// The header was written, and the caller owns the reference that is dropped.
     #[inline]
-    pub(crate) unsafe fn let_go(head: NonNull<Self>) -> bool {
+    pub(crate) unsafe fn release(head: NonNull<Self>) -> bool {
         // SAFETY: the head is there while the caller's count is; its atomic alone may outlive that by an instruction.
-        let holders = unsafe { &(*head.as_ptr()).holders };
-        // A sole holder needs no atomic exchange: nobody else can come to hold the block.
+        let ref_count = unsafe { &(*head.as_ptr()).ref_count };
+        // A sole holder needs no atomic read-modify-write: nobody else can acquire a reference.
         // Acquire: what former holders read and wrote happens before the block's next use.
-        if holders.load(Ordering::Acquire) == 1 {
+        if ref_count.load(Ordering::Acquire) == 1 {
             return true;
         }
-        if holders.fetch_sub(1, Ordering::Release) != 1 {
+        if ref_count.fetch_sub(1, Ordering::Release) != 1 {
             return false;
         }
         std::sync::atomic::fence(Ordering::Acquire);
         true
     }
 
-    /// Whether the caller, who holds the block, is the only one that does.
+    /// Whether the caller's reference is the only one.
     #[inline]
-    pub(crate) fn held_once(&self) -> bool {
-        self.holders.load(Ordering::Acquire) == 1
+    pub(crate) fn is_unique(&self) -> bool {
+        self.ref_count.load(Ordering::Acquire) == 1
     }
 }
 
-/// Memory to write: `len` bytes with one holder. An empty one holds no block.
+/// A writable block of `len` bytes with one owner. An empty one holds no block.
 ///
-/// What was in the bytes before is still there (they are never uninitialised): fill all of what you pass on.
+/// A new block is initialised, but with the bytes of an earlier use: fill all that you pass on.
 pub struct BlockMut {
-    /// The first byte behind the head; dangling if `len` is zero.
+    /// The first byte after the header; dangling if `len` is zero.
     bytes: NonNull<u8>,
     len: usize,
 }
@@ -90,28 +87,28 @@ unsafe impl Send for BlockMut {}
 unsafe impl Sync for BlockMut {}
 
 impl BlockMut {
-    /// No bytes, and no block.
+    /// An empty block, which holds no memory.
     pub const fn empty() -> Self {
         Self { bytes: NonNull::dangling(), len: 0 }
     }
 
     #[inline]
-    pub(crate) fn take(depot: &Depot, len: usize) -> Self {
+    pub(crate) fn allocate(inner: &PoolInner, len: usize) -> Self {
         if len == 0 {
             return Self::empty();
         }
         assert!(len <= BLOCK_BYTES_MAX, "a block beyond BLOCK_BYTES_MAX");
-        let block = depot.take(BLOCK_HEAD_BYTES + len);
+        let block = inner.allocate(BLOCK_HEADER_BYTES + len);
         // SAFETY: the block is ours and has room for a head and at least one byte.
-        let bytes = unsafe { block.add(BLOCK_HEAD_BYTES) };
+        let bytes = unsafe { block.add(BLOCK_HEADER_BYTES) };
         Self { bytes, len }
     }
 
     /// # Safety
-    /// Either `len` is zero, or `bytes` is the first byte behind the head of a block that nobody else holds, and its first
+    /// Either `len` is zero, or `bytes` is the first byte after the header of a block that nobody else holds, and its first
     /// `len` bytes are initialised.
     #[inline]
-    pub(crate) unsafe fn holding(bytes: NonNull<u8>, len: usize) -> Self {
+    pub(crate) unsafe fn from_raw(bytes: NonNull<u8>, len: usize) -> Self {
         Self { bytes, len }
     }
 
@@ -122,14 +119,14 @@ impl BlockMut {
         mem::forget(self);
         if len > 0 {
             // SAFETY: the head lies right before the bytes, and nobody else holds the block.
-            unsafe { head(bytes).write(BlockHead::one_holder(0)) };
+            unsafe { header_of(bytes).write(BlockHeader::with_one_ref(0)) };
         }
         // SAFETY: a block with one holder, which `self` was and the slice now is; `len` bytes of it are initialised.
-        unsafe { Slice::holding(bytes, len as u32) }
+        unsafe { Slice::from_raw(bytes, len as u32) }
     }
 
-    /// The region it lies in, so that a device can register that; `None` for an empty one.
-    pub fn region(&self) -> Option<RegionFacts> {
+    /// The region of the block, which a device can register; `None` for an empty one.
+    pub fn region(&self) -> Option<RegionInfo> {
         if self.len == 0 {
             return None;
         }
@@ -137,16 +134,16 @@ impl BlockMut {
         Some(unsafe { region_of(self.bytes) })
     }
 
-    /// Tells whether that region is still there, when this block is not any more; `None` for an empty one.
-    pub fn region_life(&self) -> Option<RegionLife> {
+    /// A weak reference to that region, valid after the block is freed; `None` for an empty one.
+    pub fn weak_region(&self) -> Option<WeakRegion> {
         if self.len == 0 {
             return None;
         }
         // SAFETY: `len` is not zero, so there is a block, held by us.
-        Some(unsafe { life_of(self.bytes) })
+        Some(unsafe { weak_region_of(self.bytes) })
     }
 
-    /// Keeps the first `len` bytes; no effect if there are not more. The memory stays taken, unless none are kept.
+    /// Keeps the first `len` bytes; no effect if there are not more. The memory is freed only if `len` is zero.
     pub fn truncate(&mut self, len: usize) {
         if len == 0 {
             *self = Self::empty();
@@ -156,32 +153,32 @@ impl BlockMut {
     }
 }
 
-/// Where the head of the block is whose bytes start at `bytes`.
+/// The header of the block whose bytes start at `bytes`.
 ///
 /// # Safety
-/// `bytes` is the first byte behind the head of a block.
+/// `bytes` is the first byte after the header of a block.
 #[inline]
-pub(crate) unsafe fn head(bytes: NonNull<u8>) -> NonNull<BlockHead> {
+pub(crate) unsafe fn header_of(bytes: NonNull<u8>) -> NonNull<BlockHeader> {
     // SAFETY: the head's room lies before the bytes, in the same block.
-    unsafe { bytes.sub(BLOCK_HEAD_BYTES) }.cast()
+    unsafe { bytes.sub(BLOCK_HEADER_BYTES) }.cast()
 }
 
-/// The life of the region of the block whose bytes start at `bytes`.
+/// A weak reference to the region of the block whose bytes start at `bytes`.
 ///
 /// # Safety
 /// As [`region_of`].
-pub(crate) unsafe fn life_of(bytes: NonNull<u8>) -> RegionLife {
+pub(crate) unsafe fn weak_region_of(bytes: NonNull<u8>) -> WeakRegion {
     // SAFETY: as in `region_of`.
-    unsafe { RegionRef::of(head(bytes).cast()).shared() }.life()
+    unsafe { RegionRef::of(header_of(bytes).cast()).shared() }.weak()
 }
 
 /// The region of the block whose bytes start at `bytes`.
 ///
 /// # Safety
-/// `bytes` is the first byte behind the head of a block that the caller holds.
-pub(crate) unsafe fn region_of(bytes: NonNull<u8>) -> RegionFacts {
+/// `bytes` is the first byte after the header of a block that the caller holds.
+pub(crate) unsafe fn region_of(bytes: NonNull<u8>) -> RegionInfo {
     // SAFETY: the block is held, so its head and its region exist, and every block begins in its region's first part.
-    unsafe { RegionRef::of(head(bytes).cast()).shared() }.facts()
+    unsafe { RegionRef::of(header_of(bytes).cast()).shared() }.info()
 }
 
 impl Drop for BlockMut {
@@ -189,7 +186,7 @@ impl Drop for BlockMut {
     fn drop(&mut self) {
         if self.len > 0 {
             // SAFETY: `len` is not zero, so there is a block, held by us alone.
-            unsafe { depot::give(head(self.bytes).cast()) };
+            unsafe { pool_inner::free(header_of(self.bytes).cast()) };
         }
     }
 }

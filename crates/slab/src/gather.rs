@@ -1,9 +1,6 @@
-//! Bytes on their way out: written ones in chunks, large ones by reference, in order.
+//! Bytes to send, in order: small ones copied into chunks, large ones by reference.
 //!
-//! Enters: bytes to write, slices to borrow.  Leaves: parts for a gathering write, consumed from the front, or the
-//! front itself, for a device that reads it later.
-//! Owns:   its chunks and a hold on each slice, until they are consumed.
-//! Never:  keeps memory while it is empty, copies a slice, moves a byte it has written.
+//! An empty gather holds no memory. Bytes never move once they are written.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -15,31 +12,31 @@ use crate::limits::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
 use crate::pool::Pool;
 use crate::slice::Slice;
 
-/// A sequence of bytes to send. Empty, it holds no memory.
+/// A sequence of bytes to send. An empty one holds no memory.
 pub struct Gather {
     bytes: usize,
     /// The chunk being written; empty if there is none.
     chunk: BlockMut,
     /// Bytes written to `chunk`.
     filled: usize,
-    /// Bytes at the start of `chunk` that are consumed, or that a run in `earlier` accounts for.
+    /// Bytes at the start of `chunk` that are consumed, or that belong to a run in `earlier`.
     sealed: usize,
-    /// The size of the next chunk: grows with what is sent in one go, shrinks when that was little.
+    /// The size of the next chunk: grows while much is sent at once, shrinks when little is.
     chunk_bytes: u32,
-    /// What comes before the open end of `chunk`.
-    earlier: Option<Box<Earlier>>,
+    /// The parts before the open end of `chunk`.
+    earlier: Option<Box<EarlierParts>>,
 }
 
-struct Earlier {
-    parts: VecDeque<Part>,
-    /// Full chunks, oldest first. Nobody writes to them any more.
+struct EarlierParts {
+    parts: VecDeque<GatherPart>,
+    /// Full chunks, oldest first.
     chunks: VecDeque<Slice>,
     /// Bytes consumed of the first chunk (which is the one being written if none is full).
     consumed: usize,
 }
 
-enum Part {
-    /// Written bytes, next in the sequence of chunks; the last run of a chunk leads on to the next.
+enum GatherPart {
+    /// Copied bytes, next in the sequence of chunks; `ends_chunk` marks the last run of a chunk.
     Run {
         bytes: u32,
         ends_chunk: bool,
@@ -47,10 +44,9 @@ enum Part {
     Borrowed(Slice),
 }
 
-const _: () = assert!(size_of::<Part>() == 16);
+const _: () = assert!(size_of::<GatherPart>() == 16);
 
 impl Gather {
-    /// Nothing to send.
     pub const fn new() -> Self {
         Self {
             bytes: 0,
@@ -62,19 +58,17 @@ impl Gather {
         }
     }
 
-    /// How many bytes are to be sent.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether there is nothing to send.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
 
-    /// Appends `n` contiguous bytes, with whatever was in them before: fill them all.
+    /// Appends `n` contiguous bytes of arbitrary content, which the caller must fill.
     ///
     /// # Panics
     /// If `n` exceeds [`BLOCK_BYTES_MAX`](crate::BLOCK_BYTES_MAX).
@@ -95,12 +89,12 @@ impl Gather {
         if bytes.len() <= self.chunk.len() - self.filled {
             self.reserve(pool, bytes.len()).copy_from_slice(bytes);
         } else {
-            self.extend_over(pool, bytes);
+            self.extend_across_chunks(pool, bytes);
         }
     }
 
-    /// Fills the chunk to its end, and goes on in new ones.
-    fn extend_over(&mut self, pool: &Pool, mut bytes: &[u8]) {
+    /// Fills the current chunk, then new ones.
+    fn extend_across_chunks(&mut self, pool: &Pool, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let room = match self.chunk.len() - self.filled {
                 0 => CHUNK_BYTES_MAX,
@@ -118,18 +112,18 @@ impl Gather {
             return;
         }
         self.bytes += slice.len();
-        self.seal(false).parts.push_back(Part::Borrowed(slice));
+        self.seal(false).parts.push_back(GatherPart::Borrowed(slice));
     }
 
-    /// Puts what was written since the last time among the earlier parts.
-    fn seal(&mut self, ends_chunk: bool) -> &mut Earlier {
+    /// Moves the bytes written since the last seal to the earlier parts.
+    fn seal(&mut self, ends_chunk: bool) -> &mut EarlierParts {
         let bytes = self.filled - self.sealed;
         let earlier = self.earlier.get_or_insert_with(|| {
-            Box::new(Earlier { parts: VecDeque::new(), chunks: VecDeque::new(), consumed: self.sealed })
+            Box::new(EarlierParts { parts: VecDeque::new(), chunks: VecDeque::new(), consumed: self.sealed })
         });
         self.sealed = self.filled;
         if bytes > 0 || ends_chunk {
-            earlier.parts.push_back(Part::Run { bytes: bytes as u32, ends_chunk });
+            earlier.parts.push_back(GatherPart::Run { bytes: bytes as u32, ends_chunk });
         }
         earlier
     }
@@ -141,7 +135,7 @@ impl Gather {
         if had_chunk {
             self.chunk_bytes = (self.chunk_bytes * 2).min(CHUNK_BYTES_MAX as u32);
         }
-        // First of all: should `n` be beyond the limit, nothing has changed.
+        // Allocated first: if `n` is beyond the limit it panics with nothing changed.
         let chunk = pool.block(n.max(self.chunk_bytes as usize));
         if had_chunk {
             let full = mem::take(&mut self.chunk);
@@ -159,8 +153,8 @@ impl Gather {
             let mut chunks = earlier.chunks.iter().map(|chunk| &chunk[..]).chain(Some(&self.chunk[..]));
             let mut chunk: &[u8] = chunks.next().map_or(&[], |chunk| &chunk[earlier.consumed..]);
             earlier.parts.iter().map(move |part| match part {
-                Part::Borrowed(slice) => &slice[..],
-                Part::Run { bytes, ends_chunk } => {
+                GatherPart::Borrowed(slice) => &slice[..],
+                GatherPart::Run { bytes, ends_chunk } => {
                     let (run, rest) = chunk.split_at(*bytes as usize);
                     chunk = if *ends_chunk { chunks.next().map_or(&[], |chunk| chunk) } else { rest };
                     run
@@ -170,7 +164,7 @@ impl Gather {
         earlier.chain(Some(open)).filter(|part| !part.is_empty())
     }
 
-    /// Fills `out` with the first parts, for a gathering write; how many of them.
+    /// Fills `out` with the first parts, for a gathering write. Returns their number.
     pub fn io_slices<'a>(&'a self, out: &mut [IoSlice<'a>]) -> usize {
         let mut count = 0;
         for (place, part) in out.iter_mut().zip(self.parts()) {
@@ -180,7 +174,7 @@ impl Gather {
         count
     }
 
-    /// Forgets the first `n` bytes, which were sent.
+    /// Drops the first `n` bytes, which were sent.
     ///
     /// # Panics
     /// If there are fewer.
@@ -189,7 +183,7 @@ impl Gather {
         assert!(n <= self.bytes, "consuming {n} of {} bytes", self.bytes);
         self.bytes -= n;
         if self.bytes == 0 {
-            self.let_go();
+            self.release();
         } else if self.earlier.is_none() {
             self.sealed += n;
         } else {
@@ -203,22 +197,22 @@ impl Gather {
         };
         while n > 0 {
             let Some(part) = earlier.parts.front_mut() else {
-                // All that is left is what was written since the last seal.
+                // Only bytes written since the last seal are left.
                 self.sealed += n;
                 break;
             };
             match part {
-                Part::Borrowed(slice) if n < slice.len() => {
+                GatherPart::Borrowed(slice) if n < slice.len() => {
                     slice.advance(n);
                     return;
                 }
-                Part::Borrowed(slice) => n -= slice.len(),
-                Part::Run { bytes, .. } if n < *bytes as usize => {
+                GatherPart::Borrowed(slice) => n -= slice.len(),
+                GatherPart::Run { bytes, .. } if n < *bytes as usize => {
                     *bytes -= n as u32;
                     earlier.consumed += n;
                     return;
                 }
-                Part::Run { bytes, ends_chunk } => {
+                GatherPart::Run { bytes, ends_chunk } => {
                     n -= *bytes as usize;
                     earlier.consumed += *bytes as usize;
                     if *ends_chunk {
@@ -235,20 +229,20 @@ impl Gather {
         }
     }
 
-    /// What is in front: how many bytes, and whether they were pushed rather than written. `None` if it is empty.
+    /// The length of the first part, and whether it was pushed rather than copied. `None` if the gather is empty.
     #[inline]
     pub fn front(&self) -> Option<(usize, bool)> {
         let parts = self.earlier.iter().flat_map(|earlier| &earlier.parts);
         let mut parts = parts.map(|part| match part {
-            Part::Borrowed(slice) => (slice.len(), true),
-            Part::Run { bytes, .. } => (*bytes as usize, false),
+            GatherPart::Borrowed(slice) => (slice.len(), true),
+            GatherPart::Run { bytes, .. } => (*bytes as usize, false),
         });
         let open = self.filled - self.sealed;
         parts.find(|(bytes, _)| *bytes > 0).or((open > 0).then_some((open, false)))
     }
 
-    /// Takes at most `bytes_max` bytes of what is in front, without copying them: for a device that reads them after this
-    /// call. `None` if there are none. Of a chunk that is read from, nothing more is written.
+    /// Takes at most `bytes_max` bytes of the first part without copying them, for a device that reads them after this
+    /// call. `None` if the gather is empty. The chunk they lie in is closed for writing.
     pub fn pop(&mut self, bytes_max: usize) -> Option<Slice> {
         let (bytes, is_borrowed) = self.front()?;
         let take = bytes.min(bytes_max);
@@ -259,7 +253,7 @@ impl Gather {
             self.consume(take);
             return Some(slice);
         }
-        self.skip_used_up();
+        self.drop_consumed_chunks();
         if !is_borrowed && self.earlier.as_ref().is_none_or(|earlier| earlier.chunks.is_empty()) {
             let open = mem::take(&mut self.chunk);
             self.seal(true).chunks.push_back(open.freeze());
@@ -268,14 +262,14 @@ impl Gather {
         }
         let earlier = self.earlier.as_ref()?;
         let slice = match earlier.parts.front()? {
-            Part::Borrowed(slice) => slice.slice(..take),
-            Part::Run { .. } => earlier.chunks.front()?.slice(earlier.consumed..earlier.consumed + take),
+            GatherPart::Borrowed(slice) => slice.slice(..take),
+            GatherPart::Run { .. } => earlier.chunks.front()?.slice(earlier.consumed..earlier.consumed + take),
         };
         self.consume(take);
         Some(slice)
     }
 
-    /// Puts a slice back in front of everything.
+    /// Puts a slice back in front.
     pub fn unpop(&mut self, slice: Slice) {
         if slice.is_empty() {
             return;
@@ -284,14 +278,14 @@ impl Gather {
         let consumed = self.sealed;
         let earlier = self
             .earlier
-            .get_or_insert_with(|| Box::new(Earlier { parts: VecDeque::new(), chunks: VecDeque::new(), consumed }));
-        earlier.parts.push_front(Part::Borrowed(slice));
+            .get_or_insert_with(|| Box::new(EarlierParts { parts: VecDeque::new(), chunks: VecDeque::new(), consumed }));
+        earlier.parts.push_front(GatherPart::Borrowed(slice));
     }
 
-    /// Lets chunks go whose last bytes were consumed as such, before the run without bytes that ends them.
-    fn skip_used_up(&mut self) {
+    /// Drops consumed chunks whose empty last run is still in front.
+    fn drop_consumed_chunks(&mut self) {
         let Some(earlier) = self.earlier.as_deref_mut() else { return };
-        while let Some(Part::Run { bytes: 0, .. }) = earlier.parts.front() {
+        while let Some(GatherPart::Run { bytes: 0, .. }) = earlier.parts.front() {
             earlier.parts.pop_front();
             earlier.chunks.pop_front();
             earlier.consumed = 0;
@@ -301,14 +295,13 @@ impl Gather {
         }
     }
 
-    /// Forgets everything.
     pub fn clear(&mut self) {
         self.bytes = 0;
-        self.let_go();
+        self.release();
     }
 
-    /// Gives all memory back; there is nothing left to send.
-    fn let_go(&mut self) {
+    /// Frees all memory; there is nothing left to send.
+    fn release(&mut self) {
         if self.earlier.is_some() {
             self.earlier = None;
         } else if self.filled * 4 <= self.chunk.len() {

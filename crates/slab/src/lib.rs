@@ -1,41 +1,41 @@
-//! Message memory: blocks of one thread's pool, counted, readable and freed everywhere.
+//! Message memory: blocks of one thread's pool, reference counted, readable and freed on any thread.
 //!
-//! Enters: sizes and bytes.  Leaves: `BlockMut` (one writer), `Slice` and `Tailed` (any readers), `Gather` (bytes to send).
-//! Owns:   the regions taken from the operating system, and one of the tree's two permissions to be `unsafe`.
-//! Never:  takes a lock, knows what a message is, hands out a byte that was never written.
+//! Owns: the regions mapped from the operating system, and one of the tree's two permissions to use `unsafe`.
 //!
-//! The map, from the ground up:
+//! The map, from the bottom up:
 //!
-//! - `source` asks the operating system for memory; `region` is one such piece, cut into blocks of one size (`class`).
-//! - `depot` is what a pool owns: its regions and their free lists. `returns` is where other threads put blocks back.
-//! - `heap` is beside all this: the program's allocator, for what is no message memory.
-//! - `pool` is the handle; `block`, `slice` and `tailed` are the three ways to hold a block; `gather` strings them together.
+//! - `os_memory` maps memory; `region` is one mapping, cut into blocks of one size (`size_class`).
+//! - `pool_inner` is the state of a pool: its regions and their free lists. `remote_frees` takes the blocks that other
+//!   threads free.
+//! - `pool` is the handle; `block`, `slice` and `header_with_tail` are the three ways to hold a block; `gather` is a
+//!   queue of bytes to send.
+//! - `heap` is apart from all this: the program's allocator, for everything that is not message memory.
 //!
-//! What is deliberately absent: a lock, a background thread, a global pool, and any way to see another pool's memory.
+//! What is deliberately absent: a lock, a background thread, a global pool, and any way to reach another pool's memory.
 
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 mod block;
-mod class;
-mod depot;
+mod size_class;
+mod pool_inner;
 mod gather;
 mod heap;
 mod limits;
-mod mark;
+mod thread_id;
 mod pool;
 mod region;
-mod returns;
+mod remote_frees;
 mod slice;
-mod source;
-mod tailed;
+mod os_memory;
+mod header_with_tail;
 
 pub use block::BlockMut;
 pub use gather::Gather;
-pub use heap::{Heap, give_back_heap};
+pub use heap::{Heap, trim_heap};
 pub use limits::{
     BLOCK_BYTES_MAX, CACHED_BYTES_MAX, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CLASSED_BYTES_MAX, REGION_BYTES,
 };
 pub use pool::{Pool, PoolOptions};
-pub use region::{RegionFacts, RegionLife, regions_ended};
+pub use region::{RegionInfo, WeakRegion, regions_unmapped};
 pub use slice::Slice;
-pub use tailed::Tailed;
+pub use header_with_tail::HeaderWithTail;

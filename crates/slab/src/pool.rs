@@ -1,22 +1,20 @@
 //! The pool: a thread's handle on its message memory.
 //!
-//! Enters: sizes and bytes to keep.  Leaves: blocks, slices, tailed messages.
-//! Owns:   a share of the depot; the last handle gone, the depot follows when its blocks are back.
-//! Never:  leaves its thread. What it hands out may.
+//! A handle does not leave its thread; the blocks it allocates may. After the last handle is dropped the pool's memory
+//! lives on until its last block is freed.
 
 use std::fmt;
 use std::ptr::NonNull;
 
 use crate::block::BlockMut;
-use crate::depot::Depot;
+use crate::pool_inner::PoolInner;
 use crate::limits::CACHED_BYTES_MAX;
 use crate::slice::Slice;
-use crate::tailed::Tailed;
+use crate::header_with_tail::HeaderWithTail;
 
-/// How a [`Pool`] behaves.
 #[derive(Debug, Clone)]
 pub struct PoolOptions {
-    /// How many bytes of empty regions it keeps for later before it gives them back to the operating system.
+    /// Bytes of empty regions that the pool caches before it returns them to the operating system.
     pub cached_bytes_max: usize,
 }
 
@@ -28,10 +26,10 @@ impl Default for PoolOptions {
 
 /// Message memory of one thread. Clones are handles on the same memory.
 ///
-/// What it hands out can go to any thread and outlive the pool. Freed on the pool's thread, a block is ready at once;
-/// freed elsewhere, it is ready after the next [`collect`](Pool::collect), which also happens when the pool runs dry.
+/// Blocks can move to any thread and outlive the pool. A block freed on the pool's thread can be reused at once; one
+/// freed elsewhere, after the next [`collect`](Pool::collect), which also runs when the pool has no free block.
 ///
-/// If the operating system has no more memory the process ends, as with a [`Vec`]; bound what you ask for.
+/// The process ends if the operating system has no more memory, as with a [`Vec`]; check lengths that a peer announces.
 ///
 /// ```compile_fail
 /// let pool = slab::Pool::new(slab::PoolOptions::default());
@@ -39,28 +37,28 @@ impl Default for PoolOptions {
 /// ```
 pub struct Pool {
     // A `NonNull` is neither `Send` nor `Sync`, and so neither is a pool.
-    depot: NonNull<Depot>,
+    inner: NonNull<PoolInner>,
 }
 
 impl Pool {
-    /// A pool of the running thread. It takes no memory before it is asked for some.
+    /// A pool of the running thread. It maps no memory before the first allocation.
     pub fn new(options: PoolOptions) -> Self {
-        Self { depot: Depot::open(options.cached_bytes_max) }
+        Self { inner: PoolInner::new(options.cached_bytes_max) }
     }
 
     #[inline]
-    fn depot(&self) -> &Depot {
-        // SAFETY: the depot exists while there is a handle, and handles stay on its owner's thread.
-        unsafe { self.depot.as_ref() }
+    fn inner(&self) -> &PoolInner {
+        // SAFETY: the pool exists while there is a handle, and handles stay on its owner's thread.
+        unsafe { self.inner.as_ref() }
     }
 
-    /// A block of exactly `len` bytes, with whatever was in them before. An empty one takes no memory.
+    /// A block of exactly `len` bytes of arbitrary content. An empty one takes no memory.
     ///
     /// # Panics
     /// If `len` exceeds [`BLOCK_BYTES_MAX`](crate::BLOCK_BYTES_MAX); check what a peer announced.
     #[inline]
     pub fn block(&self, len: usize) -> BlockMut {
-        BlockMut::take(self.depot(), len)
+        BlockMut::allocate(self.inner(), len)
     }
 
     /// A copy of `bytes`.
@@ -74,47 +72,47 @@ impl Pool {
         block.freeze()
     }
 
-    /// A value and `tail_bytes` bytes in one block. `fill` gets those bytes with whatever was in them before.
+    /// A value and `tail_bytes` bytes in one block; `fill` must fill the bytes, whose content is arbitrary.
     ///
     /// # Panics
     /// If head and tail exceed [`BLOCK_BYTES_MAX`](crate::BLOCK_BYTES_MAX).
     #[inline]
-    pub fn tailed<T: Send + Sync>(&self, head: T, tail_bytes: usize, fill: impl FnOnce(&mut [u8])) -> Tailed<T> {
-        Tailed::take(self.depot(), head, tail_bytes, fill)
+    pub fn header_with_tail<T: Send + Sync>(&self, head: T, tail_bytes: usize, fill: impl FnOnce(&mut [u8])) -> HeaderWithTail<T> {
+        HeaderWithTail::allocate(self.inner(), head, tail_bytes, fill)
     }
 
-    /// Takes back the blocks that other threads freed since the last time; how many.
+    /// Makes the blocks that other threads have freed available again. Returns their number.
     #[inline]
     pub fn collect(&self) -> usize {
-        self.depot().collect()
+        self.inner().collect()
     }
 
-    /// Collects, then gives every empty region back to the operating system; how many bytes.
+    /// Collects, then unmaps every empty region. Returns the number of bytes.
     pub fn trim(&self) -> usize {
-        self.depot().trim()
+        self.inner().trim()
     }
 
-    /// Bytes taken from the operating system. Pages of them that were never used cost nothing.
-    pub fn held_bytes(&self) -> usize {
-        self.depot().held_bytes()
+    /// Bytes mapped from the operating system. Pages that were never touched take no memory.
+    pub fn mapped_bytes(&self) -> usize {
+        self.inner().mapped_bytes()
     }
 
-    /// Bytes in blocks given out, heads and rounding included. What other threads freed counts until it is collected.
+    /// Bytes in allocated blocks, with headers and rounding. Blocks freed by other threads count until they are collected.
     #[inline]
     pub fn used_bytes(&self) -> usize {
-        self.depot().used_bytes()
+        self.inner().used_bytes()
     }
 
-    /// A number that changes whenever a region comes or goes.
+    /// A number that changes whenever a region is mapped or unmapped.
     pub fn generation(&self) -> u64 {
-        self.depot().generation()
+        self.inner().generation()
     }
 
     /// Calls `each` with the start and length in bytes of every region, so that a device can register them.
     pub fn regions(&self, mut each: impl FnMut(*const u8, usize)) {
         let mut index = 0;
         // One at a time: `each` may use the pool.
-        while let Some((base, len)) = self.depot().region_at(index) {
+        while let Some((base, len)) = self.inner().region_at(index) {
             each(base.as_ptr(), len);
             index += 1;
         }
@@ -123,15 +121,15 @@ impl Pool {
 
 impl Clone for Pool {
     fn clone(&self) -> Self {
-        self.depot().handle_added();
-        Self { depot: self.depot }
+        self.inner().add_handle();
+        Self { inner: self.inner }
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
         // SAFETY: this handle is counted and goes now, on the owner's thread, which handles do not leave.
-        unsafe { Depot::handle_dropped(self.depot) };
+        unsafe { PoolInner::drop_handle(self.inner) };
     }
 }
 
@@ -145,7 +143,7 @@ impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
             .field("used_bytes", &self.used_bytes())
-            .field("held_bytes", &self.held_bytes())
+            .field("mapped_bytes", &self.mapped_bytes())
             .finish_non_exhaustive()
     }
 }

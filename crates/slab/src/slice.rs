@@ -1,20 +1,18 @@
-//! A range of a block that any number of holders read.
+//! A range of a block, read by any number of holders on any thread.
 //!
-//! Enters: a block that its writer froze.  Leaves: its bytes, whole or in part, on any thread.
-//! Owns:   one count of the block.
-//! Never:  changes a byte; whoever will must hold the block alone, and gets it back to do so.
+//! A slice is immutable; its last holder can turn it back into a writable block.
 
 use std::fmt;
 use std::ops::{Bound, Deref, RangeBounds};
 use std::ptr::NonNull;
 
-use crate::block::{BlockHead, BlockMut, head, life_of, region_of};
-use crate::depot;
-use crate::region::{RegionFacts, RegionLife};
+use crate::block::{BlockHeader, BlockMut, header_of, weak_region_of, region_of};
+use crate::pool_inner;
+use crate::region::{RegionInfo, WeakRegion};
 
-/// Bytes that nobody changes any more: 16 bytes that point into a counted block. An empty one holds no block.
+/// Immutable bytes in a reference-counted block: a value of 16 bytes. An empty one holds no block.
 pub struct Slice {
-    /// The first byte behind the block's head; dangling if `len` is zero.
+    /// The first byte after the block's header; dangling if `len` is zero.
     bytes: NonNull<u8>,
     start: u32,
     len: u32,
@@ -28,29 +26,29 @@ unsafe impl Send for Slice {}
 unsafe impl Sync for Slice {}
 
 impl Slice {
-    /// No bytes, and no block.
+    /// An empty slice, which holds no memory.
     pub const fn empty() -> Self {
         Self { bytes: NonNull::dangling(), start: 0, len: 0 }
     }
 
     /// # Safety
-    /// Either `len` is zero, or `bytes` is the first byte behind the head of a block, its first `len` bytes are
-    /// initialised and nobody writes to them, and the caller hands over one count of it.
+    /// Either `len` is zero, or `bytes` is the first byte after the header of a block, its first `len` bytes are
+    /// initialised and nobody writes to them, and the caller passes on one reference.
     #[inline]
-    pub(crate) unsafe fn holding(bytes: NonNull<u8>, len: u32) -> Self {
+    pub(crate) unsafe fn from_raw(bytes: NonNull<u8>, len: u32) -> Self {
         Self { bytes, start: 0, len }
     }
 
     #[inline]
-    fn head(&self) -> Option<&BlockHead> {
+    fn block_header(&self) -> Option<&BlockHeader> {
         if self.len == 0 {
             return None;
         }
         // SAFETY: `len` is not zero, so there is a block, whose head was written when it was frozen and lives while we hold it.
-        Some(unsafe { head(self.bytes).as_ref() })
+        Some(unsafe { header_of(self.bytes).as_ref() })
     }
 
-    /// A part of it, held on its own.
+    /// A part of the slice, with a reference of its own.
     ///
     /// # Panics
     /// If the range does not lie within the slice, as for `[u8]`.
@@ -75,7 +73,7 @@ impl Slice {
         part
     }
 
-    /// Drops the first `n` bytes from view.
+    /// Shortens the slice by its first `n` bytes.
     ///
     /// # Panics
     /// If there are fewer.
@@ -90,7 +88,7 @@ impl Slice {
         }
     }
 
-    /// Keeps the first `len` bytes in view; no effect if there are not more.
+    /// Shortens the slice to its first `len` bytes; no effect if there are not more.
     #[inline]
     pub fn truncate(&mut self, len: usize) {
         if len == 0 {
@@ -100,8 +98,8 @@ impl Slice {
         }
     }
 
-    /// The region it lies in, so that a device can register that; `None` for an empty one.
-    pub fn region(&self) -> Option<RegionFacts> {
+    /// The region of the block, which a device can register; `None` for an empty slice.
+    pub fn region(&self) -> Option<RegionInfo> {
         if self.len == 0 {
             return None;
         }
@@ -109,21 +107,21 @@ impl Slice {
         Some(unsafe { region_of(self.bytes) })
     }
 
-    /// Tells whether that region is still there, when this slice is not any more; `None` for an empty one.
-    pub fn region_life(&self) -> Option<RegionLife> {
+    /// A weak reference to that region, valid after the slice is dropped; `None` for an empty slice.
+    pub fn weak_region(&self) -> Option<WeakRegion> {
         if self.len == 0 {
             return None;
         }
         // SAFETY: `len` is not zero, so there is a block, and we hold it.
-        Some(unsafe { life_of(self.bytes) })
+        Some(unsafe { weak_region_of(self.bytes) })
     }
 
-    /// Whether no other slice holds the same block. True of an empty one.
+    /// Whether no other slice refers to the same block. True of an empty one.
     pub fn is_unique(&self) -> bool {
-        self.head().is_none_or(BlockHead::held_once)
+        self.block_header().is_none_or(BlockHeader::is_unique)
     }
 
-    /// The block to write again, if nobody else holds it and the slice begins where it does; the slice itself otherwise.
+    /// The block, to be written again, if nobody else refers to it and the slice starts at its first byte.
     ///
     /// # Errors
     /// The slice, unchanged.
@@ -135,15 +133,15 @@ impl Slice {
         std::mem::forget(self);
         // SAFETY: this was the only holder, by value, so that nobody else can come to hold the block; its first `len` bytes
         // are initialised, and its one count is handed over.
-        Ok(unsafe { BlockMut::holding(bytes, len) })
+        Ok(unsafe { BlockMut::from_raw(bytes, len) })
     }
 }
 
 impl Clone for Slice {
     #[inline]
     fn clone(&self) -> Self {
-        if let Some(head) = self.head() {
-            head.hold();
+        if let Some(head) = self.block_header() {
+            head.retain();
         }
         Self { ..*self }
     }
@@ -158,9 +156,9 @@ impl Drop for Slice {
         // SAFETY: `len` is not zero, so there is a block, whose head was written when it was frozen, and whose count we
         // give up; the last holder alone can reach it, and gives the block back.
         unsafe {
-            let head = head(self.bytes);
-            if BlockHead::let_go(head) {
-                depot::give(head.cast());
+            let head = header_of(self.bytes);
+            if BlockHeader::release(head) {
+                pool_inner::free(head.cast());
             }
         }
     }

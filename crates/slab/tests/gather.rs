@@ -1,8 +1,4 @@
-//! What a gather promises: the bytes that went in come out, in order, once.
-//!
-//! Enters: sequences of writes, borrows and consumption, by chance.  Leaves: proof against a plain vector.
-//! Owns:   the vector.
-//! Never:  looks at where the parts begin and end.
+//! A gather gives back the bytes it was given, in order, once: random operations against a plain vector.
 
 use std::io::IoSlice;
 
@@ -13,7 +9,7 @@ use slab::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Gather, Pool};
 const LEN_MAX: usize = if cfg!(miri) { 9_000 } else { 3 * CHUNK_BYTES_MAX };
 
 #[derive(Debug, Clone)]
-enum Step {
+enum GatherOp {
     Reserve(usize),
     Extend(usize),
     Push(usize),
@@ -24,19 +20,19 @@ enum Step {
     Clear,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn gather_op() -> impl Strategy<Value = GatherOp> {
     let len = prop_oneof![
         6 => 0..200_usize,
         3 => 200..LEN_MAX / 9,
         1 => 6_000..LEN_MAX,
     ];
     prop_oneof![
-        8 => len.clone().prop_map(Step::Reserve),
-        3 => len.clone().prop_map(Step::Extend),
-        4 => len.clone().prop_map(Step::Push),
-        6 => any::<u8>().prop_map(Step::Consume),
-        4 => len.prop_map(Step::Pop),
-        1 => Just(Step::Clear),
+        8 => len.clone().prop_map(GatherOp::Reserve),
+        3 => len.clone().prop_map(GatherOp::Extend),
+        4 => len.clone().prop_map(GatherOp::Push),
+        6 => any::<u8>().prop_map(GatherOp::Consume),
+        4 => len.prop_map(GatherOp::Pop),
+        1 => Just(GatherOp::Clear),
     ]
 }
 
@@ -56,29 +52,29 @@ proptest! {
     })]
 
     #[test]
-    fn bytes_come_out_as_they_went_in(steps in prop::collection::vec(step(), 1..if cfg!(miri) { 12 } else { 120 })) {
+    fn bytes_come_out_as_they_went_in(steps in prop::collection::vec(gather_op(), 1..if cfg!(miri) { 12 } else { 120 })) {
         let pool = Pool::default();
         let mut gather = Gather::new();
         let mut model: Vec<u8> = Vec::new();
         for (number, step) in steps.into_iter().enumerate() {
             match step {
-                Step::Reserve(len) => {
+                GatherOp::Reserve(len) => {
                     let room = gather.reserve(&pool, len);
                     prop_assert_eq!(room.len(), len);
                     room.iter_mut().zip(written(number, len)).for_each(|(place, byte)| *place = byte);
                     model.extend(written(number, len));
                 }
-                Step::Extend(len) => {
+                GatherOp::Extend(len) => {
                     let bytes: Vec<u8> = written(number, len).collect();
                     gather.extend(&pool, &bytes);
                     model.extend(&bytes);
                 }
-                Step::Push(len) => {
+                GatherOp::Push(len) => {
                     let bytes: Vec<u8> = written(number, len + 1).collect();
                     gather.push(pool.copy(&bytes).slice(1..));
                     model.extend(&bytes[1..]);
                 }
-                Step::Pop(most) => {
+                GatherOp::Pop(most) => {
                     let front = gather.front();
                     prop_assert_eq!(front.map(|(bytes, _)| bytes), gather.parts().next().map(<[u8]>::len));
                     let popped = gather.pop(most);
@@ -92,12 +88,12 @@ proptest! {
                         model.drain(..popped.len());
                     }
                 }
-                Step::Consume(part) => {
+                GatherOp::Consume(part) => {
                     let n = if part == u8::MAX { model.len() } else { model.len() * usize::from(part) / 256 };
                     gather.consume(n);
                     model.drain(..n);
                 }
-                Step::Clear => {
+                GatherOp::Clear => {
                     gather.clear();
                     model.clear();
                 }

@@ -1,7 +1,4 @@
-//! What a pool promises to its own thread.
-//!
-//! Enters: sizes, by hand and by chance.  Leaves: proof that blocks keep their bytes and that memory comes back.
-//! Never:  looks inside; only at what any user sees.
+//! What a pool guarantees on its own thread, seen from outside: blocks keep their bytes, memory comes back.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -10,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
-use slab::{BLOCK_BYTES_MAX, BlockMut, CLASSED_BYTES_MAX, Pool, PoolOptions, REGION_BYTES, Slice, Tailed};
+use slab::{BLOCK_BYTES_MAX, BlockMut, CLASSED_BYTES_MAX, Pool, PoolOptions, REGION_BYTES, Slice, HeaderWithTail};
 
 /// Sizes on either side of every boundary that matters.
 const SIZES: [usize; 20] = [
@@ -44,18 +41,18 @@ fn ends_match(bytes: &[u8], mark: u8) -> bool {
 fn a_region_is_known_to_be_gone_by_who_holds_nothing_of_it() {
     let pool = Pool::new(PoolOptions { cached_bytes_max: 0 });
     let (small, large) = (pool.block(64), pool.block(REGION_BYTES));
-    let lives = [&small, &large].map(|block| block.region_life().expect("it has a region"));
-    assert!(BlockMut::empty().region_life().is_none() && Slice::default().region_life().is_none());
-    let ended = slab::regions_ended();
+    let lives = [&small, &large].map(|block| block.weak_region().expect("it has a region"));
+    assert!(BlockMut::empty().weak_region().is_none() && Slice::default().weak_region().is_none());
+    let ended = slab::regions_unmapped();
     let slice = large.freeze();
-    assert!(lives.iter().all(|life| !life.is_over()) && !slice.region_life().expect("the same").is_over());
+    assert!(lives.iter().all(|life| !life.is_unmapped()) && !slice.weak_region().expect("the same").is_unmapped());
     drop(slice);
     pool.trim();
-    assert!(lives[1].is_over() && !lives[0].is_over(), "that of the large block alone");
-    assert!(slab::regions_ended() > ended);
+    assert!(lives[1].is_unmapped() && !lives[0].is_unmapped(), "that of the large block alone");
+    assert!(slab::regions_unmapped() > ended);
     drop(small);
     drop(pool);
-    assert!(lives[0].is_over(), "the last goes with its pool");
+    assert!(lives[0].is_unmapped(), "the last goes with its pool");
 }
 
 #[test]
@@ -88,7 +85,7 @@ fn every_size_is_exact_aligned_readable_and_returned() {
         let mut block = pool.block(len);
         assert_eq!(block.len(), len);
         assert_eq!(block.as_ptr().addr() % 16, 0, "a block of {len} bytes is not aligned");
-        assert!(pool.used_bytes() > len && pool.held_bytes() >= pool.used_bytes());
+        assert!(pool.used_bytes() > len && pool.mapped_bytes() >= pool.used_bytes());
         // Memory that nobody wrote to is zero, and sound to read.
         assert_eq!(block[len - 1], 0);
         block.fill(len as u8);
@@ -102,15 +99,15 @@ fn every_size_is_exact_aligned_readable_and_returned() {
 #[test]
 fn a_pool_takes_nothing_before_it_is_asked_and_keeps_nothing_after_a_trim() {
     let pool = Pool::default();
-    assert_eq!((pool.held_bytes(), pool.generation()), (0, 0));
+    assert_eq!((pool.mapped_bytes(), pool.generation()), (0, 0));
     let blocks: Vec<BlockMut> = SIZES.iter().map(|len| pool.block(*len)).collect();
-    let held = pool.held_bytes();
+    let held = pool.mapped_bytes();
     let generation = pool.generation();
     assert!(generation > 0);
     drop(blocks);
-    assert_eq!(pool.held_bytes(), held, "below the bound memory is kept for later");
+    assert_eq!(pool.mapped_bytes(), held, "below the bound memory is kept for later");
     assert_eq!(pool.trim(), held);
-    assert_eq!((pool.held_bytes(), pool.used_bytes()), (0, 0));
+    assert_eq!((pool.mapped_bytes(), pool.used_bytes()), (0, 0));
     assert_ne!(pool.generation(), generation);
 }
 
@@ -119,13 +116,13 @@ fn empty_regions_beyond_the_bound_go_back() {
     let pool = Pool::new(PoolOptions { cached_bytes_max: 2 * REGION_BYTES });
     let a_region_each = CLASSED_BYTES_MAX + 1;
     let blocks: Vec<BlockMut> = (0..8).map(|_| pool.block(a_region_each)).collect();
-    let full = pool.held_bytes();
+    let full = pool.mapped_bytes();
     drop(blocks);
-    assert!(pool.held_bytes() <= 2 * REGION_BYTES && pool.held_bytes() < full);
+    assert!(pool.mapped_bytes() <= 2 * REGION_BYTES && pool.mapped_bytes() < full);
     // One that is beyond the bound by itself goes at once, and pushes no other out.
-    let kept = pool.held_bytes();
+    let kept = pool.mapped_bytes();
     drop(pool.block(4 * REGION_BYTES));
-    assert_eq!(pool.held_bytes(), kept);
+    assert_eq!(pool.mapped_bytes(), kept);
 }
 
 #[test]
@@ -150,7 +147,7 @@ fn regions_empty_in_any_order_and_serve_any_class_again() {
             Some(block)
         })
         .collect();
-    let held = pool.held_bytes();
+    let held = pool.mapped_bytes();
     for step in [5, 3, 2, 1] {
         for index in (0..blocks.len()).step_by(step) {
             if let Some(block) = blocks[index].take() {
@@ -161,7 +158,7 @@ fn regions_empty_in_any_order_and_serve_any_class_again() {
     assert_eq!(pool.used_bytes(), 0);
     // All but the one that serves are spare now, and good for another class.
     let others: Vec<BlockMut> = (0..7 * 8).map(|_| pool.block(CLASSED_BYTES_MAX / 2)).collect();
-    assert_eq!(pool.held_bytes(), held);
+    assert_eq!(pool.mapped_bytes(), held);
     drop(others);
 }
 
@@ -176,7 +173,7 @@ fn regions_can_be_listed_while_the_pool_is_used() {
         listed.push(base.addr()..base.addr() + len);
         inside.set(inside.get() + len);
     });
-    assert_eq!(inside.get(), pool.held_bytes());
+    assert_eq!(inside.get(), pool.mapped_bytes());
     for block in &blocks {
         let home = listed.iter().filter(|region| {
             region.contains(&block.as_ptr().addr()) && region.contains(&(block.as_ptr().addr() + block.len() - 1))
@@ -193,7 +190,7 @@ fn nothing_takes_no_block() {
     let slice = block.freeze();
     assert!(slice.clone().is_empty() && slice.is_unique());
     assert!(Slice::empty().slice(..).is_empty() && Slice::default().slice(0..0).is_empty());
-    assert_eq!(pool.held_bytes(), 0);
+    assert_eq!(pool.mapped_bytes(), 0);
     let mut block = pool.block(10);
     block.truncate(0);
     assert_eq!((block.len(), pool.used_bytes()), (0, 0));
@@ -231,7 +228,7 @@ fn a_range_outside_a_slice_is_our_own_fault() {
         catch_unwind(AssertUnwindSafe(|| slice.clone().advance(5))),
         catch_unwind(AssertUnwindSafe(|| drop(pool.block(BLOCK_BYTES_MAX + 1)))),
         catch_unwind(AssertUnwindSafe(|| {
-            drop(pool.tailed((), BLOCK_BYTES_MAX, |_| {}));
+            drop(pool.header_with_tail((), BLOCK_BYTES_MAX, |_| {}));
         })),
     ] {
         attempt.expect_err("out of range");
@@ -241,12 +238,12 @@ fn a_range_outside_a_slice_is_our_own_fault() {
 }
 
 /// Counts its own drops; has padding, which must not reach the next user of its block.
-struct Counted {
+struct DropCounter {
     drops: Arc<AtomicUsize>,
     small: u8,
 }
 
-impl Drop for Counted {
+impl Drop for DropCounter {
     fn drop(&mut self) {
         self.drops.fetch_add(1, Ordering::Relaxed);
     }
@@ -256,22 +253,22 @@ impl Drop for Counted {
 fn a_tailed_head_lives_as_long_as_its_last_holder() {
     let pool = Pool::default();
     let drops = Arc::new(AtomicUsize::new(0));
-    let head = Counted { drops: Arc::clone(&drops), small: 7 };
-    let first = pool.tailed(head, 5, |tail| tail.copy_from_slice(b"bytes"));
+    let head = DropCounter { drops: Arc::clone(&drops), small: 7 };
+    let first = pool.header_with_tail(head, 5, |tail| tail.copy_from_slice(b"bytes"));
     let second = first.clone();
-    let other = pool.tailed(0_u128, 0, |tail| assert!(tail.is_empty()));
-    assert!(first.is_same(&second) && !first.is_unique() && other.is_unique());
+    let other = pool.header_with_tail(0_u128, 0, |tail| assert!(tail.is_empty()));
+    assert!(first.ptr_eq(&second) && !first.is_unique() && other.is_unique());
     drop(first);
-    assert_eq!((second.head().small, second.tail()), (7, &b"bytes"[..]));
+    assert_eq!((second.header().small, second.tail()), (7, &b"bytes"[..]));
     assert_eq!(drops.load(Ordering::Relaxed), 0);
     drop(second);
     assert_eq!(drops.load(Ordering::Relaxed), 1);
-    assert_eq!((*other.head(), other.tail().len()), (0, 0));
-    assert_eq!((&raw const *other.head()).addr() % 16, 0);
+    assert_eq!((*other.header(), other.tail().len()), (0, 0));
+    assert_eq!((&raw const *other.header()).addr() % 16, 0);
     drop(other);
     assert_eq!(pool.used_bytes(), 0);
     // Where the padding was is initialised again: Miri would object to this sum.
-    let again = pool.block(size_of::<Counted>() + 8 + 5 - 16);
+    let again = pool.block(size_of::<DropCounter>() + 8 + 5 - 16);
     assert!(again.iter().map(|byte| u64::from(*byte)).sum::<u64>() < 256 * again.len() as u64);
 }
 
@@ -279,9 +276,9 @@ fn a_tailed_head_lives_as_long_as_its_last_holder() {
 fn a_filling_that_panics_costs_neither_block_nor_head() {
     let pool = Pool::default();
     let drops = Arc::new(AtomicUsize::new(0));
-    let head = Counted { drops: Arc::clone(&drops), small: 0 };
+    let head = DropCounter { drops: Arc::clone(&drops), small: 0 };
     catch_unwind(AssertUnwindSafe(|| {
-        drop(pool.tailed(head, 10, |_| panic!("the filling fails")));
+        drop(pool.header_with_tail(head, 10, |_| panic!("the filling fails")));
     }))
     .expect_err("the panic passes through");
     assert_eq!((drops.load(Ordering::Relaxed), pool.used_bytes()), (1, 0));
@@ -291,13 +288,13 @@ fn a_filling_that_panics_costs_neither_block_nor_head() {
 fn a_filling_may_use_the_pool() {
     let pool = Pool::default();
     let mut inner = None;
-    let outer = pool.tailed(1_u64, 3, |tail| {
-        inner = Some(pool.tailed(2_u64, 3, |tail| tail.fill(2)));
+    let outer = pool.header_with_tail(1_u64, 3, |tail| {
+        inner = Some(pool.header_with_tail(2_u64, 3, |tail| tail.fill(2)));
         tail.fill(1);
     });
-    let inner: Tailed<u64> = inner.expect("made while filling");
-    assert_eq!((outer.head(), outer.tail()), (&1, &[1, 1, 1][..]));
-    assert_eq!((inner.head(), inner.tail()), (&2, &[2, 2, 2][..]));
+    let inner: HeaderWithTail<u64> = inner.expect("made while filling");
+    assert_eq!((outer.header(), outer.tail()), (&1, &[1, 1, 1][..]));
+    assert_eq!((inner.header(), inner.tail()), (&2, &[2, 2, 2][..]));
 }
 
 #[test]
@@ -305,7 +302,7 @@ fn blocks_outlive_their_pool() {
     let pool = Pool::default();
     let handle = pool.clone();
     let slices: Vec<Slice> = SIZES.iter().map(|len| pool.copy(&vec![*len as u8; *len])).collect();
-    let tailed = pool.tailed(String::from("head"), 4, |tail| tail.copy_from_slice(b"tail"));
+    let tailed = pool.header_with_tail(String::from("head"), 4, |tail| tail.copy_from_slice(b"tail"));
     drop(pool);
     let late = handle.copy(b"the last handle counts");
     drop(handle);
@@ -314,7 +311,7 @@ fn blocks_outlive_their_pool() {
         assert!(ends_match(slice, len as u8));
     }
     drop(slices);
-    assert_eq!((&tailed.head()[..], tailed.tail()), ("head", &b"tail"[..]));
+    assert_eq!((&tailed.header()[..], tailed.tail()), ("head", &b"tail"[..]));
     assert_eq!(&late[..], b"the last handle counts");
 }
 
@@ -327,7 +324,7 @@ fn all_match(bytes: &[u8], mark: u8) -> bool {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum PoolOp {
     Take(usize),
     Tail(usize),
     Drop(usize),
@@ -335,27 +332,27 @@ enum Step {
     Trim,
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn pool_op() -> impl Strategy<Value = PoolOp> {
     let len = prop_oneof![
         6 => 0..300_usize,
         3 => 300..20_000_usize,
         1 => 20_000..2 * CLASSED_BYTES_MAX,
     ];
     prop_oneof![
-        8 => len.clone().prop_map(Step::Take),
-        4 => (0..3000_usize).prop_map(Step::Tail),
-        9 => any::<usize>().prop_map(Step::Drop),
-        1 => Just(Step::Collect),
-        1 => Just(Step::Trim),
+        8 => len.clone().prop_map(PoolOp::Take),
+        4 => (0..3000_usize).prop_map(PoolOp::Tail),
+        9 => any::<usize>().prop_map(PoolOp::Drop),
+        1 => Just(PoolOp::Collect),
+        1 => Just(PoolOp::Trim),
     ]
 }
 
-enum Held {
+enum HeldBlock {
     Bytes(Slice),
-    Message(Tailed<usize>),
+    Message(HeaderWithTail<usize>),
 }
 
-impl Held {
+impl HeldBlock {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Bytes(slice) => slice,
@@ -373,32 +370,32 @@ proptest! {
 
     /// No two blocks overlap, whatever comes and goes, and all memory comes back.
     #[test]
-    fn blocks_keep_their_bytes(steps in prop::collection::vec(step(), 1..if cfg!(miri) { 30 } else { 400 })) {
+    fn blocks_keep_their_bytes(steps in prop::collection::vec(pool_op(), 1..if cfg!(miri) { 30 } else { 400 })) {
         let pool = Pool::new(PoolOptions { cached_bytes_max: 3 * REGION_BYTES });
-        let mut held: Vec<(Held, u8)> = Vec::new();
+        let mut held: Vec<(HeldBlock, u8)> = Vec::new();
         for (number, step) in steps.into_iter().enumerate() {
             let mark = number as u8;
             match step {
-                Step::Take(len) => {
+                PoolOp::Take(len) => {
                     let mut block = pool.block(len);
                     block.fill(mark);
-                    held.push((Held::Bytes(block.freeze()), mark));
+                    held.push((HeldBlock::Bytes(block.freeze()), mark));
                 }
-                Step::Tail(len) => {
-                    let message = pool.tailed(len, len, |tail| tail.fill(mark));
-                    prop_assert_eq!(*message.head(), len);
-                    held.push((Held::Message(message), mark));
+                PoolOp::Tail(len) => {
+                    let message = pool.header_with_tail(len, len, |tail| tail.fill(mark));
+                    prop_assert_eq!(*message.header(), len);
+                    held.push((HeldBlock::Message(message), mark));
                 }
-                Step::Drop(which) if !held.is_empty() => {
+                PoolOp::Drop(which) if !held.is_empty() => {
                     let (gone, mark) = held.swap_remove(which % held.len());
                     prop_assert!(all_match(gone.bytes(), mark));
                 }
-                Step::Drop(_) => {}
-                Step::Collect => prop_assert_eq!(pool.collect(), 0),
-                Step::Trim => { pool.trim(); }
+                PoolOp::Drop(_) => {}
+                PoolOp::Collect => prop_assert_eq!(pool.collect(), 0),
+                PoolOp::Trim => { pool.trim(); }
             }
             let bytes: usize = held.iter().map(|(held, _)| held.bytes().len()).sum();
-            prop_assert!(pool.used_bytes() >= bytes && pool.held_bytes() >= pool.used_bytes());
+            prop_assert!(pool.used_bytes() >= bytes && pool.mapped_bytes() >= pool.used_bytes());
         }
         let places: HashSet<usize> = held.iter().filter(|(held, _)| !held.bytes().is_empty())
             .map(|(held, _)| held.bytes().as_ptr().addr()).collect();
@@ -408,6 +405,6 @@ proptest! {
         }
         prop_assert_eq!(pool.used_bytes(), 0);
         pool.trim();
-        prop_assert_eq!(pool.held_bytes(), 0);
+        prop_assert_eq!(pool.mapped_bytes(), 0);
     }
 }

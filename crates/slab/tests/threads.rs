@@ -1,25 +1,23 @@
-//! What blocks promise to other threads.
+//! What blocks guarantee across threads: they can be read, cloned and freed anywhere and at any time.
 //!
-//! Enters: blocks of one thread's pool.  Leaves: proof that they can be read, cloned and freed anywhere, and at any time.
-//! Owns:   a bounded number of threads and steps.
-//! Never:  depends on who is faster; each run is one of the possible orders.
+//! No test depends on which thread is faster; each run is one of the possible interleavings.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use slab::{BlockMut, Pool, PoolOptions, REGION_BYTES, Slice, Tailed};
+use slab::{BlockMut, Pool, PoolOptions, REGION_BYTES, Slice, HeaderWithTail};
 
 const THREADS: usize = 3;
 const STEPS: usize = if cfg!(miri) { 60 } else { 30_000 };
 
-struct Head {
+struct DropCountedHeader {
     number: usize,
     drops: Arc<AtomicUsize>,
 }
 
-impl Drop for Head {
+impl Drop for DropCountedHeader {
     fn drop(&mut self) {
         self.drops.fetch_add(1, Ordering::Relaxed);
     }
@@ -40,12 +38,12 @@ fn one_thread_takes_and_all_free() {
     thread::scope(|scope| {
         let mut senders = Vec::new();
         for thread in 0..THREADS {
-            let (sender, receiver) = sync_channel::<(Tailed<Head>, Slice, BlockMut)>(64);
+            let (sender, receiver) = sync_channel::<(HeaderWithTail<DropCountedHeader>, Slice, BlockMut)>(64);
             senders.push(sender);
             scope.spawn(move || {
                 let mut kept = Vec::new();
                 for (message, slice, block) in receiver {
-                    let number = message.head().number;
+                    let number = message.header().number;
                     assert_eq!(message.tail().len(), length(number));
                     assert!(message.tail().iter().all(|byte| *byte == number as u8));
                     assert!(slice.iter().all(|byte| *byte == number as u8));
@@ -60,8 +58,8 @@ fn one_thread_takes_and_all_free() {
             });
         }
         for number in 0..STEPS {
-            let head = Head { number, drops: Arc::clone(&drops) };
-            let message = pool.tailed(head, length(number), |tail| tail.fill(number as u8));
+            let head = DropCountedHeader { number, drops: Arc::clone(&drops) };
+            let message = pool.header_with_tail(head, length(number), |tail| tail.fill(number as u8));
             let mut bytes = pool.block(length(number) + 2);
             bytes.fill(number as u8);
             let slice = bytes.freeze();
@@ -79,7 +77,7 @@ fn one_thread_takes_and_all_free() {
     assert_eq!(drops.load(Ordering::Relaxed), STEPS);
     assert_eq!(pool.used_bytes(), 0);
     pool.trim();
-    assert_eq!(pool.held_bytes(), 0);
+    assert_eq!(pool.mapped_bytes(), 0);
 }
 
 #[test]
@@ -91,7 +89,7 @@ fn a_pool_that_runs_dry_takes_back_what_others_freed() {
         let blocks: Vec<BlockMut> = (0..3).map(|_| pool.block(slab::CLASSED_BYTES_MAX)).collect();
         thread::spawn(move || drop(blocks)).join().expect("freeing does not fail");
     }
-    assert_eq!(pool.held_bytes(), REGION_BYTES);
+    assert_eq!(pool.mapped_bytes(), REGION_BYTES);
 }
 
 #[test]
@@ -126,8 +124,8 @@ fn a_pool_goes_while_its_blocks_come_back() {
         thread::scope(|scope| {
             let pool = Pool::default();
             for number in 0..THREADS {
-                let head = Head { number, drops: Arc::clone(&drops) };
-                let message = pool.tailed(head, number, |tail| tail.fill(1));
+                let head = DropCountedHeader { number, drops: Arc::clone(&drops) };
+                let message = pool.header_with_tail(head, number, |tail| tail.fill(1));
                 let blocks: Vec<BlockMut> = (0..round % 5).map(|len| pool.block(len)).collect();
                 let start = &start;
                 scope.spawn(move || {
@@ -180,7 +178,7 @@ fn the_last_holders_let_go_at_once() {
     for _ in 0..rounds {
         let start = Barrier::new(THREADS);
         let slice = pool.copy(&[1; 40]);
-        let message = pool.tailed(0_u64, 30, |tail| tail.fill(1));
+        let message = pool.header_with_tail(0_u64, 30, |tail| tail.fill(1));
         thread::scope(|scope| {
             for _ in 0..THREADS {
                 let (start, slice, message) = (&start, slice.clone(), message.clone());

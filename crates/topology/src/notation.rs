@@ -1,52 +1,48 @@
-//! The notation: `B-2B-4B-16C`.
-//!
-//! Enters: a text.  Leaves: a tree, or what is wrong with the text; and a tree as text again.
-//! Owns:   the grammar, and what the counts of a tree must fulfil.
-//! Never:  guesses what was meant.
+//! Parses and prints the notation `B-2B-4B-16C`.
 
 use crate::limits::{LEVELS_MAX, NODES_MAX, NOTATION_BYTES_MAX};
 use crate::tree::Tree;
 use std::fmt;
 use std::str::FromStr;
 
-/// Why a text is no tree.
+/// Why a text is not a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotATree {
+pub struct TreeParseError {
     text: String,
     why: String,
 }
 
-impl fmt::Display for NotATree {
+impl fmt::Display for TreeParseError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(to, "'{}' is no topology such as B-2B-4B-16C: {}", self.text, self.why)
     }
 }
 
-impl std::error::Error for NotATree {}
+impl std::error::Error for TreeParseError {}
 
 /// What a level consists of.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Of {
+enum LevelRole {
     Brokers,
     Consumers,
 }
 
-impl Of {
+impl LevelRole {
     fn name(self, count: u32) -> &'static str {
         match (self, count) {
-            (Of::Brokers, 1) => "broker",
-            (Of::Brokers, _) => "brokers",
-            (Of::Consumers, 1) => "consumer",
-            (Of::Consumers, _) => "consumers",
+            (LevelRole::Brokers, 1) => "broker",
+            (LevelRole::Brokers, _) => "brokers",
+            (LevelRole::Consumers, 1) => "consumer",
+            (LevelRole::Consumers, _) => "consumers",
         }
     }
 }
 
-/// One level: `B`, `2B`, `16C`.
-fn level(text: &str) -> Result<(u32, Of), String> {
+/// Parses a level: `B`, `2B`, `16C`.
+fn level(text: &str) -> Result<(u32, LevelRole), String> {
     let (digits, of) = match text.char_indices().next_back() {
-        Some((at, 'B' | 'b')) => (&text[..at], Of::Brokers),
-        Some((at, 'C' | 'c')) => (&text[..at], Of::Consumers),
+        Some((at, 'B' | 'b')) => (&text[..at], LevelRole::Brokers),
+        Some((at, 'C' | 'c')) => (&text[..at], LevelRole::Consumers),
         _ => return Err(format!("a level is a number and B or C, not '{text}'")),
     };
     if digits.is_empty() {
@@ -73,15 +69,15 @@ fn parse(text: &str) -> Result<Tree, String> {
             .filter(|&nodes| nodes <= NODES_MAX)
             .ok_or(format!("a tree has {NODES_MAX} nodes at most"))?;
         match (brokers.last(), of) {
-            (None, Of::Consumers) => return Err("consumers need a broker above them".to_owned()),
-            (None, Of::Brokers) if count != 1 => return Err(format!("it begins with one broker, not with {count}")),
+            (None, LevelRole::Consumers) => return Err("consumers need a broker above them".to_owned()),
+            (None, LevelRole::Brokers) if count != 1 => return Err(format!("it begins with one broker, not with {count}")),
             (Some(&above), _) if count < above => {
-                let (here, there) = (of.name(count), Of::Brokers.name(above));
+                let (here, there) = (of.name(count), LevelRole::Brokers.name(above));
                 return Err(format!("{above} {there} need at least one below each, not {count} {here}"));
             }
             _ => {}
         }
-        if of == Of::Consumers {
+        if of == LevelRole::Consumers {
             return match texts.next() {
                 None => Ok(Tree::new(brokers, count)),
                 Some(_) => Err("nothing comes below consumers".to_owned()),
@@ -96,14 +92,14 @@ fn parse(text: &str) -> Result<Tree, String> {
 }
 
 impl FromStr for Tree {
-    type Err = NotATree;
+    type Err = TreeParseError;
 
-    fn from_str(text: &str) -> Result<Self, NotATree> {
+    fn from_str(text: &str) -> Result<Self, TreeParseError> {
         if text.len() > NOTATION_BYTES_MAX {
             let shown = text.chars().take(40).collect::<String>() + "…";
-            return Err(NotATree { text: shown, why: format!("it is longer than {NOTATION_BYTES_MAX} bytes") });
+            return Err(TreeParseError { text: shown, why: format!("it is longer than {NOTATION_BYTES_MAX} bytes") });
         }
-        parse(text).map_err(|why| NotATree { text: text.to_owned(), why })
+        parse(text).map_err(|why| TreeParseError { text: text.to_owned(), why })
     }
 }
 

@@ -1,7 +1,7 @@
-//! Whether two keys of bindings can let one message through: as tables, and against every key of a few words.
+//! Overlap of two binding keys: as tables, and against every key of a few words.
 
 use proptest::prelude::*;
-use topology::{Comparing, patterns_meet};
+use topology::{KeyMatching, patterns_overlap};
 
 #[test]
 fn patterns_meet_where_a_key_fits_both() {
@@ -26,7 +26,7 @@ fn patterns_meet_where_a_key_fits_both() {
         ("a..b", "a.*.b", true),
         ("a..b", "a.b", false),
     ] {
-        assert_eq!((patterns_meet(one, other), patterns_meet(other, one)), (meet, meet), "{one} {other}");
+        assert_eq!((patterns_overlap(one, other), patterns_overlap(other, one)), (meet, meet), "{one} {other}");
     }
 }
 
@@ -41,7 +41,7 @@ fn types_of_exchanges_compare_in_their_ways() {
         ("headers", "a", "b", true),
         ("", "a", "b", true),
     ] {
-        assert_eq!(Comparing::of(kind).may_meet(one, other), meet, "{kind} {one} {other}");
+        assert_eq!(KeyMatching::of_exchange_type(kind).may_overlap(one, other), meet, "{kind} {one} {other}");
     }
 }
 
@@ -57,7 +57,7 @@ fn matches(pattern: &[&str], key: &[&str]) -> bool {
     }
 }
 
-/// Every key of up to so many words.
+/// Every key of up to `words_max` words.
 fn keys(words_max: usize) -> Vec<Vec<&'static str>> {
     let mut all: Vec<Vec<&str>> = vec![Vec::new()];
     let mut from = 0;
@@ -77,8 +77,8 @@ proptest! {
         one in prop::collection::vec(prop::sample::select(vec!["a", "b", "*", "#"]), 0..5),
         other in prop::collection::vec(prop::sample::select(vec!["a", "b", "*", "#"]), 0..5),
     ) {
-        // A key that both match can be cut down to as many words as they have together.
+        // A key that both match can be shortened to as many words as both have together.
         let meet = keys(8).iter().any(|key| matches(&one, key) && matches(&other, key));
-        prop_assert_eq!(patterns_meet(&one.join("."), &other.join(".")), meet);
+        prop_assert_eq!(patterns_overlap(&one.join("."), &other.join(".")), meet);
     }
 }

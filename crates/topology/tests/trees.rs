@@ -1,12 +1,8 @@
-//! Trees by their notation: what is one, what is none, and who is below whom.
-//!
-//! Enters: texts, and counts from a strategy.
-//! Owns:   the promises about notation, numbering and routes.
-//! Never:  starts a broker.
+//! Trees by their notation: valid and invalid texts, numbering, parents and routes.
 
 use proptest::prelude::*;
 use topology::limits::{LEVELS_MAX, NODES_MAX, NOTATION_BYTES_MAX};
-use topology::{Broker, Degrees, Tree};
+use topology::{TreeBroker, DegreeRange, Tree};
 
 fn tree(text: &str) -> Tree {
     text.parse().unwrap_or_else(|why| panic!("{why}"))
@@ -76,7 +72,7 @@ fn what_is_no_tree_is_told_why() {
 #[test]
 fn who_is_below_whom() {
     let tree = tree("B-2B-4B-16C");
-    let broker = |level, place| Broker { level, place };
+    let broker = |level, place| TreeBroker { level, index: place };
     assert_eq!((tree.brokers_count(), tree.consumers()), (7, 16));
     assert_eq!([0, 1, 2].map(|level| tree.degree(level)), [2, 2, 4]);
     let names: Vec<String> = tree.brokers().map(|broker| broker.to_string()).collect();
@@ -97,8 +93,8 @@ fn what_does_not_divide_is_spread() {
     assert_eq!(consumers, [0, 0, 0, 0, 3, 3, 2, 2, 2, 2, 2]);
     let children: Vec<usize> = tree.brokers().map(|broker| tree.children(broker).count()).collect();
     assert_eq!(children, [3, 3, 2, 2, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(tree.degrees(1), Degrees { least: 2, most: 3, with_most: 1 });
-    assert_eq!(tree.degrees(0), Degrees { least: 3, most: 3, with_most: 1 });
+    assert_eq!(tree.degrees(1), DegreeRange { least: 2, most: 3, with_most: 1 });
+    assert_eq!(tree.degrees(0), DegreeRange { least: 3, most: 3, with_most: 1 });
     assert!(!tree.is_uniform() && self::tree("B-3B-6B-18C").is_uniform());
 }
 
@@ -124,8 +120,8 @@ proptest! {
                 of_leaves.push(consumer);
             }
             let below = (tree.children(broker).count() + tree.consumers_of(broker).len()) as u32;
-            let Degrees { least, most, with_most } = tree.degrees(broker.level);
-            prop_assert_eq!(below, if broker.place < with_most { most } else { least });
+            let DegreeRange { least, most, with_most } = tree.degrees(broker.level);
+            prop_assert_eq!(below, if broker.index < with_most { most } else { least });
             prop_assert!(least >= 1 && most - least <= 1 && tree.degree(broker.level) == most);
         }
         prop_assert!(of_leaves.into_iter().eq(0..consumers), "each consumer hangs on one leaf");

@@ -9,23 +9,23 @@
 //! - `engine` is the protocol; [`Port`] is one shard's handle on it, [`VerbsLink`] a connection's.
 #![forbid(unsafe_code)]
 
-mod bell;
+mod wake_pipe;
 pub mod card;
 pub mod device;
 mod engine;
 mod fault;
 pub mod limits;
-mod link_end;
+mod verbs_link;
 mod port;
 mod settings;
 pub mod sim;
-mod sole;
+mod standalone_link;
 pub mod wire;
 
-pub use engine::{Census, Counters, LinkCensus};
-pub use fault::Fault;
-pub use link_end::VerbsLink;
-pub use port::{Doorkeeper, LinkId, Port, PortError, Readiness};
-pub use settings::Settings;
-pub use sole::SoleLink;
-pub use wire::Token;
+pub use engine::{PortUsage, PortCounters, LinkUsage};
+pub use fault::ConnectionFault;
+pub use verbs_link::VerbsLink;
+pub use port::{TokenVerifier, LinkId, Port, PortError, ReadinessEdges};
+pub use settings::PortSettings;
+pub use standalone_link::StandaloneLink;
+pub use wire::RdmaToken;

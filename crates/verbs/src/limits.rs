@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 /// What every message begins with.
-pub const HEADER_BYTES: usize = 8;
+pub const MESSAGE_HEADER_BYTES: usize = 8;
 /// Most bytes behind a header: its length has 24 bits.
 pub const PAYLOAD_BYTES_MAX: u32 = (1 << 24) - 1;
 /// The payload of a RENDEZVOUS.
@@ -17,7 +17,7 @@ pub const DONE_BYTES: usize = 4;
 /// Longest text of a CLOSE that says why.
 pub const CLOSE_TEXT_BYTES_MAX: usize = 100;
 /// What is written by value in front of a message: a header and the longest payload that is no part of the stream.
-pub const HEAD_BYTES_MAX: usize = HEADER_BYTES + 2 + CLOSE_TEXT_BYTES_MAX;
+pub const HEAD_BYTES_MAX: usize = MESSAGE_HEADER_BYTES + 2 + CLOSE_TEXT_BYTES_MAX;
 
 /// The private data of a request and of an acceptance.
 pub const HELLO_BYTES: usize = 40;
@@ -33,9 +33,9 @@ pub const RENDEZVOUS_BYTES_MAX: u32 = 16 << 20;
 
 /// Credits that only CREDIT, PONG and CLOSE use. What an end can say of these before it hears the peer again, and with
 /// that gets them back: a CREDIT for each half of the peer's credits, a PONG and a CLOSE.
-pub const LAST_CREDITS: u16 = 4;
+pub const CONTROL_CREDITS: u16 = 4;
 /// Credits that the stream leaves to all else: those above, a PING, and a DONE, which stands for all before it.
-pub const RESERVE_CREDITS: u16 = LAST_CREDITS + 2;
+pub const RESERVE_CREDITS: u16 = CONTROL_CREDITS + 2;
 /// Fewest credits an end may begin with: a stream that has used all but the reserve has used half, which is returned.
 pub const CREDITS_MIN: u16 = 2 * RESERVE_CREDITS;
 /// Most credits an end may begin with: differences of the 16 bits in a header stay unambiguous.
@@ -59,16 +59,16 @@ pub const POLL_COMPLETIONS_MAX: usize = 4096;
 pub const FETCH_MAX: Duration = Duration::from_secs(30 * 60);
 
 /// How often deadlines are looked at.
-pub const DEADLINES_EVERY: Duration = Duration::from_millis(50);
+pub const DEADLINE_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// An end that has to speak first does so again after this long, as long as nothing has come back.
-pub const FIRST_WORD_EVERY: Duration = Duration::from_secs(1);
+pub const FIRST_PING_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a program that drops its connection waits for its last words to arrive.
 pub const LINGER_MAX: Duration = Duration::from_secs(2);
 /// Requests for connections that wait for their handshake; more are refused.
 pub const HANDSHAKES_MAX: usize = 256;
 /// While there is no room for another, such a request has this part of its time only: 1.25 s of 10 s are many times what an
 /// honest client needs, and a flood of requests that nobody finishes does not keep honest ones out for longer.
-pub const CROWDED_SET_UP_PART: u32 = 8;
+pub const CROWDED_SET_UP_DIVISOR: u32 = 8;
 /// Tokens that wait for their client.
 pub const TOKENS_MAX: usize = 4096;
 
@@ -94,14 +94,14 @@ pub const ACKNOWLEDGE_RETRIES: u8 = 6;
 /// For each of the steps to find a peer: its device, and the way there.
 pub const RESOLVE_MAX: Duration = Duration::from_secs(5);
 /// How long a queue pair that has ended may keep the device from giving the last receive buffers back.
-pub const LAST_RECEIVES_MAX: Duration = Duration::from_millis(100);
+pub const LAST_WQE_TIMEOUT: Duration = Duration::from_millis(100);
 /// A card's rare news (connections, faults) is looked for so often while messages are polled without a pause, since each
 /// look is a call into the kernel; and when a descriptor tells of some.
-pub const NEWS_EVERY: Duration = Duration::from_millis(2);
+pub const EVENT_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 const _: () = assert!(HEAD_BYTES_MAX <= HEAD_SLOT_BYTES);
 const _: () = assert!(HELLO_BYTES <= PRIVATE_BYTES_MAX && REJECT_BYTES <= PRIVATE_BYTES_MAX);
 const _: () = assert!(HEAD_BYTES_MAX <= RECEIVE_BUFFER_BYTES_MIN as usize);
-const _: () = assert!(HEADER_BYTES + DESCRIPTOR_BYTES <= HEAD_BYTES_MAX);
+const _: () = assert!(MESSAGE_HEADER_BYTES + DESCRIPTOR_BYTES <= HEAD_BYTES_MAX);
 const _: () = assert!(CREDITS_MIN >= 2 * RESERVE_CREDITS && CREDITS_MAX <= 1 << 15);
 const _: () = assert!(RENDEZVOUS_BYTES_MAX as usize <= slab::BLOCK_BYTES_MAX);

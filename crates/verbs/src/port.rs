@@ -5,11 +5,11 @@
 //! Never:  is used by two threads at once; the lock is there for the compiler, and nobody waits for it.
 
 use crate::device::{Device, DeviceError};
-use crate::engine::{Census, Core, Counters, LinkCensus, Shared};
-use crate::limits::DEADLINES_EVERY;
-use crate::link_end::VerbsLink;
-use crate::settings::Settings;
-use crate::wire::Token;
+use crate::engine::{PortUsage, PortEngine, PortCounters, LinkUsage, PortShared};
+use crate::limits::DEADLINE_CHECK_INTERVAL;
+use crate::verbs_link::VerbsLink;
+use crate::settings::PortSettings;
+use crate::wire::RdmaToken;
 use slab::{BlockMut, Pool};
 use std::fmt;
 use std::os::fd::RawFd;
@@ -26,14 +26,14 @@ pub struct LinkId {
 impl LinkId {
     /// Its place among those of its port, from zero: an owner may keep what belongs to links in a list. A place is given
     /// to another link when this one is over; the numbers differ then.
-    pub fn place(self) -> usize {
+    pub fn slot(self) -> usize {
         self.slot as usize
     }
 }
 
 /// Readiness edges of one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Readiness {
+pub struct ReadinessEdges {
     /// There is something to receive, or the end.
     pub readable: bool,
     /// More can be sent, or nothing ever.
@@ -42,13 +42,13 @@ pub struct Readiness {
     pub closed: bool,
 }
 
-impl Readiness {
+impl ReadinessEdges {
     /// Whether there is any.
     pub fn any(self) -> bool {
         self.readable || self.writable || self.closed
     }
 
-    pub(crate) fn add(&mut self, other: Readiness) {
+    pub(crate) fn merge(&mut self, other: ReadinessEdges) {
         self.readable |= other.readable;
         self.writable |= other.writable;
         self.closed |= other.closed;
@@ -56,10 +56,10 @@ impl Readiness {
 }
 
 /// Who knows of tokens that were given out elsewhere.
-pub trait Doorkeeper: Send + Sync {
+pub trait TokenVerifier: Send + Sync {
     /// Whether a client may come in by this token. It is asked once for each request that shows one; a token that was good
     /// is used with that.
-    fn admits(&self, token: &Token) -> bool;
+    fn admits(&self, token: &RdmaToken) -> bool;
 }
 
 /// Why a port could not be opened.
@@ -86,26 +86,26 @@ impl std::error::Error for PortError {}
 ///
 /// In each round its owner calls [`poll`](Port::poll), looks at [`take_edges`](Port::take_edges) and
 /// [`accept`](Port::accept), serves its links, and, if it asked for [`Settings::corked`], calls [`flush`](Port::flush).
-pub struct Port<D: Device>(Arc<Mutex<Core<D>>>);
+pub struct Port<D: Device>(Arc<Mutex<PortEngine<D>>>);
 
 impl<D: Device> Port<D> {
     /// Opens a port. All the memory that it ever holds for peers is taken from the pool here.
     ///
     /// # Errors
     /// Settings that contradict one another or the device.
-    pub fn open(device: D, pool: &Pool, settings: Settings) -> Result<Self, PortError> {
+    pub fn open(device: D, pool: &Pool, settings: PortSettings) -> Result<Self, PortError> {
         settings.check().map_err(PortError::Settings)?;
-        if settings.receive_buffers > device.abilities().receives_max {
+        if settings.receive_buffers > device.capabilities().receives_max {
             return Err(PortError::Settings("more receive buffers than the device's queue takes"));
         }
         let blocks = |count: usize, bytes: usize| (0..count).map(|_| pool.block(bytes)).collect::<Vec<BlockMut>>();
         let buffers = blocks(settings.receive_buffers, settings.receive_buffer_bytes as usize);
         let landings = blocks(settings.landing_blocks, settings.landing_bytes);
-        let core = Core::new(Shared::new(device, settings, buffers, landings)).map_err(PortError::Device)?;
+        let core = PortEngine::new(PortShared::new(device, settings, buffers, landings)).map_err(PortError::Device)?;
         Ok(Port(Arc::new(Mutex::new(core))))
     }
 
-    pub(crate) fn core(&self) -> MutexGuard<'_, Core<D>> {
+    pub(crate) fn engine(&self) -> MutexGuard<'_, PortEngine<D>> {
         // Whoever panicked in it has ended its thread, and this port with it; the memory is whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -115,15 +115,15 @@ impl<D: Device> Port<D> {
     /// # Errors
     /// What the device says.
     pub fn listen(&self, address: &str) -> Result<(), DeviceError> {
-        self.core().shared.device.listen(address)
+        self.engine().shared.device.listen(address)
     }
 
     /// Begins a connection. Its link takes bytes once it stands, and is readable once it failed.
     ///
     /// # Errors
     /// What the device says, or that there are no receive buffers left.
-    pub fn connect(&self, address: &str, token: Option<Token>) -> Result<VerbsLink<D>, DeviceError> {
-        let mut core = self.core();
+    pub fn connect(&self, address: &str, token: Option<RdmaToken>) -> Result<VerbsLink<D>, DeviceError> {
+        let mut core = self.engine();
         let credits = core.shared.settings.credits;
         let id = core.connect(address, token, credits)?;
         drop(core);
@@ -134,50 +134,50 @@ impl<D: Device> Port<D> {
     ///
     /// # Errors
     /// As [`connect`](Port::connect).
-    pub fn connect_promising(
+    pub fn connect_with_credits(
         &self,
         address: &str,
-        token: Option<Token>,
+        token: Option<RdmaToken>,
         credits: u16,
     ) -> Result<VerbsLink<D>, DeviceError> {
-        let id = self.core().connect(address, token, credits)?;
+        let id = self.engine().connect(address, token, credits)?;
         Ok(VerbsLink::new(self.clone(), id))
     }
 
     /// Whether it has receive buffers for one connection more, with such a promise.
-    pub fn has_room_for(&self, credits: u16) -> bool {
-        self.core().has_room_for(credits)
+    pub fn has_capacity_for(&self, credits: u16) -> bool {
+        self.engine().has_capacity_for(credits)
     }
 
     /// The name of its device's card (see [`Device::card`]).
     pub fn card(&self) -> String {
-        self.core().shared.device.card()
+        self.engine().shared.device.card()
     }
 
     /// The next connection that a peer has made.
     pub fn accept(&self) -> Option<VerbsLink<D>> {
-        let id = self.core().accepted.pop_front()?;
+        let id = self.engine().accepted.pop_front()?;
         Some(VerbsLink::new(self.clone(), id))
     }
 
     /// Lets one client in that shows this token, within [`Settings::token_max`]. False if too many are expected already.
-    pub fn expect(&self, token: Token) -> bool {
-        self.core().expect(token)
+    pub fn expect_token(&self, token: RdmaToken) -> bool {
+        self.engine().expect(token)
     }
 
     /// Lets nobody in by this token any more.
-    pub fn forget_token(&self, token: &Token) {
-        self.core().forget_token(token);
+    pub fn forget_token(&self, token: &RdmaToken) {
+        self.engine().forget_token(token);
     }
 
     /// Asks for tokens that it was not told of: for ports that share a listener, and do not know who comes to whom.
-    pub fn ask(&self, doorkeeper: Arc<dyn Doorkeeper>) {
-        self.core().doorkeeper = Some(doorkeeper);
+    pub fn set_token_verifier(&self, doorkeeper: Arc<dyn TokenVerifier>) {
+        self.engine().token_verifier = Some(doorkeeper);
     }
 
     /// Refuses all further requests.
     pub fn stop(&self) {
-        self.core().stop();
+        self.engine().stop();
     }
 
     /// One round: what the device has to tell, and what time brings.
@@ -185,12 +185,12 @@ impl<D: Device> Port<D> {
     /// # Errors
     /// The device is broken, and all connections are over.
     pub fn poll(&self) -> Result<(), DeviceError> {
-        self.core().poll()
+        self.engine().poll()
     }
 
     /// Rings one doorbell for each link that has something to post.
     pub fn flush(&self) {
-        self.core().flush();
+        self.engine().flush();
     }
 
     /// Asks the device to wake whoever waits for it; poll once more after this, and wait then.
@@ -198,10 +198,10 @@ impl<D: Device> Port<D> {
     /// # Errors
     /// The device is broken.
     pub fn arm(&self) -> Result<(), DeviceError> {
-        let device = &mut self.core().shared.device;
+        let device = &mut self.engine().shared.device;
         // In the round between this and the sleep. What comes later ends the sleep, and is seen before the next: so an owner
         // that waits for edges, and hears only once of what is not taken, misses nothing, and a sleep costs one look.
-        device.heed_news();
+        device.request_event_poll();
         device.arm()
     }
 
@@ -211,44 +211,44 @@ impl<D: Device> Port<D> {
     /// # Errors
     /// The device is broken.
     pub fn arm_for_messages(&self) -> Result<(), DeviceError> {
-        self.core().shared.device.arm()
+        self.engine().shared.device.arm()
     }
 
     /// The next poll looks for rare events, too.
-    pub fn heed_news(&self) {
-        self.core().shared.device.heed_news();
+    pub fn request_event_poll(&self) {
+        self.engine().shared.device.request_event_poll();
     }
 
     /// Descriptors that are readable when the device has something to tell (see [`Device::descriptors`]).
     pub fn descriptors(&self) -> Vec<RawFd> {
-        self.core().shared.device.descriptors()
+        self.engine().shared.device.descriptors()
     }
 
     /// Those of them that tell of rare events alone (see [`Device::news_descriptors`]).
-    pub fn news_descriptors(&self) -> Vec<RawFd> {
-        self.core().shared.device.news_descriptors()
+    pub fn event_descriptors(&self) -> Vec<RawFd> {
+        self.engine().shared.device.event_descriptors()
     }
 
     /// Appends the edges since the last call.
-    pub fn take_edges(&self, out: &mut Vec<(LinkId, Readiness)>) {
-        self.core().take_edges(out);
+    pub fn take_edges(&self, out: &mut Vec<(LinkId, ReadinessEdges)>) {
+        self.engine().take_edges(out);
     }
 
     /// Connections, those included that are being made or are ending.
     pub fn connections(&self) -> usize {
-        self.core().connections()
+        self.engine().connections()
     }
 
     /// Whether there is something for the owner's next round, although the device may have nothing to tell: whoever sleeps
     /// now sleeps too long.
     pub fn has_work(&self) -> bool {
-        self.core().has_work()
+        self.engine().has_work()
     }
 
     /// Drives the port until its connections have ended, or so long: those whose links were dropped say what they have
     /// still to say. It blocks; an owner with rounds of its own goes on polling instead.
     pub fn linger(&self, longest: Duration) {
-        let mut core = self.core();
+        let mut core = self.engine();
         let until = core.shared.device.now().saturating_add(longest);
         loop {
             let polled = core.poll();
@@ -263,25 +263,25 @@ impl<D: Device> Port<D> {
             if ready.is_err() || core.connections() == 0 {
                 return;
             }
-            if core.shared.device.wait(Some(left.min(DEADLINES_EVERY))).is_err() {
+            if core.shared.device.wait(Some(left.min(DEADLINE_CHECK_INTERVAL))).is_err() {
                 return;
             }
         }
     }
 
     /// What it has done so far.
-    pub fn counters(&self) -> Counters {
-        self.core().shared.counters
+    pub fn counters(&self) -> PortCounters {
+        self.engine().shared.counters
     }
 
     /// Where its memory and promises are.
-    pub fn census(&self) -> Census {
-        self.core().census()
+    pub fn usage(&self) -> PortUsage {
+        self.engine().usage()
     }
 
     /// The credits of a link.
-    pub fn link_census(&self, id: LinkId) -> LinkCensus {
-        self.core().link_census(id)
+    pub fn link_usage(&self, id: LinkId) -> LinkUsage {
+        self.engine().link_usage(id)
     }
 }
 

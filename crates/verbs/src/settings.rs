@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// How a port and its connections behave.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct PortSettings {
     /// Bytes of a receive buffer. With `credits` it is what an idle connection pins.
     pub receive_buffer_bytes: u32,
     /// Receive buffers of the port. All promises to peers together are no more than this, less `spare_buffers`.
@@ -40,7 +40,7 @@ pub struct Settings {
     /// How often the device tries again when a peer has no receive buffer.
     pub receiver_not_ready_retries: u8,
     /// Whether clients without a token are let in.
-    pub direct: bool,
+    pub accepts_direct: bool,
     /// How long a connection may take to stand.
     pub set_up_max: Duration,
     /// After so long without a word the peer is asked for one.
@@ -62,9 +62,9 @@ pub struct Settings {
     pub corked: bool,
 }
 
-impl Default for Settings {
+impl Default for PortSettings {
     fn default() -> Self {
-        Settings {
+        PortSettings {
             receive_buffer_bytes: 4_096,
             receive_buffers: 8_192,
             spare_buffers: 64,
@@ -78,7 +78,7 @@ impl Default for Settings {
             send_slots: 64,
             signal_every: 16,
             receiver_not_ready_retries: 6,
-            direct: false,
+            accepts_direct: false,
             set_up_max: Duration::from_secs(10),
             ping_after: Duration::from_secs(10),
             silent_max: Duration::from_secs(30),
@@ -91,11 +91,11 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
+impl PortSettings {
     /// What suits the end that asked for the connection: it waits for its broker as long as that lives, for a broker that is
     /// short of memory reads nothing until it has some again.
-    pub fn of_a_client() -> Self {
-        Settings { fetch_max: Duration::MAX, ..Settings::default() }
+    pub fn for_client() -> Self {
+        PortSettings { fetch_max: Duration::MAX, ..PortSettings::default() }
     }
 
     /// Whether they make sense together.

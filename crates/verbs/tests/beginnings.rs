@@ -5,14 +5,14 @@ mod world;
 use link::Link;
 use slab::Gather;
 use std::time::Duration;
-use verbs::Settings;
-use verbs::limits::FIRST_WORD_EVERY;
+use verbs::PortSettings;
+use verbs::limits::FIRST_PING_INTERVAL;
 use verbs::sim::{FabricOptions, STEP};
-use world::{World, bytes, drain, settings};
+use world::{TestWorld, bytes, drain, settings};
 
 /// So many steps take a second and a half of the fabric's time, and then some.
 fn steps(times: u32) -> usize {
-    (FIRST_WORD_EVERY * times / 2).as_nanos().div_ceil(STEP.as_nanos()) as usize + 10_000
+    (FIRST_PING_INTERVAL * times / 2).as_nanos().div_ceil(STEP.as_nanos()) as usize + 10_000
 }
 
 /// Over iWARP it is told at once that the connection stands, and what it sends then may overtake its own answer.
@@ -20,8 +20,8 @@ fn steps(times: u32) -> usize {
 fn the_end_that_accepted_waits_for_a_word() {
     for seed in 0..100 {
         let options =
-            FabricOptions { asker_speaks_first: true, delay_steps_max: 50, seed, ..FabricOptions::faultless() };
-        let world = World::new(&options, &[settings(), settings()]);
+            FabricOptions { initiator_sends_first: true, delay_steps_max: 50, seed, ..FabricOptions::faultless() };
+        let world = TestWorld::new(&options, &[settings(), settings()]);
         let (mut near, mut far) = world.connect();
         let mut out = Gather::new();
         out.extend(&world.pool, &bytes(0, 100));
@@ -39,10 +39,10 @@ fn the_end_that_accepted_waits_for_a_word() {
 
 #[test]
 fn a_word_that_nobody_answers_is_said_again() {
-    let options = FabricOptions { asker_speaks_first: true, ..FabricOptions::faultless() };
+    let options = FabricOptions { initiator_sends_first: true, ..FabricOptions::faultless() };
     let long = Duration::from_secs(60);
-    let patient = Settings { set_up_max: long, ping_after: long / 2, silent_max: long, ..settings() };
-    let world = World::new(&options, &[patient.clone(), patient]);
+    let patient = PortSettings { set_up_max: long, ping_after: long / 2, silent_max: long, ..settings() };
+    let world = TestWorld::new(&options, &[patient.clone(), patient]);
     let near = world.ports[0].connect("1", None).expect("there is room");
     let alone = |steps: usize| {
         for _ in 0..steps {

@@ -2,28 +2,28 @@
 
 mod world;
 
-use link::{Link, Received};
+use link::{Link, ReceiveOutcome};
 use slab::{BlockMut, Gather, Slice};
-use verbs::Settings;
+use verbs::PortSettings;
 use verbs::sim::FabricOptions;
-use world::{SimLink, World, bytes, settings};
+use world::{SimVerbsLink, TestWorld, bytes, settings};
 
 const HEAD: &[u8] = b"a head of some bytes";
 
 /// Receives a head by `receive`, then a body into lent memory.
-struct Receiver {
-    link: SimLink,
+struct BodyReceiver {
+    link: SimVerbsLink,
     head: Vec<u8>,
     body: Option<BlockMut>,
     is_lent: bool,
 }
 
-impl Receiver {
-    fn new(link: SimLink) -> Receiver {
-        Receiver { link, head: Vec::new(), body: None, is_lent: false }
+impl BodyReceiver {
+    fn new(link: SimVerbsLink) -> BodyReceiver {
+        BodyReceiver { link, head: Vec::new(), body: None, is_lent: false }
     }
 
-    fn turn(&mut self, world: &World, body_bytes: usize) -> bool {
+    fn turn(&mut self, world: &TestWorld, body_bytes: usize) -> bool {
         let mut scratch = [0; HEAD.len()];
         let room = HEAD.len() - self.head.len();
         if room == 0 && !self.is_lent {
@@ -31,27 +31,27 @@ impl Receiver {
             self.is_lent = true;
         }
         match self.link.receive(&mut [], &mut scratch[..room]).expect("open") {
-            Received::Bytes { bytes, .. } if room > 0 => self.head.extend_from_slice(&scratch[..bytes]),
-            Received::Bytes { .. } => {
-                let filled = self.link.take_back().expect("all of it is there");
+            ReceiveOutcome::Bytes { bytes, .. } if room > 0 => self.head.extend_from_slice(&scratch[..bytes]),
+            ReceiveOutcome::Bytes { .. } => {
+                let filled = self.link.take_filled().expect("all of it is there");
                 assert_eq!(filled.copied_bytes, 0, "all of it was fetched");
                 self.body = Some(filled.memory);
             }
-            Received::Idle => {}
-            Received::Closed => panic!("nobody closed"),
+            ReceiveOutcome::Idle => {}
+            ReceiveOutcome::Closed => panic!("nobody closed"),
         }
         self.body.is_some()
     }
 }
 
-fn message(world: &World, body: &Slice) -> Gather {
+fn message(world: &TestWorld, body: &Slice) -> Gather {
     let mut out = Gather::new();
     out.extend(&world.pool, HEAD);
     out.push(body.clone());
     out
 }
 
-fn send_all(world: &World, link: &mut SimLink, mut out: Gather) {
+fn send_all(world: &TestWorld, link: &mut SimVerbsLink, mut out: Gather) {
     world.until("the message is taken", || {
         link.send(&mut out).expect("open");
         out.is_empty()
@@ -62,7 +62,7 @@ fn send_all(world: &World, link: &mut SimLink, mut out: Gather) {
 fn a_large_body_goes_from_a_publisher_to_32_consumers_without_a_copy() {
     let cases = [(false, 16 * 1_024, 32), (false, 1 << 20, 32), (true, 100_000, 32), (true, 20 << 20, 2)];
     for (corked, body_bytes, consumer_count) in cases {
-        let settings = Settings {
+        let settings = PortSettings {
             corked,
             receive_buffers: 64 * 16,
             granted_bytes_max: 64 << 20,
@@ -70,19 +70,19 @@ fn a_large_body_goes_from_a_publisher_to_32_consumers_without_a_copy() {
             ..settings()
         };
         // The broker is the second port.
-        let world = World::new(&FabricOptions::faultless(), &[settings.clone(), settings]);
+        let world = TestWorld::new(&FabricOptions::faultless(), &[settings.clone(), settings]);
         let (mut publisher, broker_in) = world.connect();
         let consumers: Vec<_> = (0..consumer_count).map(|_| world.connect()).collect();
         let body = world.pool.copy(&bytes(0, body_bytes));
         send_all(&world, &mut publisher, message(&world, &body));
-        let mut broker_in = Receiver::new(broker_in);
+        let mut broker_in = BodyReceiver::new(broker_in);
         world.until("the body is at the broker", || broker_in.turn(&world, body_bytes));
         let kept = broker_in.body.take().expect("just received").freeze();
         assert!(kept[..] == body[..], "the bytes differ");
         let mut receivers = Vec::new();
         for (near, mut far) in consumers {
             send_all(&world, &mut far, message(&world, &kept));
-            receivers.push((Receiver::new(near), far));
+            receivers.push((BodyReceiver::new(near), far));
         }
         world.until("the body is with everyone", || {
             receivers.iter_mut().fold(true, |all, (receiver, _)| receiver.turn(&world, body_bytes) && all)
@@ -101,8 +101,8 @@ fn a_large_body_goes_from_a_publisher_to_32_consumers_without_a_copy() {
 
 #[test]
 fn a_round_rings_one_doorbell_and_asks_for_few_completions() {
-    let settings = Settings { corked: true, credits: 40, ..settings() };
-    let world = World::new(&FabricOptions::faultless(), &[settings.clone(), settings]);
+    let settings = PortSettings { corked: true, credits: 40, ..settings() };
+    let world = TestWorld::new(&FabricOptions::faultless(), &[settings.clone(), settings]);
     let (mut near, mut far) = world.connect();
     world.steps(3);
     let before = [0, 1].map(|at| world.ports[at].counters());
@@ -130,7 +130,7 @@ fn a_round_rings_one_doorbell_and_asks_for_few_completions() {
 
 #[test]
 fn an_idle_connection_lives_on_pings() {
-    let world = World::new(&FabricOptions::faultless(), &[settings(), settings()]);
+    let world = TestWorld::new(&FabricOptions::faultless(), &[settings(), settings()]);
     let (mut near, mut far) = world.connect();
     let sent = |at: usize| world.ports[at].counters().messages_sent;
     // Thirty times the silence that ends a connection.
@@ -145,8 +145,8 @@ fn an_idle_connection_lives_on_pings() {
 
 #[test]
 fn a_refused_client_is_told_why() {
-    let closed = Settings { direct: false, ..settings() };
-    let world = World::new(&FabricOptions::faultless(), &[settings(), closed]);
+    let closed = PortSettings { accepts_direct: false, ..settings() };
+    let world = TestWorld::new(&FabricOptions::faultless(), &[settings(), closed]);
     for (address, expect) in [("1", "a token is needed"), ("nowhere", "nobody listens there")] {
         let mut near = world.ports[0].connect(address, None).expect("there is room");
         let mut end = None;
@@ -156,8 +156,8 @@ fn a_refused_client_is_told_why() {
         });
         assert!(end.as_deref().is_some_and(|end| end.contains(expect)), "{end:?}");
     }
-    let token = verbs::Token([9; 16]);
-    assert!(world.ports[1].expect(token));
+    let token = verbs::RdmaToken([9; 16]);
+    assert!(world.ports[1].expect_token(token));
     let _near = world.ports[0].connect("1", Some(token)).expect("there is room");
     world.until("an accepted link", || world.ports[1].accept().is_some_and(|far| far.token() == Some(token)));
 }

@@ -14,9 +14,9 @@ mod many;
 mod outage;
 
 use ends::{asking, carry, connected, drive, fresh, lab, listening, pattern, port, settings};
-use link::contract::{Ends, PROMISES};
+use link::contract::{LinkPair, CONTRACT_TESTS};
 use slab::{Gather, Pool, PoolOptions};
-use verbs::{Settings, card};
+use verbs::{PortSettings, card};
 
 #[test]
 fn bytes_go_from_one_port_to_another() {
@@ -38,22 +38,22 @@ fn bytes_go_from_one_port_to_another() {
 fn a_link_over_a_card_keeps_the_contract() {
     let Some(ip) = lab() else { return };
     let address = fresh(ip);
-    let low = Settings { rendezvous_threshold_bytes: 1_000, landing_bytes: 3_000, ..settings() };
+    let low = PortSettings { rendezvous_threshold_bytes: 1_000, landing_bytes: 3_000, ..settings() };
     for settings in [settings(), low] {
-        let mut devices = card::at(&address, 1).expect("the lab has a device");
+        let mut devices = card::open_at(&address, 1).expect("the lab has a device");
         let port = port(devices.remove(0), &settings);
         port.listen(&address).expect("nobody listens there");
         for swapped in [false, true] {
-            for (name, promise) in PROMISES {
+            for (name, promise) in CONTRACT_TESTS {
                 println!("{name}, swapped: {swapped}");
                 let (near, far) = connected(&port, &port, &address);
-                let ends: Ends = (Box::new(near), Box::new(far));
+                let ends: LinkPair = (Box::new(near), Box::new(far));
                 promise(if swapped { (ends.1, ends.0) } else { ends });
             }
         }
         // What ended gives everything back.
         drive(&[&port], "something is not given back", || {
-            let census = port.census();
+            let census = port.usage();
             (census.connections, census.promised_credits, census.granted_bytes) == (0, 0, 0)
                 && census.posted_buffers + census.free_buffers == settings.receive_buffers
         });

@@ -1,17 +1,17 @@
 //! The contract of every link, over the simulated device.
 
-use link::contract::{Ends, PROMISES, check_all};
-use link::{Link, Sent, Wait};
+use link::contract::{LinkPair, CONTRACT_TESTS, check_all};
+use link::{Link, SendOutcome, WaitFor};
 use slab::{Gather, Pool, PoolOptions};
 use std::time::Duration;
 use verbs::sim::{Fabric, FabricOptions};
-use verbs::{Port, Settings, SoleLink};
+use verbs::{Port, PortSettings, StandaloneLink};
 
 /// Longer than anything takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Both ends on one port: whoever waits for one drives the other.
-fn connected(options: &FabricOptions, settings: &Settings) -> Ends {
+fn connected(options: &FabricOptions, settings: &PortSettings) -> LinkPair {
     let fabric = Fabric::new(options);
     let pool = Pool::new(PoolOptions::default());
     let port = Port::open(fabric.device(), &pool, settings.clone()).expect("sound settings");
@@ -27,8 +27,8 @@ fn connected(options: &FabricOptions, settings: &Settings) -> Ends {
     panic!("nobody accepted");
 }
 
-fn settings() -> Settings {
-    Settings { receive_buffers: 128, direct: true, ..Settings::default() }
+fn settings() -> PortSettings {
+    PortSettings { receive_buffers: 128, accepts_direct: true, ..PortSettings::default() }
 }
 
 #[test]
@@ -42,32 +42,32 @@ fn an_rdma_link_keeps_the_contract() {
 
 #[test]
 fn with_a_low_threshold_it_does_too() {
-    let settings = Settings { rendezvous_threshold_bytes: 1_000, landing_bytes: 3_000, ..settings() };
+    let settings = PortSettings { rendezvous_threshold_bytes: 1_000, landing_bytes: 3_000, ..settings() };
     check_all(|| connected(&FabricOptions::faultless(), &settings));
 }
 
 #[test]
 fn on_a_slow_fabric_it_does_too() {
     for seed in 0..40 {
-        for (name, promise) in PROMISES {
+        for (name, promise) in CONTRACT_TESTS {
             println!("seed {seed}: {name}");
             let threshold = if seed % 2 == 0 { 2_000 } else { 16 * 1_024 };
-            let settings = Settings { rendezvous_threshold_bytes: threshold, ..settings() };
+            let settings = PortSettings { rendezvous_threshold_bytes: threshold, ..settings() };
             promise(connected(&FabricOptions::slow(seed), &settings));
         }
     }
 }
 
 /// A connection that has a port to itself, in real time, and the other end on one of its own.
-fn sole(registered: bool) -> Ends {
-    let fabric = Fabric::live(&FabricOptions::faultless());
+fn standalone(registered: bool) -> LinkPair {
+    let fabric = Fabric::real_time(&FabricOptions::faultless());
     let listener = fabric.device();
     let pool = Pool::new(PoolOptions::default());
     let port = Port::open(listener, &pool, settings()).expect("sound settings");
     port.listen("here").expect("nobody listens there");
     let device = fabric.device();
     let connecting = std::thread::spawn(move || {
-        SoleLink::connect(device, "here", None, settings(), PATIENCE).expect("somebody listens")
+        StandaloneLink::connect(device, "here", None, settings(), PATIENCE).expect("somebody listens")
     });
     let far = loop {
         port.poll().expect("the device is whole");
@@ -87,15 +87,15 @@ fn sole(registered: bool) -> Ends {
 
 #[test]
 fn a_link_with_a_port_of_its_own_says_what_is_announced() {
-    let (mut near, mut far) = sole(false);
+    let (mut near, mut far) = standalone(false);
     let pool = Pool::new(PoolOptions::default());
     for link in [&mut near, &mut far] {
         let mut out = Gather::new();
         out.push(pool.copy(&[7; 40_000]));
-        assert_eq!(link.send(&mut out).expect("it stands"), Sent::Drained);
+        assert_eq!(link.send(&mut out).expect("it stands"), SendOutcome::Drained);
     }
-    assert!(near.wait(Wait::Readable, Some(PATIENCE)).expect("it stands"));
-    assert_eq!(near.announced(), 40_000);
+    assert!(near.wait(WaitFor::Readable, Some(PATIENCE)).expect("it stands"));
+    assert_eq!(near.announced_bytes(), 40_000);
     // Neither was read, and neither waits for that.
     drop(far);
     drop(near);
@@ -104,9 +104,9 @@ fn a_link_with_a_port_of_its_own_says_what_is_announced() {
 #[test]
 fn a_link_with_a_port_of_its_own_keeps_it() {
     for registered in [false, true] {
-        check_all(|| sole(registered));
+        check_all(|| standalone(registered));
         check_all(|| {
-            let (near, far) = sole(registered);
+            let (near, far) = standalone(registered);
             (far, near)
         });
     }

@@ -8,9 +8,9 @@ mod world;
 use link::Link;
 use slab::Gather;
 use std::fmt::Write as _;
-use verbs::Settings;
+use verbs::PortSettings;
 use verbs::sim::FabricOptions;
-use world::{World, settings};
+use world::{TestWorld, settings};
 
 /// A publish of 64 bytes with its method and header frames.
 const SMALL_BYTES: usize = 118;
@@ -18,8 +18,8 @@ const SMALL_BYTES: usize = 118;
 /// Sends messages of `bytes`, so many a round, and answers a line of counts for 1,000 of them.
 fn count(messages: usize, bytes: usize, a_round: usize) -> [u64; 7] {
     let settings =
-        Settings { corked: true, receive_buffers: 1_024, landing_blocks: 16, landing_bytes: 65_536, ..settings() };
-    let world = World::new(&FabricOptions::faultless(), &[settings.clone(), settings]);
+        PortSettings { corked: true, receive_buffers: 1_024, landing_blocks: 16, landing_bytes: 65_536, ..settings() };
+    let world = TestWorld::new(&FabricOptions::faultless(), &[settings.clone(), settings]);
     let (mut near, mut far) = world.connect();
     world.steps(3);
     let body = world.pool.copy(&world::bytes(0, bytes));
@@ -45,7 +45,7 @@ fn count(messages: usize, bytes: usize, a_round: usize) -> [u64; 7] {
     }
     let after = [0, 1].map(|at| world.ports[at].counters());
     let of =
-        |at: usize, what: fn(&verbs::Counters) -> u64| (what(&after[at]) - what(&before[at])) * 1_000 / messages as u64;
+        |at: usize, what: fn(&verbs::PortCounters) -> u64| (what(&after[at]) - what(&before[at])) * 1_000 / messages as u64;
     [
         of(0, |counters| counters.doorbells),
         of(0, |counters| counters.messages_sent),
@@ -89,8 +89,8 @@ fn small_messages_share_doorbells_and_completions() {
 fn receive_buffers_go_back_in_lists_and_no_credit_is_without_one() {
     let (spare_buffers, credits) = (16, 16);
     let settings =
-        Settings { spare_buffers, credits, receive_buffers: spare_buffers + usize::from(credits), ..settings() };
-    let world = World::new(&FabricOptions::faultless(), &[settings.clone(), settings]);
+        PortSettings { spare_buffers, credits, receive_buffers: spare_buffers + usize::from(credits), ..settings() };
+    let world = TestWorld::new(&FabricOptions::faultless(), &[settings.clone(), settings]);
     let (mut near, mut far) = world.connect();
     world.steps(3);
     let lists = || world.ports[1].counters().receive_doorbells;
@@ -107,7 +107,7 @@ fn receive_buffers_go_back_in_lists_and_no_credit_is_without_one() {
         });
         world.step();
         for port in &world.ports {
-            let census = port.census();
+            let census = port.usage();
             let ready = census.posted_buffers + census.unread_buffers;
             assert!(ready >= census.promised_credits + spare_buffers / 2, "{census:?}");
         }

@@ -2,18 +2,18 @@
 
 mod world;
 
-use link::{Link, Received};
+use link::{Link, ReceiveOutcome};
 use slab::Gather;
 use std::time::Duration;
-use verbs::Settings;
+use verbs::PortSettings;
 use verbs::sim::{FabricOptions, STEP};
-use world::{World, bytes, drain, settings};
+use world::{TestWorld, bytes, drain, settings};
 
 const BODY_BYTES: usize = 40_000;
 
-fn world() -> World {
-    let settings = Settings { rendezvous_threshold_bytes: 10_000, ending_max: Duration::from_secs(5), ..settings() };
-    World::new(&FabricOptions::faultless(), &[settings.clone(), settings])
+fn world() -> TestWorld {
+    let settings = PortSettings { rendezvous_threshold_bytes: 10_000, ending_max: Duration::from_secs(5), ..settings() };
+    TestWorld::new(&FabricOptions::faultless(), &[settings.clone(), settings])
 }
 
 #[test]
@@ -24,16 +24,16 @@ fn what_was_lent_is_full_before_the_stream_ends() {
     out.push(world.pool.copy(&bytes(0, BODY_BYTES)));
     near.send(&mut out).expect("it stands");
     near.close_sending();
-    world.until("it is announced", || far.announced() > 0);
-    assert_eq!((far.announced(), near.announced()), (BODY_BYTES, 0));
+    world.until("it is announced", || far.announced_bytes() > 0);
+    assert_eq!((far.announced_bytes(), near.announced_bytes()), (BODY_BYTES, 0));
     far.lend(world.pool.block(BODY_BYTES), 0..BODY_BYTES).expect("it takes some");
-    assert_eq!(far.announced(), 0, "nothing more is lent for what is lent for");
+    assert_eq!(far.announced_bytes(), 0, "nothing more is lent for what is lent for");
     // The end of the stream is here long before its owner looks.
     world.steps(100);
     let full = far.receive(&mut [], &mut [0; 10]).expect("it stands");
-    assert_eq!(full, Received::Bytes { bytes: 0, drained: false });
-    assert!(far.take_back().expect("it is full").memory[..] == bytes(0, BODY_BYTES));
-    assert_eq!(far.receive(&mut [], &mut [0; 10]).expect("it stands"), Received::Closed);
+    assert_eq!(full, ReceiveOutcome::Bytes { bytes: 0, drained: false });
+    assert!(far.take_filled().expect("it is full").memory[..] == bytes(0, BODY_BYTES));
+    assert_eq!(far.receive(&mut [], &mut [0; 10]).expect("it stands"), ReceiveOutcome::Closed);
 }
 
 #[test]
@@ -62,20 +62,20 @@ fn an_end_waits_for_what_was_said_and_not_for_patience() {
     assert_eq!(received, total);
     assert!(drain(&mut far).expect("it stands").1);
     drop((near, far));
-    must_end_soon(&world);
+    assert_ends_soon(&world);
 }
 
 /// Steps until both ports have cleared everything away. Nobody waits for an end to lose its patience.
-fn must_end_soon(world: &World) {
+fn assert_ends_soon(world: &TestWorld) {
     for steps in 0.. {
         assert!(steps < 1_000, "an end that takes its patience");
         world.step();
-        if world.ports.iter().all(|port| port.census().connections == 0) {
+        if world.ports.iter().all(|port| port.usage().connections == 0) {
             break;
         }
     }
     assert_eq!(world.ports.iter().map(|port| port.counters().faults).sum::<u64>(), 0);
-    assert!(world.ports.iter().all(|port| port.census().granted_bytes == 0));
+    assert!(world.ports.iter().all(|port| port.usage().granted_bytes == 0));
 }
 
 #[test]
@@ -83,24 +83,24 @@ fn two_ends_that_go_with_bodies_unread_do_not_wait_for_each_other() {
     for steps in [0, 1, 2, 3, 5, 20] {
         for seed in 0..10 {
             let settings =
-                Settings { rendezvous_threshold_bytes: 10_000, ending_max: Duration::from_secs(5), ..settings() };
+                PortSettings { rendezvous_threshold_bytes: 10_000, ending_max: Duration::from_secs(5), ..settings() };
             let options = match seed {
                 0 => FabricOptions::faultless(),
                 seed => FabricOptions { grants_max: usize::MAX, ..FabricOptions::slow(seed) },
             };
-            let world = World::new(&options, &[settings.clone(), settings]);
+            let world = TestWorld::new(&options, &[settings.clone(), settings]);
             let (mut near, mut far) = world.connect();
             for link in [&mut near, &mut far] {
                 let mut out = Gather::new();
                 (0..3).for_each(|_| out.push(world.pool.copy(&bytes(0, BODY_BYTES))));
                 link.send(&mut out).expect("it stands");
             }
-            world.until("it is announced", || far.announced() > 0);
+            world.until("it is announced", || far.announced_bytes() > 0);
             // A READ may be under way.
             far.lend(world.pool.block(BODY_BYTES), 0..BODY_BYTES).expect("it takes some");
             world.steps(steps);
             drop((near, far));
-            must_end_soon(&world);
+            assert_ends_soon(&world);
         }
     }
 }
@@ -114,7 +114,7 @@ fn what_an_end_has_said_before_it_went_is_read_though_it_reads_nothing_itself() 
         (0..3).for_each(|_| out.push(world.pool.copy(&bytes(0, BODY_BYTES))));
         link.send(&mut out).expect("it stands");
     }
-    world.until("it is announced", || near.announced() > 0 && far.announced() > 0);
+    world.until("it is announced", || near.announced_bytes() > 0 && far.announced_bytes() > 0);
     drop(near);
     world.steps(100);
     // It goes on talking to nobody, and is not held up by that.
@@ -134,14 +134,14 @@ fn what_an_end_has_said_before_it_went_is_read_though_it_reads_nothing_itself() 
     });
     assert!(received == [bytes(0, BODY_BYTES), bytes(0, BODY_BYTES), bytes(0, BODY_BYTES)].concat());
     drop(far);
-    must_end_soon(&world);
+    assert_ends_soon(&world);
 }
 
 #[test]
 fn a_word_and_an_end_that_come_before_the_acceptance_is_told_are_heard() {
     for seed in 0..50 {
-        let options = FabricOptions { seed, late_news_permille: 900, ..FabricOptions::faultless() };
-        let world = World::new(&options, &[settings(), settings()]);
+        let options = FabricOptions { seed, late_events_permille: 900, ..FabricOptions::faultless() };
+        let world = TestWorld::new(&options, &[settings(), settings()]);
         let mut near = world.ports[0].connect("1", None).expect("there is room");
         let mut far = None;
         let mut heard = (Vec::new(), false);
@@ -162,13 +162,13 @@ fn a_word_and_an_end_that_come_before_the_acceptance_is_told_are_heard() {
         });
         assert_eq!(heard, (b"greeting".to_vec(), true), "seed {seed}");
         drop((near, far));
-        (0..2).for_each(|node| world.must_be_empty(node, &settings()));
+        (0..2).for_each(|node| world.assert_all_released(node, &settings()));
     }
 }
 
 #[test]
 fn whoever_connects_after_a_long_rest_has_all_its_time() {
-    let world = World::new(&FabricOptions::faultless(), &[settings(), settings()]);
+    let world = TestWorld::new(&FabricOptions::faultless(), &[settings(), settings()]);
     world.steps(3);
     // Nobody polls meanwhile: a proxy without clients sleeps.
     let rest = settings().set_up_max.as_micros() / STEP.as_micros() + 1;

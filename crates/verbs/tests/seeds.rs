@@ -2,11 +2,11 @@
 
 mod world;
 
-use link::sim::Chance;
-use link::{Abort, Link};
-use verbs::Settings;
+use link::sim::SplitMix64;
+use link::{AbortReason, Link};
+use verbs::PortSettings;
 use verbs::sim::FabricOptions;
-use world::{Flow, STEPS_MAX, SimLink, World, any_settings};
+use world::{TestStream, STEPS_MAX, SimVerbsLink, TestWorld, any_settings};
 
 /// Runs of each test, unless `VERBS_SEEDS` says otherwise.
 const SEEDS: u64 = 1_000;
@@ -15,27 +15,27 @@ fn seeds() -> u64 {
     std::env::var("VERBS_SEEDS").map_or(SEEDS, |text| text.parse().expect("VERBS_SEEDS is a number"))
 }
 
-struct Run {
-    chance: Chance,
-    world: World,
-    settings: [Settings; 2],
-    flows: [Flow; 2],
+struct StreamRun {
+    chance: SplitMix64,
+    world: TestWorld,
+    settings: [PortSettings; 2],
+    flows: [TestStream; 2],
 }
 
-impl Run {
-    fn new(seed: u64, options: &FabricOptions) -> Run {
-        let mut chance = Chance::new(seed);
+impl StreamRun {
+    fn new(seed: u64, options: &FabricOptions) -> StreamRun {
+        let mut chance = SplitMix64::new(seed);
         let settings = [any_settings(&mut chance), any_settings(&mut chance)];
-        let world = World::new(options, &settings);
+        let world = TestWorld::new(options, &settings);
         let flows = [0, 1].map(|_| {
             let total = chance.between(0, 60_000) as usize;
-            Flow::new(&mut chance, total)
+            TestStream::new(&mut chance, total)
         });
-        Run { chance, world, settings, flows }
+        StreamRun { chance, world, settings, flows }
     }
 
     /// A round of one end. False: its link is over.
-    fn turn(&mut self, at: usize, link: &mut SimLink) -> bool {
+    fn run_end(&mut self, at: usize, link: &mut SimVerbsLink) -> bool {
         let (chance, pool) = (&mut self.chance, &self.world.pool);
         if chance.below(3) == 0 && self.flows[at].send(chance, pool, link).is_err() {
             return false;
@@ -49,14 +49,14 @@ impl Run {
         true
     }
 
-    fn round(&mut self, links: &mut [Option<SimLink>; 2]) {
+    fn round(&mut self, links: &mut [Option<SimVerbsLink>; 2]) {
         for (at, place) in links.iter_mut().enumerate() {
             let port = self.world.ports[at].clone();
             if self.chance.below(4) > 0 {
                 port.poll().expect("the device is whole");
             }
             if let Some(mut link) = place.take()
-                && self.turn(at, &mut link)
+                && self.run_end(at, &mut link)
             {
                 *place = Some(link);
             }
@@ -66,14 +66,14 @@ impl Run {
     }
 
     fn is_done(&self) -> bool {
-        self.flows.iter().all(Flow::is_done)
+        self.flows.iter().all(TestStream::is_done)
     }
 
     /// Soon nothing is under way, but for a PING now and then: what an end may send, what is unread and what is owed is
     /// what was promised.
-    fn must_balance(&self, links: &[Option<SimLink>; 2]) {
+    fn assert_credits_balance(&self, links: &[Option<SimVerbsLink>; 2]) {
         let ids = links.each_ref().map(|link| link.as_ref().expect("open").id());
-        let census = || [0, 1].map(|at| self.world.ports[at].link_census(ids[at]));
+        let census = || [0, 1].map(|at| self.world.ports[at].link_usage(ids[at]));
         for _ in 0..2_000 {
             let census = census();
             let sums = [(0, 1), (1, 0)]
@@ -88,10 +88,10 @@ impl Run {
         panic!("credits were lost: {:?}", census());
     }
 
-    fn must_be_empty(mut self, nodes: &[usize]) {
+    fn assert_all_released(mut self, nodes: &[usize]) {
         self.flows.iter_mut().for_each(|flow| flow.out.clear());
         for node in nodes {
-            self.world.must_be_empty(*node, &self.settings[*node]);
+            self.world.assert_all_released(*node, &self.settings[*node]);
         }
     }
 }
@@ -99,15 +99,15 @@ impl Run {
 fn each_seed(salt: u64, mut run: impl FnMut(u64)) {
     for seed in 0..seeds() {
         // A panic names the seed.
-        let named = Named(seed);
+        let named = SeedOnPanic(seed);
         run(seed ^ salt);
         std::mem::forget(named);
     }
 }
 
-struct Named(u64);
+struct SeedOnPanic(u64);
 
-impl Drop for Named {
+impl Drop for SeedOnPanic {
     fn drop(&mut self) {
         println!("seed {} failed", self.0);
     }
@@ -117,7 +117,7 @@ impl Drop for Named {
 fn every_byte_arrives_once_and_in_order_and_every_credit_and_buffer_returns() {
     let mut rendezvous = 0;
     each_seed(0, |seed| {
-        let mut run = Run::new(seed, &FabricOptions::slow(seed));
+        let mut run = StreamRun::new(seed, &FabricOptions::slow(seed));
         let before = run.world.pool.used_bytes();
         let (near, far) = run.world.connect();
         let mut links = [Some(near), Some(far)];
@@ -128,18 +128,18 @@ fn every_byte_arrives_once_and_in_order_and_every_credit_and_buffer_returns() {
             rounds += 1;
             assert!(rounds < STEPS_MAX, "the streams stand still");
         }
-        run.must_balance(&links);
+        run.assert_credits_balance(&links);
         // In order, or not.
         if run.chance.below(2) == 0 {
             links.iter_mut().flatten().for_each(Link::close_sending);
         } else if run.chance.below(2) == 0 {
-            links.iter_mut().flatten().for_each(|link| link.abort(Abort::Operator));
+            links.iter_mut().flatten().for_each(|link| link.abort(AbortReason::Operator));
         }
         drop(links);
         rendezvous += run.world.ports.iter().map(|port| port.counters().offered_bytes).sum::<u64>();
         assert!(run.world.ports.iter().all(|port| port.counters().faults == 0));
         for node in 0..2 {
-            run.world.must_be_empty(node, &run.settings[node]);
+            run.world.assert_all_released(node, &run.settings[node]);
         }
         run.world.pool.collect();
         assert_eq!(run.world.pool.used_bytes(), before, "memory was lost");
@@ -151,7 +151,7 @@ fn every_byte_arrives_once_and_in_order_and_every_credit_and_buffer_returns() {
 fn on_a_broken_fabric_what_arrives_is_right_and_every_wait_ends() {
     let (mut whole, mut broken) = (0, 0);
     each_seed(1 << 40, |seed| {
-        let mut run = Run::new(seed, &FabricOptions::broken(seed));
+        let mut run = StreamRun::new(seed, &FabricOptions::broken(seed));
         let connected = run.world.try_connect();
         let mut links = connected.map_or([None, None], |(near, far)| [Some(near), Some(far)]);
         let mut rounds = 0;
@@ -166,7 +166,7 @@ fn on_a_broken_fabric_what_arrives_is_right_and_every_wait_ends() {
             broken += 1
         }
         drop(links);
-        run.must_be_empty(&[0, 1]);
+        run.assert_all_released(&[0, 1]);
     });
     let tenth = seeds() / 10;
     assert!(whole > tenth && broken > tenth, "{whole} whole, {broken} broken");
@@ -175,7 +175,7 @@ fn on_a_broken_fabric_what_arrives_is_right_and_every_wait_ends() {
 #[test]
 fn a_peer_that_disappears_is_noticed_and_all_it_held_returns() {
     each_seed(1 << 41, |seed| {
-        let mut run = Run::new(seed, &FabricOptions::slow(seed));
+        let mut run = StreamRun::new(seed, &FabricOptions::slow(seed));
         let (near, far) = run.world.connect();
         let mut links = [Some(near), Some(far)];
         for _ in 0..run.chance.below(400) {
@@ -187,7 +187,7 @@ fn a_peer_that_disappears_is_noticed_and_all_it_held_returns() {
         let mut rounds = 0;
         loop {
             run.world.ports[0].poll().expect("our device is whole");
-            if !run.turn(0, &mut near) {
+            if !run.run_end(0, &mut near) {
                 break;
             }
             run.world.ports[0].flush();
@@ -197,8 +197,8 @@ fn a_peer_that_disappears_is_noticed_and_all_it_held_returns() {
         }
         drop(near);
         drop(links);
-        let Run { world, settings, .. } = run;
-        let alone = World { ports: vec![world.ports[0].clone()], ..world };
-        alone.must_be_empty(0, &settings[0]);
+        let StreamRun { world, settings, .. } = run;
+        let alone = TestWorld { ports: vec![world.ports[0].clone()], ..world };
+        alone.assert_all_released(0, &settings[0]);
     });
 }

@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 use verbs::wire::{
-    CloseCode, Descriptor, Header, Hello, Kind, Reject, Token, decode_close, decode_done, encode_close, encode_done,
+    CloseCode, RendezvousDescriptor, MessageHeader, Hello, MessageKind, Reject, RdmaToken, decode_close, decode_done, encode_close, encode_done,
 };
 
-fn kind() -> impl Strategy<Value = Kind> {
-    prop::sample::select(Kind::ALL.to_vec())
+fn message_kind() -> impl Strategy<Value = MessageKind> {
+    prop::sample::select(MessageKind::ALL.to_vec())
 }
 
 proptest! {
@@ -14,10 +14,10 @@ proptest! {
 
     #[test]
     fn nothing_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        if let Ok(header) = Header::decode(&bytes) {
+        if let Ok(header) = MessageHeader::decode(&bytes) {
             prop_assert_eq!(&header.encode()[..], &bytes[..8]);
         }
-        if let Some(descriptor) = Descriptor::decode(&bytes) {
+        if let Some(descriptor) = RendezvousDescriptor::decode(&bytes) {
             prop_assert_eq!(&descriptor.encode()[..], &bytes[..]);
         }
         if let Some((_, text)) = decode_close(&bytes) {
@@ -41,15 +41,15 @@ proptest! {
     }
 
     #[test]
-    fn headers_come_back(payload_bytes in 0_u32..1 << 24, kind in kind(), returned: u16, sequence: u16) {
-        let header = Header { payload_bytes, kind, returned, sequence };
-        prop_assert_eq!(Header::decode(&header.encode()), Ok(header));
+    fn headers_come_back(payload_bytes in 0_u32..1 << 24, kind in message_kind(), returned: u16, sequence: u16) {
+        let header = MessageHeader { payload_bytes, kind, returned, sequence };
+        prop_assert_eq!(MessageHeader::decode(&header.encode()), Ok(header));
     }
 
     #[test]
     fn descriptors_come_back(number: u32, bytes in 1_u32..=16 << 20, address in 0..u64::MAX - (16 << 20), key: u32) {
-        let descriptor = Descriptor { number, bytes, address, key };
-        prop_assert_eq!(Descriptor::decode(&descriptor.encode()), Some(descriptor));
+        let descriptor = RendezvousDescriptor { number, bytes, address, key };
+        prop_assert_eq!(RendezvousDescriptor::decode(&descriptor.encode()), Some(descriptor));
         prop_assert_eq!(decode_done(&encode_done(number)), Some(number));
     }
 
@@ -77,7 +77,7 @@ proptest! {
             rendezvous_threshold_bytes,
             reads_issued_max: reads.0,
             reads_answered_max: reads.1,
-            token: token.map(Token),
+            token: token.map(RdmaToken),
         };
         prop_assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
     }

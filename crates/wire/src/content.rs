@@ -2,7 +2,6 @@
 //!
 //! Enters: the payload of a header frame.  Leaves: a `ContentHeader`; and back.
 //! Owns:   the fixed part in front of the properties (AMQP 0-9-1 §4.2.6.1).
-//! Never:  parses a property: that costs, and most are only passed on.
 
 use crate::{error::DecodeError, properties::RawProperties, read::Reader, write::Writer};
 

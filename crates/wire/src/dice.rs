@@ -2,7 +2,6 @@
 //!
 //! Enters: a seed, bytes and encoded tables.  Leaves: fields that borrow from them.
 //! Owns:   the sequence of choices, the same for the same seed.
-//! Never:  compiled outside tests.
 
 use crate::{
     short_str::{ShortStr, ShortString},
@@ -12,7 +11,7 @@ use crate::{
 use proptest::prelude::*;
 
 /// A sequence of choices.
-pub(crate) struct Dice<'a> {
+pub(crate) struct RandomChoices<'a> {
     pub seed: u64,
     /// Material of strings.
     pub bytes: &'a [u8],
@@ -20,7 +19,7 @@ pub(crate) struct Dice<'a> {
     pub tables: &'a [Vec<u8>],
 }
 
-impl<'a> Dice<'a> {
+impl<'a> RandomChoices<'a> {
     /// The next number (splitmix64).
     pub fn number(&mut self) -> u64 {
         self.seed = self.seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -43,14 +42,14 @@ impl<'a> Dice<'a> {
 }
 
 /// A kind of field that can be filled by chance.
-pub(crate) trait Draw<'a> {
-    fn draw(dice: &mut Dice<'a>) -> Self;
+pub(crate) trait Arbitrary<'a> {
+    fn draw(dice: &mut RandomChoices<'a>) -> Self;
 }
 
 macro_rules! draw_integers {
     ($($integer:ty)*) => {$(
-        impl<'a> Draw<'a> for $integer {
-            fn draw(dice: &mut Dice<'a>) -> Self {
+        impl<'a> Arbitrary<'a> for $integer {
+            fn draw(dice: &mut RandomChoices<'a>) -> Self {
                 dice.number() as $integer
             }
         }
@@ -59,26 +58,26 @@ macro_rules! draw_integers {
 
 draw_integers!(u8 u16 u32 u64);
 
-impl<'a> Draw<'a> for bool {
-    fn draw(dice: &mut Dice<'a>) -> Self {
+impl<'a> Arbitrary<'a> for bool {
+    fn draw(dice: &mut RandomChoices<'a>) -> Self {
         dice.number() & 1 == 1
     }
 }
 
-impl<'a> Draw<'a> for ShortStr<'a> {
-    fn draw(dice: &mut Dice<'a>) -> Self {
+impl<'a> Arbitrary<'a> for ShortStr<'a> {
+    fn draw(dice: &mut RandomChoices<'a>) -> Self {
         ShortStr::new(dice.slice(255)).expect("the slice is short")
     }
 }
 
-impl<'a> Draw<'a> for &'a [u8] {
-    fn draw(dice: &mut Dice<'a>) -> Self {
+impl<'a> Arbitrary<'a> for &'a [u8] {
+    fn draw(dice: &mut RandomChoices<'a>) -> Self {
         dice.slice(usize::MAX)
     }
 }
 
-impl<'a> Draw<'a> for TableRef<'a> {
-    fn draw(dice: &mut Dice<'a>) -> Self {
+impl<'a> Arbitrary<'a> for TableRef<'a> {
+    fn draw(dice: &mut RandomChoices<'a>) -> Self {
         if dice.tables.is_empty() {
             return TableRef::EMPTY;
         }

@@ -2,7 +2,6 @@
 //!
 //! Leaves: one enum, with the reply code that tells the peer.
 //! Owns:   the wording of decoding failures.
-//! Never:  carries bytes of the peer, so it stays `Copy`.
 
 use crate::reply::ReplyCode;
 use std::fmt;

@@ -2,7 +2,6 @@
 //!
 //! Enters: received bytes.  Leaves: one frame and how many bytes it took, or that more are needed.
 //! Owns:   the shape of AMQP 0-9-1 §4.2.3.
-//! Never:  looks into a payload, knows which frame may follow which.
 
 use crate::reply::ReplyCode;
 use std::fmt;

@@ -2,7 +2,6 @@
 //!
 //! Leaves: constants.
 //! Owns:   every bound that this crate applies to the bytes of a peer.
-//! Never:  holds a limit that an operator may change (those belong to `config`).
 
 use crate::frame::{FRAME_BYTES_MIN, FRAME_OVERHEAD_BYTES};
 

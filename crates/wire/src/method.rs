@@ -2,7 +2,6 @@
 //!
 //! Enters: the payload of a method frame.  Leaves: a `Method`; and back.
 //! Owns:   how a method's numbers and its arguments go together.
-//! Never:  copies a field, knows who may send which method when.
 //!
 //! The methods themselves are the table in `method/classes.rs`, how each kind of field is coded is in
 //! `method/argument.rs`. A session that knows what comes may call `basic::Publish::decode` and its like directly.

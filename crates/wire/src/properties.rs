@@ -2,7 +2,6 @@
 //!
 //! Enters: property flags and values of a content header.  Leaves: single properties, found when asked for.
 //! Owns:   the order of the flags (AMQP 0-9-1 §4.2.6.1, §1.8).
-//! Never:  parses more than is asked for; a message that passes through keeps its bytes.
 
 #[cfg(test)]
 mod tests;

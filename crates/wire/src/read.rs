@@ -2,7 +2,6 @@
 //!
 //! Enters: a slice.  Leaves: integers and sub-slices of it.
 //! Owns:   the bounds checks of the whole crate.
-//! Never:  copies, allocates, or reads past the end: it answers `Truncated`.
 
 use crate::{error::DecodeError, short_str::ShortStr};
 

@@ -2,7 +2,6 @@
 //!
 //! Enters: a number.  Leaves: its name and severity.
 //! Owns:   the list of AMQP 0-9-1 §1.1 as RabbitMQ uses it.
-//! Never:  makes up texts.
 
 use std::fmt;
 

@@ -2,7 +2,6 @@
 //!
 //! Enters: bytes or text.  Leaves: a view (`ShortStr`) or an owner (`ShortString`) that is known to be short.
 //! Owns:   the promise that a length fits one octet.
-//! Never:  assumes UTF-8: names are bytes until somebody asks for text.
 
 use crate::limits::SHORT_STR_BYTES_MAX;
 use std::{fmt, ops::Deref, str::Utf8Error};

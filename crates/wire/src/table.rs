@@ -2,7 +2,6 @@
 //!
 //! Enters: the bytes behind a table's 4-byte length.  Leaves: names and values; and back.
 //! Owns:   nesting and its limit.
-//! Never:  recurses without counting the depth, allocates for a borrowed table, reorders entries.
 
 mod owned;
 #[cfg(test)]
@@ -55,7 +54,7 @@ impl<'a> TableRef<'a> {
 
     /// Refuses malformed entries, at any depth, and nesting deeper than `depth_max` (this table counts as 1).
     pub fn validate(self, depth_max: usize) -> Result<(), DecodeError> {
-        validate(self.0, Shape::Table, depth_max, depth_max)
+        validate(self.0, CollectionKind::Table, depth_max, depth_max)
     }
 
     /// A copy on the heap. Refuses what `validate(TABLE_DEPTH_MAX)` refuses.
@@ -101,7 +100,7 @@ impl<'a> ListRef<'a> {
 
     /// Refuses malformed values, at any depth, and nesting deeper than `depth_max` (this list counts as 1).
     pub fn validate(self, depth_max: usize) -> Result<(), DecodeError> {
-        validate(self.0, Shape::List, depth_max, depth_max)
+        validate(self.0, CollectionKind::List, depth_max, depth_max)
     }
 
     /// A copy on the heap. Refuses what `validate(TABLE_DEPTH_MAX)` refuses.
@@ -120,22 +119,22 @@ const fn too_deep() -> DecodeError {
 }
 
 #[derive(Clone, Copy)]
-enum Shape {
+enum CollectionKind {
     Table,
     List,
 }
 
 /// The recursion of both `validate`s; `depth_left` falls by one a level, so it ends.
-fn validate(bytes: &[u8], shape: Shape, depth_left: usize, depth_max: usize) -> Result<(), DecodeError> {
+fn validate(bytes: &[u8], shape: CollectionKind, depth_left: usize, depth_max: usize) -> Result<(), DecodeError> {
     let depth_left = depth_left.checked_sub(1).ok_or(DecodeError::TooDeep { depth_max })?;
     let mut from = Reader::new(bytes);
     while !from.is_empty() {
-        if let Shape::Table = shape {
+        if let CollectionKind::Table = shape {
             from.short_str()?;
         }
         match ValueRef::take(&mut from)? {
-            ValueRef::Table(table) => validate(table.0, Shape::Table, depth_left, depth_max)?,
-            ValueRef::List(list) => validate(list.0, Shape::List, depth_left, depth_max)?,
+            ValueRef::Table(table) => validate(table.0, CollectionKind::Table, depth_left, depth_max)?,
+            ValueRef::List(list) => validate(list.0, CollectionKind::List, depth_left, depth_max)?,
             _ => {}
         }
     }

@@ -2,7 +2,6 @@
 //!
 //! Enters: a type octet and what follows it.  Leaves: a `ValueRef` or `Value`; and back.
 //! Owns:   the field types as RabbitMQ uses them (they differ from the specification's list).
-//! Never:  looks into nested tables while reading; those stay bytes until somebody iterates.
 //!
 //! Types: `t` bool, `b` i8, `B` u8, `s` i16, `u` u16, `I` i32, `i` u32, `l` and `L` i64, `f` f32, `d` f64, `D` decimal,
 //! `S` long string, `A` list, `T` time stamp, `F` table, `V` void, `x` bytes

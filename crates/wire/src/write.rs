@@ -2,7 +2,6 @@
 //!
 //! Enters: values.  Leaves: bytes in the caller's slice.
 //! Owns:   nothing but the place of the next byte.
-//! Never:  allocates, or tolerates a wrong size: that is our own fault and an assertion.
 
 use crate::short_str::ShortStr;
 

@@ -1,8 +1,6 @@
-//! Which rank plays which role.
+//! Assigns roles to ranks.
 //!
-//! Enters: the host of each rank, where the broker is, wishes.  Leaves: ranks for publishers, consumers, the agent.
-//! Owns:   the rule: publishers on other hosts than consumers, and both on other hosts than the broker, as far as there are hosts.
-//! Never:  starts anything.
+//! Publishers, consumers and the broker run on different hosts as far as there are enough hosts.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +8,7 @@ use crate::limits::RANKS_MAX;
 
 /// What a role is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum RoleClass {
     /// It sends the measured messages.
     Publisher,
     /// It receives them.
@@ -21,7 +19,7 @@ pub enum Part {
     Client,
 }
 
-impl Part {
+impl RoleClass {
     /// The part of a role by the name it is started under.
     pub fn of(kind: &str) -> Self {
         if kind.contains("publisher") || matches!(kind, "filler" | "market-gateway") {
@@ -38,12 +36,12 @@ impl Part {
 
 /// `--roles`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Roles {
+pub struct RoleOverrides {
     publishers: Vec<usize>,
     consumers: Vec<usize>,
 }
 
-impl Roles {
+impl RoleOverrides {
     /// Parses `publisher=1,2 consumer=3-4`; blanks, commas and plus signs are the same.
     ///
     /// # Errors
@@ -82,7 +80,7 @@ impl Roles {
 
 /// Who plays what. A rank may be in several lists: it plays each role in a process of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seats {
+pub struct RankAssignment {
     /// For publishers, in the order in which they are taken.
     pub publishers: Vec<usize>,
     /// For consumers.
@@ -91,7 +89,7 @@ pub struct Seats {
     pub agent: Option<usize>,
 }
 
-impl Seats {
+impl RankAssignment {
     /// Assigns. `hosts[r]` is the host of rank r; `broker` is the host that the broker was seen on.
     ///
     /// # Errors
@@ -100,10 +98,10 @@ impl Seats {
         hosts: &[usize],
         broker: Option<usize>,
         agent: Option<usize>,
-        roles: Option<&Roles>,
+        roles: Option<&RoleOverrides>,
     ) -> Result<Self, String> {
-        let wished = roles.cloned().unwrap_or_default();
-        for &rank in wished.publishers.iter().chain(&wished.consumers) {
+        let requested = roles.cloned().unwrap_or_default();
+        for &rank in requested.publishers.iter().chain(&requested.consumers) {
             match rank {
                 0 => return Err("--roles: rank 0 controls and plays no role".to_owned()),
                 rank if rank >= hosts.len() => return Err(format!("--roles: there is no rank {rank}")),
@@ -119,11 +117,11 @@ impl Seats {
                 (1..hosts.len()).filter(|rank| !taken.contains(rank) && Some(*rank) != agent).collect();
             if rest.is_empty() { usual } else { rest }
         };
-        let (publishers, consumers) = match (wished.publishers.is_empty(), wished.consumers.is_empty()) {
+        let (publishers, consumers) = match (requested.publishers.is_empty(), requested.consumers.is_empty()) {
             (true, true) => (publishers, consumers),
-            (false, true) => (wished.publishers.clone(), apart_from(&wished.publishers, consumers)),
-            (true, false) => (apart_from(&wished.consumers, publishers), wished.consumers),
-            (false, false) => (wished.publishers, wished.consumers),
+            (false, true) => (requested.publishers.clone(), apart_from(&requested.publishers, consumers)),
+            (true, false) => (apart_from(&requested.consumers, publishers), requested.consumers),
+            (false, false) => (requested.publishers, requested.consumers),
         };
         Ok(Self { publishers, consumers, agent })
     }
@@ -132,8 +130,8 @@ impl Seats {
     fn by_hosts(hosts: &[usize], broker: Option<usize>, agent: Option<usize>) -> (Vec<usize>, Vec<usize>) {
         let all: Vec<usize> = (1..hosts.len()).collect();
         let free: Vec<usize> = all.iter().copied().filter(|&rank| Some(rank) != agent).collect();
-        let away: Vec<usize> = free.iter().copied().filter(|&rank| Some(hosts[rank]) != broker).collect();
-        let players = [away, free].into_iter().find(|ranks| ranks.len() >= 2).unwrap_or(all);
+        let remote: Vec<usize> = free.iter().copied().filter(|&rank| Some(hosts[rank]) != broker).collect();
+        let players = [remote, free].into_iter().find(|ranks| ranks.len() >= 2).unwrap_or(all);
         let mut order: Vec<usize> = Vec::new();
         for &rank in &players {
             if !order.contains(&hosts[rank]) {
@@ -161,18 +159,18 @@ impl Seats {
     }
 
     /// The rank for one more role: of those suited the one with the least to do.
-    pub fn next(&self, part: Part, load: impl Fn(usize) -> usize) -> Option<usize> {
+    pub fn rank_for(&self, part: RoleClass, load: impl Fn(usize) -> usize) -> Option<usize> {
         let suited: Vec<usize> = match part {
-            Part::Publisher => self.publishers.clone(),
-            Part::Consumer => self.consumers.clone(),
-            Part::Agent => self.agent.into_iter().collect(),
-            Part::Client => self.players().into_iter().collect(),
+            RoleClass::Publisher => self.publishers.clone(),
+            RoleClass::Consumer => self.consumers.clone(),
+            RoleClass::Agent => self.agent.into_iter().collect(),
+            RoleClass::Client => self.ranks_in_use().into_iter().collect(),
         };
         suited.into_iter().min_by_key(|&rank| load(rank))
     }
 
     /// Every rank that plays a measured role.
-    pub fn players(&self) -> BTreeSet<usize> {
+    pub fn ranks_in_use(&self) -> BTreeSet<usize> {
         self.publishers.iter().chain(&self.consumers).copied().collect()
     }
 }
@@ -185,10 +183,10 @@ mod tests {
     #[track_caller]
     fn check(hosts: &str, broker: Option<char>, agent: Option<usize>, roles: &str, expected: &str) {
         let number = |host: char| host as usize;
-        let roles = if roles.is_empty() { Ok(None) } else { Roles::parse(roles).map(Some) };
+        let roles = if roles.is_empty() { Ok(None) } else { RoleOverrides::parse(roles).map(Some) };
         let places: Vec<usize> = hosts.chars().map(number).collect();
-        let shown = match roles.and_then(|roles| Seats::assign(&places, broker.map(number), agent, roles.as_ref())) {
-            Ok(seats) => format!("{:?} {:?}", seats.publishers, seats.consumers),
+        let shown = match roles.and_then(|roles| RankAssignment::assign(&places, broker.map(number), agent, roles.as_ref())) {
+            Ok(assignment) => format!("{:?} {:?}", assignment.publishers, assignment.consumers),
             Err(why) => why,
         };
         assert_eq!(shown, expected, "{hosts} {broker:?} {agent:?}");
@@ -242,13 +240,13 @@ mod tests {
 
     #[test]
     fn one_more_role_goes_where_least_is_done() {
-        let seats = Seats { publishers: vec![1, 3], consumers: vec![2, 4], agent: Some(5) };
+        let assignment = RankAssignment { publishers: vec![1, 3], consumers: vec![2, 4], agent: Some(5) };
         let load = |rank: usize| [0, 1, 0, 0, 0, 0][rank];
-        let next = |kind: &str| seats.next(Part::of(kind), load);
+        let next = |kind: &str| assignment.rank_for(RoleClass::of(kind), load);
         assert_eq!(next("publisher"), Some(3));
         assert_eq!(next("raw-consumer"), Some(2));
         assert_eq!(next("agent"), Some(5));
         assert_eq!(next("churn"), Some(2));
-        assert_eq!(Seats { agent: None, ..seats.clone() }.next(Part::Agent, load), None);
+        assert_eq!(RankAssignment { agent: None, ..assignment.clone() }.rank_for(RoleClass::Agent, load), None);
     }
 }

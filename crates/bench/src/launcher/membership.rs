@@ -1,15 +1,13 @@
-//! Which rank of how many this process is, and of what run: what launchers tell by variables.
+//! Detects this process's rank, the number of ranks and the run's name from options or the launcher's environment variables.
 //!
-//! Enters: variables, wishes of the command line.  Leaves: a membership, or none: then all runs as local processes.
-//! Owns:   the names of the launchers' variables.
-//! Never:  speaks to a launcher: it starts processes, and nothing more is asked of it.
+//! Without either, all roles run as local processes.
 
-use super::wishes::Wishes;
+use super::rank_options::RankOptions;
 use crate::limits::{RANKS_MAX, RENDEZVOUS_BYTES_MAX};
 
 /// This process's place in a run on many hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Membership {
+pub struct RankMembership {
     /// This rank; 0 controls.
     pub rank: usize,
     /// How many there are.
@@ -21,7 +19,7 @@ pub struct Membership {
 }
 
 /// What one launcher's variables say.
-struct Told {
+struct LauncherVariables {
     launcher: &'static str,
     rank: Option<(&'static str, usize)>,
     ranks: Option<(&'static str, usize)>,
@@ -32,17 +30,17 @@ struct Told {
 ///
 /// # Errors
 /// Variables that contradict each other, half of what is needed, a rank that is none of the run.
-pub fn detect(variable: &dyn Fn(&str) -> Option<String>, wishes: &Wishes) -> Result<Option<Membership>, String> {
+pub fn detect(variable: &dyn Fn(&str) -> Option<String>, options: &RankOptions) -> Result<Option<RankMembership>, String> {
     // Who says both needs no variables, and none of theirs can contradict.
-    let told = match (wishes.rank, wishes.ranks) {
-        (Some(_), Some(_)) => Told { launcher: "--rank and --ranks", rank: None, ranks: None, job: None },
-        _ => told(variable)?,
+    let variables = match (options.rank, options.ranks) {
+        (Some(_), Some(_)) => LauncherVariables { launcher: "--rank and --ranks", rank: None, ranks: None, job: None },
+        _ => read_variables(variable)?,
     };
-    let rank = wishes.rank.map(|rank| ("--rank", rank)).or(told.rank);
-    let ranks = wishes.ranks.map(|ranks| ("--ranks", ranks)).or(told.ranks);
-    let ((said_rank, rank), (said_ranks, ranks)) = match (rank, ranks) {
+    let rank = options.rank.map(|rank| ("--rank", rank)).or(variables.rank);
+    let ranks = options.ranks.map(|ranks| ("--ranks", ranks)).or(variables.ranks);
+    let ((rank_source, rank), (ranks_source, ranks)) = match (rank, ranks) {
         (Some(rank), Some(ranks)) => (rank, ranks),
-        (None, None) if wishes.any() => {
+        (None, None) if options.any() => {
             return Err(
                 "--rendezvous, --agent-rank and --roles are for runs under mpirun or srun, or with --rank and --ranks"
                     .to_owned(),
@@ -55,26 +53,26 @@ pub fn detect(variable: &dyn Fn(&str) -> Option<String>, wishes: &Wishes) -> Res
         (None, Some((name, _))) => return Err(format!("{name} is set, but not which rank this is: give --rank R")),
     };
     if rank >= ranks {
-        return Err(format!("{said_rank} is {rank}, but {said_ranks} says that there are {ranks} ranks, from 0 on"));
+        return Err(format!("{rank_source} is {rank}, but {ranks_source} says that there are {ranks} ranks, from 0 on"));
     }
     if ranks == 1 {
         // A launcher that starts one process asks for what a shell would.
-        return if wishes.ranks == Some(1) {
+        return if options.ranks == Some(1) {
             Err("it takes 2 ranks: one controls, the others play".to_owned())
         } else {
             Ok(None)
         };
     }
-    let launcher = told.launcher;
-    let name = wishes.rendezvous.clone().or(told.job).ok_or_else(|| {
+    let launcher = variables.launcher;
+    let name = options.rendezvous.clone().or(variables.job).ok_or_else(|| {
         format!("{launcher} names no job: give --rendezvous NAME, the same on every rank and for no other run on this broker")
     })?;
-    Ok(Some(Membership { rank, ranks, name, launcher }))
+    Ok(Some(RankMembership { rank, ranks, name, launcher }))
 }
 
 /// The launcher that started *this process*: the innermost one. A step of Slurm may hold an `mpirun`, whose daemons hand
 /// Slurm's variables on with numbers of their own, so Slurm's count only where nobody else speaks.
-fn told(variable: &dyn Fn(&str) -> Option<String>) -> Result<Told, String> {
+fn read_variables(variable: &dyn Fn(&str) -> Option<String>) -> Result<LauncherVariables, String> {
     let number = |name: &'static str| match variable(name) {
         None => Ok(None),
         Some(text) => match text.trim().parse::<usize>() {
@@ -86,8 +84,8 @@ fn told(variable: &dyn Fn(&str) -> Option<String>) -> Result<Told, String> {
     let open_mpi = (number("OMPI_COMM_WORLD_RANK")?, number("OMPI_COMM_WORLD_SIZE")?);
     let pmi = (number("PMI_RANK")?, number("PMI_SIZE")?);
     let pmix = number("PMIX_RANK")?;
-    let rank = agreed(&[open_mpi.0, pmi.0, pmix])?;
-    let ranks = agreed(&[open_mpi.1, pmi.1])?;
+    let rank = agreed_value(&[open_mpi.0, pmi.0, pmix])?;
+    let ranks = agreed_value(&[open_mpi.1, pmi.1])?;
     // `srun --mpi=pmi2|pmix` adds PMI's or PMIx's variables to its own, which agree with them where both are its.
     let same = |ours: Option<(&str, usize)>, theirs: Option<(&str, usize)>| match (ours, theirs) {
         (Some((_, ours)), Some((_, theirs))) => ours == theirs,
@@ -101,8 +99,8 @@ fn told(variable: &dyn Fn(&str) -> Option<String>) -> Result<Told, String> {
         (None, Some(_)) => "Hydra (PMI)",
         (None, None) => "PMIx",
     };
-    let job = ["OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"].into_iter().find_map(variable).map(|job| plain(&job));
-    Ok(Told { launcher, rank, ranks, job })
+    let job = ["OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"].into_iter().find_map(variable).map(|job| sanitized(&job));
+    Ok(LauncherVariables { launcher, rank, ranks, job })
 }
 
 /// Slurm's variables, in a step of several tasks only: the script of a batch job and the shell of an allocation have
@@ -110,8 +108,8 @@ fn told(variable: &dyn Fn(&str) -> Option<String>) -> Result<Told, String> {
 fn slurm(
     variable: &dyn Fn(&str) -> Option<String>,
     number: &dyn Fn(&'static str) -> Result<Option<(&'static str, usize)>, String>,
-) -> Result<Told, String> {
-    let nothing = Told { launcher: "Slurm", rank: None, ranks: None, job: None };
+) -> Result<LauncherVariables, String> {
+    let nothing = LauncherVariables { launcher: "Slurm", rank: None, ranks: None, job: None };
     // Batch scripts and allocations call their step by a word or a number near the end of its range.
     const STEPS_MAX: u64 = 0xffff_fff0;
     let step = ["SLURM_STEP_ID", "SLURM_STEPID"].into_iter().find_map(variable);
@@ -121,10 +119,10 @@ fn slurm(
     let ranks = number("SLURM_STEP_NUM_TASKS")?.or(number("SLURM_NTASKS")?);
     let job = ["SLURM_JOB_ID", "SLURM_JOBID"].into_iter().find_map(variable);
     match (number("SLURM_PROCID")?, ranks) {
-        (Some(rank), Some(ranks)) if ranks.1 > 1 => Ok(Told {
+        (Some(rank), Some(ranks)) if ranks.1 > 1 => Ok(LauncherVariables {
             rank: Some(rank),
             ranks: Some(ranks),
-            job: job.map(|job| plain(&format!("{job}.{step}"))),
+            job: job.map(|job| sanitized(&format!("{job}.{step}"))),
             ..nothing
         }),
         _ => Ok(nothing),
@@ -132,10 +130,10 @@ fn slurm(
 }
 
 /// What several variables say, if they say the same.
-fn agreed(said: &[Option<(&'static str, usize)>]) -> Result<Option<(&'static str, usize)>, String> {
-    let mut said = said.iter().flatten();
-    let Some(&first) = said.next() else { return Ok(None) };
-    match said.find(|other| other.1 != first.1) {
+fn agreed_value(values: &[Option<(&'static str, usize)>]) -> Result<Option<(&'static str, usize)>, String> {
+    let mut values = values.iter().flatten();
+    let Some(&first) = values.next() else { return Ok(None) };
+    match values.find(|other| other.1 != first.1) {
         None => Ok(Some(first)),
         Some((name, number)) => Err(format!(
             "{} is {} and {name} is {number}: two launchers in one another; say which counts by --rank R --ranks N --rendezvous NAME",
@@ -145,7 +143,7 @@ fn agreed(said: &[Option<(&'static str, usize)>]) -> Result<Option<(&'static str
 }
 
 /// A job's name as a part of the name of a queue.
-fn plain(job: &str) -> String {
+fn sanitized(job: &str) -> String {
     let good = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') { c } else { '-' };
     job.trim().chars().map(good).take(RENDEZVOUS_BYTES_MAX).collect()
 }
@@ -161,10 +159,10 @@ mod tests {
             variables.split_whitespace().find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned)
         };
         let words: Vec<String> = options.split_whitespace().map(str::to_owned).collect();
-        let (wishes, _) = Wishes::take(&words).expect("good options");
-        let shown = match detect(&variable, &wishes) {
+        let (given, _) = RankOptions::extract(&words).expect("good options");
+        let shown = match detect(&variable, &given) {
             Ok(None) => "local".to_owned(),
-            Ok(Some(Membership { rank, ranks, name, launcher })) => {
+            Ok(Some(RankMembership { rank, ranks, name, launcher })) => {
                 format!("{rank} of {ranks} in {name} by {launcher}")
             }
             Err(why) => why.split(": ").next().unwrap_or_default().to_owned(),

@@ -1,24 +1,20 @@
-//! The certificate of a measurement: made for it, and gone with it.
-//!
-//! Leaves: two files that a broker, a relay and their clients are told of.
-//! Owns:   the folder they are in.
-//! Never:  leaves a key behind.
+//! A self-signed certificate made for one measurement and deleted with it.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::role::secured::HOST;
-use crate::role::task::TlsFiles;
+use crate::role::tls_stream::HOST;
+use crate::role::role_tasks::TlsFiles;
 
 /// A certificate of this host's loopback address, and its key.
-pub(crate) struct Certificate {
+pub(crate) struct TemporaryCertificate {
     folder: PathBuf,
     files: TlsFiles,
 }
 
-impl Certificate {
+impl TemporaryCertificate {
     /// Makes one, in a folder that only this user may read.
     ///
     /// # Errors
@@ -44,7 +40,7 @@ impl Certificate {
     }
 }
 
-impl Drop for Certificate {
+impl Drop for TemporaryCertificate {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.folder) {
             eprintln!("harrier bench: {}: {error}", self.folder.display());

@@ -1,46 +1,44 @@
-//! What features of queues cost, times a plain queue.
+//! The cost of queue features, relative to a plain queue.
 //!
-//! Enters: a broker.  Leaves: rows.
-//! Owns:   the numbers asked for (issue "Everything a RabbitMQ client relies on", figures to reach).
-//! Never:  measures a feature that is reached, but for dead letters.
+//! The goals are from the issue "Everything a RabbitMQ client relies on".
 
-use super::Perf;
-use super::goals::{SMALL, contestant, ratio};
-use super::record::Bound;
-use super::series::Series;
-use crate::feature::Feature;
-use crate::placement::Placement;
-use crate::plan::Shape;
+use super::PerfRun;
+use super::broker_goals::{SMALL, perf_contestant, ratio};
+use super::perf_table::GoalBound;
+use super::interleaved::PerfSeries;
+use crate::queue_feature::QueueFeature;
+use crate::placement::CpuPlacement;
+use crate::role_protocol::TrafficShape;
 use crate::scenario::Scenario;
 
 const PLAIN: &str = "plain";
 /// How a contestant is called, what it is, and the most that it may cost.
-const FEATURES: [(&str, Feature, f64); 6] = [
-    ("TTL", Feature::Ttl, 1.1),
-    ("length limits", Feature::Limits, 1.1),
-    ("10 priorities", Feature::Priorities, 1.1),
-    ("dead letters, none", Feature::DeadLetters, 1.1),
-    ("dead letters, expired", Feature::Expired, 2.5),
-    ("dead letters, no room", Feature::NoRoom, 2.5),
+const FEATURES: [(&str, QueueFeature, f64); 6] = [
+    ("TTL", QueueFeature::Ttl, 1.1),
+    ("length limits", QueueFeature::Limits, 1.1),
+    ("10 priorities", QueueFeature::Priorities, 1.1),
+    ("dead letters, none", QueueFeature::DeadLetters, 1.1),
+    ("dead letters, expired", QueueFeature::Expired, 2.5),
+    ("dead letters, no room", QueueFeature::NoRoom, 2.5),
 ];
 
-impl Perf {
+impl PerfRun {
     pub(super) fn features(&mut self) -> Result<(), String> {
         let broker = self.broker("harrier", None)?;
-        let mut contestants = vec![contestant(PLAIN, &broker, Scenario::default())];
-        contestants.extend(FEATURES.map(|(name, feature, _)| contestant(name, &broker, Scenario::with(feature))));
-        let all = self.compared(&contestants, Shape::Stream, SMALL, &Placement::default())?;
+        let mut contestants = vec![perf_contestant(PLAIN, &broker, Scenario::default())];
+        contestants.extend(FEATURES.map(|(name, feature, _)| perf_contestant(name, &broker, Scenario::with(feature))));
+        let all = self.compared(&contestants, TrafficShape::Stream, SMALL, &CpuPlacement::default())?;
         for (name, feature, most) in FEATURES {
-            let of = |name: &str| all.iter().find(|series| series.name == name).map_or(f64::NAN, Series::cpu);
+            let of = |name: &str| all.iter().find(|series| series.name == name).map_or(f64::NAN, PerfSeries::cpu);
             let detail = format!("{name} {:.3} s/M, {PLAIN} {:.3} s/M", of(name), of(PLAIN));
-            let what = if feature.buries() {
+            let what = if feature.dead_letters() {
                 format!("64 B, {name}: CPU of publish, death and delivery, times a plain hop's")
             } else {
                 format!("64 B, queue with {name}: CPU, times a plain queue's")
             };
-            self.row(&what, Bound::AtMost(most), ratio(&all, name, PLAIN, Series::cpu), detail);
+            self.row(&what, GoalBound::AtMost(most), ratio(&all, name, PLAIN, PerfSeries::cpu), detail);
         }
-        self.keep("64 B, features of queues", all);
+        self.record_series("64 B, features of queues", all);
         Ok(())
     }
 }

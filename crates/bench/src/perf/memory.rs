@@ -1,26 +1,24 @@
-//! What things cost in the broker's memory: nothing at all, a connection, a queue, a binding, a message.
+//! The broker's resident memory when idle, and per connection, queue, binding and message.
 //!
-//! Enters: a fresh broker for each.  Leaves: resident bytes for each one, beside what the kernel holds.
-//! Owns:   how many of each are made, fewer than `harrier bench scale` makes.
-//! Never:  counts the memory of this program.
+//! Each is measured with a fresh broker and fewer objects than `harrier bench scale` creates.
 
-use super::Perf;
-use super::record::{Bound, Row};
-use crate::scale::{Thing, cost, settled_bytes};
-use report::table::put;
+use super::PerfRun;
+use super::perf_table::{GoalBound, PerfRow};
+use crate::scale::{ScaledObject, cost, settled_bytes};
+use report::stdout::put;
 
 /// Connections are few enough for the usual limit of open files.
-const THINGS: [(Thing, usize); 4] =
-    [(Thing::Connections, 800), (Thing::Queues, 20_000), (Thing::Bindings, 200_000), (Thing::Messages, 1_000_000)];
+const THINGS: [(ScaledObject, usize); 4] =
+    [(ScaledObject::Connections, 800), (ScaledObject::Queues, 20_000), (ScaledObject::Bindings, 200_000), (ScaledObject::Messages, 1_000_000)];
 
-impl Perf {
+impl PerfRun {
     pub(super) fn memory(&mut self) -> Result<(), String> {
         let at_rest = settled_bytes(&self.broker("harrier", None)?)? as f64 / f64::from(1 << 20);
         self.memory_row("memory at rest, MiB", 15.0, at_rest, String::new())?;
-        for (thing, count) in THINGS {
-            let (name, most) = thing.promise();
+        for (object, count) in THINGS {
+            let (name, most) = object.goal();
             let broker = self.broker("harrier", None)?;
-            let made = cost(&broker, thing, count)?;
+            let made = cost(&broker, object, count)?;
             // A broker that is asked to end waits for its clients.
             drop(made.clients);
             self.memory_row(&format!("memory of one {name}, bytes"), most, made.bytes_each, format!("{count} made"))?;
@@ -30,7 +28,7 @@ impl Perf {
 
     fn memory_row(&mut self, what: &str, most: f64, value: f64, detail: String) -> Result<(), String> {
         put(&format!("  {what:<52} {value:>10.1}\n"))?;
-        self.record.rows.push(Row::new(what, Bound::AtMost(most), Some(value), detail));
+        self.record.rows.push(PerfRow::new(what, GoalBound::AtMost(most), Some(value), detail));
         Ok(())
     }
 }

@@ -1,46 +1,44 @@
-//! What TLS costs, times a plain connection, and how it stands beside a relay over the same library.
+//! The cost of TLS relative to a plain connection, and to a relay over the same TLS library.
 //!
-//! Enters: brokers with and without TLS, a relay with it.  Leaves: rows.
-//! Owns:   the numbers asked for (issue "Everything a RabbitMQ client relies on", figures to reach).
-//! Never:  compares two ciphers: all ends agree on the broker's first choice.
+//! The goals are from the issue "Everything a RabbitMQ client relies on".
 
-use super::goals::{LARGE, SMALL, contestant, ratio};
-use super::record::Bound;
-use super::series::Series;
-use super::{Certificate, Perf};
-use crate::placement::{Cpus, Placement};
-use crate::plan::Shape;
-use crate::scenario::{Figures, Scenario};
-use crate::target::Target;
+use super::broker_goals::{LARGE, SMALL, perf_contestant, ratio};
+use super::perf_table::GoalBound;
+use super::interleaved::PerfSeries;
+use super::{TemporaryCertificate, PerfRun};
+use crate::placement::{CpuList, CpuPlacement};
+use crate::role_protocol::TrafficShape;
+use crate::scenario::{SegmentFigures, Scenario};
+use crate::target::BenchmarkTarget;
 
-impl Perf {
+impl PerfRun {
     pub(super) fn tls(&mut self) -> Result<(), String> {
-        let certificate = Certificate::make()?;
-        let (command, options, anywhere) = (self.broker_command.as_deref(), &self.broker_options, Cpus::default());
-        let secure = Target::embedded_tls(command, options, &anywhere, certificate.files())?;
+        let certificate = TemporaryCertificate::make()?;
+        let (command, options, anywhere) = (self.broker_command.as_deref(), &self.broker_options, CpuList::default());
+        let secure = BenchmarkTarget::embedded_tls(command, options, &anywhere, certificate.files())?;
         let plain = self.broker("harrier", None)?;
-        let relay = Target::relay_tls(certificate.files(), &anywhere)?;
-        let placement = Placement::default();
+        let relay = BenchmarkTarget::relay_tls(certificate.files(), &anywhere)?;
+        let placement = CpuPlacement::default();
         let contestants =
-            [contestant("plain", &plain, Scenario::default()), contestant("TLS", &secure, Scenario::default())];
-        let small = self.compared(&contestants, Shape::Stream, SMALL, &placement)?;
+            [perf_contestant("plain", &plain, Scenario::default()), perf_contestant("TLS", &secure, Scenario::default())];
+        let small = self.compared(&contestants, TrafficShape::Stream, SMALL, &placement)?;
         let detail: Vec<String> =
             small.iter().map(|series| format!("{} {:.3} s/M", series.name, series.cpu())).collect();
-        let times = ratio(&small, "TLS", "plain", Series::cpu);
-        self.row("64 B over TLS: CPU, times a plain connection's", Bound::AtMost(1.5), times, detail.join(", "));
-        self.keep("64 B, TLS", small);
+        let times = ratio(&small, "TLS", "plain", PerfSeries::cpu);
+        self.row("64 B over TLS: CPU, times a plain connection's", GoalBound::AtMost(1.5), times, detail.join(", "));
+        self.record_series("64 B, TLS", small);
         let contestants =
-            [contestant("harrier", &secure, Scenario::default()), contestant("relay", &relay, Scenario::default())];
-        let large = self.compared(&contestants, Shape::Stream, LARGE, &placement)?;
-        let rate = |series: &Series| series.median(Figures::mb_per_s);
+            [perf_contestant("harrier", &secure, Scenario::default()), perf_contestant("relay", &relay, Scenario::default())];
+        let large = self.compared(&contestants, TrafficShape::Stream, LARGE, &placement)?;
+        let rate = |series: &PerfSeries| series.median(SegmentFigures::mb_per_s);
         let detail: Vec<String> = large
             .iter()
             .map(|series| format!("{} {:.0} MB/s, {:.1} s/M", series.name, rate(series), series.cpu()))
             .collect();
         let times = ratio(&large, "harrier", "relay", rate);
         let what = "64 KiB over TLS: MB/s, times those of a raw relay over the same library";
-        self.row(what, Bound::AtLeast(0.8), times, detail.join(", "));
-        self.keep("64 KiB, TLS", large);
+        self.row(what, GoalBound::AtLeast(0.8), times, detail.join(", "));
+        self.record_series("64 KiB, TLS", large);
         Ok(())
     }
 }

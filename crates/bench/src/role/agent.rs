@@ -1,44 +1,40 @@
-//! The agent: meters the processes of a broker on the broker's host, for a controller on another.
-//!
-//! Enters: the broker's address, then when to begin and when to end.  Leaves: what these processes used in between.
-//! Owns:   the meter.
-//! Never:  connects to the broker.
+//! The agent role: meters a broker's processes on the broker's host for a controller on another host.
 
 use std::path::Path;
 
 use gauge::{broker_at, broker_on, resident_bytes};
 use serde::Serialize;
 
-use super::task::{AgentOrder, AgentTask};
-use super::{Orders, report};
-use crate::plan::Report;
-use crate::sampler::Sampler;
+use super::role_tasks::{AgentCommand, AgentTask};
+use super::{CommandReader, report};
+use crate::role_protocol::RoleReport;
+use crate::sampler::MemorySampler;
 
-pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
-    let AgentTask { address } = orders.task()?;
+pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
+    let AgentTask { address } = commands.task()?;
     let pids = processes(&address);
     if pids.is_empty() {
         return Err(format!("no process that listens at {address} can be seen on this host"));
     }
-    report(&Report::Ready { port: 0 })?;
+    report(&RoleReport::Ready { port: 0 })?;
     let mut sampler = None;
-    while let Some(order) = orders.next()? {
-        match order {
-            AgentOrder::Begin => {
-                sampler = Sampler::start(&pids);
-                report(&Report::Armed)?;
+    while let Some(command) = commands.next()? {
+        match command {
+            AgentCommand::Begin => {
+                sampler = MemorySampler::start(&pids);
+                report(&RoleReport::Armed)?;
             }
-            AgentOrder::End => {
-                found(&sampler.take().and_then(Sampler::stop))?;
+            AgentCommand::End => {
+                report_results(&sampler.take().and_then(MemorySampler::stop))?;
             }
-            AgentOrder::Held => found(&pids.iter().filter_map(|&pid| resident_bytes(pid)).sum::<u64>())?,
+            AgentCommand::ResidentBytes => report_results(&pids.iter().filter_map(|&pid| resident_bytes(pid)).sum::<u64>())?,
         }
     }
     Ok(())
 }
 
-fn found<T: Serialize>(what: &T) -> Result<(), String> {
-    report(&Report::Found(serde_json::to_value(what).map_err(|error| error.to_string())?))
+fn report_results<T: Serialize>(what: &T) -> Result<(), String> {
+    report(&RoleReport::Results(serde_json::to_value(what).map_err(|error| error.to_string())?))
 }
 
 fn processes(address: &str) -> Vec<u32> {

@@ -1,71 +1,69 @@
-//! The binder: bindings that come and go while messages flow.
+//! The binder role: adds and removes bindings at a fixed rate while messages flow.
 //!
-//! Enters: begin and end.  Leaves: how many bindings it added and took away between them.
-//! Owns:   one connection, one queue that no message reaches, a thread that keeps the pace.
-//! Never:  hurries to make up for changes that the broker delayed.
+//! Changes that the broker delayed are not made up for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use client::{Channel, Client, ExchangeOptions, QueueOptions, Table};
+use client::{ClientChannel, Client, ExchangeOptions, QueueOptions, Table};
 
-use super::task::{BinderOrder, BinderTask};
-use super::{Orders, report};
-use crate::plan::Report;
+use super::role_tasks::{BinderCommand, BinderTask};
+use super::{CommandReader, report};
+use crate::role_protocol::RoleReport;
 use gauge::clock::{now_ns, pause};
 
 /// What the thread that keeps the pace is told: begin, and stop as soon as the flag is set.
-type Begin = Arc<AtomicBool>;
+type StopFlag = Arc<AtomicBool>;
 
 struct Binder {
     client: Client,
-    channel: Channel,
+    channel: ClientChannel,
     task: BinderTask,
 }
 
-pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
-    let task: BinderTask = orders.task()?;
-    let (begin, begins) = channel::<Begin>();
-    let (tell, told) = channel::<Result<u64, String>>();
+pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
+    let task: BinderTask = commands.task()?;
+    let (begin, begins) = channel::<StopFlag>();
+    let (result_sender, results) = channel::<Result<u64, String>>();
     // A connection belongs to the thread that opened it.
-    let thread = std::thread::spawn(move || keep_pace(task, &begins, &tell));
-    let answer = || told.recv().map_err(|_| "the binder's thread is gone".to_owned())?;
+    let thread = std::thread::spawn(move || change_at_rate(task, &begins, &result_sender));
+    let answer = || results.recv().map_err(|_| "the binder's thread is gone".to_owned())?;
     answer()?;
-    report(&Report::Ready { port: 0 })?;
-    while let Some(order) = orders.next::<BinderOrder>()? {
-        if order == BinderOrder::End {
+    report(&RoleReport::Ready { port: 0 })?;
+    while let Some(command) = commands.next::<BinderCommand>()? {
+        if command == BinderCommand::End {
             return Err("told to end before it was told to begin".to_owned());
         }
-        let ended = Begin::default();
+        let ended = StopFlag::default();
         // A thread that has ended says why in its answer.
         let _heard = begin.send(Arc::clone(&ended));
         // The next order is the end; so is the end of all orders.
-        let next = orders.next::<BinderOrder>();
+        let next = commands.next::<BinderCommand>();
         ended.store(true, Ordering::Release);
         let operations = answer()?;
         if next?.is_none() {
             break;
         }
-        report(&Report::Worked { operations })?;
+        report(&RoleReport::Worked { operations })?;
     }
     drop(begin);
     thread.join().map_err(|_| "the binder's thread panicked".to_owned())
 }
 
 /// Connects, and then changes bindings whenever it is told to; the first answer is about the connection.
-fn keep_pace(task: BinderTask, begins: &Receiver<Begin>, tell: &Sender<Result<u64, String>>) {
+fn change_at_rate(task: BinderTask, begins: &Receiver<StopFlag>, result_sender: &Sender<Result<u64, String>>) {
     let mut binder = match Binder::connect(task) {
         Ok(binder) => binder,
         Err(error) => {
             // Nobody hears this only if the process ends.
-            let _heard = tell.send(Err(error.to_string()));
+            let _heard = result_sender.send(Err(error.to_string()));
             return;
         }
     };
     let mut answer = Ok(0);
-    while tell.send(answer).is_ok() {
+    while result_sender.send(answer).is_ok() {
         let Ok(ended) = begins.recv() else { break };
         answer = binder.change(&ended).map_err(|error| error.to_string());
     }

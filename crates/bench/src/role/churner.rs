@@ -1,23 +1,19 @@
-//! A client of `churn`: opens and closes connections, channels or queues, one after another.
-//!
-//! Enters: how long or how often.  Leaves: how often, and how long each opening and each closing took.
-//! Owns:   the connection on which channels and queues come and go.
-//! Never:  has two of them at a time, leaves one behind.
+//! The client role of `churn`: opens and closes connections, channels or queues, one at a time.
 
 use std::time::Duration;
 
-use client::{Channel, Client, QueueOptions};
+use client::{ClientChannel, Client, QueueOptions};
 use serde::{Deserialize, Serialize};
 
-use super::{Orders, report};
-use crate::plan::{Meters, Report};
+use super::{CommandReader, report};
+use crate::role_protocol::{SelfMeters, RoleReport};
 use crate::tcp::queue_arguments;
-use gauge::Latencies;
+use gauge::LatencyHistogram;
 use gauge::clock::{Deadline, now_ns};
 
 /// What comes and goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Kind {
+pub(crate) enum ChurnKind {
     /// A connection: the transport's handshake, login and tuning; then the close, answered.
     Connection,
     /// A channel of one connection.
@@ -32,7 +28,7 @@ pub(crate) struct ChurnTask {
     /// Where the broker is.
     pub url: String,
     /// What comes and goes.
-    pub kind: Kind,
+    pub kind: ChurnKind,
     /// Its queues are named this and a number.
     pub queue_prefix: String,
     /// Bytes that a queue may hold.
@@ -41,49 +37,49 @@ pub(crate) struct ChurnTask {
 
 /// How much of it is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ChurnOrder {
+pub(crate) struct ChurnCommand {
     /// No more than so many.
     pub count_max: u64,
     /// No longer than so long; what has begun is ended.
     pub duration_ms_max: u64,
 }
 
-struct Churner {
+struct ChurnClient {
     task: ChurnTask,
     /// Absent where connections come and go.
-    held: Option<(Client, Channel)>,
+    connection: Option<(Client, ClientChannel)>,
     queues: QueueOptions,
-    made: u64,
+    created: u64,
 }
 
-pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
-    let mut churner = Churner::new(orders.task()?).map_err(|error| error.to_string())?;
-    report(&Report::Ready { port: 0 })?;
-    while let Some(order) = orders.next::<ChurnOrder>()? {
-        let (mut opened, mut closed) = (Latencies::default(), Latencies::default());
-        let meters = Meters::start();
+pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
+    let mut churner = ChurnClient::new(commands.task()?).map_err(|error| error.to_string())?;
+    report(&RoleReport::Ready { port: 0 })?;
+    while let Some(command) = commands.next::<ChurnCommand>()? {
+        let (mut opened, mut closed) = (LatencyHistogram::default(), LatencyHistogram::default());
+        let meters = SelfMeters::start();
         let began_ns = now_ns();
-        let operations = churner.work(&order, &mut opened, &mut closed).map_err(|error| error.to_string())?;
+        let operations = churner.work(&command, &mut opened, &mut closed).map_err(|error| error.to_string())?;
         let ended_ns = now_ns();
         let mut used = meters.stop();
-        if churner.held.is_none() {
+        if churner.connection.is_none() {
             // Sockets that are gone tell nothing any more.
             used.network = None;
         }
         let (opened, closed) = (opened.buckets(), closed.buckets());
-        report(&Report::Churned { began_ns, ended_ns, operations, opened, closed, used })?;
+        report(&RoleReport::Churned { began_ns, ended_ns, operations, opened, closed, used })?;
     }
-    match churner.held {
+    match churner.connection {
         Some((client, _)) => client.close().map_err(|error| error.to_string()),
         None => Ok(()),
     }
 }
 
-impl Churner {
+impl ChurnClient {
     fn new(task: ChurnTask) -> client::Result<Self> {
-        let held = match task.kind {
-            Kind::Connection => None,
-            Kind::Channel | Kind::Queue => {
+        let connection = match task.kind {
+            ChurnKind::Connection => None,
+            ChurnKind::Channel | ChurnKind::Queue => {
                 let mut client = super::connect(&task.url, "churn")?;
                 let channel = client.open_channel()?;
                 Some((client, channel))
@@ -91,14 +87,14 @@ impl Churner {
         };
         let arguments = queue_arguments(task.queue_bytes);
         let queues = QueueOptions { exclusive: true, arguments, ..QueueOptions::default() };
-        Ok(Self { task, held, queues, made: 0 })
+        Ok(Self { task, connection, queues, created: 0 })
     }
 
-    fn work(&mut self, order: &ChurnOrder, opened: &mut Latencies, closed: &mut Latencies) -> client::Result<u64> {
-        let deadline = Deadline::after(Duration::from_millis(order.duration_ms_max));
+    fn work(&mut self, command: &ChurnCommand, opened: &mut LatencyHistogram, closed: &mut LatencyHistogram) -> client::Result<u64> {
+        let deadline = Deadline::after(Duration::from_millis(command.duration_ms_max));
         let mut operations = 0;
-        while operations < order.count_max && !deadline.passed() {
-            let (began_ns, between_ns) = self.one()?;
+        while operations < command.count_max && !deadline.passed() {
+            let (began_ns, between_ns) = self.open_and_close()?;
             opened.record(between_ns - began_ns);
             closed.record(now_ns() - between_ns);
             operations += 1;
@@ -107,18 +103,18 @@ impl Churner {
     }
 
     /// Opens one and closes it; says when it began and when it was open.
-    fn one(&mut self) -> client::Result<(u64, u64)> {
-        self.made += 1;
+    fn open_and_close(&mut self) -> client::Result<(u64, u64)> {
+        self.created += 1;
         let began_ns = now_ns();
-        let Some((client, channel)) = &mut self.held else {
+        let Some((client, channel)) = &mut self.connection else {
             let client = super::connect(&self.task.url, "churn")?;
             let between_ns = now_ns();
             client.close()?;
             return Ok((began_ns, between_ns));
         };
         let between_ns;
-        if self.task.kind == Kind::Queue {
-            let name = format!("{}{}", self.task.queue_prefix, self.made);
+        if self.task.kind == ChurnKind::Queue {
+            let name = format!("{}{}", self.task.queue_prefix, self.created);
             client.declare_queue(*channel, &name, &self.queues)?;
             between_ns = now_ns();
             client.delete_queue(*channel, &name, false, false)?;

@@ -1,8 +1,4 @@
-//! Becomes another program after pinning itself and tying its life to its parent's.
-//!
-//! Enters: processors, the parent's process id, a program and its arguments.  Leaves: that program, in this process.
-//! Owns:   nothing that outlives the change.
-//! Never:  returns when it succeeds.
+//! Pins the process, ties its life to its parent's (`PR_SET_PDEATHSIG`), and becomes another program with `exec`.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -11,7 +7,7 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::unistd::getppid;
 
-use crate::placement::Cpus;
+use crate::placement::CpuList;
 
 /// `launch CPUS PARENT PROGRAM [ARGUMENTS…]`.
 pub(super) fn become_program(arguments: &[String]) -> Result<(), String> {
@@ -24,7 +20,7 @@ pub(super) fn become_program(arguments: &[String]) -> Result<(), String> {
         return Err("the parent has ended".to_owned());
     }
     if cpus != "any" {
-        Cpus::parse(cpus)?.pin_self()?;
+        CpuList::parse(cpus)?.pin_self()?;
     }
     let error = Command::new(program).args(rest).exec();
     Err(format!("cannot start {program}: {error}"))

@@ -1,24 +1,20 @@
-//! The floor: copies bytes between connections, both ways, on one thread, and knows nothing about them.
+//! The relay floor: copies bytes between a publisher and its consumers on one thread, without looking at them.
 //!
-//! Enters: groups of connections in the order they come, consumers first.  Leaves: the publisher's bytes at each consumer, theirs at it.
-//! Owns:   the connections and one buffer for each direction.
-//! Never:  looks at a byte, beyond what TLS takes where it is asked for.
+//! Consumers connect first, then their publisher; the relay optionally speaks TLS.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::slice::from_mut;
-use std::sync::Arc;
 use std::time::Duration;
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-use rustls::ServerConfig;
 
-use super::secured::{Secured, server_config};
-use super::task::RelayTask;
-use super::{Orders, report};
+use super::tls_stream::{TlsStream, server_config};
+use super::role_tasks::RelayTask;
+use super::{CommandReader, report};
 use crate::limits::{CONSUMERS_MAX, RAW_BUFFER_BYTES};
-use crate::plan::Report;
+use crate::role_protocol::RoleReport;
 use gauge::clock::Deadline;
 
 const LISTENER: Token = Token(usize::MAX);
@@ -28,13 +24,10 @@ const ENDS_BITS: u32 = 16;
 const _: () = assert!(CONSUMERS_MAX < 1 << ENDS_BITS);
 
 /// One end of a connection, as the relay reads and writes it.
-trait End: Sized {
-    /// What all ends begin with.
-    type Config;
+trait RelayEndpoint: Sized {
     /// A read that comes back short says that no more is there.
     const SHORT_READ_DRAINS: bool;
 
-    fn new(socket: TcpStream, config: &Self::Config) -> std::io::Result<Self>;
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize>;
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize>;
     /// Sends what the end itself holds back.
@@ -42,13 +35,9 @@ trait End: Sized {
     fn socket(&mut self) -> &mut TcpStream;
 }
 
-impl End for TcpStream {
-    type Config = ();
+impl RelayEndpoint for TcpStream {
     const SHORT_READ_DRAINS: bool = true;
 
-    fn new(socket: TcpStream, (): &()) -> std::io::Result<Self> {
-        Ok(socket)
-    }
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
         Read::read(self, into)
     }
@@ -63,36 +52,32 @@ impl End for TcpStream {
     }
 }
 
-impl End for Secured<TcpStream> {
-    type Config = Arc<ServerConfig>;
+impl RelayEndpoint for TlsStream<TcpStream> {
     const SHORT_READ_DRAINS: bool = false;
 
-    fn new(socket: TcpStream, config: &Arc<ServerConfig>) -> std::io::Result<Self> {
-        Secured::server(socket, config)
-    }
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
-        Secured::read(self, into)
+        TlsStream::read(self, into)
     }
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        Secured::write(self, bytes)
+        TlsStream::write(self, bytes)
     }
     fn push(&mut self) -> std::io::Result<()> {
-        Secured::push(self)
+        TlsStream::flush(self)
     }
     fn socket(&mut self) -> &mut TcpStream {
-        Secured::socket(self)
+        TlsStream::socket(self)
     }
 }
 
 /// Bytes read from one end and not yet written to others.
-struct Flow {
+struct RelayBuffer {
     buffer: Vec<u8>,
     end: usize,
     /// How much of it each of the others has.
     written: Vec<usize>,
 }
 
-impl Flow {
+impl RelayBuffer {
     fn new(receivers: usize) -> Self {
         Self { buffer: vec![0; RAW_BUFFER_BYTES], end: 0, written: vec![0; receivers] }
     }
@@ -102,7 +87,7 @@ impl Flow {
     }
 
     /// Moves what can be moved; `false` when the sender has closed or a connection broke.
-    fn advance<E: End>(&mut self, from: &mut E, to: &mut [E]) -> bool {
+    fn advance<E: RelayEndpoint>(&mut self, from: &mut E, to: &mut [E]) -> bool {
         // What came while a receiver was full was announced then, and will not be announced again.
         let mut drained = self.is_empty() && E::SHORT_READ_DRAINS;
         loop {
@@ -138,23 +123,23 @@ impl Flow {
 }
 
 /// A publisher and its consumers.
-struct Group<E> {
+struct RelayGroup<E> {
     publisher: E,
     consumers: Vec<E>,
-    forth: Flow,
+    forth: RelayBuffer,
     /// From each consumer.
-    back: Vec<Flow>,
+    back: Vec<RelayBuffer>,
 }
 
-impl<E: End> Group<E> {
+impl<E: RelayEndpoint> RelayGroup<E> {
     /// The end `end` can be read or written.
     fn advance(&mut self, end: usize) -> bool {
         let Self { publisher, consumers, forth, back } = self;
-        let told = match end.checked_sub(1) {
+        let flushed = match end.checked_sub(1) {
             None => publisher.push(),
             Some(index) => consumers[index].push(),
         };
-        if told.is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
+        if flushed.is_err_and(|error| error.kind() != ErrorKind::WouldBlock) {
             return false;
         }
         match end.checked_sub(1) {
@@ -180,28 +165,31 @@ impl<E: End> Group<E> {
 }
 
 /// Relays until it is told to end by a signal or its parent's death.
-pub(super) fn run(orders: &mut Orders) -> Result<(), String> {
-    let task: RelayTask = orders.task()?;
+pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
+    let task: RelayTask = commands.task()?;
     let ended = match &task.tls {
-        None => relay::<TcpStream>(&task, &()),
-        Some(files) => server_config(files).and_then(|config| relay::<Secured<TcpStream>>(&task, &config)),
+        None => relay(&task, Ok),
+        Some(files) => server_config(files).and_then(|config| relay(&task, |socket| TlsStream::server(socket, &config))),
     };
     ended.map_err(|error| format!("relay: {error}"))
 }
 
-fn relay<E: End>(task: &RelayTask, config: &E::Config) -> std::io::Result<()> {
+fn relay<E: RelayEndpoint>(
+    task: &RelayTask,
+    endpoint: impl Fn(TcpStream) -> std::io::Result<E>,
+) -> std::io::Result<()> {
     let mut poll = Poll::new()?;
     let mut listener = TcpListener::bind((task.address, 0).into())?;
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-    report(&Report::Ready { port: listener.local_addr()?.port() }).map_err(std::io::Error::other)?;
+    report(&RoleReport::Ready { port: listener.local_addr()?.port() }).map_err(std::io::Error::other)?;
     let mut events = Events::with_capacity(64);
     let mut waiting = Vec::new();
-    let mut groups: Vec<Option<Group<E>>> = Vec::new();
+    let mut groups: Vec<Option<RelayGroup<E>>> = Vec::new();
     loop {
         wait(&mut poll, &mut events, task.spin_us)?;
         for event in &events {
             if event.token() == LISTENER {
-                accept(&listener, &poll, task, config, &mut waiting, &mut groups)?;
+                accept(&listener, &poll, task, &endpoint, &mut waiting, &mut groups)?;
                 continue;
             }
             let Token(token) = event.token();
@@ -233,13 +221,13 @@ fn wait(poll: &mut Poll, events: &mut Events, spin_us: u64) -> std::io::Result<(
 }
 
 /// Takes connections in; when a group's consumers and then its publisher have come, they are joined.
-fn accept<E: End>(
+fn accept<E: RelayEndpoint>(
     listener: &TcpListener,
     poll: &Poll,
     task: &RelayTask,
-    config: &E::Config,
+    endpoint: &impl Fn(TcpStream) -> std::io::Result<E>,
     waiting: &mut Vec<E>,
-    groups: &mut Vec<Option<Group<E>>>,
+    groups: &mut Vec<Option<RelayGroup<E>>>,
 ) -> std::io::Result<()> {
     let consumers = task.consumers;
     loop {
@@ -250,16 +238,16 @@ fn accept<E: End>(
         };
         stream.set_nodelay(!task.tcp.nagle)?;
         task.tcp.set_on(&stream)?;
-        let stream = E::new(stream, config)?;
+        let stream = endpoint(stream)?;
         if waiting.len() < consumers {
             waiting.push(stream);
             continue;
         }
-        let mut group = Group {
+        let mut group = RelayGroup {
             publisher: stream,
             consumers: std::mem::take(waiting),
-            forth: Flow::new(task.consumers),
-            back: (0..task.consumers).map(|_| Flow::new(1)).collect(),
+            forth: RelayBuffer::new(task.consumers),
+            back: (0..task.consumers).map(|_| RelayBuffer::new(1)).collect(),
         };
         let first = groups.len() << ENDS_BITS;
         let ends = std::iter::once(&mut group.publisher).chain(&mut group.consumers);

@@ -1,18 +1,14 @@
-//! What stands in a broker's place: a listener whose connections are served on threads of their own.
-//!
-//! Enters: where to listen.  Leaves: its port.
-//! Owns:   the listener.
-//! Never:  knows what is said on a connection; ends before its parent does.
+//! A listener in a broker's place, which serves each connection on a thread of its own.
 
 use std::net::{TcpListener, TcpStream};
 
-use super::task::NullTask;
-use super::{Orders, report};
-use crate::plan::Report;
+use super::role_tasks::StandInTask;
+use super::{CommandReader, report};
+use crate::role_protocol::RoleReport;
 
 /// Serves until its parent ends. `what` begins the lines on standard error.
-pub(super) fn run(orders: &mut Orders, what: &'static str, serve: fn(TcpStream)) -> Result<(), String> {
-    let NullTask { address } = orders.task()?;
+pub(super) fn run(commands: &mut CommandReader, what: &'static str, serve: fn(TcpStream)) -> Result<(), String> {
+    let StandInTask { address } = commands.task()?;
     let text = |error: std::io::Error| format!("{what}: {error}");
     let listener = TcpListener::bind((address, 0)).map_err(text)?;
     let port = listener.local_addr().map_err(text)?.port();
@@ -24,7 +20,7 @@ pub(super) fn run(orders: &mut Orders, what: &'static str, serve: fn(TcpStream))
             }
         }
     });
-    report(&Report::Ready { port })?;
-    while orders.next::<()>()?.is_some() {}
+    report(&RoleReport::Ready { port })?;
+    while commands.next::<()>()?.is_some() {}
     Ok(())
 }

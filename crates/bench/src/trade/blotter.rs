@@ -1,216 +1,213 @@
-//! What a gateway knows of its orders: which are open, what came back, how long it took.
+//! A gateway's record of its orders: which are open, which answers came, and completion times.
 //!
-//! Enters: the times of orders, messages of the engine.  Leaves: orders as bytes; measurements as bytes; what was found.
-//! Owns:   the numbers on the gateway's side: nothing that comes twice counts twice.
-//! Never:  touches a connection, reads a clock.
+//! Repeated messages are recognised by their numbers and counted once.
 
-use gauge::Latencies;
-use market::limits::ORDERS_UNDER_WAY_MAX;
-use market::{End, Flow, FlowRules, Gateway, Heard, Message, ORDER_BYTES, OrdersChecksum, Outstanding, Role};
+use gauge::LatencyHistogram;
+use market::limits::ORDERS_IN_FLIGHT_MAX;
+use market::{EndOfStream, OrderFlow, OrderFlowRules, GatewayId, GatewayEvent, MarketMessage, ORDER_BYTES, OrdersChecksum, OutstandingOrders, SampleSource};
 
-use super::found::Traded;
+use super::program_results::GatewayResults;
 use super::gateway::GatewayTask;
-use super::interval::{Interval, Totals};
+use super::measurement_interval::{MeasurementInterval, MarketTotals};
 
 /// The orders of a gateway.
 pub(super) struct Blotter {
-    gateway: Gateway,
-    flow: Flow,
-    outstanding: Outstanding,
+    gateway: GatewayId,
+    flow: OrderFlow,
+    outstanding: OutstandingOrders,
     orders_checksum: OrdersChecksum,
-    /// The number of the next quote of each symbol.
+    /// The number of each symbol's next quote.
     quotes: Box<[u16]>,
-    completion: Latencies,
-    found: Traded,
+    completion: LatencyHistogram,
+    results: GatewayResults,
     open: u64,
-    heard_ns: u64,
+    last_event_ns: u64,
     ended: bool,
-    /// Orders between two measurements; the completion times since the last.
+    /// Orders between two samples; the completion times since the last one.
     every: u64,
-    completion_since: Latencies,
-    interval: Interval,
+    completion_since: LatencyHistogram,
+    interval: MeasurementInterval,
 }
 
 impl Blotter {
-    /// Without an order.
     pub(super) fn new(task: &GatewayTask) -> Result<Self, String> {
         let load = &task.load;
-        let gateway = Gateway::new(usize::from(task.gateway)).ok_or("there is no such gateway")?;
-        let rules = FlowRules {
+        let gateway = GatewayId::new(usize::from(task.gateway)).ok_or("there is no such gateway")?;
+        let rules = OrderFlowRules {
             seed: load.seed,
             gateway,
             symbols: load.symbols,
             matching: load.matching(),
             shared_by: usize::from(load.gateways),
         };
-        // At a rate orders wait for nobody, as far as sequence numbers reach.
-        let under_way_max = if task.rate.is_some() { ORDERS_UNDER_WAY_MAX } else { load.window };
+        // At a rate, orders do not wait for answers, as far as sequence numbers allow.
+        let under_way_max = if task.rate.is_some() { ORDERS_IN_FLIGHT_MAX } else { load.window };
         Ok(Self {
             gateway,
-            flow: Flow::new(rules),
-            outstanding: Outstanding::new(gateway, under_way_max.min(load.orders)),
+            flow: OrderFlow::new(rules),
+            outstanding: OutstandingOrders::new(gateway, under_way_max.min(load.orders)),
             orders_checksum: OrdersChecksum::default(),
             quotes: vec![0; usize::from(load.symbols)].into(),
-            completion: Latencies::default(),
-            found: Traded { gateway: task.gateway, ..Traded::default() },
+            completion: LatencyHistogram::default(),
+            results: GatewayResults { gateway: task.gateway, ..GatewayResults::default() },
             open: 0,
-            heard_ns: 0,
+            last_event_ns: 0,
             ended: false,
             every: load.sample,
-            completion_since: Latencies::default(),
-            interval: Interval::new(Totals::default()),
+            completion_since: LatencyHistogram::default(),
+            interval: MeasurementInterval::new(MarketTotals::default()),
         })
     }
 
-    /// From now on.
+    /// Starts the clock.
     pub(super) fn begin(&mut self, begin_ns: u64) {
-        (self.found.began_ns, self.heard_ns) = (begin_ns, begin_ns);
+        (self.results.began_ns, self.last_event_ns) = (begin_ns, begin_ns);
         self.interval.begin(begin_ns);
     }
 
     /// How many orders were sent.
     pub(super) fn sent(&self) -> u64 {
-        self.found.orders
+        self.results.orders
     }
 
-    /// How many of them are not answered.
+    /// How many of them are unanswered.
     pub(super) fn open(&self) -> u64 {
         self.open
     }
 
     /// Whether another order may be sent.
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_capacity(&self) -> bool {
         !self.outstanding.is_full()
     }
 
-    /// Whether all that were sent are answered, and the engine has said that this was all.
+    /// Whether all orders are answered, and the engine has confirmed the end.
     pub(super) fn is_settled(&self) -> bool {
         self.open == 0 && self.ended
     }
 
-    /// When an answer came last, or the last order was sent.
-    pub(super) fn heard_ns(&self) -> u64 {
-        self.heard_ns
+    /// The time of the last answer, or of the last order.
+    pub(super) fn last_event_ns(&self) -> u64 {
+        self.last_event_ns
     }
 
-    /// The next order, which was to be sent at `due_ns`. Ask `has_room` before.
+    /// The next order, which was due at `due_ns`. Call `has_capacity` first.
     #[inline]
     pub(super) fn order(&mut self, due_ns: u64, time_ns: u64, is_late: bool) -> [u8; ORDER_BYTES] {
         let sequence = self.outstanding.send(due_ns);
-        debug_assert_eq!(sequence, Some(self.found.orders), "somebody had room for an order");
+        debug_assert_eq!(sequence, Some(self.results.orders), "somebody had room for an order");
         let order = self.flow.order();
-        self.orders_checksum.add(&order, self.found.orders);
-        self.found.orders += 1;
-        self.found.late += u64::from(is_late);
-        self.found.sent_at_ns = time_ns;
-        self.heard_ns = self.heard_ns.max(time_ns);
+        self.orders_checksum.add(&order, self.results.orders);
+        self.results.orders += 1;
+        self.results.late += u64::from(is_late);
+        self.results.sent_at_ns = time_ns;
+        self.last_event_ns = self.last_event_ns.max(time_ns);
         self.open += 1;
         order.encode()
     }
 
     /// The end of the orders.
-    pub(super) fn end(&self) -> market::Encoded {
-        let (count, checksum) = (self.found.orders, self.orders_checksum.value());
-        Message::End(End { gateway: self.gateway, count, checksum }).encode()
+    pub(super) fn end(&self) -> market::EncodedMessage {
+        let (count, checksum) = (self.results.orders, self.orders_checksum.value());
+        MarketMessage::End(EndOfStream { gateway: self.gateway, count, checksum }).encode()
     }
 
-    /// Takes in a message of the engine; gives a measurement when one is due.
+    /// Handles a message of the engine; returns a sample when one is due.
     #[inline]
-    pub(super) fn hear(&mut self, body: &[u8], time_ns: u64) -> Option<&[u8]> {
-        let Ok(message) = Message::decode(body) else {
-            self.found.malformed += 1;
+    pub(super) fn on_message(&mut self, body: &[u8], time_ns: u64) -> Option<&[u8]> {
+        let Ok(message) = MarketMessage::decode(body) else {
+            self.results.malformed += 1;
             return None;
         };
-        self.heard_ns = time_ns;
-        match self.outstanding.hear(&message) {
-            Heard::Answer { sent_ns, .. } => {
+        self.last_event_ns = time_ns;
+        match self.outstanding.on_message(&message) {
+            GatewayEvent::Answer { sent_ns, .. } => {
                 self.count(&message);
                 let ns = time_ns.saturating_sub(sent_ns);
                 self.completion.record(ns);
                 self.completion_since.record(ns);
                 self.open = self.open.saturating_sub(1);
-                self.found.answered += 1;
-                self.found.ended_ns = time_ns;
-                if self.found.answered.is_multiple_of(self.every) {
+                self.results.answered += 1;
+                self.results.ended_ns = time_ns;
+                if self.results.answered.is_multiple_of(self.every) {
                     return Some(self.sample(time_ns));
                 }
             }
-            Heard::Trade => self.count(&message),
-            Heard::Quote => self.quote(&message),
-            Heard::End { missing, checksum } => {
+            GatewayEvent::Trade => self.count(&message),
+            GatewayEvent::Quote => self.quote(&message),
+            GatewayEvent::End { missing, checksum } => {
                 self.ended = true;
-                self.found.missing = missing;
-                self.found.checksum = checksum;
+                self.results.missing = missing;
+                self.results.checksum = checksum;
             }
-            Heard::Repeat => self.found.repeated += 1,
-            Heard::Unasked => self.found.strays += 1,
-            Heard::Foreign => self.found.malformed += 1,
+            GatewayEvent::Repeat => self.results.repeated += 1,
+            GatewayEvent::Unsolicited => self.results.strays += 1,
+            GatewayEvent::Foreign => self.results.malformed += 1,
         }
         None
     }
 
     #[inline]
-    fn count(&mut self, message: &Message) {
+    fn count(&mut self, message: &MarketMessage) {
         match message {
-            Message::Trade(_) => self.found.trades += 1,
-            Message::Confirmation(_) => self.found.confirmations += 1,
-            Message::Reject(_) => self.found.rejects += 1,
+            MarketMessage::Trade(_) => self.results.trades += 1,
+            MarketMessage::Confirmation(_) => self.results.confirmations += 1,
+            MarketMessage::Reject(_) => self.results.rejects += 1,
             _ => {}
         }
     }
 
-    /// Quotes have numbers of their own: one that comes again is older than the next.
+    /// Quotes have numbers of their own: a repeated one is older than the next.
     #[inline]
-    fn quote(&mut self, message: &Message) {
-        let Message::Quote(quote) = message else { return };
+    fn quote(&mut self, message: &MarketMessage) {
+        let MarketMessage::Quote(quote) = message else { return };
         let Some(next) = self.quotes.get_mut(usize::from(quote.symbol.0)) else {
-            self.found.malformed += 1;
+            self.results.malformed += 1;
             return;
         };
         let ahead = quote.number.wrapping_sub(*next) as i16;
         if ahead < 0 {
-            self.found.repeated += 1;
+            self.results.repeated += 1;
             return;
         }
-        self.found.missing_quotes += ahead as u64;
+        self.results.missing_quotes += ahead as u64;
         *next = quote.number.wrapping_add(1);
-        self.found.quotes += 1;
+        self.results.quotes += 1;
     }
 
     #[cold]
     fn sample(&mut self, time_ns: u64) -> &[u8] {
-        let Traded { orders, trades, confirmations, rejects, quotes, .. } = self.found;
-        let totals = Totals { orders, trades, confirmations, rejects, quotes };
+        let GatewayResults { orders, trades, confirmations, rejects, quotes, .. } = self.results;
+        let totals = MarketTotals { orders, trades, confirmations, rejects, quotes };
         let completions = std::mem::take(&mut self.completion_since).buckets().iter().collect();
-        self.interval.end(Role::Gateway(self.gateway), time_ns, totals, completions)
+        self.interval.end(SampleSource::Gateway(self.gateway), time_ns, totals, completions)
     }
 
-    /// Orders that the broker would not take.
+    /// Counts orders that the broker refused to confirm.
     pub(super) fn refused(&mut self, orders: u64) {
-        self.found.refused += orders;
+        self.results.refused += orders;
     }
 
-    /// What was found in all.
-    pub(super) fn found(mut self) -> Traded {
+    /// The results of the whole run.
+    pub(super) fn into_results(mut self) -> GatewayResults {
         if !self.ended {
-            self.found.missing = self.outstanding.missing();
+            self.results.missing = self.outstanding.missing();
         }
-        self.found.completion = self.completion.buckets();
-        self.found.samples = self.interval.samples();
-        self.found.ended_ns = self.found.ended_ns.max(self.found.sent_at_ns);
-        self.found
+        self.results.completion = self.completion.buckets();
+        self.results.samples = self.interval.samples();
+        self.results.ended_ns = self.results.ended_ns.max(self.results.sent_at_ns);
+        self.results
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trade::asked::Load;
-    use crate::trade::place::Place;
-    use market::{Engine, Rules, Sample, To};
+    use crate::trade::market_options::MarketLoad;
+    use crate::trade::market_address::MarketAddress;
+    use market::{MatchingEngine, EngineRules, MarketSample, Recipient};
 
     fn task(orders: u64) -> GatewayTask {
-        let load = Load {
+        let load = MarketLoad {
             orders,
             gateways: 1,
             symbols: 4,
@@ -220,37 +217,37 @@ mod tests {
             window: 1_000,
             confirms: false,
         };
-        let place = Place { url: "amqp://127.0.0.1".to_owned(), name: "m".to_owned(), gateways: 1 };
+        let place = MarketAddress { url: "amqp://127.0.0.1".to_owned(), name: "m".to_owned(), gateways: 1 };
         GatewayTask { place, gateway: 0, load, rate: None }
     }
 
-    /// A gateway and an engine that speak with one another; what the engine says goes through `on_the_way`.
+    /// A gateway and an engine that exchange messages; the engine's messages pass through `on_the_way`.
     fn market(
         orders: u64,
-        on_the_way: impl Fn(Vec<(To, Message)>) -> Vec<(To, Message)>,
-    ) -> (Traded, Vec<Sample>, u64) {
+        on_the_way: impl Fn(Vec<(Recipient, MarketMessage)>) -> Vec<(Recipient, MarketMessage)>,
+    ) -> (GatewayResults, Vec<MarketSample>, u64) {
         let mut blotter = Blotter::new(&task(orders)).expect("a gateway");
-        let mut engine = Engine::new(Rules { symbols: 4, ..Rules::default() });
+        let mut engine = MatchingEngine::new(EngineRules { symbols: 4, ..EngineRules::default() });
         let mut samples = Vec::new();
         blotter.begin(1_000);
         let mut messages: Vec<Vec<u8>> = (0..orders).map(|at| blotter.order(at, 1_000 + at, false).to_vec()).collect();
         messages.push(blotter.end().to_vec());
         assert!(!blotter.is_settled());
-        let mut answers: Vec<(To, Message)> = Vec::new();
+        let mut answers: Vec<(Recipient, MarketMessage)> = Vec::new();
         for message in &messages {
-            let _taken = engine.take(message, &mut answers);
+            let _taken = engine.process(message, &mut answers);
         }
         for (_, answer) in on_the_way(answers) {
-            let sample = blotter.hear(&answer.encode(), 10_000).map(Sample::decode);
+            let sample = blotter.on_message(&answer.encode(), 10_000).map(MarketSample::decode);
             samples.extend(sample.map(|sample| sample.expect("a sample")));
         }
-        (blotter.found(), samples, engine.checksum().value())
+        (blotter.into_results(), samples, engine.checksum().value())
     }
 
     #[test]
     fn every_order_is_answered_once_and_measured() {
         let (found, samples, checksum) = market(1_000, |answers| answers);
-        assert!(found.complaints().is_empty(), "{found:?}");
+        assert!(found.problems().is_empty(), "{found:?}");
         assert_eq!((found.orders, found.answered, found.samples, found.repeated), (1_000, 1_000, 10, 0));
         assert_eq!(found.checksum, checksum);
         assert!(found.trades > 0 && found.quotes > 0 && found.confirmations > 0);
@@ -265,13 +262,13 @@ mod tests {
     fn what_comes_twice_counts_once() {
         let (once, ..) = market(500, |answers| answers);
         let (twice, ..) = market(500, |answers| {
-            let mut doubled: Vec<(To, Message)> = answers[..answers.len() / 2].to_vec();
+            let mut doubled: Vec<(Recipient, MarketMessage)> = answers[..answers.len() / 2].to_vec();
             doubled.extend(answers.clone());
             doubled
         });
-        assert!(twice.complaints().is_empty(), "{twice:?}");
+        assert!(twice.problems().is_empty(), "{twice:?}");
         assert!(twice.repeated > 0);
-        let counts = |found: &Traded| (found.answered, found.trades, found.confirmations, found.quotes);
+        let counts = |found: &GatewayResults| (found.answered, found.trades, found.confirmations, found.quotes);
         assert_eq!(counts(&twice), counts(&once));
     }
 
@@ -279,14 +276,14 @@ mod tests {
     fn what_is_lost_is_told() {
         let (found, ..) = market(500, |mut answers| {
             let lost =
-                answers.iter().position(|(_, one)| matches!(one, Message::Confirmation(_))).expect("there is one");
+                answers.iter().position(|(_, one)| matches!(one, MarketMessage::Confirmation(_))).expect("there is one");
             answers.remove(lost);
-            let lost = answers.iter().position(|(_, one)| matches!(one, Message::Quote(_))).expect("there is one");
+            let lost = answers.iter().position(|(_, one)| matches!(one, MarketMessage::Quote(_))).expect("there is one");
             answers.remove(lost);
             answers
         });
         assert_eq!(
-            found.complaints(),
+            found.problems(),
             [
                 "gateway 0: 1 orders were never answered",
                 "gateway 0: 1 answers are missing",

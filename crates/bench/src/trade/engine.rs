@@ -1,78 +1,78 @@
-//! The matching engine as a program: orders of the broker in, answers out, and with confirms a journal between them.
+//! The matching engine as a program: consumes orders, publishes answers, and with confirms keeps a journal between
+//! them.
 //!
-//! Enters: the queue of orders.  Leaves: answers to gateways, measurements for the reporter, what was found.
-//! Owns:   the connection, the journal, which orders may be acknowledged.
-//! Never:  sends an answer to an order that is not in the journal, if there is one; waits to have more to answer at once.
+//! With a journal, no answer is sent before its order is journaled. Answers are batched only as far as orders arrive in
+//! batches.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use client::{Channel, Client, ConsumeOptions, Error, Publish};
+use client::{ClientChannel, Client, ConsumeOptions, ClientError, Publish};
 use gauge::clock::{Deadline, now_ns, pause};
 use market::limits::GATEWAYS_MAX;
-use market::{Counts, Role, Rules, Taken};
+use market::{EngineCounts, SampleSource, EngineRules, InputOutcome};
 use mio::{Events, Poll, Token};
 use serde::{Deserialize, Serialize};
 
-use super::asked::Load;
-use super::found::Matched;
-use super::interval::{Interval, Totals};
-use super::journal::{Journal, Kept};
-use super::mailbox::Mailbox;
-use super::place::{ORDERS, Place, STATISTICS};
+use super::market_options::MarketLoad;
+use super::program_results::EngineResults;
+use super::measurement_interval::{MeasurementInterval, MarketTotals};
+use super::order_journal::{OrderJournal, RecoveredOrders};
+use super::answer_outbox::AnswerOutbox;
+use super::market_address::{ORDERS, MarketAddress, STATISTICS};
 use crate::interrupt;
 use crate::limits::{
     MARKET_END_WAIT, MARKET_LOOK, MARKET_PREFETCH, MARKET_TAKE_OVER_LOOK, MARKET_TAKE_OVER_WAIT,
     MARKET_UNCONFIRMED_MAX, MARKET_UNSENT_BYTES_MAX,
 };
 
-/// What an engine is for.
+/// Parameters of an engine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct EngineTask {
-    pub place: Place,
-    pub load: Load,
-    /// Where accepted orders are kept; with it everything is confirmed and acknowledged.
+    pub place: MarketAddress,
+    pub load: MarketLoad,
+    /// The journal of accepted orders; with it everything is confirmed and acknowledged.
     pub journal: Option<PathBuf>,
     /// Whether it ends when every gateway has.
     pub ends_with_gateways: bool,
 }
 
 /// A running engine.
-pub(crate) struct Engine {
+pub(crate) struct EngineProgram {
     client: Client,
-    channel: Channel,
+    channel: ClientChannel,
     poll: Poll,
     task: EngineTask,
-    engine: market::Engine,
-    journal: Option<Journal>,
-    mailbox: Mailbox,
-    /// With a journal: orders that may be acknowledged as soon as what answers them is confirmed.
-    owed: VecDeque<Owed>,
+    engine: market::MatchingEngine,
+    journal: Option<OrderJournal>,
+    outbox: AnswerOutbox,
+    /// With a journal: orders to acknowledge as soon as their answers are confirmed.
+    pending_acks: VecDeque<PendingAck>,
     ended: [bool; GATEWAYS_MAX],
-    found: Matched,
-    interval: Interval,
+    results: EngineResults,
+    interval: MeasurementInterval,
     readable: bool,
 }
 
-/// Orders up to a delivery tag; confirmed when all publishes up to a tag are.
+/// Orders up to a delivery tag, whose answers are confirmed with all publishes up to a tag.
 #[derive(Clone, Copy, Debug)]
-struct Owed {
+struct PendingAck {
     delivery_tag: u64,
     publish_tag: u64,
-    /// Answers of the journal's orders up to there.
+    /// Answers to journaled orders up to there.
     answers: u64,
 }
 
-impl Engine {
-    /// Connects, and takes up what a journal has.
+impl EngineProgram {
+    /// Connects, and recovers the journal.
     pub(crate) fn start(task: EngineTask) -> Result<Self, String> {
-        let rules = Rules { symbols: task.load.symbols, matching: task.load.matching(), ..Rules::default() };
-        let mut engine = market::Engine::new(rules);
-        let mut mailbox = Mailbox::new(&task.place);
+        let rules = EngineRules { symbols: task.load.symbols, matching: task.load.matching(), ..EngineRules::default() };
+        let mut engine = market::MatchingEngine::new(rules);
+        let mut mailbox = AnswerOutbox::new(&task.place);
         let (journal, kept) = match &task.journal {
-            Some(path) => Journal::open(path).map(|(journal, kept)| (Some(journal), kept))?,
-            None => (None, Kept::default()),
+            Some(path) => OrderJournal::open(path).map(|(journal, kept)| (Some(journal), kept))?,
+            None => (None, RecoveredOrders::default()),
         };
         if kept.torn_bytes > 0 {
             eprintln!(
@@ -87,39 +87,39 @@ impl Engine {
         }
         let poll = Poll::new().map_err(|error| format!("no poll: {error}"))?;
         let (client, channel) = connect(&task, &poll).map_err(|error| error.to_string())?;
-        let found = Matched { replayed: kept.orders.len() as u64, ..Matched::default() };
-        let interval = Interval::new(totals(engine.counts()));
+        let found = EngineResults { replayed: kept.orders.len() as u64, ..EngineResults::default() };
+        let interval = MeasurementInterval::new(totals(engine.counts()));
         let mut engine = Self {
             client,
             channel,
             poll,
             engine,
             journal,
-            mailbox,
-            owed: VecDeque::new(),
+            outbox: mailbox,
+            pending_acks: VecDeque::new(),
             ended: [false; GATEWAYS_MAX],
-            found,
+            results: found,
             interval,
             readable: true,
             task,
         };
-        // Answers that nobody may have had go out before anything new.
-        engine.post().map_err(|error| error.to_string())?;
+        // Answers that may not have been delivered are published before anything new.
+        engine.publish_answers().map_err(|error| error.to_string())?;
         Ok(engine)
     }
 
-    /// Works until it is told to end (SIGTERM, Ctrl-C), or every gateway has ended and is answered.
-    pub(crate) fn work(mut self) -> Result<Matched, String> {
+    /// Runs until it is told to end (SIGTERM, Ctrl-C), or every gateway has ended and is answered.
+    pub(crate) fn work(mut self) -> Result<EngineResults, String> {
         self.trade().map_err(|error| error.to_string())?;
         self.settle().map_err(|error| error.to_string())?;
         if let Some(journal) = &mut self.journal
             && self.ended[..usize::from(self.task.place.gateways)].iter().all(|&ended| ended)
         {
-            journal.over()?;
+            journal.mark_closed()?;
         }
         self.client.close().map_err(|error| error.to_string())?;
         let counts = self.engine.counts();
-        Ok(Matched {
+        Ok(EngineResults {
             orders: counts.orders,
             repeated: counts.repeats,
             missing: counts.missing - counts.late.min(counts.missing),
@@ -128,11 +128,11 @@ impl Engine {
             trades: counts.trades,
             confirmations: counts.confirmations,
             quotes: counts.quotes,
-            sent: self.mailbox.posted(),
-            unaddressed: self.mailbox.unaddressed(),
+            sent: self.outbox.published(),
+            unaddressed: self.outbox.unaddressed(),
             checksum: self.engine.checksum().value(),
             samples: self.interval.samples(),
-            ..self.found
+            ..self.results
         })
     }
 
@@ -144,9 +144,9 @@ impl Engine {
     fn trade(&mut self) -> client::Result<()> {
         let mut events = Events::with_capacity(16);
         while !self.is_over() {
-            let has_room = self.has_room();
+            let has_room = self.has_capacity();
             if self.readable && has_room {
-                self.take()?;
+                self.process_orders()?;
             }
             self.client.flush_now()?;
             self.wait(&mut events, if self.readable && has_room { Duration::ZERO } else { MARKET_LOOK })?;
@@ -154,21 +154,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether answers go out; while they do not, no more orders are taken.
-    fn has_room(&self) -> bool {
+    /// Whether answers are flowing; while they are not, no more orders are consumed.
+    fn has_capacity(&self) -> bool {
         self.client.unsent_bytes() < MARKET_UNSENT_BYTES_MAX
             && (self.journal.is_none() || self.client.outstanding(self.channel) < MARKET_UNCONFIRMED_MAX)
     }
 
     fn wait(&mut self, events: &mut Events, timeout: Duration) -> client::Result<()> {
-        // What is there already is taken before anything is waited for.
+        // Buffered input is handled before waiting.
         if timeout.is_zero() {
             return Ok(());
         }
         match self.poll.poll(events, Some(timeout)) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(()),
             Err(error) => Err(error.into()),
-            // Heartbeats are looked after where nothing comes.
+            // Idle connections need heartbeats.
             Ok(()) => {
                 self.readable = true;
                 Ok(())
@@ -176,17 +176,17 @@ impl Engine {
         }
     }
 
-    /// Takes what has come, and answers all of it together.
-    fn take(&mut self) -> client::Result<()> {
-        let Self { engine, mailbox, journal, ended, found, interval, task, .. } = self;
+    /// Processes all orders that have arrived, and publishes their answers together.
+    fn process_orders(&mut self) -> client::Result<()> {
+        let Self { engine, outbox: mailbox, journal, ended, results: found, interval, task, .. } = self;
         let (every, name) = (task.load.sample, &task.place.name);
         let mut last = None;
         let came = self.client.dispatch_now(|delivery, outlet| {
             let body = delivery.body();
             last = Some(delivery.delivery_tag);
-            let taken = engine.take(body, mailbox);
+            let taken = engine.process(body, mailbox);
             match taken {
-                Taken::Order => {
+                InputOutcome::Order => {
                     if let Some(journal) = journal {
                         journal.order(body);
                     }
@@ -199,40 +199,40 @@ impl Engine {
                             interval.begin(found.began_ns);
                         }
                         if is_due {
-                            let bytes = interval.end(Role::Engine, found.ended_ns, totals(engine.counts()), Vec::new());
+                            let bytes = interval.end(SampleSource::Engine, found.ended_ns, totals(engine.counts()), Vec::new());
                             outlet.publish(delivery.channel, &Publish::to(name, STATISTICS), bytes)?;
                         }
                     }
                 }
-                Taken::End(gateway) => ended[gateway.number()] = true,
-                // Whoever sent it may say where its rejection is to go.
-                Taken::Malformed => mailbox.address(delivery.properties.reply_to().map(|queue| queue.as_bytes())),
-                Taken::Repeat => {}
+                InputOutcome::End(gateway) => ended[gateway.number()] = true,
+                // The sender may name a queue for the rejection.
+                InputOutcome::Malformed => mailbox.set_sender_queue(delivery.properties.reply_to().map(|queue| queue.as_bytes())),
+                InputOutcome::Repeat => {}
             }
-            if journal.is_none() { mailbox.post(delivery.channel, outlet) } else { Ok(()) }
+            if journal.is_none() { mailbox.publish(delivery.channel, outlet) } else { Ok(()) }
         })?;
         self.readable = !came.drained;
         if came.deliveries > 0 {
-            self.found.ended_ns = now_ns();
+            self.results.ended_ns = now_ns();
         }
         if self.journal.is_some() {
-            self.post()?;
-            self.owed.extend(last.map(|delivery_tag| Owed {
+            self.publish_answers()?;
+            self.pending_acks.extend(last.map(|delivery_tag| PendingAck {
                 delivery_tag,
-                publish_tag: self.mailbox.last_tag(),
-                answers: self.mailbox.journaled(),
+                publish_tag: self.outbox.last_tag(),
+                answers: self.outbox.journaled(),
             }));
             self.acknowledge()?;
         }
         Ok(())
     }
 
-    /// Has the journal kept, then sends the answers.
-    fn post(&mut self) -> client::Result<()> {
+    /// Syncs the journal, then publishes the answers.
+    fn publish_answers(&mut self) -> client::Result<()> {
         let Some(journal) = &mut self.journal else { return Ok(()) };
-        if !self.mailbox.is_empty() {
-            journal.sync().map_err(broken)?;
-            self.mailbox.post_all(&mut self.client, self.channel)?;
+        if !self.outbox.is_empty() {
+            journal.sync().map_err(journal_error)?;
+            self.outbox.publish_all(&mut self.client, self.channel)?;
         }
         Ok(())
     }
@@ -241,9 +241,9 @@ impl Engine {
     fn acknowledge(&mut self) -> client::Result<()> {
         let confirmed = self.client.confirmed_up_to(self.channel);
         let mut last = None;
-        while let Some(owed) = self.owed.front().filter(|owed| owed.publish_tag <= confirmed) {
+        while let Some(owed) = self.pending_acks.front().filter(|owed| owed.publish_tag <= confirmed) {
             last = Some(*owed);
-            self.owed.pop_front();
+            self.pending_acks.pop_front();
         }
         if let (Some(owed), Some(journal)) = (last, &mut self.journal) {
             journal.confirmed(owed.answers);
@@ -253,34 +253,34 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until everything that was answered is on its way, and with a journal confirmed and acknowledged.
+    /// Waits until all answers are sent, and with a journal confirmed and acknowledged.
     fn settle(&mut self) -> client::Result<()> {
         let mut events = Events::with_capacity(16);
         let deadline = Deadline::after(MARKET_END_WAIT);
-        while !self.client.flush_now()? || !self.owed.is_empty() {
+        while !self.client.flush_now()? || !self.pending_acks.is_empty() {
             if deadline.passed() {
-                return Err(Error::TimedOut { awaited: "confirm of the last answers" });
+                return Err(ClientError::TimedOut { awaited: "confirm of the last answers" });
             }
-            self.take()?;
+            self.process_orders()?;
             self.wait(&mut events, MARKET_LOOK)?;
         }
         Ok(())
     }
 }
 
-/// What the measurements have of it.
-fn totals(counts: &Counts) -> Totals {
-    let &Counts { orders, trade_messages: trades, confirmations, rejects, quotes, .. } = counts;
-    Totals { orders, trades, confirmations, rejects, quotes }
+/// The counters that samples report.
+fn totals(counts: &EngineCounts) -> MarketTotals {
+    let &EngineCounts { orders, trade_messages: trades, confirmations, rejects, quotes, .. } = counts;
+    MarketTotals { orders, trades, confirmations, rejects, quotes }
 }
 
-/// A journal that cannot be written ends the engine as a broken connection would.
-fn broken(why: String) -> Error {
+/// A journal that cannot be written ends the engine like a broken connection.
+fn journal_error(why: String) -> ClientError {
     std::io::Error::other(why).into()
 }
 
-/// Connects, as the only consumer of the orders. One that was killed may be it for a moment still.
-fn connect(task: &EngineTask, poll: &Poll) -> client::Result<(Client, Channel)> {
+/// Connects as the exclusive consumer of the orders, and retries while a killed engine may still be registered.
+fn connect(task: &EngineTask, poll: &Poll) -> client::Result<(Client, ClientChannel)> {
     let is_safe = task.journal.is_some();
     let (mut client, mut channel) = task.place.connect("engine", usize::MAX)?;
     let options = ConsumeOptions { no_ack: !is_safe, exclusive: true, ..ConsumeOptions::default() };
@@ -293,8 +293,8 @@ fn connect(task: &EngineTask, poll: &Poll) -> client::Result<(Client, Channel)> 
         }
         match client.consume(channel, &queue, &options) {
             Ok(_) => break,
-            // 403: somebody else is the only consumer.
-            Err(Error::ChannelClosed { code: 403, .. }) if !deadline.passed() && !interrupt::requested() => {
+            // 403: another exclusive consumer exists.
+            Err(ClientError::ChannelClosed { code: 403, .. }) if !deadline.passed() && !interrupt::requested() => {
                 pause(MARKET_TAKE_OVER_LOOK);
                 channel = client.open_channel()?;
             }

@@ -1,13 +1,11 @@
-//! A gateway: sends random orders at their times, and takes what the engine answers.
+//! The gateway as a program: sends random orders on schedule, and receives the engine's answers.
 //!
-//! Enters: a task, the time to begin.  Leaves: orders; measurements for the reporter; what it found.
-//! Owns:   its connection, its schedule, its view of which orders are open.
-//! Never:  waits for an answer before it sends the next order at a rate; waits to have more to send at once.
+//! At a rate, it neither waits for answers nor delays orders to batch them.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use client::{Channel, Client, ConsumeOptions, Outlet, Publish};
+use client::{ClientChannel, Client, ConsumeOptions, ClientOutput, Publish};
 use gauge::clock::now_ns;
 use gauge::limits::LATE_SEND_NS;
 use mio::unix::SourceFd;
@@ -16,46 +14,46 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use serde::{Deserialize, Serialize};
 
-use super::asked::Load;
+use super::market_options::MarketLoad;
 use super::blotter::Blotter;
-use super::found::Traded;
-use super::place::{ORDERS, Place, STATISTICS};
+use super::program_results::GatewayResults;
+use super::market_address::{ORDERS, MarketAddress, STATISTICS};
 use crate::interrupt;
 use crate::limits::{
-    MARKET_ANSWER_WAIT, MARKET_LOOK, MARKET_UNCONFIRMED_MAX, MARKET_UNSENT_BYTES_MAX, SENDS_A_TURN_MAX,
+    MARKET_ANSWER_WAIT, MARKET_LOOK, MARKET_UNCONFIRMED_MAX, MARKET_UNSENT_BYTES_MAX, SENDS_PER_TURN_MAX,
 };
-use crate::workload::pacer::{Pacer, Step};
+use crate::workload::pacer::{SendPacer, PacerAction};
 
-/// The poll event of the link, and that of the timer.
+/// Poll events of the connection and of the timer.
 const LINK: Token = Token(0);
 const TIMER: Token = Token(1);
 
-/// What a gateway is for.
+/// Parameters of a gateway.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct GatewayTask {
-    pub place: Place,
-    /// Which of the place's gateways.
+    pub place: MarketAddress,
+    /// The number of this gateway.
     pub gateway: u16,
     /// Of all gateways together.
-    pub load: Load,
-    /// Its own orders a second; `None`: as fast as it goes.
+    pub load: MarketLoad,
+    /// Its own orders a second; `None`: as fast as possible.
     pub rate: Option<f64>,
 }
 
-/// When a gateway is to begin.
+/// The command to start trading.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Begin {
+pub(crate) struct GatewayStart {
     pub begin_ns: u64,
 }
 
 /// A running gateway.
-pub(crate) struct Gateway {
+pub(crate) struct GatewayProgram {
     client: Client,
-    channel: Channel,
+    channel: ClientChannel,
     poll: Poll,
     timer: TimerFd,
-    pacer: Pacer,
-    /// When the timer is to wake it, if it is set.
+    pacer: SendPacer,
+    /// When the timer wakes it, if it is set.
     alarm_ns: u64,
     task: GatewayTask,
     blotter: Blotter,
@@ -64,11 +62,11 @@ pub(crate) struct Gateway {
     /// Nanoseconds from one order to the next.
     gap_ns: f64,
     begin_ns: u64,
-    /// Whether the link may have more.
+    /// Whether the connection may have more input.
     readable: bool,
 }
 
-impl Gateway {
+impl GatewayProgram {
     /// Connects.
     pub(crate) fn start(task: GatewayTask) -> Result<Self, String> {
         let poll = Poll::new().map_err(|error| format!("no poll: {error}"))?;
@@ -77,10 +75,10 @@ impl Gateway {
         poll.registry()
             .register(&mut SourceFd(&timer.as_fd().as_raw_fd()), TIMER, Interest::READABLE)
             .map_err(|error| format!("no timer: {error}"))?;
-        let connect = || -> client::Result<(Client, Channel)> {
-            // Orders leave when the pacer says so.
+        let connect = || -> client::Result<(Client, ClientChannel)> {
+            // The pacer decides when orders leave, so the client does not batch.
             let (mut client, channel) = task.place.connect(&format!("gateway {}", task.gateway), usize::MAX)?;
-            let queue = task.place.queue(&Place::trades(task.gateway));
+            let queue = task.place.queue(&MarketAddress::trades(task.gateway));
             if task.load.confirms {
                 client.confirm_select(channel)?;
             }
@@ -99,7 +97,7 @@ impl Gateway {
             channel,
             poll,
             timer,
-            pacer: Pacer::for_rate(task.rate.unwrap_or(f64::MAX)),
+            pacer: SendPacer::for_rate(task.rate.unwrap_or(f64::MAX)),
             alarm_ns: 0,
             blotter: Blotter::new(&task)?,
             orders,
@@ -110,31 +108,31 @@ impl Gateway {
         })
     }
 
-    /// Trades from a time on, until everything is answered.
-    pub(crate) fn work(mut self, begin_ns: u64) -> Result<Traded, String> {
+    /// Trades from `begin_ns` on, until everything is answered.
+    pub(crate) fn work(mut self, begin_ns: u64) -> Result<GatewayResults, String> {
         self.begin_ns = begin_ns;
         self.blotter.begin(begin_ns);
         let outcome = self.trade();
-        // What the connection ended with is worth more than that it ended.
+        // The connection's own error explains more than the fact that it ended.
         outcome?;
         self.blotter.refused(self.client.take_refused(self.channel).map_or(0, |tags| tags.len() as u64));
         self.client.close().map_err(|error| error.to_string())?;
-        Ok(self.blotter.found())
+        Ok(self.blotter.into_results())
     }
 
     fn trade(&mut self) -> Result<(), String> {
         let mut events = Events::with_capacity(16);
         loop {
             if self.readable {
-                self.take().map_err(|error| error.to_string())?;
+                self.receive_answers().map_err(|error| error.to_string())?;
             }
             self.send().map_err(|error| error.to_string())?;
             let time_ns = now_ns();
             if self.is_finished() || interrupt::requested() {
                 break;
             }
-            if self.sent() == self.orders && time_ns > self.blotter.heard_ns() + MARKET_ANSWER_WAIT.as_nanos() as u64 {
-                // Whatever is missing now is told at the end.
+            if self.sent() == self.orders && time_ns > self.blotter.last_event_ns() + MARKET_ANSWER_WAIT.as_nanos() as u64 {
+                // Missing answers are reported at the end.
                 return Ok(());
             }
             let timeout = if self.readable { Duration::ZERO } else { self.pause(time_ns)? };
@@ -165,27 +163,27 @@ impl Gateway {
             && (!self.task.load.confirms || self.client.outstanding(self.channel) == 0)
     }
 
-    /// When the next order is to be sent.
+    /// When the next order is due.
     fn due_ns(&self) -> u64 {
         // A double has 53 bits: far beyond any run's nanoseconds.
         self.begin_ns + (self.sent() as f64 * self.gap_ns) as u64
     }
 
     /// Whether another order may be written.
-    fn has_room(&self) -> bool {
-        let Load { confirms, window, .. } = self.task.load;
+    fn has_capacity(&self) -> bool {
+        let MarketLoad { confirms, window, .. } = self.task.load;
         self.client.unsent_bytes() < MARKET_UNSENT_BYTES_MAX
-            && self.blotter.has_room()
+            && self.blotter.has_capacity()
             && (!confirms || self.client.outstanding(self.channel) < MARKET_UNCONFIRMED_MAX)
             && (self.task.rate.is_some() || self.blotter.open() < window)
     }
 
-    /// Sends every order whose time has come.
+    /// Sends every order that is due.
     fn send(&mut self) -> client::Result<()> {
         let mut time_ns = now_ns();
         let mut count = 0;
         let key = Publish::to(&self.task.place.name, ORDERS);
-        while self.sent() < self.orders && count < SENDS_A_TURN_MAX && self.due_ns() <= time_ns && self.has_room() {
+        while self.sent() < self.orders && count < SENDS_PER_TURN_MAX && self.due_ns() <= time_ns && self.has_capacity() {
             let due_ns = if self.task.rate.is_some() { self.due_ns() } else { time_ns };
             let late = time_ns - due_ns > LATE_SEND_NS;
             let order = self.blotter.order(due_ns, time_ns, late);
@@ -202,16 +200,16 @@ impl Gateway {
         self.client.flush_now().map(drop)
     }
 
-    /// How long to wait for the next order's time, or for whatever comes.
+    /// How long to wait for the next order's time, or for input.
     fn pause(&mut self, time_ns: u64) -> Result<Duration, String> {
-        if self.sent() == self.orders || !self.has_room() {
+        if self.sent() == self.orders || !self.has_capacity() {
             return Ok(MARKET_LOOK);
         }
         let due_ns = self.due_ns();
         Ok(match self.pacer.step(time_ns, due_ns) {
-            Step::Spin | Step::Send => Duration::ZERO,
-            Step::Sleep(until_ns) => {
-                // An answer that came before the timer leaves it as it is.
+            PacerAction::Spin | PacerAction::Send => Duration::ZERO,
+            PacerAction::Sleep(until_ns) => {
+                // An answer that arrives before the timer leaves it set.
                 if self.alarm_ns != until_ns || until_ns <= time_ns {
                     self.alarm_ns = until_ns;
                     let at = TimeSpec::from_duration(Duration::from_nanos(until_ns.max(1)));
@@ -224,12 +222,12 @@ impl Gateway {
         })
     }
 
-    /// Takes what has come.
-    fn take(&mut self) -> client::Result<()> {
+    /// Handles all answers that have arrived.
+    fn receive_answers(&mut self) -> client::Result<()> {
         let (blotter, task) = (&mut self.blotter, &self.task);
         let mut last = None;
-        let came = self.client.dispatch_now(|delivery, outlet: &mut Outlet<'_>| {
-            if let Some(sample) = blotter.hear(delivery.body(), now_ns()) {
+        let came = self.client.dispatch_now(|delivery, outlet: &mut ClientOutput<'_>| {
+            if let Some(sample) = blotter.on_message(delivery.body(), now_ns()) {
                 outlet.publish(delivery.channel, &Publish::to(&task.place.name, STATISTICS), sample)?;
             }
             last = Some(delivery.delivery_tag);

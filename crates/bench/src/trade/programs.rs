@@ -1,40 +1,37 @@
-//! `harrier market gateway`, `engine` and `reporter`: each a program by itself, on any host.
-//!
-//! Enters: words.  Leaves: the program's work; at its end what it found, in words or as JSON.
-//! Owns:   their options.
-//! Never:  starts a broker.
+//! `harrier market gateway`, `engine` and `reporter`: each a program by itself, on any host. They print their results
+//! at the end.
 
 use std::path::PathBuf;
 
 use client::Url;
-use gauge::Latencies;
+use gauge::LatencyHistogram;
 use gauge::clock::now_ns;
 use market::limits::GATEWAYS_MAX;
-use report::table::put;
+use report::stdout::put;
 use serde::Serialize;
 
-use super::asked::{Load, TRADING, rate};
-use super::engine::{Engine, EngineTask};
-use super::found::{Matched, Traded};
-use super::gateway::{Gateway, GatewayTask};
+use super::market_options::{MarketLoad, TRADING, rate};
+use super::engine::{EngineProgram, EngineTask};
+use super::program_results::{EngineResults, GatewayResults};
+use super::gateway::{GatewayProgram, GatewayTask};
 use super::help;
-use super::place::Place;
-use super::reporter::{Reported, Reporter, ReporterTask};
-use crate::arguments::{Given, Option_, Wrong, option};
-use crate::failure::Failure;
+use super::market_address::MarketAddress;
+use super::reporter::{ReporterResults, ReporterProgram, ReporterTask};
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::failure::CommandFailure;
 
-/// Which market.
-pub(super) const WHERE: &[Option_] = &[
+/// Options that select the market.
+pub(super) const WHERE: &[OptionSpec] = &[
     option("url", None, "URL", "the broker (default amqp://127.0.0.1:5672)"),
     option("name", None, "NAME", "the exchange; names of queues begin with it (default market)"),
 ];
 
-const SHOWN: &[Option_] = &[
+const SHOWN: &[OptionSpec] = &[
     option("json", None, "", "say at the end what was found as one line of JSON"),
     option("help", Some('h'), "", "this text"),
 ];
 
-const GATEWAY: &[Option_] = &[
+const GATEWAY: &[OptionSpec] = &[
     option("gateway", None, "N", "which gateway this is, from 0 (default 0)"),
     option("rate", None, "R", "its orders a second, or max (default 1000)"),
 ];
@@ -49,7 +46,7 @@ const GATEWAY_EXAMPLES: &[(&str, &str)] = &[
     ("gateway --gateway 1 --gateways 2 --rate max", "the second of two, as fast as it goes"),
 ];
 
-const ENGINE: &[Option_] = &[
+const ENGINE: &[OptionSpec] = &[
     option("journal", None, "FILE", "keep accepted orders there, and confirm and acknowledge everything (--confirms)"),
     option("stay", None, "", "go on when all gateways have ended, until Ctrl-C or SIGTERM"),
 ];
@@ -64,7 +61,7 @@ const ENGINE_EXAMPLES: &[(&str, &str)] = &[
     ("engine --journal /var/lib/market.journal", "one that survives its own end"),
 ];
 
-const REPORTER: &[Option_] = &[option("file", None, "FILE", "where the measurements go, a line of JSON each")];
+const REPORTER: &[OptionSpec] = &[option("file", None, "FILE", "where the measurements go, a line of JSON each")];
 
 const REPORTER_ABOUT: &str = "\
 Takes the measurements of gateways and engine from its queue and writes each as a line of JSON; likewise, as long as it runs, the
@@ -73,20 +70,20 @@ comes any more.";
 
 const REPORTER_EXAMPLES: &[(&str, &str)] = &[("reporter --url amqp://broker --file measurements.jsonl", "")];
 
-/// Where the market is.
-pub(super) fn place(given: &Given, gateways: u16) -> Result<Place, Wrong> {
+/// The market's address.
+pub(super) fn market_address(given: &ParsedOptions, gateways: u16) -> Result<MarketAddress, UsageError> {
     let url = given.text("url").unwrap_or("amqp://127.0.0.1:5672").to_owned();
-    Url::parse(&url).map_err(|error| Wrong(error.to_string()))?;
+    Url::parse(&url).map_err(|error| UsageError(error.to_string()))?;
     let name = given.text("name").unwrap_or("market").to_owned();
-    // Names of queues, with what stands behind, have at most 255 bytes.
+    // Queue names, including their suffix, have at most 255 bytes.
     if name.is_empty() || name.len() > 200 {
-        return Err(Wrong("--name has from 1 to 200 bytes".to_owned()));
+        return Err(UsageError("--name has from 1 to 200 bytes".to_owned()));
     }
-    Ok(Place { url, name, gateways })
+    Ok(MarketAddress { url, name, gateways })
 }
 
-/// Prints what was found: as JSON, or as a line in words.
-fn tell<T: Serialize>(given: &Given, found: &T, words: impl FnOnce() -> String) -> Result<(), Failure> {
+/// Prints results as JSON or in words.
+fn print_results<T: Serialize>(given: &ParsedOptions, found: &T, words: impl FnOnce() -> String) -> Result<(), CommandFailure> {
     let line = match given.has("json") {
         true => serde_json::to_string(found).map_err(|error| error.to_string())?,
         false => words(),
@@ -94,34 +91,34 @@ fn tell<T: Serialize>(given: &Given, found: &T, words: impl FnOnce() -> String) 
     Ok(put(&format!("{line}\n"))?)
 }
 
-/// One gateway.
+/// Runs one gateway.
 ///
 /// # Errors
-/// A wrong command line, a broker that fails, an order that was not answered.
-pub(super) fn gateway(words: &[String]) -> Result<(), Failure> {
+/// Wrong usage, a broker that fails, an unanswered order.
+pub(super) fn gateway(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [WHERE, GATEWAY, TRADING, SHOWN];
-    let given = Given::parse(words, &lists)?;
+    let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier market gateway [OPTIONS]", GATEWAY_ABOUT, &lists, GATEWAY_EXAMPLES))?);
     }
-    let load = Load::read(&given, 100_000)?;
+    let load = MarketLoad::read(&given, 100_000)?;
     let gateway = given.number("gateway", 0, 0, u64::from(load.gateways) - 1)? as u16;
     let task = GatewayTask {
-        place: place(&given, load.gateways)?,
+        place: market_address(&given, load.gateways)?,
         gateway,
         rate: rate(given.text("rate").unwrap_or("1000"))?,
         load,
     };
-    let found = Gateway::start(task)?.work(now_ns())?;
-    tell(&given, &found, || gateway_words(&found))?;
-    match found.complaints().first() {
+    let found = GatewayProgram::start(task)?.work(now_ns())?;
+    print_results(&given, &found, || gateway_words(&found))?;
+    match found.problems().first() {
         None => Ok(()),
-        Some(_) => Err(Failure::Invalid(found.complaints().join("; "))),
+        Some(_) => Err(CommandFailure::Invalid(found.problems().join("; "))),
     }
 }
 
-fn gateway_words(found: &Traded) -> String {
-    let mut completion = Latencies::default();
+fn gateway_words(found: &GatewayResults) -> String {
+    let mut completion = LatencyHistogram::default();
     completion.merge(&found.completion);
     let seconds = found.sent_at_ns.saturating_sub(found.began_ns).max(1) as f64 / 1e9;
     format!(
@@ -143,34 +140,34 @@ fn gateway_words(found: &Traded) -> String {
     )
 }
 
-/// The matching engine.
+/// Runs the matching engine.
 ///
 /// # Errors
-/// A wrong command line, a broker or a journal that fails.
-pub(super) fn engine(words: &[String]) -> Result<(), Failure> {
-    // What orders there are is the gateways' affair.
-    let trading: Vec<Option_> = TRADING
+/// Wrong usage, a broker or a journal that fails.
+pub(super) fn engine(words: &[String]) -> Result<(), CommandFailure> {
+    // The gateways decide how many orders there are.
+    let trading: Vec<OptionSpec> = TRADING
         .iter()
         .filter(|option| ["gateways", "symbols", "matching", "sample"].contains(&option.name))
         .copied()
         .collect();
     let lists = [WHERE, ENGINE, &trading, SHOWN];
-    let given = Given::parse(words, &lists)?;
+    let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier market engine [OPTIONS]", ENGINE_ABOUT, &lists, ENGINE_EXAMPLES))?);
     }
-    let load = Load::read(&given, GATEWAYS_MAX as u64)?;
+    let load = MarketLoad::read(&given, GATEWAYS_MAX as u64)?;
     let task = EngineTask {
-        place: place(&given, load.gateways)?,
+        place: market_address(&given, load.gateways)?,
         load,
         journal: given.text("journal").map(PathBuf::from),
         ends_with_gateways: !given.has("stay"),
     };
-    let found = Engine::start(task)?.work()?;
-    tell(&given, &found, || engine_words(&found))
+    let found = EngineProgram::start(task)?.work()?;
+    print_results(&given, &found, || engine_words(&found))
 }
 
-fn engine_words(found: &Matched) -> String {
+fn engine_words(found: &EngineResults) -> String {
     format!(
         "engine: {} orders, {} of them from the journal, {} came twice, {} never; {} trades, {} order confirmations, {} quotes, \
          {} rejects, {} malformed messages; checksum of all trades {:016x}",
@@ -187,14 +184,14 @@ fn engine_words(found: &Matched) -> String {
     )
 }
 
-/// The statistics reporter.
+/// Runs the statistics reporter.
 ///
 /// # Errors
-/// A wrong command line, a broker or a file that fails.
-pub(super) fn reporter(words: &[String]) -> Result<(), Failure> {
-    let gateways: Vec<Option_> = TRADING.iter().filter(|option| option.name == "gateways").copied().collect();
+/// Wrong usage, a broker or a file that fails.
+pub(super) fn reporter(words: &[String]) -> Result<(), CommandFailure> {
+    let gateways: Vec<OptionSpec> = TRADING.iter().filter(|option| option.name == "gateways").copied().collect();
     let lists = [WHERE, REPORTER, &gateways, SHOWN];
-    let given = Given::parse(words, &lists)?;
+    let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help(
             "harrier market reporter --file FILE [OPTIONS]",
@@ -205,10 +202,10 @@ pub(super) fn reporter(words: &[String]) -> Result<(), Failure> {
     }
     let gateways = given.number("gateways", 1, 1, GATEWAYS_MAX as u64)? as u16;
     let file =
-        given.text("file").map(PathBuf::from).ok_or_else(|| Wrong("--file says where measurements go".to_owned()))?;
-    let found = Reporter::start(&ReporterTask { place: place(&given, gateways)?, file: Some(file) })?.work()?;
-    let Reported { gateway, engine, rejections, strays } = found;
-    tell(&given, &found, || {
+        given.text("file").map(PathBuf::from).ok_or_else(|| UsageError("--file says where measurements go".to_owned()))?;
+    let found = ReporterProgram::start(&ReporterTask { place: market_address(&given, gateways)?, file: Some(file) })?.work()?;
+    let ReporterResults { gateway, engine, rejections, strays } = found;
+    print_results(&given, &found, || {
         format!(
             "reporter: {gateway} measurements of gateways, {engine} of the engine, {rejections} rejections of messages that were no \
              orders, {strays} messages that were none of these"

@@ -1,55 +1,53 @@
-//! The statistics reporter: takes the measurements of gateways and engine, and writes them to a file, a line each; and the rejections
-//! of messages that no order could be read from, where the sender has not said who is to have them.
+//! The statistics reporter: writes the samples of gateways and engine to a file, a line each, and the rejections of
+//! unreadable inputs whose sender named no queue.
 //!
-//! Enters: the statistics queue; what is published with the key of rejections.  Leaves: JSON lines; how many there were of whom.
-//! Owns:   the file; a queue for rejections, which is gone with it: what nobody asks for is not kept.
-//! Never:  acknowledges what is not written; judges a measurement.
+//! A message is acknowledged once it is written. The queue of rejections is deleted with the reporter.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use client::{Channel, Client, ConsumeOptions, QueueOptions, Table};
-use market::{Message, Role, Sample};
+use client::{ClientChannel, Client, ConsumeOptions, QueueOptions, Table};
+use market::{MarketMessage, SampleSource, MarketSample};
 use serde::{Deserialize, Serialize};
 
-use super::place::{Place, REJECTS, STATISTICS};
-use super::statement::{Rejection, Statement};
+use super::market_address::{MarketAddress, REJECTS, STATISTICS};
+use super::report_lines::{RejectionLine, MeasurementLine};
 use crate::interrupt;
 use crate::limits::{MARKET_LOOK, MARKET_SILENCE};
 
-/// What a reporter is for.
+/// Parameters of a reporter.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ReporterTask {
-    pub place: Place,
-    /// Where the lines go; nowhere: they are only counted.
+    pub place: MarketAddress,
+    /// Where the lines go; `None`: they are only counted.
     pub file: Option<PathBuf>,
 }
 
-/// What it found.
+/// The results of a reporter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Reported {
-    /// Measurements of gateways.
+pub(crate) struct ReporterResults {
+    /// Samples of gateways.
     pub gateway: u64,
-    /// Of the engine.
+    /// Samples of the engine.
     pub engine: u64,
-    /// Rejections of what no order could be read from.
+    /// Rejections of unreadable inputs.
     pub rejections: u64,
-    /// Messages that were none.
+    /// Messages that are neither.
     pub strays: u64,
 }
 
 /// A running reporter.
-pub(crate) struct Reporter {
+pub(crate) struct ReporterProgram {
     client: Client,
-    channel: Channel,
+    channel: ClientChannel,
     file: Option<BufWriter<File>>,
-    reported: Reported,
+    reported: ReporterResults,
 }
 
-impl Reporter {
-    /// Connects, and makes the file.
+impl ReporterProgram {
+    /// Connects, and creates the file.
     pub(crate) fn start(task: &ReporterTask) -> Result<Self, String> {
         let file = match &task.file {
             Some(path) => Some(File::create(path).map_err(|error| format!("{}: {error}", path.display()))?),
@@ -61,19 +59,19 @@ impl Reporter {
             let rejections = client.declare_queue(channel, "", &own)?.name;
             client.bind_queue(channel, &rejections, &task.place.name, REJECTS, &Table::new())?;
             client.consume(channel, &rejections, &ConsumeOptions::default())?;
-            // The last: whoever sees this consumer may count on everything.
+            // Declared last: when this consumer is visible, everything is in place.
             client.consume(channel, &task.place.queue(STATISTICS), &ConsumeOptions::default())?;
             Ok((client, channel))
         };
-        let (client, channel) = connect().map_err(|error: client::Error| error.to_string())?;
-        Ok(Self { client, channel, file: file.map(BufWriter::new), reported: Reported::default() })
+        let (client, channel) = connect().map_err(|error: client::ClientError| error.to_string())?;
+        Ok(Self { client, channel, file: file.map(BufWriter::new), reported: ReporterResults::default() })
     }
 
-    /// Works until it is told to end (SIGTERM, Ctrl-C) and nothing comes any more.
-    pub(crate) fn work(mut self) -> Result<Reported, String> {
+    /// Runs until it is told to end (SIGTERM, Ctrl-C) and nothing arrives any more.
+    pub(crate) fn work(mut self) -> Result<ReporterResults, String> {
         loop {
             let over = interrupt::requested();
-            let came = self.take(if over { MARKET_SILENCE } else { MARKET_LOOK })?;
+            let came = self.write_next(if over { MARKET_SILENCE } else { MARKET_LOOK })?;
             if over && came == 0 {
                 self.client.close().map_err(|error| error.to_string())?;
                 return Ok(self.reported);
@@ -81,23 +79,23 @@ impl Reporter {
         }
     }
 
-    fn take(&mut self, wait: Duration) -> Result<u64, String> {
+    fn write_next(&mut self, wait: Duration) -> Result<u64, String> {
         let (file, reported) = (&mut self.file, &mut self.reported);
         let mut last = None;
         let mut failed: Option<String> = None;
         let came = self.client.dispatch(wait, |delivery, _| {
             last = Some(delivery.delivery_tag);
-            let line = match (Sample::decode(delivery.body()), Message::decode(delivery.body())) {
+            let line = match (MarketSample::decode(delivery.body()), MarketMessage::decode(delivery.body())) {
                 (Ok(sample), _) => {
                     match sample.role {
-                        Role::Gateway(_) => reported.gateway += 1,
-                        Role::Engine => reported.engine += 1,
+                        SampleSource::Gateway(_) => reported.gateway += 1,
+                        SampleSource::Engine => reported.engine += 1,
                     }
-                    Statement::of(sample).line()
+                    MeasurementLine::of(sample).line()
                 }
-                (Err(_), Ok(Message::Reject(reject))) if delivery.routing_key == REJECTS.as_bytes() => {
+                (Err(_), Ok(MarketMessage::Reject(reject))) if delivery.routing_key == REJECTS.as_bytes() => {
                     reported.rejections += 1;
-                    Rejection::of(&reject).line()
+                    RejectionLine::of(&reject).line()
                 }
                 _ => {
                     reported.strays += 1;

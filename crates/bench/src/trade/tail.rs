@@ -1,24 +1,22 @@
-//! `harrier market tail`: the messages of a market in words, as they pass; or some bytes in words.
+//! `harrier market tail`: prints the messages of a market in words, or decodes bytes.
 //!
-//! Enters: a market, or bytes as hexadecimal digits.  Leaves: a line a message.
-//! Owns:   a queue of its own, bound to every routing key of the market.
-//! Never:  takes a message from anybody: it gets copies.
+//! It consumes copies from a queue of its own that is bound with every routing key of the market.
 
-use client::{Channel, Client, ConsumeOptions, QueueOptions, Table};
-use market::{Message, Sample};
-use report::table::put;
+use client::{ClientChannel, Client, ConsumeOptions, QueueOptions, Table};
+use market::{MarketMessage, MarketSample};
+use report::stdout::put;
 
-use super::asked::TRADING;
+use super::market_options::TRADING;
 use super::help;
-use super::place::{ORDERS, Place, REJECTS, STATISTICS};
-use super::programs::{WHERE, place};
-use crate::arguments::{Given, Option_, Wrong, option};
-use crate::failure::Failure;
+use super::market_address::{ORDERS, MarketAddress, REJECTS, STATISTICS};
+use super::programs::{WHERE, market_address};
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::failure::CommandFailure;
 use crate::interrupt;
 use crate::limits::MARKET_LOOK;
 use market::limits::GATEWAYS_MAX;
 
-const OWN: &[Option_] = &[
+const OWN: &[OptionSpec] = &[
     option("count", None, "N", "end after so many messages (default: at Ctrl-C or SIGTERM)"),
     option("hex", None, "BYTES", "say what these bytes are, as in 10000120000a000000, and end"),
     option("help", Some('h'), "", "this text"),
@@ -34,24 +32,24 @@ const EXAMPLES: &[(&str, &str)] =
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a broker that fails.
-pub(super) fn run(words: &[String]) -> Result<(), Failure> {
-    let gateways: Vec<Option_> = TRADING.iter().filter(|option| option.name == "gateways").copied().collect();
+/// Wrong usage, or a broker that fails.
+pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
+    let gateways: Vec<OptionSpec> = TRADING.iter().filter(|option| option.name == "gateways").copied().collect();
     let lists = [WHERE, &gateways, OWN];
-    let given = Given::parse(words, &lists)?;
+    let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier market tail [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
     if let Some(digits) = given.text("hex") {
-        return Ok(put(&format!("{}\n", told(&bytes(digits)?)))?);
+        return Ok(put(&format!("{}\n", describe(&bytes(digits)?)))?);
     }
     let gateways = given.number("gateways", 1, 1, GATEWAYS_MAX as u64)? as u16;
     let count = given.number("count", u64::MAX, 1, u64::MAX)?;
-    follow(&place(&given, gateways)?, count)
+    follow(&market_address(&given, gateways)?, count)
 }
 
-fn bytes(digits: &str) -> Result<Vec<u8>, Wrong> {
-    let wrong = || Wrong(format!("--hex is an even number of hexadecimal digits, not '{digits}'"));
+fn bytes(digits: &str) -> Result<Vec<u8>, UsageError> {
+    let wrong = || UsageError(format!("--hex is an even number of hexadecimal digits, not '{digits}'"));
     if !digits.len().is_multiple_of(2) || !digits.is_ascii() {
         return Err(wrong());
     }
@@ -59,34 +57,34 @@ fn bytes(digits: &str) -> Result<Vec<u8>, Wrong> {
 }
 
 /// A message in words.
-fn told(body: &[u8]) -> String {
-    match (Message::decode(body), Sample::decode(body)) {
+fn describe(body: &[u8]) -> String {
+    match (MarketMessage::decode(body), MarketSample::decode(body)) {
         (Ok(message), _) => message.to_string(),
         (Err(_), Ok(sample)) => sample.to_string(),
         (Err(malformed), Err(_)) => format!("no message ({}): {} bytes", malformed.reason, body.len()),
     }
 }
 
-fn follow(place: &Place, count: u64) -> Result<(), Failure> {
+fn follow(place: &MarketAddress, count: u64) -> Result<(), CommandFailure> {
     let (mut client, _channel) = listen(place).map_err(|error| error.to_string())?;
     let mut left = count;
     while left > 0 && !interrupt::requested() {
         let Some(delivery) = client.next_delivery(MARKET_LOOK).map_err(|error| error.to_string())? else { continue };
-        put(&format!("{} {}\n", String::from_utf8_lossy(delivery.routing_key), told(delivery.body())))?;
+        put(&format!("{} {}\n", String::from_utf8_lossy(delivery.routing_key), describe(delivery.body())))?;
         left -= 1;
     }
     Ok(client.close().map_err(|error| error.to_string())?)
 }
 
-fn listen(place: &Place) -> client::Result<(Client, Channel)> {
+fn listen(place: &MarketAddress) -> client::Result<(Client, ClientChannel)> {
     let (mut client, channel) = place.connect("tail", client::limits::FLUSH_BYTES)?;
     let queue = client.declare_queue(channel, "", &QueueOptions { exclusive: true, ..QueueOptions::default() })?.name;
     let keys = [ORDERS, STATISTICS, REJECTS].map(str::to_owned).into_iter();
-    for key in keys.chain((0..place.gateways).map(Place::trades)) {
+    for key in keys.chain((0..place.gateways).map(MarketAddress::trades)) {
         client.bind_queue(channel, &queue, &place.name, &key, &Table::new())?;
     }
     client.consume(channel, &queue, &ConsumeOptions { no_ack: true, ..ConsumeOptions::default() })?;
-    // Whoever waits for this program to listen reads this line.
+    // This line tells a waiting program that the queue is bound.
     eprintln!("harrier market: tail: listening to '{}'", place.name);
     Ok((client, channel))
 }
@@ -97,7 +95,7 @@ mod tests {
 
     #[test]
     fn bytes_are_said_in_words() {
-        let of = |digits: &str| bytes(digits).map_or_else(|wrong| wrong.0, |bytes| told(&bytes));
+        let of = |digits: &str| bytes(digits).map_or_else(|wrong| wrong.0, |bytes| describe(&bytes));
         assert_eq!(of("10000120000a000000"), "order gateway=0 sequence=0 buy symbol=1 price=8192 lots=10");
         assert_eq!(of("10"), "no message (wrong length): 1 bytes");
         assert_eq!(of("1"), "--hex is an even number of hexadecimal digits, not '1'");

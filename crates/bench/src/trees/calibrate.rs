@@ -1,38 +1,36 @@
-//! `harrier topology calibrate`: the three sweeps of the 2009 paper on these hosts, and what nodes cost by them.
+//! `harrier topology calibrate`: measures the paper's three sweeps on these hosts, and fits the costs of nodes to them.
 //!
-//! Enters: options.  Leaves: a profile in a file, from which trees are planned; tables of what was measured and fitted.
-//! Owns:   how much is measured unless the command line says otherwise; what nodes share here, and that it is said.
-//! Never:  writes a profile of less than it was asked to measure.
+//! A profile is written only when everything that was requested has been measured.
 
 use std::path::Path;
 
 use planner::{CostSet, Estimate, Observation, Profile, Sharing, SizeCosts, fit};
-use report::Progress;
+use report::ProgressLine;
 use report::page::number;
-use report::table::put;
+use report::stdout::put;
 
-use super::asked::{self, bits_per_s, sizes, wish_over};
-use super::book::text;
-use super::ground::Wish;
-use super::grown::Plan;
-use super::links::fair_options;
-use super::measure::Effort;
-use super::observed::Observed;
-use super::profiles;
-use super::run::{help, section};
-use super::sweep::{Joint, Stop, Sweeps, nodes, seconds};
-use super::turns::{Step, Turns};
-use crate::arguments::{Given, Option_, Wrong, option};
-use crate::failure::Failure;
-use crate::files::raise_for;
+use super::tree_options::{self, bits_per_s, sizes, hosting_over};
+use super::tree_record::text;
+use super::tree_environment::NodeHosting;
+use super::live_tree::TreePlan;
+use super::limited_links::fair_options;
+use super::tree_measurement::MeasurementEffort;
+use super::observation_set::ObservationSet;
+use super::profile_files;
+use super::run_command::{help, section};
+use super::calibration_sweeps::{RouteMode, SweepTree, CalibrationSweeps, nodes, seconds};
+use super::interleaved_runs::{RunProgress, InterleavedRuns};
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::failure::CommandFailure;
+use crate::open_files::raise_for;
 use crate::launcher::{has_ranks, lone_ranks};
 use crate::limits::{CALIBRATION_RUNS_MIN, RUNS_MAX, SECONDS_MAX, TREE_BROKERS_MAX, TREE_CONSUMERS_MAX};
-use crate::role::task::Transport;
-use crate::setup::Shown;
+use crate::role::role_tasks::TreeTransport;
+use crate::measure_options::OutputOptions;
 use crate::verbs::device::first_address;
-use gauge::{Environment, judge};
+use gauge::{HostEnvironment, validity};
 
-const MEASURED: &[Option_] = &[
+const MEASURED: &[OptionSpec] = &[
     option("sizes", Some('m'), "LIST", "message sizes (default 64,256,1K,4K,64K,128K,256K: the paper's)"),
     option(
         "transports",
@@ -50,7 +48,7 @@ const MEASURED: &[Option_] = &[
     option("dry-run", None, "", "show what would be measured, and how long it would take"),
 ];
 
-const TREES: &[Option_] = &[
+const TREES: &[OptionSpec] = &[
     option("exchange", None, "TYPE", "fanout (default), direct or topic"),
     option("credit", None, "N", "messages under way between two brokers with ack confirm; 0: unlimited (default 1000)"),
     option("prefetch", None, "N", "consumers acknowledge, N ahead; 0: unlimited (default: they acknowledge none)"),
@@ -66,7 +64,7 @@ const TREES: &[Option_] = &[
     option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet; it is not measured"),
 ];
 
-const OUT: &[Option_] = &[
+const OUT: &[OptionSpec] = &[
     option("out", Some('o'), "FILE", "the profile (default profile.json)"),
     option("add", None, "", "to what FILE has already, measured under the same conditions: more sizes, ways or runs"),
     option("help", Some('h'), "", "this text"),
@@ -87,17 +85,17 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("calibrate --dry-run", "which trees, and how long everything would take"),
 ];
 
-/// Messages that are timed by themselves in each run.
+/// Single messages that are timed in each run.
 const SINGLES: usize = 20;
-/// The same for a look.
+/// The same with `--quick`.
 const SINGLES_QUICK: usize = 5;
 
-/// What is to be measured.
+/// What a calibration measures.
 struct Calibration {
-    stops: Vec<Stop>,
-    trees: Vec<(Plan, Wish)>,
+    sweep_trees: Vec<SweepTree>,
+    trees: Vec<(TreePlan, NodeHosting)>,
     sizes: Vec<usize>,
-    effort: Effort,
+    effort: MeasurementEffort,
     sharing: Sharing,
     link_bits_per_s: Option<u64>,
 }
@@ -105,53 +103,53 @@ struct Calibration {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a node that failed, a message that went wrong, costs that cannot be fitted.
-pub(super) fn run(words: &[String]) -> Result<(), Failure> {
+/// Wrong usage, a node that failed, a message that went wrong, costs that cannot be fitted.
+pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [MEASURED, TREES, OUT];
-    let given = Given::parse(words, &lists)?;
+    let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier topology calibrate [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
     let calibration = Calibration::of(&given)?;
-    let environment = Environment::read();
-    put(&format!("# harrier topology calibrate\n# {}\n{}", environment.line(), calibration.told()))?;
+    let environment = HostEnvironment::read();
+    put(&format!("# harrier topology calibrate\n# {}\n{}", environment.line(), calibration.describe()))?;
     if given.has("dry-run") {
-        return put(&calibration.list()).map_err(Failure::from);
+        return put(&calibration.list()).map_err(CommandFailure::from);
     }
     let out = Path::new(given.text("out").unwrap_or("profile.json"));
-    Shown { format: report::Format::Osu, full: false, json: Some(out.to_owned()), html: None }.prepare()?;
+    OutputOptions { format: report::DocumentFormat::Osu, full: false, json: Some(out.to_owned()), html: None }.prepare()?;
     let mut profile = match given.has("add") {
         true => calibration.earlier(out)?,
         false => calibration.empty(),
     };
-    let most = calibration.stops.iter().map(|stop| stop.tree.consumers()).max().unwrap_or(1);
+    let most = calibration.sweep_trees.iter().map(|stop| stop.tree.consumers()).max().unwrap_or(1);
     raise_for(most as usize)?;
-    let mut observed = Observed { all: std::mem::take(&mut profile.observations) };
+    let mut observed = ObservationSet { all: std::mem::take(&mut profile.observations) };
     calibration.measure(&mut observed)?;
     profile.observations = observed.all;
     profile.costs =
         fit(&profile.observations, profile.sharing).map_err(|why| format!("costs cannot be fitted: {why}"))?;
     put(&measured_table(&profile.observations))?;
     profile.costs.iter().try_for_each(|set| put(&costs_table(set)))?;
-    profiles::write(out, &profile)?;
+    profile_files::write(out, &profile)?;
     put(&format!("# written: {}\n", out.display()))?;
-    judge::unoptimised(&environment).map_or(Ok(()), |why| Err(Failure::Invalid(why)))
+    validity::unoptimised(&environment).map_or(Ok(()), |why| Err(CommandFailure::Invalid(why)))
 }
 
-/// A list of words, of those that there are, none twice.
+/// A list of words out of `known`, without repetitions.
 fn words_of(
-    given: &Given,
+    given: &ParsedOptions,
     name: &str,
     usual: &[&'static str],
     known: &[&'static str],
-) -> Result<Vec<&'static str>, Wrong> {
+) -> Result<Vec<&'static str>, UsageError> {
     let Some(text) = given.text(name) else { return Ok(usual.to_vec()) };
     let mut found = Vec::new();
     for word in text.split(',').map(str::trim) {
         let one = known.iter().copied().find(|one| *one == word);
-        let one = one.ok_or_else(|| Wrong(format!("--{name} is of {}, not '{word}'", known.join(","))))?;
+        let one = one.ok_or_else(|| UsageError(format!("--{name} is of {}, not '{word}'", known.join(","))))?;
         if found.contains(&one) {
-            return Err(Wrong(format!("--{name}: {one} stands there twice")));
+            return Err(UsageError(format!("--{name}: {one} stands there twice")));
         }
         found.push(one);
     }
@@ -159,42 +157,42 @@ fn words_of(
 }
 
 impl Calibration {
-    fn of(given: &Given) -> Result<Self, Failure> {
+    fn of(given: &ParsedOptions) -> Result<Self, CommandFailure> {
         let quick = given.has("quick");
         let link_bits_per_s = given.text("link-rate").map(bits_per_s).transpose()?;
         let on_hosts = given.has("namespaces") || has_ranks();
         let transports = transports(given, quick, on_hosts)?;
         let acks = words_of(given, "acks", if quick { &["none"] } else { &["none", "confirm"] }, &["none", "confirm"])?;
-        let joints: Vec<Joint> =
-            transports.iter().flat_map(|&transport| acks.iter().map(move |&ack| Joint { transport, ack })).collect();
+        let joints: Vec<RouteMode> =
+            transports.iter().flat_map(|&transport| acks.iter().map(move |&ack| RouteMode { transport, ack })).collect();
         let list = |name: &str, usual: &[usize], quickly: &[usize], most: u32| {
             given.list(name, if quick { quickly } else { usual }, 1, most as usize)
         };
-        let sweeps = Sweeps {
+        let sweeps = CalibrationSweeps {
             depths: list("depths", &[1, 2, 3, 4, 5], &[1, 2, 3], TREE_BROKERS_MAX)?,
             consumers: list("consumers", &[1, 2, 4, 8, 16], &[1, 2, 4], TREE_CONSUMERS_MAX)?,
             brokers: list("brokers", &[1, 2, 3, 4, 8], &[1, 2], TREE_BROKERS_MAX - 1)?,
         };
         let (runs, runs_min) = if quick { (2, 1) } else { (CALIBRATION_RUNS_MIN, CALIBRATION_RUNS_MIN) };
-        let effort = Effort {
+        let effort = MeasurementEffort {
             messages: None,
             seconds: given.decimal("seconds", if quick { 0.2 } else { 1.0 }, 0.01, SECONDS_MAX)?,
             runs: given.number("runs", runs, runs_min, RUNS_MAX as u64)? as usize,
             singles: if quick { SINGLES_QUICK } else { SINGLES },
         };
         let sizes = if quick && !given.has("sizes") { vec![64, 64 << 10] } else { sizes(given)? };
-        let stops = sweeps.stops(&joints)?;
+        let stops = sweeps.trees(&joints)?;
         let trees = stops.iter().map(|stop| placed(stop, given)).collect::<Result<_, _>>()?;
         // A host for each node, or shared ones.
         let nodes_max = stops.iter().map(|stop| nodes(&stop.tree)).max().unwrap_or(0);
         let own = lone_ranks().is_some_and(|ranks| ranks >= nodes_max as usize);
         let sharing = if own { Sharing::OwnHosts } else { Sharing::OneHost };
-        Ok(Self { stops, trees, sizes, effort, sharing, link_bits_per_s })
+        Ok(Self { sweep_trees: stops, trees, sizes, effort, sharing, link_bits_per_s })
     }
 
-    /// What is measured, how long that takes, and what its figures are worth, as comments.
-    fn told(&self) -> String {
-        let trees = self.stops.iter().map(|stop| &stop.tree);
+    /// What is measured, how long that takes, and how to read the figures; as comment lines.
+    fn describe(&self) -> String {
+        let trees = self.sweep_trees.iter().map(|stop| &stop.tree);
         let seconds = seconds(trees, &self.sizes, &self.effort, self.link_bits_per_s);
         let shares = match (self.sharing, has_ranks()) {
             (Sharing::OwnHosts, _) => "Every node has a host of its own: rates are costs.".to_owned(),
@@ -209,7 +207,7 @@ impl Calibration {
         };
         format!(
             "# {} trees, {} sizes, {} runs of {} s, in turns: about {}\n# {shares}\n",
-            self.stops.len(),
+            self.sweep_trees.len(),
             self.sizes.len(),
             self.effort.runs,
             self.effort.seconds,
@@ -218,14 +216,14 @@ impl Calibration {
     }
 
     fn list(&self) -> String {
-        let line = |stop: &Stop| {
+        let line = |stop: &SweepTree| {
             let ways: Vec<String> =
-                stop.joints.iter().map(|joint| format!("{} {}", joint.transport.name(), joint.ack)).collect();
+                stop.modes.iter().map(|joint| format!("{} {}", joint.transport.name(), joint.ack)).collect();
             let ways =
                 if stop.tree.brokers_count() == 1 { "one broker: for all ways".to_owned() } else { ways.join(", ") };
             format!("  {:<16} {ways}\n", stop.tree.to_string())
         };
-        self.stops.iter().map(line).collect()
+        self.sweep_trees.iter().map(line).collect()
     }
 
     fn empty(&self) -> Profile {
@@ -235,42 +233,42 @@ impl Calibration {
             sharing: self.sharing,
             cores: u32::try_from(gauge::processors()).unwrap_or(u32::MAX),
             link_bits_per_s: self.link_bits_per_s,
-            made_by: profiles::made_by(),
+            made_by: profile_files::made_by(),
             observations: Vec::new(),
             costs: Vec::new(),
         }
     }
 
     /// The profile that more is to be added to.
-    fn earlier(&self, file: &Path) -> Result<Profile, Failure> {
-        let (earlier, now) = (profiles::read(file)?, self.empty());
+    fn earlier(&self, file: &Path) -> Result<Profile, CommandFailure> {
+        let (earlier, now) = (profile_files::read(file)?, self.empty());
         let of = |profile: &Profile| (profile.sharing, profile.cores, profile.link_bits_per_s, profile.made_by.clone());
         if of(&earlier) != of(&now) {
-            return Err(Failure::Usage(format!(
+            return Err(CommandFailure::Usage(format!(
                 "{}: it was measured under other conditions, and nothing is added to it: {}, now {}",
                 file.display(),
-                profiles::conditions(&earlier),
-                profiles::conditions(&now)
+                profile_files::conditions(&earlier),
+                profile_files::conditions(&now)
             )));
         }
         Ok(earlier)
     }
 
-    fn measure(&self, observed: &mut Observed) -> Result<(), Failure> {
-        let progress = Progress::begin();
-        let (stops, sizes) = (self.stops.len(), self.sizes.len());
+    fn measure(&self, observed: &mut ObservationSet) -> Result<(), CommandFailure> {
+        let progress = ProgressLine::begin();
+        let (stops, sizes) = (self.sweep_trees.len(), self.sizes.len());
         let all = (stops * sizes * self.effort.runs).max(1);
         let (mut done, mut run) = (0, 0);
-        Turns { trees: &self.trees, sizes: &self.sizes, effort: self.effort }.all(|step| {
+        InterleavedRuns { trees: &self.trees, sizes: &self.sizes, effort: self.effort }.all(|step| {
             match step {
-                Step::Grows { index, round } => {
+                RunProgress::Starting { index, round } => {
                     run = round + 1;
-                    let (what, runs) = (&self.stops[index].tree, self.effort.runs);
+                    let (what, runs) = (&self.sweep_trees[index].tree, self.effort.runs);
                     progress.show(done as f64 / all as f64, &format!("{what}, run {run} of {runs}"));
                 }
-                Step::Measured { index, measured } => {
-                    let stop = &self.stops[index];
-                    observed.add(&stop.tree, &stop.joints, measured)?;
+                RunProgress::Measured { index, measured } => {
+                    let stop = &self.sweep_trees[index];
+                    observed.add(&stop.tree, &stop.modes, measured)?;
                     done += 1;
                     let what =
                         format!("{}, {} bytes, run {run} of {}", stop.tree, measured.size_bytes, self.effort.runs);
@@ -287,23 +285,23 @@ impl Calibration {
     }
 }
 
-/// A tree as it is to be measured, and where.
-fn placed(stop: &Stop, given: &Given) -> Result<(Plan, Wish), Failure> {
-    let Some(joint) = stop.joints.first() else {
-        return Err(Failure::Usage("there is no way to join brokers".to_owned()));
+/// A tree with its plan and its hosting.
+fn placed(stop: &SweepTree, given: &ParsedOptions) -> Result<(TreePlan, NodeHosting), CommandFailure> {
+    let Some(joint) = stop.modes.first() else {
+        return Err(CommandFailure::Usage("there is no way to join brokers".to_owned()));
     };
-    let usual = asked::plan(stop.tree.clone(), given)?;
-    // One broker is joined to none: its clients speak TCP.
-    let transport = if stop.tree.brokers_count() == 1 { Transport::Tcp } else { joint.transport };
-    let mut plan = Plan { transport, ack: joint.ack, ..usual };
+    let usual = tree_options::plan(stop.tree.clone(), given)?;
+    // A single broker has no peers: its clients use TCP.
+    let transport = if stop.tree.brokers_count() == 1 { TreeTransport::Tcp } else { joint.transport };
+    let mut plan = TreePlan { transport, ack: joint.ack, ..usual };
     if given.has("link-rate") && !has_ranks() {
         plan.broker_options.extend(fair_options(given).unwrap_or_default());
     }
-    Ok((plan, wish_over(given, transport)?))
+    Ok((plan, hosting_over(given, transport)?))
 }
 
-/// What brokers are joined over: what the command line says, or what there is.
-fn transports(given: &Given, quick: bool, on_hosts: bool) -> Result<Vec<Transport>, Failure> {
+/// The transports between brokers: those of the command line, or the available ones.
+fn transports(given: &ParsedOptions, quick: bool, on_hosts: bool) -> Result<Vec<TreeTransport>, CommandFailure> {
     let mut usual = vec!["tcp"];
     if !quick && !on_hosts {
         usual.push("unix");
@@ -311,14 +309,14 @@ fn transports(given: &Given, quick: bool, on_hosts: bool) -> Result<Vec<Transpor
             usual.push("rdma");
         }
     }
-    let found = words_of(given, "transports", &usual, &Transport::ALL.map(Transport::name))?;
+    let found = words_of(given, "transports", &usual, &TreeTransport::ALL.map(TreeTransport::name))?;
     if on_hosts && found != ["tcp"] {
-        return Err(Failure::Usage("between hosts and namespaces brokers are joined over tcp".to_owned()));
+        return Err(CommandFailure::Usage("between hosts and namespaces brokers are joined over tcp".to_owned()));
     }
-    Ok(Transport::ALL.into_iter().filter(|one| found.contains(&one.name())).collect())
+    Ok(TreeTransport::ALL.into_iter().filter(|one| found.contains(&one.name())).collect())
 }
 
-/// A time for people.
+/// A duration for people.
 pub(super) fn minutes(seconds: f64) -> String {
     match seconds {
         ..90.0 => format!("{seconds:.0} s"),
@@ -326,7 +324,7 @@ pub(super) fn minutes(seconds: f64) -> String {
     }
 }
 
-/// What was measured, the middle of the runs.
+/// The measurements, with the medians of the runs.
 fn measured_table(observations: &[Observation]) -> String {
     let facts = vec![
         "medians of the runs; CPU: of a broker of each level, from the root, for a message of the stream".to_owned(),
@@ -353,7 +351,7 @@ fn measured_table(observations: &[Observation]) -> String {
     format!("\n{}", text(&table))
 }
 
-/// What it comes to.
+/// The fitted costs.
 fn costs_table(set: &CostSet) -> String {
     let facts = vec!["microseconds, with what they are in 95 of 100 cases".to_owned()];
     let columns = [
@@ -392,9 +390,9 @@ fn costs_table(set: &CostSet) -> String {
 mod tests {
     use super::*;
 
-    fn calibration(line: &str) -> Result<Calibration, Failure> {
+    fn calibration(line: &str) -> Result<Calibration, CommandFailure> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Calibration::of(&Given::parse(&words, &[MEASURED, TREES, OUT])?)
+        Calibration::of(&ParsedOptions::parse(&words, &[MEASURED, TREES, OUT])?)
     }
 
     #[track_caller]
@@ -402,7 +400,7 @@ mod tests {
         let shown = calibration(line).map_or_else(
             |failure| failure.to_string(),
             |all| {
-                let trees: Vec<String> = all.stops.iter().map(|stop| stop.tree.to_string()).collect();
+                let trees: Vec<String> = all.sweep_trees.iter().map(|stop| stop.tree.to_string()).collect();
                 format!("{} | {:?} | {} x {} s", trees.join(" "), all.sizes, all.effort.runs, all.effort.seconds)
             },
         );
@@ -441,7 +439,7 @@ mod tests {
     fn one_host_is_said_to_be_one() {
         let all = calibration("--quick").expect("a look");
         assert_eq!(all.sharing, Sharing::OneHost);
-        assert!(all.told().contains("processor time of a message is fitted, no rate"), "{}", all.told());
+        assert!(all.describe().contains("processor time of a message is fitted, no rate"), "{}", all.describe());
         assert_eq!([minutes(30.0), minutes(150.0)], ["30 s", "2 min"]);
     }
 }

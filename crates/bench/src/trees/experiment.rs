@@ -1,28 +1,28 @@
-//! `harrier topology experiment`: the topologies of the 2009 paper's tables, beside the paper's numbers.
+//! `harrier topology experiment`: measures the topologies of the 2009 paper's tables, and prints them beside the
+//! paper's numbers.
 //!
-//! Enters: an experiment's name, options.  Leaves: its tables with the paper's shapes beside ours; what each broker used.
-//! Owns:   the two kinds of credit that everything is measured with: bounded, and unlimited as the paper's brokers had it.
-//! Never:  holds our numbers against the paper's: only what grows, what falls, and in which order.
+//! Everything is measured with two credit modes: bounded, and unlimited as in the paper. Absolute numbers are not
+//! compared with the paper's, only what grows, what falls, and in which order.
 
 use std::collections::BTreeMap;
 
-use report::page::{Section, number};
-use report::table::put;
+use report::page::{PageSection, number};
+use report::stdout::put;
 
-use super::asked::{EFFORT, OUTPUT, PLACE, effort, plan, sizes, wish};
-use super::book::Book;
-use super::figures::Figures;
-use super::ground::Wish;
-use super::grown::Plan;
-use super::measure::{Effort, Measured};
-use super::paper::{self, Cell, EXPERIMENTS, is_large};
-use super::run::{help, section, told};
-use super::turns::{Step, Turns};
-use super::{asked, resources};
-use crate::arguments::{Given, Option_, option};
-use crate::failure::Failure;
+use super::tree_options::{EFFORT, OUTPUT, PLACE, effort, plan, sizes, hosting};
+use super::tree_record::TreeRecord;
+use super::segment_figures::SegmentFigures;
+use super::tree_environment::NodeHosting;
+use super::live_tree::TreePlan;
+use super::tree_measurement::{MeasurementEffort, SizeMeasurement};
+use super::paper::{self, PaperCell, EXPERIMENTS, is_large};
+use super::run_command::{help, section, describe_plan};
+use super::interleaved_runs::{RunProgress, InterleavedRuns};
+use super::{tree_options, broker_resources};
+use crate::arguments::{ParsedOptions, OptionSpec, option};
+use crate::failure::CommandFailure;
 
-const OWN: &[Option_] = &[
+const OWN: &[OptionSpec] = &[
     option(
         "credit",
         None,
@@ -43,14 +43,14 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("experiment multi-level --sizes 64,64K --seconds 0.3", "a quick look"),
 ];
 
-/// How much may be under way.
+/// How many messages may be in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Credit {
+enum CreditMode {
     Bounded,
     Unlimited,
 }
 
-impl Credit {
+impl CreditMode {
     const ALL: [Self; 2] = [Self::Bounded, Self::Unlimited];
 
     fn name(self) -> &'static str {
@@ -61,8 +61,8 @@ impl Credit {
     }
 }
 
-/// What was measured of a topology at a size: one stream's messages a second, or all consumers' MB/s, as the paper counts.
-type Found = BTreeMap<(String, usize, Credit), f64>;
+/// The result of a topology at a size: one stream's messages a second, or all consumers' MB/s, as the paper counts.
+type ExperimentResults = BTreeMap<(String, usize, CreditMode), f64>;
 
 fn about() -> String {
     let list: Vec<String> = EXPERIMENTS.iter().map(|(name, what)| format!("  {name:<18} {what}")).collect();
@@ -78,10 +78,10 @@ fn about() -> String {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a node that failed, figures that must not be trusted.
-pub(super) fn run(words: &[String]) -> Result<(), Failure> {
+/// Wrong usage, a node that failed, figures that must not be trusted.
+pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [EFFORT, OWN, PLACE, OUTPUT];
-    let given = Given::parse_with_bare(words, &lists)?;
+    let given = ParsedOptions::parse_with_bare(words, &lists)?;
     if given.has("help") {
         let usage = "harrier topology experiment NAME [OPTIONS]";
         return Ok(put(&help(usage, &about(), &lists, EXAMPLES))?);
@@ -92,62 +92,62 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
             .iter()
             .copied()
             .find(|name| name == one)
-            .ok_or_else(|| Failure::Usage(format!("unknown experiment '{one}': there are {}", names.join(", "))))?,
-        [] => return Err(Failure::Usage(format!("experiment needs a name: {}", names.join(", ")))),
-        [_, more, ..] => return Err(Failure::Usage(format!("'{more}' is a word too many"))),
+            .ok_or_else(|| CommandFailure::Usage(format!("unknown experiment '{one}': there are {}", names.join(", "))))?,
+        [] => return Err(CommandFailure::Usage(format!("experiment needs a name: {}", names.join(", ")))),
+        [_, more, ..] => return Err(CommandFailure::Usage(format!("'{more}' is a word too many"))),
     };
     let kinds = match given.text("only") {
-        None => Credit::ALL.to_vec(),
+        None => CreditMode::ALL.to_vec(),
         Some(_) => {
             let wanted = given.one_of("only", &["bounded", "unlimited"])?;
-            Credit::ALL.into_iter().filter(|credit| credit.name() == wanted).collect()
+            CreditMode::ALL.into_iter().filter(|credit| credit.name() == wanted).collect()
         }
     };
-    let (wish, effort, sizes) = (wish(&given)?, effort(&given)?, sizes(&given)?);
+    let (wish, effort, sizes) = (hosting(&given)?, effort(&given)?, sizes(&given)?);
     let credit = given.number("credit", 1_000, 1, u64::from(u16::MAX))? as u16;
     let mut trees = Vec::new();
     for notation in paper::topologies(name) {
-        let tree = asked::tree(notation)?;
+        let tree = tree_options::tree(notation)?;
         for &kind in &kinds {
-            let credit = if kind == Credit::Bounded { credit } else { 0 };
-            let plan = Plan { ack: "confirm", credit, prefetch: Some(credit), ..plan(tree.clone(), &given)? };
+            let credit = if kind == CreditMode::Bounded { credit } else { 0 };
+            let plan = TreePlan { ack: "confirm", credit, prefetch: Some(credit), ..plan(tree.clone(), &given)? };
             trees.push((notation, kind, plan));
         }
     }
-    let mut book = Book::begin(&format!("experiment {name}"), words.get(1..).unwrap_or_default(), &given)?;
+    let mut book = TreeRecord::begin(&format!("experiment {name}"), words.get(1..).unwrap_or_default(), &given)?;
     book.used("seconds", effort.seconds);
     book.used("runs", effort.runs);
     put(&format!("# harrier topology experiment {name}\n# {}\n", book.environment()))?;
-    let experiment = Experiment { name, trees, wish, effort, sizes };
+    let experiment = Experiment { name, trees, hosting: wish, effort, sizes };
     let outcome = experiment.all(&mut book).and_then(|all| {
-        let found = experiment.found(&all);
+        let found = experiment.results(&all);
         tables(name, &kinds, &found, &mut book)?;
-        steps(name, &kinds, &found, &mut book)?;
+        collapses(name, &kinds, &found, &mut book)?;
         book.table(resource_table(name, experiment.used(&all)))
     });
     book.end(outcome)
 }
 
-/// An experiment: what is measured on what.
+/// An experiment: its trees, sizes and effort.
 struct Experiment<'a> {
     name: &'a str,
-    trees: Vec<(&'static str, Credit, Plan)>,
-    wish: Wish,
-    effort: Effort,
+    trees: Vec<(&'static str, CreditMode, TreePlan)>,
+    hosting: NodeHosting,
+    effort: MeasurementEffort,
     sizes: Vec<usize>,
 }
 
 impl Experiment<'_> {
-    /// Measures everything, in turns. Answers what each tree came to, size by size.
-    fn all(&self, book: &mut Book) -> Result<Vec<Vec<Measured>>, Failure> {
-        let trees: Vec<(Plan, Wish)> =
-            self.trees.iter().map(|(_, _, plan)| (plan.clone(), self.wish.clone())).collect();
-        Turns { trees: &trees, sizes: &self.sizes, effort: self.effort }.all(|step| match step {
-            Step::Grows { index, round } => {
+    /// Measures everything, interleaved. Returns the measurements of each tree by size.
+    fn all(&self, book: &mut TreeRecord) -> Result<Vec<Vec<SizeMeasurement>>, CommandFailure> {
+        let trees: Vec<(TreePlan, NodeHosting)> =
+            self.trees.iter().map(|(_, _, plan)| (plan.clone(), self.hosting.clone())).collect();
+        InterleavedRuns { trees: &trees, sizes: &self.sizes, effort: self.effort }.all(|step| match step {
+            RunProgress::Starting { index, round } => {
                 let (notation, kind, plan) = &self.trees[index];
-                Ok(put(&format!("# {notation}, {} credit, run {}: {}\n", kind.name(), round + 1, told(plan)))?)
+                Ok(put(&format!("# {notation}, {} credit, run {}: {}\n", kind.name(), round + 1, describe_plan(plan)))?)
             }
-            Step::Measured { index, measured } => {
+            RunProgress::Measured { index, measured } => {
                 put(&line(measured))?;
                 book.keep(&format!("topology {}", self.name), &self.trees[index].2, measured);
                 Ok(())
@@ -155,7 +155,7 @@ impl Experiment<'_> {
         })
     }
 
-    fn found(&self, all: &[Vec<Measured>]) -> Found {
+    fn results(&self, all: &[Vec<SizeMeasurement>]) -> ExperimentResults {
         let each = self.trees.iter().zip(all).flat_map(|((notation, kind, _), sizes)| {
             sizes.iter().map(|one| (((*notation).to_owned(), one.size_bytes, *kind), figure(one)))
         });
@@ -163,42 +163,42 @@ impl Experiment<'_> {
     }
 
     /// What each broker used at the smallest and at the largest size.
-    fn used(&self, all: &[Vec<Measured>]) -> Vec<Vec<String>> {
+    fn used(&self, all: &[Vec<SizeMeasurement>]) -> Vec<Vec<String>> {
         let ends = [self.sizes.iter().min(), self.sizes.iter().max()];
         let mut rows = Vec::new();
         for ((notation, kind, _), sizes) in self.trees.iter().zip(all) {
             let who = [(*notation).to_owned(), kind.name().to_owned()];
             let shown = sizes.iter().filter(|one| ends.contains(&Some(&one.size_bytes)));
-            rows.extend(shown.flat_map(resources::rows).map(|row| [&who[..], &row].concat()));
+            rows.extend(shown.flat_map(broker_resources::rows).map(|row| [&who[..], &row].concat()));
         }
         rows
     }
 }
 
 /// What the paper counts at this size.
-fn figure(measured: &Measured) -> f64 {
+fn figure(measured: &SizeMeasurement) -> f64 {
     if is_large(measured.size_bytes) {
-        measured.median(Figures::aggregate_mb_per_s)
+        measured.median(SegmentFigures::aggregate_mb_per_s)
     } else {
-        measured.median(Figures::per_stream_per_s)
+        measured.median(SegmentFigures::per_stream_per_s)
     }
 }
 
-fn line(measured: &Measured) -> String {
-    let complaint = measured.complaint().map_or_else(String::new, |why| format!("  INVALID: {why}"));
+fn line(measured: &SizeMeasurement) -> String {
+    let complaint = measured.problem().map_or_else(String::new, |why| format!("  INVALID: {why}"));
     format!(
         "  {:>7} B  {:>12.0} msg/s per stream {:>12.0} aggregate {:>10.2} MB/s aggregate{complaint}\n",
         measured.size_bytes,
-        measured.median(Figures::per_stream_per_s),
-        measured.median(Figures::aggregate_per_s),
-        measured.median(Figures::aggregate_mb_per_s),
+        measured.median(SegmentFigures::per_stream_per_s),
+        measured.median(SegmentFigures::aggregate_per_s),
+        measured.median(SegmentFigures::aggregate_mb_per_s),
     )
 }
 
-/// The paper's tables with ours beside: figure, share of the first row's, and place in the order.
-fn tables(name: &str, kinds: &[Credit], found: &Found, book: &mut Book) -> Result<(), Failure> {
+/// The paper's tables with ours beside: figure, share of the first row's, and rank.
+fn tables(name: &str, kinds: &[CreditMode], found: &ExperimentResults, book: &mut TreeRecord) -> Result<(), CommandFailure> {
     for number in paper::tables(name) {
-        let cells: Vec<Cell> = paper::table(number).into_iter().filter(|cell| has(found, cell, kinds)).collect();
+        let cells: Vec<PaperCell> = paper::table(number).into_iter().filter(|cell| has(found, cell, kinds)).collect();
         if !cells.is_empty() {
             book.table(table(number, &cells, kinds, found))?;
         }
@@ -206,11 +206,11 @@ fn tables(name: &str, kinds: &[Credit], found: &Found, book: &mut Book) -> Resul
     Ok(())
 }
 
-fn has(found: &Found, cell: &Cell, kinds: &[Credit]) -> bool {
+fn has(found: &ExperimentResults, cell: &PaperCell, kinds: &[CreditMode]) -> bool {
     kinds.iter().all(|&kind| found.contains_key(&(cell.topology.to_owned(), cell.size_bytes, kind)))
 }
 
-fn table(table: u32, cells: &[Cell], kinds: &[Credit], found: &Found) -> Section {
+fn table(table: u32, cells: &[PaperCell], kinds: &[CreditMode], found: &ExperimentResults) -> PageSection {
     let large = cells.first().is_some_and(|cell| is_large(cell.size_bytes));
     let unit = if large { "MB/s, aggregate" } else { "messages/s, per stream" };
     let mut columns = ["size", "topology", "paper", "of first", "place"].map(str::to_owned).to_vec();
@@ -223,10 +223,10 @@ fn table(table: u32, cells: &[Cell], kinds: &[Credit], found: &Found) -> Section
     let mut rows = Vec::new();
     let mut agreeing = vec![(0, 0); kinds.len()];
     for size_bytes in sizes {
-        let row: Vec<&Cell> = cells.iter().filter(|cell| cell.size_bytes == size_bytes).collect();
+        let row: Vec<&PaperCell> = cells.iter().filter(|cell| cell.size_bytes == size_bytes).collect();
         let papers: Vec<f64> = row.iter().map(|cell| cell.value).collect();
-        let of = |kind: Credit| -> Vec<f64> {
-            let value = |cell: &&Cell| found.get(&(cell.topology.to_owned(), size_bytes, kind)).copied();
+        let of = |kind: CreditMode| -> Vec<f64> {
+            let value = |cell: &&PaperCell| found.get(&(cell.topology.to_owned(), size_bytes, kind)).copied();
             row.iter().map(|cell| value(cell).unwrap_or(f64::NAN)).collect()
         };
         let ours: Vec<Vec<f64>> = kinds.iter().map(|&kind| of(kind)).collect();
@@ -239,7 +239,7 @@ fn table(table: u32, cells: &[Cell], kinds: &[Credit], found: &Found) -> Section
             for values in std::iter::once(&papers).chain(&ours) {
                 let first = values.first().copied().unwrap_or(f64::NAN);
                 let share = number(Some(values[index] / first).filter(|share| share.is_finite()));
-                cells.extend([number(Some(values[index])), share, place(values, index).to_string()]);
+                cells.extend([number(Some(values[index])), share, rank(values, index).to_string()]);
             }
             rows.push(cells);
         }
@@ -247,15 +247,15 @@ fn table(table: u32, cells: &[Cell], kinds: &[Credit], found: &Found) -> Section
     let facts = kinds.iter().zip(agreeing).map(|(kind, (alike, pairs))| {
         format!("{} credit: {alike} of {pairs} pairs of topologies come in the paper's order", kind.name())
     });
-    Section { name: format!("Table {table} of the paper: {unit}"), facts: facts.collect(), columns, rows }
+    PageSection { name: format!("Table {table} of the paper: {unit}"), facts: facts.collect(), columns, rows }
 }
 
-/// Which place a value has among all, the largest first.
-fn place(values: &[f64], index: usize) -> usize {
+/// The rank of a value, the largest first.
+fn rank(values: &[f64], index: usize) -> usize {
     1 + values.iter().filter(|&&value| value > values[index]).count()
 }
 
-/// How many pairs come in the same order in both lists, of how many.
+/// How many pairs have the same order in both lists, and how many pairs there are.
 fn pairs_alike(one: &[f64], other: &[f64]) -> (usize, usize) {
     let (mut alike, mut pairs) = (0, 0);
     for second in 0..one.len().min(other.len()) {
@@ -267,17 +267,18 @@ fn pairs_alike(one: &[f64], other: &[f64]) -> (usize, usize) {
     (alike, pairs)
 }
 
-/// Where the paper's brokers collapsed: from one number of copies to another, and what the copies alone would explain.
-const STEPS: [(&str, &str, &str, f64); 4] = [
+/// Where the paper's brokers collapsed: from one number of copies to another, and the share that the copies alone would
+/// explain.
+const COLLAPSES: [(&str, &str, &str, f64); 4] = [
     ("consumer-fanout", "B-4C", "B-8C", 4.0 / 8.0),
     ("consumer-fanout", "B-2C", "B-4C", 2.0 / 4.0),
     ("federated-fanout", "B-2B-2C", "B-3B-3C", 2.0 / 3.0),
     ("federated-fanout", "B-3B-3C", "B-4B-4C", 3.0 / 4.0),
 ];
-/// A rate that falls this many times deeper than its copies explain has collapsed.
+/// A rate has collapsed if it falls by this many times more than its copies explain.
 const COLLAPSE_TIMES: f64 = 2.0;
 
-fn steps(name: &str, kinds: &[Credit], found: &Found, book: &mut Book) -> Result<(), Failure> {
+fn collapses(name: &str, kinds: &[CreditMode], found: &ExperimentResults, book: &mut TreeRecord) -> Result<(), CommandFailure> {
     let cells = paper::cells();
     let mut columns = vec!["from", "to", "size", "copies explain", "paper"];
     columns.extend(kinds.iter().map(|kind| kind.name()));
@@ -287,14 +288,14 @@ fn steps(name: &str, kinds: &[Credit], found: &Found, book: &mut Book) -> Result
         format!("collapsed: less than a share of 1/{COLLAPSE_TIMES} of that"),
     ];
     let mut table = section("Steps at which the paper's brokers collapsed".to_owned(), facts, &columns);
-    for (_, from, to, explained) in STEPS.iter().filter(|(experiment, ..)| *experiment == name) {
-        let is_small = |cell: &&Cell| cell.experiment == name && cell.topology == *to && !is_large(cell.size_bytes);
+    for (_, from, to, explained) in COLLAPSES.iter().filter(|(experiment, ..)| *experiment == name) {
+        let is_small = |cell: &&PaperCell| cell.experiment == name && cell.topology == *to && !is_large(cell.size_bytes);
         for cell in cells.iter().filter(is_small) {
             let size_bytes = cell.size_bytes;
             let before = cells
                 .iter()
                 .find(|one| one.experiment == name && one.topology == *from && one.size_bytes == size_bytes);
-            let share = |kind: &Credit| {
+            let share = |kind: &CreditMode| {
                 let of = |notation: &str| found.get(&(notation.to_owned(), size_bytes, *kind)).copied();
                 Some(of(to)? / of(from)?)
             };
@@ -320,7 +321,7 @@ fn steps(name: &str, kinds: &[Credit], found: &Found, book: &mut Book) -> Result
     if table.rows.is_empty() { Ok(()) } else { book.table(table) }
 }
 
-fn resource_table(name: &str, rows: Vec<Vec<String>>) -> Section {
+fn resource_table(name: &str, rows: Vec<Vec<String>>) -> PageSection {
     let columns = [
         "topology",
         "credit",
@@ -349,28 +350,28 @@ mod tests {
     #[test]
     fn places_and_pairs() {
         let (paper, ours) = ([3.0, 2.0, 1.0], [30.0, 10.0, 20.0]);
-        assert_eq!([0, 1, 2].map(|index| place(&ours, index)), [1, 3, 2]);
+        assert_eq!([0, 1, 2].map(|index| rank(&ours, index)), [1, 3, 2]);
         assert_eq!(pairs_alike(&paper, &ours), (2, 3));
         assert_eq!(pairs_alike(&paper, &paper), (3, 3));
     }
 
     #[test]
     fn a_table_has_the_papers_shape_beside_ours() {
-        let cells: Vec<Cell> = paper::table(3).into_iter().filter(|cell| cell.size_bytes == 64).collect();
-        let mut found = Found::new();
+        let cells: Vec<PaperCell> = paper::table(3).into_iter().filter(|cell| cell.size_bytes == 64).collect();
+        let mut found = ExperimentResults::new();
         for (cell, value) in cells.iter().zip([100.0, 90.0, 80.0, 40.0]) {
-            found.insert((cell.topology.to_owned(), 64, Credit::Bounded), value);
+            found.insert((cell.topology.to_owned(), 64, CreditMode::Bounded), value);
         }
-        let section = table(3, &cells, &[Credit::Bounded], &found);
+        let section = table(3, &cells, &[CreditMode::Bounded], &found);
         assert_eq!(section.facts, ["bounded credit: 6 of 6 pairs of topologies come in the paper's order"]);
         assert_eq!(section.rows.len(), 4);
         assert_eq!(section.rows[3], ["64", "B-8C", "2570", "0.091", "4", "40.0", "0.400", "4"]);
-        assert!(has(&found, &cells[0], &[Credit::Bounded]) && !has(&found, &cells[0], &Credit::ALL));
+        assert!(has(&found, &cells[0], &[CreditMode::Bounded]) && !has(&found, &cells[0], &CreditMode::ALL));
     }
 
     #[test]
     fn the_steps_are_between_topologies_of_the_paper() {
-        for (experiment, from, to, _) in STEPS {
+        for (experiment, from, to, _) in COLLAPSES {
             let known = paper::topologies(experiment);
             assert!(known.contains(&from) && known.contains(&to), "{experiment}");
         }

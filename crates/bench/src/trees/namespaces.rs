@@ -1,8 +1,8 @@
-//! Network namespaces as hosts: each with an address and a link of a given speed, on a bridge that is in a namespace too.
+//! Network namespaces as hosts: each with an address and a link of a given speed, on a bridge in a namespace of its
+//! own.
 //!
-//! Enters: names of hosts, a speed.  Leaves: words that run a program on such a host.
-//! Owns:   the namespaces, gone with this; their names, which say whose they are, so that those of the dead can be removed.
-//! Never:  touches a namespace that it did not make, or anything in the machine's own.
+//! The namespaces are removed with this object. Their names identify the process that owns them, so that those of dead
+//! processes can be removed; other namespaces are not touched.
 
 use std::fs;
 use std::io::Write;
@@ -12,62 +12,61 @@ use std::process::{Command, Stdio};
 use crate::interrupt;
 use crate::limits::{LINK_BURST_BYTES_MIN, LINK_QUEUE_MS};
 
-/// Where namespaces with names lie.
+/// Folder of named namespaces.
 const FOLDER: &str = "/run/netns";
 const MARK: &str = "harrier-";
 const BRIDGE: &str = "bridge";
 /// Hosts in one of the 256 networks of 10.77.0.0/16.
 const HOSTS_A_NETWORK: usize = 250;
 
-/// A host.
 #[derive(Clone, Debug)]
-pub(super) struct Host {
+pub(super) struct NamespaceHost {
     name: String,
     /// Its address; all hosts are in one network.
     pub address: IpAddr,
 }
 
-impl Host {
-    /// The words before those of a program that is to run there.
-    pub fn within(&self) -> Vec<String> {
+impl NamespaceHost {
+    /// The arguments that precede a program's to run it there.
+    pub fn command_prefix(&self) -> Vec<String> {
         ["ip", "netns", "exec", &self.name].map(str::to_owned).to_vec()
     }
 }
 
 /// Hosts on one bridge.
-pub(super) struct Namespaces {
+pub(super) struct NetworkNamespaces {
     mark: String,
     bits_per_s: Option<u64>,
     hosts: usize,
 }
 
-impl Namespaces {
-    /// Makes the bridge; what others left behind that are gone is removed first.
+impl NetworkNamespaces {
+    /// Creates the bridge, after removing namespaces of dead processes.
     ///
     /// # Errors
-    /// No root, no iproute2, or what it says.
+    /// Not root, no iproute2, or an error of it.
     pub fn new(bits_per_s: Option<u64>) -> Result<Self, String> {
         ready(bits_per_s.is_some())?;
         clean()?;
         let pid = std::process::id();
-        let began = began(pid).ok_or("this process cannot be read in /proc")?;
+        let began = process_start_time(pid).ok_or("this process cannot be read in /proc")?;
         let this = Self { mark: format!("{MARK}{pid}-{began}"), bits_per_s, hosts: 0 };
-        let switch = this.switch();
+        let switch = this.bridge_namespace();
         run("ip", &["netns", "add", &switch], "")?;
         batch(&switch, &format!("link add name {BRIDGE} type bridge\nlink set {BRIDGE} up\n"))?;
         Ok(this)
     }
 
-    fn switch(&self) -> String {
+    fn bridge_namespace(&self) -> String {
         format!("{}-switch", self.mark)
     }
 
-    /// One more host.
+    /// Adds a host.
     ///
     /// # Errors
-    /// What `ip` or `tc` says.
-    pub fn add(&mut self, label: &str) -> Result<Host, String> {
-        let (name, switch, number) = (format!("{}-{label}", self.mark), self.switch(), self.hosts);
+    /// An error of `ip` or `tc`.
+    pub fn add(&mut self, label: &str) -> Result<NamespaceHost, String> {
+        let (name, switch, number) = (format!("{}-{label}", self.mark), self.bridge_namespace(), self.hosts);
         self.hosts += 1;
         let address = Ipv4Addr::new(10, 77, (number / HOSTS_A_NETWORK) as u8, (number % HOSTS_A_NETWORK + 1) as u8);
         run("ip", &["netns", "add", &name], "")?;
@@ -80,16 +79,16 @@ impl Namespaces {
         )?;
         batch(&name, &format!("addr add {address}/16 dev eth0\nlink set eth0 up\nlink set lo up\n"))?;
         if let Some(bits_per_s) = self.bits_per_s {
-            // Each end limits what leaves it: together, both directions of the host's link.
+            // Each end limits its outbound direction: together, both directions of the host's link.
             for (space, device) in [(&name, "eth0"), (&switch, port.as_str())] {
                 limit(space, device, bits_per_s)?;
             }
         }
-        Ok(Host { name, address: address.into() })
+        Ok(NamespaceHost { name, address: address.into() })
     }
 }
 
-impl Drop for Namespaces {
+impl Drop for NetworkNamespaces {
     fn drop(&mut self) {
         for name in names().into_iter().filter(|name| name.starts_with(&format!("{}-", self.mark))) {
             if let Err(why) = run("ip", &["netns", "del", &name], "") {
@@ -108,7 +107,7 @@ fn limit(space: &str, device: &str, bits_per_s: u64) -> Result<(), String> {
     run("tc", &words, "").map_err(|why| format!("the speed of links cannot be limited: {why}"))
 }
 
-/// Whether namespaces, and limits on links if they are wanted, can be had here.
+/// Checks that namespaces, and limited links if they are wanted, are available.
 fn ready(limited: bool) -> Result<(), String> {
     if !nix::unistd::geteuid().is_root() {
         return Err("--namespaces takes root: network namespaces are made and removed".to_owned());
@@ -131,23 +130,23 @@ fn ready(limited: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Removes the namespaces of processes that are gone. Answers how many there were.
+/// Removes the namespaces of dead processes, and returns how many there were.
 ///
 /// # Errors
-/// What `ip` says.
+/// An error of `ip`.
 pub(super) fn clean() -> Result<usize, String> {
-    let left: Vec<String> = names().into_iter().filter(|name| is_left(name, began)).collect();
+    let left: Vec<String> = names().into_iter().filter(|name| is_left(name, process_start_time)).collect();
     left.iter().try_for_each(|name| run("ip", &["netns", "del", name], ""))?;
     Ok(left.len())
 }
 
 fn names() -> Vec<String> {
-    // Where there is no such folder there never was a namespace with a name.
+    // Without that folder no named namespace was ever created.
     let entries = fs::read_dir(FOLDER).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| name.starts_with(MARK)).collect()
 }
 
-/// Whether a namespace is one of ours whose process is gone; a process is told by its number and when it began.
+/// Whether a namespace is one of ours whose process is dead. A process is identified by its id and start time.
 fn is_left(name: &str, began: impl Fn(u32) -> Option<u64>) -> bool {
     let mut parts = name.strip_prefix(MARK).unwrap_or_default().splitn(3, '-');
     let mut number = || parts.next().and_then(|part| part.parse::<u64>().ok());
@@ -157,10 +156,10 @@ fn is_left(name: &str, began: impl Fn(u32) -> Option<u64>) -> bool {
     }
 }
 
-/// When a process began, in the kernel's own unit.
-fn began(pid: u32) -> Option<u64> {
+/// Start time of a process, in clock ticks since boot.
+fn process_start_time(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind its name, which may have anything in it, the time is the twentieth word.
+    // After the process name, which may contain anything, the start time is the twentieth word.
     stat.rsplit_once(") ")?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
@@ -173,7 +172,7 @@ fn run(program: &str, words: &[&str], input: &str) -> Result<(), String> {
     let mut command = Command::new(program);
     command.args(words).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
-    // It reads all of a few lines before it ends, and what it says of them comes at its end.
+    // It reads a few lines completely before it ends, and reports errors at its end.
     let written = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(input.as_bytes()));
     let output = child.wait_with_output().map_err(failed)?;
     if output.status.success() {
@@ -209,7 +208,7 @@ mod tests {
     #[test]
     fn a_process_is_told_by_when_it_began() {
         let pid = std::process::id();
-        assert!(began(pid).is_some_and(|at| at > 0));
-        assert_eq!(began(u32::MAX), None);
+        assert!(process_start_time(pid).is_some_and(|at| at > 0));
+        assert_eq!(process_start_time(u32::MAX), None);
     }
 }

@@ -1,29 +1,27 @@
-//! `harrier topology simulate`: a tree of brokers as discrete events, larger than any that can be run here.
+//! `harrier topology simulate`: simulates a tree of brokers, larger than any that can be run here.
 //!
-//! Enters: a notation, options, a profile.  Leaves: rates, latencies, depths, loads; a document and a page on request.
-//! Owns:   options, their bounds and defaults.
-//! Never:  starts a process, reads a clock: the same words print the same text.
+//! Reads no clock: the same arguments print the same text.
 
-mod drawing;
-mod page;
-mod told;
+mod tree_drawing;
+mod simulation_page;
+mod simulation_report;
 
-use desim::{Ack, Fail, Grove, Outcome, Pace, Scenario, Straggler, Work};
-use planner::{Host, Profile, Resting, Sharing, SizeCosts};
+use desim::{AckMode, BrokerFailure, TreeTopology, SimulationResult, ArrivalProcess, Scenario, Straggler, ServiceTimes};
+use planner::{HostModel, Profile, CostSource, Sharing, SizeCosts};
 use report::page::write_file;
-use report::table::put;
+use report::stdout::put;
 use topology::Tree;
 
-use super::asked::{ACK, CREDIT, PREFETCH, bits_per_s, wait_ns};
-use super::profiles;
-use super::run::help;
-use crate::arguments::{Given, Option_, Wrong, option};
-use crate::failure::Failure;
+use super::tree_options::{ACK, CREDIT, PREFETCH, bits_per_s, duration_ns};
+use super::profile_files;
+use super::run_command::help;
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::failure::CommandFailure;
 use crate::interrupt;
 use crate::limits::{SIMULATED_QUEUE_BYTES_MAX, SIMULATED_SECONDS_MAX};
-use crate::plan::bytes;
+use crate::role_protocol::bytes;
 
-const OPTIONS: &[Option_] = &[
+const OPTIONS: &[OptionSpec] = &[
     option("size", Some('m'), "BYTES", "size of a message, as in 64 or 64K"),
     option("profile", None, "FILE", "what brokers cost: a profile of harrier topology calibrate"),
     option("transport", None, "NAME", "whose costs of the profile: tcp (default), unix or rdma"),
@@ -82,31 +80,31 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Processors of a host of which nobody said how many it has.
-const CORES_USUAL: u64 = 2;
-const CREDIT_USUAL: u64 = 1_000;
-const QUEUE_BYTES_USUAL: u64 = 1 << 30;
-/// Messages of a closed loop: so many full batches, within these bounds.
-const BATCHES_USUAL: u64 = 200;
-const MESSAGES_USUAL: std::ops::RangeInclusive<u64> = 10_000..=400_000;
+/// Default number of processors of a host.
+const CORES_DEFAULT: u64 = 2;
+const CREDIT_DEFAULT: u64 = 1_000;
+const QUEUE_BYTES_DEFAULT: u64 = 1 << 30;
+/// A closed loop has this many full batches of messages, within these bounds.
+const BATCHES_DEFAULT: u64 = 200;
+const MESSAGES_DEFAULT: std::ops::RangeInclusive<u64> = 10_000..=400_000;
 
-/// What is asked for, beside the scenario.
-struct Wish {
+/// The scenario, and what is printed with it.
+struct SimulationRequest {
     tree: Tree,
     scenario: Scenario,
     seconds: Option<f64>,
-    /// What the costs rest on, in words.
+    /// Describes where the costs come from.
     costs: String,
-    /// What the model says of it, if it can.
+    /// The model's prediction, if it applies.
     predicted_per_s: Option<f64>,
 }
 
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a profile that cannot be used, a scenario that cannot be.
-pub(super) fn run(words: &[String]) -> Result<(), Failure> {
-    let given = Given::parse_with_bare(words, &[OPTIONS])?;
+/// Wrong usage, a profile that cannot be used, an invalid scenario.
+pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
+    let given = ParsedOptions::parse_with_bare(words, &[OPTIONS])?;
     if given.has("help") {
         return Ok(put(&help(
             "harrier topology simulate TOPOLOGY --size BYTES [OPTIONS]",
@@ -115,101 +113,101 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
             EXAMPLES,
         ))?);
     }
-    let mut wish = wish(&given)?;
+    let mut wish = read_request(&given)?;
     if let Some(seconds) = wish.seconds {
         wish.scenario.messages = messages_of(&wish.scenario, seconds)?;
     }
     let outcome = simulated(&wish.scenario)?;
-    put(&told::text(&wish, &outcome))?;
+    put(&simulation_report::text(&wish, &outcome))?;
     if let Some(file) = given.text("json") {
-        write_file(file.as_ref(), &told::json(&wish, &outcome, &given))?;
+        write_file(file.as_ref(), &simulation_report::json(&wish, &outcome, &given))?;
     }
     if let Some(file) = given.text("html") {
-        write_file(file.as_ref(), &page::render(&wish, &outcome))?;
+        write_file(file.as_ref(), &simulation_page::render(&wish, &outcome))?;
     }
     match outcome.cut_short {
         None => Ok(()),
-        Some(why) => Err(Failure::Failed(format!("the simulation was cut short: {why}"))),
+        Some(why) => Err(CommandFailure::Failed(format!("the simulation was cut short: {why}"))),
     }
 }
 
-fn simulated(scenario: &Scenario) -> Result<Outcome, Failure> {
-    let outcome = desim::simulate_while(scenario, || !interrupt::requested()).map_err(impossible)?;
-    if interrupt::requested() { Err(Failure::Interrupted) } else { Ok(outcome) }
+fn simulated(scenario: &Scenario) -> Result<SimulationResult, CommandFailure> {
+    let outcome = desim::simulate_while(scenario, || !interrupt::requested()).map_err(invalid_scenario)?;
+    if interrupt::requested() { Err(CommandFailure::Interrupted) } else { Ok(outcome) }
 }
 
-fn impossible(why: desim::Impossible) -> Failure {
-    Failure::Usage(why.to_string())
+fn invalid_scenario(why: desim::InvalidScenario) -> CommandFailure {
+    CommandFailure::Usage(why.to_string())
 }
 
-fn wish(given: &Given) -> Result<Wish, Failure> {
+fn read_request(given: &ParsedOptions) -> Result<SimulationRequest, CommandFailure> {
     let tree: Tree = match given.bare() {
-        [one] => one.parse().map_err(|error: topology::NotATree| Wrong(error.to_string()))?,
-        [] => return Err(Failure::Usage("simulate needs a topology, as in B-2B-4B-16C".to_owned())),
-        [_, more, ..] => return Err(Failure::Usage(format!("'{more}' is a word too many"))),
+        [one] => one.parse().map_err(|error: topology::TreeParseError| UsageError(error.to_string()))?,
+        [] => return Err(CommandFailure::Usage("simulate needs a topology, as in B-2B-4B-16C".to_owned())),
+        [_, more, ..] => return Err(CommandFailure::Usage(format!("'{more}' is a word too many"))),
     };
     let Some(size) = given.text("size") else {
-        return Err(Failure::Usage("simulate needs the size of a message, as in --size 1K".to_owned()));
+        return Err(CommandFailure::Usage("simulate needs the size of a message, as in --size 1K".to_owned()));
     };
-    let size = bytes(size).map_err(Wrong)? as u64;
+    let size = bytes(size).map_err(UsageError)? as u64;
     if given.has("profile") && given.has("costs") {
-        return Err(Failure::Usage("--profile and --costs both say what brokers cost".to_owned()));
+        return Err(CommandFailure::Usage("--profile and --costs both say what brokers cost".to_owned()));
     }
     let ack = given.one_of("ack", &["none", "confirm"])?;
-    let (mut scenario, costs, predicted_per_s) = priced(given, &tree, size, ack)?;
-    scenario.link.delay_ns = given.text("link-delay").map(|text| wait_ns("link-delay", text)).transpose()?.unwrap_or(0);
-    scenario.ack = if ack == "confirm" { Ack::Confirm } else { Ack::None };
+    let (mut scenario, costs, predicted_per_s) = scenario_with_costs(given, &tree, size, ack)?;
+    scenario.link.delay_ns = given.text("link-delay").map(|text| duration_ns("link-delay", text)).transpose()?.unwrap_or(0);
+    scenario.ack = if ack == "confirm" { AckMode::Confirm } else { AckMode::None };
     let bound = |count: u64| u32::try_from(count).ok().filter(|count| *count > 0);
     let number = |name: &str| given.number_if_given(name, 0, u64::from(u16::MAX));
-    scenario.credit = bound(number("credit")?.unwrap_or(CREDIT_USUAL));
+    scenario.credit = bound(number("credit")?.unwrap_or(CREDIT_DEFAULT));
     scenario.prefetch = number("prefetch")?.and_then(bound);
     let queue_bytes = match given.text("queue-limit") {
-        None => QUEUE_BYTES_USUAL,
-        Some(text) => bytes(text).map_err(Wrong)? as u64,
+        None => QUEUE_BYTES_DEFAULT,
+        Some(text) => bytes(text).map_err(UsageError)? as u64,
     };
     if queue_bytes > SIMULATED_QUEUE_BYTES_MAX {
-        return Err(Failure::Usage(format!("--queue-limit has at most {SIMULATED_QUEUE_BYTES_MAX} bytes")));
+        return Err(CommandFailure::Usage(format!("--queue-limit has at most {SIMULATED_QUEUE_BYTES_MAX} bytes")));
     }
     scenario.queue_bytes_max = (queue_bytes > 0).then_some(queue_bytes);
-    scenario.pace = pace(given)?;
+    scenario.arrivals = arrival_process(given)?;
     scenario.jitter = given.decimal("jitter", 0.0, 0.0, 0.99)?;
     scenario.seed = given.number("seed", 1, 0, u64::MAX)?;
     scenario.stragglers = listed(given, "straggler", stragglers)?.concat();
-    scenario.failures = listed(given, "fail", |text| failure(text, &scenario.grove))?;
+    scenario.failures = listed(given, "fail", |text| failure(text, &scenario.tree))?;
     if given.has("messages") && given.has("seconds") {
-        return Err(Failure::Usage("--messages and --seconds both say how long the stream is".to_owned()));
+        return Err(CommandFailure::Usage("--messages and --seconds both say how long the stream is".to_owned()));
     }
     let most = u64::from(desim::limits::MESSAGES_MAX);
-    let usual = messages_usual(&scenario);
+    let usual = default_messages(&scenario);
     scenario.messages = given.number("messages", usual, 1, most)? as u32;
     let seconds = given.decimal("seconds", 1.0, 0.001, SIMULATED_SECONDS_MAX)?;
     let seconds = given.has("seconds").then_some(seconds);
     scenario.check().map_err(|why| match why.0.contains("nothing limits") {
-        true => Failure::Usage(format!("{why}: --profile, --costs, --link-rate or --rate does")),
-        false => impossible(why),
+        true => CommandFailure::Usage(format!("{why}: --profile, --costs, --link-rate or --rate does")),
+        false => invalid_scenario(why),
     })?;
-    // The model knows of none of these.
-    let is_plain = scenario.pace == Pace::Closed && scenario.stragglers.is_empty() && scenario.failures.is_empty();
-    Ok(Wish { tree, scenario, seconds, costs, predicted_per_s: predicted_per_s.filter(|_| is_plain) })
+    // The model covers none of these.
+    let is_plain = scenario.arrivals == ArrivalProcess::Closed && scenario.stragglers.is_empty() && scenario.failures.is_empty();
+    Ok(SimulationRequest { tree, scenario, seconds, costs, predicted_per_s: predicted_per_s.filter(|_| is_plain) })
 }
 
-fn messages_usual(scenario: &Scenario) -> u64 {
-    match scenario.pace {
-        Pace::Closed => {
+fn default_messages(scenario: &Scenario) -> u64 {
+    match scenario.arrivals {
+        ArrivalProcess::Closed => {
             let batch = (desim::limits::BATCH_BYTES / scenario.message_bytes.max(1)).max(1);
-            (batch * BATCHES_USUAL).clamp(*MESSAGES_USUAL.start(), *MESSAGES_USUAL.end())
+            (batch * BATCHES_DEFAULT).clamp(*MESSAGES_DEFAULT.start(), *MESSAGES_DEFAULT.end())
         }
-        Pace::Even(_) | Pace::Poisson(_) => *MESSAGES_USUAL.start(),
+        ArrivalProcess::Even(_) | ArrivalProcess::Poisson(_) => *MESSAGES_DEFAULT.start(),
     }
 }
 
-/// How many messages a stream of so many seconds has: by its rate, or by that of a short one.
-fn messages_of(scenario: &Scenario, seconds: f64) -> Result<u32, Failure> {
-    let per_s = match scenario.pace {
-        Pace::Even(rate) | Pace::Poisson(rate) => rate,
-        Pace::Closed => {
+/// The number of messages of a stream of this many seconds: by its rate, or by that of a short simulation.
+fn messages_of(scenario: &Scenario, seconds: f64) -> Result<u32, CommandFailure> {
+    let per_s = match scenario.arrivals {
+        ArrivalProcess::Even(rate) | ArrivalProcess::Poisson(rate) => rate,
+        ArrivalProcess::Closed => {
             let mut short = scenario.clone();
-            short.messages = messages_usual(scenario) as u32;
+            short.messages = default_messages(scenario) as u32;
             short.failures.clear();
             simulated(&short)?.stream_per_s
         }
@@ -217,38 +215,38 @@ fn messages_of(scenario: &Scenario, seconds: f64) -> Result<u32, Failure> {
     let messages = (per_s * seconds).round().max(1.0);
     if messages > f64::from(desim::limits::MESSAGES_MAX) {
         let most = desim::limits::MESSAGES_MAX;
-        return Err(Failure::Usage(format!("{seconds} s are {messages} messages, and at most {most} are simulated")));
+        return Err(CommandFailure::Usage(format!("{seconds} s are {messages} messages, and at most {most} are simulated")));
     }
     Ok(messages as u32)
 }
 
-fn pace(given: &Given) -> Result<Pace, Wrong> {
+fn arrival_process(given: &ParsedOptions) -> Result<ArrivalProcess, UsageError> {
     let arrivals = given.one_of("arrivals", &["even", "poisson"])?;
     if !given.has("rate") {
         return if given.has("arrivals") {
-            Err(Wrong("--arrivals needs a --rate".to_owned()))
+            Err(UsageError("--arrivals needs a --rate".to_owned()))
         } else {
-            Ok(Pace::Closed)
+            Ok(ArrivalProcess::Closed)
         };
     }
     let rate = given.decimal("rate", 1.0, 0.001, 1e9)?;
-    Ok(if arrivals == "poisson" { Pace::Poisson(rate) } else { Pace::Even(rate) })
+    Ok(if arrivals == "poisson" { ArrivalProcess::Poisson(rate) } else { ArrivalProcess::Even(rate) })
 }
 
-/// A scenario with the costs of its brokers, what these rest on, and what the model says.
-fn priced(given: &Given, tree: &Tree, size: u64, ack: &str) -> Result<(Scenario, String, Option<f64>), Failure> {
+/// A scenario with the costs of its brokers, their description, and the model's prediction.
+fn scenario_with_costs(given: &ParsedOptions, tree: &Tree, size: u64, ack: &str) -> Result<(Scenario, String, Option<f64>), CommandFailure> {
     let link = given.text("link-rate").map(bits_per_s).transpose()?;
     let cores = given.number_if_given("cores", 1, u64::from(desim::limits::CORES_MAX))?;
     let Some(file) = given.text("profile") else {
         if given.has("transport") || given.has("extrapolate") {
-            return Err(Failure::Usage("--transport and --extrapolate are about a --profile".to_owned()));
+            return Err(CommandFailure::Usage("--transport and --extrapolate are about a --profile".to_owned()));
         }
         let [take_in_ns, copy_ns] = given.text("costs").map_or(Ok([0.0, 0.0]), two_costs)?;
-        let work = Work { take_in_ns, to_broker_ns: copy_ns, to_consumer_ns: copy_ns };
-        let mut scenario = Scenario::new(Grove::of(tree, |_, _| work).map_err(impossible)?, size, 1);
-        scenario.wire_bytes = planner::wire_bytes_presumed(size);
+        let work = ServiceTimes { receive_ns: take_in_ns, to_broker_ns: copy_ns, to_consumer_ns: copy_ns };
+        let mut scenario = Scenario::new(TreeTopology::from_tree(tree, |_, _| work).map_err(invalid_scenario)?, size, 1);
+        scenario.wire_bytes = planner::estimated_wire_bytes(size);
         scenario.link.bits_per_s = link;
-        scenario.cores = (cores.unwrap_or(CORES_USUAL) as u32).saturating_sub(1).max(1);
+        scenario.cores = (cores.unwrap_or(CORES_DEFAULT) as u32).saturating_sub(1).max(1);
         let (take_in_us, copy_us) = (take_in_ns / 1e3, copy_ns / 1e3);
         let costs = match given.has("costs") {
             true => format!("{take_in_us} us to take a message in, {copy_us} us a copy, as given"),
@@ -256,20 +254,20 @@ fn priced(given: &Given, tree: &Tree, size: u64, ack: &str) -> Result<(Scenario,
         };
         return Ok((scenario, costs, None));
     };
-    let profile = profiles::read(file.as_ref())?;
+    let profile = profile_files::read(file.as_ref())?;
     let transport = given.one_of("transport", &["tcp", "unix", "rdma"])?;
     let (costs, resting) = size_costs(&profile, file, (transport, ack), size, given.has("extrapolate"))?;
     let cores = cores.unwrap_or(u64::from(profile.cores)) as u32;
     let link_bits_per_s = link.or(profile.link_bits_per_s);
-    // Each broker has a host for itself here, whatever it was measured on.
-    let host = Host { cores, link_bits_per_s, sharing: Sharing::OwnHosts };
-    let scenario = desim::calibrated(tree, &costs, &host, 1).map_err(impossible)?;
+    // Each broker has a host for itself here, however the profile was measured.
+    let host = HostModel { cores, link_bits_per_s, sharing: Sharing::OwnHosts };
+    let scenario = desim::scenario_from_costs(tree, &costs, &host, 1).map_err(invalid_scenario)?;
     let rests = match resting {
-        Resting::Measured => "measured".to_owned(),
-        Resting::Between(less, more) => format!("between those measured at {less} and {more} B"),
-        Resting::Beyond(size) => format!("EXTRAPOLATED beyond {size} B"),
+        CostSource::Measured => "measured".to_owned(),
+        CostSource::Between(less, more) => format!("between those measured at {less} and {more} B"),
+        CostSource::Beyond(size) => format!("EXTRAPOLATED beyond {size} B"),
     };
-    let told = format!("{file} ({transport}, ack {ack}), {rests}; {}", profiles::conditions(&profile));
+    let told = format!("{file} ({transport}, ack {ack}), {rests}; {}", profile_files::conditions(&profile));
     Ok((scenario, told, Some(planner::predict(tree, &costs, &host).stream_per_s.value)))
 }
 
@@ -279,36 +277,36 @@ fn size_costs(
     (transport, ack): (&str, &str),
     size: u64,
     beyond: bool,
-) -> Result<(SizeCosts, Resting), Failure> {
+) -> Result<(SizeCosts, CostSource), CommandFailure> {
     let set = profile.costs_of(transport, ack).ok_or_else(|| {
         let there: Vec<String> =
             profile.costs.iter().map(|set| format!("{} with ack {}", set.transport, set.ack)).collect();
         let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
-        Failure::Usage(format!("{file} has no costs over {transport} with ack {ack}: it has {there}"))
+        CommandFailure::Usage(format!("{file} has no costs over {transport} with ack {ack}: it has {there}"))
     })?;
-    set.at(size, beyond).map_err(|why| {
+    set.for_size(size, beyond).map_err(|why| {
         let hint = if beyond { "" } else { " (--extrapolate goes beyond, for a guess)" };
-        Failure::Usage(format!("{file} has no costs of messages of {size} bytes: {why}{hint}"))
+        CommandFailure::Usage(format!("{file} has no costs of messages of {size} bytes: {why}{hint}"))
     })
 }
 
-fn two_costs(text: &str) -> Result<[f64; 2], Wrong> {
+fn two_costs(text: &str) -> Result<[f64; 2], UsageError> {
     let parse = || -> Option<[f64; 2]> {
         let (take_in, copy) = text.split_once(':')?;
         let both = [take_in.parse::<f64>().ok()? * 1e3, copy.parse::<f64>().ok()? * 1e3];
         both.iter().all(|cost| (0.0..=desim::limits::COST_NS_MAX).contains(cost)).then_some(both)
     };
     parse().ok_or_else(|| {
-        Wrong(format!("--costs are microseconds to take a message in and for a copy, as in 1:0.4, not '{text}'"))
+        UsageError(format!("--costs are microseconds to take a message in and for a copy, as in 1:0.4, not '{text}'"))
     })
 }
 
-/// What the parts of an option say that are divided by commas.
-fn listed<T>(given: &Given, name: &str, part: impl Fn(&str) -> Result<T, Wrong>) -> Result<Vec<T>, Wrong> {
+/// Parses a comma-separated option value.
+fn listed<T>(given: &ParsedOptions, name: &str, part: impl Fn(&str) -> Result<T, UsageError>) -> Result<Vec<T>, UsageError> {
     given.texts(name).iter().flat_map(|text| text.split(',')).map(|text| part(text.trim())).collect()
 }
 
-fn stragglers(text: &str) -> Result<Vec<Straggler>, Wrong> {
+fn stragglers(text: &str) -> Result<Vec<Straggler>, UsageError> {
     let parse = || -> Option<Vec<Straggler>> {
         let (who, per_s) = text.split_once('@')?;
         let per_s: f64 = per_s.parse().ok()?;
@@ -323,30 +321,30 @@ fn stragglers(text: &str) -> Result<Vec<Straggler>, Wrong> {
     };
     parse().ok_or_else(|| {
         let most = desim::limits::STRAGGLERS_MAX;
-        Wrong(format!("--straggler is a consumer's number and messages a second, as in 5@500, or x3@500 for any three of at most {most}, not '{text}'"))
+        UsageError(format!("--straggler is a consumer's number and messages a second, as in 5@500, or x3@500 for any three of at most {most}, not '{text}'"))
     })
 }
 
-fn failure(text: &str, grove: &Grove) -> Result<Fail, Wrong> {
+fn failure(text: &str, topology: &TreeTopology) -> Result<BrokerFailure, UsageError> {
     let wrong =
-        || Wrong(format!("--fail is a broker with a time and how long it is away, as in b1.0@2s+5s, not '{text}'"));
+        || UsageError(format!("--fail is a broker with a time and how long it is away, as in b1.0@2s+5s, not '{text}'"));
     let (name, times) = text.split_once('@').ok_or_else(wrong)?;
-    let broker = grove.named(name).ok_or_else(|| {
-        let last = grove.name(grove.brokers() - 1);
-        Wrong(format!("--fail: there is no broker '{name}': they are b0 to {last}"))
+    let broker = topology.find(name).ok_or_else(|| {
+        let last = topology.name(topology.brokers() - 1);
+        UsageError(format!("--fail: there is no broker '{name}': they are b0 to {last}"))
     })?;
     let (at, away) = times.split_once('+').map_or((times, None), |(at, away)| (at, Some(away)));
-    let away_ns = away.map(|text| wait_ns("fail", text)).transpose()?;
-    Ok(Fail { broker, at_ns: wait_ns("fail", at)?, away_ns })
+    let away_ns = away.map(|text| duration_ns("fail", text)).transpose()?;
+    Ok(BrokerFailure { broker, at_ns: duration_ns("fail", at)?, away_ns })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn wished(line: &str) -> Result<Wish, Failure> {
+    fn wished(line: &str) -> Result<SimulationRequest, CommandFailure> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        wish(&Given::parse_with_bare(&words, &[OPTIONS])?)
+        read_request(&ParsedOptions::parse_with_bare(&words, &[OPTIONS])?)
     }
 
     #[test]
@@ -359,10 +357,10 @@ mod tests {
         let it = it.unwrap_or_else(|why| panic!("{why}")).scenario;
         assert_eq!((it.message_bytes, it.cores, it.messages, it.seed), (1_024, 3, 7, 5));
         assert_eq!((it.link.bits_per_s, it.link.delay_ns), (Some(200_000_000), 50_000));
-        assert_eq!((it.pace, it.ack, it.credit, it.prefetch), (Pace::Poisson(100.0), Ack::Confirm, None, Some(9)));
+        assert_eq!((it.arrivals, it.ack, it.credit, it.prefetch), (ArrivalProcess::Poisson(100.0), AckMode::Confirm, None, Some(9)));
         assert_eq!((it.queue_bytes_max, it.stragglers.len()), (Some(2 << 20), 3));
-        assert_eq!(it.failures[0], Fail { broker: 2, at_ns: 2_000_000_000, away_ns: Some(500_000_000) });
-        assert_eq!(it.failures[1], Fail { broker: 0, at_ns: 1_000_000_000, away_ns: None });
+        assert_eq!(it.failures[0], BrokerFailure { broker: 2, at_ns: 2_000_000_000, away_ns: Some(500_000_000) });
+        assert_eq!(it.failures[1], BrokerFailure { broker: 0, at_ns: 1_000_000_000, away_ns: None });
     }
 
     #[test]

@@ -1,47 +1,46 @@
-//! How the two ends of the verbs baseline meet: one listens, the other makes a connection for each segment.
-//!
-//! Enters: addresses, orders.  Leaves: what a segment came to, in both ends' figures.
-//! Owns:   the listener, and each connection from its handshake to its orderly end.
-//! Never:  serves two connections at once.
+//! Connects the two sides of the verbs baseline: one listens, the other makes one connection per segment.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
-use ib::{About, CmChannel, CmEvent, Id, Reads, Terms};
+use ib::{CmEventKind, CmEventChannel, CmEvent, CmId, ReadLimits, ConnectParams};
 use serde::{Deserialize, Serialize};
 
-use super::device::Facts;
-use super::end::{Asked, End, readable, text};
-use super::order::{Order, Poll, acceptance, of_acceptance};
-use super::work::Work;
+use super::device::DeviceFacts;
+use super::endpoint::{DeviceCounts, VerbsEndpoint, readable, text};
+use super::verbs_request::{VerbsRequest, CompletionWait, acceptance, of_acceptance};
+use super::segment_driver::SegmentDriver;
 use crate::interrupt;
 use crate::limits::{VERBS_ACK_TIMEOUT_EXPONENT, VERBS_SET_UP_WAIT};
 use gauge::clock::{Deadline, now_ns};
-use gauge::{Buckets, Latencies, Meter, RoleUsage};
+use gauge::{HistogramBuckets, LatencyHistogram, ProcessMeter, RoleUsage};
 
 /// What the other end tells at the end of a segment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Told {
+struct PeerResults {
     used: RoleUsage,
-    asked: Asked,
+    #[serde(rename = "asked")]
+    device_counts: DeviceCounts,
 }
 
 /// What came of a segment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Found {
+pub struct VerbsResults {
     /// From the first message to the last answer or completion.
     pub elapsed_ns: u64,
     /// Round trips, of the shape that has them.
-    pub latencies: Buckets,
+    pub latencies: HistogramBuckets,
     /// Longest message that went inline.
     pub inline_bytes: usize,
     /// What the measuring end's process used, and asked its device for.
-    pub near: (RoleUsage, Asked),
+    #[serde(rename = "near")]
+    pub active: (RoleUsage, DeviceCounts),
     /// The same of the other's.
-    pub far: (RoleUsage, Asked),
+    #[serde(rename = "far")]
+    pub passive: (RoleUsage, DeviceCounts),
 }
 
-fn event(channel: &CmChannel) -> Result<CmEvent, String> {
+fn event(channel: &CmEventChannel) -> Result<CmEvent, String> {
     let deadline = Deadline::after(VERBS_SET_UP_WAIT);
     loop {
         if let Some(event) = channel.next().map_err(text)? {
@@ -58,11 +57,11 @@ fn event(channel: &CmChannel) -> Result<CmEvent, String> {
 }
 
 fn other_than_expected(event: &CmEvent) -> String {
-    match &event.about {
-        About::Failed { what, errno } => format!("{what}: {}", std::io::Error::from_raw_os_error(*errno)),
-        About::Rejected { reason: ib::REJECTED_NO_LISTENER } => "nobody listens there".to_owned(),
-        About::Rejected { .. } => {
-            let words: Vec<u8> = event.data.iter().copied().take_while(|&byte| byte != 0).collect();
+    match &event.kind {
+        CmEventKind::Failed { step: what, errno } => format!("{what}: {}", std::io::Error::from_raw_os_error(*errno)),
+        CmEventKind::Rejected { reason: ib::REJECTED_NO_LISTENER } => "nobody listens there".to_owned(),
+        CmEventKind::Rejected { .. } => {
+            let words: Vec<u8> = event.private_data.iter().copied().take_while(|&byte| byte != 0).collect();
             format!("it was refused: {}", String::from_utf8_lossy(&words))
         }
         about => format!("something else came than was expected: {about:?}"),
@@ -70,19 +69,19 @@ fn other_than_expected(event: &CmEvent) -> String {
 }
 
 /// Waits for the event of an id that is wanted.
-fn expect(channel: &CmChannel, id: &Id, is_wanted: impl Fn(&About) -> bool) -> Result<CmEvent, String> {
+fn await_event(channel: &CmEventChannel, id: &CmId, is_wanted: impl Fn(&CmEventKind) -> bool) -> Result<CmEvent, String> {
     loop {
         let event = event(channel)?;
         if event.id == id.key() {
-            return if is_wanted(&event.about) { Ok(event) } else { Err(other_than_expected(&event)) };
+            return if is_wanted(&event.kind) { Ok(event) } else { Err(other_than_expected(&event)) };
         }
         // Somebody else who asks to be let in: refused by the drop of the event.
     }
 }
 
 /// An id that has a device and a way to its peer.
-fn routed(channel: &CmChannel, to: SocketAddr) -> Result<Id, String> {
-    let id = Id::new(channel).map_err(text)?;
+fn resolve_route(channel: &CmEventChannel, to: SocketAddr) -> Result<CmId, String> {
+    let id = CmId::new(channel).map_err(text)?;
     // Kernels before 5.1 choose for themselves.
     if let Err(error) = id.set_ack_timeout(VERBS_ACK_TIMEOUT_EXPONENT)
         && error.os_error() != Some(nix::errno::Errno::ENOSYS as i32)
@@ -90,9 +89,9 @@ fn routed(channel: &CmChannel, to: SocketAddr) -> Result<Id, String> {
         return Err(text(error));
     }
     id.resolve_address(None, to, VERBS_SET_UP_WAIT).map_err(text)?;
-    expect(channel, &id, |about| matches!(about, About::AddressResolved))?;
+    await_event(channel, &id, |about| matches!(about, CmEventKind::AddressResolved))?;
     id.resolve_route(VERBS_SET_UP_WAIT).map_err(text)?;
-    expect(channel, &id, |about| matches!(about, About::RouteResolved))?;
+    await_event(channel, &id, |about| matches!(about, CmEventKind::RouteResolved))?;
     Ok(id)
 }
 
@@ -100,67 +99,67 @@ fn routed(channel: &CmChannel, to: SocketAddr) -> Result<Id, String> {
 ///
 /// # Errors
 /// Why there is none.
-pub fn device_towards(to: SocketAddr) -> Result<Facts, String> {
-    let channel = CmChannel::new().map_err(text)?;
-    let id = routed(&channel, to)?;
-    id.context().map(|context| Facts::of(&context)).map_err(text)
+pub fn device_towards(to: SocketAddr) -> Result<DeviceFacts, String> {
+    let channel = CmEventChannel::new().map_err(text)?;
+    let id = resolve_route(&channel, to)?;
+    id.context().map(|context| DeviceFacts::of(&context)).map_err(text)
 }
 
-fn terms(data: &[u8], reads: Reads) -> Terms<'_> {
-    Terms { data, reads, retries: ib::RETRIES_MAX, not_ready_retries: ib::RETRIES_MAX }
+fn terms(data: &[u8], reads: ReadLimits) -> ConnectParams<'_> {
+    ConnectParams { private_data: data, read_limits: reads, retry_count: ib::RETRIES_MAX, rnr_retry_count: ib::RETRIES_MAX }
 }
 
 /// Measures a segment against the end that listens at `to`.
 ///
 /// # Errors
 /// In the words of whoever failed.
-pub fn ask(to: SocketAddr, order: &Order) -> Result<Found, String> {
-    let channel = CmChannel::new().map_err(text)?;
-    let id = routed(&channel, to)?;
-    let mut end = End::new(&id, &channel, *order)?;
-    let (request, reads) = (order.request(end.memory()), end.reads()?);
-    id.connect(&terms(&request, reads)).map_err(text)?;
-    let established = expect(&channel, &id, |about| matches!(about, About::Established { .. }))?;
-    end.set_peer(of_acceptance(&established.data, order.size_bytes)?);
-    let mut work = Work::new(end);
-    let mut latencies = Latencies::default();
-    work.ask(order.warm_up, &mut latencies)?;
+pub fn run_segment(to: SocketAddr, request: &VerbsRequest) -> Result<VerbsResults, String> {
+    let channel = CmEventChannel::new().map_err(text)?;
+    let id = resolve_route(&channel, to)?;
+    let mut end = VerbsEndpoint::new(&id, &channel, *request)?;
+    let (private_data, reads) = (request.request(end.memory()), end.reads()?);
+    id.connect(&terms(&private_data, reads)).map_err(text)?;
+    let established = await_event(&channel, &id, |about| matches!(about, CmEventKind::Established { .. }))?;
+    end.set_peer(of_acceptance(&established.private_data, request.size_bytes)?);
+    let mut work = SegmentDriver::new(end);
+    let mut latencies = LatencyHistogram::default();
+    work.run_active(request.warm_up, &mut latencies)?;
     // The other end is ready for the segment that counts.
-    work.end.say(0)?;
+    work.end.send_number(0)?;
     work.await_next()?;
-    let (mut latencies, asked) = (Latencies::default(), work.end.asked);
-    let meter = Meter::of_self();
+    let (mut latencies, device_counts) = (LatencyHistogram::default(), work.end.device_counts);
+    let meter = ProcessMeter::of_self();
     let began_ns = now_ns();
-    work.ask(order.count, &mut latencies)?;
+    work.run_active(request.count, &mut latencies)?;
     let elapsed_ns = now_ns() - began_ns;
-    let near = (meter.stop(), work.end.asked.since(asked));
-    work.end.heard = Some(Vec::new());
-    work.end.poll = Poll::Events;
-    work.end.say(0)?;
+    let active = (meter.stop(), work.end.device_counts.since(device_counts));
+    work.end.last_text = Some(Vec::new());
+    work.end.poll = CompletionWait::Events;
+    work.end.send_number(0)?;
     work.await_next()?;
-    let heard = work.end.heard.take().unwrap_or_default();
-    let told: Told = serde_json::from_slice(&heard).map_err(|error| format!("the other end's figures: {error}"))?;
+    let last_text = work.end.last_text.take().unwrap_or_default();
+    let peer: PeerResults = serde_json::from_slice(&last_text).map_err(|error| format!("the other end's figures: {error}"))?;
     let inline_bytes = work.end.inline_bytes_max();
     id.disconnect().map_err(text)?;
-    expect(&channel, &id, |about| matches!(about, About::Disconnected))?;
-    Ok(Found { elapsed_ns, latencies: latencies.buckets(), inline_bytes, near, far: (told.used, told.asked) })
+    await_event(&channel, &id, |about| matches!(about, CmEventKind::Disconnected))?;
+    Ok(VerbsResults { elapsed_ns, latencies: latencies.buckets(), inline_bytes, active, passive: (peer.used, peer.device_counts) })
 }
 
 /// The end that listens.
-pub struct Far {
-    channel: CmChannel,
-    listener: Id,
+pub struct VerbsListener {
+    channel: CmEventChannel,
+    listener: CmId,
 }
 
-impl Far {
+impl VerbsListener {
     /// Listens on an address of a device of this machine's; port 0 lets the system choose one.
     ///
     /// # Errors
     /// What the system says.
     pub fn listen(address: IpAddr, port: u16) -> Result<Self, String> {
         let text = |error| format!("{address}: {}", text(error));
-        let channel = CmChannel::new().map_err(text)?;
-        let listener = Id::new(&channel).map_err(text)?;
+        let channel = CmEventChannel::new().map_err(text)?;
+        let listener = CmId::new(&channel).map_err(text)?;
         listener.reuse_address().map_err(text)?;
         listener.bind(SocketAddr::new(address, port)).map_err(text)?;
         listener.listen(4).map_err(text)?;
@@ -173,8 +172,8 @@ impl Far {
     }
 
     /// The device, where the address is that of one.
-    pub fn device(&self) -> Result<Facts, String> {
-        self.listener.context().map(|context| Facts::of(&context)).map_err(text)
+    pub fn device(&self) -> Result<DeviceFacts, String> {
+        self.listener.context().map(|context| DeviceFacts::of(&context)).map_err(text)
     }
 
     /// Serves one connection after another until this process is asked to end. What went wrong with one is told to
@@ -189,8 +188,8 @@ impl Far {
                 continue;
             };
             // What else comes here is the end of a connection that is gone already.
-            if let About::Request { id, reads } = event.about
-                && let Err(why) = self.serve_one(&id, reads, &event.data)
+            if let CmEventKind::ConnectRequest { id, reads } = event.kind
+                && let Err(why) = self.serve_one(&id, reads, &event.private_data)
             {
                 complain(&why);
             }
@@ -198,8 +197,8 @@ impl Far {
         Ok(())
     }
 
-    fn serve_one(&self, id: &Id, offered: Reads, data: &[u8]) -> Result<(), String> {
-        let (mut end, order) = match self.prepared(id, data) {
+    fn serve_one(&self, id: &CmId, offered: ReadLimits, data: &[u8]) -> Result<(), String> {
+        let (mut end, request) = match self.prepare(id, data) {
             Ok(prepared) => prepared,
             Err(why) => {
                 let words = &why.as_bytes()[..why.len().min(ib::REJECT_DATA_BYTES_MAX)];
@@ -209,34 +208,34 @@ impl Far {
         };
         let facts = serde_json::to_string(&end.device()).map_err(|error| error.to_string())?;
         let own = end.reads()?;
-        let reads = Reads { serve: own.serve.min(offered.serve), ask: own.ask.min(offered.ask) };
+        let reads = ReadLimits { responder_resources: own.responder_resources.min(offered.responder_resources), initiator_depth: own.initiator_depth.min(offered.initiator_depth) };
         let data = acceptance(end.memory(), &facts);
         id.accept(&terms(&data[..data.len().min(ib::ACCEPT_DATA_BYTES_MAX)], reads)).map_err(text)?;
-        expect(&self.channel, id, |about| matches!(about, About::Established { .. }))?;
-        if order.is_one_sided() {
-            end.poll = Poll::Events;
+        await_event(&self.channel, id, |about| matches!(about, CmEventKind::Established { .. }))?;
+        if request.is_one_sided() {
+            end.poll = CompletionWait::Events;
         }
-        let mut work = Work::new(end);
-        work.answer(order.warm_up)?;
+        let mut work = SegmentDriver::new(end);
+        work.run_passive(request.warm_up)?;
         work.await_next()?;
-        work.end.return_all()?;
-        let asked = work.end.asked;
-        let meter = Meter::of_self();
-        work.end.say(0)?;
-        work.answer(order.count)?;
-        let told = Told { used: meter.stop(), asked: work.end.asked.since(asked) };
+        work.end.repost_receives()?;
+        let device_counts = work.end.device_counts;
+        let meter = ProcessMeter::of_self();
+        work.end.send_number(0)?;
+        work.run_passive(request.count)?;
+        let peer = PeerResults { used: meter.stop(), device_counts: work.end.device_counts.since(device_counts) };
         work.await_next()?;
-        let told = serde_json::to_string(&told).map_err(|error| error.to_string())?;
-        let _kept = work.end.tell(&told)?;
-        expect(&self.channel, id, |about| matches!(about, About::Disconnected))?;
+        let peer = serde_json::to_string(&peer).map_err(|error| error.to_string())?;
+        let _kept = work.end.send_text(&peer)?;
+        await_event(&self.channel, id, |about| matches!(about, CmEventKind::Disconnected))?;
         // The peer has gone first; nothing is left to say to it.
         id.disconnect().map_err(text)
     }
 
-    fn prepared(&self, id: &Id, data: &[u8]) -> Result<(End, Order), String> {
-        let (order, memory) = Order::of_request(data)?;
-        let mut end = End::new(id, &self.channel, order)?;
+    fn prepare(&self, id: &CmId, data: &[u8]) -> Result<(VerbsEndpoint, VerbsRequest), String> {
+        let (request, memory) = VerbsRequest::of_request(data)?;
+        let mut end = VerbsEndpoint::new(id, &self.channel, request)?;
         end.set_peer(memory);
-        Ok((end, order))
+        Ok((end, request))
     }
 }

@@ -1,12 +1,8 @@
-//! Which RDMA device an end uses, and what it is.
-//!
-//! Enters: a context, or nothing but this machine.  Leaves: facts for the record, an address to listen on.
-//! Owns:   the sentence that stands beside every figure of a device of software.
-//! Never:  opens a connection.
+//! The RDMA device that an endpoint uses: its facts and an address to listen on, and the warning for software devices.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use ib::{Context, PortState};
+use ib::{DeviceContext, PortState};
 use serde::{Deserialize, Serialize};
 
 /// What stands beside figures of a device that is none of hardware.
@@ -15,7 +11,7 @@ pub const SOFTWARE_SENTENCE: &str =
 
 /// What is known of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Facts {
+pub struct DeviceFacts {
     /// Its name, as in `/sys/class/infiniband`.
     pub name: String,
     /// What its driver calls it: `rxe` is Soft-RoCE.
@@ -24,9 +20,9 @@ pub struct Facts {
     pub software: Option<bool>,
 }
 
-impl Facts {
+impl DeviceFacts {
     /// Asks a device.
-    pub fn of(context: &Context) -> Self {
+    pub fn of(context: &DeviceContext) -> Self {
         Self { name: context.name(), description: context.description(), software: context.is_software() }
     }
 
@@ -50,10 +46,10 @@ impl Facts {
 /// # Errors
 /// Why there is none, and what tells more.
 pub fn first_address() -> Result<IpAddr, String> {
-    let text = |error: ib::Error| format!("{error} (`harrier rdma check` says more)");
+    let text = |error: ib::IbError| format!("{error} (`harrier rdma check` says more)");
     let mut found = Vec::new();
     for context in ib::devices().map_err(text)? {
-        for number in 1..=context.facts().map_err(text)?.ports {
+        for number in 1..=context.attributes().map_err(text)?.ports {
             let port = context.port(number).map_err(text)?;
             if port.state != PortState::Active {
                 continue;

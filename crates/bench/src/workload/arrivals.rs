@@ -1,38 +1,36 @@
-//! When messages are meant to be sent: a rate that may change over time, with even or random gaps.
+//! Arrival processes: intended send times for a rate that may vary over time, evenly spaced or Poisson.
 //!
-//! Enters: a rate, draws.  Leaves: one intended time after the other.
-//! Owns:   the integral of each rate and its inverse.
-//! Never:  reads a clock; a time here is a distance from the beginning.
+//! A time is an offset from the start: the integral of each rate is inverted, and no clock is read.
 
 use rand::RngExt;
 use rand_distr::{Distribution, Exp1};
 
-use super::chance::Dice;
-use super::spec::{Arrivals, Rate};
+use super::random::WorkloadRng;
+use super::spec::{ArrivalProcess, SendRate};
 
 /// The times of one publisher's messages.
 #[derive(Clone, Debug)]
-pub(crate) struct Schedule {
-    rate: Rate,
-    arrivals: Arrivals,
+pub(crate) struct ArrivalSchedule {
+    rate: SendRate,
+    arrivals: ArrivalProcess,
     at_s: f64,
     begun: bool,
 }
 
-impl Schedule {
+impl ArrivalSchedule {
     /// For one of `count` publishers that share the rate.
-    pub(crate) fn new(rate: Rate, arrivals: Arrivals, count: usize) -> Self {
+    pub(crate) fn new(rate: SendRate, arrivals: ArrivalProcess, count: usize) -> Self {
         Self { rate: rate.times(1.0 / count as f64), arrivals, at_s: 0.0, begun: false }
     }
 
     /// Nanoseconds from the beginning to the next message; `u64::MAX`: there is none.
     #[inline]
-    pub(crate) fn next_ns(&mut self, dice: &mut Dice) -> u64 {
+    pub(crate) fn next_ns(&mut self, rng: &mut WorkloadRng) -> u64 {
         let amount = match self.arrivals {
-            Arrivals::Poisson => Exp1.sample(dice),
+            ArrivalProcess::Poisson => Exp1.sample(rng),
             // Publishers with even gaps begin at different moments, or all would send at once.
-            Arrivals::Even if !self.begun => dice.random::<f64>(),
-            Arrivals::Even => 1.0,
+            ArrivalProcess::Even if !self.begun => rng.random::<f64>(),
+            ArrivalProcess::Even => 1.0,
         };
         self.begun = true;
         self.at_s = self.rate.after(self.at_s, amount);
@@ -41,7 +39,7 @@ impl Schedule {
     }
 }
 
-impl Rate {
+impl SendRate {
     /// The same with every rate multiplied.
     pub(crate) fn times(self, factor: f64) -> Self {
         match self {
@@ -148,14 +146,14 @@ fn after_opening(excess: f64, base: f64, tau_s: f64, amount: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::chance::{Purpose, dice};
+    use crate::workload::random::{RngPurpose, rng};
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn times(rate: Rate, arrivals: Arrivals, until_ns: u64) -> Vec<u64> {
-        let mut dice = dice(11, Purpose::Messages, 0);
-        let mut schedule = Schedule::new(rate, arrivals, 1);
-        std::iter::from_fn(|| Some(schedule.next_ns(&mut dice))).take_while(|&at| at < until_ns).collect()
+    fn times(rate: SendRate, arrivals: ArrivalProcess, until_ns: u64) -> Vec<u64> {
+        let mut rng = rng(11, RngPurpose::Messages, 0);
+        let mut schedule = ArrivalSchedule::new(rate, arrivals, 1);
+        std::iter::from_fn(|| Some(schedule.next_ns(&mut rng))).take_while(|&at| at < until_ns).collect()
     }
 
     fn within(times: &[u64], from: u64, to: u64) -> f64 {
@@ -168,14 +166,14 @@ mod tests {
 
     #[test]
     fn even_gaps_are_even() {
-        let times = times(Rate::Constant(1_000.0), Arrivals::Even, SECOND);
+        let times = times(SendRate::Constant(1_000.0), ArrivalProcess::Even, SECOND);
         near(times.len() as f64, 1_000.0, 0.002);
         assert!(times.windows(2).all(|pair| (pair[1] - pair[0]).abs_diff(1_000_000) <= 1));
     }
 
     #[test]
     fn random_gaps_are_exponential() {
-        let times = times(Rate::Constant(1_000.0), Arrivals::Poisson, 100 * SECOND);
+        let times = times(SendRate::Constant(1_000.0), ArrivalProcess::Poisson, 100 * SECOND);
         near(times.len() as f64, 100_000.0, 0.02);
         let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e6).collect();
         // Of exponential gaps the share that is longer than the mean is 1/e, than twice the mean 1/e^2.
@@ -186,8 +184,8 @@ mod tests {
 
     #[test]
     fn bursts_come_and_go() {
-        let rate = Rate::Bursts { high: 2_000.0, low: 100.0, on_ns: SECOND / 2, off_ns: 3 * SECOND / 2 };
-        for arrivals in [Arrivals::Even, Arrivals::Poisson] {
+        let rate = SendRate::Bursts { high: 2_000.0, low: 100.0, on_ns: SECOND / 2, off_ns: 3 * SECOND / 2 };
+        for arrivals in [ArrivalProcess::Even, ArrivalProcess::Poisson] {
             let times = times(rate, arrivals, 40 * SECOND);
             near(times.len() as f64, rate.expected(40 * SECOND), 0.03);
             let high: f64 =
@@ -195,16 +193,16 @@ mod tests {
             near(high, 20.0 * 1_000.0, 0.03);
             near(times.len() as f64 - high, 20.0 * 150.0, 0.1);
         }
-        let silent = Rate::Bursts { high: 1_000.0, low: 0.0, on_ns: SECOND / 2, off_ns: SECOND / 2 };
-        let times = times(silent, Arrivals::Poisson, 10 * SECOND);
+        let silent = SendRate::Bursts { high: 1_000.0, low: 0.0, on_ns: SECOND / 2, off_ns: SECOND / 2 };
+        let times = times(silent, ArrivalProcess::Poisson, 10 * SECOND);
         assert!(times.iter().all(|at| at % SECOND <= SECOND / 2));
         near(times.len() as f64, 5_000.0, 0.06);
     }
 
     #[test]
     fn an_opening_decays_by_half_lives() {
-        let rate = Rate::Opening { peak: 9_000.0, base: 1_000.0, half_life_ns: 2 * SECOND };
-        for arrivals in [Arrivals::Even, Arrivals::Poisson] {
+        let rate = SendRate::Opening { peak: 9_000.0, base: 1_000.0, half_life_ns: 2 * SECOND };
+        for arrivals in [ArrivalProcess::Even, ArrivalProcess::Poisson] {
             let times = times(rate, arrivals, 20 * SECOND);
             near(times.len() as f64, rate.expected(20 * SECOND), 0.02);
             // The first tenth of a second at nearly the peak, the same after one half life, and the end near the base.
@@ -212,16 +210,16 @@ mod tests {
             near(within(&times, 2 * SECOND, 2 * SECOND + SECOND / 10), 493.0, 0.15);
             near(within(&times, 18 * SECOND, 20 * SECOND), 2_000.0, 0.1);
         }
-        let ending = Rate::Opening { peak: 1_000.0, base: 0.0, half_life_ns: SECOND };
-        let count = times(ending, Arrivals::Even, 1_000 * SECOND).len() as f64;
+        let ending = SendRate::Opening { peak: 1_000.0, base: 0.0, half_life_ns: SECOND };
+        let count = times(ending, ArrivalProcess::Even, 1_000 * SECOND).len() as f64;
         near(count, 1_000.0 / std::f64::consts::LN_2, 0.01);
     }
 
     #[test]
     fn publishers_share_a_rate() {
-        let mut dice = dice(1, Purpose::Messages, 0);
-        let mut one = Schedule::new(Rate::Constant(1_000.0), Arrivals::Even, 10);
-        let (first, second) = (one.next_ns(&mut dice), one.next_ns(&mut dice));
+        let mut rng = rng(1, RngPurpose::Messages, 0);
+        let mut one = ArrivalSchedule::new(SendRate::Constant(1_000.0), ArrivalProcess::Even, 10);
+        let (first, second) = (one.next_ns(&mut rng), one.next_ns(&mut rng));
         assert!(first < 10_000_000 && (second - first).abs_diff(10_000_000) <= 1);
     }
 }

@@ -1,9 +1,6 @@
-//! How a sender waits for the next intended time: asleep while it is far, awake for the last stretch.
+//! Paces a sending thread: it sleeps while the next message is far away, and spins for the last stretch.
 //!
-//! Enters: the time, and when the next message is due.  Leaves: what to do until then.
-//! Owns:   how late timers wake this thread, and so how long the last stretch is; the budget of spinning, so that waiting never uses
-//!         more than a share of a processor.
-//! Never:  reads a clock or sleeps itself.
+//! The length of that stretch follows the observed timer lateness; a budget limits spinning to a share of a processor.
 
 /// A timer wakes a thread up to so much late, as far as it is made up for; the last stretch before a message is spent awake.
 pub(crate) const SPIN_NS: u64 = 30_000;
@@ -26,7 +23,7 @@ const _: () = assert!(NAP_NS_MAX * 5 <= gauge::limits::LATE_SEND_NS);
 
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum PacerAction {
     /// It is due.
     Send,
     /// Look at the clock again at once.
@@ -37,7 +34,7 @@ pub(crate) enum Step {
 
 /// The pacing of one thread.
 #[derive(Clone, Debug)]
-pub(crate) struct Pacer {
+pub(crate) struct SendPacer {
     nap_ns: u64,
     /// Whether messages are so far apart that each is woken up for, whatever else wakes this thread before.
     is_sparse: bool,
@@ -51,7 +48,7 @@ pub(crate) struct Pacer {
     spun_ns: u64,
 }
 
-impl Pacer {
+impl SendPacer {
     /// For a thread that sends so many messages a second at most.
     pub(crate) fn for_rate(peak_per_s: f64) -> Self {
         let nap_ns = (NAP_NS_MIN as f64 * peak_per_s / NAPS_GROW_ABOVE_PER_S) as u64;
@@ -86,7 +83,7 @@ impl Pacer {
     }
 
     /// What to do at `now_ns` if the next message is due at `due_ns`.
-    pub(crate) fn step(&mut self, now_ns: u64, due_ns: u64) -> Step {
+    pub(crate) fn step(&mut self, now_ns: u64, due_ns: u64) -> PacerAction {
         self.alarm_ns = None;
         let passed_ns = now_ns.saturating_sub(self.last_ns);
         if self.last_ns > 0 {
@@ -103,7 +100,7 @@ impl Pacer {
         self.last_ns = now_ns;
         self.spinning = false;
         if due_ns <= now_ns {
-            return Step::Send;
+            return PacerAction::Send;
         }
         let gap_ns = due_ns - now_ns;
         let lead_ns = self.lead_ns();
@@ -112,13 +109,13 @@ impl Pacer {
             let has_budget = self.saved_ns + gap_ns / SPIN_PART >= lead_ns;
             let alarm_ns = if has_budget { due_ns - lead_ns } else { due_ns };
             self.alarm_ns = Some(alarm_ns);
-            return Step::Sleep(alarm_ns);
+            return PacerAction::Sleep(alarm_ns);
         }
         if gap_ns <= self.saved_ns && self.nap_ns == NAP_NS_MIN {
             self.spinning = true;
-            return Step::Spin;
+            return PacerAction::Spin;
         }
-        Step::Sleep(if self.is_sparse { due_ns } else { due_ns.max(now_ns + self.nap_ns) })
+        PacerAction::Sleep(if self.is_sparse { due_ns } else { due_ns.max(now_ns + self.nap_ns) })
     }
 
     /// Time spent spinning so far.
@@ -135,13 +132,13 @@ mod tests {
     /// Paces even messages on a machine whose timers are `late_ns` late and on which a look at the clock takes 100 ns
     /// and sending 1 us; tells the share of time spent spinning, the longest lateness, and the wake-ups.
     fn simulate(gap_ns: u64, late_ns: u64, count: u64) -> (f64, u64, u64) {
-        let mut pacer = Pacer::for_rate(1e9 / gap_ns as f64);
+        let mut pacer = SendPacer::for_rate(1e9 / gap_ns as f64);
         let (start_ns, mut now_ns) = (1_000_000, 1_000_000);
         let (mut worst_ns, mut wakes, mut sent) = (0, 0, 1);
         while sent < count {
             let due_ns = start_ns + sent * gap_ns;
             match pacer.step(now_ns, due_ns) {
-                Step::Send => {
+                PacerAction::Send => {
                     // The first messages have no budget behind them.
                     if sent > count / 10 {
                         worst_ns = worst_ns.max(now_ns - due_ns);
@@ -149,8 +146,8 @@ mod tests {
                     sent += 1;
                     now_ns += 1_000;
                 }
-                Step::Spin => now_ns += 100,
-                Step::Sleep(until_ns) => {
+                PacerAction::Spin => now_ns += 100,
+                PacerAction::Sleep(until_ns) => {
                     assert!(until_ns > now_ns);
                     wakes += 1;
                     now_ns = until_ns + late_ns;
@@ -180,19 +177,19 @@ mod tests {
 
     #[test]
     fn who_is_woken_by_something_else_learns_nothing_and_sleeps_on() {
-        let mut pacer = Pacer::for_rate(8_000.0);
-        assert_eq!(pacer.step(1, 1), Step::Send);
+        let mut pacer = SendPacer::for_rate(8_000.0);
+        assert_eq!(pacer.step(1, 1), PacerAction::Send);
         // Long enough for a budget.
         let mut now_ns = 1_000_000;
         for _ in 0..100 {
             let due_ns = now_ns + 125_000;
             for left_ns in [125_000, 41_000, SPIN_NS + 1] {
                 let alarm_ns = due_ns - SPIN_NS;
-                assert_eq!(pacer.step(due_ns - left_ns, due_ns), Step::Sleep(alarm_ns), "{left_ns} ns before");
+                assert_eq!(pacer.step(due_ns - left_ns, due_ns), PacerAction::Sleep(alarm_ns), "{left_ns} ns before");
                 pacer.woke(alarm_ns - 1);
             }
             now_ns = due_ns;
-            assert_eq!(pacer.step(now_ns, due_ns), Step::Send);
+            assert_eq!(pacer.step(now_ns, due_ns), PacerAction::Send);
         }
         assert_eq!(pacer.lateness_ns, SPIN_NS);
     }

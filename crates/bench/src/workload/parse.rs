@@ -1,16 +1,12 @@
-//! A workload file becomes a workload.
-//!
-//! Enters: the text of a file.  Leaves: a workload in which everything fits together, or the first fault with its line.
-//! Owns:   the keys of the format and their defaults (`docs/workloads.md` describes both).
-//! Never:  takes a key it does not know.
+//! Parses a workload file. The keys and their defaults are described in `docs/workloads.md`.
 
 use toml::de::DeTable;
 
-use super::check;
-use super::fields::{Field, Fields, Source as File};
+use super::validation;
+use super::toml_fields::{TomlField, TomlFields, WorkloadFile as File};
 use super::spec::{
-    Ack, Answer, Arrivals, Binding, Consumers, Exchange, ExchangeType, Goal, Objective, Popularity, Publishers, Rate,
-    SharedQueue, Size, Source, Spec, Think,
+    AckMode, AnswerSpec, ArrivalProcess, WorkloadBinding, ConsumerGroup, WorkloadExchange, WorkloadExchangeType, ObjectiveGoal, WorkloadObjective, SymbolPopularity, PublisherGroup, SendRate,
+    SharedQueueSpec, SizeDistribution, QueueSource, WorkloadSpec, ThinkTime,
 };
 use super::units;
 use crate::limits::{KEYS_MAX, MESSAGE_BYTES_MAX, WORKLOAD_CONNECTIONS_MAX, WORKLOAD_NS_MAX};
@@ -21,12 +17,12 @@ const RATE_MAX: f64 = 10_000_000.0;
 const THINK_NS_MAX: u64 = 60_000_000_000;
 
 /// Reads a workload called `name` from the text of `file`.
-pub(crate) fn parse(name: &str, file: &str, text: &str) -> Result<Spec, String> {
+pub(crate) fn parse(name: &str, file: &str, text: &str) -> Result<WorkloadSpec, String> {
     let file = File { name: file, text };
     let table = DeTable::parse(text).map_err(|error| {
         file.fault(error.span().map_or(0, |span| span.start), "", &format!("this is not TOML: {}", error.message()))
     })?;
-    let mut fields = Fields::of(&file, table.get_ref());
+    let mut fields = TomlFields::of(&file, table.get_ref());
     fields.only(&[
         "about",
         "duration",
@@ -40,10 +36,10 @@ pub(crate) fn parse(name: &str, file: &str, text: &str) -> Result<Spec, String> 
         "objectives",
     ])?;
     if !fields.has("publishers") || !fields.has("consumers") {
-        return Err(fields.fault(check::NOBODY));
+        return Err(fields.fault(validation::NOBODY));
     }
     let duration = fields.need("duration")?;
-    let mut spec = Spec {
+    let mut spec = WorkloadSpec {
         name: name.to_owned(),
         about: fields.need("about")?.text()?.to_owned(),
         duration_ns: duration.duration_ns()?,
@@ -77,11 +73,11 @@ pub(crate) fn parse(name: &str, file: &str, text: &str) -> Result<Spec, String> 
         table.only(&["name", "type"])?;
         let name = name_of(&mut table)?;
         let kinds =
-            [("direct", ExchangeType::Direct), ("fanout", ExchangeType::Fanout), ("topic", ExchangeType::Topic)];
+            [("direct", WorkloadExchangeType::Direct), ("fanout", WorkloadExchangeType::Fanout), ("topic", WorkloadExchangeType::Topic)];
         if spec.exchanges.iter().any(|other| other.name == name) {
             return Err(table.fault(&format!("there are two exchanges '{name}'")));
         }
-        spec.exchanges.push(Exchange { name, kind: table.need("type")?.one_of(&kinds)? });
+        spec.exchanges.push(WorkloadExchange { name, kind: table.need("type")?.one_of(&kinds)? });
         table.end()?;
     }
     for mut table in fields.tables("queues")? {
@@ -90,7 +86,7 @@ pub(crate) fn parse(name: &str, file: &str, text: &str) -> Result<Spec, String> 
         if spec.queues.iter().any(|other| other.name == name) {
             return Err(table.fault(&format!("there are two queues '{name}'")));
         }
-        let queue = SharedQueue {
+        let queue = SharedQueueSpec {
             name,
             durable: flag(&mut table, "durable")?,
             bindings: bindings(&table.need("bindings")?, &spec.exchanges, &[])?,
@@ -100,28 +96,28 @@ pub(crate) fn parse(name: &str, file: &str, text: &str) -> Result<Spec, String> 
     }
     for mut table in fields.tables("publishers")? {
         let group = publishers(&mut table, &spec)?;
-        check::publishers(&group, &spec).map_err(|why| table.fault(&why))?;
+        validation::publishers(&group, &spec).map_err(|why| table.fault(&why))?;
         table.end()?;
         spec.publishers.push(group);
     }
     for mut table in fields.tables("consumers")? {
         let group = consumers(&mut table, &spec)?;
-        check::consumers(&group, &spec).map_err(|why| table.fault(&why))?;
+        validation::consumers(&group, &spec).map_err(|why| table.fault(&why))?;
         table.end()?;
         spec.consumers.push(group);
     }
     for mut table in fields.tables("objectives")? {
         let objective = objective(&mut table)?;
-        check::objective(&objective, &spec).map_err(|why| table.fault(&why))?;
+        validation::objective(&objective, &spec).map_err(|why| table.fault(&why))?;
         table.end()?;
         spec.objectives.push(objective);
     }
-    check::whole(&spec).map_err(|why| fields.fault(&why))?;
+    validation::whole(&spec).map_err(|why| fields.fault(&why))?;
     fields.end()?;
     Ok(spec)
 }
 
-fn name_of(table: &mut Fields<'_, '_>) -> Result<String, String> {
+fn name_of(table: &mut TomlFields<'_, '_>) -> Result<String, String> {
     let field = table.need("name")?;
     let text = field.text()?;
     let fine = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
@@ -131,11 +127,11 @@ fn name_of(table: &mut Fields<'_, '_>) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-fn flag(table: &mut Fields<'_, '_>, key: &'static str) -> Result<bool, String> {
+fn flag(table: &mut TomlFields<'_, '_>, key: &'static str) -> Result<bool, String> {
     table.take(key).map_or(Ok(false), |field| field.boolean())
 }
 
-fn exchange(field: &Field<'_, '_>, exchanges: &[Exchange]) -> Result<usize, String> {
+fn exchange(field: &TomlField<'_, '_>, exchanges: &[WorkloadExchange]) -> Result<usize, String> {
     let text = field.text()?;
     exchanges.iter().position(|exchange| exchange.name == text).ok_or_else(|| {
         let names: Vec<&str> = exchanges.iter().map(|exchange| exchange.name.as_str()).collect();
@@ -143,14 +139,14 @@ fn exchange(field: &Field<'_, '_>, exchanges: &[Exchange]) -> Result<usize, Stri
     })
 }
 
-fn bindings(list: &Field<'_, '_>, exchanges: &[Exchange], allowed: &[&str]) -> Result<Vec<Binding>, String> {
+fn bindings(list: &TomlField<'_, '_>, exchanges: &[WorkloadExchange], allowed: &[&str]) -> Result<Vec<WorkloadBinding>, String> {
     let mut bindings = Vec::new();
     for field in list.list()? {
         let mut table = field.table()?;
         let at = exchange(&table.need("exchange")?, exchanges)?;
         let key = table.take("key").map_or(Ok(String::new()), |key| template(&key, allowed))?;
         table.end()?;
-        bindings.push(Binding { exchange: at, key });
+        bindings.push(WorkloadBinding { exchange: at, key });
     }
     if bindings.is_empty() {
         return Err(list.fault("nothing would reach a queue without bindings"));
@@ -159,7 +155,7 @@ fn bindings(list: &Field<'_, '_>, exchanges: &[Exchange], allowed: &[&str]) -> R
 }
 
 /// A key whose placeholders are among the allowed ones.
-fn template(field: &Field<'_, '_>, allowed: &[&str]) -> Result<String, String> {
+fn template(field: &TomlField<'_, '_>, allowed: &[&str]) -> Result<String, String> {
     let text = field.text()?;
     let mut rest = text;
     while let Some(open) = rest.find('{') {
@@ -179,7 +175,7 @@ fn template(field: &Field<'_, '_>, allowed: &[&str]) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-fn publishers(table: &mut Fields<'_, '_>, spec: &Spec) -> Result<Publishers, String> {
+fn publishers(table: &mut TomlFields<'_, '_>, spec: &WorkloadSpec) -> Result<PublisherGroup, String> {
     table.only(&[
         "name",
         "count",
@@ -209,22 +205,22 @@ fn publishers(table: &mut Fields<'_, '_>, spec: &Spec) -> Result<Publishers, Str
             }
             key
         }
-        None if spec.exchanges[at].kind == ExchangeType::Fanout => String::new(),
+        None if spec.exchanges[at].kind == WorkloadExchangeType::Fanout => String::new(),
         None => return Err(table.fault("'key' is missing (only a fanout exchange needs none)")),
     };
-    Ok(Publishers {
+    Ok(PublisherGroup {
         name,
         count,
         processes,
         exchange: at,
         key,
         symbols: table.take("symbols").map_or(Ok(1), |field| field.whole(1, KEYS_MAX as u64))? as usize,
-        popularity: table.take("popularity").map_or(Ok(Popularity::Uniform), |field| popularity(&field))?,
+        popularity: table.take("popularity").map_or(Ok(SymbolPopularity::Uniform), |field| popularity(&field))?,
         size: size(&table.need("size")?)?,
         rate: rate(&table.need("rate")?)?,
         arrivals: match table.take("arrivals") {
-            Some(field) => field.one_of(&[("poisson", Arrivals::Poisson), ("even", Arrivals::Even)])?,
-            None => Arrivals::Poisson,
+            Some(field) => field.one_of(&[("poisson", ArrivalProcess::Poisson), ("even", ArrivalProcess::Even)])?,
+            None => ArrivalProcess::Poisson,
         },
         mandatory: flag(table, "mandatory")?,
         persistent: flag(table, "persistent")?,
@@ -233,19 +229,19 @@ fn publishers(table: &mut Fields<'_, '_>, spec: &Spec) -> Result<Publishers, Str
     })
 }
 
-fn popularity(field: &Field<'_, '_>) -> Result<Popularity, String> {
+fn popularity(field: &TomlField<'_, '_>) -> Result<SymbolPopularity, String> {
     if field.is_text() {
-        return field.one_of(&[("uniform", Popularity::Uniform)]);
+        return field.one_of(&[("uniform", SymbolPopularity::Uniform)]);
     }
     let mut table = field.table()?;
     let exponent = table.need("zipf")?.number(0.01, 5.0)?;
     table.end()?;
-    Ok(Popularity::Zipf(exponent))
+    Ok(SymbolPopularity::Zipf(exponent))
 }
 
-fn size(field: &Field<'_, '_>) -> Result<Size, String> {
+fn size(field: &TomlField<'_, '_>) -> Result<SizeDistribution, String> {
     if !field.is_table() {
-        return Ok(Size::Constant(field.bytes()?));
+        return Ok(SizeDistribution::Constant(field.bytes()?));
     }
     let mut table = field.table()?;
     let size = if let Some(list) = table.take("list") {
@@ -260,23 +256,23 @@ fn size(field: &Field<'_, '_>) -> Result<Size, String> {
         if sizes.is_empty() {
             return Err(list.fault("expected at least one size with its weight"));
         }
-        Size::List(sizes)
+        SizeDistribution::List(sizes)
     } else if let Some(median) = table.take("median") {
-        Size::LogNormal {
+        SizeDistribution::LogNormal {
             median: median.bytes()?,
             sigma: table.need("sigma")?.number(0.0, 5.0)?,
             least: table.need("least")?.bytes()?,
             most: table.need("most")?.bytes()?,
         }
     } else if let Some(least) = table.take("least") {
-        Size::Uniform { least: least.bytes()?, most: table.need("most")?.bytes()? }
+        SizeDistribution::Uniform { least: least.bytes()?, most: table.need("most")?.bytes()? }
     } else {
         return Err(table.fault(
             "expected { least, most } (uniform), { median, sigma, least, most } (lognormal) or { list = [[SIZE, WEIGHT], …] }",
         ));
     };
     table.end()?;
-    let (least, most) = (super::chance::size_least(&size), super::chance::size_most(&size));
+    let (least, most) = (super::random::size_min(&size), super::random::size_max(&size));
     if least > most {
         return Err(field.fault("'least' is more than 'most'"));
     }
@@ -286,19 +282,19 @@ fn size(field: &Field<'_, '_>) -> Result<Size, String> {
     Ok(size)
 }
 
-fn rate(field: &Field<'_, '_>) -> Result<Rate, String> {
+fn rate(field: &TomlField<'_, '_>) -> Result<SendRate, String> {
     if !field.is_table() {
-        return Ok(Rate::Constant(field.number(1e-3, RATE_MAX)?));
+        return Ok(SendRate::Constant(field.number(1e-3, RATE_MAX)?));
     }
     let mut table = field.table()?;
     let rate = if let Some(high) = table.take("burst") {
-        let rate = Rate::Bursts {
+        let rate = SendRate::Bursts {
             high: high.number(1e-3, RATE_MAX)?,
             low: table.need("idle")?.number(0.0, RATE_MAX)?,
             on_ns: table.need("on")?.duration_ns()?,
             off_ns: table.need("off")?.duration_ns()?,
         };
-        if matches!(rate, Rate::Bursts { on_ns, off_ns, .. } if on_ns == 0 || off_ns == 0) {
+        if matches!(rate, SendRate::Bursts { on_ns, off_ns, .. } if on_ns == 0 || off_ns == 0) {
             return Err(field.fault("'on' and 'off' are longer than 0"));
         }
         rate
@@ -313,7 +309,7 @@ fn rate(field: &Field<'_, '_>) -> Result<Rate, String> {
         if half_life_ns == 0 {
             return Err(half_life.fault("a half-life is longer than 0"));
         }
-        Rate::Opening { peak, base, half_life_ns }
+        SendRate::Opening { peak, base, half_life_ns }
     } else {
         return Err(table.fault("expected a number, { burst, idle, on, off } or { opening, settles_to, half_life }"));
     };
@@ -321,7 +317,7 @@ fn rate(field: &Field<'_, '_>) -> Result<Rate, String> {
     Ok(rate)
 }
 
-fn consumers(table: &mut Fields<'_, '_>, spec: &Spec) -> Result<Consumers, String> {
+fn consumers(table: &mut TomlFields<'_, '_>, spec: &WorkloadSpec) -> Result<ConsumerGroup, String> {
     table.only(&[
         "name", "count", "queue", "bindings", "picks", "picks_of", "prefetch", "ack", "think", "reject", "crash",
         "answer",
@@ -332,21 +328,21 @@ fn consumers(table: &mut Fields<'_, '_>, spec: &Spec) -> Result<Consumers, Strin
         (Some(field), None) => {
             let text = field.text()?;
             let found = spec.queues.iter().position(|queue| queue.name == text);
-            Source::Shared(found.ok_or_else(|| field.fault(&format!("there is no queue '{text}' under [[queues]]")))?)
+            QueueSource::Shared(found.ok_or_else(|| field.fault(&format!("there is no queue '{text}' under [[queues]]")))?)
         }
-        (None, Some(list)) => Source::Own {
+        (None, Some(list)) => QueueSource::Own {
             bindings: bindings(&list, &spec.exchanges, &["{consumer}", "{pick}"])?,
             picks: table.take("picks").map_or(Ok(0), |field| field.whole(1, KEYS_MAX as u64))? as usize,
             picks_of: table.take("picks_of").map_or(Ok(0), |field| field.whole(1, KEYS_MAX as u64))? as usize,
         },
         _ => return Err(table.fault("expected either 'queue' (a shared one) or 'bindings' (of queues of their own)")),
     };
-    Ok(Consumers {
+    Ok(ConsumerGroup {
         name,
         count,
         from,
         prefetch: table.take("prefetch").map_or(Ok(0), |field| field.whole(1, u64::from(u16::MAX)))? as u16,
-        ack: table.take("ack").map_or(Ok(Ack::None), |field| ack(&field))?,
+        ack: table.take("ack").map_or(Ok(AckMode::None), |field| ack(&field))?,
         think: table.take("think").map(|field| think(&field)).transpose()?,
         reject: table.take("reject").map_or(Ok(0.0), |field| field.share())?,
         crash: table.take("crash").map_or(Ok(0.0), |field| field.share())?,
@@ -354,50 +350,50 @@ fn consumers(table: &mut Fields<'_, '_>, spec: &Spec) -> Result<Consumers, Strin
     })
 }
 
-fn ack(field: &Field<'_, '_>) -> Result<Ack, String> {
+fn ack(field: &TomlField<'_, '_>) -> Result<AckMode, String> {
     if field.is_text() {
-        return field.one_of(&[("none", Ack::None), ("each", Ack::Every(1))]);
+        return field.one_of(&[("none", AckMode::None), ("each", AckMode::Every(1))]);
     }
     let mut table = field.table().map_err(|_| field.fault("expected \"none\", \"each\" or { every = N }"))?;
     let count = table.need("every")?.whole(1, 1 << 32)?;
     table.end()?;
-    Ok(Ack::Every(count))
+    Ok(AckMode::Every(count))
 }
 
-fn think(field: &Field<'_, '_>) -> Result<Think, String> {
-    let bounded = |field: &Field<'_, '_>| match field.duration_ns()? {
+fn think(field: &TomlField<'_, '_>) -> Result<ThinkTime, String> {
+    let bounded = |field: &TomlField<'_, '_>| match field.duration_ns()? {
         ns if ns <= THINK_NS_MAX => Ok(ns),
         _ => Err(field.fault(&format!("a consumer thinks at most {}", units::shown_ns(THINK_NS_MAX)))),
     };
     if !field.is_table() {
-        return Ok(Think::Constant { ns: bounded(field)? });
+        return Ok(ThinkTime::Constant { ns: bounded(field)? });
     }
     let mut table = field.table()?;
     let think = if let Some(mean) = table.take("mean") {
-        Think::Exponential { mean_ns: bounded(&mean)? }
+        ThinkTime::Exponential { mean_ns: bounded(&mean)? }
     } else if let Some(median) = table.take("median") {
-        Think::LogNormal {
+        ThinkTime::LogNormal {
             median_ns: bounded(&median)?,
             sigma: table.need("sigma")?.number(0.0, 5.0)?,
             most_ns: bounded(&table.need("most")?)?,
         }
     } else if let Some(least) = table.take("least") {
-        Think::Uniform { least_ns: bounded(&least)?, most_ns: bounded(&table.need("most")?)? }
+        ThinkTime::Uniform { least_ns: bounded(&least)?, most_ns: bounded(&table.need("most")?)? }
     } else {
         return Err(table.fault(
             "expected a duration, { least, most } (uniform), { mean } (exponential) or { median, sigma, most } (lognormal)",
         ));
     };
     table.end()?;
-    if matches!(think, Think::Uniform { least_ns, most_ns } if least_ns > most_ns) {
+    if matches!(think, ThinkTime::Uniform { least_ns, most_ns } if least_ns > most_ns) {
         return Err(field.fault("'least' is more than 'most'"));
     }
     Ok(think)
 }
 
-fn answer(field: &Field<'_, '_>, spec: &Spec) -> Result<Answer, String> {
+fn answer(field: &TomlField<'_, '_>, spec: &WorkloadSpec) -> Result<AnswerSpec, String> {
     let mut table = field.table()?;
-    let answer = Answer {
+    let answer = AnswerSpec {
         exchange: exchange(&table.need("exchange")?, &spec.exchanges)?,
         size_bytes: table.need("size")?.bytes()?,
     };
@@ -405,23 +401,23 @@ fn answer(field: &Field<'_, '_>, spec: &Spec) -> Result<Answer, String> {
     Ok(answer)
 }
 
-fn objective(table: &mut Fields<'_, '_>) -> Result<Objective, String> {
+fn objective(table: &mut TomlFields<'_, '_>) -> Result<WorkloadObjective, String> {
     table.only(&["group", "latency", "quantile", "at_most", "at_least"])?;
     let group = table.take("group").map(|field| field.text().map(str::to_owned)).transpose()?;
     let goal = if let Some(kind) = table.take("latency") {
         let kinds = [("delivery", "delivery"), ("service", "service"), ("done", "done"), ("round_trip", "round_trip")];
         let quantile = table.need("quantile")?;
-        Goal::Latency {
+        ObjectiveGoal::Latency {
             kind: kind.one_of(&kinds)?.to_owned(),
             quantile: units::quantile(quantile.text()?).map_err(|why| quantile.fault(&why))?,
             most_us: table.need("at_most")?.duration_ns()? as f64 / 1e3,
         }
     } else if let Some(rate) = table.take("at_least") {
-        Goal::Rate { least_per_s: rate.number(1e-3, RATE_MAX)? }
+        ObjectiveGoal::Rate { least_per_s: rate.number(1e-3, RATE_MAX)? }
     } else {
         return Err(table.fault("expected { latency, quantile, at_most } or { at_least }"));
     };
-    Ok(Objective { group, goal })
+    Ok(WorkloadObjective { group, goal })
 }
 
 #[cfg(test)]

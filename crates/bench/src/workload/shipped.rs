@@ -1,8 +1,4 @@
-//! The workloads that come with the program.
-//!
-//! Enters: a name.  Leaves: the text of its file.
-//! Owns:   the list.
-//! Never:  a workload that its file does not describe in full.
+//! The workloads included in the program.
 
 /// Name and text of each.
 pub(crate) const SHIPPED: [(&str, &str); 5] = [
@@ -20,7 +16,7 @@ pub(crate) fn text(name: &str) -> Option<&'static str> {
 
 /// All of them, read.
 #[cfg(test)]
-pub(crate) fn all() -> Vec<(&'static str, super::spec::Spec)> {
+pub(crate) fn all() -> Vec<(&'static str, super::spec::WorkloadSpec)> {
     let read = |(name, text): (&'static str, &str)| {
         (name, super::parse::parse(name, &format!("{name}.toml"), text).unwrap_or_else(|why| panic!("{why}")))
     };

@@ -1,14 +1,10 @@
-//! What a workload is: who publishes what to whom, how fast, and what is asked of the result.
-//!
-//! Leaves: plain data, checked by whoever makes it (`parse`, `open`).
-//! Owns:   the words of the format, in the units that the engine uses.
-//! Never:  text, a default, a file.
+//! A workload as data: who publishes what to whom at which rate, and the objectives. Units are those of the execution.
 
 use serde::{Deserialize, Serialize};
 
 /// A workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Spec {
+pub(crate) struct WorkloadSpec {
     /// What it is called.
     pub name: String,
     /// What it shows, in a line.
@@ -21,23 +17,23 @@ pub(crate) struct Spec {
     pub drain_ns: u64,
     /// Everything random comes from it.
     pub seed: u64,
-    pub exchanges: Vec<Exchange>,
+    pub exchanges: Vec<WorkloadExchange>,
     /// Queues that several consumers may share.
-    pub queues: Vec<SharedQueue>,
-    pub publishers: Vec<Publishers>,
-    pub consumers: Vec<Consumers>,
-    pub objectives: Vec<Objective>,
+    pub queues: Vec<SharedQueueSpec>,
+    pub publishers: Vec<PublisherGroup>,
+    pub consumers: Vec<ConsumerGroup>,
+    pub objectives: Vec<WorkloadObjective>,
 }
 
 /// How an exchange chooses queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum ExchangeType {
+pub(crate) enum WorkloadExchangeType {
     Direct,
     Fanout,
     Topic,
 }
 
-impl ExchangeType {
+impl WorkloadExchangeType {
     /// Its name on the wire and in files.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -50,22 +46,22 @@ impl ExchangeType {
 
 /// An exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Exchange {
+pub(crate) struct WorkloadExchange {
     pub name: String,
-    pub kind: ExchangeType,
+    pub kind: WorkloadExchangeType,
 }
 
 /// A queue that consumers share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SharedQueue {
+pub(crate) struct SharedQueueSpec {
     pub name: String,
     pub durable: bool,
-    pub bindings: Vec<Binding>,
+    pub bindings: Vec<WorkloadBinding>,
 }
 
 /// A binding. The key may hold `{consumer}` and `{pick}` (queues of consumers' own).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Binding {
+pub(crate) struct WorkloadBinding {
     /// Index of the exchange.
     pub exchange: usize,
     pub key: String,
@@ -73,7 +69,7 @@ pub(crate) struct Binding {
 
 /// A group of publishers that do the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Publishers {
+pub(crate) struct PublisherGroup {
     pub name: String,
     /// Connections.
     pub count: usize,
@@ -84,11 +80,11 @@ pub(crate) struct Publishers {
     /// May hold `{symbol}` and `{publisher}`.
     pub key: String,
     pub symbols: usize,
-    pub popularity: Popularity,
-    pub size: Size,
+    pub popularity: SymbolPopularity,
+    pub size: SizeDistribution,
     /// Of the whole group, in messages a second.
-    pub rate: Rate,
-    pub arrivals: Arrivals,
+    pub rate: SendRate,
+    pub arrivals: ArrivalProcess,
     pub mandatory: bool,
     pub persistent: bool,
     /// Most messages without a confirm, for each publisher; zero: no confirms.
@@ -99,7 +95,7 @@ pub(crate) struct Publishers {
 
 /// Which of the symbols a message is about.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Popularity {
+pub(crate) enum SymbolPopularity {
     Uniform,
     /// The k-th is chosen in proportion to `1 / k^s`.
     Zipf(f64),
@@ -107,7 +103,7 @@ pub(crate) enum Popularity {
 
 /// Bytes of a body.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Size {
+pub(crate) enum SizeDistribution {
     Constant(usize),
     Uniform {
         least: usize,
@@ -125,7 +121,7 @@ pub(crate) enum Size {
 
 /// Messages a second, over time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Rate {
+pub(crate) enum SendRate {
     Constant(f64),
     /// `high` for `on_ns`, `low` for `off_ns`, and so on.
     Bursts {
@@ -144,36 +140,36 @@ pub(crate) enum Rate {
 
 /// Gaps between messages at a given rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Arrivals {
+pub(crate) enum ArrivalProcess {
     Even,
     Poisson,
 }
 
 /// A group of consumers that do the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Consumers {
+pub(crate) struct ConsumerGroup {
     pub name: String,
     pub count: usize,
-    pub from: Source,
+    pub from: QueueSource,
     /// Unacknowledged messages sent ahead; zero: no limit.
     pub prefetch: u16,
-    pub ack: Ack,
-    pub think: Option<Think>,
+    pub ack: AckMode,
+    pub think: Option<ThinkTime>,
     /// Share of the messages that are put back once.
     pub reject: f64,
     /// Share of the messages at which the channel is closed with everything unacknowledged.
     pub crash: f64,
-    pub answer: Option<Answer>,
+    pub answer: Option<AnswerSpec>,
 }
 
 /// Where consumers take messages from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Source {
+pub(crate) enum QueueSource {
     /// Index of a shared queue.
     Shared(usize),
     /// A queue of each consumer's own.
     Own {
-        bindings: Vec<Binding>,
+        bindings: Vec<WorkloadBinding>,
         /// How many symbols each consumer picks for `{pick}`, and from how many.
         picks: usize,
         picks_of: usize,
@@ -182,7 +178,7 @@ pub(crate) enum Source {
 
 /// When a delivery is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Ack {
+pub(crate) enum AckMode {
     /// By the broker, when it sends it.
     None,
     /// So many at once.
@@ -191,7 +187,7 @@ pub(crate) enum Ack {
 
 /// How long a consumer works on a message.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Think {
+pub(crate) enum ThinkTime {
     Constant { ns: u64 },
     Uniform { least_ns: u64, most_ns: u64 },
     Exponential { mean_ns: u64 },
@@ -200,7 +196,7 @@ pub(crate) enum Think {
 
 /// How a request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Answer {
+pub(crate) struct AnswerSpec {
     /// Index of the exchange; the key is what the request says (`reply-to`).
     pub exchange: usize,
     pub size_bytes: usize,
@@ -208,22 +204,22 @@ pub(crate) struct Answer {
 
 /// What is asked of the result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Objective {
+pub(crate) struct WorkloadObjective {
     /// Name of a group of publishers or consumers; `None`: all.
     pub group: Option<String>,
-    pub goal: Goal,
+    pub goal: ObjectiveGoal,
 }
 
 /// The bound of an objective.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Goal {
+pub(crate) enum ObjectiveGoal {
     /// A quantile (0 to 1; 1: the largest) of a kind of latency.
     Latency { kind: String, quantile: f64, most_us: f64 },
     /// Deliveries a second.
     Rate { least_per_s: f64 },
 }
 
-impl Spec {
+impl WorkloadSpec {
     /// All publishers, over all groups: each is a stream with a sequence of its own.
     pub(crate) fn streams(&self) -> usize {
         self.publishers.iter().map(|group| group.count).sum()

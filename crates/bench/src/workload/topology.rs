@@ -1,17 +1,15 @@
-//! Queues and bindings of a workload, and where each routing key leads.
+//! The queues and bindings of a workload, and the queues that each routing key reaches.
 //!
-//! Enters: a workload.  Leaves: every queue with its bindings, every routing key with the queues it reaches.
-//! Owns:   the expansion of `{consumer}`, `{pick}`, `{symbol}`, `{publisher}`; the model of routing that loss is told by.
-//! Never:  asks a broker.
+//! Expands `{consumer}`, `{pick}`, `{symbol}` and `{publisher}`. Its routing model decides which messages count as lost.
 
 use std::collections::HashMap;
 
-use super::chance::{Purpose, dice, picks};
-use super::spec::{Binding, ExchangeType, Source, Spec};
+use super::random::{RngPurpose, rng, sample_symbols};
+use super::spec::{WorkloadBinding, WorkloadExchangeType, QueueSource, WorkloadSpec};
 
 /// A queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Queue {
+pub(crate) struct WorkloadQueue {
     /// Its name, without the run's prefix.
     pub name: String,
     /// Exchange and key.
@@ -22,24 +20,24 @@ pub(crate) struct Queue {
 
 /// All queues: the shared ones first, then those of the consumers' own, group by group.
 #[derive(Clone, Debug)]
-pub(crate) struct Topology {
-    pub queues: Vec<Queue>,
+pub(crate) struct WorkloadTopology {
+    pub queues: Vec<WorkloadQueue>,
     /// For each group of consumers the number of its first own queue.
     first_own: Vec<usize>,
 }
 
-impl Topology {
+impl WorkloadTopology {
     /// Expands a workload.
-    pub(crate) fn of(spec: &Spec) -> Self {
-        let mut queues: Vec<Queue> = Vec::new();
+    pub(crate) fn of(spec: &WorkloadSpec) -> Self {
+        let mut queues: Vec<WorkloadQueue> = Vec::new();
         for (index, shared) in spec.queues.iter().enumerate() {
-            queues.push(Queue {
+            queues.push(WorkloadQueue {
                 name: shared.name.clone(),
                 bindings: shared.bindings.iter().map(|binding| (binding.exchange, binding.key.clone())).collect(),
                 answers: spec
                     .consumers
                     .iter()
-                    .any(|group| group.from == Source::Shared(index) && group.answer.is_some()),
+                    .any(|group| group.from == QueueSource::Shared(index) && group.answer.is_some()),
             });
         }
         let mut first_own = Vec::with_capacity(spec.consumers.len());
@@ -48,9 +46,9 @@ impl Topology {
             first_own.push(queues.len());
             for consumer in 0..group.count {
                 who += 1;
-                if let Source::Own { bindings, picks: count, picks_of } = &group.from {
-                    let picked = picks(&mut dice(spec.seed, Purpose::Picks, who), *count, *picks_of);
-                    queues.push(Queue {
+                if let QueueSource::Own { bindings, picks: count, picks_of } = &group.from {
+                    let picked = sample_symbols(&mut rng(spec.seed, RngPurpose::Picks, who), *count, *picks_of);
+                    queues.push(WorkloadQueue {
                         name: format!("{}.{consumer}", group.name),
                         bindings: bindings.iter().flat_map(|binding| expand(binding, consumer, &picked)).collect(),
                         answers: group.answer.is_some(),
@@ -62,23 +60,23 @@ impl Topology {
     }
 
     /// The queue of a consumer.
-    pub(crate) fn queue_of(&self, spec: &Spec, group: usize, consumer: usize) -> usize {
+    pub(crate) fn queue_of(&self, spec: &WorkloadSpec, group: usize, consumer: usize) -> usize {
         match spec.consumers[group].from {
-            Source::Shared(queue) => queue,
-            Source::Own { .. } => self.first_own[group] + consumer,
+            QueueSource::Shared(queue) => queue,
+            QueueSource::Own { .. } => self.first_own[group] + consumer,
         }
     }
 
     /// The queues that a key reaches through an exchange: the slow way, which holds for all.
     #[cfg(test)]
-    fn reached(&self, spec: &Spec, exchange: usize, key: &str) -> Vec<u32> {
+    fn reached(&self, spec: &WorkloadSpec, exchange: usize, key: &str) -> Vec<u32> {
         let kind = spec.exchanges[exchange].kind;
         let matches = |(at, binding): &(usize, String)| {
             *at == exchange
                 && match kind {
-                    ExchangeType::Fanout => true,
-                    ExchangeType::Direct => binding == key,
-                    ExchangeType::Topic => topic_matches(binding, key),
+                    WorkloadExchangeType::Fanout => true,
+                    WorkloadExchangeType::Direct => binding == key,
+                    WorkloadExchangeType::Topic => topic_matches(binding, key),
                 }
         };
         let all = self.queues.iter().enumerate();
@@ -86,7 +84,7 @@ impl Topology {
     }
 }
 
-fn expand(binding: &Binding, consumer: usize, picked: &[usize]) -> Vec<(usize, String)> {
+fn expand(binding: &WorkloadBinding, consumer: usize, picked: &[usize]) -> Vec<(usize, String)> {
     let key = binding.key.replace("{consumer}", &consumer.to_string());
     if !key.contains("{pick}") {
         return vec![(binding.exchange, key)];
@@ -96,7 +94,7 @@ fn expand(binding: &Binding, consumer: usize, picked: &[usize]) -> Vec<(usize, S
 
 /// The routing keys of one group of publishers, and where they lead.
 #[derive(Clone, Debug)]
-pub(crate) struct Keys {
+pub(crate) struct RoutingKeys {
     keys: Vec<Box<str>>,
     routes: Vec<Box<[u32]>>,
     symbols: usize,
@@ -105,9 +103,9 @@ pub(crate) struct Keys {
     first: usize,
 }
 
-impl Keys {
+impl RoutingKeys {
     /// For the publishers `from..to` of a group.
-    pub(crate) fn of(spec: &Spec, topology: &Topology, group: usize, from: usize, to: usize) -> Self {
+    pub(crate) fn of(spec: &WorkloadSpec, topology: &WorkloadTopology, group: usize, from: usize, to: usize) -> Self {
         let publishers = &spec.publishers[group];
         let own = publishers.key.contains("{publisher}");
         let index = RouteIndex::of(spec, topology, publishers.exchange);
@@ -145,7 +143,7 @@ impl Keys {
     }
 
     /// A key that does not reach exactly one queue whose consumers answer.
-    pub(crate) fn without_one_answer(&self, topology: &Topology) -> Option<(&str, usize)> {
+    pub(crate) fn without_one_answer(&self, topology: &WorkloadTopology) -> Option<(&str, usize)> {
         self.keys.iter().zip(&self.routes).find_map(|(key, route)| {
             let answering = route.iter().filter(|&&queue| topology.queues[queue as usize].answers).count();
             (answering != 1).then_some((&**key, answering))
@@ -161,13 +159,13 @@ struct RouteIndex<'a> {
 }
 
 impl<'a> RouteIndex<'a> {
-    fn of(spec: &Spec, topology: &'a Topology, exchange: usize) -> Self {
+    fn of(spec: &WorkloadSpec, topology: &'a WorkloadTopology, exchange: usize) -> Self {
         let mut index = Self { exact: HashMap::new(), patterns: Vec::new(), all: Vec::new() };
         for (number, queue) in topology.queues.iter().enumerate() {
             for (_, key) in queue.bindings.iter().filter(|(at, _)| *at == exchange) {
                 match spec.exchanges[exchange].kind {
-                    ExchangeType::Fanout => index.all.push(number as u32),
-                    ExchangeType::Topic if is_pattern(key) => index.patterns.push((key, number as u32)),
+                    WorkloadExchangeType::Fanout => index.all.push(number as u32),
+                    WorkloadExchangeType::Topic if is_pattern(key) => index.patterns.push((key, number as u32)),
                     _ => index.exact.entry(key).or_default().push(number as u32),
                 }
             }
@@ -236,10 +234,10 @@ mod tests {
     #[test]
     fn the_index_finds_what_the_slow_way_finds() {
         for (name, spec) in shipped::all() {
-            let topology = Topology::of(&spec);
+            let topology = WorkloadTopology::of(&spec);
             let mut reached_any = false;
             for (group, publishers) in spec.publishers.iter().enumerate() {
-                let keys = Keys::of(&spec, &topology, group, 0, publishers.count);
+                let keys = RoutingKeys::of(&spec, &topology, group, 0, publishers.count);
                 for number in (0..keys.keys.len()).step_by(keys.keys.len().div_ceil(200)) {
                     let expected = topology.reached(&spec, publishers.exchange, keys.key(number));
                     assert_eq!(keys.route(number), expected, "{name}: {}", keys.key(number));

@@ -1,8 +1,4 @@
-//! Quantities as people write them: `250ms`, `16KiB`, `2%`.
-//!
-//! Enters: text.  Leaves: nanoseconds, bytes, shares; or what would have been right.
-//! Owns:   the units.
-//! Never:  a bare number where a unit decides (durations).
+//! Parses quantities with units: `250ms`, `16KiB`, `2%`. A duration without a unit is an error.
 
 use crate::limits::MESSAGE_BYTES_MAX;
 

@@ -12,7 +12,7 @@ use crate::effects::Effects;
 use crate::message::{Content, Message};
 use crate::queue::Queue;
 use crate::ready::Place;
-use catalog::{Decided, Overflow, QueueId, Route};
+use catalog::{RouteDependence, OverflowPolicy, QueueId, QueueRoute};
 use std::sync::Arc;
 
 /// A message has left its queue and no consumer got it.
@@ -65,7 +65,7 @@ impl Broker {
         fx: &mut E,
     ) {
         let Some(features) = find(&mut self.queues, id).and_then(|queue| queue.features.as_ref()) else { return };
-        if features.overflow == Overflow::RejectToDeadLetters
+        if features.overflow == OverflowPolicy::RejectToDeadLetters
             && let Some(grave) = &features.grave
         {
             let message = kept.get_or_insert_with(|| content.keep(fx.pool())).clone();
@@ -121,18 +121,18 @@ impl Broker {
     }
 
     /// The queues for a dead letter, looked up; remembered for the next if it is `plain`.
-    fn route_letter(&mut self, dead: Dead<'_>, plain: bool, last: &mut LastDeath) -> Option<Arc<Route>> {
+    fn route_letter(&mut self, dead: Dead<'_>, plain: bool, last: &mut LastDeath) -> Option<Arc<QueueRoute>> {
         let exchange = self.catalog.exchange(dead.grave.vhost, &dead.grave.exchange)?;
         let route = self.route_again(exchange, &letter(dead, last, self.now_us));
         if plain {
             let version = self.catalog.version();
-            last.set_trail((route.decided == Decided::ByKey).then(|| Trail { version, route: Arc::clone(&route) }));
+            last.set_trail((route.decided == RouteDependence::ByKey).then(|| Trail { version, route: Arc::clone(&route) }));
         }
         Some(route)
     }
 
     /// Hands a routed dead letter to its queues, and to the exchanges that delay it.
-    fn deliver_letter<E: Effects>(&mut self, dead: Dead<'_>, route: &Route, last: &LastDeath, first: bool, fx: &mut E) {
+    fn deliver_letter<E: Effects>(&mut self, dead: Dead<'_>, route: &QueueRoute, last: &LastDeath, first: bool, fx: &mut E) {
         let mut content = letter(dead, last, self.now_us);
         let stamped;
         if route.stamped

@@ -16,7 +16,7 @@ use crate::peer::Then;
 use crate::queue::Taker;
 use crate::ready::Taken;
 use crate::timers::Due;
-use catalog::{Definition, Operation, QueueId, Refusal, Resource};
+use catalog::{Definition, PermissionKind, QueueId, Refusal, Resource};
 use std::collections::VecDeque;
 use wire::method::{Method, basic};
 use wire::{ReplyCode, ShortStr, TableRef};
@@ -46,7 +46,7 @@ impl Broker {
             return self.consume_replies(slot, number, key, consume, tag, fx);
         }
         let name = self.queue_name(key, consume.queue.as_bytes())?;
-        let (id, home) = self.queue_for(slot, &name, Operation::Read)?;
+        let (id, home) = self.queue_for(slot, &name, PermissionKind::Read)?;
         let priority = self.check_arguments(id, consume.arguments)?;
         let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
         if channel.consumers.len() >= CONSUMERS_PER_CHANNEL_MAX {
@@ -205,7 +205,7 @@ impl Broker {
         fx: &mut E,
     ) -> Result<Flow, Refusal> {
         let name = self.queue_name(key, get.queue.as_bytes())?;
-        let (id, home) = self.queue_for(slot, &name, Operation::Read)?;
+        let (id, home) = self.queue_for(slot, &name, PermissionKind::Read)?;
         self.ask(
             slot,
             number,
@@ -223,7 +223,7 @@ impl Broker {
         &mut self,
         slot: Slot,
         name: &[u8],
-        operation: Operation,
+        operation: PermissionKind,
     ) -> Result<(QueueId, catalog::ShardId), Refusal> {
         let Some(Some(peer)) = self.tables.peers.get(slot as usize) else {
             return Err(no_channel());

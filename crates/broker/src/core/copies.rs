@@ -8,7 +8,7 @@ use super::Broker;
 use crate::blind;
 use crate::effects::Slot;
 use crate::message::Content;
-use catalog::{ExchangeId, Refusal, Route};
+use catalog::{ExchangeId, Refusal, QueueRoute};
 use std::sync::Arc;
 use wire::{RawProperties, ReplyCode, TableRef, ValueRef};
 
@@ -83,14 +83,14 @@ impl Broker {
         routing_key: &[u8],
         copies: &[Box<[u8]>],
         properties: RawProperties<'_>,
-    ) -> Result<Arc<Route>, Refusal> {
+    ) -> Result<Arc<QueueRoute>, Refusal> {
         let exchange = self.exchange_for_publish(slot, exchange)?;
         let keys: Vec<&[u8]> = std::iter::once(routing_key).chain(copies.iter().map(|key| &**key)).collect();
         Ok(self.catalog.route_all(exchange, &keys, properties))
     }
 
     /// The queues for a message that is routed a second time: a dead letter, or one that was delayed.
-    pub(super) fn route_again(&mut self, exchange: ExchangeId, content: &Content<'_>) -> Arc<Route> {
+    pub(super) fn route_again(&mut self, exchange: ExchangeId, content: &Content<'_>) -> Arc<QueueRoute> {
         let properties = content.properties();
         let visible = if properties.has_headers() { in_cc(properties) } else { Vec::new() };
         if visible.is_empty() && content.blind.is_empty() {

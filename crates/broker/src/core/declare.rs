@@ -13,7 +13,7 @@ use crate::letter::Ask;
 use crate::peer::{PlainReply, Then};
 use catalog::arguments::X_HARRIER_WINDOW;
 use catalog::{
-    Definition, ExchangeKind, Kind, Name, Operation, Refusal, Resource, SessionId, ShardId, UserId, VhostId,
+    Definition, ExchangeKind, ResourceKind, Name, PermissionKind, Refusal, Resource, SessionId, ShardId, UserId, VhostId,
 };
 use wire::Table;
 use wire::method::{Method, exchange, queue};
@@ -33,7 +33,7 @@ impl Broker {
         fx: &mut E,
     ) -> Result<Flow, Refusal> {
         let (_, vhost, _) = self.whose(slot)?;
-        let name = Name::new(Kind::Exchange, declare.exchange.as_bytes())?;
+        let name = Name::new(ResourceKind::Exchange, declare.exchange.as_bytes())?;
         if declare.passive {
             self.catalog.exchange_for(vhost, name.as_bytes())?;
             if let Some(needed) = claimed_link(declare.arguments) {
@@ -68,7 +68,7 @@ impl Broker {
         fx: &mut E,
     ) -> Result<Flow, Refusal> {
         let (_, vhost, _) = self.whose(slot)?;
-        let name = Name::new(Kind::Exchange, delete.exchange.as_bytes())?;
+        let name = Name::new(ResourceKind::Exchange, delete.exchange.as_bytes())?;
         let definition = Definition::DeleteExchange { vhost, name, if_unused: delete.if_unused };
         let then = Then::Reply { no_wait: delete.no_wait, reply: PlainReply::ExchangeDeleted };
         self.define(slot, number, exchange::Delete::ID, definition, then, fx)
@@ -84,8 +84,8 @@ impl Broker {
         fx: &mut E,
     ) -> Result<Flow, Refusal> {
         let (_, vhost, _) = self.whose(slot)?;
-        let source = Name::new(Kind::Exchange, bind.source.as_bytes())?;
-        let destination = Name::new(Kind::Exchange, bind.destination.as_bytes())?;
+        let source = Name::new(ResourceKind::Exchange, bind.source.as_bytes())?;
+        let destination = Name::new(ResourceKind::Exchange, bind.destination.as_bytes())?;
         let routing_key = bind.routing_key.as_bytes().into();
         let arguments = owned(bind.arguments)?;
         let (definition, reply, method) = if binds {
@@ -150,7 +150,7 @@ impl Broker {
         let name = if server_named {
             Name::from(&*format!("amq.gen-{}", self.random_name(fx)))
         } else {
-            Name::new(Kind::Queue, declare.queue.as_bytes())?
+            Name::new(ResourceKind::Queue, declare.queue.as_bytes())?
         };
         let definition = Definition::DeclareQueue {
             vhost,
@@ -200,8 +200,8 @@ impl Broker {
         let (_, vhost, session) = self.whose(slot)?;
         let name = self.queue_name(key, bind.queue.as_bytes())?;
         let named = !bind.queue.as_bytes().is_empty();
-        let queue = Name::new(Kind::Queue, &name)?;
-        let exchange = Name::new(Kind::Exchange, bind.exchange.as_bytes())?;
+        let queue = Name::new(ResourceKind::Queue, &name)?;
+        let exchange = Name::new(ResourceKind::Exchange, bind.exchange.as_bytes())?;
         // With neither queue nor key named, the key is the queue's name (AMQP 0-9-1, queue.bind, routing-key).
         let routing_key = match bind.routing_key.as_bytes() {
             [] if !named => queue.as_bytes().into(),
@@ -235,7 +235,7 @@ impl Broker {
         fx: &mut E,
     ) -> Result<Flow, Refusal> {
         let name = self.queue_name(key, purge.queue.as_bytes())?;
-        let (id, home) = self.queue_for(slot, &name, Operation::Read)?;
+        let (id, home) = self.queue_for(slot, &name, PermissionKind::Read)?;
         self.ask(slot, number, queue::Purge::ID, id, home, Ask::Purge, Then::QueuePurged { no_wait: purge.no_wait }, fx)
     }
 
@@ -250,7 +250,7 @@ impl Broker {
     ) -> Result<Flow, Refusal> {
         let (user, vhost, session) = self.whose(slot)?;
         let name = self.queue_name(key, delete.queue.as_bytes())?;
-        self.catalog.check(user, vhost, Operation::Configure, Resource::Queue, &name)?;
+        self.catalog.check(user, vhost, PermissionKind::Configure, Resource::Queue, &name)?;
         if self.catalog.queue(vhost, &name).is_none() {
             if !delete.no_wait {
                 fx.reply(slot, number, Method::QueueDeleteOk(queue::DeleteOk { message_count: 0 }));

@@ -11,7 +11,7 @@ use crate::features::Features;
 use crate::letter::{Answer, Asker, Letter, Refused};
 use crate::peer::{Awaiting, Then};
 use crate::queue::Queue;
-use catalog::{Definition, Executed, Outcome, QueueId, Refusal, ShardId, VhostId};
+use catalog::{Definition, ExecutedDefinition, DefinitionOutcome, QueueId, Refusal, ShardId, VhostId};
 use std::sync::Arc;
 
 impl Broker {
@@ -164,7 +164,7 @@ impl Broker {
     }
 
     /// Queues that a change made, removed or put under other policies and that live here.
-    fn carry_out<E: Effects>(&mut self, executed: &Executed, fx: &mut E) {
+    fn carry_out<E: Effects>(&mut self, executed: &ExecutedDefinition, fx: &mut E) {
         for removed in &executed.queues_removed {
             if self.is_home(removed.home) {
                 self.drop_queue(removed.id, fx);
@@ -172,7 +172,7 @@ impl Broker {
                 self.full.remove(&removed.id);
             }
         }
-        if let Outcome::Queue { id, home, created: true } = executed.outcome
+        if let DefinitionOutcome::Queue { id, home, created: true } = executed.outcome
             && self.is_home(home)
         {
             self.make_queue(id);
@@ -182,7 +182,7 @@ impl Broker {
         }
         // A virtual host that goes takes its limits along.
         let is_gone = |vhost| self.catalog.vhost_name(vhost).is_empty();
-        if executed.outcome == Outcome::Limited || self.rooms.iter().any(|(vhost, ..)| is_gone(vhost)) {
+        if executed.outcome == DefinitionOutcome::Limited || self.rooms.iter().any(|(vhost, ..)| is_gone(vhost)) {
             for vhost in self.find_rooms() {
                 self.tell_vhost(vhost, false, fx);
             }

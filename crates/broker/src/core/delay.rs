@@ -13,7 +13,7 @@ use crate::effects::Effects;
 use crate::limits::DELAYED_PER_LOOK;
 use crate::message::Content;
 use crate::timers::Due;
-use catalog::Route;
+use catalog::QueueRoute;
 use catalog::arguments::X_DELAY;
 use wire::{RawProperties, ShortString, TableRef, Value};
 
@@ -36,7 +36,7 @@ fn negated(properties: RawProperties<'_>, delay_ms: u32) -> Vec<u8> {
 impl Broker {
     /// Holds a message in the exchanges of its route that delay it. Answers whether there was room.
     #[cold]
-    pub(super) fn hold<E: Effects>(&mut self, route: &Route, content: &Content<'_>, fx: &mut E) -> bool {
+    pub(super) fn hold<E: Effects>(&mut self, route: &QueueRoute, content: &Content<'_>, fx: &mut E) -> bool {
         // What an exchange holds says for how long.
         let delay_ms = catalog::delay_ms(content.properties()).unwrap_or_default();
         if !self.delayed.has_room(route.held.len()) {
@@ -111,7 +111,7 @@ mod tests {
     use crate::ready::Place;
     use crate::request::{NotTaken, Request};
     use catalog::{
-        Catalog, Definition, ExchangeKind, Limits, QueueId, Refusal, SessionId, ShardId, default_definitions,
+        Catalog, Definition, ExchangeKind, CatalogLimits, QueueId, Refusal, SessionId, ShardId, default_definitions,
     };
     use slab::{Pool, PoolOptions};
     use wire::method::{Method, confirm};
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn one_more_than_may_wait_is_refused_and_there_is_room_again_later() {
-        let mut catalog = Catalog::new(Limits::default());
+        let mut catalog = Catalog::new(CatalogLimits::default());
         for definition in default_definitions() {
             catalog.execute(&definition).expect("the first definitions");
         }

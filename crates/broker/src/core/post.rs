@@ -169,7 +169,7 @@ impl Broker {
 
     /// The sender knows a queue that this replica has not declared yet.
     fn is_early(&self, id: QueueId) -> bool {
-        self.catalog.is_queue_to_come(id)
+        self.catalog.is_declared_ahead(id)
     }
 
     #[cold]

@@ -12,7 +12,7 @@ use crate::effects::{Effects, Slot, Stored};
 use crate::letter::{Letter, Parcel};
 use crate::limits::TRANSACTION_ITEMS_MAX;
 use crate::message::{BodyRef, Content, Message};
-use catalog::{Operation, QueueId, REQUEST_QUEUE, Refusal, Resource, Route, ShardId};
+use catalog::{PermissionKind, QueueId, REQUEST_QUEUE, Refusal, Resource, QueueRoute, ShardId};
 use std::sync::Arc;
 use wire::method::{Method, basic};
 use wire::{RawProperties, ReplyCode, ShortStr};
@@ -137,7 +137,7 @@ impl Broker {
 
     /// Whether the publisher may go on.
     #[inline]
-    fn after_publish<E: Effects>(&mut self, slot: Slot, first: bool, route: &Route, fx: &mut E) -> Flow {
+    fn after_publish<E: Effects>(&mut self, slot: Slot, first: bool, route: &QueueRoute, fx: &mut E) -> Flow {
         // One whose publishes were all refused is no publisher: it would be held back and not told.
         if first && let Some(peer) = self.peer_mut(slot) {
             peer.publishes = true;
@@ -162,7 +162,7 @@ impl Broker {
         exchange: &[u8],
         routing_key: &[u8],
         properties: RawProperties<'_>,
-    ) -> Result<Arc<Route>, Refusal> {
+    ) -> Result<Arc<QueueRoute>, Refusal> {
         let version = self.catalog.version();
         let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
         let known = match &mut channel.last_route {
@@ -180,7 +180,7 @@ impl Broker {
         };
         if self.catalog.restricts_topics() {
             let (user, ..) = self.whose(slot)?;
-            self.catalog.check_topic(user, exchange_id, Operation::Write, routing_key)?;
+            self.catalog.check_topic(user, exchange_id, PermissionKind::Write, routing_key)?;
         }
         let route = self.catalog.route(exchange_id, routing_key, properties);
         let Some(channel) = self.tables.channels.get_mut(key) else {
@@ -199,7 +199,7 @@ impl Broker {
             return Err(no_channel());
         };
         let (user, vhost) = (peer.user, peer.vhost);
-        self.catalog.check(user, vhost, Operation::Write, Resource::Exchange, name)?;
+        self.catalog.check(user, vhost, PermissionKind::Write, Resource::Exchange, name)?;
         let id = self.catalog.exchange(vhost, name).ok_or_else(|| self.catalog.no_exchange(vhost, name))?;
         self.catalog.check_publishable(id)?;
         Ok(id)
@@ -212,7 +212,7 @@ impl Broker {
         &mut self,
         slot: Slot,
         number: u16,
-        route: &Route,
+        route: &QueueRoute,
         content: &Content<'_>,
         mandatory: bool,
         publication: Option<Publication>,
@@ -262,7 +262,7 @@ impl Broker {
 
     pub(super) fn spread_abroad<E: Effects>(
         &mut self,
-        route: &Route,
+        route: &QueueRoute,
         content: &Content<'_>,
         kept: &mut Option<Message>,
         publication: Option<Publication>,
@@ -366,7 +366,7 @@ impl Broker {
     }
 
     /// Holds a publisher back while a queue it feeds is full, or the memory is.
-    fn hold_back<E: Effects>(&mut self, slot: Slot, route: &Route, fx: &mut E) -> Flow {
+    fn hold_back<E: Effects>(&mut self, slot: Slot, route: &QueueRoute, fx: &mut E) -> Flow {
         let full = route.queues.iter().map(|queue| queue.id).find(|id| self.full.contains(id));
         if let (Some(queue), Some(peer)) = (full, self.peer_mut(slot)) {
             peer.held_by = Some(queue);

@@ -14,7 +14,7 @@ use crate::limits::REMOTE_WINDOW_BYTES;
 use crate::peer::{Awaiting, PlainReply, Then};
 use crate::queue::{Remote, Taker};
 use crate::ready::Taken;
-use catalog::{Definition, Kind, Name, QueueId, Refusal, SessionId, ShardId};
+use catalog::{Definition, ResourceKind, Name, QueueId, Refusal, SessionId, ShardId};
 use wire::ReplyCode;
 use wire::method::{Method, basic, exchange, queue};
 
@@ -278,7 +278,7 @@ impl Broker {
                 };
                 let definition = Definition::DeleteQueue {
                     vhost,
-                    name: Name::new(Kind::Queue, name.as_bytes())?,
+                    name: Name::new(ResourceKind::Queue, name.as_bytes())?,
                     session: Some(session),
                 };
                 let then = Then::QueueDeleted { no_wait, messages: counts.0 };

@@ -11,7 +11,7 @@ use super::copies::Copies;
 use super::{Broker, Flow, no_channel};
 use crate::channel::Mode;
 use crate::effects::Slot;
-use catalog::{Refusal, Stamp};
+use catalog::{Refusal, MessageStamp};
 use wire::{RawProperties, ReplyCode};
 
 /// The numbers that this shard gives out.
@@ -90,8 +90,8 @@ impl Broker {
     #[cold]
     pub(super) fn take_stamp_off(&mut self, slot: Slot, properties: RawProperties<'_>, copies: &mut Option<Copies>) {
         let is_link = self.peer_mut(slot).is_some_and(|peer| peer.is_link);
-        if !is_link && Stamp::of(properties).is_some() {
-            let changed = Stamp::take_off(now(properties, copies));
+        if !is_link && MessageStamp::of(properties).is_some() {
+            let changed = MessageStamp::take_off(now(properties, copies));
             copies.get_or_insert_default().properties = Some(changed);
         }
     }
@@ -108,11 +108,11 @@ impl Broker {
     #[cold]
     pub(super) fn stamp(&mut self, properties: RawProperties<'_>) -> Option<Vec<u8>> {
         let origin = self.stamps.origin?;
-        if Stamp::of(properties).is_some() {
+        if MessageStamp::of(properties).is_some() {
             return None;
         }
         self.stamps.given += 1;
-        Some(Stamp::new(origin, self.options.shard.0, self.stamps.given).put_on(properties))
+        Some(MessageStamp::new(origin, self.options.shard.0, self.stamps.given).put_on(properties))
     }
 }
 

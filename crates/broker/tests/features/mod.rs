@@ -5,7 +5,7 @@ mod policies;
 mod stamps;
 
 use crate::world::{At, World};
-use catalog::Limits;
+use catalog::CatalogLimits;
 use wire::method::{basic, confirm, queue, tx};
 use wire::{Properties, ShortStr, ShortString, Table, TableRef, Value};
 
@@ -395,7 +395,7 @@ fn one_consumer_at_a_time_in_the_order_of_subscription() {
 #[test]
 fn what_comes_back_too_often_is_a_dead_letter() {
     for shards in [1, 2] {
-        let limits = Limits { queue_types_as_classic: true, ..Limits::default() };
+        let limits = CatalogLimits { queue_types_as_classic: true, ..CatalogLimits::default() };
         let mut world = World::with(shards, LIMIT, 0, limits);
         let (owner, consumer) = (world.connect(0, 1), world.connect(usize::from(shards) - 1, 2));
         declare(&mut world, owner, "dead", &[]);
@@ -417,7 +417,7 @@ fn what_comes_back_too_often_is_a_dead_letter() {
 #[test]
 fn what_is_out_while_its_queue_is_purged_counts_on() {
     for shards in [1, 2] {
-        let limits = Limits { queue_types_as_classic: true, ..Limits::default() };
+        let limits = CatalogLimits { queue_types_as_classic: true, ..CatalogLimits::default() };
         let mut world = World::with(shards, LIMIT, 0, limits);
         let (owner, consumer) = (world.connect(0, 1), world.connect(usize::from(shards) - 1, 2));
         declare(&mut world, owner, "q", &[("x-delivery-limit", Value::I32(1))]);
@@ -435,7 +435,7 @@ fn what_is_out_while_its_queue_is_purged_counts_on() {
 
 #[test]
 fn one_on_its_way_to_a_consumer_that_leaves_is_counted_on() {
-    let limits = Limits { queue_types_as_classic: true, ..Limits::default() };
+    let limits = CatalogLimits { queue_types_as_classic: true, ..CatalogLimits::default() };
     let mut world = World::with(2, LIMIT, 0, limits);
     let (owner, consumer) = (world.connect(0, 1), world.connect(1, 2));
     declare(&mut world, owner, "q", &[("x-delivery-limit", Value::I32(1))]);
@@ -458,7 +458,7 @@ fn one_on_its_way_to_a_consumer_that_leaves_is_counted_on() {
 
 #[test]
 fn a_delivery_that_is_not_acknowledged_in_time_ends_its_channel() {
-    let mut world = World::with(1, LIMIT, 1_000, Limits::default());
+    let mut world = World::with(1, LIMIT, 1_000, CatalogLimits::default());
     let (owner, consumer) = (world.connect(0, 1), world.connect(0, 2));
     declare(&mut world, owner, "q", &[]);
     consume(&mut world, consumer, "q", "c", false);

@@ -2,7 +2,7 @@
 
 use super::delays::{bind, exchange, publish, with_headers};
 use super::*;
-use catalog::Stamp;
+use catalog::MessageStamp;
 use std::collections::BTreeSet;
 use wire::method::exchange as methods;
 
@@ -41,7 +41,7 @@ fn unbind_up(world: &mut World, at: At, key: &str, arguments: &[(&str, Value)]) 
 }
 
 /// The stamps of all deliveries of a body, wherever they went.
-fn stamps(world: &mut World, body: &str) -> Vec<Option<Stamp>> {
+fn stamps(world: &mut World, body: &str) -> Vec<Option<MessageStamp>> {
     let delivered = world.shards.iter_mut().flat_map(|(_, recorder)| std::mem::take(&mut recorder.stamps));
     delivered.filter(|(what, _)| what == body).map(|(_, stamp)| stamp).collect()
 }
@@ -78,8 +78,8 @@ fn what_goes_by_a_forced_route_is_stamped_once_before_it_is_spread() {
 }
 
 /// A message that has been somewhere already.
-fn publish_stamped(world: &mut World, at: At, exchange: &str, key: &str, body: &str) -> Stamp {
-    let stamp = Stamp::new(0xbeef, 3, 9);
+fn publish_stamped(world: &mut World, at: At, exchange: &str, key: &str, body: &str) -> MessageStamp {
+    let stamp = MessageStamp::new(0xbeef, 3, 9);
     let properties = stamp.put_on(wire::RawProperties::new(&with_headers(&[("n", Value::I32(1))]).to_bytes()));
     let _flow = world.publish_first(at, exchange, key, body, &properties, false);
     world.settle();
@@ -156,7 +156,7 @@ fn a_dead_letter_is_another_message_and_a_delayed_one_is_not() {
         publish(world, publisher, "later", "a", "d", &with_headers(&[("x-delay", Value::I32(100))]), false);
         world.pass(101);
         assert!(matches!(stamps(world, "d")[..], [Some(_)]));
-        let before = Stamp::new(0xbeef, 3, 9);
+        let before = MessageStamp::new(0xbeef, 3, 9);
         let delayed =
             before.put_on(wire::RawProperties::new(&with_headers(&[("x-delay", Value::I32(100))]).to_bytes()));
         let _flow = world.publish_first(link, "later", "a", "d", &delayed, false);

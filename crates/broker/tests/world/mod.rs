@@ -8,7 +8,7 @@ use broker::{
     Batch, BodyRef, Broker, BrokerOptions, Capabilities, Content, Delivery, Effects, Flow, Login, Message, NotTaken,
     Place, Publish, Request, Slot, Stored,
 };
-use catalog::{Catalog, Definition, Limits, Name, Password, Permission, QueueId, Refusal, SessionId, ShardId, Stamp};
+use catalog::{Catalog, Definition, CatalogLimits, Name, Password, Permission, QueueId, Refusal, SessionId, ShardId, MessageStamp};
 use slab::{Pool, PoolOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::{Method, RawProperties};
@@ -27,7 +27,7 @@ pub struct Recorder {
     /// Administrative requests.
     pub requests: Vec<Request>,
     /// The bodies of deliveries, with the stamps of the messages.
-    pub stamps: Vec<(String, Option<Stamp>)>,
+    pub stamps: Vec<(String, Option<MessageStamp>)>,
 }
 
 /// Requests that a shard of this world takes.
@@ -60,7 +60,7 @@ impl Effects for Recorder {
     fn deliver(&mut self, slot: Slot, channel: u16, delivery: Delivery<'_>) {
         let again = if delivery.redelivered { "!" } else { "" };
         let tag = String::from_utf8_lossy(delivery.consumer_tag).into_owned();
-        self.stamps.push((text(&delivery.content), Stamp::of(RawProperties::new(delivery.content.properties))));
+        self.stamps.push((text(&delivery.content), MessageStamp::of(RawProperties::new(delivery.content.properties))));
         self.say(slot, channel, format!("{tag}#{}={}{again}", delivery.tag, text(&delivery.content)));
     }
     fn got(&mut self, slot: Slot, channel: u16, tag: u64, redelivered: bool, left: u32, content: Content<'_>) {
@@ -123,11 +123,11 @@ pub struct World {
 impl World {
     /// A broker of so many shards with a queue limit in bytes.
     pub fn new(shards: u16, queue_bytes_max: u64) -> World {
-        World::with(shards, queue_bytes_max, 0, Limits::default())
+        World::with(shards, queue_bytes_max, 0, CatalogLimits::default())
     }
 
     /// With a consumer timeout, and limits of the definitions.
-    pub fn with(shards: u16, queue_bytes_max: u64, consumer_timeout_ms: u64, limits: Limits) -> World {
+    pub fn with(shards: u16, queue_bytes_max: u64, consumer_timeout_ms: u64, limits: CatalogLimits) -> World {
         let shards = (0..shards).map(|id| {
             let mut catalog = Catalog::new(limits.clone());
             let vhost = Name::from("/");

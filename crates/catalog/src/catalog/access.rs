@@ -2,7 +2,6 @@
 //!
 //! Enters: credentials; a user, an operation and a name.  Leaves: yes, or a refusal.
 //! Owns:   the rules that RabbitMQ's clients meet.
-//! Never:  changes a definition.
 
 use super::*;
 use crate::{
@@ -10,7 +9,7 @@ use crate::{
     exchange::ExchangeKind,
     ids::{ExchangeId, UserId, VhostId},
     password::Password,
-    permission::{Operation, Resource},
+    permission::{PermissionKind, Resource},
     user::LoginRefused,
 };
 
@@ -76,7 +75,7 @@ impl Catalog {
         &mut self,
         user: UserId,
         vhost: VhostId,
-        operation: Operation,
+        operation: PermissionKind,
         resource: Resource,
         name: &[u8],
     ) -> Result<(), Refusal> {
@@ -92,7 +91,7 @@ impl Catalog {
     /// definition can be executed, and in its order, so that a client without permission hears 403 where it would
     /// hear it there. What operators define is not asked about.
     pub fn authorize(&mut self, user: UserId, definition: &Definition) -> Result<(), Refusal> {
-        use Operation::{Configure, Read, Write};
+        use PermissionKind::{Configure, Read, Write};
         use Resource::{Exchange, Queue};
         let not_default = |name: &Name| if name.is_empty() { Err(Refusal::default_exchange()) } else { Ok(()) };
         match definition {
@@ -103,9 +102,9 @@ impl Catalog {
                     return Ok(());
                 }
                 if name.starts_with("amq.") {
-                    return Err(Refusal::reserved(Kind::Exchange, name));
+                    return Err(Refusal::reserved(ResourceKind::Exchange, name));
                 }
-                let what = What { kind: Kind::Exchange, name, vhost: self.vhost_name(*vhost) };
+                let what = ResourceName { kind: ResourceKind::Exchange, name, vhost: self.vhost_name(*vhost) };
                 if let Some(alternate) = arguments::long_string(what, arguments, ALTERNATE_EXCHANGE)? {
                     self.check(user, *vhost, Read, Exchange, name.as_bytes())?;
                     self.check(user, *vhost, Write, Exchange, alternate)?;
@@ -134,14 +133,14 @@ impl Catalog {
             }
             Definition::DeclareQueue { vhost, name, server_named, arguments, .. } => {
                 if name.starts_with("amq.") && !server_named {
-                    return Err(Refusal::reserved(Kind::Queue, name));
+                    return Err(Refusal::reserved(ResourceKind::Queue, name));
                 }
                 self.check(user, *vhost, Configure, Queue, name.as_bytes())?;
                 if self.queue(*vhost, name.as_bytes()).is_some() {
                     return Ok(());
                 }
                 self.check_queue_limit(*vhost, name)?;
-                let what = What { kind: Kind::Queue, name, vhost: self.vhost_name(*vhost) };
+                let what = ResourceName { kind: ResourceKind::Queue, name, vhost: self.vhost_name(*vhost) };
                 if let Some(dead_letters) = arguments::long_string(what, arguments, DEAD_LETTER_EXCHANGE)? {
                     self.check(user, *vhost, Read, Queue, name.as_bytes())?;
                     self.check(user, *vhost, Write, Exchange, dead_letters)?;
@@ -167,7 +166,7 @@ impl Catalog {
 
     fn check_binding_topic(&self, user: UserId, vhost: VhostId, exchange: &Name, key: &[u8]) -> Result<(), Refusal> {
         match self.exchange(vhost, exchange.as_bytes()) {
-            Some(id) if self.topics_restricted => self.check_topic(user, id, Operation::Read, key),
+            Some(id) if self.topics_restricted => self.check_topic(user, id, PermissionKind::Read, key),
             _ => Ok(()),
         }
     }
@@ -184,7 +183,7 @@ impl Catalog {
         &self,
         user: UserId,
         exchange: ExchangeId,
-        operation: Operation,
+        operation: PermissionKind,
         routing_key: &[u8],
     ) -> Result<(), Refusal> {
         let Some(definition) = self.exchange_info(exchange) else { return Ok(()) };
@@ -195,7 +194,7 @@ impl Catalog {
         if restricted.is_none_or(|topics| topics.permits(operation, routing_key)) {
             return Ok(());
         }
-        let what = What { kind: Kind::Exchange, name: &definition.name, vhost: self.vhost_name(definition.vhost) };
+        let what = ResourceName { kind: ResourceKind::Exchange, name: &definition.name, vhost: self.vhost_name(definition.vhost) };
         let key = String::from_utf8_lossy(routing_key);
         Err(Refusal::detail(
             ReplyCode::AccessRefused,
@@ -208,17 +207,17 @@ impl Catalog {
         if !name.starts_with("amq.") {
             return Ok(());
         }
-        let what = What { kind: Kind::Exchange, name, vhost: self.vhost_name(vhost) };
+        let what = ResourceName { kind: ResourceKind::Exchange, name, vhost: self.vhost_name(vhost) };
         Err(Refusal::detail(ReplyCode::AccessRefused, format_args!("deletion of system {what} not allowed")))
     }
 
     #[cold]
     fn access_refused(&self, user: UserId, vhost: VhostId, resource: Resource, name: &[u8]) -> Refusal {
         let kind = match resource {
-            Resource::Exchange => Kind::Exchange,
-            Resource::Queue => Kind::Queue,
+            Resource::Exchange => ResourceKind::Exchange,
+            Resource::Queue => ResourceKind::Queue,
         };
-        let what = What { kind, name: &String::from_utf8_lossy(name), vhost: self.vhost_name(vhost) };
+        let what = ResourceName { kind, name: &String::from_utf8_lossy(name), vhost: self.vhost_name(vhost) };
         Refusal::detail(
             ReplyCode::AccessRefused,
             format_args!("access to {what} refused for user '{}'", self.user_name(user)),

@@ -2,37 +2,36 @@
 //!
 //! Enters: bind and unbind.  Leaves: changed lists and match structures.
 //! Owns:   the rules for both, and which routes a change can alter.
-//! Never:  keeps an auto-delete exchange that lost its last binding.
 
 use super::*;
 use crate::{
     arguments::{self, X_HARRIER_WINDOW},
-    binding::{Head, Said, Target, Through},
-    exchange::{Matching, consistent_hash, headers},
+    binding::{ListHead, BindingIdentity, BindingTarget, BindingList},
+    exchange::{RoutingTable, consistent_hash, headers},
     ids::VhostId,
     watch::UNWATCHED,
 };
 use wire::{Table, Value};
 
 /// What `bind` and `unbind` for queues and exchanges have in common.
-struct Asked<'a> {
+struct BindingRequest<'a> {
     vhost: VhostId,
     source: &'a Name,
-    kind: Kind,
+    kind: ResourceKind,
     destination: &'a Name,
     key: &'a [u8],
     arguments: &'a Table,
     session: Option<SessionId>,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> BindingRequest<'a> {
     fn of(definition: &'a Definition) -> Self {
         match definition {
             Definition::BindExchange { vhost, source, destination, routing_key, arguments }
             | Definition::UnbindExchange { vhost, source, destination, routing_key, arguments } => Self {
                 vhost: *vhost,
                 source,
-                kind: Kind::Exchange,
+                kind: ResourceKind::Exchange,
                 destination,
                 key: routing_key,
                 arguments,
@@ -42,7 +41,7 @@ impl<'a> Asked<'a> {
             | Definition::UnbindQueue { vhost, exchange, queue, routing_key, arguments, session } => Self {
                 vhost: *vhost,
                 source: exchange,
-                kind: Kind::Queue,
+                kind: ResourceKind::Queue,
                 destination: queue,
                 key: routing_key,
                 arguments,
@@ -53,7 +52,7 @@ impl<'a> Asked<'a> {
     }
 
     fn check(&self) -> Result<(), Refusal> {
-        if self.source.is_empty() || (self.kind == Kind::Exchange && self.destination.is_empty()) {
+        if self.source.is_empty() || (self.kind == ResourceKind::Exchange && self.destination.is_empty()) {
             return Err(Refusal::default_exchange());
         }
         if self.key.len() > crate::limits::NAME_BYTES_MAX {
@@ -64,8 +63,8 @@ impl<'a> Asked<'a> {
 }
 
 impl Catalog {
-    pub(super) fn bind(&mut self, definition: &Definition) -> Result<Executed, Refusal> {
-        let asked = Asked::of(definition);
+    pub(super) fn bind(&mut self, definition: &Definition) -> Result<ExecutedDefinition, Refusal> {
+        let asked = BindingRequest::of(definition);
         asked.check()?;
         let source = self
             .exchanges
@@ -73,23 +72,23 @@ impl Catalog {
             .find(asked.vhost, asked.source.as_bytes())
             .ok_or_else(|| self.no_exchange(asked.vhost, asked.source.as_bytes()))?;
         let target = self.target(&asked).ok_or_else(|| match asked.kind {
-            Kind::Queue => self.no_queue(asked.vhost, asked.destination.as_bytes()),
+            ResourceKind::Queue => self.no_queue(asked.vhost, asked.destination.as_bytes()),
             _ => self.no_exchange(asked.vhost, asked.destination.as_bytes()),
         })?;
-        let what = What { kind: Kind::Exchange, name: asked.source, vhost: self.vhost_name(asked.vhost) };
+        let what = ResourceName { kind: ResourceKind::Exchange, name: asked.source, vhost: self.vhost_name(asked.vhost) };
         match self.exchanges.0.at(source).matching {
-            Matching::Headers => headers::check(asked.arguments)?,
-            Matching::ConsistentHash(_) => drop(consistent_hash::weight(asked.key)?),
-            Matching::Direct | Matching::Fanout | Matching::Topic | Matching::FederationUpstream(_) => {}
+            RoutingTable::Headers => headers::check(asked.arguments)?,
+            RoutingTable::ConsistentHash(_) => drop(consistent_hash::weight(asked.key)?),
+            RoutingTable::Direct | RoutingTable::Fanout | RoutingTable::Topic | RoutingTable::FederationUpstream(_) => {}
         }
         if target.as_exchange().is_none() {
             self.check_lock(target.index(), asked.session)?;
         }
         arguments::check_size(what, asked.arguments)?;
         let sorted = arguments::sorted(asked.arguments);
-        let said = Said { source, target, key: asked.key, arguments: &sorted };
+        let said = BindingIdentity { source, target, key: asked.key, arguments: &sorted };
         if self.bindings.find(&said).is_some() {
-            return Ok(Executed::new(Outcome::Bound { created: false }, false));
+            return Ok(ExecutedDefinition::new(DefinitionOutcome::Bound { created: false }, false));
         }
         if self.bindings.len() >= self.limits.bindings_max {
             return Err(Refusal::precondition(format_args!(
@@ -99,38 +98,38 @@ impl Catalog {
         }
         let binding = self.bindings.add(&said);
         self.link(binding, source, target);
-        Ok(Executed::new(Outcome::Bound { created: true }, true))
+        Ok(ExecutedDefinition::new(DefinitionOutcome::Bound { created: true }, true))
     }
 
-    pub(super) fn unbind(&mut self, definition: &Definition) -> Result<Executed, Refusal> {
-        let asked = Asked::of(definition);
+    pub(super) fn unbind(&mut self, definition: &Definition) -> Result<ExecutedDefinition, Refusal> {
+        let asked = BindingRequest::of(definition);
         asked.check()?;
-        let nothing = Executed::new(Outcome::Unbound { existed: false }, false);
+        let nothing = ExecutedDefinition::new(DefinitionOutcome::Unbound { existed: false }, false);
         let (Some(source), Some(target)) =
             (self.exchanges.0.find(asked.vhost, asked.source.as_bytes()), self.target(&asked))
         else {
             return Ok(nothing);
         };
         let sorted = arguments::sorted(asked.arguments);
-        let said = Said { source, target, key: asked.key, arguments: &sorted };
+        let said = BindingIdentity { source, target, key: asked.key, arguments: &sorted };
         let Some(binding) = self.bindings.find(&said) else { return Ok(nothing) };
         if target.as_exchange().is_none() {
             self.check_lock(target.index(), asked.session)?;
         }
         let doomed = self.remove_binding(binding).into_iter().collect();
         self.remove_exchanges(doomed);
-        Ok(Executed::new(Outcome::Unbound { existed: true }, true))
+        Ok(ExecutedDefinition::new(DefinitionOutcome::Unbound { existed: true }, true))
     }
 
-    fn target(&self, asked: &Asked<'_>) -> Option<Target> {
+    fn target(&self, asked: &BindingRequest<'_>) -> Option<BindingTarget> {
         let name = asked.destination.as_bytes();
         match asked.kind {
-            Kind::Queue => self.queues.table.find(asked.vhost, name).map(Target::queue),
-            _ => self.exchanges.0.find(asked.vhost, name).map(Target::exchange),
+            ResourceKind::Queue => self.queues.table.find(asked.vhost, name).map(BindingTarget::queue),
+            _ => self.exchanges.0.find(asked.vhost, name).map(BindingTarget::exchange),
         }
     }
 
-    fn head_into(&mut self, target: Target) -> &mut Head {
+    fn head_into(&mut self, target: BindingTarget) -> &mut ListHead {
         match target.as_exchange() {
             Some(index) => &mut self.exchanges.0.at_mut(index).into,
             None => &mut self.queues.table.at_mut(target.index()).into,
@@ -138,22 +137,22 @@ impl Catalog {
     }
 
     /// Puts a new binding on its lists.
-    fn link(&mut self, binding: u32, source: u32, target: Target) {
+    fn link(&mut self, binding: u32, source: u32, target: BindingTarget) {
         let exchange = self.exchanges.0.at_mut(source);
         let (root, watch) = (exchange.root, exchange.watch);
-        self.bindings.link(Through::Source, &mut exchange.from, binding);
+        self.bindings.link(BindingList::Source, &mut exchange.from, binding);
         exchange.to_exchanges += u32::from(target.as_exchange().is_some());
         self.exchange_stamped(binding, target, 1);
         let mut into = *self.head_into(target);
-        self.bindings.link(Through::Destination, &mut into, binding);
+        self.bindings.link(BindingList::Destination, &mut into, binding);
         *self.head_into(target) = into;
         match self.exchanges.0.at(source).matching {
-            Matching::Direct => self.direct.add(&mut self.bindings, binding),
-            Matching::Topic => self.topics.add(&mut self.bindings, root, binding),
+            RoutingTable::Direct => self.direct.add(&mut self.bindings, binding),
+            RoutingTable::Topic => self.topics.add(&mut self.bindings, root, binding),
             // The oldest binding to a destination counts, as in RabbitMQ 3.10.
-            Matching::ConsistentHash(_) if self.others(binding, source, into).next().is_some() => {}
-            Matching::ConsistentHash(_) => self.seat(binding, source, target),
-            Matching::Fanout | Matching::Headers | Matching::FederationUpstream(_) => {}
+            RoutingTable::ConsistentHash(_) if self.others(binding, source, into).next().is_some() => {}
+            RoutingTable::ConsistentHash(_) => self.seat(binding, source, target),
+            RoutingTable::Fanout | RoutingTable::Headers | RoutingTable::FederationUpstream(_) => {}
         }
         if watch != UNWATCHED {
             self.note_binding(watch, binding, true);
@@ -162,18 +161,18 @@ impl Catalog {
     }
 
     /// The other bindings from a source on a destination's list, the newest first.
-    fn others(&self, binding: u32, source: u32, into: Head) -> impl Iterator<Item = u32> + '_ {
-        let all = self.bindings.iter(Through::Destination, into);
+    fn others(&self, binding: u32, source: u32, into: ListHead) -> impl Iterator<Item = u32> + '_ {
+        let all = self.bindings.iter(BindingList::Destination, into);
         all.filter(move |&other| other != binding && self.bindings.get(other).source == source)
     }
 
     /// Gives a binding of a consistent-hash exchange the seat of its destination.
-    fn seat(&mut self, binding: u32, source: u32, target: Target) {
+    fn seat(&mut self, binding: u32, source: u32, target: BindingTarget) {
         let destination = match target.as_exchange() {
             Some(index) => consistent_hash::hash_destination(&self.exchanges.0.at(index).definition.name, false),
             None => consistent_hash::hash_destination(&self.queues.table.at(target.index()).definition.name, true),
         };
-        if let Matching::ConsistentHash(ring) = &mut self.exchanges.0.at_mut(source).matching {
+        if let RoutingTable::ConsistentHash(ring) = &mut self.exchanges.0.at_mut(source).matching {
             ring.add(&mut self.bindings, binding, destination);
         }
     }
@@ -184,18 +183,18 @@ impl Catalog {
         let exchange = self.exchanges.0.at_mut(source);
         let mut leaves_seat = false;
         match &mut exchange.matching {
-            Matching::Direct => self.direct.remove(&mut self.bindings, binding),
-            Matching::Topic => self.topics.remove(&mut self.bindings, binding),
-            Matching::ConsistentHash(ring) => leaves_seat = ring.remove(&mut self.bindings, binding),
-            Matching::Fanout | Matching::Headers | Matching::FederationUpstream(_) => {}
+            RoutingTable::Direct => self.direct.remove(&mut self.bindings, binding),
+            RoutingTable::Topic => self.topics.remove(&mut self.bindings, binding),
+            RoutingTable::ConsistentHash(ring) => leaves_seat = ring.remove(&mut self.bindings, binding),
+            RoutingTable::Fanout | RoutingTable::Headers | RoutingTable::FederationUpstream(_) => {}
         }
-        self.bindings.unlink(Through::Source, &mut exchange.from, binding);
+        self.bindings.unlink(BindingList::Source, &mut exchange.from, binding);
         exchange.to_exchanges -= u32::from(target.as_exchange().is_some());
-        let goes = exchange.definition.auto_delete && exchange.from == Head::default();
+        let goes = exchange.definition.auto_delete && exchange.from == ListHead::default();
         let watch = exchange.watch;
         self.exchange_stamped(binding, target, -1);
         let mut into = *self.head_into(target);
-        self.bindings.unlink(Through::Destination, &mut into, binding);
+        self.bindings.unlink(BindingList::Destination, &mut into, binding);
         *self.head_into(target) = into;
         if leaves_seat && let Some(heir) = self.others(binding, source, into).last() {
             self.seat(heir, source, target);
@@ -209,7 +208,7 @@ impl Catalog {
     }
 
     /// Counts a binding to an exchange that asks for stamps.
-    fn exchange_stamped(&mut self, binding: u32, target: Target, by: i32) {
+    fn exchange_stamped(&mut self, binding: u32, target: BindingTarget, by: i32) {
         if let (Some(target), Some(arguments)) = (target.as_exchange(), self.bindings.arguments(binding))
             && arguments.get(X_HARRIER_WINDOW).and_then(Value::as_bool) == Some(true)
         {
@@ -227,7 +226,7 @@ impl Catalog {
         let exchange = self.exchanges.0.at_mut(source);
         exchange.version = version;
         let vhost = self.vhosts.at_mut(exchange.definition.vhost);
-        if exchange.into != Head::default() || vhost.alternates != 0 {
+        if exchange.into != ListHead::default() || vhost.alternates != 0 {
             vhost.version = version;
         }
     }

@@ -2,19 +2,18 @@
 //!
 //! Enters: declare and delete.  Leaves: changed tables; a cascade of auto-delete exchanges.
 //! Owns:   the rules for both.
-//! Never:  leaves a binding behind whose source or destination is gone.
 
 use super::*;
 use crate::{
     arguments::{self, ALTERNATE_EXCHANGE},
-    binding::Head,
-    exchange::{Exchange, ExchangeDefinition, ExchangeKind, Matching},
+    binding::ListHead,
+    exchange::{ExchangeEntry, ExchangeDefinition, ExchangeKind, RoutingTable},
     ids::VhostId,
     watch::UNWATCHED,
 };
 
 impl Catalog {
-    pub(super) fn declare_exchange(&mut self, definition: &Definition) -> Result<Executed, Refusal> {
+    pub(super) fn declare_exchange(&mut self, definition: &Definition) -> Result<ExecutedDefinition, Refusal> {
         let Definition::DeclareExchange { vhost, name, kind, durable, auto_delete, internal, arguments } = definition
         else {
             unreachable!("the caller matched the variant")
@@ -23,7 +22,7 @@ impl Catalog {
         if name.is_empty() {
             return Err(Refusal::default_exchange());
         }
-        let what = What { kind: Kind::Exchange, name, vhost: self.vhost_name(*vhost) };
+        let what = ResourceName { kind: ResourceKind::Exchange, name, vhost: self.vhost_name(*vhost) };
         if let Some(index) = self.exchanges.0.find(*vhost, name.as_bytes()) {
             let current = &self.exchanges.0.at(index).definition;
             let same = |argument: &str, received: &str, current: &str| {
@@ -37,15 +36,15 @@ impl Catalog {
             same("auto_delete", truth(*auto_delete), truth(current.auto_delete))?;
             same("internal", truth(*internal), truth(current.internal))?;
             arguments::check_exchange_equivalence(what, current.arguments.as_deref(), arguments)?;
-            return Ok(Executed::new(Outcome::Exchange { id: self.exchanges.id(index), created: false }, false));
+            return Ok(ExecutedDefinition::new(DefinitionOutcome::Exchange { id: self.exchanges.id(index), created: false }, false));
         }
         if name.starts_with("amq.") {
-            return Err(Refusal::reserved(Kind::Exchange, name));
+            return Err(Refusal::reserved(ResourceKind::Exchange, name));
         }
         if let Some(name) = arguments::long_string(what, arguments, ALTERNATE_EXCHANGE)? {
-            Name::new(Kind::Exchange, name)?;
+            Name::new(ResourceKind::Exchange, name)?;
         }
-        let matching = Matching::of(what, *kind, arguments)?;
+        let matching = RoutingTable::of(what, *kind, arguments)?;
         arguments::check_size(what, arguments)?;
         if self.exchanges.0.len() >= self.limits.exchanges_max {
             return Err(Refusal::precondition(format_args!(
@@ -64,11 +63,11 @@ impl Catalog {
             policy: None,
         };
         let index = self.add_exchange(definition, matching);
-        Ok(Executed::new(Outcome::Exchange { id: self.exchanges.id(index), created: true }, true))
+        Ok(ExecutedDefinition::new(DefinitionOutcome::Exchange { id: self.exchanges.id(index), created: true }, true))
     }
 
     /// Makes an exchange that may be made.
-    pub(super) fn add_exchange(&mut self, mut definition: ExchangeDefinition, matching: Matching) -> u32 {
+    pub(super) fn add_exchange(&mut self, mut definition: ExchangeDefinition, matching: RoutingTable) -> u32 {
         let version = self.next_version();
         let vhost = self.vhosts.at_mut(definition.vhost);
         definition.policy = vhost.policies.of_exchange(&definition.name);
@@ -79,16 +78,16 @@ impl Catalog {
             vhost.version = version;
         }
         vhost.alternates += u32::from(alternate.is_some());
-        let root = if let Matching::Topic = matching { self.topics.plant() } else { u32::MAX };
+        let root = if let RoutingTable::Topic = matching { self.topics.insert() } else { u32::MAX };
         let serial = self.exchanges.0.next_serial();
-        let index = self.exchanges.0.insert(Exchange {
+        let index = self.exchanges.0.insert(ExchangeEntry {
             definition,
             serial,
             matching,
             alternate,
-            from: Head::default(),
+            from: ListHead::default(),
             to_exchanges: 0,
-            into: Head::default(),
+            into: ListHead::default(),
             stamped: 0,
             asks: 0,
             root,
@@ -105,20 +104,20 @@ impl Catalog {
         vhost: VhostId,
         name: &Name,
         if_unused: bool,
-    ) -> Result<Executed, Refusal> {
+    ) -> Result<ExecutedDefinition, Refusal> {
         if name.is_empty() {
             return Err(Refusal::default_exchange());
         }
         self.check_exchange_deletable(vhost, name)?;
-        let what = What { kind: Kind::Exchange, name, vhost: self.vhost_name(vhost) };
+        let what = ResourceName { kind: ResourceKind::Exchange, name, vhost: self.vhost_name(vhost) };
         let Some(index) = self.exchanges.0.find(vhost, name.as_bytes()) else {
-            return Ok(Executed::new(Outcome::Deleted { existed: false }, false));
+            return Ok(ExecutedDefinition::new(DefinitionOutcome::Deleted { existed: false }, false));
         };
-        if if_unused && self.exchanges.0.at(index).from != Head::default() {
+        if if_unused && self.exchanges.0.at(index).from != ListHead::default() {
             return Err(Refusal::precondition(format_args!("{what} in use")));
         }
         self.remove_exchanges(vec![index]);
-        Ok(Executed::new(Outcome::Deleted { existed: true }, true))
+        Ok(ExecutedDefinition::new(DefinitionOutcome::Deleted { existed: true }, true))
     }
 
     /// Removes exchanges with all their bindings, and then the auto-delete exchanges that lost their last binding
@@ -136,7 +135,7 @@ impl Catalog {
             let exchange = self.exchanges.0.remove(index);
             self.upstreams -= u32::from(exchange.definition.kind == ExchangeKind::FederationUpstream);
             if exchange.root != u32::MAX {
-                self.topics.fell(exchange.root);
+                self.topics.prune(exchange.root);
             }
             let vhost = self.vhosts.at_mut(exchange.definition.vhost);
             if vhost.alternates != 0 {
@@ -154,7 +153,7 @@ pub(super) fn alternate_of(definition: &ExchangeDefinition) -> Option<Name> {
     let name = argument.or_else(|| definition.policy.as_ref()?.alternate()).filter(|_| !definition.is_default())?;
     // As the alternate of another, the default exchange takes nothing: RabbitMQ's has no bindings to look at. What is no name
     // is none of an exchange either.
-    if name.is_empty() { None } else { Name::new(Kind::Exchange, name).ok() }
+    if name.is_empty() { None } else { Name::new(ResourceKind::Exchange, name).ok() }
 }
 
 pub(super) const fn truth(value: bool) -> &'static str {

@@ -1,11 +1,10 @@
 //! Lookups: what is there, under which id; and the refusals for what is not.
 //!
 //! Enters: names and ids.  Leaves: ids and definitions.
-//! Never:  changes anything.
 
 use super::*;
 use crate::{
-    binding::Through,
+    binding::BindingList,
     exchange::ExchangeDefinition,
     ids::{ExchangeId, UserId, VhostId},
     policy::Policy,
@@ -21,7 +20,7 @@ pub struct BindingView<'a> {
     /// From where.
     pub source: ExchangeId,
     /// To where.
-    pub destination: Destination,
+    pub destination: BindingDestination,
     /// With what routing key or pattern.
     pub routing_key: &'a [u8],
     /// With what arguments, sorted by name.
@@ -30,7 +29,7 @@ pub struct BindingView<'a> {
 
 /// Where a binding leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Destination {
+pub enum BindingDestination {
     /// To a queue.
     Queue(QueueId),
     /// To an exchange.
@@ -44,7 +43,7 @@ impl Catalog {
     }
 
     /// The limits it was made with.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &CatalogLimits {
         &self.limits
     }
 
@@ -109,8 +108,8 @@ impl Catalog {
     }
 
     /// Whether a queue is one that another replica has and this one has yet to declare.
-    pub fn is_queue_to_come(&self, id: QueueId) -> bool {
-        self.queues.table.is_serial_to_come(id.serial)
+    pub fn is_declared_ahead(&self, id: QueueId) -> bool {
+        self.queues.table.is_future_serial(id.serial)
     }
 
     /// The queue of this name for this session: 404 if there is none, 405 if another session has it to itself.
@@ -143,13 +142,13 @@ impl Catalog {
     /// That there is no exchange of this name (404).
     pub fn no_exchange(&self, vhost: VhostId, name: &[u8]) -> Refusal {
         let name = &String::from_utf8_lossy(name);
-        Refusal::not_found(What { kind: Kind::Exchange, name, vhost: self.vhost_name(vhost) })
+        Refusal::not_found(ResourceName { kind: ResourceKind::Exchange, name, vhost: self.vhost_name(vhost) })
     }
 
     /// That there is no queue of this name (404).
     pub fn no_queue(&self, vhost: VhostId, name: &[u8]) -> Refusal {
         let name = &String::from_utf8_lossy(name);
-        Refusal::not_found(What { kind: Kind::Queue, name, vhost: self.vhost_name(vhost) })
+        Refusal::not_found(ResourceName { kind: ResourceKind::Queue, name, vhost: self.vhost_name(vhost) })
     }
 
     /// That a queue went while something was asked of it (404).
@@ -213,13 +212,13 @@ impl Catalog {
     /// The bindings from an exchange, the newest first.
     pub fn bindings_from(&self, id: ExchangeId) -> impl Iterator<Item = BindingView<'_>> {
         let from = self.exchanges.get(id).map(|exchange| exchange.from).unwrap_or_default();
-        self.bindings.iter(Through::Source, from).map(|binding| self.view(binding))
+        self.bindings.iter(BindingList::Source, from).map(|binding| self.view(binding))
     }
 
     /// The bindings to a queue, the newest first.
     pub fn bindings_to(&self, id: QueueId) -> impl Iterator<Item = BindingView<'_>> {
         let into = self.queues.get(id).map(|queue| queue.into).unwrap_or_default();
-        self.bindings.iter(Through::Destination, into).map(|binding| self.view(binding))
+        self.bindings.iter(BindingList::Destination, into).map(|binding| self.view(binding))
     }
 
     fn view(&self, binding: u32) -> BindingView<'_> {
@@ -227,8 +226,8 @@ impl Catalog {
         BindingView {
             source: self.exchanges.id(record.source),
             destination: match record.target.as_exchange() {
-                Some(index) => Destination::Exchange(self.exchanges.id(index)),
-                None => Destination::Queue(self.queues.id(record.target.index())),
+                Some(index) => BindingDestination::Exchange(self.exchanges.id(index)),
+                None => BindingDestination::Queue(self.queues.id(record.target.index())),
             },
             routing_key: self.bindings.key(binding),
             arguments: self.bindings.arguments(binding),
@@ -240,7 +239,7 @@ impl Catalog {
         let queue = &self.queues.table.at(index).definition;
         match (queue.exclusive, session) {
             (Some(owner), Some(session)) if owner != session => {
-                Err(Refusal::locked(What { kind: Kind::Queue, name: &queue.name, vhost: self.vhost_name(queue.vhost) }))
+                Err(Refusal::locked(ResourceName { kind: ResourceKind::Queue, name: &queue.name, vhost: self.vhost_name(queue.vhost) }))
             }
             _ => Ok(()),
         }

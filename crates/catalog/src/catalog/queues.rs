@@ -2,13 +2,12 @@
 //!
 //! Enters: declare, delete, the end of sessions.  Leaves: changed tables, and the queues that went.
 //! Owns:   the rules for them.
-//! Never:  decides whether a queue is empty or unused; only its home knows.
 
 use super::*;
 use crate::{arguments, catalog::exchanges::truth, ids::VhostId, name::REQUEST_QUEUE, queue::QueueDefinition};
 
 impl Catalog {
-    pub(super) fn declare_queue(&mut self, definition: &Definition) -> Result<Executed, Refusal> {
+    pub(super) fn declare_queue(&mut self, definition: &Definition) -> Result<ExecutedDefinition, Refusal> {
         let Definition::DeclareQueue { vhost, name, server_named, durable, exclusive, auto_delete, arguments, home } =
             definition
         else {
@@ -16,11 +15,11 @@ impl Catalog {
         };
         self.check_vhost(*vhost)?;
         if name.starts_with("amq.") && (!server_named || **name == *REQUEST_QUEUE) {
-            return Err(Refusal::reserved(Kind::Queue, name));
+            return Err(Refusal::reserved(ResourceKind::Queue, name));
         }
         // An exclusive queue goes with its connection, so it is never durable, whatever was asked.
         let durable = *durable && exclusive.is_none();
-        let what = What { kind: Kind::Queue, name, vhost: self.vhost_name(*vhost) };
+        let what = ResourceName { kind: ResourceKind::Queue, name, vhost: self.vhost_name(*vhost) };
         if let Some(index) = self.queues.table.find(*vhost, name.as_bytes()) {
             let current = &self.queues.table.at(index).definition;
             // Stricter than `check_lock`: whether it is exclusive must be the same, too.
@@ -37,8 +36,8 @@ impl Catalog {
             same("durable", durable, current.durable)?;
             same("auto_delete", *auto_delete, current.auto_delete)?;
             arguments::check_queue_equivalence(what, current.arguments.as_deref(), arguments)?;
-            let outcome = Outcome::Queue { id: self.queues.id(index), home: current.home, created: false };
-            return Ok(Executed::new(outcome, false));
+            let outcome = DefinitionOutcome::Queue { id: self.queues.id(index), home: current.home, created: false };
+            return Ok(ExecutedDefinition::new(outcome, false));
         }
         self.check_queue_limit(*vhost, name)?;
         arguments::check_queue(what, arguments, self.limits.queue_types_as_classic)?;
@@ -61,7 +60,7 @@ impl Catalog {
             arguments: arguments::boxed(arguments),
             policy,
         });
-        Ok(Executed::new(Outcome::Queue { id, home: *home, created: true }, true))
+        Ok(ExecutedDefinition::new(DefinitionOutcome::Queue { id, home: *home, created: true }, true))
     }
 
     pub(super) fn delete_queue(
@@ -69,28 +68,28 @@ impl Catalog {
         vhost: VhostId,
         name: &Name,
         session: Option<SessionId>,
-    ) -> Result<Executed, Refusal> {
+    ) -> Result<ExecutedDefinition, Refusal> {
         let Some(index) = self.queues.table.find(vhost, name.as_bytes()) else {
-            return Ok(Executed::new(Outcome::Deleted { existed: false }, false));
+            return Ok(ExecutedDefinition::new(DefinitionOutcome::Deleted { existed: false }, false));
         };
         self.check_lock(index, session)?;
-        let mut executed = Executed::new(Outcome::Deleted { existed: true }, true);
+        let mut executed = ExecutedDefinition::new(DefinitionOutcome::Deleted { existed: true }, true);
         executed.queues_removed.push(self.drop_queue(index));
         Ok(executed)
     }
 
-    pub(super) fn remove_queue(&mut self, id: QueueId) -> Executed {
+    pub(super) fn remove_queue(&mut self, id: QueueId) -> ExecutedDefinition {
         let existed = self.queues.get(id).is_some();
-        let mut executed = Executed::new(Outcome::Deleted { existed }, existed);
+        let mut executed = ExecutedDefinition::new(DefinitionOutcome::Deleted { existed }, existed);
         if existed {
             executed.queues_removed.push(self.drop_queue(id.index));
         }
         executed
     }
 
-    pub(super) fn forget_session(&mut self, session: SessionId) -> Executed {
+    pub(super) fn forget_session(&mut self, session: SessionId) -> ExecutedDefinition {
         let queues = self.queues.of_session(session);
-        let mut executed = Executed::new(Outcome::SessionForgotten, !queues.is_empty());
+        let mut executed = ExecutedDefinition::new(DefinitionOutcome::SessionForgotten, !queues.is_empty());
         executed.queues_removed = queues.into_iter().map(|index| self.drop_queue(index)).collect();
         executed
     }

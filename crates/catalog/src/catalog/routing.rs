@@ -2,39 +2,38 @@
 //!
 //! Enters: an exchange, a routing key, properties.  Leaves: the queues, each once.
 //! Owns:   the walk from exchange to exchange, and its scratch.
-//! Never:  allocates for a key that it has met lately, or that leads to one queue; visits an exchange twice; delays a message.
 
 use super::*;
 use crate::{
-    binding::{NONE, Target, Through},
-    exchange::{Exchange, ExchangeKind, Matching, delayed, fanout, federation_upstream, headers},
+    binding::{NONE, BindingTarget, BindingList},
+    exchange::{ExchangeEntry, ExchangeKind, RoutingTable, delayed, fanout, federation_upstream, headers},
     ids::ExchangeId,
-    route::{Decided, Route, RoutedQueue},
+    route::{RouteDependence, QueueRoute, RoutedQueue},
 };
 use std::sync::Arc;
 use wire::RawProperties;
 
 /// Scratch of a walk. Kept, so that walking allocates only while it grows.
-pub(super) struct Walk {
+pub(super) struct RouteSearch {
     /// Tells the exchanges that this walk has seen from those of walks before.
     number: u32,
     to_visit: Vec<u32>,
-    targets: Vec<Target>,
+    targets: Vec<BindingTarget>,
     /// Indexes of queues.
     queues: Vec<u32>,
     routed: Vec<RoutedQueue>,
     /// Indexes of exchanges that hold the message back.
     held: Vec<u32>,
     /// By what decided.
-    nowhere: [Arc<Route>; 3],
+    nowhere: [Arc<QueueRoute>; 3],
     /// The last route to several queues, by what decided: the next one is often the same.
-    last: [Arc<Route>; 3],
+    last: [Arc<QueueRoute>; 3],
 }
 
-impl Default for Walk {
+impl Default for RouteSearch {
     fn default() -> Self {
-        let nowhere = [Decided::ByKey, Decided::ByKeyAndTrace, Decided::ByMessage]
-            .map(|decided| Arc::new(Route { queues: Box::default(), held: Box::default(), decided, stamped: false }));
+        let nowhere = [RouteDependence::ByKey, RouteDependence::ByKeyAndTrace, RouteDependence::ByMessage]
+            .map(|decided| Arc::new(QueueRoute { queues: Box::default(), held: Box::default(), decided, stamped: false }));
         Self {
             number: 0,
             to_visit: Vec::new(),
@@ -48,9 +47,9 @@ impl Default for Walk {
     }
 }
 
-impl Walk {
+impl RouteSearch {
     #[inline]
-    fn nowhere(&self, decided: Decided) -> Arc<Route> {
+    fn nowhere(&self, decided: RouteDependence) -> Arc<QueueRoute> {
         Arc::clone(&self.nowhere[decided as usize])
     }
 }
@@ -59,19 +58,19 @@ impl Catalog {
     /// Where a message goes: bindings from exchange to exchange are followed, alternate exchanges where one finds no
     /// place, and each queue comes once. Nowhere if the exchange is gone.
     #[inline]
-    pub fn route(&mut self, id: ExchangeId, routing_key: &[u8], properties: RawProperties<'_>) -> Arc<Route> {
-        let Some(exchange) = self.exchanges.get(id) else { return self.walk.nowhere(Decided::ByKey) };
+    pub fn route(&mut self, id: ExchangeId, routing_key: &[u8], properties: RawProperties<'_>) -> Arc<QueueRoute> {
+        let Some(exchange) = self.exchanges.get(id) else { return self.walk.nowhere(RouteDependence::ByKey) };
         match exchange.definition.kind {
             ExchangeKind::Direct if exchange.definition.is_default() => {
                 return match self.queues.table.find(exchange.definition.vhost, routing_key) {
                     Some(queue) => self.queues.route(queue),
-                    None => self.walk.nowhere(Decided::ByKey),
+                    None => self.walk.nowhere(RouteDependence::ByKey),
                 };
             }
             ExchangeKind::Direct => {
                 // Most keys of a direct exchange lead to one queue, which is found no slower than a remembered route.
                 if let Some(binding) = self.direct.find(&self.bindings, id.index, routing_key)
-                    && self.bindings.next(Through::Alike, binding).is_none()
+                    && self.bindings.next(BindingList::Alike, binding).is_none()
                     && let target = self.bindings.get(binding).target
                     && target.as_exchange().is_none()
                 {
@@ -92,14 +91,14 @@ impl Catalog {
         let known = self.routes.find(hash, id.index, key, version);
         // Routes that depend on traces are remembered for messages without one.
         let is_first =
-            |route: &Route| route.decided == Decided::ByKey || federation_upstream::trace(properties).is_none();
+            |route: &QueueRoute| route.decided == RouteDependence::ByKey || federation_upstream::trace(properties).is_none();
         if let Some(route) = known
             && is_first(&route)
         {
             return route;
         }
         let route = self.walk_from(id.index, &[routing_key], properties);
-        if route.decided < Decided::ByMessage && is_first(&route) {
+        if route.decided < RouteDependence::ByMessage && is_first(&route) {
             self.routes.insert(hash, id.index, key, self.version, &route);
         }
         route
@@ -107,8 +106,8 @@ impl Catalog {
 
     /// Where a message goes that has several routing keys: wherever one of them leads, each queue once. Such routes are not
     /// remembered.
-    pub fn route_all(&mut self, id: ExchangeId, keys: &[&[u8]], properties: RawProperties<'_>) -> Arc<Route> {
-        let Some(exchange) = self.exchanges.get(id) else { return self.walk.nowhere(Decided::ByMessage) };
+    pub fn route_all(&mut self, id: ExchangeId, keys: &[&[u8]], properties: RawProperties<'_>) -> Arc<QueueRoute> {
+        let Some(exchange) = self.exchanges.get(id) else { return self.walk.nowhere(RouteDependence::ByMessage) };
         if !exchange.definition.is_default() {
             let route = self.walk_from(id.index, keys, properties);
             return self.uncached(route);
@@ -116,59 +115,59 @@ impl Catalog {
         let vhost = exchange.definition.vhost;
         self.walk.queues.clear();
         self.walk.queues.extend(keys.iter().filter_map(|key| self.queues.table.find(vhost, key)));
-        self.found(Decided::ByMessage, false)
+        self.found(RouteDependence::ByMessage, false)
     }
 
     /// A route that does not follow from one routing key.
-    fn uncached(&self, route: Arc<Route>) -> Arc<Route> {
-        if route.decided == Decided::ByMessage {
+    fn uncached(&self, route: Arc<QueueRoute>) -> Arc<QueueRoute> {
+        if route.decided == RouteDependence::ByMessage {
             return route;
         }
         let queues = route.queues.clone();
-        Arc::new(Route { queues, held: Box::default(), decided: Decided::ByMessage, stamped: route.stamped })
+        Arc::new(QueueRoute { queues, held: Box::default(), decided: RouteDependence::ByMessage, stamped: route.stamped })
     }
 
-    fn walk_from(&mut self, index: u32, keys: &[&[u8]], properties: RawProperties<'_>) -> Arc<Route> {
+    fn walk_from(&mut self, index: u32, keys: &[&[u8]], properties: RawProperties<'_>) -> Arc<QueueRoute> {
         let mut walk = std::mem::take(&mut self.walk.to_visit);
         let mut targets = std::mem::take(&mut self.walk.targets);
         self.walk.queues.clear();
         self.next_walk();
-        let (mut decided, mut stamped) = (Decided::ByKey, false);
+        let (mut decided, mut stamped) = (RouteDependence::ByKey, false);
         self.visit_once(index, &mut walk);
         while let Some(index) = walk.pop() {
             targets.clear();
             let exchange = self.exchanges.0.at(index);
             let (vhost, from, root) = (exchange.definition.vhost, exchange.from, exchange.root);
             if exchange.definition.kind == ExchangeKind::Delayed {
-                decided = Decided::ByMessage;
+                decided = RouteDependence::ByMessage;
                 if delayed::delay_ms(properties).is_some() {
                     self.walk.held.push(index);
                     continue;
                 }
             }
             match &exchange.matching {
-                Matching::Direct => {
+                RoutingTable::Direct => {
                     keys.iter().for_each(|key| self.direct.route(&self.bindings, index, key, &mut targets));
                 }
-                Matching::Fanout => fanout::route(&self.bindings, from, &mut targets),
-                Matching::Topic => {
+                RoutingTable::Fanout => fanout::route(&self.bindings, from, &mut targets),
+                RoutingTable::Topic => {
                     keys.iter().for_each(|key| self.topics.route(&self.bindings, root, key, &mut targets));
                 }
-                Matching::ConsistentHash(ring) => {
+                RoutingTable::ConsistentHash(ring) => {
                     if !ring.is_by_key() {
-                        decided = Decided::ByMessage;
+                        decided = RouteDependence::ByMessage;
                     }
                     // The first key alone counts, as in RabbitMQ.
                     let key = keys.first().copied().unwrap_or_default();
                     targets.extend(ring.route(&self.bindings, key, properties));
                 }
-                Matching::Headers => {
-                    decided = Decided::ByMessage;
+                RoutingTable::Headers => {
+                    decided = RouteDependence::ByMessage;
                     let headers = properties.headers().unwrap_or_default();
                     headers::route(&self.bindings, from, headers, &mut targets);
                 }
-                Matching::FederationUpstream(downstream) => {
-                    decided = decided.max(Decided::ByKeyAndTrace);
+                RoutingTable::FederationUpstream(downstream) => {
+                    decided = decided.max(RouteDependence::ByKeyAndTrace);
                     if downstream.wants(federation_upstream::trace(properties)) {
                         fanout::route(&self.bindings, from, &mut targets);
                     }
@@ -192,8 +191,8 @@ impl Catalog {
     }
 
     /// The route to the queues that a walk has come upon.
-    fn found(&mut self, decided: Decided, stamped: bool) -> Arc<Route> {
-        let Walk { queues, routed, last, held, .. } = &mut self.walk;
+    fn found(&mut self, decided: RouteDependence, stamped: bool) -> Arc<QueueRoute> {
+        let RouteSearch { queues, routed, last, held, .. } = &mut self.walk;
         if queues.len() > 1 {
             queues.sort_unstable();
             queues.dedup();
@@ -201,18 +200,18 @@ impl Catalog {
         if !held.is_empty() {
             let queues = queues.iter().map(|&queue| self.queues.routed(queue)).collect();
             let held = held.drain(..).map(|index| self.exchanges.id(index)).collect();
-            return Arc::new(Route { queues, held, decided: Decided::ByMessage, stamped });
+            return Arc::new(QueueRoute { queues, held, decided: RouteDependence::ByMessage, stamped });
         }
         match **queues {
             [] => return self.walk.nowhere(decided),
-            [queue] if decided == Decided::ByKey && !stamped => return self.queues.route(queue),
+            [queue] if decided == RouteDependence::ByKey && !stamped => return self.queues.route(queue),
             _ => {}
         }
         routed.clear();
         routed.extend(queues.iter().map(|&queue| self.queues.routed(queue)));
         let last = &mut last[decided as usize];
         if *last.queues != **routed || last.stamped != stamped {
-            *last = Arc::new(Route { queues: routed.as_slice().into(), held: Box::default(), decided, stamped });
+            *last = Arc::new(QueueRoute { queues: routed.as_slice().into(), held: Box::default(), decided, stamped });
         }
         Arc::clone(last)
     }
@@ -240,12 +239,12 @@ impl Catalog {
 }
 
 /// Whether nothing of a message but its routing key makes a difference to a consistent-hash exchange.
-fn is_by_key(exchange: &Exchange) -> bool {
-    matches!(&exchange.matching, Matching::ConsistentHash(ring) if ring.is_by_key())
+fn is_by_key(exchange: &ExchangeEntry) -> bool {
+    matches!(&exchange.matching, RoutingTable::ConsistentHash(ring) if ring.is_by_key())
 }
 
 /// Whether the routing key makes no difference: a fanout exchange that leads to queues alone.
-fn is_deaf(exchange: &Exchange) -> bool {
+fn is_deaf(exchange: &ExchangeEntry) -> bool {
     exchange.definition.kind == ExchangeKind::Fanout
         && exchange.to_exchanges == 0
         && (exchange.from.0 != NONE || exchange.alternate.is_none())

@@ -2,13 +2,12 @@
 //!
 //! Enters: what operators define.  Leaves: changed tables.
 //! Owns:   the rules for them.
-//! Never:  keeps remembering what an old permission said.
 
 use super::*;
 use crate::{
     limits::{PASSWORD_BYTES_MAX, TOPIC_PERMISSIONS_MAX},
     password::Password,
-    permission::{Compiled, CompiledTopic},
+    permission::{CompiledPermission, CompiledTopic},
     user::{Permission, TopicPermission, User, UserLimits},
 };
 
@@ -19,7 +18,7 @@ impl Catalog {
         password: &Password,
         tags: &[Name],
         loopback_only: bool,
-    ) -> Result<Executed, Refusal> {
+    ) -> Result<ExecutedDefinition, Refusal> {
         if name.is_empty() {
             return Err(Refusal::precondition("a user needs a name"));
         }
@@ -34,7 +33,7 @@ impl Catalog {
             user.password = password.clone();
             user.tags = tags.to_vec();
             user.loopback_only = loopback_only;
-            return Ok(Executed::new(Outcome::User { id }, !same));
+            return Ok(ExecutedDefinition::new(DefinitionOutcome::User { id }, !same));
         }
         if self.users.len() >= self.limits.users_max {
             return Err(Refusal::precondition(format_args!("user limit of {} is reached", self.limits.users_max)));
@@ -48,13 +47,13 @@ impl Catalog {
             permissions: Vec::new(),
             topics: Vec::new(),
         };
-        Ok(Executed::new(Outcome::User { id: self.users.insert(user) }, true))
+        Ok(ExecutedDefinition::new(DefinitionOutcome::User { id: self.users.insert(user) }, true))
     }
 
-    pub(super) fn delete_user(&mut self, name: &Name) -> Executed {
+    pub(super) fn delete_user(&mut self, name: &Name) -> ExecutedDefinition {
         let existed = self.users.remove(name);
         self.permissions.forget();
-        Executed::new(Outcome::Deleted { existed }, existed)
+        ExecutedDefinition::new(DefinitionOutcome::Deleted { existed }, existed)
     }
 
     pub(super) fn set_permission(
@@ -62,20 +61,20 @@ impl Catalog {
         user: &Name,
         vhost: &Name,
         permission: &Permission,
-    ) -> Result<Executed, Refusal> {
-        let vhost_id = self.vhosts.find(vhost).ok_or_else(|| unknown(Kind::Vhost, vhost))?;
-        let compiled = Compiled::new(permission)?;
+    ) -> Result<ExecutedDefinition, Refusal> {
+        let vhost_id = self.vhosts.find(vhost).ok_or_else(|| unknown(ResourceKind::Vhost, vhost))?;
+        let compiled = CompiledPermission::new(permission)?;
         let found = self.users.find(user).and_then(|id| self.users.get_mut(id));
-        let found = found.ok_or_else(|| unknown(Kind::User, user))?;
+        let found = found.ok_or_else(|| unknown(ResourceKind::User, user))?;
         self.permissions.forget();
         match found.permissions.iter_mut().find(|(on, _)| *on == vhost_id) {
             Some((_, current)) if current.written == *permission => {
-                return Ok(Executed::new(Outcome::Permitted, false));
+                return Ok(ExecutedDefinition::new(DefinitionOutcome::Permitted, false));
             }
             Some((_, current)) => *current = compiled,
             None => found.permissions.push((vhost_id, compiled)),
         }
-        Ok(Executed::new(Outcome::Permitted, true))
+        Ok(ExecutedDefinition::new(DefinitionOutcome::Permitted, true))
     }
 
     pub(super) fn set_topic_permission(
@@ -84,16 +83,16 @@ impl Catalog {
         vhost: &Name,
         exchange: &Name,
         permission: &TopicPermission,
-    ) -> Result<Executed, Refusal> {
-        let vhost_id = self.vhosts.find(vhost).ok_or_else(|| unknown(Kind::Vhost, vhost))?;
+    ) -> Result<ExecutedDefinition, Refusal> {
+        let vhost_id = self.vhosts.find(vhost).ok_or_else(|| unknown(ResourceKind::Vhost, vhost))?;
         let compiled = CompiledTopic::new(permission, user, vhost)?;
         let found = self.users.find(user).and_then(|id| self.users.get_mut(id));
-        let found = found.ok_or_else(|| unknown(Kind::User, user))?;
+        let found = found.ok_or_else(|| unknown(ResourceKind::User, user))?;
         self.topics_restricted = true;
         let is_full = found.topics.len() >= TOPIC_PERMISSIONS_MAX;
         match found.topics.iter_mut().find(|(on, name, _)| *on == vhost_id && name == exchange) {
             Some((.., current)) if current.written == *permission => {
-                return Ok(Executed::new(Outcome::Permitted, false));
+                return Ok(ExecutedDefinition::new(DefinitionOutcome::Permitted, false));
             }
             Some((.., current)) => *current = compiled,
             None if is_full => {
@@ -103,7 +102,7 @@ impl Catalog {
             }
             None => found.topics.push((vhost_id, exchange.clone(), compiled)),
         }
-        Ok(Executed::new(Outcome::Permitted, true))
+        Ok(ExecutedDefinition::new(DefinitionOutcome::Permitted, true))
     }
 
     pub(super) fn clear_topic_permission(
@@ -111,27 +110,27 @@ impl Catalog {
         user: &Name,
         vhost: &Name,
         exchange: &Name,
-    ) -> Result<Executed, Refusal> {
-        let vhost_id = self.vhosts.find(vhost).ok_or_else(|| unknown(Kind::Vhost, vhost))?;
+    ) -> Result<ExecutedDefinition, Refusal> {
+        let vhost_id = self.vhosts.find(vhost).ok_or_else(|| unknown(ResourceKind::Vhost, vhost))?;
         let found = self.users.find(user).and_then(|id| self.users.get_mut(id));
-        let found = found.ok_or_else(|| unknown(Kind::User, user))?;
+        let found = found.ok_or_else(|| unknown(ResourceKind::User, user))?;
         let before = found.topics.len();
         found.topics.retain(|(on, name, _)| *on != vhost_id || name != exchange);
-        Ok(Executed::new(Outcome::Permitted, found.topics.len() != before))
+        Ok(ExecutedDefinition::new(DefinitionOutcome::Permitted, found.topics.len() != before))
     }
 
-    pub(super) fn clear_permission(&mut self, user: &Name, vhost: &Name) -> Result<Executed, Refusal> {
-        let vhost_id = self.vhosts.find(vhost).ok_or_else(|| unknown(Kind::Vhost, vhost))?;
+    pub(super) fn clear_permission(&mut self, user: &Name, vhost: &Name) -> Result<ExecutedDefinition, Refusal> {
+        let vhost_id = self.vhosts.find(vhost).ok_or_else(|| unknown(ResourceKind::Vhost, vhost))?;
         let found = self.users.find(user).and_then(|id| self.users.get_mut(id));
-        let found = found.ok_or_else(|| unknown(Kind::User, user))?;
+        let found = found.ok_or_else(|| unknown(ResourceKind::User, user))?;
         let before = found.permissions.len();
         found.permissions.retain(|(on, _)| *on != vhost_id);
         let changed = found.permissions.len() != before;
         self.permissions.forget();
-        Ok(Executed::new(Outcome::Permitted, changed))
+        Ok(ExecutedDefinition::new(DefinitionOutcome::Permitted, changed))
     }
 }
 
-pub(super) fn unknown(kind: Kind, name: &str) -> Refusal {
+pub(super) fn unknown(kind: ResourceKind, name: &str) -> Refusal {
     Refusal::detail(ReplyCode::NotFound, format_args!("no {kind} '{name}'"))
 }

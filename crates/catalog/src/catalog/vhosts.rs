@@ -2,21 +2,20 @@
 //!
 //! Enters: create and delete.  Leaves: changed tables, and the queues that went.
 //! Owns:   the rules for both.
-//! Never:  leaves anything of a deleted vhost behind.
 
 use super::*;
 use crate::{
-    exchange::{ExchangeDefinition, Matching, PREDECLARED},
+    exchange::{ExchangeDefinition, RoutingTable, PREDECLARED},
     ids::{ExchangeId, VhostId},
-    policy::Policies,
+    policy::PolicyTable,
     vhost::{Vhost, VhostLimits},
 };
 use wire::Table;
 
 impl Catalog {
-    pub(super) fn create_vhost(&mut self, name: &Name) -> Result<Executed, Refusal> {
+    pub(super) fn create_vhost(&mut self, name: &Name) -> Result<ExecutedDefinition, Refusal> {
         if let Some(id) = self.vhosts.find(name) {
-            return Ok(Executed::new(Outcome::Vhost { id, created: false }, false));
+            return Ok(ExecutedDefinition::new(DefinitionOutcome::Vhost { id, created: false }, false));
         }
         if name.is_empty() {
             return Err(Refusal::precondition("a vhost needs a name"));
@@ -35,7 +34,7 @@ impl Catalog {
             default_exchange: unknown,
             alternates: 0,
             version: 0,
-            policies: Policies::default(),
+            policies: PolicyTable::default(),
             limits: VhostLimits::default(),
             queues: 0,
         };
@@ -51,21 +50,21 @@ impl Catalog {
                 arguments: None,
                 policy: None,
             };
-            let what = What { kind: Kind::Exchange, name, vhost: "" };
-            let matching = Matching::of(what, kind, &Table::new())?;
+            let what = ResourceName { kind: ResourceKind::Exchange, name, vhost: "" };
+            let matching = RoutingTable::of(what, kind, &Table::new())?;
             let index = self.add_exchange(definition, matching);
             if name.is_empty() {
                 self.vhosts.at_mut(id).default_exchange = self.exchanges.id(index);
             }
         }
-        Ok(Executed::new(Outcome::Vhost { id, created: true }, true))
+        Ok(ExecutedDefinition::new(DefinitionOutcome::Vhost { id, created: true }, true))
     }
 
-    pub(super) fn delete_vhost(&mut self, name: &Name) -> Result<Executed, Refusal> {
+    pub(super) fn delete_vhost(&mut self, name: &Name) -> Result<ExecutedDefinition, Refusal> {
         let Some(id) = self.vhosts.find(name) else {
-            return Ok(Executed::new(Outcome::Deleted { existed: false }, false));
+            return Ok(ExecutedDefinition::new(DefinitionOutcome::Deleted { existed: false }, false));
         };
-        let mut executed = Executed::new(Outcome::Deleted { existed: true }, true);
+        let mut executed = ExecutedDefinition::new(DefinitionOutcome::Deleted { existed: true }, true);
         let queues: Vec<u32> = self.queues.table.in_vhost(id).collect();
         executed.queues_removed = queues.into_iter().map(|index| self.drop_queue(index)).collect();
         let exchanges: Vec<u32> = self.exchanges.0.in_vhost(id).collect();

@@ -2,12 +2,11 @@
 //!
 //! Enters: the name of an exchange.  Leaves: what happens to its bindings, for as long as somebody watches.
 //! Owns:   the tie between an exchange and the watch on its name.
-//! Never:  changes a definition, or the version: each replica is watched for itself.
 
 use super::*;
 use crate::{
     ids::VhostId,
-    watch::{BindingChange, Changed, UNWATCHED, WatchId},
+    watch::{BindingChange, BindingEvent, UNWATCHED, WatchId},
 };
 
 impl Catalog {
@@ -52,8 +51,8 @@ impl Catalog {
         let routing_key = self.bindings.key(binding).into();
         let arguments = self.bindings.arguments(binding).map(|arguments| Box::new(arguments.clone()));
         let what = match is_new {
-            true => Changed::Bound { routing_key, arguments },
-            false => Changed::Unbound { routing_key, arguments },
+            true => BindingEvent::Bound { routing_key, arguments },
+            false => BindingEvent::Unbound { routing_key, arguments },
         };
         self.watches.note(watch, what);
     }
@@ -63,7 +62,7 @@ impl Catalog {
         let definition = &self.exchanges.0.at(index).definition;
         if let Some(watch) = self.watches.find(definition.vhost, definition.name.as_bytes()) {
             self.exchanges.0.at_mut(index).watch = watch;
-            self.watches.note(watch, Changed::Made);
+            self.watches.note(watch, BindingEvent::Made);
         }
     }
 
@@ -71,7 +70,7 @@ impl Catalog {
     pub(super) fn note_exchange_gone(&mut self, index: u32) {
         let watch = std::mem::replace(&mut self.exchanges.0.at_mut(index).watch, UNWATCHED);
         if watch != UNWATCHED {
-            self.watches.note(watch, Changed::Gone);
+            self.watches.note(watch, BindingEvent::Gone);
         }
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Enters: bindings whose keys are weights; what a message is hashed by.  Leaves: the one binding that gets it.
 //! Owns:   the seats of one exchange, one a destination; the meaning of `hash-header` and `hash-property`.
-//! Never:  depends on a seed, an id or the order of bindings: a key goes to the same queue on every shard, and after a restart.
 //!
 //! For a key every seat draws a lot, from the hash of both alone, and the best lot wins (weighted rendezvous hashing): a seat
 //! that comes or goes takes or leaves its own share and moves no other message. With u even between 0 and 1, -ln u / weight is
@@ -10,9 +9,9 @@
 
 use crate::{
     arguments::{HASH_HEADER, HASH_PROPERTY, long_string, term},
-    binding::{Bindings, NONE, Target},
+    binding::{BindingTable, BindingTarget, NONE},
     limits::WEIGHT_MAX,
-    refusal::{Refusal, What},
+    refusal::{Refusal, ResourceName},
 };
 use wire::{RawProperties, Table, Value, ValueRef};
 
@@ -27,22 +26,22 @@ enum HashOn {
 }
 
 /// A binding, as it draws.
-struct Seat {
+struct HashPoint {
     hash: u64,
     binding: u32,
 }
 
 /// The seats of one weight.
-struct Row {
+struct WeightClass {
     weight: u32,
-    seats: Vec<Seat>,
+    seats: Vec<HashPoint>,
 }
 
 /// The seats of one exchange.
-pub(crate) struct Ring {
+pub(crate) struct HashRing {
     on: HashOn,
     /// By weight.
-    rows: Vec<Row>,
+    rows: Vec<WeightClass>,
 }
 
 /// The weight that a binding key says, as Erlang reads numbers.
@@ -67,9 +66,9 @@ pub(crate) fn weight(key: &[u8]) -> Result<u32, Refusal> {
     }
 }
 
-impl Ring {
+impl HashRing {
     /// Of a new exchange.
-    pub fn new(what: What<'_>, arguments: &Table) -> Result<Self, Refusal> {
+    pub fn new(what: ResourceName<'_>, arguments: &Table) -> Result<Self, Refusal> {
         let header = long_string(what, arguments, HASH_HEADER)?;
         let on = match (header, long_string(what, arguments, HASH_PROPERTY)?) {
             (None, None) => HashOn::RoutingKey,
@@ -95,21 +94,21 @@ impl Ring {
     }
 
     /// Seats a binding: the only one to its destination, whose hash is [`hash_destination`].
-    pub fn add(&mut self, bindings: &mut Bindings, binding: u32, destination: u64) {
+    pub fn add(&mut self, bindings: &mut BindingTable, binding: u32, destination: u64) {
         let Ok(weight) = weight(bindings.key(binding)) else {
             unreachable!("weights are checked before they are bound")
         };
         let at = self.rows.partition_point(|row| row.weight < weight);
         if self.rows.get(at).is_none_or(|row| row.weight != weight) {
-            self.rows.insert(at, Row { weight, seats: Vec::new() });
+            self.rows.insert(at, WeightClass { weight, seats: Vec::new() });
         }
         let seats = &mut self.rows[at].seats;
         bindings.set_node(binding, seats.len() as u32);
-        seats.push(Seat { hash: destination, binding });
+        seats.push(HashPoint { hash: destination, binding });
     }
 
     /// Takes a binding's seat away. Answers whether it had one.
-    pub fn remove(&mut self, bindings: &mut Bindings, binding: u32) -> bool {
+    pub fn remove(&mut self, bindings: &mut BindingTable, binding: u32) -> bool {
         let at = bindings.get(binding).node;
         if at == NONE {
             return false;
@@ -130,7 +129,12 @@ impl Ring {
     }
 
     /// Where a message goes.
-    pub fn route(&self, bindings: &Bindings, routing_key: &[u8], properties: RawProperties<'_>) -> Option<Target> {
+    pub fn route(
+        &self,
+        bindings: &BindingTable,
+        routing_key: &[u8],
+        properties: RawProperties<'_>,
+    ) -> Option<BindingTarget> {
         let key = self.key(routing_key, properties);
         let mut best = None;
         for row in &self.rows {

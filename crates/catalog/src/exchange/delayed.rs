@@ -2,7 +2,6 @@
 //!
 //! Enters: the arguments of an exchange; the headers of a message.  Leaves: the other type; for how long.
 //! Owns:   the meaning of `x-delayed-type` and `x-delay`.
-//! Never:  holds a message or knows the time: it says that a message must wait, and the broker waits.
 
 use super::ExchangeKind;
 use crate::{

@@ -2,17 +2,16 @@
 //!
 //! Enters: an exchange and a routing key.  Leaves: the bindings made with that key.
 //! Owns:   one hash table over all direct exchanges, from exchange and key to the first such binding.
-//! Never:  keeps a key of its own; it reads that of the binding.
 
 use crate::{
-    binding::{Bindings, Head, NONE, Target, Through},
-    limits::Limits,
+    binding::{BindingTable, ListHead, NONE, BindingTarget, BindingList},
+    limits::CatalogLimits,
 };
 use foldhash::fast::FixedState;
 use hashbrown::{HashTable, hash_table::Entry};
 use std::hash::{BuildHasher, Hasher};
 
-pub(crate) struct Direct {
+pub(crate) struct DirectIndex {
     heads: HashTable<u32>,
     hash: FixedState,
 }
@@ -24,12 +23,12 @@ fn hash_of(hash: &FixedState, exchange: u32, key: &[u8]) -> u64 {
     hasher.finish()
 }
 
-impl Direct {
-    pub fn new(limits: &Limits) -> Self {
+impl DirectIndex {
+    pub fn new(limits: &CatalogLimits) -> Self {
         Self { heads: HashTable::new(), hash: FixedState::with_seed(limits.hash_seed) }
     }
 
-    pub fn add(&mut self, bindings: &mut Bindings, binding: u32) {
+    pub fn add(&mut self, bindings: &mut BindingTable, binding: u32) {
         let (exchange, key) = (bindings.get(binding).source, bindings.key(binding));
         let hash = hash_of(&self.hash, exchange, key);
         let state = &self.hash;
@@ -40,26 +39,26 @@ impl Direct {
         );
         match entry {
             Entry::Occupied(mut entry) => {
-                let mut head = Head(*entry.get());
-                bindings.link(Through::Alike, &mut head, binding);
+                let mut head = ListHead(*entry.get());
+                bindings.link(BindingList::Alike, &mut head, binding);
                 *entry.get_mut() = head.0;
             }
             Entry::Vacant(entry) => {
-                let mut head = Head::default();
-                bindings.link(Through::Alike, &mut head, binding);
+                let mut head = ListHead::default();
+                bindings.link(BindingList::Alike, &mut head, binding);
                 entry.insert(head.0);
             }
         }
     }
 
-    pub fn remove(&mut self, bindings: &mut Bindings, binding: u32) {
+    pub fn remove(&mut self, bindings: &mut BindingTable, binding: u32) {
         let (exchange, key) = (bindings.get(binding).source, bindings.key(binding));
         let hash = hash_of(&self.hash, exchange, key);
         let same = |&head: &u32| bindings.get(head).source == exchange && bindings.key(head) == key;
         match self.heads.find_entry(hash, same) {
             Ok(mut entry) => {
-                let mut head = Head(*entry.get());
-                bindings.unlink(Through::Alike, &mut head, binding);
+                let mut head = ListHead(*entry.get());
+                bindings.unlink(BindingList::Alike, &mut head, binding);
                 if head.0 == NONE {
                     entry.remove();
                 } else {
@@ -72,14 +71,14 @@ impl Direct {
 
     /// The first binding with this key; the others are behind it, `Through::Alike`.
     #[inline]
-    pub fn find(&self, bindings: &Bindings, exchange: u32, key: &[u8]) -> Option<u32> {
+    pub fn find(&self, bindings: &BindingTable, exchange: u32, key: &[u8]) -> Option<u32> {
         let same = |&head: &u32| bindings.get(head).source == exchange && bindings.key(head) == key;
         self.heads.find(hash_of(&self.hash, exchange, key), same).copied()
     }
 
-    pub fn route(&self, bindings: &Bindings, exchange: u32, key: &[u8], found: &mut Vec<Target>) {
+    pub fn route(&self, bindings: &BindingTable, exchange: u32, key: &[u8], found: &mut Vec<BindingTarget>) {
         if let Some(head) = self.find(bindings, exchange, key) {
-            found.extend(bindings.iter(Through::Alike, Head(head)).map(|binding| bindings.get(binding).target));
+            found.extend(bindings.iter(BindingList::Alike, ListHead(head)).map(|binding| bindings.get(binding).target));
         }
     }
 }

@@ -1,10 +1,9 @@
 //! Fanout exchange: everything to everyone.
 //!
 //! Enters: the list of its bindings.  Leaves: where each leads.
-//! Never:  looks at a routing key.
 
-use crate::binding::{Bindings, Head, Target, Through};
+use crate::binding::{BindingTable, ListHead, BindingTarget, BindingList};
 
-pub(crate) fn route(bindings: &Bindings, from: Head, found: &mut Vec<Target>) {
-    found.extend(bindings.iter(Through::Source, from).map(|binding| bindings.get(binding).target));
+pub(crate) fn route(bindings: &BindingTable, from: ListHead, found: &mut Vec<BindingTarget>) {
+    found.extend(bindings.iter(BindingList::Source, from).map(|binding| bindings.get(binding).target));
 }

@@ -2,24 +2,23 @@
 //!
 //! Enters: the arguments of an exchange; the trace of a message.  Leaves: whether the message may go on to that broker.
 //! Owns:   the meaning of `x-max-hops`, `x-downstream-name` and `x-downstream-vhost`, and of the header `x-received-from`.
-//! Never:  writes a trace: whoever pulls does.
 
 use crate::{
     arguments::{DOWNSTREAM_NAME, DOWNSTREAM_VHOST, MAX_HOPS, X_RECEIVED_FROM, long_string},
-    refusal::{Refusal, What},
+    refusal::{Refusal, ResourceName},
 };
 use wire::{ListRef, RawProperties, Table, TableRef, Value, ValueRef};
 
 /// Who pulls from such an exchange, and from how far.
-pub(crate) struct Downstream {
+pub(crate) struct DownstreamFilter {
     hops_max: usize,
     name: Option<Box<[u8]>>,
     vhost: Option<Box<[u8]>>,
 }
 
-impl Downstream {
+impl DownstreamFilter {
     /// Of a new exchange.
-    pub fn new(what: What<'_>, arguments: &Table) -> Result<Self, Refusal> {
+    pub fn new(what: ResourceName<'_>, arguments: &Table) -> Result<Self, Refusal> {
         let hops = match arguments.get(MAX_HOPS) {
             Some(Value::I64(hops)) => *hops,
             Some(_) => {

@@ -2,24 +2,23 @@
 //!
 //! Enters: the message's headers.  Leaves: the bindings that they satisfy.
 //! Owns:   the meaning of `x-match` (AMQP 0-9-1 §3.1.3.4; `all-with-x` and `any-with-x` are RabbitMQ's).
-//! Never:  looks at a routing key.
 
 use crate::{
     arguments::{X_BOUND_FROM, X_HARRIER_WINDOW, X_MATCH, term},
-    binding::{Bindings, Head, Target, Through},
+    binding::{BindingTable, ListHead, BindingTarget, BindingList},
     refusal::Refusal,
 };
 use wire::{Table, TableRef, Value, ValueRef};
 
 /// How many of a binding's headers must be there.
 #[derive(Clone, Copy)]
-struct Match {
+struct MatchMode {
     all: bool,
     /// Headers whose names begin with `x-` count as well.
     with_x: bool,
 }
 
-fn mode(value: Option<&Value>) -> Option<Match> {
+fn mode(value: Option<&Value>) -> Option<MatchMode> {
     let (all, with_x) = match value {
         None => (true, false),
         Some(Value::LongStr(mode)) => match &**mode {
@@ -31,7 +30,7 @@ fn mode(value: Option<&Value>) -> Option<Match> {
         },
         Some(_) => return None,
     };
-    Some(Match { all, with_x })
+    Some(MatchMode { all, with_x })
 }
 
 /// Refuses a binding whose `x-match` is none.
@@ -54,8 +53,8 @@ pub(crate) fn check(arguments: &Table) -> Result<(), Refusal> {
     })
 }
 
-pub(crate) fn route(bindings: &Bindings, from: Head, headers: TableRef<'_>, found: &mut Vec<Target>) {
-    let satisfied = bindings.iter(Through::Source, from).filter(|&binding| match bindings.arguments(binding) {
+pub(crate) fn route(bindings: &BindingTable, from: ListHead, headers: TableRef<'_>, found: &mut Vec<BindingTarget>) {
+    let satisfied = bindings.iter(BindingList::Source, from).filter(|&binding| match bindings.arguments(binding) {
         None => true,
         Some(arguments) => satisfies(headers, arguments),
     });
@@ -63,7 +62,7 @@ pub(crate) fn route(bindings: &Bindings, from: Head, headers: TableRef<'_>, foun
 }
 
 fn satisfies(headers: TableRef<'_>, arguments: &Table) -> bool {
-    let Some(Match { all, with_x }) = mode(arguments.get(X_MATCH)) else { return false };
+    let Some(MatchMode { all, with_x }) = mode(arguments.get(X_MATCH)) else { return false };
     let mut wanted = arguments.iter().filter(|(name, _)| {
         let name = name.as_bytes();
         // What brokers say of a mirrored binding is no header that anybody asks for.
@@ -85,6 +84,6 @@ fn agrees(wanted: &Value, header: ValueRef<'_>) -> bool {
         (Value::Void, _) => true,
         (Value::List(wanted), ValueRef::List(header)) => header.to_list().is_ok_and(|header| header == *wanted),
         (Value::Table(wanted), ValueRef::Table(header)) => header.to_table().is_ok_and(|header| header == *wanted),
-        _ => wanted.means(header),
+        _ => wanted.is_equivalent(header),
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Enters: a routing key.  Leaves: the bindings whose patterns match it.
 //! Owns:   one forest of tries over all topic exchanges: nodes, the table of edges between them, and the words.
-//! Never:  allocates while routing (its scratch grows once), recurses, visits a node twice for one word.
 //!
 //! A pattern that is alone below a node hangs there whole, as the node's *tail*, and is pushed down a word only when
 //! another pattern comes along. So a million patterns cost about a million nodes however long they are.
@@ -14,24 +13,24 @@ mod pattern;
 mod words;
 
 use crate::{
-    binding::{Bindings, Head, NONE, Target, Through},
-    limits::Limits,
+    binding::{BindingTable, ListHead, NONE, BindingTarget, BindingList},
+    limits::CatalogLimits,
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use pattern::{matches, next_word, words_of};
 use std::hash::{BuildHasher, Hasher};
-use words::{HASH, STAR, Words};
+use words::{HASH, STAR, WordTable};
 
 #[derive(Clone, Copy)]
-struct Node {
+struct TrieNode {
     parent: u32,
     /// The label of the edge from the parent.
     word: u32,
     /// Edges from here, the wild ones included.
     children: u32,
     /// Bindings whose pattern ends here, or goes on as the tail.
-    alike: Head,
+    alike: ListHead,
     /// The last step of routing that entered it.
     mark: u32,
     /// Where in a pattern that comes through here the next word begins; one beyond its end if there is none.
@@ -40,14 +39,14 @@ struct Node {
     has_hash: bool,
 }
 
-const _: () = assert!(size_of::<Node>() == 24);
+const _: () = assert!(size_of::<TrieNode>() == 24);
 
 /// The tries of all topic exchanges.
-pub(crate) struct Topics {
-    nodes: Vec<Node>,
+pub(crate) struct TopicTrie {
+    nodes: Vec<TrieNode>,
     free: Vec<u32>,
     edges: HashTable<u32>,
-    words: Words,
+    words: WordTable,
     hash: FixedState,
     step: u32,
     here: Vec<u32>,
@@ -60,13 +59,13 @@ fn hash_of(hash: &FixedState, parent: u32, word: u32) -> u64 {
     hasher.finish()
 }
 
-impl Topics {
-    pub fn new(limits: &Limits) -> Self {
+impl TopicTrie {
+    pub fn new(limits: &CatalogLimits) -> Self {
         Self {
             nodes: Vec::new(),
             free: Vec::new(),
             edges: HashTable::new(),
-            words: Words::new(limits.hash_seed),
+            words: WordTable::new(limits.hash_seed),
             hash: FixedState::with_seed(limits.hash_seed),
             step: 0,
             here: Vec::new(),
@@ -75,12 +74,12 @@ impl Topics {
     }
 
     /// A new, empty trie.
-    pub fn plant(&mut self) -> u32 {
-        self.new_node(Node {
+    pub fn insert(&mut self) -> u32 {
+        self.new_node(TrieNode {
             parent: NONE,
             word: NONE,
             children: 0,
-            alike: Head::default(),
+            alike: ListHead::default(),
             mark: 0,
             offset: 0,
             has_star: false,
@@ -89,13 +88,13 @@ impl Topics {
     }
 
     /// Gives an empty trie up.
-    pub fn fell(&mut self, root: u32) {
+    pub fn prune(&mut self, root: u32) {
         let node = &self.nodes[root as usize];
-        assert!(node.children == 0 && node.alike == Head::default(), "a trie goes after its bindings");
+        assert!(node.children == 0 && node.alike == ListHead::default(), "a trie goes after its bindings");
         self.free.push(root);
     }
 
-    fn new_node(&mut self, node: Node) -> u32 {
+    fn new_node(&mut self, node: TrieNode) -> u32 {
         match self.free.pop() {
             Some(index) => {
                 self.nodes[index as usize] = node;
@@ -124,11 +123,11 @@ impl Topics {
         from.has_star |= word == STAR;
         from.has_hash |= word == HASH;
         let offset = from.offset + text.len() as u16 + 1;
-        let child = self.new_node(Node {
+        let child = self.new_node(TrieNode {
             parent,
             word,
             children: 0,
-            alike: Head::default(),
+            alike: ListHead::default(),
             mark: 0,
             offset,
             has_star: false,
@@ -150,16 +149,16 @@ impl Topics {
 
     /// The tail of a node, if it has one.
     #[inline]
-    fn tail<'a>(&self, bindings: &'a Bindings, node: u32) -> Option<&'a [u8]> {
+    fn tail<'a>(&self, bindings: &'a BindingTable, node: u32) -> Option<&'a [u8]> {
         let record = &self.nodes[node as usize];
         // Where there are children every pattern with words left went on to one of them.
-        if record.alike == Head::default() || record.children != 0 || record.parent == NONE {
+        if record.alike == ListHead::default() || record.children != 0 || record.parent == NONE {
             return None;
         }
         bindings.key(record.alike.0).get(usize::from(record.offset)..)
     }
 
-    pub fn add(&mut self, bindings: &mut Bindings, root: u32, binding: u32) {
+    pub fn add(&mut self, bindings: &mut BindingTable, root: u32, binding: u32) {
         let mut node = root;
         loop {
             let pattern = bindings.key(binding);
@@ -167,7 +166,7 @@ impl Topics {
                 if self.rest_behind(node, pattern) == Some(tail) {
                     break;
                 }
-                self.push_down(bindings, node);
+                self.split_edge(bindings, node);
                 continue;
             }
             let mut rest = self.rest_behind(node, pattern);
@@ -183,11 +182,11 @@ impl Topics {
             }
         }
         bindings.set_node(binding, node);
-        bindings.link(Through::Alike, &mut self.nodes[node as usize].alike, binding);
+        bindings.link(BindingList::Alike, &mut self.nodes[node as usize].alike, binding);
     }
 
     /// Moves a node's tail one word down, to a child of its own.
-    fn push_down(&mut self, bindings: &mut Bindings, node: u32) {
+    fn split_edge(&mut self, bindings: &mut BindingTable, node: u32) {
         let alike = self.nodes[node as usize].alike;
         let mut rest = self.rest_behind(node, bindings.key(alike.0));
         let text = next_word(&mut rest).expect("a tail has a word");
@@ -196,16 +195,16 @@ impl Topics {
         let mut next = Some(alike.0);
         while let Some(binding) = next {
             bindings.set_node(binding, child);
-            next = bindings.next(Through::Alike, binding);
+            next = bindings.next(BindingList::Alike, binding);
         }
     }
 
-    pub fn remove(&mut self, bindings: &mut Bindings, binding: u32) {
+    pub fn remove(&mut self, bindings: &mut BindingTable, binding: u32) {
         let mut node = bindings.get(binding).node;
-        bindings.unlink(Through::Alike, &mut self.nodes[node as usize].alike, binding);
+        bindings.unlink(BindingList::Alike, &mut self.nodes[node as usize].alike, binding);
         loop {
-            let Node { parent, word, children, alike, .. } = self.nodes[node as usize];
-            if parent == NONE || children != 0 || alike != Head::default() {
+            let TrieNode { parent, word, children, alike, .. } = self.nodes[node as usize];
+            if parent == NONE || children != 0 || alike != ListHead::default() {
                 return;
             }
             match self.edges.find_entry(hash_of(&self.hash, parent, word), |&other| other == node) {
@@ -223,7 +222,7 @@ impl Topics {
     }
 
     /// Appends where the bindings lead whose patterns match. A target can come up more than once.
-    pub fn route(&mut self, bindings: &Bindings, root: u32, key: &[u8], found: &mut Vec<Target>) {
+    pub fn route(&mut self, bindings: &BindingTable, root: u32, key: &[u8], found: &mut Vec<BindingTarget>) {
         let (mut here, mut there) = (std::mem::take(&mut self.here), std::mem::take(&mut self.there));
         let mut rest = words_of(key);
         here.clear();
@@ -236,7 +235,7 @@ impl Topics {
             there.clear();
             self.next_step();
             for &node in &here {
-                let Node { word: label, children, has_star, has_hash, .. } = self.nodes[node as usize];
+                let TrieNode { word: label, children, has_star, has_hash, .. } = self.nodes[node as usize];
                 if label == HASH {
                     self.enter(bindings, node, rest, &mut there, found);
                 }
@@ -271,11 +270,11 @@ impl Topics {
     #[inline]
     fn enter(
         &mut self,
-        bindings: &Bindings,
+        bindings: &BindingTable,
         mut node: u32,
         rest: Option<&[u8]>,
         set: &mut Vec<u32>,
-        found: &mut Vec<Target>,
+        found: &mut Vec<BindingTarget>,
     ) {
         loop {
             let step = self.step;
@@ -300,30 +299,30 @@ impl Topics {
     }
 }
 
-fn append(bindings: &Bindings, alike: Head, found: &mut Vec<Target>) {
-    found.extend(bindings.iter(Through::Alike, alike).map(|binding| bindings.get(binding).target));
+fn append(bindings: &BindingTable, alike: ListHead, found: &mut Vec<BindingTarget>) {
+    found.extend(bindings.iter(BindingList::Alike, alike).map(|binding| bindings.get(binding).target));
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Topics;
+    use super::TopicTrie;
     use crate::{
-        binding::{Bindings, Said, Target},
-        limits::Limits,
+        binding::{BindingTable, BindingIdentity, BindingTarget},
+        limits::CatalogLimits,
     };
     use wire::Table;
 
     #[test]
     fn nodes_words_and_texts_come_back_with_the_last_pattern() {
-        let (mut bindings, mut topics) = (Bindings::new(&Limits::default()), Topics::new(&Limits::default()));
-        let root = topics.plant();
+        let (mut bindings, mut topics) = (BindingTable::new(&CatalogLimits::default()), TopicTrie::new(&CatalogLimits::default()));
+        let root = topics.insert();
         let mut most = 0;
         for round in 0..3 {
             let patterns = (0..2000).map(|n| format!("a.{}.#.{}.*.x{}", n % 7, n % 11, n));
             let added: Vec<u32> = patterns
                 .map(|pattern| {
                     let said =
-                        Said { source: 0, target: Target::queue(1), key: pattern.as_bytes(), arguments: &Table::new() };
+                        BindingIdentity { source: 0, target: BindingTarget::queue(1), key: pattern.as_bytes(), arguments: &Table::new() };
                     let binding = bindings.add(&said);
                     topics.add(&mut bindings, root, binding);
                     binding
@@ -341,18 +340,18 @@ mod tests {
             assert!(round == 0 || topics.nodes.len() == most, "a second round needs no more nodes");
             most = topics.nodes.len();
         }
-        topics.fell(root);
+        topics.prune(root);
     }
 
     #[test]
     fn many_wild_patterns_cost_nodes_times_words_at_most() {
-        let (mut bindings, mut topics) = (Bindings::new(&Limits::default()), Topics::new(&Limits::default()));
-        let root = topics.plant();
+        let (mut bindings, mut topics) = (BindingTable::new(&CatalogLimits::default()), TopicTrie::new(&CatalogLimits::default()));
+        let root = topics.insert();
         for length in 1..60 {
             for ending in ["b", "*", "#", "a"] {
                 let pattern = format!("{}{ending}", "#.a.".repeat(length));
                 let said =
-                    Said { source: 0, target: Target::queue(1), key: pattern.as_bytes(), arguments: &Table::new() };
+                    BindingIdentity { source: 0, target: BindingTarget::queue(1), key: pattern.as_bytes(), arguments: &Table::new() };
                 let binding = bindings.add(&said);
                 topics.add(&mut bindings, root, binding);
             }

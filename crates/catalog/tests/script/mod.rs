@@ -2,24 +2,23 @@
 //!
 //! Enters: `bind x a.*.c q1; route x a.b.c`.  Leaves: `q1`, with ` | ` between the answers.
 //! Owns:   a catalog with vhost `/`.
-//! Never:  hides a refusal: its text is the answer.
 //!
 //! Commands that succeed say nothing unless they ask something. `''` is an empty word.
 #![allow(dead_code, reason = "each test file uses a part of the language")]
 
 use catalog::{
-    Catalog, Definition, Destination, ExchangeKind, Executed, Kind, Limits, Name, Outcome, Refusal, Scope, SessionId,
+    Catalog, Definition, BindingDestination, ExchangeKind, ExecutedDefinition, ResourceKind, CatalogLimits, Name, DefinitionOutcome, Refusal, RefusalScope, SessionId,
     ShardId, VhostId,
 };
 use wire::{Properties, RawProperties, ShortString, Table, Value};
 
-pub struct Script {
+pub struct RoutingScript {
     pub catalog: Catalog,
     pub vhost: VhostId,
 }
 
 pub fn check(commands: &str, expected: &str) {
-    assert_eq!(Script::new().run(commands), expected, "{commands}");
+    assert_eq!(RoutingScript::new().run(commands), expected, "{commands}");
 }
 
 pub fn session(number: u32) -> SessionId {
@@ -55,33 +54,33 @@ fn word(word: &str) -> &str {
     if word == "''" { "" } else { word }
 }
 
-fn name(kind: Kind, text: &str) -> Result<Name, Refusal> {
+fn name(kind: ResourceKind, text: &str) -> Result<Name, Refusal> {
     Name::new(kind, word(text).as_bytes())
 }
 
-impl Script {
+impl RoutingScript {
     pub fn new() -> Self {
-        Self::with(Limits::default())
+        Self::with(CatalogLimits::default())
     }
 
-    pub fn with(limits: Limits) -> Self {
+    pub fn with(limits: CatalogLimits) -> Self {
         let mut catalog = Catalog::new(limits);
         let executed = catalog.execute(&Definition::CreateVhost { name: "/".into() }).expect("a first vhost");
-        let Outcome::Vhost { id, created: true } = executed.outcome else { panic!("{executed:?}") };
+        let DefinitionOutcome::Vhost { id, created: true } = executed.outcome else { panic!("{executed:?}") };
         Self { catalog, vhost: id }
     }
 
     pub fn run(&mut self, commands: &str) -> String {
         let answers = commands.split(';').map(str::trim).filter(|command| !command.is_empty()).filter_map(|command| {
             self.command(command).unwrap_or_else(|refusal| {
-                let end = if refusal.scope == Scope::Connection { "connection " } else { "" };
+                let end = if refusal.scope == RefusalScope::Connection { "connection " } else { "" };
                 Some(format!("{end}{} {}", refusal.code.number(), refusal.text))
             })
         });
         answers.collect::<Vec<_>>().join(" | ")
     }
 
-    pub fn execute(&mut self, definition: &Definition) -> Result<Executed, Refusal> {
+    pub fn execute(&mut self, definition: &Definition) -> Result<ExecutedDefinition, Refusal> {
         let version = self.catalog.version();
         let result = self.catalog.execute(definition);
         let changed = result.as_ref().is_ok_and(|executed| executed.changed);
@@ -147,7 +146,7 @@ impl Script {
             ["exchange", text, kind, ref flags @ ..] => Definition::DeclareExchange {
                 vhost,
                 kind: ExchangeKind::parse(word(kind).as_bytes())?,
-                name: name(Kind::Exchange, text)?,
+                name: name(ResourceKind::Exchange, text)?,
                 durable: flag(flags, "durable"),
                 auto_delete: flag(flags, "auto-delete"),
                 internal: flag(flags, "internal"),
@@ -155,7 +154,7 @@ impl Script {
             },
             ["queue", text, ref flags @ ..] => Definition::DeclareQueue {
                 vhost,
-                name: name(Kind::Queue, text)?,
+                name: name(ResourceKind::Queue, text)?,
                 server_named: flag(flags, "server-named"),
                 durable: flag(flags, "durable"),
                 auto_delete: flag(flags, "auto-delete"),
@@ -164,7 +163,7 @@ impl Script {
                 home: ShardId(1),
             },
             [verb @ ("bind" | "unbind"), exchange, key, queue, ref flags @ ..] => {
-                let (exchange, queue) = (name(Kind::Exchange, exchange)?, name(Kind::Queue, queue)?);
+                let (exchange, queue) = (name(ResourceKind::Exchange, exchange)?, name(ResourceKind::Queue, queue)?);
                 let (routing_key, arguments, session) =
                     (word(key).as_bytes().into(), arguments(flags), of_session(flags));
                 if verb == "bind" {
@@ -174,7 +173,7 @@ impl Script {
                 }
             }
             [verb @ ("bind-exchange" | "unbind-exchange"), source, key, destination, ref flags @ ..] => {
-                let (source, destination) = (name(Kind::Exchange, source)?, name(Kind::Exchange, destination)?);
+                let (source, destination) = (name(ResourceKind::Exchange, source)?, name(ResourceKind::Exchange, destination)?);
                 let (routing_key, arguments) = (word(key).as_bytes().into(), arguments(flags));
                 if verb == "bind-exchange" {
                     Definition::BindExchange { vhost, source, destination, routing_key, arguments }
@@ -183,11 +182,11 @@ impl Script {
                 }
             }
             ["delete-queue", text, ref flags @ ..] => {
-                Definition::DeleteQueue { vhost, name: name(Kind::Queue, text)?, session: of_session(flags) }
+                Definition::DeleteQueue { vhost, name: name(ResourceKind::Queue, text)?, session: of_session(flags) }
             }
             ["delete-exchange", text, ref flags @ ..] => Definition::DeleteExchange {
                 vhost,
-                name: name(Kind::Exchange, text)?,
+                name: name(ResourceKind::Exchange, text)?,
                 if_unused: flag(flags, "if-unused"),
             },
             ["gone", number] => Definition::SessionGone { session: session(number.parse().expect("a session")) },
@@ -219,8 +218,8 @@ impl Script {
         let id = self.catalog.exchange(self.vhost, exchange.as_bytes()).unwrap_or_else(|| panic!("no {exchange}"));
         let shown = self.catalog.bindings_from(id).map(|binding| {
             let to = match binding.destination {
-                Destination::Queue(id) => self.catalog.queue_definition(id).map(|queue| queue.name.clone()),
-                Destination::Exchange(id) => self.catalog.exchange_info(id).map(|exchange| exchange.name.clone()),
+                BindingDestination::Queue(id) => self.catalog.queue_definition(id).map(|queue| queue.name.clone()),
+                BindingDestination::Exchange(id) => self.catalog.exchange_info(id).map(|exchange| exchange.name.clone()),
             };
             format!("{}>{}", String::from_utf8_lossy(binding.routing_key), to.expect("bindings lead somewhere"))
         });

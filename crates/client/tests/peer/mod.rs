@@ -3,7 +3,6 @@
 //! Enters: a client's connection.  Leaves: every published message back to the connection's consumer, confirms, and
 //!         what a routing key asks for: `close-channel`, `close-connection`, `return`, `cancel`, `nack`, `hang-up`.
 //! Owns:   its listener, one connection at a time.
-//! Never:  reads while it writes: a client that does the same would wait for ever.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +10,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use session::{
-    Body, BodyOut, Capabilities, DeliverHead, Event, Fault, Greeting, Inbound, Outbound, ReturnHead, SessionLimits,
+    Body, BodyOut, Capabilities, DeliverHead, Event, ProtocolFault, Greeting, Inbound, Outbound, ReturnHead, SessionLimits,
 };
 use slab::{Pool, PoolOptions};
 use wire::method::{basic, confirm, queue};
@@ -25,19 +24,19 @@ pub fn start() -> (String, JoinHandle<()>) {
     let url = format!("amqp://guest:guest@{}/%2F", listener.local_addr().expect("an address"));
     let thread = std::thread::spawn(move || {
         let (stream, _) = listener.accept().expect("a client");
-        Peer::new(stream).serve();
+        ScriptedPeer::new(stream).serve();
     });
     (url, thread)
 }
 
-struct Peer {
+struct ScriptedPeer {
     stream: TcpStream,
     inbound: Inbound,
-    answers: Answers,
+    answers: PeerReplies,
 }
 
 /// The sending side, apart from the receiving one that events borrow from.
-struct Answers {
+struct PeerReplies {
     outbound: Outbound,
     pool: Pool,
     published: u64,
@@ -47,14 +46,14 @@ struct Answers {
 }
 
 /// What only the receiving half can do, after the event that asks for it.
-enum Then {
+enum PeerReaction {
     Nothing,
     Accept,
     Open,
-    Fail(Fault),
+    Fail(ProtocolFault),
 }
 
-impl Peer {
+impl ScriptedPeer {
     fn new(stream: TcpStream) -> Self {
         let capabilities = Capabilities::PUBLISHER_CONFIRMS.with(Capabilities::BASIC_NACK).to_table();
         let properties = Table::new().with("capabilities", Value::Table(capabilities)).expect("a short name");
@@ -62,7 +61,7 @@ impl Peer {
         Self {
             stream,
             inbound: Inbound::server(&limits, Arc::new(Greeting::new(&properties, "PLAIN"))),
-            answers: Answers {
+            answers: PeerReplies {
                 outbound: Outbound::new(),
                 pool: Pool::new(PoolOptions::default()),
                 published: 0,
@@ -118,27 +117,27 @@ impl Peer {
                     at += before - input.len();
                     break;
                 }
-                Err(fault) => Then::Fail(fault),
+                Err(fault) => PeerReaction::Fail(fault),
             };
             at += before - input.len();
             let out = &mut self.answers.outbound;
             match then {
-                Then::Nothing => {}
-                Then::Accept => self.inbound.login_accepted(out, &pool),
-                Then::Open => self.inbound.open_accepted(out, &pool),
-                Then::Fail(fault) => _ = self.inbound.fail(&fault, out, &pool),
+                PeerReaction::Nothing => {}
+                PeerReaction::Accept => self.inbound.login_accepted(out, &pool),
+                PeerReaction::Open => self.inbound.open_accepted(out, &pool),
+                PeerReaction::Fail(fault) => _ = self.inbound.fail(&fault, out, &pool),
             }
         }
         unread.drain(..at);
     }
 }
 
-impl Answers {
-    fn answer(&mut self, event: Event<'_>) -> Then {
+impl PeerReplies {
+    fn answer(&mut self, event: Event<'_>) -> PeerReaction {
         match event {
-            Event::Login { response, .. } if response.ends_with(b"guest") => Then::Accept,
-            Event::Login { .. } => Then::Fail(Fault::new(ReplyCode::AccessRefused, 0, (10, 11), "no")),
-            Event::Open { .. } => Then::Open,
+            Event::Login { response, .. } if response.ends_with(b"guest") => PeerReaction::Accept,
+            Event::Login { .. } => PeerReaction::Fail(ProtocolFault::new(ReplyCode::AccessRefused, 0, (10, 11), "no")),
+            Event::Open { .. } => PeerReaction::Open,
             Event::Publish { channel, exchange, routing_key, mandatory: _, immediate: _, properties, body } => {
                 self.published += 1;
                 let key = String::from_utf8_lossy(routing_key).into_owned();
@@ -149,10 +148,10 @@ impl Answers {
                 let (out, pool) = (&mut self.outbound, &self.pool);
                 match key.as_str() {
                     "close-channel" => {
-                        return Then::Fail(Fault::new(ReplyCode::NotFound, channel, (60, 40), "no exchange"));
+                        return PeerReaction::Fail(ProtocolFault::new(ReplyCode::NotFound, channel, (60, 40), "no exchange"));
                     }
                     "close-connection" => {
-                        return Then::Fail(Fault::new(ReplyCode::InternalError, 0, (60, 40), "it broke"));
+                        return PeerReaction::Fail(ProtocolFault::new(ReplyCode::InternalError, 0, (60, 40), "it broke"));
                     }
                     "hang-up" => self.hang_up = true,
                     "return" => {
@@ -166,7 +165,7 @@ impl Answers {
                             channel,
                             &basic::Nack { delivery_tag: self.published, multiple: false, requeue: false }.into(),
                         );
-                        return Then::Nothing;
+                        return PeerReaction::Nothing;
                     }
                     _ => {
                         self.delivered += 1;
@@ -183,12 +182,12 @@ impl Answers {
                 if self.confirming {
                     self.outbound.ack(&self.pool, channel, self.published, false);
                 }
-                Then::Nothing
+                PeerReaction::Nothing
             }
             Event::Method { channel, method } => {
                 let answer: Option<Method<'_>> = match method {
                     Method::QueueDeclare(declare) if declare.passive => {
-                        return Then::Fail(Fault::new(ReplyCode::NotFound, channel, (50, 10), "no queue"));
+                        return PeerReaction::Fail(ProtocolFault::new(ReplyCode::NotFound, channel, (50, 10), "no queue"));
                     }
                     Method::QueueDeclare(_) => {
                         let queue = ShortStr::literal("amq.gen-1");
@@ -206,9 +205,9 @@ impl Answers {
                 if let Some(answer) = answer {
                     self.outbound.method(&self.pool, channel, &answer);
                 }
-                Then::Nothing
+                PeerReaction::Nothing
             }
-            _ => Then::Nothing,
+            _ => PeerReaction::Nothing,
         }
     }
 }

@@ -1,26 +1,24 @@
-//! `harrier rdma calibrate`: where one path of a message begins to be better than another, on this device.
+//! `harrier rdma calibrate`: measures at which message sizes one path becomes faster than another on this device.
 //!
-//! Enters: words.  Leaves: settings as lines of TOML, or JSON, with the figures that they follow from; a status.
-//! Owns:   which sizes and paths are held against each other, and the rule by which a threshold follows.
-//! Never:  changes a configuration.
+//! Prints settings as TOML or JSON, with the measurements behind them.
 
 use super::findings::{self, Problem};
-use super::paths::{BODY_BYTES_MAX, Body, Ends, Path};
-use super::walk::Tried;
+use super::message_paths::{BODY_BYTES_MAX, TimedBody, ConnectedEnds, MessagePath};
+use super::self_test::StepResult;
 use crate::{print, usage_error};
-use gauge::{Summary, bootstrap_interval, ratio_interval};
+use gauge::{RunSummary, bootstrap_interval, ratio_interval};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Rounds, unless told otherwise: each path once in each, so that what else the machine does meets them alike.
+/// Default number of rounds. Each round measures each path once, so that other load on the machine affects all alike.
 const ROUNDS: u32 = 11;
-/// With fewer an interval is worth little.
+/// Fewer rounds give a useless interval.
 const ROUNDS_MIN: u32 = 5;
 const ROUNDS_MAX: u32 = 1_000;
-/// How long a path is walked in a round, about.
+/// Approximate time per path and round.
 const ROUND: Duration = Duration::from_millis(5);
 const TIMES_MAX: u32 = 5_000;
 const CONFIDENCE: f64 = 0.95;
@@ -28,27 +26,27 @@ const SMALL: [usize; 9] = [8, 16, 32, 64, 96, 128, 160, 188, 220];
 const LARGE: [usize; 9] = [1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18];
 const _: () = assert!(LARGE[LARGE.len() - 1] == BODY_BYTES_MAX);
 
-/// Two paths at one size: microseconds of each, and the first as a share of the second.
-struct Held {
+/// Two paths at one size: microseconds of each, and the ratio of the first to the second.
+struct PathComparison {
     bytes: usize,
-    one_us: Summary,
-    other_us: Summary,
-    ratio: Summary,
+    one_us: RunSummary,
+    other_us: RunSummary,
+    ratio: RunSummary,
 }
 
-/// What was found on a device.
-struct Found {
+/// The measurements on a device.
+struct CalibrationResult {
     device: String,
     is_software: Option<bool>,
     address: IpAddr,
     rounds: u32,
     /// Inline against eager.
-    inline: Vec<Held>,
+    inline: Vec<PathComparison>,
     /// Rendezvous against eager.
-    rendezvous: Vec<Held>,
+    rendezvous: Vec<PathComparison>,
 }
 
-/// Runs the command with the words behind `calibrate`.
+/// Runs `harrier rdma calibrate`.
 pub fn main(words: &[&str], usage: &str) -> ExitCode {
     let (mut json, mut device, mut rounds) = (false, None, ROUNDS);
     let mut rest = words.iter();
@@ -82,30 +80,30 @@ pub fn main(words: &[&str], usage: &str) -> ExitCode {
     }
 }
 
-fn measure(device: Option<&str>, rounds: u32) -> Tried<Found> {
+fn measure(device: Option<&str>, rounds: u32) -> StepResult<CalibrationResult> {
     let (context, address) = findings::first(device)?;
-    let mut ends = Ends::connect(address)?;
+    let mut ends = ConnectedEnds::connect(address)?;
     let inline_max = ends.inline_bytes_max();
     let small = SMALL.into_iter().filter(|&bytes| bytes <= inline_max);
-    let inline = small.map(|bytes| hold(&mut ends, bytes, Path::Inline, rounds)).collect::<Tried<_>>()?;
-    let rendezvous = LARGE.map(|bytes| hold(&mut ends, bytes, Path::Rendezvous, rounds));
-    Ok(Found {
+    let inline = small.map(|bytes| compare_with_eager(&mut ends, bytes, MessagePath::Inline, rounds)).collect::<StepResult<_>>()?;
+    let rendezvous = LARGE.map(|bytes| compare_with_eager(&mut ends, bytes, MessagePath::Rendezvous, rounds));
+    Ok(CalibrationResult {
         device: context.name(),
         is_software: context.is_software(),
         address,
         rounds,
         inline,
-        rendezvous: rendezvous.into_iter().collect::<Tried<_>>()?,
+        rendezvous: rendezvous.into_iter().collect::<StepResult<_>>()?,
     })
 }
 
-/// Holds a path against the eager one, in turns, every second time in the opposite order.
-fn hold(ends: &mut Ends, bytes: usize, path: Path, rounds: u32) -> Tried<Held> {
+/// Compares a path with the eager one, in turns, in the opposite order every second round.
+fn compare_with_eager(ends: &mut ConnectedEnds, bytes: usize, path: MessagePath, rounds: u32) -> StepResult<PathComparison> {
     let mut body = ends.body(bytes)?;
-    let paths = [path, Path::Eager];
+    let paths = [path, MessagePath::Eager];
     let mut times = [1; 2];
     for (at, &path) in paths.iter().enumerate() {
-        // The first meets cold memory, the second says how many fit.
+        // The first call runs with cold memory; the second tells how many fit into a round.
         ends.time(path, &mut body, 1)?;
         let one = ends.time(path, &mut body, 2)?.max(Duration::from_nanos(100));
         times[at] = (ROUND.as_nanos() / one.as_nanos()).clamp(1, u128::from(TIMES_MAX)) as u32;
@@ -119,34 +117,34 @@ fn hold(ends: &mut Ends, bytes: usize, path: Path, rounds: u32) -> Tried<Held> {
     let none = || Problem::new("the clock gave no time", "tell us");
     let of = |values: &[f64]| bootstrap_interval(values, CONFIDENCE, bytes as u64).ok_or_else(none);
     let ratio = ratio_interval(&us[0], &us[1], CONFIDENCE, bytes as u64).ok_or_else(none)?;
-    Ok(Held { bytes, one_us: of(&us[0])?, other_us: of(&us[1])?, ratio })
+    Ok(PathComparison { bytes, one_us: of(&us[0])?, other_us: of(&us[1])?, ratio })
 }
 
-fn time_us(ends: &mut Ends, path: Path, body: &mut Body, times: u32) -> Tried<f64> {
+fn time_us(ends: &mut ConnectedEnds, path: MessagePath, body: &mut TimedBody, times: u32) -> StepResult<f64> {
     Ok(ends.time(path, body, times)?.as_secs_f64() * 1e6)
 }
 
-/// The largest size up to which the first path takes no longer than the other, at this size and at all below.
-fn up_to(held: &[Held]) -> usize {
+/// The largest size at and below which the first path is never slower.
+fn largest_not_slower(held: &[PathComparison]) -> usize {
     held.iter().take_while(|held| held.ratio.median <= 1.0).last().map_or(0, |held| held.bytes)
 }
 
-/// The smallest size from which on the first path takes no longer than the other, at this size and at all above.
-fn from(held: &[Held]) -> Option<usize> {
+/// The smallest size at and above which the first path is never slower.
+fn smallest_not_slower(held: &[PathComparison]) -> Option<usize> {
     held.iter().rev().take_while(|held| held.ratio.median <= 1.0).last().map(|held| held.bytes)
 }
 
-/// Whether an interval leaves open which path is better.
-fn is_open(held: &Held) -> bool {
+/// Whether the interval includes 1.
+fn is_undecided(held: &PathComparison) -> bool {
     held.ratio.low <= 1.0 && held.ratio.high >= 1.0
 }
 
 const SOFTWARE: &str = "the device is made of software: this says nothing about a card";
 
-impl Found {
-    /// From how many bytes on bodies are offered. Where eager sends are never beaten, the largest size that was tried.
+impl CalibrationResult {
+    /// The size from which bodies are offered for reading. If eager sends always win, the largest size that was tried.
     fn rendezvous_from(&self) -> usize {
-        from(&self.rendezvous).unwrap_or(BODY_BYTES_MAX)
+        smallest_not_slower(&self.rendezvous).unwrap_or(BODY_BYTES_MAX)
     }
 
     fn lines(&self) -> String {
@@ -161,8 +159,8 @@ impl Found {
             put("#".to_owned());
             put(format!("# {:>8} {:>16} {:>12} {:>8}  95 %", "bytes", format!("{name} (us)"), "eager (us)", "ratio"));
             for held in all {
-                let Summary { median, low, high, .. } = held.ratio;
-                let open = if is_open(held) { "  open" } else { "" };
+                let RunSummary { median, low, high, .. } = held.ratio;
+                let open = if is_undecided(held) { "  open" } else { "" };
                 let (one, other) = (held.one_us.median, held.other_us.median);
                 put(format!(
                     "# {:>8} {one:>16.2} {other:>12.2} {median:>8.3}  {low:.3} to {high:.3}{open}",
@@ -171,26 +169,26 @@ impl Found {
             }
         }
         put("#".to_owned());
-        if from(&self.rendezvous).is_none() {
+        if smallest_not_slower(&self.rendezvous).is_none() {
             put(format!("# Eager sends are never beaten up to {BODY_BYTES_MAX} bytes."));
         }
-        // There is no setting for it: the transport sends inline what the device takes.
-        put(format!("# Inline sends are no slower up to {} bytes.", up_to(&self.inline)));
+        // There is no setting for it: the transport sends inline whatever the device accepts.
+        put(format!("# Inline sends are no slower up to {} bytes.", largest_not_slower(&self.inline)));
         put(format!("rdma_rendezvous_bytes_min = {}", self.rendezvous_from()));
         text
     }
 
     fn json(&self) -> String {
         let summary =
-            |of: &Summary| json!({ "median": of.median, "low": of.low, "high": of.high, "confidence": of.confidence });
-        let list = |held: &[Held]| -> Value {
-            let one = |held: &Held| {
+            |of: &RunSummary| json!({ "median": of.median, "low": of.low, "high": of.high, "confidence": of.confidence });
+        let list = |held: &[PathComparison]| -> Value {
+            let one = |held: &PathComparison| {
                 json!({
                     "bytes": held.bytes,
                     "us": summary(&held.one_us),
                     "eager_us": summary(&held.other_us),
                     "ratio": summary(&held.ratio),
-                    "open": is_open(held),
+                    "open": is_undecided(held),
                 })
             };
             held.iter().map(one).collect()
@@ -202,7 +200,7 @@ impl Found {
             "rounds": self.rounds,
             "inline": list(&self.inline),
             "rendezvous": list(&self.rendezvous),
-            "inline_bytes_max": up_to(&self.inline),
+            "inline_bytes_max": largest_not_slower(&self.inline),
             "settings": {
                 "rdma_rendezvous_bytes_min": self.rendezvous_from(),
             },
@@ -213,11 +211,11 @@ impl Found {
 
 #[cfg(test)]
 mod tests {
-    use super::{Held, Summary, from, is_open, up_to};
+    use super::{PathComparison, RunSummary, smallest_not_slower, is_undecided, largest_not_slower};
 
-    fn held(ratios: &[f64]) -> Vec<Held> {
-        let summary = |median: f64| Summary { median, low: median - 0.05, high: median + 0.05, confidence: 0.95 };
-        let one = |(at, &ratio): (usize, &f64)| Held {
+    fn held(ratios: &[f64]) -> Vec<PathComparison> {
+        let summary = |median: f64| RunSummary { median, low: median - 0.05, high: median + 0.05, confidence: 0.95 };
+        let one = |(at, &ratio): (usize, &f64)| PathComparison {
             bytes: 1 << at,
             one_us: summary(ratio),
             other_us: summary(1.0),
@@ -236,9 +234,9 @@ mod tests {
             (&[], 0, None),
         ] {
             let held = held(ratios);
-            assert_eq!((up_to(&held), from(&held)), (small, large), "{ratios:?}");
+            assert_eq!((largest_not_slower(&held), smallest_not_slower(&held)), (small, large), "{ratios:?}");
         }
         let held = held(&[0.9, 0.97, 1.04, 1.2]);
-        assert_eq!(held.iter().map(is_open).collect::<Vec<_>>(), [false, true, true, false]);
+        assert_eq!(held.iter().map(is_undecided).collect::<Vec<_>>(), [false, true, true, false]);
     }
 }

@@ -1,35 +1,30 @@
-//! What there is: libraries, limits, devices, ports, addresses.
+//! Inspects the machine: libraries, limits, devices, ports, addresses.
 //!
-//! Enters: the machine.  Leaves: `Findings`.
-//! Owns:   what is looked for, and what would help where something is missing.
-//! Never:  stops at the first thing that is wrong.
+//! Every problem comes with a remedy, and none stops the inspection.
 
-use super::walk::{Walk, walk};
-use ib::{Context, Error, Facts, GidEntry, Layer, Port, PortState};
+use super::self_test::{SelfTest, run};
+use ib::{DeviceContext, IbError, DeviceAttributes, GidEntry, LinkLayer, DevicePort, PortState};
 use rustix::process::{Resource, geteuid, getrlimit};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// With less than this a broker cannot pin the buffers of a few hundred connections.
+/// With less lockable memory a broker cannot pin the buffers of a few hundred connections.
 const LOCKED_BYTES_MIN: u64 = 64 << 20;
 
-/// Everything that was found.
 pub struct Findings {
-    /// What is wrong with the machine as a whole.
+    /// Problems of the whole machine.
     pub problems: Vec<Problem>,
-    /// What is odd and may be meant so.
+    /// Unusual settings that may be intended.
     pub warnings: Vec<Problem>,
-    /// Memory that this user may pin; `None` is no limit.
+    /// Memory that this user may pin; `None`: unlimited.
     pub locked_bytes_max: Option<u64>,
-    /// The devices.
-    pub devices: Vec<Device>,
+    pub devices: Vec<DeviceFindings>,
 }
 
-/// Something that is wrong, and what would help.
+/// A problem and its remedy.
 #[derive(Debug)]
 pub struct Problem {
-    /// What.
     pub what: String,
-    /// What would help.
+    /// The remedy.
     pub fix: String,
 }
 
@@ -39,20 +34,18 @@ impl Problem {
     }
 }
 
-/// A device.
-pub struct Device {
+pub struct DeviceFindings {
     pub name: String,
-    pub facts: Option<Facts>,
+    pub facts: Option<DeviceAttributes>,
     pub problems: Vec<Problem>,
-    pub ports: Vec<PortFound>,
+    pub ports: Vec<PortFindings>,
 }
 
-/// A port of a device.
-pub struct PortFound {
-    pub port: Port,
+pub struct PortFindings {
+    pub port: DevicePort,
     pub gids: Vec<GidEntry>,
     pub problems: Vec<Problem>,
-    pub walks: Vec<Walk>,
+    pub self_tests: Vec<SelfTest>,
 }
 
 impl Findings {
@@ -61,13 +54,13 @@ impl Findings {
         let ports = || self.devices.iter().flat_map(|device| &device.ports);
         let fails = !self.problems.is_empty()
             || self.devices.iter().any(|device| !device.problems.is_empty())
-            || ports().flat_map(|port| &port.walks).any(|walk| walk.failure().is_some());
-        !fails && ports().any(|port| !port.walks.is_empty())
+            || ports().flat_map(|port| &port.self_tests).any(|walk| walk.failure().is_some());
+        !fails && ports().any(|port| !port.self_tests.is_empty())
     }
 }
 
-/// Looks at everything, and tries what can be tried.
-pub fn look() -> Findings {
+/// Inspects everything, and tests what can be tested.
+pub fn inspect() -> Findings {
     let mut findings =
         Findings { problems: Vec::new(), warnings: Vec::new(), locked_bytes_max: locked(), devices: Vec::new() };
     if let Some(bytes) = findings.locked_bytes_max.filter(|&bytes| bytes < LOCKED_BYTES_MIN && !geteuid().is_root()) {
@@ -81,14 +74,14 @@ pub fn look() -> Findings {
         return findings;
     }
     match ib::devices() {
-        Ok(devices) => findings.devices = devices.iter().map(device).collect(),
+        Ok(devices) => findings.devices = devices.iter().map(inspect_device).collect(),
         Err(error) => findings.problems.push(of_devices(&error)),
     }
     if findings.problems.is_empty()
         && !findings.usable()
         && findings.devices.iter().all(|device| device.problems.is_empty())
     {
-        let tried = findings.devices.iter().flat_map(|device| &device.ports).any(|port| !port.walks.is_empty());
+        let tried = findings.devices.iter().flat_map(|device| &device.ports).any(|port| !port.self_tests.is_empty());
         if !tried {
             findings.problems.push(Problem::new(
                 "no port of any device is active and has an IP address",
@@ -103,9 +96,9 @@ fn locked() -> Option<u64> {
     getrlimit(Resource::Memlock).current
 }
 
-fn of_library(error: &Error) -> Problem {
+fn of_library(error: &IbError) -> Problem {
     match error {
-        Error::Missing(missing) => Problem::new(
+        IbError::MissingLibrary(missing) => Problem::new(
             format!("{} cannot be used: {}", missing.file, missing.why),
             format!("apt-get install {}", missing.package.replace(" and ", " ")),
         ),
@@ -113,37 +106,37 @@ fn of_library(error: &Error) -> Problem {
     }
 }
 
-fn of_devices(error: &Error) -> Problem {
+fn of_devices(error: &IbError) -> Problem {
     let fix = match error {
-        Error::NoDevice(_) => "a card and its driver, or Soft-RoCE: see docs/operations/rdma.md",
+        IbError::NoDevice(_) => "a card and its driver, or Soft-RoCE: see docs/operations/rdma.md",
         _ => "the rights of /dev/infiniband/uverbs*: whoever runs this must be able to read and write them",
     };
     Problem::new(error.to_string(), fix)
 }
 
-fn device(context: &Context) -> Device {
-    let mut found = Device { name: context.name(), facts: None, problems: Vec::new(), ports: Vec::new() };
-    let broken = |error: Error| Problem::new(error.to_string(), "what the kernel's log (dmesg) says of the device");
-    match context.facts() {
+fn inspect_device(context: &DeviceContext) -> DeviceFindings {
+    let mut found = DeviceFindings { name: context.name(), facts: None, problems: Vec::new(), ports: Vec::new() };
+    let broken = |error: IbError| Problem::new(error.to_string(), "what the kernel's log (dmesg) says of the device");
+    match context.attributes() {
         Ok(facts) => found.facts = Some(facts),
         Err(error) => found.problems.push(broken(error)),
     }
     for number in 1..=found.facts.as_ref().map_or(0, |facts| facts.ports) {
         match context.port(number).and_then(|port| Ok((context.gids(&port)?, port))) {
-            Ok((gids, port)) => found.ports.push(port_found(port, gids)),
+            Ok((gids, port)) => found.ports.push(inspect_port(port, gids)),
             Err(error) => found.problems.push(broken(error)),
         }
     }
     found
 }
 
-fn port_found(port: Port, gids: Vec<GidEntry>) -> PortFound {
-    let mut found = PortFound { port, gids, problems: Vec::new(), walks: Vec::new() };
+fn inspect_port(port: DevicePort, gids: Vec<GidEntry>) -> PortFindings {
+    let mut found = PortFindings { port, gids, problems: Vec::new(), self_tests: Vec::new() };
     let interface = || found.gids.iter().find_map(|entry| entry.interface.clone());
     if found.port.state != PortState::Active {
         let named = interface().unwrap_or_else(|| "INTERFACE".to_owned());
-        let fix = match found.port.layer {
-            Layer::Infiniband => "a cable, and a subnet manager on the fabric (opensm, or the switch's own)".to_owned(),
+        let fix = match found.port.link_layer {
+            LinkLayer::Infiniband => "a cable, and a subnet manager on the fabric (opensm, or the switch's own)".to_owned(),
             _ => format!("a cable, and `ip link set {named} up`"),
         };
         found.problems.push(Problem::new("the port is not active", fix));
@@ -153,26 +146,26 @@ fn port_found(port: Port, gids: Vec<GidEntry>) -> PortFound {
     if addresses.is_empty() {
         let named = interface().unwrap_or_else(|| "INTERFACE".to_owned());
         let what = "the port has no IP address, by which connections are made";
-        let fix = match found.port.layer {
-            Layer::Infiniband => "IPoIB: `modprobe ib_ipoib`, then `ip address add ADDRESS/LENGTH dev ib0`".to_owned(),
+        let fix = match found.port.link_layer {
+            LinkLayer::Infiniband => "IPoIB: `modprobe ib_ipoib`, then `ip address add ADDRESS/LENGTH dev ib0`".to_owned(),
             _ => format!("`ip address add ADDRESS/LENGTH dev {named}`"),
         };
         found.problems.push(Problem::new(what, fix));
     }
-    found.walks = addresses.into_iter().map(walk).collect();
+    found.self_tests = addresses.into_iter().map(run).collect();
     found
 }
 
-/// The first active port with an IP address, of the device of this name or of any: which device, by which address.
+/// The first active port with an IP address, of the named device or of any: its device and address.
 ///
 /// # Errors
-/// Why there is none, and what would help.
-pub fn first(name: Option<&str>) -> Result<(Context, IpAddr), Problem> {
+/// Why there is none, and a remedy.
+pub fn first(name: Option<&str>) -> Result<(DeviceContext, IpAddr), Problem> {
     ib::open().map_err(|error| of_library(&error))?;
-    let is_wanted = |context: &Context| name.is_none_or(|name| context.name() == name);
+    let is_wanted = |context: &DeviceContext| name.is_none_or(|name| context.name() == name);
     let devices = ib::devices().map_err(|error| of_devices(&error))?;
     for context in devices.into_iter().filter(is_wanted) {
-        let ports = context.facts().map_or(0, |facts| facts.ports);
+        let ports = context.attributes().map_or(0, |facts| facts.ports);
         for port in (1..=ports).filter_map(|number| context.port(number).ok()) {
             let gids = context.gids(&port).unwrap_or_default();
             if let (PortState::Active, Some(&address)) = (port.state, addresses(&gids).first()) {
@@ -187,14 +180,14 @@ pub fn first(name: Option<&str>) -> Result<(Context, IpAddr), Problem> {
     Err(Problem::new(what, "see what `harrier rdma check` says"))
 }
 
-/// The IP addresses among a port's GIDs: each once, though there is an entry for each version of RoCE.
+/// The IP addresses among a port's GIDs. Each is returned once, although every version of RoCE has an entry for it.
 fn addresses(gids: &[GidEntry]) -> Vec<IpAddr> {
     let mut found = Vec::new();
     for entry in gids {
         let address = Ipv6Addr::from(entry.gid);
         let ip = match address.to_ipv4_mapped() {
             Some(v4) => IpAddr::V4(v4),
-            // A link-local one needs its interface to be named, and InfiniBand's own GIDs look like one.
+            // A link-local address needs its interface, and InfiniBand's own GIDs look like one.
             None if address.is_unicast_link_local() || entry.kind.is_none() => continue,
             None => IpAddr::V6(address),
         };

@@ -1,17 +1,13 @@
-//! Findings as lines for people and as JSON for programs.
-//!
-//! Enters: `Findings`.  Leaves: text.
-//! Owns:   the words and the members' names.
-//! Never:  decides whether something is wrong.
+//! Prints findings as lines for people and as JSON for programs.
 
-use super::findings::{Device, Findings, PortFound, Problem};
-use super::walk::{Step, Walk};
-use ib::{GidEntry, Layer, PortState};
+use super::findings::{DeviceFindings, Findings, PortFindings, Problem};
+use super::self_test::{SelfTestStep, SelfTest};
+use ib::{GidEntry, LinkLayer, PortState};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::net::Ipv6Addr;
 
-/// Lines: what is wrong begins with `FAILED`, and the line below says what would help.
+/// A problem begins with `FAILED`, and the next line has the remedy.
 pub fn lines(findings: &Findings) -> String {
     let mut text = String::new();
     let mut put = |indent: usize, line: &str| {
@@ -28,13 +24,13 @@ pub fn lines(findings: &Findings) -> String {
         problems(&mut put, 2, "FAILED", &device.problems);
         for found in &device.ports {
             let port = &found.port;
-            let (state, layer) = (state(port.state), layer(port.layer));
+            let (state, layer) = (state(port.state), layer(port.link_layer));
             put(2, &format!("port {}: {state}, {layer}, packets of {} bytes", port.number, port.mtu_bytes));
             for entry in &found.gids {
                 put(4, &gid(entry));
             }
             problems(&mut put, 4, "FAILED", &found.problems);
-            for walk in &found.walks {
+            for walk in &found.self_tests {
                 put(4, &format!("over {}:", walk.address));
                 for step in &walk.steps {
                     match &step.outcome {
@@ -60,16 +56,16 @@ fn problems(put: &mut impl FnMut(usize, &str), indent: usize, word: &str, proble
     }
 }
 
-fn facts(device: &Device) -> String {
+fn facts(device: &DeviceFindings) -> String {
     device.facts.as_ref().map_or(String::new(), |facts| {
         format!(
             ": {} queue pairs of {} requests, {} shared receive queues of {}, {} regions, {} READs at once",
             facts.queue_pairs_max,
-            facts.work_max,
+            facts.work_requests_max,
             facts.shared_receive_queues_max,
-            facts.shared_receives_max,
+            facts.shared_receive_wr_max,
             facts.regions_max,
-            facts.reads_asked_max,
+            facts.initiator_depth_max,
         )
     })
 }
@@ -84,11 +80,11 @@ fn state(state: PortState) -> &'static str {
     }
 }
 
-fn layer(layer: Layer) -> &'static str {
+fn layer(layer: LinkLayer) -> &'static str {
     match layer {
-        Layer::Infiniband => "InfiniBand",
-        Layer::Ethernet => "Ethernet",
-        Layer::Unknown => "unknown link",
+        LinkLayer::Infiniband => "InfiniBand",
+        LinkLayer::Ethernet => "Ethernet",
+        LinkLayer::Unknown => "unknown link",
     }
 }
 
@@ -98,7 +94,7 @@ fn gid(entry: &GidEntry) -> String {
     format!("GID {}: {} {}", entry.index, Ipv6Addr::from(entry.gid), also.join(", ")).trim_end().to_owned()
 }
 
-/// One object; `usable` is the status in a word.
+/// One object; `usable` summarizes it.
 pub fn json(findings: &Findings) -> String {
     let value = json!({
         "usable": findings.usable(),
@@ -114,21 +110,21 @@ fn problems_json(problems: &[Problem]) -> Value {
     problems.iter().map(|problem| json!({ "what": problem.what, "needed": problem.fix })).collect()
 }
 
-fn device_json(device: &Device) -> Value {
+fn device_json(device: &DeviceFindings) -> Value {
     let facts = device.facts.as_ref().map(|facts| {
         json!({
             "firmware": facts.firmware,
             "queue_pairs_max": facts.queue_pairs_max,
-            "work_max": facts.work_max,
-            "pieces_max": facts.pieces_max,
+            "work_max": facts.work_requests_max,
+            "pieces_max": facts.sge_max,
             "completion_queues_max": facts.completion_queues_max,
             "completions_max": facts.completions_max,
             "regions_max": facts.regions_max,
             "region_bytes_max": facts.region_bytes_max,
             "shared_receive_queues_max": facts.shared_receive_queues_max,
-            "shared_receives_max": facts.shared_receives_max,
-            "reads_served_max": facts.reads_served_max,
-            "reads_asked_max": facts.reads_asked_max,
+            "shared_receives_max": facts.shared_receive_wr_max,
+            "reads_served_max": facts.responder_resources_max,
+            "reads_asked_max": facts.initiator_depth_max,
         })
     });
     json!({
@@ -139,7 +135,7 @@ fn device_json(device: &Device) -> Value {
     })
 }
 
-fn port_json(found: &PortFound) -> Value {
+fn port_json(found: &PortFindings) -> Value {
     let gid = |entry: &GidEntry| {
         let address = Ipv6Addr::from(entry.gid).to_string();
         json!({ "index": entry.index, "gid": address, "kind": entry.kind, "interface": entry.interface })
@@ -147,18 +143,18 @@ fn port_json(found: &PortFound) -> Value {
     json!({
         "number": found.port.number,
         "state": state(found.port.state),
-        "layer": layer(found.port.layer),
+        "layer": layer(found.port.link_layer),
         "mtu_bytes": found.port.mtu_bytes,
         "message_bytes_max": found.port.message_bytes_max,
         "lid": found.port.lid,
         "gids": found.gids.iter().map(gid).collect::<Vec<_>>(),
         "problems": problems_json(&found.problems),
-        "walks": found.walks.iter().map(walk_json).collect::<Vec<_>>(),
+        "walks": found.self_tests.iter().map(self_test_json).collect::<Vec<_>>(),
     })
 }
 
-fn walk_json(walk: &Walk) -> Value {
-    let step = |step: &Step| match &step.outcome {
+fn self_test_json(walk: &SelfTest) -> Value {
+    let step = |step: &SelfTestStep| match &step.outcome {
         Ok(took) => json!({ "step": step.name, "ms": took.as_secs_f64() * 1e3 }),
         Err(problem) => json!({ "step": step.name, "what": problem.what, "needed": problem.fix }),
     };

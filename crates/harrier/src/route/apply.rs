@@ -1,40 +1,39 @@
-//! A declared topology: what is different from what brokers have, and how it is made so.
+//! `harrier route apply`: compares a declared topology with the brokers, and applies the differences.
 //!
-//! Enters: a file of TOML or JSON; what the brokers in it answer about their links.  Leaves: the difference; brokers told to change.
-//! Owns:   the form of the file. The brokers in it have the links and routes in it, and no others, in their virtual hosts.
-//! Never:  changes anything before every broker has answered and the whole file is sound.
+//! Owns the file format. The brokers in a file get exactly the links and routes in it, in their virtual hosts. Nothing
+//! changes before every broker has answered and the whole file is valid.
 
+use super::broker_address::BrokerAddress;
+use super::command_line::{LinkTransport, RouteOptions};
 use super::listing::{flag, list, text};
-use super::place::Place;
-use super::second::{self, Leg};
-use super::words::{Options, Transport};
-use super::{Failure, Said, begin, refused};
-use crate::ask::{Conversation, Reason};
-use crate::kept_plan::{list as tables, only};
+use super::second_path::{self, RouteEdge};
+use super::{CommandOutput, RouteFailure, begin, refused};
+use crate::admin_connection::{AdminConnection, RequestErrorKind};
+use crate::plan_file::{list as tables, only};
 use crate::{peer, route_spec, toml_text};
 use definitions::Json;
 use federation::{RouteDirection, LinkKey, LinkSpec, FederationPlan, RouteKind, RouteSpec};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
-use topology::Comparing;
+use topology::KeyMatching;
 
-/// Bytes of a file.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Makes it so, or shows what that would take.
-pub fn apply(file: &str, options: &Options, said: &mut Said) -> Result<(), Failure> {
-    let declared = Declared::read(file, options).map_err(|why| Failure::Refused(format!("{file}: {why}")))?;
+/// Applies the file, or shows the differences.
+pub fn apply(file: &str, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
+    let declared =
+        DeclaredTopology::read(file, options).map_err(|why| RouteFailure::Refused(format!("{file}: {why}")))?;
     let (mut asked, mut steps, mut known) = (Vec::new(), Vec::new(), HashMap::new());
     let (mut types, mut others) = (BTreeMap::new(), BTreeSet::new());
     for (name, broker) in &declared.brokers {
         let mut conversation = begin(&broker.at, options)?;
-        let identity = (conversation.said("cluster_name"), &broker.at.url.vhost);
+        let identity = (conversation.server_property("cluster_name"), &broker.at.url.vhost);
         if let Some(other) = identity.0.is_some().then(|| known.insert(identity, name)).flatten() {
             return refused(format!("{name} and {other} say that they are one broker: each needs a name of its own"));
         }
         let found = match conversation.ask("links", vec![("vhost", Json::text(&broker.at.url.vhost))]) {
-            // A broker of another make can be a source; nothing is asked of it.
-            Err(none) if none.kind == Reason::NotHarrier && broker.plan.links().is_empty() => {
+            // A broker of another make can be a source; it is not asked.
+            Err(none) if none.kind == RequestErrorKind::NotHarrier && broker.plan.links().is_empty() => {
                 conversation.end();
                 others.insert(name);
                 continue;
@@ -42,23 +41,25 @@ pub fn apply(file: &str, options: &Options, said: &mut Said) -> Result<(), Failu
             answer => answer?,
         };
         broker.ask_types(&mut conversation, &mut types)?;
-        let mut here = broker.steps(name, &found, &declared)?;
+        let mut here = broker.changes(name, &found, &declared)?;
         let logins = broker.ask_logins(name, &found, &declared, &here, &mut conversation)?;
         here.extend(logins);
         steps.extend(here.into_iter().map(|step| (asked.len(), step)));
         asked.push(conversation);
     }
-    if let Err(why) = declared.one_path(|exchange| comparing(&types, exchange), |broker| !others.contains(broker)) {
-        asked.into_iter().for_each(Conversation::end);
+    if let Err(why) =
+        declared.check_single_paths(|exchange| key_matching(&types, exchange), |broker| !others.contains(broker))
+    {
+        asked.into_iter().for_each(AdminConnection::end);
         return refused(format!("{file}: {why}"));
     }
-    // What goes makes room for what comes, wherever it is.
+    // Removals come first, on whatever broker, so that additions have capacity.
     steps.sort_by_key(|(_, step)| step.adds);
-    let outcome = if options.dry_run { Ok(()) } else { carry_out(&mut asked, &steps) };
-    asked.into_iter().for_each(Conversation::end);
+    let outcome = if options.dry_run { Ok(()) } else { execute(&mut asked, &steps) };
+    asked.into_iter().for_each(AdminConnection::end);
     outcome?;
     if options.json {
-        let line = |step: &Step| {
+        let line = |step: &TopologyChange| {
             let entries = step.arguments.iter().filter(|(name, _)| *name != "url");
             let mut entries: Vec<_> = entries.map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
             entries.insert(0, ("command".to_owned(), Json::text(step.command)));
@@ -79,60 +80,59 @@ pub fn apply(file: &str, options: &Options, said: &mut Said) -> Result<(), Failu
     Ok(())
 }
 
-fn carry_out(asked: &mut [Conversation], steps: &[(usize, Step)]) -> Result<(), Failure> {
+fn execute(asked: &mut [AdminConnection], steps: &[(usize, TopologyChange)]) -> Result<(), RouteFailure> {
     for (done, (at, step)) in steps.iter().enumerate() {
         asked[*at].ask(step.command, step.arguments.clone()).map_err(|none| {
             let left = steps.len() - done;
-            Failure::Refused(format!("{}: {}; {done} changes are made, {left} are not", step.line, none.text))
+            RouteFailure::Refused(format!("{}: {}; {done} changes are made, {left} are not", step.line, none.text))
         })?;
     }
     Ok(())
 }
 
-/// How brokers say that an exchange compares keys; where they do not agree, or have none, anything may be.
-fn comparing(types: &Types, exchange: &str) -> Comparing {
+/// How an exchange matches keys, according to the brokers; unknown if they disagree or lack it.
+fn key_matching(types: &TypesByExchange, exchange: &str) -> KeyMatching {
     match types.get(exchange).map(|types| types.iter().collect::<Vec<_>>()).as_deref() {
-        Some([kind]) => Comparing::of(kind),
-        _ => Comparing::Otherwise,
+        Some([kind]) => KeyMatching::of_exchange_type(kind),
+        _ => KeyMatching::Unknown,
     }
 }
 
-/// The types that exchanges have at the brokers, by their names.
-type Types = BTreeMap<String, BTreeSet<String>>;
+/// Exchange types reported by the brokers, by exchange name.
+type TypesByExchange = BTreeMap<String, BTreeSet<String>>;
 
-/// What a file says.
-struct Declared {
-    brokers: BTreeMap<String, Broker>,
-    /// What flows by which exchange, with the number of its route; queue routes make no second path.
-    legs: Vec<(usize, Box<str>, Leg<String>)>,
-    /// What each address is called.
+/// The content of a file.
+struct DeclaredTopology {
+    brokers: BTreeMap<String, DeclaredBroker>,
+    /// The edges of each exchange, with the number of their route; queue routes make no second path.
+    edges: Vec<(usize, Box<str>, RouteEdge<String>)>,
+    /// Broker names by address.
     names: HashMap<String, String>,
 }
 
-/// A broker of the file.
-struct Broker {
-    /// Where it is asked.
-    at: Place,
-    /// Where others dial it.
-    dialled: Place,
-    /// What it is to have.
+struct DeclaredBroker {
+    /// The address for admin requests.
+    at: BrokerAddress,
+    /// The address that other brokers dial.
+    dialled: BrokerAddress,
+    /// Its desired links and routes.
     plan: FederationPlan,
 }
 
 /// One change of one broker.
-struct Step {
+struct TopologyChange {
     adds: bool,
-    /// What is there is changed.
+    /// The change modifies something that exists.
     changes: bool,
     broker: String,
     peer: String,
     command: &'static str,
     arguments: Vec<(&'static str, Json)>,
-    /// In words.
+    /// The line to print.
     line: String,
 }
 
-impl Step {
+impl TopologyChange {
     fn mark(&self) -> char {
         match (self.changes, self.adds) {
             (true, _) => '~',
@@ -142,8 +142,8 @@ impl Step {
     }
 }
 
-impl Declared {
-    fn read(file: &str, options: &Options) -> Result<Self, String> {
+impl DeclaredTopology {
+    fn read(file: &str, options: &RouteOptions) -> Result<Self, String> {
         let length = std::fs::metadata(file).map_err(|error| format!("cannot be read: {error}"))?.len();
         if length > FILE_BYTES_MAX {
             return Err(format!("it has more than {FILE_BYTES_MAX} bytes"));
@@ -151,23 +151,23 @@ impl Declared {
         let text = std::fs::read_to_string(file).map_err(|error| format!("cannot be read: {error}"))?;
         let is_json = text.trim_start().starts_with('{');
         let said = if is_json { Json::read(text.as_bytes())? } else { toml_text::read(&text)? };
-        Declared::of(&said, options)
+        DeclaredTopology::of(&said, options)
     }
 
-    fn of(said: &Json, options: &Options) -> Result<Self, String> {
+    fn of(said: &Json, options: &RouteOptions) -> Result<Self, String> {
         only(said, &["broker", "link", "route"])?;
         let Some(Json::Object(entries)) = said.get("broker") else {
             return Err("there are no brokers: [broker.NAME] with its url".to_owned());
         };
-        let mut declared = Declared { brokers: BTreeMap::new(), legs: Vec::new(), names: HashMap::new() };
+        let mut declared = DeclaredTopology { brokers: BTreeMap::new(), edges: Vec::new(), names: HashMap::new() };
         for (name, broker) in entries {
             let place = |why: String| format!("broker {name}: {why}");
             only(broker, &["url", "dial"]).map_err(place)?;
             let entry = |key: &str| route_spec::text(broker, key).map_err(place);
             let url = entry("url")?.ok_or_else(|| place("url is missing".to_owned()))?;
-            let at = Place::read(url, Transport::Tcp).map_err(place)?;
+            let at = BrokerAddress::read(url, LinkTransport::Tcp).map_err(place)?;
             let dialled = match entry("dial")? {
-                Some(text) => Place::read(text, options.transport).map_err(place)?,
+                Some(text) => BrokerAddress::read(text, options.transport).map_err(place)?,
                 None => at.clone(),
             };
             for known in [at.peer(), dialled.peer()] {
@@ -176,7 +176,7 @@ impl Declared {
                     _ => {}
                 }
             }
-            declared.brokers.insert(name.clone(), Broker { at, dialled, plan: FederationPlan::default() });
+            declared.brokers.insert(name.clone(), DeclaredBroker { at, dialled, plan: FederationPlan::default() });
         }
         for (at, link) in tables(said, "link")?.iter().enumerate() {
             let place = |why: String| format!("link {}: {why}", at + 1);
@@ -205,8 +205,8 @@ impl Declared {
                     _ => None,
                 };
                 let (from, to, pushed) = (src.to_owned(), dest.to_owned(), route.direction == RouteDirection::Push);
-                let leg = Leg { from, to, key, pushed, forced: route.forced };
-                declared.legs.push((at + 1, route.exchange.clone(), leg));
+                let leg = RouteEdge { from, to, key, pushed, forced: route.forced };
+                declared.edges.push((at + 1, route.exchange.clone(), leg));
             }
             let broker = declared.brokers.get_mut(&dialler).ok_or_else(|| place("a broker is gone".to_owned()))?;
             broker.plan.add_route(&key, route).map_err(|why| place(why.to_string()))?;
@@ -214,14 +214,18 @@ impl Declared {
         Ok(declared)
     }
 
-    /// That there are no second paths but forced ones.
-    fn one_path(&self, comparing: impl Fn(&str) -> Comparing, marks: impl Fn(&String) -> bool) -> Result<(), String> {
-        let mut laid: BTreeMap<&str, Vec<Leg<String>>> = BTreeMap::new();
-        let (forced, plain): (Vec<_>, Vec<_>) = self.legs.iter().partition(|(_, _, leg)| leg.forced);
+    /// Checks that the only second paths are forced ones.
+    fn check_single_paths(
+        &self,
+        comparing: impl Fn(&str) -> KeyMatching,
+        marks: impl Fn(&String) -> bool,
+    ) -> Result<(), String> {
+        let mut laid: BTreeMap<&str, Vec<RouteEdge<String>>> = BTreeMap::new();
+        let (forced, plain): (Vec<_>, Vec<_>) = self.edges.iter().partition(|(_, _, leg)| leg.forced);
         for (number, exchange, leg) in plain.into_iter().chain(forced) {
             let laid = laid.entry(exchange).or_default();
-            if let Some(wrong) = second::look(laid, leg, comparing(exchange), &marks) {
-                let why = wrong.tell(exchange, "forced = true allows it", String::clone);
+            if let Some(wrong) = second_path::check_second_path(laid, leg, comparing(exchange), &marks) {
+                let why = wrong.describe(exchange, "forced = true allows it", String::clone);
                 return Err(format!("route {number}: {why}"));
             }
             laid.push(leg.clone());
@@ -229,7 +233,7 @@ impl Declared {
         Ok(())
     }
 
-    /// Adds the link between two brokers to the plan of the one that dials; says which that is.
+    /// Adds the link between two brokers to the plan of the one that dials, and returns which that is.
     fn link(&mut self, said: &Json, direction: RouteDirection, durable: bool) -> Result<(String, LinkKey), String> {
         let (dest, src) = ends(said)?;
         for name in [dest, src] {
@@ -248,7 +252,7 @@ impl Declared {
         Ok((near.to_owned(), key))
     }
 
-    /// An address by the name of the broker there.
+    /// The name of the broker at an address.
     fn name(&self, peer: &str) -> String {
         self.names.get(peer).cloned().unwrap_or_else(|| peer::shown(peer).to_owned())
     }
@@ -259,9 +263,9 @@ fn ends(said: &Json) -> Result<(&str, &str), String> {
     Ok((end("dest")?, end("src")?))
 }
 
-impl Broker {
-    /// Of which types the exchanges are whose routes have keys.
-    fn ask_types(&self, conversation: &mut Conversation, types: &mut Types) -> Result<(), Failure> {
+impl DeclaredBroker {
+    /// Asks for the types of exchanges whose routes have keys.
+    fn ask_types(&self, conversation: &mut AdminConnection, types: &mut TypesByExchange) -> Result<(), RouteFailure> {
         let routes = self.plan.links().iter().flat_map(|planned| &planned.routes);
         let keyed = routes.filter(|route| matches!(route.kind, RouteKind::Static { .. }));
         for exchange in keyed.map(|route| &*route.exchange).collect::<BTreeSet<_>>() {
@@ -272,15 +276,15 @@ impl Broker {
         Ok(())
     }
 
-    /// What gives links that are there the login that they should have. Only the broker knows which they have.
+    /// The changes that give existing links their declared logins. Only the broker knows which they have.
     fn ask_logins(
         &self,
         name: &str,
         found: &Json,
-        declared: &Declared,
-        steps: &[Step],
-        conversation: &mut Conversation,
-    ) -> Result<Vec<Step>, Failure> {
+        declared: &DeclaredTopology,
+        steps: &[TopologyChange],
+        conversation: &mut AdminConnection,
+    ) -> Result<Vec<TopologyChange>, RouteFailure> {
         let mut changes = Vec::new();
         for planned in self.plan.links() {
             let (peer, url) = (&*planned.link.key.peer, &*planned.link.url);
@@ -294,7 +298,7 @@ impl Broker {
                 continue;
             }
             arguments.push(("durable", Json::Bool(planned.link.durable)));
-            changes.push(Step {
+            changes.push(TopologyChange {
                 adds: true,
                 changes: true,
                 broker: name.to_owned(),
@@ -307,14 +311,27 @@ impl Broker {
         Ok(changes)
     }
 
-    /// What makes a broker have what it should.
-    fn steps(&self, name: &str, found: &Json, declared: &Declared) -> Result<Vec<Step>, Failure> {
+    /// The changes that bring a broker to its plan.
+    fn changes(
+        &self,
+        name: &str,
+        found: &Json,
+        declared: &DeclaredTopology,
+    ) -> Result<Vec<TopologyChange>, RouteFailure> {
         let vhost = &self.at.url.vhost;
         let step = |adds, command, peer: &str, url: &str, more: Vec<(&'static str, Json)>, what: String| {
             let mut arguments = vec![("vhost", Json::text(vhost)), ("url", Json::text(url))];
             arguments.extend(more);
             let line = format!("{name}: {what}");
-            Step { adds, changes: false, broker: name.to_owned(), peer: peer.to_owned(), command, arguments, line }
+            TopologyChange {
+                adds,
+                changes: false,
+                broker: name.to_owned(),
+                peer: peer.to_owned(),
+                command,
+                arguments,
+                line,
+            }
         };
         let route_line = |peer: &str, route: &RouteSpec| {
             let arrow = if route.direction == RouteDirection::Push { "to" } else { "from" };
@@ -354,41 +371,41 @@ impl Broker {
             }
             for route in planned.routes.iter().filter(|route| !routes.contains(route)) {
                 let what = route_line(peer, route);
-                steps.push(step(true, "route-add", peer, url, route_spec::written(route), what));
+                steps.push(step(true, "route-add", peer, url, route_spec::entries(route), what));
             }
         }
         Ok(steps)
     }
 }
 
-/// The entries that say which route is meant.
+/// The entries that identify a route.
 fn title_of(route: &RouteSpec) -> Vec<(&'static str, Json)> {
-    let mut entries = route_spec::written(route);
+    let mut entries = route_spec::entries(route);
     entries.retain(|(name, _)| ["exchange", "key", "queue", "direction"].contains(name));
     entries
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Declared, Options};
-    use crate::route::words::understand;
+    use super::{DeclaredTopology, RouteOptions};
+    use crate::route::command_line::parse;
     use crate::toml_text;
     use definitions::Json;
-    use topology::Comparing;
+    use topology::KeyMatching;
 
     const BROKERS: &str = "[broker.a]\nurl = \"amqp://h:1\"\n[broker.b]\nurl = \"amqp://h:2\"\n[broker.c]\nurl = \"h:3\"\ndial = \"u/p@h:4\"\n";
 
-    fn options() -> Options {
-        understand(&["link", "list"]).expect("sound").options
+    fn options() -> RouteOptions {
+        parse(&["link", "list"]).expect("sound").options
     }
 
     fn route(dest: &str, src: &str, more: &str) -> String {
         format!("[[route]]\ndest = \"{dest}\"\nsrc = \"{src}\"\nexchange = \"x\"\n{more}\n")
     }
 
-    fn read(text: &str) -> Result<Declared, String> {
-        let declared = Declared::of(&toml_text::read(text).expect("TOML"), &options())?;
-        declared.one_path(|_| Comparing::Otherwise, |_| true).map(|()| declared)
+    fn read(text: &str) -> Result<DeclaredTopology, String> {
+        let declared = DeclaredTopology::of(&toml_text::read(text).expect("TOML"), &options())?;
+        declared.check_single_paths(|_| KeyMatching::Unknown, |_| true).map(|()| declared)
     }
 
     #[test]
@@ -397,7 +414,7 @@ mod tests {
         let declared = read(&text).expect("sound");
         let lines = |name: &str, found: &str| {
             let found = Json::read(found.as_bytes()).expect("JSON");
-            let steps = declared.brokers[name].steps(name, &found, &declared);
+            let steps = declared.brokers[name].changes(name, &found, &declared);
             let steps = steps.unwrap_or_else(|_| panic!("{name}"));
             steps
                 .iter()

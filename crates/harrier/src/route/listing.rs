@@ -1,15 +1,11 @@
-//! Links and routes of a broker as lines.
-//!
-//! Enters: what a broker has answered.  Leaves: text for people, in the form of qpid-route, in aligned columns.
-//! Owns:   which columns there are.
-//! Never:  asks anything.
+//! Listings of links and routes in aligned columns, in the format of qpid-route.
 
-use super::place::Place;
+use super::broker_address::BrokerAddress;
 use crate::peer;
 use definitions::Json;
 use std::fmt::Write;
 
-/// A text of an answer; empty if there is none.
+/// A text member of a reply; empty if absent.
 pub fn text<'a>(from: &'a Json, name: &str) -> &'a str {
     match from.get(name) {
         Some(Json::Text(text)) => text,
@@ -17,7 +13,7 @@ pub fn text<'a>(from: &'a Json, name: &str) -> &'a str {
     }
 }
 
-/// A list of an answer; empty if there is none.
+/// A list member of a reply; empty if absent.
 pub fn list<'a>(from: &'a Json, name: &str) -> &'a [Json] {
     match from.get(name) {
         Some(Json::List(items)) => items,
@@ -25,7 +21,7 @@ pub fn list<'a>(from: &'a Json, name: &str) -> &'a [Json] {
     }
 }
 
-/// Whether something holds.
+/// A Boolean member of a reply; false if absent.
 pub fn flag(from: &Json, name: &str) -> bool {
     from.get(name) == Some(&Json::Bool(true))
 }
@@ -39,7 +35,7 @@ fn number(from: &Json, name: &str) -> String {
 }
 
 /// The links of a broker.
-pub fn links(_at: &Place, found: &Json, verbose: bool) -> String {
+pub fn links(_at: &BrokerAddress, found: &Json, verbose: bool) -> String {
     let mut rows = vec![vec!["Host", "Port", "Transport", "Durable", "State", "Last Error"]];
     if verbose {
         rows[0].splice(5..5, ["For (s)", "Next try (s)", "Connections", "Broker"]);
@@ -67,7 +63,7 @@ pub fn links(_at: &Place, found: &Json, verbose: bool) -> String {
 }
 
 /// The routes of a broker, a line each: destination, source, exchange, and what is carried.
-pub fn routes(at: &Place, found: &Json, verbose: bool) -> String {
+pub fn routes(at: &BrokerAddress, found: &Json, verbose: bool) -> String {
     let mut rows = Vec::new();
     if verbose {
         let head = [
@@ -119,7 +115,7 @@ pub fn carried(route: &Json) -> String {
     }
 }
 
-/// A broker by its name, with its virtual host if that is not the usual one.
+/// A broker by its name, with its virtual host unless that is the default one.
 pub fn named(cluster_name: &str, vhost: &str) -> String {
     match (cluster_name, vhost) {
         ("", _) => "-".to_owned(),
@@ -146,7 +142,7 @@ fn parts(peer: &str, transport: &str) -> (String, String, String) {
     (host, port.to_owned(), by.to_owned())
 }
 
-/// Rows in aligned columns; the first may be a heading, with a line under it.
+/// Rows in aligned columns; the first may be an underlined heading.
 pub fn table(rows: &[Vec<String>], has_heading: bool) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
@@ -165,7 +161,7 @@ pub fn table(rows: &[Vec<String>], has_heading: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::{links, routes};
-    use crate::route::place::Place;
+    use crate::route::broker_address::BrokerAddress;
     use definitions::Json;
 
     const FOUND: &str = r#"{"links":[
@@ -177,8 +173,8 @@ mod tests {
         {"peer":"amqps://other.example:5671/shop","durable":false,"state":"refused","why":"403","last_error":"403",
          "transport":"","routes":[{"exchange":"x","queue":"q","direction":"pull"}]}]}"#;
 
-    fn found() -> (Place, Json) {
-        (Place::of("amqp://leaf".to_owned()).expect("an address"), Json::read(FOUND.as_bytes()).expect("JSON"))
+    fn found() -> (BrokerAddress, Json) {
+        (BrokerAddress::of("amqp://leaf".to_owned()).expect("an address"), Json::read(FOUND.as_bytes()).expect("JSON"))
     }
 
     #[test]

@@ -1,21 +1,18 @@
-//! The map: brokers that can be found from one, and what flows between them.
-//!
-//! Enters: a broker's address.  Leaves: the map for people, for graphviz, or as JSON.
-//! Owns:   the three forms; the one for people is qpid-route's.
-//! Never:  changes anything.
+//! `harrier route map`: the brokers that are reachable from one, and the flows between them; for people (in
+//! qpid-route's format), for graphviz, or as JSON.
 
-use super::net::{Flow, Net};
-use super::place::Place;
-use super::words::Options;
-use super::{Failure, Said, refused};
+use super::broker_network::{DiscoveredFlow, BrokerNetwork};
+use super::broker_address::BrokerAddress;
+use super::command_line::RouteOptions;
+use super::{RouteFailure, CommandOutput, refused};
 use definitions::Json;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Draws the map.
-pub fn draw(from: &Place, options: &Options, said: &mut Said) -> Result<(), Failure> {
-    let mut net = Net::new(options.timeout);
-    let first = net.look(from);
+pub fn draw(from: &BrokerAddress, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
+    let mut net = BrokerNetwork::new(options.timeout);
+    let first = net.probe(from);
     if let Err(none) = net.outcome(first) {
         return refused(none.text.clone());
     }
@@ -28,8 +25,8 @@ pub fn draw(from: &Place, options: &Options, said: &mut Said) -> Result<(), Fail
     Ok(())
 }
 
-/// The flows of each exchange, by the ends; with both directions as one.
-fn pairs<'a>(flows: impl Iterator<Item = &'a Flow>) -> BTreeMap<(usize, usize), bool> {
+/// The flows of each exchange by their ends, with both directions combined.
+fn pairs<'a>(flows: impl Iterator<Item = &'a DiscoveredFlow>) -> BTreeMap<(usize, usize), bool> {
     let mut pairs = BTreeMap::new();
     for flow in flows {
         match pairs.get_mut(&(flow.to, flow.from)) {
@@ -42,22 +39,22 @@ fn pairs<'a>(flows: impl Iterator<Item = &'a Flow>) -> BTreeMap<(usize, usize), 
     pairs
 }
 
-fn text(net: &Net) -> String {
+fn text(net: &BrokerNetwork) -> String {
     let mut out = String::from("\nFinding linked brokers:\n");
     for (number, broker) in net.brokers() {
         let found = match &broker.outcome {
             Some(Ok(())) => "Ok".to_owned(),
             Some(Err(none)) => none.text.clone(),
-            None if broker.places.is_empty() => "pulls, and from where is not known".to_owned(),
+            None if broker.addresses.is_empty() => "pulls, and from where is not known".to_owned(),
             None => "not asked".to_owned(),
         };
-        let (place, title) = (net.place(number), net.title(number));
+        let (place, title) = (net.location(number), net.title(number));
         let title = if title == place { String::new() } else { format!(" ({title})") };
         let _infallible = writeln!(out, "    {place}{title}... {found}");
     }
     let flows: Vec<_> = net.flows().collect();
     let (dynamic, others): (Vec<_>, Vec<_>) = flows.iter().partition(|flow| flow.kind == "dynamic");
-    let mut exchanges: BTreeMap<&str, Vec<&Flow>> = BTreeMap::new();
+    let mut exchanges: BTreeMap<&str, Vec<&DiscoveredFlow>> = BTreeMap::new();
     for flow in dynamic {
         exchanges.entry(&flow.exchange).or_default().push(flow);
     }
@@ -66,18 +63,18 @@ fn text(net: &Net) -> String {
         let _infallible = writeln!(out, "\n  Exchange {exchange}:");
         for ((from, to), both) in pairs(flows.into_iter()) {
             let arrow = if both { "<=>" } else { " =>" };
-            let _infallible = writeln!(out, "    {} {arrow} {}", net.place(from), net.place(to));
+            let _infallible = writeln!(out, "    {} {arrow} {}", net.location(from), net.location(to));
         }
     }
     out.push_str(if others.is_empty() { "\nStatic routes:\n  none found\n\n" } else { "\nStatic routes:\n\n" });
     for flow in &others {
         let source = match flow.kind.as_str() {
             "queue" => {
-                format!("{}({})", net.place(flow.from), flow.carries.trim_matches(['<', '>']).replacen(' ', "=", 1))
+                format!("{}({})", net.location(flow.from), flow.carries.trim_matches(['<', '>']).replacen(' ', "=", 1))
             }
-            _ => format!("{}(ex={})", net.place(flow.from), flow.exchange),
+            _ => format!("{}(ex={})", net.location(flow.from), flow.exchange),
         };
-        let dest = format!("{}(ex={})", net.place(flow.to), flow.exchange);
+        let dest = format!("{}(ex={})", net.location(flow.to), flow.exchange);
         let ends = if flow.pushed { format!("{source} => {dest}") } else { format!("{dest} <= {source}") };
         let key = if flow.kind == "queue" { String::new() } else { format!(" key={}", flow.carries) };
         let _infallible = writeln!(out, "  {ends}{key}");
@@ -88,7 +85,7 @@ fn text(net: &Net) -> String {
     out
 }
 
-fn json(net: &Net) -> Json {
+fn json(net: &BrokerNetwork) -> Json {
     let object = |entries: Vec<(&str, Json)>| {
         Json::Object(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
     };
@@ -102,7 +99,7 @@ fn json(net: &Net) -> Json {
             ("number", Json::Int(number as i64)),
             ("cluster_name", maybe(broker.identity.as_ref().map(|(name, _)| name))),
             ("vhost", maybe(broker.identity.as_ref().map(|(_, vhost)| vhost))),
-            ("addresses", Json::List(broker.places.iter().map(|place| Json::text(place)).collect())),
+            ("addresses", Json::List(broker.addresses.iter().map(|place| Json::text(place)).collect())),
             ("was_asked", Json::Bool(matches!(broker.outcome, Some(Ok(()))))),
             ("why_not", why),
         ])
@@ -121,16 +118,16 @@ fn json(net: &Net) -> Json {
     object(vec![("brokers", Json::List(brokers.collect())), ("flows", Json::List(flows.collect()))])
 }
 
-/// A string of graphviz.
+/// A quoted string of graphviz.
 fn quoted(text: &str) -> String {
     let text: String = text.chars().filter(|letter| !letter.is_control()).collect();
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-fn dot(net: &Net) -> String {
+fn dot(net: &BrokerNetwork) -> String {
     let mut out = String::from("digraph federation {\n    rankdir=TB;\n    node [shape=box];\n");
     for (number, broker) in net.brokers() {
-        let (title, place) = (net.title(number), net.place(number));
+        let (title, place) = (net.title(number), net.location(number));
         let label = quoted(&if title == place { title } else { format!("{title}, {place}") });
         let style = if matches!(broker.outcome, Some(Ok(()))) { "" } else { ", style=dashed" };
         let _infallible = writeln!(out, "    b{number} [label={label}{style}];");

@@ -1,8 +1,8 @@
 //! `kill -9` in the middle of a rendezvous: of a publisher, of a consumer, of the broker.
 
 use super::peers::{QUEUE, WINDOW};
-use super::world::{
-    Broker, MIB, PATIENCE, PINNED_SLACK_BYTES, Running, body, connect, consume, fresh, get, next, now, number,
+use super::fixture::{
+    CardBroker, MIB, PATIENCE, PINNED_SLACK_BYTES, LoggedProcess, body, connect, consume, fresh, get, next, now, number,
     try_connect,
 };
 use client::{Client, Publish};
@@ -15,7 +15,7 @@ const CLIENTS: usize = 3;
 #[test]
 fn of_a_publisher_whose_body_is_being_read() {
     let Some(place) = fresh() else { return };
-    let broker = Broker::start(&place, &[]);
+    let broker = CardBroker::start(&place, &[]);
     let (mut other, channel) = connect(&broker.direct(), QUEUE);
     // How far a publisher comes before it is killed is chance: message memory grows to more than that first.
     other.confirm_select(channel).expect("confirms");
@@ -26,11 +26,11 @@ fn of_a_publisher_whose_body_is_being_read() {
     assert_eq!(other.purge_queue(channel, QUEUE).expect("purged") as usize, MESSAGES);
     let (mut pinned, mut most) = (Vec::new(), MESSAGES);
     for _ in 0..ROUNDS {
-        let mut publisher = Running::peer("publishes_without_end", &broker.direct());
-        publisher.says("confirmed 4");
+        let mut publisher = LoggedProcess::peer("publishes_without_end", &broker.direct());
+        publisher.await_line("confirmed 4");
         publisher.kill();
         // The kernel says goodbye for it, and the log says what became of it.
-        let why = broker.process.says("connection lost");
+        let why = broker.process.await_line("connection lost");
         println!("{why}");
         // What is there is whole, in order, and all that was confirmed; what was being read is not there.
         let got: Vec<_> =
@@ -49,7 +49,7 @@ fn of_a_publisher_whose_body_is_being_read() {
 #[test]
 fn of_a_consumer_that_is_reading() {
     let Some(place) = fresh() else { return };
-    let broker = Broker::start(&place, &[]);
+    let broker = CardBroker::start(&place, &[]);
     let (mut other, channel) = connect(&broker.direct(), QUEUE);
     other.confirm_select(channel).expect("confirms");
     for number in 0..MESSAGES {
@@ -58,11 +58,11 @@ fn of_a_consumer_that_is_reading() {
     other.wait_confirms(channel, 0).expect("confirmed");
     let mut pinned = Vec::new();
     for _ in 0..ROUNDS {
-        let mut consumer = Running::peer("consumes_without_end_and_acknowledges_nothing", &broker.direct());
+        let mut consumer = LoggedProcess::peer("consumes_without_end_and_acknowledges_nothing", &broker.direct());
         // The others are on their way.
-        consumer.says("got one");
+        consumer.await_line("got one");
         consumer.kill();
-        println!("{}", broker.process.says("connection lost"));
+        println!("{}", broker.process.await_line("connection lost"));
         pinned.push(broker.pinned_bytes());
     }
     println!("pinned after each death: {pinned:?}");
@@ -113,7 +113,7 @@ fn of_the_broker_and_its_clients_go_on_with_the_next() {
     let Some(place) = fresh() else { return };
     // In this process nobody has to be asked how much a queue may hold.
     let limits = ["--memory-limit", "400MiB"];
-    let mut broker = Broker::start(&place, &limits);
+    let mut broker = CardBroker::start(&place, &limits);
     let url = broker.direct();
     let (busy, are_busy) = channel();
     let mut clients = Vec::new();
@@ -136,7 +136,7 @@ fn of_the_broker_and_its_clients_go_on_with_the_next() {
         now() - killed
     );
     drop(drain);
-    let broker = Broker::start(&place, &limits);
+    let broker = CardBroker::start(&place, &limits);
     clients.iter().for_each(|(again, _)| again.send(()).expect("it waits"));
     let mut drain = drained(&url);
     for _ in 0..CLIENTS * MESSAGES {

@@ -1,8 +1,8 @@
 //! Two machines, each with one of these tests and a broker: `tests/lab/run` joins two guests by a cable and switches the
 //! first off in the middle of all. To the second it was a broker's machine, and a client's.
 
-use super::world::{
-    Broker, MIB, PATIENCE, PINNED_SLACK_BYTES, Running, SILENCE, TCP_PORTS_BEYOND, body, connect, consume, get, lab,
+use super::fixture::{
+    CardBroker, MIB, PATIENCE, PINNED_SLACK_BYTES, LoggedProcess, SILENCE, TCP_PORTS_BEYOND, body, connect, consume, get, lab,
     next, now, number, try_connect,
 };
 use client::{Client, Publish};
@@ -47,7 +47,7 @@ fn reach(url: &str) -> Client {
 fn the_first_goes() {
     let Some((place, _)) = places(false) else { return };
     let Some((host, _)) = place.rsplit_once('.') else { panic!("{place} is no address") };
-    let broker = Broker::start(&place, &NOTICES);
+    let broker = CardBroker::start(&place, &NOTICES);
     say("the first broker is ready");
     // The other end of the cable.
     let other = format!("amqp+rdma://{host}.2:{PORT}");
@@ -64,7 +64,7 @@ fn the_first_goes() {
 #[test]
 fn the_second_stays() {
     let Some((place, Some(there))) = places(true) else { return };
-    let broker = Broker::start(&place, &NOTICES);
+    let broker = CardBroker::start(&place, &NOTICES);
     let pinned = broker.pinned_bytes();
     // What the other is to read, without an end, of which a part stays on its way.
     let (mut local, own) = connect(&broker.tcp(), QUEUE);
@@ -89,7 +89,7 @@ fn the_second_stays() {
         client.close().expect("an orderly end");
     }
     // A client that knows TCP alone, by a proxy on its own host.
-    let (proxy, by_proxy) = Running::proxy(&direct);
+    let (proxy, by_proxy) = LoggedProcess::proxy(&direct);
     let (mut carried, channel) = connect(&by_proxy, "carried");
     for (at, bytes) in SIZES.into_iter().enumerate() {
         carried.publish(channel, &Publish::to("", "carried"), &body(at, bytes)).expect("published");
@@ -118,10 +118,10 @@ fn the_second_stays() {
     drop(publisher);
     // So does who is carried: its end of the proxy is closed.
     let told = carried.next_delivery(PATIENCE).expect_err("the broker is gone");
-    say(&format!("a client of the proxy: {told}; {}", proxy.says("connection ended")));
+    say(&format!("a client of the proxy: {told}; {}", proxy.await_line("connection ended")));
     assert_eq!(proxy.end().0, Some(0));
     // This broker's client is gone as well, and what it had is for others.
-    say(&broker.process.says("connection lost"));
+    say(&broker.process.await_line("connection lost"));
     consume(&mut local, own, QUEUE, false);
     for at in 0..MESSAGES {
         let message = next(&mut local, "what the other machine had");

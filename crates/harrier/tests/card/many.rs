@@ -1,7 +1,7 @@
 //! Five hundred connections to one broker, and what an idle one has pinned. A proxy has them all on one port: as many
 //! clients of their own would need more memory than a guest has.
 
-use super::world::{Broker, PINNED_SLACK_BYTES, Running, body, connect, fresh, get, try_connect};
+use super::fixture::{CardBroker, PINNED_SLACK_BYTES, LoggedProcess, body, connect, fresh, get, try_connect};
 use client::Publish;
 
 const CONNECTIONS: usize = 500;
@@ -17,8 +17,8 @@ const PROMISED_BYTES: usize = 16 * 4_096;
 fn five_hundred_connections_work_and_an_idle_one_pins_little() {
     let Some(place) = fresh() else { return };
     // Nobody calls a client while the others connect, which takes minutes on a busy machine: it says nothing meanwhile.
-    let broker = Broker::sharded(&place, SHARDS, &["--login-timeout-s", "600", "--heartbeat-s", "0"]);
-    let (proxy, url) = Running::proxy(&broker.direct());
+    let broker = CardBroker::sharded(&place, SHARDS, &["--login-timeout-s", "600", "--heartbeat-s", "0"]);
+    let (proxy, url) = LoggedProcess::proxy(&broker.direct());
     let mut clients = Vec::new();
     let mut pinned_first = 0;
     for at in 0..CONNECTIONS {
@@ -29,7 +29,7 @@ fn five_hundred_connections_work_and_an_idle_one_pins_little() {
                 client.declare_queue(channel, &queue, &client::QueueOptions::default()).expect("a queue");
                 (client, channel)
             }
-            Err(error) => panic!("connection {at}: {error}; {}", proxy.says("reason=")),
+            Err(error) => panic!("connection {at}: {error}; {}", proxy.await_line("reason=")),
         };
         client.publish(channel, &Publish::to("", &queue), &body(at, 100)).expect("published");
         client.flush().expect("sent");
@@ -52,7 +52,7 @@ fn five_hundred_connections_work_and_an_idle_one_pins_little() {
     // They go, and there is room for others.
     drop(clients);
     for _ in 0..CONNECTIONS {
-        broker.process.says("connection closed");
+        broker.process.await_line("connection closed");
     }
     assert!(broker.pinned_bytes() <= pinned + PINNED_SLACK_BYTES, "more is pinned than for all of them");
     let (mut client, channel) = connect(&broker.direct(), "again");

@@ -1,6 +1,6 @@
 //! The link goes down under load, and comes back. Run last of all: see the trap in it (tests/lab/README.md).
 
-use super::world::{Broker, PATIENCE, body, connect, fresh, next, now, try_connect};
+use super::fixture::{CardBroker, PATIENCE, body, connect, fresh, next, now, try_connect};
 use client::Publish;
 use std::process::Command;
 use std::time::Duration;
@@ -17,10 +17,10 @@ fn set_link(state: &str) {
 #[test]
 fn clients_survive_a_short_outage_or_hear_of_it_and_new_ones_come() {
     let Some(place) = fresh() else { return };
-    let broker = Broker::start(&place, &[]);
+    let broker = CardBroker::start(&place, &[]);
     let (mut client, channel) = connect(&broker.direct(), "q");
     client.confirm_select(channel).expect("confirms");
-    super::world::consume(&mut client, channel, "q", true);
+    super::fixture::consume(&mut client, channel, "q", true);
     let mut turn = |at: usize| {
         client.publish(channel, &Publish::to("", "q"), &body(at, BODY_BYTES))?;
         client.flush()?;
@@ -31,7 +31,7 @@ fn clients_survive_a_short_outage_or_hear_of_it_and_new_ones_come() {
         client.wait_confirms(channel, 0)?;
         let came = client.next_delivery(PATIENCE)?.map(|came| came.body() == body(at, BODY_BYTES));
         assert_eq!(came, Some(true), "message {at}");
-        Ok::<_, client::Error>(())
+        Ok::<_, client::ClientError>(())
     };
     let begun = now();
     let ended = (0..60).find_map(|at| turn(at).err());
@@ -51,7 +51,7 @@ fn clients_survive_a_short_outage_or_hear_of_it_and_new_ones_come() {
     }
     let (mut client, channel) = connect(&broker.direct(), "new");
     client.publish(channel, &Publish::to("", "new"), &body(1, BODY_BYTES)).expect("published");
-    super::world::consume(&mut client, channel, "new", true);
+    super::fixture::consume(&mut client, channel, "new", true);
     assert!(next(&mut client, "a message").body() == body(1, BODY_BYTES));
     client.close().expect("an orderly end");
     broker.end();

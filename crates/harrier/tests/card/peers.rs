@@ -1,6 +1,6 @@
 //! Clients in processes of their own, which other tests kill. Run as tests they have nothing to do.
 
-use super::world::{MIB, body, connect, consume, next};
+use super::fixture::{MIB, body, connect, consume, next};
 use client::Publish;
 use std::io::Write as _;
 

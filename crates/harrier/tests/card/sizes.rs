@@ -1,6 +1,6 @@
 //! Bodies of every size through the program, direct and by a token, and to many consumers at once.
 
-use super::world::{Broker, MIB, body, connect, consume, fresh, get, next};
+use super::fixture::{CardBroker, MIB, body, connect, consume, fresh, get, next};
 use client::Publish;
 
 /// Where another path begins: a receive buffer less its header, a rendezvous, large bodies, landing blocks, frames.
@@ -15,7 +15,7 @@ fn sizes() -> Vec<usize> {
 #[test]
 fn every_size_is_published_confirmed_consumed_and_got() {
     let Some(place) = fresh() else { return };
-    let broker = Broker::start(&place, &[]);
+    let broker = CardBroker::start(&place, &[]);
     let ways = [(broker.direct(), broker.direct()), (broker.upgraded(), broker.upgraded())];
     for (from, to) in &ways {
         let ((mut publisher, out), (mut consumer, back)) = (connect(from, "q"), connect(to, "q"));
@@ -47,7 +47,7 @@ fn every_size_is_published_confirmed_consumed_and_got() {
 #[test]
 fn one_message_goes_to_32_consumers_and_no_large_body_is_copied() {
     let Some(place) = fresh() else { return };
-    let broker = Broker::start(&place, &["--rdma-receive-buffers", "2048"]);
+    let broker = CardBroker::start(&place, &["--rdma-receive-buffers", "2048"]);
     let (mut publisher, out) = connect(&broker.direct(), "q0");
     publisher.confirm_select(out).expect("confirms");
     let mut consumers: Vec<_> = (0..CONSUMERS)

@@ -5,7 +5,7 @@
 //! Never:  closes in order.
 
 use super::format::DATA;
-use super::peer::Peer;
+use super::peer::HostilePeer;
 use wire::frame::{FRAME_HEADER, FRAME_METHOD, append};
 use wire::method::{Method, basic, channel, connection};
 use wire::{PROTOCOL_HEADER, ShortStr, Table, TableRef, Value};
@@ -44,7 +44,7 @@ pub fn tune_ok_and_open(tune: &connection::Tune) -> Vec<u8> {
 
 impl Talk {
     /// The payload of the broker's next method frame.
-    fn method(&mut self, peer: &mut Peer) -> Vec<u8> {
+    fn method(&mut self, peer: &mut HostilePeer) -> Vec<u8> {
         loop {
             if let Some((found, bytes)) = wire::frame::split(&self.unread, u32::MAX).expect("whole frames") {
                 let (kind, payload) = (found.kind, found.payload.to_vec());
@@ -58,7 +58,7 @@ impl Talk {
     }
 
     /// Logs in, and opens channel 1.
-    pub fn open(peer: &mut Peer) {
+    pub fn open(peer: &mut HostilePeer) {
         let mut talk = Talk::default();
         peer.stream(&PROTOCOL_HEADER);
         assert!(matches!(Method::decode(&talk.method(peer)), Ok(Method::ConnectionStart(_))));
@@ -72,7 +72,7 @@ impl Talk {
     }
 
     /// Consumes from a queue without acknowledgements.
-    pub fn consume(peer: &mut Peer, queue: &str) {
+    pub fn consume(peer: &mut HostilePeer, queue: &str) {
         let empty = Table::new().to_bytes();
         let consume = basic::Consume {
             queue: ShortStr::new(queue.as_bytes()).expect("short"),

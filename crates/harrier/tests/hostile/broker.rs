@@ -4,7 +4,7 @@
 //! Owns:   the process.
 //! Never:  asks the broker about itself.
 
-use super::honest::Honest;
+use super::honest::HonestClients;
 use super::{PATIENCE, now};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +31,7 @@ const KINDS_OF_CONNECTIONS: usize = 2;
 
 /// What a broker holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holdings {
+pub struct ResourceCounts {
     /// Of each kind, how many there are.
     pub counts: BTreeMap<&'static str, usize>,
     /// Memory that is pinned for its device.
@@ -39,14 +39,14 @@ pub struct Holdings {
     pub resident_kib: u64,
 }
 
-impl Holdings {
+impl ResourceCounts {
     /// Whether connections that came meanwhile have no message memory of their own.
-    pub fn shares_memory(&self, before: &Holdings) -> bool {
+    pub fn shares_memory(&self, before: &ResourceCounts) -> bool {
         self.counts["mr"] <= before.counts["mr"] + REGIONS_SLACK
     }
 
     /// Whether it is no more than before. What is pinned of message memory may have become less.
-    fn is_within(&self, before: &Holdings) -> bool {
+    fn is_within(&self, before: &ResourceCounts) -> bool {
         let is_within = |(kind, count): (&&str, &usize)| match *kind {
             "mr" => self.shares_memory(before),
             kind => *count == before.counts[kind],
@@ -57,7 +57,7 @@ impl Holdings {
     }
 }
 
-pub struct Broker {
+pub struct WatchedBroker {
     child: Child,
     lines: Receiver<String>,
     /// Where it listens for RDMA.
@@ -66,9 +66,9 @@ pub struct Broker {
     pub tcp: String,
 }
 
-impl Broker {
+impl WatchedBroker {
     /// One with settings of its own.
-    pub fn start(ip: IpAddr, port: u16, settings: &[&str]) -> Broker {
+    pub fn start(ip: IpAddr, port: u16, settings: &[&str]) -> WatchedBroker {
         let program = std::env::var_os("HARRIER_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_harrier").into());
         let address = SocketAddr::new(ip, port);
         let mut command = Command::new(program);
@@ -91,8 +91,8 @@ impl Broker {
         let log = BufReader::new(child.stderr.take().expect("a pipe"));
         let (sender, lines) = channel();
         std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        let mut broker = Broker { child, lines, address, tcp: String::new() };
-        let ready = broker.says("harrier broker is ready");
+        let mut broker = WatchedBroker { child, lines, address, tcp: String::new() };
+        let ready = broker.await_line("harrier broker is ready");
         let line: Value = serde_json::from_str(&ready).expect("a line of JSON");
         let text =
             line["fields"]["addresses"].as_str().or(line["addresses"].as_str()).expect("its addresses").to_owned();
@@ -101,7 +101,7 @@ impl Broker {
     }
 
     /// Waits for a line of the log. Those before it are forgotten.
-    pub fn says(&mut self, part: &str) -> String {
+    pub fn await_line(&mut self, part: &str) -> String {
         let mut before = String::new();
         loop {
             match self.lines.recv_timeout(PATIENCE) {
@@ -125,11 +125,11 @@ impl Broker {
         entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().parse().expect("a number")).collect()
     }
 
-    pub fn holdings(&self) -> Holdings {
+    pub fn holdings(&self) -> ResourceCounts {
         self.holdings_of(&KINDS)
     }
 
-    fn holdings_of(&self, kinds: &[&'static str]) -> Holdings {
+    fn holdings_of(&self, kinds: &[&'static str]) -> ResourceCounts {
         let threads = self.threads();
         let count = |&kind: &&'static str| {
             let shown = Command::new("rdma").args(["-j", "resource", "show", kind]).output().expect("the tool runs");
@@ -145,7 +145,7 @@ impl Broker {
             let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("Linux tells");
             line.trim().trim_end_matches(" kB").parse().expect("a number")
         };
-        Holdings { counts: kinds.iter().map(count).collect(), pinned_kib: kib("VmPin:"), resident_kib: kib("VmRSS:") }
+        ResourceCounts { counts: kinds.iter().map(count).collect(), pinned_kib: kib("VmPin:"), resident_kib: kib("VmRSS:") }
     }
 
     /// Whether it still has its end of a connection by TCP, of which this is the other end's address.
@@ -159,16 +159,16 @@ impl Broker {
     }
 
     /// Waits until it holds no more connections and no more memory than before. Honest clients go on meanwhile.
-    pub fn holds_no_more_than(&self, before: &Holdings, what: &str, honest: Option<&mut Honest>) {
+    pub fn holds_no_more_than(&self, before: &ResourceCounts, what: &str, honest: Option<&mut HonestClients>) {
         self.wait_for(before, what, &KINDS[..KINDS_OF_CONNECTIONS], honest);
     }
 
     /// Waits until it holds no more than before of anything.
-    pub fn is_as_before(&self, before: &Holdings, what: &str, honest: Option<&mut Honest>) {
+    pub fn is_as_before(&self, before: &ResourceCounts, what: &str, honest: Option<&mut HonestClients>) {
         self.wait_for(before, what, &KINDS, honest);
     }
 
-    fn wait_for(&self, before: &Holdings, what: &str, kinds: &[&'static str], mut honest: Option<&mut Honest>) {
+    fn wait_for(&self, before: &ResourceCounts, what: &str, kinds: &[&'static str], mut honest: Option<&mut HonestClients>) {
         let deadline = now() + PATIENCE;
         loop {
             let holdings = self.holdings_of(kinds);
@@ -187,12 +187,12 @@ impl Broker {
     pub fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("the broker runs");
-        self.says("harrier broker has ended");
+        self.await_line("harrier broker has ended");
         assert_eq!(self.child.wait().expect("a status").code(), Some(0));
     }
 }
 
-impl Drop for Broker {
+impl Drop for WatchedBroker {
     fn drop(&mut self) {
         // One that has ended by itself cannot be killed, which is as well.
         let _ended = self.child.kill();

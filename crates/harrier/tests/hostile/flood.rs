@@ -1,40 +1,40 @@
 //! Floods of requests, most of them never finished: limits hold, and honest clients get in.
 
-use super::broker::{Broker, pause};
-use super::format::Hello;
-use super::honest::{Honest, connect};
-use super::peer::{Peer, terms, towards};
+use super::broker::{WatchedBroker, pause};
+use super::format::PeerHello;
+use super::honest::{HonestClients, connect};
+use super::peer::{HostilePeer, terms, towards};
 use super::{PATIENCE, lab, now, port};
-use client::{Channel, Client};
-use ib::{CmChannel, CompletionQueue, Domain, Options, Part, QueuePair, Reads, Receives};
+use client::{ClientChannel, Client};
+use ib::{CmEventChannel, CompletionQueue, ProtectionDomain, QueuePairOptions, ArenaBlock, QueuePair, ReadLimits, SharedReceiveQueue};
 
 const REQUESTS: usize = 300;
 
 /// Requests that are made and never heard of again: whoever made them does not take what the broker answers.
-struct Unfinished {
+struct UnfinishedRequests {
     // Queue pairs first.
-    _pairs: Vec<QueuePair<Part, Part>>,
-    _ids: Vec<ib::Id>,
-    _channels: Vec<CmChannel>,
+    _pairs: Vec<QueuePair<ArenaBlock, ArenaBlock>>,
+    _ids: Vec<ib::CmId>,
+    _channels: Vec<CmEventChannel>,
 }
 
-fn flood(broker: &Broker, count: usize) -> Unfinished {
-    let hello = Hello::default().bytes();
-    let mut all = Unfinished { _pairs: Vec::new(), _ids: Vec::new(), _channels: Vec::new() };
+fn flood(broker: &WatchedBroker, count: usize) -> UnfinishedRequests {
+    let hello = PeerHello::default().bytes();
+    let mut all = UnfinishedRequests { _pairs: Vec::new(), _ids: Vec::new(), _channels: Vec::new() };
     let mut shared = None;
     for _ in 0..count {
-        let channel = CmChannel::new().expect("a channel");
+        let channel = CmEventChannel::new().expect("a channel");
         let id = towards(&channel, broker.address);
         let (domain, queue, receives) = shared.get_or_insert_with(|| {
             let context = id.context().expect("a device");
-            let domain = Domain::new(&context).expect("a domain");
+            let domain = ProtectionDomain::new(&context).expect("a domain");
             let queue = CompletionQueue::new(&context, 64, None).expect("a queue");
-            let receives = Receives::<Part>::new(&domain, 16).expect("a receive queue");
+            let receives = SharedReceiveQueue::<ArenaBlock>::new(&domain, 16).expect("a receive queue");
             (domain, queue, receives)
         });
-        let options = Options { work_max: 1, pieces_max: 1, inline_bytes_max: 0 };
+        let options = QueuePairOptions { send_wr_max: 1, send_sge_max: 1, inline_bytes_max: 0 };
         let pair = QueuePair::new(&id, domain, queue, queue, receives, options).expect("a queue pair");
-        id.connect(&terms(&hello, Reads { serve: 1, ask: 1 })).expect("it can be asked");
+        id.connect(&terms(&hello, ReadLimits { responder_resources: 1, initiator_depth: 1 })).expect("it can be asked");
         all._pairs.push(pair);
         all._ids.push(id);
         all._channels.push(channel);
@@ -43,7 +43,7 @@ fn flood(broker: &Broker, count: usize) -> Unfinished {
 }
 
 /// A client that is told to come again does.
-fn comes(broker: &Broker, honest: &mut Honest, when: &str) -> (Client, Channel) {
+fn comes(broker: &WatchedBroker, honest: &mut HonestClients, when: &str) -> (Client, ClientChannel) {
     let deadline = now() + PATIENCE;
     loop {
         match connect(broker.address) {
@@ -60,8 +60,8 @@ fn comes(broker: &Broker, honest: &mut Honest, when: &str) -> (Client, Channel) 
 #[test]
 fn a_flood_of_requests_meets_limits_and_honest_clients_get_in() {
     let Some(ip) = lab() else { return };
-    let broker = Broker::start(ip, port(), &["--rdma-token", "allow"]);
-    let mut honest = Honest::new(broker.address);
+    let broker = WatchedBroker::start(ip, port(), &["--rdma-token", "allow"]);
+    let mut honest = HonestClients::new(broker.address);
     let before = broker.holdings();
     let flood = flood(&broker, REQUESTS);
     let under = broker.holdings();
@@ -79,10 +79,10 @@ fn a_flood_of_requests_meets_limits_and_honest_clients_get_in() {
     broker.holds_no_more_than(&before, "a flood of unfinished requests", Some(&mut honest));
 
     // And one of connections that are finished, and then say nothing.
-    let mut peers: Vec<_> = (0..100).map_while(|_| Peer::connect(broker.address, &Hello::default()).ok()).collect();
+    let mut peers: Vec<_> = (0..100).map_while(|_| HostilePeer::connect(broker.address, &PeerHello::default()).ok()).collect();
     assert!(peers.len() <= 58, "promises are limited: {}", peers.len());
     honest.exchange("beside many connections");
-    peers.iter_mut().for_each(Peer::look);
+    peers.iter_mut().for_each(HostilePeer::poll);
     drop(peers);
     // There is room again, once the broker has heard of their end.
     drop(comes(&broker, &mut honest, "after many connections"));

@@ -15,7 +15,7 @@ pub const HEADER_BYTES: usize = 8;
 
 /// The private data of a request or an acceptance.
 #[derive(Clone, Debug)]
-pub struct Hello {
+pub struct PeerHello {
     pub magic: [u8; 4],
     pub versions: [u8; 2],
     pub flags: u16,
@@ -30,9 +30,9 @@ pub struct Hello {
     pub sent_bytes: usize,
 }
 
-impl Default for Hello {
+impl Default for PeerHello {
     fn default() -> Self {
-        Hello {
+        PeerHello {
             magic: *b"HRDM",
             versions: [1, 1],
             flags: 0,
@@ -48,10 +48,10 @@ impl Default for Hello {
     }
 }
 
-impl Hello {
+impl PeerHello {
     /// With a token.
     pub fn with_token(token: [u8; 16]) -> Self {
-        Hello { flags: 1, token, ..Hello::default() }
+        PeerHello { flags: 1, token, ..PeerHello::default() }
     }
 
     pub fn bytes(&self) -> Vec<u8> {
@@ -78,32 +78,32 @@ pub fn header(payload_bytes: u32, kind: u8, returned: u16, sequence: u16) -> [u8
 
 /// A message that has come.
 #[derive(Clone, Debug)]
-pub struct Message {
+pub struct WireMessage {
     pub kind: u8,
     pub payload: Vec<u8>,
 }
 
-impl Message {
+impl WireMessage {
     /// What a broker says must be true.
     pub fn read(bytes: &[u8], sequence: u16) -> Self {
         let head: [u8; HEADER_BYTES] = bytes[..HEADER_BYTES].try_into().expect("a message has a header");
         let payload = bytes[HEADER_BYTES..].to_vec();
         let returned = u16::from_be_bytes([head[4], head[5]]);
         assert_eq!(head, header(payload.len() as u32, head[3], returned, sequence), "an honest header");
-        Message { kind: head[3], payload }
+        WireMessage { kind: head[3], payload }
     }
 }
 
 /// What stands for bytes of the stream that lie in the sender's memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Offer {
+pub struct RendezvousOffer {
     pub number: u32,
     pub bytes: u32,
     pub address: u64,
     pub key: u32,
 }
 
-impl Offer {
+impl RendezvousOffer {
     pub fn bytes(self) -> Vec<u8> {
         let mut bytes = self.number.to_be_bytes().to_vec();
         bytes.extend(self.bytes.to_be_bytes());
@@ -117,6 +117,6 @@ impl Offer {
         assert_eq!(payload.len(), 24, "a descriptor");
         let u32_at = |at: usize| u32::from_be_bytes(payload[at..at + 4].try_into().expect("four bytes"));
         let address = u64::from_be_bytes(payload[8..16].try_into().expect("eight bytes"));
-        Offer { number: u32_at(0), bytes: u32_at(4), address, key: u32_at(16) }
+        RendezvousOffer { number: u32_at(0), bytes: u32_at(4), address, key: u32_at(16) }
     }
 }

@@ -5,15 +5,15 @@
 //! Never:  connects again.
 
 use super::PATIENCE;
-use client::{Channel, Client, ConsumeOptions, Publish, QueueOptions};
+use client::{ClientChannel, Client, ConsumeOptions, Publish, QueueOptions};
 use std::net::SocketAddr;
 
 /// Sizes of a round: inline, in a buffer, in several, and offered for reading.
 const SIZES: [usize; 4] = [20, 3_000, 12_000, 70_000];
 
-pub struct Honest {
-    publisher: (Client, Channel),
-    consumer: (Client, Channel),
+pub struct HonestClients {
+    publisher: (Client, ClientChannel),
+    consumer: (Client, ClientChannel),
     round: usize,
 }
 
@@ -22,15 +22,15 @@ fn body(number: usize, bytes: usize) -> Vec<u8> {
 }
 
 /// A client, and a channel of it.
-pub fn connect(address: SocketAddr) -> client::Result<(Client, Channel)> {
+pub fn connect(address: SocketAddr) -> client::Result<(Client, ClientChannel)> {
     let mut client = Client::connect(&format!("amqp+rdma://guest:guest@{address}/%2F"))?;
     assert_eq!(client.transport(), "rdma");
     let channel = client.open_channel()?;
     Ok((client, channel))
 }
 
-impl Honest {
-    pub fn new(address: SocketAddr) -> Honest {
+impl HonestClients {
+    pub fn new(address: SocketAddr) -> HonestClients {
         let (mut publisher, mut consumer) = (connect(address).expect("room"), connect(address).expect("room"));
         for queue in ["honest", "bait", "sink"] {
             consumer.0.declare_queue(consumer.1, queue, &QueueOptions::default()).expect("a queue");
@@ -38,10 +38,10 @@ impl Honest {
         let options = ConsumeOptions { no_ack: true, ..ConsumeOptions::default() };
         consumer.0.consume(consumer.1, "honest", &options).expect("a consumer");
         publisher.0.confirm_select(publisher.1).expect("confirms");
-        let mut honest = Honest { publisher, consumer, round: 0 };
+        let mut honest = HonestClients { publisher, consumer, round: 0 };
         // Message memory grows to what a round needs, and somewhat beyond.
-        honest.lay("bait", 1 << 20);
-        honest.lay("bait", 1 << 20);
+        honest.enqueue("bait", 1 << 20);
+        honest.enqueue("bait", 1 << 20);
         (0..3).for_each(|_| honest.exchange("the beginning"));
         honest.clear();
         honest
@@ -67,7 +67,7 @@ impl Honest {
     }
 
     /// Lays a message of so many bytes into a queue.
-    pub fn lay(&mut self, queue: &str, bytes: usize) {
+    pub fn enqueue(&mut self, queue: &str, bytes: usize) {
         let (publisher, to) = &mut self.publisher;
         publisher.publish(*to, &Publish::to("", queue), &body(0, bytes)).expect("published");
         publisher.wait_confirms(*to, 0).expect("confirmed");

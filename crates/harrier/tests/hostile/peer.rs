@@ -4,11 +4,11 @@
 //! Owns:   its queues and memory; it posts what it is told to, and counts only where it is not told otherwise.
 //! Never:  uses the room `verbs`, or keeps the protocol by itself.
 
-use super::format::{CLOSE, DATA, HEADER_BYTES, Hello, Message, Offer, RENDEZVOUS, header};
+use super::format::{CLOSE, DATA, HEADER_BYTES, PeerHello, WireMessage, RendezvousOffer, RENDEZVOUS, header};
 use super::{PATIENCE, now};
 use ib::{
-    About, Arena, CmChannel, CompletionChannel, CompletionQueue, Domain, Filled, Grant, How, Id, Key, Options, Pages,
-    Part, Peers, QueuePair, Reads, Receives, Region, Status, Terms,
+    CmEventKind, Arena, CmEventChannel, CompletionChannel, CompletionQueue, ProtectionDomain, FilledArenaBlock, RemoteMemory, PostOptions, CmId, LocalKey, QueuePairOptions, SharedPages,
+    ArenaBlock, RemoteAccess, QueuePair, ReadLimits, SharedReceiveQueue, MemoryRegion, WcStatus, ConnectParams,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ const ACK_TIMEOUT_EXPONENT: u8 = 14;
 
 /// Why a request did not become a connection.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum ConnectRefusal {
     /// The broker's reason.
     Reason(u16),
     /// The connection manager's word, without one of the broker's.
@@ -37,28 +37,28 @@ pub enum Refused {
 }
 
 /// An id whose way is known.
-pub fn towards(channel: &CmChannel, to: SocketAddr) -> Id {
-    let id = Id::new(channel).expect("an id");
+pub fn towards(channel: &CmEventChannel, to: SocketAddr) -> CmId {
+    let id = CmId::new(channel).expect("an id");
     id.set_ack_timeout(ACK_TIMEOUT_EXPONENT).expect("the time-out can be set");
     id.resolve_address(None, to, PATIENCE).expect("it can be asked");
     let about = next_event(channel, "an address");
-    assert!(matches!(about.0, About::AddressResolved), "{about:?}");
+    assert!(matches!(about.0, CmEventKind::AddressResolved), "{about:?}");
     id.resolve_route(PATIENCE).expect("it can be asked");
     let about = next_event(channel, "a way");
-    assert!(matches!(about.0, About::RouteResolved), "{about:?}");
+    assert!(matches!(about.0, CmEventKind::RouteResolved), "{about:?}");
     id
 }
 
 /// What a request is sent with.
-pub fn terms(data: &[u8], reads: Reads) -> Terms<'_> {
-    Terms { data, reads, retries: 6, not_ready_retries: 6 }
+pub fn terms(data: &[u8], reads: ReadLimits) -> ConnectParams<'_> {
+    ConnectParams { private_data: data, read_limits: reads, retry_count: 6, rnr_retry_count: 6 }
 }
 
-fn next_event(channel: &CmChannel, what: &str) -> (About, Vec<u8>) {
+fn next_event(channel: &CmEventChannel, what: &str) -> (CmEventKind, Vec<u8>) {
     let deadline = now() + PATIENCE;
     loop {
         if let Some(event) = channel.next().expect("the channel can be read") {
-            return (event.about, event.data);
+            return (event.kind, event.private_data);
         }
         assert!(now() < deadline, "no event came: {what}");
         wait(&[channel.as_fd()]);
@@ -75,69 +75,69 @@ fn wait(fds: &[std::os::fd::BorrowedFd<'_>]) {
     }
 }
 
-pub struct Peer {
+pub struct HostilePeer {
     // The queue pair goes first.
-    pair: QueuePair<Filled, Part>,
-    receives: Receives<Part>,
+    pair: QueuePair<FilledArenaBlock, ArenaBlock>,
+    receives: SharedReceiveQueue<ArenaBlock>,
     queue: CompletionQueue,
     wakes: CompletionChannel,
-    key: Key,
-    parts: Vec<Part>,
-    _region: Region<Arena>,
-    domain: Domain,
-    id: Id,
-    channel: CmChannel,
+    key: LocalKey,
+    parts: Vec<ArenaBlock>,
+    _region: MemoryRegion<Arena>,
+    domain: ProtectionDomain,
+    id: CmId,
+    channel: CmEventChannel,
     /// Memory that it has offered.
-    lent: Vec<Region<Pages>>,
+    lent: Vec<MemoryRegion<SharedPages>>,
     /// The number of the next message, and of the next offer.
     pub sequence: u16,
     pub offers: u32,
     /// Credits returned, if it does not count.
     pub returned: Option<u16>,
     received: u16,
-    heard: Vec<Message>,
+    unread: Vec<WireMessage>,
     /// How the last READ or WRITE ended.
-    remote: Option<Status>,
+    remote: Option<WcStatus>,
     gone: bool,
 }
 
-impl Peer {
+impl HostilePeer {
     /// Connects and says hello.
-    pub fn connect(to: SocketAddr, hello: &Hello) -> Result<Peer, Refused> {
-        let reads = Reads { serve: hello.reads_answered, ask: hello.reads_issued };
-        let mut peer = Peer::prepare(to);
+    pub fn connect(to: SocketAddr, hello: &PeerHello) -> Result<HostilePeer, ConnectRefusal> {
+        let reads = ReadLimits { responder_resources: hello.reads_answered, initiator_depth: hello.reads_issued };
+        let mut peer = HostilePeer::prepare(to);
         peer.id.connect(&terms(&hello.bytes(), reads)).expect("it can be asked");
         match next_event(&peer.channel, "an answer") {
-            (About::Established { .. }, data) => {
+            (CmEventKind::Established { .. }, data) => {
                 assert!(data.starts_with(b"HRDM\x01\x01"), "the broker's hello: {data:?}");
-                peer.look();
+                peer.poll();
                 Ok(peer)
             }
-            (About::Rejected { .. }, data) if data.starts_with(b"HRDM") => {
-                Err(Refused::Reason(u16::from_be_bytes([data[4], data[5]])))
+            (CmEventKind::Rejected { .. }, data) if data.starts_with(b"HRDM") => {
+                Err(ConnectRefusal::Reason(u16::from_be_bytes([data[4], data[5]])))
             }
-            (about, _) => Err(Refused::Silently(format!("{about:?}"))),
+            (about, _) => Err(ConnectRefusal::Silently(format!("{about:?}"))),
         }
     }
 
     /// Everything but the request.
-    pub fn prepare(to: SocketAddr) -> Peer {
-        let channel = CmChannel::new().expect("a channel");
+    pub fn prepare(to: SocketAddr) -> HostilePeer {
+        let channel = CmEventChannel::new().expect("a channel");
         let id = towards(&channel, to);
         let context = id.context().expect("a device");
-        let domain = Domain::new(&context).expect("a domain");
+        let domain = ProtectionDomain::new(&context).expect("a domain");
         let wakes = CompletionChannel::new(&context).expect("a channel");
         let entries = WORK_MAX + RECEIVES as u32;
         let queue = CompletionQueue::new(&context, entries, Some(&wakes)).expect("a queue");
-        let mut receives = Receives::new(&domain, RECEIVES as u32).expect("a receive queue");
+        let mut receives = SharedReceiveQueue::new(&domain, RECEIVES as u32).expect("a receive queue");
         let (arena, mut parts) = Arena::new(RECEIVES + PARTS, PART_BYTES).expect("memory");
-        let region = Region::new(&domain, arena, Peers::Nothing).expect("it can be registered");
+        let region = MemoryRegion::new(&domain, arena, RemoteAccess::None).expect("it can be registered");
         let key = region.key();
         let mut some: Vec<_> = parts.drain(..RECEIVES).map(|part| (part, key)).collect();
         assert_eq!(receives.post(&mut some).expect("they can be posted"), RECEIVES);
-        let options = Options { work_max: WORK_MAX, pieces_max: 1, inline_bytes_max: INLINE_BYTES as u32 };
+        let options = QueuePairOptions { send_wr_max: WORK_MAX, send_sge_max: 1, inline_bytes_max: INLINE_BYTES as u32 };
         let pair = QueuePair::new(&id, &domain, &queue, &queue, &receives, options).expect("a queue pair");
-        Peer {
+        HostilePeer {
             pair,
             receives,
             queue,
@@ -153,7 +153,7 @@ impl Peer {
             offers: 0,
             returned: None,
             received: 0,
-            heard: Vec::new(),
+            unread: Vec::new(),
             remote: None,
             gone: false,
         }
@@ -183,17 +183,17 @@ impl Peer {
 
     /// All of them by one doorbell, whatever they are.
     pub fn post(&mut self, messages: &[Vec<u8>]) {
-        self.look();
+        self.poll();
         let mut batch = self.pair.batch();
         for message in messages {
-            let how = How { cookie: 0, signalled: true };
+            let how = PostOptions { cookie: 0, signalled: true };
             if message.len() <= INLINE_BYTES {
                 batch.send_inline(&[message], how).expect("there is room");
                 continue;
             }
             let mut part = self.parts.pop().expect("a part is free");
             part[..message.len()].copy_from_slice(message);
-            batch.send([(Filled::new(part, message.len(), 0), self.key)], how).expect("there is room");
+            batch.send([(FilledArenaBlock::new(part, message.len(), 0), self.key)], how).expect("there is room");
         }
         // Who was thrown out meanwhile has a queue pair that takes no work, which is as well.
         let _gone = batch.post();
@@ -207,13 +207,13 @@ impl Peer {
     }
 
     /// Memory of its own that the broker may read.
-    pub fn lend(&mut self, bytes: &[u8]) -> Grant {
-        let pages = Pages::new(bytes.len()).expect("memory");
+    pub fn lend(&mut self, bytes: &[u8]) -> RemoteMemory {
+        let pages = SharedPages::new(bytes.len()).expect("memory");
         pages.write(0, bytes);
-        let region = Region::new(&self.domain, pages, Peers::Read).expect("it can be registered");
-        let grant = region.grant();
+        let region = MemoryRegion::new(&self.domain, pages, RemoteAccess::Read).expect("it can be registered");
+        let grant = region.remote();
         self.lent.push(region);
-        Grant { bytes: bytes.len() as u64, ..grant }
+        RemoteMemory { bytes: bytes.len() as u64, ..grant }
     }
 
     /// Takes back all that it has lent: the keys open nothing any more.
@@ -222,7 +222,7 @@ impl Peer {
     }
 
     pub fn offer_of(&mut self, bytes: u32, address: u64, key: u32) -> Vec<u8> {
-        let offer = Offer { number: self.offers, bytes, address, key };
+        let offer = RendezvousOffer { number: self.offers, bytes, address, key };
         self.offers += 1;
         self.message(RENDEZVOUS, &offer.bytes())
     }
@@ -233,10 +233,10 @@ impl Peer {
     }
 
     /// Reads the broker's memory. Answers how that ended.
-    pub fn read(&mut self, address: u64, bytes: u32, key: u32) -> Status {
+    pub fn read(&mut self, address: u64, bytes: u32, key: u32) -> WcStatus {
         let into = self.parts.pop().expect("a part is free");
-        let how = How { cookie: REMOTE, signalled: true };
-        let from = Grant { address, bytes: bytes.into(), key };
+        let how = PostOptions { cookie: REMOTE, signalled: true };
+        let from = RemoteMemory { address, bytes: bytes.into(), key };
         self.remote = None;
         let mut batch = self.pair.batch();
         batch.read_part(into, 0, bytes as usize, self.key, from, how).expect("there is room");
@@ -248,16 +248,16 @@ impl Peer {
     pub fn begin_read(&mut self, address: u64, bytes: u32, key: u32) {
         let into = self.parts.pop().expect("a part is free");
         let mut batch = self.pair.batch();
-        let from = Grant { address, bytes: bytes.into(), key };
-        let how = How { cookie: REMOTE, signalled: true };
+        let from = RemoteMemory { address, bytes: bytes.into(), key };
+        let how = PostOptions { cookie: REMOTE, signalled: true };
         batch.read_part(into, 0, bytes as usize, self.key, from, how).expect("there is room");
         batch.post().expect("it can be posted");
     }
 
     /// Writes to the broker's memory. Answers how that ended.
-    pub fn write(&mut self, address: u64, bytes: &[u8], key: u32) -> Status {
-        let how = How { cookie: REMOTE, signalled: true };
-        let to = Grant { address, bytes: bytes.len() as u64, key };
+    pub fn write(&mut self, address: u64, bytes: &[u8], key: u32) -> WcStatus {
+        let how = PostOptions { cookie: REMOTE, signalled: true };
+        let to = RemoteMemory { address, bytes: bytes.len() as u64, key };
         self.remote = None;
         let mut batch = self.pair.batch();
         batch.write_inline(&[bytes], to, how).expect("there is room");
@@ -266,10 +266,10 @@ impl Peer {
     }
 
     /// Whatever has come.
-    pub fn look(&mut self) {
+    pub fn poll(&mut self) {
         // The end first: what was said before it is then among the completions.
         while let Some(event) = self.channel.next().expect("the channel can be read") {
-            self.gone |= matches!(event.about, About::Disconnected);
+            self.gone |= matches!(event.kind, CmEventKind::Disconnected);
         }
         let mut batch = Vec::new();
         self.queue.arm().expect("it can be armed");
@@ -277,10 +277,10 @@ impl Peer {
         let mut finished = Vec::new();
         for completion in batch {
             let (status, bytes) = (completion.status(), completion.bytes() as usize);
-            if completion.tag() == self.receives.tag() {
-                let part = self.receives.take(completion).expect("it was posted");
+            if completion.work_queue() == self.receives.work_queue() {
+                let part = self.receives.on_completion(completion).expect("it was posted");
                 if status.is_success() {
-                    self.heard.push(Message::read(&part[..bytes], self.received));
+                    self.unread.push(WireMessage::read(&part[..bytes], self.received));
                     self.received = self.received.wrapping_add(1);
                     self.receives.post(&mut vec![(part, self.key)]).expect("it can be posted again");
                 }
@@ -288,10 +288,10 @@ impl Peer {
             }
             let parts = &mut self.parts;
             self.pair
-                .settle_with(completion, &mut finished, |filled| parts.push(filled.into_part().0))
+                .on_completion_with(completion, &mut finished, |filled| parts.push(filled.into_block().0))
                 .expect("it was posted");
             for done in finished.drain(..) {
-                self.parts.extend(done.filled);
+                self.parts.extend(done.read_memory);
                 if done.cookie == REMOTE {
                     self.remote = Some(status);
                 }
@@ -300,27 +300,27 @@ impl Peer {
     }
 
     /// Looks until there is what is asked for.
-    pub fn until<T>(&mut self, what: &str, mut found: impl FnMut(&mut Peer) -> Option<T>) -> T {
+    pub fn until<T>(&mut self, what: &str, mut found: impl FnMut(&mut HostilePeer) -> Option<T>) -> T {
         let deadline = now() + PATIENCE;
         loop {
-            self.look();
+            self.poll();
             if let Some(found) = found(self) {
                 return found;
             }
-            assert!(now() < deadline, "{what}: it did not come; heard {:?}", self.heard);
+            assert!(now() < deadline, "{what}: it did not come; heard {:?}", self.unread);
             wait(&[self.wakes.as_fd(), self.channel.as_fd()]);
             self.wakes.drain().expect("the channel can be read");
         }
     }
 
     /// The first message of a kind that has not been asked for yet.
-    pub fn take(&mut self, kind: u8) -> Option<Message> {
-        let at = self.heard.iter().position(|message| message.kind == kind)?;
-        Some(self.heard.remove(at))
+    pub fn take(&mut self, kind: u8) -> Option<WireMessage> {
+        let at = self.unread.iter().position(|message| message.kind == kind)?;
+        Some(self.unread.remove(at))
     }
 
     /// The next message of a kind.
-    pub fn next(&mut self, kind: u8, what: &str) -> Message {
+    pub fn next(&mut self, kind: u8, what: &str) -> WireMessage {
         self.until(what, |peer| peer.take(kind))
     }
 
@@ -337,7 +337,7 @@ impl Peer {
 
     /// Answers what keeps the connection: for those who are slow, and not dead.
     pub fn answer_pings(&mut self) {
-        self.look();
+        self.poll();
         while self.take(super::format::PING).is_some() {
             self.send(super::format::PONG, &[]);
         }
@@ -350,7 +350,7 @@ impl Peer {
     }
 }
 
-impl Drop for Peer {
+impl Drop for HostilePeer {
     fn drop(&mut self) {
         self.leave();
     }

@@ -1,10 +1,10 @@
 //! Requests for connections that are refused: private data that lies, and tokens that open nothing.
 
 use super::amqp::{start_ok, tune_ok_and_open};
-use super::broker::{Broker, pause};
-use super::format::Hello;
-use super::honest::Honest;
-use super::peer::{Peer, Refused};
+use super::broker::{WatchedBroker, pause};
+use super::format::PeerHello;
+use super::honest::HonestClients;
+use super::peer::{HostilePeer, ConnectRefusal};
 use super::{PATIENCE, lab, now, port};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -22,30 +22,30 @@ const TOKEN_LIFE: Duration = Duration::from_secs(30);
 #[test]
 fn private_data_that_lies_is_refused_with_its_reason() {
     let Some(ip) = lab() else { return };
-    let broker = Broker::start(ip, port(), &["--rdma-token", "allow"]);
-    let mut honest = Honest::new(broker.address);
+    let broker = WatchedBroker::start(ip, port(), &["--rdma-token", "allow"]);
+    let mut honest = HonestClients::new(broker.address);
     let before = broker.holdings();
-    let honest_hello = Hello::default;
-    let cases: [(&str, Hello, u16); 12] = [
-        ("nothing", Hello { sent_bytes: 0, ..honest_hello() }, MALFORMED),
-        ("another magic", Hello { magic: *b"HTTP", ..honest_hello() }, MALFORMED),
-        ("a magic and no more", Hello { sent_bytes: 4, ..honest_hello() }, MALFORMED),
-        ("half of it", Hello { sent_bytes: 12, ..honest_hello() }, MALFORMED),
-        ("receive buffers of 0 bytes", Hello { receive_buffer_bytes: 0, ..honest_hello() }, MALFORMED),
-        ("receive buffers of 1 byte", Hello { receive_buffer_bytes: 1, ..honest_hello() }, MALFORMED),
-        ("no credits", Hello { credits: 0, ..honest_hello() }, MALFORMED),
-        ("fewer credits than can work", Hello { credits: 11, ..honest_hello() }, MALFORMED),
-        ("versions the wrong way round", Hello { versions: [2, 1], ..honest_hello() }, MALFORMED),
-        ("versions of another time", Hello { versions: [2, 9], ..honest_hello() }, NO_VERSION),
-        ("the version 0", Hello { versions: [0, 0], ..honest_hello() }, NO_VERSION),
-        ("a token that nobody gave", Hello::with_token([9; 16]), TOKEN_WRONG),
+    let honest_hello = PeerHello::default;
+    let cases: [(&str, PeerHello, u16); 12] = [
+        ("nothing", PeerHello { sent_bytes: 0, ..honest_hello() }, MALFORMED),
+        ("another magic", PeerHello { magic: *b"HTTP", ..honest_hello() }, MALFORMED),
+        ("a magic and no more", PeerHello { sent_bytes: 4, ..honest_hello() }, MALFORMED),
+        ("half of it", PeerHello { sent_bytes: 12, ..honest_hello() }, MALFORMED),
+        ("receive buffers of 0 bytes", PeerHello { receive_buffer_bytes: 0, ..honest_hello() }, MALFORMED),
+        ("receive buffers of 1 byte", PeerHello { receive_buffer_bytes: 1, ..honest_hello() }, MALFORMED),
+        ("no credits", PeerHello { credits: 0, ..honest_hello() }, MALFORMED),
+        ("fewer credits than can work", PeerHello { credits: 11, ..honest_hello() }, MALFORMED),
+        ("versions the wrong way round", PeerHello { versions: [2, 1], ..honest_hello() }, MALFORMED),
+        ("versions of another time", PeerHello { versions: [2, 9], ..honest_hello() }, NO_VERSION),
+        ("the version 0", PeerHello { versions: [0, 0], ..honest_hello() }, NO_VERSION),
+        ("a token that nobody gave", PeerHello::with_token([9; 16]), TOKEN_WRONG),
     ];
     for (name, hello, reason) in cases {
-        let refused = Peer::connect(broker.address, &hello).err();
-        assert_eq!(refused, Some(Refused::Reason(reason)), "{name}");
+        let refused = HostilePeer::connect(broker.address, &hello).err();
+        assert_eq!(refused, Some(ConnectRefusal::Reason(reason)), "{name}");
     }
     // What means nothing is not looked at, and what is too large is cut down.
-    let generous = Hello {
+    let generous = PeerHello {
         flags: 0xFFFE,
         credits: u16::MAX,
         rendezvous_max: u16::MAX,
@@ -55,7 +55,7 @@ fn private_data_that_lies_is_refused_with_its_reason() {
         reads_answered: 255,
         ..honest_hello()
     };
-    drop(Peer::connect(broker.address, &generous).expect("it is let in"));
+    drop(HostilePeer::connect(broker.address, &generous).expect("it is let in"));
     honest.exchange("afterwards");
     broker.is_as_before(&before, "requests that were refused", Some(&mut honest));
     drop(honest);
@@ -73,7 +73,7 @@ fn frame(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 /// A token, with the connection that it was given to. `logs_in`: it has proved who it is; `claims`: and said that it comes.
-fn token(broker: &Broker, logs_in: bool, claims: bool) -> ([u8; 16], TcpStream) {
+fn token(broker: &WatchedBroker, logs_in: bool, claims: bool) -> ([u8; 16], TcpStream) {
     let mut stream = TcpStream::connect(&broker.tcp).expect("the broker listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream.write_all(&PROTOCOL_HEADER).expect("sent");
@@ -96,37 +96,37 @@ fn token(broker: &Broker, logs_in: bool, claims: bool) -> ([u8; 16], TcpStream) 
 #[test]
 fn a_token_opens_once_for_who_logged_in_and_for_a_while() {
     let Some(ip) = lab() else { return };
-    let broker = Broker::start(ip, port(), &[]);
-    let connect = |hello: &Hello| Peer::connect(broker.address, hello);
-    let refused = |hello: &Hello| match connect(hello) {
-        Err(Refused::Reason(reason)) => reason,
-        Err(Refused::Silently(why)) => panic!("without a reason: {why}"),
+    let broker = WatchedBroker::start(ip, port(), &[]);
+    let connect = |hello: &PeerHello| HostilePeer::connect(broker.address, hello);
+    let refused = |hello: &PeerHello| match connect(hello) {
+        Err(ConnectRefusal::Reason(reason)) => reason,
+        Err(ConnectRefusal::Silently(why)) => panic!("without a reason: {why}"),
         Ok(_) => panic!("let in by {:?}", hello.token),
     };
     let (late, _late_stream) = token(&broker, true, true);
     let given = now();
     let before = broker.holdings();
-    assert_eq!(refused(&Hello::default()), TOKEN_NEEDED);
+    assert_eq!(refused(&PeerHello::default()), TOKEN_NEEDED);
     assert_eq!(
-        refused(&Hello { flags: 0, token: late, ..Hello::default() }),
+        refused(&PeerHello { flags: 0, token: late, ..PeerHello::default() }),
         TOKEN_NEEDED,
         "it does not say that it has one"
     );
-    assert_eq!(refused(&Hello::with_token([0; 16])), TOKEN_WRONG);
+    assert_eq!(refused(&PeerHello::with_token([0; 16])), TOKEN_WRONG);
     let (mut guessed, _stream) = token(&broker, true, true);
     guessed[15] ^= 1;
-    assert_eq!(refused(&Hello::with_token(guessed)), TOKEN_WRONG);
+    assert_eq!(refused(&PeerHello::with_token(guessed)), TOKEN_WRONG);
     let (stranger, _stream) = token(&broker, false, false);
-    assert_eq!(refused(&Hello::with_token(stranger)), TOKEN_WRONG, "nobody has logged in by it");
+    assert_eq!(refused(&PeerHello::with_token(stranger)), TOKEN_WRONG, "nobody has logged in by it");
     let (unclaimed, _stream) = token(&broker, true, false);
-    assert_eq!(refused(&Hello::with_token(unclaimed)), TOKEN_WRONG, "nobody said that he would come");
+    assert_eq!(refused(&PeerHello::with_token(unclaimed)), TOKEN_WRONG, "nobody said that he would come");
     let (good, _stream) = token(&broker, true, true);
-    let first = connect(&Hello::with_token(good)).expect("it is let in");
-    assert_eq!(refused(&Hello::with_token(good)), TOKEN_WRONG, "a token is good once");
+    let first = connect(&PeerHello::with_token(good)).expect("it is let in");
+    assert_eq!(refused(&PeerHello::with_token(good)), TOKEN_WRONG, "a token is good once");
     drop(first);
-    assert_eq!(refused(&Hello::with_token(good)), TOKEN_WRONG, "and whatever became of who used it");
+    assert_eq!(refused(&PeerHello::with_token(good)), TOKEN_WRONG, "and whatever became of who used it");
     let (spoiled, _stream) = token(&broker, true, true);
-    let in_vain = Hello { credits: 0, ..Hello::with_token(spoiled) };
+    let in_vain = PeerHello { credits: 0, ..PeerHello::with_token(spoiled) };
     assert_eq!(refused(&in_vain), MALFORMED);
     let (abandoned, stream) = token(&broker, true, true);
     let other = stream.local_addr().expect("it is connected");
@@ -138,11 +138,11 @@ fn a_token_opens_once_for_who_logged_in_and_for_a_while() {
         assert!(now() < deadline, "the connection is over");
         pause();
     }
-    assert_eq!(refused(&Hello::with_token(abandoned)), TOKEN_WRONG, "its connection is over");
+    assert_eq!(refused(&PeerHello::with_token(abandoned)), TOKEN_WRONG, "its connection is over");
     while now() < given + TOKEN_LIFE {
         pause();
     }
-    assert_eq!(refused(&Hello::with_token(late)), TOKEN_WRONG, "it is too old");
+    assert_eq!(refused(&PeerHello::with_token(late)), TOKEN_WRONG, "it is too old");
     broker.is_as_before(&before, "tokens", None);
     broker.stop();
 }

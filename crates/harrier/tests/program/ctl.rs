@@ -1,8 +1,8 @@
 //! A running broker asked from outside: what is defined, who may ask, and what those hear who may not.
 
-use super::{Broker, Folder, PATIENCE, harrier, output, read_frame, send};
+use super::{BrokerProcess, TempFolder, PATIENCE, harrier, output, read_frame, send};
 use client::{
-    Channel, Client, ConsumeOptions, Error, ExchangeOptions, Properties, Publish, QueueOptions, RawProperties, Table,
+    ClientChannel, Client, ConsumeOptions, ClientError, ExchangeOptions, Properties, Publish, QueueOptions, RawProperties, Table,
     Value,
 };
 use std::io::{Read, Write};
@@ -50,14 +50,14 @@ pattern = '^orders'
 definition = { message-ttl = 1000 }
 ";
 
-fn start(folder: &Folder, shards: &str) -> Broker {
+fn start(folder: &TempFolder, shards: &str) -> BrokerProcess {
     let config = folder.path("harrier.toml");
     std::fs::write(&config, CONFIG).expect("writes");
     let unix = format!("unix:{}", folder.path("h.sock"));
-    Broker::start(&["--listen", "127.0.0.1:0", "--listen", &unix, "--shards", shards, "--config", &config])
+    BrokerProcess::start(&["--listen", "127.0.0.1:0", "--listen", &unix, "--shards", shards, "--config", &config])
 }
 
-fn url(broker: &Broker, login: &str) -> String {
+fn url(broker: &BrokerProcess, login: &str) -> String {
     format!("amqp://{login}@{}/shop", broker.address)
 }
 
@@ -80,7 +80,7 @@ fn names(export: &str, section: &str) -> Vec<String> {
 }
 
 /// What clients declare: on as many shards as there are.
-fn declare(broker: &Broker) -> Vec<Client> {
+fn declare(broker: &BrokerProcess) -> Vec<Client> {
     let declared = [("orders.1", true, false), ("orders.2", false, false), ("mine", true, true)];
     let connect = |(queue, durable, exclusive): &(&str, bool, bool)| {
         let mut client = Client::connect(&url(broker, "root:r00t")).expect("connects");
@@ -101,7 +101,7 @@ fn declare(broker: &Broker) -> Vec<Client> {
 #[test]
 fn what_is_defined_now_is_exported_and_a_broker_begins_with_it() {
     for shards in ["1", "2"] {
-        let folder = Folder::new(&format!("ctl-{shards}"));
+        let folder = TempFolder::new(&format!("ctl-{shards}"));
         let broker = start(&folder, shards);
         let clients = declare(&broker);
         let text = export(&url(&broker, "root:r00t"));
@@ -135,21 +135,21 @@ fn what_is_defined_now_is_exported_and_a_broker_begins_with_it() {
         drop(clients);
         let file = folder.path("exported.json");
         std::fs::write(&file, &text).expect("writes");
-        let second = Broker::start(&["--listen", "127.0.0.1:0", "--shards", "2", "--definitions", &file]);
+        let second = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "2", "--definitions", &file]);
         assert_eq!(export(&url(&second, "root:r00t")), text, "it is what was exported");
     }
 }
 
 #[test]
 fn the_default_user_may_ask_from_loopback() {
-    let broker = Broker::start(&["--listen", "127.0.0.1:0", "--shards", "2"]);
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "2"]);
     let text = export(&format!("amqp://{}", broker.address));
     assert_eq!((names(&text, "users"), names(&text, "vhosts")), (vec!["guest".to_owned()], vec!["/".to_owned()]));
 }
 
 #[test]
 fn who_gets_no_answer_hears_why() {
-    let folder = Folder::new("ctl-errors");
+    let folder = TempFolder::new("ctl-errors");
     let broker = start(&folder, "2");
     let free = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
     let other = |serve: fn(std::net::TcpStream)| {
@@ -226,7 +226,7 @@ fn another_broker(mut stream: std::net::TcpStream) {
 }
 
 /// A client that consumes answers.
-fn requester(broker: &Broker, login: &str) -> (Client, Channel) {
+fn requester(broker: &BrokerProcess, login: &str) -> (Client, ClientChannel) {
     let mut client = Client::connect(&url(broker, login)).expect("connects");
     let channel = client.open_channel().expect("a channel");
     let options = ConsumeOptions { no_ack: true, ..ConsumeOptions::default() };
@@ -234,7 +234,7 @@ fn requester(broker: &Broker, login: &str) -> (Client, Channel) {
     (client, channel)
 }
 
-fn request(client: &mut Client, channel: Channel, body: &[u8]) -> Result<(), Error> {
+fn request(client: &mut Client, channel: ClientChannel, body: &[u8]) -> Result<(), ClientError> {
     let short = |text: &'static str| Some(ShortStr::literal(text).to_owned());
     let properties = Properties { reply_to: short(REPLIES), correlation_id: short("7"), ..Properties::default() };
     let properties = properties.to_bytes();
@@ -252,7 +252,7 @@ fn answer(client: &mut Client) -> String {
 
 #[test]
 fn what_is_no_request_is_told_so() {
-    let folder = Folder::new("ctl-requests");
+    let folder = TempFolder::new("ctl-requests");
     let broker = start(&folder, "2");
     // One on each shard.
     for (mut client, channel) in [requester(&broker, "root:r00t"), requester(&broker, "root:r00t")] {
@@ -297,12 +297,12 @@ fn what_is_no_request_is_told_so() {
 
 #[test]
 fn the_request_queue_is_nobody_s_and_a_flood_leaves_the_broker_well() {
-    let folder = Folder::new("ctl-flood");
+    let folder = TempFolder::new("ctl-flood");
     let broker = start(&folder, "2");
     let (mut client, channel) = requester(&broker, "root:r00t");
     // No queue is there to be declared, read, emptied or bound.
     let passive = QueueOptions { passive: true, ..QueueOptions::default() };
-    type Attempt<'a> = &'a dyn Fn(&mut Client, Channel) -> Result<(), Error>;
+    type Attempt<'a> = &'a dyn Fn(&mut Client, ClientChannel) -> Result<(), ClientError>;
     let attempts: [(Attempt, &str); 6] = [
         (
             &|client, channel| client.declare_queue(channel, QUEUE, &QueueOptions::default()).map(drop),
@@ -385,6 +385,6 @@ fn the_request_queue_is_nobody_s_and_a_flood_leaves_the_broker_well() {
 }
 
 /// A request without an answer's place, for who has not opened one.
-fn request_of_anybody(client: &mut Client, channel: Channel, body: &[u8]) {
+fn request_of_anybody(client: &mut Client, channel: ClientChannel, body: &[u8]) {
     let _closed = client.publish(channel, &Publish::to("", QUEUE), body);
 }

@@ -1,6 +1,6 @@
 //! Definitions files from outside: a broker begins with one, and they are checked and written without a broker.
 
-use super::{Broker, Folder, output};
+use super::{BrokerProcess, TempFolder, output};
 use client::{Client, Publish, QueueOptions};
 
 const RABBITMQ: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../definitions/tests/data/rabbitmq-3.10.8.json");
@@ -13,7 +13,7 @@ fn said(words: &[&str]) -> (Option<i32>, String, String) {
 
 #[test]
 fn a_broker_begins_with_what_rabbitmq_exported() {
-    let broker = Broker::start(&["--listen", "127.0.0.1:0", "--shards", "2", "--definitions", RABBITMQ]);
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "2", "--definitions", RABBITMQ]);
     let url = |login: &str, vhost: &str| format!("amqp://{login}@{}/{vhost}", broker.address);
     // Two connections, one a shard: a queue of the file is there for both.
     for round in 0..2 {
@@ -40,7 +40,7 @@ fn a_broker_begins_with_what_rabbitmq_exported() {
 
 #[test]
 fn files_are_checked_and_written() {
-    let folder = Folder::new("definitions");
+    let folder = TempFolder::new("definitions");
     let (status, stdout, stderr) = said(&["definitions", "check", RABBITMQ]);
     assert_eq!((status, &*stderr), (Some(0), ""));
     assert!(stdout.contains("queues: 1\n") && stdout.ends_with("sound\n"), "{stdout}");

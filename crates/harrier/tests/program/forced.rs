@@ -1,15 +1,15 @@
 //! Second paths that were forced, links that are waited for, and logins that change: `harrier route` and what comes of it.
 
 use super::route::{done, refused, until};
-use super::{Broker, Folder, PATIENCE};
+use super::{BrokerProcess, TempFolder, PATIENCE};
 use client::{Client, ConsumeOptions, Publish, QueueOptions, Table};
 use std::collections::BTreeSet;
 use wire::RawProperties;
 
 /// With one shard, so that what two publishers say comes in the order in which a broker had it.
-fn named(folder: &Folder, name: &str) -> Broker {
+fn named(folder: &TempFolder, name: &str) -> BrokerProcess {
     let state = folder.path(name);
-    Broker::start(&["--listen", "127.0.0.1:0", "--shards", "1", "--state", &state, "--cluster-name", name])
+    BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "1", "--state", &state, "--cluster-name", name])
 }
 
 /// A consumer of its own queue.
@@ -87,7 +87,7 @@ fn once_each([r, a, b, d]: [&str; 4], exchange: &str, key: &str) {
 
 #[test]
 fn two_ways_of_any_routes_bring_each_message_once() {
-    let folder = Folder::new("forced-ways");
+    let folder = TempFolder::new("forced-ways");
     let brokers = ["r", "a", "b", "d"].map(|name| named(&folder, name));
     let [r, a, b, d] = [0, 1, 2, 3].map(|at| &*brokers[at].address);
     let add = |words: &[&str]| done(&[words, &["--wait", "30"]].concat());
@@ -151,7 +151,7 @@ fn two_ways_of_any_routes_bring_each_message_once() {
 
 #[test]
 fn who_waits_is_told_that_it_runs_or_why_not() {
-    let folder = Folder::new("forced-wait");
+    let folder = TempFolder::new("forced-wait");
     let (leaf, root) = (named(&folder, "leaf"), named(&folder, "root"));
     let (dest, src) = (&*leaf.address, &*root.address);
     let why = refused(&["--wait", "30", "link", "add", dest, src]);
@@ -170,7 +170,7 @@ fn who_waits_is_told_that_it_runs_or_why_not() {
 
 #[test]
 fn a_declared_login_is_made_so() {
-    let folder = Folder::new("forced-login");
+    let folder = TempFolder::new("forced-login");
     let (leaf, root) = (named(&folder, "leaf"), named(&folder, "root"));
     let (dest, src) = (&*leaf.address, &*root.address);
     let file = folder.path("tree.toml");

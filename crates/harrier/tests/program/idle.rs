@@ -1,7 +1,7 @@
 //! Idle processors, while messages flow: what the system says that it was asked for.
 
-use super::{Broker, PATIENCE, field, harrier};
-use client::{Channel, Client, ConsumeOptions, Publish, QueueOptions};
+use super::{BrokerProcess, PATIENCE, field, harrier};
+use client::{Client, ClientChannel, ConsumeOptions, Publish, QueueOptions};
 use rustix::process::Signal;
 use std::fs::File;
 use std::io::Read;
@@ -23,12 +23,12 @@ fn bound() -> i32 {
 /// A client that sends messages to itself.
 struct Talker {
     client: Client,
-    channel: Channel,
+    channel: ClientChannel,
     queue: String,
 }
 
 impl Talker {
-    fn new(broker: &Broker) -> Self {
+    fn new(broker: &BrokerProcess) -> Self {
         let mut client = Client::connect(&format!("amqp://{}", broker.address)).expect("a connection");
         let channel = client.open_channel().expect("a channel");
         let options = QueueOptions { exclusive: true, ..QueueOptions::default() };
@@ -46,7 +46,7 @@ impl Talker {
 }
 
 fn until(what: &str, is_so: impl FnMut() -> bool) {
-    super::until(what, is_so, || format!("the bound is {} us", bound()));
+    super::wait_until(what, is_so, || format!("the bound is {} us", bound()));
 }
 
 /// A broker in whose sight the system's file is something else.
@@ -67,7 +67,7 @@ fn processors_are_held_awake_while_messages_flow() {
         Ok(bound_us) => bound_us,
     };
     for (word, expect) in [("sleep", before), ("doze", 2), ("poll", 0)] {
-        let broker = Broker::start(&["--listen", "127.0.0.1:0", "--shards", "2", "--idle-processors", word]);
+        let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "2", "--idle-processors", word]);
         let mut talker = Talker::new(&broker);
         assert_eq!(bound(), before, "{word}: there were no messages");
         for _again in 0..2 {
@@ -97,13 +97,13 @@ fn a_system_that_does_not_do_so() {
     }
     // One that cannot be opened is an error.
     let sealed = format!("mount --bind /proc/version {LATENCY_FILE} && mount -o remount,bind,ro {LATENCY_FILE}");
-    let broker = Broker::spawn(with_another_file(&sealed), "cannot keep processors from sleeping");
+    let broker = BrokerProcess::spawn(with_another_file(&sealed), "cannot keep processors from sleeping");
     let why = "/dev/cpu_dma_latency: Read-only file system (os error 30) (idle_processors = \"sleep\" leaves them to the system)";
     assert!(broker.ready.contains(why), "{}", broker.ready);
     assert_eq!(broker.end().0, Some(1));
     // One that takes nothing is told of, and messages flow.
     let full = with_another_file(&format!("mount --bind /dev/full {LATENCY_FILE}"));
-    let mut broker = Broker::spawn(full, "harrier broker is ready");
+    let mut broker = BrokerProcess::spawn(full, "harrier broker is ready");
     broker.address = field(&broker.ready, "addresses");
     let mut talker = Talker::new(&broker);
     talker.talk();

@@ -1,6 +1,6 @@
 //! `harrier market`: every order is answered exactly once, whatever carries it, whoever is killed, whatever else is sent.
 
-use super::{Broker, Folder, PATIENCE, harrier, output};
+use super::{BrokerProcess, TempFolder, PATIENCE, harrier, output};
 use client::{Client, ConsumeOptions, Properties, Publish, QueueOptions, RawProperties};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
@@ -11,9 +11,9 @@ use std::time::Instant;
 const TRADING: [&str; 6] = ["--orders", "20000", "--seed", "7", "--sample", "5000"];
 
 /// A program of a market; killed when dropped.
-struct Running(Child);
+struct MarketProcess(Child);
 
-impl Running {
+impl MarketProcess {
     fn start(words: &[&str]) -> Self {
         let mut command = harrier();
         command.arg("market").args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -49,7 +49,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for MarketProcess {
     fn drop(&mut self) {
         // It may have ended long ago.
         let _ended = self.0.kill();
@@ -74,7 +74,7 @@ fn until(mut condition: impl FnMut() -> bool) {
 }
 
 /// How many consume from a queue that is there.
-fn consumers(client: &mut Client, channel: client::Channel, queue: &str) -> u32 {
+fn consumers(client: &mut Client, channel: client::ClientChannel, queue: &str) -> u32 {
     let passive = QueueOptions { passive: true, ..QueueOptions::default() };
     client.declare_queue(channel, queue, &passive).expect("it is there").consumers
 }
@@ -97,7 +97,7 @@ fn checksum(text: &str) -> &str {
 
 #[test]
 fn the_same_seed_trades_the_same_whatever_carries_it() {
-    let folder = Folder::new("market");
+    let folder = TempFolder::new("market");
     let file = folder.path("measurements.jsonl");
     let text = run(&["--file", &file]);
     assert!(text.contains("; 8 of 8 measurements; "), "{text}");
@@ -110,7 +110,7 @@ fn the_same_seed_trades_the_same_whatever_carries_it() {
     assert_eq!(of("engine").map(|line| line["orders"].as_u64().expect("a count")).sum::<u64>(), 20_000);
 
     let broker =
-        Broker::start(&["--listen", "127.0.0.1:0", "--listen", &format!("unix:{}", folder.path("broker.sock"))]);
+        BrokerProcess::start(&["--listen", "127.0.0.1:0", "--listen", &format!("unix:{}", folder.path("broker.sock"))]);
     let unix = format!("amqp+unix:{}", folder.path("broker.sock"));
     for words in [
         &["--broker-options", "--shards 2"][..],
@@ -129,14 +129,14 @@ fn the_same_seed_trades_the_same_whatever_carries_it() {
 
 #[test]
 fn a_killed_engine_loses_no_order_and_makes_no_trade_twice() {
-    let folder = Folder::new("market-killed");
-    let broker = Broker::start(&["--listen", "127.0.0.1:0"]);
+    let folder = TempFolder::new("market-killed");
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0"]);
     let (url, journal) = (format!("amqp://{}", broker.address), folder.path("engine.journal"));
     let place = ["--url", url.as_str(), "--name", "killed", "--json"];
-    let engine = || Running::start(&[&["engine", "--journal", &journal, "--sample", "5000"], &place[..]].concat());
+    let engine = || MarketProcess::start(&[&["engine", "--journal", &journal, "--sample", "5000"], &place[..]].concat());
     let gateway = ["gateway", "--rate", "max", "--window", "300", "--confirms"];
     let mut first = engine();
-    let gateway = Running::start(&[&gateway[..], &TRADING, &place].concat());
+    let gateway = MarketProcess::start(&[&gateway[..], &TRADING, &place].concat());
     // An entry of the journal has 18 bytes: the first engine is killed in the middle.
     first.until_written(&journal, 18 * 3_000);
     first.signal(rustix::process::Signal::KILL);
@@ -161,12 +161,12 @@ fn a_killed_engine_loses_no_order_and_makes_no_trade_twice() {
 
 #[test]
 fn rubbish_is_rejected_and_the_engine_goes_on() {
-    let broker = Broker::start(&["--listen", "127.0.0.1:0"]);
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0"]);
     let url = format!("amqp://{}", broker.address);
     let place = ["--url", url.as_str(), "--name", "rubbish", "--json"];
-    let folder = Folder::new("market-rubbish");
+    let folder = TempFolder::new("market-rubbish");
     let file = folder.path("measurements.jsonl");
-    let engine = Running::start(&[&["engine", "--sample", "5000"], &place[..]].concat());
+    let engine = MarketProcess::start(&[&["engine", "--sample", "5000"], &place[..]].concat());
     let mut client = Client::connect(&url).expect("a connection");
     let channel = client.open_channel().expect("a channel");
     let options = QueueOptions { exclusive: true, ..QueueOptions::default() };
@@ -177,7 +177,7 @@ fn rubbish_is_rejected_and_the_engine_goes_on() {
     let properties = Properties { reply_to, ..Properties::default() }.to_bytes();
     let to = |key| Publish { properties: RawProperties::new(&properties), ..Publish::to("rubbish", key) };
     // Whoever comes first declares what all need, and here it is the engine.
-    let mut tail = Running::start(&[&["tail", "--count", "9"], &place[..4]].concat());
+    let mut tail = MarketProcess::start(&[&["tail", "--count", "9"], &place[..4]].concat());
     let mut heard = BufReader::new(tail.0.stderr.take().expect("a pipe"));
     let mut line = String::new();
     heard.read_line(&mut line).expect("a line");
@@ -201,13 +201,13 @@ fn rubbish_is_rejected_and_the_engine_goes_on() {
         assert_eq!(delivery.body(), [0x60, 0, 0, 0, 0, 0, 0, reason], "{} bytes", body.len());
     }
     // Whose sender names no queue for it: the reporter has it, from when it is there.
-    let reporter = Running::start(&[&["reporter", "--file", &file], &place[..]].concat());
+    let reporter = MarketProcess::start(&[&["reporter", "--file", &file], &place[..]].concat());
     until(|| consumers(&mut client, channel, "rubbish.statistics") == 1);
     client.publish(channel, &Publish::to("rubbish", "orders"), b"\x1f").expect("sent");
     // One that is far ahead of the last: five are missing. At its price nobody sells.
     client.publish(channel, &to("orders"), b"\x1f\0\0\0\x01\x0a\0\0\x09").expect("sent");
     client.flush().expect("sent");
-    let gateway = Running::start(&[&["gateway", "--rate", "max"], &TRADING[..], &place].concat());
+    let gateway = MarketProcess::start(&[&["gateway", "--rate", "max"], &TRADING[..], &place].concat());
     let (gateway, engine) = (gateway.found(), engine.found());
     assert_eq!(gateway["answered"], 20_000, "{gateway}");
     assert_eq!(
@@ -233,12 +233,12 @@ fn rubbish_is_rejected_and_the_engine_goes_on() {
 
 #[test]
 fn an_interrupted_market_leaves_nothing() {
-    let broker = Broker::start(&["--listen", "127.0.0.1:0"]);
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0"]);
     let url = format!("amqp://{}", broker.address);
     let words = ["run", "--url", &url, "--rate", "500", "--orders", "100000000", "--sample", "100"];
-    let folder = Folder::new("market-cut");
+    let folder = TempFolder::new("market-cut");
     let file = folder.path("measurements.jsonl");
-    let mut market = Running::start(&[&words[..], &["--file", &file]].concat());
+    let mut market = MarketProcess::start(&[&words[..], &["--file", &file]].concat());
     market.until_written(&file, 1);
     let children = children(market.0.id());
     assert_eq!(children.len(), 3, "reporter, engine, gateway");
@@ -270,17 +270,17 @@ fn state(pid: u32) -> (char, Vec<String>) {
 
 #[test]
 fn a_sweep_tries_places_and_stops_who_is_not_measured() {
-    let broker = Broker::start(&["--listen", "127.0.0.1:0"]);
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0"]);
     let pid = broker.child.id();
     let (_, before) = state(pid);
     // The first processor that this test itself may use.
     let first: String = before[0].chars().take_while(char::is_ascii_digit).collect();
     let (url, place) =
         (format!("amqp://{}", broker.address), format!("broker={first},publisher={first},consumer={first}"));
-    let folder = Folder::new("market-places");
+    let folder = TempFolder::new("market-places");
     let json = folder.path("sweep.json");
     let words = ["sweep", "--rates", "max", "--runs", "2", "--against", &url, "--json", &json, "--pause-others"];
-    let mut sweep = Running::start(&[&words[..], &["--also-cpus", &place], &TRADING].concat());
+    let mut sweep = MarketProcess::start(&[&words[..], &["--also-cpus", &place], &TRADING].concat());
     let (mut stopped, mut moved) = (false, before.len() == 1 && before[0] == first);
     until(|| {
         let (letter, processors) = state(pid);
@@ -310,7 +310,7 @@ fn a_sweep_tries_places_and_stops_who_is_not_measured() {
 
     // Who stands still when the sweep is interrupted goes on.
     let words = ["sweep", "--rates", "100", "--seconds", "3600", "--against", &url, "--pause-others"];
-    let mut sweep = Running::start(&words);
+    let mut sweep = MarketProcess::start(&words);
     until(|| {
         assert_eq!(sweep.0.try_wait().expect("a child"), None, "it ended early");
         state(pid).0 == 'T' && children(sweep.0.id()).len() == 4

@@ -1,6 +1,6 @@
 //! Passwords from outside: hashes are made, kept, and proved.
 
-use super::{Broker, Folder, harrier};
+use super::{BrokerProcess, TempFolder, harrier};
 use client::Client;
 use std::io::Write;
 use std::process::Stdio;
@@ -33,7 +33,7 @@ fn a_password_is_hashed_and_then_proved() {
         assert_eq!(found, Some(status), "{stderr}");
         assert!(stderr.contains(why), "{stderr}");
     }
-    let folder = Folder::new("passwords");
+    let folder = TempFolder::new("passwords");
     let config = folder.path("harrier.toml");
     let user = |name: &str, hash: &str| {
         format!(
@@ -44,7 +44,7 @@ fn a_password_is_hashed_and_then_proved() {
     };
     let text = [user("argon", &argon2), user("sha", &sha256), user("none", "")].concat();
     std::fs::write(&config, text).expect("writes");
-    let broker = Broker::start(&["--listen", "127.0.0.1:0", "--shards", "2", "--config", &config]);
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "2", "--config", &config]);
     let log_in = |login: &str| {
         let outcome = Client::connect(&format!("amqp://{login}@{}/%2F", broker.address));
         outcome.map(|client| client.close().expect("an orderly end")).map_err(|error| error.to_string())
@@ -85,7 +85,7 @@ fn a_password_is_hashed_and_then_proved() {
 
 #[test]
 fn a_broken_hash_is_told_with_its_place() {
-    let folder = Folder::new("broken-hash");
+    let folder = TempFolder::new("broken-hash");
     let config = folder.path("harrier.toml");
     std::fs::write(&config, "[[user]]\nname = \"a\"\npassword_hash = \"x\"\n").expect("writes");
     let output = super::output(&["broker", "--config", &config]);

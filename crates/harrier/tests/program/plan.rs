@@ -1,12 +1,12 @@
 //! `harrier topology plan` from outside: what it prints, what it refuses, and that its routes and its tree are taken by others.
 
-use super::{Broker, Folder, harrier, output, route};
+use super::{BrokerProcess, TempFolder, harrier, output, route};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::Stdio;
 
 /// A profile of one host: a line, measured up to 16 consumers, 8 brokers and 5 levels.
-fn profile(folder: &Folder) -> String {
+fn profile(folder: &TempFolder) -> String {
     let known = |us: f64| json!({"value": us, "low": us * 0.9, "high": us * 1.1});
     let of = |bytes: u64, factor: f64| {
         json!({"message_bytes": bytes, "basis": "processor", "take_in_us": known(2.0 * factor), "relay_in_us": known(2.5 * factor),
@@ -39,7 +39,7 @@ fn refused(words: &[&str]) -> String {
 
 #[test]
 fn a_plan_names_trees_a_bottleneck_and_routes() {
-    let folder = Folder::new("plan");
+    let folder = TempFolder::new("plan");
     let file = profile(&folder);
     let text = planned(&["-n", "32", "-m", "64", "--profile", &file]);
     for part in [
@@ -81,7 +81,7 @@ fn a_plan_names_trees_a_bottleneck_and_routes() {
 
 #[test]
 fn what_was_not_measured_is_refused_and_what_cannot_be_is_named() {
-    let folder = Folder::new("plan-refused");
+    let folder = TempFolder::new("plan-refused");
     let file = profile(&folder);
     for (words, why) in [
         (vec!["-n", "0", "-m", "64"], "--consumers 0: a tree without consumers delivers nothing"),
@@ -112,11 +112,11 @@ fn what_was_not_measured_is_refused_and_what_cannot_be_is_named() {
 
 #[test]
 fn the_routes_of_a_plan_join_brokers() {
-    let folder = Folder::new("plan-routes");
+    let folder = TempFolder::new("plan-routes");
     let file = profile(&folder);
     let start = |name: &str| {
         let state = folder.path(name);
-        Broker::start(&["--listen", "127.0.0.1:0", "--shards", "1", "--state", &state, "--cluster-name", name])
+        BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "1", "--state", &state, "--cluster-name", name])
     };
     let brokers = ["root", "left", "right"].map(start);
     let (hosts, routes) = (folder.path("hosts"), folder.path("routes.toml"));
@@ -134,7 +134,7 @@ fn the_routes_of_a_plan_join_brokers() {
 
 #[test]
 fn the_tree_of_a_plan_runs() {
-    let folder = Folder::new("plan-runs");
+    let folder = TempFolder::new("plan-runs");
     let file = profile(&folder);
     // Its leaves have three and two consumers.
     for form in [&["--json"][..], &[]] {

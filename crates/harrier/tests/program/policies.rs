@@ -1,17 +1,17 @@
 //! Policies and limits from outside: in the configuration, in a definitions file, and read again while clients work.
 
-use super::{Broker, Folder, PATIENCE, output};
-use client::{Channel, Client, Publish, QueueOptions};
+use super::{BrokerProcess, TempFolder, PATIENCE, output};
+use client::{ClientChannel, Client, Publish, QueueOptions};
 use std::time::Instant;
 
 /// A configuration whose address is the system's choice, and which is written again while the broker runs.
 struct Configuration {
-    folder: Folder,
+    folder: TempFolder,
 }
 
 impl Configuration {
     fn new(name: &str) -> Self {
-        Configuration { folder: Folder::new(name) }
+        Configuration { folder: TempFolder::new(name) }
     }
 
     fn path(&self) -> String {
@@ -22,13 +22,13 @@ impl Configuration {
         std::fs::write(self.path(), tables).expect("writes");
     }
 
-    fn start(&self, tables: &str) -> Broker {
+    fn start(&self, tables: &str) -> BrokerProcess {
         self.write(tables);
-        Broker::start(&["--listen", "127.0.0.1:0", "--shards", "2", "--config", &self.path()])
+        BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "2", "--config", &self.path()])
     }
 
     /// The broker reads it again; answers the line in which it says what came of it.
-    fn reload(&self, broker: &Broker, tables: &str) -> String {
+    fn reload(&self, broker: &BrokerProcess, tables: &str) -> String {
         self.write(tables);
         broker.signal(rustix::process::Signal::HUP);
         broker.await_line("the configuration was ")
@@ -39,19 +39,19 @@ fn policy(name: &str, pattern: &str, definition: &str) -> String {
     format!("[[policy]]\nvhost = \"/\"\nname = \"{name}\"\npattern = '{pattern}'\ndefinition = {{ {definition} }}\n")
 }
 
-fn connect(broker: &Broker) -> (Client, Channel) {
+fn connect(broker: &BrokerProcess) -> (Client, ClientChannel) {
     let mut client = Client::connect(&format!("amqp://{}/%2F", broker.address)).expect("connects");
     let channel = client.open_channel().expect("a channel");
     (client, channel)
 }
 
-fn declare(client: &mut Client, channel: Channel, queue: &str) {
+fn declare(client: &mut Client, channel: ClientChannel, queue: &str) {
     client.declare_queue(channel, queue, &QueueOptions::default()).expect("it is what it was declared to be");
 }
 
 /// Waits until so many messages wait in a queue.
 #[expect(clippy::disallowed_methods, reason = "a test that waits has a deadline")]
-fn await_messages(client: &mut Client, channel: Channel, queue: &str, messages: u32) {
+fn await_messages(client: &mut Client, channel: ClientChannel, queue: &str, messages: u32) {
     let began = Instant::now();
     let passive = QueueOptions { passive: true, ..QueueOptions::default() };
     while client.declare_queue(channel, queue, &passive).expect("it is there").messages != messages {

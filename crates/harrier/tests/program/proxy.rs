@@ -1,6 +1,6 @@
 //! `harrier proxy`: clients reach a broker through it, and it ends as it should.
 
-use super::{Broker, Folder, field, open, output};
+use super::{BrokerProcess, TempFolder, field, open, output};
 use client::{Client, Publish, QueueOptions};
 use rustix::process::Signal;
 use std::io::Read;
@@ -9,14 +9,14 @@ use std::os::unix::net::UnixStream;
 
 #[test]
 fn clients_reach_a_broker_through_it() {
-    let folder = Folder::new("proxy");
+    let folder = TempFolder::new("proxy");
     let (front, back) = (folder.path("front.sock"), folder.path("back.sock"));
-    let broker = Broker::start(&["--listen", "127.0.0.1:0", "--listen", &format!("unix:{back}"), "--shards", "1"]);
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--listen", &format!("unix:{back}"), "--shards", "1"]);
     let listen = format!("unix:{front}");
-    let proxy = Broker::proxy(&["--listen", "127.0.0.1:0", "--listen", &listen, "--to", &format!("amqp+unix:{back}")]);
+    let proxy = BrokerProcess::proxy(&["--listen", "127.0.0.1:0", "--listen", &listen, "--to", &format!("amqp+unix:{back}")]);
     assert_eq!(open(&mut UnixStream::connect(&front).expect("it listens")), "connection.open-ok");
     // Through two of them, with bodies beyond their windows.
-    let second = Broker::proxy(&["--listen", "127.0.0.1:0", "--to", &format!("amqp://{}", proxy.address)]);
+    let second = BrokerProcess::proxy(&["--listen", "127.0.0.1:0", "--to", &format!("amqp://{}", proxy.address)]);
     let mut client = Client::connect(&format!("amqp://{}", second.address)).expect("it listens");
     let channel = client.open_channel().expect("a channel");
     client.declare_queue(channel, "q", &QueueOptions::default()).expect("a queue");
@@ -38,8 +38,8 @@ fn clients_reach_a_broker_through_it() {
 
 #[test]
 fn a_connection_that_stays_does_not_keep_it_from_ending() {
-    let broker = Broker::start(&["--listen", "127.0.0.1:0", "--shards", "1"]);
-    let proxy = Broker::proxy(&["--listen", "127.0.0.1:0", "--to", &broker.address, "--drain-timeout-s", "1"]);
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "1"]);
+    let proxy = BrokerProcess::proxy(&["--listen", "127.0.0.1:0", "--to", &broker.address, "--drain-timeout-s", "1"]);
     let mut stays = proxy.connect();
     assert_eq!(open(&mut stays), "connection.open-ok");
     proxy.signal(Signal::INT);
@@ -54,7 +54,7 @@ fn a_connection_that_stays_does_not_keep_it_from_ending() {
 fn a_broker_that_is_not_there_is_told_in_the_log() {
     // A port that was free a moment ago.
     let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").to_string();
-    let proxy = Broker::proxy(&["--listen", "127.0.0.1:0", "--to", &free, "--stats-s", "1"]);
+    let proxy = BrokerProcess::proxy(&["--listen", "127.0.0.1:0", "--to", &free, "--stats-s", "1"]);
     TcpStream::connect(&proxy.address).expect("it listens").read_exact(&mut [0]).expect_err("nobody answers");
     let line = proxy.await_line("connection refused");
     assert!(field(&line, "reason").starts_with("the broker cannot be reached: Connection refused"), "{line}");
@@ -66,7 +66,7 @@ fn a_broker_that_is_not_there_is_told_in_the_log() {
 
 #[test]
 fn what_keeps_it_from_starting_is_a_failure() {
-    let broker = Broker::start(&["--listen", "127.0.0.1:0", "--shards", "1"]);
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "1"]);
     let said = |words: &[&str]| {
         let output = output(words);
         assert_eq!(output.status.code(), Some(1), "{words:?}");

@@ -1,6 +1,6 @@
 //! `harrier rdma check` on machines without a device. With one it runs in the lab (`tests/lab/run`).
 
-use super::{Folder, harrier, output};
+use super::{TempFolder, harrier, output};
 
 /// Without a device, as on most machines that run this test.
 pub fn has_devices() -> bool {
@@ -51,7 +51,7 @@ fn json_says_the_same() {
 /// A file that is no library stands in for one that is not installed: the loader finds it first.
 #[test]
 fn a_library_that_cannot_be_opened_is_named_with_its_packages() {
-    let folder = Folder::new("rdma");
+    let folder = TempFolder::new("rdma");
     for (file, needed) in [
         ("libibverbs.so.1", "needed: apt-get install libibverbs1 ibverbs-providers\n"),
         ("librdmacm.so.1", "needed: apt-get install librdmacm1\n"),

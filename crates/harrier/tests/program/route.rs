@@ -1,6 +1,6 @@
 //! Brokers joined from outside: what `harrier route` does, shows and refuses, and what of it a broker keeps.
 
-use super::{Broker, Folder, PATIENCE, harrier, output};
+use super::{BrokerProcess, TempFolder, PATIENCE, harrier, output};
 use crate::certificates::Authority;
 use client::{Client, ConsumeOptions, ExchangeOptions, Publish, QueueOptions, Table, Value};
 use std::io::Read;
@@ -32,9 +32,9 @@ pub fn refused(words: &[&str]) -> String {
 }
 
 /// A broker of a name with a folder of state.
-fn named(folder: &Folder, name: &str) -> Broker {
+fn named(folder: &TempFolder, name: &str) -> BrokerProcess {
     let state = folder.path(name);
-    Broker::start(&["--listen", "127.0.0.1:0", "--shards", "2", "--state", &state, "--cluster-name", name])
+    BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "2", "--state", &state, "--cluster-name", name])
 }
 
 /// An address where nobody listens.
@@ -43,7 +43,7 @@ fn nobody() -> String {
     listener.local_addr().expect("an address").to_string()
 }
 
-fn cluster_name(broker: &Broker) -> String {
+fn cluster_name(broker: &BrokerProcess) -> String {
     let client = Client::connect(&format!("amqp://{}", broker.address)).expect("connects");
     match client.server_properties().get("cluster_name") {
         Some(Value::LongStr(name)) => String::from_utf8_lossy(name).into_owned(),
@@ -57,7 +57,7 @@ fn json(text: &str) -> serde_json::Value {
 
 #[test]
 fn routes_are_added_listed_and_removed_in_the_words_of_qpid_route() {
-    let folder = Folder::new("route-words");
+    let folder = TempFolder::new("route-words");
     let (leaf, root) = (named(&folder, "leaf"), named(&folder, "root"));
     let (dest, src) = (&*leaf.address, &*root.address);
     assert_eq!(done(&["link", "list", dest]), "No links found\n");
@@ -129,7 +129,7 @@ fn routes_are_added_listed_and_removed_in_the_words_of_qpid_route() {
 
 #[test]
 fn what_cannot_be_is_refused_with_its_reason() {
-    let folder = Folder::new("route-errors");
+    let folder = TempFolder::new("route-errors");
     let (leaf, root) = (named(&folder, "leaf"), named(&folder, "root"));
     let (dest, src) = (&*leaf.address, &*root.address);
     let free = nobody();
@@ -196,9 +196,9 @@ fn what_cannot_be_is_refused_with_its_reason() {
 
 #[test]
 fn a_broker_keeps_its_name_and_what_is_durable() {
-    let folder = Folder::new("route-kept");
+    let folder = TempFolder::new("route-kept");
     let state = folder.path("state");
-    let start = || Broker::start(&["--listen", "127.0.0.1:0", "--shards", "2", "--state", &state]);
+    let start = || BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "2", "--state", &state]);
     let first = start();
     let name = cluster_name(&first);
     assert!(name.starts_with("harrier@"), "{name}");
@@ -246,7 +246,7 @@ fn a_broker_keeps_its_name_and_what_is_durable() {
 
 #[test]
 fn without_a_state_folder_nothing_is_promised() {
-    let (dest, src) = (Broker::start(&["--listen", "127.0.0.1:0"]), Broker::start(&["--listen", "127.0.0.1:0"]));
+    let (dest, src) = (BrokerProcess::start(&["--listen", "127.0.0.1:0"]), BrokerProcess::start(&["--listen", "127.0.0.1:0"]));
     assert_ne!(cluster_name(&dest), cluster_name(&src));
     let (status, _, stderr) = route(&["dynamic", "add", &dest.address, &src.address, "amq.topic"]);
     assert_eq!(status, Some(0), "{stderr}");
@@ -257,7 +257,7 @@ fn without_a_state_folder_nothing_is_promised() {
 
 #[test]
 fn a_second_path_is_refused_unless_it_is_forced() {
-    let folder = Folder::new("route-paths");
+    let folder = TempFolder::new("route-paths");
     let [a, b, c] = ["a", "b", "c"].map(|name| named(&folder, name));
     let [a, b, c] = [&a, &b, &c].map(|broker| &*broker.address);
     done(&["dynamic", "add", b, a, "amq.topic"]);
@@ -310,7 +310,7 @@ fn a_second_path_is_refused_unless_it_is_forced() {
 
 #[test]
 fn a_declared_topology_is_made_so() {
-    let folder = Folder::new("route-apply");
+    let folder = TempFolder::new("route-apply");
     let brokers = ["root", "left", "right"].map(|name| named(&folder, name));
     let [root, left, right] = [0, 1, 2].map(|at| &*brokers[at].address);
     let file = folder.path("tree.toml");
@@ -367,7 +367,7 @@ fn a_declared_topology_is_made_so() {
 
 #[test]
 fn routes_belong_to_virtual_hosts_and_are_asked_for_by_administrators() {
-    let folder = Folder::new("route-vhosts");
+    let folder = TempFolder::new("route-vhosts");
     let config = folder.path("harrier.toml");
     let user = |name: &str, tags: &str| {
         let may = |vhost| {
@@ -381,7 +381,7 @@ fn routes_belong_to_virtual_hosts_and_are_asked_for_by_administrators() {
     let text = format!("{vhosts}{}{}", user("root", "\"administrator\""), user("clerk", ""));
     std::fs::write(&config, text).expect("written");
     let unix = folder.path("h.sock");
-    let broker = Broker::start(&["--listen", "127.0.0.1:0", "--listen", &format!("unix:{unix}"), "--config", &config]);
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--listen", &format!("unix:{unix}"), "--config", &config]);
     let at = |user: &str, vhost: &str| format!("amqp://{user}:p%40ss%2Fword@{}/{vhost}", broker.address);
     let (shop, other, clerk) = (at("root", "shop"), at("clerk", "other"), at("clerk", "shop"));
     assert!(refused(&["link", "list", &format!("root/p@ss/word@{}", broker.address)]).contains("vhost / not found"));
@@ -406,7 +406,7 @@ fn routes_belong_to_virtual_hosts_and_are_asked_for_by_administrators() {
 
 #[test]
 fn who_pulls_without_an_address_counts_for_second_paths() {
-    let folder = Folder::new("route-heard");
+    let folder = TempFolder::new("route-heard");
     let (near, far) = (named(&folder, "near"), named(&folder, "far"));
     let mut clients = Vec::new();
     for broker in [&near, &far] {
@@ -444,7 +444,7 @@ pub fn until(words: &[&str], is_so: impl Fn(&serde_json::Value) -> bool) -> serd
 
 #[test]
 fn a_link_says_how_it_stands_and_why() {
-    let folder = Folder::new("route-states");
+    let folder = TempFolder::new("route-states");
     let (leaf, root) = (named(&folder, "leaf"), named(&folder, "root"));
     let (dest, src, free) = (&*leaf.address, &*root.address, nobody());
     let listed = ["--json", "link", "list", dest];
@@ -492,10 +492,10 @@ fn publish_until_it_goes(at: &str, exchange: &str, key: &str) {
 
 #[test]
 fn a_durable_route_carries_again_when_its_broker_starts_again() {
-    let folder = Folder::new("route-carries");
+    let folder = TempFolder::new("route-carries");
     let (leaf, root) = (named(&folder, "leaf"), named(&folder, "root"));
     done(&["-d", "dynamic", "add", &leaf.address, &root.address, "amq.topic"]);
-    let heard = |leaf: &Broker, key: &str| {
+    let heard = |leaf: &BrokerProcess, key: &str| {
         let mut client = Client::connect(&format!("amqp://{}", leaf.address)).expect("connects");
         let channel = client.open_channel().expect("a channel");
         let queue = QueueOptions { exclusive: true, ..QueueOptions::default() };
@@ -523,8 +523,8 @@ fn links_go_over_sockets_and_tls() {
     let [certificate, key, ca] = [&server.certificate, &server.key, &authority.ca].map(|file| file.to_string_lossy());
     let unix = authority.folder.join("root.sock").to_string_lossy().into_owned();
     let listen = ["--listen", "tls://127.0.0.1:0", "--listen", &format!("unix:{unix}"), "--cluster-name", "root"];
-    let root = Broker::start(&[&listen[..], &["--tls-certificates", &certificate, "--tls-keys", &key]].concat());
-    let leaf = Broker::start(&["--listen", "127.0.0.1:0", "--cluster-name", "leaf"]);
+    let root = BrokerProcess::start(&[&listen[..], &["--tls-certificates", &certificate, "--tls-keys", &key]].concat());
+    let leaf = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--cluster-name", "leaf"]);
     let dest = &*leaf.address;
     let place = root.address.strip_prefix("tls://").expect("the first address has TLS");
     let over_tls = format!("amqps://{place}?cacertfile={ca}");

@@ -1,6 +1,6 @@
 //! Definitions that nobody waits for, by the thousand and from both shards: what follows them finds them made.
 
-use super::Broker;
+use super::BrokerProcess;
 use client::{Client, ExchangeOptions, Publish, QueueOptions, Table};
 
 /// More than one run, and more than one read, holds.
@@ -8,7 +8,7 @@ const BINDINGS: usize = 6_000;
 
 #[test]
 fn what_follows_a_run_of_definitions_finds_them_made() {
-    let broker = Broker::start(&["--listen", "127.0.0.1:0", "--shards", "2"]);
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "2"]);
     let connect = || Client::connect(&format!("amqp://{}", broker.address)).expect("it listens");
     let (mut clients, keys) = ([connect(), connect()], |index: usize| format!("key.{index}"));
     for (which, client) in clients.iter_mut().enumerate() {

@@ -1,6 +1,6 @@
 //! TLS from outside: who gets in, as whom, and what is told to those who do not.
 
-use super::{Broker, PATIENCE, output};
+use super::{BrokerProcess, PATIENCE, output};
 use crate::certificates::Authority;
 use client::Client;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ fn shown(path: &Path) -> String {
 }
 
 /// A broker with a plain and a TLS listener, and users for the certificates of this test.
-fn start(authority: &Authority, more: &[&str]) -> Broker {
+fn start(authority: &Authority, more: &[&str]) -> BrokerProcess {
     let server = authority.issue("server", &["127.0.0.1"]);
     let config = authority.folder.join("harrier.toml");
     let text = "[[user]]\nname = \"orders\"\npassword = \"s3cret\"\n[[permission]]\nuser = \"orders\"\nvhost = \"/\"\n\
@@ -22,10 +22,10 @@ fn start(authority: &Authority, more: &[&str]) -> Broker {
     let mut words = vec!["--listen", "tls://127.0.0.1:0", "--listen", "127.0.0.1:0", "--shards", "2"];
     words.extend(["--tls-certificates", &certificate, "--tls-keys", &key, "--config", &config]);
     words.extend(more);
-    Broker::start(&words)
+    BrokerProcess::start(&words)
 }
 
-fn url(broker: &Broker, authority: &Authority, login: &str, more: &str) -> String {
+fn url(broker: &BrokerProcess, authority: &Authority, login: &str, more: &str) -> String {
     let place = broker.address.strip_prefix("tls://").expect("the first address has TLS");
     format!("amqps://{login}{place}/%2F?cacertfile={}{more}", authority.ca.display())
 }
@@ -158,6 +158,6 @@ fn certificates_that_cannot_be_used_are_told_with_their_setting() {
     let old = authority.issue_until("old", &["127.0.0.1"], 2001);
     let (certificate, key) = (shown(&old.certificate), shown(&old.key));
     let words = ["--tls-certificates", &certificate, "--tls-keys", &key];
-    let broker = Broker::start_until(&[&["--listen", "tls://127.0.0.1:0"], &words[..]].concat(), "has expired");
+    let broker = BrokerProcess::start_until(&[&["--listen", "tls://127.0.0.1:0"], &words[..]].concat(), "has expired");
     assert!(broker.ready.contains("CN=old"), "{}", broker.ready);
 }

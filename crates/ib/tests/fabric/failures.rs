@@ -1,51 +1,51 @@
-//! What goes wrong, and that nothing else does.
+//! Failures over a real device, each limited to its own connection.
 
-use super::ends::{
-    Bench, End, PART_BYTES, PATIENCE, connect, disconnected, established, event, expect, lab, listen, now, pair,
+use super::endpoints::{
+    TestResources, TestEndpoint, PART_BYTES, PATIENCE, connect, disconnected, established, event, expect, lab, listen, now, pair,
     readable, request, routed, signalled, terms,
 };
-use ib::{About, AsyncEvent, CmChannel, Error, Failure, Grant, How, Pages, Peers, Region, State, Status, Terms};
+use ib::{CmEventKind, AsyncEvent, CmEventChannel, IbError, ConnectStep, RemoteMemory, PostOptions, SharedPages, RemoteAccess, MemoryRegion, QueuePairState, WcStatus, ConnectParams};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Two connections by one listener, with a grant of the far end of the first.
-fn two(ip: IpAddr) -> ((End, End), (End, End), Region<Pages>) {
+fn two(ip: IpAddr) -> ((TestEndpoint, TestEndpoint), (TestEndpoint, TestEndpoint), MemoryRegion<SharedPages>) {
     let (listening, _listener, address) = listen(ip);
-    let asking = CmChannel::new().expect("a channel");
+    let asking = CmEventChannel::new().expect("a channel");
     let one = connect(&asking, &listening, address, 4);
     let other = connect(&asking, &listening, address, 4);
-    let region = Region::new(&one.1.bench.domain, Pages::new(PART_BYTES).expect("memory"), Peers::Read)
+    let region = MemoryRegion::new(&one.1.bench.domain, SharedPages::new(PART_BYTES).expect("memory"), RemoteAccess::Read)
         .expect("it can be registered");
     (one, other, region)
 }
 
-fn read(end: &mut End, from: Grant) -> Status {
+fn read(end: &mut TestEndpoint, from: RemoteMemory) -> WcStatus {
     let (into, key) = (end.bench.filled(b""), end.bench.key);
     let mut batch = end.pair.batch();
     batch.read(into, key, from, signalled(7)).expect("there is room");
     batch.post().expect("it can be posted");
     let (status, done) = end.finished();
-    assert!(done.len() == 1 && done[0].filled.is_some(), "failed or not, the memory comes back");
+    assert!(done.len() == 1 && done[0].read_memory.is_some(), "failed or not, the memory comes back");
     status
 }
 
 #[test]
 fn a_read_that_was_not_granted_fails_on_its_connection_alone() {
     let Some(ip) = lab() else { return };
-    type Wrong = fn(Grant) -> Grant;
-    let wrongs: [(&str, Wrong); 4] = [
-        ("a key that was never given", |grant| Grant { key: grant.key ^ 0x5a5a_5a5a, ..grant }),
-        ("beyond the end", |grant| Grant { address: grant.address + 1, ..grant }),
-        ("before the start", |grant| Grant { address: grant.address - 1, ..grant }),
-        ("nowhere", |grant| Grant { address: 0, ..grant }),
+    type CorruptRemote = fn(RemoteMemory) -> RemoteMemory;
+    let wrongs: [(&str, CorruptRemote); 4] = [
+        ("a key that was never given", |grant| RemoteMemory { key: grant.key ^ 0x5a5a_5a5a, ..grant }),
+        ("beyond the end", |grant| RemoteMemory { address: grant.address + 1, ..grant }),
+        ("before the start", |grant| RemoteMemory { address: grant.address - 1, ..grant }),
+        ("nowhere", |grant| RemoteMemory { address: 0, ..grant }),
     ];
     for (what, wrong) in wrongs {
         let ((mut near, far), (mut near_too, mut far_too), region) = two(ip);
-        assert!(read(&mut near, region.grant()).is_success(), "what was granted can be read");
-        assert_eq!(read(&mut near, wrong(region.grant())), Status::REMOTE_ACCESS, "{what}");
-        assert_eq!(near.pair.state().expect("it can be asked"), State::Error, "{what}");
+        assert!(read(&mut near, region.remote()).is_success(), "what was granted can be read");
+        assert_eq!(read(&mut near, wrong(region.remote())), WcStatus::REMOTE_ACCESS, "{what}");
+        assert_eq!(near.pair.state().expect("it can be asked"), QueuePairState::Error, "{what}");
         near_too.send_inline(b"unmoved");
         assert_eq!(far_too.received(), b"unmoved", "{what}");
         drop(far);
@@ -56,9 +56,9 @@ fn a_read_that_was_not_granted_fails_on_its_connection_alone() {
 fn a_grant_ends_with_its_region() {
     let Some(ip) = lab() else { return };
     let ((mut near, _far), (mut near_too, mut far_too), region) = two(ip);
-    let grant = region.grant();
+    let grant = region.remote();
     let pages = region.into_owner();
-    assert_eq!(read(&mut near, grant), Status::REMOTE_ACCESS);
+    assert_eq!(read(&mut near, grant), WcStatus::REMOTE_ACCESS);
     pages.write(0, b"still ours");
     near_too.send_inline(b"unmoved");
     assert_eq!(far_too.received(), b"unmoved");
@@ -75,12 +75,12 @@ fn more_than_there_is_room_for_fails_at_both_ends() {
     batch.post().expect("it can be posted");
     let (status, _) = near.finished();
     // The standard says the first, and Soft-RoCE the other.
-    assert!([Status::REMOTE_INVALID, Status::REMOTE_OPERATION].contains(&status), "{status}");
+    assert!([WcStatus::REMOTE_INVALID, WcStatus::REMOTE_OPERATION].contains(&status), "{status}");
     let completion = far.bench.completion();
     // `LOCAL_LENGTH` by the standard, and again another number from Soft-RoCE.
     assert!(!completion.status().is_success(), "{completion:?}");
-    assert_eq!(completion.tag(), far.bench.receives.tag());
-    far.bench.receives.take(completion).expect("the buffer comes back all the same");
+    assert_eq!(completion.work_queue(), far.bench.receives.work_queue());
+    far.bench.receives.on_completion(completion).expect("the buffer comes back all the same");
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_receiver_that_is_not_ready_is_not_waited_for_for_ever() {
     let Some(ip) = lab() else { return };
     let (mut near, _far) = pair(ip, 0);
     near.send_inline(b"to nobody");
-    assert_eq!(near.finished().0, Status::RECEIVER_NOT_READY);
+    assert_eq!(near.finished().0, WcStatus::RNR_RETRY_EXCEEDED);
 }
 
 /// The peer's queue pair is gone, and nobody says so: nothing but the card's own retries tells.
@@ -96,19 +96,19 @@ fn a_receiver_that_is_not_ready_is_not_waited_for_for_ever() {
 fn a_peer_that_falls_silent_is_noticed_by_retries_that_end() {
     let Some(ip) = lab() else { return };
     let (mut near, far) = pair(ip, 2);
-    let End { pair, id, bench, channel } = far;
+    let TestEndpoint { pair, id, bench, channel } = far;
     drop(pair);
     let begun = now();
     let key = near.bench.key;
     let part = near.bench.filled(b"is anybody there?");
     let mut batch = near.pair.batch();
-    batch.send([(part, key)], How { cookie: 1, signalled: false }).expect("there is room");
+    batch.send([(part, key)], PostOptions { cookie: 1, signalled: false }).expect("there is room");
     batch.post().expect("it can be posted");
     near.send_inline(b"hello?");
     // The failure of the first comes although no completion was asked for; what was behind it is flushed.
     let (status, done) = near.finished();
-    assert_eq!((status, done.len()), (Status::RETRIES, 1));
-    assert_eq!(near.finished().0, Status::FLUSHED);
+    assert_eq!((status, done.len()), (WcStatus::RETRY_EXCEEDED, 1));
+    assert_eq!(near.finished().0, WcStatus::WR_FLUSH);
     let took = now() - begun;
     assert!(took < Duration::from_secs(20), "it took {took:?}");
     assert!(near.channel.next().expect("it can be asked").is_none(), "no event comes with it");
@@ -119,30 +119,30 @@ fn a_peer_that_falls_silent_is_noticed_by_retries_that_end() {
 fn retries_without_end_are_refused() {
     let Some(ip) = lab() else { return };
     let (_listening, _listener, address) = listen(ip);
-    let asking = CmChannel::new().expect("a channel");
+    let asking = CmEventChannel::new().expect("a channel");
     let id = routed(&asking, address);
-    let bench = Bench::new(&id, 1);
+    let bench = TestResources::new(&id, 1);
     let _pair = bench.queue_pair(&id);
-    let refused = id.connect(&Terms { retries: 7, ..terms(b"") });
-    assert!(matches!(refused, Err(Error::Limit { asked: 7, most: 6, .. })), "{refused:?}");
+    let refused = id.connect(&ConnectParams { retry_count: 7, ..terms(b"") });
+    assert!(matches!(refused, Err(IbError::Limit { requested: 7, max: 6, .. })), "{refused:?}");
     let refused = id.connect(&terms(&[0; 57]));
-    assert!(matches!(refused, Err(Error::Limit { asked: 57, most: 56, .. })), "{refused:?}");
-    assert!(matches!(id.set_ack_timeout(32), Err(Error::Limit { .. })));
+    assert!(matches!(refused, Err(IbError::Limit { requested: 57, max: 56, .. })), "{refused:?}");
+    assert!(matches!(id.set_ack_timeout(32), Err(IbError::Limit { .. })));
 }
 
 #[test]
 fn an_ended_connection_flushes_and_says_when_it_takes_no_more_receives() {
     let Some(ip) = lab() else { return };
     let (mut near, far) = pair(ip, 2);
-    near.pair.fail().expect("it can be ended");
+    near.pair.move_to_error().expect("it can be ended");
     near.send_inline(b"too late");
-    assert_eq!(near.finished().0, Status::FLUSHED);
+    assert_eq!(near.finished().0, WcStatus::WR_FLUSH);
     let context = near.id.context().expect("it has a device");
     let deadline = now() + PATIENCE;
     // Other tests' events come here as well: all of them share the device.
     loop {
         match context.async_event().expect("it can be asked") {
-            Some(AsyncEvent::LastReceive { queue_pair }) if queue_pair == near.pair.number() => break,
+            Some(AsyncEvent::LastWqeReached { queue_pair }) if queue_pair == near.pair.number() => break,
             Some(_) => {}
             None if readable(context.async_fd(), Duration::from_millis(200)) => {}
             // Soft-RoCE of some kernels says so only when a packet finds the queue pair in that state.
@@ -157,45 +157,45 @@ fn an_ended_connection_flushes_and_says_when_it_takes_no_more_receives() {
 fn what_a_queue_cannot_take_is_refused_before_the_device_sees_it() {
     let Some(ip) = lab() else { return };
     let (mut near, mut far) = pair(ip, 2);
-    let most = near.pair.options().work_max as usize;
+    let most = near.pair.options().send_wr_max as usize;
     let mut batch = near.pair.batch();
     for at in 0..most {
         batch.send_inline(&[b"x"], signalled(at as u64)).expect("there is room");
     }
-    assert!(matches!(batch.send_inline(&[b"x"], signalled(0)), Err(Error::Full)));
+    assert!(matches!(batch.send_inline(&[b"x"], signalled(0)), Err(IbError::QueueFull)));
     // A batch that is dropped leaves nothing behind.
     drop(batch);
-    assert_eq!((near.pair.room(), near.pair.under_way()), (most, 0));
+    assert_eq!((near.pair.free_slots(), near.pair.outstanding()), (most, 0));
     let long = [0; 4097];
-    assert!(matches!(near.pair.batch().send_inline(&[&long], signalled(0)), Err(Error::Limit { asked: 4097, .. })));
+    assert!(matches!(near.pair.batch().send_inline(&[&long], signalled(0)), Err(IbError::Limit { requested: 4097, .. })));
     let (foreign, key) = (far.bench.filled(b"of another region"), near.bench.key);
-    assert!(matches!(near.pair.batch().send([(foreign, key)], signalled(0)), Err(Error::NotRegistered)));
+    assert!(matches!(near.pair.batch().send([(foreign, key)], signalled(0)), Err(IbError::NotRegistered)));
     let parts: Vec<_> = (0..9).map(|_| (near.bench.filled(b""), key)).collect();
-    assert!(matches!(near.pair.batch().send(parts, signalled(0)), Err(Error::Limit { asked: 9, most: 8, .. })));
-    assert_eq!(near.pair.under_way(), 0);
+    assert!(matches!(near.pair.batch().send(parts, signalled(0)), Err(IbError::Limit { requested: 9, max: 8, .. })));
+    assert_eq!(near.pair.outstanding(), 0);
     // A completion of one queue is none of another.
     near.send_inline(b"x");
     let completion = far.bench.completion();
-    assert!(matches!(far.pair.settle(completion, &mut Vec::new()), Err(Error::NotOurs)));
+    assert!(matches!(far.pair.on_completion(completion, &mut Vec::new()), Err(IbError::WrongQueue)));
     let completion = near.bench.completion();
-    assert!(matches!(near.bench.receives.take(completion), Err(Error::NotOurs)));
+    assert!(matches!(near.bench.receives.on_completion(completion), Err(IbError::WrongQueue)));
 }
 
 #[test]
 fn an_address_without_a_device_is_refused() {
     let Some(_) = lab() else { return };
-    let channel = CmChannel::new().expect("a channel");
-    let id = ib::Id::new(&channel).expect("an id");
-    assert!(matches!(id.context(), Err(Error::NotYet(_))));
+    let channel = CmEventChannel::new().expect("a channel");
+    let id = ib::CmId::new(&channel).expect("an id");
+    assert!(matches!(id.context(), Err(IbError::InvalidState(_))));
     // An address of documentation, which nobody has.
     let refused = id.bind(SocketAddr::new([192, 0, 2, 7].into(), 0));
-    assert!(matches!(refused, Err(Error::Refused { call: "rdma_bind_addr", .. })), "{refused:?}");
-    let id = ib::Id::new(&channel).expect("an id");
+    assert!(matches!(refused, Err(IbError::CallFailed { call: "rdma_bind_addr", .. })), "{refused:?}");
+    let id = ib::CmId::new(&channel).expect("an id");
     let nowhere = SocketAddr::new([192, 0, 2, 7].into(), 1);
     match id.resolve_address(None, nowhere, Duration::from_secs(1)) {
-        Err(Error::Refused { call: "rdma_resolve_addr", .. }) => {}
-        Ok(()) => expect(&channel, "a failure", |event| match event.about {
-            About::Failed { what: Failure::Address, .. } => Ok(()),
+        Err(IbError::CallFailed { call: "rdma_resolve_addr", .. }) => {}
+        Ok(()) => expect(&channel, "a failure", |event| match event.kind {
+            CmEventKind::Failed { step: ConnectStep::Address, .. } => Ok(()),
             _ => Err(event),
         }),
         Err(error) => panic!("{error}"),
@@ -223,8 +223,8 @@ fn a_peer_that_is_killed_is_noticed_at_once() {
         .spawn()
         .expect("it runs");
     let (id, _) = request(&listening);
-    let bench = Bench::new(&id, 4);
-    let mut far = End { pair: bench.queue_pair(&id), bench, id, channel: listening };
+    let bench = TestResources::new(&id, 4);
+    let mut far = TestEndpoint { pair: bench.queue_pair(&id), bench, id, channel: listening };
     far.id.accept(&terms(b"")).expect("it can be accepted");
     established(&far.channel);
     assert_eq!(far.received(), b"here I am");
@@ -235,14 +235,14 @@ fn a_peer_that_is_killed_is_noticed_at_once() {
     assert!(now() - begun < Duration::from_secs(10), "{:?}", now() - begun);
     far.id.disconnect().expect("it can end");
     far.send_inline(b"to nobody");
-    assert_eq!(far.finished().0, Status::FLUSHED);
+    assert_eq!(far.finished().0, WcStatus::WR_FLUSH);
 }
 
 fn be_killed(address: SocketAddr) {
-    let asking = CmChannel::new().expect("a channel");
+    let asking = CmEventChannel::new().expect("a channel");
     let id = routed(&asking, address);
-    let bench = Bench::new(&id, 1);
-    let mut end = End { pair: bench.queue_pair(&id), bench, id, channel: asking };
+    let bench = TestResources::new(&id, 1);
+    let mut end = TestEndpoint { pair: bench.queue_pair(&id), bench, id, channel: asking };
     end.id.connect(&terms(b"")).expect("it can be asked");
     established(&end.channel);
     end.send_inline(b"here I am");

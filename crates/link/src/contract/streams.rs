@@ -1,16 +1,13 @@
-//! What a link promises while both ends are open.
-//!
-//! Enters: two connected ends.  Leaves: nothing, or a panic.
-//! Owns:   the promises on order, partial writes, gathers and the two buffers of a read.
-//! Never:  ends a link.
+//! What a link guarantees while both ends are open: order, partial writes, gathers, the two buffers of a read, lent
+//! memory.
 
-use super::Ends;
-use super::hands::{await_progress, await_ready, exactly, gather, given_back, pattern, pool, pump, pump_until};
-use crate::{Received, Sent, Wait};
+use super::LinkPair;
+use super::drivers::{await_progress, await_ready, pump_exactly, gather, await_memory_returned, pattern, pool, pump, pump_until};
+use crate::{ReceiveOutcome, SendOutcome, WaitFor};
 use slab::Gather;
 
 /// Bytes arrive once each and in order, both ways at once, in pieces of any size.
-pub fn bytes_arrive_in_order((mut a, mut b): Ends) {
+pub fn bytes_arrive_in_order((mut a, mut b): LinkPair) {
     let pool = pool();
     let sizes = [1, 2, 7, 8, 63, 64, 1_000, 4_095, 4_096, 70_000];
     let (mut there, mut back) = (0, 0);
@@ -32,8 +29,8 @@ pub fn bytes_arrive_in_order((mut a, mut b): Ends) {
     assert_eq!(pump_until(&mut *a, &mut *b, &mut out, all.len()), all);
 }
 
-/// A reader that lags makes `send` block, with the rest left in the gather; nothing is lost or doubled.
-pub fn partial_writes_lose_nothing((mut a, mut b): Ends) {
+/// With a slow reader `send` returns `Blocked` and leaves the rest in the gather; nothing is lost or duplicated.
+pub fn partial_writes_lose_nothing((mut a, mut b): LinkPair) {
     let pool = pool();
     let mut sent = Vec::new();
     let mut out = Gather::new();
@@ -43,9 +40,9 @@ pub fn partial_writes_lose_nothing((mut a, mut b): Ends) {
         out.extend(&pool, &more);
         sent.extend(more);
         let answer = a.send(&mut out).expect("both ends are open");
-        assert_eq!(answer == Sent::Drained, out.is_empty(), "drained means that the gather is empty");
+        assert_eq!(answer == SendOutcome::Drained, out.is_empty(), "drained means that the gather is empty");
     }
-    // A call with nothing to send changes nothing for what waits, and more may be put behind that.
+    // A call with an empty gather does not affect pending bytes, and more may be appended to those.
     a.send(&mut Gather::new()).expect("both ends are open");
     let more = pattern(sent.len(), 100_000);
     out.extend(&pool, &more);
@@ -55,11 +52,11 @@ pub fn partial_writes_lose_nothing((mut a, mut b): Ends) {
 }
 
 /// A gather of more parts than one call takes, copied and borrowed in turn, arrives as one stream.
-pub fn gathers_of_many_parts((mut a, mut b): Ends) {
+pub fn gathers_of_many_parts((mut a, mut b): LinkPair) {
     let pool = pool();
     let mut expected = Vec::new();
     let mut out = Gather::new();
-    let parts = 3 * a.shape().gather_parts_max.min(512) + 5;
+    let parts = 3 * a.capabilities().gather_parts_max.min(512) + 5;
     for part in 0..parts {
         let bytes = pattern(part * 17, 1 + part * 37 % 9_000);
         expected.extend_from_slice(&bytes);
@@ -71,11 +68,11 @@ pub fn gathers_of_many_parts((mut a, mut b): Ends) {
     }
     assert!(pump(&mut *a, &mut *b, &mut out) == expected, "the bytes differ");
     drop(out);
-    given_back(&mut *a, &pool);
+    await_memory_returned(&mut *a, &pool);
 }
 
 /// A read fills `direct` to its end before a byte goes to `scratch`.
-pub fn direct_is_filled_before_scratch((mut a, mut b): Ends) {
+pub fn direct_is_filled_before_scratch((mut a, mut b): LinkPair) {
     let pool = pool();
     let mut at = 0;
     for (direct_bytes, scratch_bytes) in [(10, 10), (1, 40), (40, 1), (16, 16), (50, 0), (0, 50), (7, 300)] {
@@ -89,44 +86,44 @@ pub fn direct_is_filled_before_scratch((mut a, mut b): Ends) {
             }
             let (mut direct, mut scratch) = (vec![0; direct_bytes], vec![0; scratch_bytes]);
             match b.receive(&mut direct, &mut scratch).expect("both ends are open") {
-                Received::Bytes { bytes, drained } => {
+                ReceiveOutcome::Bytes { bytes, drained } => {
                     assert!(bytes > 0 && bytes <= direct_bytes + scratch_bytes);
                     assert!(!drained || bytes < direct_bytes + scratch_bytes, "a full read says nothing of the rest");
                     let first = bytes.min(direct_bytes);
                     received.extend_from_slice(&direct[..first]);
                     received.extend_from_slice(&scratch[..bytes - first]);
                 }
-                Received::Idle => await_ready(&mut *b, Wait::Readable),
-                Received::Closed => panic!("nobody closed"),
+                ReceiveOutcome::Idle => await_ready(&mut *b, WaitFor::Readable),
+                ReceiveOutcome::Closed => panic!("nobody closed"),
             }
         }
         assert_eq!(received, sent, "direct {direct_bytes}, scratch {scratch_bytes}");
     }
     let nothing = b.receive(&mut [], &mut []).expect("both ends are open");
-    assert_eq!(nothing, Received::Bytes { bytes: 0, drained: false }, "no room says nothing of the link");
+    assert_eq!(nothing, ReceiveOutcome::Bytes { bytes: 0, drained: false }, "no room says nothing of the link");
 }
 
-/// With nothing to read a link is idle, not closed, and a wait says so.
-pub fn nothing_to_read_is_idle((mut a, mut b): Ends) {
+/// With nothing to read a link is idle, not closed, for `receive` and for `wait`.
+pub fn nothing_to_read_is_idle((mut a, mut b): LinkPair) {
     let mut scratch = [0; 16];
     for link in [&mut a, &mut b] {
-        assert_eq!(link.receive(&mut [], &mut scratch).expect("both ends are open"), Received::Idle);
+        assert_eq!(link.receive(&mut [], &mut scratch).expect("both ends are open"), ReceiveOutcome::Idle);
         let zero = std::time::Duration::ZERO;
-        assert!(!link.wait(Wait::Readable, Some(zero)).expect("waited for"));
-        assert!(link.wait(Wait::Writable, Some(zero)).expect("waited for"), "a fresh link takes bytes");
-        assert!(link.wait(Wait::Either, Some(zero)).expect("waited for"));
+        assert!(!link.wait(WaitFor::Readable, Some(zero)).expect("waited for"));
+        assert!(link.wait(WaitFor::Writable, Some(zero)).expect("waited for"), "a fresh link takes bytes");
+        assert!(link.wait(WaitFor::Either, Some(zero)).expect("waited for"));
         let mut nothing = Gather::new();
-        assert_eq!(link.send(&mut nothing).expect("both ends are open"), Sent::Drained);
+        assert_eq!(link.send(&mut nothing).expect("both ends are open"), SendOutcome::Drained);
     }
 }
 
-/// Memory that is lent gets the next bytes at its place and nowhere else, whether they were there already, and what comes
-/// behind them is received as ever. A link that takes none gives it back, and everything comes by `receive`.
-pub fn lent_memory_is_filled_at_its_place((mut a, mut b): Ends) {
+/// Lent memory gets the next bytes of the stream in its range and nowhere else, whether they had arrived before or not;
+/// later bytes are received as usual. A link that takes no memory returns it, and `receive` delivers everything.
+pub fn lent_memory_is_filled_at_its_place((mut a, mut b): LinkPair) {
     const AROUND: u8 = 0xA5;
     let pool = pool();
     let around = |bytes: &[u8]| bytes.iter().all(|byte| *byte == AROUND);
-    // Shared or written, so that a device may fetch it, or must be sent it; lent before it comes, or when it is there.
+    // Shared or copied, so that a device reads or receives it; lent before the bytes arrive, or afterwards.
     for (round, (is_shared, comes_first)) in
         [(true, false), (true, true), (false, false), (false, true)].into_iter().enumerate()
     {
@@ -138,21 +135,21 @@ pub fn lent_memory_is_filled_at_its_place((mut a, mut b): Ends) {
             out.extend(&pool, &body);
         }
         out.extend(&pool, &tail);
-        assert_eq!(exactly(&mut *a, &mut *b, &mut out, head.len()), head, "what comes before");
+        assert_eq!(pump_exactly(&mut *a, &mut *b, &mut out, head.len()), head, "what comes before");
         if comes_first {
-            // As far as it goes.
+            // As much as the link takes.
             a.send(&mut out).expect("both ends are open");
-            a.wait(Wait::Readable, Some(std::time::Duration::from_millis(1))).expect("waited for");
+            a.wait(WaitFor::Readable, Some(std::time::Duration::from_millis(1))).expect("waited for");
         }
         let mut memory = pool.block(30 + body.len() + 9);
         memory.fill(AROUND);
         let refused = b.lend(memory, 30..30 + body.len() + 100).expect_err("a place beyond the memory");
         let refused = b.lend(refused, 30..30).expect_err("a place without room");
         if b.lend(refused, 30..30 + body.len()).is_err() {
-            assert!(b.take_back().is_none(), "nothing was lent");
-            assert!(exactly(&mut *a, &mut *b, &mut out, body.len()) == body, "the bytes differ");
-            // It takes none at all, and there is no more to see.
-            assert_eq!(exactly(&mut *a, &mut *b, &mut out, tail.len()), tail, "what comes behind");
+            assert!(b.take_filled().is_none(), "nothing was lent");
+            assert!(pump_exactly(&mut *a, &mut *b, &mut out, body.len()) == body, "the bytes differ");
+            // The link takes no memory, so there is nothing more to test.
+            assert_eq!(pump_exactly(&mut *a, &mut *b, &mut out, tail.len()), tail, "what comes behind");
             return;
         }
         let again = b.lend(pool.block(5), 0..5).expect_err("one at a time");
@@ -163,19 +160,19 @@ pub fn lent_memory_is_filled_at_its_place((mut a, mut b): Ends) {
             }
             let mut scratch = [0; 16];
             match b.receive(&mut [], &mut scratch).expect("both ends are open") {
-                Received::Idle => await_progress(&mut *a, &mut *b, &out),
-                Received::Bytes { bytes, drained } => {
+                ReceiveOutcome::Idle => await_progress(&mut *a, &mut *b, &out),
+                ReceiveOutcome::Bytes { bytes, drained } => {
                     assert_eq!((bytes, drained), (0, false), "full, and nothing said of the rest");
-                    break b.take_back().expect("it is full");
+                    break b.take_filled().expect("it is full");
                 }
-                Received::Closed => panic!("nobody closed"),
+                ReceiveOutcome::Closed => panic!("nobody closed"),
             }
         };
-        assert!(b.take_back().is_none(), "once");
+        assert!(b.take_filled().is_none(), "once");
         let memory = filled.memory;
         assert!(memory[30..30 + body.len()] == body, "the bytes differ");
         assert!(around(&memory[..30]) && around(&memory[30 + body.len()..]), "bytes around the place were written to");
         assert!(filled.copied_bytes <= body.len());
-        assert_eq!(exactly(&mut *a, &mut *b, &mut out, tail.len()), tail, "what comes behind");
+        assert_eq!(pump_exactly(&mut *a, &mut *b, &mut out, tail.len()), tail, "what comes behind");
     }
 }

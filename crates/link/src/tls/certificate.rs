@@ -1,11 +1,7 @@
-//! A certificate: whom it names, and when it holds.
-//!
-//! Enters: a certificate as it travels (DER).  Leaves: names and dates.
-//! Owns:   the bytes.
-//! Never:  vouches for what it says: whoever hands one out has verified it, or says that nobody has.
+//! A certificate: whom it names and when it is valid. Parsing it verifies nothing.
 
 use super::der::{Der, OBJECT, OCTETS, SEQUENCE, seconds};
-use super::name;
+use super::distinguished_name;
 
 /// A certificate.
 #[derive(Clone, PartialEq, Eq)]
@@ -13,18 +9,18 @@ pub struct Certificate {
     der: Box<[u8]>,
 }
 
-/// What of a client's certificate is the name of a user (RabbitMQ's `ssl_cert_login_from`).
+/// Which part of a client's certificate is the user name (RabbitMQ's `ssl_cert_login_from`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Identity {
+pub enum CertificateIdentity {
     /// The whole subject: `CN=orders,O=Example`.
     DistinguishedName,
     /// The common name of the subject; several are joined by commas.
     CommonName,
     /// One of the alternative names.
     AlternativeName {
-        /// Of these,
+        /// The type of names.
         kind: SanType,
-        /// the one at this place, from 0.
+        /// The index among the names of this type, from 0.
         index: usize,
     },
 }
@@ -34,7 +30,7 @@ pub enum Identity {
 pub enum SanType {
     /// A host name.
     Dns,
-    /// An address of mail.
+    /// An e-mail address.
     Email,
     /// A URI.
     Uri,
@@ -42,8 +38,8 @@ pub enum SanType {
     Ip,
 }
 
-/// The parts that matter here.
-struct Parts<'a> {
+/// The fields that are used here.
+struct CertificateFields<'a> {
     not_before: (u8, &'a [u8]),
     not_after: (u8, &'a [u8]),
     subject: Der<'a>,
@@ -56,7 +52,7 @@ impl Certificate {
         Certificate { der: der.into() }
     }
 
-    fn parts(&self) -> Option<Parts<'_>> {
+    fn parts(&self) -> Option<CertificateFields<'_>> {
         const VERSION: u8 = 0xa0;
         const EXTENSIONS: u8 = 0xa3;
         const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 0x11];
@@ -66,7 +62,7 @@ impl Certificate {
         }
         let (_serial, _algorithm, _issuer) = (signed.next()?, signed.next()?, signed.next()?);
         let mut validity = signed.expect(SEQUENCE)?;
-        let mut parts = Parts {
+        let mut parts = CertificateFields {
             not_before: validity.next()?,
             not_after: validity.next()?,
             subject: signed.expect(SEQUENCE)?,
@@ -84,27 +80,27 @@ impl Certificate {
         Some(parts)
     }
 
-    /// The name of the user it stands for.
-    pub fn identity(&self, from: Identity) -> Option<String> {
+    /// The user name in the certificate.
+    pub fn identity(&self, from: CertificateIdentity) -> Option<String> {
         let name = match from {
-            Identity::DistinguishedName => self.distinguished_name()?,
-            Identity::CommonName => self.common_names()?.join(","),
-            Identity::AlternativeName { kind, index } => self.alternative_names(kind).into_iter().nth(index)?,
+            CertificateIdentity::DistinguishedName => self.distinguished_name()?,
+            CertificateIdentity::CommonName => self.common_names()?.join(","),
+            CertificateIdentity::AlternativeName { kind, index } => self.alternative_names(kind).into_iter().nth(index)?,
         };
         Some(name).filter(|name| !name.is_empty())
     }
 
     /// The subject's name.
     pub fn distinguished_name(&self) -> Option<String> {
-        Some(name::written(&name::parts(self.parts()?.subject)?))
+        Some(distinguished_name::written(&distinguished_name::parts(self.parts()?.subject)?))
     }
 
     fn common_names(&self) -> Option<Vec<String>> {
-        let attributes = name::parts(self.parts()?.subject)?.into_iter().flatten();
-        Some(attributes.filter(|(kind, _)| kind == name::COMMON_NAME).map(|(_, value)| value).collect())
+        let attributes = distinguished_name::parts(self.parts()?.subject)?.into_iter().flatten();
+        Some(attributes.filter(|(kind, _)| kind == distinguished_name::COMMON_NAME).map(|(_, value)| value).collect())
     }
 
-    /// The alternative names of a kind, in their order.
+    /// The alternative names of a type, in their order.
     pub fn alternative_names(&self, kind: SanType) -> Vec<String> {
         let wanted = match kind {
             SanType::Email => 0x81,
@@ -123,9 +119,9 @@ impl Certificate {
         self.parts().map_or(vec![], |parts| parts.alternatives.all().filter_map(written).collect())
     }
 
-    /// The first and the last second since 1970 at which it holds.
+    /// The validity period, in seconds since 1970.
     pub fn validity_s(&self) -> Option<(i64, i64)> {
-        let Parts { not_before, not_after, .. } = self.parts()?;
+        let CertificateFields { not_before, not_after, .. } = self.parts()?;
         Some((seconds(not_before.0, not_before.1)?, seconds(not_after.0, not_after.1)?))
     }
 }

@@ -1,12 +1,8 @@
-//! A client's side of TLS: whom it trusts, as whom it comes.
-//!
-//! Enters: files, the name of a host.  Leaves: an engine for each connection.
-//! Owns:   the certificates it trusts, and its own if it has one.
-//! Never:  goes on with a server that it cannot verify.
+//! A client's side of TLS: the certificates it trusts, and its own. A server that cannot be verified is an error.
 
-use super::engine::Engine;
+use super::engine::TlsEngine;
 use super::files::{CertificateFiles, TlsError, certified, roots};
-use super::link::TlsLink;
+use super::tls_link::TlsLink;
 use super::{VERSIONS, provider};
 use crate::socket::SocketLink;
 use rustls::ClientConfig;
@@ -20,11 +16,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where systems keep the certificates that they trust.
+/// Where distributions keep the trusted certificates.
 const SYSTEM_CA_FILES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// A client's side. Copies are the same one.
+/// The TLS configuration of a client. Clones share it.
 #[derive(Clone)]
 pub struct TlsClient {
     config: Arc<ClientConfig>,
@@ -32,8 +28,8 @@ pub struct TlsClient {
 }
 
 impl TlsClient {
-    /// One that trusts what the certificates in `ca` vouch for (without it: what the system trusts), shows `certificate`
-    /// when it is asked, and wants the server to be `server_name` (without it: the host it dials).
+    /// A client that trusts the authorities in `ca` (default: the system's), shows `certificate` if the server asks for
+    /// one, and expects the server to be `server_name` (default: the host it connects to).
     ///
     /// # Errors
     /// Which file cannot be used, and why.
@@ -65,7 +61,7 @@ impl TlsClient {
         Ok(TlsClient { config: Arc::new(config), server_name: server_name.map(str::to_owned) })
     }
 
-    /// TLS over a socket just connected; the handshake is over when this returns, or `timeout` has passed.
+    /// Makes the handshake over a connected socket, within `timeout`.
     pub(crate) fn secure(&self, socket: SocketLink<TcpStream>, host: &str, timeout: Duration) -> io::Result<TlsLink> {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         let name = self.server_name.as_deref().unwrap_or(host);
@@ -73,8 +69,8 @@ impl TlsClient {
         let server = server.map_err(|_| invalid(format!("'{name}' is no name that a certificate could have")))?;
         let connection = UnbufferedClientConnection::new(Arc::clone(&self.config), server);
         let connection = connection.map_err(|error| invalid(error.to_string()))?;
-        let mut link = TlsLink::new(socket, Engine::Client(Box::new(connection)));
-        link.shake_hands(timeout)?;
+        let mut link = TlsLink::new(socket, TlsEngine::Client(Box::new(connection)));
+        link.handshake(timeout)?;
         Ok(link)
     }
 }

@@ -1,10 +1,6 @@
-//! DER: values one after another, as certificates are written (ITU-T X.690).
-//!
-//! Enters: bytes.  Leaves: tags and the bytes under them; texts, times, object identifiers.
-//! Owns:   the part of the notation that a certificate's names and dates need.
-//! Never:  fails but by `None`; checks a signature.
+//! DER, as far as a certificate's names and dates need it (ITU-T X.690). Malformed input gives `None`.
 
-/// Values that follow one another.
+/// A sequence of encoded values.
 #[derive(Clone, Copy)]
 pub(super) struct Der<'a>(pub &'a [u8]);
 
@@ -14,7 +10,7 @@ pub(super) const OCTETS: u8 = 0x04;
 pub(super) const OBJECT: u8 = 0x06;
 
 impl<'a> Der<'a> {
-    /// The next value: its tag and what is in it.
+    /// The next value: its tag and its content.
     pub fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&[tag, length], rest) = self.0.split_first_chunk::<2>()?;
         let (length, rest) = match length {
@@ -30,18 +26,18 @@ impl<'a> Der<'a> {
         Some((tag, body))
     }
 
-    /// What is in the next value, which has this tag.
+    /// The content of the next value, if it has this tag.
     pub fn expect(&mut self, tag: u8) -> Option<Der<'a>> {
         self.next().filter(|(found, _)| *found == tag).map(|(_, body)| Der(body))
     }
 
-    /// All values, up to one that is broken.
+    /// All values, up to the first malformed one.
     pub fn all(mut self) -> impl Iterator<Item = (u8, &'a [u8])> {
         std::iter::from_fn(move || self.next())
     }
 }
 
-/// The text of a string of any of ASN.1's kinds.
+/// The text of any of ASN.1's string types.
 pub(super) fn text(tag: u8, bytes: &[u8]) -> Option<String> {
     match tag {
         // UTF-8, numeric, printable, IA5, visible.
@@ -74,7 +70,7 @@ pub(super) fn seconds(tag: u8, bytes: &[u8]) -> Option<i64> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
     }
-    // Years begin in March, so that the day of a leap year comes last.
+    // Years begin in March, so that the leap day comes last.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1 - 719_468;
     Some(((days * 24 + hour) * 60 + minute) * 60 + second)

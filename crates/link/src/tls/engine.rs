@@ -1,78 +1,73 @@
-//! The engine: the TLS state machine of one connection, either role.
-//!
-//! Enters: received bytes, plain bytes to send.  Leaves: plain bytes, encrypted bytes, and how far the connection is.
-//! Owns:   `rustls`'s state of the connection, nothing of its bytes.
-//! Never:  touches a socket, keeps a byte: all buffers are its caller's.
+//! The TLS state machine of one connection, client or server. All buffers are the caller's.
 
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus};
 use rustls::{CommonState, Error};
 
-pub(super) enum Engine {
+pub(super) enum TlsEngine {
     Server(Box<UnbufferedServerConnection>),
     Client(Box<UnbufferedClientConnection>),
 }
 
-/// What one step came to.
+/// Whether the engine can continue.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
-    /// It moved; another step may move more.
-    Again,
-    /// It needs more from the peer, or has nothing to do.
-    Rest,
+pub(super) enum EngineProgress {
+    /// It made progress; another step may make more.
+    Progressed,
+    /// It needs more bytes from the peer, or has nothing to do.
+    Waiting,
     /// The peer has ended its sending direction.
-    Ended,
+    PeerClosed,
 }
 
-/// What is to be sent.
+/// What a step is to encrypt.
 #[derive(Clone, Copy)]
-pub(super) enum Say<'a> {
-    /// Nothing: only what was received is looked at.
+pub(super) enum EngineOutput<'a> {
+    /// Nothing: the step only handles received bytes.
     Nothing,
-    /// These bytes.
     Plain(&'a [u8]),
-    /// The end of this sending direction.
-    End,
+    /// The end of this sending direction (close_notify).
+    CloseNotify,
 }
 
-/// One step: how many of the received bytes it used up, what it came to, and whether it said what it was to say.
-pub(super) struct Stepped {
+/// The result of a step: received bytes that it used up, its progress, and whether it wrote its output.
+pub(super) struct EngineStep {
     pub used: usize,
-    pub outcome: Result<Step, Error>,
-    pub said: bool,
+    pub outcome: Result<EngineProgress, Error>,
+    pub written: bool,
 }
 
-impl Engine {
-    /// One step. Plain bytes go to `take`, encrypted ones behind `out`.
+impl TlsEngine {
+    /// One step. Decrypted bytes go to `take`, encrypted ones are appended to `out`.
     pub fn step(
         &mut self,
         received: &mut [u8],
-        say: Say<'_>,
-        out: &mut Outgoing,
+        say: EngineOutput<'_>,
+        out: &mut EncryptedBuffer,
         take: &mut impl FnMut(&[u8]),
-    ) -> Stepped {
+    ) -> EngineStep {
         match self {
-            Engine::Server(connection) => step(connection.process_tls_records(received), say, out, take),
-            Engine::Client(connection) => step(connection.process_tls_records(received), say, out, take),
+            TlsEngine::Server(connection) => step(connection.process_tls_records(received), say, out, take),
+            TlsEngine::Client(connection) => step(connection.process_tls_records(received), say, out, take),
         }
     }
 
-    /// What both roles have.
+    /// The state that client and server have in common.
     pub fn state(&self) -> &CommonState {
         match self {
-            Engine::Server(connection) => connection,
-            Engine::Client(connection) => connection,
+            TlsEngine::Server(connection) => connection,
+            TlsEngine::Client(connection) => connection,
         }
     }
 }
 
 fn step<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
-    say: Say<'_>,
-    out: &mut Outgoing,
+    say: EngineOutput<'_>,
+    out: &mut EncryptedBuffer,
     take: &mut impl FnMut(&[u8]),
-) -> Stepped {
+) -> EngineStep {
     let UnbufferedStatus { discard: mut used, state } = status;
     let mut said = false;
     let outcome = state.and_then(|state| match state {
@@ -82,32 +77,32 @@ fn step<Data>(
                 used += record.discard;
                 take(record.payload);
             }
-            Ok(Step::Again)
+            Ok(EngineProgress::Progressed)
         }
-        ConnectionState::EncodeTlsData(data) => encode(data, out).map(|()| Step::Again),
+        ConnectionState::EncodeTlsData(data) => encode(data, out).map(|()| EngineProgress::Progressed),
         ConnectionState::TransmitTlsData(data) => {
-            // What was encoded lies in `out` already, before all that follows.
+            // The encoded bytes are in `out` already.
             data.done();
-            Ok(Step::Again)
+            Ok(EngineProgress::Progressed)
         }
         ConnectionState::WriteTraffic(mut traffic) => {
-            said = !matches!(say, Say::Nothing);
+            said = !matches!(say, EngineOutput::Nothing);
             let written = match say {
-                Say::Nothing => Ok(()),
-                Say::Plain(bytes) => into_room(out, |room| traffic.encrypt(bytes, room)),
-                Say::End => into_room(out, |room| traffic.queue_close_notify(room)),
+                EngineOutput::Nothing => Ok(()),
+                EngineOutput::Plain(bytes) => write_growing(out, |room| traffic.encrypt(bytes, room)),
+                EngineOutput::CloseNotify => write_growing(out, |room| traffic.queue_close_notify(room)),
             };
-            written.map(|()| Step::Rest)
+            written.map(|()| EngineProgress::Waiting)
         }
-        ConnectionState::PeerClosed | ConnectionState::Closed => Ok(Step::Ended),
-        // Early data is never asked for, and of states that are not known nothing is expected.
-        _ => Ok(Step::Rest),
+        ConnectionState::PeerClosed | ConnectionState::Closed => Ok(EngineProgress::PeerClosed),
+        // Early data is never requested, and unknown states need no action.
+        _ => Ok(EngineProgress::Waiting),
     });
-    Stepped { used, outcome, said }
+    EngineStep { used, outcome, written: said }
 }
 
-fn encode<Data>(mut data: EncodeTlsData<'_, Data>, out: &mut Outgoing) -> Result<(), Error> {
-    into_room(out, |room| {
+fn encode<Data>(mut data: EncodeTlsData<'_, Data>, out: &mut EncryptedBuffer) -> Result<(), Error> {
+    write_growing(out, |room| {
         data.encode(room).map_err(|error| match error {
             EncodeError::InsufficientSize(size) => EncryptError::InsufficientSize(size),
             EncodeError::AlreadyEncoded => EncryptError::EncryptExhausted,
@@ -115,8 +110,8 @@ fn encode<Data>(mut data: EncodeTlsData<'_, Data>, out: &mut Outgoing) -> Result
     })
 }
 
-/// Writes behind what `out` holds, with as much room as it takes.
-fn into_room(out: &mut Outgoing, mut write: impl FnMut(&mut [u8]) -> Result<usize, EncryptError>) -> Result<(), Error> {
+/// Appends to `out`, growing it as needed.
+fn write_growing(out: &mut EncryptedBuffer, mut write: impl FnMut(&mut [u8]) -> Result<usize, EncryptError>) -> Result<(), Error> {
     loop {
         match write(&mut out.bytes[out.filled..]) {
             Ok(bytes) => {
@@ -131,24 +126,22 @@ fn into_room(out: &mut Outgoing, mut write: impl FnMut(&mut [u8]) -> Result<usiz
     }
 }
 
-/// Encrypted bytes on their way out. Its memory stays, so that it is made ready once and not for each record.
+/// A buffer of encrypted bytes. It keeps its memory, so that it is zeroed once and not for each record.
 #[derive(Default)]
-pub(super) struct Outgoing {
+pub(super) struct EncryptedBuffer {
     bytes: Vec<u8>,
     filled: usize,
 }
 
-impl Outgoing {
+impl EncryptedBuffer {
     pub const fn new() -> Self {
-        Outgoing { bytes: Vec::new(), filled: 0 }
+        EncryptedBuffer { bytes: Vec::new(), filled: 0 }
     }
 
-    /// What it holds.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.filled]
     }
 
-    /// Empties it.
     pub fn clear(&mut self) {
         self.filled = 0;
     }

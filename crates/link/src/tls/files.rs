@@ -1,8 +1,4 @@
-//! Files of certificates and keys: PEM.
-//!
-//! Enters: paths.  Leaves: certificates and keys that fit each other, or which file is wrong and why.
-//! Owns:   the words for what can be wrong with them.
-//! Never:  shows a key.
+//! PEM files of certificates and keys, and what can be wrong with them. No error shows a key.
 
 use super::certificate::Certificate;
 use crate::limits::TLS_FILE_BYTES_MAX;
@@ -16,21 +12,20 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// A certificate with the chain behind it, and its key.
+/// The files of a certificate chain and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The certificate, then those that vouch for it, in one PEM file.
+    /// The certificate and its chain, in one PEM file.
     pub certificate: PathBuf,
-    /// Its private key, PEM: PKCS #8, PKCS #1 or SEC 1, not encrypted.
+    /// The private key in PEM: PKCS #8, PKCS #1 or SEC 1, not encrypted.
     pub key: PathBuf,
 }
 
 /// Why certificates cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsError {
-    /// The file, if it is about one.
+    /// The file, if the error concerns one.
     pub file: Option<PathBuf>,
-    /// What is wrong.
     pub why: String,
 }
 
@@ -76,7 +71,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     }
 }
 
-/// Words for a fault of PEM that show nothing of the file: it may be a key.
+/// Describes a PEM error without showing any of the file, which may be a key.
 fn what_is_wrong(error: &pem::Error) -> &'static str {
     match error {
         pem::Error::MissingSectionEnd { .. } => "a section has no end",
@@ -87,7 +82,7 @@ fn what_is_wrong(error: &pem::Error) -> &'static str {
     }
 }
 
-/// A certificate with its key.
+/// Reads a certificate chain with its key.
 pub(super) fn certified(files: &CertificateFiles, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
     let chain = certificates(&files.certificate)?;
     if Certificate::new(chain[0].to_vec()).validity_s().is_none() {
@@ -111,7 +106,7 @@ pub(super) fn certified(files: &CertificateFiles, provider: &CryptoProvider) -> 
     })
 }
 
-/// Certificates that vouch for others.
+/// Reads trusted certificates.
 pub(super) fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(path)? {

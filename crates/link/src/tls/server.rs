@@ -1,13 +1,11 @@
 //! The broker's side of TLS: its certificates, and what it asks of clients.
 //!
-//! Enters: files; the name of a host that a client wants.  Leaves: an engine for each connection.
-//! Owns:   the certificates in use. They can be read anew; connections that are open keep what they began with.
-//! Never:  answers with another version than 1.2 or 1.3.
+//! The files can be read again while the broker runs; open connections keep the certificates they began with.
 
 use super::certificate::{Certificate, SanType};
-use super::engine::Engine;
+use super::engine::TlsEngine;
 use super::files::{CertificateFiles, TlsError, certified, roots};
-use super::link::TlsLink;
+use super::tls_link::TlsLink;
 use super::{VERSIONS, provider};
 use crate::socket::SocketLink;
 use rustls::server::danger::ClientCertVerifier;
@@ -21,15 +19,15 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Whether clients show certificates.
+/// Whether clients must show certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientCertificates {
-    /// They are not asked.
+    /// Clients are not asked for one.
     #[default]
     None,
-    /// They are asked; one that is shown must be sound.
+    /// Clients may show one, which must be valid.
     Optional,
-    /// Without a sound one there is no connection.
+    /// Clients must show a valid one.
     Required,
 }
 
@@ -43,29 +41,29 @@ pub enum TlsVersion {
     V13,
 }
 
-/// What the broker's side needs.
+/// Options of [`TlsServer`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsServerOptions {
-    /// Certificates: a client gets the first one that has the name it asks for, else the first.
+    /// The certificates: a client gets the first that covers the name it asks for (SNI), else the first.
     pub certificates: Vec<CertificateFiles>,
-    /// Whether clients show certificates,
+    /// Whether clients must show certificates.
     pub client_certificates: ClientCertificates,
-    /// and the certificates that vouch for theirs.
+    /// The authorities that are trusted for clients' certificates.
     pub client_ca: Option<PathBuf>,
-    /// The least version.
+    /// The oldest version that is accepted.
     pub version_min: TlsVersion,
 }
 
-/// The broker's side. Copies are the same one.
+/// The TLS configuration of a server. Clones share it.
 #[derive(Clone)]
 pub struct TlsServer {
     options: Arc<TlsServerOptions>,
-    current: Arc<RwLock<Current>>,
+    current: Arc<RwLock<ActiveConfig>>,
 }
 
-/// What connections begin with, and the certificates in it.
+/// The configuration of new connections, and its certificates.
 #[derive(Clone)]
-struct Current {
+struct ActiveConfig {
     config: Arc<ServerConfig>,
     certificates: Vec<Certificate>,
 }
@@ -80,10 +78,10 @@ impl TlsServer {
         Ok(TlsServer { options: Arc::new(options), current })
     }
 
-    /// Reads the files again, for connections that come from now on.
+    /// Reads the files again, for new connections.
     ///
     /// # Errors
-    /// Which file cannot be used, and why; all stays as it was then.
+    /// Which file cannot be used, and why; then the configuration is unchanged.
     pub fn reload(&self) -> Result<(), TlsError> {
         let fresh = configure(&self.options)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
@@ -95,11 +93,11 @@ impl TlsServer {
         self.current.read().unwrap_or_else(PoisonError::into_inner).certificates.clone()
     }
 
-    /// TLS over a socket just accepted.
+    /// A TLS link over an accepted socket.
     pub(crate) fn secure(&self, socket: SocketLink<TcpStream>) -> io::Result<TlsLink> {
         let config = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).config);
         let connection = UnbufferedServerConnection::new(config).map_err(io::Error::other)?;
-        Ok(TlsLink::new(socket, Engine::Server(Box::new(connection))))
+        Ok(TlsLink::new(socket, TlsEngine::Server(Box::new(connection))))
     }
 }
 
@@ -109,9 +107,9 @@ impl std::fmt::Debug for TlsServer {
     }
 }
 
-fn configure(options: &TlsServerOptions) -> Result<Current, TlsError> {
+fn configure(options: &TlsServerOptions) -> Result<ActiveConfig, TlsError> {
     let provider = provider();
-    let mut choice = Choice(Vec::new());
+    let mut choice = CertificateResolver(Vec::new());
     let mut certificates = Vec::new();
     for files in &options.certificates {
         let certified = certified(files, &provider)?;
@@ -148,27 +146,27 @@ fn configure(options: &TlsServerOptions) -> Result<Current, TlsError> {
     config.ignore_client_order = true;
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    Ok(Current { config: Arc::new(config), certificates })
+    Ok(ActiveConfig { config: Arc::new(config), certificates })
 }
 
-/// Certificates by the host names in them.
+/// Chooses a certificate by the host name that a client asks for.
 #[derive(Debug)]
-struct Choice(Vec<(Vec<String>, Arc<CertifiedKey>)>);
+struct CertificateResolver(Vec<(Vec<String>, Arc<CertifiedKey>)>);
 
-impl Choice {
+impl CertificateResolver {
     fn find(&self, host: Option<&str>) -> Option<&Arc<CertifiedKey>> {
         let named = host.and_then(|host| self.0.iter().find(|(names, _)| names.iter().any(|name| covers(name, host))));
         named.or(self.0.first()).map(|(_, certified)| certified)
     }
 }
 
-impl ResolvesServerCert for Choice {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.find(hello.server_name()).cloned()
     }
 }
 
-/// Whether a certificate's name is that of a host; a star stands for its first word (RFC 6125 §6.4.3).
+/// Whether a certificate's name matches a host; a star matches the first label (RFC 6125 §6.4.3).
 fn covers(name: &str, host: &str) -> bool {
     match (name.strip_prefix("*."), host.split_once('.')) {
         (Some(rest), Some((_, domain))) => rest.eq_ignore_ascii_case(domain),

@@ -1,69 +1,69 @@
-//! A slow, obvious book: all resting orders in one vector, sorted anew for each order that comes.
+//! A slow, obvious book: all resting orders in one vector, sorted again for each order.
 
-use market::book::{Deal, Fate, Incoming};
-use market::{Lots, Matching, OrderId, Side, Ticks};
+use market::order_book::{BookFill, MatchOutcome, IncomingOrder};
+use market::{Lots, Matching, OrderId, OrderSide, Ticks};
 
-/// An order that rests, and the turn at which it came.
+/// A resting order, and the turn at which it arrived.
 #[derive(Clone, Copy, Debug)]
-pub struct Rests {
+pub struct OracleOrder {
     pub turn: usize,
     pub order: OrderId,
-    pub side: Side,
+    pub side: OrderSide,
     pub price: Ticks,
     pub lots: Lots,
 }
 
 #[derive(Default)]
-pub struct Oracle {
-    pub rests: Vec<Rests>,
+pub struct BookOracle {
+    pub rests: Vec<OracleOrder>,
     turn: usize,
 }
 
-impl Oracle {
+impl BookOracle {
     pub fn bid(&self) -> Option<Ticks> {
-        self.rests.iter().filter(|rests| rests.side == Side::Buy).map(|rests| rests.price).max()
+        self.rests.iter().filter(|rests| rests.side == OrderSide::Buy).map(|rests| rests.price).max()
     }
 
     pub fn ask(&self) -> Option<Ticks> {
-        self.rests.iter().filter(|rests| rests.side == Side::Sell).map(|rests| rests.price).min()
+        self.rests.iter().filter(|rests| rests.side == OrderSide::Sell).map(|rests| rests.price).min()
     }
 
-    pub fn enter(&mut self, incoming: Incoming, matching: Matching, max: usize, deals: &mut Vec<Deal>) -> Fate {
+    pub fn enter(&mut self, incoming: IncomingOrder, matching: Matching, max: usize, deals: &mut Vec<BookFill>) -> MatchOutcome {
         self.turn += 1;
-        // The best price for the one who comes is first, and at one price whoever was there first.
+        // The best price for the incoming order comes first, and at one price the oldest order.
         self.rests.sort_by_key(|rests| match incoming.side {
-            Side::Buy => (rests.price, rests.turn),
-            Side::Sell => (Ticks::MAX - rests.price, rests.turn),
+            OrderSide::Buy => (rests.price, rests.turn),
+            OrderSide::Sell => (Ticks::MAX - rests.price, rests.turn),
         });
         let mut left = incoming.lots;
         let first = deals.len();
         for rests in self.rests.iter_mut().filter(|rests| rests.side == incoming.side.other()) {
             let matches = match (matching, incoming.side) {
                 (Matching::Exact, _) => rests.price == incoming.price,
-                (Matching::Crossing, Side::Buy) => rests.price <= incoming.price,
-                (Matching::Crossing, Side::Sell) => rests.price >= incoming.price,
+                (Matching::Crossing, OrderSide::Buy) => rests.price <= incoming.price,
+                (Matching::Crossing, OrderSide::Sell) => rests.price >= incoming.price,
             };
             if matches && left > 0 {
                 let lots = left.min(rests.lots);
                 left -= lots;
                 rests.lots -= lots;
-                deals.push(Deal { price: rests.price, lots, maker: rests.order, is_last: false });
+                deals.push(BookFill { price: rests.price, lots, maker: rests.order, is_last: false });
             }
         }
         self.rests.retain(|rests| rests.lots > 0);
         let traded = deals.len() > first;
         if !traded && self.rests.len() >= max {
-            return Fate::BookFull;
+            return MatchOutcome::BookFull;
         }
         if left > 0 {
-            let Incoming { order, side, price, .. } = incoming;
-            self.rests.push(Rests { turn: self.turn, order, side, price, lots: left });
+            let IncomingOrder { order, side, price, .. } = incoming;
+            self.rests.push(OracleOrder { turn: self.turn, order, side, price, lots: left });
         }
         if traded {
             deals.last_mut().expect("it traded").is_last = true;
-            Fate::Traded
+            MatchOutcome::Traded
         } else {
-            Fate::Rests
+            MatchOutcome::Resting
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A simulated fabric with a stand-in for a broker, both run by a thread of their own, and devices for a proxy.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use link::{Abort, Link, Received};
+use link::{AbortReason, Link, ReceiveOutcome};
 use proxy::{DeviceSource, RdmaUpstreamOptions};
 use slab::{BlockMut, Gather, Pool, PoolOptions, Slice};
 use std::collections::HashMap;
@@ -14,10 +14,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use verbs::device::{
-    Abilities, AnyDevice, Completion, Device, DeviceError, Event, Grant, QueuePair, QueueWishes, Request, Work, WorkId,
+    AnyDevice, ConnectRequestId, ConnectionEvent, Device, DeviceCapabilities, DeviceError, QueuePairId,
+    QueuePairLimits, ReadGrant, WorkCompletion, WorkRequest, WorkRequestId,
 };
 use verbs::sim::{Fabric, FabricOptions, SimDevice};
-use verbs::{Counters, LinkId, Port, Settings, Token};
+use verbs::{LinkId, Port, PortCounters, PortSettings, RdmaToken};
 
 /// Where the broker listens.
 pub const ADDRESS: &str = "broker:5672";
@@ -47,7 +48,7 @@ pub struct ReceivedStream {
 
 enum BrokerCommand {
     Listen,
-    Expect(Token, Sender<()>),
+    Expect(RdmaToken, Sender<()>),
     Vanish(Sender<()>),
     Stop,
 }
@@ -57,13 +58,13 @@ pub struct FabricBroker {
     fabric: Fabric,
     commands: Sender<BrokerCommand>,
     streams: Receiver<ReceivedStream>,
-    thread: Option<JoinHandle<Counters>>,
+    thread: Option<JoinHandle<PortCounters>>,
     wires: Arc<Mutex<Vec<UnixStream>>>,
     unplugged: Arc<Mutex<Arc<AtomicBool>>>,
 }
 
 impl FabricBroker {
-    pub fn start(behavior: BrokerBehavior, settings: Settings) -> FabricBroker {
+    pub fn start(behavior: BrokerBehavior, settings: PortSettings) -> FabricBroker {
         let fabric = Fabric::new(&FabricOptions::faultless());
         let (commands, ordered) = channel();
         let (sender, streams) = channel();
@@ -80,7 +81,7 @@ impl FabricBroker {
     }
 
     /// Where a proxy gets its devices; with descriptors, or without.
-    pub fn rdma(&self, settings: Settings, wired: bool) -> RdmaUpstreamOptions {
+    pub fn rdma(&self, settings: PortSettings, wired: bool) -> RdmaUpstreamOptions {
         let (fabric, wires, unplugged) = (self.fabric.clone(), Arc::clone(&self.wires), Arc::clone(&self.unplugged));
         let devices: DeviceSource = Arc::new(move |address| {
             assert_eq!(address, ADDRESS);
@@ -117,7 +118,7 @@ impl FabricBroker {
     }
 
     /// Makes the broker expect a token, from any thread.
-    pub fn token_registrar(&self) -> impl Fn(Token) + Send + Sync + 'static {
+    pub fn token_registrar(&self) -> impl Fn(RdmaToken) + Send + Sync + 'static {
         let commands = self.commands.clone();
         move |token| {
             let (done, is_done) = channel();
@@ -131,7 +132,7 @@ impl FabricBroker {
         self.streams.recv_timeout(crate::harness::PATIENCE).expect("a connection ends")
     }
 
-    pub fn end(mut self) -> Counters {
+    pub fn end(mut self) -> PortCounters {
         self.commands.send(BrokerCommand::Stop).expect("it runs");
         self.thread.take().expect("it runs").join().expect("it ends")
     }
@@ -169,7 +170,7 @@ impl FabricHost {
     fn new(
         fabric: Fabric,
         behavior: BrokerBehavior,
-        settings: Settings,
+        settings: PortSettings,
         streams: Sender<ReceivedStream>,
         wires: Arc<Mutex<Vec<UnixStream>>>,
     ) -> FabricHost {
@@ -182,7 +183,7 @@ impl FabricHost {
         FabricHost { fabric, pool, port, node, behavior, reads_later, connections: HashMap::new(), streams, wires }
     }
 
-    fn run(mut self, commands: &Receiver<BrokerCommand>) -> Counters {
+    fn run(mut self, commands: &Receiver<BrokerCommand>) -> PortCounters {
         let mut nap = Duration::ZERO;
         loop {
             match commands.recv_timeout(nap) {
@@ -193,7 +194,7 @@ impl FabricHost {
                 }
                 Ok(BrokerCommand::Listen) => self.reads_later = false,
                 Ok(BrokerCommand::Expect(token, done)) => {
-                    assert!(self.port.expect(token), "there is room for a token");
+                    assert!(self.port.expect_token(token), "there is room for a token");
                     done.send(()).expect("somebody waits for it");
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -249,18 +250,18 @@ impl BrokerConnection {
             return behavior == BrokerBehavior::Echo && !self.out.is_empty() && self.link.send(&mut self.out).is_err();
         }
         let has_room = self.out.bytes() < 1 << 20;
-        let announced = self.link.announced();
+        let announced_bytes = self.link.announced_bytes();
         let mut block = pool.block(64 * 1024);
-        if has_room && announced > 0 {
+        if has_room && announced_bytes > 0 {
             // If the link refuses the memory, the bytes are received like any others.
-            let _lent = self.link.lend(pool.block(announced), 0..announced);
+            let _lent = self.link.lend(pool.block(announced_bytes), 0..announced_bytes);
         }
-        let received = if has_room { self.link.receive(&mut block, &mut []) } else { Ok(Received::Idle) };
+        let received = if has_room { self.link.receive(&mut block, &mut []) } else { Ok(ReceiveOutcome::Idle) };
         let mut moved = false;
         match received {
-            Ok(Received::Bytes { bytes, .. }) => {
+            Ok(ReceiveOutcome::Bytes { bytes, .. }) => {
                 moved = true;
-                let memory = match self.link.take_back() {
+                let memory = match self.link.take_filled() {
                     Some(filled) => filled.memory,
                     None => {
                         block.truncate(bytes);
@@ -269,12 +270,12 @@ impl BrokerConnection {
                 };
                 match behavior {
                     BrokerBehavior::Echo => self.out.push(Slice::from(memory)),
-                    BrokerBehavior::Aborts => self.link.abort(Abort::Operator),
+                    BrokerBehavior::Aborts => self.link.abort(AbortReason::Operator),
                     BrokerBehavior::EndsFirst | BrokerBehavior::ReadsLater => self.bytes.extend_from_slice(&memory),
                 }
             }
-            Ok(Received::Idle) => {}
-            Ok(Received::Closed) => {
+            Ok(ReceiveOutcome::Idle) => {}
+            Ok(ReceiveOutcome::Closed) => {
                 self.is_over = true;
             }
             Err(_lost) => {
@@ -310,8 +311,8 @@ impl WiredDevice {
 }
 
 impl Device for WiredDevice {
-    fn abilities(&self) -> Abilities {
-        self.device.abilities()
+    fn capabilities(&self) -> DeviceCapabilities {
+        self.device.capabilities()
     }
 
     fn card(&self) -> String {
@@ -322,23 +323,23 @@ impl Device for WiredDevice {
         self.device.now()
     }
 
-    fn grant(&mut self, memory: Slice) -> Result<Grant, DeviceError> {
+    fn grant(&mut self, memory: Slice) -> Result<ReadGrant, DeviceError> {
         self.device.grant(memory)
     }
 
-    fn revoke(&mut self, grant: Grant) {
+    fn revoke(&mut self, grant: ReadGrant) {
         self.device.revoke(grant);
     }
 
-    fn post_receives(&mut self, buffers: &mut Vec<(WorkId, BlockMut)>) -> Result<(), DeviceError> {
+    fn post_receives(&mut self, buffers: &mut Vec<(WorkRequestId, BlockMut)>) -> Result<(), DeviceError> {
         self.device.post_receives(buffers)
     }
 
-    fn post(&mut self, pair: QueuePair, list: &mut Vec<Work>) -> Result<(), DeviceError> {
+    fn post(&mut self, pair: QueuePairId, list: &mut Vec<WorkRequest>) -> Result<(), DeviceError> {
         self.device.post(pair, list)
     }
 
-    fn poll(&mut self, into: &mut Vec<Completion>, most: usize) -> Result<usize, DeviceError> {
+    fn poll(&mut self, into: &mut Vec<WorkCompletion>, most: usize) -> Result<usize, DeviceError> {
         self.check()?;
         self.device.poll(into, most)
     }
@@ -363,28 +364,33 @@ impl Device for WiredDevice {
         self.device.listen(address)
     }
 
-    fn connect(&mut self, address: &str, private: &[u8], wanted: &QueueWishes) -> Result<QueuePair, DeviceError> {
+    fn connect(&mut self, address: &str, private: &[u8], wanted: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
         self.check()?;
         self.device.connect(address, private, wanted)
     }
 
-    fn accept(&mut self, request: Request, private: &[u8], wanted: &QueueWishes) -> Result<QueuePair, DeviceError> {
+    fn accept(
+        &mut self,
+        request: ConnectRequestId,
+        private: &[u8],
+        wanted: &QueuePairLimits,
+    ) -> Result<QueuePairId, DeviceError> {
         self.device.accept(request, private, wanted)
     }
 
-    fn reject(&mut self, request: Request, private: &[u8]) {
+    fn reject(&mut self, request: ConnectRequestId, private: &[u8]) {
         self.device.reject(request, private);
     }
 
-    fn disconnect(&mut self, pair: QueuePair) {
+    fn disconnect(&mut self, pair: QueuePairId) {
         self.device.disconnect(pair);
     }
 
-    fn destroy(&mut self, pair: QueuePair) {
+    fn destroy(&mut self, pair: QueuePairId) {
         self.device.destroy(pair);
     }
 
-    fn events(&mut self, now: Duration, into: &mut Vec<Event>) -> Result<(), DeviceError> {
+    fn events(&mut self, now: Duration, into: &mut Vec<ConnectionEvent>) -> Result<(), DeviceError> {
         self.device.events(now, into)
     }
 }

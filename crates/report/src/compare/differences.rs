@@ -1,8 +1,4 @@
-//! What else differs between two documents than their figures.
-//!
-//! Enters: two documents, or two targets of one.  Leaves: a warning for each difference that may explain a ratio.
-//! Owns:   the list of what should be alike.
-//! Never:  refuses to compare.
+//! Warns of other differences between two documents or targets that may explain a ratio.
 
 use std::collections::BTreeMap;
 

@@ -1,23 +1,19 @@
-//! Which series of two documents belong together.
-//!
-//! Enters: two documents.  Leaves: pairs, and what has no partner.
-//! Owns:   the rule: same benchmark, parameters and axis; same target, or the only one of each side.
-//! Never:  pairs a series twice.
+//! Pairs the series of two documents: same benchmark, parameters and axis, and the same target or the only one of each side.
 
 use std::collections::BTreeSet;
 
-use crate::document::{Document, Series};
+use crate::document::{Document, MeasuredSeries};
 
 /// Series that belong together.
-pub(super) type Together<'a> = Vec<(&'a Series, &'a Series)>;
+pub(super) type SeriesPairs<'a> = Vec<(&'a MeasuredSeries, &'a MeasuredSeries)>;
 
 /// Whether two series measured the same thing, be it on other targets.
-pub(crate) fn same_measurement(a: &Series, b: &Series) -> bool {
+pub(crate) fn same_measurement(a: &MeasuredSeries, b: &MeasuredSeries) -> bool {
     (&a.benchmark, &a.parameters, &a.axis, a.pace) == (&b.benchmark, &b.parameters, &b.axis, b.pace)
 }
 
 /// A series without its target: `de-spsc, pairs=2`.
-pub(super) fn what(series: &Series) -> String {
+pub(super) fn what(series: &MeasuredSeries) -> String {
     let mut text = series.benchmark.clone();
     for (name, value) in &series.parameters {
         text.push_str(&format!(", {name}={value}"));
@@ -26,13 +22,13 @@ pub(super) fn what(series: &Series) -> String {
 }
 
 /// Pairs the series of two documents, called by names.
-pub(super) fn of_documents<'a>(a: (&str, &'a Document), b: (&str, &'a Document)) -> (Together<'a>, Vec<String>) {
+pub(super) fn of_documents<'a>(a: (&str, &'a Document), b: (&str, &'a Document)) -> (SeriesPairs<'a>, Vec<String>) {
     let names =
         |document: &'a Document| document.series.iter().map(|series| &*series.target).collect::<BTreeSet<&str>>();
     let (in_a, in_b) = (names(a.1), names(b.1));
     // One target each: two brokers are compared, whatever they are called. Otherwise names decide.
     let by_name = in_a.len() != 1 || in_b.len() != 1;
-    let belong = |first: &Series, second: &Series| {
+    let belong = |first: &MeasuredSeries, second: &MeasuredSeries| {
         same_measurement(first, second) && (!by_name || first.target == second.target)
     };
     let mut together = Vec::new();
@@ -65,7 +61,7 @@ mod tests {
         let document = |words: &[&str]| {
             let series = words.iter().map(|word| {
                 let (benchmark, target) = word.split_once('@').expect("benchmark@target");
-                Series { target: target.to_owned(), ..fixture::series(benchmark, "size_bytes", Vec::new()) }
+                MeasuredSeries { target: target.to_owned(), ..fixture::series(benchmark, "size_bytes", Vec::new()) }
             });
             fixture::document_of(Vec::new(), series.collect())
         };

@@ -1,15 +1,11 @@
-//! A comparison as text, Markdown and JSON.
-//!
-//! Enters: a comparison.  Leaves: text.
-//! Owns:   the layout of the rows, and the sentence on chance.
-//! Never:  a ratio without its interval or the reason why there is none.
+//! Writes a comparison as text, Markdown and JSON. A ratio without an interval is shown with the reason.
 
-use super::{Comparison, RUNS_MIN, Row};
+use super::{DocumentComparison, RUNS_MIN, ComparisonRow};
 use crate::json;
 use crate::markdown::{head, number};
 use crate::osu::{axis_name, plain};
 
-impl Comparison {
+impl DocumentComparison {
     /// For a terminal.
     pub fn text(&self) -> String {
         let mut text = format!("# A: {}\n# B: {}\n", self.a, self.b);
@@ -128,7 +124,7 @@ impl Comparison {
     }
 }
 
-impl Row {
+impl ComparisonRow {
     fn interval_text(&self) -> String {
         match self.interval {
             Some((low, high)) => format!("{low:.3} – {high:.3}"),
@@ -139,11 +135,11 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
-    use crate::compare::{Comparison, Row, Verdict};
+    use crate::compare::{DocumentComparison, ComparisonRow, ComparisonVerdict};
     use crate::metric::Metric;
 
-    fn comparison() -> Comparison {
-        let row = Row {
+    fn comparison() -> DocumentComparison {
+        let row = ComparisonRow {
             what: "de-spsc, pairs=1: harrier".to_owned(),
             axis: "size_bytes".to_owned(),
             at: 64.0,
@@ -153,18 +149,18 @@ mod tests {
             runs: (5, 5),
             ratio: 1.5,
             interval: Some((1.4, 1.6)),
-            verdict: Verdict::Better,
+            verdict: ComparisonVerdict::Better,
             invalid: Vec::new(),
         };
-        let few = Row {
+        let few = ComparisonRow {
             at: 128.0,
             runs: (3, 5),
             interval: None,
-            verdict: Verdict::Noise,
+            verdict: ComparisonVerdict::Noise,
             invalid: vec!["B: the publisher used 93 % of its core".to_owned()],
             ..row.clone()
         };
-        Comparison {
+        DocumentComparison {
             a: "a.json".to_owned(),
             b: "b.json".to_owned(),
             warnings: vec!["the kernel differs: 6.1.0 in A, 6.2.0 in B".to_owned()],

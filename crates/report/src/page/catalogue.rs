@@ -1,25 +1,21 @@
-//! The figures of the page: one for each figure of the 2008 paper, and those that its benchmarks lacked.
-//!
-//! Leaves: sections with their figures, each as data.
-//! Owns:   what lies on which axis, what the lines are, and the words about it.
-//! Never:  a number.
+//! The catalogue of the page's figures: those of the 2008 paper, and those that its benchmarks lacked.
 
-use super::scale::Spread;
-use crate::metric::{Metric, Role};
+use super::axis_scale::ScaleKind;
+use crate::metric::{Metric, MetricRole};
 
 /// A part of the page.
-pub(super) struct Chapter {
+pub(super) struct PageChapter {
     /// Anchor of its heading.
     pub id: &'static str,
     pub title: &'static str,
     /// What is measured, in a sentence or two.
     pub about: &'static str,
-    pub figures: Vec<Spec>,
+    pub figures: Vec<FigureSpec>,
 }
 
 /// A figure before there are data.
 #[derive(Clone)]
-pub(super) struct Spec {
+pub(super) struct FigureSpec {
     /// Anchor of the figure.
     pub id: String,
     pub title: String,
@@ -30,22 +26,22 @@ pub(super) struct Spec {
     /// Round trips, streams, or both.
     pub ping_pong: Option<bool>,
     /// What the figure stands over.
-    pub over: Over,
+    pub over: FigureAxis,
     /// What the lines are.
-    pub lines: Lines,
+    pub lines: LineGrouping,
     /// Coordinates that are kept at the measured value next to this one.
     pub fixed: Vec<(&'static str, f64)>,
     /// Whether it shows variants at one place, each of them a single value.
     pub variants: bool,
     pub metrics: Vec<Metric>,
-    pub spread: Spread,
+    pub spread: ScaleKind,
     /// What is to be seen.
     pub about: &'static str,
 }
 
 /// The horizontal axis.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Over {
+pub(super) enum FigureAxis {
     /// Sizes of messages, both ends included.
     Size(f64, f64),
     /// A parameter, or the axis of that name.
@@ -58,7 +54,7 @@ pub(super) enum Over {
 
 /// What tells lines and panels apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lines {
+pub(super) enum LineGrouping {
     /// Brokers and networks in one panel.
     Contestants,
     /// A panel for each broker and network, in it a line for each value of a parameter.
@@ -67,19 +63,19 @@ pub(super) enum Lines {
     Metrics,
 }
 
-const ALL: Over = Over::Size(0.0, f64::INFINITY);
+const ALL: FigureAxis = FigureAxis::Size(0.0, f64::INFINITY);
 /// Up to here a message counts as small, as in the paper's figures.
 const SMALL_BYTES: f64 = 4_096.0;
 
-fn spec(id: &str, title: &str, benchmarks: &[&str], over: Over, metric: Metric, spread: Spread) -> Spec {
-    Spec {
+fn spec(id: &str, title: &str, benchmarks: &[&str], over: FigureAxis, metric: Metric, spread: ScaleKind) -> FigureSpec {
+    FigureSpec {
         id: id.to_owned(),
         title: title.to_owned(),
         paper: "",
         benchmarks: benchmarks.iter().map(|&name| name.to_owned()).collect(),
         ping_pong: None,
         over,
-        lines: Lines::Contestants,
+        lines: LineGrouping::Contestants,
         fixed: Vec::new(),
         variants: false,
         metrics: vec![metric],
@@ -89,223 +85,223 @@ fn spec(id: &str, title: &str, benchmarks: &[&str], over: Over, metric: Metric, 
 }
 
 /// All chapters in the order of the page.
-pub(super) fn chapters() -> Vec<Chapter> {
+pub(super) fn chapters() -> Vec<PageChapter> {
     vec![latency(), stream(), pairs(), fanout(), topic(), confirm(), churn(), drain(), open(), order(), trees()]
 }
 
-fn latency() -> Chapter {
+fn latency() -> PageChapter {
     let names = ["de-pp", "sockets", "null"];
     let one_way = || Metric::OneWayMeanUs("round_trip".to_owned());
     let rtt = |quantile| Metric::LatencyUs("round_trip".to_owned(), quantile);
-    let small = Over::Size(0.0, SMALL_BYTES);
-    let large = Over::Size(SMALL_BYTES, f64::INFINITY);
-    let base = |id, title, over, metric, spread| Spec {
+    let small = FigureAxis::Size(0.0, SMALL_BYTES);
+    let large = FigureAxis::Size(SMALL_BYTES, f64::INFINITY);
+    let base = |id, title, over, metric, spread| FigureSpec {
         ping_pong: Some(true),
         ..spec(id, title, &names, over, metric, spread)
     };
-    Chapter {
+    PageChapter {
         id: "de-pp",
         title: "Latency: DE-PP",
         about: "One publisher sends a message through a direct exchange and waits until the consumer's reply of the same \
                 size has come back before it sends the next. Latency is half the mean round trip, as the OSU benchmarks print it.",
         figures: vec![
-            Spec {
+            FigureSpec {
                 paper: "Figure 4 (c)",
                 about: "Latency of small messages.",
-                ..base("latency-small", "Latency, small messages", small, one_way(), Spread::Linear)
+                ..base("latency-small", "Latency, small messages", small, one_way(), ScaleKind::Linear)
             },
-            Spec {
+            FigureSpec {
                 paper: "Figure 4 (d)",
                 about: "Latency of large messages; both axes are logarithmic.",
-                ..base("latency-large", "Latency, large messages", large, one_way(), Spread::Log10)
+                ..base("latency-large", "Latency, large messages", large, one_way(), ScaleKind::Log10)
             },
-            Spec {
-                lines: Lines::Metrics,
+            FigureSpec {
+                lines: LineGrouping::Metrics,
                 metrics: vec![rtt(0.5), rtt(0.99), rtt(0.999), rtt(1.0)],
                 about: "Whole round trips: the middle one and the tail. A percentile stands where the samples can bear it.",
-                ..base("latency-tail", "Round trips and their tail", ALL, rtt(0.99), Spread::Log10)
+                ..base("latency-tail", "Round trips and their tail", ALL, rtt(0.99), ScaleKind::Log10)
             },
         ],
     }
 }
 
-fn stream() -> Chapter {
+fn stream() -> PageChapter {
     let names = ["de-spsc", "sockets", "null"];
-    let base = |id, title, over, metric, spread| Spec {
+    let base = |id, title, over, metric, spread| FigureSpec {
         ping_pong: Some(false),
         ..spec(id, title, &names, over, metric, spread)
     };
-    Chapter {
+    PageChapter {
         id: "de-spsc",
         title: "One publisher, one consumer: DE-SPSC",
         about: "One publisher sends a fixed number of messages of each size through a direct exchange as fast as it can; \
                 the consumer replies once it has them all.",
         figures: vec![
-            Spec {
+            FigureSpec {
                 paper: "Figure 3 (a)–(d)",
                 about: "Messages a second; both axes are logarithmic.",
-                ..base("rate", "Message rate", ALL, Metric::PublishedPerS, Spread::Log10)
+                ..base("rate", "Message rate", ALL, Metric::PublishedPerS, ScaleKind::Log10)
             },
-            Spec {
+            FigureSpec {
                 paper: "Figure 3 (a)–(c)",
                 about: "Time a message takes of the stream: the elapsed time divided by the number of messages.",
-                ..base("speed", "Time a message", ALL, Metric::UsPerMessage, Spread::Log10)
+                ..base("speed", "Time a message", ALL, Metric::UsPerMessage, ScaleKind::Log10)
             },
-            Spec {
+            FigureSpec {
                 paper: "section 4.2 and Figure 4 (a), one pair",
                 about: "Bodies delivered, in millions of bytes a second.",
-                ..base("bandwidth", "Bandwidth", ALL, Metric::MbPerS, Spread::Linear)
+                ..base("bandwidth", "Bandwidth", ALL, Metric::MbPerS, ScaleKind::Linear)
             },
-            Spec {
+            FigureSpec {
                 about: "Processor time of the broker (or relay) for a million deliveries, user space and kernel together.",
-                ..base("cpu", "CPU of the broker", ALL, Metric::CpuSPerMillion(Role::Broker), Spread::Log10)
+                ..base("cpu", "CPU of the broker", ALL, Metric::CpuSPerMillion(MetricRole::Broker), ScaleKind::Log10)
             },
         ],
     }
 }
 
-fn pairs() -> Chapter {
+fn pairs() -> PageChapter {
     let base = |id, title, over, metric, spread| spec(id, title, &["de-mpmc"], over, metric, spread);
-    Chapter {
+    PageChapter {
         id: "de-mpmc",
         title: "Many pairs: DE-MPMC",
         about: "Pairs of publisher and consumer, independent of each other, at once through the same direct exchange.",
         figures: vec![
-            Spec {
+            FigureSpec {
                 paper: "Figure 4 (a)",
-                lines: Lines::Values("pairs"),
+                lines: LineGrouping::Values("pairs"),
                 about: "Bandwidth of all pairs together; a line for each number of pairs.",
-                ..base("pairs-bandwidth", "Bandwidth by pairs", ALL, Metric::MbPerS, Spread::Linear)
+                ..base("pairs-bandwidth", "Bandwidth by pairs", ALL, Metric::MbPerS, ScaleKind::Linear)
             },
-            Spec {
+            FigureSpec {
                 fixed: vec![("size_bytes", 64.0)],
                 about: "Messages a second of all pairs together.",
                 ..base(
                     "pairs-rate",
                     "Message rate by pairs",
-                    Over::Parameter("pairs"),
+                    FigureAxis::Parameter("pairs"),
                     Metric::PublishedPerS,
-                    Spread::Linear,
+                    ScaleKind::Linear,
                 )
             },
-            Spec {
+            FigureSpec {
                 paper: "Figure 4 (b)",
-                lines: Lines::Metrics,
+                lines: LineGrouping::Metrics,
                 fixed: vec![("size_bytes", 64.0)],
-                metrics: Role::ALL.map(Metric::CpuPercent).to_vec(),
+                metrics: MetricRole::ALL.map(Metric::CpuPercent).to_vec(),
                 about: "Processors used, in percent of one, divided by the number of processes of the role: the broker's is \
                         the sum over its threads, a publisher's and a consumer's that of one of them.",
                 ..base(
                     "pairs-cpu",
                     "Normalised CPU by pairs",
-                    Over::Parameter("pairs"),
-                    Metric::CpuPercent(Role::Broker),
-                    Spread::Linear,
+                    FigureAxis::Parameter("pairs"),
+                    Metric::CpuPercent(MetricRole::Broker),
+                    ScaleKind::Linear,
                 )
             },
         ],
     }
 }
 
-fn fanout() -> Chapter {
+fn fanout() -> PageChapter {
     let base = |id, title, over, metric, spread| spec(id, title, &["fe-spmc"], over, metric, spread);
-    Chapter {
+    PageChapter {
         id: "fe-spmc",
         title: "Fan-out: FE-SPMC",
         about: "One publisher, a fanout exchange, and consumers each of which gets every message.",
         figures: vec![
-            Spec {
+            FigureSpec {
                 paper: "Figure 5 (a)",
                 fixed: vec![("consumers", 32.0)],
                 about: "Bodies delivered at all consumers together.",
-                ..base("fanout-bandwidth", "Bandwidth of a wide fan-out", ALL, Metric::MbPerS, Spread::Linear)
+                ..base("fanout-bandwidth", "Bandwidth of a wide fan-out", ALL, Metric::MbPerS, ScaleKind::Linear)
             },
-            Spec {
+            FigureSpec {
                 fixed: vec![("size_bytes", 64.0)],
                 about: "Deliveries a second at all consumers together.",
                 ..base(
                     "fanout-deliveries",
                     "Deliveries by fan-out",
-                    Over::Parameter("consumers"),
+                    FigureAxis::Parameter("consumers"),
                     Metric::DeliveredPerS,
-                    Spread::Linear,
+                    ScaleKind::Linear,
                 )
             },
-            Spec {
+            FigureSpec {
                 paper: "Figure 5 (b)–(d)",
-                lines: Lines::Values("consumers"),
+                lines: LineGrouping::Values("consumers"),
                 about: "Messages published a second, each delivered to all consumers; a line for each number of consumers.",
-                ..base("fanout-rate", "Message rate by fan-out", ALL, Metric::PublishedPerS, Spread::Log10)
+                ..base("fanout-rate", "Message rate by fan-out", ALL, Metric::PublishedPerS, ScaleKind::Log10)
             },
         ],
     }
 }
 
-fn topic() -> Chapter {
+fn topic() -> PageChapter {
     let base = |id, title, over, metric, spread| spec(id, title, &["te-spsc"], over, metric, spread);
-    Chapter {
+    PageChapter {
         id: "te-spsc",
         title: "Topic patterns: TE-SPSC",
         about: "One publisher, a topic exchange with many patterns, of which one matches unless said otherwise.",
         figures: vec![
-            Spec {
+            FigureSpec {
                 paper: "Figure 6 (a)",
                 fixed: vec![("patterns", 1_024.0)],
                 about: "Bodies delivered, with many patterns bound.",
-                ..base("topic-bandwidth", "Bandwidth with many patterns", ALL, Metric::MbPerS, Spread::Linear)
+                ..base("topic-bandwidth", "Bandwidth with many patterns", ALL, Metric::MbPerS, ScaleKind::Linear)
             },
-            Spec {
+            FigureSpec {
                 fixed: vec![("size_bytes", 64.0)],
                 about: "Messages a second as patterns grow in number.",
                 ..base(
                     "topic-patterns",
                     "Patterns and rate",
-                    Over::Parameter("patterns"),
+                    FigureAxis::Parameter("patterns"),
                     Metric::PublishedPerS,
-                    Spread::Linear,
+                    ScaleKind::Linear,
                 )
             },
-            Spec {
+            FigureSpec {
                 paper: "Figure 6 (b)–(d)",
-                lines: Lines::Values("patterns"),
+                lines: LineGrouping::Values("patterns"),
                 about: "Messages a second; a line for each number of patterns.",
-                ..base("topic-rate", "Message rate by patterns", ALL, Metric::PublishedPerS, Spread::Log10)
+                ..base("topic-rate", "Message rate by patterns", ALL, Metric::PublishedPerS, ScaleKind::Log10)
             },
-            Spec {
+            FigureSpec {
                 fixed: vec![("size_bytes", 64.0), ("patterns", 1_024.0)],
                 variants: true,
                 about: "Every pattern matches, patterns are full of wildcards, or bindings come and go meanwhile: against \
                         the plain case, in which one pattern matches and nothing changes.",
-                ..base("topic-variants", "Kinds of patterns", ALL, Metric::PublishedPerS, Spread::Linear)
+                ..base("topic-variants", "Kinds of patterns", ALL, Metric::PublishedPerS, ScaleKind::Linear)
             },
         ],
     }
 }
 
-fn confirm() -> Chapter {
+fn confirm() -> PageChapter {
     let confirm = |quantile| Metric::LatencyUs("confirm".to_owned(), quantile);
     let base = |id, title, metric, spread| spec(id, title, &["confirm"], ALL, metric, spread);
-    Chapter {
+    PageChapter {
         id: "confirm",
         title: "Confirms and acknowledgements",
         about: "The broker confirms every message to its publisher and consumers acknowledge what they get.",
         figures: vec![
-            Spec {
+            FigureSpec {
                 about: "Messages a second, published and confirmed.",
-                ..base("confirm-rate", "Message rate with confirms", Metric::PublishedPerS, Spread::Log10)
+                ..base("confirm-rate", "Message rate with confirms", Metric::PublishedPerS, ScaleKind::Log10)
             },
-            Spec {
-                lines: Lines::Metrics,
+            FigureSpec {
+                lines: LineGrouping::Metrics,
                 metrics: vec![confirm(0.5), confirm(0.99), confirm(0.999)],
                 about: "From a message's publication to its confirm.",
-                ..base("confirm-latency", "Latency of a confirm", confirm(0.5), Spread::Log10)
+                ..base("confirm-latency", "Latency of a confirm", confirm(0.5), ScaleKind::Log10)
             },
         ],
     }
 }
 
-fn churn() -> Chapter {
-    Chapter {
+fn churn() -> PageChapter {
+    PageChapter {
         id: "churn",
         title: "Churn",
         about: "Connections, channels and queues, opened and closed one after another.",
@@ -313,8 +309,8 @@ fn churn() -> Chapter {
     }
 }
 
-fn drain() -> Chapter {
-    Chapter {
+fn drain() -> PageChapter {
+    PageChapter {
         id: "drain",
         title: "A backlog built and drained",
         about: "Messages pile up in a queue while nobody consumes, and then are taken out.",
@@ -322,42 +318,42 @@ fn drain() -> Chapter {
     }
 }
 
-fn open() -> Chapter {
+fn open() -> PageChapter {
     let delivery = |quantile| Metric::LatencyUs("delivery".to_owned(), quantile);
-    let base = |id, title, metric, spread| spec(id, title, &["open"], Over::Parameter("rate_per_s"), metric, spread);
-    Chapter {
+    let base = |id, title, metric, spread| spec(id, title, &["open"], FigureAxis::Parameter("rate_per_s"), metric, spread);
+    PageChapter {
         id: "open",
         title: "Open loop: latency at a rate",
         about: "Messages are sent by a clock, whatever the broker does. Latency counts from when a message was meant to be \
                 sent, so that waiting behind a slow broker is part of it.",
         figures: vec![
-            Spec {
-                lines: Lines::Metrics,
+            FigureSpec {
+                lines: LineGrouping::Metrics,
                 metrics: vec![delivery(0.5), delivery(0.99), delivery(0.999), delivery(1.0)],
                 about: "From the intended moment of sending to delivery, by the rate that was asked for.",
-                ..base("open-latency", "Latency by rate", delivery(0.5), Spread::Log10)
+                ..base("open-latency", "Latency by rate", delivery(0.5), ScaleKind::Log10)
             },
-            Spec {
+            FigureSpec {
                 about: "The tail of all brokers side by side: 99 of 100 messages are delivered within this time.",
-                ..base("open-tail", "p99 by rate", delivery(0.99), Spread::Log10)
+                ..base("open-tail", "p99 by rate", delivery(0.99), ScaleKind::Log10)
             },
-            Spec {
+            FigureSpec {
                 about: "Deliveries a second for the rate that was asked for: a broker that keeps up delivers what is sent.",
-                ..base("open-delivered", "Delivered by rate", Metric::DeliveredPerS, Spread::Linear)
+                ..base("open-delivered", "Delivered by rate", Metric::DeliveredPerS, ScaleKind::Linear)
             },
         ],
     }
 }
 
-fn order() -> Chapter {
+fn order() -> PageChapter {
     let completion = |quantile| Metric::LatencyUs("completion".to_owned(), quantile);
-    Chapter {
+    PageChapter {
         id: "order",
         title: "Order completion",
         about: "Orders go to a matching engine and come back as confirmations or trades.",
-        figures: vec![Spec {
+        figures: vec![FigureSpec {
             paper: "Figure 8 (b)",
-            lines: Lines::Metrics,
+            lines: LineGrouping::Metrics,
             metrics: vec![
                 Metric::LatencyMeanUs("completion".to_owned()),
                 completion(0.5),
@@ -369,61 +365,61 @@ fn order() -> Chapter {
                 "order-completion",
                 "Order completion time",
                 &["order"],
-                Over::Parameter("rate_per_s"),
+                FigureAxis::Parameter("rate_per_s"),
                 completion(0.5),
-                Spread::Log10,
+                ScaleKind::Log10,
             )
         }],
     }
 }
 
-fn trees() -> Chapter {
+fn trees() -> PageChapter {
     let base = |id, title, over, metric, spread| spec(id, title, &["topology"], over, metric, spread);
-    Chapter {
+    PageChapter {
         id: "topology",
         title: "Trees of brokers",
         about: "One publisher at the root of a tree of brokers, consumers on its leaves, each of which gets every message. B-2B-4C \
                 is a root, two brokers below it, and four consumers, two on each of them. As in the 2009 paper: messages a \
                 second are those of one stream, MB/s are those of all consumers together.",
         figures: vec![
-            Spec {
+            FigureSpec {
                 about: "Messages a second of one stream (Figures 6, 9, 12 and 15 of the 2009 paper).",
                 ..base(
                     "topology-rate",
                     "Message rate of one stream, small messages",
-                    Over::Size(0.0, SMALL_BYTES),
+                    FigureAxis::Size(0.0, SMALL_BYTES),
                     Metric::PublishedPerS,
-                    Spread::Log10,
+                    ScaleKind::Log10,
                 )
             },
-            Spec {
+            FigureSpec {
                 about: "Bodies delivered to all consumers together (Figures 7, 10, 13 and 16 of the 2009 paper).",
                 ..base(
                     "topology-bandwidth",
                     "Delivered bandwidth of all streams, large messages",
-                    Over::Size(SMALL_BYTES, f64::INFINITY),
+                    FigureAxis::Size(SMALL_BYTES, f64::INFINITY),
                     Metric::MbPerS,
-                    Spread::Linear,
+                    ScaleKind::Linear,
                 )
             },
-            Spec {
+            FigureSpec {
                 about: "Context switches of all brokers together for a thousand deliveries.",
                 ..base(
                     "topology-switches",
                     "Context switches of the brokers",
                     ALL,
-                    Metric::SwitchesPerThousand(Role::Broker),
-                    Spread::Log10,
+                    Metric::SwitchesPerThousand(MetricRole::Broker),
+                    ScaleKind::Log10,
                 )
             },
-            Spec {
+            FigureSpec {
                 about: "Page faults of all brokers together for a thousand deliveries.",
                 ..base(
                     "topology-faults",
                     "Page faults of the brokers",
                     ALL,
-                    Metric::FaultsPerThousand(Role::Broker),
-                    Spread::Log10,
+                    Metric::FaultsPerThousand(MetricRole::Broker),
+                    ScaleKind::Log10,
                 )
             },
         ],
@@ -431,29 +427,29 @@ fn trees() -> Chapter {
 }
 
 /// A figure for series that no other shows.
-pub(super) fn plain(id: String, benchmark: &str, axis: &str, metric: Metric) -> Spec {
+pub(super) fn plain(id: String, benchmark: &str, axis: &str, metric: Metric) -> FigureSpec {
     let title = format!("{benchmark}: {}", metric.name());
     // Over all sizes a rate falls by decades, and bandwidth comes to a level.
-    let spread = if axis == "size_bytes" && metric != Metric::MbPerS { Spread::Log10 } else { Spread::Linear };
-    Spec {
+    let spread = if axis == "size_bytes" && metric != Metric::MbPerS { ScaleKind::Log10 } else { ScaleKind::Linear };
+    FigureSpec {
         benchmarks: vec![benchmark.to_owned()],
-        ..spec(&id, &title, &[], Over::Own(axis.to_owned()), metric, spread)
+        ..spec(&id, &title, &[], FigureAxis::Own(axis.to_owned()), metric, spread)
     }
 }
 
 /// The percentiles of a kind of latency.
-pub(super) fn quantiles(id: String, benchmark: &str, kind: &str) -> Spec {
+pub(super) fn quantiles(id: String, benchmark: &str, kind: &str) -> FigureSpec {
     let metric = Metric::LatencyUs(kind.to_owned(), 0.5);
-    Spec {
+    FigureSpec {
         benchmarks: vec![benchmark.to_owned()],
         about: "The share of messages that arrived within a time.",
         ..spec(
             &id,
             &format!("{benchmark}: {kind} latency by percentile"),
             &[],
-            Over::Quantiles(kind.to_owned()),
+            FigureAxis::Quantiles(kind.to_owned()),
             metric,
-            Spread::Log10,
+            ScaleKind::Log10,
         )
     }
 }

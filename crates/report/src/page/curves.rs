@@ -1,20 +1,16 @@
-//! A figure of values over an axis that is no benchmark's, for pages that are made of something else than documents.
-//!
-//! Enters: lines of values.  Leaves: a `<figure>` as those of the page: drawn, told, and with its table.
-//! Owns:   nothing that those do not.
-//! Never:  more lines than can be told apart: who calls chooses.
+//! A figure of values over an arbitrary axis, for pages that are not made from documents.
 
 use std::fmt::Write as _;
 
 use super::figure::{legend, tables};
-use super::look::Look;
-use super::plot::{ALONE, Axis, Dot, Line, Plot};
-use super::scale::{Spread, Unit};
+use super::line_style::LineStyle;
+use super::plot::{ALONE, PlotAxis, PlotDot, PlotLine, LinePlot};
+use super::axis_scale::{ScaleKind, AxisUnit};
 use super::section::escaped;
 
 /// A value at a place, with the interval that it stands for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Value {
+pub struct CurveValue {
     /// Where.
     pub x: f64,
     /// What.
@@ -29,19 +25,19 @@ pub struct Curve {
     /// Its name.
     pub label: String,
     /// Its values, in the order of their places.
-    pub values: Vec<Value>,
+    pub values: Vec<CurveValue>,
 }
 
 /// Draws lines on common axes that begin at zero; the names of the axes are those of x and of y. Without values: nothing.
 pub fn curves(id: &str, title: &str, caption: &str, (x, y): (&str, &str), curves: &[Curve]) -> String {
-    let axis = |label: &str| Axis { label: label.to_owned(), spread: Spread::Linear, unit: Unit::Plain };
-    let dot = |value: &Value| Dot { x: value.x, y: value.y, interval: value.interval, invalid: Vec::new(), runs: 1 };
-    let lines = curves.iter().enumerate().map(|(number, curve)| Line {
+    let axis = |label: &str| PlotAxis { label: label.to_owned(), spread: ScaleKind::Linear, unit: AxisUnit::Plain };
+    let dot = |value: &CurveValue| PlotDot { x: value.x, y: value.y, interval: value.interval, invalid: Vec::new(), runs: 1 };
+    let lines = curves.iter().enumerate().map(|(number, curve)| PlotLine {
         label: curve.label.clone(),
-        look: Look::number(number),
+        look: LineStyle::number(number),
         dots: curve.values.iter().map(dot).collect(),
     });
-    let plot = Plot { title: String::new(), x: axis(x), y: axis(y), lines: lines.collect() }.pruned();
+    let plot = LinePlot { title: String::new(), x: axis(x), y: axis(y), lines: lines.collect() }.pruned();
     let Some(spans) = plot.spans() else { return String::new() };
     let labelled = plot.labels_fit(ALONE, spans.1);
     let mut html = format!("<figure id=\"{id}\">\n<h3>{}</h3>\n<div class=\"panels\">\n", escaped(title));
@@ -61,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_figure_has_its_lines_caption_and_table() {
-        let value = |x: f64, y: f64| Value { x, y, interval: Some((y / 2.0, y * 2.0)) };
+        let value = |x: f64, y: f64| CurveValue { x, y, interval: Some((y / 2.0, y * 2.0)) };
         let curve = |label: &str| Curve { label: label.to_owned(), values: vec![value(0.0, 1.0), value(1.0, 3.0)] };
         let html = curves("load", "Load <1>", "Closed loop.", ("s", "%"), &[curve("level 0"), curve("level 1")]);
         for part in ["<figure id=\"load\">", "Load &lt;1&gt;", "class=\"line\"", ">level 1<", "<tbody>", "Closed loop."]

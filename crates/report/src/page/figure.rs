@@ -1,18 +1,14 @@
-//! One figure of the page: its panels, its caption, its table.
-//!
-//! Enters: a specification and what was gathered for it.  Leaves: HTML.
-//! Owns:   the caption's sentences on loop, runs and INVALID; the thinning of too many lines.
-//! Never:  drops a line from the table.
+//! One figure of the page: its panels, caption and table. Thinned-out lines are still in the table.
 
 use std::fmt::Write as _;
 
-use super::catalogue::{Lines, Spec};
-use super::chart;
-use super::gather::{Entry, Gathered, axis_words, concerns};
-use super::plot::{ALONE, AMONG_OTHERS, Dot, Line, Plot};
-use super::scale::{Unit, bytes};
+use super::catalogue::{LineGrouping, FigureSpec};
+use super::dot_chart;
+use super::figure_data::{SeriesEntry, FigureData, axis_words, covers};
+use super::plot::{ALONE, AMONG_OTHERS, PlotDot, PlotLine, LinePlot};
+use super::axis_scale::{AxisUnit, bytes};
 use super::section::escaped;
-use crate::document::Pace;
+use crate::document::LoopMode;
 use crate::markdown::number;
 use crate::osu::plain;
 
@@ -22,25 +18,25 @@ const LINES_MAX: usize = 8;
 const REASONS_MAX: usize = 4;
 
 /// A figure ready for the page.
-pub(super) struct Figure {
+pub(super) struct PageFigure {
     pub id: String,
     pub title: String,
     pub html: String,
 }
 
 /// Puts a figure together.
-pub(super) fn build(spec: &Spec, gathered: &Gathered, entries: &[Entry<'_>], number: usize) -> Figure {
+pub(super) fn build(spec: &FigureSpec, gathered: &FigureData, entries: &[SeriesEntry<'_>], number: usize) -> PageFigure {
     let mut html = format!("<figure id=\"{}\">\n<h3>Figure {number}. {}</h3>\n", spec.id, escaped(&spec.title));
     let many = gathered.plots.len() > 1;
     _ = writeln!(html, "<div class=\"panels{}\">", if many { " many" } else { "" });
     // Panels of one figure share their axes, so that they can be compared at a glance.
     let spans =
-        gathered.plots.iter().filter_map(Plot::spans).reduce(|(ax, ay), (bx, by)| (wider(ax, bx), wider(ay, by)));
+        gathered.plots.iter().filter_map(LinePlot::spans).reduce(|(ax, ay), (bx, by)| (wider(ax, bx), wider(ay, by)));
     let mut thinned_from = None;
-    let chart = gathered.plots.iter().all(chart::fits);
-    let thin = matches!(spec.lines, Lines::Values(_));
-    let drawn: Vec<Plot> =
-        gathered.plots.iter().map(|plot| if thin { thinned(plot, &mut thinned_from) } else { plot.clone() }).collect();
+    let chart = gathered.plots.iter().all(dot_chart::fits);
+    let thin = matches!(spec.lines, LineGrouping::Values(_));
+    let drawn: Vec<LinePlot> =
+        gathered.plots.iter().map(|plot| if thin { thin_out(plot, &mut thinned_from) } else { plot.clone() }).collect();
     let frame = if many { AMONG_OTHERS } else { ALONE };
     let labelled = spans.is_some_and(|(_, y)| drawn.iter().all(|plot| plot.labels_fit(frame, y)));
     for plot in &drawn {
@@ -49,7 +45,7 @@ pub(super) fn build(spec: &Spec, gathered: &Gathered, entries: &[Entry<'_>], num
             _ = writeln!(html, "<h4>{}</h4>", escaped(&plot.title));
         }
         html.push_str(&match spans {
-            Some((_, y)) if chart => chart::svg(plot, y),
+            Some((_, y)) if chart => dot_chart::svg(plot, y),
             Some(spans) => plot.svg(frame, spans, labelled),
             None => String::new(),
         });
@@ -64,7 +60,7 @@ pub(super) fn build(spec: &Spec, gathered: &Gathered, entries: &[Entry<'_>], num
     html.push_str(&invalid(&reasons));
     html.push_str(&tables(&gathered.plots, &reasons));
     html.push_str("</figure>\n");
-    Figure { id: spec.id.clone(), title: spec.title.clone(), html }
+    PageFigure { id: spec.id.clone(), title: spec.title.clone(), html }
 }
 
 fn wider(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
@@ -72,7 +68,7 @@ fn wider(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
 }
 
 /// A plot with no more lines than can be told apart: evenly chosen, the first and the last among them.
-fn thinned(plot: &Plot, from: &mut Option<usize>) -> Plot {
+fn thin_out(plot: &LinePlot, from: &mut Option<usize>) -> LinePlot {
     let count = plot.lines.len();
     if count <= LINES_MAX {
         return plot.clone();
@@ -81,13 +77,13 @@ fn thinned(plot: &Plot, from: &mut Option<usize>) -> Plot {
     let chosen = (0..LINES_MAX).map(|index| index * (count - 1) / (LINES_MAX - 1));
     let lines = chosen
         .enumerate()
-        .map(|(place, index)| Line { look: super::look::Look::number(place), ..plot.lines[index].clone() })
+        .map(|(x_value, index)| PlotLine { look: super::line_style::LineStyle::number(x_value), ..plot.lines[index].clone() })
         .collect();
-    Plot { lines, ..plot.clone() }
+    LinePlot { lines, ..plot.clone() }
 }
 
 /// The lines of all panels, each name once.
-pub(super) fn legend(plots: &[Plot]) -> String {
+pub(super) fn legend(plots: &[LinePlot]) -> String {
     let mut html = "<ul class=\"legend\">".to_owned();
     let mut named: Vec<&str> = Vec::new();
     for line in plots.iter().flat_map(|plot| &plot.lines) {
@@ -100,7 +96,7 @@ pub(super) fn legend(plots: &[Plot]) -> String {
     html + "</ul>\n"
 }
 
-fn caption(spec: &Spec, gathered: &Gathered, entries: &[Entry<'_>], thinned_from: Option<usize>) -> String {
+fn caption(spec: &FigureSpec, gathered: &FigureData, entries: &[SeriesEntry<'_>], thinned_from: Option<usize>) -> String {
     let mut parts = vec![escaped(spec.about)];
     for &(name, value) in &gathered.fixed {
         parts.push(match name {
@@ -108,11 +104,11 @@ fn caption(spec: &Spec, gathered: &Gathered, entries: &[Entry<'_>], thinned_from
             _ => format!("At {} {}.", plain(value), axis_words(name)),
         });
     }
-    if let Lines::Values(name) = spec.lines {
+    if let LineGrouping::Values(name) = spec.lines {
         parts.push(format!("Lines: {}.", axis_words(name)));
     }
-    let series = || entries.iter().map(|entry| entry.series).filter(|series| concerns(spec, series));
-    let (open, closed) = (series().any(|one| one.pace == Pace::Open), series().any(|one| one.pace == Pace::Closed));
+    let series = || entries.iter().map(|entry| entry.series).filter(|series| covers(spec, series));
+    let (open, closed) = (series().any(|one| one.pace == LoopMode::Open), series().any(|one| one.pace == LoopMode::Closed));
     parts.push(match (open, closed) {
         (true, true) => "Open and closed loop.".to_owned(),
         (true, false) => "Open loop.".to_owned(),
@@ -140,29 +136,29 @@ fn caption(spec: &Spec, gathered: &Gathered, entries: &[Entry<'_>], thinned_from
 }
 
 /// Why points are INVALID: each reason with whose points and which.
-fn reasons(plots: &[Plot], lines: Lines) -> Vec<String> {
+fn reasons(plots: &[LinePlot], lines: LineGrouping) -> Vec<String> {
     let mut reasons: Vec<(String, &String, Vec<String>)> = Vec::new();
     for plot in plots {
         for line in &plot.lines {
             // Several metrics of one run have its reasons in common: the panel says whose they are.
             let who = match lines {
-                Lines::Contestants => line.label.clone(),
-                Lines::Values(name) => format!("{}, {name} {}", plot.title, line.label),
-                Lines::Metrics => plot.title.clone(),
+                LineGrouping::Contestants => line.label.clone(),
+                LineGrouping::Values(name) => format!("{}, {name} {}", plot.title, line.label),
+                LineGrouping::Metrics => plot.title.clone(),
             };
             for dot in &line.dots {
-                let place = plot.x_words(dot.x);
+                let x_value = plot.x_words(dot.x);
                 for why in &dot.invalid {
                     match reasons.iter_mut().find(|(whose, known, _)| *whose == who && *known == why) {
-                        Some((_, _, places)) if places.contains(&place) => {}
-                        Some((_, _, places)) => places.push(place.clone()),
-                        None => reasons.push((who.clone(), why, vec![place.clone()])),
+                        Some((_, _, x_values)) if x_values.contains(&x_value) => {}
+                        Some((_, _, x_values)) => x_values.push(x_value.clone()),
+                        None => reasons.push((who.clone(), why, vec![x_value.clone()])),
                     }
                 }
             }
         }
     }
-    reasons.into_iter().map(|(who, why, places)| format!("{who}, {}: {why}", places.join(", "))).collect()
+    reasons.into_iter().map(|(who, why, x_values)| format!("{who}, {}: {why}", x_values.join(", "))).collect()
 }
 
 fn invalid(reasons: &[String]) -> String {
@@ -180,11 +176,11 @@ fn invalid(reasons: &[String]) -> String {
 }
 
 /// The figure's numbers, a table for each panel.
-pub(super) fn tables(plots: &[Plot], reasons: &[String]) -> String {
+pub(super) fn tables(plots: &[LinePlot], reasons: &[String]) -> String {
     let mut html = "<details><summary>Table</summary>\n".to_owned();
     for plot in plots {
         let title = if plot.title.is_empty() { String::new() } else { format!("{}: ", plot.title) };
-        let (head, rows) = if chart::fits(plot) { by_line(plot) } else { by_place(plot) };
+        let (head, rows) = if dot_chart::fits(plot) { by_line(plot) } else { by_x(plot) };
         _ = write!(
             html,
             "<div class=\"wide\"><table>\n<caption>{}</caption>\n<thead><tr>",
@@ -212,53 +208,53 @@ pub(super) fn tables(plots: &[Plot], reasons: &[String]) -> String {
 }
 
 /// The names of a table's columns, and its rows with theirs.
-type Table = (Vec<String>, Vec<(String, Vec<String>)>);
+type FigureTable = (Vec<String>, Vec<(String, Vec<String>)>);
 
 /// A row for each place on the axis, a column for each line.
-fn by_place(plot: &Plot) -> Table {
-    let mut places: Vec<f64> = plot.lines.iter().flat_map(|line| &line.dots).map(|dot| dot.x).collect();
-    places.sort_by(f64::total_cmp);
-    places.dedup();
+fn by_x(plot: &LinePlot) -> FigureTable {
+    let mut x_values: Vec<f64> = plot.lines.iter().flat_map(|line| &line.dots).map(|dot| dot.x).collect();
+    x_values.sort_by(f64::total_cmp);
+    x_values.dedup();
     let head = std::iter::once(&plot.x.label).chain(plot.lines.iter().map(|line| &line.label)).cloned().collect();
-    let cell_at = |line: &Line, place: f64| {
+    let cell_at = |line: &PlotLine, x_value: f64| {
         let letters = range_letters(line);
-        let dot = line.dots.iter().find(|dot| dot.x == place);
+        let dot = line.dots.iter().find(|dot| dot.x == x_value);
         dot.map_or_else(|| "–".to_owned(), |dot| cell(dot, letters))
     };
-    let rows = places
+    let rows = x_values
         .into_iter()
-        .map(|place| (row_words(plot, place), plot.lines.iter().map(|line| cell_at(line, place)).collect()));
+        .map(|x_value| (row_words(plot, x_value), plot.lines.iter().map(|line| cell_at(line, x_value)).collect()));
     (head, rows.collect())
 }
 
 /// Single values: a row for each line.
-fn by_line(plot: &Plot) -> Table {
+fn by_line(plot: &LinePlot) -> FigureTable {
     let letters = plot.lines.iter().map(range_letters).max().unwrap_or(0);
-    let cells = |line: &Line| line.dots.iter().map(|dot| cell(dot, letters)).collect();
+    let cells = |line: &PlotLine| line.dots.iter().map(|dot| cell(dot, letters)).collect();
     let rows = plot.lines.iter().map(|line| (line.label.clone(), cells(line)));
-    let place = plot.lines.first().and_then(|line| line.dots.first()).map_or(0.0, |dot| dot.x);
+    let x_value = plot.lines.first().and_then(|line| line.dots.first()).map_or(0.0, |dot| dot.x);
     // Places that have names stand in the rows' names.
-    let place =
-        if place == 0.0 { plot.x.label.clone() } else { format!("{} {}", plot.x.label, row_words(plot, place)) };
-    (vec![place, plot.y.label.clone()], rows.collect())
+    let x_value =
+        if x_value == 0.0 { plot.x.label.clone() } else { format!("{} {}", plot.x.label, row_words(plot, x_value)) };
+    (vec![x_value, plot.y.label.clone()], rows.collect())
 }
 
 /// A place on the axis as the first column has it: bytes in full, since these are to be copied.
-fn row_words(plot: &Plot, place: f64) -> String {
-    if plot.x.unit == Unit::Plain && place >= 1_000.0 { number(place) } else { plot.x_words(place) }
+fn row_words(plot: &LinePlot, x_value: f64) -> String {
+    if plot.x.unit == AxisUnit::Plain && x_value >= 1_000.0 { number(x_value) } else { plot.x_words(x_value) }
 }
 
 /// The interval of a point, for a table.
-fn range(dot: &Dot) -> String {
+fn range(dot: &PlotDot) -> String {
     dot.interval.map_or_else(String::new, |(low, high)| format!("{} – {}", number(low), number(high)))
 }
 
 /// Letters that the intervals of a line need, so that all stand below one another.
-fn range_letters(line: &Line) -> usize {
+fn range_letters(line: &PlotLine) -> usize {
     line.dots.iter().map(|dot| range(dot).chars().count()).max().unwrap_or(0)
 }
 
-fn cell(dot: &Dot, letters: usize) -> String {
+fn cell(dot: &PlotDot, letters: usize) -> String {
     let mark = if dot.invalid.is_empty() { "" } else { "<b>*</b>" };
     let range = match letters {
         0 => String::new(),

@@ -1,40 +1,36 @@
-//! One panel: lines over an axis, drawn as SVG.
-//!
-//! Enters: lines of points with intervals.  Leaves: an `<svg>` that scales with its frame.
-//! Owns:   the panel's geometry, labels at the lines' ends.
-//! Never:  colour alone to tell lines apart; anything outside its view box.
+//! One panel: lines over an axis with labels at their ends, drawn as SVG.
 
 use std::fmt::Write as _;
 
-use super::look::Look;
-use super::scale::{Scale, Spread, Unit};
+use super::line_style::LineStyle;
+use super::axis_scale::{AxisScale, ScaleKind, AxisUnit};
 use super::section::escaped;
 
 /// Width and height of a panel that stands alone, and of one among others: both are drawn at their natural size where there
 /// is room, so that letters are of one size on the whole page.
-pub(super) const ALONE: Frame = Frame { width: 400.0, height: 270.0 };
-pub(super) const AMONG_OTHERS: Frame = Frame { width: 350.0, height: 250.0 };
+pub(super) const ALONE: PlotFrame = PlotFrame { width: 400.0, height: 270.0 };
+pub(super) const AMONG_OTHERS: PlotFrame = PlotFrame { width: 350.0, height: 250.0 };
 const LEFT: f64 = 54.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
 const RIGHT: f64 = 26.0;
 /// Width of a letter at the size of the labels, a little more than the widest usual one.
-const LETTER: f64 = 7.0;
+const LETTER_WIDTH: f64 = 7.0;
 /// The same of the bold letters at the lines' ends.
-const BOLD_LETTER: f64 = 8.0;
+const BOLD_LETTER_WIDTH: f64 = 8.0;
 const LABEL_LETTERS_MAX: usize = 16;
 const LABEL_HEIGHT: f64 = 14.0;
 
 /// The view box of a panel.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Frame {
+pub(super) struct PlotFrame {
     width: f64,
     height: f64,
 }
 
 /// A point of a line.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Dot {
+pub(super) struct PlotDot {
     pub x: f64,
     pub y: f64,
     pub interval: Option<(f64, f64)>,
@@ -46,35 +42,35 @@ pub(super) struct Dot {
 
 /// A line with its name.
 #[derive(Clone, Debug)]
-pub(super) struct Line {
+pub(super) struct PlotLine {
     pub label: String,
-    pub look: Look,
-    pub dots: Vec<Dot>,
+    pub look: LineStyle,
+    pub dots: Vec<PlotDot>,
 }
 
 /// An axis before its values are known.
 #[derive(Clone, Debug)]
-pub(super) struct Axis {
+pub(super) struct PlotAxis {
     pub label: String,
-    pub spread: Spread,
-    pub unit: Unit,
+    pub spread: ScaleKind,
+    pub unit: AxisUnit,
 }
 
 /// A panel.
 #[derive(Clone, Debug)]
-pub(super) struct Plot {
+pub(super) struct LinePlot {
     /// What tells it from the other panels of its figure; may be empty.
     pub title: String,
-    pub x: Axis,
-    pub y: Axis,
-    pub lines: Vec<Line>,
+    pub x: PlotAxis,
+    pub y: PlotAxis,
+    pub lines: Vec<PlotLine>,
 }
 
-impl Plot {
+impl LinePlot {
     /// Leaves out what the axes cannot show, and lines that have nothing else.
     pub fn pruned(mut self) -> Self {
         for line in &mut self.lines {
-            line.dots.retain(|dot| Scale::shows(self.x.spread, dot.x) && Scale::shows(self.y.spread, dot.y));
+            line.dots.retain(|dot| AxisScale::shows(self.x.spread, dot.x) && AxisScale::shows(self.y.spread, dot.y));
             line.dots.sort_by(|a, b| a.x.total_cmp(&b.x));
         }
         self.lines.retain(|line| !line.dots.is_empty());
@@ -96,15 +92,15 @@ impl Plot {
     }
 
     /// The interval of a dot as far as the axis can show it.
-    fn bounds(&self, dot: &Dot) -> Option<(f64, f64)> {
+    fn bounds(&self, dot: &PlotDot) -> Option<(f64, f64)> {
         let (low, high) = dot.interval?;
-        Scale::shows(self.y.spread, low).then_some((low, high))
+        AxisScale::shows(self.y.spread, low).then_some((low, high))
     }
 
     /// Whether the lines' names fit at their ends, next to where the lines end; otherwise a legend is needed.
-    pub fn labels_fit(&self, frame: Frame, y_span: (f64, f64)) -> bool {
+    pub fn labels_fit(&self, frame: PlotFrame, y_span: (f64, f64)) -> bool {
         let height = frame.height - TOP - BOTTOM;
-        let y = Scale::new(self.y.spread, self.y.unit, y_span, (frame.height - BOTTOM, TOP + 4.0)).rounded_up();
+        let y = AxisScale::new(self.y.spread, self.y.unit, y_span, (frame.height - BOTTOM, TOP + 4.0)).rounded_up();
         let ends: Vec<f64> = self.lines.iter().filter_map(|line| line.dots.last()).map(|dot| y.at(dot.y)).collect();
         let apart = |mut ends: Vec<f64>| {
             ends.sort_by(f64::total_cmp);
@@ -117,16 +113,16 @@ impl Plot {
     }
 
     /// Draws it, on axes that hold the given spans (its own, or those of all panels of its figure).
-    pub fn svg(&self, frame: Frame, (x_span, y_span): ((f64, f64), (f64, f64)), labelled: bool) -> String {
-        let Frame { width, height } = frame;
+    pub fn svg(&self, frame: PlotFrame, (x_span, y_span): ((f64, f64), (f64, f64)), labelled: bool) -> String {
+        let PlotFrame { width, height } = frame;
         let letters = self.lines.iter().map(|line| line.label.chars().count()).max().unwrap_or(0);
-        let right = if labelled { (12.0 + letters as f64 * BOLD_LETTER).max(RIGHT) } else { RIGHT };
+        let right = if labelled { (12.0 + letters as f64 * BOLD_LETTER_WIDTH).max(RIGHT) } else { RIGHT };
         let (bottom, end) = (height - BOTTOM, width - right);
-        let x = Scale::new(self.x.spread, self.x.unit, x_span, (LEFT + 6.0, end - 6.0));
-        let y = Scale::new(self.y.spread, self.y.unit, y_span, (bottom, TOP + 4.0)).rounded_up();
+        let x = AxisScale::new(self.x.spread, self.x.unit, x_span, (LEFT + 6.0, end - 6.0));
+        let y = AxisScale::new(self.y.spread, self.y.unit, y_span, (bottom, TOP + 4.0)).rounded_up();
         let mut svg = format!(
             "<svg class=\"plot\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">\n",
-            escaped(&self.spoken())
+            escaped(&self.description())
         );
         self.axes(&mut svg, &x, &y, (LEFT, bottom, end));
         for line in &self.lines {
@@ -140,13 +136,13 @@ impl Plot {
     }
 
     /// What the picture shows, for those who do not see it.
-    pub fn spoken(&self) -> String {
+    pub fn description(&self) -> String {
         let names: Vec<&str> = self.lines.iter().map(|line| &*line.label).collect();
         let title = if self.title.is_empty() { String::new() } else { format!("{}: ", self.title) };
         format!("{title}{} by {}, lines: {}", self.y.label, self.x.label, names.join(", "))
     }
 
-    fn axes(&self, svg: &mut String, x: &Scale, y: &Scale, (left, bottom, end): (f64, f64, f64)) {
+    fn axes(&self, svg: &mut String, x: &AxisScale, y: &AxisScale, (left, bottom, end): (f64, f64, f64)) {
         for (value, label) in y.ticks() {
             let at = y.at(value);
             _ = writeln!(svg, "<path class=\"grid\" d=\"M{left} {at:.1}H{end:.1}\"/>");
@@ -163,7 +159,7 @@ impl Plot {
         let mut free = f64::NEG_INFINITY;
         for (value, label) in x.ticks() {
             let at = x.at(value);
-            let half = label.chars().count() as f64 * LETTER / 2.0;
+            let half = label.chars().count() as f64 * LETTER_WIDTH / 2.0;
             let long = if label.is_empty() { 3.0 } else { 6.0 };
             _ = writeln!(svg, "<path class=\"axis\" d=\"M{at:.1} {bottom}v{long}\"/>");
             if label.is_empty() || at - half < free {
@@ -186,7 +182,7 @@ impl Plot {
         );
     }
 
-    fn line(&self, svg: &mut String, line: &Line, x: &Scale, y: &Scale) {
+    fn line(&self, svg: &mut String, line: &PlotLine, x: &AxisScale, y: &AxisScale) {
         let colour = line.look.colour();
         for dot in &line.dots {
             if let Some((low, high)) = self.bounds(dot) {
@@ -225,7 +221,7 @@ impl Plot {
     }
 
     /// What a point says when it is pointed at.
-    pub fn words(&self, line: &Line, dot: &Dot) -> String {
+    pub fn words(&self, line: &PlotLine, dot: &PlotDot) -> String {
         use crate::markdown::number;
         let interval =
             dot.interval.map_or_else(String::new, |(low, high)| format!(" ({} – {})", number(low), number(high)));
@@ -237,14 +233,14 @@ impl Plot {
     /// A place on the horizontal axis, for a table or a title.
     pub fn x_words(&self, value: f64) -> String {
         match self.x.unit {
-            Unit::Bytes => super::scale::bytes(value),
-            Unit::Plain => crate::osu::plain(value),
-            Unit::Quantile => format!("{} %", (value * 1e6).round() / 1e4),
+            AxisUnit::Bytes => super::axis_scale::bytes(value),
+            AxisUnit::Plain => crate::osu::plain(value),
+            AxisUnit::Quantile => format!("{} %", (value * 1e6).round() / 1e4),
         }
     }
 
     /// The lines' names at their ends, moved apart where they would cover one another.
-    fn labels(&self, svg: &mut String, x: &Scale, y: &Scale, bottom: f64) {
+    fn labels(&self, svg: &mut String, x: &AxisScale, y: &AxisScale, bottom: f64) {
         let mut places: Vec<(usize, f64, f64)> = self
             .lines
             .iter()
@@ -281,13 +277,13 @@ impl Plot {
 mod tests {
     use super::*;
 
-    fn plot(spread: Spread, lines: Vec<(&str, Vec<(f64, f64)>)>) -> Plot {
-        let lines = lines.into_iter().enumerate().map(|(index, (label, dots))| Line {
+    fn plot(spread: ScaleKind, lines: Vec<(&str, Vec<(f64, f64)>)>) -> LinePlot {
+        let lines = lines.into_iter().enumerate().map(|(index, (label, dots))| PlotLine {
             label: label.to_owned(),
-            look: Look::number(index),
+            look: LineStyle::number(index),
             dots: dots
                 .into_iter()
-                .map(|(x, y)| Dot {
+                .map(|(x, y)| PlotDot {
                     x,
                     y,
                     interval: Some((y * 0.9, y * 1.1)),
@@ -296,10 +292,10 @@ mod tests {
                 })
                 .collect(),
         });
-        Plot {
+        LinePlot {
             title: String::new(),
-            x: Axis { label: "message size".to_owned(), spread: Spread::Log2, unit: Unit::Bytes },
-            y: Axis { label: "Messages/s".to_owned(), spread, unit: Unit::Plain },
+            x: PlotAxis { label: "message size".to_owned(), spread: ScaleKind::Log2, unit: AxisUnit::Bytes },
+            y: PlotAxis { label: "Messages/s".to_owned(), spread, unit: AxisUnit::Plain },
             lines: lines.collect(),
         }
         .pruned()
@@ -312,7 +308,7 @@ mod tests {
 
     #[test]
     fn everything_lies_within_the_view_box() {
-        for spread in [Spread::Linear, Spread::Log10] {
+        for spread in [ScaleKind::Linear, ScaleKind::Log10] {
             let plot = plot(
                 spread,
                 vec![
@@ -337,7 +333,7 @@ mod tests {
     #[test]
     fn labels_do_not_cover_one_another() {
         let plot = plot(
-            Spread::Linear,
+            ScaleKind::Linear,
             vec![
                 ("a", vec![(1.0, 100.0)]),
                 ("b", vec![(1.0, 100.5)]),
@@ -355,9 +351,9 @@ mod tests {
 
     #[test]
     fn what_an_axis_cannot_show_is_left_out() {
-        let plot = plot(Spread::Log10, vec![("zero", vec![(1.0, 0.0)]), ("some", vec![(1.0, 0.0), (2.0, 5.0)])]);
+        let plot = plot(ScaleKind::Log10, vec![("zero", vec![(1.0, 0.0)]), ("some", vec![(1.0, 0.0), (2.0, 5.0)])]);
         assert_eq!(plot.lines.len(), 1);
         assert_eq!(plot.lines[0].dots.len(), 1);
-        assert!(Plot { lines: Vec::new(), ..plot }.spans().is_none());
+        assert!(LinePlot { lines: Vec::new(), ..plot }.spans().is_none());
     }
 }

@@ -1,18 +1,14 @@
-//! A page of one table made by hand, for what is no document: `perf` and its verdicts.
-//!
-//! Enters: a section.  Leaves: HTML in the style of the page.
-//! Owns:   the shape of such a page; the writing of files; what HTML must not take literally.
-//! Never:  loads anything from anywhere.
+//! A page with one hand-made table, for results that are not documents (`perf`), and HTML escaping.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use super::style::STYLE;
+use super::style_sheet::STYLE;
 
 /// A table with its heading.
 #[derive(Clone, Debug)]
-pub struct Section {
+pub struct PageSection {
     /// Its heading.
     pub name: String,
     /// Lines under the heading.
@@ -48,7 +44,7 @@ pub fn write_file(path: &Path, text: &str) -> Result<(), String> {
 }
 
 /// The page of one section.
-pub fn render_section(section: &Section) -> String {
+pub fn render_section(section: &PageSection) -> String {
     let mut html = opening("Harrier benchmarks");
     _ = writeln!(html, "<header><h1>{}</h1>", escaped(&section.name));
     for fact in &section.facts {
@@ -60,7 +56,7 @@ pub fn render_section(section: &Section) -> String {
 }
 
 /// The table of a section.
-pub fn table(section: &Section) -> String {
+pub fn table(section: &PageSection) -> String {
     let mut html = "<div class=\"wide\"><table>\n<thead><tr>".to_owned();
     for column in &section.columns {
         _ = write!(html, "<th scope=\"col\">{}</th>", escaped(column));
@@ -99,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_section_is_a_whole_page() {
-        let section = Section {
+        let section = PageSection {
             name: "perf".to_owned(),
             facts: vec!["a < b & \"c\"".to_owned()],
             columns: vec!["figure".to_owned(), "verdict".to_owned()],

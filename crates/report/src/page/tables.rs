@@ -1,25 +1,21 @@
-//! The tables that belong to no figure: machines, brokers, every series with what it used, the comparison of brokers.
-//!
-//! Enters: documents, series.  Leaves: HTML.
-//! Owns:   which facts stand at the head of the page.
-//! Never:  a figure without its mark.
+//! The page's tables beside the figures: machines, brokers, every series with its resource usage, comparisons.
 
 use std::fmt::Write as _;
 
 use super::section::escaped;
 use crate::columns;
 use crate::compare;
-use crate::document::{Document, Series};
-use crate::estimate::{Estimate, marks};
+use crate::document::{Document, MeasuredSeries};
+use crate::estimate::{MetricEstimate, invalid_reasons};
 use crate::markdown::number;
-use crate::metric::{Metric, Role};
+use crate::metric::{Metric, MetricRole};
 use crate::osu::{axis_name, plain, title};
 
 /// What was asked, where and of whom. What is the same in all documents is said once.
 pub(super) fn facts(documents: &[&Document]) -> String {
-    let rows: Vec<Vec<Fact>> = documents.iter().map(|document| facts_of(document)).collect();
+    let rows: Vec<Vec<DocumentFact>> = documents.iter().map(|document| facts_of(document)).collect();
     let mut html = String::new();
-    let is_shared = |fact: &Fact| documents.len() == 1 || rows.iter().all(|others| others.contains(fact));
+    let is_shared = |fact: &DocumentFact| documents.len() == 1 || rows.iter().all(|others| others.contains(fact));
     let warnings: Vec<Vec<String>> = documents.iter().map(|document| warnings(document)).collect();
     for warning in warnings.first().into_iter().flatten() {
         if warnings.iter().all(|others| others.contains(warning)) {
@@ -39,9 +35,9 @@ pub(super) fn facts(documents: &[&Document]) -> String {
 }
 
 /// A name and what it stands for, in HTML.
-type Fact = (&'static str, String);
+type DocumentFact = (&'static str, String);
 
-fn list<'a>(facts: impl Iterator<Item = &'a Fact>) -> String {
+fn list<'a>(facts: impl Iterator<Item = &'a DocumentFact>) -> String {
     let rows: String = facts.map(|(name, value)| format!("<dt>{name}</dt><dd>{value}</dd>\n")).collect();
     if rows.is_empty() { rows } else { format!("<dl>\n{rows}</dl>\n") }
 }
@@ -60,9 +56,9 @@ fn warnings(document: &Document) -> Vec<String> {
     warnings
 }
 
-fn facts_of(document: &Document) -> Vec<Fact> {
+fn facts_of(document: &Document) -> Vec<DocumentFact> {
     let environment = &document.environment;
-    let mut rows: Vec<Fact> = vec![("Command", format!("<code>{}</code>", escaped(&document.command)))];
+    let mut rows: Vec<DocumentFact> = vec![("Command", format!("<code>{}</code>", escaped(&document.command)))];
     let ended = document.ended.as_ref().map_or_else(String::new, |ended| format!(" to {ended}"));
     rows.push(("When", escaped(&format!("{}{ended}", document.began))));
     let commit = document.commit.as_ref().map_or_else(String::new, |commit| format!(", commit {commit}"));
@@ -102,10 +98,10 @@ fn facts_of(document: &Document) -> Vec<Fact> {
 }
 
 /// A series in full: its figures, and what every role used meanwhile.
-pub(super) fn series(document: &Document, series: &Series) -> String {
-    let usual = columns::usual(series);
+pub(super) fn series(document: &Document, series: &MeasuredSeries) -> String {
+    let usual = columns::default_metrics(series);
     let used: Vec<Metric> =
-        columns::all(series).into_iter().filter(|metric| !usual.contains(metric) && is_resource(metric)).collect();
+        columns::available_metrics(series).into_iter().filter(|metric| !usual.contains(metric) && is_resource(metric)).collect();
     let heading = escaped(&title(document, series));
     let mut html = format!("<h4>{heading}</h4>\n");
     html.push_str(&points(series, &usual, "figures"));
@@ -114,14 +110,14 @@ pub(super) fn series(document: &Document, series: &Series) -> String {
     }
     let mut notes: Vec<String> = Vec::new();
     for point in &series.points {
-        for reason in marks(point) {
-            notes.push(format!("<li>* INVALID: {}: {}</li>", escaped(&series.place(point.at)), escaped(&reason)));
+        for reason in invalid_reasons(point) {
+            notes.push(format!("<li>* INVALID: {}: {}</li>", escaped(&series.label_at(point.at)), escaped(&reason)));
         }
     }
     let mut said: Vec<(&String, Vec<String>)> = Vec::new();
     for point in &series.points {
         for note in point.runs.iter().flat_map(|run| &run.notes) {
-            let at = series.place(point.at);
+            let at = series.label_at(point.at);
             match said.iter_mut().find(|(known, _)| *known == note) {
                 Some((_, places)) if places.contains(&at) => {}
                 Some((_, places)) => places.push(at),
@@ -150,11 +146,11 @@ fn is_resource(metric: &Metric) -> bool {
             | Metric::OneWayMeanUs(_)
             | Metric::LatencyMeanUs(_)
             | Metric::LatencyUs(..)
-            | Metric::CpuPercent(Role::Broker)
+            | Metric::CpuPercent(MetricRole::Broker)
     )
 }
 
-fn points(series: &Series, metrics: &[Metric], what: &str) -> String {
+fn points(series: &MeasuredSeries, metrics: &[Metric], what: &str) -> String {
     let mut html = format!(
         "<div class=\"wide\"><table><caption>{what}</caption><thead><tr><th scope=\"col\">{}</th>",
         axis_name(&series.axis)
@@ -164,10 +160,10 @@ fn points(series: &Series, metrics: &[Metric], what: &str) -> String {
     }
     html.push_str("</tr></thead>\n<tbody>\n");
     for point in &series.points {
-        let mark = if marks(point).is_empty() { "" } else { "<b>*</b>" };
-        _ = write!(html, "<tr><td>{}{mark}</td>", escaped(&series.place(point.at)));
+        let mark = if invalid_reasons(point).is_empty() { "" } else { "<b>*</b>" };
+        _ = write!(html, "<tr><td>{}{mark}</td>", escaped(&series.label_at(point.at)));
         for metric in metrics {
-            let value = Estimate::of(metric, point).map_or_else(|| "–".to_owned(), |found| number(found.median));
+            let value = MetricEstimate::of(metric, point).map_or_else(|| "–".to_owned(), |found| number(found.median));
             _ = write!(html, "<td>{value}</td>");
         }
         html.push_str("</tr>\n");

@@ -2,10 +2,9 @@
 //!
 //! Enters: decisions.  Leaves: the methods that carry them out, and the state that follows.
 //! Owns:   nothing more than the rest of `Inbound`.
-//! Never:  trusts its owner blindly: a decision that fits no phase is an assertion.
 
-use super::{Inbound, Phase, Role};
-use crate::{Fault, Outbound, Scope, SessionLimits, Tuning, channels::ChannelState, fault::reply_text, tuning};
+use super::{Inbound, HandshakePhase, EndpointRole};
+use crate::{ProtocolFault, Outbound, FaultScope, SessionLimits, Tuning, channels::ChannelState, fault::reply_text, tuning};
 use slab::Pool;
 use wire::{
     Method, ReplyCode, ShortStr, TableRef,
@@ -20,12 +19,12 @@ impl Inbound {
     /// `close-ok` is awaited, for as long as the owner likes.
     ///
     /// A link that ends with bytes unread may take the last words along: read on and drop for a while.
-    pub fn fail(&mut self, fault: &Fault, out: &mut Outbound, pool: &Pool) -> bool {
+    pub fn fail(&mut self, fault: &ProtocolFault, out: &mut Outbound, pool: &Pool) -> bool {
         let (code, method) = (fault.code.number(), (fault.class_id, fault.method_id));
         match fault.scope {
-            Scope::Channel => self.end_channel(fault.channel, code, &fault.text, method, out, pool),
-            Scope::Connection => self.end(code, &fault.text, method, out, pool),
-            Scope::Link => self.deaf(),
+            FaultScope::Channel => self.end_channel(fault.channel, code, &fault.text, method, out, pool),
+            FaultScope::Connection => self.end(code, &fault.text, method, out, pool),
+            FaultScope::Link => self.ignore_input(),
         }
         self.is_done()
     }
@@ -49,11 +48,11 @@ impl Inbound {
     }
 
     fn end(&mut self, code: u16, text: &str, method: (u16, u16), out: &mut Outbound, pool: &Pool) {
-        if !matches!(self.phase, Phase::Closing | Phase::Deaf) {
+        if !matches!(self.phase, HandshakePhase::Closing | HandshakePhase::Deaf) {
             out.connection_close(pool, code, text, method);
             self.drop_contents();
             // Should the place of the next frame be lost, `next` will notice again, and go deaf.
-            self.phase = Phase::Closing;
+            self.phase = HandshakePhase::Closing;
         }
     }
 
@@ -72,20 +71,20 @@ impl Inbound {
 impl Inbound {
     /// The login is accepted: proposes limits.
     pub fn login_accepted(&mut self, out: &mut Outbound, pool: &Pool) {
-        self.assert_phase(Phase::Securing);
-        self.phase = Phase::Tuning;
+        self.assert_phase(HandshakePhase::Securing);
+        self.phase = HandshakePhase::Tuning;
         out.method(pool, 0, &tuning::proposal(&self.limits).into());
     }
 
     /// The mechanism needs another round; `LoginResponse` will follow.
     pub fn login_challenged(&mut self, challenge: &[u8], out: &mut Outbound, pool: &Pool) {
-        self.assert_phase(Phase::Securing);
+        self.assert_phase(HandshakePhase::Securing);
         out.method(pool, 0, &connection::Secure { challenge }.into());
     }
 
     /// The login is refused: the fault to log. A client that can hear it is told, without the reason; others find the
     /// link closed, as with RabbitMQ. End the link when what is written is sent, better after a pause of some seconds.
-    pub fn login_refused(&mut self, mechanism: ShortStr<'_>, reason: &str, out: &mut Outbound, pool: &Pool) -> Fault {
+    pub fn login_refused(&mut self, mechanism: ShortStr<'_>, reason: &str, out: &mut Outbound, pool: &Pool) -> ProtocolFault {
         if self.capabilities.has(crate::Capabilities::AUTHENTICATION_FAILURE_CLOSE) {
             let told = format!(
                 "Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
@@ -93,8 +92,8 @@ impl Inbound {
             let text = reply_text(ReplyCode::AccessRefused, &told);
             out.connection_close(pool, ReplyCode::AccessRefused.number(), &text, (0, 0));
         }
-        self.deaf();
-        Fault::link(ReplyCode::AccessRefused, &format!("{mechanism} login refused: {reason}"))
+        self.ignore_input();
+        ProtocolFault::link(ReplyCode::AccessRefused, &format!("{mechanism} login refused: {reason}"))
     }
 
     /// Limits are settled: both halves obey them. `whole_bytes` is this end's own bound of frames that are no bodies.
@@ -106,14 +105,14 @@ impl Inbound {
 
     /// The virtual host may be used: the connection runs.
     pub fn open_accepted(&mut self, out: &mut Outbound, pool: &Pool) {
-        self.assert_phase(Phase::Opening);
-        self.phase = Phase::Running;
+        self.assert_phase(HandshakePhase::Opening);
+        self.phase = HandshakePhase::Running;
         out.method(pool, 0, &connection::OpenOk {}.into());
     }
 
-    fn assert_phase(&self, phase: Phase) {
+    fn assert_phase(&self, phase: HandshakePhase) {
         assert!(
-            matches!(self.role, Role::Server(_)) && self.phase == phase,
+            matches!(self.role, EndpointRole::Server(_)) && self.phase == phase,
             "a server's decision for {} in {}",
             phase.name(),
             self.phase.name()
@@ -161,8 +160,8 @@ impl Inbound {
 
     /// Chooses a virtual host; `OpenOk` or `CloseRequested` will follow.
     pub fn open(&mut self, virtual_host: ShortStr<'_>, out: &mut Outbound, pool: &Pool) {
-        assert!(matches!(self.role, Role::Client), "a server opens no connection");
-        self.phase = Phase::Opening;
+        assert!(matches!(self.role, EndpointRole::Client), "a server opens no connection");
+        self.phase = HandshakePhase::Opening;
         out.method(pool, 0, &Method::from(connection::Open { virtual_host }));
     }
 

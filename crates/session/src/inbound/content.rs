@@ -2,12 +2,11 @@
 //!
 //! Enters: content frames.  Leaves: a whole content's event.
 //! Owns:   the faults of contents (RabbitMQ's command assembler).
-//! Never:  takes a small content that is not whole yet, if it is plainly coming: the input keeps it.
 
-use super::{Inbound, Mid, Phase, Step};
+use super::{Inbound, PartialFrame, HandshakePhase, ParseStep};
 use crate::{
-    Body, Event, Fault,
-    assembly::{Assembly, ContentMethod},
+    Body, Event, ProtocolFault,
+    assembly::{ContentAssembly, ContentMethod},
     fault::numbers,
     limits::{BODY_BYTES_MAX, WAITED_HEADER_BYTES_MAX},
 };
@@ -21,7 +20,7 @@ use wire::{
 const HEADER_FIXED_BYTES: usize = 12;
 
 /// What a header frame says.
-struct Header<'a> {
+struct HeaderFrame<'a> {
     body_bytes: usize,
     properties: RawProperties<'a>,
 }
@@ -34,7 +33,7 @@ impl Inbound {
         head: FrameHead,
         arguments: &'a [u8],
         input: &mut &'a [u8],
-    ) -> Result<Step<'a>, Fault> {
+    ) -> Result<ParseStep<'a>, ProtocolFault> {
         let channel = head.channel;
         let malformed = |session: &Self| {
             let text = format!("cannot decode {}", numbers(arguments));
@@ -44,16 +43,16 @@ impl Inbound {
         method.event(channel, arguments, RawProperties::EMPTY, Body::Small(&[])).map_err(|_| malformed(self))?;
         let method_bytes = head.payload_bytes as usize + FRAME_OVERHEAD_BYTES;
         let mut rest = &input[method_bytes..];
-        let Some(next) = split_head(rest) else { return Ok(Step::More) };
+        let Some(next) = split_head(rest) else { return Ok(ParseStep::More) };
         let waited = next.kind == FRAME_HEADER && next.payload_bytes <= WAITED_HEADER_BYTES_MAX;
         if !waited || next.channel != channel {
             self.begin(channel, method, arguments, method_bytes);
             *input = rest;
-            return Ok(Step::Taken);
+            return Ok(ParseStep::Taken);
         }
         self.check_size(next)?;
         let end = FRAME_HEAD_BYTES + next.payload_bytes as usize;
-        let Some(&end_byte) = rest.get(end) else { return Ok(Step::More) };
+        let Some(&end_byte) = rest.get(end) else { return Ok(ParseStep::More) };
         let payload = &rest[FRAME_HEAD_BYTES..end];
         self.check_end(next, payload, end_byte)?;
         rest = &rest[end + 1..];
@@ -67,7 +66,7 @@ impl Inbound {
         if header.body_bytes < self.lending.large_body_bytes {
             let body = match split_head(rest) {
                 _ if header.body_bytes == 0 => Some(&rest[..0]),
-                None => return Ok(Step::More),
+                None => return Ok(ParseStep::More),
                 Some(next)
                     if next.kind == FRAME_BODY
                         && next.channel == channel
@@ -75,7 +74,7 @@ impl Inbound {
                         && self.check_size(next).is_ok() =>
                 {
                     let end = FRAME_HEAD_BYTES + header.body_bytes;
-                    let Some(&end_byte) = rest.get(end) else { return Ok(Step::More) };
+                    let Some(&end_byte) = rest.get(end) else { return Ok(ParseStep::More) };
                     let body = &rest[FRAME_HEAD_BYTES..end];
                     self.check_end(next, body, end_byte)?;
                     rest = &rest[end + 1..];
@@ -87,24 +86,24 @@ impl Inbound {
                 self.check_side(channel, method)?;
                 let event = method.event(channel, arguments, header.properties, Body::Small(body));
                 *input = rest;
-                return event.map(Step::Event).map_err(|_| malformed(self));
+                return event.map(ParseStep::Event).map_err(|_| malformed(self));
             }
         }
         let heads_bytes = input.len() - rest.len();
         *input = rest;
         self.begin(channel, method, arguments, method_bytes);
         self.begin_body(channel, &header, heads_bytes - method_bytes);
-        Ok(Step::Taken)
+        Ok(ParseStep::Taken)
     }
 
     fn begin(&mut self, channel: u16, method: ContentMethod, arguments: &[u8], frame_bytes: usize) {
-        let assembly = Assembly::begin(self.spare.take(), method, arguments, frame_bytes);
+        let assembly = ContentAssembly::begin(self.spare.take(), method, arguments, frame_bytes);
         if let Some(channel) = self.channels.get_mut(channel) {
             channel.assembly = Some(assembly);
         }
     }
 
-    fn begin_body(&mut self, channel: u16, header: &Header<'_>, frame_bytes: usize) {
+    fn begin_body(&mut self, channel: u16, header: &HeaderFrame<'_>, frame_bytes: usize) {
         if header.body_bytes >= self.lending.large_body_bytes {
             self.streaming = Some(channel);
         }
@@ -114,7 +113,7 @@ impl Inbound {
     }
 
     /// Checks the payload of a header frame.
-    fn header<'a>(&self, head: FrameHead, payload: &'a [u8], method: ContentMethod) -> Result<Header<'a>, Fault> {
+    fn header<'a>(&self, head: FrameHead, payload: &'a [u8], method: ContentMethod) -> Result<HeaderFrame<'a>, ProtocolFault> {
         let &[class_0, class_1, weight_0, weight_1, s0, s1, s2, s3, s4, s5, s6, s7, ref properties @ ..] = payload
         else {
             return Err(self.frame_fault(head, payload, "unknown_frame"));
@@ -148,22 +147,22 @@ impl Inbound {
             return Err(self.fault(ReplyCode::SyntaxError, head.channel, method.id(), &text));
         }
         // Bounded above, so it fits any address space.
-        Ok(Header { body_bytes: announced as usize, properties })
+        Ok(HeaderFrame { body_bytes: announced as usize, properties })
     }
 
-    fn no_header(&self, channel: u16, method: ContentMethod) -> Fault {
+    fn no_header(&self, channel: u16, method: ContentMethod) -> ProtocolFault {
         let class_id = method.id().0;
         let text = format!("expected content header for class {class_id}, got non content header frame instead");
         self.fault(ReplyCode::UnexpectedFrame, channel, method.id(), &text)
     }
 
-    fn no_method(&self, channel: u16) -> Fault {
+    fn no_method(&self, channel: u16) -> ProtocolFault {
         let text = "expected method frame, got non method frame instead";
         self.fault(ReplyCode::UnexpectedFrame, channel, (0, 0), text)
     }
 
     /// What a frame that is not the next of the content on its channel breaks.
-    pub(super) fn interrupted(&self, channel: u16, assembly: &Assembly) -> Fault {
+    pub(super) fn interrupted(&self, channel: u16, assembly: &ContentAssembly) -> ProtocolFault {
         if assembly.missing().is_none() {
             return self.no_header(channel, assembly.method);
         }
@@ -177,12 +176,12 @@ impl Inbound {
         head: FrameHead,
         payload: &'a [u8],
         input: &mut &'a [u8],
-    ) -> Result<Step<'a>, Fault> {
+    ) -> Result<ParseStep<'a>, ProtocolFault> {
         let frame_bytes = payload.len() + FRAME_OVERHEAD_BYTES;
         let method = match self.channels.get(head.channel) {
             Some(channel) if channel.state.drops() => {
                 *input = &input[frame_bytes..];
-                return Ok(Step::Taken);
+                return Ok(ParseStep::Taken);
             }
             Some(channel) => match channel.assembly.as_deref() {
                 Some(assembly) if assembly.missing().is_none() => assembly.method,
@@ -194,19 +193,19 @@ impl Inbound {
         *input = &input[frame_bytes..];
         let header = self.header(head, payload, method)?;
         self.begin_body(head.channel, &header, frame_bytes);
-        Ok(if header.body_bytes == 0 { Step::Complete(head.channel) } else { Step::Taken })
+        Ok(if header.body_bytes == 0 { ParseStep::Complete(head.channel) } else { ParseStep::Taken })
     }
 
     /// The head of a body frame, which is taken; the payload follows as it comes.
-    pub(super) fn body_frame<'a>(&mut self, head: FrameHead, input: &mut &'a [u8]) -> Result<Step<'a>, Fault> {
+    pub(super) fn body_frame<'a>(&mut self, head: FrameHead, input: &mut &'a [u8]) -> Result<ParseStep<'a>, ProtocolFault> {
         let bytes = head.payload_bytes as usize;
         let rest = &input[FRAME_HEAD_BYTES..];
-        let dropped = self.phase == Phase::Closing
+        let dropped = self.phase == HandshakePhase::Closing
             || self.channels.get(head.channel).is_some_and(|channel| channel.state.drops());
         if dropped {
             *input = rest;
-            self.mid = Mid::Skip { left: bytes };
-            return Ok(Step::Taken);
+            self.mid = PartialFrame::Skip { left: bytes };
+            return Ok(ParseStep::Taken);
         }
         let assembly = self.channels.get(head.channel).and_then(|channel| channel.assembly.as_deref());
         let Some(assembly) = assembly else { return Err(self.no_method(head.channel)) };
@@ -215,12 +214,12 @@ impl Inbound {
             let text = "content body frame exceeds remaining content size";
             return Err(self.fault(ReplyCode::FrameError, head.channel, assembly.method.id(), text));
         }
-        self.mid = Mid::Body { channel: head.channel, left: bytes, start: assembly.filled() };
+        self.mid = PartialFrame::Body { channel: head.channel, left: bytes, start: assembly.filled() };
         if assembly.body_bytes() >= self.lending.large_body_bytes {
             self.streaming = Some(head.channel);
         }
         *input = rest;
-        Ok(Step::Taken)
+        Ok(ParseStep::Taken)
     }
 
     /// The payload of a body frame, as far as it has come and was not received in place.
@@ -231,9 +230,9 @@ impl Inbound {
         start: usize,
         input: &mut &'a [u8],
         pool: &Pool,
-    ) -> Result<Step<'a>, Fault> {
+    ) -> Result<ParseStep<'a>, ProtocolFault> {
         if self.lending.is_lent() {
-            return Ok(Step::More);
+            return Ok(ParseStep::More);
         }
         let step_bytes = self.step_bytes(channel);
         let assembly = self.channels.get_mut(channel).and_then(|channel| channel.assembly.as_deref_mut());
@@ -252,8 +251,8 @@ impl Inbound {
             assembly.advance(bytes);
             left -= bytes;
         }
-        self.mid = Mid::Body { channel, left, start };
-        let (0, Some((&end, rest))) = (left, input.split_first()) else { return Ok(Step::More) };
+        self.mid = PartialFrame::Body { channel, left, start };
+        let (0, Some((&end, rest))) = (left, input.split_first()) else { return Ok(ParseStep::More) };
         let complete = assembly.missing() == Some(0);
         if end != wire::frame::FRAME_END {
             let payload = &assembly.received()[start..];
@@ -262,12 +261,12 @@ impl Inbound {
             self.check_end(head, &snippet, end)?;
         }
         *input = rest;
-        self.mid = Mid::No;
-        Ok(if complete { Step::Complete(channel) } else { Step::Taken })
+        self.mid = PartialFrame::No;
+        Ok(if complete { ParseStep::Complete(channel) } else { ParseStep::Taken })
     }
 
     /// Hands out the whole content on a channel.
-    pub(super) fn complete(&mut self, channel: u16) -> Result<Event<'_>, Fault> {
+    pub(super) fn complete(&mut self, channel: u16) -> Result<Event<'_>, ProtocolFault> {
         let assembly = self.channels.get_mut(channel).and_then(|channel| channel.assembly.take());
         let assembly = assembly.expect("a complete content is on its channel");
         if self.streaming == Some(channel) {
@@ -278,7 +277,7 @@ impl Inbound {
         self.repeat_heads_bytes = if large { assembly.heads_bytes + FRAME_HEAD_BYTES } else { 0 };
         self.left_bytes = 0;
         if let Err(fault) = self.check_side(channel, assembly.method) {
-            self.give_up(&fault);
+            self.abandon(&fault);
             return Err(fault);
         }
         let event = self.spare.insert(assembly).event(channel);

@@ -2,16 +2,15 @@
 //!
 //! Enters: methods on channel 0.  Leaves: events, answers, the next phase.
 //! Owns:   which method may come in which phase (AMQP 0-9-1 §2.2.4).
-//! Never:  decides who may log in or where to: that is the owner's word.
 
-use super::{Inbound, Phase, Role, Step};
-use crate::{Capabilities, Event, Fault, Outbound, fault::numbers, tuning};
+use super::{Inbound, HandshakePhase, EndpointRole, ParseStep};
+use crate::{Capabilities, Event, ProtocolFault, Outbound, fault::numbers, tuning};
 use slab::Pool;
 use wire::{DecodeError, Method, ReplyCode, method::connection};
 
 impl Inbound {
     /// The method in a payload of at least four bytes, or the fault RabbitMQ makes of it.
-    pub(super) fn decode<'a>(&self, channel: u16, payload: &'a [u8]) -> Result<Method<'a>, Fault> {
+    pub(super) fn decode<'a>(&self, channel: u16, payload: &'a [u8]) -> Result<Method<'a>, ProtocolFault> {
         let method = Method::decode(payload).map_err(|error| {
             let (id, arguments) = wire::method::split_id(payload).unwrap_or(((0, 0), payload));
             match error {
@@ -38,34 +37,34 @@ impl Inbound {
         payload: &'a [u8],
         out: &mut Outbound,
         pool: &Pool,
-    ) -> Result<Step<'a>, Fault> {
+    ) -> Result<ParseStep<'a>, ProtocolFault> {
         let method = self.decode(0, payload)?;
         match method {
             Method::ConnectionClose(close) => return Ok(self.peer_closes(&close, out, pool)),
-            Method::ConnectionCloseOk(_) if self.phase == Phase::Closing => {
-                self.deaf();
-                return Ok(Step::Event(Event::CloseOk));
+            Method::ConnectionCloseOk(_) if self.phase == HandshakePhase::Closing => {
+                self.ignore_input();
+                return Ok(ParseStep::Event(Event::CloseOk));
             }
-            _ if self.phase == Phase::Closing => return Ok(Step::Taken),
+            _ if self.phase == HandshakePhase::Closing => return Ok(ParseStep::Taken),
             _ => {}
         }
         match &self.role {
-            Role::Server(_) => self.server_control(method, out),
-            Role::Client => self.client_control(method),
+            EndpointRole::Server(_) => self.server_control(method, out),
+            EndpointRole::Client => self.client_control(method),
         }
     }
 
-    fn peer_closes<'a>(&mut self, close: &connection::Close<'a>, out: &mut Outbound, pool: &Pool) -> Step<'a> {
-        if self.phase == Phase::Closing {
+    fn peer_closes<'a>(&mut self, close: &connection::Close<'a>, out: &mut Outbound, pool: &Pool) -> ParseStep<'a> {
+        if self.phase == HandshakePhase::Closing {
             // Both sides close at once: the peer's is acknowledged, and its acknowledgement still awaited.
             out.method(pool, 0, &connection::CloseOk {}.into());
-            return Step::Taken;
+            return ParseStep::Taken;
         }
         if !self.owner_answers_close {
             out.method(pool, 0, &connection::CloseOk {}.into());
         }
-        self.deaf();
-        Step::Event(Event::CloseRequested {
+        self.ignore_input();
+        ParseStep::Event(Event::CloseRequested {
             code: close.reply_code,
             text: close.reply_text,
             class_id: close.class_id,
@@ -73,57 +72,57 @@ impl Inbound {
         })
     }
 
-    fn server_control<'a>(&mut self, method: Method<'a>, out: &mut Outbound) -> Result<Step<'a>, Fault> {
+    fn server_control<'a>(&mut self, method: Method<'a>, out: &mut Outbound) -> Result<ParseStep<'a>, ProtocolFault> {
         let event = match (self.phase, method) {
-            (Phase::Starting, Method::ConnectionStartOk(start_ok)) => {
+            (HandshakePhase::Starting, Method::ConnectionStartOk(start_ok)) => {
                 let connection::StartOk { client_properties, mechanism, response, locale } = start_ok;
                 self.capabilities = Capabilities::of(client_properties);
-                self.phase = Phase::Securing;
+                self.phase = HandshakePhase::Securing;
                 Event::Login { mechanism, response, client_properties, locale, capabilities: self.capabilities }
             }
-            (Phase::Securing, Method::ConnectionSecureOk(connection::SecureOk { response })) => {
+            (HandshakePhase::Securing, Method::ConnectionSecureOk(connection::SecureOk { response })) => {
                 Event::LoginResponse { response }
             }
-            (Phase::Tuning, Method::ConnectionTuneOk(tune_ok)) => {
+            (HandshakePhase::Tuning, Method::ConnectionTuneOk(tune_ok)) => {
                 let tuning = tuning::settle(&self.limits, &tune_ok)?;
                 self.tuned(&tuning, self.limits.frame_bytes_max, out);
-                self.phase = Phase::Opening;
+                self.phase = HandshakePhase::Opening;
                 Event::Tuned(tuning)
             }
-            (Phase::Opening, Method::ConnectionOpen(connection::Open { virtual_host: vhost })) => Event::Open { vhost },
-            (Phase::Running, Method::ConnectionUpdateSecret(_)) => Event::Method { channel: 0, method },
+            (HandshakePhase::Opening, Method::ConnectionOpen(connection::Open { virtual_host: vhost })) => Event::Open { vhost },
+            (HandshakePhase::Running, Method::ConnectionUpdateSecret(_)) => Event::Method { channel: 0, method },
             _ => return Err(self.out_of_phase(&method)),
         };
-        Ok(Step::Event(event))
+        Ok(ParseStep::Event(event))
     }
 
-    fn client_control<'a>(&mut self, method: Method<'a>) -> Result<Step<'a>, Fault> {
+    fn client_control<'a>(&mut self, method: Method<'a>) -> Result<ParseStep<'a>, ProtocolFault> {
         let event = match (self.phase, method) {
-            (Phase::Starting, Method::ConnectionStart(start)) => {
+            (HandshakePhase::Starting, Method::ConnectionStart(start)) => {
                 self.capabilities = Capabilities::of(start.server_properties);
-                self.phase = Phase::Securing;
+                self.phase = HandshakePhase::Securing;
                 Event::Start(start)
             }
-            (Phase::Securing, Method::ConnectionSecure(connection::Secure { challenge })) => {
+            (HandshakePhase::Securing, Method::ConnectionSecure(connection::Secure { challenge })) => {
                 Event::Secure { challenge }
             }
-            (Phase::Securing, Method::ConnectionTune(tune)) => {
-                self.phase = Phase::Tuning;
+            (HandshakePhase::Securing, Method::ConnectionTune(tune)) => {
+                self.phase = HandshakePhase::Tuning;
                 Event::Tune(tune)
             }
-            (Phase::Opening, Method::ConnectionOpenOk(_)) => {
-                self.phase = Phase::Running;
+            (HandshakePhase::Opening, Method::ConnectionOpenOk(_)) => {
+                self.phase = HandshakePhase::Running;
                 Event::OpenOk
             }
-            (Phase::Running, Method::ConnectionBlocked(connection::Blocked { reason })) => Event::Blocked { reason },
-            (Phase::Running, Method::ConnectionUnblocked(_)) => Event::Unblocked,
-            (Phase::Running, Method::ConnectionUpdateSecretOk(_)) => Event::Method { channel: 0, method },
+            (HandshakePhase::Running, Method::ConnectionBlocked(connection::Blocked { reason })) => Event::Blocked { reason },
+            (HandshakePhase::Running, Method::ConnectionUnblocked(_)) => Event::Unblocked,
+            (HandshakePhase::Running, Method::ConnectionUpdateSecretOk(_)) => Event::Method { channel: 0, method },
             _ => return Err(self.out_of_phase(&method)),
         };
-        Ok(Step::Event(event))
+        Ok(ParseStep::Event(event))
     }
 
-    fn out_of_phase(&self, method: &Method<'_>) -> Fault {
+    fn out_of_phase(&self, method: &Method<'_>) -> ProtocolFault {
         let text = format!("unexpected method in connection state {}", self.phase.name());
         self.fault(ReplyCode::ChannelError, 0, method.id(), &text)
     }

@@ -2,10 +2,9 @@
 //!
 //! Enters: input at a frame head, or within a frame.  Leaves: steps.
 //! Owns:   the faults of framing (RabbitMQ's reader).
-//! Never:  waits for the whole of a body frame.
 
-use super::{Inbound, Mid, Phase, Step};
-use crate::{Fault, Outbound, Scope, fault::snippet, limits::FRAME_FUDGE_BYTES};
+use super::{Inbound, PartialFrame, HandshakePhase, ParseStep};
+use crate::{ProtocolFault, Outbound, FaultScope, fault::snippet, limits::FRAME_FUDGE_BYTES};
 use slab::Pool;
 use wire::{
     PROTOCOL_HEADER, ReplyCode,
@@ -17,22 +16,22 @@ use wire::{
 impl Inbound {
     /// A fault on channel 0 or before the connection runs reaches as far as RabbitMQ lets it: until the client is
     /// trusted, it is not answered.
-    pub(super) fn fault(&self, code: ReplyCode, channel: u16, method: (u16, u16), explanation: &str) -> Fault {
-        let fault = Fault::new(code, channel, method, explanation);
+    pub(super) fn fault(&self, code: ReplyCode, channel: u16, method: (u16, u16), explanation: &str) -> ProtocolFault {
+        let fault = ProtocolFault::new(code, channel, method, explanation);
         let scope = match self.phase {
-            Phase::Header | Phase::Starting | Phase::Securing => Scope::Link,
-            Phase::Tuning if code != ReplyCode::NotAllowed => Scope::Link,
+            HandshakePhase::Header | HandshakePhase::Starting | HandshakePhase::Securing => FaultScope::Link,
+            HandshakePhase::Tuning if code != ReplyCode::NotAllowed => FaultScope::Link,
             _ => fault.scope,
         };
-        Fault { scope, ..fault }
+        ProtocolFault { scope, ..fault }
     }
 
-    pub(super) fn frame_fault(&self, head: FrameHead, payload: &[u8], what: &str) -> Fault {
+    pub(super) fn frame_fault(&self, head: FrameHead, payload: &[u8], what: &str) -> ProtocolFault {
         let text = format!("type {}, {}: {what}", head.kind, snippet(payload));
         self.fault(ReplyCode::FrameError, head.channel, (0, 0), &text)
     }
 
-    pub(super) fn unexpected_frame(&self, head: FrameHead, payload: &[u8]) -> Fault {
+    pub(super) fn unexpected_frame(&self, head: FrameHead, payload: &[u8]) -> ProtocolFault {
         let text = format!("type {}, {}", head.kind, snippet(payload));
         self.fault(ReplyCode::UnexpectedFrame, head.channel, (0, 0), &text)
     }
@@ -40,12 +39,12 @@ impl Inbound {
     /// Whether the payload of such a frame is taken as it comes; all others are kept until they are whole.
     #[inline]
     fn comes_in_parts(&self, head: FrameHead) -> bool {
-        head.kind == FRAME_BODY && head.channel != 0 && matches!(self.phase, Phase::Running | Phase::Closing)
+        head.kind == FRAME_BODY && head.channel != 0 && matches!(self.phase, HandshakePhase::Running | HandshakePhase::Closing)
     }
 
     /// Whether the head is of a frame that may come at all. Body frames may be a little too long.
     #[inline]
-    pub(super) fn check_size(&self, head: FrameHead) -> Result<(), Fault> {
+    pub(super) fn check_size(&self, head: FrameHead) -> Result<(), ProtocolFault> {
         let bytes_max = if self.comes_in_parts(head) { self.payload_bytes_max } else { self.whole_payload_bytes_max };
         let fudge = if head.kind == FRAME_BODY { FRAME_FUDGE_BYTES } else { 0 };
         if head.payload_bytes <= bytes_max + fudge {
@@ -54,7 +53,7 @@ impl Inbound {
         Err(self.frame_fault(head, &[], &format!("{{frame_too_large,{},{bytes_max}}}", head.payload_bytes)))
     }
 
-    pub(super) fn check_end(&self, head: FrameHead, payload: &[u8], end: u8) -> Result<(), Fault> {
+    pub(super) fn check_end(&self, head: FrameHead, payload: &[u8], end: u8) -> Result<(), ProtocolFault> {
         if end == FRAME_END {
             return Ok(());
         }
@@ -67,21 +66,21 @@ impl Inbound {
         input: &mut &'a [u8],
         out: &mut Outbound,
         pool: &Pool,
-    ) -> Result<Step<'a>, Fault> {
-        let Some((first, rest)) = input.split_first_chunk::<8>() else { return Ok(Step::More) };
-        let super::Role::Server(greeting) = &self.role else {
+    ) -> Result<ParseStep<'a>, ProtocolFault> {
+        let Some((first, rest)) = input.split_first_chunk::<8>() else { return Ok(ParseStep::More) };
+        let super::EndpointRole::Server(greeting) = &self.role else {
             unreachable!("only a server waits for a protocol header");
         };
         if *first == PROTOCOL_HEADER || first == b"AMQP\x01\x01\x00\x09" {
             out.frames(pool, greeting.frame());
-            self.phase = Phase::Starting;
+            self.phase = HandshakePhase::Starting;
             *input = rest;
-            return Ok(Step::Taken);
+            return Ok(ParseStep::Taken);
         }
         out.protocol_header(pool);
         let tls = if first.starts_with(&[22, 3]) { " (this is TLS, on a port without it)" } else { "" };
         let text = format!("client did not start with the protocol header of AMQP 0-9-1: {}{tls}", snippet(first));
-        Err(Fault::link(ReplyCode::NotImplemented, &text))
+        Err(ProtocolFault::link(ReplyCode::NotImplemented, &text))
     }
 
     /// A frame, from its head on.
@@ -90,22 +89,22 @@ impl Inbound {
         input: &mut &'a [u8],
         out: &mut Outbound,
         pool: &Pool,
-    ) -> Result<Step<'a>, Fault> {
-        let Some(head) = split_head(input) else { return Ok(Step::More) };
-        if let (Phase::Starting, super::Role::Client, Some(b"AMQP")) = (self.phase, &self.role, input.first_chunk()) {
+    ) -> Result<ParseStep<'a>, ProtocolFault> {
+        let Some(head) = split_head(input) else { return Ok(ParseStep::More) };
+        if let (HandshakePhase::Starting, super::EndpointRole::Client, Some(b"AMQP")) = (self.phase, &self.role, input.first_chunk()) {
             // A protocol header is one byte longer than a frame's head.
-            let Some(header) = input.first_chunk::<8>() else { return Ok(Step::More) };
+            let Some(header) = input.first_chunk::<8>() else { return Ok(ParseStep::More) };
             let text = format!("the server speaks another protocol: {}", snippet(header));
-            return Err(Fault::link(ReplyCode::NotImplemented, &text));
+            return Err(ProtocolFault::link(ReplyCode::NotImplemented, &text));
         }
         self.check_size(head)?;
-        let running = self.phase == Phase::Running;
+        let running = self.phase == HandshakePhase::Running;
         if self.comes_in_parts(head) {
             return self.body_frame(head, input);
         }
         // The bound on its size keeps this far from overflowing.
         let end = FRAME_HEAD_BYTES + head.payload_bytes as usize;
-        let Some(&end_byte) = input.get(end) else { return Ok(Step::More) };
+        let Some(&end_byte) = input.get(end) else { return Ok(ParseStep::More) };
         let payload = &input[FRAME_HEAD_BYTES..end];
         self.check_end(head, payload, end_byte)?;
         let well_formed = match head.kind {
@@ -115,13 +114,13 @@ impl Inbound {
             FRAME_HEARTBEAT => payload.is_empty(),
             _ => false,
         };
-        if self.phase == Phase::Closing {
+        if self.phase == HandshakePhase::Closing {
             // Only the end of the connection still matters.
             *input = &input[end + 1..];
             return if head.channel == 0 && head.kind == FRAME_METHOD && well_formed {
                 self.control(payload, out, pool)
             } else {
-                Ok(Step::Taken)
+                Ok(ParseStep::Taken)
             };
         }
         if head.channel != 0 && !running {
@@ -133,7 +132,7 @@ impl Inbound {
         match (head.channel, head.kind) {
             (0, FRAME_HEARTBEAT) => {
                 *input = &input[end + 1..];
-                Ok(Step::Taken)
+                Ok(ParseStep::Taken)
             }
             (0, FRAME_METHOD) => {
                 *input = &input[end + 1..];
@@ -146,23 +145,23 @@ impl Inbound {
     }
 
     /// The rest of a frame whose head is taken, as far as it has come.
-    pub(super) fn rest_of_frame<'a>(&mut self, mid: Mid, input: &mut &'a [u8], pool: &Pool) -> Result<Step<'a>, Fault> {
+    pub(super) fn rest_of_frame<'a>(&mut self, mid: PartialFrame, input: &mut &'a [u8], pool: &Pool) -> Result<ParseStep<'a>, ProtocolFault> {
         match mid {
-            Mid::No => Ok(Step::Taken),
-            Mid::Skip { .. } if self.lending.is_lent() => Ok(Step::More),
-            Mid::Skip { left } => {
+            PartialFrame::No => Ok(ParseStep::Taken),
+            PartialFrame::Skip { .. } if self.lending.is_lent() => Ok(ParseStep::More),
+            PartialFrame::Skip { left } => {
                 let (skipped, rest) = input.split_at(left.min(input.len()));
                 *input = rest;
                 let left = left - skipped.len();
-                self.mid = Mid::Skip { left };
-                let Some((&end, rest)) = input.split_first() else { return Ok(Step::More) };
-                self.mid = Mid::No;
+                self.mid = PartialFrame::Skip { left };
+                let Some((&end, rest)) = input.split_first() else { return Ok(ParseStep::More) };
+                self.mid = PartialFrame::No;
                 *input = rest;
                 // A dropped frame is a body frame; what it said is gone.
                 self.check_end(FrameHead { kind: FRAME_BODY, channel: 0, payload_bytes: 0 }, &[], end)?;
-                Ok(Step::Taken)
+                Ok(ParseStep::Taken)
             }
-            Mid::Body { channel, left, start } => self.rest_of_body_frame(channel, left, start, input, pool),
+            PartialFrame::Body { channel, left, start } => self.rest_of_body_frame(channel, left, start, input, pool),
         }
     }
 }

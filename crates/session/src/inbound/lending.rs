@@ -2,16 +2,15 @@
 //!
 //! Enters: from how many bytes on it is worth it.  Leaves: memory with a place in it; the same, filled.
 //! Owns:   how much is lent, and which content has memory for all of its body at once.
-//! Never:  lends what is not the rest of the current frame's payload; minds a content that ended meanwhile.
 
-use super::{Inbound, Mid};
+use super::{Inbound, PartialFrame};
 use crate::limits::{BODY_LENT_STEP_BYTES, BODY_STEP_BYTES, LARGE_BODY_BYTES};
 use slab::BlockMut;
 use std::ops::Range;
 
 /// What is lent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Lending {
+pub(super) struct BodyBufferLoan {
     /// From so many bytes on a body has memory of its own.
     pub large_body_bytes: usize,
     /// From so many bytes on memory is lent.
@@ -22,13 +21,13 @@ pub(super) struct Lending {
     pub whole: Option<u16>,
 }
 
-impl Default for Lending {
+impl Default for BodyBufferLoan {
     fn default() -> Self {
         Self { large_body_bytes: LARGE_BODY_BYTES, from_bytes: usize::MAX, lent_bytes: 0, whole: None }
     }
 }
 
-impl Lending {
+impl BodyBufferLoan {
     pub fn is_lent(&self) -> bool {
         self.lent_bytes > 0
     }
@@ -45,7 +44,7 @@ impl Inbound {
     /// Until it comes back, by [`filled`](Self::filled) or [`not_lent`](Self::not_lent), `next` takes nothing. All input must
     /// have been taken.
     pub fn lend(&mut self) -> Option<(BlockMut, Range<usize>)> {
-        let Mid::Body { channel, .. } = self.mid else { return None };
+        let PartialFrame::Body { channel, .. } = self.mid else { return None };
         let bytes = self.direct().len();
         if bytes < self.lending.from_bytes || self.lending.is_lent() {
             return None;
@@ -61,10 +60,10 @@ impl Inbound {
         let bytes = std::mem::take(&mut self.lending.lent_bytes);
         self.put_back(memory);
         match &mut self.mid {
-            Mid::Body { .. } => self.direct_filled(bytes),
+            PartialFrame::Body { .. } => self.direct_filled(bytes),
             // Its content ended meanwhile.
-            Mid::Skip { left } => *left -= bytes,
-            Mid::No => {}
+            PartialFrame::Skip { left } => *left -= bytes,
+            PartialFrame::No => {}
         }
         bytes
     }
@@ -76,7 +75,7 @@ impl Inbound {
     }
 
     fn put_back(&mut self, memory: BlockMut) {
-        if let Mid::Body { channel, .. } = self.mid
+        if let PartialFrame::Body { channel, .. } = self.mid
             && let Some(assembly) = self.channels.get_mut(channel).and_then(|channel| channel.assembly.as_deref_mut())
         {
             assembly.put_block(memory);

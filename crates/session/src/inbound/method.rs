@@ -2,10 +2,9 @@
 //!
 //! Enters: method frames on channels other than 0.  Leaves: events; answers to opening and closing.
 //! Owns:   which method may come on a channel in which state, and from which side.
-//! Never:  carries out a method that is about exchanges, queues or messages.
 
-use super::{Inbound, Role, Step};
-use crate::{Event, Fault, Outbound, assembly::ContentMethod, channels::ChannelState};
+use super::{Inbound, EndpointRole, ParseStep};
+use crate::{Event, ProtocolFault, Outbound, assembly::ContentMethod, channels::ChannelState};
 use slab::Pool;
 use wire::{
     Method, ReplyCode,
@@ -22,7 +21,7 @@ impl Inbound {
         input: &mut &'a [u8],
         out: &mut Outbound,
         pool: &Pool,
-    ) -> Result<Step<'a>, Fault> {
+    ) -> Result<ParseStep<'a>, ProtocolFault> {
         let number = head.channel;
         let frame_bytes = payload.len() + FRAME_OVERHEAD_BYTES;
         let Some(channel) = self.channels.get(number) else {
@@ -49,26 +48,26 @@ impl Inbound {
         }
         match (state, &self.role) {
             (ChannelState::Opening, _) => self.method_on_opening(number, &method),
-            (_, Role::Server(_)) => match method {
+            (_, EndpointRole::Server(_)) => match method {
                 Method::ChannelOpen(_) => {
                     Err(self.fault(ReplyCode::ChannelError, number, id, "second 'channel.open' seen"))
                 }
-                method if is_from_client(&method) => Ok(Step::Event(Event::Method { channel: number, method })),
+                method if is_from_client(&method) => Ok(ParseStep::Event(Event::Method { channel: number, method })),
                 _ => Err(self.unimplemented(number, id)),
             },
-            (_, Role::Client) if is_from_server(&method) => Ok(Step::Event(Event::Method { channel: number, method })),
-            (_, Role::Client) => Err(self.unimplemented(number, id)),
+            (_, EndpointRole::Client) if is_from_server(&method) => Ok(ParseStep::Event(Event::Method { channel: number, method })),
+            (_, EndpointRole::Client) => Err(self.unimplemented(number, id)),
         }
     }
 
-    fn unimplemented(&self, number: u16, id: (u16, u16)) -> Fault {
+    fn unimplemented(&self, number: u16, id: (u16, u16)) -> ProtocolFault {
         self.fault(ReplyCode::CommandInvalid, number, id, "unimplemented method")
     }
 
     /// Refuses a whole content that only the other side may send.
-    pub(super) fn check_side(&self, number: u16, content: ContentMethod) -> Result<(), Fault> {
+    pub(super) fn check_side(&self, number: u16, content: ContentMethod) -> Result<(), ProtocolFault> {
         let of_client = content == ContentMethod::Publish;
-        let by_client = matches!(self.role, Role::Server(_));
+        let by_client = matches!(self.role, EndpointRole::Server(_));
         if of_client == by_client { Ok(()) } else { Err(self.unimplemented(number, content.id())) }
     }
 
@@ -78,14 +77,14 @@ impl Inbound {
         method: &Method<'a>,
         out: &mut Outbound,
         pool: &Pool,
-    ) -> Result<Step<'a>, Fault> {
-        if let Role::Client = self.role {
+    ) -> Result<ParseStep<'a>, ProtocolFault> {
+        if let EndpointRole::Client = self.role {
             let text = format!("{} on channel {number}, which is not open", method.name());
             return Err(self.fault(ReplyCode::ChannelError, number, method.id(), &text));
         }
         if matches!(method, Method::ChannelCloseOk(_)) {
             // The answer to a `close` that was answered otherwise meanwhile; RabbitMQ does not mind.
-            return Ok(Step::Taken);
+            return Ok(ParseStep::Taken);
         }
         // RabbitMQ bounds the count of channels, not their numbers, and counts before it looks at the method.
         let count = self.channels.count();
@@ -101,16 +100,16 @@ impl Inbound {
         if !self.limits.owner_opens_channels {
             out.method(pool, number, &channel::OpenOk {}.into());
         }
-        Ok(Step::Event(Event::ChannelOpened { channel: number }))
+        Ok(ParseStep::Event(Event::ChannelOpened { channel: number }))
     }
 
-    fn method_on_opening<'a>(&mut self, number: u16, method: &Method<'a>) -> Result<Step<'a>, Fault> {
+    fn method_on_opening<'a>(&mut self, number: u16, method: &Method<'a>) -> Result<ParseStep<'a>, ProtocolFault> {
         if !matches!(method, Method::ChannelOpenOk(_)) {
             let text = format!("expected 'channel.open-ok', got {}", method.name());
             return Err(self.fault(ReplyCode::ChannelError, number, method.id(), &text));
         }
         self.channels.set(number, ChannelState::Open);
-        Ok(Step::Event(Event::ChannelOpened { channel: number }))
+        Ok(ParseStep::Event(Event::ChannelOpened { channel: number }))
     }
 
     /// This side sent `channel.close`, and the peer may not have seen it yet.
@@ -120,18 +119,18 @@ impl Inbound {
         id: (u16, u16),
         out: &mut Outbound,
         pool: &Pool,
-    ) -> Result<Step<'a>, Fault> {
+    ) -> Result<ParseStep<'a>, ProtocolFault> {
         match id {
             channel::CloseOk::ID => {
                 self.channels.remove(number);
-                Ok(Step::Event(Event::ChannelCloseOk { channel: number }))
+                Ok(ParseStep::Event(Event::ChannelCloseOk { channel: number }))
             }
             channel::Close::ID => {
                 // Both sides close at once: acknowledged, and the acknowledgement still awaited.
                 out.method(pool, number, &channel::CloseOk {}.into());
-                Ok(Step::Taken)
+                Ok(ParseStep::Taken)
             }
-            _ => Ok(Step::Taken),
+            _ => Ok(ParseStep::Taken),
         }
     }
 
@@ -141,13 +140,13 @@ impl Inbound {
         close: &channel::Close<'a>,
         out: &mut Outbound,
         pool: &Pool,
-    ) -> Step<'a> {
+    ) -> ParseStep<'a> {
         self.lending.whole.take_if(|whole| *whole == number);
         self.channels.remove(number);
         if !self.owner_answers_close {
             out.method(pool, number, &channel::CloseOk {}.into());
         }
-        Step::Event(Event::ChannelClosed {
+        ParseStep::Event(Event::ChannelClosed {
             channel: number,
             code: close.reply_code,
             text: close.reply_text,

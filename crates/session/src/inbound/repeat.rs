@@ -2,14 +2,13 @@
 //!
 //! Enters: small deliveries that came whole.  Leaves: the next ones with the same heads, told by comparing bytes.
 //! Owns:   a copy of the heads last seen, and for how many deliveries it is not worth another look.
-//! Never:  takes what the session has not checked: equal bytes were valid once, and nothing that judged them has changed.
 //!
 //! A consumer gets thousands of deliveries in a row that differ in delivery tag and body alone. All else was decoded and
 //! validated with the first of them.
 
 use std::ops::Range;
 
-use super::{Inbound, Mid, Phase, Role};
+use super::{Inbound, PartialFrame, HandshakePhase, EndpointRole};
 use crate::{Body, Event};
 use wire::{
     RawProperties,
@@ -23,7 +22,7 @@ const PAUSE_MAX: u32 = 64;
 
 /// What the next delivery probably looks like. Nothing is known at first.
 #[derive(Debug, Default)]
-pub struct Repeat {
+pub struct DeliveryTemplate {
     /// Method frame, header frame, and the head of the body's frame if there is a body.
     heads: Vec<u8>,
     /// Of each of these bytes the bits that must be as they were: all, and none of the delivery tag's.
@@ -46,7 +45,7 @@ pub struct Repeat {
 
 /// What all deliveries with the same heads have in common.
 #[derive(Clone, Copy, Debug)]
-pub struct Alike<'a> {
+pub struct RepeatedDelivery<'a> {
     /// The channel.
     pub channel: u16,
     /// Which consumer they are for.
@@ -64,11 +63,11 @@ pub struct Alike<'a> {
 impl Inbound {
     /// Whether a delivery may be taken now for its likeness to `repeat` alone. It stays so as long as `next` is not called.
     #[inline]
-    pub fn may_repeat(&self, repeat: &Repeat) -> bool {
+    pub fn may_repeat(&self, repeat: &DeliveryTemplate) -> bool {
         repeat.whole_bytes > 0
-            && self.phase == Phase::Running
-            && self.mid == Mid::No
-            && matches!(self.role, Role::Client)
+            && self.phase == HandshakePhase::Running
+            && self.mid == PartialFrame::No
+            && matches!(self.role, EndpointRole::Client)
             && self.channels.is_free_for_content(repeat.channel)
     }
 
@@ -81,16 +80,16 @@ impl Inbound {
     /// Whether the next byte begins a frame.
     #[inline]
     pub fn is_between_frames(&self) -> bool {
-        self.mid == Mid::No
+        self.mid == PartialFrame::No
     }
 }
 
-impl Repeat {
+impl DeliveryTemplate {
     /// What the deliveries that `next` finds have in common.
     #[inline]
-    pub fn alike(&self) -> Alike<'_> {
+    pub fn alike(&self) -> RepeatedDelivery<'_> {
         let part = |range: &Range<usize>| self.heads.get(range.clone()).unwrap_or_default();
-        Alike {
+        RepeatedDelivery {
             channel: self.channel,
             consumer_tag: part(&self.consumer_tag),
             redelivered: self.redelivered,

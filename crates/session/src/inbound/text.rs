@@ -3,7 +3,6 @@
 //! Enters: a decoded method.  Leaves: whether its short strings are UTF-8.
 //! Owns:   which fields are checked: all but those of contents, whose routing keys may be any bytes, and reply texts,
 //!         which RabbitMQ itself cuts anywhere.
-//! Never:  copies a name.
 
 use wire::{Method, ShortStr};
 

@@ -1,12 +1,11 @@
 //! What no client should send, and what it is told.
 //!
 //! Owns:   the table of offences; the answers are those that RabbitMQ 3.10.8 was seen to give, but for those marked.
-//! Never:  lets a server go on as if nothing had happened.
 
 use super::{frame, header, method, publish, whole};
 use crate::{
     SessionLimits,
-    drive::{Driven, Pair},
+    drive::{TestEndpoint, EndpointPair},
 };
 use wire::{
     ShortStr, TableRef,
@@ -15,7 +14,7 @@ use wire::{
 
 /// A server with an open connection and channel 1 hears `bytes`: the last line of its log, which is the only one.
 fn running(bytes: &[u8]) -> String {
-    let mut pair = Pair::open(&SessionLimits::default(), true, &mut whole());
+    let mut pair = EndpointPair::open(&SessionLimits::default(), true, &mut whole());
     pair.open_channel(&mut whole());
     pair.server.log.clear();
     pair.server.receive(bytes, &mut whole());
@@ -256,7 +255,7 @@ fn offences_on_a_running_connection() {
 
 #[test]
 fn a_channel_that_took_too_much_can_be_closed_and_the_others_go_on() {
-    let mut pair = Pair::open(&SessionLimits { message_bytes_max: 10, ..SessionLimits::default() }, true, &mut whole());
+    let mut pair = EndpointPair::open(&SessionLimits { message_bytes_max: 10, ..SessionLimits::default() }, true, &mut whole());
     pair.open_channel(&mut whole());
     pair.open_channel(&mut whole());
     pair.server.log.clear();
@@ -319,7 +318,7 @@ fn offences_before_the_connection_runs() {
         ),
     ];
     for (name, parts, expect) in cases {
-        let mut server = Driven::server(&SessionLimits::default(), true);
+        let mut server = TestEndpoint::server(&SessionLimits::default(), true);
         server.receive(&parts.concat(), &mut whole());
         assert_eq!(server.log.pop(), Some(expect), "{name}");
     }
@@ -328,17 +327,17 @@ fn offences_before_the_connection_runs() {
 #[test]
 fn another_protocol_is_told_ours() {
     for bytes in [b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x00\x08\x00", b"GET / HT", b"\x16\x03\x01\x02\x00\x01\x00\x01"] {
-        let mut server = Driven::server(&SessionLimits::default(), true);
+        let mut server = TestEndpoint::server(&SessionLimits::default(), true);
         server.receive(bytes, &mut || 3);
         assert!(server.log[0].starts_with("Link 540"), "{:?}", server.log);
         assert_eq!(server.sent(), wire::PROTOCOL_HEADER);
         assert!(server.inbound.is_done());
     }
-    let mut old = Driven::server(&SessionLimits::default(), true);
+    let mut old = TestEndpoint::server(&SessionLimits::default(), true);
     old.receive(b"AMQP\x01\x01\x00\x09", &mut whole());
     assert!(old.log.is_empty() && old.out.bytes() > 8, "AMQP 0-9 is close enough");
 
-    let mut client = Driven::client(&SessionLimits::default(), true);
+    let mut client = TestEndpoint::client(&SessionLimits::default(), true);
     client.receive(b"AMQP\x00\x00\x08\x00", &mut || 5);
     assert!(client.log[0].starts_with("Link 540"), "{:?}", client.log);
 }
@@ -372,7 +371,7 @@ fn a_client_minds_its_server_too() {
         ),
     ];
     for (bytes, expect) in cases {
-        let mut pair = Pair::open(&SessionLimits::default(), true, &mut whole());
+        let mut pair = EndpointPair::open(&SessionLimits::default(), true, &mut whole());
         pair.open_channel(&mut whole());
         pair.client.receive(&bytes, &mut whole());
         assert_eq!(pair.client.log.last().map(String::as_str), Some(expect));

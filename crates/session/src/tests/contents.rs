@@ -1,12 +1,11 @@
 //! Contents of every size, there and back.
 //!
 //! Owns:   the promise that what one end sends the other gets, byte for byte, however it is framed and cut.
-//! Never:  sends what is not well formed (see `bad_input.rs`).
 
 use super::{pattern, rich_properties, whole};
 use crate::{
     BodyOut, DeliverHead, GetOkHead, PublishHead, ReturnHead, SessionLimits,
-    drive::{Cuts, Driven, Pair},
+    drive::{Fragmentation, TestEndpoint, EndpointPair},
     limits::{BODY_STEP_BYTES, LARGE_BODY_BYTES},
 };
 use wire::{ReplyCode, method::basic};
@@ -29,20 +28,20 @@ const SIZES: [usize; 15] = [
     5 * BODY_STEP_BYTES + 7,
 ];
 
-fn there_and_back(frame_bytes_max: u32, share: bool, in_place: bool, cuts: &mut dyn Cuts) {
+fn there_and_back(frame_bytes_max: u32, share: bool, in_place: bool, cuts: &mut dyn Fragmentation) {
     let limits = SessionLimits { frame_bytes_max, ..SessionLimits::default() };
-    let mut pair = Pair::open(&limits, in_place, cuts);
+    let mut pair = EndpointPair::open(&limits, in_place, cuts);
     let channel = pair.open_channel(cuts);
     let properties = rich_properties();
     for bytes in SIZES {
         let body = pattern(bytes);
-        let Driven { out, pool, .. } = &mut pair.client;
+        let TestEndpoint { out, pool, .. } = &mut pair.client;
         let slice = pool.copy(&body);
         let body_out = if share { BodyOut::Share(&slice) } else { BodyOut::Copy(&body) };
         let head = PublishHead { exchange: b"x", routing_key: b"a.b", mandatory: true, immediate: false };
         out.publish(pool, channel, &head, &properties, body_out);
         pair.pump(cuts);
-        let Driven { out, pool, .. } = &mut pair.server;
+        let TestEndpoint { out, pool, .. } = &mut pair.server;
         let head = DeliverHead {
             consumer_tag: b"tag",
             delivery_tag: 1 << 40,
@@ -97,12 +96,12 @@ fn a_row_of_large_bodies_is_received_in_place() {
     for (bytes, frame_bytes_max) in [(1 << 20, 131_072), (1 << 20, 8 << 20), (65_536, 131_072), (131_064 * 2, 131_072)]
     {
         let limits = SessionLimits { frame_bytes_max, ..SessionLimits::default() };
-        let mut pair = Pair::open(&limits, true, &mut whole());
+        let mut pair = EndpointPair::open(&limits, true, &mut whole());
         pair.open_channel(&mut whole());
         let body = pattern(bytes);
         let head = PublishHead { exchange: b"x", routing_key: b"a.b", mandatory: false, immediate: false };
         for round in 0..4 {
-            let Driven { out, pool, .. } = &mut pair.client;
+            let TestEndpoint { out, pool, .. } = &mut pair.client;
             out.publish(pool, 1, &head, &[0, 0], BodyOut::Copy(&body));
             pair.server.placed_bytes = 0;
             pair.pump(&mut || 200_000);
@@ -119,7 +118,7 @@ fn a_row_of_large_bodies_is_received_in_place() {
 /// RabbitMQ puts contents together on each channel by itself, and so do we.
 #[test]
 fn contents_of_two_channels_may_interleave() {
-    let mut pair = Pair::open(&SessionLimits::default(), true, &mut whole());
+    let mut pair = EndpointPair::open(&SessionLimits::default(), true, &mut whole());
     pair.open_channel(&mut whole());
     pair.open_channel(&mut whole());
     let (one, two) = (pattern(40_000), pattern(3));
@@ -150,7 +149,7 @@ fn contents_of_two_channels_may_interleave() {
 /// A peer that announces much pins little.
 #[test]
 fn an_announced_body_costs_no_memory_until_it_comes() {
-    let mut pair = Pair::open(&SessionLimits::default(), true, &mut whole());
+    let mut pair = EndpointPair::open(&SessionLimits::default(), true, &mut whole());
     let channels: Vec<u16> = (0..10).map(|_| pair.open_channel(&mut whole())).collect();
     for channel in &channels {
         let mut bytes = super::publish(*channel);
@@ -164,7 +163,7 @@ fn an_announced_body_costs_no_memory_until_it_comes() {
 
 #[test]
 fn short_methods_by_hand_are_those_of_the_table() {
-    let mut driven = Driven::client(&SessionLimits::default(), true);
+    let mut driven = TestEndpoint::client(&SessionLimits::default(), true);
     driven.sent();
     driven.out.ack(&driven.pool, 9, 1 << 33, true);
     assert_eq!(driven.sent(), super::method(9, basic::Ack { delivery_tag: 1 << 33, multiple: true }));
@@ -181,7 +180,7 @@ fn an_idle_session_is_small() {
 
 #[test]
 fn the_method_that_comes_next_is_looked_at_and_not_taken() {
-    let mut pair = Pair::open(&SessionLimits::default(), false, &mut whole());
+    let mut pair = EndpointPair::open(&SessionLimits::default(), false, &mut whole());
     let channel = pair.open_channel(&mut whole());
     let next = |input: &[u8], on: u16| pair.server.inbound.next_method(on, input).map(|method| method.id());
     let qos = |channel| super::method(channel, basic::Qos { prefetch_size: 0, prefetch_count: 1, global: false });

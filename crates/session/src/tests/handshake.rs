@@ -1,12 +1,11 @@
 //! A connection from its first byte to its last, both ends.
 //!
 //! Owns:   the promise that our two ends understand each other, and who says what when.
-//! Never:  looks at contents (see `contents.rs`).
 
 use super::{method, whole};
 use crate::{
-    Capabilities, Event, Fault, Greeting, Inbound, Outbound, Scope, SessionLimits,
-    drive::{Driven, Pair},
+    Capabilities, Event, ProtocolFault, Greeting, Inbound, Outbound, FaultScope, SessionLimits,
+    drive::{TestEndpoint, EndpointPair},
 };
 use slab::Pool;
 use std::sync::Arc;
@@ -21,18 +20,18 @@ fn starts(log: &[String]) -> Vec<&str> {
 
 #[test]
 fn client_and_server_open_and_close_a_connection() {
-    let mut pair = Pair::open(&SessionLimits::default(), true, &mut whole());
+    let mut pair = EndpointPair::open(&SessionLimits::default(), true, &mut whole());
     assert_eq!(starts(&pair.client.log), ["Start", "Tune", "OpenOk"]);
     assert_eq!(starts(&pair.server.log), ["Login", "Tuned", "Open"]);
     assert_eq!(pair.open_channel(&mut whole()), 1);
     assert_eq!(pair.open_channel(&mut whole()), 2);
-    let Driven { inbound, out, pool, .. } = &mut pair.client;
+    let TestEndpoint { inbound, out, pool, .. } = &mut pair.client;
     inbound.close_channel(1, 200, "done", out, pool);
     pair.pump(&mut whole());
     assert_eq!(pair.client.log.last().map(String::as_str), Some("ChannelCloseOk { channel: 1 }"));
     assert_eq!(starts(&pair.server.log).last(), Some(&"ChannelClosed"));
     assert_eq!(pair.open_channel(&mut whole()), 1, "the number is free again");
-    let Driven { inbound, out, pool, .. } = &mut pair.server;
+    let TestEndpoint { inbound, out, pool, .. } = &mut pair.server;
     inbound.close(320, "CONNECTION_FORCED - going home", out, pool);
     pair.pump(&mut whole());
     assert_eq!(pair.server.log.last().map(String::as_str), Some("CloseOk"));
@@ -42,19 +41,19 @@ fn client_and_server_open_and_close_a_connection() {
 
 #[test]
 fn both_ends_obey_the_lower_limits() {
-    let mut pair = Pair {
-        client: Driven::client(
+    let mut pair = EndpointPair {
+        client: TestEndpoint::client(
             &SessionLimits { channel_max: 2, frame_bytes_max: 5000, heartbeat_s: 9, ..SessionLimits::default() },
             true,
         ),
-        server: Driven::server(&SessionLimits::default(), true),
+        server: TestEndpoint::server(&SessionLimits::default(), true),
     };
     pair.pump(&mut whole());
     let tuned = "Tuned(Tuning { channel_max: 2, frame_bytes_max: 5000, heartbeat_s: 9 })";
     assert_eq!(pair.server.log[1], tuned);
     pair.open_channel(&mut whole());
     pair.open_channel(&mut whole());
-    let Driven { inbound, out, pool, .. } = &mut pair.client;
+    let TestEndpoint { inbound, out, pool, .. } = &mut pair.client;
     assert_eq!(inbound.open_channel(out, pool), None, "a client counts its channels");
     let text =
         "Connection 530 0.0 #3 NOT_ALLOWED - number of channels opened (2) has reached the negotiated channel_max (2)";
@@ -91,7 +90,7 @@ fn a_refused_login_is_told_to_those_who_can_hear_it() {
     let reason = "user 'guest' - invalid credentials";
     let (mut inbound, mut out, pool) = at_login(&Table::new());
     let fault = inbound.login_refused(ShortStr::literal("PLAIN"), reason, &mut out, &pool);
-    assert_eq!((fault.scope, out.bytes(), inbound.is_done()), (Scope::Link, 0, true));
+    assert_eq!((fault.scope, out.bytes(), inbound.is_done()), (FaultScope::Link, 0, true));
     assert_eq!(fault.text, format!("ACCESS_REFUSED - PLAIN login refused: {reason}"));
 
     let capabilities = Value::Table(Capabilities::AUTHENTICATION_FAILURE_CLOSE.to_table());
@@ -128,13 +127,13 @@ fn a_challenge_takes_another_round() {
 #[test]
 fn an_owner_may_answer_closes_itself() {
     let limits = SessionLimits { owner_answers_close: true, ..SessionLimits::default() };
-    let mut pair = Pair::open(&limits, true, &mut whole());
+    let mut pair = EndpointPair::open(&limits, true, &mut whole());
     pair.open_channel(&mut whole());
-    let Driven { inbound, out, pool, .. } = &mut pair.client;
+    let TestEndpoint { inbound, out, pool, .. } = &mut pair.client;
     inbound.close_channel(1, 200, "", out, pool);
     pair.pump(&mut whole());
     assert_ne!(pair.client.log.last().map(String::as_str), Some("ChannelCloseOk { channel: 1 }"));
-    let Driven { inbound, out, pool, .. } = &mut pair.server;
+    let TestEndpoint { inbound, out, pool, .. } = &mut pair.server;
     inbound.answer_channel_close(1, out, pool);
     pair.pump(&mut whole());
     assert_eq!(pair.client.log.last().map(String::as_str), Some("ChannelCloseOk { channel: 1 }"));
@@ -142,14 +141,14 @@ fn an_owner_may_answer_closes_itself() {
 
 #[test]
 fn a_refused_channel_drops_what_the_client_sent_meanwhile() {
-    let mut pair = Pair::open(&SessionLimits::default(), true, &mut whole());
+    let mut pair = EndpointPair::open(&SessionLimits::default(), true, &mut whole());
     pair.open_channel(&mut whole());
     let mut sent = super::publish(1);
     sent.extend_from_slice(&super::header(1, 60, 40_000, &[0, 0]));
     sent.extend_from_slice(&super::frame(3, 1, &super::pattern(20_000))[..9_000]);
     pair.server.receive(&sent, &mut whole());
-    let refusal = Fault::new(ReplyCode::NotFound, 1, (60, 40), "no exchange 'x' in vhost '/'");
-    let Driven { inbound, out, pool, log, .. } = &mut pair.server;
+    let refusal = ProtocolFault::new(ReplyCode::NotFound, 1, (60, 40), "no exchange 'x' in vhost '/'");
+    let TestEndpoint { inbound, out, pool, log, .. } = &mut pair.server;
     assert!(!inbound.fail(&refusal, out, pool));
     log.clear();
     let mut rest = super::frame(3, 1, &super::pattern(20_000))[9_000..].to_vec();
@@ -166,15 +165,15 @@ fn a_refused_channel_drops_what_the_client_sent_meanwhile() {
 /// A broker's refusal may come late: nothing is said twice, or to nobody.
 #[test]
 fn a_late_refusal_is_dropped() {
-    let mut pair = Pair::open(&SessionLimits::default(), true, &mut whole());
+    let mut pair = EndpointPair::open(&SessionLimits::default(), true, &mut whole());
     pair.open_channel(&mut whole());
-    let Driven { inbound, out, pool, .. } = &mut pair.client;
+    let TestEndpoint { inbound, out, pool, .. } = &mut pair.client;
     inbound.close_channel(1, 200, "", out, pool);
     inbound.close_channel(1, 200, "", out, pool);
     assert_eq!(inbound.open_channel(out, pool), Some(2));
     pair.pump(&mut whole());
-    let Driven { inbound, out, pool, .. } = &mut pair.server;
-    let late = |channel, code| Fault::new(code, channel, (50, 10), "too late");
+    let TestEndpoint { inbound, out, pool, .. } = &mut pair.server;
+    let late = |channel, code| ProtocolFault::new(code, channel, (50, 10), "too late");
     assert!(!inbound.fail(&late(1, ReplyCode::NotFound), out, pool));
     assert!(out.is_empty(), "channel 1 is gone");
     assert!(!inbound.fail(&late(2, ReplyCode::NotFound), out, pool));

@@ -1,12 +1,11 @@
 //! Memory that is lent to a link.
 //!
 //! Owns:   the promises that no byte of a lent body is copied here, and that what ends meanwhile ends in order.
-//! Never:  minds how the bytes come to that memory (see the room `verbs`).
 
 use super::{frame, header, pattern, publish, whole};
 use crate::{
-    BodyOut, Fault, PublishHead, Scope, SessionLimits,
-    drive::{Driven, Pair},
+    BodyOut, ProtocolFault, PublishHead, FaultScope, SessionLimits,
+    drive::{TestEndpoint, EndpointPair},
     limits::{BODY_FRAME_BYTES_MAX, BODY_LENT_STEP_BYTES, FRAME_BYTES_MAX},
 };
 use wire::{
@@ -16,8 +15,8 @@ use wire::{
 
 const THRESHOLD: usize = 16 * 1024;
 
-fn lending() -> Pair {
-    let mut pair = Pair::open(&SessionLimits::default(), true, &mut whole());
+fn lending() -> EndpointPair {
+    let mut pair = EndpointPair::open(&SessionLimits::default(), true, &mut whole());
     pair.open_channel(&mut whole());
     pair.server.lend_from(THRESHOLD);
     pair.client.out.set_part_bytes_min(THRESHOLD);
@@ -34,7 +33,7 @@ fn of_bodies_from_the_threshold_on_nothing_is_copied() {
     for bytes in sizes.into_iter().chain([BODY_LENT_STEP_BYTES]) {
         let body = pattern(bytes);
         for cut in [usize::MAX, 7_000] {
-            let Driven { out, pool, .. } = &mut pair.client;
+            let TestEndpoint { out, pool, .. } = &mut pair.client;
             let shared = pool.copy(&body);
             out.publish(pool, 1, &head, &[0, 0], BodyOut::Share(&shared));
             // A link that lends hands over what is shared by itself, and so in pieces of its own.
@@ -54,14 +53,14 @@ fn of_bodies_from_the_threshold_on_nothing_is_copied() {
 #[test]
 fn a_larger_frame_bound_is_for_bodies_alone() {
     let limits = SessionLimits { body_frame_bytes_max: BODY_FRAME_BYTES_MAX, ..SessionLimits::default() };
-    let mut pair = Pair::open(&limits, true, &mut whole());
+    let mut pair = EndpointPair::open(&limits, true, &mut whole());
     assert!(pair.server.log[1].contains("frame_bytes_max: 1048584"), "{:?}", pair.server.log);
     pair.open_channel(&mut whole());
     pair.server.lend_from(THRESHOLD);
     let most = pair.server.inbound.input_bytes_max();
-    assert_eq!(most, Pair::open(&SessionLimits::default(), true, &mut whole()).server.inbound.input_bytes_max());
+    assert_eq!(most, EndpointPair::open(&SessionLimits::default(), true, &mut whole()).server.inbound.input_bytes_max());
     let body = pattern(1 << 20);
-    let Driven { out, pool, .. } = &mut pair.client;
+    let TestEndpoint { out, pool, .. } = &mut pair.client;
     let head = PublishHead { exchange: b"x", routing_key: b"k", mandatory: false, immediate: false };
     out.publish(pool, 1, &head, &[0, 0], BodyOut::Share(&pool.copy(&body)));
     let parts: Vec<Vec<u8>> = out.gather().parts().map(<[u8]>::to_vec).collect();
@@ -71,7 +70,7 @@ fn a_larger_frame_bound_is_for_bodies_alone() {
     assert_eq!(pair.server.inbound.take_copied_bytes(), 0);
     // One byte more than a frame of any kind may have, of each kind that is kept, and of a body that has no place.
     for (kind, channel) in [(FRAME_METHOD, 1), (FRAME_HEADER, 1), (FRAME_BODY, 0)] {
-        let mut pair = Pair::open(&limits, true, &mut whole());
+        let mut pair = EndpointPair::open(&limits, true, &mut whole());
         pair.open_channel(&mut whole());
         let payload_bytes = FRAME_BYTES_MAX + FRAME_OVERHEAD_BYTES as u32 + 1;
         pair.server.receive(&FrameHead { kind, channel, payload_bytes }.to_bytes(), &mut whole());
@@ -80,7 +79,7 @@ fn a_larger_frame_bound_is_for_bodies_alone() {
     }
     // A client that wants less gets less, also where its server would take more.
     let wanted = SessionLimits { body_frame_bytes_max: 200_000, ..limits };
-    let mut pair = Pair { client: Driven::client(&wanted, true), server: Driven::server(&limits, true) };
+    let mut pair = EndpointPair { client: TestEndpoint::client(&wanted, true), server: TestEndpoint::server(&limits, true) };
     pair.pump(&mut whole());
     assert!(pair.server.log[1].contains("frame_bytes_max: 200000"), "{:?}", pair.server.log);
 }
@@ -103,13 +102,13 @@ fn begun(body: &[u8], first: usize) -> Vec<u8> {
 
 #[test]
 fn a_channel_that_ends_while_its_memory_is_lent_drops_what_comes() {
-    for scope in [Scope::Channel, Scope::Connection, Scope::Link] {
+    for scope in [FaultScope::Channel, FaultScope::Connection, FaultScope::Link] {
         let mut pair = lending();
         let body = pattern(100_000);
         pair.server.receive(&begun(&body, 60_000), &mut whole());
         pair.server.receive(&body[..20_000], &mut whole());
         assert!(pair.server.lent.is_some());
-        let fault = Fault {
+        let fault = ProtocolFault {
             code: ReplyCode::PreconditionFailed,
             scope,
             channel: 1,
@@ -117,7 +116,7 @@ fn a_channel_that_ends_while_its_memory_is_lent_drops_what_comes() {
             method_id: 40,
             text: "the queue is gone".into(),
         };
-        let Driven { inbound, out, pool, .. } = &mut pair.server;
+        let TestEndpoint { inbound, out, pool, .. } = &mut pair.server;
         inbound.fail(&fault, out, pool);
         assert!(inbound.is_lent() && inbound.direct().is_empty() && inbound.lend().is_none());
         // A look at nothing while it is away.
@@ -127,7 +126,7 @@ fn a_channel_that_ends_while_its_memory_is_lent_drops_what_comes() {
         pair.server.receive(&rest, &mut || 9_000);
         pair.server.receive(&frame(FRAME_BODY, 1, &body[60_000..]), &mut || 9_000);
         assert!(!pair.server.inbound.is_lent() && pair.server.bodies.is_empty());
-        if scope == Scope::Channel {
+        if scope == FaultScope::Channel {
             // What comes after is understood.
             pair.server.sent();
             pair.server.receive(&super::method(1, wire::method::channel::CloseOk {}), &mut whole());
@@ -174,7 +173,7 @@ fn a_peer_that_announces_much_on_many_channels_pins_one_body() {
 #[test]
 fn no_frame_of_a_shared_body_is_small() {
     let mut pair = lending();
-    let Driven { out, pool, .. } = &mut pair.client;
+    let TestEndpoint { out, pool, .. } = &mut pair.client;
     let (most, head) =
         (out.payload_bytes_max(), PublishHead { exchange: b"", routing_key: b"q", mandatory: false, immediate: false });
     for bytes in

@@ -1,19 +1,18 @@
 //! Deliveries that are taken for their likeness to the one before.
 //!
 //! Owns:   the promise that they are the same events, however much or little the deliveries are alike.
-//! Never:  minds large bodies, which are received in another way (see `contents.rs`).
 
 use super::{frame, header, pattern, rich_properties, whole};
 use crate::{
     BodyOut, DeliverHead, SessionLimits,
-    drive::{Driven, Pair},
+    drive::{TestEndpoint, EndpointPair},
     limits::LARGE_BODY_BYTES,
 };
 use proptest::prelude::*;
 
 /// A delivery; each field is drawn from few values, so that neighbours are often alike.
 #[derive(Clone, Copy, Debug)]
-struct One {
+struct SampleDelivery {
     channel: u16,
     tag: u64,
     key: u8,
@@ -26,7 +25,7 @@ struct One {
     in_two: bool,
 }
 
-const PLAIN: One = One {
+const PLAIN: SampleDelivery = SampleDelivery {
     channel: 1,
     tag: 1,
     key: 0,
@@ -37,8 +36,8 @@ const PLAIN: One = One {
     in_two: false,
 };
 
-fn encode(pair: &mut Pair, one: One) -> Vec<u8> {
-    let Driven { out, pool, .. } = &mut pair.server;
+fn encode(pair: &mut EndpointPair, one: SampleDelivery) -> Vec<u8> {
+    let TestEndpoint { out, pool, .. } = &mut pair.server;
     if one.after_heartbeat {
         out.heartbeat(pool);
     }
@@ -71,8 +70,8 @@ fn encode(pair: &mut Pair, one: One) -> Vec<u8> {
 }
 
 /// The log of a client that hears these deliveries, and how many it took for their likeness.
-fn heard(all: &[One], takes_alike: bool, cut: usize) -> (Vec<String>, Vec<Vec<u8>>, usize) {
-    let mut pair = Pair::open(&SessionLimits::default(), takes_alike, &mut whole());
+fn heard(all: &[SampleDelivery], takes_alike: bool, cut: usize) -> (Vec<String>, Vec<Vec<u8>>, usize) {
+    let mut pair = EndpointPair::open(&SessionLimits::default(), takes_alike, &mut whole());
     for expected in [1, 2] {
         assert_eq!(pair.open_channel(&mut whole()), expected);
     }
@@ -82,7 +81,7 @@ fn heard(all: &[One], takes_alike: bool, cut: usize) -> (Vec<String>, Vec<Vec<u8
     (pair.client.log, pair.client.bodies, pair.client.repeated)
 }
 
-fn same(all: &[One], cut: usize) -> usize {
+fn same(all: &[SampleDelivery], cut: usize) -> usize {
     let (log, bodies, none) = heard(all, false, usize::MAX);
     assert_eq!((log.len(), none), (all.len(), 0));
     let (alike_log, alike_bodies, repeated) = heard(all, true, cut);
@@ -93,25 +92,25 @@ fn same(all: &[One], cut: usize) -> usize {
 
 #[test]
 fn what_is_alike_is_taken_for_its_likeness() {
-    let all: Vec<One> = (0..100).map(|tag| One { tag, ..PLAIN }).collect();
+    let all: Vec<SampleDelivery> = (0..100).map(|tag| SampleDelivery { tag, ..PLAIN }).collect();
     assert_eq!(same(&all, usize::MAX), 98, "two show what to expect");
     for bytes in [0, 1, 4_000, LARGE_BODY_BYTES - 1] {
-        let all: Vec<One> = (0..10).map(|tag| One { tag, bytes, ..PLAIN }).collect();
+        let all: Vec<SampleDelivery> = (0..10).map(|tag| SampleDelivery { tag, bytes, ..PLAIN }).collect();
         assert_eq!(same(&all, usize::MAX), 8, "{bytes} bytes");
     }
-    let large: Vec<One> = (0..10).map(|tag| One { tag, bytes: LARGE_BODY_BYTES, ..PLAIN }).collect();
+    let large: Vec<SampleDelivery> = (0..10).map(|tag| SampleDelivery { tag, bytes: LARGE_BODY_BYTES, ..PLAIN }).collect();
     assert_eq!(same(&large, usize::MAX), 0, "large bodies have memory of their own");
 }
 
 #[test]
 fn what_is_not_alike_is_not() {
-    let change = |of: fn(u64) -> One| (0..40).map(of).collect::<Vec<One>>();
+    let change = |of: fn(u64) -> SampleDelivery| (0..40).map(of).collect::<Vec<SampleDelivery>>();
     for all in [
-        change(|tag| One { tag, key: (tag % 2) as u8, ..PLAIN }),
-        change(|tag| One { tag, channel: 1 + (tag % 2) as u16, ..PLAIN }),
-        change(|tag| One { tag, redelivered: tag % 2 == 0, ..PLAIN }),
-        change(|tag| One { tag, in_two: true, ..PLAIN }),
-        change(|tag| One { tag, bytes: 64 + tag as usize, ..PLAIN }),
+        change(|tag| SampleDelivery { tag, key: (tag % 2) as u8, ..PLAIN }),
+        change(|tag| SampleDelivery { tag, channel: 1 + (tag % 2) as u16, ..PLAIN }),
+        change(|tag| SampleDelivery { tag, redelivered: tag % 2 == 0, ..PLAIN }),
+        change(|tag| SampleDelivery { tag, in_two: true, ..PLAIN }),
+        change(|tag| SampleDelivery { tag, bytes: 64 + tag as usize, ..PLAIN }),
     ] {
         assert_eq!(same(&all, usize::MAX), 0, "{:?}", all[1]);
     }
@@ -126,10 +125,10 @@ proptest! {
         ),
         cut in 1..400_usize,
     ) {
-        let all: Vec<One> = all
+        let all: Vec<SampleDelivery> = all
             .into_iter()
             .zip(1..)
-            .map(|((channel, key, odd, bytes), tag)| One {
+            .map(|((channel, key, odd, bytes), tag)| SampleDelivery {
                 channel: if odd == 1 { channel } else { 1 },
                 tag,
                 key: if odd == 2 { key } else { 0 },

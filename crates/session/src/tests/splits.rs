@@ -1,12 +1,11 @@
 //! Cutting the input anywhere changes nothing.
 //!
 //! Owns:   that promise, for every place of a cut and for cuts of chance.
-//! Never:  minds what the events are (see the other tests).
 
 use super::{frame, header, method, pattern, publish, rich_properties, whole};
 use crate::{
     SessionLimits,
-    drive::{Driven, Pair},
+    drive::{TestEndpoint, EndpointPair},
     fuzz,
 };
 use proptest::prelude::*;
@@ -14,8 +13,8 @@ use wire::method::{basic, channel, connection};
 
 /// A conversation with a server that has everything in it, large bodies apart.
 fn conversation() -> Vec<u8> {
-    let mut client = Driven::client(&SessionLimits::default(), false);
-    let mut server = Driven::server(&SessionLimits::default(), false);
+    let mut client = TestEndpoint::client(&SessionLimits::default(), false);
+    let mut server = TestEndpoint::server(&SessionLimits::default(), false);
     let mut all = Vec::new();
     loop {
         let bytes = client.sent();
@@ -67,20 +66,20 @@ fn conversation() -> Vec<u8> {
 #[test]
 fn any_two_pieces_say_the_same() {
     let bytes = conversation();
-    let mut expect = Driven::server(&SessionLimits::default(), false);
+    let mut expect = TestEndpoint::server(&SessionLimits::default(), false);
     expect.receive(&bytes, &mut whole());
     assert_eq!(expect.bodies.len(), 4, "{:#?}", expect.log);
     let sent = expect.sent();
     for in_place in [false, true] {
         for cut in 1..bytes.len() {
-            let mut server = Driven::server(&SessionLimits::default(), in_place);
+            let mut server = TestEndpoint::server(&SessionLimits::default(), in_place);
             let mut first = Some(cut);
             server.receive(&bytes, &mut || first.take().unwrap_or(usize::MAX));
             assert_eq!(server.log, expect.log, "cut at {cut}");
             assert_eq!((server.bodies, server.out.bytes()), (expect.bodies.clone(), sent.len()), "cut at {cut}");
         }
         for piece in 1..40 {
-            let mut server = Driven::server(&SessionLimits::default(), in_place);
+            let mut server = TestEndpoint::server(&SessionLimits::default(), in_place);
             server.receive(&bytes, &mut || piece);
             assert_eq!(server.log, expect.log, "pieces of {piece}");
         }
@@ -102,7 +101,7 @@ fn a_large_body_may_be_cut_anywhere_around_its_frames() {
     for in_place in [false, true] {
         for edge in &edges {
             for cut in edge.saturating_sub(20)..(edge + 20).min(bytes.len()) {
-                let mut pair = Pair::open(&SessionLimits::default(), in_place, &mut whole());
+                let mut pair = EndpointPair::open(&SessionLimits::default(), in_place, &mut whole());
                 pair.open_channel(&mut whole());
                 let mut first = Some(cut);
                 pair.server.receive(&bytes, &mut || first.take().unwrap_or(usize::MAX));
@@ -165,11 +164,11 @@ proptest! {
 /// Found by fuzzing: a protocol header is one byte longer than a frame's head, and was told from seven bytes.
 #[test]
 fn another_protocol_says_the_same_however_it_is_cut() {
-    let mut whole_header = Driven::client(&SessionLimits::default(), false);
+    let mut whole_header = TestEndpoint::client(&SessionLimits::default(), false);
     whole_header.receive(b"AMQP\0\0\x08\0", &mut whole());
     assert_eq!(whole_header.log.len(), 1, "{:#?}", whole_header.log);
     for piece in 1..8 {
-        let mut client = Driven::client(&SessionLimits::default(), false);
+        let mut client = TestEndpoint::client(&SessionLimits::default(), false);
         client.receive(b"AMQP\0\0\x08\0", &mut || piece);
         assert_eq!(client.log, whole_header.log, "pieces of {piece}");
     }

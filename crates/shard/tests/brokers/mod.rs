@@ -4,8 +4,11 @@
 //! Owns:   waiting for what must come.
 //! Never:  sleeps: what is awaited is asked for until it is there.
 
-use catalog::{Definition, Limits, Name, Password, Permission};
-use client::{Ask, Channel, Client, ConsumeOptions, ExchangeOptions, Options, Prepared, Publish, QueueOptions, Url};
+use catalog::{CatalogLimits, Definition, Name, Password, Permission};
+use client::{
+    Client, ClientChannel, ConnectOptions, ConsumeOptions, DialPlan, ExchangeOptions, Publish, QueueOptions,
+    RdmaDialRequest, Url,
+};
 use federation::{AckMode, RouteDirection, LinkKey, LinkSpec, LinkStatus, LinkLogin, FederationCommand, RouteKind, RouteSpec};
 use link::{Address, ListenOptions};
 use session::{Greeting, SessionLimits};
@@ -15,7 +18,7 @@ use shard::{
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use verbs::Settings;
+use verbs::PortSettings;
 use verbs::sim::Fabric;
 use wire::{Table, Value};
 
@@ -34,14 +37,14 @@ impl BrokerDialler for TestDialler {
                 let (user, password, vhost) = (user.into(), password.into(), vhost.into());
                 LinkLogin { user, password, vhost, address: address.into(), external }
             };
-            tell(match client::prepare(&url, &Options::default()) {
+            tell(match client::prepare(&url, &ConnectOptions::default()) {
                 Err(error) => Err(DialError { text: error.to_string().into(), is_refusal: false }),
-                Ok(Prepared::Stands(dialled)) => {
+                Ok(DialPlan::Stands(dialled)) => {
                     Ok(DialProgress::Connected(DialedLink { link: dialled.link, login: login(dialled.url), bootstrap: None }))
                 }
-                Ok(Prepared::Ask(ask)) => {
-                    let Ask { place, token, url, first, .. } = *ask;
-                    let way = fabric.expect("a fabric").way(&place);
+                Ok(DialPlan::Ask(ask)) => {
+                    let RdmaDialRequest { place, token, url, first, .. } = *ask;
+                    let way = fabric.expect("a fabric").route_to(&place);
                     assert!(first.is_none(), "no address here asks for a token");
                     let (login, first, otherwise) = (login(url), None, None);
                     Ok(DialProgress::Rdma(Box::new(RdmaDial { way, token, login, bootstrap: first, fallback: otherwise })))
@@ -90,7 +93,7 @@ impl TestBroker {
             address: format!("amqp+rdma://{place}").parse().expect("an address"),
             devices: fabric.siblings(shards.into()).into_iter().map(|device| Box::new(device) as _).collect(),
         });
-        let settings = Settings { receive_buffers: 1_024, direct: true, ..Settings::default() };
+        let settings = PortSettings { receive_buffers: 1_024, accepts_direct: true, ..PortSettings::default() };
         let rdma = RdmaOptions { listen: listen.collect(), settings, ..RdmaOptions::default() };
         let vhost = Name::from("/");
         let user = |name: &str, tags: &[&str]| {
@@ -117,7 +120,7 @@ impl TestBroker {
             shards,
             session: SessionLimits { heartbeat_s: 0, ..SessionLimits::default() },
             greeting: Greeting::new(&properties, "PLAIN"),
-            catalog: Limits::default(),
+            catalog: CatalogLimits::default(),
             definitions,
             output_bytes_max: 512 << 10,
             memory_bytes_max: 1 << 30,
@@ -147,7 +150,7 @@ impl TestBroker {
         format!("amqp://guest:guest@{}/%2F", self.server.addresses()[0])
     }
 
-    pub fn client(&self) -> (Client, Channel) {
+    pub fn client(&self) -> (Client, ClientChannel) {
         let mut client = Client::connect(&self.tcp()).expect("a connection");
         let channel = client.open_channel().expect("a channel");
         (client, channel)
@@ -213,7 +216,7 @@ pub fn pull(exchange: &str, kind: RouteKind) -> RouteSpec {
 }
 
 /// A consumer of its own queue, bound to an exchange.
-pub fn bound(broker: &TestBroker, exchange: &str, key: &str) -> (Client, Channel) {
+pub fn bound(broker: &TestBroker, exchange: &str, key: &str) -> (Client, ClientChannel) {
     let (mut client, channel) = broker.client();
     let options = QueueOptions { exclusive: true, ..QueueOptions::default() };
     let queue = client.declare_queue(channel, "", &options).expect("a queue");

@@ -1,14 +1,14 @@
 //! A broker with threads of its own and clients, joined by a simulated fabric in real time, or by the card of a machine.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use catalog::{Definition, Limits, Name, Password, Permission};
-use client::{Channel, Client, ConsumeOptions, Options, Publish, QueueOptions, Url};
+use catalog::{CatalogLimits, Definition, Name, Password, Permission};
+use client::{Client, ClientChannel, ConnectOptions, ConsumeOptions, Publish, QueueOptions, Url};
 use link::{Address, ListenOptions};
 use session::{Greeting, SessionLimits};
 use shard::{IdleProcessors, RdmaListen, RdmaOptions, RdmaPoll, Server, ServerOptions, BrokerStartError};
 use std::sync::Arc;
 use std::time::Duration;
-use verbs::Settings;
+use verbs::PortSettings;
 use verbs::device::{AnyDevice, DeviceError};
 use verbs::sim::{Fabric, FabricOptions};
 use wire::{Table, Value};
@@ -34,7 +34,7 @@ impl Interconnect {
             Interconnect::Fabric(fabric) => {
                 fabric.siblings(count).into_iter().map(|device| Box::new(device) as AnyDevice).collect()
             }
-            Interconnect::Card => verbs::card::at(&RdmaListen::device_address(address), count).expect("the card is there"),
+            Interconnect::Card => verbs::card::open_at(&RdmaListen::device_address(address), count).expect("the card is there"),
         }
     }
 }
@@ -45,7 +45,7 @@ pub struct FabricServer {
     addresses: Vec<String>,
     server: Option<Server>,
     pub tcp: String,
-    settings: Settings,
+    settings: PortSettings,
 }
 
 /// What differs between brokers.
@@ -54,14 +54,14 @@ pub struct ServerPlan {
     pub addresses: usize,
     pub connections_max: u32,
     pub poll: RdmaPoll,
-    pub settings: Settings,
+    pub settings: PortSettings,
     pub spin: Duration,
     pub memory_bytes_max: u64,
 }
 
 impl Default for ServerPlan {
     fn default() -> Self {
-        let settings = Settings { receive_buffers: 2_048, direct: true, ..Settings::default() };
+        let settings = PortSettings { receive_buffers: 2_048, accepts_direct: true, ..PortSettings::default() };
         ServerPlan {
             shards: 1,
             addresses: 1,
@@ -78,14 +78,14 @@ impl FabricServer {
     /// A broker that listens by TCP and over a fabric. Its devices have the first numbers: address by address, shard by
     /// shard.
     pub fn new(plan: ServerPlan) -> FabricServer {
-        let fabric = Fabric::live(&FabricOptions::faultless());
+        let fabric = Fabric::real_time(&FabricOptions::faultless());
         let addresses = ADDRESSES[..plan.addresses].iter().map(|address| (*address).to_owned()).collect();
         FabricServer::joined(Interconnect::Fabric(fabric.clone()), fabric, addresses, plan)
     }
 
     /// One that listens at this place of the machine's card (`host:port`).
     pub fn on_card(place: &str, plan: ServerPlan) -> FabricServer {
-        let nowhere = Fabric::live(&FabricOptions::faultless());
+        let nowhere = Fabric::real_time(&FabricOptions::faultless());
         FabricServer::joined(Interconnect::Card, nowhere, vec![format!("amqp+rdma://{place}")], plan)
     }
 
@@ -110,8 +110,8 @@ impl FabricServer {
         self.server.take().expect("once").join().expect("an orderly end");
     }
 
-    pub fn options(&self) -> Options {
-        let mut options = Options { answer_wait: PATIENCE, ..Options::default() };
+    pub fn options(&self) -> ConnectOptions {
+        let mut options = ConnectOptions { answer_wait: PATIENCE, ..ConnectOptions::default() };
         if let Interconnect::Fabric(fabric) = self.joint.clone() {
             options.rdma.devices =
                 Arc::new(move |_: &str| -> Result<AnyDevice, DeviceError> { Ok(Box::new(fabric.device())) });
@@ -184,7 +184,7 @@ pub fn start(plan: &ServerPlan, listen: Vec<RdmaListen>) -> Result<Server, Broke
         shards: plan.shards,
         session: SessionLimits { heartbeat_s: 0, ..SessionLimits::default() },
         greeting: Greeting::new(&properties, "PLAIN"),
-        catalog: Limits::default(),
+        catalog: CatalogLimits::default(),
         definitions,
         output_bytes_max: 512 << 10,
         memory_bytes_max: plan.memory_bytes_max,
@@ -209,13 +209,13 @@ pub fn body(number: usize, bytes: usize) -> Vec<u8> {
 pub const SIZES: [usize; 14] =
     [0, 1, 63, 1_023, 1_024, 4_087, 4_088, 16_383, 16_384, 32_768, 100_000, 131_072, 300_001, 1 << 20];
 
-pub fn queue(client: &mut Client, name: &str) -> Channel {
+pub fn queue(client: &mut Client, name: &str) -> ClientChannel {
     let channel = client.open_channel().expect("a channel");
     client.declare_queue(channel, name, &QueueOptions::default()).expect("a queue");
     channel
 }
 
-pub fn consume(client: &mut Client, channel: Channel, name: &str) {
+pub fn consume(client: &mut Client, channel: ClientChannel, name: &str) {
     client.consume(channel, name, &ConsumeOptions::default()).expect("a consumer");
 }
 

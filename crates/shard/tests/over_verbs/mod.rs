@@ -6,9 +6,9 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use broker::{Broker, BrokerOptions, Effects};
-use catalog::{Catalog, Definition, Limits, Name, Password, Permission, ShardId};
-use link::sim::{Cable, Side, SimOptions, pair};
-use link::{Abort, Filled, Link, LinkError, Received};
+use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
+use link::sim::{SimConnection, SimOptions, SimSide, pair};
+use link::{AbortReason, FilledMemory, Link, LinkError, ReceiveOutcome};
 use session::limits::FRAME_BYTES_CEILING;
 use session::{Body, BodyOut, Event, Greeting, Inbound, Outbound, PublishHead, SessionLimits};
 use shard::{CopiedBytes, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, TickOutcome};
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use verbs::sim::{Fabric, FabricOptions, STEP, SimDevice};
-use verbs::{LinkId, Port, Settings};
+use verbs::{LinkId, Port, PortSettings};
 use wire::method::{basic, connection, queue};
 use wire::{Method, ShortStr, Table, TableRef};
 
@@ -57,7 +57,7 @@ impl Default for ShardBounds {
 fn shard(bounds: &ShardBounds, now: Instant) -> Shard {
     let mail = Mailbox::connect(&[ShardWaker::new(Box::new(NoWakeUp))]).pop().expect("mail for one");
     let shared = Arc::new(SharedState::new(1, bounds.memory_bytes_max, 1_000));
-    let mut catalog = Catalog::new(Limits::default());
+    let mut catalog = Catalog::new(CatalogLimits::default());
     let (vhost, user) = (Name::from("/"), Name::from("guest"));
     let password = Password::plain("guest");
     for definition in [
@@ -87,10 +87,16 @@ fn shard(bounds: &ShardBounds, now: Instant) -> Shard {
     Shard::new(options, Broker::new(broker_options, catalog), effects, shared)
 }
 
-/// Settings for a broker with many clients; times are those of real ones, but for that of a farewell to who reads no more.
-pub fn settings() -> Settings {
+/// PortSettings for a broker with many clients; times are those of real ones, but for that of a farewell to who reads no more.
+pub fn settings() -> PortSettings {
     let ending_max = Duration::from_millis(50);
-    Settings { receive_buffers: 1_024, landing_blocks: 4, direct: true, ending_max, ..Settings::default() }
+    PortSettings {
+        receive_buffers: 1_024,
+        landing_blocks: 4,
+        accepts_direct: true,
+        ending_max,
+        ..PortSettings::default()
+    }
 }
 
 /// The bytes of a message's body: its own, whatever its size.
@@ -110,18 +116,18 @@ pub struct VerbsHarness {
     /// Of the ports' buffers.
     pool: Pool,
     pub ports: [Port<SimDevice>; 2],
-    pub settings: Settings,
+    pub settings: PortSettings,
     pub shard: Shard,
     slots: HashMap<LinkId, u32>,
-    cables: Vec<(Cable, u32)>,
+    cables: Vec<(SimConnection, u32)>,
     pub now: Instant,
     /// What clients over RDMA want at most in a frame of a body.
     pub frame_bytes_max: u32,
 }
 
 impl VerbsHarness {
-    pub fn new(options: &FabricOptions, settings: &Settings, bounds: &ShardBounds) -> VerbsHarness {
-        let near = Settings { fetch_max: Settings::of_a_client().fetch_max, ..settings.clone() };
+    pub fn new(options: &FabricOptions, settings: &PortSettings, bounds: &ShardBounds) -> VerbsHarness {
+        let near = PortSettings { fetch_max: PortSettings::for_client().fetch_max, ..settings.clone() };
         let fabric = Fabric::new(options);
         let pool = Pool::new(PoolOptions::default());
         let ports = [&near, settings]
@@ -156,7 +162,7 @@ impl VerbsHarness {
             }
         }
         for (cable, slot) in &self.cables {
-            let edge = cable.take_edges(Side::Right);
+            let edge = cable.take_edges(SimSide::Right);
             if edge.any() {
                 self.shard.on_readiness(*slot, edge.readable, edge.writable, edge.closed);
             }
@@ -237,14 +243,14 @@ impl VerbsHarness {
     /// Whatever either port held for a peer is back, once all clients have gone.
     pub fn assert_empty(&mut self) {
         self.until("all connections are cleared away", &mut [], |world, _| {
-            world.ports.iter().all(|port| port.census().connections == 0) && world.shard.connections() == 0
+            world.ports.iter().all(|port| port.usage().connections == 0) && world.shard.connections() == 0
         });
         (0..3).for_each(|_| self.step());
         for port in &self.ports {
-            let census = port.census();
-            assert_eq!(census.posted_buffers + census.free_buffers, self.settings.receive_buffers, "{census:?}");
-            assert_eq!(census.free_landings, self.settings.landing_blocks, "{census:?}");
-            assert_eq!((census.promised_credits, census.granted_bytes), (0, 0), "{census:?}");
+            let usage = port.usage();
+            assert_eq!(usage.posted_buffers + usage.free_buffers, self.settings.receive_buffers, "{usage:?}");
+            assert_eq!(usage.free_landings, self.settings.landing_blocks, "{usage:?}");
+            assert_eq!((usage.promised_credits, usage.granted_bytes), (0, 0), "{usage:?}");
         }
     }
 }
@@ -252,7 +258,7 @@ impl VerbsHarness {
 /// A client: a session in that role, which lends where its link takes it.
 pub struct VerbsClient {
     link: Option<Box<dyn Link>>,
-    lend_from_bytes: usize,
+    lend_threshold_bytes: usize,
     limits: SessionLimits,
     /// What was settled.
     pub frame_bytes_max: u32,
@@ -286,7 +292,7 @@ impl VerbsClient {
         let limits = SessionLimits { body_frame_bytes_max, ..SessionLimits::default() };
         let mut client = VerbsClient {
             link: Some(link),
-            lend_from_bytes: usize::MAX,
+            lend_threshold_bytes: usize::MAX,
             limits,
             frame_bytes_max: 0,
             inbound: Inbound::client(&limits),
@@ -308,10 +314,10 @@ impl VerbsClient {
 
     fn begin_lending(&mut self) {
         let Some(link) = &self.link else { return };
-        self.lend_from_bytes = link.shape().lend_from_bytes;
-        if self.lend_from_bytes < usize::MAX {
-            self.inbound.lend_from(self.lend_from_bytes);
-            self.out.set_part_bytes_min(self.lend_from_bytes);
+        self.lend_threshold_bytes = link.capabilities().lend_threshold_bytes;
+        if self.lend_threshold_bytes < usize::MAX {
+            self.inbound.lend_from(self.lend_threshold_bytes);
+            self.out.set_part_bytes_min(self.lend_threshold_bytes);
         }
     }
 
@@ -339,7 +345,7 @@ impl VerbsClient {
     }
 
     /// Goes, in order or not.
-    pub fn disconnect(&mut self, why: Option<Abort>) {
+    pub fn disconnect(&mut self, why: Option<AbortReason>) {
         if let (Some(mut link), Some(why)) = (self.link.take(), why) {
             link.abort(why);
         }
@@ -372,7 +378,7 @@ impl VerbsClient {
     /// One read; whether it is worth another.
     fn receive(&mut self) -> Result<bool, Option<LinkError>> {
         let Some(link) = &mut self.link else { return Err(None) };
-        if self.inbound.direct().len() >= self.lend_from_bytes
+        if self.inbound.direct().len() >= self.lend_threshold_bytes
             && let Some((memory, place)) = self.inbound.lend()
             && let Err(memory) = link.lend(memory, place)
         {
@@ -384,22 +390,22 @@ impl VerbsClient {
         let direct = self.inbound.direct();
         let direct_bytes = direct.len();
         let received = link.receive(direct, &mut self.kept[have..]);
-        let bytes = if let Ok(Received::Bytes { bytes, .. }) = received { bytes } else { 0 };
+        let bytes = if let Ok(ReceiveOutcome::Bytes { bytes, .. }) = received { bytes } else { 0 };
         let placed = bytes.min(direct_bytes);
         self.kept.truncate(have + bytes - placed);
         self.inbound.direct_filled(placed);
         match received {
-            Ok(Received::Bytes { .. }) if self.lend_from_bytes < usize::MAX => {
-                let filled = link.take_back();
+            Ok(ReceiveOutcome::Bytes { .. }) if self.lend_threshold_bytes < usize::MAX => {
+                let filled = link.take_filled();
                 self.copied_bytes += filled.as_ref().map_or(placed, |filled| filled.copied_bytes) as u64;
-                if let Some(Filled { memory, .. }) = filled {
+                if let Some(FilledMemory { memory, .. }) = filled {
                     self.inbound.filled(memory);
                 }
                 Ok(true)
             }
-            Ok(Received::Bytes { .. }) => Ok(true),
-            Ok(Received::Idle) => Ok(false),
-            Ok(Received::Closed) => Err(None),
+            Ok(ReceiveOutcome::Bytes { .. }) => Ok(true),
+            Ok(ReceiveOutcome::Idle) => Ok(false),
+            Ok(ReceiveOutcome::Closed) => Err(None),
             Err(error) => Err(Some(error)),
         }
     }

@@ -10,7 +10,7 @@ use crate::federation::settle::CHANNEL;
 use crate::terms::Terms;
 use crate::world::World;
 use federation::FederationCommand;
-use link::sim::Side;
+use link::sim::SimSide;
 use wire::method::Method;
 
 /// Bytes of a body before its padding: the number of the message.
@@ -20,7 +20,7 @@ impl Run {
     /// What a broker of this run is.
     pub(super) fn terms(&mut self, place: usize) -> Terms {
         let (shards, bounds) = (self.setting.shards[place], self.setting.bounds);
-        Terms { name: format!("b{place}").into(), seed: self.chance.number(), shards, bounds, now: self.now }
+        Terms { name: format!("b{place}").into(), seed: self.chance.next_u64(), shards, bounds, now: self.now }
     }
 
     /// The queues of the run, with their first bindings.
@@ -213,10 +213,10 @@ impl Run {
 
     fn slow(&mut self) {
         let pace = [None, Some(0), Some(1), Some(100)][self.chance.below(4) as usize];
-        let side = if self.chance.permille(500) { Side::Left } else { Side::Right };
+        let side = if self.chance.permille(500) { SimSide::Left } else { SimSide::Right };
         if self.chance.permille(700) && !self.roads.is_empty() {
             let road = self.chance.below(self.roads.len() as u64) as usize;
-            self.roads[road].cable.set_pace(side, pace);
+            self.roads[road].cable.limit_rate(side, pace);
             return;
         }
         let place = self.chance.below(self.places.len() as u64) as usize;

@@ -5,12 +5,12 @@
 //! Never:  cuts anything while a run rests.
 
 use crate::federation::Run;
-use link::sim::{Cable, Cut, Side};
+use link::sim::{SimConnection, SimCut, SimSide};
 use std::time::{Duration, Instant};
 
 /// A connection on which nothing passes any more, and whose ends have not been told.
 pub struct Silent {
-    cable: Cable,
+    cable: SimConnection,
     whose: String,
     since: Instant,
 }
@@ -35,18 +35,18 @@ impl Run {
 
     /// A storm ends: what was to be cut is.
     pub(super) fn cut_doomed(&mut self) {
-        self.roads.iter().filter(|road| road.is_doomed).for_each(|road| road.cable.cut(Cut::Reset));
+        self.roads.iter().filter(|road| road.is_doomed).for_each(|road| road.cable.cut(SimCut::Reset));
     }
 
     /// A link is cut.
     fn cut(&mut self, road: usize) {
         let [one, other] = self.roads[road].ends;
         if self.chance.permille(500) {
-            self.roads[road].cable.cut(Cut::Reset);
+            self.roads[road].cable.cut(SimCut::Reset);
         } else {
-            let from = if self.chance.permille(500) { Side::Left } else { Side::Right };
+            let from = if self.chance.permille(500) { SimSide::Left } else { SimSide::Right };
             let bytes = self.chance.below(2_000);
-            self.roads[road].cable.cut_after(from, bytes, Cut::Reset);
+            self.roads[road].cable.cut_after(from, bytes, SimCut::Reset);
             self.roads[road].is_doomed = true;
         }
         self.note(|_| format!("the link of b{} to b{} is cut", one.place, other.place));
@@ -65,15 +65,15 @@ impl Run {
         self.fall(cable, whose);
     }
 
-    fn fall(&mut self, cable: Cable, whose: String) {
-        cable.cut(Cut::Silence);
+    fn fall(&mut self, cable: SimConnection, whose: String) {
+        cable.cut(SimCut::Silence);
         self.silent.push(Silent { cable, whose, since: self.now });
     }
 
     /// The connection of a client breaks, and it makes another.
     fn cut_client(&mut self, place: usize, tells: bool) {
         let is_silent = self.setting.silences && self.chance.permille(300);
-        let cut = [Cut::Reset, Cut::Vanish(Side::Left)][self.chance.below(2) as usize];
+        let cut = [SimCut::Reset, SimCut::Vanish(SimSide::Left)][self.chance.below(2) as usize];
         let Some(mut seat) = self.places[place].seat_mut(tells).take_if(|seat| seat.is_open) else { return };
         self.note(|_| {
             let (who, how) =
@@ -98,7 +98,7 @@ impl Run {
 
     /// A connection that has fallen silent, and of which an end has not noticed.
     pub(super) fn unnoticed(&mut self) -> Option<String> {
-        self.silent.retain(|one| !one.cable.is_over(Side::Left) || !one.cable.is_over(Side::Right));
+        self.silent.retain(|one| !one.cable.is_closed(SimSide::Left) || !one.cable.is_closed(SimSide::Right));
         let Silent { whose, since, .. } = self.silent.first()?;
         let silent_for: Duration = self.now.duration_since(*since);
         Some(format!("{whose} has been silent for {silent_for:?}, and nobody has noticed;"))

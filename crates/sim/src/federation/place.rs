@@ -7,7 +7,7 @@
 use crate::client::{Client, Heard};
 use crate::terms::Terms;
 use crate::world::World;
-use link::sim::{Cable, Side, SimOptions};
+use link::sim::{SimConnection, SimSide, SimOptions};
 use session::SessionLimits;
 use slab::Pool;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ pub struct Seat {
     /// The client.
     pub client: Client,
     /// Its cable.
-    pub cable: Cable,
+    pub cable: SimConnection,
     /// Its channel is open.
     pub is_open: bool,
     /// Questions that were answered.
@@ -61,7 +61,7 @@ impl Place {
     /// Its process is killed: every connection is reset. `next` is the broker that will come back.
     pub fn stop(&mut self, next: World) {
         for wire in &self.world.wires {
-            wire.cable.cut(link::sim::Cut::Reset);
+            wire.cable.cut(link::sim::SimCut::Reset);
         }
         self.is_up = false;
         (self.taker, self.teller) = (None, None);
@@ -108,7 +108,7 @@ impl Seat {
     /// Nothing limits it.
     pub fn let_go(&mut self) {
         self.client.paused = false;
-        self.cable.set_pace(Side::Left, None);
-        self.cable.set_pace(Side::Right, None);
+        self.cable.limit_rate(SimSide::Left, None);
+        self.cable.limit_rate(SimSide::Right, None);
     }
 }

@@ -10,9 +10,9 @@ use crate::federation::place::Seat;
 use crate::federation::setting::Edge;
 use crate::limits::{REST_QUIET_ROUNDS, REST_QUIET_STEP_US, REST_ROUNDS_MAX};
 use catalog::arguments::X_BOUND_FROM;
-use catalog::{BindingView, Catalog, Destination};
+use catalog::{BindingDestination, BindingView, Catalog};
 use federation::{LinkState, LinkStatus};
-use link::sim::Side;
+use link::sim::SimSide;
 use std::collections::BTreeSet;
 use wire::Value;
 
@@ -72,8 +72,8 @@ impl Run {
     /// A round without deeds. Answers whether anything moved.
     pub(super) fn go_on(&mut self) -> bool {
         for cable in &self.cables {
-            cable.set_pace(Side::Left, None);
-            cable.set_pace(Side::Right, None);
+            cable.limit_rate(SimSide::Left, None);
+            cable.limit_rate(SimSide::Right, None);
             cable.step();
         }
         let mut moved = false;
@@ -201,7 +201,7 @@ impl Run {
             };
             let mut had = BTreeSet::new();
             for binding in catalog.bindings_from(exchange) {
-                let Destination::Exchange(to) = binding.destination else { continue };
+                let BindingDestination::Exchange(to) = binding.destination else { continue };
                 let Some(internal) = catalog.exchange_info(to) else { return Some("a binding leads nowhere".into()) };
                 let arguments = internal.arguments.as_deref();
                 let Some(down) = arguments.and_then(|table| broker_of(table.get("x-downstream-name"))) else {

@@ -7,7 +7,7 @@
 use crate::federation::Run;
 use federation::LinkLogin;
 use federation::limits::{BACK_OFF_MAX, BACK_OFF_MIN, REFUSED_WAIT};
-use link::sim::{Cable, Side, SimOptions, pair};
+use link::sim::{SimConnection, SimOptions, SimSide, pair};
 use shard::{DialRequest, DialError, DialedLink};
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ pub struct End {
 /// A connection between two brokers.
 pub struct Road {
     /// The cable: whoever dialled is its left side.
-    pub cable: Cable,
+    pub cable: SimConnection,
     /// Both ends, the left one first.
     pub ends: [End; 2],
     /// It will be cut when some more bytes have gone over it.
@@ -71,7 +71,7 @@ pub struct Failed {
 /// A connection that a broker has made, until the broker has lost it.
 pub struct Call {
     caller: Caller,
-    cable: Cable,
+    cable: SimConnection,
 }
 
 /// The least wait after so many tries.
@@ -145,7 +145,7 @@ impl Run {
         let now = self.now;
         let failed = &mut self.failed;
         self.calls.retain(|Call { caller, cable }| {
-            let is_lost = cable.is_over(Side::Left);
+            let is_lost = cable.is_closed(SimSide::Left);
             if is_lost {
                 failed.entry(caller.clone()).or_insert(Failed { at: now, tries: 1, least: least(1) });
             }
@@ -212,7 +212,7 @@ impl Run {
 
     /// Forgets roads that are over, and looks at what is under way on the others.
     pub(super) fn check_credit(&mut self) {
-        self.roads.retain(|road| !road.cable.is_over(Side::Left) && !road.cable.is_over(Side::Right));
+        self.roads.retain(|road| !road.cable.is_closed(SimSide::Left) && !road.cable.is_closed(SimSide::Right));
         let mut complaint = None;
         for road in &self.roads {
             let [near, far] = road.ends;

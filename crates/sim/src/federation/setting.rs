@@ -6,7 +6,7 @@
 
 use crate::terms::{Bounds, ROOMY_MEMORY_BYTES, ROOMY_OUTPUT_BYTES, ROOMY_QUEUE_BYTES};
 use federation::{AckMode, RouteDirection, LinkKey, LinkSpec, RouteKind, RouteSpec};
-use link::sim::Chance;
+use link::sim::SplitMix64;
 
 /// Hops for every way between the brokers of a run.
 const HOPS_ENOUGH: u16 = 8;
@@ -175,13 +175,13 @@ pub struct Setting {
 impl Setting {
     /// The setting of a seed.
     pub fn of(seed: u64) -> Self {
-        let mut chance = Chance::new(seed ^ 0xFED);
+        let mut chance = SplitMix64::new(seed ^ 0xFED);
         let shape =
             [Shape::Down, Shape::Tree, Shape::Tree, Shape::Tree, Shape::Ring, Shape::Graph][chance.below(6) as usize];
         let brokers = chance.between(if shape == Shape::Ring { 3 } else { 2 }, 6) as usize;
         let shards = (0..brokers).map(|_| chance.between(1, 2) as u16).collect();
         let kind =
-            |chance: &mut Chance| [Kind::Direct, Kind::Topic, Kind::Topic, Kind::Fanout][chance.below(4) as usize];
+            |chance: &mut SplitMix64| [Kind::Direct, Kind::Topic, Kind::Topic, Kind::Fanout][chance.below(4) as usize];
         let exchanges: Vec<_> = (0..chance.between(1, 2)).map(|_| kind(&mut chance)).collect();
         let hops_max = if chance.permille(700) { HOPS_ENOUGH } else { chance.between(1, 4) as u16 };
         let pairs = pairs(shape, brokers, &mut chance);
@@ -233,7 +233,7 @@ impl Setting {
         let output_bytes_max = if small { 1 << chance.between(9, 13) } else { ROOMY_OUTPUT_BYTES };
         let frame_bytes_max = [4_096, 131_072][chance.below(2) as usize];
         // These have a chance of their own: earlier seeds are what they were.
-        let mut more = Chance::new(seed ^ 0xFED2);
+        let mut more = SplitMix64::new(seed ^ 0xFED2);
         let (silences, refusals, client_cuts) = (more.permille(200), more.permille(200), more.permille(250));
         let heartbeat_s = if silences { [10, 15][more.below(2) as usize] } else { 0 };
         let forced = matches!(shape, Shape::Ring | Shape::Graph) && more.permille(600);
@@ -282,7 +282,7 @@ impl Setting {
 }
 
 /// Which broker sends to which.
-fn pairs(shape: Shape, brokers: usize, chance: &mut Chance) -> Vec<(usize, usize)> {
+fn pairs(shape: Shape, brokers: usize, chance: &mut SplitMix64) -> Vec<(usize, usize)> {
     let mut pairs = Vec::new();
     if shape == Shape::Ring {
         let both = chance.permille(500);

@@ -4,16 +4,16 @@
 //! Owns:   the words for an address without a device.
 //! Never:  is called where messages flow: a name is looked up, and the way to a peer is waited for.
 
-use super::wait::readable;
+use super::wait::poll_readable;
 use crate::device::DeviceError;
 use crate::limits::RESOLVE_MAX;
-use ib::{About, CmChannel, Context, Error, Id, PortState};
+use ib::{CmEventKind, CmEventChannel, DeviceContext, IbError, CmId, PortState};
 use rustix::io::Errno;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::AsFd;
 
 /// What goes into words that we have no better ones for.
-pub(super) fn told(error: Error) -> DeviceError {
+pub(super) fn device_error(error: IbError) -> DeviceError {
     DeviceError(error.to_string())
 }
 
@@ -26,12 +26,12 @@ pub(super) fn addresses(text: &str) -> Result<Vec<SocketAddr>, DeviceError> {
     if found.is_empty() { Err(DeviceError(format!("the name in `{text}` has no address"))) } else { Ok(found) }
 }
 
-pub(super) fn is_errno(error: &Error, which: Errno) -> bool {
+pub(super) fn is_errno(error: &IbError, which: Errno) -> bool {
     error.os_error() == Some(which.raw_os_error())
 }
 
 /// The words for a bind that was refused.
-pub(super) fn unbound(address: SocketAddr, error: Error) -> DeviceError {
+pub(super) fn bind_error(address: SocketAddr, error: IbError) -> DeviceError {
     if is_errno(&error, Errno::NODEV) || is_errno(&error, Errno::ADDRNOTAVAIL) {
         return no_device_has(address);
     }
@@ -48,11 +48,11 @@ fn no_device_has(address: SocketAddr) -> DeviceError {
 }
 
 /// The device that has an address of ours, or, for that of all interfaces, the first with an active port.
-pub(super) fn device_at(address: SocketAddr) -> Result<Context, DeviceError> {
+pub(super) fn device_with_address(address: SocketAddr) -> Result<DeviceContext, DeviceError> {
     // Even the channel tells which library is missing, or that there is no device.
-    let channel = CmChannel::new().map_err(told)?;
-    let id = Id::new(&channel).map_err(told)?;
-    id.bind(address).map_err(|error| unbound(address, error))?;
+    let channel = CmEventChannel::new().map_err(device_error)?;
+    let id = CmId::new(&channel).map_err(device_error)?;
+    id.bind(address).map_err(|error| bind_error(address, error))?;
     if address.ip().is_unspecified() {
         return first_active();
     }
@@ -61,30 +61,30 @@ pub(super) fn device_at(address: SocketAddr) -> Result<Context, DeviceError> {
     id.context().map_err(|_| no_device_has(address))
 }
 
-fn first_active() -> Result<Context, DeviceError> {
-    let devices = ib::cm_devices().map_err(told)?;
-    let is_active = |device: &Context| {
-        let ports = device.facts().map_or(0, |facts| facts.ports);
+fn first_active() -> Result<DeviceContext, DeviceError> {
+    let devices = ib::cm_devices().map_err(device_error)?;
+    let is_active = |device: &DeviceContext| {
+        let ports = device.attributes().map_or(0, |facts| facts.ports);
         (1..=ports).any(|number| device.port(number).is_ok_and(|port| port.state == PortState::Active))
     };
-    let names: Vec<_> = devices.iter().map(Context::name).collect();
+    let names: Vec<_> = devices.iter().map(DeviceContext::name).collect();
     let none = || DeviceError(format!("no RDMA device has an active port; there are: {}", names.join(", ")));
     devices.into_iter().find(is_active).ok_or_else(none)
 }
 
 /// The device that leads to a peer. Waits for [`RESOLVE_MAX`] at most.
-pub(super) fn device_towards(address: SocketAddr) -> Result<Context, DeviceError> {
-    let channel = CmChannel::new().map_err(told)?;
-    let id = Id::new(&channel).map_err(told)?;
+pub(super) fn device_routing_to(address: SocketAddr) -> Result<DeviceContext, DeviceError> {
+    let channel = CmEventChannel::new().map_err(device_error)?;
+    let id = CmId::new(&channel).map_err(device_error)?;
     let nowhere = |why: &dyn std::fmt::Display| DeviceError(format!("no RDMA device leads to {}: {why}", address.ip()));
     id.resolve_address(None, address, RESOLVE_MAX).map_err(|error| nowhere(&error))?;
     loop {
-        match channel.next().map_err(told)?.map(|event| event.about) {
-            Some(About::AddressResolved) => return id.context().map_err(told),
-            Some(About::Failed { errno, .. }) => return Err(nowhere(&std::io::Error::from_raw_os_error(errno))),
+        match channel.next().map_err(device_error)?.map(|event| event.kind) {
+            Some(CmEventKind::AddressResolved) => return id.context().map_err(device_error),
+            Some(CmEventKind::Failed { errno, .. }) => return Err(nowhere(&std::io::Error::from_raw_os_error(errno))),
             Some(_) => {}
             // The kernel's own time-out is an event, and earlier than this one.
-            None if readable(&[channel.as_fd()], Some(2 * RESOLVE_MAX))? == [true] => {}
+            None if poll_readable(&[channel.as_fd()], Some(2 * RESOLVE_MAX))? == [true] => {}
             None => return Err(nowhere(&"the kernel does not answer")),
         }
     }

@@ -9,20 +9,20 @@
 //! - `device` is the whole, in the engine's words; `news` is its rare half (connections), `queues` its busy one (work).
 
 mod address;
-mod conn;
-mod device;
-mod family;
-mod heads;
-mod news;
-mod queues;
-mod turns;
+mod cm_connection;
+mod card_device;
+mod listener_group;
+mod head_slots;
+mod async_events;
+mod work_queues;
+mod receive_order;
 mod wait;
 
-use crate::device::{AnyDevice, DeviceError, Way};
-use address::{addresses, device_at, device_towards};
-use device::Card;
-use family::Family;
-use ib::Context;
+use crate::device::{AnyDevice, DeviceError, ResolvedRoute};
+use address::{addresses, device_with_address, device_routing_to};
+use card_device::CardDevice;
+use listener_group::ListenerGroup;
+use ib::DeviceContext;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -37,16 +37,16 @@ use std::sync::Arc;
 /// # Errors
 /// In words: a library that is missing, no device, an address without one or in use, too little memory that may be
 /// locked.
-pub fn at(listen_address: &str, devices: usize) -> Result<Vec<AnyDevice>, DeviceError> {
+pub fn open_at(listen_address: &str, devices: usize) -> Result<Vec<AnyDevice>, DeviceError> {
     // A name may have several addresses: the first with a device is it.
     let mut last = DeviceError(format!("`{listen_address}` has no address"));
     for address in addresses(listen_address)? {
-        match device_at(address) {
+        match device_with_address(address) {
             Ok(context) => {
-                let mut cards = (0..devices).map(|_| Card::open(&context)).collect::<Result<Vec<_>, _>>()?;
+                let mut cards = (0..devices).map(|_| CardDevice::open(&context)).collect::<Result<Vec<_>, _>>()?;
                 let members: Vec<_> = cards.iter().map(|card| Arc::clone(&card.mailbox)).collect();
-                let family = Arc::new(Family::new(listen_address, address, &members));
-                cards.iter_mut().for_each(|card| card.family = Some(Arc::clone(&family)));
+                let family = Arc::new(ListenerGroup::new(listen_address, address, &members));
+                cards.iter_mut().for_each(|card| card.listener_group = Some(Arc::clone(&family)));
                 return Ok(cards.into_iter().map(|card| Box::new(card) as AnyDevice).collect());
             }
             Err(error) => last = error,
@@ -60,10 +60,10 @@ pub fn at(listen_address: &str, devices: usize) -> Result<Vec<AnyDevice>, Device
 ///
 /// # Errors
 /// As [`at`]; or no card leads there.
-pub fn towards(peer_address: &str) -> Result<AnyDevice, DeviceError> {
-    let (context, address) = lead(peer_address)?;
-    let mut card = Card::open(&context)?;
-    card.known = Some((peer_address.to_owned(), address));
+pub fn open_towards(peer_address: &str) -> Result<AnyDevice, DeviceError> {
+    let (context, address) = find_device(peer_address)?;
+    let mut card = CardDevice::open(&context)?;
+    card.resolved = Some((peer_address.to_owned(), address));
     Ok(Box::new(card))
 }
 
@@ -71,19 +71,19 @@ pub fn towards(peer_address: &str) -> Result<AnyDevice, DeviceError> {
 ///
 /// # Errors
 /// As [`towards`].
-pub fn way(peer_address: &str) -> Result<Way, DeviceError> {
-    let (context, address) = lead(peer_address)?;
+pub fn resolve_route(peer_address: &str) -> Result<ResolvedRoute, DeviceError> {
+    let (context, address) = find_device(peer_address)?;
     let open = {
         let context = context.clone();
-        Box::new(move || Ok(Box::new(Card::open(&context)?) as AnyDevice))
+        Box::new(move || Ok(Box::new(CardDevice::open(&context)?) as AnyDevice))
     };
-    Ok(Way { card: context.name(), place: address.to_string(), open })
+    Ok(ResolvedRoute { card: context.name(), address: address.to_string(), open })
 }
 
-fn lead(peer_address: &str) -> Result<(Context, SocketAddr), DeviceError> {
+fn find_device(peer_address: &str) -> Result<(DeviceContext, SocketAddr), DeviceError> {
     let mut last = DeviceError(format!("`{peer_address}` has no address"));
     for address in addresses(peer_address)? {
-        match device_towards(address) {
+        match device_routing_to(address) {
             Ok(context) => return Ok((context, address)),
             Err(error) => last = error,
         }

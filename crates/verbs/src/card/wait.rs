@@ -10,12 +10,12 @@ use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-fn told(what: &str, error: Errno) -> DeviceError {
+fn os_error(what: &str, error: Errno) -> DeviceError {
     DeviceError(format!("{what}: {}", std::io::Error::from(error)))
 }
 
 /// Waits until one of them is readable, or for `patience`: which are. A signal counts as nothing that happened.
-pub(super) fn readable<const N: usize>(
+pub(super) fn poll_readable<const N: usize>(
     which: &[BorrowedFd<'_>; N],
     patience: Option<Duration>,
 ) -> Result<[bool; N], DeviceError> {
@@ -23,7 +23,7 @@ pub(super) fn readable<const N: usize>(
     match poll(&mut entries, patience.map(time).as_ref()) {
         Ok(_) => Ok(entries.map(|entry| !entry.revents().is_empty())),
         Err(Errno::INTR) => Ok([false; N]),
-        Err(error) => Err(told("poll", error)),
+        Err(error) => Err(os_error("poll", error)),
     }
 }
 
@@ -34,23 +34,23 @@ fn time(patience: Duration) -> Timespec {
 
 /// Waits for the same descriptors again and again. The system knows them already, and looks only at those of which there is
 /// something: less work in the kernel, before a sleep and after it, than [`readable`] is.
-pub(super) struct Watch(OwnedFd);
+pub(super) struct EpollSet(OwnedFd);
 
-impl Watch {
+impl EpollSet {
     pub fn new<const N: usize>(which: &[BorrowedFd<'_>; N]) -> Result<Self, DeviceError> {
-        let made = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| told("epoll_create", error))?;
+        let made = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| os_error("epoll_create", error))?;
         for (number, fd) in which.iter().enumerate() {
             let data = epoll::EventData::new_u64(number as u64);
             // Edges: whoever waits has taken all that there was, or has noted that there is some.
             epoll::add(&made, fd, data, epoll::EventFlags::IN | epoll::EventFlags::ET)
-                .map_err(|error| told("epoll_ctl", error))?;
+                .map_err(|error| os_error("epoll_ctl", error))?;
         }
-        Ok(Watch(made))
+        Ok(EpollSet(made))
     }
 
     /// Waits until something new comes to one of them, or for `patience`: which, by their places in [`new`](Self::new). A
     /// signal counts as nothing that happened.
-    pub fn news<const N: usize>(&self, patience: Option<Duration>) -> Result<[bool; N], DeviceError> {
+    pub fn wait<const N: usize>(&self, patience: Option<Duration>) -> Result<[bool; N], DeviceError> {
         let nothing = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         let mut events = [nothing; N];
         let mut came = [false; N];
@@ -65,20 +65,20 @@ impl Watch {
                 Ok(came)
             }
             Err(Errno::INTR) => Ok(came),
-            Err(error) => Err(told("epoll_wait", error)),
+            Err(error) => Err(os_error("epoll_wait", error)),
         }
     }
 }
 
 /// A descriptor that becomes readable when another thread says so.
-pub(super) struct Wake(OwnedFd);
+pub(super) struct EventFd(OwnedFd);
 
-impl Wake {
+impl EventFd {
     pub fn new() -> Result<Self, DeviceError> {
-        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(Wake).map_err(|error| told("eventfd", error))
+        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(EventFd).map_err(|error| os_error("eventfd", error))
     }
 
-    pub fn ring(&self) {
+    pub fn signal(&self) {
         let rung = rustix::io::write(&self.0, &1u64.to_ne_bytes());
         // Full is rung, too.
         debug_assert!(matches!(rung, Ok(8) | Err(Errno::AGAIN)), "an event descriptor takes a number: {rung:?}");
@@ -91,7 +91,7 @@ impl Wake {
     }
 }
 
-impl AsFd for Wake {
+impl AsFd for EventFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -99,17 +99,17 @@ impl AsFd for Wake {
 
 #[cfg(test)]
 mod tests {
-    use super::{Wake, Watch, readable};
+    use super::{EventFd, EpollSet, poll_readable};
     use std::os::fd::AsFd;
     use std::time::Duration;
 
     #[test]
     fn a_wake_is_readable_until_it_is_cleared() {
-        let wake = Wake::new().expect("a descriptor");
-        let is_readable = || readable(&[wake.as_fd()], Some(Duration::ZERO)).expect("it can be polled") == [true];
+        let wake = EventFd::new().expect("a descriptor");
+        let is_readable = || poll_readable(&[wake.as_fd()], Some(Duration::ZERO)).expect("it can be polled") == [true];
         assert!(!is_readable());
-        wake.ring();
-        wake.ring();
+        wake.signal();
+        wake.signal();
         assert!(is_readable());
         wake.clear();
         assert!(!is_readable());
@@ -118,17 +118,17 @@ mod tests {
 
     #[test]
     fn a_watch_tells_once_of_what_came() {
-        let wakes = [Wake::new().expect("a descriptor"), Wake::new().expect("a descriptor")];
-        wakes[1].ring();
-        let watch = Watch::new(&[wakes[0].as_fd(), wakes[1].as_fd()]).expect("a watch");
-        let news = || watch.news::<2>(Some(Duration::ZERO)).expect("it can be waited for");
+        let wakes = [EventFd::new().expect("a descriptor"), EventFd::new().expect("a descriptor")];
+        wakes[1].signal();
+        let watch = EpollSet::new(&[wakes[0].as_fd(), wakes[1].as_fd()]).expect("a watch");
+        let news = || watch.wait::<2>(Some(Duration::ZERO)).expect("it can be waited for");
         assert_eq!(news(), [false, true], "what was there before");
         assert_eq!(news(), [false, false]);
-        wakes[0].ring();
-        wakes[1].ring();
+        wakes[0].signal();
+        wakes[1].signal();
         assert_eq!(news(), [true, true], "again, although the first was not taken");
         wakes[0].clear();
-        wakes[0].ring();
+        wakes[0].signal();
         wakes[0].clear();
         assert_eq!(news(), [false, false], "what was taken meanwhile is no news");
     }

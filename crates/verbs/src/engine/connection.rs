@@ -4,39 +4,39 @@
 //! Owns:   both halves and the credits.
 //! Never:  touches another connection.
 
-use super::credit::Credits;
-use super::inward::{Free, Inward, Piece};
-use super::outward::{Message, Outward};
-use super::{LinkCensus, Shared};
-use crate::Readiness;
-use crate::device::{Device, QueuePair, WorkId};
-use crate::fault::Fault;
+use super::credit::CreditWindow;
+use super::receive_half::{FreedMemory, ReceiveHalf, StreamSegment};
+use super::send_half::{OutgoingMessage, SendHalf};
+use super::{LinkUsage, PortShared};
+use crate::ReadinessEdges;
+use crate::device::{Device, QueuePairId, WorkRequestId};
+use crate::fault::ConnectionFault;
 use crate::limits::{
-    CREDITS_MAX, CROWDED_SET_UP_PART, DESCRIPTOR_BYTES, FIRST_WORD_EVERY, HEADER_BYTES, LAST_CREDITS, PAYLOAD_BYTES_MAX,
+    CREDITS_MAX, CROWDED_SET_UP_DIVISOR, DESCRIPTOR_BYTES, FIRST_PING_INTERVAL, MESSAGE_HEADER_BYTES, CONTROL_CREDITS, PAYLOAD_BYTES_MAX,
 };
-use crate::wire::{Descriptor, Header, Hello, Kind, decode_close, decode_done, encode_close, encode_done};
-use link::Peer;
+use crate::wire::{RendezvousDescriptor, MessageHeader, Hello, MessageKind, decode_close, decode_done, encode_close, encode_done};
+use link::PeerAddress;
 use slab::BlockMut;
 use std::time::Duration;
 
 /// Where a connection is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum ConnectionPhase {
     /// We asked for it, and the peer has not answered.
-    Asking,
+    Connecting,
     /// We accepted it, and the peer has not confirmed.
     Accepting,
     /// It stands.
     Open,
     /// Nothing more is received; what is owed is still said.
-    Ending,
+    Closing,
     /// The queue pair is gone.
-    Over,
+    Closed,
 }
 
 /// What the peer's [`Hello`] comes to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct PeerLimits {
     /// Bytes behind the header of a message to it.
     pub payload_max: usize,
     /// Bodies from here on are offered.
@@ -47,53 +47,53 @@ pub(crate) struct Terms {
 
 pub(crate) struct Connection {
     pub slot: u32,
-    pub pair: QueuePair,
-    pub phase: Phase,
+    pub pair: QueuePairId,
+    pub phase: ConnectionPhase,
     /// When the phase must be over, if it is not `Open`.
     pub deadline: Duration,
-    pub peer: Peer,
-    pub token: Option<crate::Token>,
-    pub terms: Terms,
-    pub credits: Credits,
-    pub inward: Inward,
-    pub outward: Outward,
+    pub peer: PeerAddress,
+    pub token: Option<crate::RdmaToken>,
+    pub peer_limits: PeerLimits,
+    pub credits: CreditWindow,
+    pub receive_half: ReceiveHalf,
+    pub send_half: SendHalf,
     /// Messages that came before we were told that the peer has accepted: their bytes, and where they lie.
-    early: Vec<(u32, BlockMut)>,
+    early_messages: Vec<(u32, BlockMut)>,
     /// Nobody holds a link to it.
-    pub is_orphan: bool,
+    pub is_unowned: bool,
     /// The peer may leave unread what it is offered for as long as it lives.
-    pub is_patient: bool,
+    pub has_no_fetch_deadline: bool,
     /// Why it broke, for the owner.
-    pub fault: Option<Fault>,
+    pub fault: Option<ConnectionFault>,
     /// The owner was told, or need not be.
-    pub told: bool,
+    pub fault_reported: bool,
     /// This end's stream is over: nothing more is taken.
     pub sending_ended: bool,
     /// The last `send` took less than it was offered.
     pub blocked: bool,
     /// It was a body that the peer cannot be offered before it has done with others.
     pub awaits_done: bool,
-    pub edges: Readiness,
+    pub edges: ReadinessEdges,
     pub is_dirty: bool,
     /// The number of the next message to come.
     sequence_in: u16,
-    heard_at: Duration,
+    last_received_at: Duration,
     has_pinged: bool,
     owes_ping: bool,
     /// The peer says nothing before it has heard of us, and has said nothing: when to speak again.
-    speaks_again_at: Option<Duration>,
+    next_ping_at: Option<Duration>,
     owes_pong: bool,
     owes_done: Option<u32>,
     /// The number of the first rendezvous of the peer for which no DONE was said or is owed.
-    not_done: u32,
+    first_not_done: u32,
     pub owes_close: bool,
     /// What the peer is told before the end.
-    last_words: Option<Fault>,
+    close_reason: Option<ConnectionFault>,
 }
 
 impl Connection {
     /// `credits` are what the peer is promised.
-    pub fn new<D>(shared: &Shared<D>, slot: u32, pair: QueuePair, peer: Peer, phase: Phase, credits: u16) -> Self {
+    pub fn new<D>(shared: &PortShared<D>, slot: u32, pair: QueuePairId, peer: PeerAddress, phase: ConnectionPhase, credits: u16) -> Self {
         Connection {
             slot,
             pair,
@@ -101,70 +101,70 @@ impl Connection {
             deadline: shared.now + shared.settings.set_up_max,
             peer,
             token: None,
-            terms: Terms { payload_max: 0, threshold: 0, rendezvous_max: 0 },
-            credits: Credits::new(0, credits),
-            inward: Inward::default(),
-            outward: Outward::default(),
-            early: Vec::new(),
-            is_orphan: false,
-            is_patient: false,
+            peer_limits: PeerLimits { payload_max: 0, threshold: 0, rendezvous_max: 0 },
+            credits: CreditWindow::new(0, credits),
+            receive_half: ReceiveHalf::default(),
+            send_half: SendHalf::default(),
+            early_messages: Vec::new(),
+            is_unowned: false,
+            has_no_fetch_deadline: false,
             fault: None,
-            told: false,
+            fault_reported: false,
             sending_ended: false,
             blocked: false,
             awaits_done: false,
-            edges: Readiness::default(),
+            edges: ReadinessEdges::default(),
             is_dirty: false,
             sequence_in: 0,
-            heard_at: shared.now,
+            last_received_at: shared.now,
             has_pinged: false,
             owes_ping: false,
-            speaks_again_at: None,
+            next_ping_at: None,
             owes_pong: false,
             owes_done: None,
-            not_done: 0,
+            first_not_done: 0,
             owes_close: false,
-            last_words: None,
+            close_reason: None,
         }
     }
 
     /// Takes over what the peer said of itself.
-    pub fn agree<D>(&mut self, shared: &Shared<D>, hello: &Hello) {
-        let payload_max = (hello.receive_buffer_bytes as usize - HEADER_BYTES).min(PAYLOAD_BYTES_MAX as usize);
+    pub fn apply_hello<D>(&mut self, shared: &PortShared<D>, hello: &Hello) {
+        let payload_max = (hello.receive_buffer_bytes as usize - MESSAGE_HEADER_BYTES).min(PAYLOAD_BYTES_MAX as usize);
         let threshold = hello.rendezvous_threshold_bytes.max(shared.settings.rendezvous_threshold_bytes);
         let rendezvous_max = if hello.reads_issued_max > 0 { usize::from(hello.rendezvous_max) } else { 0 };
-        self.terms = Terms { payload_max, threshold: threshold as usize, rendezvous_max };
-        self.credits = Credits::new(hello.credits.min(CREDITS_MAX), self.credits.promised());
+        self.peer_limits = PeerLimits { payload_max, threshold: threshold as usize, rendezvous_max };
+        self.credits = CreditWindow::new(hello.credits.min(CREDITS_MAX), self.credits.promised());
         self.token = hello.token;
     }
 
     /// The connection stands.
-    pub fn open<D>(&mut self, shared: &mut Shared<D>) {
-        self.phase = Phase::Open;
-        self.heard_at = shared.now;
-        let edges = Readiness { readable: false, writable: true, closed: false };
-        self.raise(shared, edges);
+    pub fn open<D>(&mut self, shared: &mut PortShared<D>) {
+        self.phase = ConnectionPhase::Open;
+        self.last_received_at = shared.now;
+        let edges = ReadinessEdges { readable: false, writable: true, closed: false };
+        self.raise_edges(shared, edges);
     }
 
     /// The peer waits for a word of ours. Not every device passes the first one on when it comes (siw, on a busy machine, only
     /// with the next), so it is repeated until something comes back.
-    pub fn speak_first(&mut self, now: Duration) {
+    pub fn send_first_ping(&mut self, now: Duration) {
         self.owes_ping = true;
-        self.speaks_again_at = Some(now + FIRST_WORD_EVERY);
+        self.next_ping_at = Some(now + FIRST_PING_INTERVAL);
     }
 
-    pub fn raise<D>(&mut self, shared: &mut Shared<D>, edges: Readiness) {
-        if self.is_orphan || !edges.any() {
+    pub fn raise_edges<D>(&mut self, shared: &mut PortShared<D>, edges: ReadinessEdges) {
+        if self.is_unowned || !edges.any() {
             return;
         }
         if !self.edges.any() {
             shared.edged.push(self.slot);
         }
-        self.edges.add(edges);
+        self.edges.merge(edges);
     }
 
     /// There may be something to post.
-    pub fn touch<D>(&mut self, shared: &mut Shared<D>) {
+    pub fn mark_dirty<D>(&mut self, shared: &mut PortShared<D>) {
         if !self.is_dirty {
             self.is_dirty = true;
             shared.dirty.push(self.slot);
@@ -172,48 +172,48 @@ impl Connection {
     }
 
     /// A message has arrived in a buffer of ours.
-    pub fn hear<D: Device>(&mut self, shared: &mut Shared<D>, bytes: u32, buffer: BlockMut) -> Result<(), Fault> {
-        if self.phase == Phase::Accepting {
+    pub fn on_message<D: Device>(&mut self, shared: &mut PortShared<D>, bytes: u32, buffer: BlockMut) -> Result<(), ConnectionFault> {
+        if self.phase == ConnectionPhase::Accepting {
             // Its first message has overtaken the event.
             self.open(shared);
         }
-        if self.phase == Phase::Ending && self.fault.is_some() {
+        if self.phase == ConnectionPhase::Closing && self.fault.is_some() {
             // It is being told why; what it says meanwhile changes nothing.
             shared.free_buffer(buffer);
             return Ok(());
         }
-        self.heard_at = shared.now;
+        self.last_received_at = shared.now;
         self.has_pinged = false;
-        self.speaks_again_at = None;
+        self.next_ping_at = None;
         shared.counters.messages_received += 1;
         let mut kept = None;
-        let heard = self.understand(shared, bytes, buffer, &mut kept);
+        let heard = self.handle_message(shared, bytes, buffer, &mut kept);
         if let Some(buffer) = kept {
             shared.free_buffer(buffer);
         }
         heard?;
-        self.advance(shared)?;
-        self.touch(shared);
+        self.fill_lent(shared)?;
+        self.mark_dirty(shared);
         Ok(())
     }
 
     /// A message has arrived, and what the peer says of itself has not: that comes by the connection manager, which is
     /// looked at before and not after. It waits for that.
-    pub fn keep_early<D: Device>(&mut self, shared: &mut Shared<D>, bytes: u32, buffer: BlockMut) -> Result<(), Fault> {
-        if self.early.len() >= usize::from(self.credits.promised()) {
+    pub fn defer_message<D: Device>(&mut self, shared: &mut PortShared<D>, bytes: u32, buffer: BlockMut) -> Result<(), ConnectionFault> {
+        if self.early_messages.len() >= usize::from(self.credits.promised()) {
             shared.free_buffer(buffer);
-            return Err(Fault::BeyondCredit);
+            return Err(ConnectionFault::CreditExceeded);
         }
-        self.early.push((bytes, buffer));
+        self.early_messages.push((bytes, buffer));
         Ok(())
     }
 
     /// The connection stands: what has come before that is heard now.
-    pub fn hear_early<D: Device>(&mut self, shared: &mut Shared<D>) -> Result<(), Fault> {
+    pub fn replay_deferred<D: Device>(&mut self, shared: &mut PortShared<D>) -> Result<(), ConnectionFault> {
         let mut outcome = Ok(());
-        for (bytes, buffer) in std::mem::take(&mut self.early) {
+        for (bytes, buffer) in std::mem::take(&mut self.early_messages) {
             match outcome {
-                Ok(()) => outcome = self.hear(shared, bytes, buffer),
+                Ok(()) => outcome = self.on_message(shared, bytes, buffer),
                 Err(_) => shared.free_buffer(buffer),
             }
         }
@@ -221,91 +221,91 @@ impl Connection {
     }
 
     /// Leaves the buffer in `kept` unless the stream keeps it.
-    fn understand<D: Device>(
+    fn handle_message<D: Device>(
         &mut self,
-        shared: &mut Shared<D>,
+        shared: &mut PortShared<D>,
         bytes: u32,
         buffer: BlockMut,
         kept: &mut Option<BlockMut>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), ConnectionFault> {
         let buffer = kept.insert(buffer);
-        if !matches!(self.phase, Phase::Open | Phase::Ending) {
-            return Err(Fault::BeyondCredit);
+        if !matches!(self.phase, ConnectionPhase::Open | ConnectionPhase::Closing) {
+            return Err(ConnectionFault::CreditExceeded);
         }
-        self.credits.receive()?;
-        let message = buffer.get(..bytes as usize).ok_or(Fault::Short { bytes })?;
-        let header = Header::decode(message).map_err(|code| match code {
-            Some(code) => Fault::UnknownKind { code },
-            None => Fault::Short { bytes },
+        self.credits.on_receive()?;
+        let message = buffer.get(..bytes as usize).ok_or(ConnectionFault::ShortMessage { bytes })?;
+        let header = MessageHeader::decode(message).map_err(|code| match code {
+            Some(code) => ConnectionFault::UnknownKind { code },
+            None => ConnectionFault::ShortMessage { bytes },
         })?;
-        let payload = &message[HEADER_BYTES..];
+        let payload = &message[MESSAGE_HEADER_BYTES..];
         if payload.len() != header.payload_bytes as usize {
-            return Err(Fault::Length { says: header.payload_bytes, arrived: payload.len() as u32 });
+            return Err(ConnectionFault::LengthMismatch { announced: header.payload_bytes, arrived: payload.len() as u32 });
         }
         let expected = self.sequence_in;
         if header.sequence != expected {
-            return Err(Fault::Sequence { got: header.sequence, expected });
+            return Err(ConnectionFault::OutOfSequence { got: header.sequence, expected });
         }
         self.sequence_in = expected.wrapping_add(1);
-        let gained = self.credits.learn(header.returned)?;
+        let gained = self.credits.on_returned(header.returned)?;
         let is_empty = payload.is_empty();
-        let needs = |holds: bool, of| if holds { Ok(()) } else { Err(Fault::Payload { of }) };
+        let needs = |holds: bool, of| if holds { Ok(()) } else { Err(ConnectionFault::InvalidPayload { of }) };
         let mut urgent = false;
         match header.kind {
-            Kind::Data => {
+            MessageKind::Data => {
                 needs(!is_empty, "DATA")?;
-                self.must_go_on()?;
-                if self.phase == Phase::Open {
+                self.check_not_ended()?;
+                if self.phase == ConnectionPhase::Open {
                     let end = bytes as usize;
                     let memory = kept.take().unwrap_or_default();
-                    self.inward.push(Piece::Here { memory, at: HEADER_BYTES, end, landed: false });
+                    self.receive_half.push(StreamSegment::Local { memory, at: MESSAGE_HEADER_BYTES, end, landed: false });
                     self.raise_readable(shared);
                 }
             }
-            Kind::Rendezvous => {
+            MessageKind::Rendezvous => {
                 needs(payload.len() == DESCRIPTOR_BYTES, "RENDEZVOUS")?;
-                let descriptor = Descriptor::decode(payload).ok_or(Fault::Payload { of: "RENDEZVOUS" })?;
-                self.must_go_on()?;
-                if descriptor.number != self.inward.next_number {
-                    return Err(Fault::RendezvousNumber);
+                let descriptor = RendezvousDescriptor::decode(payload).ok_or(ConnectionFault::InvalidPayload { of: "RENDEZVOUS" })?;
+                self.check_not_ended()?;
+                if descriptor.number != self.receive_half.next_number {
+                    return Err(ConnectionFault::RendezvousNumber);
                 }
-                if self.inward.open >= shared.settings.rendezvous_max {
-                    return Err(Fault::TooManyRendezvous);
+                if self.receive_half.open_rendezvous >= shared.settings.rendezvous_max {
+                    return Err(ConnectionFault::TooManyRendezvous);
                 }
-                self.inward.next_number = self.inward.next_number.wrapping_add(1);
-                if self.phase == Phase::Open {
-                    self.inward.open += 1;
-                    self.inward.push(Piece::Far { descriptor, read: 0 });
+                self.receive_half.next_number = self.receive_half.next_number.wrapping_add(1);
+                if self.phase == ConnectionPhase::Open {
+                    self.receive_half.open_rendezvous += 1;
+                    self.receive_half.push(StreamSegment::Remote { descriptor, read: 0 });
                     self.raise_readable(shared);
                 } else {
-                    self.decline();
+                    self.decline_offers();
                 }
             }
-            Kind::Done => {
-                let number = decode_done(payload).ok_or(Fault::Payload { of: "DONE" })?;
+            MessageKind::Done => {
+                let number = decode_done(payload).ok_or(ConnectionFault::InvalidPayload { of: "DONE" })?;
                 urgent = true;
                 self.awaits_done = false;
-                for _ in 0..self.outward.done(number)? {
-                    if let Some(offered) = self.outward.take_offer() {
+                for _ in 0..self.send_half.count_done(number)? {
+                    if let Some(offered) = self.send_half.take_offer() {
                         shared.revoke(offered.grant, offered.bytes);
                     }
                 }
                 self.raise_writable(shared);
             }
-            Kind::Ping => {
+            MessageKind::Ping => {
                 needs(is_empty, "PING")?;
                 self.owes_pong = true;
             }
-            Kind::Pong => needs(is_empty, "PONG")?,
-            Kind::Credit => needs(is_empty, "CREDIT")?,
-            Kind::Close if is_empty => {
-                self.must_go_on()?;
-                self.inward.ended = true;
-                self.raise(shared, Readiness { readable: true, writable: false, closed: true });
+            MessageKind::Pong => needs(is_empty, "PONG")?,
+            MessageKind::Credit => needs(is_empty, "CREDIT")?,
+            MessageKind::Close if is_empty => {
+                self.check_not_ended()?;
+                self.receive_half.ended = true;
+                self.raise_edges(shared, ReadinessEdges { readable: true, writable: false, closed: true });
             }
-            Kind::Close => {
-                let (code, text) = decode_close(payload).ok_or(Fault::Payload { of: "CLOSE" })?;
-                return Err(Fault::Told(code, text));
+            MessageKind::Close => {
+                let (code, text) = decode_close(payload).ok_or(ConnectionFault::InvalidPayload { of: "CLOSE" })?;
+                return Err(ConnectionFault::ClosedByPeer(code, text));
             }
         }
         if kept.is_some() {
@@ -317,261 +317,261 @@ impl Connection {
         Ok(())
     }
 
-    fn must_go_on(&self) -> Result<(), Fault> {
-        if self.inward.ended { Err(Fault::AfterEnd) } else { Ok(()) }
+    fn check_not_ended(&self) -> Result<(), ConnectionFault> {
+        if self.receive_half.ended { Err(ConnectionFault::DataAfterClose) } else { Ok(()) }
     }
 
-    pub fn raise_readable<D>(&mut self, shared: &mut Shared<D>) {
-        if self.inward.is_ready() {
-            self.raise(shared, Readiness { readable: true, writable: false, closed: false });
+    pub fn raise_readable<D>(&mut self, shared: &mut PortShared<D>) {
+        if self.receive_half.is_ready() {
+            self.raise_edges(shared, ReadinessEdges { readable: true, writable: false, closed: false });
         }
     }
 
-    fn raise_writable<D>(&mut self, shared: &mut Shared<D>) {
+    fn raise_writable<D>(&mut self, shared: &mut PortShared<D>) {
         if self.blocked && self.can_send(shared) {
             self.blocked = false;
-            self.raise(shared, Readiness { readable: false, writable: true, closed: false });
+            self.raise_edges(shared, ReadinessEdges { readable: false, writable: true, closed: false });
         }
     }
 
     /// Work of ours has ended well; a READ brings its memory.
-    pub fn completed<D: Device>(&mut self, shared: &mut Shared<D>, id: WorkId, memory: BlockMut) -> Result<(), Fault> {
-        self.outward.completed(id);
+    pub fn on_completion<D: Device>(&mut self, shared: &mut PortShared<D>, id: WorkRequestId, memory: BlockMut) -> Result<(), ConnectionFault> {
+        self.send_half.on_completion(id);
         if !memory.is_empty() {
-            if let Some(number) = self.inward.read_done(memory, &mut shared.counters) {
+            if let Some(number) = self.receive_half.on_read_completed(memory, &mut shared.counters) {
                 self.owes_done = Some(number);
-                self.not_done = number.wrapping_add(1);
+                self.first_not_done = number.wrapping_add(1);
             }
-            self.advance(shared)?;
+            self.fill_lent(shared)?;
             self.raise_readable(shared);
         }
         self.raise_writable(shared);
-        self.touch(shared);
+        self.mark_dirty(shared);
         Ok(())
     }
 
     /// Nobody receives any more: what the peer has offered it may forget, and does not wait for us, as we do not for it.
     /// While a READ is under way its memory must stay; that is told then.
-    pub fn decline(&mut self) {
-        if self.inward.reading.is_none() && self.not_done != self.inward.next_number {
-            self.owes_done = Some(self.inward.next_number.wrapping_sub(1));
-            self.not_done = self.inward.next_number;
+    pub fn decline_offers(&mut self) {
+        if self.receive_half.read_in_flight.is_none() && self.first_not_done != self.receive_half.next_number {
+            self.owes_done = Some(self.receive_half.next_number.wrapping_sub(1));
+            self.first_not_done = self.receive_half.next_number;
         }
     }
 
     /// A READ for nobody has ended.
-    pub fn read_in_vain<D>(&mut self, shared: &mut Shared<D>) {
-        self.inward.reading = None;
+    pub fn on_unwanted_read<D>(&mut self, shared: &mut PortShared<D>) {
+        self.receive_half.read_in_flight = None;
         if self.fault.is_none() {
-            self.decline();
-            self.touch(shared);
+            self.decline_offers();
+            self.mark_dirty(shared);
         }
     }
 
     /// What one look at the clock finds. `is_crowded`: others wait for the place of one that does not come to stand.
-    pub fn check<D: Device>(&mut self, shared: &mut Shared<D>, is_crowded: bool) -> Result<(), Fault> {
+    pub fn check_deadlines<D: Device>(&mut self, shared: &mut PortShared<D>, is_crowded: bool) -> Result<(), ConnectionFault> {
         let now = shared.now;
         let patience = shared.settings.set_up_max;
         let begun = self.deadline.saturating_sub(patience);
         match self.phase {
-            Phase::Accepting if is_crowded && now >= begun + patience / CROWDED_SET_UP_PART => {
-                return Err(Fault::SetUpOverdue);
+            ConnectionPhase::Accepting if is_crowded && now >= begun + patience / CROWDED_SET_UP_DIVISOR => {
+                return Err(ConnectionFault::SetUpOverdue);
             }
-            Phase::Asking | Phase::Accepting if now >= self.deadline => return Err(Fault::SetUpOverdue),
-            Phase::Ending if now >= self.deadline => return Err(Fault::Silent),
-            Phase::Open => {}
+            ConnectionPhase::Connecting | ConnectionPhase::Accepting if now >= self.deadline => return Err(ConnectionFault::SetUpOverdue),
+            ConnectionPhase::Closing if now >= self.deadline => return Err(ConnectionFault::PeerSilent),
+            ConnectionPhase::Open => {}
             _ => return Ok(()),
         }
-        if now >= self.heard_at + shared.settings.silent_max {
-            return Err(Fault::Silent);
+        if now >= self.last_received_at + shared.settings.silent_max {
+            return Err(ConnectionFault::PeerSilent);
         }
-        if self.outward.first_deadline().is_some_and(|deadline| now >= deadline) {
-            return Err(Fault::NotFetched);
+        if self.send_half.first_deadline().is_some_and(|deadline| now >= deadline) {
+            return Err(ConnectionFault::NotFetched);
         }
-        if self.inward.reading.as_ref().is_some_and(|reading| now >= reading.deadline) {
-            return Err(Fault::ReadOverdue);
+        if self.receive_half.read_in_flight.as_ref().is_some_and(|reading| now >= reading.deadline) {
+            return Err(ConnectionFault::ReadOverdue);
         }
-        if self.speaks_again_at.is_some_and(|at| now >= at) {
-            self.speak_first(now);
-            self.touch(shared);
+        if self.next_ping_at.is_some_and(|at| now >= at) {
+            self.send_first_ping(now);
+            self.mark_dirty(shared);
         }
-        if now >= self.heard_at + shared.settings.ping_after && !self.has_pinged {
+        if now >= self.last_received_at + shared.settings.ping_after && !self.has_pinged {
             self.has_pinged = true;
             self.owes_ping = true;
-            self.touch(shared);
+            self.mark_dirty(shared);
         }
         Ok(())
     }
 
     /// Puts what is owed into the list, as far as credits and slots go.
-    pub fn pay<D: Device>(&mut self, shared: &mut Shared<D>) {
-        if !matches!(self.phase, Phase::Open | Phase::Ending) {
+    pub fn queue_control_messages<D: Device>(&mut self, shared: &mut PortShared<D>) {
+        if !matches!(self.phase, ConnectionPhase::Open | ConnectionPhase::Closing) {
             return;
         }
-        while self.outward.slots_used() < shared.settings.send_slots {
+        while self.send_half.slots_used() < shared.settings.send_slots {
             let left = self.credits.left();
-            if let Some(fault) = self.last_words.take_if(|_| left > 0) {
-                let code = fault.code().unwrap_or(crate::wire::CloseCode::PROTOCOL);
+            if let Some(fault) = self.close_reason.take_if(|_| left > 0) {
+                let code = fault.close_code().unwrap_or(crate::wire::CloseCode::PROTOCOL);
                 let (payload, bytes) = encode_close(code, &fault.to_string());
-                self.put(shared, Kind::Close, &payload[..bytes]);
+                self.queue_control(shared, MessageKind::Close, &payload[..bytes]);
                 self.owes_close = false;
-            } else if let Some(number) = self.owes_done.take_if(|_| left > LAST_CREDITS) {
-                self.put(shared, Kind::Done, &encode_done(number));
-            } else if self.owes_ping && left > LAST_CREDITS {
+            } else if let Some(number) = self.owes_done.take_if(|_| left > CONTROL_CREDITS) {
+                self.queue_control(shared, MessageKind::Done, &encode_done(number));
+            } else if self.owes_ping && left > CONTROL_CREDITS {
                 self.owes_ping = false;
-                self.put(shared, Kind::Ping, &[]);
+                self.queue_control(shared, MessageKind::Ping, &[]);
             } else if self.owes_pong && left > 0 {
                 self.owes_pong = false;
-                self.put(shared, Kind::Pong, &[]);
+                self.queue_control(shared, MessageKind::Pong, &[]);
             } else if self.owes_close && left > 0 {
                 self.owes_close = false;
-                self.put(shared, Kind::Close, &[]);
+                self.queue_control(shared, MessageKind::Close, &[]);
             } else if left > 0 && self.credits.is_due() {
-                self.put(shared, Kind::Credit, &[]);
+                self.queue_control(shared, MessageKind::Credit, &[]);
             } else {
                 return;
             }
         }
     }
 
-    fn put<D: Device>(&mut self, shared: &mut Shared<D>, kind: Kind, payload: &[u8]) {
-        self.put_message(shared, kind, payload, Default::default());
+    fn queue_control<D: Device>(&mut self, shared: &mut PortShared<D>, kind: MessageKind, payload: &[u8]) {
+        self.queue_message(shared, kind, payload, Default::default());
     }
 
-    pub fn put_message<D: Device>(
+    pub fn queue_message<D: Device>(
         &mut self,
-        shared: &mut Shared<D>,
-        kind: Kind,
+        shared: &mut PortShared<D>,
+        kind: MessageKind,
         payload: &[u8],
         parts: [slab::Slice; crate::limits::MESSAGE_PARTS_MAX],
     ) {
-        let message = Message { kind, returned: self.credits.send(), payload, parts };
+        let message = OutgoingMessage { kind, returned: self.credits.use_for_send(), payload, parts };
         shared.counters.messages_sent += 1;
-        self.outward.put(message, shared.settings.signal_every, shared.abilities.inline_bytes_max);
+        self.send_half.queue_message(message, shared.settings.signal_every, shared.abilities.inline_bytes_max);
     }
 
     /// Rings the doorbell for what is in the list.
-    pub fn post<D: Device>(&mut self, shared: &mut Shared<D>) -> Result<(), Fault> {
-        if self.outward.list.is_empty() {
+    pub fn post<D: Device>(&mut self, shared: &mut PortShared<D>) -> Result<(), ConnectionFault> {
+        if self.send_half.work_list.is_empty() {
             return Ok(());
         }
         shared.replenish()?;
-        self.outward.seal();
+        self.send_half.signal_last();
         shared.counters.doorbells += 1;
-        shared.device.post(self.pair, &mut self.outward.list)?;
+        shared.device.post(self.pair, &mut self.send_half.work_list)?;
         Ok(())
     }
 
     /// An ended connection that owes nothing more.
     pub fn is_finished(&self) -> bool {
-        let owes = self.owes_close || self.owes_done.is_some() || self.last_words.is_some();
-        self.phase == Phase::Ending && !owes && self.outward.is_quiet()
+        let owes = self.owes_close || self.owes_done.is_some() || self.close_reason.is_some();
+        self.phase == ConnectionPhase::Closing && !owes && self.send_half.is_quiet()
     }
 
     /// Everything goes back that is held for the peer.
-    fn let_go<D: Device>(&mut self, shared: &mut Shared<D>) {
-        while let Some(offered) = self.outward.take_offer() {
+    fn revoke_offers<D: Device>(&mut self, shared: &mut PortShared<D>) {
+        while let Some(offered) = self.send_half.take_offer() {
             shared.revoke(offered.grant, offered.bytes);
         }
     }
 
     /// Forgets what was not received. Buffers come back, and with them the peer's credits.
-    pub fn forget_inward<D: Device>(&mut self, shared: &mut Shared<D>) {
-        self.inward.clear(&mut shared.frees);
-        self.settle_frees(shared);
+    pub fn discard_received<D: Device>(&mut self, shared: &mut PortShared<D>) {
+        self.receive_half.clear(&mut shared.freed);
+        self.release_freed(shared);
     }
 
     /// Gives used up memory back.
-    pub fn settle_frees<D: Device>(&mut self, shared: &mut Shared<D>) {
-        while let Some(free) = shared.frees.pop() {
+    pub fn release_freed<D: Device>(&mut self, shared: &mut PortShared<D>) {
+        while let Some(free) = shared.freed.pop() {
             match free {
-                Free::Buffer(buffer) => {
+                FreedMemory::Buffer(buffer) => {
                     shared.free_buffer(buffer);
                     self.credits.release(false);
                 }
-                Free::Landing(block) => shared.free_landing(block),
+                FreedMemory::Landing(block) => shared.free_landing(block),
             }
         }
     }
 
     /// It broke. The owner will be told, and so is the peer where that helps.
-    pub fn fail<D: Device>(&mut self, shared: &mut Shared<D>, fault: Fault) {
-        if self.phase == Phase::Over {
+    pub fn fail<D: Device>(&mut self, shared: &mut PortShared<D>, fault: ConnectionFault) {
+        if self.phase == ConnectionPhase::Closed {
             return;
         }
-        let stands = self.phase == Phase::Open;
+        let stands = self.phase == ConnectionPhase::Open;
         // A peer that has ended its stream and goes then has done nothing wrong.
-        let in_order = fault == Fault::Disconnected && self.inward.is_all_here();
-        self.let_go(shared);
+        let in_order = fault == ConnectionFault::Disconnected && self.receive_half.is_all_local();
+        self.revoke_offers(shared);
         if !in_order {
-            self.forget_inward(shared);
-            self.inward.ended = true;
-            if !matches!(fault, Fault::Disconnected) || !self.is_orphan {
+            self.discard_received(shared);
+            self.receive_half.ended = true;
+            if !matches!(fault, ConnectionFault::Disconnected) || !self.is_unowned {
                 shared.counters.faults += 1;
             }
             self.fault.get_or_insert(fault.clone());
         }
-        self.told |= in_order;
+        self.fault_reported |= in_order;
         self.sending_ended = true;
         self.owes_close = false;
         self.owes_done = None;
-        self.raise(shared, Readiness { readable: true, writable: true, closed: true });
-        if stands && fault.code().is_some() {
-            self.last_words = Some(fault);
-            self.begin_ending(shared);
+        self.raise_edges(shared, ReadinessEdges { readable: true, writable: true, closed: true });
+        if stands && fault.close_code().is_some() {
+            self.close_reason = Some(fault);
+            self.begin_close(shared);
         } else {
-            self.end(shared);
+            self.close(shared);
         }
     }
 
     /// The owner gives it up, with everything that is under way.
-    pub fn abort<D: Device>(&mut self, shared: &mut Shared<D>) {
-        self.forget_inward(shared);
-        self.inward.ended = true;
+    pub fn abort<D: Device>(&mut self, shared: &mut PortShared<D>) {
+        self.discard_received(shared);
+        self.receive_half.ended = true;
         self.sending_ended = true;
-        self.told = true;
-        self.end(shared);
+        self.fault_reported = true;
+        self.close(shared);
     }
 
     /// Whether `receive` would not be idle.
     pub fn is_readable(&self) -> bool {
-        (self.fault.is_some() && !self.told) || self.inward.is_over() || self.inward.is_ready()
+        (self.fault.is_some() && !self.fault_reported) || self.receive_half.is_closed() || self.receive_half.is_ready()
     }
 
     /// Whether `send` would take something, or say that it never will.
-    pub fn is_writable<D>(&self, shared: &Shared<D>) -> bool {
-        self.sending_ended || (self.fault.is_some() && !self.told) || self.can_send(shared)
+    pub fn is_writable<D>(&self, shared: &PortShared<D>) -> bool {
+        self.sending_ended || (self.fault.is_some() && !self.fault_reported) || self.can_send(shared)
     }
 
     /// Nothing more is received; the rest is said.
-    pub fn begin_ending<D: Device>(&mut self, shared: &mut Shared<D>) {
-        self.phase = Phase::Ending;
+    pub fn begin_close<D: Device>(&mut self, shared: &mut PortShared<D>) {
+        self.phase = ConnectionPhase::Closing;
         self.deadline = shared.now + shared.settings.ending_max;
-        self.touch(shared);
+        self.mark_dirty(shared);
     }
 
     /// The queue pair goes.
-    pub fn end<D: Device>(&mut self, shared: &mut Shared<D>) {
-        if self.phase == Phase::Over {
+    pub fn close<D: Device>(&mut self, shared: &mut PortShared<D>) {
+        if self.phase == ConnectionPhase::Closed {
             return;
         }
-        self.let_go(shared);
-        self.early.drain(..).for_each(|(_, buffer)| shared.free_buffer(buffer));
-        self.phase = Phase::Over;
-        self.outward.list.clear();
+        self.revoke_offers(shared);
+        self.early_messages.drain(..).for_each(|(_, buffer)| shared.free_buffer(buffer));
+        self.phase = ConnectionPhase::Closed;
+        self.send_half.work_list.clear();
         shared.device.disconnect(self.pair);
         shared.device.destroy(self.pair);
         // Its slot is cleared away by whoever looks at the dirty ones.
-        self.touch(shared);
+        self.mark_dirty(shared);
     }
 
-    pub fn census(&self) -> LinkCensus {
-        LinkCensus {
+    pub fn usage(&self) -> LinkUsage {
+        LinkUsage {
             credits_left: self.credits.left(),
             credits_owed: self.credits.owed(),
             unread_messages: self.credits.unread(),
-            send_slots_used: self.outward.slots_used(),
-            grants: self.outward.offered(),
+            send_slots_used: self.send_half.slots_used(),
+            grants: self.send_half.offer_count(),
         }
     }
 }

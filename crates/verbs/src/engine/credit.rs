@@ -4,18 +4,18 @@
 //! Owns:   the counts. What an end may send, what is under way or unread, and what is owed add up to what was promised.
 //! Never:  sends anything.
 
-use crate::fault::Fault;
+use crate::fault::ConnectionFault;
 use crate::limits::RESERVE_CREDITS;
 
 /// The counts of one connection at one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Credits {
+pub(crate) struct CreditWindow {
     /// What the peer promised us in the beginning.
     window: u16,
     /// Messages we may send.
     left: u16,
     /// What the peer has returned in all, modulo 2^16.
-    seen: u16,
+    returned_by_peer: u16,
     /// What we promised the peer in the beginning.
     promised: u16,
     /// Messages the peer may send, by what we have told it.
@@ -28,9 +28,9 @@ pub(crate) struct Credits {
     urgent: bool,
 }
 
-impl Credits {
+impl CreditWindow {
     pub fn new(window: u16, promised: u16) -> Self {
-        Credits { window, left: window, seen: 0, promised, peer_left: promised, owed: 0, returned: 0, urgent: false }
+        CreditWindow { window, left: window, returned_by_peer: 0, promised, peer_left: promised, owed: 0, returned: 0, urgent: false }
     }
 
     /// Messages we may send.
@@ -54,7 +54,7 @@ impl Credits {
     }
 
     /// A message goes out: uses a credit, and answers what its header returns.
-    pub fn send(&mut self) -> u16 {
+    pub fn use_for_send(&mut self) -> u16 {
         assert!(self.left > 0, "a message beyond our credit");
         self.left -= 1;
         self.returned = self.returned.wrapping_add(self.owed);
@@ -65,19 +65,19 @@ impl Credits {
     }
 
     /// A message came in.
-    pub fn receive(&mut self) -> Result<(), Fault> {
-        self.peer_left = self.peer_left.checked_sub(1).ok_or(Fault::BeyondCredit)?;
+    pub fn on_receive(&mut self) -> Result<(), ConnectionFault> {
+        self.peer_left = self.peer_left.checked_sub(1).ok_or(ConnectionFault::CreditExceeded)?;
         Ok(())
     }
 
     /// Its header says that the peer has returned so much in all. Answers whether that is more than before.
-    pub fn learn(&mut self, returned: u16) -> Result<bool, Fault> {
-        let more = returned.wrapping_sub(self.seen);
+    pub fn on_returned(&mut self, returned: u16) -> Result<bool, ConnectionFault> {
+        let more = returned.wrapping_sub(self.returned_by_peer);
         if more > self.window - self.left {
-            return Err(Fault::CreditsInvented);
+            return Err(ConnectionFault::CreditOverReturned);
         }
         self.left += more;
-        self.seen = returned;
+        self.returned_by_peer = returned;
         Ok(more > 0)
     }
 
@@ -100,40 +100,40 @@ mod tests {
 
     #[test]
     fn half_of_what_was_promised_is_returned_by_itself() {
-        let mut credits = Credits::new(12, 12);
+        let mut credits = CreditWindow::new(12, 12);
         for at in 0..6 {
             assert!(!credits.is_due(), "{at}");
-            credits.receive().expect("within credit");
+            credits.on_receive().expect("within credit");
             credits.release(false);
         }
         assert!(credits.is_due());
-        assert_eq!((credits.send(), credits.left(), credits.owed()), (6, 11, 0));
+        assert_eq!((credits.use_for_send(), credits.left(), credits.owed()), (6, 11, 0));
     }
 
     #[test]
     fn a_peer_that_does_not_count_is_found_out() {
-        let mut credits = Credits::new(12, 12);
-        assert_eq!(credits.learn(1), Err(Fault::CreditsInvented), "nothing was sent");
-        credits.send();
-        assert_eq!(credits.learn(1), Ok(true));
-        credits.send();
-        assert_eq!(credits.learn(0), Err(Fault::CreditsInvented), "what was returned stays returned");
+        let mut credits = CreditWindow::new(12, 12);
+        assert_eq!(credits.on_returned(1), Err(ConnectionFault::CreditOverReturned), "nothing was sent");
+        credits.use_for_send();
+        assert_eq!(credits.on_returned(1), Ok(true));
+        credits.use_for_send();
+        assert_eq!(credits.on_returned(0), Err(ConnectionFault::CreditOverReturned), "what was returned stays returned");
         for _ in 0..12 {
-            credits.receive().expect("within credit");
+            credits.on_receive().expect("within credit");
         }
-        assert_eq!(credits.receive(), Err(Fault::BeyondCredit));
+        assert_eq!(credits.on_receive(), Err(ConnectionFault::CreditExceeded));
         assert_eq!(credits.unread(), 12);
     }
 
     #[test]
     fn totals_go_round() {
-        let (mut a, mut b) = (Credits::new(12, 12), Credits::new(12, 12));
+        let (mut a, mut b) = (CreditWindow::new(12, 12), CreditWindow::new(12, 12));
         for _ in 0..70_000 {
-            b.learn(a.send()).expect("sound");
-            b.receive().expect("within credit");
+            b.on_returned(a.use_for_send()).expect("sound");
+            b.on_receive().expect("within credit");
             b.release(false);
-            a.learn(b.send()).expect("sound");
-            a.receive().expect("within credit");
+            a.on_returned(b.use_for_send()).expect("sound");
+            a.on_receive().expect("within credit");
             a.release(false);
         }
         assert_eq!(a.left(), 12);

@@ -5,19 +5,19 @@
 //! Never:  trusts a peer, waits, takes memory of its own after the port was opened.
 
 mod connection;
-mod core;
+mod port_engine;
 mod credit;
-mod inward;
-mod outward;
-mod shared;
-mod streams;
+mod receive_half;
+mod send_half;
+mod port_shared;
+mod link_calls;
 
-pub(crate) use self::core::Core;
-pub(crate) use shared::Shared;
+pub(crate) use self::port_engine::PortEngine;
+pub(crate) use port_shared::PortShared;
 
 /// What a port has done since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct PortCounters {
     /// Lists of work given to send queues.
     pub doorbells: u64,
     /// Lists of buffers given to the shared receive queue.
@@ -48,7 +48,7 @@ pub struct Counters {
     pub refusals: u64,
 }
 
-impl std::ops::AddAssign for Counters {
+impl std::ops::AddAssign for PortCounters {
     fn add_assign(&mut self, other: Self) {
         self.doorbells += other.doorbells;
         self.receive_doorbells += other.receive_doorbells;
@@ -69,7 +69,7 @@ impl std::ops::AddAssign for Counters {
 
 /// Where the memory and the promises of a port are at this moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct PortUsage {
     /// Receive buffers that the device has.
     pub posted_buffers: usize,
     /// Receive buffers that the device gets with the next list of them.
@@ -88,7 +88,7 @@ pub struct Census {
 
 /// The credits of one connection at one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LinkCensus {
+pub struct LinkUsage {
     /// Messages that may be sent.
     pub credits_left: u16,
     /// Credits that are to be returned.

@@ -5,14 +5,14 @@
 //! Never:  compares with what is expected; the engine does that.
 
 use super::array;
-use crate::limits::{HEADER_BYTES, PAYLOAD_BYTES_MAX};
+use crate::limits::{MESSAGE_HEADER_BYTES, PAYLOAD_BYTES_MAX};
 
 /// What a message is for.
 ///
 /// All codes have an even number of ones: a single flipped bit gives no kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum MessageKind {
     /// Bytes of the stream.
     Data = 0x03,
     /// Nothing but the credits in its header.
@@ -29,36 +29,36 @@ pub enum Kind {
     Close = 0x0F,
 }
 
-impl Kind {
+impl MessageKind {
     /// All kinds.
-    pub const ALL: [Kind; 7] =
-        [Kind::Data, Kind::Credit, Kind::Rendezvous, Kind::Done, Kind::Ping, Kind::Pong, Kind::Close];
+    pub const ALL: [MessageKind; 7] =
+        [MessageKind::Data, MessageKind::Credit, MessageKind::Rendezvous, MessageKind::Done, MessageKind::Ping, MessageKind::Pong, MessageKind::Close];
 
     /// The kind of a code.
-    pub fn from_code(code: u8) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| *kind as u8 == code)
+    pub fn from_code(code: u8) -> Option<MessageKind> {
+        MessageKind::ALL.into_iter().find(|kind| *kind as u8 == code)
     }
 }
 
 /// The header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct MessageHeader {
     /// Bytes behind the header; 24 bits.
     pub payload_bytes: u32,
     /// What the message is for.
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// How many credits the sender of this message has returned since the connection began, modulo 2^16.
     pub returned: u16,
     /// The number of the message in its direction, from zero, modulo 2^16.
     pub sequence: u16,
 }
 
-impl Header {
+impl MessageHeader {
     /// The bytes.
     ///
     /// # Panics
     /// If the payload is beyond 24 bits, which is a mistake of the caller's.
-    pub fn encode(self) -> [u8; HEADER_BYTES] {
+    pub fn encode(self) -> [u8; MESSAGE_HEADER_BYTES] {
         assert!(self.payload_bytes <= PAYLOAD_BYTES_MAX, "a payload beyond 24 bits");
         let [_, a, b, c] = self.payload_bytes.to_be_bytes();
         let [d, e] = self.returned.to_be_bytes();
@@ -67,11 +67,11 @@ impl Header {
     }
 
     /// The header of a message. `Err` has the code of an unknown kind; `None` in it: the message is too short for a header.
-    pub fn decode(message: &[u8]) -> Result<Header, Option<u8>> {
-        let [a, b, c, code, d, e, f, g] = array::<HEADER_BYTES>(message, 0).ok_or(None)?;
-        Ok(Header {
+    pub fn decode(message: &[u8]) -> Result<MessageHeader, Option<u8>> {
+        let [a, b, c, code, d, e, f, g] = array::<MESSAGE_HEADER_BYTES>(message, 0).ok_or(None)?;
+        Ok(MessageHeader {
             payload_bytes: u32::from_be_bytes([0, a, b, c]),
-            kind: Kind::from_code(code).ok_or(Some(code))?,
+            kind: MessageKind::from_code(code).ok_or(Some(code))?,
             returned: u16::from_be_bytes([d, e]),
             sequence: u16::from_be_bytes([f, g]),
         })
@@ -84,17 +84,17 @@ mod tests {
 
     #[test]
     fn the_layout_is_the_documents() {
-        let header = Header { payload_bytes: 0x01_02_03, kind: Kind::Done, returned: 0x0405, sequence: 0x0607 };
+        let header = MessageHeader { payload_bytes: 0x01_02_03, kind: MessageKind::Done, returned: 0x0405, sequence: 0x0607 };
         assert_eq!(header.encode(), [1, 2, 3, 9, 4, 5, 6, 7]);
-        assert_eq!(Header::decode(&header.encode()), Ok(header));
-        assert_eq!(Header::decode(&[0; 7]), Err(None));
+        assert_eq!(MessageHeader::decode(&header.encode()), Ok(header));
+        assert_eq!(MessageHeader::decode(&[0; 7]), Err(None));
     }
 
     #[test]
     fn a_flipped_bit_in_the_kind_gives_no_kind() {
-        for kind in Kind::ALL {
+        for kind in MessageKind::ALL {
             for bit in 0..8 {
-                assert_eq!(Kind::from_code(kind as u8 ^ 1 << bit), None);
+                assert_eq!(MessageKind::from_code(kind as u8 ^ 1 << bit), None);
             }
         }
     }

@@ -4,13 +4,13 @@
 //! Owns:   the layout that `docs/protocol/rdma.md` describes.
 //! Never:  panics, whatever the bytes are; knows a state.
 
-mod body;
+mod payload;
 mod header;
-mod private;
+mod private_data;
 
-pub use body::{CloseCode, Descriptor, decode_close, decode_done, encode_close, encode_done};
-pub use header::{Header, Kind};
-pub use private::{Hello, PrivateError, Refusal, Reject, Token, VERSION_MAX, VERSION_MIN};
+pub use payload::{CloseCode, RendezvousDescriptor, decode_close, decode_done, encode_close, encode_done};
+pub use header::{MessageHeader, MessageKind};
+pub use private_data::{Hello, PrivateDataError, RejectReason, Reject, RdmaToken, VERSION_MAX, VERSION_MIN};
 
 /// Reads `N` bytes at `at`; `None` beyond the end.
 fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {

@@ -1,6 +1,6 @@
 //! Ports over the lab's device, and how to wait for them.
 
-use link::{Link, Received};
+use link::{Link, ReceiveOutcome};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use slab::{Gather, Pool, PoolOptions};
@@ -11,7 +11,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 use verbs::device::AnyDevice;
-use verbs::{Census, Port, Settings, VerbsLink, card};
+use verbs::{PortUsage, Port, PortSettings, VerbsLink, card};
 
 /// Longer than anything here takes on a loaded machine; who waits for it has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ pub fn lab() -> Option<IpAddr> {
         return Some(address.parse().expect("LAB_ADDRESS is an address"));
     }
     assert!(std::env::var_os("LAB_MUST").is_none(), "LAB_ADDRESS is not set");
-    let why = match card::at("0.0.0.0:0", 1) {
+    let why = match card::open_at("0.0.0.0:0", 1) {
         Ok(_) => "LAB_ADDRESS does not say which address to use".to_owned(),
         Err(error) => error.to_string(),
     };
@@ -47,25 +47,25 @@ pub fn fresh(ip: IpAddr) -> String {
 }
 
 /// A machine that is busy sets a connection up when it comes to it.
-pub fn settings() -> Settings {
-    Settings { receive_buffers: 1_024, direct: true, set_up_max: PATIENCE, ..Settings::default() }
+pub fn settings() -> PortSettings {
+    PortSettings { receive_buffers: 1_024, accepts_direct: true, set_up_max: PATIENCE, ..PortSettings::default() }
 }
 
-pub fn port(device: AnyDevice, settings: &Settings) -> CardPort {
+pub fn port(device: AnyDevice, settings: &PortSettings) -> CardPort {
     Port::open(device, &Pool::new(PoolOptions::default()), settings.clone()).expect("sound settings")
 }
 
 /// A port that listens.
-pub fn listening(address: &str, settings: &Settings) -> CardPort {
-    let mut devices = card::at(address, 1).expect("the lab has a device");
+pub fn listening(address: &str, settings: &PortSettings) -> CardPort {
+    let mut devices = card::open_at(address, 1).expect("the lab has a device");
     let port = port(devices.remove(0), settings);
     port.listen(address).expect("nobody listens there");
     port
 }
 
 /// A port that connects there.
-pub fn asking(address: &str, settings: &Settings) -> CardPort {
-    port(card::towards(address).expect("the lab has a device"), settings)
+pub fn asking(address: &str, settings: &PortSettings) -> CardPort {
+    port(card::open_towards(address).expect("the lab has a device"), settings)
 }
 
 fn waiting(descriptors: impl Iterator<Item = RawFd>) -> Poll {
@@ -94,9 +94,9 @@ pub fn hold(port: &CardPort, doing: impl FnOnce()) {
 }
 
 /// Where a port's memory is, whichever of its free buffers the device has already: they go there in lists.
-pub fn census(port: &CardPort) -> Census {
-    let census = port.census();
-    Census { posted_buffers: census.posted_buffers + census.free_buffers, free_buffers: 0, ..census }
+pub fn census(port: &CardPort) -> PortUsage {
+    let census = port.usage();
+    PortUsage { posted_buffers: census.posted_buffers + census.free_buffers, free_buffers: 0, ..census }
 }
 
 /// Drives ports until something holds, waiting for edges of their descriptors.
@@ -157,8 +157,8 @@ pub fn carry(ports: &[&CardPort], from: &mut CardLink, to: &mut CardLink, mut ga
         }
         loop {
             match to.receive(&mut [], &mut scratch).expect("the connection stands") {
-                Received::Bytes { bytes, .. } => seen.extend_from_slice(&scratch[..bytes]),
-                Received::Idle => break,
+                ReceiveOutcome::Bytes { bytes, .. } => seen.extend_from_slice(&scratch[..bytes]),
+                ReceiveOutcome::Idle => break,
                 other => panic!("{other:?}"),
             }
         }

@@ -4,18 +4,18 @@ use super::ends::{
     CardLink, CardPort, PATIENCE, asking, census, connected, drive, fault, fresh, lab, listening, now, pattern, port,
     settings,
 };
-use link::{Link, Received};
+use link::{Link, ReceiveOutcome};
 use slab::{Gather, Pool, PoolOptions};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use verbs::device::{Device as _, Event, QueueWishes, WorkId};
-use verbs::{Census, Port, Settings, card};
+use verbs::device::{Device as _, ConnectionEvent, QueuePairLimits, WorkRequestId};
+use verbs::{PortUsage, Port, PortSettings, card};
 
-const WISHES: QueueWishes =
-    QueueWishes { send_slots: 16, receiver_not_ready_retries: 6, reads_issued_max: 1, reads_answered_max: 1 };
+const WISHES: QueuePairLimits =
+    QueuePairLimits { send_slots: 16, receiver_not_ready_retries: 6, reads_issued_max: 1, reads_answered_max: 1 };
 
 fn words(address: &str) -> String {
-    match card::at(address, 1) {
+    match card::open_at(address, 1) {
         Ok(_) => panic!("{address} has a device"),
         Err(error) => error.to_string(),
     }
@@ -29,7 +29,7 @@ fn an_address_without_a_device_is_said_in_words() {
     assert!(text.starts_with("RDMA: no RDMA device has the address 192.0.2.7: "), "{text}");
     let text = words("127.0.0.1:5673");
     assert!(text.contains("the loopback one belongs to no device"), "{text}");
-    let text = match card::towards("192.0.2.7:5673") {
+    let text = match card::open_towards("192.0.2.7:5673") {
         Ok(_) => panic!("nothing leads there"),
         Err(error) => error.to_string(),
     };
@@ -77,8 +77,8 @@ fn private_data_that_makes_no_sense_is_rejected_with_a_reason() {
     let address = fresh(ip);
     let far_port = listening(&address, &settings());
     let pool = Pool::new(PoolOptions::default());
-    let mut device = card::towards(&address).expect("the lab has a device");
-    device.post_receives(&mut vec![(WorkId(1), pool.block(256))]).expect("it takes buffers");
+    let mut device = card::open_towards(&address).expect("the lab has a device");
+    device.post_receives(&mut vec![(WorkRequestId(1), pool.block(256))]).expect("it takes buffers");
     for private in [&b"nonsense"[..], b"", &[0xff; 56]] {
         let pair = device.connect(&address, private, &WISHES).expect("it can be asked");
         let mut events = Vec::new();
@@ -91,7 +91,7 @@ fn private_data_that_makes_no_sense_is_rejected_with_a_reason() {
         }
         match &events[..] {
             // The magic, and reason 1; behind it the connection manager's zeroes.
-            [Event::Rejected { pair: of, private }] if *of == pair => {
+            [ConnectionEvent::Rejected { pair: of, private }] if *of == pair => {
                 assert_eq!(private[..6], *b"HRDM\x00\x01", "{private:?}");
             }
             other => panic!("{other:?}"),
@@ -99,7 +99,7 @@ fn private_data_that_makes_no_sense_is_rejected_with_a_reason() {
         device.destroy(pair);
     }
     assert_eq!(far_port.counters().refusals, 3);
-    assert_eq!(far_port.census().connections, 0);
+    assert_eq!(far_port.usage().connections, 0);
 }
 
 const PEER_ADDRESS: &str = "CARD_PEER_ADDRESS";
@@ -143,11 +143,11 @@ fn a_peer_that_is_killed_in_a_rendezvous_takes_nothing_with_it() {
             far.lend(pool.block(BODY_BYTES), 0..BODY_BYTES).expect("it takes memory");
             drive(&[&far_port], "nothing is offered", || {
                 let received = far.receive(&mut [], &mut []).expect("the connection stands");
-                assert!(!matches!(received, Received::Closed));
+                assert!(!matches!(received, ReceiveOutcome::Closed));
                 far_port.counters().messages_received > 0
             });
             let received = far.receive(&mut [], &mut []).expect("the connection stands");
-            assert!(matches!(received, Received::Idle), "a READ takes its time: {received:?}");
+            assert!(matches!(received, ReceiveOutcome::Idle), "a READ takes its time: {received:?}");
         } else {
             // It reads from us, into landing blocks.
             let mut gather = Gather::new();
@@ -156,14 +156,14 @@ fn a_peer_that_is_killed_in_a_rendezvous_takes_nothing_with_it() {
                 if !gather.is_empty() {
                     far.send(&mut gather).expect("the connection stands");
                 }
-                far_port.census().granted_bytes > 0
+                far_port.usage().granted_bytes > 0
             });
         }
         peer.kill().expect("it lives");
         peer.wait().expect("it has ended");
         let text = fault(&[&far_port], &mut far);
         println!("sends: {sends}: {text}");
-        assert!(far.take_back().is_none(), "it was killed in the middle");
+        assert!(far.take_filled().is_none(), "it was killed in the middle");
         drop(far);
         drive(&[&far_port], "something is not given back", || is_as(&far_port, before));
     }
@@ -171,7 +171,7 @@ fn a_peer_that_is_killed_in_a_rendezvous_takes_nothing_with_it() {
     assert_eq!(pool.used_bytes(), pool_used_by(&body, &pool));
 }
 
-fn is_as(port: &CardPort, before: Census) -> bool {
+fn is_as(port: &CardPort, before: PortUsage) -> bool {
     census(port) == before
 }
 
@@ -192,7 +192,7 @@ fn be_killed(address: &str, sends: bool) {
     }
     drive(&[&near_port], "nobody has killed this", || {
         // Sends until there is nothing more to send, and receives a little now and then.
-        if near.wait(link::Wait::Writable, Some(Duration::ZERO)).is_ok_and(|is_writable| is_writable)
+        if near.wait(link::WaitFor::Writable, Some(Duration::ZERO)).is_ok_and(|is_writable| is_writable)
             && !gather.is_empty()
         {
             near.send(&mut gather).expect("the connection stands");
@@ -211,7 +211,7 @@ fn connections_that_end_in_the_middle_of_a_message_keep_no_receive_buffer() {
     let Some(ip) = lab() else { return };
     let address = fresh(ip);
     // A message is long on its way, and there are as many buffers as one connection is promised.
-    let large = Settings {
+    let large = PortSettings {
         receive_buffer_bytes: 1 << 20,
         receive_buffers: 16,
         spare_buffers: 0,
@@ -238,7 +238,7 @@ fn connections_that_end_in_the_middle_of_a_message_keep_no_receive_buffer() {
             }
             far_port.counters().messages_received > heard
         });
-        far.abort(link::Abort::Overdue);
+        far.abort(link::AbortReason::Overdue);
         drop((near, far));
         drive(&ports, "something is not given back", || [census(&near_port), census(&far_port)] == before);
     }
@@ -267,7 +267,7 @@ const LITTLE_ADDRESS: &str = "CARD_LITTLE_MEMORY";
 fn memory_that_may_not_be_locked_is_said_in_words() {
     let Some(ip) = lab() else { return };
     if let Ok(address) = std::env::var(LITTLE_ADDRESS) {
-        let mut devices = card::at(&address, 1).expect("the lab has a device");
+        let mut devices = card::open_at(&address, 1).expect("the lab has a device");
         let opened = Port::open(devices.remove(0), &Pool::new(PoolOptions::default()), settings());
         match opened {
             Ok(_) => println!("it was opened"),
@@ -287,5 +287,5 @@ fn memory_that_may_not_be_locked_is_said_in_words() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("refused: RDMA: ") && text.contains("`ulimit -l`"), "{text}{output:?}");
     // And without it there is enough.
-    drop(port(card::at(&fresh(ip), 1).expect("the lab has a device").remove(0), &settings()));
+    drop(port(card::open_at(&fresh(ip), 1).expect("the lab has a device").remove(0), &settings()));
 }

@@ -56,7 +56,7 @@ fn one_asks() {
             is_lent = near.lend(pool.block(BODY_BYTES), 0..BODY_BYTES).is_ok();
         }
         end = near.receive(&mut [], &mut []).err().map(|error| error.to_string());
-        is_lent &= near.take_back().is_none();
+        is_lent &= near.take_filled().is_none();
         end.is_some()
     });
     let (end, took) = (end.expect("an error"), now() - begun);
@@ -69,7 +69,7 @@ fn one_asks() {
 /// A port towards the other machine, once there is a way to it.
 fn found(address: &str) -> CardPort {
     let deadline = now() + PATIENCE;
-    while let Err(error) = card::towards(address) {
+    while let Err(error) = card::open_towards(address) {
         assert!(now() < deadline, "{error}");
     }
     asking(address, &settings())

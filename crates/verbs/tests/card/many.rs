@@ -3,27 +3,27 @@
 use super::ends::{
     CardLink, CardPort, asking, carry, connected, drive, fresh, lab, listening, pattern, pinned_bytes, port, settings,
 };
-use link::{Link, Received};
+use link::{Link, ReceiveOutcome};
 use slab::{BlockMut, Gather, Pool, PoolOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use verbs::{Settings, card};
+use verbs::{PortSettings, card};
 
 const HEAD: &[u8] = b"a head of some bytes";
 const BODY_BYTES: usize = 200_000;
 const CONSUMERS: usize = 32;
 
 /// Receives a head by `receive`, then a body into lent memory.
-struct Receiver {
+struct CardBodyReceiver {
     link: CardLink,
     head: Vec<u8>,
     body: Option<BlockMut>,
     is_lent: bool,
 }
 
-impl Receiver {
+impl CardBodyReceiver {
     fn new(link: CardLink) -> Self {
-        Receiver { link, head: Vec::new(), body: None, is_lent: false }
+        CardBodyReceiver { link, head: Vec::new(), body: None, is_lent: false }
     }
 
     fn turn(&mut self, pool: &Pool) -> bool {
@@ -34,12 +34,12 @@ impl Receiver {
             self.is_lent = true;
         }
         match self.link.receive(&mut [], &mut scratch[..room]).expect("the connection stands") {
-            Received::Bytes { bytes, .. } if room > 0 => self.head.extend_from_slice(&scratch[..bytes]),
-            Received::Bytes { .. } => {
-                self.body = self.body.take().or_else(|| Some(self.link.take_back()?.memory));
+            ReceiveOutcome::Bytes { bytes, .. } if room > 0 => self.head.extend_from_slice(&scratch[..bytes]),
+            ReceiveOutcome::Bytes { .. } => {
+                self.body = self.body.take().or_else(|| Some(self.link.take_filled()?.memory));
             }
-            Received::Idle => {}
-            Received::Closed => panic!("nobody closed"),
+            ReceiveOutcome::Idle => {}
+            ReceiveOutcome::Closed => panic!("nobody closed"),
         }
         self.body.is_some()
     }
@@ -59,7 +59,7 @@ fn one_body_goes_to_32_links_without_a_copy() {
         let mut gather = Gather::new();
         gather.extend(&pool, HEAD);
         gather.push(body.clone());
-        receivers.push(Receiver::new(near));
+        receivers.push(CardBodyReceiver::new(near));
         senders.push((far, gather));
     }
     drive(&[&broker, &clients], "the body is not with everyone", || {
@@ -78,7 +78,7 @@ fn one_body_goes_to_32_links_without_a_copy() {
     assert_eq!(received.copied_bytes, (CONSUMERS * HEAD.len()) as u64, "only heads are copied");
     assert_eq!((sent.large_sent_bytes, received.landed_bytes), (0, 0), "copied above the threshold");
     // The grants have ended with their bodies.
-    drive(&[&broker, &clients], "a grant does not end", || broker.census().granted_bytes == 0);
+    drive(&[&broker, &clients], "a grant does not end", || broker.usage().granted_bytes == 0);
 }
 
 const CONNECTIONS: usize = 510;
@@ -90,14 +90,14 @@ fn siblings_share_five_hundred_connections_and_an_idle_one_pins_little() {
     // Of all interfaces: the first device with an active port.
     let address = fresh(ip);
     let everywhere = address.replace(&ip.to_string(), "0.0.0.0");
-    let sized = |connections: usize| Settings {
+    let sized = |connections: usize| PortSettings {
         receive_buffers: 16 * connections + 64,
         // Soft-RoCE's completion queue has room for 32,767.
         send_slots: 32,
         signal_every: 8,
         ..settings()
     };
-    let devices = card::at(&everywhere, SIBLINGS).expect("the lab has a device");
+    let devices = card::open_at(&everywhere, SIBLINGS).expect("the lab has a device");
     let siblings: Vec<_> = devices.into_iter().map(|device| port(device, &sized(CONNECTIONS / SIBLINGS))).collect();
     for sibling in &siblings {
         sibling.listen(&everywhere).expect("they listen together");
@@ -145,7 +145,7 @@ fn siblings_share_five_hundred_connections_and_an_idle_one_pins_little() {
     drive(&ports, "somebody is not heard", || {
         for (link, is_open) in near.iter_mut().zip(&mut is_open).filter(|(_, is_open)| **is_open) {
             let mut place = [0; 2];
-            if let Received::Bytes { bytes, .. } = link.receive(&mut [], &mut place).expect("the connection stands") {
+            if let ReceiveOutcome::Bytes { bytes, .. } = link.receive(&mut [], &mut place).expect("the connection stands") {
                 assert_eq!(bytes, 2);
                 heard.insert(u16::from_be_bytes(place));
                 *is_open = false;
@@ -156,7 +156,7 @@ fn siblings_share_five_hundred_connections_and_an_idle_one_pins_little() {
     drop((near, far));
     drive(&ports, "something is not given back", || {
         ports.iter().all(|port| {
-            let census = port.census();
+            let census = port.usage();
             (census.connections, census.promised_credits) == (0, 0)
         })
     });
@@ -187,7 +187,7 @@ const TURNS: usize = 8;
 fn siblings_on_threads_of_their_own_answer_each_their_share() {
     let Some(ip) = lab() else { return };
     let address = fresh(ip);
-    let devices = card::at(&address, THREADS).expect("the lab has a device");
+    let devices = card::open_at(&address, THREADS).expect("the lab has a device");
     let stop = Arc::new(AtomicBool::new(false));
     let threads: Vec<_> = devices
         .into_iter()
@@ -217,7 +217,7 @@ fn siblings_on_threads_of_their_own_answer_each_their_share() {
         for (at, (link, turns)) in near.iter_mut().enumerate() {
             let mut byte = [0];
             while *turns < TURNS
-                && matches!(link.receive(&mut [], &mut byte).expect("the connection stands"), Received::Bytes { .. })
+                && matches!(link.receive(&mut [], &mut byte).expect("the connection stands"), ReceiveOutcome::Bytes { .. })
             {
                 assert_eq!(usize::from(byte[0]), at, "what another connection has sent");
                 let mut gather = Gather::new();
@@ -244,7 +244,7 @@ fn echo(port: &CardPort, address: &str, stop: &AtomicBool) -> usize {
         for link in &mut links {
             let mut scratch = [0; 64];
             // The peer goes when it has all.
-            while let Ok(Received::Bytes { bytes, .. }) = link.receive(&mut [], &mut scratch) {
+            while let Ok(ReceiveOutcome::Bytes { bytes, .. }) = link.receive(&mut [], &mut scratch) {
                 let mut gather = Gather::new();
                 gather.extend(&pool, &scratch[..bytes]);
                 if link.send(&mut gather).is_err() {

@@ -1,27 +1,27 @@
 //! Two ports on one fabric, and what tests do with them again and again.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use link::sim::Chance;
-use link::{Filled, Link, LinkError, Received};
+use link::sim::SplitMix64;
+use link::{FilledMemory, Link, LinkError, ReceiveOutcome};
 use slab::{Gather, Pool, PoolOptions};
 use std::time::Duration;
 use verbs::sim::{Fabric, FabricOptions, SimDevice};
-use verbs::{Port, Settings, VerbsLink};
+use verbs::{Port, PortSettings, VerbsLink};
 
 pub type SimPort = Port<SimDevice>;
-pub type SimLink = VerbsLink<SimDevice>;
+pub type SimVerbsLink = VerbsLink<SimDevice>;
 
 /// Steps within which anything must have happened.
 pub const STEPS_MAX: usize = 200_000;
 
 /// Settings whose times suit a fabric on which a step is ten microseconds.
-pub fn settings() -> Settings {
-    Settings {
+pub fn settings() -> PortSettings {
+    PortSettings {
         receive_buffers: 128,
         spare_buffers: 16,
         landing_blocks: 2,
         landing_bytes: 1_000,
-        direct: true,
+        accepts_direct: true,
         set_up_max: Duration::from_millis(40),
         ping_after: Duration::from_millis(4),
         silent_max: Duration::from_millis(24),
@@ -29,14 +29,14 @@ pub fn settings() -> Settings {
         read_max: Duration::from_millis(40),
         ending_max: Duration::from_millis(20),
         token_max: Duration::from_millis(20),
-        ..Settings::default()
+        ..PortSettings::default()
     }
 }
 
 /// Settings of every kind.
-pub fn any_settings(chance: &mut Chance) -> Settings {
+pub fn any_settings(chance: &mut SplitMix64) -> PortSettings {
     let send_slots = chance.between(16, 64) as usize;
-    Settings {
+    PortSettings {
         receive_buffer_bytes: 1 << chance.between(8, 12),
         credits: chance.between(12, 40) as u16,
         rendezvous_threshold_bytes: chance.between(200, 6_000) as u32,
@@ -50,14 +50,14 @@ pub fn any_settings(chance: &mut Chance) -> Settings {
     }
 }
 
-pub struct World {
+pub struct TestWorld {
     pub fabric: Fabric,
     pub pool: Pool,
     pub ports: Vec<SimPort>,
 }
 
-impl World {
-    pub fn new(options: &FabricOptions, settings: &[Settings]) -> World {
+impl TestWorld {
+    pub fn new(options: &FabricOptions, settings: &[PortSettings]) -> TestWorld {
         let fabric = Fabric::new(options);
         let pool = Pool::new(PoolOptions::default());
         let ports = settings
@@ -69,7 +69,7 @@ impl World {
                 port
             })
             .collect();
-        World { fabric, pool, ports }
+        TestWorld { fabric, pool, ports }
     }
 
     /// One step of time, and a round of every port.
@@ -97,7 +97,7 @@ impl World {
     }
 
     /// A link from the first port to the second, at both ends; `None` if it failed.
-    pub fn try_connect(&self) -> Option<(SimLink, SimLink)> {
+    pub fn try_connect(&self) -> Option<(SimVerbsLink, SimVerbsLink)> {
         let mut near = self.ports[0].connect("1", None).expect("there is room");
         for _ in 0..STEPS_MAX {
             self.step();
@@ -105,27 +105,27 @@ impl World {
                 return Some((near, far));
             }
             match near.receive(&mut [], &mut [0; 1]) {
-                Ok(Received::Idle) => {}
+                Ok(ReceiveOutcome::Idle) => {}
                 _ => return None,
             }
         }
         panic!("neither a connection nor a failure");
     }
 
-    pub fn connect(&self) -> (SimLink, SimLink) {
+    pub fn connect(&self) -> (SimVerbsLink, SimVerbsLink) {
         self.try_connect().expect("a connection")
     }
 
     /// All memory is where it was in the beginning.
-    pub fn must_be_empty(&self, node: usize, settings: &Settings) {
+    pub fn assert_all_released(&self, node: usize, settings: &PortSettings) {
         let port = &self.ports[node];
         self.until("all connections are cleared away", || {
             // One that came to stand and broke before anybody took it.
             drop(port.accept());
-            port.census().connections == 0
+            port.usage().connections == 0
         });
         self.steps(3);
-        let census = port.census();
+        let census = port.usage();
         assert_eq!(census.posted_buffers + census.free_buffers, settings.receive_buffers, "{census:?}");
         assert_eq!(census.free_landings, settings.landing_blocks, "{census:?}");
         assert_eq!((census.promised_credits, census.granted_bytes), (0, 0), "{census:?}");
@@ -142,14 +142,14 @@ pub fn bytes(from: usize, count: usize) -> Vec<u8> {
 }
 
 /// What is received until nothing is there.
-pub fn drain(link: &mut SimLink) -> Result<(Vec<u8>, bool), LinkError> {
+pub fn drain(link: &mut SimVerbsLink) -> Result<(Vec<u8>, bool), LinkError> {
     let mut all = Vec::new();
     let mut scratch = [0; 3_000];
     loop {
         match link.receive(&mut [], &mut scratch)? {
-            Received::Bytes { bytes, .. } => all.extend_from_slice(&scratch[..bytes]),
-            Received::Idle => return Ok((all, false)),
-            Received::Closed => return Ok((all, true)),
+            ReceiveOutcome::Bytes { bytes, .. } => all.extend_from_slice(&scratch[..bytes]),
+            ReceiveOutcome::Idle => return Ok((all, false)),
+            ReceiveOutcome::Closed => return Ok((all, true)),
         }
     }
 }
@@ -158,7 +158,7 @@ pub fn drain(link: &mut SimLink) -> Result<(Vec<u8>, bool), LinkError> {
 const AROUND: u8 = 0xA5;
 
 /// A stream one way, by chance: pieces that are written and pieces that are shared; reads into all kinds of memory.
-pub struct Flow {
+pub struct TestStream {
     pub total: usize,
     pub written: usize,
     pub received: usize,
@@ -168,16 +168,16 @@ pub struct Flow {
     lends: bool,
 }
 
-impl Flow {
-    pub fn new(chance: &mut Chance, total: usize) -> Flow {
-        Flow { total, written: 0, received: 0, out: Gather::new(), skip: 0, lent: 0, lends: chance.below(3) > 0 }
+impl TestStream {
+    pub fn new(chance: &mut SplitMix64, total: usize) -> TestStream {
+        TestStream { total, written: 0, received: 0, out: Gather::new(), skip: 0, lent: 0, lends: chance.below(3) > 0 }
     }
 
     pub fn is_done(&self) -> bool {
         self.received == self.total
     }
 
-    pub fn send(&mut self, chance: &mut Chance, pool: &Pool, link: &mut SimLink) -> Result<(), LinkError> {
+    pub fn send(&mut self, chance: &mut SplitMix64, pool: &Pool, link: &mut SimVerbsLink) -> Result<(), LinkError> {
         while self.written < self.total && self.out.bytes() < 20_000 && chance.below(4) > 0 {
             let most = if chance.below(3) == 0 { 12_000 } else { 300 };
             let count = (chance.between(1, most) as usize).min(self.total - self.written);
@@ -204,7 +204,7 @@ impl Flow {
     }
 
     /// False: the stream is over.
-    pub fn receive(&mut self, chance: &mut Chance, pool: &Pool, link: &mut SimLink) -> Result<bool, LinkError> {
+    pub fn receive(&mut self, chance: &mut SplitMix64, pool: &Pool, link: &mut SimVerbsLink) -> Result<bool, LinkError> {
         let left = self.total - self.received;
         if self.lends && self.lent == 0 && left > 0 && chance.below(6) == 0 {
             let count = (chance.between(1, 9_000) as usize).min(left);
@@ -219,8 +219,8 @@ impl Flow {
         let direct = &mut direct[..chance.below(41) as usize];
         let scratch = &mut scratch[..chance.between(1, 2_000) as usize];
         match link.receive(direct, scratch)? {
-            Received::Bytes { bytes, .. } => {
-                if let Some(Filled { memory, copied_bytes }) = link.take_back() {
+            ReceiveOutcome::Bytes { bytes, .. } => {
+                if let Some(FilledMemory { memory, copied_bytes }) = link.take_filled() {
                     assert_eq!(bytes, 0, "what was lent comes before the rest");
                     let place = self.skip..self.skip + std::mem::take(&mut self.lent);
                     assert!(copied_bytes <= place.len(), "more was copied than was lent");
@@ -234,8 +234,8 @@ impl Flow {
                 self.check(&scratch[..bytes - first]);
                 Ok(true)
             }
-            Received::Idle => Ok(true),
-            Received::Closed => Ok(false),
+            ReceiveOutcome::Idle => Ok(true),
+            ReceiveOutcome::Closed => Ok(false),
         }
     }
 }

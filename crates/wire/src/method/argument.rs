@@ -2,7 +2,6 @@
 //!
 //! Enters: a `Reader` or `Writer` at the field.  Leaves: the field, and the cursor behind it.
 //! Owns:   the mapping of Rust types to AMQP domains: `bool` is a bit, `&[u8]` a long string.
-//! Never:  knows which method it serves.
 
 use crate::{
     error::DecodeError, limits::TABLE_DEPTH_MAX, read::Reader, short_str::ShortStr, table::TableRef, write::Writer,
@@ -10,12 +9,12 @@ use crate::{
 
 /// Bytes counted so far, and whether the next bit still fits the octet of the bit before.
 #[derive(Default)]
-pub(super) struct Count {
+pub(super) struct EncodedLength {
     pub bytes: usize,
     bits: u8,
 }
 
-impl Count {
+impl EncodedLength {
     #[inline(always)]
     fn add(&mut self, bytes: usize) {
         self.bits = 0;
@@ -26,7 +25,7 @@ impl Count {
 /// A field of a method.
 pub(super) trait Argument<'a>: Sized {
     fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError>;
-    fn count(&self, count: &mut Count);
+    fn count(&self, count: &mut EncodedLength);
     fn put(&self, to: &mut Writer<'_>);
 }
 
@@ -38,7 +37,7 @@ macro_rules! integer_arguments {
                 from.$integer()
             }
             #[inline(always)]
-            fn count(&self, count: &mut Count) {
+            fn count(&self, count: &mut EncodedLength) {
                 count.add(size_of::<Self>());
             }
             #[inline(always)]
@@ -57,7 +56,7 @@ impl<'a> Argument<'a> for bool {
         from.bit()
     }
     #[inline(always)]
-    fn count(&self, count: &mut Count) {
+    fn count(&self, count: &mut EncodedLength) {
         if count.bits.is_multiple_of(8) {
             count.bytes += 1;
         }
@@ -75,7 +74,7 @@ impl<'a> Argument<'a> for ShortStr<'a> {
         from.short_str()
     }
     #[inline(always)]
-    fn count(&self, count: &mut Count) {
+    fn count(&self, count: &mut EncodedLength) {
         count.add(1 + self.len());
     }
     #[inline(always)]
@@ -90,7 +89,7 @@ impl<'a> Argument<'a> for &'a [u8] {
         from.long_str()
     }
     #[inline(always)]
-    fn count(&self, count: &mut Count) {
+    fn count(&self, count: &mut EncodedLength) {
         count.add(4 + self.len());
     }
     #[inline(always)]
@@ -107,7 +106,7 @@ impl<'a> Argument<'a> for TableRef<'a> {
         Ok(table)
     }
     #[inline(always)]
-    fn count(&self, count: &mut Count) {
+    fn count(&self, count: &mut EncodedLength) {
         count.add(4 + self.as_bytes().len());
     }
     #[inline(always)]

@@ -2,12 +2,11 @@
 //!
 //! Enters: the table at the end of this file.  Leaves: a struct per method, and the enum over all of them.
 //! Owns:   names, numbers and fields of every method.
-//! Never:  says anything twice: what a field's type means on the wire is said in `argument.rs`.
 //!
 //! An entry is `number Variant = Struct "name" { fields }`. A type in brackets is a reserved field: skipped when
 //! received, empty when sent; those behind the last field follow a semicolon.
 
-use super::argument::{Argument, Count};
+use super::argument::{Argument, EncodedLength};
 use crate::{error::DecodeError, read::Reader, short_str::ShortStr, table::TableRef, write::Writer};
 
 macro_rules! classes {
@@ -62,7 +61,7 @@ macro_rules! classes {
                         #[inline]
                         pub fn encoded_len(&self) -> usize {
                             #[allow(unused_mut, reason = "methods without fields")]
-                            let mut count = Count::default();
+                            let mut count = EncodedLength::default();
                             $(
                                 $( <$skip>::default().count(&mut count); )*
                                 self.$field.count(&mut count);
@@ -144,9 +143,9 @@ macro_rules! classes {
 
             /// One of each method, filled by chance.
             #[cfg(test)]
-            pub(crate) fn drawn(dice: &mut crate::dice::Dice<'a>) -> Vec<Self> {
-                use crate::dice::Draw;
-                vec![$($( Self::$variant($class::$name { $($field: Draw::draw(dice)),* }), )+)+]
+            pub(crate) fn drawn(dice: &mut crate::dice::RandomChoices<'a>) -> Vec<Self> {
+                use crate::dice::Arbitrary;
+                vec![$($( Self::$variant($class::$name { $($field: Arbitrary::draw(dice)),* }), )+)+]
             }
         }
     };

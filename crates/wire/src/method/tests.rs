@@ -2,11 +2,10 @@
 //!
 //! Enters: methods filled by chance, bytes written by hand.
 //! Owns:   the proof that decoding and encoding are each other's reverse.
-//! Never:  takes the table of `classes.rs` as its own witness: numbers and bytes are written down again.
 
 use super::*;
 use crate::{
-    dice::{Dice, any_table},
+    dice::{RandomChoices, any_table},
     error::DecodeError,
     short_str::ShortStr,
     table::TableRef,
@@ -188,7 +187,7 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..400),
         tables in prop::collection::vec(any_table().prop_map(|table| table.to_bytes()), 0..3),
     ) {
-        let mut dice = Dice { seed, bytes: &bytes, tables: &tables };
+        let mut dice = RandomChoices { seed, bytes: &bytes, tables: &tables };
         let methods = Method::drawn(&mut dice);
         prop_assert_eq!(methods.len(), Method::ALL.len());
         for (method, (id, name)) in methods.iter().zip(Method::ALL) {
@@ -219,7 +218,7 @@ proptest! {
         tables in prop::collection::vec(any_table().prop_map(|table| table.to_bytes()), 1..3),
         mutations in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
     ) {
-        let mut dice = Dice { seed, bytes: &bytes, tables: &tables };
+        let mut dice = RandomChoices { seed, bytes: &bytes, tables: &tables };
         for method in Method::drawn(&mut dice) {
             let mut payload = vec![0; method.encoded_len()];
             method.encode(&mut payload);

@@ -2,7 +2,6 @@
 //!
 //! Enters: names and values.  Leaves: the same in their order, or their encoding.
 //! Owns:   the order of entries: it is kept, and the first of two equal names counts.
-//! Never:  allocates for an empty table.
 
 use crate::{
     short_str::{ShortStr, ShortString, TooLong},

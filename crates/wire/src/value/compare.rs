@@ -2,7 +2,6 @@
 //!
 //! Enters: two values.  Leaves: whether they are the same.
 //! Owns:   both meanings of "the same".
-//! Never:  allocates.
 
 use super::{Value, ValueRef};
 use std::hash::{Hash, Hasher};
@@ -58,41 +57,41 @@ impl Hash for Value {
 }
 
 /// A number of any type, so that numbers can be compared by what they mean.
-enum Number {
+enum NumericValue {
     Whole(i128),
     Float(f64),
 }
 
 impl ValueRef<'_> {
-    fn number(self) -> Option<Number> {
+    fn number(self) -> Option<NumericValue> {
         match self {
-            Self::F32(value) => Some(Number::Float(value.into())),
-            Self::F64(value) => Some(Number::Float(value)),
-            Self::Timestamp(value) => Some(Number::Whole(value.into())),
-            _ => self.as_i64().map(|value| Number::Whole(value.into())),
+            Self::F32(value) => Some(NumericValue::Float(value.into())),
+            Self::F64(value) => Some(NumericValue::Float(value)),
+            Self::Timestamp(value) => Some(NumericValue::Whole(value.into())),
+            _ => self.as_i64().map(|value| NumericValue::Whole(value.into())),
         }
     }
 }
 
 impl Value {
-    fn number(&self) -> Option<Number> {
+    fn number(&self) -> Option<NumericValue> {
         match *self {
-            Self::F32(value) => Some(Number::Float(value.into())),
-            Self::F64(value) => Some(Number::Float(value)),
-            Self::Timestamp(value) => Some(Number::Whole(value.into())),
-            _ => self.as_i64().map(|value| Number::Whole(value.into())),
+            Self::F32(value) => Some(NumericValue::Float(value.into())),
+            Self::F64(value) => Some(NumericValue::Float(value)),
+            Self::Timestamp(value) => Some(NumericValue::Whole(value.into())),
+            _ => self.as_i64().map(|value| NumericValue::Whole(value.into())),
         }
     }
 
     /// Whether the two mean the same though their types may differ: numbers (time stamps too) compare by value,
     /// strings and bytes by their bytes, tables and lists entry by entry. What RabbitMQ's headers exchange asks.
     /// False where `other` is malformed.
-    pub fn means(&self, other: ValueRef<'_>) -> bool {
+    pub fn is_equivalent(&self, other: ValueRef<'_>) -> bool {
         if let (Some(left), Some(right)) = (self.number(), other.number()) {
             return match (left, right) {
-                (Number::Whole(left), Number::Whole(right)) => left == right,
-                (Number::Float(left), Number::Float(right)) => left == right,
-                (Number::Whole(whole), Number::Float(float)) | (Number::Float(float), Number::Whole(whole)) => {
+                (NumericValue::Whole(left), NumericValue::Whole(right)) => left == right,
+                (NumericValue::Float(left), NumericValue::Float(right)) => left == right,
+                (NumericValue::Whole(whole), NumericValue::Float(float)) | (NumericValue::Float(float), NumericValue::Whole(whole)) => {
                     float_is_whole(float, whole)
                 }
             };
@@ -106,13 +105,13 @@ impl Value {
             (Self::Decimal(left), ValueRef::Decimal(right)) => *left == right,
             (Self::List(left), ValueRef::List(right)) => {
                 let mut right = right.iter();
-                left.iter().all(|value| matches!(right.next(), Some(Ok(other)) if value.means(other)))
+                left.iter().all(|value| matches!(right.next(), Some(Ok(other)) if value.is_equivalent(other)))
                     && right.next().is_none()
             }
             (Self::Table(left), ValueRef::Table(right)) => {
                 let mut right = right.iter();
                 left.iter().all(|(name, value)| {
-                    matches!(right.next(), Some(Ok((other_name, other))) if name == other_name && value.means(other))
+                    matches!(right.next(), Some(Ok((other_name, other))) if name == other_name && value.is_equivalent(other))
                 }) && right.next().is_none()
             }
             _ => false,

@@ -15,7 +15,7 @@ fn bytes_of(value: &Value) -> Vec<u8> {
 fn means(left: Value, right: Value, expect: bool) {
     let bytes = bytes_of(&right);
     let view = ListRef::new(&bytes).iter().next().expect("one value").expect("well formed");
-    assert_eq!(left.means(view), expect, "{left:?} and {right:?}");
+    assert_eq!(left.is_equivalent(view), expect, "{left:?} and {right:?}");
 }
 
 #[test]
@@ -98,7 +98,7 @@ proptest! {
         let copy = view.to_value(TABLE_DEPTH_MAX);
         prop_assert_eq!(copy.as_ref(), Ok(&value));
         if !format!("{value:?}").contains("NaN") {
-            prop_assert!(value.means(view));
+            prop_assert!(value.is_equivalent(view));
         }
     }
 }

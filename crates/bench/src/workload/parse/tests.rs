@@ -1,4 +1,4 @@
-//! The format, held to examples: what each key gives, and what each mistake is told.
+//! Tests of the workload format by example: the value of each key, and the error for each mistake.
 
 use super::*;
 
@@ -25,7 +25,7 @@ name = "c"
 queue = "q"
 "##;
 
-fn small() -> Spec {
+fn small() -> WorkloadSpec {
     parse("small", "small.toml", SMALL).unwrap_or_else(|why| panic!("{why}"))
 }
 
@@ -38,7 +38,7 @@ fn refuse(line: &str, instead: &str, expected: &str) {
 }
 
 /// The small workload with a line instead of another one.
-fn take(line: &str, instead: &str) -> Spec {
+fn take(line: &str, instead: &str) -> WorkloadSpec {
     assert!(SMALL.contains(line), "{line}");
     parse("small", "small.toml", &SMALL.replacen(line, instead, 1)).unwrap_or_else(|why| panic!("{why}"))
 }
@@ -49,35 +49,35 @@ fn defaults() {
     assert_eq!((spec.duration_ns, spec.warm_up_ns, spec.drain_ns, spec.seed), (10_000_000_000, 0, 5_000_000_000, 1));
     let publishers = &spec.publishers[0];
     assert_eq!((publishers.count, publishers.processes, publishers.symbols, publishers.confirms), (1, 1, 1, 0));
-    assert_eq!((publishers.arrivals, publishers.mandatory), (Arrivals::Poisson, false));
+    assert_eq!((publishers.arrivals, publishers.mandatory), (ArrivalProcess::Poisson, false));
     let consumers = &spec.consumers[0];
-    assert_eq!((consumers.ack, consumers.prefetch, consumers.think), (Ack::None, 0, None));
+    assert_eq!((consumers.ack, consumers.prefetch, consumers.think), (AckMode::None, 0, None));
 }
 
 #[test]
 fn every_form_of_a_value() {
     let size = |text: &str| take("size = 64", &format!("size = {text}")).publishers.remove(0).size;
-    assert_eq!(size("\"16KiB\""), Size::Constant(16 << 10));
-    assert_eq!(size("{ least = 64, most = \"1MiB\" }"), Size::Uniform { least: 64, most: 1 << 20 });
-    let lognormal = Size::LogNormal { median: 200, sigma: 0.5, least: 64, most: 4_096 };
+    assert_eq!(size("\"16KiB\""), SizeDistribution::Constant(16 << 10));
+    assert_eq!(size("{ least = 64, most = \"1MiB\" }"), SizeDistribution::Uniform { least: 64, most: 1 << 20 });
+    let lognormal = SizeDistribution::LogNormal { median: 200, sigma: 0.5, least: 64, most: 4_096 };
     assert_eq!(size("{ median = 200, sigma = 0.5, least = 64, most = 4096 }"), lognormal);
-    assert_eq!(size("{ list = [[64, 0.8], [\"1KiB\", 1]] }"), Size::List(vec![(64, 0.8), (1_024, 1.0)]));
+    assert_eq!(size("{ list = [[64, 0.8], [\"1KiB\", 1]] }"), SizeDistribution::List(vec![(64, 0.8), (1_024, 1.0)]));
     let rate = |text: &str| take("rate = 100", &format!("rate = {text}")).publishers.remove(0).rate;
-    assert_eq!(rate("0.5"), Rate::Constant(0.5));
-    let bursts = Rate::Bursts { high: 500.0, low: 0.0, on_ns: 1_000_000_000, off_ns: 3_000_000 };
+    assert_eq!(rate("0.5"), SendRate::Constant(0.5));
+    let bursts = SendRate::Bursts { high: 500.0, low: 0.0, on_ns: 1_000_000_000, off_ns: 3_000_000 };
     assert_eq!(rate("{ burst = 500, idle = 0, on = \"1s\", off = \"3ms\" }"), bursts);
-    let opening = Rate::Opening { peak: 900.0, base: 100.0, half_life_ns: 2_000_000_000 };
+    let opening = SendRate::Opening { peak: 900.0, base: 100.0, half_life_ns: 2_000_000_000 };
     assert_eq!(rate("{ opening = 900, settles_to = 100, half_life = \"2s\" }"), opening);
     let think = |text: &str| take("queue = \"q\"", &format!("queue = \"q\"\nthink = {text}")).consumers.remove(0).think;
-    assert_eq!(think("\"5ms\""), Some(Think::Constant { ns: 5_000_000 }));
-    assert_eq!(think("{ mean = \"5us\" }"), Some(Think::Exponential { mean_ns: 5_000 }));
-    assert_eq!(think("{ least = \"0s\", most = \"5us\" }"), Some(Think::Uniform { least_ns: 0, most_ns: 5_000 }));
-    let lognormal = Think::LogNormal { median_ns: 5_000, sigma: 1.0, most_ns: 9_000 };
+    assert_eq!(think("\"5ms\""), Some(ThinkTime::Constant { ns: 5_000_000 }));
+    assert_eq!(think("{ mean = \"5us\" }"), Some(ThinkTime::Exponential { mean_ns: 5_000 }));
+    assert_eq!(think("{ least = \"0s\", most = \"5us\" }"), Some(ThinkTime::Uniform { least_ns: 0, most_ns: 5_000 }));
+    let lognormal = ThinkTime::LogNormal { median_ns: 5_000, sigma: 1.0, most_ns: 9_000 };
     assert_eq!(think("{ median = \"5us\", sigma = 1, most = \"9us\" }"), Some(lognormal));
     let troubled =
         take("queue = \"q\"", "queue = \"q\"\nack = { every = 5 }\nprefetch = 5\nreject = \"2%\"\ncrash = 0.01");
     let consumers = &troubled.consumers[0];
-    assert_eq!((consumers.ack, consumers.reject, consumers.crash), (Ack::Every(5), 0.02, 0.01));
+    assert_eq!((consumers.ack, consumers.reject, consumers.crash), (AckMode::Every(5), 0.02, 0.01));
 }
 
 #[test]
@@ -235,9 +235,9 @@ fn objectives_are_of_groups_that_have_the_figure() {
         parse("small", "small.toml", &text).map(|mut spec| spec.objectives.remove(0))
     };
     let latency = "latency = \"delivery\"\nquantile = \"p99\"\nat_most = \"1ms\"";
-    let expected = Goal::Latency { kind: "delivery".to_owned(), quantile: 0.99, most_us: 1_000.0 };
-    assert_eq!(objective(latency), Ok(Objective { group: None, goal: expected }));
-    assert_eq!(objective("group = \"c\"\nat_least = 5").map(|one| one.goal), Ok(Goal::Rate { least_per_s: 5.0 }));
+    let expected = ObjectiveGoal::Latency { kind: "delivery".to_owned(), quantile: 0.99, most_us: 1_000.0 };
+    assert_eq!(objective(latency), Ok(WorkloadObjective { group: None, goal: expected }));
+    assert_eq!(objective("group = \"c\"\nat_least = 5").map(|one| one.goal), Ok(ObjectiveGoal::Rate { least_per_s: 5.0 }));
     for (text, expected) in [
         ("group = \"d\"\nat_least = 5", "there is no group 'd', only: p, c"),
         ("group = \"p\"\nat_least = 5", "'at_least' counts deliveries, which publishers have none of"),

@@ -1,7 +1,6 @@
 //! Patterns and keys as words, and matching one against the other without a trie.
 //!
 //! Enters: what is left of a pattern and of a routing key.  Leaves: the next word; whether they match.
-//! Never:  allocates, recurses: at most words times words steps.
 
 /// All words of a key or pattern. An empty one has no word, and not one empty word, as in RabbitMQ.
 #[inline]

@@ -2,9 +2,8 @@
 //!
 //! Enters: words.  Leaves: numbers for them.
 //! Owns:   the texts of the words in use, with how often they are.
-//! Never:  takes a `*` or `#` in a routing key for a wild one: those two have no entry.
 
-use crate::texts::{TextId, Texts};
+use crate::texts::{TextId, TextArena};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, Hasher};
@@ -19,11 +18,11 @@ struct Word {
     uses: u32,
 }
 
-pub(super) struct Words {
+pub(super) struct WordTable {
     words: Vec<Word>,
     free: Vec<u32>,
     index: HashTable<u32>,
-    texts: Texts,
+    texts: TextArena,
     hash: FixedState,
 }
 
@@ -33,13 +32,13 @@ fn hash_of(hash: &FixedState, text: &[u8]) -> u64 {
     hasher.finish()
 }
 
-impl Words {
+impl WordTable {
     pub fn new(hash_seed: u64) -> Self {
         Self {
             words: Vec::new(),
             free: Vec::new(),
             index: HashTable::new(),
-            texts: Texts::default(),
+            texts: TextArena::default(),
             hash: FixedState::with_seed(hash_seed),
         }
     }

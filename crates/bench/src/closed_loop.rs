@@ -1,0 +1,41 @@
+//! The closed-loop benchmarks: the five of the 2008 paper, publisher confirms, and the raw-socket floor beneath them.
+//!
+//! `benchmarks` declares what each one measures, `runner` measures it.
+
+mod benchmarks;
+mod generator_ceiling;
+mod run_length;
+mod options;
+mod runner;
+
+use crate::arguments::{ParsedOptions, help_with};
+use crate::failure::CommandFailure;
+use crate::run_recorder::RunRecorder;
+use crate::measure_options::MeasureOptions;
+use report::stdout::put;
+
+pub use benchmarks::{ALL, Benchmark, find};
+use options::ClosedLoopOptions;
+use runner::ClosedLoopRunner;
+
+/// Runs a benchmark.
+///
+/// # Errors
+/// A wrong command line, a target that fails (what was measured until then is written), figures that must not be trusted.
+pub fn run(benchmark: &Benchmark, words: &[String]) -> Result<(), CommandFailure> {
+    let known = benchmark.options();
+    let given = ParsedOptions::parse(words, &known)?;
+    if given.has("help") {
+        let usage = format!("harrier bench {} [OPTIONS]", benchmark.command);
+        return Ok(put(&help_with(&usage, benchmark.about, &known, benchmark.examples))?);
+    }
+    let setup = MeasureOptions::read(&given)?;
+    let options = ClosedLoopOptions::read(benchmark, &given, &setup)?;
+    setup.output.prepare()?;
+    crate::open_files::raise_for(options.connections_max())?;
+    let targets = if benchmark.is_raw { Vec::new() } else { setup.targets()? };
+    let mut record = RunRecorder::begin(benchmark.command, words, &given, &setup, &targets);
+    options.record(&mut record);
+    let outcome = ClosedLoopRunner::new(benchmark, &options, &setup, &targets, &mut record).run();
+    record.end(outcome)
+}

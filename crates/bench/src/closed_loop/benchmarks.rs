@@ -1,0 +1,366 @@
+//! Declarations of the closed-loop benchmarks: name, description, options, and the scenarios made from the paper's variables.
+
+use std::collections::BTreeMap;
+
+use super::options::{BASELINE, CONFIRM, CONSUMERS, DELIVERY, NULL, PAIRS, RAW, SIZES, TOPIC};
+use crate::arguments::{ParsedOptions, OptionSpec, UsageError};
+use crate::limits::{CHANGES_PER_S_MAX, CONSUMERS_MAX, KEYS_MAX, PAIRS_MAX, PATTERNS_MAX};
+use crate::patterns::PatternMatching;
+use crate::role_protocol::TrafficShape;
+use crate::scenario::{ScenarioExchange, Scenario};
+use crate::measure_options::{EFFORT, OUTPUT, SOCKETS, TARGETS};
+use crate::tcp::QUEUE;
+
+/// A closed-loop benchmark.
+pub struct Benchmark {
+    /// Its name in documents.
+    pub name: &'static str,
+    /// The words that ask for it.
+    pub command: &'static str,
+    /// What it is, in a line.
+    pub summary: &'static str,
+    /// What it does, for its help.
+    pub about: &'static str,
+    /// Command lines and what they are for.
+    pub examples: &'static [(&'static str, &'static str)],
+    /// Whether it goes through a relay and no broker.
+    pub is_raw: bool,
+    /// The options that are its own.
+    own_options: &'static [&'static [OptionSpec]],
+    /// Whether messages go one way or to and fro.
+    shape: fn(&ParsedOptions) -> TrafficShape,
+    /// The workloads it is made of.
+    variants: fn(&ParsedOptions) -> Result<Vec<BenchmarkVariant>, UsageError>,
+}
+
+/// One workload of a benchmark, with what makes it different from the others.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BenchmarkVariant {
+    /// What it differs in.
+    pub parameters: BTreeMap<String, String>,
+    /// What is done.
+    pub scenario: Scenario,
+}
+
+/// All of them, in the order in which they are listed.
+pub static ALL: &[Benchmark] = &[
+    Benchmark {
+        name: "de-spsc",
+        command: "de-spsc",
+        summary: "one publisher, one consumer through a direct exchange, by size",
+        about: "\
+One publisher sends a fixed number of messages of a size to one consumer through a direct exchange, as fast as the
+broker takes them; the consumer answers with an empty message when it has them all, and then the publisher's clock stops.
+(The paper's DE-SPSC.)",
+        examples: &[
+            ("de-spsc", "this program's own broker, sizes from 1 B to 1 MiB"),
+            ("de-spsc -m 64:64K --runs 5 --url amqp://host --against amqp://other", "two brokers in turns, with the ratio"),
+            ("de-spsc --baseline -f", "all columns, and how far the broker is from what raw sockets do"),
+            ("de-spsc --null -m 1:1M", "the load generator's own ceiling beside the broker's rate"),
+        ],
+        is_raw: false,
+        own_options: &[SIZES, DELIVERY, BASELINE, NULL],
+        shape: |_| TrafficShape::Stream,
+        variants: |given| delivery(given, Scenario::default()).map(|scenario| vec![BenchmarkVariant::new(scenario, &[])]),
+    },
+    Benchmark {
+        name: "de-mpmc",
+        command: "de-mpmc",
+        summary: "1, 2, 4, 8 publisher-consumer pairs through one direct exchange, by size",
+        about: "\
+Several publisher-consumer pairs at once through one direct exchange; each pair does what de-spsc does. Rates are of all
+pairs together, from the first message of the first pair to the last answer of the last. (The paper's DE-MPMC.)",
+        examples: &[
+            ("de-mpmc", "1, 2, 4 and 8 pairs"),
+            ("de-mpmc --pairs 16,32 -m 64:64", "many pairs at one size"),
+        ],
+        is_raw: false,
+        own_options: &[PAIRS, SIZES, DELIVERY, BASELINE, NULL],
+        shape: |_| TrafficShape::Stream,
+        variants: |given| {
+            let pairs = given.list("pairs", &[1, 2, 4, 8], 1, PAIRS_MAX)?;
+            let scenario = delivery(given, Scenario::default())?;
+            let variant =
+                |&pairs: &usize| BenchmarkVariant::new(Scenario { pairs, ..scenario.clone() }, &[("pairs", pairs.to_string())]);
+            Ok(pairs.iter().map(variant).collect())
+        },
+    },
+    Benchmark {
+        name: "de-pp",
+        command: "de-pp",
+        summary: "round trips between two through a direct exchange, by size",
+        about: "\
+The publisher sends one message and waits until the consumer has sent one of the same size back, through the same direct
+exchange; then it sends the next. Each round trip is timed; the first column is half their mean, as the OSU benchmarks
+print it, the others are quantiles of whole round trips. (The paper's DE-PP.)",
+        examples: &[
+            ("de-pp", "this program's own broker"),
+            ("de-pp --cpus broker=0,publisher=1,consumer=1", "each wait crosses processors in the same way"),
+            ("de-pp --baseline --runs 5", "beside the round trips of raw sockets through a relay"),
+        ],
+        is_raw: false,
+        own_options: &[SIZES, BASELINE],
+        shape: |_| TrafficShape::PingPong,
+        variants: |_| Ok(vec![BenchmarkVariant::new(Scenario::default(), &[])]),
+    },
+    Benchmark {
+        name: "fe-spmc",
+        command: "fe-spmc",
+        summary: "one publisher to 1, 2, 4, … 32 consumers through a fanout exchange, by size",
+        about: "\
+One publisher sends a fixed number of messages of a size to a fanout exchange; each goes to every consumer, each of which
+has a queue of its own and answers when it has them all. MB/s and Delivered/s count every delivery, Messages/s counts what
+was published. (The paper's FE-SPMC.)",
+        examples: &[
+            ("fe-spmc", "1, 2, 4, 8, 16 and 32 consumers"),
+            ("fe-spmc --consumers 256 -m 64:1K", "a wide fan-out"),
+        ],
+        is_raw: false,
+        own_options: &[CONSUMERS, SIZES, DELIVERY, BASELINE, NULL],
+        shape: |_| TrafficShape::Stream,
+        variants: |given| {
+            let consumers = given.list("consumers", &[1, 2, 4, 8, 16, 32], 1, CONSUMERS_MAX)?;
+            let processes = given.number("processes", 1, 1, CONSUMERS_MAX as u64)? as usize;
+            let fanout = Scenario { exchange_type: ScenarioExchange::Fanout, processes, ..Scenario::default() };
+            let scenario = delivery(given, fanout)?;
+            let variant = |&consumers: &usize| {
+                BenchmarkVariant::new(Scenario { consumers, ..scenario.clone() }, &[("consumers", consumers.to_string())])
+            };
+            Ok(consumers.iter().map(variant).collect())
+        },
+    },
+    Benchmark {
+        name: "te-spsc",
+        command: "te-spsc",
+        summary: "through a topic exchange with 1, 4, 16, … 1,024 patterns, one of which matches, by size",
+        about: "\
+One publisher, one consumer through a topic exchange to which many patterns are bound; one of them matches (--match one).
+The others lead to a queue that nothing reaches, and are chosen to be nearly right. --match all: all are bound to the
+consumer's queue and match. --match wildcards: nearly every word of a pattern is a wildcard. --changing N: while messages
+flow, N bindings are added and taken away each second. (The paper's TE-SPSC.)",
+        examples: &[
+            ("te-spsc", "1 to 1,024 patterns, one routing key"),
+            ("te-spsc --patterns 1024 --keys 1000", "a thousand routing keys in turn: no cache of one key helps"),
+            ("te-spsc --patterns 1024 --changing 1000", "bindings that come and go under load"),
+        ],
+        is_raw: false,
+        own_options: &[TOPIC, SIZES, DELIVERY, BASELINE, NULL],
+        shape: |_| TrafficShape::Stream,
+        variants: topics,
+    },
+    Benchmark {
+        name: "confirm",
+        command: "confirm",
+        summary: "publisher confirms and consumer acknowledgements, by size",
+        about: "\
+What de-spsc does, with every message confirmed to its publisher, of which at most a window is unconfirmed, and
+acknowledged by its consumer. Beside the rates: how long after publishing a message its confirm was read.",
+        examples: &[
+            ("confirm", "a window of 1,000, an acknowledgement for each 100"),
+            ("confirm --window 1 -m 64:64", "each message waits for its confirm"),
+        ],
+        is_raw: false,
+        own_options: &[CONFIRM, SIZES, BASELINE],
+        shape: |_| TrafficShape::Stream,
+        variants: |given| {
+            let scenario = Scenario {
+                confirm_window: given.number("window", 1_000, 1, 1 << 32)?,
+                ack_every: given.number("ack-every", 100, 1, 1 << 32)?,
+                prefetch: given.number("prefetch", 0, 0, u64::from(u16::MAX))? as u16,
+                ..Scenario::default()
+            };
+            check_prefetch(&scenario)?;
+            let parameters = [("window", scenario.confirm_window), ("ack_every", scenario.ack_every)];
+            let parameters = parameters.map(|(name, value)| (name, value.to_string()));
+            Ok(vec![BenchmarkVariant::new(scenario, &parameters)])
+        },
+    },
+    Benchmark {
+        name: "sockets",
+        command: "baseline sockets",
+        summary: "raw sockets through a relay that knows no AMQP: what the network allows, by size",
+        about: "\
+The same publishers and consumers without AMQP: bytes through a relay on the broker's place, which copies them between the
+connections and knows nothing about them. What a broker on this network cannot exceed, and what its protocol costs.",
+        examples: &[
+            ("baseline sockets", "a stream from one socket to another"),
+            ("baseline sockets --ping-pong", "round trips"),
+            ("baseline sockets --consumers 32", "a fan-out"),
+        ],
+        is_raw: true,
+        own_options: &[RAW, SIZES],
+        shape: |given| if given.has("ping-pong") { TrafficShape::PingPong } else { TrafficShape::Stream },
+        variants: |given| {
+            let scenario = Scenario {
+                pairs: given.number("pairs", 1, 1, PAIRS_MAX as u64)? as usize,
+                consumers: given.number("consumers", 1, 1, CONSUMERS_MAX as u64)? as usize,
+                ..Scenario::default()
+            };
+            if given.has("ping-pong") && scenario.consumers > 1 {
+                return Err(UsageError("--ping-pong is between two, not --consumers".to_owned()));
+            }
+            let shape = if given.has("ping-pong") { "ping-pong" } else { "stream" };
+            let mut parameters = vec![("shape", shape.to_owned())];
+            for (name, value) in [("pairs", scenario.pairs), ("consumers", scenario.consumers)] {
+                if value > 1 {
+                    parameters.push((name, value.to_string()));
+                }
+            }
+            Ok(vec![BenchmarkVariant::new(scenario, &parameters)])
+        },
+    },
+];
+
+/// A benchmark by the word that asks for it.
+pub fn find(word: &str) -> Option<&'static Benchmark> {
+    ALL.iter().find(|benchmark| benchmark.command == word)
+}
+
+impl Benchmark {
+    /// Every option it takes.
+    pub fn options(&self) -> Vec<&'static [OptionSpec]> {
+        let shared: &[&[OptionSpec]] =
+            if self.is_raw { &[SOCKETS, EFFORT, OUTPUT] } else { &[TARGETS, QUEUE, EFFORT, OUTPUT] };
+        self.own_options.iter().chain(shared).copied().collect()
+    }
+
+    /// Whether messages go one way or to and fro.
+    pub fn shape(&self, given: &ParsedOptions) -> TrafficShape {
+        (self.shape)(given)
+    }
+
+    /// The workloads that the options ask for.
+    pub fn variants(&self, given: &ParsedOptions) -> Result<Vec<BenchmarkVariant>, UsageError> {
+        (self.variants)(given)
+    }
+}
+
+impl BenchmarkVariant {
+    fn new(scenario: Scenario, parameters: &[(&str, String)]) -> Self {
+        let mut parameters: BTreeMap<String, String> =
+            parameters.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+        let more = [
+            ("confirms", scenario.confirm_window),
+            ("ack_every", scenario.ack_every),
+            ("prefetch", u64::from(scenario.prefetch)),
+            ("processes", scenario.processes as u64 - 1),
+        ];
+        for (name, value) in more {
+            if value > 0 && !(name == "confirms" && parameters.contains_key("window")) {
+                let value = if name == "processes" { value + 1 } else { value };
+                parameters.insert(name.to_owned(), value.to_string());
+            }
+        }
+        Self { parameters, scenario }
+    }
+}
+
+/// A stream with confirms and acknowledgements as asked, none by default.
+fn delivery(given: &ParsedOptions, scenario: Scenario) -> Result<Scenario, UsageError> {
+    let scenario = Scenario {
+        confirm_window: given.number("confirms", 0, 1, 1 << 32)?,
+        ack_every: given.number("ack-every", 0, 1, 1 << 32)?,
+        prefetch: given.number("prefetch", 0, 0, u64::from(u16::MAX))? as u16,
+        ..scenario
+    };
+    check_prefetch(&scenario).map(|()| scenario)
+}
+
+fn check_prefetch(scenario: &Scenario) -> Result<(), UsageError> {
+    if scenario.prefetch > 0 && scenario.ack_every > u64::from(scenario.prefetch) {
+        return Err(UsageError("--ack-every above --prefetch would wait for ever".to_owned()));
+    }
+    if scenario.prefetch > 0 && scenario.ack_every == 0 {
+        return Err(UsageError("--prefetch means nothing without --ack-every".to_owned()));
+    }
+    Ok(())
+}
+
+fn topics(given: &ParsedOptions) -> Result<Vec<BenchmarkVariant>, UsageError> {
+    let counts = given.list("patterns", &[1, 4, 16, 64, 256, 1_024], 1, PATTERNS_MAX)?;
+    let matching = PatternMatching::named(given.one_of("match", PatternMatching::NAMES)?);
+    let scenario = Scenario {
+        exchange_type: ScenarioExchange::Topic,
+        keys: given.number("keys", 1, 1, KEYS_MAX as u64)? as usize,
+        matching,
+        changes_per_s: given.number("changing", 0, 1, CHANGES_PER_S_MAX as u64)?,
+        ..Scenario::default()
+    };
+    let scenario = delivery(given, scenario)?;
+    let variant = |&patterns: &usize| {
+        let mut parameters = vec![("patterns", patterns.to_string())];
+        if matching != PatternMatching::One {
+            parameters.push(("match", matching.name().to_owned()));
+        }
+        for (name, value) in [("keys", scenario.keys as u64 - 1), ("changing", scenario.changes_per_s)] {
+            if value > 0 {
+                parameters.push((name, if name == "keys" { scenario.keys.to_string() } else { value.to_string() }));
+            }
+        }
+        BenchmarkVariant::new(Scenario { patterns, ..scenario.clone() }, &parameters)
+    };
+    Ok(counts.iter().map(variant).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(command: &str, line: &str) -> String {
+        let benchmark = find(command).expect("a benchmark");
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let variants = ParsedOptions::parse(&words, &benchmark.options()).and_then(|given| benchmark.variants(&given));
+        let one = |variant: &BenchmarkVariant| {
+            let parameters = variant.parameters.iter().map(|(name, value)| format!("{name}={value}"));
+            parameters.collect::<Vec<_>>().join(",")
+        };
+        variants.map_or_else(|wrong| wrong.0, |all| all.iter().map(one).collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn the_papers_variables() {
+        assert_eq!(shown("de-spsc", ""), "");
+        assert_eq!(shown("de-mpmc", ""), "pairs=1 pairs=2 pairs=4 pairs=8");
+        assert_eq!(shown("fe-spmc", "--consumers 2,32"), "consumers=2 consumers=32");
+        assert_eq!(shown("fe-spmc", "--consumers 32 --processes 4"), "consumers=32,processes=4");
+        assert_eq!(shown("te-spsc", ""), "patterns=1 patterns=4 patterns=16 patterns=64 patterns=256 patterns=1024");
+        assert_eq!(
+            shown("te-spsc", "--patterns 8 --match all --keys 3 --changing 100"),
+            "changing=100,keys=3,match=all,patterns=8"
+        );
+        assert_eq!(shown("confirm", ""), "ack_every=100,window=1000");
+        assert_eq!(shown("de-spsc", "--confirms 10 --ack-every 5 --prefetch 7"), "ack_every=5,confirms=10,prefetch=7");
+        assert_eq!(shown("baseline sockets", "--ping-pong"), "shape=ping-pong");
+        assert_eq!(shown("baseline sockets", "--pairs 2"), "pairs=2,shape=stream");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        assert_eq!(shown("de-spsc", "--ack-every 10 --prefetch 5"), "--ack-every above --prefetch would wait for ever");
+        assert_eq!(shown("de-spsc", "--prefetch 5"), "--prefetch means nothing without --ack-every");
+        assert_eq!(shown("de-pp", "--pairs 2"), "unknown option '--pairs'");
+        assert_eq!(shown("te-spsc", "--match some"), "--match is one of one, all, wildcards, not 'some'");
+        assert_eq!(shown("baseline sockets", "--url x"), "unknown option '--url'");
+    }
+
+    #[test]
+    fn every_benchmark_explains_itself() {
+        for benchmark in ALL {
+            let names: Vec<&str> =
+                benchmark.options().iter().flat_map(|part| part.iter()).map(|one| one.name).collect();
+            let mut once = names.clone();
+            once.sort_unstable();
+            once.dedup();
+            assert_eq!(once.len(), names.len(), "{}: an option twice", benchmark.name);
+            assert!(!benchmark.examples.is_empty() && benchmark.summary.len() < 100);
+            for (command, _) in benchmark.examples {
+                let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+                let own = &words[benchmark.command.split(' ').count()..];
+                assert!(command.starts_with(benchmark.command), "{command}");
+                ParsedOptions::parse(own, &benchmark.options())
+                    .and_then(|given| benchmark.variants(&given))
+                    .unwrap_or_else(|wrong| panic!("{command}: {wrong}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Maps times of another rank's clock to this one and back.
+//!
+//! Clocks drift, so a time between two comparisons is mapped by linear interpolation.
+
+use std::collections::VecDeque;
+
+use gauge::ClockOffset;
+
+use crate::limits::COMPARISONS_KEPT;
+
+/// What a comparison found, and when on rank 0's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockComparison {
+    /// When.
+    pub at_ns: u64,
+    /// How far the other clock was ahead.
+    pub offset: ClockOffset,
+}
+
+/// All comparisons with one clock, the oldest of very many left out.
+#[derive(Clone, Debug, Default)]
+pub struct ClockMapping {
+    first: Option<ClockComparison>,
+    kept: VecDeque<ClockComparison>,
+}
+
+impl ClockMapping {
+    /// Adds a comparison; they come in the order of time.
+    pub fn add(&mut self, comparison: ClockComparison) {
+        self.first.get_or_insert(comparison);
+        if self.kept.len() == COMPARISONS_KEPT {
+            self.kept.pop_front();
+        }
+        self.kept.push_back(comparison);
+    }
+
+    /// The first of all.
+    pub fn first(&self) -> Option<ClockComparison> {
+        self.first
+    }
+
+    /// The latest.
+    pub fn last(&self) -> Option<ClockComparison> {
+        self.kept.back().copied()
+    }
+
+    /// The largest error of those still kept.
+    pub fn error_ns(&self) -> Option<u64> {
+        self.kept.iter().map(|comparison| comparison.offset.error_ns).max()
+    }
+
+    /// How fast the other clock gained on this one between the first and the last comparison, in parts of a million; not
+    /// told where the errors of the two leave it open by more than it is.
+    pub fn drift_ppm(&self) -> Option<f64> {
+        let (first, last) = (self.first?, self.last()?);
+        let elapsed_ns = last.at_ns.checked_sub(first.at_ns).filter(|&elapsed_ns| elapsed_ns > 0)?;
+        let gained_ns = i128::from(last.offset.offset_ns) - i128::from(first.offset.offset_ns);
+        let error_ns = u128::from(first.offset.error_ns) + u128::from(last.offset.error_ns);
+        (gained_ns.unsigned_abs() > error_ns).then(|| gained_ns as f64 * 1e6 / elapsed_ns as f64)
+    }
+
+    /// A time of the other clock on this one; as it is when nothing was compared.
+    pub fn to_own(&self, other_ns: u64) -> u64 {
+        let Some(last) = self.last() else { return other_ns };
+        // The offset is looked up on this clock, so the time is needed to find itself; the second step is exact to a
+        // nanosecond for clocks that drift by less than all of their offset.
+        let about_ns = shifted(other_ns, -i128::from(last.offset.offset_ns));
+        let nearer_ns = shifted(other_ns, -self.ahead_at(about_ns));
+        shifted(other_ns, -self.ahead_at(nearer_ns))
+    }
+
+    /// A time of this clock on the other one.
+    pub fn to_other(&self, own_ns: u64) -> u64 {
+        shifted(own_ns, self.ahead_at(own_ns))
+    }
+
+    fn ahead_at(&self, own_ns: u64) -> i128 {
+        let after = self.kept.partition_point(|comparison| comparison.at_ns <= own_ns);
+        let earlier = after.checked_sub(1).and_then(|index| self.kept.get(index));
+        match (earlier, self.kept.get(after)) {
+            (Some(earlier), Some(later)) => {
+                let (span, since) = (later.at_ns - earlier.at_ns, own_ns - earlier.at_ns);
+                let gained = i128::from(later.offset.offset_ns) - i128::from(earlier.offset.offset_ns);
+                i128::from(earlier.offset.offset_ns) + gained * i128::from(since) / i128::from(span)
+            }
+            (Some(only), None) | (None, Some(only)) => i128::from(only.offset.offset_ns),
+            (None, None) => 0,
+        }
+    }
+}
+
+fn shifted(time_ns: u64, by_ns: i128) -> u64 {
+    u64::try_from((i128::from(time_ns) + by_ns).max(0)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn comparison(at_ns: u64, offset_ns: i64, error_ns: u64) -> ClockComparison {
+        ClockComparison { at_ns, offset: ClockOffset { offset_ns, error_ns } }
+    }
+
+    #[test]
+    fn times_are_mapped_along_the_drift() {
+        let mut clocks = ClockMapping::default();
+        assert_eq!((clocks.to_own(7), clocks.to_other(7)), (7, 7));
+        clocks.add(comparison(1_000_000, 5_000, 10));
+        assert_eq!((clocks.to_own(6_000), clocks.to_other(1_000)), (1_000, 6_000));
+        clocks.add(comparison(2_000_000, 5_100, 30));
+        for (own, other) in [(500_000, 505_000), (1_500_000, 1_505_050), (3_000_000, 3_005_100)] {
+            assert_eq!((clocks.to_own(other), clocks.to_other(own)), (own, other));
+        }
+        assert_eq!(clocks.error_ns(), Some(30));
+    }
+
+    #[test]
+    fn a_clock_behind_and_one_set_far_off() {
+        let mut clocks = ClockMapping::default();
+        clocks.add(comparison(1_000, -400, 1));
+        assert_eq!((clocks.to_own(600), clocks.to_other(1_000), clocks.to_other(100)), (1_000, 600, 0));
+        clocks.add(comparison(2_000, i64::MAX, 1));
+        assert_eq!(clocks.to_own(u64::MAX), u64::MAX - i64::MAX as u64);
+    }
+
+    #[test]
+    fn drift_is_told_where_it_can_be_seen() {
+        let mut clocks = ClockMapping::default();
+        clocks.add(comparison(0, 5_000, 40));
+        assert_eq!(clocks.drift_ppm(), None);
+        clocks.add(comparison(1_000_000, 5_060, 30));
+        assert_eq!(clocks.drift_ppm(), None);
+        clocks.add(comparison(2_000_000, 5_200, 30));
+        assert_eq!(clocks.drift_ppm(), Some(100.0));
+    }
+
+    #[test]
+    fn only_so_many_comparisons_are_kept() {
+        let mut clocks = ClockMapping::default();
+        for at_ns in 0..2 * COMPARISONS_KEPT as u64 {
+            clocks.add(comparison(at_ns, 0, 0));
+        }
+        assert_eq!(clocks.kept.len(), COMPARISONS_KEPT);
+        assert_eq!(clocks.first().map(|first| first.at_ns), Some(0));
+    }
+}

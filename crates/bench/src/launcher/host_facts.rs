@@ -1,0 +1,128 @@
+//! Facts about a rank's host, with hashes that identify ranks on the same host or with the same clock.
+//!
+//! Only the hashes leave the host: its name is not sent.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::path::Path;
+
+use gauge::{HostEnvironment, listener_on};
+use serde::{Deserialize, Serialize};
+
+/// A rank's host.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HostFacts {
+    /// The same for ranks of one host: kernel, name and network.
+    pub host_mark: u64,
+    /// The same for ranks that read one and the same clock.
+    pub clock_mark: u64,
+    /// Whether the broker listens here.
+    pub sees_broker: bool,
+    /// The machine.
+    pub environment: HostEnvironment,
+}
+
+impl HostFacts {
+    /// Reads the facts of this host; `address` is the broker's.
+    pub fn read(address: &str) -> Self {
+        let text = |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+        let boot = text("random/boot_id");
+        let space = |kind: &str| fs::read_link(format!("/proc/self/ns/{kind}")).unwrap_or_default();
+        Self {
+            host_mark: mark(&(&boot, text("hostname"), space("net"))),
+            clock_mark: mark(&(&boot, space("time"))),
+            sees_broker: listens_here(address),
+            environment: HostEnvironment::read(),
+        }
+    }
+}
+
+/// All ranks run the same program, so the same facts give the same mark.
+fn mark(facts: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    facts.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Whether a process of this host listens at the address.
+pub fn listens_here(address: &str) -> bool {
+    match address.strip_prefix("unix:") {
+        Some(path) => Path::new(path).exists(),
+        None => {
+            let port = address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+            is_local_address(address) && port.is_some_and(|port| listener_on(port).is_some())
+        }
+    }
+}
+
+/// An address without what says how it is reached: `tls://`, `amqp+rdma://`.
+fn host_and_port(address: &str) -> &str {
+    address.split_once("://").map_or(address, |(_, place)| place)
+}
+
+/// Whether `host:port` is an address of this host: only those can be bound.
+pub fn is_local_address(address: &str) -> bool {
+    let bound = |ip: IpAddr| UdpSocket::bind((ip, 0)).is_ok();
+    // A name that is not known leads nowhere, and connecting says so.
+    host_and_port(address).to_socket_addrs().is_ok_and(|mut addresses| addresses.any(|address| bound(address.ip())))
+}
+
+/// The first address behind `host:port`.
+pub fn resolve(address: &str) -> Result<SocketAddr, String> {
+    let mut found = host_and_port(address).to_socket_addrs().map_err(|error| format!("{address}: {error}"))?;
+    found.next().ok_or_else(|| format!("{address} leads nowhere"))
+}
+
+/// The address of this host that others reach it by, if they are where `other` is. Nothing is sent.
+pub fn own_address_towards(other: SocketAddr) -> Result<IpAddr, String> {
+    let any: IpAddr = if other.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let found = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect(other)?;
+        socket.local_addr()
+    });
+    found.map(|address| address.ip()).map_err(|error| format!("no way to {other}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_this_host() {
+        for (address, here) in [
+            ("127.0.0.1:1", true),
+            ("amqp+rdma://127.0.0.1:1", true),
+            ("[::1]:1", true),
+            ("192.0.2.1:1", false),
+            ("nonsense", false),
+        ] {
+            // A machine without IPv6 has no ::1.
+            assert!(is_local_address(address) == here || address.starts_with('['), "{address}");
+        }
+    }
+
+    #[test]
+    fn own_address_is_one_of_this_host() {
+        let other = resolve("127.0.0.1:9").expect("an address");
+        assert_eq!(own_address_towards(other), Ok(IpAddr::from([127, 0, 0, 1])));
+        assert!(resolve("nonsense").is_err());
+    }
+
+    #[test]
+    fn ranks_of_one_host_have_the_same_marks() {
+        let (one, other) = (HostFacts::read("127.0.0.1:1"), HostFacts::read("127.0.0.1:1"));
+        assert_eq!((one.host_mark, one.clock_mark), (other.host_mark, other.clock_mark));
+        assert_ne!(mark(&("a", "b")), mark(&("a", "c")));
+    }
+
+    #[test]
+    fn a_broker_is_seen_where_it_listens() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound").to_string();
+        assert!(listens_here(&address));
+        drop(listener);
+        assert!(!listens_here(&address));
+        assert!(!listens_here("unix:/nowhere/harrier.sock"));
+    }
+}

@@ -1,0 +1,134 @@
+//! Meters a target's processes: directly if they run on this host, otherwise through an agent on theirs.
+
+use client::Url;
+use gauge::{ProcessMeter, RoleUsage, resident_bytes, with_descendants};
+use serde::de::DeserializeOwned;
+
+use super::{has_ranks, rank_beside_broker};
+use crate::limits::ROLE_READY_WAIT;
+use crate::role_protocol::RoleReport;
+use crate::process::RoleHandle;
+use crate::role::role_tasks::{AgentCommand, AgentTask};
+use crate::sampler::MemorySampler;
+use crate::target::{BenchmarkTarget, TargetAddress};
+
+/// A watched target.
+pub struct TargetMeter {
+    location: MeterLocation,
+}
+
+enum MeterLocation {
+    /// These processes of this host; none, where nobody can see any.
+    Local { pids: Vec<u32>, running: LocalMeter },
+    /// An agent on the target's host sees them.
+    Agent(RoleHandle),
+}
+
+/// What meters the processes of this host.
+enum LocalMeter {
+    Nothing,
+    Meter(ProcessMeter),
+    Sampler(MemorySampler),
+}
+
+impl TargetMeter {
+    /// Finds the processes, or has a rank that sees them play the agent.
+    ///
+    /// # Errors
+    /// An agent that sees nothing after all.
+    pub fn of(target: &BenchmarkTarget) -> Result<Self, String> {
+        let pids = target.pid.map_or_else(Vec::new, |pid| with_descendants(&[pid]));
+        if pids.is_empty() && has_ranks() {
+            let address = match &target.address {
+                TargetAddress::Amqp(url) | TargetAddress::Sink(url) | TargetAddress::Source(url) => {
+                    Url::parse(url).map_err(|error| error.to_string())?.address
+                }
+                TargetAddress::RawRelay { relay: end, .. } | TargetAddress::SocketBaseline(end) => end.to_string(),
+            };
+            if let Some(rank) = rank_beside_broker(&address)? {
+                let mut agent = RoleHandle::start_on(rank, "agent", &AgentTask { address })?;
+                agent.ready(ROLE_READY_WAIT)?;
+                return Ok(Self { location: MeterLocation::Agent(agent) });
+            }
+        }
+        Ok(Self { location: MeterLocation::Local { pids, running: LocalMeter::Nothing } })
+    }
+
+    /// Begins to measure.
+    ///
+    /// # Errors
+    /// What befell the agent.
+    pub fn begin(&mut self) -> Result<(), String> {
+        match &mut self.location {
+            MeterLocation::Local { pids, .. } if pids.is_empty() => Ok(()),
+            MeterLocation::Local { pids, running } => {
+                *running = LocalMeter::Meter(ProcessMeter::start(pids));
+                Ok(())
+            }
+            MeterLocation::Agent(agent) => begin(agent),
+        }
+    }
+
+    /// Begins to measure, and looks now and then at memory that may come and go.
+    ///
+    /// # Errors
+    /// What befell the agent, which always does so.
+    pub fn begin_sampling(&mut self) -> Result<(), String> {
+        match &mut self.location {
+            MeterLocation::Local { pids, running } => {
+                *running = MemorySampler::start(pids).map_or(LocalMeter::Nothing, LocalMeter::Sampler);
+                Ok(())
+            }
+            MeterLocation::Agent(agent) => begin(agent),
+        }
+    }
+
+    /// Looks at memory now, after `begin`.
+    pub fn sample(&mut self) {
+        if let MeterLocation::Local { running: LocalMeter::Meter(meter), .. } = &mut self.location {
+            meter.sample();
+        }
+    }
+
+    /// What the processes hold in memory now; zero where none can be seen.
+    ///
+    /// # Errors
+    /// What befell the agent.
+    pub fn resident_bytes(&mut self) -> Result<u64, String> {
+        match &mut self.location {
+            MeterLocation::Local { pids, .. } => Ok(pids.iter().filter_map(|&pid| resident_bytes(pid)).sum()),
+            MeterLocation::Agent(agent) => query(agent, AgentCommand::ResidentBytes),
+        }
+    }
+
+    /// Ends the measurement; `None` where no process can be seen.
+    ///
+    /// # Errors
+    /// What befell the agent.
+    pub fn end(&mut self) -> Result<Option<RoleUsage>, String> {
+        match &mut self.location {
+            MeterLocation::Local { running, .. } => Ok(match std::mem::replace(running, LocalMeter::Nothing) {
+                LocalMeter::Nothing => None,
+                LocalMeter::Meter(meter) => meter.stop().known(),
+                LocalMeter::Sampler(sampler) => sampler.stop(),
+            }),
+            MeterLocation::Agent(agent) => query(agent, AgentCommand::End),
+        }
+    }
+}
+
+fn begin(agent: &mut RoleHandle) -> Result<(), String> {
+    agent.send_command(&AgentCommand::Begin)?;
+    match agent.report(ROLE_READY_WAIT)? {
+        RoleReport::Armed => Ok(()),
+        other => Err(format!("the agent answered {other:?} instead of beginning")),
+    }
+}
+
+fn query<T: DeserializeOwned>(agent: &mut RoleHandle, order: AgentCommand) -> Result<T, String> {
+    agent.send_command(&order)?;
+    match agent.report(ROLE_READY_WAIT)? {
+        RoleReport::Results(value) => serde_json::from_value(value).map_err(|error| format!("the agent: {error}")),
+        other => Err(format!("the agent answered {other:?} instead of its figures")),
+    }
+}

@@ -1,0 +1,149 @@
+//! Measures several contestants in turns, so that a disturbance hits all of them alike.
+//!
+//! A trial determines the number of messages that takes the requested time.
+
+use crate::limits::SEGMENT_MESSAGES_MAX;
+use crate::placement::CpuPlacement;
+use crate::role_protocol::{LoadSegment, TrafficShape};
+use crate::scenario::{SegmentFigures, RunningScenario, Scenario};
+use crate::target::BenchmarkTarget;
+use gauge::{RoleUsage, RunValues, RunSummary};
+use report::stdout::put;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PerfEffort {
+    /// Runs of each contestant.
+    pub runs: usize,
+    /// Length of each run in seconds, roughly.
+    pub seconds: f64,
+}
+
+/// One of those compared.
+pub(crate) struct PerfContestant<'a> {
+    pub name: &'a str,
+    pub target: &'a BenchmarkTarget,
+    pub scenario: Scenario,
+}
+
+/// The figures of one contestant.
+pub(crate) struct PerfSeries {
+    pub name: String,
+    pub scenario: Scenario,
+    pub placement: String,
+    pub runs: Vec<SegmentFigures>,
+}
+
+impl PerfSeries {
+    /// Median and interval of a value over the runs.
+    pub fn summary(&self, value: impl Fn(&SegmentFigures) -> f64) -> RunSummary {
+        let runs: RunValues = self.runs.iter().map(value).collect();
+        runs.summary().unwrap_or(RunSummary { median: f64::NAN, low: f64::NAN, high: f64::NAN, confidence: 0.0 })
+    }
+
+    /// The median of a value over the runs.
+    pub fn median(&self, value: impl Fn(&SegmentFigures) -> f64) -> f64 {
+        self.summary(value).median
+    }
+
+    pub fn rate(&self) -> f64 {
+        self.median(SegmentFigures::published_per_s)
+    }
+
+    /// Processor seconds of the target for a million deliveries.
+    pub fn cpu(&self) -> f64 {
+        self.median(|figures| figures.broker_cpu_s_per_million().unwrap_or(f64::NAN))
+    }
+
+    /// The target's microseconds in user space for a delivery.
+    pub fn user_us(&self) -> f64 {
+        self.median(|figures| per_delivery_us(figures, |usage| usage.user_s))
+    }
+
+    /// The target's microseconds in the kernel for a delivery.
+    pub fn kernel_us(&self) -> f64 {
+        self.median(|figures| per_delivery_us(figures, |usage| usage.system_s))
+    }
+
+    pub fn quantile_us(&self, share: f64) -> f64 {
+        self.median(|figures| figures.latencies.quantile_us(share))
+    }
+
+    /// Wrong messages in all runs.
+    pub fn faults(&self) -> u64 {
+        self.runs.iter().map(|figures| figures.faults.total() + figures.refused).sum()
+    }
+}
+
+fn per_delivery_us(figures: &SegmentFigures, what: impl Fn(&RoleUsage) -> f64) -> f64 {
+    figures.broker.as_ref().map_or(f64::NAN, |usage| what(usage) * 1e6 / figures.delivered as f64)
+}
+
+/// Measures the contestants in turns; every second run in the opposite order.
+pub(crate) fn compare(
+    effort: PerfEffort,
+    contestants: &[PerfContestant<'_>],
+    shape: TrafficShape,
+    size_bytes: usize,
+    placement: &CpuPlacement,
+) -> Result<Vec<PerfSeries>, String> {
+    let mut all: Vec<PerfSeries> = contestants
+        .iter()
+        .map(|one| PerfSeries {
+            name: one.name.to_owned(),
+            scenario: one.scenario.clone(),
+            placement: placement.to_string(),
+            runs: Vec::new(),
+        })
+        .collect();
+    let mut counts = vec![0; contestants.len()];
+    for run in 0..effort.runs {
+        let turn = |position: usize| if run % 2 == 0 { position } else { contestants.len() - 1 - position };
+        for index in (0..contestants.len()).map(turn) {
+            let contestant = &contestants[index];
+            let failed = |why: String| format!("{}: {why}", contestant.name);
+            let mut running = RunningScenario::start(&contestant.scenario, contestant.target, placement).map_err(failed)?;
+            if counts[index] == 0 {
+                counts[index] = trial(&mut running, effort, shape, size_bytes).map_err(failed)?;
+            } else {
+                let count = (counts[index] / 5).max(1);
+                running.segment(&LoadSegment { shape, size_bytes, count }).map_err(failed)?;
+            }
+            let figures = running.segment(&LoadSegment { shape, size_bytes, count: counts[index] }).map_err(failed)?;
+            put(&line(contestant.name, run, &figures))?;
+            all[index].runs.push(figures);
+        }
+    }
+    Ok(all)
+}
+
+/// Warms up, and finds how many messages take the asked time.
+fn trial(running: &mut RunningScenario, effort: PerfEffort, shape: TrafficShape, size_bytes: usize) -> Result<u64, String> {
+    let long_enough_s = effort.seconds / 8.0;
+    let mut count = match shape {
+        TrafficShape::Stream => (64 << 20) / size_bytes.max(64 << 10) as u64,
+        TrafficShape::PingPong => 100,
+    };
+    loop {
+        let figures = running.segment(&LoadSegment { shape, size_bytes, count })?;
+        let wanted = (figures.segment.count as f64 / figures.elapsed_s * effort.seconds) as u64;
+        if figures.elapsed_s >= long_enough_s {
+            return Ok(wanted.clamp(1, SEGMENT_MESSAGES_MAX));
+        }
+        count = (wanted / 4).clamp(count * 2, count * 20).min(SEGMENT_MESSAGES_MAX);
+    }
+}
+
+fn line(name: &str, run: usize, figures: &SegmentFigures) -> String {
+    let cpu = figures.broker_cpu_s_per_million().map_or_else(|| "-".to_owned(), |cpu| format!("{cpu:.3}"));
+    let what = match figures.segment.shape {
+        TrafficShape::Stream => format!("{:>12.0} msg/s {:>10.1} MB/s", figures.published_per_s(), figures.mb_per_s()),
+        TrafficShape::PingPong => format!(
+            "p50 {:>8.1} us  p99 {:>8.1} us",
+            figures.latencies.quantile_us(0.5),
+            figures.latencies.quantile_us(0.99)
+        ),
+    };
+    let complaint = figures.complaint().map_or_else(String::new, |complaint| format!("  INVALID: {complaint}"));
+    format!("  {name:<28} run {} {:>8} B  {what}  CPU {cpu} s/M{complaint}\n", run + 1, figures.segment.size_bytes)
+}

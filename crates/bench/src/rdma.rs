@@ -1,0 +1,157 @@
+//! The `rdma` command: compares AMQP over RDMA with TCP and with the bare device, and checks the goals, in one run.
+//!
+//! Figures of different runs of the program are never compared.
+
+mod syscalls;
+mod operation_counts;
+mod cpu_cost;
+mod pinned_memory;
+mod round_trips;
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use gauge::HostEnvironment;
+use report::page;
+use report::stdout::put;
+
+use crate::arguments::{ParsedOptions, OptionSpec, help_with, option};
+use crate::failure::CommandFailure;
+use crate::launcher::has_ranks;
+use crate::limits::{RUNS_MAX, SECONDS_MAX};
+use crate::broker_network::{NetworkBroker, VERBS};
+use crate::perf::perf_table::{GoalBound, PerfHeading, PerfTable, PerfRow};
+use crate::perf::interleaved::{PerfEffort, PerfSeries};
+use crate::run_recorder::check_interrupted;
+use crate::verbs::device::{DeviceFacts, SOFTWARE_SENTENCE, first_address};
+
+const OPTIONS: &[OptionSpec] = &[
+    option("address", None, "IP", "an address of the RDMA device (default: the first there is)"),
+    option("runs", None, "N", "runs of each measurement (default 3)"),
+    option("seconds", None, "S", "length of each run, about (default 1)"),
+    option("connections", None, "N", "idle connections whose pinned memory is looked at (default 50)"),
+    option("only", None, "PARTS", "of user,calls,counts,pinned,trips"),
+    option("write", None, "", "write docs/measurements/DATE-rdma.md and .json"),
+    option("out", None, "FOLDER", "write rdma.md and rdma.json there"),
+    option("help", Some('h'), "", "this text"),
+];
+
+const ABOUT: &str = "\
+Measures AMQP over RDMA between clients and a broker of this host, over one address of its device, beside TCP over the same
+address and beside the device alone, and says of each figure that has a goal whether it is reached. Kernel calls are counted
+by the kernel itself: that needs root, and tracefs (mount -t tracefs tracefs /sys/kernel/tracing).";
+
+const EXAMPLES: &[(&str, &str)] = &[
+    ("rdma", "all figures, over the first device"),
+    ("rdma --address 10.0.0.1 --runs 5 --seconds 3 --out figures", "over a certain card, for longer, and kept"),
+];
+
+const PARTS: &[&str] = &["user", "calls", "counts", "pinned", "trips"];
+
+/// How a broker waits for its devices, the usual way first.
+const POLLS: [&str; 2] = ["adaptive", "event"];
+
+/// What the parts share.
+struct RdmaGoals {
+    effort: PerfEffort,
+    address: IpAddr,
+    connections: usize,
+    record: PerfTable,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A wrong command line, no device, a broker that cannot be started. Missed goals are no error: they are the result.
+pub fn run(words: &[String]) -> Result<(), CommandFailure> {
+    let given = ParsedOptions::parse(words, &[OPTIONS])?;
+    if given.has("help") {
+        return Ok(put(&help_with("harrier bench rdma [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES))?);
+    }
+    if has_ranks() {
+        return Err(CommandFailure::Usage("these figures are those of one host: not under a launcher".to_owned()));
+    }
+    let parts: Vec<&str> = given.text("only").map_or_else(|| PARTS.to_vec(), |parts| parts.split(',').collect());
+    if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(part)) {
+        return Err(CommandFailure::Usage(format!("unknown part '{unknown}' (of {})", PARTS.join(","))));
+    }
+    let mut figures = RdmaGoals::read(&given)?;
+    for part in parts {
+        check_interrupted()?;
+        put(&format!("# {part}\n"))?;
+        match part {
+            "user" => figures.user()?,
+            "calls" => figures.calls()?,
+            "counts" => figures.counts()?,
+            "pinned" => figures.pinned()?,
+            _ => figures.trips()?,
+        }
+    }
+    let RdmaGoals { record, .. } = figures;
+    put(&format!("\n{}", record.text()))?;
+    let write = |stem: &Path| -> Result<(), String> {
+        page::write_file(&stem.with_extension("md"), &record.markdown())?;
+        page::write_file(&stem.with_extension("json"), &record.json()?)?;
+        put(&format!("written: {}.md and .json\n", stem.display()))
+    };
+    if given.has("write") {
+        write(&PathBuf::from(format!("docs/measurements/{}-rdma", record.environment.date)))?;
+    }
+    if let Some(folder) = given.text("out") {
+        write(&Path::new(folder).join("rdma"))?;
+    }
+    Ok(())
+}
+
+impl RdmaGoals {
+    fn read(given: &ParsedOptions) -> Result<Self, CommandFailure> {
+        let wrong = |text| CommandFailure::Usage(format!("--address is an IP address, not '{text}'"));
+        let address = given.text("address").map(|text| text.parse().map_err(|_| wrong(text))).transpose()?;
+        let effort = PerfEffort {
+            runs: given.number("runs", 3, 1, RUNS_MAX as u64)? as usize,
+            seconds: given.decimal("seconds", 1.0, 0.05, SECONDS_MAX)?,
+        };
+        let connections = given.number("connections", 50, 1, 1_000)? as usize;
+        let address = match address {
+            Some(address) => address,
+            None => first_address()?,
+        };
+        let (environment, heading) = (HostEnvironment::read(), heading()?);
+        put(&format!("# harrier bench rdma over {address}: {}\n# {}\n", heading.remark, environment.line()))?;
+        let record = PerfTable::new(heading, environment, effort.runs, effort.seconds);
+        Ok(Self { effort, address, connections, record })
+    }
+
+    /// A broker with one thread for connections that waits for its device in this way, and logs its end.
+    fn broker(&self, poll: &str) -> Result<NetworkBroker, String> {
+        let words = ["--log-level", "info", "--log-format", "json", "--shards", "1", "--rdma-poll", poll];
+        NetworkBroker::start(&VERBS, self.address, &words).map_err(|why| format!("a broker over RDMA: {why}"))
+    }
+
+    /// Keeps a row, and shows it at once: who ends the command early has what was measured until then.
+    fn row(&mut self, what: &str, bound: GoalBound, value: Option<f64>, detail: String) -> Result<(), String> {
+        let row = PerfRow::new(what, bound, value, detail);
+        put(&row.line(0))?;
+        self.record.rows.push(row);
+        Ok(())
+    }
+}
+
+/// A value of one of several series.
+fn of(all: &[PerfSeries], name: &str, value: impl Fn(&PerfSeries) -> f64) -> Option<f64> {
+    all.iter().find(|series| series.name == name).map(value)
+}
+
+fn heading() -> Result<PerfHeading, String> {
+    let devices: Vec<DeviceFacts> = ib::devices().map_err(|error| error.to_string())?.iter().map(DeviceFacts::of).collect();
+    let named: Vec<String> = devices.iter().map(|facts| format!("{} ({})", facts.name, facts.words())).collect();
+    let is_software = devices.iter().any(|facts| facts.software == Some(true));
+    let mut remark = format!(
+        "RDMA devices: {}. Broker (one shard), clients and a device of software share the processors of this host.",
+        named.join(", ")
+    );
+    if is_software {
+        remark.push_str(&format!(" In every row {SOFTWARE_SENTENCE}."));
+    }
+    Ok(PerfHeading { title: "Figures to reach over RDMA", by: "harrier bench rdma", remark })
+}

@@ -1,0 +1,45 @@
+//! Memory that a broker has pinned for its device per idle connection.
+
+use super::{RdmaGoals, POLLS};
+use crate::perf::perf_table::GoalBound;
+use crate::role::connect;
+
+const PINNED_BYTES_MAX: f64 = 65_536.0;
+
+impl RdmaGoals {
+    pub(super) fn pinned(&mut self) -> Result<(), String> {
+        crate::open_files::raise_for(8 * self.connections)?;
+        let broker = self.broker(POLLS[0])?;
+        let make = || connect(&broker.url, "idle").map_err(|error| error.to_string());
+        // The first brings in what all share.
+        let first = make()?;
+        let before = pinned_bytes(broker.pid())?;
+        let mut clients = Vec::new();
+        for _ in 0..self.connections {
+            clients.push(make()?);
+        }
+        let after = pinned_bytes(broker.pid())?;
+        let each = after.saturating_sub(before) as f64 / self.connections as f64;
+        self.row(
+            "pinned memory of an idle connection, bytes",
+            GoalBound::AtMost(PINNED_BYTES_MAX),
+            Some(each),
+            format!("{} connections; shared by all: {before} bytes", self.connections),
+        )?;
+        clients.push(first);
+        drop(clients);
+        Ok(())
+    }
+}
+
+/// What the kernel says that a process has pinned, for devices and otherwise.
+fn pinned_bytes(pid: u32) -> Result<u64, String> {
+    let path = format!("/proc/{pid}/status");
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    let kib = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    let (pinned, locked) = (kib("VmPin:"), kib("VmLck:"));
+    pinned.zip(locked).map(|(pinned, locked)| (pinned + locked) << 10).ok_or_else(|| format!("{path} has no VmPin"))
+}

@@ -1,0 +1,147 @@
+//! Publisher and consumer of the relay floor: they count bytes through a relay, without AMQP.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use super::tls_stream::TlsStream;
+use super::role_tasks::RawSocketTask;
+use super::{CommandReader, report};
+use crate::limits::{RAW_BUFFER_BYTES, SEGMENT_WAIT};
+use crate::role_protocol::{SelfMeters, RoleReport, LoadSegment, TrafficShape};
+use gauge::clock::now_ns;
+use gauge::{HistogramBuckets, DeliveryFaults, LatencyHistogram};
+
+/// A connection to the relay.
+enum RawStream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Read for RawStream {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            RawStream::Plain(stream) => stream.read(into),
+            RawStream::Tls(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Write for RawStream {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            RawStream::Plain(stream) => stream.write(bytes),
+            RawStream::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        match self {
+            RawStream::Plain(stream) => stream.flush(),
+            RawStream::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
+fn connect(commands: &mut CommandReader) -> Result<(RawStream, RawSocketTask), String> {
+    let task: RawSocketTask = commands.task()?;
+    let open = || {
+        let stream = TcpStream::connect(task.relay)?;
+        stream.set_nodelay(!task.tcp.nagle)?;
+        task.tcp.set_on(&stream)?;
+        stream.set_read_timeout(Some(SEGMENT_WAIT))?;
+        stream.set_write_timeout(Some(SEGMENT_WAIT))?;
+        Ok(match &task.certificate {
+            None => RawStream::Plain(stream),
+            Some(certificate) => RawStream::Tls(Box::new(TlsStream::client(stream, certificate)?)),
+        })
+    };
+    let stream = open().map_err(|error: std::io::Error| format!("relay at {}: {error}", task.relay))?;
+    report(&RoleReport::Ready { port: 0 })?;
+    Ok((stream, task))
+}
+
+fn broken(error: std::io::Error) -> String {
+    format!("the relay's connection broke: {error}")
+}
+
+pub(super) fn publish(commands: &mut CommandReader) -> Result<(), String> {
+    let (mut stream, task) = connect(commands)?;
+    let mut buffer = vec![b'x'; RAW_BUFFER_BYTES];
+    let mut replies = vec![0; task.consumers];
+    while let Some(segment) = commands.next::<LoadSegment>()? {
+        let mut latencies = LatencyHistogram::default();
+        let meters = SelfMeters::start();
+        let began_ns = now_ns();
+        match segment.shape {
+            TrafficShape::Stream => {
+                let mut left = segment.count * segment.size_bytes as u64;
+                while left > 0 {
+                    let now = left.min(buffer.len() as u64) as usize;
+                    stream.write_all(&buffer[..now]).map_err(broken)?;
+                    left -= now as u64;
+                }
+                stream.read_exact(&mut replies).map_err(broken)?;
+            }
+            TrafficShape::PingPong => {
+                buffer.resize(buffer.len().max(segment.size_bytes), 0);
+                let body = &mut buffer[..segment.size_bytes];
+                for _ in 0..segment.count {
+                    let sent_ns = now_ns();
+                    stream.write_all(body).map_err(broken)?;
+                    stream.read_exact(body).map_err(broken)?;
+                    latencies.record(now_ns() - sent_ns);
+                }
+            }
+        }
+        let ended_ns = now_ns();
+        report(&RoleReport::Published {
+            began_ns,
+            ended_ns,
+            published: segment.count,
+            latencies: latencies.buckets(),
+            confirms: HistogramBuckets::default(),
+            refused: 0,
+            used: meters.stop(),
+        })?;
+    }
+    Ok(())
+}
+
+pub(super) fn consume(commands: &mut CommandReader) -> Result<(), String> {
+    let (mut stream, _) = connect(commands)?;
+    let mut buffer = vec![0; RAW_BUFFER_BYTES];
+    while let Some(segment) = commands.next::<LoadSegment>()? {
+        let meters = SelfMeters::start();
+        report(&RoleReport::Armed)?;
+        match segment.shape {
+            TrafficShape::Stream => {
+                let mut left = segment.count * segment.size_bytes as u64;
+                while left > 0 {
+                    let room = left.min(buffer.len() as u64) as usize;
+                    match stream.read(&mut buffer[..room]).map_err(broken)? {
+                        0 => return Err("the relay closed the connection".to_owned()),
+                        read => left -= read as u64,
+                    }
+                }
+                stream.write_all(&[0]).map_err(broken)?;
+            }
+            TrafficShape::PingPong => {
+                buffer.resize(buffer.len().max(segment.size_bytes), 0);
+                let body = &mut buffer[..segment.size_bytes];
+                for _ in 0..segment.count {
+                    stream.read_exact(body).map_err(broken)?;
+                    stream.write_all(body).map_err(broken)?;
+                }
+            }
+        }
+        let used = meters.stop();
+        report(&RoleReport::Consumed {
+            received: segment.count,
+            faults: DeliveryFaults::default(),
+            rates: Vec::new(),
+            ended_ns: now_ns(),
+            used,
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! The consumers on one leaf of a tree of brokers, each with its own queue bound to the tree's exchange.
+//!
+//! A route counts as established once a probe message has reached every consumer.
+
+use super::benchmark_consumer::{BenchmarkConsumer, connect_all, keep_alive, consume_segment, poll_of};
+use super::role_tasks::{ConsumerTask, LeafCommand};
+use super::{CommandReader, report};
+use crate::limits::{PROBE_BYTES, PROBE_LAST, PROBE_TURN, TREE_READY_WAIT};
+use crate::role_protocol::RoleReport;
+use gauge::clock::Deadline;
+
+pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
+    let task: ConsumerTask = commands.task()?;
+    let mut consumers = connect_all(&task).map_err(|error| error.to_string())?;
+    let mut poll = poll_of(&mut consumers)?;
+    report(&RoleReport::Ready { port: 0 })?;
+    while let Some(command) = commands.next_while::<LeafCommand>(|| keep_alive(&mut consumers))? {
+        match command {
+            LeafCommand::Probe => probe(&mut consumers, task.ack_every > 0)?,
+            LeafCommand::Consume(segment) => report(&consume_segment(&mut consumers, &mut poll, &task, &segment)?)?,
+        }
+    }
+    consumers.into_iter().try_for_each(|consumer| consumer.client.close()).map_err(|error| error.to_string())
+}
+
+/// What a consumer has seen of the probes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum ProbeProgress {
+    None,
+    Some,
+    Last,
+}
+
+/// Tells when each consumer has had a probe, and then when each has had the last one: in order, so that nothing comes
+/// after it but what is measured.
+fn probe(consumers: &mut [BenchmarkConsumer], acks: bool) -> Result<(), String> {
+    let deadline = Deadline::after(TREE_READY_WAIT);
+    let mut seen = vec![ProbeProgress::None; consumers.len()];
+    for (awaited, answer) in [(ProbeProgress::Some, RoleReport::Armed), (ProbeProgress::Last, RoleReport::Ready { port: 0 })] {
+        while let Some(index) = seen.iter().position(|&seen| seen < awaited) {
+            if deadline.passed() {
+                return Err(format!("no message reached it within {} s", TREE_READY_WAIT.as_secs()));
+            }
+            seen[index] = seen[index].max(consumers[index].receive_probe(acks)?);
+        }
+        report(&answer)?;
+    }
+    Ok(())
+}
+
+impl BenchmarkConsumer {
+    /// Takes what comes soon: probes.
+    fn receive_probe(&mut self, acks: bool) -> Result<ProbeProgress, String> {
+        let mut seen = ProbeProgress::None;
+        let mut strange = None;
+        let channel = self.channel;
+        let taken = self.client.dispatch(PROBE_TURN, |delivery, outlet| {
+            match <[u8; PROBE_BYTES]>::try_from(delivery.body()) {
+                Ok(number) if u64::from_le_bytes(number) == PROBE_LAST => seen = ProbeProgress::Last,
+                Ok(_) => seen = seen.max(ProbeProgress::Some),
+                Err(_) => strange = Some(delivery.body().len()),
+            }
+            if acks { outlet.ack(channel, delivery.delivery_tag, false) } else { Ok(()) }
+        });
+        taken.map_err(|error| error.to_string())?;
+        match strange {
+            None => Ok(seen),
+            Some(bytes) => Err(format!("a message of {bytes} bytes came before any was sent")),
+        }
+    }
+}

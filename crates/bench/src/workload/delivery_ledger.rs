@@ -1,0 +1,227 @@
+//! Tracks the deliveries of a queue: one bit per message of each publisher, for loss, duplicates and order.
+//!
+//! A redelivery is no fault if it is marked as one.
+
+use gauge::DeliveryFaults;
+use serde::{Deserialize, Serialize};
+
+use super::random::mix;
+use crate::limits::SEGMENT_MESSAGES_MAX;
+
+/// A set of messages, in so few words that it can be sent and compared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MessageSetSum {
+    /// How many.
+    pub count: u64,
+    /// Sum of a number that each message has.
+    pub sum: u64,
+}
+
+impl MessageSetSum {
+    /// One more message.
+    #[inline]
+    pub(crate) fn add(&mut self, stream: u32, sequence: u32) {
+        self.count += 1;
+        self.sum = self.sum.wrapping_add(mix(u64::from(stream) + 1, u64::from(sequence)));
+    }
+
+    /// All of another.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.count += other.count;
+        self.sum = self.sum.wrapping_add(other.sum);
+    }
+}
+
+/// Bits, one a message of one stream.
+#[derive(Clone, Debug, Default)]
+struct SequenceBits(Vec<u64>);
+
+impl SequenceBits {
+    /// Sets a bit; says whether it was set before.
+    #[inline]
+    fn set(&mut self, number: u32) -> bool {
+        let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
+        if word >= self.0.len() {
+            self.0.resize((word + 1).next_power_of_two(), 0);
+        }
+        let was = self.0[word] & bit != 0;
+        self.0[word] |= bit;
+        was
+    }
+
+    fn has(&self, number: u32) -> bool {
+        self.0.get((number / 64) as usize).is_some_and(|word| word & 1 << (number % 64) != 0)
+    }
+}
+
+/// Which delivery of a message one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ArrivalKind {
+    First,
+    Again,
+    /// It is no message of this workload.
+    Stray,
+}
+
+/// One queue.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeliveryLedger {
+    seen: Vec<SequenceBits>,
+    done: Vec<SequenceBits>,
+    census: MessageSetSum,
+    faults: DeliveryFaults,
+    redelivered: u64,
+}
+
+/// The order of arrival at one consumer: each publisher's messages that are not redelivered come in their order.
+#[derive(Clone, Debug)]
+pub(crate) struct StreamPositions(Vec<u32>);
+
+impl StreamPositions {
+    /// For so many publishers.
+    pub(crate) fn new(streams: usize) -> Self {
+        Self(vec![0; streams])
+    }
+}
+
+impl DeliveryLedger {
+    /// For so many publishers.
+    pub(crate) fn new(streams: usize) -> Self {
+        Self { seen: vec![SequenceBits::default(); streams], done: vec![SequenceBits::default(); streams], ..Self::default() }
+    }
+
+    /// A message came.
+    #[inline]
+    pub(crate) fn arrived(&mut self, order: &mut StreamPositions, stream: u32, sequence: u32, redelivered: bool) -> ArrivalKind {
+        let Some(seen) = self.seen.get_mut(stream as usize).filter(|_| u64::from(sequence) < SEGMENT_MESSAGES_MAX)
+        else {
+            self.faults.strays += 1;
+            return ArrivalKind::Stray;
+        };
+        let before = seen.set(sequence);
+        if redelivered {
+            self.redelivered += 1;
+            // Being put back excuses a second delivery, but not one after it was acknowledged.
+            self.faults.duplicates += u64::from(before && self.done[stream as usize].has(sequence));
+        } else {
+            self.faults.duplicates += u64::from(before);
+            let next = &mut order.0[stream as usize];
+            self.faults.reordered += u64::from(!before && sequence < *next);
+            *next = (*next).max(sequence + 1);
+        }
+        if before { ArrivalKind::Again } else { ArrivalKind::First }
+    }
+
+    /// A message is done with: acknowledged, or delivered where nobody acknowledges.
+    #[inline]
+    pub(crate) fn done(&mut self, stream: u32, sequence: u32) {
+        if let Some(done) = self.done.get_mut(stream as usize)
+            && !done.set(sequence)
+        {
+            self.census.add(stream, sequence);
+        }
+    }
+
+    /// A delivery that belongs to no message of this workload.
+    pub(crate) fn stray(&mut self) {
+        self.faults.strays += 1;
+    }
+
+    /// A delivery whose body is not as it was sent.
+    pub(crate) fn damaged(&mut self) {
+        self.faults.damaged += 1;
+    }
+
+    /// How many messages are done with.
+    #[inline]
+    pub(crate) fn done_count(&self) -> u64 {
+        self.census.count
+    }
+
+    /// Deliveries that said they are no first ones.
+    pub(crate) fn redelivered(&self) -> u64 {
+        self.redelivered
+    }
+
+    /// What went wrong, held against what was sent: what is not done with is lost; as many, but not the same, are strays.
+    pub(crate) fn faults(&self, expected: MessageSetSum) -> DeliveryFaults {
+        let mut faults = self.faults;
+        faults.lost = expected.count.saturating_sub(self.census.count);
+        if self.census.count > expected.count {
+            faults.strays += self.census.count - expected.count;
+        } else if self.census.count == expected.count && self.census.sum != expected.sum {
+            faults.strays += 1;
+            faults.lost += 1;
+        }
+        faults
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `1` arrives and is done with, `1?` arrives, `1r` arrives marked as redelivered, `1+` is done with.
+    fn check(script: &str, sent: &[u32], expected: DeliveryFaults, redelivered: u64) {
+        let (mut ledger, mut order, mut census) = (DeliveryLedger::new(2), StreamPositions::new(2), MessageSetSum::default());
+        sent.iter().for_each(|&sequence| census.add(1, sequence));
+        for step in script.split_whitespace() {
+            let digits = step.trim_end_matches(['?', 'r', '+']);
+            let sequence = digits.parse().expect("a number");
+            match &step[digits.len()..] {
+                "" => {
+                    ledger.arrived(&mut order, 1, sequence, false);
+                    ledger.done(1, sequence);
+                }
+                "+" => ledger.done(1, sequence),
+                mark => _ = ledger.arrived(&mut order, 1, sequence, mark == "r"),
+            }
+        }
+        assert_eq!((ledger.faults(census), ledger.redelivered()), (expected, redelivered), "{script}");
+    }
+
+    #[test]
+    fn each_fault_is_told_apart() {
+        let none = DeliveryFaults::default();
+        check("0 1 2", &[0, 1, 2], none, 0);
+        check("5 9 70", &[5, 9, 70], none, 0);
+        check("0 2", &[0, 1, 2], DeliveryFaults { lost: 1, ..none }, 0);
+        check("0 1 1 2", &[0, 1, 2], DeliveryFaults { duplicates: 1, ..none }, 0);
+        check("0 2 1", &[0, 1, 2], DeliveryFaults { reordered: 1, ..none }, 0);
+        check("0 1 3", &[0, 1, 2], DeliveryFaults { lost: 1, strays: 1, ..none }, 0);
+        check("0 1 2 3", &[0, 1, 2], DeliveryFaults { strays: 1, ..none }, 0);
+    }
+
+    #[test]
+    fn what_was_put_back_may_come_again_and_must_be_done_with_once() {
+        let none = DeliveryFaults::default();
+        check("0? 1 0r 0+", &[0, 1], none, 1);
+        check("0? 1 2 0r 0r 0+", &[0, 1, 2], none, 2);
+        check("0? 1", &[0, 1], DeliveryFaults { lost: 1, ..none }, 0);
+        // Again without the mark; again after it was acknowledged.
+        check("0? 0? 0+", &[0], DeliveryFaults { duplicates: 1, ..none }, 0);
+        check("0 0r", &[0], DeliveryFaults { duplicates: 1, ..none }, 1);
+        // Never seen before, but marked: it was on its way to a channel that closed.
+        check("0r 0+ 1", &[0, 1], none, 1);
+    }
+
+    #[test]
+    fn other_streams_are_strays() {
+        let mut ledger = DeliveryLedger::new(1);
+        assert_eq!(ledger.arrived(&mut StreamPositions::new(1), 1, 0, false), ArrivalKind::Stray);
+        assert_eq!(ledger.arrived(&mut StreamPositions::new(1), 0, u32::MAX, false), ArrivalKind::Stray);
+        assert_eq!(ledger.faults(MessageSetSum::default()), DeliveryFaults { strays: 2, ..DeliveryFaults::default() });
+    }
+
+    #[test]
+    fn a_census_tells_sets_apart() {
+        let census = |numbers: &[(u32, u32)]| {
+            let mut census = MessageSetSum::default();
+            numbers.iter().for_each(|&(stream, sequence)| census.add(stream, sequence));
+            census
+        };
+        assert_eq!(census(&[(0, 1), (1, 0)]), census(&[(1, 0), (0, 1)]));
+        assert_ne!(census(&[(0, 1)]), census(&[(1, 0)]));
+        assert_ne!(census(&[(0, 1), (0, 2)]), census(&[(0, 0), (0, 3)]));
+    }
+}

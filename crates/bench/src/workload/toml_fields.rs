@@ -1,0 +1,230 @@
+//! Reads the tables of a workload file by key. Unknown keys are errors, and each error names file, line and key.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::units;
+
+/// The file that is read.
+pub(crate) struct WorkloadFile<'a> {
+    /// Its name in messages.
+    pub name: &'a str,
+    pub text: &'a str,
+}
+
+impl WorkloadFile<'_> {
+    /// A fault at a place of the text.
+    pub(crate) fn fault(&self, at: usize, path: &str, why: &str) -> String {
+        let line = self.text.get(..at).map_or(1, |before| before.matches('\n').count() + 1);
+        let colon = if path.is_empty() { "" } else { ": " };
+        format!("{}:{line}: {path}{colon}{why}", self.name)
+    }
+}
+
+type FieldEntry<'a, 'i> = (&'a str, usize, &'a Spanned<DeValue<'i>>);
+
+/// A table whose keys are taken one by one.
+pub(crate) struct TomlFields<'a, 'i> {
+    source: &'a WorkloadFile<'a>,
+    path: String,
+    at: usize,
+    left: Vec<FieldEntry<'a, 'i>>,
+    known: Vec<&'static str>,
+}
+
+/// A value.
+#[derive(Clone)]
+pub(crate) struct TomlField<'a, 'i> {
+    source: &'a WorkloadFile<'a>,
+    path: String,
+    at: usize,
+    value: &'a DeValue<'i>,
+}
+
+impl<'a, 'i> TomlFields<'a, 'i> {
+    /// The whole file.
+    pub(crate) fn of(source: &'a WorkloadFile<'a>, table: &'a DeTable<'i>) -> Self {
+        Self::at(source, String::new(), 0, table)
+    }
+
+    fn at(source: &'a WorkloadFile<'a>, path: String, at: usize, table: &'a DeTable<'i>) -> Self {
+        let left = table.iter().map(|(key, value)| (&**key.get_ref(), key.span().start, value)).collect();
+        Self { source, path, at, left, known: Vec::new() }
+    }
+
+    /// Refuses all keys but these, before any of them is asked for: a misspelt key is told as such, and not as a missing one.
+    pub(crate) fn only(&self, keys: &[&str]) -> Result<(), String> {
+        match self.left.iter().find(|(name, ..)| !keys.contains(name)) {
+            None => Ok(()),
+            Some((name, at, _)) => Err(self.unknown(name, *at, &keys.join(", "))),
+        }
+    }
+
+    /// Whether a key is there.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.left.iter().any(|(name, ..)| *name == key)
+    }
+
+    fn unknown(&self, name: &str, at: usize, known: &str) -> String {
+        self.source.fault(at, &self.path, &format!("unknown key '{name}'; there are {known}"))
+    }
+
+    /// The value of a key, if it is there.
+    pub(crate) fn take(&mut self, key: &'static str) -> Option<TomlField<'a, 'i>> {
+        self.known.push(key);
+        let index = self.left.iter().position(|(name, ..)| *name == key)?;
+        let (name, _, value) = self.left.remove(index);
+        let path = if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) };
+        Some(TomlField { source: self.source, path, at: value.span().start, value: value.get_ref() })
+    }
+
+    /// The value of a key that must be there.
+    pub(crate) fn need(&mut self, key: &'static str) -> Result<TomlField<'a, 'i>, String> {
+        self.take(key).ok_or_else(|| self.fault(&format!("'{key}' is missing")))
+    }
+
+    /// Each table of an array of tables; none if it is not there.
+    pub(crate) fn tables(&mut self, key: &'static str) -> Result<Vec<TomlFields<'a, 'i>>, String> {
+        match self.take(key) {
+            Some(field) => field.list()?.into_iter().map(|one| one.table()).collect(),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Nothing may be left.
+    pub(crate) fn end(self) -> Result<(), String> {
+        match self.left.first() {
+            None => Ok(()),
+            Some((name, at, _)) => Err(self.unknown(name, *at, &self.known.join(", "))),
+        }
+    }
+
+    /// A fault of the table as a whole.
+    pub(crate) fn fault(&self, why: &str) -> String {
+        self.source.fault(self.at, &self.path, why)
+    }
+}
+
+impl<'a, 'i> TomlField<'a, 'i> {
+    /// A fault of this value.
+    pub(crate) fn fault(&self, why: &str) -> String {
+        self.source.fault(self.at, &self.path, why)
+    }
+
+    fn wrong(&self, wanted: &str) -> String {
+        self.fault(&format!("expected {wanted}, not {}", kind(self.value)))
+    }
+
+    pub(crate) fn text(&self) -> Result<&'a str, String> {
+        match self.value {
+            DeValue::String(text) => Ok(text),
+            _ => Err(self.wrong("a text in quotes")),
+        }
+    }
+
+    pub(crate) fn boolean(&self) -> Result<bool, String> {
+        match self.value {
+            DeValue::Boolean(value) => Ok(*value),
+            _ => Err(self.wrong("true or false")),
+        }
+    }
+
+    /// A whole number within bounds.
+    pub(crate) fn whole(&self, least: u64, most: u64) -> Result<u64, String> {
+        let DeValue::Integer(number) = self.value else {
+            return Err(self.wrong(&format!("a whole number from {least} to {most}")));
+        };
+        match u64::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) if (least..=most).contains(&number) => Ok(number),
+            _ => Err(self.fault(&format!("expected a whole number from {least} to {most}, not {}", number.as_str()))),
+        }
+    }
+
+    /// A number within bounds.
+    pub(crate) fn number(&self, least: f64, most: f64) -> Result<f64, String> {
+        let text = match self.value {
+            DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
+            DeValue::Float(number) => number.as_str(),
+            _ => return Err(self.wrong(&format!("a number from {least} to {most}"))),
+        };
+        match text.parse::<f64>() {
+            Ok(number) if (least..=most).contains(&number) => Ok(number),
+            _ => Err(self.fault(&format!("expected a number from {least} to {most}, not {text}"))),
+        }
+    }
+
+    /// A duration: a text with its unit.
+    pub(crate) fn duration_ns(&self) -> Result<u64, String> {
+        let DeValue::String(text) = self.value else {
+            return Err(self.wrong("a duration with its unit, as in \"250ms\""));
+        };
+        units::duration_ns(text).map_err(|why| self.fault(&why))
+    }
+
+    /// Bytes: a whole number, or a text with a unit.
+    pub(crate) fn bytes(&self) -> Result<usize, String> {
+        let text: &str = match self.value {
+            DeValue::String(text) => text,
+            DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
+            _ => return Err(self.wrong("a number of bytes, as in 64 or \"16KiB\"")),
+        };
+        units::bytes(text).map_err(|why| self.fault(&why))
+    }
+
+    /// A share: a number from 0 to 1, or percents.
+    pub(crate) fn share(&self) -> Result<f64, String> {
+        match self.value {
+            DeValue::String(text) => units::share(text).map_err(|why| self.fault(&why)),
+            _ => self.number(0.0, 1.0),
+        }
+    }
+
+    /// One of some words.
+    pub(crate) fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, String> {
+        let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+        let text = self.text()?;
+        choices
+            .iter()
+            .find(|(name, _)| *name == text)
+            .map(|(_, choice)| *choice)
+            .ok_or_else(|| self.fault(&format!("'{text}' is none of {}", names.join(", "))))
+    }
+
+    pub(crate) fn list(&self) -> Result<Vec<TomlField<'a, 'i>>, String> {
+        let DeValue::Array(array) = self.value else { return Err(self.wrong("a list")) };
+        let element = |(index, value): (usize, &'a Spanned<DeValue<'i>>)| TomlField {
+            source: self.source,
+            path: format!("{}[{index}]", self.path),
+            at: value.span().start,
+            value: value.get_ref(),
+        };
+        Ok(array.iter().enumerate().map(element).collect())
+    }
+
+    pub(crate) fn is_table(&self) -> bool {
+        matches!(self.value, DeValue::Table(_))
+    }
+
+    pub(crate) fn is_text(&self) -> bool {
+        matches!(self.value, DeValue::String(_))
+    }
+
+    pub(crate) fn table(&self) -> Result<TomlFields<'a, 'i>, String> {
+        match self.value {
+            DeValue::Table(table) => Ok(TomlFields::at(self.source, self.path.clone(), self.at, table)),
+            _ => Err(self.wrong("a table")),
+        }
+    }
+}
+
+fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    }
+}

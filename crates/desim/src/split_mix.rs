@@ -1,0 +1,75 @@
+//! Random numbers from a seed (SplitMix64): the same on every machine.
+//!
+//! Nothing here calls the mathematics library, whose last bit differs between systems.
+
+#[derive(Clone, Debug)]
+pub(crate) struct SplitMix64(u64);
+
+impl SplitMix64 {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    /// A uniform number from 0 to below `end`, which is not 0.
+    pub fn below(&mut self, end: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
+    }
+
+    /// A uniform number from 0 to below 1.
+    pub fn uniform(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// An exponential number with mean 1, by comparisons alone (von Neumann's method): the first uniform number is
+    /// accepted if the descending run that starts from it has an odd length, and each rejected run adds 1.
+    pub fn exponential(&mut self) -> f64 {
+        let mut whole = 0.0;
+        loop {
+            let first = self.uniform();
+            let (mut last, mut length) = (first, 1u32);
+            loop {
+                let next = self.uniform();
+                if next > last {
+                    break;
+                }
+                (last, length) = (next, length + 1);
+            }
+            if length % 2 == 1 {
+                return whole + first;
+            }
+            whole += 1.0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exponential_times_have_their_mean_and_tail() {
+        let mut chance = SplitMix64::new(7);
+        let times: Vec<f64> = (0..200_000).map(|_| chance.exponential()).collect();
+        let mean = times.iter().sum::<f64>() / times.len() as f64;
+        let beyond = |bound: f64| times.iter().filter(|time| **time > bound).count() as f64 / times.len() as f64;
+        assert!((mean - 1.0).abs() < 0.01, "{mean}");
+        // e to the powers of -1 and -3.
+        assert!((beyond(1.0) - 0.3679).abs() < 0.005 && (beyond(3.0) - 0.0498).abs() < 0.003);
+    }
+
+    #[test]
+    fn numbers_stay_below_their_end_and_reach_all() {
+        let mut chance = SplitMix64::new(1);
+        let mut found = [0u32; 10];
+        (0..10_000).for_each(|_| found[chance.below(10) as usize] += 1);
+        assert!(found.iter().all(|count| (800..1_200).contains(count)), "{found:?}");
+    }
+}

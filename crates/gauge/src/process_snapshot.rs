@@ -1,0 +1,171 @@
+//! A snapshot of the kernel's counters for a process and its threads, from `/proc/PID`, CPU clocks and `getrusage`.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::{Pid, SysconfVar, sysconf};
+
+/// The counts of one process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProcessSnapshot {
+    /// When it started, in ticks after the machine: with the id it names a process.
+    pub started: u64,
+    /// Processor time, precise.
+    pub cpu_ns: u64,
+    /// The part in user space, as the kernel shares it out.
+    pub user_ns: u64,
+    /// The part in the kernel.
+    pub system_ns: u64,
+    pub minor_faults: u64,
+    pub major_faults: u64,
+    pub resident_bytes: u64,
+    /// The most that was ever resident.
+    pub resident_bytes_peak: u64,
+    /// Voluntary and involuntary switches of the whole process, ended threads included; known for one's own only.
+    pub switches: Option<(u64, u64)>,
+    /// Living threads.
+    pub threads: BTreeMap<u32, ThreadSnapshot>,
+}
+
+/// The counts of one thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ThreadSnapshot {
+    pub voluntary: u64,
+    pub involuntary: u64,
+    pub cpu_ns: u64,
+    /// Time it was ready and had no processor.
+    pub waited_ns: u64,
+    /// Numbers of the processors it may run on.
+    pub allowed: Vec<u32>,
+}
+
+impl ProcessSnapshot {
+    /// Looks at a process; `None` if it is not there or hidden.
+    pub fn read(pid: u32) -> Option<Self> {
+        let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(pid).ok()?)).ok()?;
+        let time = clock_gettime(clock).ok()?;
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name in brackets may hold blanks; fields are counted after it (proc_pid_stat(5)).
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let field = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<u64>().ok());
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let tick_ns = tick_ns()?;
+        let mut look = Self {
+            started: field(22)?,
+            cpu_ns: time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64,
+            user_ns: field(14)? * tick_ns,
+            system_ns: field(15)? * tick_ns,
+            minor_faults: field(10)?,
+            major_faults: field(12)?,
+            resident_bytes: number(&status, "VmRSS:").unwrap_or(0) * 1_024,
+            resident_bytes_peak: number(&status, "VmHWM:").unwrap_or(0) * 1_024,
+            switches: None,
+            threads: threads(pid),
+        };
+        if pid == std::process::id() {
+            look.of_self();
+        }
+        Some(look)
+    }
+
+    /// Of the own process the kernel tells more, and more precisely.
+    fn of_self(&mut self) {
+        if let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) {
+            let ns = |time: TimeVal| time.tv_sec() as u64 * 1_000_000_000 + time.tv_usec() as u64 * 1_000;
+            let count = |number: i64| u64::try_from(number).unwrap_or(0);
+            self.user_ns = ns(usage.user_time());
+            self.system_ns = ns(usage.system_time());
+            self.switches =
+                Some((count(usage.voluntary_context_switches()), count(usage.involuntary_context_switches())));
+        }
+    }
+}
+
+/// Resident memory of a process in bytes (`VmRSS`); `None` if it is not there or hidden.
+pub fn resident_bytes(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    Some(number(&status, "VmRSS:")? * 1_024)
+}
+
+/// Nanoseconds of one tick, in which the kernel tells times in `/proc`.
+pub(crate) fn tick_ns() -> Option<u64> {
+    let per_s = sysconf(SysconfVar::CLK_TCK).ok()??;
+    1_000_000_000_u64.checked_div(u64::try_from(per_s).ok()?)
+}
+
+fn threads(pid: u32) -> BTreeMap<u32, ThreadSnapshot> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return BTreeMap::new() };
+    tasks
+        .flatten()
+        .filter_map(|task| {
+            let id = task.file_name().to_str()?.parse().ok()?;
+            let status = fs::read_to_string(task.path().join("status")).ok()?;
+            // Three numbers: ran, waited (both in nanoseconds), turns. Kernels without scheduling figures have no file.
+            let schedule = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            let mut schedule = schedule.split_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
+            let thread = ThreadSnapshot {
+                voluntary: number(&status, "voluntary_ctxt_switches:")?,
+                involuntary: number(&status, "nonvoluntary_ctxt_switches:")?,
+                cpu_ns: schedule.next().unwrap_or(0),
+                waited_ns: schedule.next().unwrap_or(0),
+                allowed: line(&status, "Cpus_allowed_list:").map(numbers).unwrap_or_default(),
+            };
+            Some((id, thread))
+        })
+        .collect()
+}
+
+/// What stands behind a key that begins a line.
+pub(crate) fn line<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim)
+}
+
+fn number(text: &str, key: &str) -> Option<u64> {
+    line(text, key)?.split_whitespace().next()?.parse().ok()
+}
+
+/// `0-3,8` as numbers.
+fn numbers(list: &str) -> Vec<u32> {
+    list.split(',')
+        .filter_map(|part| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            Some(first.trim().parse().ok()?..=last.trim().parse().ok()?)
+        })
+        .flatten()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_processors() {
+        assert_eq!(numbers("0-3,8"), [0, 1, 2, 3, 8]);
+        assert_eq!(numbers("5"), [5]);
+        assert!(numbers("").is_empty());
+    }
+
+    #[test]
+    fn the_tick_is_asked_of_the_system() {
+        // What `getconf CLK_TCK` says on every Linux of the supported machines.
+        assert_eq!(tick_ns(), Some(10_000_000));
+    }
+
+    #[test]
+    fn keys_are_whole() {
+        let status = "nonvoluntary_ctxt_switches:\t7\nvoluntary_ctxt_switches:\t3\n";
+        assert_eq!(number(status, "voluntary_ctxt_switches:"), Some(3));
+    }
+
+    #[test]
+    fn a_process_that_is_not_there() {
+        assert!(ProcessSnapshot::read(u32::MAX).is_none());
+        assert!(ProcessSnapshot::read(i32::MAX as u32).is_none());
+        assert_eq!(resident_bytes(u32::MAX), None);
+        assert!(resident_bytes(std::process::id()) > Some(100_000));
+    }
+}

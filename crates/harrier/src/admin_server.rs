@@ -1,0 +1,198 @@
+//! Admin server: answers the requests of administrators to a running broker.
+//!
+//! One thread answers one request after the other; every request gets an answer. The broker has authorized the user
+//! before a request arrives here. The format of requests and answers is in docs/operations/ctl.md.
+
+mod links;
+
+pub use links::FederationAdmin;
+
+use crate::greeting;
+use crate::initial_definitions::salted;
+use definitions::{Json, UnusedSections};
+use shard::limits::ANSWER_BYTES_MAX;
+use shard::{AdminHandle, Request};
+use std::io;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, PoisonError};
+use wire::{Properties, ShortStr};
+
+/// Version of the request format. It changes when requests or answers change incompatibly.
+pub const VERSION: i64 = 1;
+/// MIME type of requests and answers.
+pub const CONTENT_TYPE: &str = "application/json";
+/// An answer longer than this releases its buffer afterwards.
+const LONG_ANSWER_BYTES: usize = 1 << 20;
+
+/// The parts of the definitions file that have no effect, as last read; exports include them.
+#[derive(Clone, Default)]
+pub struct IneffectiveDefinitions(Arc<Mutex<UnusedSections>>);
+
+impl IneffectiveDefinitions {
+    /// Replaces the stored definitions.
+    pub fn keep(&self, kept: UnusedSections) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = kept;
+    }
+
+    fn get(&self) -> UnusedSections {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Why a request failed.
+struct AdminError {
+    /// For programs.
+    code: &'static str,
+    /// For people.
+    text: String,
+}
+
+fn error(code: &'static str, text: impl Into<String>) -> AdminError {
+    AdminError { code, text: text.into() }
+}
+
+/// A request's user and arguments.
+struct AdminRequest<'a> {
+    user: &'a str,
+    arguments: &'a Json,
+}
+
+type CommandHandler = fn(&mut AdminServer, &AdminRequest<'_>) -> Result<Json, AdminError>;
+
+/// Commands, with the arguments that each accepts.
+const COMMANDS: [(&str, &[&str], CommandHandler); 6] = [
+    ("definitions", &["vhost"], AdminServer::definitions),
+    ("links", links::LINKS, AdminServer::links),
+    ("link-add", links::LINK_ADD, AdminServer::link_add),
+    ("link-delete", links::LINK_DELETE, AdminServer::link_delete),
+    ("route-add", links::ROUTE_ADD, AdminServer::route_add),
+    ("route-delete", links::ROUTE_DELETE, AdminServer::route_delete),
+];
+
+/// Executes admin requests.
+pub struct AdminServer {
+    operator: AdminHandle,
+    ineffective: IneffectiveDefinitions,
+    federation: FederationAdmin,
+}
+
+impl AdminServer {
+    /// A server for the broker of this operator.
+    pub fn new(operator: AdminHandle, kept: IneffectiveDefinitions, federation: FederationAdmin) -> Self {
+        AdminServer { operator, ineffective: kept, federation }
+    }
+
+    /// Starts the thread, which ends when the broker does.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn serve(mut self, requests: Receiver<Request>) -> io::Result<()> {
+        self.federation.restore(&self.operator);
+        let serve = move || requests.iter().for_each(|request| self.answer(request));
+        std::thread::Builder::new().name("requests".to_owned()).spawn(serve).map(drop)
+    }
+
+    fn answer(&mut self, request: Request) {
+        let Request { user, reply_to, correlation_id, body } = request;
+        let outcome = self.execute(&user, &body);
+        if let Err(AdminError { code, text }) = &outcome {
+            tracing::debug!(%user, code, text, "a request has no result");
+        }
+        let mut text = encode_reply(outcome);
+        if text.len() > ANSWER_BYTES_MAX {
+            let why = format!("the answer has {} bytes; {ANSWER_BYTES_MAX} are the most", text.len());
+            text = encode_reply(Err(error("too-long", why)));
+        }
+        let bytes = text.len();
+        let properties = Properties {
+            content_type: Some(ShortStr::literal(CONTENT_TYPE).to_owned()),
+            correlation_id: correlation_id.and_then(|id| Some(ShortStr::new(&id).ok()?.to_owned())),
+            ..Properties::default()
+        };
+        self.operator.respond(reply_to, properties.to_bytes(), text.into_bytes());
+        if bytes >= LONG_ANSWER_BYTES {
+            slab::trim_heap();
+        }
+    }
+
+    fn execute(&mut self, user: &str, body: &[u8]) -> Result<Json, AdminError> {
+        let request = Json::read(body).map_err(|why| error("malformed", format!("the request is no JSON: {why}")))?;
+        let Json::Object(fields) = &request else {
+            return Err(error("malformed", format!("a request is an object, not {}", request.kind())));
+        };
+        match request.get("version") {
+            Some(Json::Int(VERSION)) => {}
+            Some(other) => {
+                let why = format!("version {} of requests is not known here; {VERSION} is", other.line());
+                return Err(error("unknown-version", why));
+            }
+            None => return Err(error("malformed", "the request has no version")),
+        }
+        if let Some((key, _)) = fields.iter().find(|(key, _)| !["version", "command", "arguments"].contains(&&**key)) {
+            return Err(error("malformed", format!("a request has no '{key}'")));
+        }
+        let Some(Json::Text(name)) = request.get("command") else {
+            return Err(error("malformed", "the request has no command"));
+        };
+        let Some((name, known, command)) = COMMANDS.iter().find(|(known, ..)| known == name) else {
+            return Err(error("unknown-command", format!("command '{name}' is not known here")));
+        };
+        let none = Json::Object(Vec::new());
+        let arguments = request.get("arguments").unwrap_or(&none);
+        let Json::Object(entries) = arguments else {
+            return Err(error("malformed", format!("arguments are an object, not {}", arguments.kind())));
+        };
+        if let Some((key, _)) = entries.iter().find(|(key, _)| !known.contains(&&**key)) {
+            return Err(error("unknown-argument", format!("command '{name}' has no argument '{key}'")));
+        }
+        tracing::info!(%user, command = name, "an administrator asks");
+        command(self, &AdminRequest { user, arguments })
+    }
+
+    /// All definitions, or those of one virtual host.
+    fn definitions(&mut self, asked: &AdminRequest<'_>) -> Result<Json, AdminError> {
+        let vhost = asked.text("vhost")?.map(str::to_owned);
+        let kept = self.ineffective.get();
+        let seen = self.operator.with_catalog(move |catalog| {
+            let only = match &vhost {
+                None => None,
+                Some(name) => {
+                    let found = catalog.vhost_by_name(name);
+                    Some(found.ok_or_else(|| error("not-found", format!("there is no virtual host '{name}'")))?)
+                }
+            };
+            salted(|salt| definitions::snapshot(catalog, only, &kept, greeting::VERSION, salt))
+                .map_err(|why| error("failed", why))
+        });
+        seen.unwrap_or_else(|| Err(error("stopping", "the broker stops")))
+    }
+}
+
+impl AdminRequest<'_> {
+    fn text(&self, key: &str) -> Result<Option<&str>, AdminError> {
+        match self.arguments.get(key) {
+            None | Some(Json::Null) => Ok(None),
+            Some(Json::Text(text)) => Ok(Some(text)),
+            Some(other) => Err(error("malformed", format!("argument '{key}' is a string, not {}", other.kind()))),
+        }
+    }
+
+    fn flag(&self, key: &str) -> Result<bool, AdminError> {
+        match self.arguments.get(key) {
+            None | Some(Json::Null) => Ok(false),
+            Some(Json::Bool(flag)) => Ok(*flag),
+            Some(other) => Err(error("malformed", format!("argument '{key}' is a boolean, not {}", other.kind()))),
+        }
+    }
+}
+
+fn encode_reply(outcome: Result<Json, AdminError>) -> String {
+    let entry = match outcome {
+        Ok(result) => ("result".to_owned(), result),
+        Err(AdminError { code, text }) => {
+            let fields = [("code", Json::text(code)), ("text", Json::Text(text))];
+            ("error".to_owned(), Json::Object(fields.map(|(key, value)| (key.to_owned(), value)).into()))
+        }
+    };
+    Json::Object(vec![("version".to_owned(), Json::Int(VERSION)), entry]).line()
+}

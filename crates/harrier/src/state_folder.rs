@@ -1,0 +1,243 @@
+//! The state folder: what a broker keeps across restarts.
+//!
+//! A lock keeps other brokers out while this one runs. Files are replaced atomically and are readable by their owner
+//! only. Queues and messages are not stored.
+
+use crate::process::seed;
+use crate::toml_text;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Bytes of a broker's name: it becomes part of queue names at other brokers, with an exchange's name.
+const NAME_BYTES_MAX: usize = 100;
+/// Bytes of a file: enough for every link and route.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// The lock file.
+const LOCK: &str = "lock";
+/// The file with the broker's name.
+const IDENTITY: &str = "identity.toml";
+
+/// A broker's name and its state folder.
+pub struct BrokerIdentity {
+    pub cluster_name: String,
+    /// The name survives a restart.
+    pub persists_name: bool,
+    /// Without a folder nothing is stored.
+    pub folder: Option<StateFolder>,
+}
+
+impl BrokerIdentity {
+    /// Locks the folder, if there is one, for the lifetime of the result; reads or creates the name.
+    ///
+    /// # Errors
+    /// The setting at fault, and what is wrong with the folder or the name.
+    pub fn open(folder: Option<&str>, wanted: Option<&str>) -> Result<BrokerIdentity, (&'static str, String)> {
+        if let Some(name) = wanted {
+            check(name).map_err(|why| ("cluster_name", why))?;
+        }
+        let Some(path) = folder else {
+            let name = wanted.map_or_else(random_name, |name| Ok(name.to_owned()));
+            let cluster_name = name.map_err(|error| ("cluster_name", error.to_string()))?;
+            return Ok(BrokerIdentity { cluster_name, persists_name: wanted.is_some(), folder: None });
+        };
+        let named = |why: String| ("state", format!("{path}: {why}"));
+        let folder = StateFolder::lock(Path::new(path)).map_err(named)?;
+        let kept = folder.identity().map_err(named)?;
+        let cluster_name = match (wanted, &kept) {
+            (Some(name), _) => name.to_owned(),
+            (None, Some(name)) => name.clone(),
+            (None, None) => random_name().map_err(|error| named(error.to_string()))?,
+        };
+        if kept.as_ref() != Some(&cluster_name) {
+            let text = format!(
+                "# Who this broker is to others. Written once, and when --cluster-name says something else.\n\
+                 cluster_name = {}\n",
+                config::quoted(&cluster_name)
+            );
+            folder.write(IDENTITY, &text).map_err(|error| named(format!("{IDENTITY} cannot be written: {error}")))?;
+        }
+        Ok(BrokerIdentity { cluster_name, persists_name: true, folder: Some(folder) })
+    }
+}
+
+/// Checks a name.
+fn check(name: &str) -> Result<(), String> {
+    match name.len() {
+        1..=NAME_BYTES_MAX if !name.chars().any(char::is_control) => Ok(()),
+        1..=NAME_BYTES_MAX => Err("control characters have no place in a name".to_owned()),
+        bytes => Err(format!("a name has 1 to {NAME_BYTES_MAX} bytes, not {bytes}")),
+    }
+}
+
+/// `harrier@HOST-xxxxxx`
+fn random_name() -> io::Result<String> {
+    let mut chance = seed()?;
+    let letters: String = std::iter::repeat_with(|| {
+        let letter = b"abcdefghijklmnopqrstuvwxyz234567"[(chance % 32) as usize];
+        chance /= 32;
+        char::from(letter)
+    })
+    .take(6)
+    .collect();
+    let system = rustix::system::uname();
+    let host = system.nodename().to_string_lossy();
+    let host: String = host.chars().filter(|letter| !letter.is_control()).take(60).collect();
+    Ok(format!("harrier@{host}-{letters}"))
+}
+
+/// A folder that this process has locked.
+pub struct StateFolder {
+    path: PathBuf,
+    /// Holds the lock.
+    _lock: File,
+}
+
+impl StateFolder {
+    /// Locks the folder, which is created if absent.
+    fn lock(path: &Path) -> Result<StateFolder, String> {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(|error| format!("the folder cannot be made: {error}"))?;
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(path.join(LOCK))
+            .map_err(|error| format!("{LOCK} cannot be opened: {error}"))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(StateFolder { path: path.to_owned(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => {
+                Err("another broker uses this folder; each needs one of its own".to_owned())
+            }
+            Err(TryLockError::Error(error)) => Err(format!("{LOCK} cannot be locked: {error}")),
+        }
+    }
+
+    /// The stored name, if there is one.
+    fn identity(&self) -> Result<Option<String>, String> {
+        let Some(text) = self.read(IDENTITY).map_err(|error| format!("{IDENTITY} cannot be read: {error}"))? else {
+            return Ok(None);
+        };
+        let wrong = |why: &str| format!("{IDENTITY}: {why}");
+        let table = toml_text::read(&text).map_err(|why| wrong(&why))?;
+        match table.get("cluster_name") {
+            Some(definitions::Json::Text(name)) => {
+                check(name).map_err(|why| wrong(&why))?;
+                Ok(Some(name.clone()))
+            }
+            _ => Err(wrong("there is no cluster_name")),
+        }
+    }
+
+    /// The text of a file, if present.
+    ///
+    /// # Errors
+    /// It cannot be read, is too long, or is not UTF-8.
+    pub fn read(&self, name: &str) -> io::Result<Option<String>> {
+        let file = match File::open(self.path.join(name)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut text = String::new();
+        file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
+        }
+        Ok(Some(text))
+    }
+
+    /// Replaces a file atomically: a reader finds the old or the new content, even after a crash.
+    ///
+    /// # Errors
+    /// The system refuses a step; the file is unchanged.
+    pub fn write(&self, name: &str, text: &str) -> io::Result<()> {
+        let (new, place) = (self.path.join(format!("{name}.new")), self.path.join(name));
+        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, &place)?;
+        // The rename is durable once the folder is synced.
+        File::open(&self.path)?.sync_all()
+    }
+
+    /// The path of a file, for messages.
+    pub fn path_of(&self, name: &str) -> String {
+        self.path.join(name).display().to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::BrokerIdentity;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    /// A path for one test, removed when dropped.
+    struct TestPath(PathBuf);
+
+    impl TestPath {
+        fn new(name: &str) -> Self {
+            TestPath(std::env::temp_dir().join(format!("harrier-state-{}-{name}", std::process::id())))
+        }
+
+        fn take(&self, wanted: Option<&str>) -> Result<BrokerIdentity, String> {
+            BrokerIdentity::open(Some(&self.0.to_string_lossy()), wanted).map_err(|(setting, why)| format!("{setting}: {why}"))
+        }
+    }
+
+    impl Drop for TestPath {
+        fn drop(&mut self) {
+            if self.0.exists() {
+                std::fs::remove_dir_all(&self.0).expect("removed");
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_is_made_once_and_kept() {
+        let own = TestPath::new("kept");
+        let first = own.take(None).expect("a folder").cluster_name;
+        assert!(first.starts_with("harrier@") && first.len() > 15, "{first}");
+        assert_eq!(own.take(None).expect("the folder").cluster_name, first);
+        assert_eq!(own.take(Some("root")).expect("the folder").cluster_name, "root");
+        assert_eq!(own.take(None).expect("the folder").cluster_name, "root", "what was chosen is kept");
+        let mode = std::fs::metadata(own.0.join("identity.toml")).expect("a file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let nameless = BrokerIdentity::open(None, None).expect("a name").cluster_name;
+        assert_ne!(BrokerIdentity::open(None, None).expect("a name").cluster_name, nameless, "without a folder, by chance");
+    }
+
+    #[test]
+    fn a_folder_belongs_to_one() {
+        let own = TestPath::new("taken");
+        let state = own.take(None).expect("a folder");
+        let error = own.take(None).err().expect("it is taken");
+        assert!(error.contains("another broker uses this folder"), "{error}");
+        drop(state);
+        own.take(None).expect("it is free again");
+    }
+
+    #[test]
+    fn what_is_no_state_is_told() {
+        let own = TestPath::new("wrong");
+        drop(own.take(None).expect("a folder"));
+        for (text, expect) in [
+            ("cluster_name = 7\n", "identity.toml: there is no cluster_name"),
+            ("cluster_name = \"\"\n", "identity.toml: a name has 1 to 100 bytes, not 0"),
+            ("cluster_name = \n", "identity.toml: line 1: "),
+        ] {
+            std::fs::write(own.0.join("identity.toml"), text).expect("written");
+            let error = own.take(None).err().expect("refused");
+            assert!(error.starts_with("state: ") && error.contains(expect), "{error}");
+        }
+        let error = BrokerIdentity::open(None, Some(&"x".repeat(101))).err().expect("refused");
+        assert_eq!(error, ("cluster_name", "a name has 1 to 100 bytes, not 101".to_owned()));
+        assert!(BrokerIdentity::open(Some("/proc/nowhere"), None).is_err(), "no folder can be made there");
+    }
+}

@@ -1,0 +1,84 @@
+//! Peers that do nothing wrong but nothing either: the broker's time-outs end them, all at once here, since each takes its time.
+
+use super::amqp::{Talk, begin_publish};
+use super::broker::{WatchedBroker, pause};
+use super::format::{PeerHello, RendezvousOffer, RENDEZVOUS};
+use super::honest::HonestClients;
+use super::peer::HostilePeer;
+use super::{PATIENCE, lab, now, port};
+use ib::WcStatus;
+
+#[test]
+fn who_makes_the_broker_wait_is_given_up_and_what_it_held_returns() {
+    let Some(ip) = lab() else { return };
+    // Another test beside this one waits as long for its token.
+    let settings =
+        ["--rdma-token", "allow", "--rdma-fetch-timeout-s", "4", "--rdma-silence-s", "30", "--login-timeout-s", "6"];
+    let mut broker = WatchedBroker::start(ip, port(), &settings);
+    let mut honest = HonestClients::new(broker.address);
+    let before = broker.holdings();
+    let address = broker.address;
+    let connect = |hello: &PeerHello| HostilePeer::connect(address, hello).expect("there is room");
+
+    // Honest clients say something all the while: they would be given up as well.
+    // It never says DONE, and never reads.
+    honest.enqueue("bait", 70_000);
+    let mut never_done = connect(&PeerHello::default());
+    Talk::open(&mut never_done);
+    Talk::consume(&mut never_done, "bait");
+    let offer = RendezvousOffer::read(&never_done.next(RENDEZVOUS, "an offer").payload);
+    honest.exchange("while others come");
+    // It has logged in and says nothing more, not even that it lives.
+    let mut silent = connect(&PeerHello::default());
+    Talk::open(&mut silent);
+    honest.exchange("while others come");
+    // It says nothing at all, but for answering.
+    let mut mute = connect(&PeerHello::default());
+    // It is told that it is none of AMQP's, and stays.
+    let mut stays = connect(&PeerHello::default());
+    stays.stream(b"GET / HTTP/1.1\r\n\r\n");
+    honest.exchange("while others come");
+    // It has read what is not its own, so that its queue pair is of no use any more, and stays.
+    honest.enqueue("sink", 70_000);
+    let mut stuck = connect(&PeerHello::default());
+    Talk::open(&mut stuck);
+    Talk::consume(&mut stuck, "sink");
+    let own = RendezvousOffer::read(&stuck.next(RENDEZVOUS, "an offer").payload);
+    assert_eq!(stuck.read(own.address - 1, 1, own.key), WcStatus::REMOTE_ACCESS);
+    honest.exchange("while others come");
+    // It lets nobody read what it offers.
+    let mut unreadable = connect(&PeerHello { reads_answered: 0, ..PeerHello::default() });
+    Talk::open(&mut unreadable);
+    unreadable.stream(&begin_publish("nowhere", 128 << 10, 100_000));
+    let own = unreadable.lend(&[7; 100_000]);
+    unreadable.offer(100_000, own.address, own.key);
+
+    let began = now();
+    while ![&never_done, &silent, &mute, &stays, &stuck, &unreadable].iter().all(|peer| peer.is_gone()) {
+        never_done.answer_pings();
+        mute.answer_pings();
+        unreadable.answer_pings();
+        [&mut silent, &mut stays, &mut stuck].into_iter().for_each(HostilePeer::poll);
+        honest.exchange("while others make the broker wait");
+        assert!(now() < began + 2 * PATIENCE, "not all of them were given up");
+        pause();
+    }
+    for (peer, words) in [(&mut never_done, "did not read in time"), (&mut silent, "nothing was heard")] {
+        let told = peer.ends();
+        assert!(told.contains(words), "{words}: it is told {told:?}");
+    }
+    // Who lets nobody read cannot be told, nor asked whether it lives: the READ is in front of any message. The log has all.
+    broker.await_line("did not read in time");
+    broker.await_line("nothing was heard of the peer");
+    drop((never_done, silent, mute, stays, stuck, unreadable));
+
+    // Too late: another connection has no use for the key.
+    let mut other = connect(&PeerHello::default());
+    assert_eq!(other.read(offer.address, 100, offer.key), WcStatus::REMOTE_ACCESS);
+    drop(other);
+    honest.exchange("afterwards");
+    honest.clear();
+    broker.is_as_before(&before, "peers that were waited for", Some(&mut honest));
+    drop(honest);
+    broker.stop();
+}

@@ -1,0 +1,73 @@
+//! One connection of a card: its id, its queue pair, how far it has come.
+//!
+//! Enters: wishes.  Leaves: terms, in the words of the connection manager.
+//! Owns:   the id and the queue pair.
+//! Never:  outlives the completions of its work: it goes when the device has given everything back.
+
+use crate::device::QueuePairLimits;
+use crate::limits::ACKNOWLEDGE_RETRIES;
+use ib::{CmId, SendSegment, ReadLimits, ConnectParams};
+use slab::BlockMut;
+use std::time::Duration;
+
+/// A queue pair that sends heads and message memory, and reads into blocks.
+pub(super) type CardQueuePair = ib::QueuePair<SendSegment, BlockMut>;
+
+pub(super) struct CmConnection {
+    pub id: CmId,
+    /// The peer's address as the owner calls it; empty if the peer has come to us.
+    pub address: String,
+    /// None before the way to the peer is known.
+    pub pair: Option<CardQueuePair>,
+    pub limits: QueuePairLimits,
+    /// What the peer gets with the request.
+    pub private_data: Vec<u8>,
+    /// The owner has forgotten it: when it goes, whatever the device says until then.
+    pub destroy_at: Option<Duration>,
+    /// The device takes no more receive buffers for it.
+    pub last_wqe_reached: bool,
+}
+
+impl CmConnection {
+    pub fn new(id: CmId, address: &str, pair: Option<CardQueuePair>, wishes: QueuePairLimits, private: &[u8]) -> Self {
+        CmConnection {
+            id,
+            address: address.to_owned(),
+            pair,
+            limits: wishes,
+            private_data: private.to_owned(),
+            destroy_at: None,
+            last_wqe_reached: false,
+        }
+    }
+}
+
+/// What a connection is asked or let in with. `offered` is what the peer has said of READs.
+pub(super) fn connect_params<'a>(private: &'a [u8], wishes: &QueuePairLimits, offered: Option<ReadLimits>) -> ConnectParams<'a> {
+    let reads = offered.unwrap_or(ReadLimits { responder_resources: u8::MAX, initiator_depth: u8::MAX });
+    ConnectParams {
+        private_data: private,
+        read_limits: ReadLimits { responder_resources: wishes.reads_answered_max.min(reads.responder_resources), initiator_depth: wishes.reads_issued_max.min(reads.initiator_depth) },
+        // Neither may be 7: to a card that means for ever, and a peer that is switched off is then never noticed.
+        retry_count: ACKNOWLEDGE_RETRIES,
+        rnr_retry_count: wishes.receiver_not_ready_retries.min(ib::RETRIES_MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::connect_params;
+    use crate::device::QueuePairLimits;
+    use ib::ReadLimits;
+
+    #[test]
+    fn terms_ask_for_no_more_than_the_peer_offers_and_for_nothing_without_end() {
+        let wishes =
+            QueuePairLimits { send_slots: 8, receiver_not_ready_retries: 7, reads_issued_max: 1, reads_answered_max: 16 };
+        let asked = connect_params(b"x", &wishes, None);
+        assert_eq!(asked.read_limits, ReadLimits { responder_resources: 16, initiator_depth: 1 });
+        assert!(asked.retry_count < 7 && asked.rnr_retry_count < 7);
+        let granted = connect_params(b"", &wishes, Some(ReadLimits { responder_resources: 2, initiator_depth: 0 }));
+        assert_eq!(granted.read_limits, ReadLimits { responder_resources: 2, initiator_depth: 0 });
+    }
+}

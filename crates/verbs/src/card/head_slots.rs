@@ -1,0 +1,47 @@
+//! Slots for the heads of messages, in registered memory.
+//!
+//! Enters: heads, by value.  Leaves: pieces to send, which come back with their completions.
+//! Owns:   the slots, for all queue pairs of a card: an idle connection has none.
+//! Never:  gives a slot to two: a head is read by the card after the call that posts it, until its completion.
+
+use crate::limits::{HEAD_SLOT_BYTES, HEAD_SLOTS};
+use ib::{Arena, ProtectionDomain, IbError, FilledArenaBlock, LocalKey, ArenaBlock, RemoteAccess, SendSegment, MemoryRegion};
+
+pub(super) struct HeadSlots {
+    domain: ProtectionDomain,
+    chunks: Vec<MemoryRegion<Arena>>,
+    /// Each with the number of its chunk.
+    free: Vec<(ArenaBlock, u32)>,
+}
+
+impl HeadSlots {
+    pub fn new(domain: &ProtectionDomain) -> Self {
+        HeadSlots { domain: domain.clone(), chunks: Vec::new(), free: Vec::new() }
+    }
+
+    /// A piece with these bytes, and its key.
+    pub fn fill(&mut self, bytes: &[u8]) -> Result<(SendSegment, LocalKey), IbError> {
+        let (mut part, chunk) = match self.free.pop() {
+            Some(slot) => slot,
+            None => self.grow()?,
+        };
+        part[..bytes.len()].copy_from_slice(bytes);
+        Ok((SendSegment::Own(FilledArenaBlock::new(part, bytes.len(), chunk)), self.chunks[chunk as usize].key()))
+    }
+
+    #[cold]
+    fn grow(&mut self) -> Result<(ArenaBlock, u32), IbError> {
+        let (arena, parts) = Arena::new(HEAD_SLOTS, HEAD_SLOT_BYTES)?;
+        let chunk = self.chunks.len() as u32;
+        self.chunks.push(MemoryRegion::new(&self.domain, arena, RemoteAccess::None)?);
+        self.free.extend(parts.into_iter().map(|part| (part, chunk)));
+        self.free.pop().ok_or(IbError::QueueFull)
+    }
+
+    /// What was sent: a slot is free again; message memory goes.
+    pub fn release(&mut self, piece: SendSegment) {
+        if let SendSegment::Own(filled) = piece {
+            self.free.push(filled.into_block());
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The receiving half of a connection: what has arrived and was not received, and where the rest shall land.
+//!
+//! Enters: messages, descriptors, memory that was lent, reads that ended.  Leaves: bytes in order, buffers that are free.
+//! Owns:   unread buffers, what is lent, the one READ under way.
+//! Never:  copies what is read into lent memory; talks to a device.
+
+use crate::engine::PortCounters;
+use crate::wire::RendezvousDescriptor;
+use link::FilledMemory;
+use slab::BlockMut;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::time::Duration;
+
+/// Something of the stream.
+#[derive(Debug)]
+pub(crate) enum StreamSegment {
+    /// Bytes that are here: in a receive buffer, or in a landing block.
+    Local { memory: BlockMut, at: usize, end: usize, landed: bool },
+    /// Bytes that are still the peer's.
+    Remote { descriptor: RendezvousDescriptor, read: u32 },
+}
+
+/// Memory that the owner lent.
+#[derive(Debug)]
+struct LentMemory {
+    /// `None` while the device has it.
+    memory: Option<BlockMut>,
+    at: usize,
+    end: usize,
+    copied_bytes: usize,
+}
+
+impl LentMemory {
+    fn is_full(&self) -> bool {
+        self.memory.is_some() && self.at == self.end
+    }
+}
+
+/// A READ under way.
+#[derive(Debug)]
+pub(crate) struct ReadInFlight {
+    bytes: u32,
+    pub landing: bool,
+    pub deadline: Duration,
+}
+
+/// Memory that was used up.
+#[derive(Debug)]
+pub(crate) enum FreedMemory {
+    /// A receive buffer: the peer gets a credit for it.
+    Buffer(BlockMut),
+    Landing(BlockMut),
+}
+
+/// A READ to issue.
+#[derive(Debug)]
+pub(crate) struct ReadRequest {
+    pub into: BlockMut,
+    pub at: usize,
+    pub bytes: u32,
+    pub address: u64,
+    pub key: u32,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct ReceiveHalf {
+    segments: VecDeque<StreamSegment>,
+    /// The peer has ended its stream.
+    pub ended: bool,
+    lent: Option<LentMemory>,
+    pub read_in_flight: Option<ReadInFlight>,
+    /// Rendezvous taken in and not read to their end.
+    pub open_rendezvous: u16,
+    /// The number of the next rendezvous.
+    pub next_number: u32,
+    /// A landing block is waited for.
+    pub wants_landing: bool,
+}
+
+impl ReceiveHalf {
+    pub fn push(&mut self, piece: StreamSegment) {
+        self.segments.push_back(piece);
+    }
+
+    /// Whether `receive` has something to say or to begin.
+    pub fn is_ready(&self) -> bool {
+        if let Some(lent) = &self.lent {
+            // It may be that what would fill it never comes.
+            return lent.is_full() || self.is_closed();
+        }
+        match self.segments.front() {
+            Some(StreamSegment::Local { .. }) => true,
+            Some(StreamSegment::Remote { .. }) => self.read_in_flight.is_none() && !self.wants_landing,
+            None => self.ended,
+        }
+    }
+
+    /// Whether nothing is left and nothing will come.
+    pub fn is_closed(&self) -> bool {
+        self.ended && self.segments.is_empty()
+    }
+
+    /// Whether all that is left is here.
+    pub fn is_all_local(&self) -> bool {
+        self.ended && self.segments.iter().all(|piece| matches!(piece, StreamSegment::Local { .. }))
+    }
+
+    pub fn is_lent(&self) -> bool {
+        self.lent.is_some()
+    }
+
+    /// Whether the next bytes are the peer's still, and nobody reads them.
+    pub fn wants_read(&self) -> bool {
+        self.read_in_flight.is_none() && matches!(self.segments.front(), Some(StreamSegment::Remote { .. }))
+    }
+
+    /// Whether lent memory waits to be taken back.
+    pub fn is_lent_full(&self) -> bool {
+        self.lent.as_ref().is_some_and(LentMemory::is_full)
+    }
+
+    pub fn lend(&mut self, memory: BlockMut, place: Range<usize>) -> Result<(), BlockMut> {
+        // A READ into a landing block is under way: what it brings comes first, and is soon there.
+        if self.lent.is_some() || place.is_empty() || place.end > memory.len() {
+            return Err(memory);
+        }
+        self.lent = Some(LentMemory { memory: Some(memory), at: place.start, end: place.end, copied_bytes: 0 });
+        Ok(())
+    }
+
+    /// Lent memory that is full.
+    pub fn take_filled(&mut self) -> Option<FilledMemory> {
+        let LentMemory { memory, copied_bytes, .. } = self.lent.take_if(|lent| lent.is_full())?;
+        Some(FilledMemory { memory: memory?, copied_bytes })
+    }
+
+    /// Copies what is here into lent memory; answers with the READ that must come next, if one must.
+    pub fn fill_lent(&mut self, frees: &mut Vec<FreedMemory>, counters: &mut PortCounters) -> Option<ReadRequest> {
+        loop {
+            if self.read_in_flight.is_some() {
+                return None;
+            }
+            let lent = self.lent.as_mut().filter(|lent| lent.at < lent.end)?;
+            match self.segments.front()? {
+                StreamSegment::Local { .. } => {
+                    let memory = lent.memory.as_mut()?;
+                    let copied = copy_local(&mut self.segments, &mut memory[lent.at..lent.end], frees, counters);
+                    lent.at += copied;
+                    lent.copied_bytes += copied;
+                }
+                StreamSegment::Remote { descriptor, read } => {
+                    let bytes = (descriptor.bytes - read).min(u32::try_from(lent.end - lent.at).unwrap_or(u32::MAX));
+                    let address = descriptor.address + u64::from(*read);
+                    let key = descriptor.key;
+                    return Some(ReadRequest { into: lent.memory.take()?, at: lent.at, bytes, address, key });
+                }
+            }
+        }
+    }
+
+    /// The READ into a landing block that comes next.
+    pub fn read_into_landing(&mut self, into: BlockMut) -> Result<ReadRequest, BlockMut> {
+        let Some(StreamSegment::Remote { descriptor, read }) = self.segments.front() else { return Err(into) };
+        let bytes = (descriptor.bytes - read).min(u32::try_from(into.len()).unwrap_or(u32::MAX));
+        let address = descriptor.address + u64::from(*read);
+        Ok(ReadRequest { into, at: 0, bytes, address, key: descriptor.key })
+    }
+
+    /// A READ was issued.
+    pub fn on_read_issued(&mut self, bytes: u32, landing: bool, deadline: Duration) {
+        self.read_in_flight = Some(ReadInFlight { bytes, landing, deadline });
+    }
+
+    /// It has ended well. Answers the number of the rendezvous if that was the last of it.
+    pub fn on_read_completed(&mut self, memory: BlockMut, counters: &mut PortCounters) -> Option<u32> {
+        let ReadInFlight { bytes, landing, .. } = self.read_in_flight.take()?;
+        let Some(StreamSegment::Remote { descriptor, read }) = self.segments.front_mut() else { return None };
+        *read += bytes;
+        let number = descriptor.number;
+        let whole = *read == descriptor.bytes;
+        if whole {
+            self.segments.pop_front();
+            self.open_rendezvous -= 1;
+        }
+        if landing {
+            counters.landed_bytes += u64::from(bytes);
+            self.segments.push_front(StreamSegment::Local { memory, at: 0, end: bytes as usize, landed: true });
+        } else if let Some(lent) = &mut self.lent {
+            counters.placed_bytes += u64::from(bytes);
+            lent.at += bytes as usize;
+            lent.memory = Some(memory);
+        }
+        whole.then_some(number)
+    }
+
+    /// Copies what is here; how many bytes.
+    pub fn copy(&mut self, out: &mut [u8], frees: &mut Vec<FreedMemory>, counters: &mut PortCounters) -> usize {
+        let mut copied = 0;
+        while copied < out.len() && matches!(self.segments.front(), Some(StreamSegment::Local { .. })) {
+            copied += copy_local(&mut self.segments, &mut out[copied..], frees, counters);
+        }
+        copied
+    }
+
+    /// How many bytes of what is next can be read into memory that is lent now.
+    pub fn announced_bytes(&self) -> usize {
+        match self.segments.front() {
+            Some(StreamSegment::Remote { descriptor, read }) if self.read_in_flight.is_none() && self.lent.is_none() => {
+                (descriptor.bytes - read) as usize
+            }
+            _ => 0,
+        }
+    }
+
+    /// Forgets everything that was not received; the memory.
+    pub fn clear(&mut self, frees: &mut Vec<FreedMemory>) {
+        self.lent = None;
+        self.open_rendezvous = 0;
+        self.wants_landing = false;
+        for piece in self.segments.drain(..) {
+            if let StreamSegment::Local { memory, landed, .. } = piece {
+                frees.push(if landed { FreedMemory::Landing(memory) } else { FreedMemory::Buffer(memory) });
+            }
+        }
+    }
+}
+
+/// Copies from the first piece, which is here.
+fn copy_local(pieces: &mut VecDeque<StreamSegment>, out: &mut [u8], frees: &mut Vec<FreedMemory>, counters: &mut PortCounters) -> usize {
+    let Some(StreamSegment::Local { memory, at, end, landed }) = pieces.front_mut() else { return 0 };
+    let bytes = out.len().min(*end - *at);
+    out[..bytes].copy_from_slice(&memory[*at..*at + bytes]);
+    counters.copied_bytes += bytes as u64;
+    *at += bytes;
+    if at == end {
+        let memory = std::mem::take(memory);
+        frees.push(if *landed { FreedMemory::Landing(memory) } else { FreedMemory::Buffer(memory) });
+        pieces.pop_front();
+    }
+    bytes
+}

@@ -1,0 +1,67 @@
+//! A fabric in real time: what several threads need to sleep until their device has something to tell.
+//!
+//! Enters: calls of devices, from any thread.  Leaves: descriptors that become readable, waits that end.
+//! Owns:   the clock of such a fabric.
+//! Never:  is used by a fabric whose runs must be repeatable; there time is the number of steps.
+
+use super::sim_network::SimNetwork;
+use std::time::{Duration, Instant};
+
+/// Steps that one call takes at most: what nobody acknowledges is tried again by the next.
+const STEPS_A_CALL_MAX: u32 = 64;
+
+/// The clock of a fabric.
+pub(super) struct RealTimeClock {
+    began: Instant,
+}
+
+impl RealTimeClock {
+    #[expect(clippy::disallowed_methods, reason = "the clock of a device is the device's own, as on a card")]
+    pub fn new() -> Self {
+        RealTimeClock { began: Instant::now() }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the clock of a device is the device's own, as on a card")]
+    pub fn now(&self) -> Duration {
+        Instant::now().saturating_duration_since(self.began)
+    }
+}
+
+impl SimNetwork {
+    /// Lets everything arrive that can, and wakes those it arrives at. Only in real time.
+    pub fn deliver_pending(&mut self) {
+        if self.live.is_none() {
+            return;
+        }
+        for _ in 0..STEPS_A_CALL_MAX {
+            if !self.is_moving() {
+                break;
+            }
+            self.step();
+        }
+        for node in &mut self.nodes {
+            if node.is_notified
+                && let Some(bell) = &mut node.wake_pipe
+            {
+                bell.wake();
+            }
+        }
+    }
+
+    fn is_moving(&self) -> bool {
+        self.nodes.iter().any(|node| {
+            let works = |pair: &super::sim_queue_pair::SimQueuePair| pair.is_working();
+            !node.pending_events.is_empty() || (!node.is_gone && node.queue_pairs.values().any(works))
+        })
+    }
+
+    /// The device looks: it need not be told of what is there by now.
+    pub fn on_poll(&mut self, node: usize) {
+        self.deliver_pending();
+        let node = &mut self.nodes[node];
+        node.is_notified = false;
+        if let Some(bell) = &mut node.wake_pipe {
+            bell.clear();
+        }
+    }
+}
