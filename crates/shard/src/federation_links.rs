@@ -14,7 +14,7 @@ use crate::link_dial::{DialError, DialQueue, DialRequest, DialedLink};
 use crate::link_record::{join_directions, link_status};
 use crate::link_table::{FederationLinkId, LinkTable};
 use crate::local_routes::PulledMessage;
-use crate::serve::EventOutcome;
+use crate::dispatcher::EventOutcome;
 use broker::{BodyRef, Broker, Flow, Slot};
 use federation::limits::BACK_OFF_MIN;
 use federation::{AckMode, FederationCommand, LinkDecision, LinkKey, LinkSpec, LinkStatus};
