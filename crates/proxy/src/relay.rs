@@ -8,7 +8,7 @@ use crate::limits::{FILLED_PART_MIN, READ_BYTES_MAX, READ_BYTES_MIN, TURN_BYTES,
 use link::{Filled, LinkError, Received, Sent};
 use slab::{BlockMut, Gather, Pool};
 
-/// How far a direction has come.
+/// The state of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RelayState {
     /// Bytes are read and sent.

@@ -174,7 +174,7 @@ impl<W: Worker<M>, M> EventLoop<W, M> {
         let Some(Acceptor { listeners, inboxes }) = &mut self.acceptor else { return false };
         let mut is_exhausted = false;
         listeners.accept(|accepted| match accepted {
-            Ok(mut link) => match self.state.place_connection() {
+            Ok(mut link) => match self.state.assign_connection() {
                 Some(thread) if thread == self.thread => {
                     adopt(&mut self.worker, &self.state, thread, link, &self.poll, now);
                 }

@@ -26,7 +26,7 @@ impl ReactorState {
     }
 
     /// Chooses the thread with the fewest connections and counts one more for it; `None` if the limit is reached.
-    pub fn place_connection(&self) -> Option<u16> {
+    pub fn assign_connection(&self) -> Option<u16> {
         let counts = self.connections.iter().map(|count| count.0.load(Ordering::Relaxed));
         let (total, fewest) = counts.enumerate().fold((0u32, (0, u32::MAX)), |(total, fewest), (thread, count)| {
             (total.saturating_add(count), if count < fewest.1 { (thread, count) } else { fewest })
@@ -81,12 +81,12 @@ mod tests {
     fn a_connection_is_placed_on_the_thread_with_the_fewest_up_to_the_limit() {
         let state = ReactorState::new(3, 5);
         assert!(state.add_connection(0));
-        let placed: Vec<_> = (0..5).map(|_| state.place_connection()).collect();
+        let placed: Vec<_> = (0..5).map(|_| state.assign_connection()).collect();
         assert_eq!(placed, [Some(1), Some(2), Some(0), Some(1), None]);
         assert!(!state.add_connection(2), "the limit holds for connections from elsewhere, too");
         state.connection_closed(0);
-        assert_eq!((state.connections(), state.place_connection()), (4, Some(0)));
+        assert_eq!((state.connections(), state.assign_connection()), (4, Some(0)));
         state.thread_ended(1);
-        assert_eq!((state.connections(), state.place_connection()), (3, Some(1)));
+        assert_eq!((state.connections(), state.assign_connection()), (3, Some(1)));
     }
 }

@@ -193,7 +193,7 @@ impl RdmaPorts {
             }
             while let Some(mut link) = port.port.accept() {
                 has_events = true;
-                match admit(&mut link, &self.shared, self.shard, self.is_stopping) {
+                match admit(&link, &self.shared, self.shard, self.is_stopping) {
                     Ok(owner) => {
                         let id = link.id();
                         let slot = handler.on_accept(Box::new(link), owner, now);
@@ -332,9 +332,9 @@ impl ShardPort {
     }
 }
 
-/// Whether a client's link is accepted: counts it, and returns the owner for its token. Else why it is refused.
+/// Decides whether a client's link is accepted. Counts it and returns the owner for its token, or why it is refused.
 fn admit(
-    link: &mut VerbsLink<AnyDevice>,
+    link: &VerbsLink<AnyDevice>,
     shared: &SharedState,
     shard: u16,
     is_stopping: bool,

@@ -323,7 +323,7 @@ impl Server {
         &self.addresses
     }
 
-    /// Begins the shutdown: clients are told, and have the drain timeout to leave.
+    /// Starts the shutdown: connections are closed, and clients have the drain timeout to leave.
     pub fn stop(&self) {
         self.threads.stop();
     }

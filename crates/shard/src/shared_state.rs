@@ -161,7 +161,7 @@ impl SharedState {
 
     /// Counts one more connection for the shard with the fewest; `None` if there are too many already.
     pub fn assign_connection(&self) -> Option<u16> {
-        self.reactor.place_connection()
+        self.reactor.assign_connection()
     }
 
     /// Counts a connection that came to a shard by itself; false if there are too many already.
