@@ -155,7 +155,7 @@ impl FederationLinks {
                 }
                 let mut dialed = dialed;
                 dialed.link.abort(Abort::Limit);
-                let why = "this broker has as many connections as it may";
+                let why = "this broker has reached its limit of connections";
                 link.lost(Some(why.into()), false, false, cx);
             }
             (Ok(mut dialed), _) => dialed.link.abort(Abort::Shutdown),
