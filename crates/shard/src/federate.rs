@@ -14,9 +14,9 @@ use std::time::Instant;
 /// Why this broker has aborted a connection to another one, for operators.
 pub(crate) fn abort_reason(why: Abort) -> &'static str {
     match why {
-        Abort::Silent => "given up: the other broker was silent for two heartbeats",
-        Abort::Overdue => "given up: the other broker does not answer as it should in time",
-        Abort::Slow => "given up: the other broker does not read",
+        Abort::Silent => "closed: the other broker was silent for two heartbeats",
+        Abort::Overdue => "closed: the other broker did not answer as expected in time",
+        Abort::Slow => "closed: the other broker does not read",
         other => other.as_str(),
     }
 }
