@@ -334,7 +334,7 @@ impl Sessions {
         let peer = &*connection.link.peer().address;
         match fault.code {
             wire::ReplyCode::ConnectionForced => {
-                tracing::debug!(shard = self.options.shard.0, slot, peer, fault = %fault, "told to leave")
+                tracing::debug!(shard = self.options.shard.0, slot, peer, fault = %fault, "the broker closes the connection")
             }
             _ => tracing::info!(shard = self.options.shard.0, slot, peer, fault = %fault, "refused"),
         }

@@ -76,10 +76,6 @@ impl Shard {
         self.dispatcher.login.set_verifier(verifier, waker);
     }
 
-    pub fn id(&self) -> u16 {
-        self.dispatcher.sessions.options.shard.0
-    }
-
     /// The slot that the next connection will get: its token at the poll.
     pub fn next_slot(&self) -> Slot {
         self.dispatcher.sessions.connections.next_slot()
