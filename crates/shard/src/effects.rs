@@ -57,12 +57,12 @@ pub struct ShardEffects {
 
 impl ShardEffects {
     /// Effects of a shard without connections. `seed` feeds what nobody must guess.
-    pub fn new(pool: Pool, mail: Mailbox, output_bytes_max: usize, seed: [u8; 32]) -> Self {
+    pub fn new(pool: Pool, mailbox: Mailbox, output_bytes_max: usize, seed: [u8; 32]) -> Self {
         ShardEffects {
             pool,
             rng: StdRng::from_seed(seed),
             outputs: OutputQueues::new(output_bytes_max),
-            mailbox: mail,
+            mailbox,
             resumed: Vec::new(),
             throttled: Vec::new(),
             links_with_acks: Vec::new(),
@@ -150,8 +150,8 @@ fn deliver_over_link(
 }
 
 impl ShardEffects {
-    /// To another broker. One that this broker has dialled is acknowledged what is safe here, and nothing else is an answer
-    /// to anybody; what this broker did not take comes again, and is not taken for what has been here.
+    /// A reply over a connection to or from another broker. Where this broker is the client, only settlements are sent: of messages
+    /// that are safe here, or that the source must send again, whose stamps are removed from the window.
     #[cold]
     fn reply_on_link(&mut self, slot: Slot, channel: u16, method: &Method<'_>) {
         let again;
