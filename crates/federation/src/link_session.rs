@@ -265,7 +265,7 @@ impl LinkSession {
     pub fn on_event(&mut self, event: &Event<'_>, out: &mut Outbound, pool: &Pool) {
         match *event {
             Event::Start(ref start) => self.on_start(start.mechanisms, start.server_properties),
-            Event::Secure { .. } => self.end("the other broker wants more than a password", true),
+            Event::Secure { .. } => self.end("the other broker requests more than a password", true),
             Event::Tune(tune) => self.decisions.push_back(LinkDecision::Tune(tune)),
             Event::OpenOk => {
                 self.stage = SessionStage::Open;

@@ -33,7 +33,7 @@ pub struct RouteProgress<'a> {
 }
 
 /// Why a route takes nothing although its link is connected.
-const RETURNS: &str = "this broker has just come back: those below get the time to ask for what they want";
+const DELAYED: &str = "this broker has just restarted: brokers downstream get the time to request their bindings";
 
 /// The routes of one link.
 pub struct RouteTable {
@@ -101,7 +101,7 @@ impl RouteTable {
     pub fn progress(&self, route: RouteId) -> RouteProgress<'_> {
         match self.get(route) {
             Some(setup) if setup.is_delayed() => {
-                RouteProgress { is_running: false, error: Some(RETURNS), lag: setup.lag }
+                RouteProgress { is_running: false, error: Some(DELAYED), lag: setup.lag }
             }
             Some(setup) => {
                 let is_running = setup.step == SetupStep::Running;

@@ -1,9 +1,8 @@
-//! Mirrors among brokers: what is wanted anywhere is known wherever a message may start, and nowhere longer than it is wanted.
+//! Binding propagation in graphs of brokers: bindings reach every broker where a matching message may be published, and no longer
+//! than somebody has them.
 //!
-//! Enters: random graphs of brokers; bindings, cut edges and their return in random order and pace.
-//! Leaves: bindings at every broker that lead messages where they are wanted.
-//! Owns:   the model: brokers that are nothing but bindings, and edges with a mirror each.
-//! Never:  looks into a mirror: only what it writes to the source counts.
+//! The model has brokers that consist of bindings alone, and edges with a propagation each; bindings, cut edges and their return
+//! happen in random order and pace. Only what a propagation sends to its source counts.
 
 use catalog::arguments::X_BOUND_FROM;
 use federation::{AckMode, RouteDirection, BrokerIdentity, BindingPropagation, RouteKind, RouteSpec};
@@ -21,32 +20,32 @@ fn identity(broker: usize) -> BrokerIdentity {
     BrokerIdentity { cluster_name: name(broker).into(), vhost: "/".into() }
 }
 
-/// A binding of an internal exchange: its key and its arguments, encoded.
+/// A binding of an internal exchange: its key and its encoded arguments.
 type BoundKey = (Vec<u8>, Vec<u8>);
 
 struct RequestInFlight {
     bind: bool,
-    said: BoundKey,
+    bound_key: BoundKey,
 }
 
-/// Messages go from `source` to `dest`, wants the other way.
+/// Messages travel from `source` to `dest`, bindings the other way.
 struct GraphEdge {
     dest: usize,
     source: usize,
     propagation: BindingPropagation,
     suffix: char,
     up: bool,
-    /// The exchange of this connection has not got everything yet, so that of the one before is still there.
+    /// The exchange of this connection is not complete yet, so that of the connection before still exists.
     filling: bool,
-    /// Operations on their way.
+    /// Requests that the source has not processed.
     in_flight: VecDeque<RequestInFlight>,
 }
 
 #[derive(Default)]
 struct GraphBroker {
-    /// How many queues want a key.
+    /// How many queues are bound with a key.
     local: BTreeMap<&'static str, usize>,
-    /// By edge and suffix: what is bound to an internal exchange.
+    /// The bindings of an internal exchange, by edge and suffix.
     internal: BTreeMap<(usize, char), BTreeSet<BoundKey>>,
 }
 
@@ -58,7 +57,7 @@ struct BrokerGraph {
 }
 
 impl BrokerGraph {
-    /// `pairs` are of a destination and its source.
+    /// `pairs` are destinations with their sources.
     fn new(brokers: usize, pairs: &[(usize, usize)], hops_max: u16) -> Self {
         let spec = RouteSpec {
             exchange: "x".into(),
@@ -86,13 +85,13 @@ impl BrokerGraph {
         world
     }
 
-    /// Tells the mirrors of a broker that a binding came or went.
+    /// A binding of a broker was added or removed.
     fn notify_propagations(&mut self, broker: usize, bind: bool, key: &[u8], arguments: Option<&Table>) {
         for edge in self.edges.iter_mut().filter(|edge| edge.dest == broker) {
             if bind {
                 edge.propagation.add(key, arguments);
             } else {
-                assert!(edge.propagation.remove(key, arguments), "a mirror knows what is bound");
+                assert!(edge.propagation.remove(key, arguments), "a propagation knows what is bound");
             }
         }
     }
@@ -115,20 +114,20 @@ impl BrokerGraph {
         let source = self.edges[edge].source;
         let bound = self.brokers[source].internal.entry((edge, suffix)).or_default();
         let changed = match operation.bind {
-            true => bound.insert(operation.said.clone()),
-            false => bound.remove(&operation.said),
+            true => bound.insert(operation.bound_key.clone()),
+            false => bound.remove(&operation.bound_key),
         };
-        assert!(changed, "a mirror asks for nothing twice");
-        let arguments = TableRef::new(&operation.said.1).to_table().expect("what is written can be read");
-        self.notify_propagations(source, operation.bind, &operation.said.0, Some(&arguments));
+        assert!(changed, "nothing is requested twice");
+        let arguments = TableRef::new(&operation.bound_key.1).to_table().expect("what is written can be read");
+        self.notify_propagations(source, operation.bind, &operation.bound_key.0, Some(&arguments));
     }
 
     /// Deletes an internal exchange.
     fn drop_exchange(&mut self, edge: usize, suffix: char) {
         let source = self.edges[edge].source;
-        for said in self.brokers[source].internal.remove(&(edge, suffix)).unwrap_or_default() {
-            let arguments = TableRef::new(&said.1).to_table().expect("it could be read before");
-            self.notify_propagations(source, false, &said.0, Some(&arguments));
+        for bound_key in self.brokers[source].internal.remove(&(edge, suffix)).unwrap_or_default() {
+            let arguments = TableRef::new(&bound_key.1).to_table().expect("it could be read before");
+            self.notify_propagations(source, false, &bound_key.0, Some(&arguments));
         }
     }
 
@@ -138,20 +137,20 @@ impl BrokerGraph {
         }
         let suffix = if self.edges[edge].suffix == 'A' { 'B' } else { 'A' };
         self.drop_exchange(edge, suffix);
-        let GraphEdge { propagation: mirror, source, .. } = &mut self.edges[edge];
-        mirror.begin(Some(identity(*source)), suffix);
+        let GraphEdge { propagation, source, .. } = &mut self.edges[edge];
+        propagation.begin(Some(identity(*source)), suffix);
         let it = &mut self.edges[edge];
         (it.suffix, it.up, it.filling) = (suffix, true, true);
     }
 
-    /// What is on its way is lost, what is bound stays.
+    /// Requests in flight are lost, bindings remain.
     fn cut(&mut self, edge: usize) {
         let edge = &mut self.edges[edge];
         edge.up = false;
         edge.in_flight.clear();
     }
 
-    /// The source gives up what an edge left there.
+    /// The source deletes what an edge has left there.
     fn expire(&mut self, edge: usize) {
         self.cut(edge);
         for suffix in ['A', 'B'] {
@@ -159,7 +158,7 @@ impl BrokerGraph {
         }
     }
 
-    /// One step of an edge. Answers whether there was one to take.
+    /// One step of an edge. Returns false if there is none to take.
     fn advance(&mut self, edge: usize, arrive: bool) -> bool {
         let it = &mut self.edges[edge];
         if !it.up {
@@ -171,9 +170,9 @@ impl BrokerGraph {
             return true;
         }
         if let Some(operation) = it.propagation.next_operation() {
-            let said = (operation.key.to_vec(), operation.arguments.as_bytes().to_vec());
+            let bound_key = (operation.key.to_vec(), operation.arguments.as_bytes().to_vec());
             let bind = operation.bind;
-            it.in_flight.push_back(RequestInFlight { bind, said });
+            it.in_flight.push_back(RequestInFlight { bind, bound_key });
             self.operations += 1;
             return true;
         }
@@ -198,29 +197,29 @@ impl BrokerGraph {
         }
     }
 
-    /// The brokers on the path of a mirrored binding.
-    fn path(said: &BoundKey) -> Vec<String> {
-        let arguments = TableRef::new(&said.1).to_table().expect("it can be read");
-        let list = arguments.get(X_BOUND_FROM).and_then(Value::as_list).expect("every mirrored binding has a path");
+    /// The brokers on the path of a propagated binding.
+    fn path(bound_key: &BoundKey) -> Vec<String> {
+        let arguments = TableRef::new(&bound_key.1).to_table().expect("it can be read");
+        let list = arguments.get(X_BOUND_FROM).and_then(Value::as_list).expect("every propagated binding has a path");
         let name = |hop: &Value| Some(hop.as_table()?.get("cluster-name")?.as_str()?.to_owned());
         list.iter().map(|hop| name(hop).expect("a name")).collect()
     }
 
-    /// No list has a loop, and each want is somebody's.
+    /// No path has a loop, and each binding is somebody's.
     fn check_interests(&self) {
         for (broker, bindings) in self.brokers.iter().enumerate() {
             for (&(edge, suffix), bound) in &bindings.internal {
                 assert!(self.edges[edge].up && self.edges[edge].suffix == suffix, "only the last exchange is left");
-                for said in bound {
-                    let path = Self::path(said);
+                for bound_key in bound {
+                    let path = Self::path(bound_key);
                     let distinct: BTreeSet<&String> = path.iter().collect();
                     assert_eq!(distinct.len(), path.len(), "a loop: {path:?}");
-                    assert!(!path.contains(&name(broker)), "{broker} is asked for what it said: {path:?}");
+                    assert!(!path.contains(&name(broker)), "{broker} is asked for its own binding: {path:?}");
                     assert_eq!(path[0], name(self.edges[edge].dest));
                     let last = path.last().expect("paths are not empty");
-                    let wanting = (0..self.brokers.len()).find(|&broker| name(broker) == *last).expect("a broker");
-                    let key = std::str::from_utf8(&said.0).expect("a key of this test");
-                    assert!(self.brokers[wanting].local.contains_key(key), "{key} is wanted by nobody: {path:?}");
+                    let downstream = (0..self.brokers.len()).find(|&broker| name(broker) == *last).expect("a broker");
+                    let key = std::str::from_utf8(&bound_key.0).expect("a key of this test");
+                    assert!(self.brokers[downstream].local.contains_key(key), "nobody has bound {key}: {path:?}");
                 }
             }
         }
@@ -234,7 +233,7 @@ impl BrokerGraph {
             arrivals[at] += 1;
             for (&(edge, _), bound) in &self.brokers[at].internal {
                 let dest = self.edges[edge].dest;
-                if bound.iter().any(|said| said.0 == key.as_bytes())
+                if bound.iter().any(|bound_key| bound_key.0 == key.as_bytes())
                     && !trace.contains(&dest)
                     && dest != at
                     && trace.len() < usize::from(self.hops_max)
@@ -247,7 +246,7 @@ impl BrokerGraph {
         arrivals
     }
 
-    /// Brokers to which messages of one can come, within the hops.
+    /// Brokers that messages of one can reach within the hops.
     fn within_reach(&self, from: usize) -> BTreeSet<usize> {
         let mut reached = BTreeSet::from([from]);
         for _ in 0..self.hops_max {
@@ -264,10 +263,10 @@ impl BrokerGraph {
             for key in KEYS {
                 let arrivals = self.flood(from, key);
                 for &to in within.iter().filter(|&&to| self.brokers[to].local.contains_key(key)) {
-                    assert!(arrivals[to] > 0, "{key} from {from} does not come to {to}");
+                    assert!(arrivals[to] > 0, "{key} from {from} does not reach {to}");
                     assert!(
                         !exactly_once || arrivals[to] == 1,
-                        "{key} from {from} comes to {to} {} times",
+                        "{key} from {from} reaches {to} {} times",
                         arrivals[to]
                     );
                 }
@@ -275,7 +274,7 @@ impl BrokerGraph {
         }
     }
 
-    /// A mirror that looks at all bindings anew finds no difference.
+    /// A resync with all bindings finds no difference.
     fn check_resync(&mut self) {
         for edge in 0..self.edges.len() {
             let dest = &self.brokers[self.edges[edge].dest];
@@ -318,7 +317,7 @@ fn step() -> impl Strategy<Value = GraphAction> {
     ]
 }
 
-/// Brokers, each but the first below one that came before it, in both directions or in one.
+/// Brokers, each except the first downstream of an earlier one, in both directions or in one.
 fn tree() -> impl Strategy<Value = (usize, Vec<(usize, usize)>)> {
     let below = prop::collection::vec((any::<prop::sample::Index>(), 0..4_u8), 1..7);
     below.prop_map(|below| {
@@ -336,7 +335,7 @@ fn tree() -> impl Strategy<Value = (usize, Vec<(usize, usize)>)> {
     })
 }
 
-/// Any edges between a few brokers, each once.
+/// Any edges between a few brokers, each at most once.
 fn graph() -> impl Strategy<Value = (usize, Vec<(usize, usize)>)> {
     (2..7_usize).prop_flat_map(|brokers| {
         let all: Vec<(usize, usize)> =
@@ -346,7 +345,7 @@ fn graph() -> impl Strategy<Value = (usize, Vec<(usize, usize)>)> {
     })
 }
 
-/// `at_one`: each key is wanted by one broker at most.
+/// `at_one`: at most one broker binds each key.
 fn run(
     brokers: usize,
     pairs: &[(usize, usize)],
@@ -369,7 +368,7 @@ fn run(
             GraphAction::Cut(at) => world.cut(at % edges),
             GraphAction::Connect(at) => world.connect(at % edges),
             GraphAction::Expire(at) => world.expire(at % edges),
-            // Whether there was anything to do makes no difference.
+            // It makes no difference whether there was a step to take.
             GraphAction::Advance(at, steps) => (0..steps).for_each(|step| _ = world.advance((at % edges + step) % edges, true)),
             GraphAction::Send(at, steps) => (0..steps).for_each(|_| _ = world.advance(at % edges, false)),
         }
@@ -388,9 +387,9 @@ fn run(
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2048, ..ProptestConfig::default() })]
 
-    /// Along a tree every message comes to everyone who wants it, exactly once.
+    /// In a tree, every message reaches every broker with a matching binding exactly once.
     #[test]
-    fn along_a_tree_exactly_once(
+    fn in_a_tree_messages_arrive_exactly_once(
         (brokers, pairs) in tree(),
         hops_max in 1..8_u16,
         steps in prop::collection::vec(step(), 1..80),
@@ -402,9 +401,9 @@ proptest! {
         world.check_resync();
     }
 
-    /// In any graph a key that one broker wants leads there, however many others there are.
+    /// In any graph, messages reach the one broker that binds their key.
     #[test]
-    fn in_any_graph_to_the_one_who_wants_it(
+    fn in_any_graph_messages_reach_a_single_broker(
         (brokers, pairs) in graph(),
         hops_max in 1..6_u16,
         steps in prop::collection::vec(step(), 1..80),
@@ -416,9 +415,9 @@ proptest! {
         world.check_resync();
     }
 
-    /// In any graph, whoever wants what.
+    /// In any graph, messages reach all brokers that bind their key.
     #[test]
-    fn in_any_graph_to_all_who_want_it(
+    fn in_any_graph_messages_reach_all_brokers(
         (brokers, pairs) in graph(),
         hops_max in 1..6_u16,
         steps in prop::collection::vec(step(), 1..80),

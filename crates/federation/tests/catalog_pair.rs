@@ -1,8 +1,6 @@
-//! A mirror between two catalogs: what is bound downstream is bound upstream, as definitions have it.
+//! Binding propagation between two catalogs: what is bound downstream is bound upstream.
 //!
-//! Enters: random definitions downstream.  Leaves: bindings upstream.
-//! Owns:   the promise that what a watch tells, a mirror asks for and a catalog binds are the same thing.
-//! Never:  looks into a mirror.
+//! Proves that a catalog's watch, a propagation and the other catalog's definitions agree.
 
 use catalog::arguments::{X_BOUND_FROM, X_HARRIER_WINDOW};
 use catalog::{
@@ -57,16 +55,16 @@ impl FederatedCatalog {
         self.catalog.execute(&definition).expect("there is the queue");
     }
 
-    /// What is bound to `x`, without what mirrors write.
+    /// The bindings of `x`, without the arguments that propagation adds.
     fn bindings_as_text(&self) -> BTreeSet<String> {
         let id = self.catalog.exchange(self.vhost, b"x").expect("the exchange");
-        let said = self.catalog.bindings_from(id).map(|binding| {
+        let texts = self.catalog.bindings_from(id).map(|binding| {
             let named = binding.arguments.into_iter().flat_map(|table| table.iter());
             let own = named.filter(|(name, _)| *name != X_BOUND_FROM && *name != X_HARRIER_WINDOW);
             let arguments: Vec<String> = own.map(|(name, value)| format!("{name}={value:?}")).collect();
             format!("{} {}", binding.routing_key.escape_ascii(), arguments.join(","))
         });
-        said.collect()
+        texts.collect()
     }
 }
 
@@ -106,13 +104,13 @@ impl CatalogPair {
             forced,
         };
         let identity = |name: &str| BrokerIdentity { cluster_name: name.into(), vhost: "/".into() };
-        let mut mirror = BindingPropagation::new(identity("down"), &spec, 1);
-        mirror.begin(Some(identity("up")), 'A');
+        let mut propagation = BindingPropagation::new(identity("down"), &spec, 1);
+        propagation.begin(Some(identity("up")), 'A');
         let watch = down.catalog.watch_bindings(down.vhost, &"x".into());
-        Self { down, up, watch, propagation: mirror }
+        Self { down, up, watch, propagation: propagation }
     }
 
-    /// Looks at all bindings, as a route does that begins.
+    /// Reads all bindings, as a route does that begins.
     fn resync(&mut self) {
         drop(self.down.catalog.take_binding_changes());
         let id = self.down.catalog.exchange(self.down.vhost, b"x").expect("the exchange");
@@ -120,7 +118,7 @@ impl CatalogPair {
         self.propagation.resync(bindings.map(|binding| (binding.routing_key, binding.arguments)));
     }
 
-    /// Takes the changes in.
+    /// Propagates the changes.
     fn apply_changes(&mut self) {
         for change in self.down.catalog.take_binding_changes() {
             assert_eq!(change.watch, self.watch);
@@ -134,7 +132,7 @@ impl CatalogPair {
         }
     }
 
-    /// Has the source do what it is asked for. Answers how much that was.
+    /// Has the source carry out the requests. Returns how many there were.
     fn apply_operations(&mut self) -> usize {
         let mut count = 0;
         while let Some(operation) = self.propagation.next_operation() {
@@ -145,7 +143,7 @@ impl CatalogPair {
                 false => Definition::UnbindExchange { vhost, source, destination, routing_key, arguments },
             };
             let executed = self.up.catalog.execute(&definition).expect("a binding that may be made");
-            assert!(executed.changed, "nothing is asked for twice, and what is taken back was there: {definition:?}");
+            assert!(executed.changed, "nothing is requested twice, and what is withdrawn was bound: {definition:?}");
             count += 1;
         }
         count
@@ -174,9 +172,9 @@ fn arguments() -> impl Strategy<Value = Table> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
-    /// What is bound downstream, by however many queues, is bound upstream once.
+    /// A binding downstream, of however many queues, is one binding upstream.
     #[test]
-    fn what_is_wanted_is_bound(
+    fn bindings_downstream_are_bound_upstream(
         steps in prop::collection::vec((0..4_u8, 0..3_u8, 0..3_u8, arguments(), any::<bool>()), 1..60),
         forced in any::<bool>(),
     ) {
@@ -205,7 +203,7 @@ proptest! {
 }
 
 #[test]
-fn headers_are_asked_for_as_they_are_downstream() {
+fn header_bindings_match_as_they_do_downstream() {
     let mut federation = CatalogPair::new(ExchangeKind::Headers, true);
     federation.down.queue("q");
     federation.resync();
@@ -220,7 +218,7 @@ fn headers_are_asked_for_as_they_are_downstream() {
             table([one(), ("x-two", Value::I32(2))]),
             true,
         ),
-        // What a mirror writes is nothing that a message could be asked for.
+        // The arguments that propagation adds are not matched against messages.
         (table([("x-match", Value::text("any-with-x")), one()]), table([(X_HARRIER_WINDOW, Value::Bool(true))]), false),
     ] {
         federation.down.bind(true, "", "q", arguments.clone());
@@ -235,7 +233,7 @@ fn headers_are_asked_for_as_they_are_downstream() {
 }
 
 #[test]
-fn a_hundred_thousand_bindings_are_mirrored_and_one_more_is_one_more() {
+fn a_hundred_thousand_bindings_are_propagated_and_one_more_is_one_operation() {
     const BINDINGS: usize = 100_000;
     let mut federation = CatalogPair::new(ExchangeKind::Topic, false);
     federation.down.queue("q");
@@ -243,9 +241,9 @@ fn a_hundred_thousand_bindings_are_mirrored_and_one_more_is_one_more() {
     for number in 0..BINDINGS {
         federation.down.bind(true, &format!("market.{number:07}.*.trade"), "q", Table::new());
     }
-    // More changes than are kept: it is told to look anew.
-    let told: Vec<BindingEvent> = federation.down.catalog.take_binding_changes().map(|change| change.what).collect();
-    assert_eq!(told, [BindingEvent::Resync]);
+    // There are more changes than a watch keeps: it asks for a resync.
+    let changes: Vec<BindingEvent> = federation.down.catalog.take_binding_changes().map(|change| change.what).collect();
+    assert_eq!(changes, [BindingEvent::Resync]);
     federation.resync();
     assert_eq!(federation.apply_operations(), BINDINGS);
     federation.down.bind(true, "market.0000007.*.trade", "r", Table::new());

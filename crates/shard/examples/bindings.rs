@@ -1,8 +1,6 @@
-//! How soon bindings are in place where they are mirrored: many at once, and one three brokers away.
+//! Measures how soon bindings are propagated: many at once over one route, and single ones to a broker three routes away.
 //!
-//! Enters: how many, on the command line.  Leaves: three lines on standard output.
-//! Owns:   four brokers of one shard in this process, in a row.
-//! Never:  counts what the client needs to bind.
+//! Argument: the number of bindings. The time that the client needs to bind does not count.
 
 #[path = "../tests/brokers/mod.rs"]
 #[expect(dead_code, reason = "tests need more")]

@@ -57,12 +57,12 @@ pub struct ShardEffects {
 
 impl ShardEffects {
     /// Effects of a shard without connections. `seed` feeds what nobody must guess.
-    pub fn new(pool: Pool, mail: Mailbox, output_bytes_max: usize, seed: [u8; 32]) -> Self {
+    pub fn new(pool: Pool, mailbox: Mailbox, output_bytes_max: usize, seed: [u8; 32]) -> Self {
         ShardEffects {
             pool,
             rng: StdRng::from_seed(seed),
             outputs: OutputQueues::new(output_bytes_max),
-            mailbox: mail,
+            mailbox,
             resumed: Vec::new(),
             throttled: Vec::new(),
             links_with_acks: Vec::new(),
@@ -150,8 +150,8 @@ fn deliver_over_link(
 }
 
 impl ShardEffects {
-    /// To another broker. One that this broker has dialled is acknowledged what is safe here, and nothing else is an answer
-    /// to anybody; what this broker did not take comes again, and is not taken for what has been here.
+    /// A reply over a connection to or from another broker. Where this broker is the client, only settlements are sent: of messages
+    /// that are safe here, or that the source must send again, whose stamps are removed from the window.
     #[cold]
     fn reply_on_link(&mut self, slot: Slot, channel: u16, method: &Method<'_>) {
         let again;
@@ -342,4 +342,50 @@ impl Effects for ShardEffects {
     }
 
     fn forget(&mut self, _queue: QueueId, _place: Place) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::test_sessions::sessions;
+    use broker::{Address, Effects, NotTaken, Request};
+    use catalog::{Refusal, ShardId};
+    use session::Outbound;
+    use std::sync::mpsc::sync_channel;
+    use wire::Method;
+    use wire::method::basic;
+
+    #[test]
+    fn replies_are_written_and_what_concerns_other_connections_is_noted() {
+        let mut effects = sessions().effects;
+        effects.outputs.open(3, Outbound::new(), 0);
+        let ack = || Method::BasicAck(basic::Ack { delivery_tag: 1, multiple: false });
+        effects.reply(3, 1, ack());
+        effects.reply(4, 1, ack());
+        assert!(effects.output_bytes() > 0 && effects.output(4).is_none());
+        assert_eq!((effects.outputs.next_dirty(), effects.outputs.next_dirty()), (Some(3), None));
+        assert!(effects.has_room(3) && !effects.has_room(4));
+
+        effects.resume(5);
+        effects.pace(6);
+        effects.refuse(7, 1, Refusal::connection(wire::ReplyCode::NotAllowed, "no"), basic::Publish::ID);
+        let refused: Vec<_> = effects.refusals.iter().map(|refusal| (refusal.slot, refusal.method)).collect();
+        assert_eq!((&effects.resumed[..], &effects.throttled[..]), (&[5][..], &[6][..]));
+        assert_eq!(refused, [(7, basic::Publish::ID)]);
+    }
+
+    #[test]
+    fn administrative_requests_wait_for_the_program_up_to_a_limit() {
+        let mut effects = sessions().effects;
+        let request = || {
+            let reply_to = Address { shard: ShardId(0), channel: Default::default(), nonce: 1 };
+            Request { user: "guest".into(), reply_to, correlation_id: None, body: [].into() }
+        };
+        assert_eq!(effects.request(request()), Err(NotTaken::Nobody));
+        let (sender, requests) = sync_channel(1);
+        effects.send_requests_to(sender);
+        assert_eq!([effects.request(request()), effects.request(request())], [Ok(()), Err(NotTaken::Busy)]);
+        assert_eq!(requests.try_recv(), Ok(request()));
+        drop(requests);
+        assert_eq!(effects.request(request()), Err(NotTaken::Nobody));
+    }
 }

@@ -1,5 +1,6 @@
 //! The shard's calls into its federation links, and those of the reactor.
 
+use crate::dispatcher::Dispatcher;
 use crate::federation_links::FederationLinks;
 use crate::link_context::LinkContext;
 use crate::link_dial::{DialError, DialRequest, DialedLink};
@@ -13,29 +14,23 @@ use std::time::Instant;
 /// Why this broker has aborted a connection to another one, for operators.
 pub(crate) fn abort_reason(why: AbortReason) -> &'static str {
     match why {
-        AbortReason::Silent => "given up: the other broker was silent for two heartbeats",
-        AbortReason::Overdue => "given up: the other broker does not answer as it should in time",
-        AbortReason::Slow => "given up: the other broker does not read",
+        AbortReason::Silent => "closed: the other broker was silent for two heartbeats",
+        AbortReason::Overdue => "closed: the other broker did not answer as expected in time",
+        AbortReason::Slow => "closed: the other broker does not read",
         other => other.as_str(),
     }
 }
 
 impl Shard {
-    /// The links, and what they borrow of this shard.
-    pub(crate) fn federation(&mut self, now: Instant) -> (&mut FederationLinks, LinkContext<'_>) {
-        let cx = LinkContext::new(&mut self.sessions, self.draining, now);
-        (&mut self.federation_links, cx)
-    }
-
     /// Carries out a command, which `federation::FederationPlan` has checked.
     pub fn federate(&mut self, command: FederationCommand, now: Instant) {
-        let (links, mut cx) = self.federation(now);
+        let (links, mut cx) = self.dispatcher.federation(now);
         links.apply(command, &mut cx);
     }
 
     /// The next connection to make. Whoever makes it, or fails to, calls [`on_dial_outcome`](Self::on_dial_outcome).
     pub fn next_dial(&mut self) -> Option<DialRequest> {
-        self.federation_links.next_dial()
+        self.dispatcher.federation_links.next_dial()
     }
 
     /// A dial has succeeded or failed. Returns the slot of the connection, whose link is to be registered.
@@ -45,33 +40,56 @@ impl Shard {
         outcome: Result<DialedLink, DialError>,
         now: Instant,
     ) -> Option<Slot> {
-        let (links, mut cx) = self.federation(now);
+        let (links, mut cx) = self.dispatcher.federation(now);
         let (link, inbound, out) = links.on_dial_outcome(dial, outcome, &mut cx)?;
-        let slot = self.sessions.insert(link, inbound, out, now);
-        let (links, mut cx) = self.federation(now);
+        let slot = self.dispatcher.sessions.insert(link, inbound, out, now);
+        let (links, mut cx) = self.dispatcher.federation(now);
         links.on_connected(dial.link, slot, &mut cx);
         Some(slot)
     }
 
     /// The status of every link of this shard.
     pub fn link_statuses(&mut self, now: Instant) -> Vec<LinkStatus> {
-        let (links, mut cx) = self.federation(now);
+        let (links, mut cx) = self.dispatcher.federation(now);
         links.statuses(&mut cx)
+    }
+}
+
+impl Dispatcher {
+    /// The links, and what they borrow.
+    pub fn federation(&mut self, now: Instant) -> (&mut FederationLinks, LinkContext<'_>) {
+        let cx = LinkContext::new(&mut self.sessions, self.draining, now);
+        (&mut self.federation_links, cx)
+    }
+
+    pub fn run_link_timers(&mut self, now: Instant) {
+        let (links, mut cx) = self.federation(now);
+        links.run_timers(&mut cx);
+    }
+
+    pub fn propagate_bindings(&mut self, now: Instant) {
+        let (links, mut cx) = self.federation(now);
+        links.propagate_bindings(&mut cx);
+    }
+
+    /// Sends other brokers the acknowledgements that are due.
+    pub fn acknowledge(&mut self, now: Instant) {
+        self.federation_links.acknowledge(&mut self.sessions.effects, now);
     }
 
     /// The federation link that a connection was made for.
-    pub(crate) fn federation_link(&self, slot: Slot) -> Option<FederationLinkId> {
+    pub fn federation_link(&self, slot: Slot) -> Option<FederationLinkId> {
         self.sessions.connections.get(slot)?.federation_link
     }
 
     /// Whether all messages that a connection brings come from another broker, which keeps them until they are acknowledged. One
     /// that is throttled here and broken may be given up at once: nobody else would take what waits at the source.
-    pub(crate) fn is_redelivered(&self, slot: Slot) -> bool {
+    pub fn is_redelivered(&self, slot: Slot) -> bool {
         self.federation_link(slot).is_some_and(|link| self.federation_links.is_redelivered(link))
     }
 
     /// A connection is lost: if it belongs to a link, that dials again later.
-    pub(crate) fn lose(&mut self, slot: Slot, why: &str, now: Instant) {
+    pub fn lose(&mut self, slot: Slot, why: &str, now: Instant) {
         let (links, mut cx) = self.federation(now);
         links.on_connection_lost(slot, why, &mut cx);
     }

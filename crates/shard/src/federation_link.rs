@@ -49,7 +49,7 @@ pub(crate) struct FederationLink {
     timers: LinkTimers,
     /// See [`DialedLink::bootstrap`].
     bootstrap: Option<Box<dyn Any + Send>>,
-    /// The operator has removed it; it goes when its connection has.
+    /// The operator has removed it; it is dropped when its connection is over.
     pub is_removed: bool,
     /// This broker has closed the last connection, which is not over. The other broker may still be busy with what it was sent
     /// there, and messages sent on a new connection would overtake those.

@@ -3,7 +3,7 @@
 //! Enters: commands of the operator, outcomes of dials, events and losses of connections, the time.  Leaves: dials.
 //! Owns:   the table of links, the first of their timers, the dials that nobody has picked up.
 //!
-//! An event of another broker goes downward: the shard's `parse` sees that the connection belongs to a link and calls
+//! An event of another broker takes one line of calls: the shard's `parse` sees that the connection belongs to a link and calls
 //! [`FederationLinks::receive`]; messages and acknowledgements go to the broker core at once, and everything else to the link's
 //! `LinkSession`, whose decisions [`FederationLink::carry_out`] carries out.
 
@@ -14,7 +14,7 @@ use crate::link_dial::{DialError, DialQueue, DialRequest, DialedLink};
 use crate::link_record::{join_directions, link_status};
 use crate::link_table::{FederationLinkId, LinkTable};
 use crate::local_routes::PulledMessage;
-use crate::serve::EventOutcome;
+use crate::dispatcher::EventOutcome;
 use broker::{BodyRef, Broker, Flow, Slot};
 use federation::limits::BACK_OFF_MIN;
 use federation::{AckMode, FederationCommand, LinkDecision, LinkKey, LinkSpec, LinkStatus};
@@ -128,7 +128,7 @@ impl FederationLinks {
         }
     }
 
-    /// The next connection to make. Its outcome goes to [`on_dial_outcome`](Self::on_dial_outcome).
+    /// The next connection to make. Pass its outcome to [`on_dial_outcome`](Self::on_dial_outcome).
     pub fn next_dial(&mut self) -> Option<DialRequest> {
         self.dials.next()
     }
@@ -138,7 +138,7 @@ impl FederationLinks {
         !self.dials.is_empty()
     }
 
-    /// A dial has succeeded or failed. Returns what the connection table needs if its link still waits for it; the slot goes to
+    /// A dial has succeeded or failed. Returns what the connection table needs if its link still waits for it; pass the slot to
     /// [`on_connected`](Self::on_connected).
     pub fn on_dial_outcome(
         &mut self,
@@ -155,7 +155,7 @@ impl FederationLinks {
                 }
                 let mut dialed = dialed;
                 dialed.link.abort(AbortReason::Limit);
-                let why = "this broker has as many connections as it may";
+                let why = "this broker has reached its limit of connections";
                 link.lost(Some(why.into()), false, false, cx);
             }
             (Ok(mut dialed), _) => dialed.link.abort(AbortReason::Shutdown),
@@ -294,12 +294,12 @@ impl FederationLinks {
         self.with_link_of(slot, cx, |link, cx| link.on_fault(slot, fault, cx));
     }
 
-    /// A connection is lost, whoever's it was.
+    /// A connection is lost, which may or may not belong to a link.
     pub fn on_connection_lost(&mut self, slot: Slot, why: &str, cx: &mut LinkContext<'_>) {
         self.with_link_of(slot, cx, |link, cx| link.lost(Some(why.into()), false, false, cx));
     }
 
-    /// A connection that this broker has closed is over: its link may dial again, or goes if it was removed.
+    /// A connection that this broker has closed is over: its link may dial again, or is dropped if it was removed.
     #[cold]
     pub fn on_closed(&mut self, id: FederationLinkId) {
         if let Some(link) = self.table.get_mut(id) {
@@ -511,7 +511,7 @@ mod tests {
         links.run_timers(&mut around.cx());
         let again = links.next_dial().expect("the wait is over");
         assert!(again.link == dial.link && again.serial != dial.serial);
-        // An outcome of the first dial, told twice, changes nothing.
+        // A second outcome of the first dial changes nothing.
         assert!(links.on_dial_outcome(&dial, Err(failure(true)), &mut around.cx()).is_none());
         assert_eq!(links.statuses(&mut around.cx())[0].state, LinkState::Connecting);
         assert!(links.on_dial_outcome(&again, Err(failure(true)), &mut around.cx()).is_none());

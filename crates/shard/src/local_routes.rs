@@ -5,7 +5,7 @@ use crate::effects::ShardEffects;
 use crate::link_context::LinkContext;
 use crate::link_timers::back_off;
 use crate::push_setup::PushSetup;
-use crate::serve::EventOutcome;
+use crate::dispatcher::EventOutcome;
 use crate::shared_state::SharedState;
 use crate::connection_stamps::{record_stamp, release_stamps};
 use broker::{BodyRef, Broker, Flow, Publish, Slot};

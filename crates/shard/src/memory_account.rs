@@ -120,7 +120,7 @@ mod tests {
     use crate::test_clock::some_instant;
     use catalog::{ShardId, VhostId};
 
-    /// So much that what the process itself needs is taken off in full.
+    /// A limit from which the memory of the process itself is subtracted in full.
     const MEMORY_BYTES_MAX: u64 = (1 << 30) + crate::limits::PROCESS_BYTES;
 
     fn accounts() -> (SharedState, [MemoryAccount; 2]) {

@@ -172,9 +172,9 @@ mod tests {
     use catalog::{Password, UserId};
     use std::sync::mpsc::{SyncSender, sync_channel};
 
-    struct WakeCount(SyncSender<()>);
+    struct WakeSignal(SyncSender<()>);
 
-    impl WakeTarget for WakeCount {
+    impl WakeTarget for WakeSignal {
         fn wake(&self) {
             self.0.send(()).expect("the test waits");
         }
@@ -199,7 +199,7 @@ mod tests {
     fn attempts_beyond_the_limit_wait_and_one_correct_password_decides_them() {
         let (woken, wakes) = sync_channel(2 * VERIFICATIONS_MAX);
         let mut checks = PasswordChecks::default();
-        checks.set_verifier(PasswordVerifier::new(), ShardWaker::new(Box::new(WakeCount(woken))));
+        checks.set_verifier(PasswordVerifier::new(), ShardWaker::new(Box::new(WakeSignal(woken))));
         let count = 2 * VERIFICATIONS_MAX as u32;
         for slot in 0..count {
             let attempt = attempt(slot, "secret");

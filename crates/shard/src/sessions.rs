@@ -57,7 +57,7 @@ impl Sessions {
         let (slot, peer) = (self.connections.next_slot(), link.peer());
         tracing::debug!(shard = self.options.shard.0, slot, peer = &*peer.address, "connection accepted");
         let shape = link.capabilities();
-        // Channels are limited by user, as the catalog says, and opened by the shard.
+        // The shard opens channels, because the catalog limits them by user.
         let mut limits = SessionLimits { owner_opens_channels: true, ..self.options.session };
         let is_lent_memory = shape.lend_threshold_bytes < usize::MAX;
         if is_lent_memory {
@@ -334,7 +334,7 @@ impl Sessions {
         let peer = &*connection.link.peer().address;
         match fault.code {
             wire::ReplyCode::ConnectionForced => {
-                tracing::debug!(shard = self.options.shard.0, slot, peer, fault = %fault, "told to leave")
+                tracing::debug!(shard = self.options.shard.0, slot, peer, fault = %fault, "the broker closes the connection")
             }
             _ => tracing::info!(shard = self.options.shard.0, slot, peer, fault = %fault, "refused"),
         }

@@ -1,23 +1,20 @@
 //! A shard: the connections, sessions and part of the broker that one thread serves, and the tick that moves bytes between them.
 //!
-//! Neighbours: `serve` (bytes in), `flush` (bytes out), `sessions` (what a connection has), `login`, `federation_links`.
+//! Below it, `dispatcher` reads connections and carries out their events, `sessions` owns the connections, their outputs and the
+//! broker core.
 
-use crate::connection::ConnectionPhase;
 use crate::connections::Connections;
+use crate::dispatcher::Dispatcher;
 use crate::effects::ShardEffects;
-use crate::federate::abort_reason;
-use crate::federation_links::FederationLinks;
 use crate::limits::{
-    ANSWER_SHARED_BYTES_MIN, MAILBOX_BATCHES, MAILBOX_BATCHES_PER_TICK, RECEIVE_BUFFER_BYTES, RECHECK_INTERVAL,
-    THROTTLE_TIME,
+    ANSWER_SHARED_BYTES_MIN, MAILBOX_BATCHES, MAILBOX_BATCHES_PER_TICK, RECHECK_INTERVAL, THROTTLE_TIME,
 };
-use crate::login::{ExternalMechanism, LoginService};
+use crate::login::ExternalMechanism;
 use crate::mailbox::ShardWaker;
 use crate::memory_account::MemoryAccount;
 use crate::password_verifier::PasswordVerifier;
 use crate::publisher_throttle::PublisherThrottle;
-use crate::receive_buffer::ReceiveBuffer;
-use crate::sessions::{Sessions, TimerOutcome};
+use crate::sessions::Sessions;
 use crate::shared_state::SharedState;
 use crate::tokens::TokenOwner;
 use broker::{Address, BodyRef, Broker, Effects, Slot};
@@ -56,101 +53,82 @@ pub enum TickOutcome {
 
 /// One shard.
 pub struct Shard {
-    pub(crate) sessions: Sessions,
-    pub(crate) login: LoginService,
-    pub(crate) federation_links: FederationLinks,
-    pub(crate) receive_buffer: ReceiveBuffer,
+    pub(crate) dispatcher: Dispatcher,
     memory: MemoryAccount,
     throttle: PublisherThrottle,
-    pub(crate) draining: bool,
 }
 
 impl Shard {
     /// A shard without connections.
     pub fn new(options: ShardOptions, broker: Broker, effects: ShardEffects, shared: Arc<SharedState>) -> Self {
-        let receive_buffer_bytes = RECEIVE_BUFFER_BYTES.max(2 * options.session.frame_bytes_max as usize);
         let memory = MemoryAccount::new(options.shard);
-        Shard {
-            sessions: Sessions { options, connections: Connections::default(), broker, effects, shared },
-            login: LoginService::default(),
-            federation_links: FederationLinks::default(),
-            receive_buffer: ReceiveBuffer::new(receive_buffer_bytes),
-            memory,
-            throttle: PublisherThrottle::default(),
-            draining: false,
-        }
+        let sessions = Sessions { options, connections: Connections::default(), broker, effects, shared };
+        Shard { dispatcher: Dispatcher::new(sessions), memory, throttle: PublisherThrottle::default() }
     }
 
     /// Lets clients that show a certificate log in by it (SASL EXTERNAL).
     pub fn accept_certificates(&mut self, external: ExternalMechanism) {
-        self.login.accept_certificates(external);
+        self.dispatcher.login.accept_certificates(external);
     }
 
     /// Has slow passwords verified by other threads, which wake this shard; without them it verifies passwords itself.
     pub fn set_password_verifier(&mut self, verifier: Arc<PasswordVerifier>, waker: Arc<ShardWaker>) {
-        self.login.set_verifier(verifier, waker);
-    }
-
-    pub fn id(&self) -> u16 {
-        self.sessions.options.shard.0
+        self.dispatcher.login.set_verifier(verifier, waker);
     }
 
     /// The slot that the next connection will get: its token at the poll.
     pub fn next_slot(&self) -> Slot {
-        self.sessions.connections.next_slot()
+        self.dispatcher.sessions.connections.next_slot()
     }
 
     /// Accepts a link that a client opened.
     pub fn accept(&mut self, link: Box<dyn Link>, now: Instant) -> Slot {
-        self.sessions.accept(link, None, now)
+        self.dispatcher.sessions.accept(link, None, now)
     }
 
     /// Accepts a link of a client that may have logged in over TCP or TLS already and connects by the token it was given there.
     pub(crate) fn accept_with_token(&mut self, link: Box<dyn Link>, owner: Option<TokenOwner>, now: Instant) -> Slot {
-        self.sessions.accept(link, owner, now)
+        self.dispatcher.sessions.accept(link, owner, now)
     }
 
     /// The link of a connection, to be registered at a poll.
     pub fn link(&mut self, slot: Slot) -> Option<&mut Box<dyn Link>> {
-        Some(&mut self.sessions.connections.get_mut(slot)?.link)
+        Some(&mut self.dispatcher.sessions.connections.get_mut(slot)?.link)
     }
 
     /// Handles readiness edges of a link.
     pub fn on_readiness(&mut self, slot: Slot, readable: bool, writable: bool, closed: bool) {
-        self.sessions.on_readiness(slot, readable, writable, closed);
+        self.dispatcher.sessions.on_readiness(slot, readable, writable, closed);
     }
 
     /// One round: mailbox, connections, timers, sending. The order is the walk of a message (ARCHITECTURE.md).
     pub fn tick(&mut self, now: Instant) -> TickOutcome {
         self.set_broker_time(now);
         self.receive_mailbox(now);
-        self.finish_verifications(now);
+        self.dispatcher.finish_verifications(now);
         self.resume_throttled(now);
-        let (links, mut cx) = self.federation(now);
-        links.run_timers(&mut cx);
-        self.serve_ready(now);
-        self.sessions.broker.fire(&mut self.sessions.effects);
-        self.sessions.broker.end_of_batch(&mut self.sessions.effects);
-        let (links, mut cx) = self.federation(now);
-        links.propagate_bindings(&mut cx);
-        self.run_deferred(now);
-        self.run_timers(now);
+        self.dispatcher.run_link_timers(now);
+        self.dispatcher.serve_ready(now);
+        self.run_queue_timers();
+        self.dispatcher.propagate_bindings(now);
+        self.dispatcher.run_deferred(now);
+        self.dispatcher.run_timers(now);
         self.check_memory(now);
-        self.federation_links.acknowledge(&mut self.sessions.effects, now);
-        self.flush(now);
-        self.sessions.effects.mailbox.send(true);
+        self.dispatcher.acknowledge(now);
+        self.dispatcher.flush(now);
+        self.dispatcher.sessions.effects.mailbox.send(true);
         self.outcome(now)
     }
 
     fn set_broker_time(&mut self, now: Instant) {
-        let Sessions { options, broker, .. } = &mut self.sessions;
+        let Sessions { options, broker, .. } = &mut self.dispatcher.sessions;
         broker.set_now(now.saturating_duration_since(options.epoch).as_micros() as u64);
     }
 
     fn receive_mailbox(&mut self, now: Instant) {
-        for from in 0..self.sessions.effects.mailbox.shards() {
+        for from in 0..self.dispatcher.sessions.effects.mailbox.shards() {
             for received in 0..MAILBOX_BATCHES_PER_TICK {
-                let Sessions { broker, effects, .. } = &mut self.sessions;
+                let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
                 let Some(mut batch) = effects.mailbox.next(from) else {
                     if received > 0 {
                         effects.mailbox.notify_space(from);
@@ -164,70 +142,19 @@ impl Shard {
                 broker.receive(ShardId(from), &mut batch, effects);
                 effects.mailbox.return_batch(from, batch);
                 broker.end_of_batch(effects);
-                self.flush(now);
-                self.sessions.effects.mailbox.send(false);
+                self.dispatcher.flush(now);
+                self.dispatcher.sessions.effects.mailbox.send(false);
             }
-        }
-    }
-
-    fn finish_verifications(&mut self, now: Instant) {
-        if self.login.is_waiting() {
-            self.login.finish_verifications(&mut self.sessions, now);
         }
     }
 
     fn resume_throttled(&mut self, now: Instant) {
-        let Sessions { broker, effects, .. } = &mut self.sessions;
+        let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
         self.throttle.add(effects.throttled.drain(..), now);
         while let Some(slot) = self.throttle.next_expired(now) {
             broker.end_pace(slot, effects);
         }
-        self.run_deferred(now);
-    }
-
-    /// Gives a turn to each connection that waits for one.
-    fn serve_ready(&mut self, now: Instant) {
-        if !self.sessions.connections.has_ready() || self.sessions.effects.mailbox.is_congested() {
-            return;
-        }
-        let turns = self.sessions.connections.start_turns();
-        for &slot in &turns {
-            if self.sessions.connections.start_turn(slot) {
-                self.serve(slot, now);
-                self.sessions.effects.mailbox.send(false);
-            }
-        }
-        self.sessions.connections.finish_turns(turns);
-    }
-
-    /// Carries out what concerns other connections than the one just served: refusals that other shards sent, connections that
-    /// may continue.
-    pub(crate) fn run_deferred(&mut self, now: Instant) {
-        while let Some(deferred) = self.sessions.effects.refusals.pop() {
-            // A channel may be refused several times at once, and is closed once.
-            if deferred.channel > 0 && !self.sessions.broker.has_channel(deferred.slot, deferred.channel) {
-                continue;
-            }
-            self.refuse(deferred.slot, deferred.channel, deferred.refusal, deferred.method, now);
-        }
-        while let Some(slot) = self.sessions.effects.resumed.pop() {
-            let Some(connection) = self.sessions.connections.get_mut(slot) else { continue };
-            // Nobody read what the client sent meanwhile: that is not silence.
-            connection.received_at = now;
-            if connection.has_unparsed || connection.readable {
-                self.sessions.connections.enqueue(slot);
-            }
-        }
-    }
-
-    fn run_timers(&mut self, now: Instant) {
-        while let Some(slot) = self.sessions.connections.next_expired(now) {
-            match self.sessions.check_timer(slot, now) {
-                TimerOutcome::Done => {}
-                TimerOutcome::RearmAt(at) => self.sessions.connections.set_timer(slot, at),
-                TimerOutcome::Abort(why) => self.abort_connection(slot, why, now),
-            }
-        }
+        self.dispatcher.run_deferred(now);
     }
 
     fn check_memory(&mut self, now: Instant) {
@@ -235,7 +162,7 @@ impl Shard {
             return;
         }
         self.record_copied_bytes();
-        let Sessions { options, broker, effects, shared, .. } = &mut self.sessions;
+        let Sessions { options, broker, effects, shared, .. } = &mut self.dispatcher.sessions;
         let (shard, pool) = (options.shard.0, effects.pool());
         pool.collect();
         let list_bytes = broker.room_bytes();
@@ -261,14 +188,21 @@ impl Shard {
 
     /// Publishes how many bytes of bodies this shard has copied.
     pub fn record_copied_bytes(&self) {
-        let Sessions { options, effects, shared, .. } = &self.sessions;
+        let Sessions { options, effects, shared, .. } = &self.dispatcher.sessions;
         shared.record_copied_bytes(options.shard.0, effects.copied);
+    }
+
+    /// Runs the timers of queues and messages, and ends the batch of what was served.
+    fn run_queue_timers(&mut self) {
+        let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
+        broker.fire(effects);
+        broker.end_of_batch(effects);
     }
 
     /// Changes definitions for an operator, at shard 0. Returns the refusals; the other changes are made.
     pub fn define(&mut self, definitions: Vec<Definition>, now: Instant) -> Vec<Refusal> {
         self.set_broker_time(now);
-        let Sessions { broker, effects, .. } = &mut self.sessions;
+        let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
         let outcomes = definitions.into_iter().map(|definition| broker.operate(definition, effects));
         outcomes.filter_map(Result::err).collect()
     }
@@ -276,7 +210,7 @@ impl Shard {
     /// Answers an administrative request.
     pub fn respond(&mut self, to: Address, properties: &[u8], body: &[u8], now: Instant) {
         self.set_broker_time(now);
-        let Sessions { broker, effects, .. } = &mut self.sessions;
+        let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
         if body.len() < ANSWER_SHARED_BYTES_MIN {
             return broker.answer_request(to, properties, BodyRef::Small(body), effects);
         }
@@ -285,14 +219,14 @@ impl Shard {
     }
 
     fn outcome(&self, now: Instant) -> TickOutcome {
-        let Sessions { options, connections, broker, effects, shared } = &self.sessions;
+        let Sessions { options, connections, broker, effects, shared } = &self.dispatcher.sessions;
         let mailbox = &effects.mailbox;
         let is_congested = mailbox.is_congested();
         if mailbox.has_arrived()
             || (connections.has_ready() && !is_congested)
             || !effects.resumed.is_empty()
             || !effects.refusals.is_empty()
-            || self.federation_links.has_dials()
+            || self.dispatcher.federation_links.has_dials()
         {
             return TickOutcome::More;
         }
@@ -305,70 +239,38 @@ impl Shard {
         let resume_at =
             if effects.throttled.is_empty() { self.throttle.next_at() } else { Some(now + THROTTLE_TIME) };
         let queues_at = broker.next_timer().map(|us| options.epoch + Duration::from_micros(us));
-        let links_at = self.federation_links.next_timer();
+        let links_at = self.dispatcher.federation_links.next_timer();
         let until = [recheck_at, resume_at, queues_at, connections.next_timer(), links_at];
         TickOutcome::Idle { until: until.into_iter().flatten().min() }
     }
 
-    /// Ends a connection at once.
-    pub(crate) fn abort_connection(&mut self, slot: Slot, why: AbortReason, now: Instant) {
-        if let Some(connection) = self.sessions.connections.get_mut(slot) {
-            connection.link.abort(why);
-        }
-        self.lose(slot, abort_reason(why), now);
-        self.remove_connection(slot);
-    }
-
-    /// Removes a connection that is over; a federation link that waited for that dials again.
-    pub(crate) fn remove_connection(&mut self, slot: Slot) {
-        let connection = self.sessions.remove(slot);
-        if let Some(link) = connection.and_then(|connection| connection.closes_link) {
-            self.federation_links.on_closed(link);
-        }
-    }
-
     /// Connections of this shard.
     pub fn connections(&self) -> usize {
-        self.sessions.connections.len()
+        self.dispatcher.sessions.connections.len()
     }
 
     /// Closes every connection because the broker stops.
     pub fn drain(&mut self, now: Instant) {
-        if std::mem::replace(&mut self.draining, true) {
-            return;
-        }
-        for slot in self.sessions.connections.slots() {
-            let refusal = catalog::Refusal::connection(
-                wire::ReplyCode::ConnectionForced,
-                "CONNECTION_FORCED - broker is shutting down",
-            );
-            match self.sessions.connections.get(slot).map(|connection| connection.phase) {
-                Some(ConnectionPhase::Open { .. }) => self.refuse(slot, 0, refusal, (0, 0), now),
-                Some(ConnectionPhase::Greeting | ConnectionPhase::LoggedIn { .. }) => {
-                    self.abort_connection(slot, AbortReason::Shutdown, now)
-                }
-                Some(ConnectionPhase::Closing | ConnectionPhase::Leaving) | None => {}
-            }
-        }
+        self.dispatcher.drain(now);
     }
 
     /// The broker core, to read.
     pub fn broker(&self) -> &Broker {
-        &self.sessions.broker
+        &self.dispatcher.sessions.broker
     }
 
     /// The effects, to read.
     pub fn effects(&self) -> &ShardEffects {
-        &self.sessions.effects
+        &self.dispatcher.sessions.effects
     }
 
     /// Whether messages of other shards have arrived.
     pub fn has_messages(&self) -> bool {
-        self.sessions.effects.mailbox.has_arrived()
+        self.dispatcher.sessions.effects.mailbox.has_arrived()
     }
 
     /// Ends a connection that cannot be served.
     pub fn reject(&mut self, slot: Slot, now: Instant) {
-        self.abort_connection(slot, AbortReason::Limit, now);
+        self.dispatcher.abort_connection(slot, AbortReason::Limit, now);
     }
 }

@@ -14,7 +14,7 @@ use catalog::{Catalog, Definition, CatalogLimits, Name, Password, Permission, Sh
 use link::sim::{SimLink, SimOptions, pair};
 use link::{Link, ReceiveOutcome};
 use session::{Event, Greeting, Outbound, SessionLimits};
-use slab::{Pool, PoolOptions};
+use slab::{Gather, Pool, PoolOptions};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::method::{Method, connection};
@@ -80,12 +80,16 @@ impl LoginClient {
         client
     }
 
-    /// Sends `connection.start-ok`, and returns it as the session understands it.
-    pub fn start(&mut self, sessions: &mut Sessions, mechanism: &str, response: &[u8]) -> LoginRequest {
+    pub fn write_start(&mut self, mechanism: &str, response: &[u8]) {
         let mechanism = ShortStr::new(mechanism.as_bytes()).expect("short");
         let (client_properties, locale) = (TableRef::EMPTY, ShortStr::literal("en_US"));
         let method = connection::StartOk { client_properties, mechanism, response, locale };
         self.out.method(&self.pool, 0, &method.into());
+    }
+
+    /// Sends `connection.start-ok`, and returns it as the session understands it.
+    pub fn start(&mut self, sessions: &mut Sessions, mechanism: &str, response: &[u8]) -> LoginRequest {
+        self.write_start(mechanism, response);
         let mut request = None;
         self.deliver(sessions, |event| {
             let Event::Login { mechanism, response, capabilities, .. } = event else { return };
@@ -95,19 +99,38 @@ impl LoginClient {
         request.expect("a login")
     }
 
-    /// Sends `connection.tune-ok` and `connection.open`.
-    pub fn open(&mut self, sessions: &mut Sessions) {
+    pub fn write_open(&mut self) {
         let tuning = connection::TuneOk { channel_max: 10, frame_max: 4_096, heartbeat: 0 };
         self.out.method(&self.pool, 0, &tuning.into());
         let virtual_host = ShortStr::literal("/");
         self.out.method(&self.pool, 0, &Method::ConnectionOpen(connection::Open { virtual_host }));
+    }
+
+    /// Sends `connection.tune-ok` and `connection.open`.
+    pub fn open(&mut self, sessions: &mut Sessions) {
+        self.write_open();
         let mut is_open = false;
         self.deliver(sessions, |event| is_open |= matches!(event, Event::Open { .. }));
         assert!(is_open);
     }
 
+    /// Sends what was written.
+    pub fn send(&mut self) {
+        self.send_all_but(0);
+    }
+
+    /// Sends what was written, but for the last bytes.
+    pub fn send_all_but(&mut self, bytes: usize) {
+        let written: Vec<u8> = self.out.gather_mut().parts().flatten().copied().collect();
+        let count = written.len() - bytes;
+        let mut first = Gather::new();
+        first.extend(&self.pool, &written[..count]);
+        self.link.send(&mut first).expect("the link is whole");
+        self.out.gather_mut().consume(count);
+    }
+
     fn deliver(&mut self, sessions: &mut Sessions, mut on_event: impl FnMut(Event<'_>)) {
-        self.link.send(self.out.gather_mut()).expect("the link is whole");
+        self.send();
         let connection = sessions.connections.get_mut(self.slot).expect("it is there");
         let mut buffer = [0; 4_096];
         let received = connection.link.receive(&mut [], &mut buffer);

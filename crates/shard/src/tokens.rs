@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use verbs::{RdmaToken, TokenVerifier};
 
-/// Whose login a token stands for.
+/// The user whose login gave a client its token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TokenOwner {
     pub user: Box<str>,

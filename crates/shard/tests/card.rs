@@ -1,4 +1,4 @@
-//! A broker and clients over RDMA on this machine's card; in the lab it is one made of software.
+//! A broker and clients over RDMA on this machine's device (in the lab, a software device).
 
 mod fabric;
 
@@ -31,7 +31,7 @@ fn plan(shards: u16) -> ServerPlan {
 }
 
 #[test]
-fn messages_of_every_size_cross_whole_and_in_order() {
+fn messages_of_every_size_arrive_whole_and_in_order() {
     for (shards, poll) in [(1, RdmaPoll::Adaptive), (2, RdmaPoll::Event)] {
         let Some(place) = place("messages of every size") else { return };
         let world = FabricServer::on_card(&place, ServerPlan { poll, ..plan(shards) });
@@ -45,7 +45,7 @@ fn messages_of_every_size_cross_whole_and_in_order() {
 }
 
 #[test]
-fn a_client_that_is_polled_hears_by_the_devices_descriptors() {
+fn a_polled_client_is_woken_by_the_descriptors_of_its_device() {
     let Some(place) = place("a polled client") else { return };
     let world = FabricServer::on_card(&place, plan(1));
     let (mut client, mut other) = (world.connect(), world.connect_tcp());
@@ -78,7 +78,7 @@ fn a_client_that_is_polled_hears_by_the_devices_descriptors() {
 }
 
 #[test]
-fn who_has_logged_in_by_tcp_may_come_with_a_token_and_nobody_else() {
+fn a_token_of_a_login_by_tcp_admits_a_client_and_nothing_else_does() {
     let Some(place) = place("tokens") else { return };
     let mut plan = plan(2);
     plan.settings.accepts_direct = false;
@@ -98,7 +98,7 @@ fn who_has_logged_in_by_tcp_may_come_with_a_token_and_nobody_else() {
 }
 
 #[test]
-fn many_connections_work_at_once_and_are_told_when_the_broker_stops() {
+fn many_connections_work_at_once_and_are_closed_when_the_broker_stops() {
     let Some(place) = place("many connections") else { return };
     let world = FabricServer::on_card(&place, plan(2));
     let mut clients: Vec<_> = (0..30).map(|_| world.connect()).collect();
@@ -131,7 +131,7 @@ fn many_connections_work_at_once_and_are_told_when_the_broker_stops() {
 }
 
 #[test]
-fn nothing_heard_for_long_is_the_end_and_a_word_in_time_is_not() {
+fn a_silent_client_is_disconnected_and_one_that_answers_pings_is_not() {
     let Some(place) = place("silence") else { return };
     let mut plan = plan(1);
     plan.poll = RdmaPoll::Event;

@@ -1,8 +1,4 @@
-//! Brokers that pull from and push to one another, over sockets: what is published at one reaches who wants it at another.
-//!
-//! Enters: brokers of one and of two shards.  Leaves: verdicts.
-//! Owns:   what each of them must say.
-//! Never:  sleeps.
+//! Brokers that pull from and push to one another over sockets: messages published at one reach the consumers of another.
 
 #[expect(dead_code, reason = "others dial over a fabric")]
 mod brokers;
@@ -80,7 +76,7 @@ fn source_has(root: &TestBroker, key: &'static str) -> bool {
 }
 
 #[test]
-fn three_brokers_in_a_row_pass_on_what_the_last_one_wants_both_ways() {
+fn bindings_of_three_brokers_in_a_row_propagate_both_ways() {
     let brokers = ["a", "b", "c"].map(|name| TestBroker::start(name, 1));
     brokers.iter().for_each(|broker| broker.declare("trades", "topic"));
     let [a, b, c] = &brokers;
@@ -169,7 +165,7 @@ fn made(broker: &TestBroker) -> usize {
 }
 
 #[test]
-fn large_bodies_and_properties_come_as_they_were_with_a_trace() {
+fn large_bodies_and_properties_arrive_unchanged_with_a_trace() {
     let (root, leaf) = (TestBroker::start("root", 1), TestBroker::start("leaf", 1));
     for broker in [&root, &leaf] {
         broker.declare("trades", "fanout");
@@ -199,7 +195,7 @@ fn large_bodies_and_properties_come_as_they_were_with_a_trace() {
 }
 
 #[test]
-fn what_cannot_be_says_why_and_is_tried_again() {
+fn a_link_or_route_that_cannot_run_shows_its_error_and_is_tried_again() {
     let (root, leaf) = (TestBroker::start("root", 1), TestBroker::start("leaf", 1));
     leaf.declare("trades", "direct");
     let operator = leaf.server.admin();
@@ -231,7 +227,7 @@ fn what_cannot_be_says_why_and_is_tried_again() {
 }
 
 #[test]
-fn a_source_that_comes_back_is_found_and_nothing_is_lost() {
+fn a_source_that_restarts_is_dialled_again_and_nothing_is_lost() {
     let leaf = TestBroker::start("leaf", 2);
     leaf.declare("trades", "direct");
     let root = TestBroker::start("root", 1);
@@ -254,7 +250,7 @@ fn a_source_that_comes_back_is_found_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_second_path_that_was_forced_brings_nothing_twice() {
+fn a_forced_second_path_delivers_nothing_twice() {
     let brokers = ["r", "a", "b", "d"].map(|name| TestBroker::start(name, 1));
     for broker in &brokers {
         broker.declare("trades", "direct");
@@ -331,7 +327,7 @@ fn diamond(shards: u16, steps: [RouteSpec; 4]) {
 }
 
 #[test]
-fn a_forced_second_path_of_any_routes_brings_nothing_twice() {
+fn a_forced_second_path_of_any_kinds_of_routes_delivers_nothing_twice() {
     let fixed = || pull("trades", RouteKind::Static { key: "eu.*".into() });
     let pushed = || RouteSpec { direction: RouteDirection::Push, ..fixed() };
     let dynamic = || pull("trades", RouteKind::Dynamic);
@@ -346,7 +342,7 @@ fn a_forced_second_path_of_any_routes_brings_nothing_twice() {
 }
 
 #[test]
-fn who_may_be_no_broker_says_of_no_message_that_it_was_here() {
+fn a_client_that_may_not_federate_cannot_mark_messages_as_duplicates() {
     let (source, destination) = (TestBroker::start("source", 1), TestBroker::start("destination", 1));
     for broker in [&source, &destination] {
         broker.declare("trades", "topic");
@@ -399,7 +395,7 @@ fn who_may_be_no_broker_says_of_no_message_that_it_was_here() {
 }
 
 #[test]
-fn a_pushed_route_that_is_removed_while_nobody_answers_leaves_nothing() {
+fn a_push_route_removed_while_its_destination_is_silent_leaves_nothing() {
     for (shards, whole) in [(1, false), (2, true)] {
         let (source, destination) = (TestBroker::start("source", shards), TestBroker::start("destination", 1));
         for broker in [&source, &destination] {
@@ -420,7 +416,7 @@ fn a_pushed_route_that_is_removed_while_nobody_answers_leaves_nothing() {
 }
 
 #[test]
-fn what_was_taken_does_not_come_again_when_its_route_goes_or_its_login_changes() {
+fn accepted_messages_are_not_redelivered_when_a_route_is_removed_or_a_login_changes() {
     let (source, destination) = (TestBroker::start("source", 1), TestBroker::start("destination", 1));
     destination.declare("trades", "direct");
     let (mut client, channel) = source.client();
@@ -454,7 +450,7 @@ fn what_was_taken_does_not_come_again_when_its_route_goes_or_its_login_changes()
 }
 
 #[test]
-fn another_login_is_taken_at_once_and_what_waits_goes_on_waiting() {
+fn a_changed_login_reconnects_at_once_and_keeps_queued_messages() {
     let (source, destination) = (TestBroker::start("source", 1), TestBroker::start("destination", 2));
     for broker in [&source, &destination] {
         broker.declare("trades", "direct");
@@ -481,7 +477,7 @@ fn another_login_is_taken_at_once_and_what_waits_goes_on_waiting() {
 }
 
 #[test]
-fn full_queues_that_feed_one_another_stand_still_and_say_so() {
+fn full_queues_that_feed_one_another_block_and_show_it() {
     const MESSAGES: usize = 24;
     let brokers = ["left", "right"].map(|name| TestBroker::start_small(name, 1, 16 << 10));
     let mut publishers = Vec::new();

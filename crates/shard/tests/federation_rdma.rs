@@ -1,8 +1,4 @@
-//! Brokers that pull from and push to one another over a simulated fabric, by the ports of their shards.
-//!
-//! Enters: brokers of one and of two shards, that listen there and that do not.  Leaves: verdicts.
-//! Owns:   what becomes of a connection that is asked for, and of its port.
-//! Never:  sleeps.
+//! Brokers that pull from and push to one another over a simulated fabric, by the RDMA ports of their shards.
 
 #[expect(dead_code, reason = "others dial by sockets")]
 mod brokers;
@@ -30,7 +26,7 @@ fn expect(client: &mut Client, key: &str, rounds: u32) {
 
 /// A broker that does not listen over RDMA opens a port of its own for what it dials, one that listens uses that.
 #[test]
-fn three_brokers_in_a_row_pass_on_what_the_last_one_wants() {
+fn three_brokers_in_a_row_forward_what_the_last_one_has_bound() {
     for (shards, ack) in [(1, AckMode::Confirm), (2, AckMode::Confirm), (2, AckMode::None)] {
         let fabric = fabric();
         let root = TestBroker::start_over(&fabric, "root", shards, Some(ROOT));
@@ -126,7 +122,7 @@ fn many_large_bodies_at_once_are_pulled_whole() {
 }
 
 #[test]
-fn a_source_that_goes_is_told_of_and_found_again() {
+fn a_source_that_stops_is_reported_and_dialled_again() {
     let fabric = fabric();
     let leaf = TestBroker::start_over(&fabric, "leaf", 2, None);
     leaf.declare("trades", "direct");
@@ -157,7 +153,7 @@ fn a_source_that_goes_is_told_of_and_found_again() {
 
 /// A broker that is to end asks nobody any more, and waits for no answer.
 #[test]
-fn a_broker_that_stops_waits_for_nobody_it_has_asked() {
+fn a_broker_that_stops_does_not_wait_for_pending_dials() {
     let fabric = fabric();
     let leaf = TestBroker::start_over(&fabric, "leaf", 1, None);
     leaf.declare("trades", "direct");

@@ -1,4 +1,4 @@
-//! Large bodies through a broker over links that lend: nothing is copied, and whatever ends, all memory returns.
+//! Large bodies through a broker over links that are lent memory: no byte is copied, and all memory returns however a connection ends.
 
 mod over_verbs;
 
@@ -34,7 +34,7 @@ fn fan_out(world: &mut VerbsHarness, clients: &mut [VerbsClient], number: u64, b
 }
 
 #[test]
-fn from_the_threshold_on_no_byte_is_copied_with_one_consumer_or_with_32() {
+fn no_byte_of_a_body_above_the_threshold_is_copied_for_one_consumer_or_32() {
     // Clients that take what the broker proposes, and such as want smaller frames.
     for (frame_bytes_max, frame) in [(FRAME_BYTES_CEILING, 1 << 20), (FRAME_BYTES_MAX, 131_064)] {
         no_byte_is_copied(frame_bytes_max, frame);
@@ -189,7 +189,7 @@ fn a_publisher_whose_broker_is_short_of_memory_keeps_its_connection_however_long
     assert!(!clients[0].is_over, "{:?}", clients[0].error);
     assert!(clients[0].unsent_bytes() > 0 && world.ports[NEAR].usage().granted_bytes > 0, "it waits");
     assert_eq!(world.used_bytes(), used, "and the broker takes no more");
-    // Somebody comes who takes what there is.
+    // A consumer drains the queue.
     let mut consumer = world.consumer("q", false);
     consumer.expected = (0..messages).map(|number| (number, 500_000)).collect();
     clients.push(consumer);
@@ -202,7 +202,7 @@ fn a_publisher_whose_broker_is_short_of_memory_keeps_its_connection_however_long
 /// A consumer that stops reading in the middle of anything, longer than the broker's patience: it is given up, and what it
 /// was offered returns.
 #[test]
-fn a_consumer_that_never_reads_on_is_given_up() {
+fn a_consumer_that_stops_reading_is_disconnected() {
     let settings = PortSettings { fetch_max: Duration::from_millis(50), ..settings() };
     let mut world = VerbsHarness::new(&FabricOptions::faultless(), &settings, &ShardBounds::default());
     let mut clients = vec![world.connect(), world.consumer("q", false)];
@@ -252,7 +252,7 @@ fn run_of(seed: u64) -> (bool, u64) {
         clients[0].publish("amq.fanout", "", &shared);
         clients[1..].iter_mut().for_each(|consumer| consumer.expected.push_back((number, bytes)));
     }
-    // Nobody, the publisher or a consumer goes at some moment, in one of three ways.
+    // Nobody, the publisher or a consumer disconnects at some moment, in one of two ways.
     let any = chance.below(clients.len() as u64 + 1) as usize;
     let who = if chance.below(2) == 0 { 0 } else { any };
     let whole = |clients: &[VerbsClient]| {
@@ -282,7 +282,7 @@ fn run_of(seed: u64) -> (bool, u64) {
             clients[1..].iter().all(|consumer| consumer.is_over || consumer.got.len() == messages)
         });
     } else {
-        // What had come whole is delivered to everybody; what had not, to nobody.
+        // Messages that had arrived whole are delivered to every consumer, others to none.
         world.until("rest", &mut clients, |world, _| world.shard.connections() == consumers);
         (0..1_000).for_each(|_| {
             world.step();
@@ -300,14 +300,14 @@ fn run_of(seed: u64) -> (bool, u64) {
     world.assert_empty();
     (0..10).for_each(|_| world.step());
     drop(clients);
-    // Messages for those who have gone wait in their queues; nothing else does.
+    // Messages for consumers that have disconnected wait in their queues; nothing else does.
     let queued = world.queued();
     assert!(world.used_bytes() == 0 || queued > 0, "{} bytes in use, {queued} messages queued", world.used_bytes());
     (was_cut, placed_bytes)
 }
 
 #[test]
-fn clients_over_rdma_and_by_cable_settle_frames_of_their_own() {
+fn clients_over_rdma_and_by_cable_negotiate_their_own_frame_sizes() {
     let mut world = VerbsHarness::new(&FabricOptions::faultless(), &settings(), &ShardBounds::default());
     let of_cable = world.connect_by_cable().frame_bytes_max;
     assert_eq!((world.connect().frame_bytes_max, of_cable), (BODY_FRAME_BYTES_MAX, FRAME_BYTES_MAX));
@@ -316,7 +316,7 @@ fn clients_over_rdma_and_by_cable_settle_frames_of_their_own() {
 }
 
 #[test]
-fn cut_anywhere_what_arrives_is_whole_and_all_memory_returns() {
+fn a_connection_cut_anywhere_delivers_whole_messages_and_returns_all_memory() {
     let (mut cut, mut placed_bytes) = (0, 0);
     for seed in 0..300 {
         let named = FailedSeed(seed);

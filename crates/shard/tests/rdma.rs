@@ -11,7 +11,7 @@ use verbs::sim::{Fabric, FabricOptions};
 use verbs::{PortSettings, RdmaToken, StandaloneLink};
 
 #[test]
-fn messages_of_every_size_cross_whole_and_in_order() {
+fn messages_of_every_size_arrive_whole_and_in_order() {
     for (shards, poll) in [(1, RdmaPoll::Adaptive), (2, RdmaPoll::Event), (2, RdmaPoll::Busy)] {
         let world = FabricServer::new(ServerPlan { shards, poll, ..ServerPlan::default() });
         let (mut publisher, mut consumer) = (world.connect(), world.connect());
@@ -22,7 +22,7 @@ fn messages_of_every_size_cross_whole_and_in_order() {
 }
 
 #[test]
-fn with_other_thresholds_they_do_too() {
+fn messages_arrive_whole_with_other_rendezvous_thresholds() {
     for threshold in [1_000, 1 << 24] {
         let settings = PortSettings { rendezvous_threshold_bytes: threshold, ..ServerPlan::default().settings };
         let world = FabricServer::new(ServerPlan { settings, ..ServerPlan::default() });
@@ -40,7 +40,7 @@ fn clients_by_tcp_and_over_rdma_share_a_queue() {
 }
 
 #[test]
-fn frames_of_bodies_are_larger_over_rdma_and_by_tcp_as_ever() {
+fn frames_of_bodies_are_larger_over_rdma_than_over_tcp() {
     let world = FabricServer::new(ServerPlan::default());
     let port = world.tcp.rsplit_once(':').expect("a port").1;
     let upgraded = world.try_connect(&format!("{}?via=tcp:{port}", ADDRESSES[0])).expect("a connection");
@@ -85,7 +85,7 @@ fn fifty_connections_work_at_once() {
 }
 
 #[test]
-fn a_client_that_is_polled_hears_by_the_devices_descriptors() {
+fn a_polled_client_is_woken_by_the_descriptors_of_its_device() {
     let world = FabricServer::new(ServerPlan::default());
     let (mut client, mut other) = (world.connect(), world.connect());
     let channel = queue(&mut client, "q");
@@ -122,7 +122,7 @@ fn a_client_that_is_polled_hears_by_the_devices_descriptors() {
 }
 
 #[test]
-fn a_polled_publisher_that_was_held_up_hears_when_there_is_room() {
+fn a_polled_publisher_that_was_blocked_is_woken_when_it_may_send() {
     for threshold in [16 * 1_024, 1 << 24] {
         let settings = PortSettings { rendezvous_threshold_bytes: threshold, ..ServerPlan::default().settings };
         let world = FabricServer::new(ServerPlan { settings, poll: RdmaPoll::Event, ..ServerPlan::default() });
@@ -209,7 +209,7 @@ fn until_broken(client: &mut Client) -> ClientError {
 }
 
 #[test]
-fn a_client_gone_without_goodbye_is_given_up() {
+fn a_client_that_vanished_is_disconnected() {
     let settings = PortSettings {
         ping_after: Duration::from_millis(200),
         silent_max: Duration::from_millis(800),
@@ -236,7 +236,7 @@ fn a_client_gone_without_goodbye_is_given_up() {
 }
 
 #[test]
-fn a_broker_that_stops_tells_its_clients_and_ends() {
+fn a_broker_that_stops_closes_its_connections_and_ends() {
     for shards in [1, 2] {
         let world = FabricServer::new(ServerPlan { shards, ..ServerPlan::default() });
         let mut clients: Vec<_> = (0..4).map(|_| world.connect()).collect();
@@ -258,7 +258,7 @@ fn a_broker_that_stops_tells_its_clients_and_ends() {
 }
 
 #[test]
-fn without_the_right_to_come_directly_a_client_is_told_so() {
+fn a_client_without_a_token_is_refused_where_one_is_needed() {
     let settings = PortSettings { accepts_direct: false, ..ServerPlan::default().settings };
     let world = FabricServer::new(ServerPlan { settings, ..ServerPlan::default() });
     let refused = world.try_connect(ADDRESSES[0]).expect_err("no token").to_string();
@@ -266,7 +266,7 @@ fn without_the_right_to_come_directly_a_client_is_told_so() {
 }
 
 #[test]
-fn who_has_logged_in_by_tcp_may_come_over_rdma_with_a_token() {
+fn a_client_that_logged_in_by_tcp_connects_over_rdma_with_a_token() {
     let settings = PortSettings { accepts_direct: false, ..ServerPlan::default().settings };
     for shards in [1, 2] {
         let world = FabricServer::new(ServerPlan { shards, settings: settings.clone(), ..ServerPlan::default() });
@@ -294,7 +294,7 @@ fn who_has_logged_in_by_tcp_may_come_over_rdma_with_a_token() {
 }
 
 #[test]
-fn a_token_is_good_once_and_only_for_who_has_logged_in() {
+fn a_token_is_valid_once_and_only_for_the_user_who_logged_in() {
     let settings = PortSettings { accepts_direct: false, ..ServerPlan::default().settings };
     let world = FabricServer::new(ServerPlan { settings: settings.clone(), ..ServerPlan::default() });
     let token = |client: &Client| match client.server_properties().get("harrier.rdma_token") {
@@ -327,7 +327,7 @@ fn a_token_is_good_once_and_only_for_who_has_logged_in() {
 }
 
 #[test]
-fn who_is_carried_over_rdma_logs_in_by_himself() {
+fn a_carried_client_logs_in_by_itself() {
     let settings = PortSettings { accepts_direct: false, ..ServerPlan::default().settings };
     for shards in [1, 2] {
         let world = FabricServer::new(ServerPlan { shards, settings: settings.clone(), ..ServerPlan::default() });
@@ -377,7 +377,7 @@ fn only_a_carrier_is_given_a_token_for_others() {
 }
 
 #[test]
-fn tcp_will_do_only_where_that_was_said_and_the_reason_is_told() {
+fn tcp_replaces_rdma_only_where_configured_and_the_reason_is_reported() {
     let world = FabricServer::new(ServerPlan { addresses: 0, ..ServerPlan::default() });
     let tcp = world.tcp.replace("amqp://", "amqp+rdma://");
     let refused = world.try_connect(&tcp).expect_err("nobody listens there").to_string();

@@ -1,4 +1,4 @@
-//! A shard over a simulated link: what a reactor's edges alone must keep going.
+//! A shard over a simulated link: readiness edges alone keep its connections going.
 
 use broker::{Broker, BrokerOptions};
 use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
@@ -30,7 +30,7 @@ fn shard(output_bytes_max: usize) -> Shard {
     named_shard("harrier", output_bytes_max, 0)
 }
 
-/// One that others know by a name, and that wants a heartbeat.
+/// A shard of a broker with this name, which proposes a heartbeat.
 fn named_shard(name: &str, output_bytes_max: usize, heartbeat_s: u16) -> Shard {
     let mail = Mailbox::connect(&[ShardWaker::new(Box::new(IgnoreWake))]).pop().expect("mail for one");
     let shared = Arc::new(SharedState::new(1, 1 << 30, 10));
@@ -188,7 +188,7 @@ fn connect_client(shard: &mut Shard, now: Instant) -> SimulatedClient {
     client
 }
 
-/// A client goes.
+/// Closes the link of a client, and waits until the shard has noticed.
 fn disconnect(shard: &mut Shard, client: SimulatedClient, now: Instant) {
     let (cable, slot) = (client.cable.clone(), client.slot);
     drop(client);
@@ -233,7 +233,7 @@ fn a_client_that_did_not_read_is_served_again_once_it_reads() {
     consumer.send_method(basic::Qos { prefetch_size: 0, prefetch_count: 1, global: false });
     tick_while_busy(&mut shard, &consumer, now);
     assert!(consumer.cable.unread_bytes(SimSide::Right) > 0, "a broker that is not read from reads on");
-    // Edges are told once: who forgets one here stands still.
+    // Each edge is reported once: a shard that forgets one stops serving the connection.
     for round in 0..10 {
         consumer.read();
         tick_while_busy(&mut shard, &consumer, now + round * Duration::from_millis(20));
@@ -242,7 +242,7 @@ fn a_client_that_did_not_read_is_served_again_once_it_reads() {
 }
 
 #[test]
-fn a_client_that_reads_nothing_is_kept_while_it_lives_and_not_when_it_is_dead() {
+fn a_client_that_reads_nothing_stays_connected_only_while_it_sends_heartbeats() {
     let began = some_instant();
     let mut shard = named_shard("harrier", 400, 10);
     let mut consumer = blocked_consumer(&mut shard, began);
@@ -286,7 +286,7 @@ fn serve(shard: &mut Shard, joint: &BrokerCable, side: SimSide, now: Instant) {
 }
 
 #[test]
-fn a_link_is_dialled_again_when_the_connection_that_it_ended_is_over() {
+fn a_link_dials_again_once_the_connection_that_it_closed_is_gone() {
     let began = some_instant();
     let (mut source, mut destination) = (named_shard("source", 1 << 20, 0), named_shard("destination", 1 << 20, 0));
     let mut client = connect_client(&mut source, began);

@@ -241,7 +241,7 @@ fn a_chain_lives_on_when_its_middle_was_killed() {
     let middle = named(&folder, "middle", &place, &[]);
     let returns = |links: &[Json]| {
         let error = |link: &Json| link["routes"][0]["error"].as_str().map(str::to_owned);
-        links.first().and_then(error).is_some_and(|why| why.contains("has just come back"))
+        links.first().and_then(error).is_some_and(|why| why.contains("has just restarted"))
     };
     until_links(&place, "the middle lets those below ask first", returns);
     until_links(&leaf.address, "the leaf pulls", |links| runs(&links[0]));
@@ -307,7 +307,8 @@ fn ip(words: &[&str]) -> Result<(), String> {
 impl NetworkCable {
     fn new() -> Result<Self, String> {
         let id = std::process::id() % 100_000;
-        let cable = NetworkCable { namespace: format!("hfed{id}"), near: format!("hfeda{id}"), far: format!("hfedb{id}") };
+        let cable =
+            NetworkCable { namespace: format!("hfed{id}"), near: format!("hfeda{id}"), far: format!("hfedb{id}") };
         let NetworkCable { namespace, near, far } = &cable;
         ip(&["netns", "add", namespace])?;
         ip(&["link", "add", near, "type", "veth", "peer", "name", far, "netns", namespace])?;
@@ -496,7 +497,7 @@ fn what_is_no_broker_or_dies_harms_nobody_else() {
     let why = |back: usize| whys[whys.len() - back].clone().expect("it says why");
     assert!(why(3).starts_with("it does not speak AMQP 0-9-1: "), "{}", why(3));
     assert_eq!(why(2), "the other broker closed the connection");
-    assert_eq!(why(1), "given up: the other broker does not answer as it should in time");
+    assert_eq!(why(1), "closed: the other broker did not answer as expected in time");
     let first = links(dest)[0].clone();
     assert_eq!((&first["state"], &first["connections"]), (&"running".into(), &1.into()), "{first}");
     source.until_more(100);

@@ -1,8 +1,6 @@
-//! Brokers that know one another, for tests and examples of federation.
+//! Brokers on sockets of this host and links between them, for tests and examples of federation.
 //!
-//! Enters: names, numbers of shards.  Leaves: brokers on sockets of this host, links between them, clients.
-//! Owns:   waiting for what must come.
-//! Never:  sleeps: what is awaited is asked for until it is there.
+//! Nothing sleeps: a test polls a broker until what it awaits is there.
 
 use catalog::{CatalogLimits, Definition, Name, Password, Permission};
 use client::{
@@ -104,7 +102,7 @@ impl TestBroker {
                 Definition::SetPermission { user, vhost: vhost.clone(), permission: Permission::all() },
             ]
         };
-        // Who may be another broker, and who may not.
+        // A user with the tag `federation`, and one without.
         let users = [user("guest", &["federation"]), user("plain", &[])].into_iter().flatten();
         let definitions = [Definition::CreateVhost { name: vhost.clone() }].into_iter().chain(users).collect();
         let can = ["publisher_confirms", "basic.nack"];

@@ -1,8 +1,4 @@
-//! A shard and its clients over RDMA links of a simulated device, all on one thread, and over a simulated cable.
-//!
-//! Enters: steps of time.  Leaves: what the clients got, and what was copied where.
-//! Owns:   the ports of both ends, and which link has which slot.
-//! Never:  waits: a step does what can be done.
+//! A shard and its clients on one thread, over RDMA links of simulated devices and over a simulated cable.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use broker::{Broker, BrokerOptions, Effects};
@@ -25,7 +21,7 @@ use wire::{Method, ShortStr, Table, TableRef};
 const STEPS_MAX: usize = 400_000;
 /// What a client reads at once.
 const READ_BYTES_MAX: usize = 8 * 1_024;
-/// What may be held of heads that were sent: chunks of a connection's output, until a completion stands for them.
+/// Bytes of sent heads that may still be in use: chunks of a connection's output, until a completion covers them.
 pub const HEADS_BYTES_MAX: usize = 80 * 1_024;
 /// The ports of clients and broker.
 pub const NEAR: usize = 0;
@@ -87,7 +83,7 @@ fn shard(bounds: &ShardBounds, now: Instant) -> Shard {
     Shard::new(options, Broker::new(broker_options, catalog), effects, shared)
 }
 
-/// PortSettings for a broker with many clients; times are those of real ones, but for that of a farewell to who reads no more.
+/// PortSettings for a broker with many clients. Times are the defaults, but for the time to close a connection whose peer reads nothing.
 pub fn settings() -> PortSettings {
     let ending_max = Duration::from_millis(50);
     PortSettings {

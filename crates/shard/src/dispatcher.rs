@@ -1,19 +1,23 @@
-//! Bytes in: a connection is read, its bytes are split into events, and each event is carried out.
+//! The dispatcher: reads connections, splits their bytes into events, and hands each to the broker core, a login or a federation
+//! link. Then it flushes what they wrote.
 //!
 //! A connection has a turn of at most `TURN_BYTES`; it keeps a buffer of its own only while something is half read.
 
 use crate::connection::ConnectionPhase;
 use crate::connection_stamps::is_duplicate;
 use crate::effects::ShardEffects;
+use crate::federate::abort_reason;
+use crate::federation_links::FederationLinks;
 use crate::flush::{FlushOutcome, flush_output};
-use crate::limits::TURN_BYTES;
+use crate::limits::{RECEIVE_BUFFER_BYTES, TURN_BYTES};
 use crate::link_context::LinkContext;
-use crate::login::LoginRequest;
-use crate::shard::Shard;
+use crate::login::{LoginRequest, LoginService};
+use crate::receive_buffer::ReceiveBuffer;
+use crate::sessions::{Sessions, TimerOutcome};
 use crate::shared_state::SharedState;
 use broker::{BodyRef, Broker, Flow, Publish, Slot};
 use catalog::Refusal;
-use link::{LinkError, ReceiveOutcome};
+use link::{AbortReason, LinkError, ReceiveOutcome};
 use session::{Body, Event, ProtocolFault};
 use std::time::Instant;
 use wire::Method;
@@ -42,9 +46,44 @@ pub(crate) enum EventOutcome {
     Handled,
 }
 
-impl Shard {
+/// Reads the connections of a shard, and carries out their events.
+pub(crate) struct Dispatcher {
+    pub sessions: Sessions,
+    pub login: LoginService,
+    pub federation_links: FederationLinks,
+    receive_buffer: ReceiveBuffer,
+    pub draining: bool,
+}
+
+impl Dispatcher {
+    pub fn new(sessions: Sessions) -> Self {
+        let receive_buffer_bytes = RECEIVE_BUFFER_BYTES.max(2 * sessions.options.session.frame_bytes_max as usize);
+        Dispatcher {
+            sessions,
+            login: LoginService::default(),
+            federation_links: FederationLinks::default(),
+            receive_buffer: ReceiveBuffer::new(receive_buffer_bytes),
+            draining: false,
+        }
+    }
+
+    /// Gives a turn to each connection that waits for one.
+    pub fn serve_ready(&mut self, now: Instant) {
+        if !self.sessions.connections.has_ready() || self.sessions.effects.mailbox.is_congested() {
+            return;
+        }
+        let turns = self.sessions.connections.start_turns();
+        for &slot in &turns {
+            if self.sessions.connections.start_turn(slot) {
+                self.serve(slot, now);
+                self.sessions.effects.mailbox.send(false);
+            }
+        }
+        self.sessions.connections.finish_turns(turns);
+    }
+
     /// Serves a connection for one turn.
-    pub(crate) fn serve(&mut self, slot: Slot, now: Instant) {
+    fn serve(&mut self, slot: Slot, now: Instant) {
         let (links, mut cx) = self.federation(now);
         links.resume(slot, &mut cx);
         let mut turn_bytes = 0;
@@ -256,7 +295,7 @@ impl Shard {
     }
 
     /// Refuses a command of a client or of a federation route.
-    pub(crate) fn refuse(&mut self, slot: Slot, channel: u16, refusal: Refusal, method: (u16, u16), now: Instant) {
+    fn refuse(&mut self, slot: Slot, channel: u16, refusal: Refusal, method: (u16, u16), now: Instant) {
         if self.federation_link(slot).is_some() {
             let (links, mut cx) = self.federation(now);
             return links.on_refusal(slot, channel, &refusal.text, &mut cx);
@@ -286,7 +325,7 @@ impl Shard {
     }
 
     /// Flushes every output that was written to.
-    pub(crate) fn flush(&mut self, now: Instant) {
+    pub fn flush(&mut self, now: Instant) {
         while let Some(slot) = self.sessions.effects.outputs.next_dirty() {
             self.flush_connection(slot, now);
         }
@@ -304,6 +343,81 @@ impl Shard {
             FlushOutcome::Flushed => self.sessions.after_flush(slot),
             FlushOutcome::Skipped => {}
             FlushOutcome::Failed(error) => self.on_link_error(slot, &error, now),
+        }
+    }
+
+    /// Carries out what concerns other connections than the one just served: refusals that other shards sent, connections that
+    /// may continue.
+    pub fn run_deferred(&mut self, now: Instant) {
+        while let Some(deferred) = self.sessions.effects.refusals.pop() {
+            // A channel may be refused several times at once, and is closed once.
+            if deferred.channel > 0 && !self.sessions.broker.has_channel(deferred.slot, deferred.channel) {
+                continue;
+            }
+            self.refuse(deferred.slot, deferred.channel, deferred.refusal, deferred.method, now);
+        }
+        while let Some(slot) = self.sessions.effects.resumed.pop() {
+            let Some(connection) = self.sessions.connections.get_mut(slot) else { continue };
+            // Nobody read what the client sent meanwhile: that is not silence.
+            connection.received_at = now;
+            if connection.has_unparsed || connection.readable {
+                self.sessions.connections.enqueue(slot);
+            }
+        }
+    }
+
+    /// Ends connections that are silent or too slow, and sends heartbeats.
+    pub fn run_timers(&mut self, now: Instant) {
+        while let Some(slot) = self.sessions.connections.next_expired(now) {
+            match self.sessions.check_timer(slot, now) {
+                TimerOutcome::Done => {}
+                TimerOutcome::RearmAt(at) => self.sessions.connections.set_timer(slot, at),
+                TimerOutcome::Abort(why) => self.abort_connection(slot, why, now),
+            }
+        }
+    }
+
+    /// Finishes the logins whose passwords were verified meanwhile.
+    pub fn finish_verifications(&mut self, now: Instant) {
+        if self.login.is_waiting() {
+            self.login.finish_verifications(&mut self.sessions, now);
+        }
+    }
+
+    /// Ends a connection at once.
+    pub fn abort_connection(&mut self, slot: Slot, why: AbortReason, now: Instant) {
+        if let Some(connection) = self.sessions.connections.get_mut(slot) {
+            connection.link.abort(why);
+        }
+        self.lose(slot, abort_reason(why), now);
+        self.remove_connection(slot);
+    }
+
+    /// Removes a connection that is over; a federation link that waited for that dials again.
+    fn remove_connection(&mut self, slot: Slot) {
+        let connection = self.sessions.remove(slot);
+        if let Some(link) = connection.and_then(|connection| connection.closes_link) {
+            self.federation_links.on_closed(link);
+        }
+    }
+
+    /// Closes every connection because the broker stops.
+    pub fn drain(&mut self, now: Instant) {
+        if std::mem::replace(&mut self.draining, true) {
+            return;
+        }
+        for slot in self.sessions.connections.slots() {
+            let refusal = catalog::Refusal::connection(
+                wire::ReplyCode::ConnectionForced,
+                "CONNECTION_FORCED - broker is shutting down",
+            );
+            match self.sessions.connections.get(slot).map(|connection| connection.phase) {
+                Some(ConnectionPhase::Open { .. }) => self.refuse(slot, 0, refusal, (0, 0), now),
+                Some(ConnectionPhase::Greeting | ConnectionPhase::LoggedIn { .. }) => {
+                    self.abort_connection(slot, AbortReason::Shutdown, now)
+                }
+                Some(ConnectionPhase::Closing | ConnectionPhase::Leaving) | None => {}
+            }
         }
     }
 }
@@ -369,5 +483,42 @@ fn dispatch_event(
         | Event::OpenOk
         | Event::Blocked { .. }
         | Event::Unblocked => EventOutcome::Close,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Dispatcher;
+    use crate::connection::ConnectionPhase;
+    use crate::limits::CLOSE_TIMEOUT;
+    use crate::test_sessions::{LoginClient, sessions};
+
+    #[test]
+    fn events_go_to_the_login_and_the_broker_core_and_a_half_frame_waits() {
+        let mut dispatcher = Dispatcher::new(sessions());
+        let now = dispatcher.sessions.options.epoch;
+        let mut client = LoginClient::connect(&mut dispatcher.sessions, None);
+        let slot = client.slot;
+        let phase = |dispatcher: &Dispatcher| dispatcher.sessions.connections.get(slot).map(|found| found.phase);
+        client.write_start("PLAIN", b"\0guest\0guest");
+        client.send();
+        dispatcher.serve_ready(now);
+        assert!(matches!(phase(&dispatcher), Some(ConnectionPhase::LoggedIn { .. })));
+
+        client.write_open();
+        client.send_all_but(3);
+        dispatcher.sessions.on_readiness(slot, true, false, false);
+        dispatcher.serve_ready(now);
+        assert!(!dispatcher.sessions.connections.get(slot).expect("it is there").unconsumed.is_empty());
+        client.send();
+        dispatcher.sessions.on_readiness(slot, true, false, false);
+        dispatcher.serve_ready(now);
+        assert!(matches!(phase(&dispatcher), Some(ConnectionPhase::Open { .. })));
+        assert!(dispatcher.sessions.connections.get(slot).expect("it is there").unconsumed.is_empty());
+
+        dispatcher.drain(now);
+        assert_eq!(phase(&dispatcher), Some(ConnectionPhase::Closing));
+        dispatcher.run_timers(now + CLOSE_TIMEOUT);
+        assert_eq!(phase(&dispatcher), None, "the client has not answered in time");
     }
 }
