@@ -1,15 +1,11 @@
-//! Why a connection ended that nobody wanted to end.
-//!
-//! Enters: what a peer did, or a device, or time.  Leaves: words for an operator and for the peer.
-//! Owns:   the list.
-//! Never:  ends anything itself.
+//! Why a connection ended in disorder, as text for operators and as a close code for the peer.
 
 use crate::device::{DeviceError, CompletionStatus};
 use crate::wire::{CloseCode, PrivateDataError, Reject};
 use std::fmt;
 use std::io;
 
-/// Why a connection broke.
+/// Why a connection failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectionFault {
     /// A message shorter than a header.
@@ -17,64 +13,63 @@ pub enum ConnectionFault {
         /// Its bytes.
         bytes: u32,
     },
-    /// The header says another length than what arrived.
+    /// The length in the header differs from what arrived.
     LengthMismatch {
-        /// What it says, without itself.
+        /// The length in the header.
         announced: u32,
-        /// What arrived, without the header.
+        /// The length of the received payload.
         arrived: u32,
     },
-    /// No kind of message has this code.
+    /// An unknown type of message.
     UnknownKind {
         /// The code.
         code: u8,
     },
-    /// A message is missing, or came twice.
+    /// A message is missing or duplicated.
     OutOfSequence {
         /// Its number.
         got: u16,
-        /// The one that was next.
+        /// The expected number.
         expected: u16,
     },
-    /// The payload is none of its kind.
+    /// The payload is invalid for its type of message.
     InvalidPayload {
-        /// The kind.
         of: &'static str,
     },
-    /// The peer sent more than it was allowed.
+    /// The peer sent a message without credit.
     CreditExceeded,
-    /// The peer returned more credits than it had taken.
+    /// The peer returned more credits than were used.
     CreditOverReturned,
-    /// The peer offers more rendezvous than it may.
+    /// The peer has more rendezvous open than allowed.
     TooManyRendezvous,
-    /// A rendezvous or its end has a number that is not next.
+    /// A RENDEZVOUS or DONE has an unexpected number.
     RendezvousNumber,
-    /// Bytes of the stream behind its end.
+    /// Bytes of the stream after its end.
     DataAfterClose,
-    /// The peer never read what it was offered.
+    /// The peer did not read an offer in time.
     NotFetched,
-    /// Nothing was heard of the peer.
+    /// Nothing was received from the peer for too long.
     PeerSilent,
-    /// The connection did not stand in time.
+    /// The connection was not established in time.
     SetUpOverdue,
-    /// A READ did not end in time.
+    /// A READ did not complete in time.
     ReadOverdue,
-    /// A piece of work failed.
+    /// A work request failed.
     WorkFailed(CompletionStatus),
-    /// The peer is gone without an orderly end.
+    /// The peer disconnected without an orderly end.
     Disconnected,
-    /// The peer gave up and said why.
+    /// The peer closed the connection with this reason.
     ClosedByPeer(CloseCode, String),
-    /// The peer does not want the connection.
+    /// The peer rejected the connection.
     Rejected(Option<Reject>),
-    /// The acceptance makes no sense.
+    /// The private data of the acceptance is invalid.
     InvalidPrivateData(PrivateDataError),
-    /// The device does not take work.
+    /// The device has failed.
     DeviceFailed(String),
 }
 
 impl ConnectionFault {
-    /// What the peer is told, if it is its doing; it cannot be told when the connection is gone.
+    /// The close code to send, if the peer is at fault and the connection still exists.
     pub(crate) fn close_code(&self) -> Option<CloseCode> {
         Some(match self {
             ConnectionFault::ShortMessage { .. }

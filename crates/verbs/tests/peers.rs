@@ -1,4 +1,4 @@
-//! Peers that do not keep the protocol, written against the device itself: only their own connection ends.
+//! Peers that violate the protocol, written against the device itself: only their own connection ends.
 
 mod world;
 

@@ -1,8 +1,4 @@
-//! A simulated device: one node of a fabric.
-//!
-//! Enters: work.  Leaves: completions, when the fabric has moved on.
-//! Owns:   its number.
-//! Never:  moves time on, but in `wait`, by one step.
+//! A simulated device: one node of a fabric. Only `wait` advances the fabric's time, by one step.
 
 use super::sim_network::{SimGrant, SimNetwork};
 use super::{Fabric, STEP};
@@ -26,13 +22,13 @@ impl SimDevice {
         SimDevice { fabric, node }
     }
 
-    /// Its number on the fabric, from zero.
+    /// Its number in the fabric, from zero.
     pub fn node(&self) -> usize {
         self.node
     }
 }
 
-/// A device that is broken does nothing more.
+/// Fails if the device was removed.
 fn whole(net: &SimNetwork, node: usize) -> Result<(), DeviceError> {
     if net.nodes[node].is_broken { Err(mistake("the device is broken")) } else { Ok(()) }
 }
@@ -42,7 +38,7 @@ fn mistake(what: &str) -> DeviceError {
 }
 
 impl Drop for SimDevice {
-    /// In real time other threads live on: whoever was connected finds that nobody answers.
+    /// In real time other threads keep running: connected peers get no answer any more.
     fn drop(&mut self) {
         let mut net = self.fabric.network();
         if net.live.is_some() {
@@ -161,7 +157,7 @@ impl Device for SimDevice {
         Ok(())
     }
 
-    /// One step, and whoever waits longer calls again; in real time, as long as it takes.
+    /// Advances time by one step; in real time, blocks.
     fn wait(&mut self, timeout: Option<Duration>) -> Result<(), DeviceError> {
         let net = self.fabric.network();
         whole(&net, self.node)?;
