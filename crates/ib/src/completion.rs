@@ -62,8 +62,8 @@ impl CompletionChannel {
         self.take(u32::MAX)
     }
 
-    /// The same for at most `most` notifications. An armed queue notifies once, so a caller that knows how often it armed
-    /// saves the call that finds nothing.
+    /// The same for at most `most` notifications. An armed queue notifies once, so a caller that knows how often it
+    /// armed saves the call that finds nothing.
     ///
     /// # Errors
     /// The operating system's error.
@@ -136,8 +136,8 @@ impl CompletionQueueHandle {
 }
 
 impl CompletionQueue {
-    /// A queue of at least `entries`: as many as there can be outstanding work requests. An overflow loses completions and
-    /// every queue pair that uses the queue.
+    /// A queue of at least `entries`: as many as there can be outstanding work requests. An overflow loses completions
+    /// and every queue pair that uses the queue.
     ///
     /// # Errors
     /// The operating system's error.
@@ -169,8 +169,8 @@ impl CompletionQueue {
         self.shared.entries
     }
 
-    /// Appends at most [`POLL_BATCH`] completions to `into` and returns their number. A smaller number means that there are
-    /// no more.
+    /// Appends at most [`POLL_BATCH`] completions to `into` and returns their number. A smaller number means that there
+    /// are no more.
     ///
     /// # Errors
     /// The device's error; then the queue is unusable.
@@ -185,8 +185,8 @@ impl CompletionQueue {
         Ok(count)
     }
 
-    /// Requests a notification of the next completion. Poll once more after this and before waiting: completions that are
-    /// there already do not notify.
+    /// Requests a notification of the next completion. Poll once more after this and before waiting: completions that
+    /// are there already do not notify.
     ///
     /// # Errors
     /// The device's error.

@@ -79,8 +79,8 @@ pub struct CompletedWork<F> {
 pub struct PostOptions {
     /// A number of the caller's choice, which is returned with the completed work.
     pub cookie: u64,
-    /// Whether the work is signalled. Unsignalled work completes with the next signalled work, or with a failure; so signal
-    /// at least one request in every `send_wr_max`, and the last one.
+    /// Whether the work is signalled. Unsignalled work completes with the next signalled work, or with a failure; so
+    /// signal at least one request in every `send_wr_max`, and the last one.
     pub signalled: bool,
 }
 
@@ -88,8 +88,8 @@ impl<S: StableMemory, F: ExclusiveMemory> QueuePair<S, F> {
     /// A queue pair for an id that has a device: [`CmId::accept`] or [`CmId::connect`] then connects it.
     ///
     /// # Errors
-    /// [`IbError::InvalidState`] if the id has no device, or not that of `domain`; [`IbError::Limit`]; the operating system's error:
-    /// `EINVAL` is most often an inline limit that the device does not have.
+    /// [`IbError::InvalidState`] if the id has no device, or not that of `domain`; [`IbError::Limit`]; the operating
+    /// system's error: `EINVAL` is most often an inline limit that the device does not have.
     pub fn new(
         id: &CmId,
         domain: &ProtectionDomain,
@@ -219,8 +219,8 @@ impl<S: StableMemory, F: ExclusiveMemory> QueuePair<S, F> {
         Ok(())
     }
 
-    /// Destroys it and returns the outstanding work, whose memory the device does not access any more. Completions that were
-    /// not polled have no meaning then.
+    /// Destroys it and returns the outstanding work, whose memory the device does not access any more. Completions that
+    /// were not polled have no meaning then.
     pub fn destroy(mut self, into: &mut Vec<CompletedWork<F>>, sent: impl FnMut(S)) {
         let (under_way, held) = (mem::take(&mut self.outstanding), mem::take(&mut self.segments));
         // Destroyed before any of the memory can be reused.
@@ -321,8 +321,8 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
     /// Sends the segments, in order, as one message, which consumes one of the peer's receives.
     ///
     /// # Errors
-    /// [`IbError::QueueFull`], [`IbError::Limit`] for too many segments, [`IbError::NotRegistered`]. Then the segments are
-    /// dropped and the batch is unchanged.
+    /// [`IbError::QueueFull`], [`IbError::Limit`] for too many segments, [`IbError::NotRegistered`]. Then the segments
+    /// are dropped and the batch is unchanged.
     pub fn send(&mut self, pieces: impl IntoIterator<Item = (S, LocalKey)>, how: PostOptions) -> Result<(), IbError> {
         let held = self.add_segments(pieces)?;
         self.add_request(abi::WR_SEND, 0, None, PostedWork { cookie: how.cookie, segments: held, read_memory: None }, held, how);
@@ -339,8 +339,8 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
         Ok(())
     }
 
-    /// Sends the parts, in order, as one message of at most [`QueuePairOptions::inline_bytes_max`]. They are read when the
-    /// batch is posted; their memory need not be registered.
+    /// Sends the parts, in order, as one message of at most [`QueuePairOptions::inline_bytes_max`]. They are read when
+    /// the batch is posted; their memory need not be registered.
     ///
     /// # Errors
     /// [`IbError::QueueFull`], [`IbError::Limit`]. Then the batch is unchanged.

@@ -60,8 +60,8 @@ impl ProtectionDomain {
 
 /// A memory region: registered memory, with its owner.
 ///
-/// Dropping it deregisters the memory, for peers too, and then drops the owner. Posted work holds its memory itself, and
-/// fails if it is still outstanding.
+/// Dropping it deregisters the memory, for peers too, and then drops the owner. Posted work holds its memory itself,
+/// and fails if it is still outstanding.
 pub struct MemoryRegion<O: StableMemory> {
     // Dropped before the memory: fields are dropped in this order.
     registration: Registration,

@@ -37,7 +37,8 @@ impl RegistrationCache {
     /// The key of a slice.
     ///
     /// # Errors
-    /// [`IbError::NotRegistered`] for an empty one; the operating system's error, `ENOMEM` where no more memory may be pinned.
+    /// [`IbError::NotRegistered`] for an empty one; the operating system's error, `ENOMEM` where no more memory may be
+    /// pinned.
     pub fn key(&mut self, slice: &Slice) -> Result<LocalKey, IbError> {
         self.lookup(slice.region().ok_or(IbError::NotRegistered)?, || slice.weak_region())
     }

@@ -35,7 +35,8 @@ unsafe impl<F: ExclusiveMemory> Send for SharedReceiveQueue<F> {}
 pub(crate) struct SharedReceiveQueueHandle {
     domain: ProtectionDomain,
     raw: *mut abi::IbvSrq,
-    /// The buffers that were posted when the handle was dropped: the device may write there until the queue is destroyed.
+    /// The buffers that were posted when the handle was dropped: the device may write there until the queue is
+    /// destroyed.
     left: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -105,8 +106,8 @@ impl<F: ExclusiveMemory> SharedReceiveQueue<F> {
         self.free.len()
     }
 
-    /// Posts buffers from the end of `from`, as many as there are free slots, with one call to the device, and removes them
-    /// from `from`.
+    /// Posts buffers from the end of `from`, as many as there are free slots, with one call to the device, and removes
+    /// them from `from`.
     ///
     /// # Errors
     /// [`IbError::NotRegistered`] before anything is posted; the device's error. Then what is still in `from` was not

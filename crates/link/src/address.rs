@@ -30,8 +30,8 @@ pub enum Address {
         /// The port; 0 makes the system choose one to listen on.
         port: u16,
     },
-    /// `amqp+rdma://10.0.0.1:5672`, also `rdma://`; the port may be left out. The crate `verbs` makes its connections, on
-    /// RDMA devices.
+    /// `amqp+rdma://10.0.0.1:5672`, also `rdma://`; the port may be left out. The crate `verbs` makes its connections,
+    /// on RDMA devices.
     Rdma {
         /// A host name or an IP address, without brackets.
         host: String,

@@ -27,7 +27,8 @@ pub fn dial(address: &Address, options: &DialOptions) -> io::Result<Box<dyn Link
             let flags = SocketFlags::CLOEXEC;
             let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
             set_buffers(&socket, &options.socket)?;
-            // With a full backlog the connect waits as long as the send time-out (unix(7)); zero would mean without limit.
+            // With a full backlog the connect waits as long as the send time-out (unix(7)); zero would mean without
+            // limit.
             let timeout = options.timeout.max(Duration::from_millis(1));
             sockopt::set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
             let place = SocketAddrUnix::new(path.as_path())?;

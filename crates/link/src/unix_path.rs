@@ -17,8 +17,8 @@ pub(crate) struct UnixPath {
 }
 
 impl UnixPath {
-    /// Binds a socket to a path. The socket file of a dead process is replaced; one in use, or another kind of file, is an
-    /// error.
+    /// Binds a socket to a path. The socket file of a dead process is replaced; one in use, or another kind of file, is
+    /// an error.
     pub fn bind(socket: &OwnedFd, path: &Path) -> io::Result<UnixPath> {
         let address = SocketAddrUnix::new(path)?;
         match rustix::net::bind(socket, &address) {

@@ -105,8 +105,8 @@ impl BlockMut {
     }
 
     /// # Safety
-    /// Either `len` is zero, or `bytes` is the first byte after the header of a block that nobody else holds, and its first
-    /// `len` bytes are initialised.
+    /// Either `len` is zero, or `bytes` is the first byte after the header of a block that nobody else holds, and its
+    /// first `len` bytes are initialised.
     #[inline]
     pub(crate) unsafe fn from_raw(bytes: NonNull<u8>, len: usize) -> Self {
         Self { bytes, len }

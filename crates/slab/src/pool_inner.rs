@@ -216,8 +216,8 @@ impl PoolInner {
     }
 
     /// # Safety
-    /// The block is of this region and the region of this pool, and the caller is the block's only holder, on the owner's
-    /// thread.
+    /// The block is of this region and the region of this pool, and the caller is the block's only holder, on the
+    /// owner's thread.
     #[inline]
     unsafe fn free_local(&self, region: RegionRef, block: NonNull<FreeBlock>) {
         // SAFETY: the block is out, so its region exists; this is the owner's thread.
@@ -271,7 +271,8 @@ impl PoolInner {
         let mut blocks = 0;
         let mut next = NonNull::new(first);
         while let Some(block) = next {
-            // SAFETY: the block was put on the list of returns with its link written, and is ours since we took the list.
+            // SAFETY: the block was put on the list of returns with its link written, and is ours since we took the
+            // list.
             next = NonNull::new(unsafe { block.read() }.next);
             // SAFETY: it is a block of this pool, of which the region is found as for any block.
             let region = unsafe { RegionRef::of(block.cast()) };

@@ -201,7 +201,8 @@ impl RegionRef {
     /// pointer to a pool whose owner is gone).
     #[inline]
     pub(crate) unsafe fn owner_state<'a>(self) -> &'a OwnerState {
-        // SAFETY: the head was written when the region was mapped, and only one thread looks at this half, says the caller.
+        // SAFETY: the head was written when the region was mapped, and only one thread looks at this half, says the
+        // caller.
         unsafe { &(*self.0.as_ptr()).owner_state }
     }
 
@@ -231,8 +232,8 @@ impl RegionRef {
         for index in (0..count).rev() {
             // SAFETY: `start + (index + 1) * stride` is at most the region's length, for `index < count <= fits`.
             let block = unsafe { shared.base.add(start + index * stride) }.cast::<FreeBlock>();
-            // SAFETY: these bytes were never given out since the region took its class, and are aligned to 16 as `start`
-            // and `stride` are.
+            // SAFETY: these bytes were never given out since the region took its class, and are aligned to 16 as
+            // `start` and `stride` are.
             unsafe { block.write(FreeBlock { next }) };
             next = block.as_ptr();
         }

@@ -11,10 +11,10 @@ use std::time::Duration;
 /// One shard's share of a device: one completion queue, one shared receive queue, one channel of events, any number of
 /// reliable connected queue pairs.
 ///
-/// Only [`wait`](Device::wait) blocks. Posted memory belongs to the device until its completion is polled (of unsignalled
-/// sends: that of a later send of the same queue pair), or until the queue pair is destroyed. A device registers whole
-/// regions of message memory ([`Slice::region`]) on first use, for local access only; only [`grant`](Device::grant) lets
-/// a peer read, and exactly the bytes of one slice.
+/// Only [`wait`](Device::wait) blocks. Posted memory belongs to the device until its completion is polled (of
+/// unsignalled sends: that of a later send of the same queue pair), or until the queue pair is destroyed. A device
+/// registers whole regions of message memory ([`Slice::region`]) on first use, for local access only; only
+/// [`grant`](Device::grant) lets a peer read, and exactly the bytes of one slice.
 pub trait Device: Send + 'static {
     fn capabilities(&self) -> DeviceCapabilities;
 
@@ -33,8 +33,8 @@ pub trait Device: Send + 'static {
     /// Ends a grant: later READs fail.
     fn revoke(&mut self, grant: ReadGrant);
 
-    /// Posts buffers to the shared receive queue and empties the list: one doorbell. The device checks that a message fits
-    /// into its buffer.
+    /// Posts buffers to the shared receive queue and empties the list: one doorbell. The device checks that a message
+    /// fits into its buffer.
     ///
     /// # Errors
     /// The device has failed. The list is emptied as well.
@@ -58,9 +58,9 @@ pub trait Device: Send + 'static {
     /// The device has failed.
     fn arm(&mut self) -> Result<(), DeviceError>;
 
-    /// Makes the next call of [`events`](Device::events) poll in any case, for an owner that may have been woken by one of
-    /// [`event_descriptors`](Device::event_descriptors). Otherwise a device polls for events from time to time, and after
-    /// [`wait`](Device::wait).
+    /// Makes the next call of [`events`](Device::events) poll in any case, for an owner that may have been woken by one
+    /// of [`event_descriptors`](Device::event_descriptors). Otherwise a device polls for events from time to time, and
+    /// after [`wait`](Device::wait).
     fn request_event_poll(&mut self) {}
 
     /// Blocks until there may be a completion (if armed) or an event, or until the time-out.
@@ -101,7 +101,8 @@ pub trait Device: Send + 'static {
     /// Refuses a request.
     fn reject(&mut self, request: ConnectRequestId, private: &[u8]);
 
-    /// Ends a connection: all of its work completes, most of it as [`CompletionStatus::Flushed`], and the peer is notified.
+    /// Ends a connection: all of its work completes, most of it as [`CompletionStatus::Flushed`], and the peer is
+    /// notified.
     fn disconnect(&mut self, pair: QueuePairId);
 
     /// Destroys a queue pair. Its completions may still be polled.
@@ -228,8 +229,8 @@ pub struct DeviceCapabilities {
     pub reads_answered_max: u8,
     /// Receive buffers that the shared receive queue takes.
     pub receives_max: usize,
-    /// iWARP's rule: the connecting end sends the first message, and the accepting end must not send before it has arrived.
-    /// There the accepting end gets its [`ConnectionEvent::Established`] too early.
+    /// iWARP's rule: the connecting end sends the first message, and the accepting end must not send before it has
+    /// arrived. There the accepting end gets its [`ConnectionEvent::Established`] too early.
     pub initiator_sends_first: bool,
 }
 

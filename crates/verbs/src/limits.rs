@@ -28,8 +28,8 @@ pub const TOKEN_BYTES: usize = 16;
 /// Most bytes of one rendezvous. A longer body is offered in pieces, each with a deadline of its own.
 pub const RENDEZVOUS_BYTES_MAX: u32 = 16 << 20;
 
-/// Credits that only CREDIT, PONG and CLOSE may use: the most that an end can send of these before it receives a message
-/// that returns credits: a CREDIT for each half of the peer's credits, a PONG and a CLOSE.
+/// Credits that only CREDIT, PONG and CLOSE may use: the most that an end can send of these before it receives a
+/// message that returns credits: a CREDIT for each half of the peer's credits, a PONG and a CLOSE.
 pub const CONTROL_CREDITS: u16 = 4;
 /// Credits that the stream leaves to control messages: those above, a PING, and a DONE, which covers all before it.
 pub const RESERVE_CREDITS: u16 = CONTROL_CREDITS + 2;
@@ -84,8 +84,8 @@ pub const BACKLOG_REQUESTS: u32 = 512;
 /// The acknowledgement time-out: 4.096 us times 2 to the power of this, 0.27 s. Some cards wait up to four times as
 /// long.
 pub const ACKNOWLEDGE_EXPONENT: u8 = 16;
-/// How often a card retransmits an unacknowledged packet. With the time-out above, a peer that is gone is noticed within
-/// 2 to 8 s. One more, 7, would mean without end.
+/// How often a card retransmits an unacknowledged packet. With the time-out above, a peer that is gone is noticed
+/// within 2 to 8 s. One more, 7, would mean without end.
 pub const ACKNOWLEDGE_RETRIES: u8 = 6;
 /// The time-out of address resolution, and of route resolution.
 pub const RESOLVE_MAX: Duration = Duration::from_secs(5);

@@ -22,8 +22,8 @@ pub struct LinkId {
 }
 
 impl LinkId {
-    /// Its slot in the port, from zero, so that an owner may keep the state of links in a list. A slot is reused after the
-    /// connection has ended, with another `LinkId`.
+    /// Its slot in the port, from zero, so that an owner may keep the state of links in a list. A slot is reused after
+    /// the connection has ended, with another `LinkId`.
     pub fn slot(self) -> usize {
         self.slot as usize
     }
@@ -54,7 +54,8 @@ impl ReadinessEdges {
 
 /// Verifies tokens that were issued elsewhere.
 pub trait TokenVerifier: Send + Sync {
-    /// Whether a client with this token is accepted. Called once for each request with a token; a valid token is used up.
+    /// Whether a client with this token is accepted. Called once for each request with a token; a valid token is used
+    /// up.
     fn admits(&self, token: &RdmaToken) -> bool;
 }
 
@@ -156,7 +157,8 @@ impl<D: Device> Port<D> {
         Some(VerbsLink::new(self.clone(), id))
     }
 
-    /// Accepts one client with this token, within [`PortSettings::token_max`]. False if too many tokens are expected already.
+    /// Accepts one client with this token, within [`PortSettings::token_max`]. False if too many tokens are expected
+    /// already.
     pub fn expect_token(&self, token: RdmaToken) -> bool {
         self.engine().expect(token)
     }
@@ -236,7 +238,8 @@ impl<D: Device> Port<D> {
         self.engine().connections()
     }
 
-    /// Whether the owner's next round has something to do even without an event of the device, so that it must not sleep.
+    /// Whether the owner's next round has something to do even without an event of the device, so that it must not
+    /// sleep.
     pub fn has_work(&self) -> bool {
         self.engine().has_work()
     }

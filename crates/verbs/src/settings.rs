@@ -16,7 +16,8 @@ pub struct PortSettings {
     pub spare_buffers: usize,
     /// The initial credits of a peer: messages that it may send before a credit is returned.
     pub credits: u16,
-    /// Bodies of at least this many bytes are offered for reading instead of sent, unless the peer's threshold is higher.
+    /// Bodies of at least this many bytes are offered for reading instead of sent, unless the peer's threshold is
+    /// higher.
     pub rendezvous_threshold_bytes: u32,
     /// Rendezvous that a peer may offer us at once.
     pub rendezvous_max: u16,
@@ -42,9 +43,9 @@ pub struct PortSettings {
     pub ping_after: Duration,
     /// A peer that was silent this long is disconnected.
     pub silent_max: Duration,
-    /// How long a peer may take to read an offer, even if it answers PINGs. A reader that pauses longer (a consumer that
-    /// reads nothing, a broker that is short of memory) is disconnected, so this must be longer than any allowed pause;
-    /// `Duration::MAX`: without limit.
+    /// How long a peer may take to read an offer, even if it answers PINGs. A reader that pauses longer (a consumer
+    /// that reads nothing, a broker that is short of memory) is disconnected, so this must be longer than any allowed
+    /// pause; `Duration::MAX`: without limit.
     pub fetch_max: Duration,
     /// How long one READ may take.
     pub read_max: Duration,

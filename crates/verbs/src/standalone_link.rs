@@ -225,8 +225,8 @@ impl<D: Device> Link for StandaloneLink<D> {
 }
 
 impl<D: Device> Drop for StandaloneLink<D> {
-    /// Sends the last messages, as the kernel does for a socket, within a time limit. Unread offers belong to them, because
-    /// their bytes lie in memory of this end.
+    /// Sends the last messages, as the kernel does for a socket, within a time limit. Unread offers belong to them,
+    /// because their bytes lie in memory of this end.
     fn drop(&mut self) {
         drop(self.link.take());
         self.port.linger(LINGER_MAX);

@@ -10,7 +10,8 @@ use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Bodies below this many bytes are cheaper to copy between the headers than to gather: each part costs the device time.
+/// Bodies below this many bytes are cheaper to copy between the headers than to gather: each part costs the device
+/// time.
 const COPY_THRESHOLD_BYTES: usize = 1_024;
 
 /// The capabilities of a link that takes no lent memory.
@@ -55,8 +56,8 @@ impl<D: Device> VerbsLink<D> {
         self.port.engine().with(self.id).is_none_or(|(connection, _)| connection.is_readable())
     }
 
-    /// Lets the peer take any time to read offers, whatever the port's [`fetch_max`](crate::PortSettings::fetch_max): for
-    /// the connecting end, on a port that also accepts connections.
+    /// Lets the peer take any time to read offers, whatever the port's [`fetch_max`](crate::PortSettings::fetch_max):
+    /// for the connecting end, on a port that also accepts connections.
     pub fn disable_fetch_deadline(&self) {
         if let Some((connection, _)) = self.port.engine().with(self.id) {
             connection.has_no_fetch_deadline = true;
@@ -142,8 +143,8 @@ impl<D: Device> Link for VerbsLink<D> {
     fn wait(&mut self, what: WaitFor, mut timeout: Option<Duration>) -> Result<bool, LinkError> {
         let mut core = self.port.engine();
         let broken = |error: crate::device::DeviceError| LinkError::Lost(error.into());
-        // If the last wait had to sleep, this one most likely has to: then the poll after arming is enough. Otherwise the
-        // first poll finds what has arrived without a system call.
+        // If the last wait had to sleep, this one most likely has to: then the poll after arming is enough. Otherwise
+        // the first poll finds what has arrived without a system call.
         let mut sleeps_at_once = std::mem::take(&mut core.has_slept) && !core.shared.has_work();
         let mut until = None;
         loop {

@@ -267,7 +267,8 @@ impl SimConnection {
         state.cut_at[from.index()] = Some((at, cut));
     }
 
-    /// Simulates a slow reader: at most so many bytes arrive at `side` in a step; zero stops it, `None` lifts the limit.
+    /// Simulates a slow reader: at most so many bytes arrive at `side` in a step; zero stops it, `None` lifts the
+    /// limit.
     pub fn limit_rate(&self, side: SimSide, bytes_per_step: Option<usize>) {
         self.state().inbound(side).bytes_per_step_max = bytes_per_step;
     }

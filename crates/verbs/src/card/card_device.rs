@@ -78,8 +78,8 @@ pub(super) struct CardDevice {
 }
 
 impl CardDevice {
-    /// All objects are made on a context of the connection manager: that of `ib::devices` is another opening, whose objects
-    /// cannot be used for queue pairs of ids.
+    /// All objects are made on a context of the connection manager: that of `ib::devices` is another opening, whose
+    /// objects cannot be used for queue pairs of ids.
     pub fn open(context: &DeviceContext) -> Result<Self, DeviceError> {
         let facts = context.attributes().map_err(device_error)?;
         if (facts.sge_max as usize) < SGE_NEEDED {
@@ -152,8 +152,8 @@ impl CardDevice {
         [self.completion_channel.as_fd(), self.cm_channel.as_fd(), self.context.async_fd(), self.mailbox.wake.as_fd()]
     }
 
-    /// Makes a queue pair for an id of this device, if the completion queue has entries for all of its work failing at once:
-    /// an overflow would lose every connection.
+    /// Makes a queue pair for an id of this device, if the completion queue has entries for all of its work failing at
+    /// once: an overflow would lose every connection.
     pub fn queue_pair(&self, id: &CmId, wishes: &QueuePairLimits) -> Result<CardQueuePair, DeviceError> {
         let receives =
             self.receive_queue.as_ref().ok_or_else(|| DeviceError("no receive buffers were posted yet".into()))?;
@@ -276,7 +276,8 @@ impl Device for CardDevice {
 
     fn arm(&mut self) -> Result<(), DeviceError> {
         self.check_not_broken()?;
-        // Takes the notification of the last `arm`, of which there is one at most: it would keep the descriptor readable.
+        // Takes the notification of the last `arm`, of which there is one at most: it would keep the descriptor
+        // readable.
         self.completion_channel.take(1).map_err(device_error)?;
         self.completion_queue.arm().map_err(device_error)
     }

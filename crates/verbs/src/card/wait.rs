@@ -43,8 +43,8 @@ impl EpollSet {
         Ok(EpollSet(made))
     }
 
-    /// Waits for an edge of one of them, or for `patience`. Returns which have one, by their index in [`new`](Self::new);
-    /// after a signal none.
+    /// Waits for an edge of one of them, or for `patience`. Returns which have one, by their index in
+    /// [`new`](Self::new); after a signal none.
     pub fn wait<const N: usize>(&self, patience: Option<Duration>) -> Result<[bool; N], DeviceError> {
         let nothing = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         let mut events = [nothing; N];

@@ -144,12 +144,12 @@ impl CardDevice {
         }
     }
 
-    /// Destroys the queue pairs that their owner has destroyed, when the device has reported their last receive, or after a
-    /// while, because not every device reports it.
+    /// Destroys the queue pairs that their owner has destroyed, when the device has reported their last receive, or
+    /// after a while, because not every device reports it.
     ///
-    /// Some devices discard completions that were not polled when a queue pair is destroyed, and with them receive buffers
-    /// and the memory of READs. So the queue pair was moved to the error state before (`disconnect`), all completions are
-    /// polled here, and outstanding work is returned as flushed.
+    /// Some devices discard completions that were not polled when a queue pair is destroyed, and with them receive
+    /// buffers and the memory of READs. So the queue pair was moved to the error state before (`disconnect`), all
+    /// completions are polled here, and outstanding work is returned as flushed.
     pub fn destroy_leaving(&mut self) -> Result<(), DeviceError> {
         if self.leaving.is_empty() {
             return Ok(());
@@ -183,9 +183,9 @@ impl CardDevice {
         self.recreate_receive_queue()
     }
 
-    /// Recovers receive buffers that the device has not returned. By the standard it returns every buffer that it took for a
-    /// queue pair; some devices do not if the connection ended in the middle of a message. Destroying the queue returns
-    /// them, which is possible only when no queue pair uses it.
+    /// Recovers receive buffers that the device has not returned. By the standard it returns every buffer that it took
+    /// for a queue pair; some devices do not if the connection ended in the middle of a message. Destroying the queue
+    /// returns them, which is possible only when no queue pair uses it.
     fn recreate_receive_queue(&mut self) -> Result<(), DeviceError> {
         let missing = self.receive_order.missing();
         if missing == 0 || !self.by_tag.is_empty() {

@@ -142,8 +142,8 @@ impl Connection {
         self.raise_edges(shared, edges);
     }
 
-    /// Sends a PING, because the peer has to wait for a message of ours. It is repeated until something arrives: not every
-    /// device delivers the first message at once (siw on a busy machine delivers it with the next).
+    /// Sends a PING, because the peer has to wait for a message of ours. It is repeated until something arrives: not
+    /// every device delivers the first message at once (siw on a busy machine delivers it with the next).
     pub fn send_first_ping(&mut self, now: Duration) {
         self.owes_ping = true;
         self.next_ping_at = Some(now + FIRST_PING_INTERVAL);
@@ -193,7 +193,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Keeps a message that has arrived before the event with the peer's private data: events are polled before completions.
+    /// Keeps a message that has arrived before the event with the peer's private data: events are polled before
+    /// completions.
     pub fn defer_message<D: Device>(&mut self, shared: &mut PortShared<D>, bytes: u32, buffer: BlockMut) -> Result<(), ConnectionFault> {
         if self.early_messages.len() >= usize::from(self.credits.promised()) {
             shared.free_buffer(buffer);
@@ -345,8 +346,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Nothing is received any more: a DONE lets the peer drop its offers. While a READ is in flight the peer's memory must
-    /// stay; the DONE follows its completion.
+    /// Nothing is received any more: a DONE lets the peer drop its offers. While a READ is in flight the peer's memory
+    /// must stay; the DONE follows its completion.
     pub fn decline_offers(&mut self) {
         if self.receive_half.read_in_flight.is_none() && self.first_not_done != self.receive_half.next_number {
             self.owes_done = Some(self.receive_half.next_number.wrapping_sub(1));

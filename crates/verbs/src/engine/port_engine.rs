@@ -373,8 +373,8 @@ impl<D: Device> PortEngine<D> {
         outcome
     }
 
-    /// Polls completions only, after arming the device and before sleeping. Returns whether there were any: then a full poll
-    /// must follow.
+    /// Polls completions only, after arming the device and before sleeping. Returns whether there were any: then a full
+    /// poll must follow.
     ///
     /// # Errors
     /// The device has failed, which the next full poll reports to all connections.

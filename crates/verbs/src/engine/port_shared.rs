@@ -61,9 +61,9 @@ impl<D: Device> PortShared<D> {
         self.posted_buffers -= 1;
     }
 
-    /// Posts the free buffers, once there are enough for a list. That must happen before their credits are returned, except
-    /// for as many as half of the spare buffers replace: so the device has a buffer for each message that peers may send,
-    /// and the other half of the spares for messages beyond their credit.
+    /// Posts the free buffers, once there are enough for a list. That must happen before their credits are returned,
+    /// except for as many as half of the spare buffers replace: so the device has a buffer for each message that peers
+    /// may send, and the other half of the spares for messages beyond their credit.
     pub fn replenish(&mut self) -> Result<(), DeviceError> {
         if self.free_buffers.len() <= self.settings.spare_buffers / 2 {
             return Ok(());

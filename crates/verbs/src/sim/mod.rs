@@ -37,8 +37,8 @@ pub struct FabricOptions {
     pub error_ppm: u32,
     /// In how many of a million cases a bit of a message's first eight bytes flips.
     pub flip_ppm: u32,
-    /// In how many of a thousand cases a poll for events finds none although there are some, as if one arrived between the
-    /// polls for events and for completions. Not in real time, where a sleeping thread would miss it.
+    /// In how many of a thousand cases a poll for events finds none although there are some, as if one arrived between
+    /// the polls for events and for completions. Not in real time, where a sleeping thread would miss it.
     pub late_events_permille: u32,
     /// Grants that a device can hold.
     pub grants_max: usize,
@@ -188,7 +188,8 @@ impl Fabric {
         self.network().vanish(device.node());
     }
 
-    /// As [`vanish`](Self::vanish), for a device that was moved to a port: numbered in the order of creation, from zero.
+    /// As [`vanish`](Self::vanish), for a device that was moved to a port: numbered in the order of creation, from
+    /// zero.
     pub fn vanish_nth(&self, node: usize) {
         self.network().vanish(node);
     }

@@ -13,7 +13,8 @@ pub enum MessageKind {
     Data = 0x03,
     /// No payload, only the credits in its header.
     Credit = 0x05,
-    /// Bytes of the stream that the receiver reads from the sender's memory: a [`RendezvousDescriptor`](super::RendezvousDescriptor).
+    /// Bytes of the stream that the receiver reads from the sender's memory: a
+    /// [`RendezvousDescriptor`](super::RendezvousDescriptor).
     Rendezvous = 0x06,
     /// Rendezvous were read; their grants may be revoked.
     Done = 0x09,

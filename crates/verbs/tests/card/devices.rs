@@ -17,7 +17,8 @@ fn run(words: &str) -> bool {
 #[test]
 fn a_request_through_another_device_is_refused_and_a_device_that_goes_is_told_of() {
     let Some(ip) = lab() else { return };
-    // The connection manager's library looks for devices when it is first used: `SECOND` is a process that starts later.
+    // The connection manager's library looks for devices when it is first used: `SECOND` is a process that starts
+    // later.
     if std::env::var_os(SECOND).is_some() {
         return with_two(&ip.to_string());
     }
