@@ -247,9 +247,9 @@ pub enum ConnectStep {
 impl fmt::Display for ConnectStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            ConnectStep::Address => "no RDMA device leads to the address",
-            ConnectStep::Route => "no way to the address was found",
-            ConnectStep::Connect => "the connection could not be made",
+            ConnectStep::Address => "no RDMA device routes to the address",
+            ConnectStep::Route => "no route to the address was found",
+            ConnectStep::Connect => "the connection could not be established",
             ConnectStep::Unreachable => "nobody answered",
         })
     }

@@ -140,7 +140,7 @@ impl CmId {
         // SAFETY: the id exists.
         let verbs = unsafe { (*self.0.raw).verbs };
         if verbs.is_null() {
-            return Err(IbError::InvalidState("an id has no device before its address is resolved"));
+            return Err(IbError::InvalidState("the id has no device before its address is resolved"));
         }
         // SAFETY: the device of an id, and not null.
         unsafe { DeviceContext::of_cm(verbs) }
@@ -292,7 +292,7 @@ impl CmId {
 
 impl fmt::Debug for CmId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Id({})", self.0.key.0)
+        write!(f, "CmId({})", self.0.key.0)
     }
 }
 

@@ -56,7 +56,7 @@ impl Eq for DeviceContext {}
 
 impl fmt::Debug for DeviceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Context({})", self.name())
+        write!(f, "DeviceContext({})", self.name())
     }
 }
 

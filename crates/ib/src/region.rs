@@ -100,7 +100,7 @@ impl Registration {
         IbError::check_limit("bytes to register", bytes, SGE_BYTES_MAX)?;
         let address = start.cast_mut().cast();
         // SAFETY: the domain exists, and stays so while the registration does, which holds it; the bytes are mapped,
-        // says the caller.
+        // as the caller guarantees.
         let raw = unsafe { (domain.context().verbs().ibv_reg_mr)(domain.raw(), address, bytes, access) };
         if raw.is_null() {
             return Err(IbError::last_os_error("ibv_reg_mr"));
@@ -183,7 +183,7 @@ impl MemoryRegion<SharedPages> {
 
 impl<O: StableMemory> fmt::Debug for MemoryRegion<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Region({} bytes at {:#x})", self.registration.bytes, self.registration.start)
+        write!(f, "MemoryRegion({} bytes at {:#x})", self.registration.bytes, self.registration.start)
     }
 }
 

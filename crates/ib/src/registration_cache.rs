@@ -113,6 +113,6 @@ impl RegistrationCache {
 
 impl fmt::Debug for RegistrationCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Met({} regions, {} bytes)", self.regions.len(), self.pinned_bytes())
+        write!(f, "RegistrationCache({} regions, {} bytes)", self.regions.len(), self.pinned_bytes())
     }
 }

@@ -139,7 +139,7 @@ impl<F: ExclusiveMemory> SharedReceiveQueue<F> {
             }
         }
         let post =
-            self.shared.domain.context().ops().post_srq_recv.ok_or(IbError::InvalidState("the provider has no such queue"))?;
+            self.shared.domain.context().ops().post_srq_recv.ok_or(IbError::InvalidState("the provider does not support shared receive queues"))?;
         let mut refused = ptr::null_mut();
         // SAFETY: the queue exists, and so does the list with its pieces. What they name stays in `places` from here
         // on, until the device is done with it: between this call and the moving below nothing can end early.
@@ -157,7 +157,7 @@ impl<F: ExclusiveMemory> SharedReceiveQueue<F> {
     /// Returns the buffer of a completed receive; the completion has the number of received bytes.
     ///
     /// # Errors
-    /// [`IbError::WrongQueue`] for a completion of another queue.
+    /// [`IbError::WrongQueue`] for the completion belongs to another queue.
     pub fn on_completion(&mut self, completion: Completion) -> Result<F, IbError> {
         if completion.work_queue() != self.tag {
             return Err(IbError::WrongQueue);
@@ -203,6 +203,6 @@ impl<F: ExclusiveMemory> Drop for SharedReceiveQueue<F> {
 
 impl<F: ExclusiveMemory> fmt::Debug for SharedReceiveQueue<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Receives({} of {})", self.posted(), self.slots.len())
+        write!(f, "SharedReceiveQueue({} of {})", self.posted(), self.slots.len())
     }
 }

@@ -21,7 +21,7 @@ pub fn dial(address: &Address, options: &DialOptions) -> io::Result<Box<dyn Link
         Address::Rdma { .. } => Err(io::Error::new(ErrorKind::Unsupported, crate::address::NEEDS_RDMA_DEVICE)),
         Address::Tcp { host, port } => Ok(Box::new(connect(host, *port, options)?)),
         Address::Rsocket { .. } => {
-            Err(io::Error::new(ErrorKind::Unsupported, "rsockets are dialled by their own room"))
+            Err(io::Error::new(ErrorKind::Unsupported, "the crate rsocket connects to this address"))
         }
         Address::Unix(path) => {
             let flags = SocketFlags::CLOEXEC;
@@ -36,7 +36,7 @@ pub fn dial(address: &Address, options: &DialOptions) -> io::Result<Box<dyn Link
                 match rustix::net::connect(&socket, &place) {
                     Ok(()) => break,
                     Err(Errno::INTR) => {}
-                    Err(Errno::AGAIN) => return Err(io::Error::new(ErrorKind::TimedOut, "it accepts nobody")),
+                    Err(Errno::AGAIN) => return Err(io::Error::new(ErrorKind::TimedOut, "the listener does not accept")),
                     Err(error) => return Err(error.into()),
                 }
             }

@@ -44,7 +44,7 @@ impl Slice {
         if self.len == 0 {
             return None;
         }
-        // SAFETY: `len` is not zero, so there is a block, whose head was written when it was frozen and lives while we
+        // SAFETY: `len` is not zero, so there is a block, whose header was written when it was frozen and lives while we
         // hold it.
         Some(unsafe { header_of(self.bytes).as_ref() })
     }
@@ -154,7 +154,7 @@ impl Drop for Slice {
         if self.len == 0 {
             return;
         }
-        // SAFETY: `len` is not zero, so there is a block, whose head was written when it was frozen, and whose count we
+        // SAFETY: `len` is not zero, so there is a block, whose header was written when it was frozen, and whose count we
         // give up; the last holder alone can reach it, and gives the block back.
         unsafe {
             let head = header_of(self.bytes);

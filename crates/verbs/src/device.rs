@@ -90,13 +90,13 @@ pub trait Device: Send + 'static {
     ///
     /// # Errors
     /// The address is invalid, or the device has no resources left.
-    fn connect(&mut self, address: &str, private: &[u8], wanted: &QueuePairLimits) -> Result<QueuePairId, DeviceError>;
+    fn connect(&mut self, address: &str, private: &[u8], limits: &QueuePairLimits) -> Result<QueuePairId, DeviceError>;
 
     /// Accepts a request; [`ConnectionEvent::Established`] follows, or a failure.
     ///
     /// # Errors
     /// The request is gone, or the device has no resources left.
-    fn accept(&mut self, request: ConnectRequestId, private: &[u8], wanted: &QueuePairLimits) -> Result<QueuePairId, DeviceError>;
+    fn accept(&mut self, request: ConnectRequestId, private: &[u8], limits: &QueuePairLimits) -> Result<QueuePairId, DeviceError>;
 
     /// Refuses a request.
     fn reject(&mut self, request: ConnectRequestId, private: &[u8]);
@@ -175,12 +175,12 @@ impl Device for AnyDevice {
         (**self).listen(address)
     }
 
-    fn connect(&mut self, address: &str, private: &[u8], wanted: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
-        (**self).connect(address, private, wanted)
+    fn connect(&mut self, address: &str, private: &[u8], limits: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
+        (**self).connect(address, private, limits)
     }
 
-    fn accept(&mut self, request: ConnectRequestId, private: &[u8], wanted: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
-        (**self).accept(request, private, wanted)
+    fn accept(&mut self, request: ConnectRequestId, private: &[u8], limits: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
+        (**self).accept(request, private, limits)
     }
 
     fn reject(&mut self, request: ConnectRequestId, private: &[u8]) {
@@ -212,7 +212,7 @@ pub struct ResolvedRoute {
 
 impl fmt::Debug for ResolvedRoute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Way({} by {})", self.address, self.card)
+        write!(f, "ResolvedRoute({} by {})", self.address, self.card)
     }
 }
 
@@ -295,7 +295,7 @@ impl MessageHead {
 
 impl fmt::Debug for MessageHead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Head({:02x?})", self.as_bytes())
+        write!(f, "MessageHead({:02x?})", self.as_bytes())
     }
 }
 
@@ -369,7 +369,7 @@ impl fmt::Display for CompletionStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             CompletionStatus::Success => "done",
-            CompletionStatus::Flushed => "the connection had ended",
+            CompletionStatus::Flushed => "the connection has ended",
             CompletionStatus::RetryExceeded => "the peer did not acknowledge in time",
             CompletionStatus::RnrRetryExceeded => "the peer had no receive buffer",
             CompletionStatus::LocalLength => "a message was longer than its buffer",

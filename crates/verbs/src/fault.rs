@@ -92,28 +92,28 @@ impl fmt::Display for ConnectionFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConnectionFault::ShortMessage { bytes } => write!(f, "a message of {bytes} bytes has no header"),
-            ConnectionFault::LengthMismatch { announced: says, arrived } => write!(f, "a header says {says} bytes, {arrived} arrived"),
+            ConnectionFault::LengthMismatch { announced: says, arrived } => write!(f, "a header announces {says} bytes, {arrived} arrived"),
             ConnectionFault::UnknownKind { code } => write!(f, "no message has the type {code:#04x}"),
-            ConnectionFault::OutOfSequence { got, expected } => write!(f, "message {got} came where {expected} was next"),
-            ConnectionFault::InvalidPayload { of } => write!(f, "the payload is none of a {of}"),
+            ConnectionFault::OutOfSequence { got, expected } => write!(f, "message {got} arrived instead of {expected}"),
+            ConnectionFault::InvalidPayload { of } => write!(f, "the payload of a {of} is invalid"),
             ConnectionFault::CreditExceeded => f.write_str("the peer sent more than its credit"),
-            ConnectionFault::CreditOverReturned => f.write_str("the peer returned credits that it did not have"),
-            ConnectionFault::TooManyRendezvous => f.write_str("the peer offers more rendezvous than it may"),
-            ConnectionFault::RendezvousNumber => f.write_str("a rendezvous is not the next one"),
-            ConnectionFault::DataAfterClose => f.write_str("bytes came behind the end of the stream"),
-            ConnectionFault::NotFetched => f.write_str("the peer did not read in time what it was offered"),
-            ConnectionFault::PeerSilent => f.write_str("nothing was heard of the peer"),
-            ConnectionFault::SetUpOverdue => f.write_str("the connection did not stand in time"),
+            ConnectionFault::CreditOverReturned => f.write_str("the peer returned more credits than were used"),
+            ConnectionFault::TooManyRendezvous => f.write_str("the peer has too many rendezvous open"),
+            ConnectionFault::RendezvousNumber => f.write_str("a rendezvous has an unexpected number"),
+            ConnectionFault::DataAfterClose => f.write_str("bytes arrived after the end of the stream"),
+            ConnectionFault::NotFetched => f.write_str("the peer did not read an offer in time"),
+            ConnectionFault::PeerSilent => f.write_str("nothing was received from the peer"),
+            ConnectionFault::SetUpOverdue => f.write_str("the connection was not established in time"),
             ConnectionFault::ReadOverdue => f.write_str("reading from the peer's memory took too long"),
             ConnectionFault::WorkFailed(status) => write!(f, "{status}"),
-            ConnectionFault::Disconnected => f.write_str("the peer is gone"),
-            ConnectionFault::ClosedByPeer(code, text) => write!(f, "the peer gave up ({code}): {text}"),
+            ConnectionFault::Disconnected => f.write_str("the peer has disconnected"),
+            ConnectionFault::ClosedByPeer(code, text) => write!(f, "the peer closed the connection ({code}): {text}"),
             ConnectionFault::Rejected(Some(reject)) => {
                 let (least, most) = reject.versions;
-                write!(f, "the peer refused: {} (it speaks versions {least} to {most})", reject.reason.as_str())
+                write!(f, "the peer rejected the connection: {} (it supports versions {least} to {most})", reject.reason.as_str())
             }
-            ConnectionFault::Rejected(None) => f.write_str("the peer refused: nobody listens there, or not for this protocol"),
-            ConnectionFault::InvalidPrivateData(error) => write!(f, "the peer's answer is wrong: {error}"),
+            ConnectionFault::Rejected(None) => f.write_str("the peer rejected the connection: nobody listens there, or not for this protocol"),
+            ConnectionFault::InvalidPrivateData(error) => write!(f, "the peer's answer is invalid: {error}"),
             ConnectionFault::DeviceFailed(why) => f.write_str(why),
         }
     }

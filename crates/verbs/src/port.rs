@@ -71,7 +71,7 @@ pub enum PortError {
 impl fmt::Display for PortError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PortError::Settings(what) => write!(f, "settings of RDMA: {what}"),
+            PortError::Settings(what) => write!(f, "RDMA settings: {what}"),
             PortError::Device(error) => write!(f, "{error}"),
         }
     }
@@ -93,7 +93,7 @@ impl<D: Device> Port<D> {
     pub fn open(device: D, pool: &Pool, settings: PortSettings) -> Result<Self, PortError> {
         settings.check().map_err(PortError::Settings)?;
         if settings.receive_buffers > device.capabilities().receives_max {
-            return Err(PortError::Settings("more receive buffers than the device's queue takes"));
+            return Err(PortError::Settings("more receive buffers than the device's receive queue holds"));
         }
         let blocks = |count: usize, bytes: usize| (0..count).map(|_| pool.block(bytes)).collect::<Vec<BlockMut>>();
         let buffers = blocks(settings.receive_buffers, settings.receive_buffer_bytes as usize);

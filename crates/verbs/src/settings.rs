@@ -105,18 +105,18 @@ impl PortSettings {
             ((CREDITS_MIN..=CREDITS_MAX).contains(&self.credits), "credits are too few or too many"),
             (
                 self.receive_buffers >= self.spare_buffers + usize::from(self.credits),
-                "receive buffers for one connection",
+                "too few receive buffers for one connection",
             ),
             (self.send_slots >= SEND_SLOTS_MIN, "too few send slots"),
             (
                 (1..=self.send_slots / 4).contains(&self.signal_every),
-                "a quarter of the send slots at least is signalled",
+                "at least one message in a quarter of the send slots must be signalled",
             ),
-            (self.rendezvous_threshold_bytes > 0, "a rendezvous needs bytes"),
-            (self.landing_blocks > 0 && self.landing_bytes > 0, "large bodies need a place to land"),
+            (self.rendezvous_threshold_bytes > 0, "the rendezvous threshold is zero"),
+            (self.landing_blocks > 0 && self.landing_bytes > 0, "there are no landing blocks"),
             (self.landing_bytes <= RENDEZVOUS_BYTES_MAX as usize, "landing blocks are larger than any rendezvous"),
-            (self.receiver_not_ready_retries < 7, "7 retries are retries for ever"),
-            (self.ping_after < self.silent_max, "a peer is asked before it is given up"),
+            (self.receiver_not_ready_retries < 7, "7 retries mean retries without end"),
+            (self.ping_after < self.silent_max, "the PING interval exceeds the silence limit"),
         ];
         rules.iter().find(|(holds, _)| !holds).map_or(Ok(()), |(_, what)| Err(what))
     }

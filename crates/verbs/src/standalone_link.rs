@@ -51,12 +51,12 @@ impl<D: Device> StandaloneLink<D> {
         let failed = |error: LinkError| io::Error::from(error);
         if !link.wait(WaitFor::Either, Some(timeout)).map_err(failed)? {
             link.abort(AbortReason::Overdue);
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "RDMA: nobody has answered in time"));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "RDMA: nobody answered in time"));
         }
         // A failed connection reports its error here; an established one has received nothing yet.
         match link.receive(&mut [], &mut []) {
             Ok(ReceiveOutcome::Closed) => {
-                return Err(io::Error::new(io::ErrorKind::ConnectionReset, "RDMA: the peer is gone"));
+                return Err(io::Error::new(io::ErrorKind::ConnectionReset, "RDMA: the peer has disconnected"));
             }
             Ok(_) => {}
             Err(error) => return Err(failed(error)),

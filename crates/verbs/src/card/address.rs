@@ -19,7 +19,7 @@ pub(super) fn device_error(error: IbError) -> DeviceError {
 pub(super) fn addresses(text: &str) -> Result<Vec<SocketAddr>, DeviceError> {
     let found: Vec<_> = text
         .to_socket_addrs()
-        .map_err(|error| DeviceError(format!("`{text}` is no address, as `host:port` is: {error}")))?
+        .map_err(|error| DeviceError(format!("`{text}` is not an address like `host:port`: {error}")))?
         .collect();
     if found.is_empty() { Err(DeviceError(format!("the name in `{text}` has no address"))) } else { Ok(found) }
 }
@@ -34,15 +34,15 @@ pub(super) fn bind_error(address: SocketAddr, error: IbError) -> DeviceError {
         return no_device_has(address);
     }
     if is_errno(&error, Errno::ADDRINUSE) {
-        return DeviceError(format!("somebody listens on {address} already"));
+        return DeviceError(format!("{address} is in use"));
     }
     DeviceError(format!("{address}: {error}"))
 }
 
 fn no_device_has(address: SocketAddr) -> DeviceError {
     let ip = address.ip();
-    let hint = if ip.is_loopback() { " (the loopback one belongs to no device)" } else { "" };
-    DeviceError(format!("no RDMA device has the address {ip}{hint}: take one of an interface that a device uses"))
+    let hint = if ip.is_loopback() { " (the loopback address belongs to no device)" } else { "" };
+    DeviceError(format!("no RDMA device has the address {ip}{hint}: use that of an interface with a device"))
 }
 
 /// The device with a local address, or, for that of all interfaces, the first with an active port.
@@ -66,7 +66,7 @@ fn first_active() -> Result<DeviceContext, DeviceError> {
         (1..=ports).any(|number| device.port(number).is_ok_and(|port| port.state == PortState::Active))
     };
     let names: Vec<_> = devices.iter().map(DeviceContext::name).collect();
-    let none = || DeviceError(format!("no RDMA device has an active port; there are: {}", names.join(", ")));
+    let none = || DeviceError(format!("no RDMA device has an active port; the devices are: {}", names.join(", ")));
     devices.into_iter().find(is_active).ok_or_else(none)
 }
 
@@ -74,7 +74,7 @@ fn first_active() -> Result<DeviceContext, DeviceError> {
 pub(super) fn device_routing_to(address: SocketAddr) -> Result<DeviceContext, DeviceError> {
     let channel = CmEventChannel::new().map_err(device_error)?;
     let id = CmId::new(&channel).map_err(device_error)?;
-    let nowhere = |why: &dyn std::fmt::Display| DeviceError(format!("no RDMA device leads to {}: {why}", address.ip()));
+    let nowhere = |why: &dyn std::fmt::Display| DeviceError(format!("no RDMA device routes to {}: {why}", address.ip()));
     id.resolve_address(None, address, RESOLVE_MAX).map_err(|error| nowhere(&error))?;
     loop {
         match channel.next().map_err(device_error)?.map(|event| event.kind) {
@@ -83,7 +83,7 @@ pub(super) fn device_routing_to(address: SocketAddr) -> Result<DeviceContext, De
             Some(_) => {}
             // The kernel's own time-out is an event and comes earlier.
             None if poll_readable(&[channel.as_fd()], Some(2 * RESOLVE_MAX))? == [true] => {}
-            None => return Err(nowhere(&"the kernel does not answer")),
+            None => return Err(nowhere(&"the kernel did not answer")),
         }
     }
 }
@@ -101,7 +101,7 @@ mod tests {
         assert!(!addresses("localhost:80").expect("a name").is_empty());
         for text in ["", "10.9.8.1", "10.9.8.1:", "10.9.8.1:70000", "fe80::1"] {
             let error = addresses(text).expect_err(text).to_string();
-            assert!(error.starts_with(&format!("RDMA: `{text}` is no address")), "{error}");
+            assert!(error.starts_with(&format!("RDMA: `{text}` is not an address")), "{error}");
         }
     }
 }

@@ -35,8 +35,8 @@ impl CardDevice {
             }
         }
         if self.mailbox.has_messages() {
-            for letter in self.mailbox.take_messages() {
-                match letter {
+            for message in self.mailbox.take_messages() {
+                match message {
                     CardMessage::Request { id, private, reads } => self.queue_request(id, private, reads, into),
                     CardMessage::Device(event) => self.on_async_event(event, into),
                 }
@@ -99,7 +99,7 @@ impl CardDevice {
         let context = conn.id.context().map_err(device_error)?;
         if context != self.context {
             let (theirs, ours) = (context.name(), self.context.name());
-            return Err(DeviceError(format!("{theirs} leads to {}, and not {ours}", conn.address)));
+            return Err(DeviceError(format!("{theirs} routes to {}, not {ours}", conn.address)));
         }
         conn.id.resolve_route(RESOLVE_MAX).map_err(device_error)
     }
@@ -127,11 +127,11 @@ impl CardDevice {
                 let (theirs, ours) = (context.name(), self.context.name());
                 let peer = id.peer_address().map_or_else(|| "a peer".to_owned(), |peer| peer.to_string());
                 tracing::warn!(
-                    "RDMA: {peer} is refused: it asks through {theirs}, and this broker uses {ours}; listen on an address of the device to use"
+                    "RDMA: {peer} is rejected: its request came through {theirs}, and this broker uses {ours}; listen on an address of the device to use"
                 );
                 return;
             }
-            Err(error) => return tracing::warn!("RDMA: a request is refused: {error}"),
+            Err(error) => return tracing::warn!("RDMA: a request is rejected: {error}"),
         }
         let Some(family) = self.listener_group.clone() else {
             self.mailbox.add_queue_pair();
@@ -140,7 +140,7 @@ impl CardDevice {
         match family.assign_request(&self.mailbox, id, private, reads) {
             Ok(Some((id, private, reads))) => self.queue_request(id, private, reads, into),
             Ok(None) => {}
-            Err(error) => tracing::warn!("RDMA: a request is refused, since it cannot go to its shard: {error}"),
+            Err(error) => tracing::warn!("RDMA: a request is rejected, because it cannot be passed to its shard: {error}"),
         }
     }
 
@@ -180,7 +180,7 @@ impl CardDevice {
                 tracing::warn!("RDMA: port {port} of {} has lost its link", self.context.name());
             }
             AsyncEvent::PortUp(port) => {
-                tracing::info!("RDMA: port {port} of {} has its link again", self.context.name());
+                tracing::info!("RDMA: port {port} of {} is active again", self.context.name());
             }
             // The event does not name the queue. An overflow is impossible, because `queue_pair` counts the entries.
             AsyncEvent::Other(COMPLETION_QUEUE_FAILED | RECEIVE_QUEUE_FAILED) => {

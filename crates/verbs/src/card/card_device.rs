@@ -85,7 +85,7 @@ impl CardDevice {
         if (facts.sge_max as usize) < SGE_NEEDED {
             let most = facts.sge_max;
             return Err(DeviceError(format!(
-                "{} gathers {most} pieces in a send, and {SGE_NEEDED} are needed",
+                "{} allows {most} scatter/gather elements per send, and {SGE_NEEDED} are needed",
                 context.name()
             )));
         }
@@ -154,20 +154,20 @@ impl CardDevice {
 
     /// Makes a queue pair for an id of this device, if the completion queue has entries for all of its work failing at
     /// once: an overflow would lose every connection.
-    pub fn queue_pair(&self, id: &CmId, wishes: &QueuePairLimits) -> Result<CardQueuePair, DeviceError> {
+    pub fn queue_pair(&self, id: &CmId, limits: &QueuePairLimits) -> Result<CardQueuePair, DeviceError> {
         let receives =
             self.receive_queue.as_ref().ok_or_else(|| DeviceError("no receive buffers were posted yet".into()))?;
         let pairs = self.connections.values().filter_map(|conn| conn.pair.as_ref());
         let taken: usize = pairs.map(|pair| pair.options().send_wr_max as usize).sum();
-        let needed = taken + receives.posted() + receives.free_slots() + wishes.send_slots;
+        let needed = taken + receives.posted() + receives.free_slots() + limits.send_slots;
         if needed > self.completion_queue.entries() as usize {
             let most = self.completion_queue.entries();
             return Err(DeviceError(format!(
-                "the device's completion queue holds {most}: too few for another connection"
+                "the device's completion queue has {most} entries: too few for another connection"
             )));
         }
         let options = QueuePairOptions {
-            send_wr_max: wishes.send_slots as u32,
+            send_wr_max: limits.send_slots as u32,
             send_sge_max: SGE_NEEDED as u32,
             inline_bytes_max: self.capabilities.inline_bytes_max as u32,
         };
@@ -206,13 +206,13 @@ impl CardDevice {
     }
 
     /// Accepts a request.
-    fn admit(&mut self, id: CmId, offered: ReadLimits, private: &[u8], wishes: &QueuePairLimits) -> Result<u32, DeviceError> {
+    fn admit(&mut self, id: CmId, offered: ReadLimits, private: &[u8], limits: &QueuePairLimits) -> Result<u32, DeviceError> {
         self.check_not_broken()?;
         // With the kernel's default a dead peer goes unnoticed for long.
         id.set_ack_timeout(ACKNOWLEDGE_EXPONENT).map_err(device_error)?;
-        let pair = self.queue_pair(&id, wishes)?;
-        let number = self.add(CmConnection::new(id, "", Some(pair), *wishes, &[]));
-        let accepted = self.connections.get(&number).map(|conn| conn.id.accept(&connect_params(private, wishes, Some(offered))));
+        let pair = self.queue_pair(&id, limits)?;
+        let number = self.add(CmConnection::new(id, "", Some(pair), *limits, &[]));
+        let accepted = self.connections.get(&number).map(|conn| conn.id.accept(&connect_params(private, limits, Some(offered))));
         if let Some(Err(error)) = accepted {
             self.disconnect(QueuePairId(number));
             self.forget(number);
@@ -326,24 +326,24 @@ impl Device for CardDevice {
         Ok(())
     }
 
-    fn connect(&mut self, address: &str, private: &[u8], wanted: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
+    fn connect(&mut self, address: &str, private: &[u8], limits: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
         self.check_not_broken()?;
         let to = self.target(address)?;
         let id = CmId::new(&self.cm_channel).map_err(device_error)?;
         // With the kernel's default a dead peer goes unnoticed for long.
         id.set_ack_timeout(ACKNOWLEDGE_EXPONENT).map_err(device_error)?;
         let asked = id.resolve_address(None, to, RESOLVE_MAX);
-        asked.map_err(|error| DeviceError(format!("no RDMA device leads to {address}: {error}")))?;
+        asked.map_err(|error| DeviceError(format!("no RDMA device routes to {address}: {error}")))?;
         self.mailbox.add_queue_pair();
         // The queue pair is made after route resolution; nothing is posted before the connection is established.
-        Ok(QueuePairId(self.add(CmConnection::new(id, address, None, *wanted, private))))
+        Ok(QueuePairId(self.add(CmConnection::new(id, address, None, *limits, private))))
     }
 
-    fn accept(&mut self, request: ConnectRequestId, private: &[u8], wanted: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
+    fn accept(&mut self, request: ConnectRequestId, private: &[u8], limits: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
         let gone = || DeviceError("the request is gone".into());
         let (id, offered) = self.requests.remove(&request.0).ok_or_else(gone)?;
         let before = self.next_number;
-        let admitted = self.admit(id, offered, private, wanted);
+        let admitted = self.admit(id, offered, private, limits);
         if admitted.is_err() && self.next_number == before {
             // It never became a connection; one that did is uncounted when it is destroyed.
             self.mailbox.remove_queue_pair();
@@ -356,7 +356,7 @@ impl Device for CardDevice {
         self.mailbox.remove_queue_pair();
         if let Err(error) = id.reject(private) {
             // The peer may be gone. Dropping the id rejects the request without private data.
-            tracing::debug!("RDMA: a request could not be refused in words: {error}");
+            tracing::debug!("RDMA: a request could not be rejected with a reason: {error}");
         }
     }
 
@@ -367,7 +367,7 @@ impl Device for CardDevice {
         // peer; the second completes all work if there is nobody to notify.
         let (told, failed) = (conn.id.disconnect(), queue_pair.move_to_error());
         if let (Err(one), Err(other)) = (told, failed) {
-            tracing::debug!("RDMA: a connection could not be ended in order: {one}; {other}");
+            tracing::debug!("RDMA: a connection could not be disconnected: {one}; {other}");
         }
     }
 

@@ -52,8 +52,8 @@ impl CardMailbox {
         Ok(mailbox)
     }
 
-    fn send(&self, letter: CardMessage) {
-        locked(&self.messages).push(letter);
+    fn send(&self, message: CardMessage) {
+        locked(&self.messages).push(message);
         self.has_messages.store(true, Ordering::Release);
         self.wake.signal();
     }
@@ -131,17 +131,17 @@ impl ListenerGroup {
     ) -> Result<Option<(CmId, Vec<u8>, ReadLimits)>, IbError> {
         let members: Vec<_> = self.members.iter().filter_map(Weak::upgrade).collect();
         let least = members.iter().min_by_key(|member| member.queue_pairs.load(Ordering::Relaxed));
-        let taker = least.unwrap_or(own);
-        taker.add_queue_pair();
-        if Arc::ptr_eq(taker, own) {
+        let target = least.unwrap_or(own);
+        target.add_queue_pair();
+        if Arc::ptr_eq(target, own) {
             return Ok(Some((id, private, reads)));
         }
         // Its later events arrive at the channel of that member and wake its thread.
-        if let Err(error) = id.migrate(&taker.channel) {
-            taker.remove_queue_pair();
+        if let Err(error) = id.migrate(&target.channel) {
+            target.remove_queue_pair();
             return Err(error);
         }
-        taker.send(CardMessage::Request { id, private, reads });
+        target.send(CardMessage::Request { id, private, reads });
         Ok(None)
     }
 }

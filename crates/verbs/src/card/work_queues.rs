@@ -34,7 +34,7 @@ impl CardDevice {
     }
 
     pub fn post_all(&mut self, number: u32, list: &mut [WorkRequest]) -> Result<(), DeviceError> {
-        let CardDevice { connections: conns, registrations: met, heads, .. } = self;
+        let CardDevice { connections: conns, registrations, heads, .. } = self;
         let pair = conns.get_mut(&number).filter(|conn| conn.destroy_at.is_none()).and_then(|conn| conn.pair.as_mut());
         let pair = pair.ok_or_else(|| DeviceError("no such queue pair".into()))?;
         let mut batch = pair.batch();
@@ -53,7 +53,7 @@ impl CardDevice {
                     pieces[0] = Some(heads.fill(head.as_bytes()).map_err(device_error)?);
                     for (part, at) in parts.iter_mut().filter(|part| !part.is_empty()).zip(&mut pieces[1..]) {
                         let part = std::mem::take(part);
-                        let key = met.key(&part).map_err(device_error)?;
+                        let key = registrations.key(&part).map_err(device_error)?;
                         *at = Some((SendSegment::Shared(part), key));
                     }
                     let how = PostOptions { cookie: id.0, signalled: *signalled };
@@ -61,7 +61,7 @@ impl CardDevice {
                 }
                 WorkRequest::Read { id, into, at, bytes, address, key } => {
                     let into = std::mem::take(into);
-                    let own = met.block_key(&into).map_err(device_error)?;
+                    let own = registrations.block_key(&into).map_err(device_error)?;
                     let from = ib::RemoteMemory { address: *address, bytes: u64::from(*bytes), key: *key };
                     let how = PostOptions { cookie: id.0, signalled: true };
                     batch.read_part(into, *at, *bytes as usize, own, from, how).map_err(device_error)?;
@@ -196,7 +196,7 @@ impl CardDevice {
         match receives.destroy() {
             Ok(buffers) => {
                 tracing::debug!(
-                    "RDMA: {} has kept {missing} receive buffers; they are taken back",
+                    "RDMA: {} has not returned {missing} receive buffers; they are recovered",
                     self.context.name()
                 );
                 self.receive_order = ReceiveOrder::default();

@@ -1,5 +1,6 @@
 //! One connection: its phase, received messages, pending control messages, and how it ends.
 
+use super::connection_state::{ConnectionPhase, PeerLimits};
 use super::credit::CreditWindow;
 use super::receive_half::{FreedMemory, ReceiveHalf, StreamSegment};
 use super::send_half::{OutgoingMessage, SendHalf};
@@ -14,32 +15,6 @@ use crate::wire::{RendezvousDescriptor, MessageHeader, Hello, MessageKind, decod
 use link::PeerAddress;
 use slab::BlockMut;
 use std::time::Duration;
-
-/// The phase of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ConnectionPhase {
-    /// This end has requested it, and the peer has not answered.
-    Connecting,
-    /// This end has accepted it, and the peer has not confirmed.
-    Accepting,
-    /// It is established.
-    Open,
-    /// Nothing more is received; pending control messages are still sent.
-    Closing,
-    /// The queue pair is destroyed.
-    Closed,
-}
-
-/// The limits that follow from the peer's [`Hello`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PeerLimits {
-    /// Payload bytes of a message to it.
-    pub payload_max: usize,
-    /// Bodies of this many bytes and more are offered.
-    pub threshold: usize,
-    /// Rendezvous that may be offered to it at once.
-    pub rendezvous_max: usize,
-}
 
 pub(crate) struct Connection {
     pub slot: u32,
@@ -443,7 +418,7 @@ impl Connection {
     ) {
         let message = OutgoingMessage { kind, returned: self.credits.use_for_send(), payload, parts };
         shared.counters.messages_sent += 1;
-        self.send_half.queue_message(message, shared.settings.signal_every, shared.abilities.inline_bytes_max);
+        self.send_half.queue_message(message, shared.settings.signal_every, shared.capabilities.inline_bytes_max);
     }
 
     /// Posts the queued work: one doorbell.

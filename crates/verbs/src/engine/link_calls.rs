@@ -3,7 +3,8 @@
 //! Nothing that is sent is copied.
 
 use super::PortShared;
-use super::connection::{Connection, ConnectionPhase};
+use super::connection::Connection;
+use super::connection_state::ConnectionPhase;
 use super::receive_half::ReadRequest;
 use super::send_half::RendezvousOffer;
 use crate::device::Device;
@@ -97,7 +98,7 @@ impl Connection {
     }
 
     fn send_data<D: Device>(&mut self, shared: &mut PortShared<D>, from: &mut Gather) {
-        let parts_max = MESSAGE_PARTS_MAX.min(shared.abilities.sge_max.saturating_sub(1)).max(1);
+        let parts_max = MESSAGE_PARTS_MAX.min(shared.capabilities.sge_max.saturating_sub(1)).max(1);
         let mut parts: [slab::Slice; MESSAGE_PARTS_MAX] = Default::default();
         let mut room = self.peer_limits.payload_max;
         for (at, place) in parts[..parts_max].iter_mut().enumerate() {

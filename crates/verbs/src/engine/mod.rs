@@ -3,6 +3,7 @@
 //! After the port is opened it allocates no memory for peers.
 
 mod connection;
+mod connection_state;
 mod port_engine;
 mod credit;
 mod receive_half;

@@ -2,7 +2,8 @@
 //!
 //! The end of a connection does not affect any other.
 
-use super::connection::{Connection, ConnectionPhase};
+use super::connection::Connection;
+use super::connection_state::ConnectionPhase;
 use super::port_shared::{LANDING, RECEIVE};
 use super::{PortUsage, LinkUsage, PortShared};
 use crate::device::{WorkCompletion, Device, DeviceError, ConnectionEvent, QueuePairId, QueuePairLimits, ConnectRequestId, CompletionStatus};
@@ -91,26 +92,26 @@ impl<D: Device> PortEngine<D> {
     }
 
     fn queue_pair_limits(&self) -> QueuePairLimits {
-        let (settings, abilities) = (&self.shared.settings, &self.shared.abilities);
+        let (settings, capabilities) = (&self.shared.settings, &self.shared.capabilities);
         QueuePairLimits {
             send_slots: settings.send_slots,
             receiver_not_ready_retries: settings.receiver_not_ready_retries,
-            reads_issued_max: abilities.reads_issued_max.min(1),
-            reads_answered_max: abilities.reads_answered_max,
+            reads_issued_max: capabilities.reads_issued_max.min(1),
+            reads_answered_max: capabilities.reads_answered_max,
         }
     }
 
     fn hello(&self, versions: (u8, u8), token: Option<RdmaToken>, credits: u16) -> Hello {
         let settings = &self.shared.settings;
-        let wishes = self.queue_pair_limits();
+        let limits = self.queue_pair_limits();
         Hello {
             versions,
             receive_buffer_bytes: settings.receive_buffer_bytes,
             credits,
             rendezvous_max: settings.rendezvous_max,
             rendezvous_threshold_bytes: settings.rendezvous_threshold_bytes,
-            reads_issued_max: wishes.reads_issued_max,
-            reads_answered_max: wishes.reads_answered_max,
+            reads_issued_max: limits.reads_issued_max,
+            reads_answered_max: limits.reads_answered_max,
             token,
         }
     }
@@ -145,8 +146,8 @@ impl<D: Device> PortEngine<D> {
         // A port without connections may not have been polled for long, and the set-up time begins now.
         self.shared.now = self.shared.device.now();
         let hello = self.hello((VERSION_MIN, VERSION_MAX), token, credits).encode();
-        let wishes = self.queue_pair_limits();
-        let pair = self.shared.device.connect(address, &hello, &wishes)?;
+        let limits = self.queue_pair_limits();
+        let pair = self.shared.device.connect(address, &hello, &limits)?;
         let peer = PeerAddress { address: address.into(), local_address: "rdma".into(), is_loopback: false };
         Ok(self.add(pair, peer, ConnectionPhase::Connecting, credits))
     }
@@ -207,8 +208,8 @@ impl<D: Device> PortEngine<D> {
         };
         let credits = self.shared.settings.credits;
         let answer = self.hello((version, version), None, credits).encode();
-        let wishes = self.queue_pair_limits();
-        match self.shared.device.accept(request, &answer, &wishes) {
+        let limits = self.queue_pair_limits();
+        match self.shared.device.accept(request, &answer, &limits) {
             Ok(pair) => {
                 let id = self.add(pair, peer, ConnectionPhase::Accepting, credits);
                 self.accepting += 1;
@@ -233,7 +234,7 @@ impl<D: Device> PortEngine<D> {
                 {
                     connection.apply_hello(shared, &hello);
                     connection.open(shared);
-                    if shared.abilities.initiator_sends_first {
+                    if shared.capabilities.initiator_sends_first {
                         connection.send_first_ping(shared.now);
                     }
                     connection.mark_dirty(shared);
@@ -245,7 +246,7 @@ impl<D: Device> PortEngine<D> {
                 Err(error) => connection.fail(shared, ConnectionFault::InvalidPrivateData(error)),
             },
             // Otherwise the first message opens it.
-            ConnectionPhase::Accepting if !shared.abilities.initiator_sends_first => connection.open(shared),
+            ConnectionPhase::Accepting if !shared.capabilities.initiator_sends_first => connection.open(shared),
             _ => {}
         }
         self.queue_for_accept(slot);

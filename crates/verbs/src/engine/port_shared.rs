@@ -15,7 +15,7 @@ pub(crate) const LANDING: u64 = 1 << 62;
 
 pub(crate) struct PortShared<D> {
     pub device: D,
-    pub abilities: DeviceCapabilities,
+    pub capabilities: DeviceCapabilities,
     pub settings: PortSettings,
     pub now: Duration,
     pub counters: PortCounters,
@@ -36,7 +36,7 @@ pub(crate) struct PortShared<D> {
 impl<D: Device> PortShared<D> {
     pub fn new(device: D, settings: PortSettings, buffers: Vec<BlockMut>, landings: Vec<BlockMut>) -> Self {
         PortShared {
-            abilities: device.capabilities(),
+            capabilities: device.capabilities(),
             now: device.now(),
             device,
             settings,

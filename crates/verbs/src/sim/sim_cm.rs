@@ -28,11 +28,11 @@ impl SimNetwork {
         node: usize,
         address: &str,
         private: &[u8],
-        wishes: QueuePairLimits,
+        limits: QueuePairLimits,
     ) -> Result<QueuePairId, DeviceError> {
         let private = padded(private, PRIVATE_BYTES_MAX)?;
         let number = self.next_number();
-        self.nodes[node].queue_pairs.insert(number, SimQueuePair::new(number, SimQueuePairState::Connecting, None, wishes));
+        self.nodes[node].queue_pairs.insert(number, SimQueuePair::new(number, SimQueuePairState::Connecting, None, limits));
         let pair = QueuePairId(number);
         match self.least_busy(address) {
             Some(listener) => {
@@ -57,7 +57,7 @@ impl SimNetwork {
         node: usize,
         request: ConnectRequestId,
         private: &[u8],
-        wishes: QueuePairLimits,
+        limits: QueuePairLimits,
     ) -> Result<QueuePairId, DeviceError> {
         let private = padded(private, REPLY_BYTES)?;
         let (client, theirs) = self.requests.remove(&request.0).ok_or(DeviceError("the request is gone".into()))?;
@@ -65,7 +65,7 @@ impl SimNetwork {
             return Err(DeviceError("the request is gone".into()));
         }
         let number = self.next_number();
-        self.nodes[node].queue_pairs.insert(number, SimQueuePair::new(number, SimQueuePairState::Connected, Some((client, theirs)), wishes));
+        self.nodes[node].queue_pairs.insert(number, SimQueuePair::new(number, SimQueuePairState::Connected, Some((client, theirs)), limits));
         if let Some(pair) = self.queue_pair(client, theirs) {
             pair.peer = Some((node, number));
         }

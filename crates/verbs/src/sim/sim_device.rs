@@ -30,7 +30,7 @@ impl SimDevice {
 
 /// Fails if the device was removed.
 fn whole(net: &SimNetwork, node: usize) -> Result<(), DeviceError> {
-    if net.nodes[node].is_broken { Err(mistake("the device is broken")) } else { Ok(()) }
+    if net.nodes[node].is_broken { Err(mistake("the device has failed")) } else { Ok(()) }
 }
 
 fn mistake(what: &str) -> DeviceError {
@@ -79,7 +79,7 @@ impl Device for SimDevice {
     fn grant(&mut self, memory: Slice) -> Result<ReadGrant, DeviceError> {
         let mut net = self.fabric.network();
         if net.grants.values().filter(|granted| granted.node == self.node).count() >= net.options.grants_max {
-            return Err(mistake("no room for another registration"));
+            return Err(mistake("no more registrations are possible"));
         }
         let key = net.next_number();
         let address = memory.as_ptr().addr() as u64;
@@ -179,24 +179,24 @@ impl Device for SimDevice {
         let group = net.nodes[self.node].group;
         let listeners = net.listeners.get(address).cloned().unwrap_or_default();
         if listeners.iter().any(|&other| other == self.node || net.nodes[other].group != group) {
-            return Err(mistake("somebody listens there already"));
+            return Err(mistake("the address is in use"));
         }
         net.listeners.entry(address.to_owned()).or_default().push(self.node);
         Ok(())
     }
 
-    fn connect(&mut self, address: &str, private: &[u8], wanted: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
+    fn connect(&mut self, address: &str, private: &[u8], limits: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
         let mut net = self.fabric.network();
         whole(&net, self.node)?;
-        let outcome = net.connect(self.node, address, private, *wanted);
+        let outcome = net.connect(self.node, address, private, *limits);
         self.fabric.settle(net);
         outcome
     }
 
-    fn accept(&mut self, request: ConnectRequestId, private: &[u8], wanted: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
+    fn accept(&mut self, request: ConnectRequestId, private: &[u8], limits: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
         let mut net = self.fabric.network();
         whole(&net, self.node)?;
-        let outcome = net.accept(self.node, request, private, *wanted);
+        let outcome = net.accept(self.node, request, private, *limits);
         self.fabric.settle(net);
         outcome
     }

@@ -202,7 +202,7 @@ impl SimNetwork {
             self.fail_queue_pair(peer.0, peer.1, None);
             self.queue_event(
                 peer.0,
-                ConnectionEvent::Failed { pair: QueuePairId(peer.1), why: "a message has overtaken the answer".into() },
+                ConnectionEvent::Failed { pair: QueuePairId(peer.1), why: "a message has overtaken the acceptance".into() },
             );
         }
         let reachable = !self.nodes[peer.0].is_gone && stage == Some(SimQueuePairState::Connected);

@@ -47,7 +47,7 @@ impl QueuedCompletion {
 }
 
 impl SimQueuePair {
-    pub fn new(number: u32, stage: SimQueuePairState, peer: Option<(usize, u32)>, wishes: QueuePairLimits) -> Self {
+    pub fn new(number: u32, stage: SimQueuePairState, peer: Option<(usize, u32)>, limits: QueuePairLimits) -> Self {
         SimQueuePair {
             number,
             state: stage,
@@ -57,7 +57,7 @@ impl SimQueuePair {
             held: Vec::new(),
             due: 0,
             retries: 0,
-            limits: wishes,
+            limits,
         }
     }
 

@@ -68,7 +68,7 @@ impl CloseCode {
 impl fmt::Display for CloseCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            CloseCode::PROTOCOL => f.write_str("broken protocol"),
+            CloseCode::PROTOCOL => f.write_str("protocol violation"),
             CloseCode::OVERDUE => f.write_str("time-out"),
             CloseCode(code) => write!(f, "code {code}"),
         }
@@ -92,7 +92,7 @@ pub fn decode_close(payload: &[u8]) -> Option<(CloseCode, String)> {
     let code = u16::from_be_bytes(array(payload, 0)?);
     let text = payload.get(2..).filter(|text| text.len() <= CLOSE_TEXT_BYTES_MAX)?;
     // The text is shown to operators, so control characters are removed.
-    let text = String::from_utf8_lossy(text).chars().filter(|letter| !letter.is_control()).collect();
+    let text = String::from_utf8_lossy(text).chars().filter(|message| !message.is_control()).collect();
     Some((CloseCode(code), text))
 }
 

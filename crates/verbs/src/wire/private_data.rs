@@ -20,7 +20,7 @@ pub struct RdmaToken(pub [u8; TOKEN_BYTES]);
 impl fmt::Debug for RdmaToken {
     /// Hides the value, because logs are read by many.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
+        f.write_str("RdmaToken(…)")
     }
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for PrivateDataError {
         match self {
             PrivateDataError::Short => f.write_str("its private data is too short"),
             PrivateDataError::Magic => f.write_str("it does not speak this protocol"),
-            PrivateDataError::Value(what) => write!(f, "its private data is wrong: {what}"),
+            PrivateDataError::Value(what) => write!(f, "its private data is invalid: {what}"),
         }
     }
 }
@@ -156,9 +156,9 @@ impl RejectReason {
             RejectReason::Malformed => "our private data is malformed",
             RejectReason::Version => "no version in common",
             RejectReason::TokenNeeded => "a token is needed: open the connection by TCP or TLS first",
-            RejectReason::TokenWrong => "the token is unknown, used or too old",
-            RejectReason::Busy => "no receive buffers are left there",
-            RejectReason::Shutdown => "it is about to stop",
+            RejectReason::TokenWrong => "the token is unknown, used or expired",
+            RejectReason::Busy => "the peer has no receive buffers left",
+            RejectReason::Shutdown => "the peer is shutting down",
         }
     }
 }
@@ -218,8 +218,8 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         let wrong = |hello: Hello| Hello::decode(&hello.encode()).expect_err("wrong").to_string();
-        assert_eq!(wrong(Hello { versions: (2, 1), ..HELLO }), "its private data is wrong: versions");
-        assert_eq!(wrong(Hello { credits: 1, ..HELLO }), "its private data is wrong: too few credits");
+        assert_eq!(wrong(Hello { versions: (2, 1), ..HELLO }), "its private data is invalid: versions");
+        assert_eq!(wrong(Hello { credits: 1, ..HELLO }), "its private data is invalid: too few credits");
         assert!(wrong(Hello { receive_buffer_bytes: 10, ..HELLO }).contains("too small"));
         assert_eq!(Hello::decode(b"HRDM"), Err(PrivateDataError::Short));
         assert_eq!(Hello::decode(&[0; 56]), Err(PrivateDataError::Magic));

@@ -74,7 +74,7 @@ fn with_two(ip: &str) {
     }
     outcomes.sort();
     assert_eq!(outcomes[0], "accepted");
-    assert!(outcomes[1].contains("the peer refused"), "{outcomes:?}");
+    assert!(outcomes[1].contains("the peer rejected"), "{outcomes:?}");
     println!("{outcomes:?}");
     // A port on the second device, with a connection; then the device goes.
     let address = other.replace(number, "19999");
