@@ -270,22 +270,22 @@ pub struct ReadGrant {
 
 /// A message's header and short payload, by value: a device copies them when they are posted.
 #[derive(Clone, Copy)]
-pub struct MessageHead {
+pub struct SendHead {
     bytes: [u8; HEAD_BYTES_MAX],
     len: u8,
 }
 
-impl MessageHead {
+impl SendHead {
     /// A header followed by a payload.
     ///
     /// # Panics
     /// If they are too long together.
-    pub fn new(header: &[u8], payload: &[u8]) -> MessageHead {
+    pub fn new(header: &[u8], payload: &[u8]) -> SendHead {
         let mut bytes = [0; HEAD_BYTES_MAX];
         let len = header.len() + payload.len();
         bytes[..header.len()].copy_from_slice(header);
         bytes[header.len()..len].copy_from_slice(payload);
-        MessageHead { bytes, len: len as u8 }
+        SendHead { bytes, len: len as u8 }
     }
 
     pub fn as_bytes(&self) -> &[u8] {
@@ -293,9 +293,9 @@ impl MessageHead {
     }
 }
 
-impl fmt::Debug for MessageHead {
+impl fmt::Debug for SendHead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MessageHead({:02x?})", self.as_bytes())
+        write!(f, "SendHead({:02x?})", self.as_bytes())
     }
 }
 
@@ -307,7 +307,7 @@ pub enum WorkRequest {
         /// Its number.
         id: WorkRequestId,
         /// The start of the message.
-        head: MessageHead,
+        head: SendHead,
         /// The rest of the message; unused parts are empty.
         parts: [Slice; MESSAGE_PARTS_MAX],
         /// Whether the bytes are copied into the work request.

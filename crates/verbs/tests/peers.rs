@@ -6,7 +6,7 @@ use link::{Link, ReceiveOutcome};
 use slab::{BlockMut, Gather, Slice};
 use verbs::PortSettings;
 use verbs::RdmaToken;
-use verbs::device::{WorkCompletion, Device, ConnectionEvent, ReadGrant, MessageHead, QueuePairId, QueuePairLimits, CompletionStatus, WorkRequest, WorkRequestId};
+use verbs::device::{WorkCompletion, Device, ConnectionEvent, ReadGrant, SendHead, QueuePairId, QueuePairLimits, CompletionStatus, WorkRequest, WorkRequestId};
 use verbs::sim::{FabricOptions, SimDevice};
 use verbs::wire::{RendezvousDescriptor, MessageHeader, Hello, MessageKind, RejectReason, Reject, encode_done};
 use world::{SimVerbsLink, TestWorld, drain, settings};
@@ -50,7 +50,7 @@ impl RawClient {
 
     fn send_bytes(&mut self, head: &[u8], part: Slice) {
         let parts = [part, Slice::empty(), Slice::empty(), Slice::empty()];
-        let head = MessageHead::new(head, &[]);
+        let head = SendHead::new(head, &[]);
         let work = WorkRequest::Send { id: WorkRequestId(0), head, parts, inline: false, signalled: true };
         // After the server has thrown it out it has no queue pair to post to.
         let _gone = self.device.post(self.pair, &mut vec![work]);
@@ -194,7 +194,7 @@ fn who_breaks_the_protocol_loses_the_connection_and_nobody_else_does() {
             },
             "message 0 arrived instead of 1",
         ),
-        ("credits that it never had", |raw| raw.send_with(MessageKind::Credit, b"", 0, 9), "returned credits"),
+        ("credits that it never had", |raw| raw.send_with(MessageKind::Credit, b"", 0, 9), "returned more credits than were used"),
         ("DATA without bytes", |raw| raw.send(MessageKind::Data, b""), "the payload of a DATA is invalid"),
         ("PING with bytes", |raw| raw.send(MessageKind::Ping, b"x"), "the payload of a PING is invalid"),
         ("a DONE for nothing", |raw| raw.send(MessageKind::Done, &encode_done(0)), "an unexpected number"),

@@ -2,7 +2,7 @@
 //!
 //! Only a completion frees a slot, never a message of the peer.
 
-use crate::device::{ReadGrant, MessageHead, WorkRequest, WorkRequestId};
+use crate::device::{ReadGrant, SendHead, WorkRequest, WorkRequestId};
 use crate::engine::port_shared::LANDING;
 use crate::fault::ConnectionFault;
 use crate::wire::{MessageHeader, MessageKind};
@@ -71,7 +71,7 @@ impl SendHalf {
         let stream_bytes: usize = parts.iter().map(|part| part.len()).sum();
         let payload_bytes = (payload.len() + stream_bytes) as u32;
         let header = MessageHeader { payload_bytes, kind, returned, sequence: self.sequence };
-        let head = MessageHead::new(&header.encode(), payload);
+        let head = SendHead::new(&header.encode(), payload);
         let inline = head.as_bytes().len() + stream_bytes <= inline_bytes_max;
         self.sequence = self.sequence.wrapping_add(1);
         self.unsignalled += 1;
