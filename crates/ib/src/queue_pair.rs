@@ -276,7 +276,7 @@ impl<S: StableMemory, F: ExclusiveMemory> Drop for QueuePair<S, F> {
     fn drop(&mut self) {
         let _locked = lock();
         // SAFETY: the id exists and has this queue pair, which is destroyed once. The device reaches none of the memory
-        // in `held` and `under_way` behind this, and these go after it.
+        // in `segments` and `outstanding` behind this, and these go after it.
         unsafe { (self.id.cm().rdma_destroy_qp)(self.id.raw()) };
     }
 }
@@ -424,8 +424,8 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
             }
         }
         let mut refused = ptr::null_mut();
-        // SAFETY: the queue pair exists, and so do the list and its pieces. The memory that they name is held in `held`
-        // and `under_way` until a completion says that it is done with; inline parts outlive this batch, and the device
+        // SAFETY: the queue pair exists, and so do the list and its pieces. The memory that they name is held in `segments`
+        // and `outstanding` until a completion returns it; inline parts outlive this batch, and the device
         // has copied them when this returns.
         let answer = unsafe { post(queue_pair.raw, requests, &mut refused) };
         let taken = if answer == 0 { count } else { count_before(refused, requests, count) };

@@ -141,7 +141,7 @@ impl<F: ExclusiveMemory> SharedReceiveQueue<F> {
         let post =
             self.shared.domain.context().ops().post_srq_recv.ok_or(IbError::InvalidState("the provider does not support shared receive queues"))?;
         let mut refused = ptr::null_mut();
-        // SAFETY: the queue exists, and so does the list with its pieces. What they name stays in `places` from here
+        // SAFETY: the queue exists, and so does the list with its pieces. What they name stays in `slots` from here
         // on, until the device is done with it: between this call and the moving below nothing can end early.
         let answer = unsafe { post(self.shared.raw, requests, &mut refused) };
         let taken = if answer == 0 { count } else { count_before(refused, requests, count) };
