@@ -11,7 +11,7 @@ use crate::placement::CpuPlacement;
 use crate::target::BenchmarkTarget;
 use crate::tcp::TcpOptions;
 
-/// Which brokers are measured, and where everything runs.
+/// Brokers to measure and their placement.
 pub const TARGETS: &[OptionSpec] = &[
     option(
         "url",
@@ -45,17 +45,17 @@ pub const TARGETS: &[OptionSpec] = &[
     option("congestion", None, "NAME", "TCP congestion control, likewise (default: the system's, which tables name)"),
 ];
 
-/// The last of them, for commands that have sockets and no brokers.
+/// The last of them, for commands that measure sockets and no broker.
 pub const SOCKETS: &[OptionSpec] = TARGETS.split_at(6).1;
 
-/// How much is measured.
+/// The amount of measurement.
 pub const EFFORT: &[OptionSpec] = &[
     option("runs", None, "N", "runs of each point, all brokers in turns; tables show medians (default 1)"),
     option("iterations", Some('i'), "COUNT", "messages of each size (default: by size, and fewer for slow brokers)"),
     option("check", Some('c'), "", "check sequence and checksum of every message"),
 ];
 
-/// How the result is written.
+/// Output options.
 pub const OUTPUT: &[OptionSpec] = &[
     option("full", Some('f'), "", "all columns"),
     option("format", None, "FORMAT", "osu (default), json, csv or md"),
@@ -67,30 +67,28 @@ pub const OUTPUT: &[OptionSpec] = &[
 /// Where a broker comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum BrokerSource {
-    /// It runs already.
+    /// A running broker.
     Url(String),
-    /// It is started for the run.
+    /// Started for the run.
     Started { command: Option<String>, options: Vec<String> },
 }
 
-/// How the result is written.
+/// How results are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputOptions {
-    /// The format on standard output.
     pub format: DocumentFormat,
-    /// All columns.
     pub full: bool,
-    /// Where the document goes as JSON.
+    /// The JSON file, if any.
     pub json: Option<PathBuf>,
-    /// Where the page goes.
+    /// The HTML file, if any.
     pub html: Option<PathBuf>,
 }
 
 impl OutputOptions {
-    /// Makes sure that the files can be written, before anything is measured.
+    /// Checks before the measurement that the files can be written.
     ///
     /// # Errors
-    /// The file, and what the system says.
+    /// The file and the error of the system.
     pub fn prepare(&self) -> Result<(), String> {
         for file in [&self.json, &self.html].into_iter().flatten() {
             let is_new = !file.exists();
@@ -107,31 +105,27 @@ impl OutputOptions {
     }
 }
 
-/// What a measuring command is asked.
+/// The options of a measuring command.
 #[derive(Clone, Debug)]
 pub struct MeasureOptions {
     source: BrokerSource,
     other_brokers: Vec<String>,
     broker_pid: Option<u32>,
-    /// Options of sockets, and how large a queue may be.
     pub tcp: TcpOptions,
-    /// Where each role runs.
     pub placement: CpuPlacement,
     /// Runs of each point.
     pub runs: usize,
-    /// Messages of each size, if the number is given.
+    /// Messages of each size, if given.
     pub iterations: Option<u64>,
-    /// Whether sequence and checksum of every message are checked.
     pub checks: bool,
-    /// How the result is written.
     pub output: OutputOptions,
 }
 
 impl MeasureOptions {
-    /// Reads the shared options; those that a command does not take keep their defaults.
+    /// Reads the shared options; those that a command does not have keep their defaults.
     ///
     /// # Errors
-    /// A value that is not understood, or options that exclude each other.
+    /// An invalid value, or options that exclude each other.
     pub fn read(given: &ParsedOptions) -> Result<Self, UsageError> {
         let starts = ["broker-command", "broker-options"].into_iter().find(|name| given.has(name));
         let source = match (given.text("url"), starts) {
@@ -167,15 +161,15 @@ impl MeasureOptions {
         })
     }
 
-    /// Starts or finds the brokers, the first one first, each introduced and with a name of its own.
+    /// Starts or finds the brokers in order, identifies them and gives them unique names.
     ///
     /// # Errors
-    /// A broker that cannot be started, reached or logged in to, in its own words.
+    /// A broker that cannot be started or reached, or that refuses the login.
     pub fn targets(&self) -> Result<Vec<BenchmarkTarget>, String> {
         let mut first = match &self.source {
             BrokerSource::Url(url) => BenchmarkTarget::at(url)?,
             BrokerSource::Started { command, options } => {
-                // Another broker's command may not know these options; --broker-options has what it does.
+                // Another broker's command may not know these options; --broker-options is for its own.
                 let tcp = if command.is_none() { self.tcp.broker_words() } else { Vec::new() };
                 let options: Vec<String> = tcp.into_iter().chain(options.iter().cloned()).collect();
                 BenchmarkTarget::embedded(command.as_deref(), &options, &self.placement.broker)?
@@ -206,8 +200,8 @@ impl MeasureOptions {
     }
 }
 
-/// Names for tables: the product's first word in small letters, or the address; the address is added, and then a number,
-/// where that is not enough to tell them apart.
+/// Names for tables: the first word of the product in lower case, or the address. The address and then a number are added
+/// where names would be equal.
 fn unique_names(known: &[(Option<&str>, &str)]) -> Vec<String> {
     let word = |product: &str| product.split_whitespace().next().map(str::to_lowercase);
     let mut names: Vec<String> = known
