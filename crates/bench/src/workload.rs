@@ -54,10 +54,9 @@ const OPTIONS: &[OptionSpec] = &[
 
 const USAGE: &str = "harrier bench workload NAME|FILE [OPTIONS]";
 
-/// Runs a workload.
 ///
 /// # Errors
-/// A wrong command line or file, a broker that fails, objectives missed, messages lost.
+/// A usage error, an invalid file, a broker that fails, objectives missed, messages lost.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let known = [OPTIONS, TARGETS, QUEUE, OUTPUT];
     let given = ParsedOptions::parse_with_bare(words, &known)?;
@@ -83,7 +82,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     record.note_option("seconds", spec.duration_ns as f64 / 1e9);
     record.note_option("seed", spec.seed);
     let outcome = measure(&spec, &setup, &targets, &mut record);
-    // What was measured before a run failed is shown all the same.
+    // Results measured before a failure are shown nevertheless.
     let judged = judge(&spec, &targets, &mut record);
     record.end(outcome)?;
     match judged?.into_iter().find(|verdict| verdict.met == ObjectiveStatus::No) {
@@ -105,7 +104,7 @@ fn no_such(name: &str) -> String {
     format!("there is no workload '{name}'; there are {}", names.join(", "))
 }
 
-/// Reads a shipped workload by its name, or a file. A name or a file that is wrong, or not there, is wrong usage.
+/// Reads a shipped workload or a file. A wrong name or file is a usage error.
 fn read(source: &str) -> Result<WorkloadSpec, CommandFailure> {
     if let Some(text) = shipped::text(source) {
         return Ok(parse::parse(source, &format!("{source}.toml"), text)?);
@@ -124,7 +123,7 @@ fn read(source: &str) -> Result<WorkloadSpec, CommandFailure> {
     parse::parse(&name, source, &text).map_err(CommandFailure::Usage)
 }
 
-/// The workload as the command line changes it.
+/// Applies the command line's changes to a workload.
 fn adjusted(mut spec: WorkloadSpec, given: &ParsedOptions) -> Result<WorkloadSpec, UsageError> {
     if let Some(seed) = given.number_if_given("seed", 0, i64::MAX as u64)? {
         spec.seed = seed;
@@ -139,7 +138,7 @@ fn adjusted(mut spec: WorkloadSpec, given: &ParsedOptions) -> Result<WorkloadSpe
     Ok(spec)
 }
 
-/// A number within bounds, with a point if need be.
+/// A decimal number within bounds.
 pub(crate) fn number(name: &str, text: &str, least: f64, most: f64) -> Result<f64, UsageError> {
     match text.parse::<f64>() {
         Ok(number) if (least..=most).contains(&number) => Ok(number),
@@ -196,7 +195,7 @@ fn empty_series(spec: &WorkloadSpec, groups: &[String], target: &BenchmarkTarget
     }
 }
 
-/// Prints the table and what came of the objectives, which the document notes too.
+/// Prints the table and the verdicts on the objectives, which the document records too.
 fn judge(spec: &WorkloadSpec, targets: &[BenchmarkTarget], record: &mut RunRecorder) -> Result<Vec<ObjectiveVerdict>, String> {
     let groups = run_results::groups(spec);
     let document = &record.document;

@@ -12,25 +12,25 @@ use serde::de::DeserializeOwned;
 
 use crate::limits::{COMMAND_READ_BYTES, ROLE_IDLE_MS};
 
-/// The lines on standard input.
+/// Commands on standard input, one per line.
 pub(crate) struct CommandReader {
     input: File,
     read: Vec<u8>,
 }
 
 impl CommandReader {
-    /// From standard input; nothing is read before it is asked for.
+    /// Reads nothing in advance.
     pub(crate) fn open() -> std::io::Result<Self> {
         Ok(Self { input: File::from(std::io::stdin().as_fd().try_clone_to_owned()?), read: Vec::new() })
     }
 
-    /// The next order; `None` when the run is over.
+    /// The next command; `None` at the end of the run.
     pub(crate) fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, String> {
         self.next_while(|| Ok(()))
     }
 
-    /// The next order; now and then while there is none, `idle` is called: for connections that would otherwise be
-    /// taken for dead while other brokers have their turns.
+    /// The next command. While there is none, `idle` is called periodically, so that connections stay alive while other brokers
+    /// are measured.
     pub(crate) fn next_while<T: DeserializeOwned>(
         &mut self,
         idle: impl FnMut() -> Result<(), String>,
@@ -39,7 +39,7 @@ impl CommandReader {
         serde_json::from_slice(&line).map(Some).map_err(|error| format!("order not understood: {error}"))
     }
 
-    /// The first line: what this role is for.
+    /// The first line: the task.
     pub(crate) fn task<T: DeserializeOwned>(&mut self) -> Result<T, String> {
         self.next()?.ok_or_else(|| "no task was given".to_owned())
     }

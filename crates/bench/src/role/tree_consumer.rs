@@ -23,7 +23,7 @@ pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
     consumers.into_iter().try_for_each(|consumer| consumer.client.close()).map_err(|error| error.to_string())
 }
 
-/// What a consumer has seen of the probes.
+/// The probes that a consumer has received.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ProbeProgress {
     None,
@@ -31,8 +31,8 @@ enum ProbeProgress {
     Last,
 }
 
-/// Tells when each consumer has had a probe, and then when each has had the last one: in order, so that nothing comes
-/// after it but what is measured.
+/// Reports when each consumer has received a probe, and then when each has received the last one. Messages arrive in order, so
+/// only measured ones follow.
 fn probe(consumers: &mut [BenchmarkConsumer], acks: bool) -> Result<(), String> {
     let deadline = Deadline::after(TREE_READY_WAIT);
     let mut seen = vec![ProbeProgress::None; consumers.len()];
@@ -49,7 +49,7 @@ fn probe(consumers: &mut [BenchmarkConsumer], acks: bool) -> Result<(), String> 
 }
 
 impl BenchmarkConsumer {
-    /// Takes what comes soon: probes.
+    /// Receives probes for a short time.
     fn receive_probe(&mut self, acks: bool) -> Result<ProbeProgress, String> {
         let mut seen = ProbeProgress::None;
         let mut strange = None;

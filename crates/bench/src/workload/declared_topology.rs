@@ -25,7 +25,7 @@ impl DeclaredTopology {
         Ok(stage)
     }
 
-    /// The run has failed: should the broker be gone, that was told already.
+    /// After a failed run, a broker that is gone is no further error.
     pub(crate) fn tolerate_missing_broker(&mut self) {
         self.broker_may_be_gone = true;
     }
@@ -78,7 +78,7 @@ impl Drop for DeclaredTopology {
     }
 }
 
-/// Whether there is no broker any more that anything could be left on.
+/// Whether the error means that the broker is gone, and with it everything declared.
 fn is_gone(why: &client::Error) -> bool {
     matches!(why, client::Error::Link(_) | client::Error::Closed | client::Error::ConnectionClosed { .. })
 }
