@@ -47,7 +47,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What a command line asks for beyond the shared options.
+/// The options of `churn` itself.
 struct ChurnOptions {
     kinds: Vec<ChurnKind>,
     clients: Vec<usize>,
@@ -79,7 +79,7 @@ impl ChurnOptions {
         })
     }
 
-    /// A tenth, whose figures are thrown away.
+    /// A tenth of the work, which is not measured.
     fn warm_up(&self) -> ChurnCommand {
         ChurnCommand {
             count_max: (self.command.count_max / 10).max(1),
@@ -88,8 +88,6 @@ impl ChurnOptions {
     }
 }
 
-/// Runs the command.
-///
 /// # Errors
 /// A wrong command line, a broker that fails, figures that must not be trusted.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
@@ -134,7 +132,7 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &ChurnOpti
             for run in 1..=setup.runs {
                 for position in 0..targets.len() {
                     check_interrupted()?;
-                    // Every second run in the opposite order, so that none is always first.
+                    // Every second run takes the targets in reverse order.
                     let index = if run % 2 == 1 { position } else { targets.len() - 1 - position };
                     let what = format!("churn of {}s, {clients} clients, run {run} of {}", kind.name(), setup.runs);
                     progress.show(done / all, &what);
@@ -169,7 +167,7 @@ fn series(kind: ChurnKind, target: &BenchmarkTarget) -> MeasuredSeries {
     }
 }
 
-/// The clients of one target, running and ready.
+/// The running clients of one target.
 struct ChurnRun {
     clients: Vec<RoleHandle>,
     broker: TargetMeter,
@@ -197,7 +195,7 @@ impl ChurnRun {
         Ok(churning)
     }
 
-    /// Lets every client do what it is told at once.
+    /// Runs one segment on all clients concurrently.
     fn segment(&mut self, order: &ChurnCommand) -> Result<MeasuredRun, String> {
         self.broker.begin_sampling()?;
         for client in &mut self.clients {

@@ -26,10 +26,8 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("compare harrier.json rabbitmq.json -f --format md", "everything, for a document"),
 ];
 
-/// Runs the command.
-///
 /// # Errors
-/// A wrong command line, a file that cannot be read, a document that cannot be understood, nothing in common.
+/// A usage error, an unreadable file, an invalid document, or nothing in common.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let given = ParsedOptions::parse_with_bare(words, &[OPTIONS])?;
     if given.has("help") {
@@ -53,7 +51,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     }
 }
 
-/// Reads a saved document. What is asked for and cannot be had is wrong usage, as a workload's file is.
+/// Reads a saved document. Like a missing workload file, a missing document is a usage error.
 pub(crate) fn read(file: &str) -> Result<Document, CommandFailure> {
     let text = fs::read_to_string(Path::new(file)).map_err(|error| CommandFailure::Usage(format!("{file}: {error}")))?;
     report::json::read(&text).map_err(|why| CommandFailure::Usage(format!("{file}: {why}")))

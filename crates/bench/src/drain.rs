@@ -42,7 +42,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What a command line asks for beyond the shared options.
+/// The options of `drain` itself.
 struct DrainOptions {
     sizes: Vec<usize>,
     iterations: Option<u64>,
@@ -66,7 +66,7 @@ impl DrainOptions {
         Ok(options)
     }
 
-    /// Messages of one size: as many as were asked for, or as fit the usual bounds.
+    /// The number of messages of one size: the given number, or as many as fit the default bounds.
     fn count(&self, size_bytes: usize) -> u64 {
         let usual = (BACKLOG_BYTES_DEFAULT / size_bytes.max(1) as u64).clamp(100, BACKLOG_MESSAGES_DEFAULT);
         self.iterations.unwrap_or(usual)
@@ -76,7 +76,7 @@ impl DrainOptions {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a broker that fails or takes no more, figures that must not be trusted.
+/// A usage error, a broker that fails or accepts no more messages, INVALID figures.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [OWN, TARGETS, EFFORT, QUEUE, OUTPUT];
     let given = ParsedOptions::parse(words, &lists)?;
@@ -97,7 +97,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
 
 fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &DrainOptions, targets: &[BenchmarkTarget]) -> Result<(), CommandFailure> {
     let progress = ProgressLine::begin();
-    // Of each target two series: filling, then emptying.
+    // Two series for each target: filling, then emptying.
     for target in targets {
         record.document.series.extend(["fill", "empty"].map(|phase| series(phase, options, target)));
     }
@@ -121,7 +121,7 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &DrainOpti
         for run in 1..=setup.runs {
             for position in 0..targets.len() {
                 check_interrupted()?;
-                // Every second run in the opposite order, so that none is always first.
+                // Every second run takes the targets in reverse order.
                 let index = if run % 2 == 1 { position } else { targets.len() - 1 - position };
                 let what = format!("drain of {count} messages of {size_bytes} bytes, run {run} of {}", setup.runs);
                 progress.show(done / all, &what);
@@ -166,18 +166,18 @@ fn series(phase: &str, options: &DrainOptions, target: &BenchmarkTarget) -> Meas
     }
 }
 
-/// A target with the two processes that fill and empty its queue.
+/// A target with the processes that fill and empty its queue.
 struct DrainRun {
     filler: RoleHandle,
     emptier: RoleHandle,
     queue: LeftoverQueue,
     broker: TargetMeter,
-    /// What the broker held before the first message.
+    /// The broker's memory before the first message.
     resident_bytes_before: u64,
     _placed: Option<crate::placement::PinnedProcess>,
 }
 
-/// The queue, deleted when it may still be there: a backlog is nothing to leave behind on a broker that is not ours.
+/// Deletes the queue on drop if it may still exist: a backlog must not be left on a broker that is not ours.
 struct LeftoverQueue {
     url: String,
     name: String,
@@ -224,7 +224,7 @@ impl DrainRun {
         Ok(Self { filler, emptier, queue, broker, resident_bytes_before, _placed: placed })
     }
 
-    /// One backlog: what filling and what emptying came to.
+    /// Measures one backlog: filling and emptying.
     fn fill_and_empty(&mut self, size_bytes: usize, count: u64) -> Result<[MeasuredRun; 2], String> {
         let left_over = self.broker.resident_bytes()?.saturating_sub(self.resident_bytes_before);
         self.queue.may_exist = true;

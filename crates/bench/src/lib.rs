@@ -49,7 +49,7 @@ use failure::CommandFailure;
 pub use trade::main as market;
 pub use trees::main as topology;
 
-/// Commands that are no closed-loop benchmarks.
+/// Commands other than closed-loop benchmarks.
 const OTHERS: &[(&str, &str)] = &[
     ("networks", "three benchmarks over TCP, rsockets and RDMA, each as a share of what the device does (one table)"),
     ("rdma", "the figures to reach over RDMA: user time, kernel calls, copies, pinned memory, round trips (one table)"),
@@ -74,10 +74,10 @@ usage: harrier bench baseline KIND [OPTIONS]
 harrier bench baseline KIND --help lists the options.
 ";
 
-/// Runs the command whose words (behind `harrier bench`) are given.
+/// Runs a command line (without `harrier bench`).
 ///
-/// The program that calls this must pass on the words behind `bench` unchanged, since the benchmarks start it again
-/// as `PROGRAM bench role …` for their child processes, and as `PROGRAM broker --listen ADDRESS` for the broker.
+/// The calling program must pass on the words after `bench` unchanged, because the benchmarks execute it again:
+/// `PROGRAM bench role …` for child processes and `PROGRAM broker --listen ADDRESS` for the broker.
 pub fn main(words: &[String]) -> ExitCode {
     let (command, rest) = command::split(words);
     if command == "role" {
@@ -92,14 +92,14 @@ fn run(command: &str, rest: &[String]) -> Result<(), CommandFailure> {
     }
     match command {
         "baseline" => baseline(rest),
-        // What `baseline sockets` was called first.
+        // The former name of `baseline sockets`.
         "floor" => baseline(&[&["sockets".to_owned()], rest].concat()),
         "suite" => suite::run(rest, run),
         "perf" => Ok(perf::run(rest)?),
         "scale" => Ok(scale::run(rest)?),
         "open" => open_loop::run(rest),
         "workload" => workload::run(rest),
-        // For the suite: it is `harrier market sweep`.
+        // For the suite: `harrier market sweep`.
         "market-sweep" => trade::sweep(rest),
         "networks" => networks::run(rest),
         "rdma" => rdma::run(rest),

@@ -46,7 +46,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 
 const BENCHMARKS: [&str; 3] = ["de-spsc", "de-pp", "de-mpmc"];
 
-/// What a network came to: its documents in the order of the benchmarks, and packets of RDMA devices meanwhile.
+/// The results of one network: its documents in the order of the benchmarks, and the packets of RDMA devices meanwhile.
 struct NetworkResults {
     documents: Vec<Document>,
     packets: Option<u64>,
@@ -55,7 +55,7 @@ struct NetworkResults {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a network that must be there and is not, a run that fails.
+/// A usage error, a required network that is missing, a run that fails.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [OWN, OUTPUT];
     let given = ParsedOptions::parse(words, &lists)?;
@@ -75,7 +75,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     }
     let address = match given.text("address") {
         Some(text) => text.parse().map_err(|_| CommandFailure::Usage(format!("--address is an IP address, not '{text}'")))?,
-        // Where there is no device the rows of those who need one say so.
+        // Without a device, the rows of networks that need one say so.
         None => first_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
     };
     let folder = ScratchDirectory::new()?;
@@ -106,7 +106,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// The words that each of the benchmarks is given alike.
+/// The options passed to all of the benchmarks.
 fn effort_options(given: &ParsedOptions) -> Vec<String> {
     let usual = [("sizes", "64:64K"), ("step", "1024"), ("seconds", "1")];
     let mut words = Vec::new();
@@ -140,7 +140,7 @@ fn measure(network: &BrokerNetwork, address: IpAddr, given: &ParsedOptions, fold
     Ok(NetworkResults { documents, packets })
 }
 
-/// The device by itself, over the same sizes.
+/// Measures the bare device over the same sizes.
 fn measure_device(address: IpAddr, given: &ParsedOptions, folder: &ScratchDirectory) -> Result<Document, String> {
     let mut words = vec!["--kind=send".to_owned(), format!("--address={address}")];
     words.extend(effort_options(given));
@@ -149,7 +149,7 @@ fn measure_device(address: IpAddr, given: &ParsedOptions, folder: &ScratchDirect
     folder.read("verbs.json")
 }
 
-/// The point of a size in the series of a benchmark, or of a shape of the baseline.
+/// Finds the point of a size in the series of a benchmark, or of a pattern of the baseline.
 pub(crate) fn point(document: &Document, is_it: impl Fn(&MeasuredSeries) -> bool, size: f64) -> Option<&SeriesPoint> {
     let series = document.series.iter().find(|series| is_it(series))?;
     series.points.iter().find(|point| point.at == size)
@@ -189,7 +189,6 @@ fn number(value: Option<f64>) -> String {
     }
 }
 
-/// The one table.
 fn table(results: &[(&'static str, Result<NetworkResults, String>)], baseline: &Result<Document, String>) -> String {
     let mut text =
         String::from("# harrier bench networks: each figure, and behind it that of the device alone divided into it\n");
@@ -253,7 +252,7 @@ fn is_software(document: &Document) -> bool {
     runs.any(|run| run.notes.iter().any(|note| note == SOFTWARE_SENTENCE))
 }
 
-/// All documents as one: targets are called by their network.
+/// Merges all documents into one; targets are named after their networks.
 fn joined(
     words: &[String],
     results: &[(&'static str, Result<NetworkResults, String>)],

@@ -51,7 +51,7 @@ const USAGE: &str = "harrier bench open [OPTIONS]";
 /// Runs the benchmark.
 ///
 /// # Errors
-/// A wrong command line, a broker that fails, a generator that fell behind, no rate that keeps the objective.
+/// A usage error, a broker that fails, a generator that fell behind, no rate that meets the objective.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let known = [OPTIONS, TARGETS, QUEUE, OUTPUT];
     let given = ParsedOptions::parse(words, &known)?;
@@ -72,14 +72,14 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     found
 }
 
-/// What the search keeps.
+/// The objective of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct LatencyObjective {
     quantile: f64,
     most_us: f64,
 }
 
-/// What a command line asks for.
+/// The options of `open` itself.
 struct OpenLoopOptions {
     rates: Vec<f64>,
     objective: Option<LatencyObjective>,
@@ -108,15 +108,15 @@ impl LatencyObjective {
         Ok(Self { quantile: units::quantile(quantile)?, most_us })
     }
 
-    /// How long it takes at a rate until there are enough messages to name the quantile; bounded, since a low rate may never.
+    /// The time at a rate until there are enough messages for the quantile; bounded, since a low rate may never get there.
     fn seconds_min(&self, rate: f64) -> f64 {
         const SECONDS_MAX: f64 = 20.0;
-        // A fifth more than needed, for gaps are random.
+        // A fifth more than needed, because gaps are random.
         let messages = if self.quantile < 1.0 { 1.2 * SAMPLES_ABOVE_MIN / (1.0 - self.quantile) } else { 1.0 };
         (messages / rate).min(SECONDS_MAX)
     }
 
-    /// The latency of a run in microseconds, and whether it keeps the objective, or why that cannot be said.
+    /// The latency of a run in microseconds, and whether it meets the objective, or why that is unknown.
     fn judge(&self, run: &MeasuredRun) -> (Option<f64>, Result<(), String>) {
         let value = Metric::LatencyUs("delivery".to_owned(), self.quantile).of(run);
         if let Some(why) = invalid_reasons_of_run(run).first() {
@@ -199,7 +199,7 @@ impl OpenLoopOptions {
         }
     }
 
-    /// The workload that sends `rate` messages a second.
+    /// The workload for `rate` messages per second.
     fn spec(&self, size_bytes: usize, rate: f64, seconds: f64) -> WorkloadSpec {
         WorkloadSpec {
             name: "open".to_owned(),
@@ -270,7 +270,6 @@ impl OpenLoopOptions {
         }
     }
 
-    /// One measurement.
     fn measure(
         &self,
         (size_bytes, rate, seconds): (usize, f64, f64),
@@ -289,7 +288,7 @@ impl OpenLoopOptions {
         Ok(all)
     }
 
-    /// Every rate, on every target in turns.
+    /// Measures every rate on every target, interleaved.
     fn sweep(&self, setup: &MeasureOptions, targets: &[BenchmarkTarget], record: &mut RunRecorder) -> Result<(), CommandFailure> {
         for &size_bytes in &self.sizes {
             let first = record.document.series.len();
@@ -322,7 +321,7 @@ impl OpenLoopOptions {
         Ok(())
     }
 
-    /// The highest rate of each target that keeps the objective; the inner failure is that there is none.
+    /// Searches for the highest rate of each target that meets the objective; the inner failure means that there is none.
     fn search(
         &self,
         objective: &LatencyObjective,
@@ -336,7 +335,7 @@ impl OpenLoopOptions {
                 let (probes, above) = self.probe(objective, size_bytes, target, setup, record)?;
                 match self.confirm(objective, size_bytes, (target, probes, above), setup, record)? {
                     Some((rate, above)) => {
-                        // Where the generator is what fails, the broker may well keep more.
+                        // If the generator fell behind, the broker may well handle more.
                         let found = format!("the highest rate that keeps it is {rate:.0}/s; {above}");
                         let last = record.document.series.last_mut().and_then(|series| series.points.last_mut());
                         if let Some(run) = last.and_then(|point| point.runs.last_mut()) {
@@ -375,7 +374,7 @@ impl OpenLoopOptions {
             above.observe(rate, &met);
             search.observe(met.is_ok());
             if !is_broken(&run) {
-                // A probe beyond what can be kept is no bad figure: that it is beyond is what was asked.
+                // A probe above the maximum rate is an expected failure, not an INVALID figure.
                 let why = std::mem::take(&mut run.invalid);
                 run.notes.extend(why.into_iter().map(|why| format!("not kept: {why}")));
             }
@@ -386,7 +385,7 @@ impl OpenLoopOptions {
         Ok((search, above))
     }
 
-    /// Tries the result of a search for longer, and steps down as long as it is not kept.
+    /// Confirms the result of a search with a longer run, and steps down while it misses the objective.
     fn confirm(
         &self,
         objective: &LatencyObjective,
@@ -426,7 +425,7 @@ impl OpenLoopOptions {
     }
 }
 
-/// The lowest rate that did not keep the objective, and why.
+/// The lowest rate that missed the objective, and why.
 #[derive(Clone, Debug, Default)]
 struct LowestMissedRate(Option<(f64, String)>);
 
@@ -449,7 +448,7 @@ impl fmt::Display for LowestMissedRate {
     }
 }
 
-/// A workload's exchanges alone, for checking its groups one by one.
+/// A workload with exchanges only, for validating its groups one by one.
 fn exchanges_only(spec: &WorkloadSpec) -> WorkloadSpec {
     WorkloadSpec { publishers: Vec::new(), consumers: Vec::new(), ..spec.clone() }
 }
@@ -464,7 +463,7 @@ fn probe_line(target: &BenchmarkTarget, rate: f64, value: Option<f64>, met: &Res
     format!("{}: {rate:.0}/s, {value}: {met}", target.name)
 }
 
-/// A line beside the table; nothing where the output is a document.
+/// Prints a line beside the table, unless the output is a document.
 fn print_line(record: &RunRecorder, line: &str) -> Result<(), String> {
     if record.output.format.is_incremental() { put(&format!("# {line}\n")) } else { Ok(()) }
 }

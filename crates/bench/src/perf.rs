@@ -40,10 +40,10 @@ const OPTIONS: &[OptionSpec] = &[
 const PARTS: &[&str] =
     &["throughput", "large", "latency", "fanout", "topic", "pairs", "shards", "memory", "features", "tls"];
 
-/// What the parts of the comparison need.
+/// State shared by the parts of the comparison.
 struct PerfRun {
     effort: PerfEffort,
-    /// RabbitMQ, or why there is none.
+    /// RabbitMQ, or why it is not available.
     rabbit: Result<BenchmarkTarget, String>,
     broker_command: Option<String>,
     broker_options: Vec<String>,
@@ -55,7 +55,7 @@ struct PerfRun {
 /// Runs the comparison.
 ///
 /// # Errors
-/// A wrong command line, or a broker that cannot be started. Missed goals are no error: they are the result.
+/// A usage error or a broker that cannot be started. Missed goals are results, not errors.
 pub fn run(words: &[String]) -> Result<(), String> {
     let given = ParsedOptions::parse(words, &[OPTIONS])?;
     if given.has("help") {
@@ -130,7 +130,7 @@ impl PerfRun {
         }
     }
 
-    /// A fresh broker with the usual options, or others.
+    /// A fresh broker with the default or other options.
     fn broker(&self, name: &str, options: Option<&[String]>) -> Result<BenchmarkTarget, String> {
         let options = options.unwrap_or(&self.broker_options);
         let mut target = BenchmarkTarget::embedded(self.broker_command.as_deref(), options, &CpuList::default())?;

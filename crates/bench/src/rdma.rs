@@ -48,10 +48,10 @@ const EXAMPLES: &[(&str, &str)] = &[
 
 const PARTS: &[&str] = &["user", "calls", "counts", "pinned", "trips"];
 
-/// How a broker waits for its devices, the usual way first.
+/// How a broker waits for its devices, the default first.
 const POLLS: [&str; 2] = ["adaptive", "event"];
 
-/// What the parts share.
+/// State shared by the parts.
 struct RdmaGoals {
     effort: PerfEffort,
     address: IpAddr,
@@ -62,7 +62,7 @@ struct RdmaGoals {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, no device, a broker that cannot be started. Missed goals are no error: they are the result.
+/// A usage error, no device, a broker that cannot be started. Missed goals are results, not errors.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let given = ParsedOptions::parse(words, &[OPTIONS])?;
     if given.has("help") {
@@ -122,13 +122,13 @@ impl RdmaGoals {
         Ok(Self { effort, address, connections, record })
     }
 
-    /// A broker with one thread for connections that waits for its device in this way, and logs its end.
+    /// A broker with one shard that waits for its device in this way, and logs its counters at the end.
     fn broker(&self, poll: &str) -> Result<NetworkBroker, String> {
         let words = ["--log-level", "info", "--log-format", "json", "--shards", "1", "--rdma-poll", poll];
         NetworkBroker::start(&VERBS, self.address, &words).map_err(|why| format!("a broker over RDMA: {why}"))
     }
 
-    /// Keeps a row, and shows it at once: who ends the command early has what was measured until then.
+    /// Adds a row and prints it at once, so that an interrupted command still shows its earlier rows.
     fn row(&mut self, what: &str, bound: GoalBound, value: Option<f64>, detail: String) -> Result<(), String> {
         let row = PerfRow::new(what, bound, value, detail);
         put(&row.line(0))?;

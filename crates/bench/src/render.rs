@@ -29,7 +29,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a file that cannot be read or written, a document that cannot be understood.
+/// A usage error, an unreadable or unwritable file, an invalid document.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let given = ParsedOptions::parse_with_bare(words, &[OPTIONS])?;
     if given.has("help") {

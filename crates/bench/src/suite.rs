@@ -36,7 +36,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("suite --full --url amqp://host --against amqp://other --out here", "two brokers in turns, everything, overnight"),
 ];
 
-/// One benchmark of the suite: its name, its command, and its further words for each effort.
+/// A benchmark of the suite: its name, its command, and its additional options for each effort.
 struct SuiteBenchmark {
     name: &'static str,
     command: &'static str,
@@ -85,7 +85,7 @@ const PARTS: &[SuiteBenchmark] = &[
 /// Runs them.
 ///
 /// # Errors
-/// The first benchmark that failed, after all were run; lost, doubled, reordered or damaged messages.
+/// The first benchmark that failed, after all were run; lost, duplicate, reordered or corrupted messages.
 pub fn run(words: &[String], run_one: fn(&str, &[String]) -> Result<(), CommandFailure>) -> Result<(), CommandFailure> {
     let given = ParsedOptions::parse(words, &[OPTIONS, TARGETS])?;
     if given.has("help") {
@@ -126,13 +126,13 @@ pub fn run(words: &[String], run_one: fn(&str, &[String]) -> Result<(), CommandF
     }
 }
 
-/// How the benchmarks ended that did not end well.
+/// The benchmarks that failed.
 #[derive(Default)]
 struct SuiteFailures {
     interrupted: bool,
-    /// Those that could not be run to their end.
+    /// Those that did not complete.
     failed: Vec<&'static str>,
-    /// Those whose objectives were missed.
+    /// Those that missed objectives.
     missed: Vec<&'static str>,
 }
 
@@ -140,7 +140,7 @@ impl SuiteFailures {
     fn record(&mut self, name: &'static str, failure: CommandFailure) {
         match failure {
             CommandFailure::Interrupted => self.interrupted = true,
-            // Marked where the figures stand; whether messages were lost is looked at in the end.
+            // INVALID figures are marked in place; lost messages are checked at the end.
             CommandFailure::Invalid(_) => {}
             CommandFailure::Missed(_) => self.missed.push(name),
             failure => {
@@ -169,7 +169,7 @@ impl SuiteBenchmark {
                 && given.has(name)
                 && let Some(at) = words.iter().position(|word| word == "-i")
             {
-                // The suite's own number stands for that of the part.
+                // The suite's number of runs applies here, not the part's.
                 words.drain(at..at + 2);
             }
             for value in given.texts(name) {
@@ -182,7 +182,7 @@ impl SuiteBenchmark {
         words
     }
 
-    /// The options of the suite that this benchmark takes too.
+    /// The options of the suite that are passed on to this benchmark.
     fn forwarded_options(&self) -> Vec<&'static str> {
         let word = self.command.split(' ').next().unwrap_or_default();
         let mut names: Vec<&'static str> = match word {
@@ -199,7 +199,7 @@ impl SuiteBenchmark {
     }
 }
 
-/// A document of an earlier suite must not pass for one of this.
+/// A document of an earlier suite must not be mistaken for one of this.
 fn remove_old(file: &Path) -> Result<(), CommandFailure> {
     match std::fs::remove_file(file) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -209,7 +209,7 @@ fn remove_old(file: &Path) -> Result<(), CommandFailure> {
     }
 }
 
-/// One document of what both hold.
+/// Merges two documents.
 fn merged(whole: Option<Document>, part: Document) -> Document {
     let Some(mut whole) = whole else { return part };
     for target in part.targets {
@@ -233,7 +233,7 @@ fn finish(mut whole: Document, words: &[String], out: &Path, ends: &SuiteFailure
     if let Err(failure) = &outcome {
         whole.cut_short.get_or_insert_with(|| failure.to_string());
     }
-    // What each benchmark used beside this is in its own document.
+    // Other options of a benchmark are in its own document.
     whole.options.retain(|name, _| TARGETS.iter().any(|option| option.name == name));
     let (json_file, html_file) = (out.join("report.json"), out.join("report.html"));
     write_file(&json_file, &json::write(&whole)?)?;
@@ -253,7 +253,7 @@ fn finish(mut whole: Document, words: &[String], out: &Path, ends: &SuiteFailure
     }
 }
 
-/// How many figures there are, and how many say more about the load generator than about the broker.
+/// The number of figures, and of those that measure the load generator more than the broker.
 fn tally(whole: &Document) -> String {
     let points: Vec<_> = whole.series.iter().flat_map(|series| &series.points).collect();
     let busy = points.iter().filter(|point| point.runs.iter().any(|run| !run.invalid.is_empty() && !is_broken(run)));

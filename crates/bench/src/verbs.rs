@@ -60,16 +60,16 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("baseline verbs --connect 10.0.0.2:7471 --runs 5 --json verbs.json", "against it, with intervals"),
 ];
 
-/// Where the other end is.
+/// The location of the passive side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PeerLocation {
-    /// A process that is started: of this host, or of another rank's.
+    /// A process that is started, on this host or another rank's.
     Started(Option<IpAddr>),
-    /// It listens already.
+    /// A listener that is already running.
     At(SocketAddr),
 }
 
-/// What a command line asks for beyond the shared options.
+/// The options of `baseline verbs` itself.
 #[derive(Debug)]
 struct VerbsOptions {
     kinds: Vec<VerbsOperation>,
@@ -129,13 +129,13 @@ impl VerbsOptions {
         Ok(options)
     }
 
-    /// What is measured, in order. What is written wakes nobody: with events there is no round trip of writes.
+    /// The measured series, in order. One-sided writes raise no event, so they have no ping-pong with events.
     fn series(&self) -> Vec<(VerbsOperation, TrafficShape)> {
         let all = self.kinds.iter().flat_map(|&kind| self.shapes.iter().map(move |&shape| (kind, shape)));
         all.filter(|&pair| pair != (VerbsOperation::Write, TrafficShape::PingPong) || self.poll == CompletionWait::Busy).collect()
     }
 
-    /// An order for messages of a size, whose counts are still to be found.
+    /// The request for messages of a size, whose counts are determined later.
     fn request(&self, (kind, shape): (VerbsOperation, TrafficShape), size_bytes: usize) -> VerbsRequest {
         let window = if shape == TrafficShape::PingPong { 1 } else { self.window };
         let fits = (VERBS_IN_FLIGHT_BYTES / size_bytes).clamp(1, VERBS_WINDOW_MAX as usize) as u32;
@@ -150,7 +150,7 @@ impl VerbsOptions {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, no library, no device, another end that fails.
+/// A usage error, no library, no device, a failure of the passive side.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [OWN, EFFORT.split_at(2).0, OUTPUT];
     let given = ParsedOptions::parse(words, &lists)?;
@@ -182,7 +182,7 @@ fn listen(address: SocketAddr) -> Result<(), CommandFailure> {
     Ok(listener.serve(|why| eprintln!("harrier bench: {why}"))?)
 }
 
-/// The two processes, or the one of them that is here.
+/// The running roles: both, or only the active one.
 struct VerbsPair {
     publisher: RoleHandle,
     _consumer: Option<RoleHandle>,
@@ -233,7 +233,7 @@ impl VerbsPair {
         parse_report(self.publisher.report(REPORT_WAIT)?)
     }
 
-    /// How many messages last about `seconds`: found by trials that grow until they can be timed.
+    /// Determines how many messages take about `seconds`, with trials that grow until they can be timed.
     fn counts(&mut self, setup: &MeasureOptions, options: &VerbsOptions, request: &VerbsRequest) -> Result<MessageCounts, String> {
         const TRIAL_S: f64 = 0.02;
         if let Some(iterations) = setup.iterations {
@@ -323,7 +323,7 @@ fn owned((name, value): (&str, &str)) -> (String, String) {
     (name.to_owned(), value.to_owned())
 }
 
-/// A segment as a run of the document. The ends stand where publisher and consumer do.
+/// A segment as a run of the document. The two sides take the places of publisher and consumer.
 fn to_run(request: &VerbsRequest, found: &VerbsResults) -> MeasuredRun {
     let latency = if request.kind == VerbsOperation::Read { "fetch" } else { "round_trip" };
     let latencies = if request.shape == TrafficShape::PingPong {

@@ -15,34 +15,31 @@ use crate::tcp::QUEUE;
 pub struct Benchmark {
     /// Its name in documents.
     pub name: &'static str,
-    /// The words that ask for it.
+    /// Its command words.
     pub command: &'static str,
-    /// What it is, in a line.
+    /// A one-line summary.
     pub summary: &'static str,
-    /// What it does, for its help.
+    /// The description in its help.
     pub about: &'static str,
-    /// Command lines and what they are for.
+    /// Example command lines with their purpose.
     pub examples: &'static [(&'static str, &'static str)],
-    /// Whether it goes through a relay and no broker.
+    /// Whether it measures a relay and no broker.
     pub is_raw: bool,
-    /// The options that are its own.
     own_options: &'static [&'static [OptionSpec]],
-    /// Whether messages go one way or to and fro.
+    /// The traffic pattern.
     shape: fn(&ParsedOptions) -> TrafficShape,
-    /// The workloads it is made of.
+    /// Makes the scenarios from the options.
     variants: fn(&ParsedOptions) -> Result<Vec<BenchmarkVariant>, UsageError>,
 }
 
-/// One workload of a benchmark, with what makes it different from the others.
+/// One scenario of a benchmark, with the parameters that distinguish it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchmarkVariant {
-    /// What it differs in.
     pub parameters: BTreeMap<String, String>,
-    /// What is done.
     pub scenario: Scenario,
 }
 
-/// All of them, in the order in which they are listed.
+/// All benchmarks in the order of the listing.
 pub static ALL: &[Benchmark] = &[
     Benchmark {
         name: "de-spsc",
@@ -211,25 +208,24 @@ connections and knows nothing about them. What a broker on this network cannot e
     },
 ];
 
-/// A benchmark by the word that asks for it.
+/// Finds a benchmark by its command words.
 pub fn find(word: &str) -> Option<&'static Benchmark> {
     ALL.iter().find(|benchmark| benchmark.command == word)
 }
 
 impl Benchmark {
-    /// Every option it takes.
+    /// All options that it takes.
     pub fn options(&self) -> Vec<&'static [OptionSpec]> {
         let shared: &[&[OptionSpec]] =
             if self.is_raw { &[SOCKETS, EFFORT, OUTPUT] } else { &[TARGETS, QUEUE, EFFORT, OUTPUT] };
         self.own_options.iter().chain(shared).copied().collect()
     }
 
-    /// Whether messages go one way or to and fro.
     pub fn shape(&self, given: &ParsedOptions) -> TrafficShape {
         (self.shape)(given)
     }
 
-    /// The workloads that the options ask for.
+    /// The scenarios for these options.
     pub fn variants(&self, given: &ParsedOptions) -> Result<Vec<BenchmarkVariant>, UsageError> {
         (self.variants)(given)
     }
@@ -255,7 +251,7 @@ impl BenchmarkVariant {
     }
 }
 
-/// A stream with confirms and acknowledgements as asked, none by default.
+/// Sets confirms and acknowledgements from the options; the default has none.
 fn delivery(given: &ParsedOptions, scenario: Scenario) -> Result<Scenario, UsageError> {
     let scenario = Scenario {
         confirm_window: given.number("confirms", 0, 1, 1 << 32)?,

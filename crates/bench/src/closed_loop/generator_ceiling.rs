@@ -9,7 +9,7 @@ use report::{Metric, paired_ratios};
 use crate::limits::{CEILING_TIMES_MIN, SOCKET_BASELINE_SHARE_MIN};
 use crate::target::{BenchmarkTarget, TargetAddress};
 
-/// The figure by which a null broker is held against others.
+/// The metric that a null broker is compared by.
 pub fn metric(way: &TargetAddress) -> Metric {
     match way {
         TargetAddress::Source(_) => Metric::DeliveredPerS,
@@ -17,7 +17,7 @@ pub fn metric(way: &TargetAddress) -> Metric {
     }
 }
 
-/// For each null broker that is not far enough above a broker its index, and what limits it.
+/// The index of each null broker that is too close to a broker's rate, with the reason.
 pub fn near_ceiling_warnings(contestants: &[&BenchmarkTarget], points: &[&mut SeriesPoint]) -> Vec<(usize, String)> {
     let each = || contestants.iter().zip(points).enumerate();
     let mut found = Vec::new();
@@ -27,8 +27,8 @@ pub fn near_ceiling_warnings(contestants: &[&BenchmarkTarget], points: &[&mut Se
         let hop = each().find(|(_, (target, _))| matches!(target.address, TargetAddress::SocketBaseline(_)));
         let of_hop = hop.and_then(|(_, (_, point))| over(point));
         for (_, (broker, point)) in each().filter(|(_, (target, _))| matches!(target.address, TargetAddress::Amqp(_))) {
-            // The share that the table shows, turned round: the middle one of ratios of an even number of turns is no
-            // inverse of the middle one of their inverses.
+            // The inverse of the ratio in the table: with an even number of turns, the median of inverses differs from the inverse of the
+            // median.
             let times = paired_ratios::ratio(&metric, point, ceiling).map(|share| 1.0 / share);
             let why = times.and_then(|times| sentence(&null.name, &broker.name, times, of_hop));
             found.extend(why.map(|why| (index, why)));
@@ -41,7 +41,7 @@ fn is_null(way: &TargetAddress) -> bool {
     matches!(way, TargetAddress::Sink(_) | TargetAddress::Source(_))
 }
 
-/// What is to be said of a ceiling that is `times` a broker's rate, and `of_hop` of what one hop of sockets carries.
+/// The warning for a ceiling that is `times` a broker's rate and the share `of_hop` of the socket baseline.
 fn sentence(null: &str, broker: &str, times: f64, of_hop: Option<f64>) -> Option<String> {
     if times >= CEILING_TIMES_MIN {
         return None;

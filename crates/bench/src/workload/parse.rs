@@ -11,12 +11,12 @@ use super::spec::{
 use super::units;
 use crate::limits::{KEYS_MAX, MESSAGE_BYTES_MAX, WORKLOAD_CONNECTIONS_MAX, WORKLOAD_NS_MAX};
 
-/// Most messages a second that a group may be asked for.
+/// Highest rate of a group, in messages per second.
 const RATE_MAX: f64 = 10_000_000.0;
-/// Most consumer work on one message.
+/// Longest think time of a message.
 const THINK_NS_MAX: u64 = 60_000_000_000;
 
-/// Reads a workload called `name` from the text of `file`.
+/// Parses a workload called `name` from the text of `file`.
 pub(crate) fn parse(name: &str, file: &str, text: &str) -> Result<WorkloadSpec, String> {
     let file = File { name: file, text };
     let table = DeTable::parse(text).map_err(|error| {
@@ -154,7 +154,7 @@ fn bindings(list: &TomlField<'_, '_>, exchanges: &[WorkloadExchange], allowed: &
     Ok(bindings)
 }
 
-/// A key whose placeholders are among the allowed ones.
+/// A key with permitted placeholders only.
 fn template(field: &TomlField<'_, '_>, allowed: &[&str]) -> Result<String, String> {
     let text = field.text()?;
     let mut rest = text;

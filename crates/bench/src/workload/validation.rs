@@ -9,10 +9,10 @@ use crate::limits::{
     WORKLOAD_MESSAGES_MAX,
 };
 
-/// What a workload without anybody is told.
+/// The error of a workload without publishers or consumers.
 pub(crate) const NOBODY: &str = "a workload needs at least one of [[publishers]] and one of [[consumers]]";
 
-/// A group of publishers.
+/// Checks a group of publishers.
 pub(crate) fn publishers(group: &PublisherGroup, spec: &WorkloadSpec) -> Result<(), String> {
     unique(&group.name, spec)?;
     if size_min(&group.size) < STAMP_BYTES {
@@ -48,7 +48,7 @@ pub(crate) fn publishers(group: &PublisherGroup, spec: &WorkloadSpec) -> Result<
     Ok(())
 }
 
-/// A group of consumers.
+/// Checks a group of consumers.
 pub(crate) fn consumers(group: &ConsumerGroup, spec: &WorkloadSpec) -> Result<(), String> {
     unique(&group.name, spec)?;
     if let QueueSource::Own { bindings, picks, picks_of } = &group.from {
@@ -102,7 +102,7 @@ fn unique(name: &str, spec: &WorkloadSpec) -> Result<(), String> {
     }
 }
 
-/// An objective; all groups are known.
+/// Checks an objective, once all groups are known.
 pub(crate) fn objective(objective: &WorkloadObjective, spec: &WorkloadSpec) -> Result<(), String> {
     let is_in = |name: &String| objective.group.as_ref().is_none_or(|group| group == name);
     let publishers: Vec<&PublisherGroup> = spec.publishers.iter().filter(|group| is_in(&group.name)).collect();
@@ -138,7 +138,7 @@ pub(crate) fn objective(objective: &WorkloadObjective, spec: &WorkloadSpec) -> R
     }
 }
 
-/// The workload as a whole.
+/// Checks the workload as a whole.
 pub(crate) fn whole(spec: &WorkloadSpec) -> Result<(), String> {
     if spec.publishers.is_empty() || spec.consumers.is_empty() {
         return Err(NOBODY.to_owned());
