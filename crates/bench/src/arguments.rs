@@ -56,7 +56,7 @@ impl ParsedOptions {
     pub fn parse(words: &[String], known: &[&[OptionSpec]]) -> Result<Self, UsageError> {
         let given = Self::parse_with_bare(words, known)?;
         match given.bare.first() {
-            Some(word) => Err(UsageError(format!("'{word}' is no option"))),
+            Some(word) => Err(UsageError(format!("'{word}' is not an option"))),
             None => Ok(given),
         }
     }
@@ -166,7 +166,7 @@ impl ParsedOptions {
         for part in text.split(',') {
             let one = number(name, part, least as u64, most as u64)? as usize;
             if numbers.contains(&one) {
-                return Err(UsageError(format!("--{name}: {one} stands there twice")));
+                return Err(UsageError(format!("--{name}: {one} is given twice")));
             }
             numbers.push(one);
         }
@@ -258,9 +258,9 @@ mod tests {
         check("-x", "unknown option '-x'");
         check("-sizes 1", "unknown option '-sizes'");
         check("--m 1", "unknown option '--m'");
-        check("word", "'word' is no option");
+        check("word", "'word' is not an option");
         // A dash alone is a word: standard input.
-        check("-", "'-' is no option");
+        check("-", "'-' is not an option");
     }
 
     #[test]
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(list("1,2,32"), "[1, 2, 32]");
         assert_eq!(list("1,,2"), "--sizes is a number from 1 to 64, not ''");
         assert_eq!(list("65"), "--sizes is a number from 1 to 64, not '65'");
-        assert_eq!(list("2,2"), "--sizes: 2 stands there twice");
+        assert_eq!(list("2,2"), "--sizes: 2 is given twice");
     }
 
     #[test]

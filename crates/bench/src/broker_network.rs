@@ -86,7 +86,7 @@ impl NetworkBroker {
                 Err(error) => error,
             };
             if deadline.passed() {
-                return Err(format!("no client is let in: {error}"));
+                return Err(format!("no client can log in: {error}"));
             }
             check_interrupted().map_err(|failure| failure.to_string())?;
             pause(Duration::from_millis(20));

@@ -215,7 +215,7 @@ impl ChurnRun {
                     unseen |= used.network.is_none();
                     sum.add(&used);
                 }
-                other => return Err(format!("a client answered {other:?} instead of its figures")),
+                other => return Err(format!("a client answered {other:?} instead of its results")),
             }
         }
         let broker = self.broker.end()?;

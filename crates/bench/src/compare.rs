@@ -35,7 +35,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     }
     let format = given.one_of("format", &["text", "json", "md"])?;
     let [a, b] = given.bare() else {
-        return Err(UsageError("two documents are compared: harrier bench compare A.json B.json".to_owned()).into());
+        return Err(UsageError("expected two documents: harrier bench compare A.json B.json".to_owned()).into());
     };
     let (first, second) = (read(a)?, read(b)?);
     let (name_a, name_b) = if a == b { (format!("{a} (A)"), format!("{b} (B)")) } else { (a.clone(), b.clone()) };
@@ -46,7 +46,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
         _ => comparison.text(),
     })?;
     match comparison.rows.is_empty() {
-        true => Err(CommandFailure::Failed(format!("{a} and {b} have no figure in common"))),
+        true => Err(CommandFailure::Failed(format!("{a} and {b} have no metric in common"))),
         false => Ok(()),
     }
 }
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn wrong_command_lines_and_files() {
-        let two = "2 two documents are compared: harrier bench compare A.json B.json";
+        let two = "2 expected two documents: harrier bench compare A.json B.json";
         assert_eq!([ends(""), ends("a"), ends("a b c")], [two, two, two]);
         assert_eq!(ends("a b --format xml"), "2 --format is one of text, json, md, not 'xml'");
         assert_eq!(ends("no-such-file b"), "2 no-such-file: No such file or directory (os error 2)");
@@ -77,6 +77,6 @@ mod tests {
         let name = path.to_string_lossy().into_owned();
         let found = ends(&format!("{name} b"));
         fs::remove_file(&path).expect("the file is removed");
-        assert_eq!(found, format!("2 {name}: this is no document of `harrier bench`: it has no field `schema`"));
+        assert_eq!(found, format!("2 {name}: this is not a document of `harrier bench`: it has no field `schema`"));
     }
 }

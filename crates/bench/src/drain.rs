@@ -61,7 +61,7 @@ impl DrainOptions {
             prefetch: given.number("prefetch", 0, 0, u64::from(u16::MAX))? as u16,
         };
         if options.prefetch > 0 && options.ack_every > u64::from(options.prefetch) {
-            return Err(UsageError("--ack-every above --prefetch would wait for ever".to_owned()));
+            return Err(UsageError("--ack-every must not exceed --prefetch: the consumer would stall".to_owned()));
         }
         Ok(options)
     }
@@ -195,7 +195,7 @@ impl Drop for LeftoverQueue {
             client.close()
         });
         if let Err(error) = deleted {
-            eprintln!("harrier bench: the queue '{}' may be left at the broker: {error}", self.name);
+            eprintln!("harrier bench: the queue '{}' may be left on the broker: {error}", self.name);
         }
     }
 }
@@ -255,7 +255,7 @@ impl DrainRun {
         self.broker.begin_sampling()?;
         self.filler.send_command(&FillCommand::Fill { size_bytes, count })?;
         let RoleReport::Filled { began_ns, ended_ns, held, used } = self.filler.report(REPORT_WAIT)? else {
-            return Err("the filler answered something else than its figures".to_owned());
+            return Err("the filler did not report its results".to_owned());
         };
         let elapsed_s = ended_ns.saturating_sub(began_ns).max(1) as f64 / 1e9;
         let mut run = MeasuredRun {
@@ -276,7 +276,7 @@ impl DrainRun {
         self.emptier.send_command(&EmptyCommand { size_bytes, count, held })?;
         let RoleReport::Emptied { began_ns, ended_ns, received, faults, rates, used } = self.emptier.report(REPORT_WAIT)?
         else {
-            return Err("the emptier answered something else than its figures".to_owned());
+            return Err("the emptier did not report its results".to_owned());
         };
         let elapsed_s = ended_ns.saturating_sub(began_ns).max(1) as f64 / 1e9;
         let mut run = MeasuredRun {
@@ -322,7 +322,7 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         for (line, expected) in [
-            ("--ack-every 10 --prefetch 5", "--ack-every above --prefetch would wait for ever"),
+            ("--ack-every 10 --prefetch 5", "--ack-every must not exceed --prefetch: the consumer would stall"),
             ("--consumers 0", "--consumers is a number from 1 to"),
             ("-m 0:1", "sizes run from 1 to"),
         ] {

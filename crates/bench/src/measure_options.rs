@@ -129,7 +129,7 @@ impl MeasureOptions {
     pub fn read(given: &ParsedOptions) -> Result<Self, UsageError> {
         let starts = ["broker-command", "broker-options"].into_iter().find(|name| given.has(name));
         let source = match (given.text("url"), starts) {
-            (Some(_), Some(name)) => return Err(UsageError(format!("--{name} starts a broker, --url names one that runs"))),
+            (Some(_), Some(name)) => return Err(UsageError(format!("--{name} starts a broker, --url is for a running one"))),
             (Some(url), None) => BrokerSource::Url(url.to_owned()),
             (None, _) => BrokerSource::Started {
                 command: given.text("broker-command").map(str::to_owned),
@@ -141,7 +141,7 @@ impl MeasureOptions {
             client::Url::parse(url).map_err(|error| UsageError(error.to_string()))?;
         }
         if against.len() >= TARGETS_MAX {
-            return Err(UsageError(format!("at most {TARGETS_MAX} brokers are measured in turns")));
+            return Err(UsageError(format!("at most {TARGETS_MAX} brokers can be measured in turns")));
         }
         Ok(Self {
             source,
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn what_does_not_go_together_is_refused() {
         for (line, expected) in [
-            ("--url amqp://h --broker-options x", "--broker-options starts a broker, --url names one that runs"),
+            ("--url amqp://h --broker-options x", "--broker-options starts a broker, --url is for a running one"),
             ("--format xml", "--format is one of"),
             ("--runs 0", "--runs is a number from 1 to"),
             ("--broker-pid x", "--broker-pid is a number from 1 to"),

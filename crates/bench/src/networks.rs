@@ -63,7 +63,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
         return Ok(put(&help_with("harrier bench networks [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
     if has_ranks() {
-        return Err(CommandFailure::Usage("networks are those of one host: not under a launcher".to_owned()));
+        return Err(CommandFailure::Usage("networks are measured on one host: not under a launcher".to_owned()));
     }
     let setup = MeasureOptions::read(&given)?;
     setup.output.prepare()?;

@@ -103,7 +103,7 @@ impl LatencyObjective {
             .ok_or_else(|| format!("--objective is a quantile and a time, as in p99=1ms, not '{text}'"))?;
         let most_us = units::duration_ns(time)? as f64 / 1e3;
         if most_us <= 0.0 {
-            return Err("--objective: no message arrives in no time".to_owned());
+            return Err("--objective: the time must be longer than 0".to_owned());
         }
         Ok(Self { quantile: units::quantile(quantile)?, most_us })
     }
@@ -484,12 +484,12 @@ mod tests {
             ("--rate 1,2", "--rate is a number from 10 to 8000000, not '1'"),
             ("--rate x", "--rate is a number from 10 to 8000000, not 'x'"),
             ("--objective 1ms", "--objective is a quantile and a time, as in p99=1ms, not '1ms'"),
-            ("--objective p99=1", "'1' is no duration: a number and us, ms, s or min, as in '250ms'"),
-            ("--objective p99=0ms", "--objective: no message arrives in no time"),
+            ("--objective p99=1", "'1' is not a duration: expected a number and us, ms, s or min, as in '250ms'"),
+            ("--objective p99=0ms", "--objective: the time must be longer than 0"),
             ("--objective p99=1ms --rate 100,200", "--objective searches from one --rate"),
             ("--arrivals often", "--arrivals is one of poisson, even, not 'often'"),
             ("--processes 2", "--processes 2: there are 1 publishers (--pairs)"),
-            ("--ack-every 10 --prefetch 5", "ack every 10 above prefetch 5 would wait for ever"),
+            ("--ack-every 10 --prefetch 5", "ack every 10 must not exceed prefetch 5: the consumer would stall"),
         ] {
             assert_eq!(options(line).err().map(|wrong| wrong.0).as_deref(), Some(expected), "{line}");
         }

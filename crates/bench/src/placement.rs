@@ -16,13 +16,13 @@ impl CpuList {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut cpus = Vec::new();
         for part in text.split('+') {
-            let number = |text: &str| text.parse::<usize>().map_err(|_| format!("'{text}' is no processor number"));
+            let number = |text: &str| text.parse::<usize>().map_err(|_| format!("'{text}' is not a processor number"));
             let (first, last) = match part.split_once('-') {
                 Some((first, last)) => (number(first)?, number(last)?),
                 None => (number(part)?, number(part)?),
             };
             if last < first || last >= CpuSet::count() {
-                return Err(format!("'{part}' is no range of processors"));
+                return Err(format!("'{part}' is not a range of processors"));
             }
             cpus.extend(first..=last);
         }
@@ -93,7 +93,7 @@ impl CpuPlacement {
     pub fn check_processors(&self) -> Result<(), String> {
         let all = [&self.broker, &self.publisher, &self.consumer];
         let went = std::thread::scope(|scope| scope.spawn(|| all.iter().try_for_each(|cpus| cpus.pin_self())).join());
-        went.unwrap_or_else(|_| Err("a thread that was to try processors failed".to_owned()))
+        went.unwrap_or_else(|_| Err("the thread that checks processors failed".to_owned()))
     }
 
     /// Everything on processor 0, so that no wake-up crosses processors.
@@ -175,7 +175,7 @@ mod tests {
         check("broker=0+2-3", "broker=0+2+3 publisher=any consumer=any");
         check("broker", "'broker': expected role=processors");
         check("clock=1", "unknown role 'clock' (broker, publisher, consumer)");
-        check("broker=x", "'x' is no processor number");
-        check("broker=3-1", "'3-1' is no range of processors");
+        check("broker=x", "'x' is not a processor number");
+        check("broker=3-1", "'3-1' is not a range of processors");
     }
 }

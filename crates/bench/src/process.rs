@@ -21,7 +21,7 @@ use gauge::clock::{Deadline, pause};
 
 /// The path of this executable, for starting roles.
 pub fn this_program() -> Result<PathBuf, String> {
-    std::env::current_exe().map_err(|error| format!("cannot tell which program this is: {error}"))
+    std::env::current_exe().map_err(|error| format!("cannot determine the path of this program: {error}"))
 }
 
 /// A command that pins itself to `cpus`, ends with its parent, and then executes `program arguments`.
@@ -166,7 +166,7 @@ impl RoleProcess {
         text.push_str(line);
         text.push('\n');
         let name = &self.process.name;
-        self.commands.write_all(text.as_bytes()).map_err(|error| format!("the {name} takes no orders: {error}"))
+        self.commands.write_all(text.as_bytes()).map_err(|error| format!("the {name} accepts no commands: {error}"))
     }
 }
 

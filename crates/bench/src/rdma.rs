@@ -69,7 +69,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
         return Ok(put(&help_with("harrier bench rdma [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES))?);
     }
     if has_ranks() {
-        return Err(CommandFailure::Usage("these figures are those of one host: not under a launcher".to_owned()));
+        return Err(CommandFailure::Usage("rdma measures one host: not under a launcher".to_owned()));
     }
     let parts: Vec<&str> = given.text("only").map_or_else(|| PARTS.to_vec(), |parts| parts.split(',').collect());
     if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(part)) {

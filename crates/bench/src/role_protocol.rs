@@ -33,7 +33,7 @@ pub fn bytes(text: &str) -> Result<usize, String> {
         },
     };
     let number = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(factor));
-    number.ok_or_else(|| format!("'{text}' is no number of bytes"))
+    number.ok_or_else(|| format!("'{text}' is not a number of bytes"))
 }
 
 /// The number of measured and warm-up messages of one size.
@@ -212,7 +212,7 @@ mod tests {
         check("64:64", "[64]");
         check("4", "[1, 2, 4]");
         check("1K:3K", "[1024, 2048, 3072]");
-        check("x:1", "'x' is no number of bytes");
+        check("x:1", "'x' is not a number of bytes");
         check("0:1", "sizes run from 1 to 134217728 bytes, as in 1:1M");
         assert_eq!(sizes("1:1M", 2).map(|sizes| sizes.len()), Ok(21));
         assert_eq!(sizes("1:1M", 16), Ok(vec![1, 16, 256, 4_096, 65_536, 1 << 20]));

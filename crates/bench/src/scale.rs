@@ -126,7 +126,7 @@ fn amqp(broker: &BenchmarkTarget) -> Result<&str, String> {
     match &broker.address {
         TargetAddress::Amqp(url) => Ok(url),
         TargetAddress::RawRelay { .. } | TargetAddress::Sink(_) | TargetAddress::Source(_) | TargetAddress::SocketBaseline(_) => {
-            Err("what is no broker has no queues".to_owned())
+            Err("the target is not a broker and has no queues".to_owned())
         }
     }
 }
@@ -174,14 +174,14 @@ pub fn run(words: &[String]) -> Result<(), String> {
                 let received = drain(amqp(&broker)?, count)?;
                 result_sender(
                     received == count as u64,
-                    format!("{received} of {count} queued messages come out again, in order"),
+                    format!("{received} of {count} queued messages were delivered in order"),
                 )?;
             }
             ScaledObject::Queues | ScaledObject::Bindings => {}
         }
         drop(made.clients);
     }
-    if broken == 0 { Ok(()) } else { Err(format!("{broken} promises are not kept")) }
+    if broken == 0 { Ok(()) } else { Err(format!("{broken} goals are missed")) }
 }
 
 /// Round trips per second of one pair.

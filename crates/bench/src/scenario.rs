@@ -427,7 +427,7 @@ impl RunningScenario {
             binder.send_command(&BinderCommand::End)?;
             match binder.report(REPORT_WAIT)? {
                 RoleReport::Worked { operations } => figures.changes = operations,
-                other => return Err(format!("the binder answered {other:?} instead of its figures")),
+                other => return Err(format!("the binder answered {other:?} instead of its results")),
             }
         }
         let mut elapsed_ns = last_ns.saturating_sub(first_ns);
@@ -485,7 +485,7 @@ impl RunningScenario {
                         figures.rates.resize(figures.rates.len().max(rates.len()), 0.0);
                         figures.rates.iter_mut().zip(&rates).for_each(|(sum, rate)| *sum += rate);
                     }
-                    Some(other) => return Err(format!("a role answered {other:?} instead of its figures")),
+                    Some(other) => return Err(format!("a role answered {other:?} instead of its results")),
                 }
             }
             waiting = silent;

@@ -254,7 +254,7 @@ impl BenchmarkTarget {
         }
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-        let url = value("url ").ok_or_else(|| format!("{name} does not say its URL"))?;
+        let url = value("url ").ok_or_else(|| format!("{name} did not print its URL"))?;
         let pid = value("pid ").and_then(|pid| pid.parse().ok());
         let facts = facts_of(&Url::parse(url).map_err(|error| error.to_string())?.address);
         let way = TargetAddress::Amqp(url.to_owned());
@@ -300,10 +300,10 @@ impl BenchmarkTarget {
     /// An unknown process, or one that may not be stopped.
     pub fn pause(&self) -> Result<PausedProcess, String> {
         let pid = self.pid.ok_or_else(|| {
-            format!("{} cannot be stopped for a while: its process is not on this host, or not known", self.name)
+            format!("{} cannot be paused: its process is unknown or on another host", self.name)
         })?;
         let pid = Pid::from_raw(pid as i32);
-        kill(pid, Signal::SIGSTOP).map_err(|error| format!("{} cannot be stopped for a while: {error}", self.name))?;
+        kill(pid, Signal::SIGSTOP).map_err(|error| format!("{} cannot be paused: {error}", self.name))?;
         Ok(PausedProcess(pid))
     }
 }
@@ -353,7 +353,7 @@ fn refusal(url: &Url, error: &client::Error) -> String {
         client::Error::ConnectionClosed { code: code @ (402 | 530 | 404), text } => {
             format!("{address}: the broker refuses the virtual host '{vhost}': {code} {text}")
         }
-        client::Error::Link(why) => format!("{address}: no connection to the broker: {why}"),
+        client::Error::Link(why) => format!("{address}: cannot connect to the broker: {why}"),
         client::Error::Unexpected { .. } | client::Error::Protocol(_) => {
             format!("{address}: what listens there does not speak AMQP 0-9-1 as expected: {error}")
         }

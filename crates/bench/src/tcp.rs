@@ -67,12 +67,12 @@ impl TcpOptions {
     pub fn on_url(&self, url: &str) -> Result<String, String> {
         let is_unix = url.starts_with("amqp+unix:");
         if is_unix && (self.nagle || self.congestion.is_some()) {
-            return Err(format!("{}: --nagle and --congestion are of TCP, and this is a Unix socket", host_of(url)));
+            return Err(format!("{}: --nagle and --congestion are TCP options, and this is a Unix socket", host_of(url)));
         }
         let is_set =
             self.nagle || self.congestion.is_some() || self.send_buffer_bytes.or(self.receive_buffer_bytes).is_some();
         if url.starts_with("amqp+rdma://") && is_set {
-            return Err(format!("{}: options of sockets are none of RDMA", host_of(url)));
+            return Err(format!("{}: socket options do not apply to RDMA", host_of(url)));
         }
         let mut parameters = Vec::new();
         if self.nagle {
@@ -231,10 +231,10 @@ mod tests {
         let unix = read("--nagle").expect("fine for TCP").on_url("amqp+unix:/run/x.sock");
         assert_eq!(
             unix,
-            Err("unix:/run/x.sock: --nagle and --congestion are of TCP, and this is a Unix socket".to_owned())
+            Err("unix:/run/x.sock: --nagle and --congestion are TCP options, and this is a Unix socket".to_owned())
         );
         let rdma = read("--send-buffer-bytes 1000").expect("fine for sockets").on_url("amqp+rdma://h");
-        assert_eq!(rdma, Err("amqp+rdma://h:5672: options of sockets are none of RDMA".to_owned()));
+        assert_eq!(rdma, Err("amqp+rdma://h:5672: socket options do not apply to RDMA".to_owned()));
         assert_eq!(read("").expect("fine").on_url("amqp+rdma://h").as_deref(), Ok("amqp+rdma://h"));
         assert!(TcpOptions::default().facts("amqp+rdma://h", true).is_empty());
         let buffers = read("--send-buffer-bytes 1000").expect("fine").on_url("amqp+unix:/run/x.sock");

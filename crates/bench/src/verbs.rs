@@ -120,10 +120,10 @@ impl VerbsOptions {
             listen,
         };
         if options.kinds == [VerbsOperation::Write] && options.shapes == [TrafficShape::PingPong] && poll == CompletionWait::Events {
-            return Err(UsageError("--poll events: nothing wakes whoever is written to".to_owned()));
+            return Err(UsageError("--poll events: one-sided writes raise no event".to_owned()));
         }
         if options.peer != PeerLocation::Started(None) && crate::launcher::has_ranks() {
-            return Err(UsageError("under a launcher the ranks are the two ends".to_owned()));
+            return Err(UsageError("under a launcher the two ends run on ranks".to_owned()));
         }
         options.sizes.retain(|&size| size > 0);
         Ok(options)
@@ -193,8 +193,8 @@ struct VerbsPair {
 
 fn parse_report<T: DeserializeOwned>(report: RoleReport) -> Result<T, String> {
     match report {
-        RoleReport::Results(value) => serde_json::from_value(value).map_err(|error| format!("an end's figures: {error}")),
-        other => Err(format!("an end answered {other:?} instead of its figures")),
+        RoleReport::Results(value) => serde_json::from_value(value).map_err(|error| format!("the results of a role: {error}")),
+        other => Err(format!("a role answered {other:?} instead of its results")),
     }
 }
 
@@ -400,7 +400,7 @@ mod tests {
             ("--connect host", "--connect is an IP address and a port, not 'host'"),
             ("--address 10.0.0.1 --listen 10.0.0.1:1", "--listen, --connect and --address exclude one another"),
             ("--window 4 --signal-every 5", "--signal-every is a number from 1 to 4, not '5'"),
-            ("-k write --shape latency --poll events", "--poll events: nothing wakes whoever is written to"),
+            ("-k write --shape latency --poll events", "--poll events: one-sided writes raise no event"),
         ] {
             assert_eq!(options(line).map(|_| String::new()).unwrap_or_else(|wrong| wrong.0), expected, "{line}");
         }

@@ -71,7 +71,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     }
     let [source] = given.bare() else {
         return Err(
-            UsageError(format!("expected one workload: {USAGE}; --list names those that come with the program")).into()
+            UsageError(format!("expected one workload: {USAGE}; --list shows those included in the program")).into()
         );
     };
     let spec = adjusted(read(source)?, &given)?;
@@ -117,7 +117,7 @@ fn read(source: &str) -> Result<WorkloadSpec, CommandFailure> {
     };
     file.read_to_string(&mut text).map_err(|error| CommandFailure::Usage(format!("{source}: {error}")))?;
     if text.len() as u64 > WORKLOAD_FILE_BYTES_MAX {
-        return Err(CommandFailure::Usage(format!("{source}: a workload file has {WORKLOAD_FILE_BYTES_MAX} bytes at most")));
+        return Err(CommandFailure::Usage(format!("{source}: a workload file may have at most {WORKLOAD_FILE_BYTES_MAX} bytes")));
     }
     let name = std::path::Path::new(source).file_stem().map_or(source.into(), |stem| stem.to_string_lossy());
     parse::parse(&name, source, &text).map_err(CommandFailure::Usage)

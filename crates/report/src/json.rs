@@ -35,7 +35,7 @@ pub fn pretty<T: Serialize>(value: &T) -> Result<String, String> {
 pub fn read(text: &str) -> Result<Document, String> {
     let value: serde_json::Value = serde_json::from_str(text).map_err(|error| format!("this is no JSON: {error}"))?;
     let Some(schema) = value.get("schema").and_then(serde_json::Value::as_str) else {
-        return Err("this is no document of `harrier bench`: it has no field `schema`".to_owned());
+        return Err("this is not a document of `harrier bench`: it has no field `schema`".to_owned());
     };
     let major = |schema: &str| schema.split_once('.').map_or(schema, |(major, _)| major).to_owned();
     if major(schema) != major(SCHEMA) {
@@ -167,7 +167,7 @@ mod tests {
     fn what_is_no_document_is_refused() {
         let refused = |text: &str| read(text).err().unwrap_or_default();
         assert_eq!(refused("x"), "this is no JSON: expected value at line 1 column 1");
-        assert_eq!(refused("[]"), "this is no document of `harrier bench`: it has no field `schema`");
+        assert_eq!(refused("[]"), "this is not a document of `harrier bench`: it has no field `schema`");
         assert_eq!(
             refused(r#"{"schema":"harrier-bench/2.0"}"#),
             "this document is of the schema harrier-bench/2.0; this program reads harrier-bench/1.x"

@@ -194,7 +194,7 @@ connections and knows nothing about them. What a broker on this network cannot e
                 ..Scenario::default()
             };
             if given.has("ping-pong") && scenario.consumers > 1 {
-                return Err(UsageError("--ping-pong is between two, not --consumers".to_owned()));
+                return Err(UsageError("--ping-pong has one consumer, so --consumers is not allowed".to_owned()));
             }
             let shape = if given.has("ping-pong") { "ping-pong" } else { "stream" };
             let mut parameters = vec![("shape", shape.to_owned())];
@@ -264,10 +264,10 @@ fn delivery(given: &ParsedOptions, scenario: Scenario) -> Result<Scenario, Usage
 
 fn check_prefetch(scenario: &Scenario) -> Result<(), UsageError> {
     if scenario.prefetch > 0 && scenario.ack_every > u64::from(scenario.prefetch) {
-        return Err(UsageError("--ack-every above --prefetch would wait for ever".to_owned()));
+        return Err(UsageError("--ack-every must not exceed --prefetch: the consumer would stall".to_owned()));
     }
     if scenario.prefetch > 0 && scenario.ack_every == 0 {
-        return Err(UsageError("--prefetch means nothing without --ack-every".to_owned()));
+        return Err(UsageError("--prefetch has no effect without --ack-every".to_owned()));
     }
     Ok(())
 }
@@ -332,8 +332,8 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        assert_eq!(shown("de-spsc", "--ack-every 10 --prefetch 5"), "--ack-every above --prefetch would wait for ever");
-        assert_eq!(shown("de-spsc", "--prefetch 5"), "--prefetch means nothing without --ack-every");
+        assert_eq!(shown("de-spsc", "--ack-every 10 --prefetch 5"), "--ack-every must not exceed --prefetch: the consumer would stall");
+        assert_eq!(shown("de-spsc", "--prefetch 5"), "--prefetch has no effect without --ack-every");
         assert_eq!(shown("de-pp", "--pairs 2"), "unknown option '--pairs'");
         assert_eq!(shown("te-spsc", "--match some"), "--match is one of one, all, wildcards, not 'some'");
         assert_eq!(shown("baseline sockets", "--url x"), "unknown option '--url'");

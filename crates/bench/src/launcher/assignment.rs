@@ -64,7 +64,7 @@ impl RoleOverrides {
             let list = list.as_deref_mut().ok_or("--roles is written as in publisher=1,2,consumer=3-4")?;
             let number = |text: &str| match text.parse::<usize>() {
                 Ok(number) if number <= RANKS_MAX => Ok(number),
-                _ => Err(format!("--roles: '{text}' is no rank")),
+                _ => Err(format!("--roles: '{text}' is not a rank")),
             };
             match numbers.split_once('-') {
                 Some((first, last)) => list.extend(number(first)?..=number(last)?),
@@ -102,7 +102,7 @@ impl RankAssignment {
         let requested = roles.cloned().unwrap_or_default();
         for &rank in requested.publishers.iter().chain(&requested.consumers) {
             match rank {
-                0 => return Err("--roles: rank 0 controls and plays no role".to_owned()),
+                0 => return Err("--roles: rank 0 is the controller and runs no roles".to_owned()),
                 rank if rank >= hosts.len() => return Err(format!("--roles: there is no rank {rank}")),
                 _ => {}
             }
@@ -228,13 +228,13 @@ mod tests {
         check("aaaa", None, None, "publisher=3", "[3] [1, 2]");
         check("aaaa", None, None, "consumer=1", "[2, 3] [1]");
         check("aa", None, None, "consumer=1", "[1] [1]");
-        check("aaa", None, None, "publisher=0", "--roles: rank 0 controls and plays no role");
+        check("aaa", None, None, "publisher=0", "--roles: rank 0 is the controller and runs no roles");
         check("aaa", None, None, "publisher=3", "--roles: there is no rank 3");
         check("aaa", None, Some(3), "", "--agent-rank: there is no rank 3");
         check("aaa", None, None, "clock=1", "--roles: unknown role 'clock' (publisher, consumer)");
         check("aaa", None, None, "1", "--roles is written as in publisher=1,2,consumer=3-4");
-        check("aaa", None, None, "publisher=x", "--roles: 'x' is no rank");
-        check("aaa", None, None, "publisher=", "--roles: '' is no rank");
+        check("aaa", None, None, "publisher=x", "--roles: 'x' is not a rank");
+        check("aaa", None, None, "publisher=", "--roles: '' is not a rank");
     }
 
     #[test]

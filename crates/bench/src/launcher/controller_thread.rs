@@ -62,7 +62,7 @@ pub fn close(status: u8) -> Result<(), String> {
     let ended = ask(move |controller| controller.end(status));
     let Some(ControllerThread { requests, thread }) = controller_thread().take() else { return ended };
     drop(requests);
-    let closed = thread.join().unwrap_or_else(|_| Err("the thread that speaks with the ranks failed".to_owned()));
+    let closed = thread.join().unwrap_or_else(|_| Err("the controller's thread failed".to_owned()));
     ended.and(closed)
 }
 

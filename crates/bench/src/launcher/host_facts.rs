@@ -70,7 +70,7 @@ pub fn is_local_address(address: &str) -> bool {
 /// Resolves `host:port` to its first address.
 pub fn resolve(address: &str) -> Result<SocketAddr, String> {
     let mut found = host_and_port(address).to_socket_addrs().map_err(|error| format!("{address}: {error}"))?;
-    found.next().ok_or_else(|| format!("{address} leads nowhere"))
+    found.next().ok_or_else(|| format!("{address} has no IP address"))
 }
 
 /// The local address that a host at `other` can reach this one by. No packet is sent.
@@ -80,7 +80,7 @@ pub fn own_address_towards(other: SocketAddr) -> Result<IpAddr, String> {
         socket.connect(other)?;
         socket.local_addr()
     });
-    found.map(|address| address.ip()).map_err(|error| format!("no way to {other}: {error}"))
+    found.map(|address| address.ip()).map_err(|error| format!("no route to {other}: {error}"))
 }
 
 #[cfg(test)]

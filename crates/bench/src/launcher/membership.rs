@@ -53,12 +53,12 @@ pub fn detect(variable: &dyn Fn(&str) -> Option<String>, options: &RankOptions) 
         (None, Some((name, _))) => return Err(format!("{name} is set, but not which rank this is: give --rank R")),
     };
     if rank >= ranks {
-        return Err(format!("{rank_source} is {rank}, but {ranks_source} says that there are {ranks} ranks, from 0 on"));
+        return Err(format!("{rank_source} is {rank}, but {ranks_source} says that there are {ranks} ranks, counted from 0"));
     }
     if ranks == 1 {
         // Under a launcher that starts a single process, the command runs as from a shell.
         return if options.ranks == Some(1) {
-            Err("it takes 2 ranks: one controls, the others play".to_owned())
+            Err("at least 2 ranks are needed: rank 0 controls, the others run roles".to_owned())
         } else {
             Ok(None)
         };
@@ -77,7 +77,7 @@ fn read_variables(variable: &dyn Fn(&str) -> Option<String>) -> Result<LauncherV
         None => Ok(None),
         Some(text) => match text.trim().parse::<usize>() {
             Ok(number) if number <= RANKS_MAX => Ok(Some((name, number))),
-            _ => Err(format!("the variable {name} is '{text}', which is no number of a rank")),
+            _ => Err(format!("the variable {name} is '{text}', which is not a rank number")),
         },
     };
     let slurm = slurm(variable, &number)?;
@@ -200,12 +200,12 @@ mod tests {
         check(
             "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=3",
             "",
-            "OMPI_COMM_WORLD_RANK is 3, but OMPI_COMM_WORLD_SIZE says that there are 3 ranks, from 0 on",
+            "OMPI_COMM_WORLD_RANK is 3, but OMPI_COMM_WORLD_SIZE says that there are 3 ranks, counted from 0",
         );
         check(
             "OMPI_COMM_WORLD_RANK=x OMPI_COMM_WORLD_SIZE=3",
             "",
-            "the variable OMPI_COMM_WORLD_RANK is 'x', which is no number of a rank",
+            "the variable OMPI_COMM_WORLD_RANK is 'x', which is not a rank number",
         );
         check("OMPI_COMM_WORLD_SIZE=3", "", "OMPI_COMM_WORLD_SIZE is set, but not which rank this is");
         check("OMPI_COMM_WORLD_RANK=1", "", "OMPI_COMM_WORLD_RANK is set, but not how many ranks there are");
@@ -265,9 +265,9 @@ mod tests {
         check(
             "",
             "--rank 2 --ranks 2 --rendezvous x",
-            "--rank is 2, but --ranks says that there are 2 ranks, from 0 on",
+            "--rank is 2, but --ranks says that there are 2 ranks, counted from 0",
         );
-        check("", "--rank 0 --ranks 1 --rendezvous x", "it takes 2 ranks");
+        check("", "--rank 0 --ranks 1 --rendezvous x", "at least 2 ranks are needed");
         check("", "--rank 0", "--rank is set, but not how many ranks there are");
         check("", "--ranks 3", "--ranks is set, but not which rank this is");
         check(

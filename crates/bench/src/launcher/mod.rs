@@ -68,7 +68,7 @@ pub fn run_on_ranks(
     }
     let by_rank = |why: String| format!("rank {}: {why}", membership.rank);
     if ONE_MACHINE.contains(&command) {
-        return Err(CommandFailure::Usage(by_rank(format!("{command} is about one machine: start it without a launcher"))));
+        return Err(CommandFailure::Usage(by_rank(format!("{command} measures one machine: start it without a launcher"))));
     }
     let url = rank_options::url(&words).ok_or_else(|| {
         CommandFailure::Usage(by_rank("ranks meet through the broker: --url says where it listens".to_owned()))

@@ -110,7 +110,7 @@ impl RankController {
                 let sent = (1..membership.ranks).try_for_each(|rank| mailbox.send(rank, RankMessage::End { status: 1 }));
                 return match sent.and_then(|()| mailbox.close()) {
                     Ok(()) => Err(why),
-                    Err(error) => Err(format!("{why} (and the others could not be told: {error})")),
+                    Err(error) => Err(format!("{why} (and the others could not be notified: {error})")),
                 };
             }
         };
@@ -185,7 +185,7 @@ impl RankController {
                 match self.broker_seen.take() {
                     Some((requested, sees)) if requested == question => break sees,
                     _ if deadline.passed() => {
-                        return Err(format!("rank {rank} does not say whether it sees the broker at {address}"));
+                        return Err(format!("rank {rank} did not report whether the broker at {address} is on its host"));
                     }
                     _ => self.process_next(deadline)?,
                 }
@@ -277,7 +277,7 @@ impl RankController {
                         break (answered_ns, received_ns);
                     }
                     _ if deadline.passed() => {
-                        return Err(format!("rank {rank} does not tell its clock within {} s", CLOCK_WAIT.as_secs()));
+                        return Err(format!("rank {rank} did not report its clock within {} s", CLOCK_WAIT.as_secs()));
                     }
                     _ => self.process_next(deadline)?,
                 }
@@ -389,7 +389,7 @@ impl RankController {
                 }
             }
             other => {
-                self.failure.get_or_insert(format!("rank {from} wrote {other:?}, which only rank 0 writes"));
+                self.failure.get_or_insert(format!("rank {from} sent {other:?}, which only rank 0 sends"));
             }
         }
     }
@@ -488,7 +488,7 @@ fn wait_for_all(mailbox: &mut RankMailbox, membership: &RankMembership, own: Hos
             Some(MailboxEvent::Message(from, RankMessage::Arrived { ranks, version, host })) => {
                 if ranks != membership.ranks || from == 0 || from >= ranks {
                     let expected = membership.ranks;
-                    return Err(format!("rank {from} was told of {ranks} ranks, rank 0 of {expected}"));
+                    return Err(format!("rank {from} was started with {ranks} ranks, rank 0 with {expected}"));
                 }
                 if version != VERSION {
                     return Err(format!("rank {from} runs version {version} of this program, rank 0 {VERSION}"));
@@ -499,7 +499,7 @@ fn wait_for_all(mailbox: &mut RankMailbox, membership: &RankMembership, own: Hos
             Some(MailboxEvent::Message(_, RankMessage::KeepAlive)) => {}
             Some(MailboxEvent::Message(from, RankMessage::Failed { why })) => return Err(format!("rank {from}: {why}")),
             Some(MailboxEvent::Message(from, message)) => {
-                return Err(format!("rank {from} wrote {message:?} before all were here"));
+                return Err(format!("rank {from} sent {message:?} before all ranks were ready"));
             }
             Some(MailboxEvent::RankGone(rank)) => return Err(format!("rank {rank} ended")),
         }

@@ -56,7 +56,7 @@ impl RankMailbox {
             heartbeat_s: MAILBOX_HEARTBEAT_S,
             ..Options::default()
         };
-        let failed = |error: Error| format!("the broker at {}, where the ranks meet: {error}", url.address);
+        let failed = |error: Error| format!("the broker at {}, through which the ranks communicate: {error}", url.address);
         let mut client = Client::connect_with(&url, options).map_err(failed)?;
         let channel = client.open_channel().map_err(failed)?;
         let names = RankQueueNames::of(run);
@@ -77,7 +77,7 @@ impl RankMailbox {
     pub fn send(&mut self, to: usize, message: RankMessage) -> Result<(), String> {
         let body = RankEnvelope { from: self.rank, message }.to_body()?;
         if body.len() > RANK_MESSAGE_BYTES_MAX {
-            return Err(format!("a letter to rank {to} of {} bytes, and {RANK_MESSAGE_BYTES_MAX} is the limit", body.len()));
+            return Err(format!("a message to rank {to} of {} bytes; the limit is {RANK_MESSAGE_BYTES_MAX}", body.len()));
         }
         let queue = self.names.queue(to);
         let publish = Publish { mandatory: true, ..Publish::to("", &queue) };
@@ -116,7 +116,7 @@ impl RankMailbox {
 }
 
 fn lost(error: Error) -> String {
-    format!("the connection over which the ranks speak: {error}")
+    format!("the connection between the ranks: {error}")
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ fn join(mailbox: &mut RankMailbox, membership: &RankMembership, url: &str) -> Re
             Some(MailboxEvent::Message(0, RankMessage::Welcome)) => return Ok(None),
             Some(MailboxEvent::Message(0, RankMessage::End { status })) => return Ok(Some(RankExit { status })),
             Some(MailboxEvent::Message(from, message)) => {
-                return Err(format!("rank {from} wrote {message:?} before all were here"));
+                return Err(format!("rank {from} sent {message:?} before all ranks were ready"));
             }
             Some(MailboxEvent::RankGone(_)) => {
                 // Rank 0 has no mailbox yet.
@@ -121,7 +121,7 @@ impl RankWorker {
                     MailboxEvent::Message(0, RankMessage::End { status }) => return Ok(RankExit { status }),
                     MailboxEvent::Message(0, message) => self.execute(message)?,
                     MailboxEvent::Message(from, message) => {
-                        return Err(WorkerError::Failed(format!("rank {from} gives no orders, but wrote {message:?}")));
+                        return Err(WorkerError::Failed(format!("rank {from} is not the controller, but sent {message:?}")));
                     }
                 }
             }
@@ -161,7 +161,7 @@ impl RankWorker {
                 self.mailbox.send(0, RankMessage::Ended { role, why: None }).map_err(WorkerError::Disconnected)?;
             }
             RankMessage::KeepAlive => {}
-            other => return Err(WorkerError::Failed(format!("rank 0 wrote {other:?} to a rank that plays"))),
+            other => return Err(WorkerError::Failed(format!("rank 0 sent {other:?} to a worker rank"))),
         }
         Ok(())
     }
@@ -169,7 +169,7 @@ impl RankWorker {
     fn start(&mut self, role: RoleId, kind: &str, task: &str, cpus: &str) -> Result<(), String> {
         // Messages may start roles and nothing else.
         if kind == "launch" || !kind.chars().all(|c| c.is_ascii_lowercase() || c == '-') {
-            return Err(format!("'{kind}' is no role"));
+            return Err(format!("'{kind}' is not a role"));
         }
         let cpus = if cpus == "any" { CpuList::default() } else { CpuList::parse(cpus)? };
         let (output_sender, waker) = (self.output_sender.clone(), Arc::clone(&self.waker));

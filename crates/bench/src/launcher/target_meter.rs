@@ -129,6 +129,6 @@ fn query<T: DeserializeOwned>(agent: &mut RoleHandle, order: AgentCommand) -> Re
     agent.send_command(&order)?;
     match agent.report(ROLE_READY_WAIT)? {
         RoleReport::Results(value) => serde_json::from_value(value).map_err(|error| format!("the agent: {error}")),
-        other => Err(format!("the agent answered {other:?} instead of its figures")),
+        other => Err(format!("the agent answered {other:?} instead of its results")),
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
     report(&RoleReport::Ready { port: 0 })?;
     while let Some(command) = commands.next::<BinderCommand>()? {
         if command == BinderCommand::End {
-            return Err("told to end before it was told to begin".to_owned());
+            return Err("received `End` before `Begin`".to_owned());
         }
         let ended = StopFlag::default();
         // If the thread has ended, its result says why.

@@ -47,7 +47,7 @@ pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
             }
             SupervisorCommand::End => {
                 let ended = meters.take().map(|(network, meter)| NodeUsage { usage: meter.stop(), network: network.stop() });
-                report_results(&ended.ok_or("the end of a measurement that did not begin")?)?;
+                report_results(&ended.ok_or("received `End` before `Begin`")?)?;
             }
         }
     }
@@ -148,7 +148,7 @@ fn output_of(command: &mut Command) -> Result<String, String> {
             Some(status) => break status,
             None if interrupt::requested() => return Err(interrupt::MESSAGE.to_owned()),
             None if deadline.passed() => {
-                return Err(format!("harrier route is not done after {} s", ROUTE_WAIT.as_secs()));
+                return Err(format!("harrier route did not finish within {} s", ROUTE_WAIT.as_secs()));
             }
             None => pause(std::time::Duration::from_millis(2)),
         }

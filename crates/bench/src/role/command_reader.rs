@@ -36,7 +36,7 @@ impl CommandReader {
         idle: impl FnMut() -> Result<(), String>,
     ) -> Result<Option<T>, String> {
         let Some(line) = self.line(idle)? else { return Ok(None) };
-        serde_json::from_slice(&line).map(Some).map_err(|error| format!("order not understood: {error}"))
+        serde_json::from_slice(&line).map(Some).map_err(|error| format!("invalid command: {error}"))
     }
 
     /// The first line: the task.
@@ -45,7 +45,7 @@ impl CommandReader {
     }
 
     fn line(&mut self, mut idle: impl FnMut() -> Result<(), String>) -> Result<Option<Vec<u8>>, String> {
-        let unreadable = |error: std::io::Error| format!("orders cannot be read: {error}");
+        let unreadable = |error: std::io::Error| format!("commands cannot be read: {error}");
         let mut searched = 0;
         loop {
             if let Some(at) = self.read[searched..].iter().position(|&byte| byte == b'\n') {
@@ -67,7 +67,7 @@ impl CommandReader {
             self.read.truncate(searched + came.as_ref().map_or(0, |&bytes| bytes));
             match came {
                 Ok(0) if searched == 0 => return Ok(None),
-                Ok(0) => return Err("orders end in the middle of a line".to_owned()),
+                Ok(0) => return Err("the commands end in the middle of a line".to_owned()),
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(unreadable(error)),

@@ -130,7 +130,7 @@ fn await_all(client: &mut Client, channel: Channel, task: &BacklogTask, count: u
         } else if deadline.passed() {
             return match task.queue_bytes {
                 Some(_) => Ok(held),
-                None => Err(format!("the queue holds {held} of {count} messages and no more come into it")),
+                None => Err(format!("the queue holds {held} of {count} messages and its count no longer grows")),
             };
         }
         pause(QUEUE_COUNT_INTERVAL);

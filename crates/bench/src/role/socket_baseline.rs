@@ -43,14 +43,14 @@ fn serve(mut stream: TcpStream) {
                 error.kind(),
                 ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
             ) => {}
-        Err(error) => eprintln!("harrier bench: the end of the hop: {error}"),
+        Err(error) => eprintln!("harrier bench: the socket baseline: {error}"),
     }
 }
 
 /// The sending side.
 pub(super) fn send_segments(commands: &mut CommandReader) -> Result<(), String> {
     let task: SocketBaselineTask = commands.task()?;
-    let text = |error: std::io::Error| format!("the hop to {}: {error}", task.to);
+    let text = |error: std::io::Error| format!("the socket baseline's connection to {}: {error}", task.to);
     let mut stream = connect(&task).map_err(text)?;
     report(&RoleReport::Ready { port: 0 })?;
     let buffer = vec![b'x'; RAW_BUFFER_BYTES];

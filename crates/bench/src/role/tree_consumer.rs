@@ -65,7 +65,7 @@ impl BenchmarkConsumer {
         taken.map_err(|error| error.to_string())?;
         match strange {
             None => Ok(seen),
-            Some(bytes) => Err(format!("a message of {bytes} bytes came before any was sent")),
+            Some(bytes) => Err(format!("a message of {bytes} bytes arrived before any was sent")),
         }
     }
 }

@@ -98,7 +98,7 @@ impl WorkloadConsumerProcess {
 
     fn run(mut self) -> Result<(), String> {
         let WorkloadCommand::Begin { begin_ns } = self.worker.first_command()? else {
-            return Err("told what to expect before it began".to_owned());
+            return Err("received `Expect` before `Begin`".to_owned());
         };
         let spec = &self.context.task.common.spec;
         let (duration_ns, drain_ns) = (spec.duration_ns, spec.drain_ns);

@@ -122,7 +122,7 @@ impl WorkloadPublisherProcess {
 
     fn run(mut self) -> Result<(), String> {
         let WorkloadCommand::Begin { begin_ns } = self.worker.first_command()? else {
-            return Err("told what to expect before it began".to_owned());
+            return Err("received `Expect` before `Begin`".to_owned());
         };
         let spec = &self.context.task.common.spec;
         self.context.begin_ns = begin_ns;

@@ -64,7 +64,7 @@ fn other_than_expected(event: &CmEvent) -> String {
             let words: Vec<u8> = event.data.iter().copied().take_while(|&byte| byte != 0).collect();
             format!("it was refused: {}", String::from_utf8_lossy(&words))
         }
-        about => format!("something else came than was expected: {about:?}"),
+        about => format!("unexpected event: {about:?}"),
     }
 }
 
@@ -138,7 +138,7 @@ pub fn run_segment(to: SocketAddr, request: &VerbsRequest) -> Result<VerbsResult
     work.end.send_number(0)?;
     work.await_next()?;
     let last_text = work.end.last_text.take().unwrap_or_default();
-    let peer: PeerResults = serde_json::from_slice(&last_text).map_err(|error| format!("the other end's figures: {error}"))?;
+    let peer: PeerResults = serde_json::from_slice(&last_text).map_err(|error| format!("the other end's results: {error}"))?;
     let inline_bytes = work.end.inline_bytes_max();
     id.disconnect().map_err(text)?;
     await_event(&channel, &id, |about| matches!(about, About::Disconnected))?;

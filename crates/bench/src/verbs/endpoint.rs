@@ -259,7 +259,7 @@ impl VerbsEndpoint {
                     (Some(sink), Some(key)) => batch.read(sink, key, from, how),
                     _ => Err(ib::Error::Full),
                 },
-                (_, None) => Err(ib::Error::NotYet("the peer has not said where its memory is")),
+                (_, None) => Err(ib::Error::NotYet("the peer has not announced its memory")),
             }
             .map_err(text)?;
         }
@@ -293,7 +293,7 @@ impl VerbsEndpoint {
     /// Sends a text. Returns its memory, which must be kept until the connection ends.
     pub fn send_text(&mut self, text_to_send: &str) -> Result<Region<Pages>, String> {
         if text_to_send.is_empty() || text_to_send.len() > VERBS_TEXT_BYTES_MAX {
-            return Err(format!("{} bytes cannot be told", text_to_send.len()));
+            return Err(format!("a text of {} bytes cannot be sent", text_to_send.len()));
         }
         while self.pair.room() == 0 {
             self.await_completion()?;
@@ -379,7 +379,7 @@ impl VerbsEndpoint {
             if look {
                 self.check()?;
                 if deadline.passed() {
-                    return Err(format!("the other end does nothing for {} s", self.patience.as_secs()));
+                    return Err(format!("the other end did nothing for {} s", self.patience.as_secs()));
                 }
             }
         }
@@ -393,7 +393,7 @@ impl VerbsEndpoint {
         while let Some(event) = self.channel.next().map_err(text)? {
             // Further connection requests are rejected by dropping the event.
             if event.id == self.connection && !matches!(event.about, About::Established { .. }) {
-                return Err(format!("the other end has gone ({:?})", event.about));
+                return Err(format!("the other end has disconnected ({:?})", event.about));
             }
         }
         Ok(())

@@ -114,14 +114,14 @@ impl VerbsRequest {
     /// # Errors
     /// Why it is invalid.
     pub fn of_request(data: &[u8]) -> Result<(Self, Grant), &'static str> {
-        let rest = data.strip_prefix(&MAGIC).ok_or("no request of this version of harrier bench")?;
+        let rest = data.strip_prefix(&MAGIC).ok_or("not a request of this version of harrier bench")?;
         let mut numbers = NumberReader(rest);
         let mut next = |bytes| numbers.next(bytes).ok_or("a request that is too short");
         let kind = match next(1)? {
             0 => VerbsOperation::Send,
             1 => VerbsOperation::Write,
             2 => VerbsOperation::Read,
-            _ => return Err("a request for something else than send, write or read"),
+            _ => return Err("a request for an operation other than send, write or read"),
         };
         let shape = if next(1)? == TrafficShape::Stream as u64 { TrafficShape::Stream } else { TrafficShape::PingPong };
         let poll = if next(1)? == CompletionWait::Busy as u64 { CompletionWait::Busy } else { CompletionWait::Events };
@@ -163,7 +163,7 @@ pub fn acceptance(memory: Grant, device: &str) -> Vec<u8> {
 /// # Errors
 /// Why it is invalid.
 pub fn of_acceptance(data: &[u8], size_bytes: usize) -> Result<Grant, &'static str> {
-    let rest = data.strip_prefix(&MAGIC).ok_or("the other end is no harrier bench of this version")?;
+    let rest = data.strip_prefix(&MAGIC).ok_or("the other end is not harrier bench of this version")?;
     let mut numbers = NumberReader(rest);
     match (numbers.next(8), numbers.next(4)) {
         (Some(address), Some(key)) => Ok(Grant { address, bytes: size_bytes as u64, key: key as u32 }),

@@ -73,7 +73,7 @@ impl Drop for DeclaredTopology {
         if let Err(why) = self.clear()
             && !(self.broker_may_be_gone && is_gone(&why))
         {
-            eprintln!("harrier bench: what the workload declared cannot be deleted: {why}");
+            eprintln!("harrier bench: the workload's queues and exchanges cannot be deleted: {why}");
         }
     }
 }

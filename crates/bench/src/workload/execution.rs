@@ -82,7 +82,7 @@ pub(crate) fn run(spec: &WorkloadSpec, target: &BenchmarkTarget, setup: &Measure
     };
     // Sockets are closed a moment before their process ends.
     play().map_err(|why| match target.exits_within(POLL_INTERVAL) {
-        true => format!("{}: the broker has ended in the middle of the run ({why})", target.name),
+        true => format!("{}: the broker ended during the run ({why})", target.name),
         false => format!("{}: {why}", target.name),
     })
 }
@@ -117,9 +117,9 @@ fn run_processes(common: &WorkloadContext, target: &BenchmarkTarget, processes: 
 fn collect<T: DeserializeOwned>(process: &mut WorkloadProcess) -> Result<T, String> {
     match process.report.take() {
         Some(RoleReport::Results(value)) => {
-            serde_json::from_value(value).map_err(|error| format!("a report not understood: {error}"))
+            serde_json::from_value(value).map_err(|error| format!("invalid report: {error}"))
         }
-        other => Err(format!("a role of the workload answered {other:?} instead of what it found")),
+        other => Err(format!("a role of the workload answered {other:?} instead of its results")),
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn publishers(group: &PublisherGroup, spec: &WorkloadSpec) -> Result<
         && low > 0.0
         && matches!(group.rate, SendRate::Bursts { high, .. } if high < low)
     {
-        return Err("a burst is faster than what is between bursts ('burst' is less than 'idle')".to_owned());
+        return Err("'burst' must not be less than 'idle'".to_owned());
     }
     if let Some(exchange) = group.reply_exchange
         && spec.exchanges[exchange].kind == WorkloadExchangeType::Fanout
@@ -74,7 +74,7 @@ pub(crate) fn consumers(group: &ConsumerGroup, spec: &WorkloadSpec) -> Result<()
     }
     match group.ack {
         AckMode::Every(count) if group.prefetch > 0 && count > u64::from(group.prefetch) => {
-            return Err(format!("ack every {count} above prefetch {} would wait for ever", group.prefetch));
+            return Err(format!("ack every {count} must not exceed prefetch {}: the consumer would stall", group.prefetch));
         }
         AckMode::None if group.prefetch > 0 => {
             return Err(
@@ -88,7 +88,7 @@ pub(crate) fn consumers(group: &ConsumerGroup, spec: &WorkloadSpec) -> Result<()
             return Err(format!("answers have at least {STAMP_BYTES} bytes"));
         }
         if troubled {
-            return Err("who answers neither rejects nor crashes: a request would be answered twice".to_owned());
+            return Err("consumers that answer must not reject or crash: a request would be answered twice".to_owned());
         }
     }
     Ok(())
@@ -145,7 +145,7 @@ pub(crate) fn whole(spec: &WorkloadSpec) -> Result<(), String> {
     }
     for (index, queue) in spec.queues.iter().enumerate() {
         if !spec.consumers.iter().any(|group| group.from == QueueSource::Shared(index)) {
-            return Err(format!("queue '{}' has no consumers: nobody could tell what was lost", queue.name));
+            return Err(format!("queue '{}' has no consumers: lost messages could not be detected", queue.name));
         }
     }
     for group in &spec.publishers {
