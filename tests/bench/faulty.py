@@ -30,7 +30,7 @@ def invalid_with(fault, kind, word, *words):
     need("INVALID" in ended.out + ended.err, "the word INVALID is missing", ended)
     need(word in ended.out + ended.err, f"the word '{word}' is missing", ended)
     document = ended.document
-    need(document is not None, "not a document", ended)
+    need(document is not None, "no document", ended)
     need(points(document), "the figures were thrown away", ended)
     need(any(run["invalid"] for run in runs(document)), "no run of the document says that it is invalid", ended)
     found = faults(document)
