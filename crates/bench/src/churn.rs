@@ -23,7 +23,7 @@ use gauge::{LatencyHistogram, validity};
 
 const OWN: &[OptionSpec] = &[
     option("kind", Some('k'), "KIND", "connection, channel, queue or all (default)"),
-    option("clients", None, "N,…", "processes that do it at once, each one thing at a time (default 1,4)"),
+    option("clients", None, "N,…", "concurrent client processes, each with one operation at a time (default 1,4)"),
     option("seconds", None, "S", "time of each run (default 2)"),
     option(
         "iterations",
@@ -35,15 +35,15 @@ const OWN: &[OptionSpec] = &[
 ];
 
 const ABOUT: &str =
-    "Opens and closes connections, channels and queues, one after another in each client, as fast as the broker
-answers. An operation is both, opening and closing. A connection is the transport's handshake, the login and the
-orderly close; a queue is exclusive, declared and deleted.";
+    "Opens and closes connections, channels and queues, one at a time in each client, as fast as the broker
+answers. An operation is one opening and one closing. For a connection it includes transport handshake, login and clean
+close; queues are exclusive, declared and deleted.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("churn", "all kinds, 1 and 4 clients, on this program's own broker"),
     (
         "churn -k connection --clients 1,2,8 --seconds 5 --url amqp://guest:guest@127.0.0.1",
-        "connections of a broker that runs",
+        "connections to a running broker",
     ),
 ];
 

@@ -10,16 +10,15 @@ use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help_with, option}
 use crate::failure::CommandFailure;
 
 const OPTIONS: &[OptionSpec] = &[
-    option("format", None, "text|json|md", "how it is written (default text)"),
+    option("format", None, "text|json|md", "output format (default text)"),
     option("full", Some('f'), "", "all figures, not only those a benchmark shows by default"),
     option("help", Some('h'), "", "this text"),
 ];
 
 const ABOUT: &str = "\
-Pairs what both documents measured (same benchmark, parameters and place on the axis; same target, unless each has one
-only) and prints B/A of the medians with its interval, found by resampling the runs. A difference whose interval contains
-1, or that fewer than five runs on a side show, is called noise. What may explain a ratio otherwise (another machine,
-kernel or option) is said first.";
+Pairs the measurements of both documents (same benchmark, parameters and value on the axis; same target, unless each has
+only one) and prints the ratio B/A of the medians with a bootstrap interval. A difference is noise if its interval contains 1
+or if a side has fewer than five runs. Warnings about other differences (machine, kernel, options) come first.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("compare before.json after.json", "is it faster now?"),

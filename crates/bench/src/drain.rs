@@ -25,14 +25,14 @@ use gauge::{Steadiness, validity, steadiness};
 const OWN: &[OptionSpec] = &[
     option("sizes", Some('m'), "MIN:MAX", "message sizes in powers of two (default 64:64K)"),
     option("consumers", None, "N", "connections that empty the queue together (default 1)"),
-    option("ack-every", None, "N", "manual acknowledgement each N messages (default: automatic)"),
-    option("prefetch", None, "N", "unacknowledged messages sent ahead (default: no limit)"),
+    option("ack-every", None, "N", "one manual acknowledgement for N messages (default: automatic)"),
+    option("prefetch", None, "N", "prefetch count (default: no limit)"),
 ];
 
 const ABOUT: &str =
-    "Fills a queue with messages while nobody consumes, then empties it. Filling ends when the queue says that it holds
-them all; emptying lasts from the first consumer's start to the last message's arrival. Held bytes are what the
-broker's processes grew by at most, divided by the messages.";
+    "Fills a queue with messages while nobody consumes, then empties it. Filling ends when the queue reports that it holds
+them all; emptying lasts from the first consumer's start to the last message's arrival. Held bytes are the peak growth
+of the broker's processes, divided by the number of messages.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("drain", "64 B to 64 KiB on this program's own broker"),

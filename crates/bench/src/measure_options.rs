@@ -19,22 +19,22 @@ pub const TARGETS: &[OptionSpec] = &[
         "URL",
         "measure the broker at amqp://…, amqp+rdma://… or amqp+unix:… (default: this program's own, started for the run)",
     ),
-    option("against", None, "URL", "measure this broker too, in turns with the first; may be repeated"),
+    option("against", None, "URL", "also measure this broker, in turns with the first; may be repeated"),
     option(
         "broker-command",
         None,
         "COMMAND",
         "start this broker instead of this program's own; --listen ADDRESS is added",
     ),
-    option("broker-options", None, "OPTIONS", "more options for the broker that is started"),
+    option("broker-options", None, "OPTIONS", "additional options for the broker that is started"),
     option(
         "broker-pid",
         None,
         "PID",
-        "the first broker's process, to be metered (default: found by its port or socket)",
+        "the first broker's process, for metering (default: found by its port or socket)",
     ),
     option("cpus", None, "PLACES", "processors, as in broker=0,publisher=1,consumer=1 (default any)"),
-    option("nagle", None, "", "hold small segments back (no TCP_NODELAY): at clients, and at a broker that is started"),
+    option("nagle", None, "", "enable Nagle (no TCP_NODELAY) at clients and at a broker that is started"),
     option(
         "send-buffer-bytes",
         None,
@@ -42,7 +42,7 @@ pub const TARGETS: &[OptionSpec] = &[
         "SO_SNDBUF of clients, and of a broker that is started (default: the system's)",
     ),
     option("receive-buffer-bytes", None, "N", "SO_RCVBUF, likewise"),
-    option("congestion", None, "NAME", "TCP congestion control, likewise (default: the system's, which tables name)"),
+    option("congestion", None, "NAME", "TCP congestion control, likewise (default: the system's, shown in tables)"),
 ];
 
 /// The last of them, for commands that measure sockets and no broker.
@@ -59,8 +59,8 @@ pub const EFFORT: &[OptionSpec] = &[
 pub const OUTPUT: &[OptionSpec] = &[
     option("full", Some('f'), "", "all columns"),
     option("format", None, "FORMAT", "osu (default), json, csv or md"),
-    option("json", None, "FILE", "write everything as JSON too"),
-    option("html", None, "FILE", "write a page with tables and figures too"),
+    option("json", None, "FILE", "also write everything as JSON"),
+    option("html", None, "FILE", "also write a page with tables and figures"),
     option("help", Some('h'), "", "this text"),
 ];
 

@@ -23,20 +23,20 @@ use report::page::write_file;
 const OWN: &[OptionSpec] = &[
     option("address", None, "IP", "an address of the RDMA device (default: the first there is, or else 127.0.0.1)"),
     option("sizes", Some('m'), "MIN:MAX", "message sizes (default 64:64K)"),
-    option("step", None, "FACTOR", "from one size to the next (default 1024)"),
+    option("step", None, "FACTOR", "factor from one size to the next (default 1024)"),
     option("pairs", None, "N", "pairs of DE-MPMC (default 4)"),
-    option("seconds", None, "S", "length of each run, about (default 1)"),
+    option("seconds", None, "S", "approximate length of each run (default 1)"),
     option("iterations", Some('i'), "COUNT", "messages of each size (default: by size)"),
     option("runs", None, "N", "runs of each point; the table shows medians (default 1)"),
-    option("must", None, "LIST", "networks that are to be there, as in rsocket,verbs: without one the command fails"),
+    option("must", None, "LIST", "required networks, as in rsocket,verbs: the command fails if one is missing"),
 ];
 
 const ABOUT: &str = "\
-Runs DE-SPSC, DE-PP and DE-MPMC over each network between clients and a broker of this program's, started anew for each, all
-on one address of the RDMA device: TCP; TCP without TCP_NODELAY; rsockets (today's successor of SDP); AMQP over RDMA (verbs).
-Then the device alone (`baseline verbs`), and each figure as a share of what the device does by itself: of the rate of its
-stream of sends, and how many times its one-way latency. Packets are those that RDMA devices sent meanwhile, by their own
-counters: 0 for a network that does not use them. (The paper's Figures 3 and 4: 1 GigE, IPoIB, SDP, RDMA.)";
+Runs DE-SPSC, DE-PP and DE-MPMC over each network, with a fresh broker of this program each time, all on one address of the
+RDMA device: TCP; TCP without TCP_NODELAY; rsockets (the successor of SDP); AMQP over RDMA (verbs). Then measures the device
+alone (`baseline verbs`) and shows each figure relative to it: as a share of the rate of its stream of sends, or as a multiple
+of its one-way latency. Packets are those sent by RDMA devices meanwhile, according to their own counters: 0 for a network
+that does not use them. (The paper's Figures 3 and 4: 1 GigE, IPoIB, SDP, RDMA.)";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("networks", "all networks of this host, 64 B and 64 KiB"),

@@ -24,10 +24,10 @@ use interleaved::PerfEffort;
 
 const OPTIONS: &[OptionSpec] = &[
     option("against", None, "URL", "the RabbitMQ to compare with (default: started by the scripts below)"),
-    option("rabbitmq-scripts", None, "FOLDER", "where `start` and `stop` are (default tests/rabbitmq)"),
+    option("rabbitmq-scripts", None, "FOLDER", "directory of the scripts `start` and `stop` (default tests/rabbitmq)"),
     option("broker-command", None, "COMMAND", "start this broker instead of `harrier broker`"),
-    option("broker-options", None, "OPTIONS", "options of the broker in all lines that name none"),
-    option("spin-options", None, "OPTIONS", "options of the broker for the line on spinning (default --spin-us 50)"),
+    option("broker-options", None, "OPTIONS", "options of the broker in all rows without options of their own"),
+    option("spin-options", None, "OPTIONS", "options of the broker in the rows on spinning (default --spin-us 50)"),
     option("latency-cpus", None, "PLACES", "placement for round trips (default broker=0,publisher=1,consumer=1)"),
     option("runs", None, "N", "runs of each measurement (default 3)"),
     option("seconds", None, "N", "length of each run (default 2)"),

@@ -26,10 +26,10 @@ use crate::run_recorder::check_interrupted;
 use crate::verbs::device::{DeviceFacts, SOFTWARE_SENTENCE, first_address};
 
 const OPTIONS: &[OptionSpec] = &[
-    option("address", None, "IP", "an address of the RDMA device (default: the first there is)"),
+    option("address", None, "IP", "an address of the RDMA device (default: the first one)"),
     option("runs", None, "N", "runs of each measurement (default 3)"),
-    option("seconds", None, "S", "length of each run, about (default 1)"),
-    option("connections", None, "N", "idle connections whose pinned memory is looked at (default 50)"),
+    option("seconds", None, "S", "approximate length of each run (default 1)"),
+    option("connections", None, "N", "idle connections for the measurement of pinned memory (default 50)"),
     option("only", None, "PARTS", "of user,calls,counts,pinned,trips"),
     option("write", None, "", "write docs/measurements/DATE-rdma.md and .json"),
     option("out", None, "FOLDER", "write rdma.md and rdma.json there"),
@@ -37,13 +37,12 @@ const OPTIONS: &[OptionSpec] = &[
 ];
 
 const ABOUT: &str = "\
-Measures AMQP over RDMA between clients and a broker of this host, over one address of its device, beside TCP over the same
-address and beside the device alone, and says of each figure that has a goal whether it is reached. Kernel calls are counted
-by the kernel itself: that needs root, and tracefs (mount -t tracefs tracefs /sys/kernel/tracing).";
+Compares AMQP over RDMA between clients and a broker on this host, over one address of its device, with TCP over the same
+address and with the device alone, and checks the goals. System calls are counted by the kernel, which needs root and tracefs (mount -t tracefs tracefs /sys/kernel/tracing).";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("rdma", "all figures, over the first device"),
-    ("rdma --address 10.0.0.1 --runs 5 --seconds 3 --out figures", "over a certain card, for longer, and kept"),
+    ("rdma --address 10.0.0.1 --runs 5 --seconds 3 --out figures", "over a certain card, with longer runs, and saved"),
 ];
 
 const PARTS: &[&str] = &["user", "calls", "counts", "pinned", "trips"];

@@ -17,8 +17,8 @@ const OPTIONS: &[OptionSpec] = &[
 ];
 
 const ABOUT: &str = "\
-Shows what was saved with --json: on a page that needs nothing else (no script, nothing from the network), or as text.
-Several documents are put side by side on one page.";
+Shows results saved with --json on a self-contained page (no scripts, no network access), or as text. Several documents are
+shown side by side on one page.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("report suite.json --html suite.html", "the page of a saved run"),

@@ -22,7 +22,7 @@ const OPTIONS: &[OptionSpec] = &[
         "start this broker instead of `harrier broker`; --listen ADDRESS is added",
     ),
     option("broker-options", None, "OPTIONS", "more options for the broker"),
-    option("part", None, "N", "make only one N-th of everything (default 1: all)"),
+    option("part", None, "N", "create only one N-th of everything (default 1: all)"),
     option("help", Some('h'), "", "this text"),
 ];
 

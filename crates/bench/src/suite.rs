@@ -18,8 +18,8 @@ use report::stdout::put;
 const OPTIONS: &[OptionSpec] = &[
     option("quick", None, "", "few sizes, three short runs: three minutes"),
     option("full", None, "", "all sizes, five runs: half an hour (default)"),
-    option("out", None, "FOLDER", "where report.html, report.json and a document a benchmark go (default out)"),
-    option("only", None, "NAMES", "of these benchmarks, with commas between"),
+    option("out", None, "FOLDER", "directory for report.html, report.json and one document per benchmark (default out)"),
+    option("only", None, "NAMES", "only these benchmarks, separated by commas"),
     option("iterations", Some('i'), "COUNT", "messages of each size in closed loop (default: by size and broker)"),
     option("check", Some('c'), "", "check sequence and checksum of every message"),
     option("help", Some('h'), "", "this text"),
@@ -27,9 +27,9 @@ const OPTIONS: &[OptionSpec] = &[
 
 const ABOUT: &str = "\
 Runs every benchmark on the same brokers and writes one report. Each benchmark's document is kept beside it, so that two
-suites can be compared one by one. Lost, doubled, reordered or damaged messages fail the suite (status 3); figures for
-which the load generator was at its limit are marked INVALID in tables and report, and missed objectives are named at
-the end: neither fails it.";
+suites can be compared benchmark by benchmark. Lost, duplicate, reordered or corrupted messages fail the suite (status 3).
+Figures for which the load generator was at its limit are marked INVALID in tables and report, and missed objectives are
+listed at the end; neither fails the suite.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("suite --quick", "what `make bench` runs"),

@@ -35,29 +35,29 @@ const OWN: &[OptionSpec] = &[
     option("kind", Some('k'), "KIND", "send, write, read or all (default)"),
     option("shape", None, "SHAPE", "latency, stream or both (default)"),
     option("sizes", Some('m'), "MIN:MAX", "message sizes, as in 1:1M (the default) or 64:64"),
-    option("step", None, "FACTOR", "from one size to the next (default 2)"),
-    option("seconds", None, "S", "length of each run, about (default 0.5)"),
-    option("window", None, "N", "messages under way at once in a stream, fewer if they are large (default 64)"),
-    option("signal-every", None, "N", "one completion for so many (default: a quarter of the window)"),
-    option("inline", None, "BYTES", "inline up to so many bytes (default: the largest usual limit the device has)"),
-    option("poll", None, "HOW", "busy (default), or events: ends sleep until the device wakes them"),
-    option("address", None, "IP", "the address of a device to use on this host (default: the first there is)"),
-    option("listen", None, "IP:PORT", "be the other end for measurements from another host, until Ctrl-C"),
-    option("connect", None, "IP:PORT", "measure against the end that listens there"),
+    option("step", None, "FACTOR", "factor from one size to the next (default 2)"),
+    option("seconds", None, "S", "approximate length of each run (default 0.5)"),
+    option("window", None, "N", "messages in flight in a stream, fewer if they are large (default 64)"),
+    option("signal-every", None, "N", "one completion for N messages (default: a quarter of the window)"),
+    option("inline", None, "BYTES", "send messages of up to BYTES inline (default: the largest usual limit the device has)"),
+    option("poll", None, "HOW", "busy (default), or events: both ends sleep until the device signals a completion"),
+    option("address", None, "IP", "the address of a device to use on this host (default: the first one)"),
+    option("listen", None, "IP:PORT", "be the passive end for measurements from another host, until Ctrl-C"),
+    option("connect", None, "IP:PORT", "measure with the passive end that listens there"),
     option("cpus", None, "PLACES", "processors, as in publisher=0,consumer=1 (default any)"),
 ];
 
 const ABOUT: &str = "\
-Sends messages, writes and reads memory between two processes over a reliable connection of the RDMA device: the least
-that anything on this device takes, and what every figure over amqp+rdma:// can be held against. No broker and no AMQP.
-Latency is half a round trip (of a READ, the whole of it); a stream keeps a window of messages under way. Small messages go
-inline, one completion stands for many, one call hands many requests to the device. (The paper's Figure 3 d.)";
+Sends messages, writes and reads memory between two processes over a reliable connection of the RDMA device, without a
+broker or AMQP: the lower bound for anything on this device, as a baseline for figures over amqp+rdma://. Latency is half a
+round trip (for a READ, the whole of it); a stream keeps a window of messages in flight. Small messages are sent inline, one
+completion is requested for many messages, and many requests are posted in one call. (The paper's Figure 3 d.)";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("baseline verbs", "all three between two processes of this host, 1 B to 1 MiB"),
-    ("baseline verbs -k send --shape latency --poll events", "what waking up costs"),
-    ("baseline verbs --listen 10.0.0.2:7471", "the other end, on another host"),
-    ("baseline verbs --connect 10.0.0.2:7471 --runs 5 --json verbs.json", "against it, with intervals"),
+    ("baseline verbs -k send --shape latency --poll events", "the cost of wake-ups"),
+    ("baseline verbs --listen 10.0.0.2:7471", "the passive end, on another host"),
+    ("baseline verbs --connect 10.0.0.2:7471 --runs 5 --json verbs.json", "a measurement with it, with intervals"),
 ];
 
 /// The location of the passive side.

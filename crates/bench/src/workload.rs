@@ -43,11 +43,11 @@ use crate::target::BenchmarkTarget;
 use crate::tcp::QUEUE;
 
 const OPTIONS: &[OptionSpec] = &[
-    option("list", None, "", "the workloads that come with the program"),
-    option("show", None, "NAME", "the file of one of them"),
+    option("list", None, "", "list the workloads included in the program"),
+    option("show", None, "NAME", "print the file of one of them"),
     option("scale", None, "X", "multiply rates and numbers of publishers and consumers (default 1)"),
-    option("seconds", None, "S", "how long to send, instead of what the file says; the warm-up shrinks or grows alike"),
-    option("seed", None, "N", "another seed than the file's"),
+    option("seconds", None, "S", "duration instead of that in the file; the warm-up is scaled alike"),
+    option("seed", None, "N", "seed instead of that in the file"),
     option("runs", None, "N", "runs, all brokers in turns; tables show medians (default 1)"),
     option("check", Some('c'), "", "a checksum in every message, checked on arrival"),
 ];

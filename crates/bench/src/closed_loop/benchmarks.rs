@@ -47,12 +47,12 @@ pub static ALL: &[Benchmark] = &[
         summary: "one publisher, one consumer through a direct exchange, by size",
         about: "\
 One publisher sends a fixed number of messages of a size to one consumer through a direct exchange, as fast as the
-broker takes them; the consumer answers with an empty message when it has them all, and then the publisher's clock stops.
+broker accepts them. The consumer answers with an empty message after the last one, which stops the publisher's clock.
 (The paper's DE-SPSC.)",
         examples: &[
             ("de-spsc", "this program's own broker, sizes from 1 B to 1 MiB"),
             ("de-spsc -m 64:64K --runs 5 --url amqp://host --against amqp://other", "two brokers in turns, with the ratio"),
-            ("de-spsc --baseline -f", "all columns, and how far the broker is from what raw sockets do"),
+            ("de-spsc --baseline -f", "all columns, and the broker's share of the raw-socket rate"),
             ("de-spsc --null -m 1:1M", "the load generator's own ceiling beside the broker's rate"),
         ],
         is_raw: false,
@@ -65,8 +65,8 @@ broker takes them; the consumer answers with an empty message when it has them a
         command: "de-mpmc",
         summary: "1, 2, 4, 8 publisher-consumer pairs through one direct exchange, by size",
         about: "\
-Several publisher-consumer pairs at once through one direct exchange; each pair does what de-spsc does. Rates are of all
-pairs together, from the first message of the first pair to the last answer of the last. (The paper's DE-MPMC.)",
+Several publisher-consumer pairs use one direct exchange concurrently; each pair does what de-spsc does. Rates are those
+of all pairs together, from the first message of the first pair to the last answer of the last. (The paper's DE-MPMC.)",
         examples: &[
             ("de-mpmc", "1, 2, 4 and 8 pairs"),
             ("de-mpmc --pairs 16,32 -m 64:64", "many pairs at one size"),
@@ -93,7 +93,7 @@ print it, the others are quantiles of whole round trips. (The paper's DE-PP.)",
         examples: &[
             ("de-pp", "this program's own broker"),
             ("de-pp --cpus broker=0,publisher=1,consumer=1", "each wait crosses processors in the same way"),
-            ("de-pp --baseline --runs 5", "beside the round trips of raw sockets through a relay"),
+            ("de-pp --baseline --runs 5", "with round trips of raw sockets through a relay for comparison"),
         ],
         is_raw: false,
         own_options: &[SIZES, BASELINE],
@@ -105,8 +105,8 @@ print it, the others are quantiles of whole round trips. (The paper's DE-PP.)",
         command: "fe-spmc",
         summary: "one publisher to 1, 2, 4, … 32 consumers through a fanout exchange, by size",
         about: "\
-One publisher sends a fixed number of messages of a size to a fanout exchange; each goes to every consumer, each of which
-has a queue of its own and answers when it has them all. MB/s and Delivered/s count every delivery, Messages/s counts what
+One publisher sends a fixed number of messages of a size to a fanout exchange; each goes to every consumer.
+Consumers have queues of their own and answer after the last message. MB/s and Delivered/s count every delivery, Messages/s counts what
 was published. (The paper's FE-SPMC.)",
         examples: &[
             ("fe-spmc", "1, 2, 4, 8, 16 and 32 consumers"),
@@ -132,12 +132,12 @@ was published. (The paper's FE-SPMC.)",
         summary: "through a topic exchange with 1, 4, 16, … 1,024 patterns, one of which matches, by size",
         about: "\
 One publisher, one consumer through a topic exchange to which many patterns are bound; one of them matches (--match one).
-The others lead to a queue that nothing reaches, and are chosen to be nearly right. --match all: all are bound to the
-consumer's queue and match. --match wildcards: nearly every word of a pattern is a wildcard. --changing N: while messages
+The others are bound to a queue that no message reaches, and nearly match. --match all: all match and are
+bound to the consumer's queue. --match wildcards: nearly every word of a pattern is a wildcard. --changing N: while messages
 flow, N bindings are added and taken away each second. (The paper's TE-SPSC.)",
         examples: &[
             ("te-spsc", "1 to 1,024 patterns, one routing key"),
-            ("te-spsc --patterns 1024 --keys 1000", "a thousand routing keys in turn: no cache of one key helps"),
+            ("te-spsc --patterns 1024 --keys 1000", "a thousand routing keys in turn, so that caching one key does not help"),
             ("te-spsc --patterns 1024 --changing 1000", "bindings that come and go under load"),
         ],
         is_raw: false,
@@ -150,8 +150,8 @@ flow, N bindings are added and taken away each second. (The paper's TE-SPSC.)",
         command: "confirm",
         summary: "publisher confirms and consumer acknowledgements, by size",
         about: "\
-What de-spsc does, with every message confirmed to its publisher, of which at most a window is unconfirmed, and
-acknowledged by its consumer. Beside the rates: how long after publishing a message its confirm was read.",
+Like de-spsc, but every message is confirmed to its publisher, with at most a window of unconfirmed messages, and
+acknowledged by its consumer. The table also shows the confirm latency: from publishing a message to reading its confirm.",
         examples: &[
             ("confirm", "a window of 1,000, an acknowledgement for each 100"),
             ("confirm --window 1 -m 64:64", "each message waits for its confirm"),
@@ -177,8 +177,8 @@ acknowledged by its consumer. Beside the rates: how long after publishing a mess
         command: "baseline sockets",
         summary: "raw sockets through a relay that knows no AMQP: what the network allows, by size",
         about: "\
-The same publishers and consumers without AMQP: bytes through a relay on the broker's place, which copies them between the
-connections and knows nothing about them. What a broker on this network cannot exceed, and what its protocol costs.",
+The same publishers and consumers without AMQP: a relay in the broker's place copies bytes between the connections. Its
+rate is the upper bound for a broker on this network, and the difference is the cost of the protocol.",
         examples: &[
             ("baseline sockets", "a stream from one socket to another"),
             ("baseline sockets --ping-pong", "round trips"),

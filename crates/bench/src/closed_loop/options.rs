@@ -11,48 +11,48 @@ use crate::measure_options::MeasureOptions;
 /// Message sizes and length of runs.
 pub const SIZES: &[OptionSpec] = &[
     option("sizes", Some('m'), "MIN:MAX", "message sizes, as in 1:1M (the default) or 64:64"),
-    option("step", None, "FACTOR", "from one size to the next (default 2)"),
-    option("seconds", None, "S", "length of a run on the slowest broker, about (default 1, round trips 2)"),
+    option("step", None, "FACTOR", "factor from one size to the next (default 2)"),
+    option("seconds", None, "S", "approximate length of a run on the slowest broker (default 1, round trips 2)"),
 ];
 pub const PAIRS: &[OptionSpec] = &[option("pairs", None, "LIST", "publisher-consumer pairs (default 1,2,4,8)")];
 pub const CONSUMERS: &[OptionSpec] = &[
     option("consumers", None, "LIST", "consumers of each message (default 1,2,4,8,16,32)"),
-    option("processes", None, "N", "processes that they are spread over (default 1)"),
+    option("processes", None, "N", "processes that consumers are distributed over (default 1)"),
 ];
 pub const TOPIC: &[OptionSpec] = &[
     option("patterns", None, "LIST", "patterns bound (default 1,4,16,64,256,1024)"),
     option("match", None, "WHICH", "one of them matches (default), all, or one among wildcards"),
     option("keys", None, "N", "routing keys used in turn (default 1)"),
-    option("changing", None, "N", "bindings added, and taken away, each second meanwhile (default none)"),
+    option("changing", None, "N", "bindings added and removed per second during the run (default none)"),
 ];
 /// Confirms and acknowledgements in streams.
 pub const DELIVERY: &[OptionSpec] = &[
-    option("confirms", None, "WINDOW", "publisher confirms, at most so many outstanding (default: none)"),
-    option("ack-every", None, "N", "manual acknowledgement each N messages (default: automatic)"),
-    option("prefetch", None, "N", "unacknowledged messages sent ahead (default: no limit)"),
+    option("confirms", None, "WINDOW", "publisher confirms with at most WINDOW outstanding (default: none)"),
+    option("ack-every", None, "N", "one manual acknowledgement for N messages (default: automatic)"),
+    option("prefetch", None, "N", "prefetch count (default: no limit)"),
 ];
 /// The same for `confirm`.
 pub const CONFIRM: &[OptionSpec] = &[
-    option("window", None, "N", "most messages without a confirm (default 1000)"),
-    option("ack-every", None, "N", "an acknowledgement each N messages (default 100)"),
-    option("prefetch", None, "N", "unacknowledged messages sent ahead (default: no limit)"),
+    option("window", None, "N", "maximum number of unconfirmed messages (default 1000)"),
+    option("ack-every", None, "N", "one acknowledgement for N messages (default 100)"),
+    option("prefetch", None, "N", "prefetch count (default: no limit)"),
 ];
 /// The raw-socket baseline beside the brokers.
 pub const BASELINE: &[OptionSpec] =
-    &[option("baseline", None, "", "measure raw sockets through a relay too, in turns, and each broker's share of it")];
+    &[option("baseline", None, "", "also measure raw sockets through a relay, in turns, and each broker's share of it")];
 /// The load generator's ceiling beside the brokers.
 pub const NULL: &[OptionSpec] = &[option(
     "null",
     None,
     "",
-    "measure the load generator's own ceiling too: a sink and a source in the broker's place",
+    "also measure the load generator's own ceiling: a sink and a source in the broker's place",
 )];
 /// The raw-socket baseline alone.
 pub const RAW: &[OptionSpec] = &[
     option("ping-pong", None, "", "round trips instead of a stream"),
-    option("pairs", None, "N", "pairs at once (default 1)"),
-    option("consumers", None, "N", "the relay writes each byte to so many (default 1)"),
-    option("spin", None, "US", "the relay polls so long before it sleeps (default 0)"),
+    option("pairs", None, "N", "concurrent pairs (default 1)"),
+    option("consumers", None, "N", "consumers that the relay copies each byte to (default 1)"),
+    option("spin", None, "US", "microseconds that the relay polls before it sleeps (default 0)"),
     option("cpus", None, "PLACES", "processors, as in broker=0,publisher=1,consumer=1 (default any)"),
 ];
 

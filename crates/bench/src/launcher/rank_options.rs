@@ -6,12 +6,12 @@ use crate::limits::{RANKS_MAX, RENDEZVOUS_BYTES_MAX};
 
 /// Help text for these options.
 pub const HELP: &str = "\
-Under mpirun or srun (docs/many-hosts.md), or with --rank and --ranks, rank 0 controls and the others play the roles:
-      --rank R                     this process's rank, where no launcher says it
-      --ranks N                    how many ranks there are
-      --rendezvous NAME            a name for the run, the same on every rank, where no launcher names a job
-      --agent-rank R               the rank on the broker's host that meters the broker (default: the one that sees it)
-      --roles ROLES                who plays what, as in publisher=1,2,consumer=3-4 (default: by hosts)
+Under mpirun or srun (docs/many-hosts.md), or with --rank and --ranks, rank 0 controls and the others run the roles:
+      --rank R                     this process's rank, if there is no launcher
+      --ranks N                    the number of ranks
+      --rendezvous NAME            a name for the run, the same on every rank, if the launcher names no job
+      --agent-rank R               the rank on the broker's host that meters the broker (default: found)
+      --roles ROLES                the ranks of each role, as in publisher=1,2,consumer=3-4 (default: by hosts)
 ";
 
 /// The options about ranks.
