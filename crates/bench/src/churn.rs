@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked() {
+    fn options_are_parsed() {
         let usual = options("").expect("nothing is wrong");
         assert_eq!((usual.kinds, usual.clients), (ChurnKind::ALL.to_vec(), vec![1, 4]));
         assert_eq!(usual.command.duration_ms_max, 2_000);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_refused() {
+    fn unknown_values_are_refused() {
         for (line, expected) in [
             ("-k exchange", "--kind is one of all, connection, channel, queue, not 'exchange'"),
             ("--clients 0", "--clients is a number from 1 to"),

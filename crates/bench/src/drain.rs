@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked() {
+    fn options_are_parsed() {
         let usual = options("").expect("nothing is wrong");
         assert_eq!((usual.sizes.first(), usual.sizes.last()), (Some(&64), Some(&65_536)));
         assert_eq!(
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_options_are_refused() {
         for (line, expected) in [
             ("--ack-every 10 --prefetch 5", "--ack-every must not exceed --prefetch: the consumer would stall"),
             ("--consumers 0", "--consumers is a number from 1 to"),

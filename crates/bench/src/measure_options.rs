@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_sockets_stand_by_themselves() {
+    fn socket_options_are_separate() {
         let names: Vec<&str> = SOCKETS.iter().map(|option| option.name).collect();
         assert_eq!(names, ["nagle", "send-buffer-bytes", "receive-buffer-bytes", "congestion"]);
     }
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_refused() {
+    fn incompatible_options_are_refused() {
         for (line, expected) in [
             ("--url amqp://h --broker-options x", "--broker-options starts a broker, --url is for a running one"),
             ("--format xml", "--format is one of"),

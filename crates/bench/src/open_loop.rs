@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_options_are_refused() {
         for (line, expected) in [
             ("-m 16", "-m: a message that carries its intended time has at least 32 bytes"),
             ("--rate 1,2", "--rate is a number from 10 to 8000000, not '1'"),
@@ -504,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_just_above_is_told() {
+    fn the_lowest_missed_rate_is_reported() {
         let mut above = LowestMissedRate::default();
         assert_eq!(above.to_string(), "no higher rate was tried");
         for (rate, met) in [(400.0, Err("a")), (100.0, Ok(())), (200.0, Err("b")), (300.0, Err("c"))] {

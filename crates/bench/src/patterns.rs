@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_match_as_are_said_to() {
+    fn the_requested_number_of_patterns_matches() {
         for kind in [PatternMatching::One, PatternMatching::All, PatternMatching::Wildcards] {
             assert_eq!(PatternMatching::named(kind.name()), kind);
             for count in [1, 2, 4, 64, 1_000] {

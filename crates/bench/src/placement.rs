@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_that_are_not_here_are_told() {
+    fn missing_processors_are_reported() {
         let last = CpuSet::count() - 1;
         let why = CpuPlacement::parse(&format!("consumer={last}")).and_then(|place| place.check_processors());
         assert!(why.is_err_and(|why| why.starts_with(&format!("cannot run on processor {last}: "))));

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_and_went_is_seen() {
+    fn a_memory_peak_between_samples_is_seen() {
         assert!(MemorySampler::start(&[]).is_none());
         const BYTES: usize = 96 << 20;
         let sampler = MemorySampler::start(&[std::process::id()]).expect("this process is here");

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_the_suite_and_what_does_not() {
+    fn failures_that_end_the_suite() {
         let mut ends = SuiteFailures::default();
         ends.record("a", CommandFailure::Invalid("busy".to_owned()));
         ends.record("b", CommandFailure::Missed("p99".to_owned()));

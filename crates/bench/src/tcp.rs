@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_asked_changes_nothing() {
+    fn default_options_change_nothing() {
         let options = read("").expect("nothing is wrong");
         assert_eq!(options, TcpOptions::default());
         assert_eq!(options.on_url("amqp://h?x=1").as_deref(), Ok("amqp://h?x=1"));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_options_are_refused() {
         let wrong = read("--congestion none-such").expect_err("no kernel has it").0;
         assert!(wrong.starts_with("--congestion: this kernel has no 'none-such' (it has "), "{wrong}");
         assert!(read("--send-buffer-bytes 0").is_err());
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_tell_what_was_asked_and_what_was_found() {
+    fn facts_contain_options_and_results() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let _client = std::net::TcpStream::connect(address).expect("it listens");

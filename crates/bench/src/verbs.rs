@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked() {
+    fn options_are_parsed() {
         let usual = options("").expect("nothing is wrong");
         assert_eq!((usual.series().len(), usual.sizes.len(), usual.peer), (6, 21, PeerLocation::Started(None)));
         let few = options("-k read --shape latency -m 64:64 --connect 10.0.0.2:7471").expect("nothing is wrong");
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn contradictory_options_are_refused() {
         for (line, expected) in [
             ("-k atomic", "--kind is one of all, send, write, read, not 'atomic'"),
             ("--poll sometimes", "--poll is one of busy, events, not 'sometimes'"),

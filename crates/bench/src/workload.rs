@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_said() {
+    fn missing_files_are_reported() {
         let why = |source: &str| read(source).expect_err("there is none");
         assert!(matches!(why("no-such"), CommandFailure::Usage(text) if text.contains("market-data")));
         assert!(matches!(why("./no/such.toml"), CommandFailure::Usage(text) if text.starts_with("./no/such.toml: ")));

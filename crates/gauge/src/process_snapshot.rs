@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tick_is_asked_of_the_system() {
+    fn the_clock_tick_is_read_from_the_system() {
         // The value of `getconf CLK_TCK` on every supported Linux machine.
         assert_eq!(tick_ns(), Some(10_000_000));
     }

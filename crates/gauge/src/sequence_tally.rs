@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_is_told_apart() {
+    fn faults_are_distinguished() {
         let none = DeliveryFaults::default();
         check(64, 4, &[0, 1, 2, 3], none);
         check(64, 4, &[0, 1, 3], DeliveryFaults { lost: 1, ..none });
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told_from_loss() {
+    fn corruption_is_distinguished_from_loss() {
         for (size_bytes, place) in [(9, 8), (12, 3), (64, 3), (64, 60)] {
             let stamp = BodyStamp::new(size_bytes);
             let mut tally = SequenceTally::with_checksums(size_bytes, 4);

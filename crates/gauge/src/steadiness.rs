@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_steady() {
+    fn steadiness_of_examples() {
         let even = steadiness(&[100.0; 20]).expect("twenty rates");
         assert_eq!(even, Steadiness { drift: 0.0, coefficient_of_variation: 0.0, steady: true });
         assert_eq!(even.note(), None);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn standing_still_is_not_steady() {
+    fn a_run_with_a_pause_is_not_steady() {
         let stopped: Vec<f64> = (0..20).map(|part| if part < 12 { 100.0 } else { 0.0 }).collect();
         assert!(!steadiness(&stopped).expect("twenty rates").steady);
         let begun_late: Vec<f64> = (0..20).map(|part| if part < 15 { 0.0 } else { 100.0 }).collect();

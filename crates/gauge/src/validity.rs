@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_by_kind() {
+    fn faults_are_counted_by_kind() {
         assert_eq!(faulty(&DeliveryFaults::default(), 0), None);
         let faults = DeliveryFaults { lost: 2, damaged: 1, ..DeliveryFaults::default() };
         assert_eq!(faulty(&faults, 3).as_deref(), Some("messages: 2 lost, 1 damaged, 3 refused or returned"));

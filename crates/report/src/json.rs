@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_document_is_refused() {
+    fn invalid_documents_are_refused() {
         let refused = |text: &str| read(text).err().unwrap_or_default();
         assert_eq!(refused("x"), "this is no JSON: expected value at line 1 column 1");
         assert_eq!(refused("[]"), "this is not a document of `harrier bench`: it has no field `schema`");

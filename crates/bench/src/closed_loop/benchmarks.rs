@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn contradictory_options_are_refused() {
         assert_eq!(shown("de-spsc", "--ack-every 10 --prefetch 5"), "--ack-every must not exceed --prefetch: the consumer would stall");
         assert_eq!(shown("de-spsc", "--prefetch 5"), "--prefetch has no effect without --ack-every");
         assert_eq!(shown("de-pp", "--pairs 2"), "unknown option '--pairs'");

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes_count() {
+    fn role_overrides_are_respected() {
         check("aaaaa", None, None, "publisher=1,2 consumer=3-4", "[1, 2] [3, 4]");
         check("aaaaa", None, None, "publisher=1,2,consumer=3+4", "[1, 2] [3, 4]");
         check("aaaa", None, None, "publisher=3", "[3] [1, 2]");

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn drift_is_told_where_it_can_be_seen() {
+    fn drift_is_reported_if_it_exceeds_the_errors() {
         let mut clocks = ClockMapping::default();
         clocks.add(comparison(0, 5_000, 40));
         assert_eq!(clocks.drift_ppm(), None);

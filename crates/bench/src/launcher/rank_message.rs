@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_arrive_as_they_were_sent() {
+    fn rank_messages_survive_encoding() {
         let line = r#"{"Published":{"began_ns":1,"text":"a \"b\" é"}}"#;
         let letters = [
             RankMessage::Arrived { ranks: 3, version: "1".to_owned(), host: Box::new(HostFacts::read("127.0.0.1:1")) },

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes_are_taken_off() {
+    fn rank_options_are_extracted() {
         check("-m 64 --url amqp://h", "None None None None false | -m 64 --url amqp://h");
         check("--rank 1 -m 64 --ranks=3", "Some(1) Some(3) None None false | -m 64");
         check("--rendezvous a.b-1 --agent-rank 2", "None None Some(\"a.b-1\") Some(2) false | ");

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_stand_as_their_links_say() {
+    fn route_status_follows_the_links() {
         let link =
             |state: &str, runs: bool| json!({"state": state, "last_error": "no way", "routes": [{"runs": runs}]});
         check(&json!([]), Err("there is no route"));

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_is_told_apart() {
+    fn faults_are_distinguished() {
         let none = DeliveryFaults::default();
         check("0 1 2", &[0, 1, 2], none, 0);
         check("5 9 70", &[5, 9, 70], none, 0);

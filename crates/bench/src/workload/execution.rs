@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_descriptors_are_told_before_anything_starts() {
+    fn too_few_descriptors_are_reported_before_the_start() {
         let (_, mut spec) = shipped::all().remove(0);
         assert_eq!(check_descriptors(&spec), Ok(()));
         spec.publishers[0].count = 1 << 30;

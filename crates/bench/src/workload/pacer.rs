@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_woken_by_something_else_learns_nothing_and_sleeps_on() {
+    fn other_wake_ups_teach_nothing_about_timers() {
         let mut pacer = SendPacer::for_rate(8_000.0);
         assert_eq!(pacer.step(1, 1), PacerAction::Send);
         // Long enough to save a budget.

@@ -75,7 +75,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn what_may_explain_a_ratio_is_said() {
+    fn possible_explanations_of_a_ratio_are_listed() {
         let a = fixture::document();
         assert!(between(&a, &a).is_empty());
         let mut b = a.clone();

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn who_belongs_together() {
+    fn series_are_paired() {
         check(&["x@h"], &["x@h"], "x@h-x@h", &[]);
         check(&["x@h"], &["x@r"], "x@h-x@r", &[]);
         check(&["x@h", "x@r"], &["x@r", "x@h"], "x@h-x@h x@r-x@r", &[]);
