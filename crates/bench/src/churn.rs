@@ -137,10 +137,10 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &ChurnOpti
                     let what = format!("churn of {}s, {clients} clients, run {run} of {}", kind.name(), setup.runs);
                     progress.show(done / all, &what);
                     churning[index].segment(&options.warm_up())?;
-                    let mut created = churning[index].segment(&options.command)?;
-                    created.invalid.extend(validity::unoptimised(&record.document.environment));
+                    let mut result = churning[index].segment(&options.command)?;
+                    result.invalid.extend(validity::unoptimised(&record.document.environment));
                     if let Some(point) = record.document.series[first + index].points.last_mut() {
-                        point.runs.push(created);
+                        point.runs.push(result);
                     }
                 }
                 done += 1.0;
@@ -206,10 +206,10 @@ impl ChurnRun {
         let mut unseen = false;
         for client in &mut self.clients {
             match client.report(REPORT_WAIT)? {
-                RoleReport::Churned { began_ns, ended_ns, operations: created, opened, closed, used } => {
+                RoleReport::Churned { began_ns, ended_ns, operations: count, opened, closed, used } => {
                     first_ns = first_ns.min(began_ns);
                     last_ns = last_ns.max(ended_ns);
-                    operations += created;
+                    operations += count;
                     opens.merge(&opened);
                     closes.merge(&closed);
                     unseen |= used.network.is_none();

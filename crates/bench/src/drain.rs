@@ -126,11 +126,11 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &DrainOpti
                 let what = format!("drain of {count} messages of {size_bytes} bytes, run {run} of {}", setup.runs);
                 progress.show(done / all, &what);
                 let both = backlogs[index].fill_and_empty(size_bytes, count)?;
-                for (phase, mut made) in both.into_iter().enumerate() {
-                    made.invalid.extend(validity::unoptimised(&record.document.environment));
-                    made.notes.extend(setup.tcp.queue_note(targets[index].facts.product.as_deref()));
+                for (phase, mut result) in both.into_iter().enumerate() {
+                    result.invalid.extend(validity::unoptimised(&record.document.environment));
+                    result.notes.extend(setup.tcp.queue_note(targets[index].facts.product.as_deref()));
                     if let Some(point) = record.document.series[2 * index + phase].points.last_mut() {
-                        point.runs.push(made);
+                        point.runs.push(result);
                     }
                 }
                 done += 1.0;

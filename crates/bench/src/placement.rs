@@ -92,8 +92,8 @@ impl CpuPlacement {
     /// Checks that this process may use these processors, by pinning a temporary thread.
     pub fn check_processors(&self) -> Result<(), String> {
         let all = [&self.broker, &self.publisher, &self.consumer];
-        let went = std::thread::scope(|scope| scope.spawn(|| all.iter().try_for_each(|cpus| cpus.pin_self())).join());
-        went.unwrap_or_else(|_| Err("the thread that checks processors failed".to_owned()))
+        let result = std::thread::scope(|scope| scope.spawn(|| all.iter().try_for_each(|cpus| cpus.pin_self())).join());
+        result.unwrap_or_else(|_| Err("the thread that checks processors failed".to_owned()))
     }
 
     /// Everything on processor 0, so that no wake-up crosses processors.

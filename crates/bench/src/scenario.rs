@@ -158,7 +158,7 @@ impl SegmentFigures {
     }
 
     /// The faults of this segment's messages, if any.
-    pub fn complaint(&self) -> Option<String> {
+    pub fn invalid_reason(&self) -> Option<String> {
         validity::faulty(&self.faults, self.refused).map(|why| format!("{} bytes: {why}", self.segment.size_bytes))
     }
 

@@ -282,10 +282,10 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &VerbsOpti
                 check_interrupted()?;
                 let what = format!("{} of {size_bytes} bytes, run {run} of {}", pair.0.name(), setup.runs);
                 progress.show(done / all, &what);
-                let mut made = to_run(&request, &ends.segment(&request)?);
-                made.notes.extend(ends.is_software().then(|| SOFTWARE_SENTENCE.to_owned()));
-                made.invalid.extend(validity::unoptimised(&record.document.environment));
-                point.runs.push(made);
+                let mut result = to_run(&request, &ends.segment(&request)?);
+                result.notes.extend(ends.is_software().then(|| SOFTWARE_SENTENCE.to_owned()));
+                result.invalid.extend(validity::unoptimised(&record.document.environment));
+                point.runs.push(result);
                 done += 1.0;
             }
             progress.clear();

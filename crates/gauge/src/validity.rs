@@ -64,9 +64,9 @@ pub fn faulty(faults: &DeliveryFaults, refused: u64) -> Option<String> {
         (damaged, "damaged"),
         (refused, "refused or returned"),
     ];
-    let told: Vec<String> =
+    let parts: Vec<String> =
         kinds.iter().filter(|(count, _)| *count > 0).map(|(count, name)| format!("{count} {name}")).collect();
-    (!told.is_empty()).then(|| format!("messages: {}", told.join(", ")))
+    (!parts.is_empty()).then(|| format!("messages: {}", parts.join(", ")))
 }
 
 #[cfg(test)]

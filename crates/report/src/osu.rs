@@ -155,8 +155,8 @@ impl OsuTable {
                 text.push_str(&format!("{:>1$}", column.value(point), column.width));
             }
         }
-        for held in &self.yardsticks {
-            for (name, value) in held.names().zip(held.values(points)) {
+        for yardstick in &self.yardsticks {
+            for (name, value) in yardstick.names().zip(yardstick.values(points)) {
                 let text_of = value.filter(|value| value.is_finite()).map_or_else(|| "-".to_owned(), decimals);
                 text.push_str(&format!("{text_of:>0$}", FIELD_WIDTH.max(name.len() + 2)));
             }

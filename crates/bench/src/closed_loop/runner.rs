@@ -189,7 +189,7 @@ impl<'a> ClosedLoopRunner<'a> {
                     run.notes.extend(self.setup.tcp.queue_note(contestants[index].facts.product.as_deref()));
                 } else {
                     // The clients themselves are measured here, so full clients are expected.
-                    let faulty = measured.complaint().is_some();
+                    let faulty = measured.invalid_reason().is_some();
                     let kept = usize::from(faulty);
                     run.notes.extend(run.invalid.drain(kept..));
                 }

@@ -20,17 +20,17 @@ pub struct ClockComparison {
 #[derive(Clone, Debug, Default)]
 pub struct ClockMapping {
     first: Option<ClockComparison>,
-    kept: VecDeque<ClockComparison>,
+    comparisons: VecDeque<ClockComparison>,
 }
 
 impl ClockMapping {
     /// Adds a comparison; they must be in chronological order.
     pub fn add(&mut self, comparison: ClockComparison) {
         self.first.get_or_insert(comparison);
-        if self.kept.len() == COMPARISONS_KEPT {
-            self.kept.pop_front();
+        if self.comparisons.len() == COMPARISONS_KEPT {
+            self.comparisons.pop_front();
         }
-        self.kept.push_back(comparison);
+        self.comparisons.push_back(comparison);
     }
 
     pub fn first(&self) -> Option<ClockComparison> {
@@ -38,12 +38,12 @@ impl ClockMapping {
     }
 
     pub fn last(&self) -> Option<ClockComparison> {
-        self.kept.back().copied()
+        self.comparisons.back().copied()
     }
 
     /// The largest error of the comparisons still kept.
     pub fn error_ns(&self) -> Option<u64> {
-        self.kept.iter().map(|comparison| comparison.offset.error_ns).max()
+        self.comparisons.iter().map(|comparison| comparison.offset.error_ns).max()
     }
 
     /// The drift of the other clock between the first and the last comparison in parts per million; `None` if the errors of
@@ -72,9 +72,9 @@ impl ClockMapping {
     }
 
     fn ahead_at(&self, own_ns: u64) -> i128 {
-        let after = self.kept.partition_point(|comparison| comparison.at_ns <= own_ns);
-        let earlier = after.checked_sub(1).and_then(|index| self.kept.get(index));
-        match (earlier, self.kept.get(after)) {
+        let after = self.comparisons.partition_point(|comparison| comparison.at_ns <= own_ns);
+        let earlier = after.checked_sub(1).and_then(|index| self.comparisons.get(index));
+        match (earlier, self.comparisons.get(after)) {
             (Some(earlier), Some(later)) => {
                 let (span, since) = (later.at_ns - earlier.at_ns, own_ns - earlier.at_ns);
                 let gained = i128::from(later.offset.offset_ns) - i128::from(earlier.offset.offset_ns);
@@ -137,7 +137,7 @@ mod tests {
         for at_ns in 0..2 * COMPARISONS_KEPT as u64 {
             clocks.add(comparison(at_ns, 0, 0));
         }
-        assert_eq!(clocks.kept.len(), COMPARISONS_KEPT);
+        assert_eq!(clocks.comparisons.len(), COMPARISONS_KEPT);
         assert_eq!(clocks.first().map(|first| first.at_ns), Some(0));
     }
 }

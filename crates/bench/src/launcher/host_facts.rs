@@ -74,7 +74,7 @@ pub fn resolve(address: &str) -> Result<SocketAddr, String> {
 }
 
 /// The local address that a host at `other` can reach this one by. No packet is sent.
-pub fn own_address_towards(other: SocketAddr) -> Result<IpAddr, String> {
+pub fn local_address_towards(other: SocketAddr) -> Result<IpAddr, String> {
     let any: IpAddr = if other.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let found = UdpSocket::bind((any, 0)).and_then(|socket| {
         socket.connect(other)?;
@@ -102,9 +102,9 @@ mod tests {
     }
 
     #[test]
-    fn own_address_is_one_of_this_host() {
+    fn local_address_is_one_of_this_host() {
         let other = resolve("127.0.0.1:9").expect("an address");
-        assert_eq!(own_address_towards(other), Ok(IpAddr::from([127, 0, 0, 1])));
+        assert_eq!(local_address_towards(other), Ok(IpAddr::from([127, 0, 0, 1])));
         assert!(resolve("nonsense").is_err());
     }
 

@@ -175,7 +175,7 @@ fn rank_beside_broker(address: &str) -> Result<Option<usize>, String> {
 /// # Errors
 /// An address that cannot be resolved or reached.
 pub fn address_towards(other: &str) -> Result<IpAddr, String> {
-    host_facts::own_address_towards(host_facts::resolve(other)?)
+    host_facts::local_address_towards(host_facts::resolve(other)?)
 }
 
 /// The number of ranks: 0 without a launcher.

@@ -56,7 +56,7 @@ pub struct RankState {
     pub clocks: ClockMapping,
     /// Whether it shares this rank's clock.
     pub one_clock: bool,
-    gone: bool,
+    ended: bool,
 }
 
 struct RemoteRoleState {
@@ -120,7 +120,7 @@ impl RankController {
             host,
             host_number,
             clocks: ClockMapping::default(),
-            gone: false,
+            ended: false,
         });
         let mut controller = Self {
             mailbox,
@@ -204,7 +204,7 @@ impl RankController {
         }
         let broker = host_facts::resolve(&self.address)?;
         let on_its_host = self.assignment.agent.is_some() || self.ranks[0].host.sees_broker;
-        if on_its_host { Ok(broker.ip()) } else { host_facts::own_address_towards(broker) }
+        if on_its_host { Ok(broker.ip()) } else { host_facts::local_address_towards(broker) }
     }
 
     /// Sends a line to a role.
@@ -268,7 +268,7 @@ impl RankController {
         for _ in 0..CLOCK_QUESTIONS {
             self.questions += 1;
             let question = self.questions;
-            let asked_ns = now_ns();
+            let request_sent_ns = now_ns();
             self.send(rank, RankMessage::Clock { question })?;
             let deadline = Deadline::after(CLOCK_WAIT);
             let (answered_ns, received_ns) = loop {
@@ -282,7 +282,7 @@ impl RankController {
                     _ => self.process_next(deadline)?,
                 }
             };
-            exchanges.push(ClockExchange { request_sent_ns: asked_ns, request_received_ns: answered_ns, reply_sent_ns: answered_ns, reply_received_ns: received_ns });
+            exchanges.push(ClockExchange { request_sent_ns, request_received_ns: answered_ns, reply_sent_ns: answered_ns, reply_received_ns: received_ns });
         }
         let offset = offset(&exchanges).ok_or_else(|| format!("the clock of rank {rank} cannot be compared"))?;
         let rank = &mut self.ranks[rank];
@@ -354,7 +354,7 @@ impl RankController {
     fn send_keepalives(&mut self) -> Result<(), String> {
         self.keepalive = Deadline::after(KEEPALIVE_INTERVAL);
         for rank in 1..self.ranks.len() {
-            if !self.ranks[rank].gone {
+            if !self.ranks[rank].ended {
                 self.mailbox.send(rank, RankMessage::KeepAlive)?;
             }
         }
@@ -365,8 +365,8 @@ impl RankController {
         let received_ns = now_ns();
         let (from, message) = match event {
             MailboxEvent::RankGone(rank) => {
-                if let Some(state) = self.ranks.get_mut(rank).filter(|state| !state.gone) {
-                    state.gone = true;
+                if let Some(state) = self.ranks.get_mut(rank).filter(|state| !state.ended) {
+                    state.ended = true;
                     self.lost_rank.get_or_insert(rank);
                     self.failure.get_or_insert(format!("rank {rank} ended"));
                 }
@@ -385,7 +385,7 @@ impl RankController {
             }
             RankMessage::Left => {
                 if let Some(rank) = self.ranks.get_mut(from) {
-                    rank.gone = true;
+                    rank.ended = true;
                 }
             }
             other => {
@@ -435,12 +435,12 @@ impl RankController {
     /// Ranks that did not leave, or a lost connection.
     pub fn end(&mut self, status: u8) -> Result<(), String> {
         for rank in 1..self.ranks.len() {
-            if !self.ranks[rank].gone {
+            if !self.ranks[rank].ended {
                 self.mailbox.send(rank, RankMessage::End { status })?;
             }
         }
         let deadline = Deadline::after(RANKS_LEAVE_WAIT);
-        while let Some(remaining) = self.ranks.iter().skip(1).position(|rank| !rank.gone) {
+        while let Some(remaining) = self.ranks.iter().skip(1).position(|rank| !rank.ended) {
             if deadline.passed() {
                 return Err(format!("rank {} did not leave within {} s", remaining + 1, RANKS_LEAVE_WAIT.as_secs()));
             }

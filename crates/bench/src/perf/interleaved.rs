@@ -144,6 +144,6 @@ fn line(name: &str, run: usize, figures: &SegmentFigures) -> String {
             figures.latencies.quantile_us(0.99)
         ),
     };
-    let complaint = figures.complaint().map_or_else(String::new, |complaint| format!("  INVALID: {complaint}"));
-    format!("  {name:<28} run {} {:>8} B  {what}  CPU {cpu} s/M{complaint}\n", run + 1, figures.segment.size_bytes)
+    let reason = figures.invalid_reason().map_or_else(String::new, |reason| format!("  INVALID: {reason}"));
+    format!("  {name:<28} run {} {:>8} B  {what}  CPU {cpu} s/M{reason}\n", run + 1, figures.segment.size_bytes)
 }

@@ -38,8 +38,8 @@ impl RdmaGoals {
             // A round trip is two messages.
             let messages = figures.delivered * if shape == TrafficShape::PingPong { 2 } else { 1 };
             let last = broker.end();
-            let said: Value = serde_json::from_str(&last).map_err(|_| format!("the broker said last: {last}"))?;
-            let number = |field: &str| said.get(field).and_then(Value::as_u64);
+            let counters: Value = serde_json::from_str(&last).map_err(|_| format!("the broker said last: {last}"))?;
+            let number = |field: &str| counters.get(field).and_then(Value::as_u64);
             let each = |field: &str| number(field).map(|number| number as f64 / messages as f64);
             let detail: Vec<String> = COUNTERS
                 .iter()

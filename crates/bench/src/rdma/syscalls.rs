@@ -125,16 +125,16 @@ impl RdmaGoals {
         let figures = running.segment(&segment(count))?;
         let after = calls.counts_of(broker.pid())?;
         let of_thousand = |hits: u64| hits as f64 * 1e3 / figures.delivered as f64;
-        let mut made: Vec<(u64, u64)> =
+        let mut counts: Vec<(u64, u64)> =
             after.iter().map(|(&id, &hits)| (hits - before.get(&id).copied().unwrap_or(0), id)).collect();
-        made.sort_unstable_by(|one, other| other.cmp(one));
+        counts.sort_unstable_by(|one, other| other.cmp(one));
         let shown = |&(hits, id): &(u64, u64)| {
             let name = NAMES.iter().find(|(number, _)| *number == id);
             let name = name.map_or_else(|| format!("call {id}"), |(_, name)| (*name).to_owned());
             format!("{name} {:.1}", of_thousand(hits))
         };
-        let most: Vec<String> = made.iter().filter(|(hits, _)| *hits > 0).take(5).map(shown).collect();
-        let all: u64 = made.iter().map(|(hits, _)| hits).sum();
+        let most: Vec<String> = counts.iter().filter(|(hits, _)| *hits > 0).take(5).map(shown).collect();
+        let all: u64 = counts.iter().map(|(hits, _)| hits).sum();
         Ok((of_thousand(all), format!("of {}: {}", figures.delivered, most.join(", "))))
     }
 }

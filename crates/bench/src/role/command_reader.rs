@@ -63,9 +63,9 @@ impl CommandReader {
                 Err(error) => return Err(unreadable(error.into())),
             }
             self.read.resize(searched + COMMAND_READ_BYTES, 0);
-            let came = self.input.read(&mut self.read[searched..]);
-            self.read.truncate(searched + came.as_ref().map_or(0, |&bytes| bytes));
-            match came {
+            let count = self.input.read(&mut self.read[searched..]);
+            self.read.truncate(searched + count.as_ref().map_or(0, |&bytes| bytes));
+            match count {
                 Ok(0) if searched == 0 => return Ok(None),
                 Ok(0) => return Err("the commands end in the middle of a line".to_owned()),
                 Ok(_) => {}

@@ -89,7 +89,7 @@ impl DeliveryLedger {
 
     /// Records a delivery.
     #[inline]
-    pub(crate) fn arrived(&mut self, order: &mut StreamPositions, stream: u32, sequence: u32, redelivered: bool) -> ArrivalKind {
+    pub(crate) fn arrived(&mut self, positions: &mut StreamPositions, stream: u32, sequence: u32, redelivered: bool) -> ArrivalKind {
         let Some(seen) = self.seen.get_mut(stream as usize).filter(|_| u64::from(sequence) < SEGMENT_MESSAGES_MAX)
         else {
             self.faults.strays += 1;
@@ -102,7 +102,7 @@ impl DeliveryLedger {
             self.faults.duplicates += u64::from(before && self.done[stream as usize].has(sequence));
         } else {
             self.faults.duplicates += u64::from(before);
-            let next = &mut order.0[stream as usize];
+            let next = &mut positions.0[stream as usize];
             self.faults.reordered += u64::from(!before && sequence < *next);
             *next = (*next).max(sequence + 1);
         }
@@ -159,18 +159,18 @@ mod tests {
 
     /// `1` arrives and is done, `1?` arrives, `1r` arrives marked as redelivered, `1+` is done.
     fn check(script: &str, sent: &[u32], expected: DeliveryFaults, redelivered: u64) {
-        let (mut ledger, mut order, mut census) = (DeliveryLedger::new(2), StreamPositions::new(2), MessageSetSum::default());
+        let (mut ledger, mut positions, mut census) = (DeliveryLedger::new(2), StreamPositions::new(2), MessageSetSum::default());
         sent.iter().for_each(|&sequence| census.add(1, sequence));
         for step in script.split_whitespace() {
             let digits = step.trim_end_matches(['?', 'r', '+']);
             let sequence = digits.parse().expect("a number");
             match &step[digits.len()..] {
                 "" => {
-                    ledger.arrived(&mut order, 1, sequence, false);
+                    ledger.arrived(&mut positions, 1, sequence, false);
                     ledger.done(1, sequence);
                 }
                 "+" => ledger.done(1, sequence),
-                mark => _ = ledger.arrived(&mut order, 1, sequence, mark == "r"),
+                mark => _ = ledger.arrived(&mut positions, 1, sequence, mark == "r"),
             }
         }
         assert_eq!((ledger.faults(census), ledger.redelivered()), (expected, redelivered), "{script}");

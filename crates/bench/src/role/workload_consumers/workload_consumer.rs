@@ -134,14 +134,14 @@ impl WorkloadConsumer {
     fn process_at_once(&mut self, context: &mut ConsumerContext) -> client::Result<()> {
         loop {
             let (channel, group, queue, ack) = (self.channel, self.group, self.queue, self.ack);
-            let (command, held, answer) = (&mut self.positions, &mut self.unacknowledged, &mut self.answer);
+            let (positions, unacknowledged, answer) = (&mut self.positions, &mut self.unacknowledged, &mut self.answer);
             let mut crash = false;
             let dispatched = self.client.dispatch_now(|delivery, outlet| {
                 // After a crash nothing more is consumed: messages of the closed channel are delivered again.
                 if crash || delivery.channel != channel {
                     return Ok(());
                 }
-                let Some(stamp) = arrived(context, (group, queue), command, delivery) else { return Ok(()) };
+                let Some(stamp) = arrived(context, (group, queue), positions, delivery) else { return Ok(()) };
                 let outcome = outcome(context, group, delivery, &stamp);
                 if outcome == DeliveryOutcome::Crash {
                     crash = true;
@@ -157,10 +157,10 @@ impl WorkloadConsumer {
                 match ack {
                     AckMode::None => done(context, (group, queue), &stamp),
                     AckMode::Every(count) => {
-                        held.push((delivery.delivery_tag, stamp.stream, stamp.sequence));
-                        if held.len() as u64 >= count {
+                        unacknowledged.push((delivery.delivery_tag, stamp.stream, stamp.sequence));
+                        if unacknowledged.len() as u64 >= count {
                             outlet.ack(channel, delivery.delivery_tag, true)?;
-                            acknowledge(context, (group, queue), held);
+                            acknowledge(context, (group, queue), unacknowledged);
                         }
                     }
                 }
@@ -283,7 +283,7 @@ fn bind(
 fn arrived(
     context: &mut ConsumerContext,
     (group, queue): (usize, usize),
-    command: &mut StreamPositions,
+    positions: &mut StreamPositions,
     delivery: &Delivery<'_>,
 ) -> Option<WorkloadStamp> {
     let time_ns = now_ns();
@@ -296,7 +296,7 @@ fn arrived(
     if context.task.common.check && !holds(body) {
         ledger.damaged();
     }
-    let arrival = ledger.arrived(command, stamp.stream, stamp.sequence, delivery.redelivered);
+    let arrival = ledger.arrived(positions, stamp.stream, stamp.sequence, delivery.redelivered);
     if arrival == ArrivalKind::Stray {
         return None;
     }
@@ -343,8 +343,8 @@ fn done(context: &mut ConsumerContext, (_, queue): (usize, usize), stamp: &Workl
     context.ledgers[queue].done(stamp.stream, stamp.sequence);
 }
 
-fn acknowledge(context: &mut ConsumerContext, (_, queue): (usize, usize), held: &mut Vec<(u64, u32, u32)>) {
-    held.drain(..).for_each(|(_, stream, sequence)| context.ledgers[queue].done(stream, sequence));
+fn acknowledge(context: &mut ConsumerContext, (_, queue): (usize, usize), unacknowledged: &mut Vec<(u64, u32, u32)>) {
+    unacknowledged.drain(..).for_each(|(_, stream, sequence)| context.ledgers[queue].done(stream, sequence));
 }
 
 fn record_done(context: &mut ConsumerContext, group: usize, stamp: &WorkloadStamp) {

@@ -42,7 +42,7 @@ pub(super) struct WorkloadPublisher {
 struct AnswerTracker {
     key: Vec<u8>,
     seen: Vec<u64>,
-    came: u64,
+    received: u64,
 }
 
 impl WorkloadPublisher {
@@ -67,7 +67,7 @@ impl WorkloadPublisher {
             client.bind_queue(channel, &queue, &common.exchange(exchange), &key, &Table::new())?;
             client.consume(channel, &queue, &ConsumeOptions { no_ack: true, ..ConsumeOptions::default() })?;
             properties.reply_to = Some(key.as_str().try_into()?);
-            answers = Some(AnswerTracker { key: key.into_bytes(), seen: Vec::new(), came: 0 });
+            answers = Some(AnswerTracker { key: key.into_bytes(), seen: Vec::new(), received: 0 });
         }
         if group.confirms > 0 {
             client.confirm_select(channel)?;
@@ -219,7 +219,7 @@ impl WorkloadPublisher {
                             && stamp.sequence < sent
                             && delivery.routing_key == answers.key.as_slice() =>
                     {
-                        answers.came += u64::from(answers.record(stamp.sequence, results));
+                        answers.received += u64::from(answers.record(stamp.sequence, results));
                         results.answers += 1;
                         results.last_ns = time_ns;
                         if stamp.due_ns >= context.measured_from_ns {
@@ -241,7 +241,7 @@ impl WorkloadPublisher {
         self.due_ns.is_none()
             && self.client.unsent_bytes() == 0
             && self.client.outstanding(self.channel) == 0
-            && self.answers.as_ref().is_none_or(|answers| answers.came >= u64::from(self.sequence))
+            && self.answers.as_ref().is_none_or(|answers| answers.received >= u64::from(self.sequence))
     }
 
     /// At the end, counts messages that were not sent, not answered, rejected or returned.
@@ -255,7 +255,7 @@ impl WorkloadPublisher {
             self.plan(context);
         }
         if let Some(answers) = &self.answers {
-            results.answer_faults.lost += u64::from(self.sequence).saturating_sub(answers.came);
+            results.answer_faults.lost += u64::from(self.sequence).saturating_sub(answers.received);
         }
         results.unconfirmed += self.client.outstanding(self.channel);
         results.refused += self.client.take_refused(self.channel)?.len() as u64;
