@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A command line that asks for something that does not exist: exit status 2.
+/// A usage error: exit status 2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageError(pub String);
 
@@ -27,25 +27,21 @@ impl From<String> for UsageError {
     }
 }
 
-/// An option a command takes.
+/// A command-line option.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionSpec {
-    /// Its long name without dashes.
     pub name: &'static str,
-    /// Its letter, if it has one.
     pub letter: Option<char>,
-    /// What stands for its value in the help; empty for a flag.
+    /// Placeholder of its value in the help; empty for a flag.
     pub value: &'static str,
-    /// What it does.
     pub help: &'static str,
 }
 
-/// Shorthand for an option.
 pub const fn option(name: &'static str, letter: Option<char>, value: &'static str, help: &'static str) -> OptionSpec {
     OptionSpec { name, letter, value, help }
 }
 
-/// The given options, each with its values in the order of the command line.
+/// The options given, each with its values in the order of the command line.
 #[derive(Clone, Debug, Default)]
 pub struct ParsedOptions {
     values: BTreeMap<&'static str, Vec<String>>,
@@ -53,19 +49,19 @@ pub struct ParsedOptions {
 }
 
 impl ParsedOptions {
-    /// Takes the words apart; a word that is no option is wrong.
+    /// Parses a command line without positional arguments.
     ///
     /// # Errors
-    /// An unknown option, a missing value, or a word that is no option.
+    /// An unknown option, a missing value, or a positional argument.
     pub fn parse(words: &[String], known: &[&[OptionSpec]]) -> Result<Self, UsageError> {
         let given = Self::parse_with_bare(words, known)?;
         match given.bare.first() {
-            Some(word) => Err(UsageError(format!("'{word}' is no option"))),
+            Some(word) => Err(UsageError(format!("'{word}' is not an option"))),
             None => Ok(given),
         }
     }
 
-    /// Takes the words apart; words that are no options are kept (`bare`).
+    /// Parses a command line with positional arguments (`bare`).
     ///
     /// # Errors
     /// An unknown option, or a missing value.
@@ -106,7 +102,7 @@ impl ParsedOptions {
         Ok(given)
     }
 
-    /// The words that are no options.
+    /// The positional arguments.
     pub fn bare(&self) -> &[String] {
         &self.bare
     }
@@ -131,10 +127,10 @@ impl ParsedOptions {
         self.text(name).unwrap_or("").split_whitespace().map(str::to_owned).collect()
     }
 
-    /// The value of an option as a number within bounds, or the usual one.
+    /// The value of an option as a number within bounds, or the default.
     ///
     /// # Errors
-    /// No number, or out of bounds.
+    /// Not a number, or out of bounds.
     pub fn number(&self, name: &str, usual: u64, least: u64, most: u64) -> Result<u64, UsageError> {
         let Some(text) = self.text(name) else { return Ok(usual) };
         number(name, text, least, most)
@@ -148,10 +144,10 @@ impl ParsedOptions {
         self.text(name).map(|text| number(name, text, least, most)).transpose()
     }
 
-    /// The value of an option as a number with decimals within bounds, or the usual one.
+    /// The value of an option as a decimal number within bounds, or the default.
     ///
     /// # Errors
-    /// No number, or out of bounds.
+    /// Not a number, or out of bounds.
     pub fn decimal(&self, name: &str, usual: f64, least: f64, most: f64) -> Result<f64, UsageError> {
         let Some(text) = self.text(name) else { return Ok(usual) };
         match text.parse() {
@@ -160,24 +156,24 @@ impl ParsedOptions {
         }
     }
 
-    /// The value of an option as numbers with commas between, each within bounds and none twice, or the usual ones.
+    /// The value of an option as a comma-separated list of distinct numbers within bounds, or the default.
     ///
     /// # Errors
-    /// A part that is no number, out of bounds, or there already.
+    /// An element that is not a number, out of bounds, or repeated.
     pub fn list(&self, name: &str, usual: &[usize], least: usize, most: usize) -> Result<Vec<usize>, UsageError> {
         let Some(text) = self.text(name) else { return Ok(usual.to_vec()) };
         let mut numbers = Vec::new();
         for part in text.split(',') {
             let one = number(name, part, least as u64, most as u64)? as usize;
             if numbers.contains(&one) {
-                return Err(UsageError(format!("--{name}: {one} stands there twice")));
+                return Err(UsageError(format!("--{name}: {one} is given twice")));
             }
             numbers.push(one);
         }
         Ok(numbers)
     }
 
-    /// The value of an option that is one of some words, or the first of them.
+    /// The value of an option that must be one of some words; the first is the default.
     ///
     /// # Errors
     /// Another word.
@@ -190,7 +186,7 @@ impl ParsedOptions {
             .ok_or_else(|| UsageError(format!("--{name} is one of {}, not '{text}'", choices.join(", "))))
     }
 
-    /// All options as texts, for the record: several values with blanks between, flags as `yes`.
+    /// All options as text, for the document: several values are joined by spaces, flags are `yes`.
     pub fn shown(&self) -> BTreeMap<String, String> {
         let text = |values: &[String]| {
             let joined = values.join(" ");
@@ -207,7 +203,7 @@ fn number(name: &str, text: &str, least: u64, most: u64) -> Result<u64, UsageErr
     }
 }
 
-/// The help on a command.
+/// The help text of a command.
 pub fn help(usage: &str, known: &[&[OptionSpec]]) -> String {
     let mut text = format!("usage: {usage}\n\n");
     for option in known.iter().flat_map(|options| options.iter()) {
@@ -218,7 +214,7 @@ pub fn help(usage: &str, known: &[&[OptionSpec]]) -> String {
     text
 }
 
-/// The help on a command, with what it does before and examples behind the options.
+/// The help text of a command, with a description and examples.
 pub fn help_with(usage: &str, about: &str, known: &[&[OptionSpec]], examples: &[(&str, &str)]) -> String {
     let options = help(usage, known);
     let (usage, options) = options.split_once("\n\n").unwrap_or((&options, ""));
@@ -262,9 +258,9 @@ mod tests {
         check("-x", "unknown option '-x'");
         check("-sizes 1", "unknown option '-sizes'");
         check("--m 1", "unknown option '--m'");
-        check("word", "'word' is no option");
-        // Alone it is a word: standard input.
-        check("-", "'-' is no option");
+        check("word", "'word' is not an option");
+        // A dash alone is a word: standard input.
+        check("-", "'-' is not an option");
     }
 
     #[test]
@@ -292,7 +288,7 @@ mod tests {
         assert_eq!(list("1,2,32"), "[1, 2, 32]");
         assert_eq!(list("1,,2"), "--sizes is a number from 1 to 64, not ''");
         assert_eq!(list("65"), "--sizes is a number from 1 to 64, not '65'");
-        assert_eq!(list("2,2"), "--sizes: 2 stands there twice");
+        assert_eq!(list("2,2"), "--sizes: 2 is given twice");
     }
 
     #[test]

@@ -17,38 +17,38 @@ use gauge::clock::{Deadline, pause};
 pub(crate) struct BrokerNetwork {
     pub name: &'static str,
     pub scheme: &'static str,
-    /// More options for the broker.
+    /// Additional options of the broker.
     pub broker: &'static [&'static str],
-    /// Behind the clients' URL.
+    /// Parameters of the clients' URL.
     pub parameters: &'static str,
 }
 
-/// Those that the papers compared, under their names of today.
+/// The networks that the papers compared, by their present names.
 pub(crate) const NETWORKS: [BrokerNetwork; 4] = [
     TCP,
     BrokerNetwork { name: "tcp-nagle", scheme: "amqp", broker: &["--tcp-nodelay", "false"], parameters: "?nodelay=false" },
     BrokerNetwork { name: "rsocket", scheme: "amqp+rsocket", broker: &[], parameters: "" },
     VERBS,
 ];
-/// TCP as everybody has it.
+/// Plain TCP.
 pub(crate) const TCP: BrokerNetwork = BrokerNetwork { name: "tcp", scheme: "amqp", broker: &[], parameters: "" };
 /// AMQP over RDMA.
 pub(crate) const VERBS: BrokerNetwork =
     BrokerNetwork { name: "verbs", scheme: "amqp+rdma", broker: &["--rdma-token", "allow"], parameters: "" };
 
-/// A broker of this program's, in a process of its own.
+/// A broker of this program in a child process.
 pub(crate) struct NetworkBroker {
     process: ChildProcess,
     output: CapturedOutput,
-    /// How clients reach it.
+    /// The clients' URL.
     pub url: String,
 }
 
 impl NetworkBroker {
-    /// Starts one on a port that was free just now, and waits until a client was let in.
+    /// Starts a broker on a free port and waits until a client can log in.
     ///
     /// # Errors
-    /// What the broker said last, or why no client was let in.
+    /// The broker's last line of output, or why no client could log in.
     pub fn start(network: &BrokerNetwork, address: IpAddr, more: &[&str]) -> Result<Self, String> {
         let place = SocketAddr::new(address, free_port()?);
         let url = format!("{}://{place}{}", network.scheme, network.parameters);
@@ -61,10 +61,10 @@ impl NetworkBroker {
         Self::start_with_options(&words, url)
     }
 
-    /// Starts one with these options, and waits until a client was let in at the URL.
+    /// Starts a broker with these options and waits until a client can log in.
     ///
     /// # Errors
-    /// What the broker said last, or why no client was let in.
+    /// The broker's last line of output, or why no client could log in.
     pub fn start_with_options(options: &[String], url: String) -> Result<Self, String> {
         let parsed = client::Url::parse(&url).map_err(|error| format!("this build has no such transport: {error}"))?;
         let words: Vec<String> = std::iter::once("broker".to_owned()).chain(options.iter().cloned()).collect();
@@ -86,7 +86,7 @@ impl NetworkBroker {
                 Err(error) => error,
             };
             if deadline.passed() {
-                return Err(format!("no client is let in: {error}"));
+                return Err(format!("no client can log in: {error}"));
             }
             check_interrupted().map_err(|failure| failure.to_string())?;
             pause(Duration::from_millis(20));
@@ -97,19 +97,18 @@ impl NetworkBroker {
         self.process.pid()
     }
 
-    /// The same as something to measure.
+    /// The broker as a benchmark target.
     ///
     /// # Errors
-    /// Its own URL is not understood.
     pub fn target(&self, name: &str) -> Result<BenchmarkTarget, String> {
         let mut target = BenchmarkTarget::at(&self.url)?;
-        // Not every network has a port that the system could tell us of.
+        // The process cannot be found by port on every network.
         target.pid = Some(self.pid());
         target.rename(name);
         Ok(target)
     }
 
-    /// Ends it. Answers the last line that it said.
+    /// Stops the broker and returns its last line of output.
     pub fn end(self) -> String {
         let Self { process, mut output, .. } = self;
         drop(process);
@@ -117,11 +116,11 @@ impl NetworkBroker {
     }
 }
 
-/// What a process says: a file, so that it never waits for a reader.
+/// The output of a process, captured in a file so that the process never blocks on a reader.
 pub(crate) struct CapturedOutput(fs::File);
 
 impl CapturedOutput {
-    /// An empty one, without a name.
+    /// Creates an unnamed temporary file.
     pub fn new() -> Result<Self, String> {
         let path = std::env::temp_dir().join(format!(
             "harrier-networks-said-{}-{}",
@@ -136,12 +135,12 @@ impl CapturedOutput {
         open().map(Self).map_err(|error: std::io::Error| format!("{}: {error}", path.display()))
     }
 
-    /// The process's end of it.
+    /// A handle for the process to write to.
     pub fn writer(&self) -> Result<fs::File, String> {
         self.0.try_clone().map_err(|error| error.to_string())
     }
 
-    /// Everything that was said.
+    /// The whole output.
     pub fn text(&mut self) -> Result<String, String> {
         let mut text = String::new();
         let read = self.0.seek(SeekFrom::Start(0)).and_then(|_| self.0.read_to_string(&mut text));

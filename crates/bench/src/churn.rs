@@ -23,7 +23,7 @@ use gauge::{LatencyHistogram, validity};
 
 const OWN: &[OptionSpec] = &[
     option("kind", Some('k'), "KIND", "connection, channel, queue or all (default)"),
-    option("clients", None, "N,…", "processes that do it at once, each one thing at a time (default 1,4)"),
+    option("clients", None, "N,…", "concurrent client processes, each with one operation at a time (default 1,4)"),
     option("seconds", None, "S", "time of each run (default 2)"),
     option(
         "iterations",
@@ -35,19 +35,19 @@ const OWN: &[OptionSpec] = &[
 ];
 
 const ABOUT: &str =
-    "Opens and closes connections, channels and queues, one after another in each client, as fast as the broker
-answers. An operation is both, opening and closing. A connection is the transport's handshake, the login and the
-orderly close; a queue is exclusive, declared and deleted.";
+    "Opens and closes connections, channels and queues, one at a time in each client, as fast as the broker
+answers. An operation is one opening and one closing. For a connection it includes transport handshake, login and clean
+close; queues are exclusive, declared and deleted.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("churn", "all kinds, 1 and 4 clients, on this program's own broker"),
     (
         "churn -k connection --clients 1,2,8 --seconds 5 --url amqp://guest:guest@127.0.0.1",
-        "connections of a broker that runs",
+        "connections to a running broker",
     ),
 ];
 
-/// What a command line asks for beyond the shared options.
+/// The options of `churn` itself.
 struct ChurnOptions {
     kinds: Vec<ChurnKind>,
     clients: Vec<usize>,
@@ -79,7 +79,7 @@ impl ChurnOptions {
         })
     }
 
-    /// A tenth, whose figures are thrown away.
+    /// A tenth of the work, which is not measured.
     fn warm_up(&self) -> ChurnCommand {
         ChurnCommand {
             count_max: (self.command.count_max / 10).max(1),
@@ -88,8 +88,6 @@ impl ChurnOptions {
     }
 }
 
-/// Runs the command.
-///
 /// # Errors
 /// A wrong command line, a broker that fails, figures that must not be trusted.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
@@ -134,15 +132,15 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &ChurnOpti
             for run in 1..=setup.runs {
                 for position in 0..targets.len() {
                     check_interrupted()?;
-                    // Every second run in the opposite order, so that none is always first.
+                    // Every second run takes the targets in reverse order.
                     let index = if run % 2 == 1 { position } else { targets.len() - 1 - position };
                     let what = format!("churn of {}s, {clients} clients, run {run} of {}", kind.name(), setup.runs);
                     progress.show(done / all, &what);
                     churning[index].segment(&options.warm_up())?;
-                    let mut created = churning[index].segment(&options.command)?;
-                    created.invalid.extend(validity::unoptimised(&record.document.environment));
+                    let mut result = churning[index].segment(&options.command)?;
+                    result.invalid.extend(validity::unoptimised(&record.document.environment));
                     if let Some(point) = record.document.series[first + index].points.last_mut() {
-                        point.runs.push(created);
+                        point.runs.push(result);
                     }
                 }
                 done += 1.0;
@@ -169,7 +167,7 @@ fn series(kind: ChurnKind, target: &BenchmarkTarget) -> MeasuredSeries {
     }
 }
 
-/// The clients of one target, running and ready.
+/// The running clients of one target.
 struct ChurnRun {
     clients: Vec<RoleHandle>,
     broker: TargetMeter,
@@ -197,7 +195,7 @@ impl ChurnRun {
         Ok(churning)
     }
 
-    /// Lets every client do what it is told at once.
+    /// Runs one segment on all clients concurrently.
     fn segment(&mut self, order: &ChurnCommand) -> Result<MeasuredRun, String> {
         self.broker.begin_sampling()?;
         for client in &mut self.clients {
@@ -208,16 +206,16 @@ impl ChurnRun {
         let mut unseen = false;
         for client in &mut self.clients {
             match client.report(REPORT_WAIT)? {
-                RoleReport::Churned { began_ns, ended_ns, operations: created, opened, closed, used } => {
+                RoleReport::Churned { began_ns, ended_ns, operations: count, opened, closed, used } => {
                     first_ns = first_ns.min(began_ns);
                     last_ns = last_ns.max(ended_ns);
-                    operations += created;
+                    operations += count;
                     opens.merge(&opened);
                     closes.merge(&closed);
                     unseen |= used.network.is_none();
                     sum.add(&used);
                 }
-                other => return Err(format!("a client answered {other:?} instead of its figures")),
+                other => return Err(format!("a client answered {other:?} instead of its results")),
             }
         }
         let broker = self.broker.end()?;
@@ -247,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked() {
+    fn options_are_parsed() {
         let usual = options("").expect("nothing is wrong");
         assert_eq!((usual.kinds, usual.clients), (ChurnKind::ALL.to_vec(), vec![1, 4]));
         assert_eq!(usual.command.duration_ms_max, 2_000);
@@ -258,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_refused() {
+    fn unknown_values_are_refused() {
         for (line, expected) in [
             ("-k exchange", "--kind is one of all, connection, channel, queue, not 'exchange'"),
             ("--clients 0", "--clients is a number from 1 to"),

@@ -21,7 +21,7 @@ use runner::ClosedLoopRunner;
 /// Runs a benchmark.
 ///
 /// # Errors
-/// A wrong command line, a target that fails (what was measured until then is written), figures that must not be trusted.
+/// A usage error, a target that fails (earlier results are written), INVALID figures.
 pub fn run(benchmark: &Benchmark, words: &[String]) -> Result<(), CommandFailure> {
     let known = benchmark.options();
     let given = ParsedOptions::parse(words, &known)?;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use crate::failure::CommandFailure;
 use crate::interrupt;
 
-/// The name of the command, empty if there is none, and the words behind it.
+/// Splits off the command's name, which may be empty.
 pub(crate) fn split(words: &[String]) -> (&str, &[String]) {
     match words.split_first() {
         Some((command, rest)) => (command.as_str(), rest),

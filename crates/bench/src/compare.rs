@@ -10,26 +10,23 @@ use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help_with, option}
 use crate::failure::CommandFailure;
 
 const OPTIONS: &[OptionSpec] = &[
-    option("format", None, "text|json|md", "how it is written (default text)"),
+    option("format", None, "text|json|md", "output format (default text)"),
     option("full", Some('f'), "", "all figures, not only those a benchmark shows by default"),
     option("help", Some('h'), "", "this text"),
 ];
 
 const ABOUT: &str = "\
-Pairs what both documents measured (same benchmark, parameters and place on the axis; same target, unless each has one
-only) and prints B/A of the medians with its interval, found by resampling the runs. A difference whose interval contains
-1, or that fewer than five runs on a side show, is called noise. What may explain a ratio otherwise (another machine,
-kernel or option) is said first.";
+Pairs the measurements of both documents (same benchmark, parameters and value on the axis; same target, unless each has
+only one) and prints the ratio B/A of the medians with a bootstrap interval. A difference is noise if its interval contains 1
+or if a side has fewer than five runs. Warnings about other differences (machine, kernel, options) come first.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("compare before.json after.json", "is it faster now?"),
     ("compare harrier.json rabbitmq.json -f --format md", "everything, for a document"),
 ];
 
-/// Runs the command.
-///
 /// # Errors
-/// A wrong command line, a file that cannot be read, a document that cannot be understood, nothing in common.
+/// A usage error, an unreadable file, an invalid document, or nothing in common.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let given = ParsedOptions::parse_with_bare(words, &[OPTIONS])?;
     if given.has("help") {
@@ -37,7 +34,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     }
     let format = given.one_of("format", &["text", "json", "md"])?;
     let [a, b] = given.bare() else {
-        return Err(UsageError("two documents are compared: harrier bench compare A.json B.json".to_owned()).into());
+        return Err(UsageError("expected two documents: harrier bench compare A.json B.json".to_owned()).into());
     };
     let (first, second) = (read(a)?, read(b)?);
     let (name_a, name_b) = if a == b { (format!("{a} (A)"), format!("{b} (B)")) } else { (a.clone(), b.clone()) };
@@ -48,12 +45,12 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
         _ => comparison.text(),
     })?;
     match comparison.rows.is_empty() {
-        true => Err(CommandFailure::Failed(format!("{a} and {b} have no figure in common"))),
+        true => Err(CommandFailure::Failed(format!("{a} and {b} have no metric in common"))),
         false => Ok(()),
     }
 }
 
-/// Reads a saved document. What is asked for and cannot be had is wrong usage, as a workload's file is.
+/// Reads a saved document. Like a missing workload file, a missing document is a usage error.
 pub(crate) fn read(file: &str) -> Result<Document, CommandFailure> {
     let text = fs::read_to_string(Path::new(file)).map_err(|error| CommandFailure::Usage(format!("{file}: {error}")))?;
     report::json::read(&text).map_err(|why| CommandFailure::Usage(format!("{file}: {why}")))
@@ -70,7 +67,7 @@ mod tests {
 
     #[test]
     fn wrong_command_lines_and_files() {
-        let two = "2 two documents are compared: harrier bench compare A.json B.json";
+        let two = "2 expected two documents: harrier bench compare A.json B.json";
         assert_eq!([ends(""), ends("a"), ends("a b c")], [two, two, two]);
         assert_eq!(ends("a b --format xml"), "2 --format is one of text, json, md, not 'xml'");
         assert_eq!(ends("no-such-file b"), "2 no-such-file: No such file or directory (os error 2)");
@@ -79,6 +76,6 @@ mod tests {
         let name = path.to_string_lossy().into_owned();
         let found = ends(&format!("{name} b"));
         fs::remove_file(&path).expect("the file is removed");
-        assert_eq!(found, format!("2 {name}: this is no document of `harrier bench`: it has no field `schema`"));
+        assert_eq!(found, format!("2 {name}: this is not a document of `harrier bench`: it has no field `schema`"));
     }
 }

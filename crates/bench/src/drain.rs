@@ -25,14 +25,14 @@ use gauge::{Steadiness, validity, steadiness};
 const OWN: &[OptionSpec] = &[
     option("sizes", Some('m'), "MIN:MAX", "message sizes in powers of two (default 64:64K)"),
     option("consumers", None, "N", "connections that empty the queue together (default 1)"),
-    option("ack-every", None, "N", "manual acknowledgement each N messages (default: automatic)"),
-    option("prefetch", None, "N", "unacknowledged messages sent ahead (default: no limit)"),
+    option("ack-every", None, "N", "one manual acknowledgement for N messages (default: automatic)"),
+    option("prefetch", None, "N", "prefetch count (default: no limit)"),
 ];
 
 const ABOUT: &str =
-    "Fills a queue with messages while nobody consumes, then empties it. Filling ends when the queue says that it holds
-them all; emptying lasts from the first consumer's start to the last message's arrival. Held bytes are what the
-broker's processes grew by at most, divided by the messages.";
+    "Fills a queue with messages while nobody consumes, then empties it. Filling ends when the queue reports that it holds
+them all; emptying lasts from the first consumer's start to the last message's arrival. Held bytes are the peak growth
+of the broker's processes, divided by the number of messages.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("drain", "64 B to 64 KiB on this program's own broker"),
@@ -42,7 +42,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What a command line asks for beyond the shared options.
+/// The options of `drain` itself.
 struct DrainOptions {
     sizes: Vec<usize>,
     iterations: Option<u64>,
@@ -61,12 +61,12 @@ impl DrainOptions {
             prefetch: given.number("prefetch", 0, 0, u64::from(u16::MAX))? as u16,
         };
         if options.prefetch > 0 && options.ack_every > u64::from(options.prefetch) {
-            return Err(UsageError("--ack-every above --prefetch would wait for ever".to_owned()));
+            return Err(UsageError("--ack-every must not exceed --prefetch: the consumer would stall".to_owned()));
         }
         Ok(options)
     }
 
-    /// Messages of one size: as many as were asked for, or as fit the usual bounds.
+    /// The number of messages of one size: the given number, or as many as fit the default bounds.
     fn count(&self, size_bytes: usize) -> u64 {
         let usual = (BACKLOG_BYTES_DEFAULT / size_bytes.max(1) as u64).clamp(100, BACKLOG_MESSAGES_DEFAULT);
         self.iterations.unwrap_or(usual)
@@ -76,7 +76,7 @@ impl DrainOptions {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a broker that fails or takes no more, figures that must not be trusted.
+/// A usage error, a broker that fails or accepts no more messages, INVALID figures.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [OWN, TARGETS, EFFORT, QUEUE, OUTPUT];
     let given = ParsedOptions::parse(words, &lists)?;
@@ -97,7 +97,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
 
 fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &DrainOptions, targets: &[BenchmarkTarget]) -> Result<(), CommandFailure> {
     let progress = ProgressLine::begin();
-    // Of each target two series: filling, then emptying.
+    // Two series for each target: filling, then emptying.
     for target in targets {
         record.document.series.extend(["fill", "empty"].map(|phase| series(phase, options, target)));
     }
@@ -121,16 +121,16 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &DrainOpti
         for run in 1..=setup.runs {
             for position in 0..targets.len() {
                 check_interrupted()?;
-                // Every second run in the opposite order, so that none is always first.
+                // Every second run takes the targets in reverse order.
                 let index = if run % 2 == 1 { position } else { targets.len() - 1 - position };
                 let what = format!("drain of {count} messages of {size_bytes} bytes, run {run} of {}", setup.runs);
                 progress.show(done / all, &what);
                 let both = backlogs[index].fill_and_empty(size_bytes, count)?;
-                for (phase, mut made) in both.into_iter().enumerate() {
-                    made.invalid.extend(validity::unoptimised(&record.document.environment));
-                    made.notes.extend(setup.tcp.queue_note(targets[index].facts.product.as_deref()));
+                for (phase, mut result) in both.into_iter().enumerate() {
+                    result.invalid.extend(validity::unoptimised(&record.document.environment));
+                    result.notes.extend(setup.tcp.queue_note(targets[index].facts.product.as_deref()));
                     if let Some(point) = record.document.series[2 * index + phase].points.last_mut() {
-                        point.runs.push(made);
+                        point.runs.push(result);
                     }
                 }
                 done += 1.0;
@@ -166,18 +166,18 @@ fn series(phase: &str, options: &DrainOptions, target: &BenchmarkTarget) -> Meas
     }
 }
 
-/// A target with the two processes that fill and empty its queue.
+/// A target with the processes that fill and empty its queue.
 struct DrainRun {
     filler: RoleHandle,
     emptier: RoleHandle,
     queue: LeftoverQueue,
     broker: TargetMeter,
-    /// What the broker held before the first message.
+    /// The broker's memory before the first message.
     resident_bytes_before: u64,
     _placed: Option<crate::placement::PinnedProcess>,
 }
 
-/// The queue, deleted when it may still be there: a backlog is nothing to leave behind on a broker that is not ours.
+/// Deletes the queue on drop if it may still exist: a backlog must not be left on a broker that is not ours.
 struct LeftoverQueue {
     url: String,
     name: String,
@@ -195,7 +195,7 @@ impl Drop for LeftoverQueue {
             client.close()
         });
         if let Err(error) = deleted {
-            eprintln!("harrier bench: the queue '{}' may be left at the broker: {error}", self.name);
+            eprintln!("harrier bench: the queue '{}' may be left on the broker: {error}", self.name);
         }
     }
 }
@@ -224,7 +224,7 @@ impl DrainRun {
         Ok(Self { filler, emptier, queue, broker, resident_bytes_before, _placed: placed })
     }
 
-    /// One backlog: what filling and what emptying came to.
+    /// Measures one backlog: filling and emptying.
     fn fill_and_empty(&mut self, size_bytes: usize, count: u64) -> Result<[MeasuredRun; 2], String> {
         let left_over = self.broker.resident_bytes()?.saturating_sub(self.resident_bytes_before);
         self.queue.may_exist = true;
@@ -255,7 +255,7 @@ impl DrainRun {
         self.broker.begin_sampling()?;
         self.filler.send_command(&FillCommand::Fill { size_bytes, count })?;
         let RoleReport::Filled { began_ns, ended_ns, held, used } = self.filler.report(REPORT_WAIT)? else {
-            return Err("the filler answered something else than its figures".to_owned());
+            return Err("the filler did not report its results".to_owned());
         };
         let elapsed_s = ended_ns.saturating_sub(began_ns).max(1) as f64 / 1e9;
         let mut run = MeasuredRun {
@@ -276,7 +276,7 @@ impl DrainRun {
         self.emptier.send_command(&EmptyCommand { size_bytes, count, held })?;
         let RoleReport::Emptied { began_ns, ended_ns, received, faults, rates, used } = self.emptier.report(REPORT_WAIT)?
         else {
-            return Err("the emptier answered something else than its figures".to_owned());
+            return Err("the emptier did not report its results".to_owned());
         };
         let elapsed_s = ended_ns.saturating_sub(began_ns).max(1) as f64 / 1e9;
         let mut run = MeasuredRun {
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked() {
+    fn options_are_parsed() {
         let usual = options("").expect("nothing is wrong");
         assert_eq!((usual.sizes.first(), usual.sizes.last()), (Some(&64), Some(&65_536)));
         assert_eq!(
@@ -320,9 +320,9 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_options_are_refused() {
         for (line, expected) in [
-            ("--ack-every 10 --prefetch 5", "--ack-every above --prefetch would wait for ever"),
+            ("--ack-every 10 --prefetch 5", "--ack-every must not exceed --prefetch: the consumer would stall"),
             ("--consumers 0", "--consumers is a number from 1 to"),
             ("-m 0:1", "sizes run from 1 to"),
         ] {

@@ -7,25 +7,24 @@ use std::process::ExitCode;
 use crate::arguments::UsageError;
 use crate::interrupt;
 
-/// Why a command did not do what was asked. A plain text (`?` on a `Result<_, String>`) is a failure.
+/// Why a command failed. A plain text (`?` on a `Result<_, String>`) becomes `Failed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CommandFailure {
-    /// The run could not be made, or was cut short.
+    /// The run failed or was cut short.
     Failed(String),
-    /// The command line asks for something that does not exist, or that cannot be read or understood.
+    /// A usage error, or a file that cannot be read.
     Usage(String),
-    /// The run was made, and its figures must not be trusted.
+    /// The run completed, but its figures are INVALID.
     Invalid(String),
-    /// The run was made, and what was asked of it was not reached.
+    /// The run completed, but missed an objective.
     Missed(String),
-    /// Somebody pressed Ctrl-C.
+    /// Interrupted by Ctrl-C.
     Interrupted,
-    /// Of a run on many ranks: it has been told already, with this status.
+    /// The failure is already reported by another rank, with this status.
     Reported(u8),
 }
 
 impl CommandFailure {
-    /// The exit status.
     pub fn status(&self) -> u8 {
         match self {
             Self::Failed(_) => 1,
@@ -41,7 +40,7 @@ impl CommandFailure {
         ExitCode::from(self.status())
     }
 
-    /// What is left of a failure once Ctrl-C is known: waits that were cut off by it fail with texts of their own.
+    /// After Ctrl-C, reports the interruption instead of the errors of waits that it cut off.
     pub fn or_interrupted(self) -> Self {
         if interrupt::requested() && !matches!(self, Self::Reported(_)) { Self::Interrupted } else { self }
     }
@@ -60,10 +59,10 @@ impl fmt::Display for CommandFailure {
 }
 
 impl CommandFailure {
-    /// A figure that must not be trusted is marked where it stands, and no reason to end here.
+    /// Tolerates INVALID figures, which are marked in the output.
     ///
     /// # Errors
-    /// Every other failure, in words.
+    /// Every other failure, as text.
     pub fn tolerated(outcome: Result<(), Self>) -> Result<(), String> {
         match outcome {
             Ok(()) | Err(Self::Invalid(_)) => Ok(()),

@@ -10,13 +10,13 @@ use nix::unistd::Pid;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// What an interrupted run says.
+/// The error of an interrupted run.
 pub const MESSAGE: &str = "interrupted";
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
 static CHILDREN: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
-/// Starts listening for SIGINT and SIGTERM.
+/// Installs the handler of SIGINT and SIGTERM.
 pub fn listen() -> Result<(), String> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| format!("cannot listen for Ctrl-C: {error}"))?;
     std::thread::spawn(move || {
@@ -31,22 +31,22 @@ pub fn listen() -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the run was asked to stop.
+/// Whether the run was interrupted.
 pub fn requested() -> bool {
     REQUESTED.load(Ordering::SeqCst)
 }
 
-/// Asks this process to stop, as a signal would: somebody else has said so.
+/// Interrupts this process, as a signal would.
 pub fn request() {
     REQUESTED.store(true, Ordering::SeqCst);
 }
 
-/// A child that must end when the run is asked to stop.
+/// Registers a child to be terminated on interruption.
 pub fn add_child(pid: u32) {
     children().push(pid);
 }
 
-/// A child that has ended.
+/// Removes a child that has ended.
 pub fn remove_child(pid: u32) {
     children().retain(|&child| child != pid);
 }

@@ -49,35 +49,35 @@ use failure::CommandFailure;
 pub use trade::main as market;
 pub use trees::main as topology;
 
-/// Commands that are no closed-loop benchmarks.
+/// Commands other than closed-loop benchmarks.
 const OTHERS: &[(&str, &str)] = &[
-    ("networks", "three benchmarks over TCP, rsockets and RDMA, each as a share of what the device does (one table)"),
-    ("rdma", "the figures to reach over RDMA: user time, kernel calls, copies, pinned memory, round trips (one table)"),
-    ("baseline verbs", "what an RDMA device does between two processes, beneath AMQP, by size"),
-    ("churn", "connections, channels and queues opened and closed: how many a second, how long each takes"),
-    ("drain", "a backlog built and emptied: how fast, and what a waiting message costs the broker"),
-    ("suite", "all of them, and a report (`make bench`)"),
-    ("open", "open loop: latency at given rates, or the highest rate that keeps an objective"),
-    ("workload", "a load described in a file, or one that comes with the program (--list)"),
-    ("compare", "two results saved with --json: ratios with intervals, and what is noise"),
-    ("report", "results saved with --json as a page with figures, or in another format"),
-    ("perf", "the figures to reach: this broker, RabbitMQ and the floor, interleaved (`make perf`)"),
-    ("scale", "many connections, queues, bindings, messages, and what each costs in memory"),
+    ("networks", "three benchmarks over TCP, rsockets and RDMA, relative to the bare device (one table)"),
+    ("rdma", "goals for RDMA: user time, system calls, copies, pinned memory, round trips (one table)"),
+    ("baseline verbs", "performance of a bare RDMA device between two processes, by size"),
+    ("churn", "rate and latency of opening and closing connections, channels and queues"),
+    ("drain", "rate of filling and emptying a queue, and memory per queued message"),
+    ("suite", "all benchmarks, and a report (`make bench`)"),
+    ("open", "open loop: latency at given rates, or the highest rate that meets an objective"),
+    ("workload", "a load described in a file, or one included in the program (--list)"),
+    ("compare", "compares two results saved with --json: ratios with intervals and verdicts"),
+    ("report", "shows results saved with --json as a page with figures, or in another format"),
+    ("perf", "goals: this broker, RabbitMQ and the relay floor, interleaved (`make perf`)"),
+    ("scale", "memory per connection, queue, binding and message, with many of each"),
 ];
 
 const BASELINES: &str = "\
 usage: harrier bench baseline KIND [OPTIONS]
 
-  sockets  raw sockets through a relay that knows no AMQP
+  sockets  raw sockets through a relay, without AMQP
   verbs    sends, writes and reads of an RDMA device between two processes
 
 harrier bench baseline KIND --help lists the options.
 ";
 
-/// Runs the command whose words (behind `harrier bench`) are given.
+/// Runs a command line (without `harrier bench`).
 ///
-/// The program that calls this must pass on the words behind `bench` unchanged, since the benchmarks start it again
-/// as `PROGRAM bench role …` for their child processes, and as `PROGRAM broker --listen ADDRESS` for the broker.
+/// The calling program must pass on the words after `bench` unchanged, because the benchmarks execute it again:
+/// `PROGRAM bench role …` for child processes and `PROGRAM broker --listen ADDRESS` for the broker.
 pub fn main(words: &[String]) -> ExitCode {
     let (command, rest) = command::split(words);
     if command == "role" {
@@ -92,14 +92,14 @@ fn run(command: &str, rest: &[String]) -> Result<(), CommandFailure> {
     }
     match command {
         "baseline" => baseline(rest),
-        // What `baseline sockets` was called first.
+        // The former name of `baseline sockets`.
         "floor" => baseline(&[&["sockets".to_owned()], rest].concat()),
         "suite" => suite::run(rest, run),
         "perf" => Ok(perf::run(rest)?),
         "scale" => Ok(scale::run(rest)?),
         "open" => open_loop::run(rest),
         "workload" => workload::run(rest),
-        // For the suite: it is `harrier market sweep`.
+        // For the suite: `harrier market sweep`.
         "market-sweep" => trade::sweep(rest),
         "networks" => networks::run(rest),
         "rdma" => rdma::run(rest),

@@ -11,7 +11,7 @@ use crate::placement::CpuPlacement;
 use crate::target::BenchmarkTarget;
 use crate::tcp::TcpOptions;
 
-/// Which brokers are measured, and where everything runs.
+/// Brokers to measure and their placement.
 pub const TARGETS: &[OptionSpec] = &[
     option(
         "url",
@@ -19,22 +19,22 @@ pub const TARGETS: &[OptionSpec] = &[
         "URL",
         "measure the broker at amqp://…, amqp+rdma://… or amqp+unix:… (default: this program's own, started for the run)",
     ),
-    option("against", None, "URL", "measure this broker too, in turns with the first; may be repeated"),
+    option("against", None, "URL", "also measure this broker, in turns with the first; may be repeated"),
     option(
         "broker-command",
         None,
         "COMMAND",
         "start this broker instead of this program's own; --listen ADDRESS is added",
     ),
-    option("broker-options", None, "OPTIONS", "more options for the broker that is started"),
+    option("broker-options", None, "OPTIONS", "additional options for the broker that is started"),
     option(
         "broker-pid",
         None,
         "PID",
-        "the first broker's process, to be metered (default: found by its port or socket)",
+        "the first broker's process, for metering (default: found by its port or socket)",
     ),
     option("cpus", None, "PLACES", "processors, as in broker=0,publisher=1,consumer=1 (default any)"),
-    option("nagle", None, "", "hold small segments back (no TCP_NODELAY): at clients, and at a broker that is started"),
+    option("nagle", None, "", "enable Nagle (no TCP_NODELAY) at clients and at a broker that is started"),
     option(
         "send-buffer-bytes",
         None,
@@ -42,55 +42,53 @@ pub const TARGETS: &[OptionSpec] = &[
         "SO_SNDBUF of clients, and of a broker that is started (default: the system's)",
     ),
     option("receive-buffer-bytes", None, "N", "SO_RCVBUF, likewise"),
-    option("congestion", None, "NAME", "TCP congestion control, likewise (default: the system's, which tables name)"),
+    option("congestion", None, "NAME", "TCP congestion control, likewise (default: the system's, shown in tables)"),
 ];
 
-/// The last of them, for commands that have sockets and no brokers.
+/// The last of them, for commands that measure sockets and no broker.
 pub const SOCKETS: &[OptionSpec] = TARGETS.split_at(6).1;
 
-/// How much is measured.
+/// The amount of measurement.
 pub const EFFORT: &[OptionSpec] = &[
     option("runs", None, "N", "runs of each point, all brokers in turns; tables show medians (default 1)"),
     option("iterations", Some('i'), "COUNT", "messages of each size (default: by size, and fewer for slow brokers)"),
     option("check", Some('c'), "", "check sequence and checksum of every message"),
 ];
 
-/// How the result is written.
+/// Output options.
 pub const OUTPUT: &[OptionSpec] = &[
     option("full", Some('f'), "", "all columns"),
     option("format", None, "FORMAT", "osu (default), json, csv or md"),
-    option("json", None, "FILE", "write everything as JSON too"),
-    option("html", None, "FILE", "write a page with tables and figures too"),
+    option("json", None, "FILE", "also write everything as JSON"),
+    option("html", None, "FILE", "also write a page with tables and figures"),
     option("help", Some('h'), "", "this text"),
 ];
 
 /// Where a broker comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum BrokerSource {
-    /// It runs already.
+    /// A running broker.
     Url(String),
-    /// It is started for the run.
+    /// Started for the run.
     Started { command: Option<String>, options: Vec<String> },
 }
 
-/// How the result is written.
+/// How results are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputOptions {
-    /// The format on standard output.
     pub format: DocumentFormat,
-    /// All columns.
     pub full: bool,
-    /// Where the document goes as JSON.
+    /// The JSON file, if any.
     pub json: Option<PathBuf>,
-    /// Where the page goes.
+    /// The HTML file, if any.
     pub html: Option<PathBuf>,
 }
 
 impl OutputOptions {
-    /// Makes sure that the files can be written, before anything is measured.
+    /// Checks before the measurement that the files can be written.
     ///
     /// # Errors
-    /// The file, and what the system says.
+    /// The file and the error of the system.
     pub fn prepare(&self) -> Result<(), String> {
         for file in [&self.json, &self.html].into_iter().flatten() {
             let is_new = !file.exists();
@@ -107,35 +105,31 @@ impl OutputOptions {
     }
 }
 
-/// What a measuring command is asked.
+/// The options of a measuring command.
 #[derive(Clone, Debug)]
 pub struct MeasureOptions {
     source: BrokerSource,
     other_brokers: Vec<String>,
     broker_pid: Option<u32>,
-    /// Options of sockets, and how large a queue may be.
     pub tcp: TcpOptions,
-    /// Where each role runs.
     pub placement: CpuPlacement,
     /// Runs of each point.
     pub runs: usize,
-    /// Messages of each size, if the number is given.
+    /// Messages of each size, if given.
     pub iterations: Option<u64>,
-    /// Whether sequence and checksum of every message are checked.
     pub checks: bool,
-    /// How the result is written.
     pub output: OutputOptions,
 }
 
 impl MeasureOptions {
-    /// Reads the shared options; those that a command does not take keep their defaults.
+    /// Reads the shared options; those that a command does not have keep their defaults.
     ///
     /// # Errors
-    /// A value that is not understood, or options that exclude each other.
+    /// An invalid value, or options that exclude each other.
     pub fn read(given: &ParsedOptions) -> Result<Self, UsageError> {
         let starts = ["broker-command", "broker-options"].into_iter().find(|name| given.has(name));
         let source = match (given.text("url"), starts) {
-            (Some(_), Some(name)) => return Err(UsageError(format!("--{name} starts a broker, --url names one that runs"))),
+            (Some(_), Some(name)) => return Err(UsageError(format!("--{name} starts a broker, --url is for a running one"))),
             (Some(url), None) => BrokerSource::Url(url.to_owned()),
             (None, _) => BrokerSource::Started {
                 command: given.text("broker-command").map(str::to_owned),
@@ -147,7 +141,7 @@ impl MeasureOptions {
             client::Url::parse(url).map_err(|error| UsageError(error.to_string()))?;
         }
         if against.len() >= TARGETS_MAX {
-            return Err(UsageError(format!("at most {TARGETS_MAX} brokers are measured in turns")));
+            return Err(UsageError(format!("at most {TARGETS_MAX} brokers can be measured in turns")));
         }
         Ok(Self {
             source,
@@ -167,15 +161,15 @@ impl MeasureOptions {
         })
     }
 
-    /// Starts or finds the brokers, the first one first, each introduced and with a name of its own.
+    /// Starts or finds the brokers in order, identifies them and gives them unique names.
     ///
     /// # Errors
-    /// A broker that cannot be started, reached or logged in to, in its own words.
+    /// A broker that cannot be started or reached, or that refuses the login.
     pub fn targets(&self) -> Result<Vec<BenchmarkTarget>, String> {
         let mut first = match &self.source {
             BrokerSource::Url(url) => BenchmarkTarget::at(url)?,
             BrokerSource::Started { command, options } => {
-                // Another broker's command may not know these options; --broker-options has what it does.
+                // Another broker's command may not know these options; --broker-options is for its own.
                 let tcp = if command.is_none() { self.tcp.broker_words() } else { Vec::new() };
                 let options: Vec<String> = tcp.into_iter().chain(options.iter().cloned()).collect();
                 BenchmarkTarget::embedded(command.as_deref(), &options, &self.placement.broker)?
@@ -206,8 +200,8 @@ impl MeasureOptions {
     }
 }
 
-/// Names for tables: the product's first word in small letters, or the address; the address is added, and then a number,
-/// where that is not enough to tell them apart.
+/// Names for tables: the first word of the product in lower case, or the address. The address and then a number are added
+/// where names would be equal.
 fn unique_names(known: &[(Option<&str>, &str)]) -> Vec<String> {
     let word = |product: &str| product.split_whitespace().next().map(str::to_lowercase);
     let mut names: Vec<String> = known
@@ -241,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_sockets_stand_by_themselves() {
+    fn socket_options_are_separate() {
         let names: Vec<&str> = SOCKETS.iter().map(|option| option.name).collect();
         assert_eq!(names, ["nagle", "send-buffer-bytes", "receive-buffer-bytes", "congestion"]);
     }
@@ -259,9 +253,9 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_go_together_is_refused() {
+    fn incompatible_options_are_refused() {
         for (line, expected) in [
-            ("--url amqp://h --broker-options x", "--broker-options starts a broker, --url names one that runs"),
+            ("--url amqp://h --broker-options x", "--broker-options starts a broker, --url is for a running one"),
             ("--format xml", "--format is one of"),
             ("--runs 0", "--runs is a number from 1 to"),
             ("--broker-pid x", "--broker-pid is a number from 1 to"),

@@ -23,20 +23,20 @@ use report::page::write_file;
 const OWN: &[OptionSpec] = &[
     option("address", None, "IP", "an address of the RDMA device (default: the first there is, or else 127.0.0.1)"),
     option("sizes", Some('m'), "MIN:MAX", "message sizes (default 64:64K)"),
-    option("step", None, "FACTOR", "from one size to the next (default 1024)"),
+    option("step", None, "FACTOR", "factor from one size to the next (default 1024)"),
     option("pairs", None, "N", "pairs of DE-MPMC (default 4)"),
-    option("seconds", None, "S", "length of each run, about (default 1)"),
+    option("seconds", None, "S", "approximate length of each run (default 1)"),
     option("iterations", Some('i'), "COUNT", "messages of each size (default: by size)"),
     option("runs", None, "N", "runs of each point; the table shows medians (default 1)"),
-    option("must", None, "LIST", "networks that are to be there, as in rsocket,verbs: without one the command fails"),
+    option("must", None, "LIST", "required networks, as in rsocket,verbs: the command fails if one is missing"),
 ];
 
 const ABOUT: &str = "\
-Runs DE-SPSC, DE-PP and DE-MPMC over each network between clients and a broker of this program's, started anew for each, all
-on one address of the RDMA device: TCP; TCP without TCP_NODELAY; rsockets (today's successor of SDP); AMQP over RDMA (verbs).
-Then the device alone (`baseline verbs`), and each figure as a share of what the device does by itself: of the rate of its
-stream of sends, and how many times its one-way latency. Packets are those that RDMA devices sent meanwhile, by their own
-counters: 0 for a network that does not use them. (The paper's Figures 3 and 4: 1 GigE, IPoIB, SDP, RDMA.)";
+Runs DE-SPSC, DE-PP and DE-MPMC over each network, with a fresh broker of this program each time, all on one address of the
+RDMA device: TCP; TCP without TCP_NODELAY; rsockets (the successor of SDP); AMQP over RDMA (verbs). Then measures the device
+alone (`baseline verbs`) and shows each figure relative to it: as a share of the rate of its stream of sends, or as a multiple
+of its one-way latency. Packets are those sent by RDMA devices meanwhile, according to their own counters: 0 for a network
+that does not use them. (The paper's Figures 3 and 4: 1 GigE, IPoIB, SDP, RDMA.)";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("networks", "all networks of this host, 64 B and 64 KiB"),
@@ -46,7 +46,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 
 const BENCHMARKS: [&str; 3] = ["de-spsc", "de-pp", "de-mpmc"];
 
-/// What a network came to: its documents in the order of the benchmarks, and packets of RDMA devices meanwhile.
+/// The results of one network: its documents in the order of the benchmarks, and the packets of RDMA devices meanwhile.
 struct NetworkResults {
     documents: Vec<Document>,
     packets: Option<u64>,
@@ -55,7 +55,7 @@ struct NetworkResults {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a network that must be there and is not, a run that fails.
+/// A usage error, a required network that is missing, a run that fails.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [OWN, OUTPUT];
     let given = ParsedOptions::parse(words, &lists)?;
@@ -63,7 +63,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
         return Ok(put(&help_with("harrier bench networks [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
     if has_ranks() {
-        return Err(CommandFailure::Usage("networks are those of one host: not under a launcher".to_owned()));
+        return Err(CommandFailure::Usage("networks are measured on one host: not under a launcher".to_owned()));
     }
     let setup = MeasureOptions::read(&given)?;
     setup.output.prepare()?;
@@ -75,7 +75,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     }
     let address = match given.text("address") {
         Some(text) => text.parse().map_err(|_| CommandFailure::Usage(format!("--address is an IP address, not '{text}'")))?,
-        // Where there is no device the rows of those who need one say so.
+        // Without a device, the rows of networks that need one say so.
         None => first_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
     };
     let folder = ScratchDirectory::new()?;
@@ -106,7 +106,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// The words that each of the benchmarks is given alike.
+/// The options passed to all of the benchmarks.
 fn effort_options(given: &ParsedOptions) -> Vec<String> {
     let usual = [("sizes", "64:64K"), ("step", "1024"), ("seconds", "1")];
     let mut words = Vec::new();
@@ -140,7 +140,7 @@ fn measure(network: &BrokerNetwork, address: IpAddr, given: &ParsedOptions, fold
     Ok(NetworkResults { documents, packets })
 }
 
-/// The device by itself, over the same sizes.
+/// Measures the bare device over the same sizes.
 fn measure_device(address: IpAddr, given: &ParsedOptions, folder: &ScratchDirectory) -> Result<Document, String> {
     let mut words = vec!["--kind=send".to_owned(), format!("--address={address}")];
     words.extend(effort_options(given));
@@ -149,7 +149,7 @@ fn measure_device(address: IpAddr, given: &ParsedOptions, folder: &ScratchDirect
     folder.read("verbs.json")
 }
 
-/// The point of a size in the series of a benchmark, or of a shape of the baseline.
+/// Finds the point of a size in the series of a benchmark, or of a pattern of the baseline.
 pub(crate) fn point(document: &Document, is_it: impl Fn(&MeasuredSeries) -> bool, size: f64) -> Option<&SeriesPoint> {
     let series = document.series.iter().find(|series| is_it(series))?;
     series.points.iter().find(|point| point.at == size)
@@ -189,7 +189,6 @@ fn number(value: Option<f64>) -> String {
     }
 }
 
-/// The one table.
 fn table(results: &[(&'static str, Result<NetworkResults, String>)], baseline: &Result<Document, String>) -> String {
     let mut text =
         String::from("# harrier bench networks: each figure, and behind it that of the device alone divided into it\n");
@@ -253,7 +252,7 @@ fn is_software(document: &Document) -> bool {
     runs.any(|run| run.notes.iter().any(|note| note == SOFTWARE_SENTENCE))
 }
 
-/// All documents as one: targets are called by their network.
+/// Merges all documents into one; targets are named after their networks.
 fn joined(
     words: &[String],
     results: &[(&'static str, Result<NetworkResults, String>)],

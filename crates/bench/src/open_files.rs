@@ -2,10 +2,10 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Files that a process holds beside its connections.
+/// Descriptors that a process needs in addition to its connections.
 const OTHERS: u64 = 64;
 
-/// Makes room for a process with so many connections; the broker that is started needs one more for each of the others.
+/// Raises the limit for this many connections per process; a started broker needs one descriptor more for each client.
 ///
 /// # Errors
 /// The limit cannot be raised that far.

@@ -29,18 +29,18 @@ use crate::workload::message_stamp::STAMP_BYTES;
 use crate::workload::{validation, execution, number, run_results, units};
 
 const OPTIONS: &[OptionSpec] = &[
-    option("rate", None, "R,R,…", "messages a second, of all pairs together (default 1000,2000,5000,10000)"),
-    option("objective", None, "pQ=TIME", "search the highest rate that keeps it, as in p99=1ms, p99.9=10ms, max=1s"),
+    option("rate", None, "R,R,…", "messages per second of all pairs together (default 1000,2000,5000,10000)"),
+    option("objective", None, "pQ=TIME", "search for the highest rate that meets it, as in p99=1ms, p99.9=10ms, max=1s"),
     option("arrivals", None, "HOW", "poisson (default) or even"),
-    option("seconds", None, "S", "measured time of each rate (default 5; the search confirms its result as long)"),
-    option("warm-up", None, "S", "time before that, not measured (default 1)"),
+    option("seconds", None, "S", "measured time of each rate, and of the confirmation of a search (default 5)"),
+    option("warm-up", None, "S", "unmeasured time before that (default 1)"),
     option("probe-seconds", None, "S", "measured time of each probe of the search (default 2)"),
     option("sizes", Some('m'), "SIZE|MIN:MAX", "bytes of a message, at least 32 (default 64)"),
-    option("pairs", None, "N", "publisher-consumer pairs at once (default 1)"),
-    option("processes", None, "N", "processes that publishers are spread over (default 1)"),
-    option("confirms", None, "WINDOW", "publisher confirms, at most so many outstanding (default: none)"),
-    option("ack-every", None, "N", "manual acknowledgement each N messages (default: automatic)"),
-    option("prefetch", None, "N", "unacknowledged messages sent ahead (default: no limit)"),
+    option("pairs", None, "N", "concurrent publisher-consumer pairs (default 1)"),
+    option("processes", None, "N", "processes that publishers are distributed over (default 1)"),
+    option("confirms", None, "WINDOW", "publisher confirms with at most WINDOW outstanding (default: none)"),
+    option("ack-every", None, "N", "one manual acknowledgement for N messages (default: automatic)"),
+    option("prefetch", None, "N", "prefetch count (default: no limit)"),
     option("seed", None, "N", "the seed of random gaps (default 1)"),
     option("runs", None, "N", "runs of each rate, all brokers in turns; tables show medians (default 1)"),
     option("check", Some('c'), "", "a checksum in every message, checked on arrival"),
@@ -51,7 +51,7 @@ const USAGE: &str = "harrier bench open [OPTIONS]";
 /// Runs the benchmark.
 ///
 /// # Errors
-/// A wrong command line, a broker that fails, a generator that fell behind, no rate that keeps the objective.
+/// A usage error, a broker that fails, a generator that fell behind, no rate that meets the objective.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let known = [OPTIONS, TARGETS, QUEUE, OUTPUT];
     let given = ParsedOptions::parse(words, &known)?;
@@ -72,14 +72,14 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     found
 }
 
-/// What the search keeps.
+/// The objective of the search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct LatencyObjective {
     quantile: f64,
     most_us: f64,
 }
 
-/// What a command line asks for.
+/// The options of `open` itself.
 struct OpenLoopOptions {
     rates: Vec<f64>,
     objective: Option<LatencyObjective>,
@@ -103,20 +103,20 @@ impl LatencyObjective {
             .ok_or_else(|| format!("--objective is a quantile and a time, as in p99=1ms, not '{text}'"))?;
         let most_us = units::duration_ns(time)? as f64 / 1e3;
         if most_us <= 0.0 {
-            return Err("--objective: no message arrives in no time".to_owned());
+            return Err("--objective: the time must be longer than 0".to_owned());
         }
         Ok(Self { quantile: units::quantile(quantile)?, most_us })
     }
 
-    /// How long it takes at a rate until there are enough messages to name the quantile; bounded, since a low rate may never.
+    /// The time at a rate until there are enough messages for the quantile; bounded, since a low rate may never get there.
     fn seconds_min(&self, rate: f64) -> f64 {
         const SECONDS_MAX: f64 = 20.0;
-        // A fifth more than needed, for gaps are random.
+        // A fifth more than needed, because gaps are random.
         let messages = if self.quantile < 1.0 { 1.2 * SAMPLES_ABOVE_MIN / (1.0 - self.quantile) } else { 1.0 };
         (messages / rate).min(SECONDS_MAX)
     }
 
-    /// The latency of a run in microseconds, and whether it keeps the objective, or why that cannot be said.
+    /// The latency of a run in microseconds, and whether it meets the objective, or why that is unknown.
     fn judge(&self, run: &MeasuredRun) -> (Option<f64>, Result<(), String>) {
         let value = Metric::LatencyUs("delivery".to_owned(), self.quantile).of(run);
         if let Some(why) = invalid_reasons_of_run(run).first() {
@@ -199,7 +199,7 @@ impl OpenLoopOptions {
         }
     }
 
-    /// The workload that sends `rate` messages a second.
+    /// The workload for `rate` messages per second.
     fn spec(&self, size_bytes: usize, rate: f64, seconds: f64) -> WorkloadSpec {
         WorkloadSpec {
             name: "open".to_owned(),
@@ -270,7 +270,6 @@ impl OpenLoopOptions {
         }
     }
 
-    /// One measurement.
     fn measure(
         &self,
         (size_bytes, rate, seconds): (usize, f64, f64),
@@ -289,7 +288,7 @@ impl OpenLoopOptions {
         Ok(all)
     }
 
-    /// Every rate, on every target in turns.
+    /// Measures every rate on every target, interleaved.
     fn sweep(&self, setup: &MeasureOptions, targets: &[BenchmarkTarget], record: &mut RunRecorder) -> Result<(), CommandFailure> {
         for &size_bytes in &self.sizes {
             let first = record.document.series.len();
@@ -322,7 +321,7 @@ impl OpenLoopOptions {
         Ok(())
     }
 
-    /// The highest rate of each target that keeps the objective; the inner failure is that there is none.
+    /// Searches for the highest rate of each target that meets the objective; the inner failure means that there is none.
     fn search(
         &self,
         objective: &LatencyObjective,
@@ -336,7 +335,7 @@ impl OpenLoopOptions {
                 let (probes, above) = self.probe(objective, size_bytes, target, setup, record)?;
                 match self.confirm(objective, size_bytes, (target, probes, above), setup, record)? {
                     Some((rate, above)) => {
-                        // Where the generator is what fails, the broker may well keep more.
+                        // If the generator fell behind, the broker may well handle more.
                         let found = format!("the highest rate that keeps it is {rate:.0}/s; {above}");
                         let last = record.document.series.last_mut().and_then(|series| series.points.last_mut());
                         if let Some(run) = last.and_then(|point| point.runs.last_mut()) {
@@ -375,7 +374,7 @@ impl OpenLoopOptions {
             above.observe(rate, &met);
             search.observe(met.is_ok());
             if !is_broken(&run) {
-                // A probe beyond what can be kept is no bad figure: that it is beyond is what was asked.
+                // A probe above the maximum rate is an expected failure, not an INVALID figure.
                 let why = std::mem::take(&mut run.invalid);
                 run.notes.extend(why.into_iter().map(|why| format!("not kept: {why}")));
             }
@@ -386,7 +385,7 @@ impl OpenLoopOptions {
         Ok((search, above))
     }
 
-    /// Tries the result of a search for longer, and steps down as long as it is not kept.
+    /// Confirms the result of a search with a longer run, and steps down while it misses the objective.
     fn confirm(
         &self,
         objective: &LatencyObjective,
@@ -426,7 +425,7 @@ impl OpenLoopOptions {
     }
 }
 
-/// The lowest rate that did not keep the objective, and why.
+/// The lowest rate that missed the objective, and why.
 #[derive(Clone, Debug, Default)]
 struct LowestMissedRate(Option<(f64, String)>);
 
@@ -449,7 +448,7 @@ impl fmt::Display for LowestMissedRate {
     }
 }
 
-/// A workload's exchanges alone, for checking its groups one by one.
+/// A workload with exchanges only, for validating its groups one by one.
 fn exchanges_only(spec: &WorkloadSpec) -> WorkloadSpec {
     WorkloadSpec { publishers: Vec::new(), consumers: Vec::new(), ..spec.clone() }
 }
@@ -464,7 +463,7 @@ fn probe_line(target: &BenchmarkTarget, rate: f64, value: Option<f64>, met: &Res
     format!("{}: {rate:.0}/s, {value}: {met}", target.name)
 }
 
-/// A line beside the table; nothing where the output is a document.
+/// Prints a line beside the table, unless the output is a document.
 fn print_line(record: &RunRecorder, line: &str) -> Result<(), String> {
     if record.output.format.is_incremental() { put(&format!("# {line}\n")) } else { Ok(()) }
 }
@@ -479,18 +478,18 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_options_are_refused() {
         for (line, expected) in [
             ("-m 16", "-m: a message that carries its intended time has at least 32 bytes"),
             ("--rate 1,2", "--rate is a number from 10 to 8000000, not '1'"),
             ("--rate x", "--rate is a number from 10 to 8000000, not 'x'"),
             ("--objective 1ms", "--objective is a quantile and a time, as in p99=1ms, not '1ms'"),
-            ("--objective p99=1", "'1' is no duration: a number and us, ms, s or min, as in '250ms'"),
-            ("--objective p99=0ms", "--objective: no message arrives in no time"),
+            ("--objective p99=1", "'1' is not a duration: expected a number and us, ms, s or min, as in '250ms'"),
+            ("--objective p99=0ms", "--objective: the time must be longer than 0"),
             ("--objective p99=1ms --rate 100,200", "--objective searches from one --rate"),
             ("--arrivals often", "--arrivals is one of poisson, even, not 'often'"),
             ("--processes 2", "--processes 2: there are 1 publishers (--pairs)"),
-            ("--ack-every 10 --prefetch 5", "ack every 10 above prefetch 5 would wait for ever"),
+            ("--ack-every 10 --prefetch 5", "ack every 10 must not exceed prefetch 5: the consumer would stall"),
         ] {
             assert_eq!(options(line).err().map(|wrong| wrong.0).as_deref(), Some(expected), "{line}");
         }
@@ -505,7 +504,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_just_above_is_told() {
+    fn the_lowest_missed_rate_is_reported() {
         let mut above = LowestMissedRate::default();
         assert_eq!(above.to_string(), "no higher rate was tried");
         for (rate, met) in [(400.0, Err("a")), (100.0, Ok(())), (200.0, Err("b")), (300.0, Err("c"))] {

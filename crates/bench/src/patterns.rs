@@ -6,20 +6,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PatternMatching {
-    /// One of them; the others share their beginning with it, and end otherwise. The paper's.
+    /// One pattern; the others share a prefix with it and end differently, as in the paper.
     #[default]
     One,
-    /// All of them, each a different way to match the same key; all are bound to the one queue.
+    /// All patterns, each in a different way; all are bound to the same queue.
     All,
-    /// One of them, and nearly every word of all of them is a wildcard.
+    /// One pattern; nearly every word of all patterns is a wildcard.
     Wildcards,
 }
 
 impl PatternMatching {
-    /// The names, the usual one first.
+    /// The names, the default first.
     pub const NAMES: &[&str] = &["one", "all", "wildcards"];
 
-    /// By its name.
     pub fn named(name: &str) -> Self {
         match name {
             "all" => Self::All,
@@ -28,7 +27,6 @@ impl PatternMatching {
         }
     }
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::One => "one",
@@ -38,7 +36,7 @@ impl PatternMatching {
     }
 }
 
-/// Keys and patterns of one workload.
+/// The keys and patterns of one scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicPatterns {
     /// Routing keys, used in turn.
@@ -50,7 +48,7 @@ pub struct TopicPatterns {
 }
 
 impl TopicPatterns {
-    /// `count` patterns altogether, of which as many match as `kind` says.
+    /// `count` patterns, of which as many match as `kind` says.
     pub fn new(kind: PatternMatching, count: usize, keys: usize) -> Self {
         let others = 0..count.saturating_sub(1);
         match kind {
@@ -72,7 +70,7 @@ impl TopicPatterns {
                     .collect(),
             },
             PatternMatching::All => {
-                // Each of the words may be itself or a star: as many patterns as there are subsets of the words.
+                // Each word may be itself or a star: as many patterns as there are subsets of the words.
                 let words = count.max(2).next_power_of_two().trailing_zeros() as usize;
                 let word = |place: usize| format!("w{place}");
                 let pattern = |subset: usize| {
@@ -95,7 +93,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Matching as AMQP 0-9-1 §3.1.3.3 has it, word by word.
+    /// A reference matcher for AMQP 0-9-1 §3.1.3.3, word by word.
     fn matches(pattern: &[&str], key: &[&str]) -> bool {
         match (pattern.split_first(), key.split_first()) {
             (None, None) => true,
@@ -106,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_match_as_are_said_to() {
+    fn the_requested_number_of_patterns_matches() {
         for kind in [PatternMatching::One, PatternMatching::All, PatternMatching::Wildcards] {
             assert_eq!(PatternMatching::named(kind.name()), kind);
             for count in [1, 2, 4, 64, 1_000] {

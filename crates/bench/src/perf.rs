@@ -24,10 +24,10 @@ use interleaved::PerfEffort;
 
 const OPTIONS: &[OptionSpec] = &[
     option("against", None, "URL", "the RabbitMQ to compare with (default: started by the scripts below)"),
-    option("rabbitmq-scripts", None, "FOLDER", "where `start` and `stop` are (default tests/rabbitmq)"),
+    option("rabbitmq-scripts", None, "FOLDER", "directory of the scripts `start` and `stop` (default tests/rabbitmq)"),
     option("broker-command", None, "COMMAND", "start this broker instead of `harrier broker`"),
-    option("broker-options", None, "OPTIONS", "options of the broker in all lines that name none"),
-    option("spin-options", None, "OPTIONS", "options of the broker for the line on spinning (default --spin-us 50)"),
+    option("broker-options", None, "OPTIONS", "options of the broker in all rows without options of their own"),
+    option("spin-options", None, "OPTIONS", "options of the broker in the rows on spinning (default --spin-us 50)"),
     option("latency-cpus", None, "PLACES", "placement for round trips (default broker=0,publisher=1,consumer=1)"),
     option("runs", None, "N", "runs of each measurement (default 3)"),
     option("seconds", None, "N", "length of each run (default 2)"),
@@ -40,10 +40,10 @@ const OPTIONS: &[OptionSpec] = &[
 const PARTS: &[&str] =
     &["throughput", "large", "latency", "fanout", "topic", "pairs", "shards", "memory", "features", "tls"];
 
-/// What the parts of the comparison need.
+/// State shared by the parts of the comparison.
 struct PerfRun {
     effort: PerfEffort,
-    /// RabbitMQ, or why there is none.
+    /// RabbitMQ, or why it is not available.
     rabbit: Result<BenchmarkTarget, String>,
     broker_command: Option<String>,
     broker_options: Vec<String>,
@@ -55,7 +55,7 @@ struct PerfRun {
 /// Runs the comparison.
 ///
 /// # Errors
-/// A wrong command line, or a broker that cannot be started. Missed goals are no error: they are the result.
+/// A usage error or a broker that cannot be started. Missed goals are results, not errors.
 pub fn run(words: &[String]) -> Result<(), String> {
     let given = ParsedOptions::parse(words, &[OPTIONS])?;
     if given.has("help") {
@@ -130,7 +130,7 @@ impl PerfRun {
         }
     }
 
-    /// A fresh broker with the usual options, or others.
+    /// A fresh broker with the default or other options.
     fn broker(&self, name: &str, options: Option<&[String]>) -> Result<BenchmarkTarget, String> {
         let options = options.unwrap_or(&self.broker_options);
         let mut target = BenchmarkTarget::embedded(self.broker_command.as_deref(), options, &CpuList::default())?;

@@ -16,25 +16,24 @@ impl CpuList {
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut cpus = Vec::new();
         for part in text.split('+') {
-            let number = |text: &str| text.parse::<usize>().map_err(|_| format!("'{text}' is no processor number"));
+            let number = |text: &str| text.parse::<usize>().map_err(|_| format!("'{text}' is not a processor number"));
             let (first, last) = match part.split_once('-') {
                 Some((first, last)) => (number(first)?, number(last)?),
                 None => (number(part)?, number(part)?),
             };
             if last < first || last >= CpuSet::count() {
-                return Err(format!("'{part}' is no range of processors"));
+                return Err(format!("'{part}' is not a range of processors"));
             }
             cpus.extend(first..=last);
         }
         Ok(Self(cpus))
     }
 
-    /// Whether any processor will do.
     pub fn is_any(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Pins the calling thread, and what it starts from now on.
+    /// Pins the calling thread and the threads it starts.
     pub fn pin_self(&self) -> Result<(), String> {
         if self.is_any() { Ok(()) } else { pin_task(Pid::from_raw(0), self) }
     }
@@ -64,14 +63,12 @@ fn pin_task(task: Pid, cpus: &CpuList) -> Result<(), String> {
     sched_setaffinity(task, &cpus.set()?).map_err(|error| format!("cannot run on processor {cpus}: {error}"))
 }
 
-/// Where each role runs.
+/// The processors of each role.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuPlacement {
     /// The broker, or the relay in its place.
     pub broker: CpuList,
-    /// Every publisher.
     pub publisher: CpuList,
-    /// Every consumer.
     pub consumer: CpuList,
 }
 
@@ -92,19 +89,19 @@ impl CpuPlacement {
         Ok(placement)
     }
 
-    /// Makes sure that this machine has these processors, for this program: a thread goes there and ends.
+    /// Checks that this process may use these processors, by pinning a temporary thread.
     pub fn check_processors(&self) -> Result<(), String> {
         let all = [&self.broker, &self.publisher, &self.consumer];
-        let went = std::thread::scope(|scope| scope.spawn(|| all.iter().try_for_each(|cpus| cpus.pin_self())).join());
-        went.unwrap_or_else(|_| Err("a thread that was to try processors failed".to_owned()))
+        let result = std::thread::scope(|scope| scope.spawn(|| all.iter().try_for_each(|cpus| cpus.pin_self())).join());
+        result.unwrap_or_else(|_| Err("the thread that checks processors failed".to_owned()))
     }
 
-    /// Everything on one processor: no wake-up crosses processors.
+    /// Everything on processor 0, so that no wake-up crosses processors.
     pub fn together() -> Self {
         Self { broker: CpuList(vec![0]), publisher: CpuList(vec![0]), consumer: CpuList(vec![0]) }
     }
 
-    /// The usual placement for latencies on a small machine: the broker alone on processor 0, the clients on 1.
+    /// The usual placement for latency on a small machine: the broker on processor 0, the clients on 1.
     pub fn broker_apart() -> Self {
         if gauge::processors() < 2 {
             return Self::together();
@@ -119,13 +116,12 @@ impl fmt::Display for CpuPlacement {
     }
 }
 
-/// Pins every thread of a running process (a broker that was not started by us) until the guard is dropped.
+/// Pins all threads of a running process (a broker not started by this program) until dropped.
 pub struct PinnedProcess {
     before: Vec<(Pid, CpuSet)>,
 }
 
 impl PinnedProcess {
-    /// Moves `pid` to `cpus`.
     pub fn move_process(pid: u32, cpus: &CpuList) -> Result<Self, String> {
         let mut pinned = Self { before: Vec::new() };
         if cpus.is_any() {
@@ -136,7 +132,7 @@ impl PinnedProcess {
             let Some(task) = task.file_name().to_str().and_then(|name| name.parse().ok()).map(Pid::from_raw) else {
                 continue;
             };
-            // A thread may end between listing and asking; then there is nothing to pin.
+            // A thread may end after it is listed; then there is nothing to pin.
             if let Ok(before) = sched_getaffinity(task) {
                 pin_task(task, cpus)?;
                 pinned.before.push((task, before));
@@ -149,7 +145,7 @@ impl PinnedProcess {
 impl Drop for PinnedProcess {
     fn drop(&mut self) {
         for (task, before) in &self.before {
-            // Fails only for a thread that has ended since.
+            // Fails only for a thread that has ended.
             let _ended = sched_setaffinity(*task, before);
         }
     }
@@ -165,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn processors_that_are_not_here_are_told() {
+    fn missing_processors_are_reported() {
         let last = CpuSet::count() - 1;
         let why = CpuPlacement::parse(&format!("consumer={last}")).and_then(|place| place.check_processors());
         assert!(why.is_err_and(|why| why.starts_with(&format!("cannot run on processor {last}: "))));
@@ -179,7 +175,7 @@ mod tests {
         check("broker=0+2-3", "broker=0+2+3 publisher=any consumer=any");
         check("broker", "'broker': expected role=processors");
         check("clock=1", "unknown role 'clock' (broker, publisher, consumer)");
-        check("broker=x", "'x' is no processor number");
-        check("broker=3-1", "'3-1' is no range of processors");
+        check("broker=x", "'x' is not a processor number");
+        check("broker=3-1", "'3-1' is not a range of processors");
     }
 }

@@ -19,12 +19,12 @@ use crate::placement::CpuList;
 use crate::role_protocol::RoleReport;
 use gauge::clock::{Deadline, pause};
 
-/// This program, as it must be started again to play a role.
+/// The path of this executable, for starting roles.
 pub fn this_program() -> Result<PathBuf, String> {
-    std::env::current_exe().map_err(|error| format!("cannot tell which program this is: {error}"))
+    std::env::current_exe().map_err(|error| format!("cannot determine the path of this program: {error}"))
 }
 
-/// A command that pins itself to `cpus`, ends with its parent, and then becomes `program arguments`.
+/// A command that pins itself to `cpus`, ends with its parent, and then executes `program arguments`.
 pub fn launch_command(cpus: &CpuList, program: &str, arguments: &[String]) -> Result<Command, String> {
     let mut command = Command::new(this_program()?);
     command
@@ -33,14 +33,13 @@ pub fn launch_command(cpus: &CpuList, program: &str, arguments: &[String]) -> Re
     Ok(command)
 }
 
-/// A running child; ended when dropped.
+/// A running child process; terminated when dropped.
 pub struct ChildProcess {
     child: Child,
     name: String,
 }
 
 impl ChildProcess {
-    /// Starts a command.
     pub fn start(name: &str, command: &mut Command) -> Result<Self, String> {
         if interrupt::requested() {
             return Err(interrupt::MESSAGE.to_owned());
@@ -50,17 +49,16 @@ impl ChildProcess {
         Ok(Self { child, name: name.to_owned() })
     }
 
-    /// Its process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// How it has ended, if it has.
+    /// Its exit status, if it has ended.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>, String> {
         self.child.try_wait().map_err(|error| format!("the {} cannot be watched: {error}", self.name))
     }
 
-    /// An error when it has ended.
+    /// Fails if the process has ended.
     pub fn check_alive(&mut self) -> Result<(), String> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -74,7 +72,7 @@ impl Drop for ChildProcess {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
         let deadline = Deadline::after(CHILD_END_WAIT);
-        // Asking fails only when it has ended already, which the wait below finds.
+        // This fails only if it has already ended, which the wait below detects.
         let _ended = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
         while matches!(self.child.try_wait(), Ok(None)) {
             if deadline.passed() {
@@ -89,29 +87,29 @@ impl Drop for ChildProcess {
     }
 }
 
-/// What a spoken-to process is heard to say.
+/// Output of a role's process.
 #[derive(Debug)]
 pub enum RoleOutput {
     /// A line.
     Line(String),
-    /// Its end; what was wrong with its output, if anything was.
+    /// End of output, with the read error if there was one.
     Ended(Option<String>),
 }
 
-/// A child that takes orders and gives reports, in lines.
+/// A child process that runs a role: it reads commands and writes reports as lines.
 pub struct RoleProcess {
-    // The first to go: a child that has children of its own ends them when its orders end.
+    // Dropped first: a child with children of its own ends them at the end of its commands.
     commands: ChildStdin,
     process: ChildProcess,
 }
 
 impl RoleProcess {
-    /// Starts the role `kind`, pinned to `cpus`. A thread hands `hear` what it says, until it ends or `hear` says no.
+    /// Starts the role `kind`, pinned to `cpus`. A reader thread passes its output to `output_sender` until that returns `false`.
     pub fn start(kind: &str, cpus: &CpuList, output_sender: impl FnMut(RoleOutput) -> bool + Send + 'static) -> Result<Self, String> {
         Self::start_within(&[], kind, cpus, output_sender)
     }
 
-    /// The same, as what stands behind a command that becomes another (`ip netns exec NAME`).
+    /// The same behind a command that executes another (`ip netns exec NAME`).
     fn start_within(
         within: &[String],
         kind: &str,
@@ -148,13 +146,13 @@ impl RoleProcess {
         Ok(Self { commands, process })
     }
 
-    /// After it was heard to end: how, if it did not end well.
+    /// After the end of its output: the reason if it failed.
     pub fn failure(&mut self) -> Option<String> {
         let deadline = Deadline::after(CHILD_END_WAIT);
         loop {
             match self.process.child.try_wait() {
                 Ok(Some(status)) => return (!status.success()).then(|| format!("it ended early ({status})")),
-                // Its output is closed a moment before it ends.
+                // The output is closed shortly before the process ends.
                 Ok(None) if !deadline.passed() => pause(Duration::from_millis(1)),
                 Ok(None) => return Some("it closed its output and does not end".to_owned()),
                 Err(error) => return Some(format!("it cannot be watched: {error}")),
@@ -162,17 +160,17 @@ impl RoleProcess {
         }
     }
 
-    /// Hands it a line.
+    /// Sends a line to its standard input.
     pub fn send_line(&mut self, line: &str) -> Result<(), String> {
         let mut text = String::with_capacity(line.len() + 1);
         text.push_str(line);
         text.push('\n');
         let name = &self.process.name;
-        self.commands.write_all(text.as_bytes()).map_err(|error| format!("the {name} takes no orders: {error}"))
+        self.commands.write_all(text.as_bytes()).map_err(|error| format!("the {name} accepts no commands: {error}"))
     }
 }
 
-/// A publisher, consumer or relay in a process of its own: a child of this one, or under a launcher of another rank.
+/// A running role: a child process of this one or, under a launcher, of another rank.
 pub struct RoleHandle {
     kind: String,
     location: RoleLocation,
@@ -193,7 +191,7 @@ impl RoleHandle {
         Self::local(&[], kind, &line, cpus)
     }
 
-    /// Starts the role on this host, behind a command that becomes another.
+    /// Starts the role on this host, behind a command that executes another.
     pub fn start_within<T: Serialize>(within: &[String], kind: &str, task: &T) -> Result<Self, String> {
         let line = serde_json::to_string(task).map_err(|error| error.to_string())?;
         Self::local(within, kind, &line, &CpuList::default())
@@ -206,7 +204,7 @@ impl RoleHandle {
         Ok(Self { kind: kind.to_owned(), location: RoleLocation::Local { process, output } })
     }
 
-    /// Has a rank play the role `kind`, whatever it is suited for.
+    /// Starts the role `kind` on a given rank.
     pub fn start_on<T: Serialize>(rank: usize, kind: &str, task: &T) -> Result<Self, String> {
         let line = serde_json::to_string(task).map_err(|error| error.to_string())?;
         Ok(Self::remote(kind, RemoteRole::start_on(rank, kind, &line)?))
@@ -216,7 +214,7 @@ impl RoleHandle {
         Self { kind: format!("{kind} ({})", remote.location()), location: RoleLocation::Remote(remote) }
     }
 
-    /// Its process id, if it is a process of this host's.
+    /// Its process id, if it runs on this host.
     pub fn pid(&self) -> Option<u32> {
         match &self.location {
             RoleLocation::Local { process, .. } => Some(process.process.pid()),
@@ -224,7 +222,6 @@ impl RoleHandle {
         }
     }
 
-    /// Sends one order.
     pub fn send_command<T: Serialize>(&mut self, order: &T) -> Result<(), String> {
         let line = serde_json::to_string(order).map_err(|error| error.to_string())?;
         match &mut self.location {
@@ -235,7 +232,7 @@ impl RoleHandle {
         }
     }
 
-    /// Waits for the next report; a role that failed, ended or stays silent is an error.
+    /// Waits for the next report; fails if the role has failed, ended or timed out.
     pub fn report(&mut self, wait: Duration) -> Result<RoleReport, String> {
         match self.report_within(wait)? {
             Some(report) => Ok(report),
@@ -243,7 +240,7 @@ impl RoleHandle {
         }
     }
 
-    /// The next report if it comes within `wait`; a role that failed or ended is an error.
+    /// Waits up to `wait` for the next report; fails if the role has failed or ended.
     pub fn report_within(&mut self, wait: Duration) -> Result<Option<RoleReport>, String> {
         let kind = &self.kind;
         let output = match &mut self.location {

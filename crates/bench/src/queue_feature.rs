@@ -5,46 +5,45 @@
 use client::{Table, Value};
 use serde::{Deserialize, Serialize};
 
-/// Milliseconds that no message of a benchmark waits.
+/// An expiration that no benchmark message reaches.
 const NEVER_MS: i64 = 3_600_000;
-/// Messages, and bytes of bodies, that never wait in a queue of a benchmark.
+/// A limit on messages and bytes that no benchmark queue reaches.
 const NEVER_MESSAGES: i64 = 1 << 40;
-/// Levels of a queue with priorities, and the level of its messages: they are alike, so that their order can be checked.
+/// The number of priority levels, and the level of all messages: equal, so that their order can be checked.
 const PRIORITIES: i32 = 10;
 const PRIORITY: u8 = 5;
-/// Milliseconds after which messages become dead letters: they have to wait for it, and do not wait long.
+/// The expiration that dead-letters messages: they wait for it, but not for long.
 const SHORT_MS: i64 = 1;
 
 /// A feature of queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum QueueFeature {
-    /// None.
     #[default]
     None,
-    /// Messages expire, later than they ever wait.
+    /// Messages have an expiration, which is never reached.
     Ttl,
-    /// Messages and bytes are limited, and stay below.
+    /// Messages and bytes are limited; the limits are never reached.
     Limits,
-    /// Ten levels of priority.
+    /// Ten priority levels.
     Priorities,
-    /// Dead letters would have a place to go.
+    /// A dead-letter exchange, without dead letters.
     DeadLetters,
-    /// Every message expires in a first queue and reaches its consumer as a dead letter.
+    /// Every message expires in a first queue and is dead-lettered to its consumer.
     Expired,
-    /// A first queue has room for no message, and each reaches its consumer as a dead letter.
+    /// The first queue has capacity for no message, so each one is dead-lettered to its consumer.
     NoRoom,
 }
 
 impl QueueFeature {
-    /// Whether messages go through a first queue, that nobody consumes from, and on through the exchange for dead letters.
+    /// Whether messages pass through a first queue without consumers and its dead-letter exchange.
     pub fn dead_letters(self) -> bool {
         matches!(self, QueueFeature::Expired | QueueFeature::NoRoom)
     }
 
-    /// Adds what a queue with the feature is declared with; `dead_letters` is the exchange for its dead letters.
+    /// Adds the arguments of a queue with this feature; `dead_letters` is the dead-letter exchange.
     ///
     /// # Errors
-    /// None for the names that are used here.
+    /// None for the names used here.
     pub fn arguments(self, own: Table, dead_letters: &str) -> client::Result<Table> {
         let to = || ("x-dead-letter-exchange", Value::text(dead_letters));
         let more = match self {

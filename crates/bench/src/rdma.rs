@@ -26,10 +26,10 @@ use crate::run_recorder::check_interrupted;
 use crate::verbs::device::{DeviceFacts, SOFTWARE_SENTENCE, first_address};
 
 const OPTIONS: &[OptionSpec] = &[
-    option("address", None, "IP", "an address of the RDMA device (default: the first there is)"),
+    option("address", None, "IP", "an address of the RDMA device (default: the first one)"),
     option("runs", None, "N", "runs of each measurement (default 3)"),
-    option("seconds", None, "S", "length of each run, about (default 1)"),
-    option("connections", None, "N", "idle connections whose pinned memory is looked at (default 50)"),
+    option("seconds", None, "S", "approximate length of each run (default 1)"),
+    option("connections", None, "N", "idle connections for the measurement of pinned memory (default 50)"),
     option("only", None, "PARTS", "of user,calls,counts,pinned,trips"),
     option("write", None, "", "write docs/measurements/DATE-rdma.md and .json"),
     option("out", None, "FOLDER", "write rdma.md and rdma.json there"),
@@ -37,21 +37,20 @@ const OPTIONS: &[OptionSpec] = &[
 ];
 
 const ABOUT: &str = "\
-Measures AMQP over RDMA between clients and a broker of this host, over one address of its device, beside TCP over the same
-address and beside the device alone, and says of each figure that has a goal whether it is reached. Kernel calls are counted
-by the kernel itself: that needs root, and tracefs (mount -t tracefs tracefs /sys/kernel/tracing).";
+Compares AMQP over RDMA between clients and a broker on this host, over one address of its device, with TCP over the same
+address and with the device alone, and checks the goals. System calls are counted by the kernel, which needs root and tracefs (mount -t tracefs tracefs /sys/kernel/tracing).";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("rdma", "all figures, over the first device"),
-    ("rdma --address 10.0.0.1 --runs 5 --seconds 3 --out figures", "over a certain card, for longer, and kept"),
+    ("rdma --address 10.0.0.1 --runs 5 --seconds 3 --out figures", "over a certain card, with longer runs, and saved"),
 ];
 
 const PARTS: &[&str] = &["user", "calls", "counts", "pinned", "trips"];
 
-/// How a broker waits for its devices, the usual way first.
+/// How a broker waits for its devices, the default first.
 const POLLS: [&str; 2] = ["adaptive", "event"];
 
-/// What the parts share.
+/// State shared by the parts.
 struct RdmaGoals {
     effort: PerfEffort,
     address: IpAddr,
@@ -62,14 +61,14 @@ struct RdmaGoals {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, no device, a broker that cannot be started. Missed goals are no error: they are the result.
+/// A usage error, no device, a broker that cannot be started. Missed goals are results, not errors.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let given = ParsedOptions::parse(words, &[OPTIONS])?;
     if given.has("help") {
         return Ok(put(&help_with("harrier bench rdma [OPTIONS]", ABOUT, &[OPTIONS], EXAMPLES))?);
     }
     if has_ranks() {
-        return Err(CommandFailure::Usage("these figures are those of one host: not under a launcher".to_owned()));
+        return Err(CommandFailure::Usage("rdma measures one host: not under a launcher".to_owned()));
     }
     let parts: Vec<&str> = given.text("only").map_or_else(|| PARTS.to_vec(), |parts| parts.split(',').collect());
     if let Some(unknown) = parts.iter().find(|part| !PARTS.contains(part)) {
@@ -122,13 +121,13 @@ impl RdmaGoals {
         Ok(Self { effort, address, connections, record })
     }
 
-    /// A broker with one thread for connections that waits for its device in this way, and logs its end.
+    /// A broker with one shard that waits for its device in this way, and logs its counters at the end.
     fn broker(&self, poll: &str) -> Result<NetworkBroker, String> {
         let words = ["--log-level", "info", "--log-format", "json", "--shards", "1", "--rdma-poll", poll];
         NetworkBroker::start(&VERBS, self.address, &words).map_err(|why| format!("a broker over RDMA: {why}"))
     }
 
-    /// Keeps a row, and shows it at once: who ends the command early has what was measured until then.
+    /// Adds a row and prints it at once, so that an interrupted command still shows its earlier rows.
     fn row(&mut self, what: &str, bound: GoalBound, value: Option<f64>, detail: String) -> Result<(), String> {
         let row = PerfRow::new(what, bound, value, detail);
         put(&row.line(0))?;

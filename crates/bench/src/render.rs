@@ -17,8 +17,8 @@ const OPTIONS: &[OptionSpec] = &[
 ];
 
 const ABOUT: &str = "\
-Shows what was saved with --json: on a page that needs nothing else (no script, nothing from the network), or as text.
-Several documents are put side by side on one page.";
+Shows results saved with --json on a self-contained page (no scripts, no network access), or as text. Several documents are
+shown side by side on one page.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("report suite.json --html suite.html", "the page of a saved run"),
@@ -29,7 +29,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, a file that cannot be read or written, a document that cannot be understood.
+/// A usage error, an unreadable or unwritable file, an invalid document.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let given = ParsedOptions::parse_with_bare(words, &[OPTIONS])?;
     if given.has("help") {

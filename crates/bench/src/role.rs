@@ -93,7 +93,7 @@ pub(crate) fn report(report: &RoleReport) -> Result<(), String> {
     output
         .write_all(line.as_bytes())
         .and_then(|()| output.flush())
-        .map_err(|error| format!("nobody takes the reports: {error}"))
+        .map_err(|error| format!("the reports cannot be written: {error}"))
 }
 
 /// Connects to the broker under the role's name.

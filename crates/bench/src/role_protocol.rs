@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::{MESSAGE_BYTES_MAX, SEGMENT_MESSAGES_MAX};
 use gauge::{HistogramBuckets, DeliveryFaults, ProcessMeter, NetworkUsage, NetworkMeter, RoleUsage};
 
-/// Sizes from `MIN` to `MAX`, each `factor` times the one before, both included (`MAX` is added when it is none of them).
+/// Sizes from `MIN` to `MAX` inclusive, each `factor` times the previous one (`MAX` is added if it is not among them).
 pub fn sizes(range: &str, factor: usize) -> Result<Vec<usize>, String> {
     let (low, high) = match range.split_once(':') {
         Some((low, high)) => (low, high),
@@ -33,188 +33,166 @@ pub fn bytes(text: &str) -> Result<usize, String> {
         },
     };
     let number = digits.parse::<usize>().ok().and_then(|number| number.checked_mul(factor));
-    number.ok_or_else(|| format!("'{text}' is no number of bytes"))
+    number.ok_or_else(|| format!("'{text}' is not a number of bytes"))
 }
 
-/// How many messages of one size are measured and how many warm up before.
+/// The number of measured and warm-up messages of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageCounts {
     /// Messages of the measured segment.
     pub measured: u64,
-    /// Messages of the segment before it, whose figures are thrown away.
+    /// Messages of the preceding segment, which is not measured.
     pub warm_up: u64,
 }
 
 impl MessageCounts {
-    /// So many messages, and a tenth of them to warm up.
+    /// A number of messages, plus a tenth of it as warm-up.
     pub fn with_tenth(measured: u64) -> Self {
         let measured = measured.clamp(1, SEGMENT_MESSAGES_MAX);
         Self { measured, warm_up: (measured / 10).max(1) }
     }
 }
 
-/// What the roles do in a segment.
+/// The traffic pattern of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TrafficShape {
-    /// The publisher sends all; each consumer answers once, with a body of 0 bytes, when it has them all.
+    /// The publisher sends all messages; each consumer sends one empty reply after the last one.
     Stream,
-    /// Each message is answered with one of the same size before the next is sent.
+    /// Each message is answered with one of the same size before the next one is sent.
     PingPong,
 }
 
-/// One segment: so many messages of one size.
+/// One segment: a number of messages of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadSegment {
-    /// What is done.
     pub shape: TrafficShape,
-    /// Size of each body.
     pub size_bytes: usize,
-    /// How many messages.
     pub count: u64,
 }
 
-/// What a role's process used in a segment, as it measured itself.
+/// Resource usage of a role's process in a segment, measured by the process itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SelfUsage {
-    /// Processor time, memory and the like.
     pub process: RoleUsage,
-    /// What its sockets sent and received, if the kernel tells.
+    /// Its sockets' traffic, if the kernel reports it.
     pub network: Option<NetworkUsage>,
 }
 
-/// A role's meters, running.
+/// Running meters of this process.
 pub struct SelfMeters {
     process: ProcessMeter,
     network: NetworkMeter,
 }
 
 impl SelfMeters {
-    /// Begins to measure this process.
     pub fn start() -> Self {
         Self { network: NetworkMeter::of_self(), process: ProcessMeter::of_self() }
     }
 
-    /// Ends the measurement.
     pub fn stop(self) -> SelfUsage {
         SelfUsage { process: self.process.stop(), network: self.network.stop() }
     }
 }
 
 impl SelfUsage {
-    /// Adds what another process of the same role used.
+    /// Adds the usage of another process of the same role.
     pub fn add(&mut self, other: &Self) {
         self.process.add(&other.process);
         self.network = NetworkUsage::sum(self.network, other.network);
     }
 }
 
-/// What a role reports of itself, one line of JSON each.
+/// A report of a role: one line of JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum RoleReport {
-    /// Connected, declared and bound (or, the relay: listening on this port).
+    /// Connected, declared and bound; a relay listens on this port.
     Ready {
-        /// Port of a relay, zero otherwise.
+        /// The port of a relay, otherwise zero.
         port: u16,
     },
-    /// The consumer has taken in its segment and is waiting for the messages.
+    /// The consumer is ready for the messages of a segment.
     Armed,
-    /// The publisher's figures of a segment.
+    /// Results of the publisher for a segment.
     Published {
-        /// When the first message was handed over, on the machine's monotonic clock.
+        /// When the first message was sent, on the machine's monotonic clock.
         began_ns: u64,
-        /// When the last consumer's reply was in.
+        /// When the last consumer's reply was received.
         ended_ns: u64,
-        /// Messages that were sent: fewer than asked for if no answer came to the last of them.
+        /// Messages sent: fewer than requested if the last one was not answered.
         published: u64,
         /// Round trips (empty for streams).
         latencies: HistogramBuckets,
-        /// Times from publishing a message until its confirm was read (empty without confirms).
+        /// Confirm latencies (empty without confirms).
         confirms: HistogramBuckets,
-        /// Messages the broker refused to confirm or returned.
+        /// Messages that the broker rejected or returned.
         refused: u64,
-        /// What the process and its sockets used meanwhile.
         used: SelfUsage,
     },
-    /// The figures of one hop of plain sockets.
+    /// Results of the socket baseline.
     #[serde(rename = "Hopped")]
     SocketBaseline {
-        /// When the first byte was handed over, on the machine's monotonic clock.
+        /// When the first byte was sent, on the machine's monotonic clock.
         began_ns: u64,
-        /// When the other end had the last.
+        /// When the other side had received the last byte.
         ended_ns: u64,
-        /// As many publishes have these bytes,
+        /// The number of publishes with this many bytes.
         published: u64,
-        /// and as many deliveries.
+        /// The number of deliveries with this many bytes.
         delivered: u64,
-        /// What the process and its sockets used meanwhile.
         used: SelfUsage,
     },
-    /// The consumer's figures of a segment.
+    /// Results of the consumer for a segment.
     Consumed {
-        /// Messages that arrived.
         received: u64,
-        /// What went wrong.
         faults: DeliveryFaults,
-        /// Messages a second in each twentieth of the segment's messages.
+        /// Messages per second in each twentieth of the segment's messages.
         rates: Vec<f64>,
-        /// When the last message was in.
+        /// When the last message arrived.
         #[serde(default)]
         ended_ns: u64,
-        /// What the process and its sockets used meanwhile.
         used: SelfUsage,
     },
-    /// What a role did that has no messages of its own (the binder: bindings added and taken away).
+    /// Work of a role without messages of its own (the binder: bindings added and removed).
     Worked {
-        /// How many times.
         operations: u64,
     },
-    /// What a role found that measures in a way of its own (open loop, workloads).
+    /// Results in a format of the role's own (open loop, workloads).
     #[serde(rename = "Found")]
     Results(serde_json::Value),
-    /// A client of `churn` has opened and closed what it was told to.
+    /// Results of a `churn` client.
     Churned {
-        /// When it began.
         began_ns: u64,
-        /// When the last was closed.
         ended_ns: u64,
-        /// Openings, each with its closing.
+        /// Each operation is one opening and one closing.
         operations: u64,
-        /// How long each opening took.
+        /// Latency of opening.
         opened: HistogramBuckets,
-        /// How long each closing took.
+        /// Latency of closing.
         closed: HistogramBuckets,
-        /// What the process and its sockets used meanwhile.
         used: SelfUsage,
     },
-    /// The filling end of `drain` has filled the queue.
+    /// The queue of `drain` is filled.
     Filled {
-        /// When the first message was handed over.
+        /// When the first message was sent.
         began_ns: u64,
-        /// When the queue said that it holds them all.
+        /// When the queue reported that it holds all messages.
         ended_ns: u64,
-        /// Messages that it holds.
+        /// Messages in the queue.
         held: u64,
-        /// What the process and its sockets used meanwhile.
         used: SelfUsage,
     },
-    /// The emptying end of `drain` has emptied it.
+    /// The queue of `drain` is empty.
     Emptied {
-        /// When the first consumer was started.
         began_ns: u64,
-        /// When the last message arrived.
         ended_ns: u64,
-        /// Messages that arrived.
         received: u64,
-        /// What went wrong.
         faults: DeliveryFaults,
-        /// Messages a second in each twentieth of the messages.
+        /// Messages per second in each twentieth of the messages.
         rates: Vec<f64>,
-        /// What the process and its sockets used meanwhile.
         used: SelfUsage,
     },
-    /// The role cannot go on.
+    /// The role has failed.
     Failed {
-        /// Why.
         why: String,
     },
 }
@@ -234,7 +212,7 @@ mod tests {
         check("64:64", "[64]");
         check("4", "[1, 2, 4]");
         check("1K:3K", "[1024, 2048, 3072]");
-        check("x:1", "'x' is no number of bytes");
+        check("x:1", "'x' is not a number of bytes");
         check("0:1", "sizes run from 1 to 134217728 bytes, as in 1:1M");
         assert_eq!(sizes("1:1M", 2).map(|sizes| sizes.len()), Ok(21));
         assert_eq!(sizes("1:1M", 16), Ok(vec![1, 16, 256, 4_096, 65_536, 1 << 20]));

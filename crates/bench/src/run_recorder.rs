@@ -18,16 +18,15 @@ use crate::target::BenchmarkTarget;
 use report::page::{PageSection, write_file};
 use report::stdout::put;
 
-/// A document in the making.
+/// The recorder of a run's document.
 pub struct RunRecorder {
-    /// The document; commands add their series to it, and points and runs to these as soon as they are measured.
+    /// The document. Commands add series to it, and points and runs as soon as they are measured.
     pub document: Document,
-    /// How it is written.
     pub output: OutputOptions,
 }
 
 impl RunRecorder {
-    /// Begins the record of `harrier bench COMMAND WORDS`.
+    /// Begins the document of `harrier bench COMMAND WORDS`.
     pub fn begin(command: &str, words: &[String], given: &ParsedOptions, setup: &MeasureOptions, targets: &[BenchmarkTarget]) -> Self {
         let mut options = given.shown();
         for name in ["url", "against"] {
@@ -59,20 +58,20 @@ impl RunRecorder {
         record
     }
 
-    /// Notes the value of an option that was used, unless the command line gave it.
+    /// Records the value of an option that was used but not given on the command line.
     pub fn note_option(&mut self, option: &str, value: impl ToString) {
         self.document.options.entry(option.to_owned()).or_insert_with(|| value.to_string());
     }
 
-    /// Ends the record: the document is complete if `outcome` is, and cut short otherwise; it is written either way.
+    /// Completes the document, or marks it as cut short if `outcome` is an error, and writes it in either case.
     ///
     /// # Errors
-    /// What `outcome` failed with, files that cannot be written, or `Failure::Invalid` for figures that must not be trusted.
+    /// The error of `outcome`, files that cannot be written, or `CommandFailure::Invalid` for INVALID figures.
     pub fn end(self, outcome: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
         self.end_with(outcome, &[])
     }
 
-    /// The same, with tables made by hand on the page.
+    /// The same, with additional sections on the page.
     ///
     /// # Errors
     /// As `end`.
@@ -115,7 +114,7 @@ impl RunRecorder {
     }
 }
 
-/// What became of it all is written into its document: it is complete if `outcome` is, and cut short otherwise.
+/// Records the outcome in the document: complete, or cut short.
 pub fn conclude(document: &mut Document, outcome: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
     let outcome = outcome.map_err(CommandFailure::or_interrupted);
     match &outcome {
@@ -125,10 +124,10 @@ pub fn conclude(document: &mut Document, outcome: Result<(), CommandFailure>) ->
     outcome
 }
 
-/// The outcome of it all, once its document is `written`.
+/// Determines the command's outcome, once its document is `written`.
 ///
 /// # Errors
-/// What `outcome` failed with, else what `written` did, else `Failure::Invalid` for figures that must not be trusted.
+/// The error of `outcome`, otherwise that of `written`, otherwise `CommandFailure::Invalid` for INVALID figures.
 pub fn finish(document: &Document, outcome: Result<(), CommandFailure>, written: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
     outcome?;
     written?;
@@ -138,11 +137,11 @@ pub fn finish(document: &Document, outcome: Result<(), CommandFailure>, written:
     }
 }
 
-/// The ratios between the brokers of a document as comment lines, so that they are in the way of nobody who reads rows.
+/// The ratios between brokers as comment lines, which parsers of rows skip.
 fn comparison(document: &Document, full: bool) -> String {
     let mut text = String::new();
     let mut brokers = document.clone();
-    // Yardsticks have columns of their own.
+    // Yardsticks already have columns.
     brokers.targets.retain(|target| !["relay", "null"].contains(&target.transport.as_str()));
     for comparison in report::compare::targets(&brokers, full) {
         text.push_str(&format!("\n# Ratios: {} (B) to {} (A)\n", comparison.b, comparison.a));
@@ -154,12 +153,11 @@ fn comparison(document: &Document, full: bool) -> String {
     text
 }
 
-/// Writes the page of a document.
 pub fn write_page(file: &Path, document: &Document) -> Result<(), String> {
     write_file(file, &report::page::render([document]))
 }
 
-/// Why a document's figures must not be trusted: the first reason, and how many more there are.
+/// Why the document is INVALID: the first reason, and the number of further ones.
 pub fn verdict(document: &Document) -> Option<String> {
     let mut reasons = Vec::new();
     for series in &document.series {
@@ -176,12 +174,12 @@ pub fn verdict(document: &Document) -> Option<String> {
     })
 }
 
-/// Whether a run lost, doubled or changed a message: the reasons that no circumstance excuses.
+/// Whether a run lost, duplicated or corrupted messages, which is always an error.
 pub fn is_broken(run: &MeasuredRun) -> bool {
     run.faults.total() + run.refused > 0
 }
 
-/// The command as it was given, without passwords.
+/// The command line without passwords.
 pub fn command_line(command: &str, words: &[String]) -> String {
     let mut text = format!("harrier bench {command}");
     for word in words {
@@ -191,7 +189,7 @@ pub fn command_line(command: &str, words: &[String]) -> String {
     text
 }
 
-/// A URL whose password is three dots; any other text unchanged.
+/// Replaces the password of a URL by three dots; other text is unchanged.
 fn without_password(text: &str) -> String {
     let Some(start) = text.find("://").map(|at| at + 3) else { return text.to_owned() };
     let end = text[start..].find(['/', '?']).map_or(text.len(), |at| start + at);
@@ -202,7 +200,7 @@ fn without_password(text: &str) -> String {
     }
 }
 
-/// Whether a run has been asked to stop, or a rank of it cannot go on, as an error.
+/// Fails if the run was interrupted or a rank has failed.
 pub fn check_interrupted() -> Result<(), CommandFailure> {
     if interrupt::requested() { Err(CommandFailure::Interrupted) } else { Ok(launcher::check()?) }
 }

@@ -7,14 +7,14 @@ use gauge::{ProcessMeter, RoleUsage};
 
 use crate::limits::SAMPLE_INTERVAL;
 
-/// A running meter.
+/// A running sampler.
 pub struct MemorySampler {
     end: Sender<()>,
     thread: JoinHandle<RoleUsage>,
 }
 
 impl MemorySampler {
-    /// Begins to measure; `None` if there is nothing to measure here.
+    /// Starts sampling; `None` without processes on this host.
     pub fn start(pids: &[u32]) -> Option<Self> {
         if pids.is_empty() {
             return None;
@@ -30,9 +30,9 @@ impl MemorySampler {
         Some(Self { end, thread })
     }
 
-    /// Ends the measurement; `None` if no process could be read.
+    /// Ends the measurement; `None` if no process was readable.
     pub fn stop(self) -> Option<RoleUsage> {
-        // A thread that has ended needs no word.
+        // The thread may have ended already.
         let _ended = self.end.send(());
         self.thread.join().ok().and_then(RoleUsage::known)
     }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_and_went_is_seen() {
+    fn a_memory_peak_between_samples_is_seen() {
         assert!(MemorySampler::start(&[]).is_none());
         const BYTES: usize = 96 << 20;
         let sampler = MemorySampler::start(&[std::process::id()]).expect("this process is here");

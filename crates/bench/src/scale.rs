@@ -22,11 +22,11 @@ const OPTIONS: &[OptionSpec] = &[
         "start this broker instead of `harrier broker`; --listen ADDRESS is added",
     ),
     option("broker-options", None, "OPTIONS", "more options for the broker"),
-    option("part", None, "N", "make only one N-th of everything (default 1: all)"),
+    option("part", None, "N", "create only one N-th of everything (default 1: all)"),
     option("help", Some('h'), "", "this text"),
 ];
 
-/// Things that are made in numbers.
+/// The kinds of objects that are created in large numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScaledObject {
     Connections,
@@ -36,7 +36,7 @@ pub(crate) enum ScaledObject {
 }
 
 impl ScaledObject {
-    /// What one is called, and how many bytes of the broker's memory it may cost.
+    /// Its name, and the maximum memory per object in bytes.
     pub(crate) fn goal(self) -> (&'static str, f64) {
         match self {
             Self::Connections => ("idle connection", 8_192.0),
@@ -46,7 +46,7 @@ impl ScaledObject {
         }
     }
 
-    /// Makes `count` of them; they last as long as the clients.
+    /// Creates `count` of them; they exist as long as the clients.
     fn create(self, url: &str, count: usize) -> client::Result<Vec<Client>> {
         if self == Self::Connections {
             return (0..count).map(|_| connect(url, "idle")).collect();
@@ -87,18 +87,18 @@ impl ScaledObject {
     }
 }
 
-/// What making things in a broker cost it.
+/// The memory cost of objects.
 pub(crate) struct MemoryCost {
-    /// Bytes of resident memory for each.
+    /// Resident bytes per object.
     pub bytes_each: f64,
-    /// The clients that keep them alive.
+    /// The clients that keep the objects alive.
     pub clients: Vec<Client>,
 }
 
-/// Makes `count` things in a broker that does nothing else, and divides its growth.
+/// Creates `count` objects in an idle broker and divides the growth of its memory.
 pub(crate) fn cost(broker: &BenchmarkTarget, object: ScaledObject, count: usize) -> Result<MemoryCost, String> {
     let url = amqp(broker)?;
-    // The first connection brings in what all share.
+    // The first connection allocates what all of them share.
     let first = connect(url, "first").map_err(|error| error.to_string())?;
     let before = settled_bytes(broker)?;
     let mut clients = object.create(url, count).map_err(|error| format!("{count} x {}: {error}", object.goal().0))?;
@@ -107,7 +107,7 @@ pub(crate) fn cost(broker: &BenchmarkTarget, object: ScaledObject, count: usize)
     Ok(MemoryCost { bytes_each: after.saturating_sub(before) as f64 / count as f64, clients })
 }
 
-/// Resident memory once it no longer changes.
+/// Resident memory once it has settled.
 pub(crate) fn settled_bytes(broker: &BenchmarkTarget) -> Result<u64, String> {
     let read = || broker.pid.and_then(resident_bytes).ok_or_else(|| "the broker's memory cannot be read".to_owned());
     let deadline = Deadline::after(std::time::Duration::from_secs(5));
@@ -126,7 +126,7 @@ fn amqp(broker: &BenchmarkTarget) -> Result<&str, String> {
     match &broker.address {
         TargetAddress::Amqp(url) => Ok(url),
         TargetAddress::RawRelay { .. } | TargetAddress::Sink(_) | TargetAddress::Source(_) | TargetAddress::SocketBaseline(_) => {
-            Err("what is no broker has no queues".to_owned())
+            Err("the target is not a broker and has no queues".to_owned())
         }
     }
 }
@@ -134,7 +134,7 @@ fn amqp(broker: &BenchmarkTarget) -> Result<&str, String> {
 /// Runs all parts.
 ///
 /// # Errors
-/// A broker that fails, or a promise that is not kept (after all have been looked at).
+/// A broker that fails, or a missed goal (after all have been measured).
 pub fn run(words: &[String]) -> Result<(), String> {
     let given = ParsedOptions::parse(words, &[OPTIONS])?;
     if given.has("help") {
@@ -174,24 +174,24 @@ pub fn run(words: &[String]) -> Result<(), String> {
                 let received = drain(amqp(&broker)?, count)?;
                 result_sender(
                     received == count as u64,
-                    format!("{received} of {count} queued messages come out again, in order"),
+                    format!("{received} of {count} queued messages were delivered in order"),
                 )?;
             }
             ScaledObject::Queues | ScaledObject::Bindings => {}
         }
         drop(made.clients);
     }
-    if broken == 0 { Ok(()) } else { Err(format!("{broken} promises are not kept")) }
+    if broken == 0 { Ok(()) } else { Err(format!("{broken} goals are missed")) }
 }
 
-/// Round trips a second of one pair.
+/// Round trips per second of one pair.
 fn round_trips(broker: &BenchmarkTarget) -> Result<f64, String> {
     let mut running = RunningScenario::start(&Scenario::default(), broker, &CpuPlacement::default())?;
     running.segment(&LoadSegment { shape: TrafficShape::PingPong, size_bytes: 64, count: 200 })?;
     Ok(running.segment(&LoadSegment { shape: TrafficShape::PingPong, size_bytes: 64, count: 5_000 })?.published_per_s())
 }
 
-/// Consumes what `Thing::Messages` left; says how many came in the order of their tags.
+/// Consumes the messages of `ScaledObject::Messages`; returns how many arrived in order.
 fn drain(url: &str, count: usize) -> Result<u64, String> {
     let consume = || -> client::Result<u64> {
         let mut client = connect(url, "drain")?;
@@ -213,7 +213,7 @@ fn drain(url: &str, count: usize) -> Result<u64, String> {
     consume().map_err(|error| error.to_string())
 }
 
-/// Allows this program and its children as many open files as the system lets it; says how many.
+/// Raises the limit on open files of this program and its children as far as the system allows, and returns it.
 fn raise_open_files() -> Result<u64, String> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};
     let (_soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| error.to_string())?;

@@ -22,53 +22,46 @@ use crate::tcp::TcpOptions;
 use gauge::clock::Deadline;
 use gauge::{HostEnvironment, DeliveryFaults, LatencyHistogram, NetworkUsage, RoleUsage, validity, steadiness};
 
-/// A workload.
+/// A closed-loop scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scenario {
-    /// Type of the exchange that messages go through.
     pub exchange_type: ScenarioExchange,
     /// Publishers, each with consumers of its own.
     pub pairs: usize,
-    /// Consumers that each message goes to (fanout).
+    /// Consumers of each message (fanout).
     pub consumers: usize,
-    /// Processes that these consumers are spread over.
+    /// Processes that the consumers are distributed over.
     pub processes: usize,
-    /// Patterns bound to the topic exchange, one of which matches.
     pub patterns: usize,
     /// Routing keys used in turn.
     pub keys: usize,
-    /// Most messages without a confirm; zero: no confirms.
+    /// Maximum number of unconfirmed messages; zero: no confirms.
     pub confirm_window: u64,
-    /// Acknowledge after so many messages; zero: automatically.
+    /// Acknowledge after this many messages; zero: automatic acknowledgement.
     pub ack_every: u64,
-    /// Unacknowledged messages sent ahead; zero: no limit.
+    /// Prefetch count; zero: no limit.
     pub prefetch: u16,
     /// Which of the patterns match.
     pub matching: PatternMatching,
-    /// Bindings added, and taken away, each second while messages flow.
+    /// Bindings added, and removed, per second while messages flow.
     pub changes_per_s: u64,
-    /// Sequence and checksum of every message are checked.
+    /// Whether sequence number and checksum of every message are checked.
     pub checks: bool,
-    /// Options of sockets, and how large each queue may be.
     pub tcp: TcpOptions,
-    /// What the queues do beyond queueing.
     #[serde(default)]
     pub feature: QueueFeature,
 }
 
-/// Type of the exchange of a workload.
+/// The exchange type of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ScenarioExchange {
-    /// By exact key.
     Direct,
-    /// To all.
     Fanout,
-    /// By pattern.
     Topic,
 }
 
 impl ScenarioExchange {
-    /// As AMQP calls it.
+    /// The name in AMQP.
     pub fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -100,7 +93,7 @@ impl Default for Scenario {
 }
 
 impl Scenario {
-    /// Through a topic exchange with `patterns` patterns, and `keys` keys in turn.
+    /// Through a topic exchange with `patterns` patterns and `keys` routing keys in turn.
     pub fn topic(patterns: usize, keys: usize) -> Self {
         Self { exchange_type: ScenarioExchange::Topic, patterns, keys, ..Self::default() }
     }
@@ -110,70 +103,66 @@ impl Scenario {
         Self { feature, ..Self::default() }
     }
 
-    /// To `consumers` consumers at once.
+    /// Through a fanout exchange to `consumers` consumers.
     pub fn fanout(consumers: usize) -> Self {
         Self { exchange_type: ScenarioExchange::Fanout, consumers, ..Self::default() }
     }
 }
 
-/// The figures of one segment.
+/// The results of one segment.
 #[derive(Clone, Debug)]
 pub struct SegmentFigures {
-    /// The segment.
     pub segment: LoadSegment,
-    /// Messages published, by all publishers.
+    /// Messages published by all publishers.
     pub published: u64,
-    /// Messages received, by all consumers.
+    /// Messages received by all consumers.
     pub delivered: u64,
-    /// From the first publisher's begin to the last one's end, in seconds.
+    /// From the first publisher's start to the last one's end, in seconds.
     pub elapsed_s: f64,
     /// Round trips.
     pub latencies: LatencyHistogram,
-    /// Times until messages were confirmed.
+    /// Confirm latencies.
     pub confirms: LatencyHistogram,
-    /// Messages a second in each twentieth of the segment, of all consumers together.
+    /// Messages per second of all consumers in each twentieth of the segment.
     pub rates: Vec<f64>,
-    /// Bindings that were changed meanwhile.
+    /// Binding changes during the segment.
     pub changes: u64,
-    /// What went wrong.
     pub faults: DeliveryFaults,
-    /// Messages refused or returned.
+    /// Messages rejected or returned.
     pub refused: u64,
-    /// What the target used meanwhile; `None` if its process is not on this machine.
+    /// The target's resource usage; `None` if its process is not on this machine.
     pub broker: Option<RoleUsage>,
-    /// What the publishers used.
     pub publishers: SelfUsage,
-    /// What the consumers used.
     pub consumers: SelfUsage,
 }
 
 impl SegmentFigures {
-    /// Messages published a second.
+    /// Messages published per second.
     pub fn published_per_s(&self) -> f64 {
         self.published as f64 / self.elapsed_s
     }
 
-    /// Messages delivered a second.
+    /// Messages delivered per second.
     pub fn delivered_per_s(&self) -> f64 {
         self.delivered as f64 / self.elapsed_s
     }
 
-    /// Bodies delivered, in millions of bytes a second.
+    /// Megabytes of bodies delivered per second.
     pub fn mb_per_s(&self) -> f64 {
         self.delivered_per_s() * self.segment.size_bytes as f64 / 1e6
     }
 
-    /// The target's processor seconds for a million deliveries.
+    /// The target's CPU seconds per million deliveries.
     pub fn broker_cpu_s_per_million(&self) -> Option<f64> {
         self.broker.map(|usage| usage.cpu_s() / (self.delivered as f64 / 1e6))
     }
 
-    /// What is wrong with the messages of this segment, if anything.
-    pub fn complaint(&self) -> Option<String> {
+    /// The faults of this segment's messages, if any.
+    pub fn invalid_reason(&self) -> Option<String> {
         validity::faulty(&self.faults, self.refused).map(|why| format!("{} bytes: {why}", self.segment.size_bytes))
     }
 
-    /// The same as a run of a document, with the verdicts on it: first on the messages, then on the clients.
+    /// Converts it to a run of the document, with verdicts on the messages and then on the clients.
     pub fn to_run(&self) -> MeasuredRun {
         let mut latencies = BTreeMap::new();
         for (kind, all) in [("round_trip", &self.latencies), ("confirm", &self.confirms)] {
@@ -229,7 +218,7 @@ impl SegmentFigures {
         }
     }
 
-    /// A publisher that got no answer to a message sends no more: those it never sent are not lost.
+    /// A publisher stops when a message is not answered, and the messages it never sent are not lost.
     fn discount_unsent(&mut self, segment: &LoadSegment) {
         if segment.shape == TrafficShape::PingPong && self.published < segment.count {
             self.faults.lost = self.faults.lost.saturating_sub(segment.count - self.published);
@@ -237,31 +226,30 @@ impl SegmentFigures {
     }
 }
 
-/// Which ends of a workload are there.
+/// The roles of a scenario that are present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ScenarioEndpoints {
-    /// Publishers and consumers.
     Both,
-    /// Publishers alone: what they send is swallowed.
+    /// Publishers only: the sink discards what they send.
     Publishers,
-    /// Consumers alone: what they receive is made for them.
+    /// Consumers only: the source generates what they receive.
     Consumers,
 }
 
-/// A workload whose processes are running and ready.
+/// A scenario whose processes are running and ready.
 pub struct RunningScenario {
     publishers: Vec<RoleHandle>,
     consumers: Vec<RoleHandle>,
     binder: Option<RoleHandle>,
-    /// Every process of the target.
+    /// Meters the target's processes.
     broker: TargetMeter,
     _placed: Option<crate::placement::PinnedProcess>,
 }
 
-/// A name for the things of one run that no other run on the same broker has: short, since it travels with every message.
+/// A prefix for names that is unique on the broker. It is short because it travels with every message.
 fn run_name() -> String {
     const DIGITS: &[u8; 32] = b"0123456789abcdefghijkmnpqrstuvwx";
-    // A millisecond's resolution, and the process beside it: two runs that share both cannot be.
+    // The time in milliseconds and the process id: no two runs share both.
     let mut rest = ((gauge::clock::now_ns() / 1_000_000) << 12) | (u64::from(std::process::id()) & 0xfff);
     let mut name = String::from("hb");
     while rest > 0 {
@@ -272,7 +260,7 @@ fn run_name() -> String {
 }
 
 impl RunningScenario {
-    /// Starts the processes of a workload.
+    /// Starts the processes of a scenario.
     pub fn start(scenario: &Scenario, target: &BenchmarkTarget, placement: &CpuPlacement) -> Result<Self, String> {
         let mut running = Self {
             publishers: Vec::new(),
@@ -339,7 +327,7 @@ impl RunningScenario {
             if ends != ScenarioEndpoints::Publishers {
                 let processes = scenario.processes.clamp(1, scenario.consumers);
                 for process in 0..processes {
-                    // The first ones have one more where it does not come out even; patterns are bound once.
+                    // The first processes get one consumer more if the number is not divisible; decoy patterns are bound once.
                     let consumers =
                         scenario.consumers / processes + usize::from(process < scenario.consumers % processes);
                     let mut task = ConsumerTask { consumers, ..consumer.clone() };
@@ -378,7 +366,7 @@ impl RunningScenario {
         certificate: Option<&Path>,
         placement: &CpuPlacement,
     ) -> Result<(), String> {
-        // A fan-out is one publisher and its consumers; the relay writes what comes from it to each of them.
+        // A fan-out has one publisher; the relay copies its bytes to each consumer.
         let task = RawSocketTask {
             relay,
             consumers: scenario.consumers,
@@ -415,7 +403,7 @@ impl RunningScenario {
         Ok(())
     }
 
-    /// Runs one segment on every pair at once.
+    /// Runs one segment on all pairs concurrently.
     pub fn segment(&mut self, segment: &LoadSegment) -> Result<SegmentFigures, String> {
         for consumer in &mut self.consumers {
             consumer.send_command(segment)?;
@@ -439,18 +427,18 @@ impl RunningScenario {
             binder.send_command(&BinderCommand::End)?;
             match binder.report(REPORT_WAIT)? {
                 RoleReport::Worked { operations } => figures.changes = operations,
-                other => return Err(format!("the binder answered {other:?} instead of its figures")),
+                other => return Err(format!("the binder answered {other:?} instead of its results")),
             }
         }
         let mut elapsed_ns = last_ns.saturating_sub(first_ns);
         if self.publishers.is_empty() {
-            // A source has no publishers: its consumers' own time counts, from the order to the last report.
+            // A source has no publishers: the time from the command to the last report counts.
             elapsed_ns = gauge::clock::now_ns().saturating_sub(began_ns);
             figures.published = figures.delivered;
         }
         figures.elapsed_s = elapsed_ns.max(1) as f64 / 1e9;
         if self.consumers.is_empty() {
-            // A hop says how many deliveries its bytes would be; what a sink swallows is not delivered.
+            // The socket baseline reports the deliveries that its bytes correspond to; a sink delivers nothing.
             figures.delivered = if figures.delivered > 0 { figures.delivered } else { figures.published };
         } else {
             figures.discount_unsent(segment);
@@ -458,8 +446,8 @@ impl RunningScenario {
         Ok(figures)
     }
 
-    /// Takes every role's report on a segment, in whatever order they come: one that fails ends the wait for all. Says when
-    /// the first publisher began and the last one ended.
+    /// Collects the reports of all roles in any order; a failed role ends the wait. Returns when the first publisher started and
+    /// the last one finished.
     fn collect_reports(&mut self, figures: &mut SegmentFigures) -> Result<(u64, u64), String> {
         let deadline = Deadline::after(REPORT_WAIT);
         let (mut first_ns, mut last_ns) = (u64::MAX, 0);
@@ -470,7 +458,7 @@ impl RunningScenario {
             }
             let mut silent = Vec::with_capacity(waiting.len());
             for (index, role) in waiting.into_iter().enumerate() {
-                // One is waited for, the others are looked at.
+                // Wait for the first role, and only poll the others.
                 let wait = if index == 0 { ROLE_POLL_WAIT } else { Duration::ZERO };
                 match role.report_within(wait)? {
                     None => silent.push(role),
@@ -497,7 +485,7 @@ impl RunningScenario {
                         figures.rates.resize(figures.rates.len().max(rates.len()), 0.0);
                         figures.rates.iter_mut().zip(&rates).for_each(|(sum, rate)| *sum += rate);
                     }
-                    Some(other) => return Err(format!("a role answered {other:?} instead of its figures")),
+                    Some(other) => return Err(format!("a role answered {other:?} instead of its results")),
                 }
             }
             waiting = silent;

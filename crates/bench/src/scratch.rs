@@ -6,13 +6,11 @@ use std::path::PathBuf;
 use report::document::Document;
 use report::json;
 
-/// The folder.
+/// A temporary directory, deleted when dropped.
 pub(crate) struct ScratchDirectory(PathBuf);
 
 impl ScratchDirectory {
-    /// A new one.
-    ///
-    /// # Errors
+    /// The error of the system.
     /// It cannot be made.
     pub fn new() -> Result<Self, String> {
         let path = std::env::temp_dir().join(format!("harrier-bench-{}", std::process::id()));
@@ -20,17 +18,17 @@ impl ScratchDirectory {
         Ok(Self(path))
     }
 
-    /// A document that lies there.
+    /// Reads a document from the directory.
     ///
     /// # Errors
-    /// It is not there, or none.
+    /// A missing or invalid document.
     pub fn read(&self, name: &str) -> Result<Document, String> {
         let path = self.0.join(name);
         let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         json::read(&text)
     }
 
-    /// The words that have a command write its document there.
+    /// The options that make a command write its document here.
     pub fn words(&self, name: &str) -> [String; 2] {
         ["--json".to_owned(), self.0.join(name).to_string_lossy().into_owned()]
     }
@@ -38,7 +36,7 @@ impl ScratchDirectory {
 
 impl Drop for ScratchDirectory {
     fn drop(&mut self) {
-        // What is left there harms nobody.
+        // A directory that cannot be deleted does no harm.
         let _left = fs::remove_dir_all(&self.0);
     }
 }

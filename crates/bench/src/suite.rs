@@ -18,8 +18,8 @@ use report::stdout::put;
 const OPTIONS: &[OptionSpec] = &[
     option("quick", None, "", "few sizes, three short runs: three minutes"),
     option("full", None, "", "all sizes, five runs: half an hour (default)"),
-    option("out", None, "FOLDER", "where report.html, report.json and a document a benchmark go (default out)"),
-    option("only", None, "NAMES", "of these benchmarks, with commas between"),
+    option("out", None, "FOLDER", "directory for report.html, report.json and one document per benchmark (default out)"),
+    option("only", None, "NAMES", "only these benchmarks, separated by commas"),
     option("iterations", Some('i'), "COUNT", "messages of each size in closed loop (default: by size and broker)"),
     option("check", Some('c'), "", "check sequence and checksum of every message"),
     option("help", Some('h'), "", "this text"),
@@ -27,16 +27,16 @@ const OPTIONS: &[OptionSpec] = &[
 
 const ABOUT: &str = "\
 Runs every benchmark on the same brokers and writes one report. Each benchmark's document is kept beside it, so that two
-suites can be compared one by one. Lost, doubled, reordered or damaged messages fail the suite (status 3); figures for
-which the load generator was at its limit are marked INVALID in tables and report, and missed objectives are named at
-the end: neither fails it.";
+suites can be compared benchmark by benchmark. Lost, duplicate, reordered or corrupted messages fail the suite (status 3).
+Figures for which the load generator was at its limit are marked INVALID in tables and report, and missed objectives are
+listed at the end; neither fails the suite.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("suite --quick", "what `make bench` runs"),
     ("suite --full --url amqp://host --against amqp://other --out here", "two brokers in turns, everything, overnight"),
 ];
 
-/// One benchmark of the suite: its name, its command, and its further words for each effort.
+/// A benchmark of the suite: its name, its command, and its additional options for each effort.
 struct SuiteBenchmark {
     name: &'static str,
     command: &'static str,
@@ -85,7 +85,7 @@ const PARTS: &[SuiteBenchmark] = &[
 /// Runs them.
 ///
 /// # Errors
-/// The first benchmark that failed, after all were run; lost, doubled, reordered or damaged messages.
+/// The first benchmark that failed, after all were run; lost, duplicate, reordered or corrupted messages.
 pub fn run(words: &[String], run_one: fn(&str, &[String]) -> Result<(), CommandFailure>) -> Result<(), CommandFailure> {
     let given = ParsedOptions::parse(words, &[OPTIONS, TARGETS])?;
     if given.has("help") {
@@ -126,13 +126,13 @@ pub fn run(words: &[String], run_one: fn(&str, &[String]) -> Result<(), CommandF
     }
 }
 
-/// How the benchmarks ended that did not end well.
+/// The benchmarks that failed.
 #[derive(Default)]
 struct SuiteFailures {
     interrupted: bool,
-    /// Those that could not be run to their end.
+    /// Those that did not complete.
     failed: Vec<&'static str>,
-    /// Those whose objectives were missed.
+    /// Those that missed objectives.
     missed: Vec<&'static str>,
 }
 
@@ -140,7 +140,7 @@ impl SuiteFailures {
     fn record(&mut self, name: &'static str, failure: CommandFailure) {
         match failure {
             CommandFailure::Interrupted => self.interrupted = true,
-            // Marked where the figures stand; whether messages were lost is looked at in the end.
+            // INVALID figures are marked in place; lost messages are checked at the end.
             CommandFailure::Invalid(_) => {}
             CommandFailure::Missed(_) => self.missed.push(name),
             failure => {
@@ -169,7 +169,7 @@ impl SuiteBenchmark {
                 && given.has(name)
                 && let Some(at) = words.iter().position(|word| word == "-i")
             {
-                // The suite's own number stands for that of the part.
+                // The suite's number of runs applies here, not the part's.
                 words.drain(at..at + 2);
             }
             for value in given.texts(name) {
@@ -182,7 +182,7 @@ impl SuiteBenchmark {
         words
     }
 
-    /// The options of the suite that this benchmark takes too.
+    /// The options of the suite that are passed on to this benchmark.
     fn forwarded_options(&self) -> Vec<&'static str> {
         let word = self.command.split(' ').next().unwrap_or_default();
         let mut names: Vec<&'static str> = match word {
@@ -199,7 +199,7 @@ impl SuiteBenchmark {
     }
 }
 
-/// A document of an earlier suite must not pass for one of this.
+/// A document of an earlier suite must not be mistaken for one of this.
 fn remove_old(file: &Path) -> Result<(), CommandFailure> {
     match std::fs::remove_file(file) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -209,7 +209,7 @@ fn remove_old(file: &Path) -> Result<(), CommandFailure> {
     }
 }
 
-/// One document of what both hold.
+/// Merges two documents.
 fn merged(whole: Option<Document>, part: Document) -> Document {
     let Some(mut whole) = whole else { return part };
     for target in part.targets {
@@ -233,7 +233,7 @@ fn finish(mut whole: Document, words: &[String], out: &Path, ends: &SuiteFailure
     if let Err(failure) = &outcome {
         whole.cut_short.get_or_insert_with(|| failure.to_string());
     }
-    // What each benchmark used beside this is in its own document.
+    // Other options of a benchmark are in its own document.
     whole.options.retain(|name, _| TARGETS.iter().any(|option| option.name == name));
     let (json_file, html_file) = (out.join("report.json"), out.join("report.html"));
     write_file(&json_file, &json::write(&whole)?)?;
@@ -253,7 +253,7 @@ fn finish(mut whole: Document, words: &[String], out: &Path, ends: &SuiteFailure
     }
 }
 
-/// How many figures there are, and how many say more about the load generator than about the broker.
+/// The number of figures, and of those that measure the load generator more than the broker.
 fn tally(whole: &Document) -> String {
     let points: Vec<_> = whole.series.iter().flat_map(|series| &series.points).collect();
     let busy = points.iter().filter(|point| point.runs.iter().any(|run| !run.invalid.is_empty() && !is_broken(run)));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_the_suite_and_what_does_not() {
+    fn failures_that_end_the_suite() {
         let mut ends = SuiteFailures::default();
         ends.record("a", CommandFailure::Invalid("busy".to_owned()));
         ends.record("b", CommandFailure::Missed("p99".to_owned()));

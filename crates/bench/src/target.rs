@@ -23,37 +23,35 @@ use gauge::clock::{Deadline, pause};
 use gauge::{listener_at, listener_on};
 use report::document::TargetFacts;
 
-/// Something that messages go through.
+/// A target of the benchmarks.
 pub struct BenchmarkTarget {
-    /// Name in tables.
+    /// Its name in tables.
     pub name: String,
-    /// What is known of it; a broker tells more about itself in `introduce`.
+    /// Known facts; `identify` adds those that a broker announces.
     pub facts: TargetFacts,
-    /// Where clients connect.
     pub address: TargetAddress,
-    /// The process to watch, if it is on this machine.
+    /// The process to meter, if it is on this machine.
     pub pid: Option<u32>,
-    /// What was started for it, ended when the target is dropped.
+    /// The process started for it, ended when the target is dropped.
     _process: TargetProcess,
 }
 
-/// How to reach a target.
+/// How clients reach a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetAddress {
     /// AMQP at this URL.
     Amqp(String),
-    /// Raw bytes through the relay at this address.
+    /// Raw bytes through a relay.
     RawRelay {
-        /// Where it listens.
         relay: SocketAddr,
-        /// Its certificate, if it speaks TLS.
+        /// Its certificate, if it uses TLS.
         certificate: Option<PathBuf>,
     },
-    /// Publishers alone, to a sink at this URL.
+    /// A sink: publishers only.
     Sink(String),
-    /// Consumers alone, from a source at this URL.
+    /// A source: consumers only.
     Source(String),
-    /// Raw bytes to the end of one hop at this address.
+    /// Raw bytes to the receiving side of the socket baseline.
     SocketBaseline(SocketAddr),
 }
 
@@ -65,20 +63,20 @@ enum TargetProcess {
     Scripted(ScriptedBroker),
 }
 
-/// The process of a broker on this host. Nobody tells who listens at an RDMA device, but who listens by TCP is told: there
-/// where a token is fetched, or else at the same port.
+/// Finds the process of a broker on this host. Listeners of RDMA devices cannot be looked up, so the TCP listener is used: the one
+/// that issues tokens, or the one at the same port.
 fn process_of(url: &Url) -> Option<u32> {
     if let Some(path) = url.address.strip_prefix("unix:") {
         return listener_at(Path::new(path));
     }
-    // Whoever listens on this port of this host is the broker only if the address is this host's.
+    // A listener at this port is the broker only if the address is local.
     let port = |address: &str| address.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
     let by_tcp = url.via.as_deref().unwrap_or(&url.address);
     is_local_address(by_tcp).then(|| port(by_tcp).and_then(listener_on)).flatten()
 }
 
 impl BenchmarkTarget {
-    /// A broker that runs already.
+    /// A broker that is already running.
     pub fn at(url: &str) -> Result<Self, String> {
         let parsed = Url::parse(url).map_err(|error| error.to_string())?;
         let pid = process_of(&parsed);
@@ -91,7 +89,7 @@ impl BenchmarkTarget {
         })
     }
 
-    /// Sets the options of the sockets that clients will have.
+    /// Sets the socket options of its clients.
     pub fn set_tcp(&mut self, tcp: &TcpOptions) -> Result<(), String> {
         if let TargetAddress::Amqp(url) | TargetAddress::Sink(url) | TargetAddress::Source(url) = &mut self.address {
             *url = tcp.on_url(url)?;
@@ -99,23 +97,22 @@ impl BenchmarkTarget {
         Ok(())
     }
 
-    /// Asks a broker who it is, which also proves that it takes us in: a broker that refuses is found here, with its
-    /// own words, and not in the middle of a run. Relays have nothing to say. `tcp_is_set` says that it was started with
-    /// these options.
+    /// Connects to the broker and reads what it announces. A broker that refuses the login is detected here and not in the
+    /// middle of a run. `tcp_is_set`: the broker was started with these options. Does nothing for relays.
     pub fn identify(&mut self, tcp: &TcpOptions, tcp_is_set: bool) -> Result<(), String> {
         let TargetAddress::Amqp(url) = &self.address else { return Ok(()) };
         let parsed = Url::parse(url).map_err(|error| error.to_string())?;
         let client = connect(url, "introduction").map_err(|error| refusal(&parsed, &error))?;
         let properties = client.server_properties();
         let text = |name: &str| properties.get(name).and_then(Value::as_str).map(str::to_owned);
-        // Harrier answers to RabbitMQ's name, and says its own beside.
+        // Harrier announces itself as RabbitMQ, and its own version in a property beside that.
         (self.facts.product, self.facts.version) = match text("harrier") {
             Some(version) => (Some("Harrier".to_owned()), Some(version)),
             None => (text("product"), text("version")),
         };
         self.facts.capabilities = capabilities(properties);
         self.facts.tcp = tcp.facts(url, tcp_is_set);
-        // What it is, and not what the address wants: TCP may do where there is no RDMA.
+        // The transport in use, which may be TCP although the URL asks for RDMA.
         client.transport().clone_into(&mut self.facts.transport);
         if let Some(why) = client.used_fallback() {
             eprintln!("harrier bench: {} is reached by TCP, not over RDMA: {why}", self.name);
@@ -129,21 +126,21 @@ impl BenchmarkTarget {
         client.close().map_err(|error| refusal(&parsed, &error))
     }
 
-    /// Gives it the name it has in tables and in the record.
+    /// Sets its name in tables and in the document.
     pub fn rename(&mut self, name: &str) {
         name.clone_into(&mut self.name);
         name.clone_into(&mut self.facts.name);
     }
 
-    /// This program's own broker, in a process of its own on a free port. `command` replaces `harrier broker`;
-    /// `--listen ADDRESS` is added to it.
+    /// This program's own broker, in a child process on a free port. `command` replaces `harrier broker`; `--listen ADDRESS` is
+    /// added to it.
     pub fn embedded(command: Option<&str>, extra: &[String], cpus: &CpuList) -> Result<Self, String> {
         let port = free_port()?;
         let (listen, url) = (format!("127.0.0.1:{port}"), format!("amqp://127.0.0.1:{port}"));
         Self::started(command, extra, cpus, port, &listen, url)
     }
 
-    /// The same with TLS, and this certificate, which its clients trust.
+    /// The same with TLS and this certificate, which its clients trust.
     pub(crate) fn embedded_tls(
         command: Option<&str>,
         extra: &[String],
@@ -171,7 +168,7 @@ impl BenchmarkTarget {
     ) -> Result<Self, String> {
         let words: Vec<String> = match command {
             Some(command) => command.split_whitespace().map(str::to_owned).collect(),
-            // Its log would stand between the rows of the table.
+            // Its log would be printed between the rows of the table.
             None => [&*this_program()?.to_string_lossy(), "broker", "--log-level", "warn"].map(str::to_owned).into(),
         };
         let (program, rest) = words.split_first().ok_or("the broker's command is empty")?;
@@ -192,19 +189,19 @@ impl BenchmarkTarget {
         })
     }
 
-    /// The floor: a relay that polls `spin_us` before it sleeps.
+    /// The floor: a relay that polls for `spin_us` before it sleeps.
     pub fn relay(spin_us: u64, cpus: &CpuList) -> Result<Self, String> {
         let address = stand_in_address()?;
         Self::relay_to(&RelayTask { address, spin_us, consumers: 1, tcp: TcpOptions::default(), tls: None }, cpus)
     }
 
-    /// The floor with TLS: it decrypts what comes, and encrypts what goes.
+    /// The floor with TLS: it decrypts and encrypts all bytes.
     pub(crate) fn relay_tls(files: &TlsFiles, cpus: &CpuList) -> Result<Self, String> {
         let (address, tcp) = (stand_in_address()?, TcpOptions::default());
         Self::relay_to(&RelayTask { address, spin_us: 0, consumers: 1, tcp, tls: Some(files.clone()) }, cpus)
     }
 
-    /// The floor under a fan-out: what a publisher writes goes to each of its consumers.
+    /// The floor of a fan-out: each publisher's bytes are copied to each of its consumers.
     pub(crate) fn relay_to(task: &RelayTask, cpus: &CpuList) -> Result<Self, String> {
         let spin_us = task.spin_us;
         let mut role = RoleHandle::start("relay", task, cpus)?;
@@ -217,8 +214,8 @@ impl BenchmarkTarget {
         Ok(Self { name, facts, address: way, pid: role.pid(), _process: TargetProcess::Role(role) })
     }
 
-    /// The load generator's own ceiling: what publishers send is swallowed, and what consumers receive is made for them.
-    /// Two targets, since each end is measured without the other, and as the third what sockets alone carry over one hop.
+    /// The load generator's own ceiling, as three targets: a sink for publishers, a source for consumers, and the socket
+    /// baseline.
     pub fn null(cpus: &CpuList) -> Result<[Self; 3], String> {
         let url = |end: SocketAddr| format!("amqp://{end}");
         Ok([
@@ -228,7 +225,7 @@ impl BenchmarkTarget {
         ])
     }
 
-    /// A process of this program in the broker's place.
+    /// Starts a process of this program in the broker's place.
     fn start_stand_in(name: &str, kind: &str, cpus: &CpuList, way: impl Fn(SocketAddr) -> TargetAddress) -> Result<Self, String> {
         let address = stand_in_address()?;
         let mut role = RoleHandle::start(kind, &StandInTask { address }, cpus)?;
@@ -239,7 +236,7 @@ impl BenchmarkTarget {
         Ok(Self { name: name.to_owned(), facts, address: way, pid, _process: TargetProcess::Role(role) })
     }
 
-    /// A broker that the scripts `start DIR PORT` and `stop DIR` in `scripts` start and stop (`tests/rabbitmq`).
+    /// A broker that is started and stopped by the scripts `start DIR PORT` and `stop DIR` in `scripts` (`tests/rabbitmq`).
     pub fn scripted(name: &str, scripts: &Path, directory: PathBuf) -> Result<Self, String> {
         let port = free_port()?;
         let scripted = ScriptedBroker { scripts: scripts.to_owned(), directory };
@@ -257,20 +254,20 @@ impl BenchmarkTarget {
         }
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
-        let url = value("url ").ok_or_else(|| format!("{name} does not say its URL"))?;
+        let url = value("url ").ok_or_else(|| format!("{name} did not print its URL"))?;
         let pid = value("pid ").and_then(|pid| pid.parse().ok());
         let facts = facts_of(&Url::parse(url).map_err(|error| error.to_string())?.address);
         let way = TargetAddress::Amqp(url.to_owned());
         Ok(Self { name: name.to_owned(), facts, address: way, pid, _process: TargetProcess::Scripted(scripted) })
     }
 
-    /// Whether its process, if it is on this machine, has ended, or does so within the time.
+    /// Whether its process is on this machine and ends within the time.
     pub fn exits_within(&self, wait: Duration) -> bool {
         let Some(pid) = self.pid else { return false };
         let deadline = Deadline::after(wait);
         loop {
             let is_gone = match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
-                // Behind its name stands its state; a dead one that nobody has asked for is there still.
+                // The state follows the name; a zombie still has an entry.
                 Ok(stat) => stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X'])),
                 Err(_) => true,
             };
@@ -281,7 +278,7 @@ impl BenchmarkTarget {
         }
     }
 
-    /// The port that its clients connect to by TCP, if they do.
+    /// The port for TCP clients, if there is one.
     pub fn tcp_port(&self) -> Option<u16> {
         let TargetAddress::Amqp(url) = &self.address else { return None };
         let address = Url::parse(url).ok()?.address;
@@ -289,7 +286,7 @@ impl BenchmarkTarget {
         is_tcp.then(|| address.rsplit_once(':')?.1.parse().ok()).flatten()
     }
 
-    /// Moves a target that this program did not place at its start; the guard moves it back.
+    /// Pins a target that this program did not start; dropping the guard undoes it.
     pub fn pin(&self, placement: &CpuPlacement) -> Result<Option<PinnedProcess>, String> {
         match (self.pid, placement.broker.is_any()) {
             (Some(pid), false) => PinnedProcess::move_process(pid, &placement.broker).map(Some),
@@ -297,36 +294,36 @@ impl BenchmarkTarget {
         }
     }
 
-    /// Stops its process, so that it takes nothing of the processors from another target whose turn it is, until the guard is dropped.
+    /// Stops its process with SIGSTOP until the guard is dropped, so that it takes no processor time from another target.
     ///
     /// # Errors
-    /// A process that is not known, or that may not be stopped.
+    /// An unknown process, or one that may not be stopped.
     pub fn pause(&self) -> Result<PausedProcess, String> {
         let pid = self.pid.ok_or_else(|| {
-            format!("{} cannot be stopped for a while: its process is not on this host, or not known", self.name)
+            format!("{} cannot be paused: its process is unknown or on another host", self.name)
         })?;
         let pid = Pid::from_raw(pid as i32);
-        kill(pid, Signal::SIGSTOP).map_err(|error| format!("{} cannot be stopped for a while: {error}", self.name))?;
+        kill(pid, Signal::SIGSTOP).map_err(|error| format!("{} cannot be paused: {error}", self.name))?;
         Ok(PausedProcess(pid))
     }
 }
 
-/// A process that stands still until this is dropped.
+/// A stopped process, continued when dropped.
 pub struct PausedProcess(Pid);
 
 impl Drop for PausedProcess {
     fn drop(&mut self) {
-        // It fails only if the process has ended, which is told when its turn comes.
+        // Fails only if the process has ended, which is detected in its next turn.
         let _ended = kill(self.0, Signal::SIGCONT);
     }
 }
 
-/// Something in a broker's place.
+/// Facts of a stand-in for a broker.
 fn stand_in(transport: &str) -> TargetFacts {
     TargetFacts { transport: transport.to_owned(), ..TargetFacts::default() }
 }
 
-/// What an address alone tells.
+/// Facts known from the address alone.
 fn facts_of(address: &str) -> TargetFacts {
     let (transport, url) = match (address.strip_prefix("unix:"), address.split_once("://")) {
         (Some(path), _) => ("unix", format!("amqp+unix:{path}")),
@@ -338,25 +335,25 @@ fn facts_of(address: &str) -> TargetFacts {
     TargetFacts { transport: transport.to_owned(), url: Some(url), ..TargetFacts::default() }
 }
 
-/// The names of the capabilities that a broker announces and means.
+/// The names of the capabilities that a broker announces as true.
 fn capabilities(properties: &Table) -> Vec<String> {
     let Some(Value::Table(capabilities)) = properties.get("capabilities") else { return Vec::new() };
     let able = capabilities.iter().filter(|(_, value)| matches!(value, Value::Bool(true)));
     able.map(|(name, _)| String::from_utf8_lossy(name.as_bytes()).into_owned()).collect()
 }
 
-/// Why a broker cannot be measured, in words that say what to do about it.
+/// Explains why a broker cannot be measured and what to do about it.
 fn refusal(url: &Url, error: &client::ClientError) -> String {
     let Url { address, user, vhost, .. } = url;
     match error {
-        // RabbitMQ's code for a login that fails is 403, Qpid's is the one that others have for virtual hosts.
+        // RabbitMQ reports a failed login with code 403; Qpid uses a code that others use for virtual hosts.
         client::ClientError::ConnectionClosed { code, text } if *code == 403 || text.contains("uthentication") => {
             format!("{address}: the broker refuses the login of '{user}': {code} {text}")
         }
         client::ClientError::ConnectionClosed { code: code @ (402 | 530 | 404), text } => {
             format!("{address}: the broker refuses the virtual host '{vhost}': {code} {text}")
         }
-        client::ClientError::Link(why) => format!("{address}: no connection to the broker: {why}"),
+        client::ClientError::Link(why) => format!("{address}: cannot connect to the broker: {why}"),
         client::ClientError::Unexpected { .. } | client::ClientError::Protocol(_) => {
             format!("{address}: what listens there does not speak AMQP 0-9-1 as expected: {error}")
         }
@@ -379,7 +376,7 @@ impl Drop for ScriptedBroker {
     }
 }
 
-/// A port that was free just now.
+/// A port that was free a moment ago.
 pub fn free_port() -> Result<u16, String> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| format!("no free port: {error}"))?;
     Ok(listener.local_addr().map_err(|error| error.to_string())?.port())
@@ -419,7 +416,7 @@ mod tests {
         assert_eq!(found(format!("amqp+rdma://127.0.0.1:1?via=tcp:{port}")), me);
         assert_eq!(found(format!("amqp+rdma://127.0.0.1:1?via=tls:{port}")), me);
         assert_eq!(found("amqp+rdma://127.0.0.1:1".to_owned()), None);
-        // An address of documents: it is nobody's here, whoever listens at that port.
+        // An address reserved for documentation: it is never local.
         assert_eq!(found(format!("amqp+rdma://192.0.2.1:{port}?via=tcp:{port}")), None);
     }
 }

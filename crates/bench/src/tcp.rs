@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
 use crate::limits::SOCKET_BUFFER_BYTES_MAX;
 
-/// Of commands whose queues can be limited; the options of sockets are in `setup::TARGETS`.
+/// For commands whose queues can be limited; the socket options are in `measure_options::TARGETS`.
 pub const QUEUE: &[OptionSpec] = &[option(
     "queue-bytes",
     None,
@@ -22,18 +22,17 @@ pub const QUEUE: &[OptionSpec] = &[option(
     "declare queues with x-max-length-bytes=N (RabbitMQ's; others may refuse or ignore it)",
 )];
 
-/// What was asked for; the default asks for nothing.
+/// The requested options; none by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TcpOptions {
-    /// Small segments wait until what was sent before has arrived.
+    /// Nagle's algorithm is on.
     pub nagle: bool,
-    /// Bytes the system may hold for sending.
+    /// `SO_SNDBUF`.
     pub send_buffer_bytes: Option<u64>,
-    /// Bytes the system may hold of what was received.
+    /// `SO_RCVBUF`.
     pub receive_buffer_bytes: Option<u64>,
-    /// Congestion control.
     pub congestion: Option<String>,
-    /// Bytes of bodies a queue may hold.
+    /// `x-max-length-bytes` of queues.
     pub queue_bytes: Option<u64>,
 }
 
@@ -41,7 +40,7 @@ impl TcpOptions {
     /// Reads the options.
     ///
     /// # Errors
-    /// A number out of bounds, or a congestion control that the kernel does not have.
+    /// A number out of bounds, or an unknown congestion control.
     pub fn read(given: &ParsedOptions) -> Result<Self, UsageError> {
         let bytes = |name: &str| given.number_if_given(name, 1, SOCKET_BUFFER_BYTES_MAX);
         let congestion = given.text("congestion").map(str::to_owned);
@@ -61,19 +60,19 @@ impl TcpOptions {
         })
     }
 
-    /// The URL with these options as its parameters; what the URL says itself holds over them.
+    /// Adds these options to a URL as parameters; parameters that the URL has already take precedence.
     ///
     /// # Errors
-    /// A Unix socket, for what only TCP has.
+    /// A Unix socket with TCP options.
     pub fn on_url(&self, url: &str) -> Result<String, String> {
         let is_unix = url.starts_with("amqp+unix:");
         if is_unix && (self.nagle || self.congestion.is_some()) {
-            return Err(format!("{}: --nagle and --congestion are of TCP, and this is a Unix socket", host_of(url)));
+            return Err(format!("{}: --nagle and --congestion are TCP options, and this is a Unix socket", host_of(url)));
         }
         let is_set =
             self.nagle || self.congestion.is_some() || self.send_buffer_bytes.or(self.receive_buffer_bytes).is_some();
         if url.starts_with("amqp+rdma://") && is_set {
-            return Err(format!("{}: options of sockets are none of RDMA", host_of(url)));
+            return Err(format!("{}: socket options do not apply to RDMA", host_of(url)));
         }
         let mut parameters = Vec::new();
         if self.nagle {
@@ -85,13 +84,13 @@ impl TcpOptions {
         if parameters.is_empty() {
             return Ok(url.to_owned());
         }
-        // Of a parameter given twice the last counts: what the URL says comes behind.
+        // The last occurrence of a parameter counts, so the URL's own ones are appended.
         let (before, own) = url.split_once('?').unwrap_or((url, ""));
         parameters.extend((!own.is_empty()).then(|| own.to_owned()));
         Ok(format!("{before}?{}", parameters.join("&")))
     }
 
-    /// The same for a broker of this program that is started: options of `harrier broker`.
+    /// The same as options of `harrier broker`.
     pub fn broker_words(&self) -> Vec<String> {
         let mut words = Vec::new();
         let mut set = |name: &str, value: String| words.extend([format!("--{name}"), value]);
@@ -110,10 +109,10 @@ impl TcpOptions {
         words
     }
 
-    /// Sets buffers and congestion control of a socket of this program that is no client's (the baseline's).
+    /// Sets buffers and congestion control of one of this program's own sockets (baselines).
     ///
     /// # Errors
-    /// What the system refuses.
+    /// The error of the system.
     pub fn set_on(&self, socket: &impl AsFd) -> std::io::Result<()> {
         if let Some(bytes) = self.send_buffer_bytes {
             setsockopt(socket, sockopt::SndBuf, &(bytes as usize))?;
@@ -127,7 +126,7 @@ impl TcpOptions {
         Ok(())
     }
 
-    /// What a reader must know of `--queue-bytes` with this broker.
+    /// A note on `--queue-bytes` with this broker.
     pub fn queue_note(&self, product: Option<&str>) -> Option<String> {
         let bytes = self.queue_bytes?;
         Some(match product {
@@ -142,9 +141,8 @@ impl TcpOptions {
         })
     }
 
-    /// TCP facts of a target for the record. `started` says that this program started the broker with `broker_words`.
-    /// What the broker's sockets are found with is looked up while a client is connected; what cannot be seen from
-    /// outside (Nagle at a broker that runs already) is left out.
+    /// TCP facts of a target for the document. `started`: this program started the broker with `broker_words`. The broker's socket
+    /// options are observed while a client is connected; what cannot be observed (Nagle at a running broker) is left out.
     pub fn facts(&self, url: &str, started: bool) -> BTreeMap<String, String> {
         let mut facts = BTreeMap::new();
         let Ok(parsed) = Url::parse(url) else { return facts };
@@ -176,14 +174,14 @@ impl TcpOptions {
     }
 }
 
-/// Arguments of a queue that holds at most so many bytes of bodies.
+/// Arguments of a queue with a limit on its bytes.
 pub fn queue_arguments(queue_bytes: Option<u64>) -> Table {
     let limit = queue_bytes.map(|bytes| Value::I64(i64::try_from(bytes).unwrap_or(i64::MAX)));
     let limited = limit.and_then(|limit| Table::new().with("x-max-length-bytes", limit).ok());
     limited.unwrap_or_default()
 }
 
-/// Where a URL leads, without its login.
+/// The address of a URL, without login.
 fn host_of(url: &str) -> String {
     Url::parse(url).map_or_else(|_| "this URL".to_owned(), |url| url.address)
 }
@@ -217,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_asked_changes_nothing() {
+    fn default_options_change_nothing() {
         let options = read("").expect("nothing is wrong");
         assert_eq!(options, TcpOptions::default());
         assert_eq!(options.on_url("amqp://h?x=1").as_deref(), Ok("amqp://h?x=1"));
@@ -226,17 +224,17 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_options_are_refused() {
         let wrong = read("--congestion none-such").expect_err("no kernel has it").0;
         assert!(wrong.starts_with("--congestion: this kernel has no 'none-such' (it has "), "{wrong}");
         assert!(read("--send-buffer-bytes 0").is_err());
         let unix = read("--nagle").expect("fine for TCP").on_url("amqp+unix:/run/x.sock");
         assert_eq!(
             unix,
-            Err("unix:/run/x.sock: --nagle and --congestion are of TCP, and this is a Unix socket".to_owned())
+            Err("unix:/run/x.sock: --nagle and --congestion are TCP options, and this is a Unix socket".to_owned())
         );
         let rdma = read("--send-buffer-bytes 1000").expect("fine for sockets").on_url("amqp+rdma://h");
-        assert_eq!(rdma, Err("amqp+rdma://h:5672: options of sockets are none of RDMA".to_owned()));
+        assert_eq!(rdma, Err("amqp+rdma://h:5672: socket options do not apply to RDMA".to_owned()));
         assert_eq!(read("").expect("fine").on_url("amqp+rdma://h").as_deref(), Ok("amqp+rdma://h"));
         assert!(TcpOptions::default().facts("amqp+rdma://h", true).is_empty());
         let buffers = read("--send-buffer-bytes 1000").expect("fine").on_url("amqp+unix:/run/x.sock");
@@ -254,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_tell_what_was_asked_and_what_was_found() {
+    fn facts_contain_options_and_results() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("bound");
         let _client = std::net::TcpStream::connect(address).expect("it listens");

@@ -35,41 +35,41 @@ const OWN: &[OptionSpec] = &[
     option("kind", Some('k'), "KIND", "send, write, read or all (default)"),
     option("shape", None, "SHAPE", "latency, stream or both (default)"),
     option("sizes", Some('m'), "MIN:MAX", "message sizes, as in 1:1M (the default) or 64:64"),
-    option("step", None, "FACTOR", "from one size to the next (default 2)"),
-    option("seconds", None, "S", "length of each run, about (default 0.5)"),
-    option("window", None, "N", "messages under way at once in a stream, fewer if they are large (default 64)"),
-    option("signal-every", None, "N", "one completion for so many (default: a quarter of the window)"),
-    option("inline", None, "BYTES", "inline up to so many bytes (default: the largest usual limit the device has)"),
-    option("poll", None, "HOW", "busy (default), or events: ends sleep until the device wakes them"),
-    option("address", None, "IP", "the address of a device to use on this host (default: the first there is)"),
-    option("listen", None, "IP:PORT", "be the other end for measurements from another host, until Ctrl-C"),
-    option("connect", None, "IP:PORT", "measure against the end that listens there"),
+    option("step", None, "FACTOR", "factor from one size to the next (default 2)"),
+    option("seconds", None, "S", "approximate length of each run (default 0.5)"),
+    option("window", None, "N", "messages in flight in a stream, fewer if they are large (default 64)"),
+    option("signal-every", None, "N", "one completion for N messages (default: a quarter of the window)"),
+    option("inline", None, "BYTES", "send messages of up to BYTES inline (default: the largest usual limit the device has)"),
+    option("poll", None, "HOW", "busy (default), or events: both ends sleep until the device signals a completion"),
+    option("address", None, "IP", "the address of a device to use on this host (default: the first one)"),
+    option("listen", None, "IP:PORT", "be the passive end for measurements from another host, until Ctrl-C"),
+    option("connect", None, "IP:PORT", "measure with the passive end that listens there"),
     option("cpus", None, "PLACES", "processors, as in publisher=0,consumer=1 (default any)"),
 ];
 
 const ABOUT: &str = "\
-Sends messages, writes and reads memory between two processes over a reliable connection of the RDMA device: the least
-that anything on this device takes, and what every figure over amqp+rdma:// can be held against. No broker and no AMQP.
-Latency is half a round trip (of a READ, the whole of it); a stream keeps a window of messages under way. Small messages go
-inline, one completion stands for many, one call hands many requests to the device. (The paper's Figure 3 d.)";
+Sends messages, writes and reads memory between two processes over a reliable connection of the RDMA device, without a
+broker or AMQP: the lower bound for anything on this device, as a baseline for figures over amqp+rdma://. Latency is half a
+round trip (for a READ, the whole of it); a stream keeps a window of messages in flight. Small messages are sent inline, one
+completion is requested for many messages, and many requests are posted in one call. (The paper's Figure 3 d.)";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("baseline verbs", "all three between two processes of this host, 1 B to 1 MiB"),
-    ("baseline verbs -k send --shape latency --poll events", "what waking up costs"),
-    ("baseline verbs --listen 10.0.0.2:7471", "the other end, on another host"),
-    ("baseline verbs --connect 10.0.0.2:7471 --runs 5 --json verbs.json", "against it, with intervals"),
+    ("baseline verbs -k send --shape latency --poll events", "the cost of wake-ups"),
+    ("baseline verbs --listen 10.0.0.2:7471", "the passive end, on another host"),
+    ("baseline verbs --connect 10.0.0.2:7471 --runs 5 --json verbs.json", "a measurement with it, with intervals"),
 ];
 
-/// Where the other end is.
+/// The location of the passive side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PeerLocation {
-    /// A process that is started: of this host, or of another rank's.
+    /// A process that is started, on this host or another rank's.
     Started(Option<IpAddr>),
-    /// It listens already.
+    /// A listener that is already running.
     At(SocketAddr),
 }
 
-/// What a command line asks for beyond the shared options.
+/// The options of `baseline verbs` itself.
 #[derive(Debug)]
 struct VerbsOptions {
     kinds: Vec<VerbsOperation>,
@@ -120,22 +120,22 @@ impl VerbsOptions {
             listen,
         };
         if options.kinds == [VerbsOperation::Write] && options.shapes == [TrafficShape::PingPong] && poll == CompletionWait::Events {
-            return Err(UsageError("--poll events: nothing wakes whoever is written to".to_owned()));
+            return Err(UsageError("--poll events: one-sided writes raise no event".to_owned()));
         }
         if options.peer != PeerLocation::Started(None) && crate::launcher::has_ranks() {
-            return Err(UsageError("under a launcher the ranks are the two ends".to_owned()));
+            return Err(UsageError("under a launcher the two ends run on ranks".to_owned()));
         }
         options.sizes.retain(|&size| size > 0);
         Ok(options)
     }
 
-    /// What is measured, in order. What is written wakes nobody: with events there is no round trip of writes.
+    /// The measured series, in order. One-sided writes raise no event, so they have no ping-pong with events.
     fn series(&self) -> Vec<(VerbsOperation, TrafficShape)> {
         let all = self.kinds.iter().flat_map(|&kind| self.shapes.iter().map(move |&shape| (kind, shape)));
         all.filter(|&pair| pair != (VerbsOperation::Write, TrafficShape::PingPong) || self.poll == CompletionWait::Busy).collect()
     }
 
-    /// An order for messages of a size, whose counts are still to be found.
+    /// The request for messages of a size, whose counts are determined later.
     fn request(&self, (kind, shape): (VerbsOperation, TrafficShape), size_bytes: usize) -> VerbsRequest {
         let window = if shape == TrafficShape::PingPong { 1 } else { self.window };
         let fits = (VERBS_IN_FLIGHT_BYTES / size_bytes).clamp(1, VERBS_WINDOW_MAX as usize) as u32;
@@ -150,7 +150,7 @@ impl VerbsOptions {
 /// Runs the command.
 ///
 /// # Errors
-/// A wrong command line, no library, no device, another end that fails.
+/// A usage error, no library, no device, a failure of the passive side.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let lists = [OWN, EFFORT.split_at(2).0, OUTPUT];
     let given = ParsedOptions::parse(words, &lists)?;
@@ -182,7 +182,7 @@ fn listen(address: SocketAddr) -> Result<(), CommandFailure> {
     Ok(listener.serve(|why| eprintln!("harrier bench: {why}"))?)
 }
 
-/// The two processes, or the one of them that is here.
+/// The running roles: both, or only the active one.
 struct VerbsPair {
     publisher: RoleHandle,
     _consumer: Option<RoleHandle>,
@@ -193,8 +193,8 @@ struct VerbsPair {
 
 fn parse_report<T: DeserializeOwned>(report: RoleReport) -> Result<T, String> {
     match report {
-        RoleReport::Results(value) => serde_json::from_value(value).map_err(|error| format!("an end's figures: {error}")),
-        other => Err(format!("an end answered {other:?} instead of its figures")),
+        RoleReport::Results(value) => serde_json::from_value(value).map_err(|error| format!("the results of a role: {error}")),
+        other => Err(format!("a role answered {other:?} instead of its results")),
     }
 }
 
@@ -233,7 +233,7 @@ impl VerbsPair {
         parse_report(self.publisher.report(REPORT_WAIT)?)
     }
 
-    /// How many messages last about `seconds`: found by trials that grow until they can be timed.
+    /// Determines how many messages take about `seconds`, with trials that grow until they can be timed.
     fn counts(&mut self, setup: &MeasureOptions, options: &VerbsOptions, request: &VerbsRequest) -> Result<MessageCounts, String> {
         const TRIAL_S: f64 = 0.02;
         if let Some(iterations) = setup.iterations {
@@ -282,10 +282,10 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &VerbsOpti
                 check_interrupted()?;
                 let what = format!("{} of {size_bytes} bytes, run {run} of {}", pair.0.name(), setup.runs);
                 progress.show(done / all, &what);
-                let mut made = to_run(&request, &ends.segment(&request)?);
-                made.notes.extend(ends.is_software().then(|| SOFTWARE_SENTENCE.to_owned()));
-                made.invalid.extend(validity::unoptimised(&record.document.environment));
-                point.runs.push(made);
+                let mut result = to_run(&request, &ends.segment(&request)?);
+                result.notes.extend(ends.is_software().then(|| SOFTWARE_SENTENCE.to_owned()));
+                result.invalid.extend(validity::unoptimised(&record.document.environment));
+                point.runs.push(result);
                 done += 1.0;
             }
             progress.clear();
@@ -323,7 +323,7 @@ fn owned((name, value): (&str, &str)) -> (String, String) {
     (name.to_owned(), value.to_owned())
 }
 
-/// A segment as a run of the document. The ends stand where publisher and consumer do.
+/// A segment as a run of the document. The two sides take the places of publisher and consumer.
 fn to_run(request: &VerbsRequest, found: &VerbsResults) -> MeasuredRun {
     let latency = if request.kind == VerbsOperation::Read { "fetch" } else { "round_trip" };
     let latencies = if request.shape == TrafficShape::PingPong {
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked() {
+    fn options_are_parsed() {
         let usual = options("").expect("nothing is wrong");
         assert_eq!((usual.series().len(), usual.sizes.len(), usual.peer), (6, 21, PeerLocation::Started(None)));
         let few = options("-k read --shape latency -m 64:64 --connect 10.0.0.2:7471").expect("nothing is wrong");
@@ -393,14 +393,14 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn contradictory_options_are_refused() {
         for (line, expected) in [
             ("-k atomic", "--kind is one of all, send, write, read, not 'atomic'"),
             ("--poll sometimes", "--poll is one of busy, events, not 'sometimes'"),
             ("--connect host", "--connect is an IP address and a port, not 'host'"),
             ("--address 10.0.0.1 --listen 10.0.0.1:1", "--listen, --connect and --address exclude one another"),
             ("--window 4 --signal-every 5", "--signal-every is a number from 1 to 4, not '5'"),
-            ("-k write --shape latency --poll events", "--poll events: nothing wakes whoever is written to"),
+            ("-k write --shape latency --poll events", "--poll events: one-sided writes raise no event"),
         ] {
             assert_eq!(options(line).map(|_| String::new()).unwrap_or_else(|wrong| wrong.0), expected, "{line}");
         }

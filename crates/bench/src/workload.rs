@@ -43,21 +43,20 @@ use crate::target::BenchmarkTarget;
 use crate::tcp::QUEUE;
 
 const OPTIONS: &[OptionSpec] = &[
-    option("list", None, "", "the workloads that come with the program"),
-    option("show", None, "NAME", "the file of one of them"),
+    option("list", None, "", "list the workloads included in the program"),
+    option("show", None, "NAME", "print the file of one of them"),
     option("scale", None, "X", "multiply rates and numbers of publishers and consumers (default 1)"),
-    option("seconds", None, "S", "how long to send, instead of what the file says; the warm-up shrinks or grows alike"),
-    option("seed", None, "N", "another seed than the file's"),
+    option("seconds", None, "S", "duration instead of that in the file; the warm-up is scaled alike"),
+    option("seed", None, "N", "seed instead of that in the file"),
     option("runs", None, "N", "runs, all brokers in turns; tables show medians (default 1)"),
     option("check", Some('c'), "", "a checksum in every message, checked on arrival"),
 ];
 
 const USAGE: &str = "harrier bench workload NAME|FILE [OPTIONS]";
 
-/// Runs a workload.
 ///
 /// # Errors
-/// A wrong command line or file, a broker that fails, objectives missed, messages lost.
+/// A usage error, an invalid file, a broker that fails, objectives missed, messages lost.
 pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let known = [OPTIONS, TARGETS, QUEUE, OUTPUT];
     let given = ParsedOptions::parse_with_bare(words, &known)?;
@@ -72,7 +71,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     }
     let [source] = given.bare() else {
         return Err(
-            UsageError(format!("expected one workload: {USAGE}; --list names those that come with the program")).into()
+            UsageError(format!("expected one workload: {USAGE}; --list shows those included in the program")).into()
         );
     };
     let spec = adjusted(read(source)?, &given)?;
@@ -83,7 +82,7 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     record.note_option("seconds", spec.duration_ns as f64 / 1e9);
     record.note_option("seed", spec.seed);
     let outcome = measure(&spec, &setup, &targets, &mut record);
-    // What was measured before a run failed is shown all the same.
+    // Results measured before a failure are shown nevertheless.
     let judged = judge(&spec, &targets, &mut record);
     record.end(outcome)?;
     match judged?.into_iter().find(|verdict| verdict.met == ObjectiveStatus::No) {
@@ -105,7 +104,7 @@ fn no_such(name: &str) -> String {
     format!("there is no workload '{name}'; there are {}", names.join(", "))
 }
 
-/// Reads a shipped workload by its name, or a file. A name or a file that is wrong, or not there, is wrong usage.
+/// Reads a shipped workload or a file. A wrong name or file is a usage error.
 fn read(source: &str) -> Result<WorkloadSpec, CommandFailure> {
     if let Some(text) = shipped::text(source) {
         return Ok(parse::parse(source, &format!("{source}.toml"), text)?);
@@ -118,13 +117,13 @@ fn read(source: &str) -> Result<WorkloadSpec, CommandFailure> {
     };
     file.read_to_string(&mut text).map_err(|error| CommandFailure::Usage(format!("{source}: {error}")))?;
     if text.len() as u64 > WORKLOAD_FILE_BYTES_MAX {
-        return Err(CommandFailure::Usage(format!("{source}: a workload file has {WORKLOAD_FILE_BYTES_MAX} bytes at most")));
+        return Err(CommandFailure::Usage(format!("{source}: a workload file may have at most {WORKLOAD_FILE_BYTES_MAX} bytes")));
     }
     let name = std::path::Path::new(source).file_stem().map_or(source.into(), |stem| stem.to_string_lossy());
     parse::parse(&name, source, &text).map_err(CommandFailure::Usage)
 }
 
-/// The workload as the command line changes it.
+/// Applies the command line's changes to a workload.
 fn adjusted(mut spec: WorkloadSpec, given: &ParsedOptions) -> Result<WorkloadSpec, UsageError> {
     if let Some(seed) = given.number_if_given("seed", 0, i64::MAX as u64)? {
         spec.seed = seed;
@@ -139,7 +138,7 @@ fn adjusted(mut spec: WorkloadSpec, given: &ParsedOptions) -> Result<WorkloadSpe
     Ok(spec)
 }
 
-/// A number within bounds, with a point if need be.
+/// A decimal number within bounds.
 pub(crate) fn number(name: &str, text: &str, least: f64, most: f64) -> Result<f64, UsageError> {
     match text.parse::<f64>() {
         Ok(number) if (least..=most).contains(&number) => Ok(number),
@@ -196,7 +195,7 @@ fn empty_series(spec: &WorkloadSpec, groups: &[String], target: &BenchmarkTarget
     }
 }
 
-/// Prints the table and what came of the objectives, which the document notes too.
+/// Prints the table and the verdicts on the objectives, which the document records too.
 fn judge(spec: &WorkloadSpec, targets: &[BenchmarkTarget], record: &mut RunRecorder) -> Result<Vec<ObjectiveVerdict>, String> {
     let groups = run_results::groups(spec);
     let document = &record.document;
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_said() {
+    fn missing_files_are_reported() {
         let why = |source: &str| read(source).expect_err("there is none");
         assert!(matches!(why("no-such"), CommandFailure::Usage(text) if text.contains("market-data")));
         assert!(matches!(why("./no/such.toml"), CommandFailure::Usage(text) if text.starts_with("./no/such.toml: ")));

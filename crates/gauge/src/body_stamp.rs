@@ -14,18 +14,17 @@ use crate::sequence_tally::{SEQUENCE_BYTES_MAX, write_sequence};
 const SUM_BYTES: usize = 4;
 const HEAD_BYTES: usize = SEQUENCE_BYTES_MAX + SUM_BYTES;
 
-/// The constant part of the bodies of one size.
+/// The stamp of all bodies of one size.
 #[derive(Clone, Debug)]
 pub struct BodyStamp {
     pattern: Vec<u8>,
-    /// Sum of the pattern behind the head.
+    /// Checksum state after the pattern.
     begun: Hasher,
 }
 
 impl BodyStamp {
-    /// For bodies of this size.
     pub fn new(size_bytes: usize) -> Self {
-        // Each place has its own byte, as far as 251 and 8 bits allow: a part that is moved or cut does not fit.
+        // Each position has its own byte, as far as 251 and 8 bits allow: a part that is moved or cut is detected.
         let pattern: Vec<u8> =
             (0..size_bytes).map(|index| (index % 251) as u8 ^ (index / 251).wrapping_mul(31) as u8).collect();
         let mut begun = Hasher::new();
@@ -33,18 +32,17 @@ impl BodyStamp {
         Self { pattern, begun }
     }
 
-    /// Bytes of the bodies it is for.
     pub fn size_bytes(&self) -> usize {
         self.pattern.len()
     }
 
-    /// Writes the constant part; once for a body that is used again.
+    /// Fills a body with the constant part; once is enough for a reused body.
     pub fn fill(&self, body: &mut [u8]) {
         assert_eq!(body.len(), self.pattern.len(), "a stamp is for bodies of its size");
         body.copy_from_slice(&self.pattern);
     }
 
-    /// Writes sequence number and checksum of a message into a filled body.
+    /// Writes a message's sequence number and checksum into a filled body.
     #[inline]
     pub fn write(&self, body: &mut [u8], sequence: u64) {
         write_sequence(body, sequence);
@@ -57,7 +55,7 @@ impl BodyStamp {
         }
     }
 
-    /// Whether a body is as it was written, but for a sequence number in a body too short for a sum.
+    /// Whether a body is intact; in a body too short for a checksum the sequence number is not verified.
     #[inline]
     pub fn holds(&self, body: &[u8]) -> bool {
         if body.len() != self.pattern.len() {

@@ -7,8 +7,8 @@
 use crate::limits::{BOOTSTRAP_RUNS_MIN, RESAMPLES};
 use crate::run_summary::{RunValues, RunSummary};
 
-/// The median of the values with an interval that holds the true one in a share `confidence` of all repetitions, as far as
-/// resampling can tell. `None` without values, or if one is no number.
+/// The median with an interval that contains the true median in a share `confidence` of all repetitions, as far as resampling
+/// can tell. `None` without values or if one is not a number.
 pub fn bootstrap_interval(values: &[f64], confidence: f64, seed: u64) -> Option<RunSummary> {
     let whole = range(values)?;
     if values.len() < BOOTSTRAP_RUNS_MIN {
@@ -20,8 +20,8 @@ pub fn bootstrap_interval(values: &[f64], confidence: f64, seed: u64) -> Option<
     Some(percentiles(whole.median, medians, confidence))
 }
 
-/// The ratio of the median of `a` to the median of `b` with its interval. `None` without values on both sides, or if a
-/// value is no number, or one of `b` is not above zero.
+/// The ratio of the median of `a` to the median of `b` with its interval. `None` without values on both sides, if one is not a
+/// number, or if one of `b` is not positive.
 pub fn ratio_interval(a: &[f64], b: &[f64], confidence: f64, seed: u64) -> Option<RunSummary> {
     let (above, below) = (range(a)?, range(b)?);
     if b.iter().any(|&value| value <= 0.0) {
@@ -34,7 +34,7 @@ pub fn ratio_interval(a: &[f64], b: &[f64], confidence: f64, seed: u64) -> Optio
             median,
             low: ends.iter().copied().fold(f64::INFINITY, f64::min),
             high: ends.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-            // Both medians must lie in their ranges, which fail independently.
+            // Both medians must lie in their ranges, and these fail independently.
             confidence: above.confidence * below.confidence,
         });
     }
@@ -63,7 +63,7 @@ fn percentiles(median: f64, mut resampled: Vec<f64>, confidence: f64) -> RunSumm
     RunSummary { median, low: resampled[cut.min(last)], high: resampled[last - cut.min(last)], confidence }
 }
 
-/// A sequence of numbers that looks random and follows from its seed: SplitMix64.
+/// A pseudo-random generator: SplitMix64.
 struct BootstrapRng(u64);
 
 impl BootstrapRng {
@@ -75,12 +75,12 @@ impl BootstrapRng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `count`: the high half of a product, whose bias is far below what some thousand draws show.
+    /// A number below `count`: the high half of a product, whose bias is negligible for a few thousand draws.
     fn below(&mut self, count: usize) -> usize {
         ((u128::from(self.next()) * count as u128) >> 64) as usize
     }
 
-    /// The median of as many values, drawn with replacement.
+    /// The median of a resample of the same size, drawn with replacement.
     fn median_of(&mut self, values: &[f64], draw: &mut [f64]) -> f64 {
         for place in draw.iter_mut() {
             *place = values[self.below(values.len())];
@@ -143,7 +143,7 @@ mod tests {
         let ratio = ratio_interval(&double, &single, 0.95, 3).expect("runs");
         assert!((ratio.median - 2.0).abs() < 0.05 && ratio.low > 1.6 && ratio.high < 2.5, "{ratio:?}");
         assert!(ratio.low < ratio.median && ratio.median < ratio.high, "{ratio:?}");
-        // The same against itself: one lies within.
+        // Compared with itself, the ratio contains one.
         let same = ratio_interval(&single, &single, 0.95, 3).expect("runs");
         assert!(same.low < 1.0 && 1.0 < same.high, "{same:?}");
         assert_eq!(ratio_interval(&double, &[0.0; 6], 0.95, 3), None);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds of the monotonic clock.
+/// The monotonic clock in nanoseconds.
 pub fn now_ns() -> u64 {
     match clock_gettime(ClockId::CLOCK_MONOTONIC) {
         Ok(time) => (time.tv_sec() as u64) * 1_000_000_000 + time.tv_nsec() as u64,
@@ -14,7 +14,7 @@ pub fn now_ns() -> u64 {
     }
 }
 
-/// A point in time after which a wait is given up.
+/// The end of a wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
     end_ns: u64,
@@ -26,29 +26,28 @@ impl Deadline {
         Self { end_ns: now_ns().saturating_add(wait.as_nanos() as u64) }
     }
 
-    /// Whether it has passed.
     pub fn passed(self) -> bool {
         now_ns() >= self.end_ns
     }
 
-    /// What is left until then, zero when passed.
+    /// The remaining time, zero after the deadline.
     pub fn left(self) -> Duration {
         Duration::from_nanos(self.end_ns.saturating_sub(now_ns()))
     }
 }
 
-/// Waits for a condition outside this process that nothing announces (a port that opens, memory that settles).
+/// Sleeps while polling a condition outside this process that cannot be waited for (a port that opens, memory that settles).
 pub fn pause(wait: Duration) {
     #[expect(clippy::disallowed_methods, reason = "another program's state is polled; nothing can wake us")]
     std::thread::sleep(wait);
 }
 
-/// Today's date in UTC as `YYYY-MM-DD`, for names of records.
+/// Today's date in UTC as `YYYY-MM-DD`, for file names.
 pub fn date() -> String {
     timestamp_of(wall_s()).chars().take(10).collect()
 }
 
-/// The time in UTC as `YYYY-MM-DDThh:mm:ssZ`, for records.
+/// The time in UTC as `YYYY-MM-DDThh:mm:ssZ`, for documents.
 pub fn timestamp() -> String {
     timestamp_of(wall_s())
 }

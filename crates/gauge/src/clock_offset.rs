@@ -3,35 +3,35 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A question and its answer. A side that cannot tell the two times in the middle apart gives the same twice.
+/// A request and its reply. A side that cannot distinguish the two times in the middle gives the same time twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockExchange {
-    /// When the question left, on this clock.
+    /// On this clock.
     #[serde(rename = "asked_ns")]
     pub request_sent_ns: u64,
-    /// When it arrived, on the other clock.
+    /// On the other clock.
     #[serde(rename = "arrived_ns")]
     pub request_received_ns: u64,
-    /// When the answer left, on the other clock.
+    /// On the other clock.
     #[serde(rename = "answered_ns")]
     pub reply_sent_ns: u64,
-    /// When it was here, on this clock.
+    /// On this clock.
     #[serde(rename = "heard_ns")]
     pub reply_received_ns: u64,
 }
 
-/// The other clock's lead over this one.
+/// The offset of the other clock from this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockOffset {
-    /// What must be added to this clock to get the other.
+    /// The number to add to a time of this clock.
     pub offset_ns: i64,
-    /// The true offset is at most this far away, as long as neither clock was set or ran visibly faster meanwhile.
+    /// Error bound of the offset, unless a clock was set or drifted visibly in between.
     pub error_ns: u64,
 }
 
-/// The offset that all exchanges allow. Each one bounds it from both sides, since no message arrives before it leaves;
-/// the quickest ones bound it best, and all together better still. Where they contradict each other (a clock drifted or
-/// was set) the quickest exchange decides alone. `None` without an exchange whose times make sense.
+/// The offset that is compatible with all exchanges. Each one bounds it from both sides, since no message arrives before it is sent;
+/// quick ones give the best bounds. If they contradict each other (a clock drifted or was set), only the quickest exchange
+/// counts. `None` without a valid exchange.
 pub fn offset(exchanges: &[ClockExchange]) -> Option<ClockOffset> {
     let bounds: Vec<(i128, i128)> = exchanges.iter().filter_map(ClockExchange::bounds).collect();
     let quickest = *bounds.iter().min_by_key(|(low, high)| high - low)?;
@@ -45,7 +45,7 @@ pub fn offset(exchanges: &[ClockExchange]) -> Option<ClockOffset> {
 }
 
 impl ClockExchange {
-    /// The least and the largest offset with which nothing arrives before it left.
+    /// The smallest and largest offset with which no message arrives before it is sent.
     fn bounds(&self) -> Option<(i128, i128)> {
         let between = |later: u64, earlier: u64| i128::from(later) - i128::from(earlier);
         let (low, high) = (between(self.reply_sent_ns, self.reply_received_ns), between(self.request_received_ns, self.request_sent_ns));
@@ -57,7 +57,7 @@ impl ClockExchange {
 mod tests {
     use super::*;
 
-    /// An exchange with a clock that is `lead` ahead; `there`, `at` and `back` are what each part took.
+    /// An exchange with a clock that is `lead` ahead; `there`, `at` and `back` are the durations of its parts.
     fn exchange(asked_ns: u64, lead: i64, there: u64, at: u64, back: u64) -> ClockExchange {
         let other = |ns: u64| ns.checked_add_signed(lead).expect("a time");
         ClockExchange {
@@ -79,7 +79,7 @@ mod tests {
         for lead in [0, 5_000_000_000, -900_000_000] {
             check(&[exchange(1_000_000_000, lead, 100, 5_000, 100)], lead, 100);
             check(&[exchange(1_000_000_000, lead, 900, 0, 100)], lead, 500);
-            // One was quick to go, another to come back: together they know more than each.
+            // One request was quick, another reply was: together they bound the offset better than each alone.
             let both = [exchange(1_000_000_000, lead, 10, 0, 5_000), exchange(2_000_000_000, lead, 7_000, 0, 20)];
             check(&both, lead, 15);
         }
@@ -96,7 +96,7 @@ mod tests {
         let backwards = ClockExchange { request_sent_ns: 10, request_received_ns: 5, reply_sent_ns: 5, reply_received_ns: 9 };
         assert_eq!(offset(&[backwards]), None);
         assert_eq!(offset(&[]), None);
-        // Longer at the other side than the whole took here.
+        // More time at the other side than the whole exchange took.
         let impossible = ClockExchange { request_sent_ns: 10, request_received_ns: 0, reply_sent_ns: 100, reply_received_ns: 20 };
         assert_eq!(offset(&[impossible]), None);
         let far = ClockExchange { request_sent_ns: 0, request_received_ns: u64::MAX, reply_sent_ns: u64::MAX, reply_received_ns: 0 };

@@ -6,17 +6,17 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// What the kernel tells when nobody has asked for a bound: its own default, 2,000 seconds.
+/// The kernel's default without any request: 2,000 seconds.
 const CPU_LATENCY_UNBOUNDED_US: i32 = 2_000_000_000;
 
-/// The machine a run was made on.
+/// The machine of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostEnvironment {
     /// Date of the run, UTC.
     pub date: String,
-    /// The processor's name.
+    /// The processor's model name.
     pub processor: String,
-    /// Processors this program may use.
+    /// Processors that this program may use.
     pub processors: usize,
     /// Memory in MiB.
     pub memory_mib: u64,
@@ -24,37 +24,35 @@ pub struct HostEnvironment {
     pub kernel: String,
     /// TCP congestion control.
     pub congestion_control: String,
-    /// TCP congestion controls that the kernel has.
+    /// Congestion controls that the kernel provides.
     #[serde(default)]
     pub congestion_controls: Vec<String>,
-    /// Least, first and largest bytes of a TCP receive buffer that the system sizes itself.
+    /// Minimum, default and maximum bytes of an automatically sized TCP receive buffer.
     #[serde(default)]
     pub tcp_rmem: String,
-    /// The same of a send buffer.
+    /// The same for the send buffer.
     #[serde(default)]
     pub tcp_wmem: String,
-    /// What sets the processors' clock: `performance`, `powersave`, …; `None` if the system does not tell (as in most virtual
-    /// machines).
+    /// The CPU frequency governor: `performance`, `powersave`, …; `None` if the system does not tell, as in most virtual machines.
     #[serde(default)]
     pub governor: Option<String>,
-    /// Whether the processors are a virtual machine's; `None` where they do not tell.
+    /// Whether the processors are virtual; `None` if they do not tell.
     #[serde(default)]
     pub virtualised: Option<bool>,
-    /// Within how many microseconds a processor must wake, since somebody has asked for it; `None` if nobody has, or the system
-    /// does not tell (it tells root).
+    /// The PM QoS limit on CPU wake-up latency in microseconds; `None` if nobody has requested one or it is not readable (it is for
+    /// root).
     #[serde(default)]
     pub cpu_latency_us: Option<i32>,
-    /// Load average of the last minute before the run.
+    /// Load average of the minute before the run.
     #[serde(default)]
     pub load_before: Option<f64>,
     /// Version of this program.
     pub version: String,
-    /// Whether this program was built with optimisation.
+    /// Whether this program is an optimised build.
     pub optimised: bool,
 }
 
 impl HostEnvironment {
-    /// Reads the facts.
     pub fn read() -> Self {
         let text = |path: &str| {
             fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_else(|_| "unknown".to_owned())
@@ -90,7 +88,7 @@ impl HostEnvironment {
         }
     }
 
-    /// The facts as one line.
+    /// The facts on one line.
     pub fn line(&self) -> String {
         let Self { processor, processors, memory_mib, kernel, congestion_control, version, optimised, .. } = self;
         let wake = self.wake();
@@ -100,7 +98,7 @@ impl HostEnvironment {
         )
     }
 
-    /// How soon processors wake, where that was asked for, as the end of a line.
+    /// The wake-up latency limit, if any, as the end of a line.
     pub fn wake(&self) -> String {
         self.cpu_latency_us.map_or_else(String::new, |bound_us| format!(", processors wake within {bound_us} us"))
     }
@@ -110,19 +108,19 @@ fn spaced(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// x86 processors of a virtual machine have the flag `hypervisor`; others tell nothing.
+/// On x86, virtual processors have the flag `hypervisor`.
 fn virtualised(processors: &str) -> Option<bool> {
     let flags = processors.lines().find(|line| line.starts_with("flags"))?;
     Some(flags.split_whitespace().any(|flag| flag == "hypervisor"))
 }
 
-/// The kernel's file has four bytes in the machine's order: the least bound that anybody has asked for.
+/// The file contains four bytes in native byte order: the smallest latency requested.
 fn cpu_latency_us(bytes: &[u8]) -> Option<i32> {
     let bound_us = i32::from_ne_bytes(*bytes.first_chunk()?);
     (bound_us < CPU_LATENCY_UNBOUNDED_US).then_some(bound_us)
 }
 
-/// Processors this process may use.
+/// The number of processors this process may use.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -13,12 +13,12 @@ pub struct LatencyHistogram {
     histogram: Histogram<u64>,
 }
 
-/// The non-empty buckets of a histogram: value in nanoseconds and count.
+/// The non-empty buckets: values in nanoseconds with their counts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HistogramBuckets(Vec<(u64, u64)>);
 
 impl HistogramBuckets {
-    /// Values in nanoseconds, ascending, and their counts.
+    /// In ascending order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.iter().copied()
     }
@@ -40,23 +40,22 @@ impl Default for LatencyHistogram {
 }
 
 impl LatencyHistogram {
-    /// Counts one latency.
+    /// Records one latency.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         self.histogram.saturating_record(ns);
     }
 
-    /// How many were counted.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// The latency that the given share (0 to 1) of all stays within, in microseconds.
+    /// The quantile for a share from 0 to 1, in microseconds.
     pub fn quantile_us(&self, share: f64) -> f64 {
         self.histogram.value_at_quantile(share) as f64 / 1e3
     }
 
-    /// The same, only where enough latencies lie above it to name it ([`SAMPLES_ABOVE_MIN`]); the largest (1) always can.
+    /// The same if enough samples lie above it ([`SAMPLES_ABOVE_MIN`]); the maximum (1) is always supported.
     pub fn supported_quantile_us(&self, share: f64) -> Option<f64> {
         if self.count() == 0 {
             return None;
@@ -64,22 +63,20 @@ impl LatencyHistogram {
         if share >= 1.0 {
             return Some(self.max_us());
         }
-        // Rounded, since 1,000 times 0.01 is a little less than 10 in binary.
+        // Rounded, since 1,000 times 0.01 is slightly less than 10 in binary.
         let above = (self.count() as f64 * (1.0 - share) * 1e6).round() / 1e6;
         (above >= SAMPLES_ABOVE_MIN).then(|| self.quantile_us(share))
     }
 
-    /// The mean in microseconds.
     pub fn mean_us(&self) -> f64 {
         self.histogram.mean() / 1e3
     }
 
-    /// The largest in microseconds.
     pub fn max_us(&self) -> f64 {
         self.histogram.max() as f64 / 1e3
     }
 
-    /// Takes in all latencies of another histogram.
+    /// Adds the latencies of another histogram.
     pub fn merge(&mut self, buckets: &HistogramBuckets) {
         for &(value, count) in &buckets.0 {
             self.histogram.saturating_record_n(value, count);

@@ -1,12 +1,12 @@
 //! Limits of the instruments.
 
-/// Largest latency that the histograms hold, in nanoseconds (larger ones count as this one).
+/// Largest latency of the histograms, in nanoseconds; larger ones count as this one.
 pub const LATENCY_NS_MAX: u64 = 100_000_000_000;
 
-/// Samples above a quantile that it takes to name it: p99 is shown from 1,000 samples on, p99.99 from 100,000.
+/// Samples required above a quantile: p99 needs 1,000 samples, p99.99 needs 100,000.
 pub const SAMPLES_ABOVE_MIN: f64 = 10.0;
 
-/// Share of its processors above which a client is taken for the bottleneck, and its figures for INVALID.
+/// Share of its processors above which a client is considered the bottleneck, and its figures INVALID.
 pub const CLIENT_CORES_SHARE_MAX: f64 = 0.85;
 
 /// In open loop, a message sent this much after its intended time counts as late, in nanoseconds.
@@ -15,22 +15,22 @@ pub const LATE_SEND_NS: u64 = 1_000_000;
 /// Share of late messages above which an open-loop generator has fallen behind.
 pub const LATE_SENDS_SHARE_MAX: f64 = 0.01;
 
-/// Difference between the median rates of the two halves of a run, as a share of the median of all, above which it is not steady.
+/// Difference between the median rates of a run's halves, relative to the overall median, above which the run is not steady.
 pub const DRIFT_MAX: f64 = 0.10;
 
-/// Rates that a run must have before anything is said about its steadiness.
+/// Rates required to judge steadiness.
 pub const STEADINESS_RATES_MIN: usize = 8;
 
-/// Resamples of a bootstrap: the ends of a 95 % interval then lie on the 100th value from each side.
+/// Resamples of a bootstrap: the ends of a 95 % interval are then the 100th values from both sides.
 pub const RESAMPLES: usize = 4_000;
 
-/// Runs below which a bootstrap says nothing that the range does not say better.
+/// Runs below which a bootstrap is no better than the range.
 pub const BOOTSTRAP_RUNS_MIN: usize = 5;
 
-/// Bytes that one answer of the kernel about its sockets may have.
+/// Largest netlink message in the kernel's answer.
 pub(crate) const DIAG_ANSWER_BYTES: usize = 64 << 10;
 
 const _: () = assert!(CLIENT_CORES_SHARE_MAX < 1.0 && LATE_SENDS_SHARE_MAX < 1.0);
 const _: () = assert!(RESAMPLES >= 1_000);
-/// Comparisons of two clocks that are kept.
+/// Clock comparisons that are kept.
 pub const OFFSETS_KEPT: usize = 1_024;

@@ -7,29 +7,29 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// The process that listens on a TCP port of this machine; `None` when it is elsewhere or hidden. Of several that share
-/// the socket it is the one that was there first.
+/// The process that listens on a local TCP port; `None` if it is remote or not readable. Of several that share the socket it
+/// is the oldest one.
 pub fn listener_on(port: u16) -> Option<u32> {
     holders(&tcp_listeners(port)).first().copied()
 }
 
-/// The process that listens on a Unix socket of this machine.
+/// The process that listens on a Unix socket.
 pub fn listener_at(path: &Path) -> Option<u32> {
     holders(&unix_listeners(path)).first().copied()
 }
 
-/// All processes of the broker that listens on a TCP port: those that hold the listening socket, and everything they
-/// started that still runs.
+/// All processes of the broker that listens on a TCP port: the holders of the listening socket and all their living
+/// descendants.
 pub fn broker_on(port: u16) -> Vec<u32> {
     with_descendants(&holders(&tcp_listeners(port)))
 }
 
-/// All processes of the broker that listens on a Unix socket.
+/// The same for a Unix socket.
 pub fn broker_at(path: &Path) -> Vec<u32> {
     with_descendants(&holders(&unix_listeners(path)))
 }
 
-/// Processes and all that they started and that still runs, directly or not.
+/// These processes and all their living descendants.
 pub fn with_descendants(roots: &[u32]) -> Vec<u32> {
     let mut children: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for pid in processes() {
@@ -44,13 +44,13 @@ pub fn with_descendants(roots: &[u32]) -> Vec<u32> {
             waiting.extend(children.get(&pid).into_iter().flatten());
         }
     }
-    // The roots first: whoever wants one process wants the broker itself.
+    // The roots come first: a caller that uses a single process needs the broker itself.
     let mut all = roots.to_vec();
     all.extend(found.iter().filter(|pid| !roots.contains(pid)));
     all
 }
 
-/// Numbers of the sockets that a process holds.
+/// The inodes of a process's sockets.
 pub(crate) fn socket_inodes(pid: u32) -> Vec<u64> {
     let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
     descriptors
@@ -122,10 +122,10 @@ fn parent(pid: u32) -> Option<u32> {
     stat_field(pid, 4)?.try_into().ok()
 }
 
-/// A number of `/proc/PID/stat`, counted as in proc_pid_stat(5).
+/// A numeric field of `/proc/PID/stat`, counted as in proc_pid_stat(5).
 fn stat_field(pid: u32, number: usize) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in brackets may hold blanks and brackets; field 3 follows it.
+    // The name in brackets may contain spaces and brackets; field 3 follows it.
     stat.rsplit_once(')')?.1.split_whitespace().nth(number - 3)?.parse().ok()
 }
 
@@ -164,7 +164,7 @@ mod tests {
     fn what_a_broker_started_belongs_to_it() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
         let port = listener.local_addr().expect("address").port();
-        // A child that has a child of its own; both end when their input does.
+        // A child with a child of its own; both end when their input ends.
         let mut child = Command::new("sh")
             .args(["-c", "exec 3<&0; cat <&3 & echo $!; wait"])
             .stdin(Stdio::piped())

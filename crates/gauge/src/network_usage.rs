@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use crate::socket_diag::{self, SocketCounters, SocketInfo};
 use crate::listener::socket_inodes;
 
-/// What crossed the network in the interval, over all sockets of the roles.
+/// Network traffic in an interval, over all sockets of the roles.
 ///
-/// A client's socket counts both ways, what it sent and what it received: the sum over all clients is all that passed
-/// between them and the broker, and the broker's own sockets must not be added.
+/// A client's socket counts both directions, so the sum over all clients is the whole traffic with the broker, and the
+/// broker's own sockets must not be added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NetworkUsage {
     /// TCP segments.
     pub packets: u64,
-    /// Bytes in them, without the headers of TCP and below.
+    /// Bytes of payload.
     pub bytes: u64,
-    /// Of these, the ones that the sockets sent; the others they received.
+    /// Of these, the ones sent; the others were received.
     #[serde(default)]
     pub bytes_sent: u64,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub retransmits: u64,
 }
 
@@ -33,7 +33,7 @@ impl NetworkUsage {
         self.retransmits += other.retransmits;
     }
 
-    /// Those of two roles, of which either may have none that count.
+    /// The sum for two roles, each of which may have no counters.
     pub fn sum(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         match (one, other) {
             (Some(mut sum), Some(other)) => {
@@ -44,12 +44,11 @@ impl NetworkUsage {
         }
     }
 
-    /// Bytes that the sockets received.
     pub fn bytes_received(&self) -> u64 {
         self.bytes.saturating_sub(self.bytes_sent)
     }
 
-    /// Mean bytes of a packet, if there was one.
+    /// Mean bytes per packet, if there was one.
     pub fn packet_bytes(&self) -> Option<f64> {
         (self.packets > 0).then(|| self.bytes as f64 / self.packets as f64)
     }
@@ -60,37 +59,37 @@ impl NetworkUsage {
     }
 }
 
-/// Which sockets are counted.
+/// The sockets to count.
 #[derive(Clone, Debug)]
 enum SocketOwner {
-    /// Those that these processes hold.
+    /// The sockets of these processes.
     Processes(Vec<u32>),
-    /// Those connected to this port of a broker.
+    /// The sockets connected to this port of a broker.
     ClientsOf(u16),
 }
 
-/// Measures TCP sockets from its start to its stop. Sockets that were closed meanwhile are not counted.
+/// Measures TCP sockets from its start to its stop. Sockets closed in between are not counted.
 #[derive(Debug)]
 pub struct NetworkMeter {
     whose: SocketOwner,
     before: Option<SocketReadings>,
 }
 
-/// What each socket has counted: by its inode and its ports.
+/// Counters by inode and ports of the socket.
 type SocketReadings = BTreeMap<(u64, u16, u16), SocketCounters>;
 
 impl NetworkMeter {
-    /// Begins to measure the TCP sockets of this process.
+    /// Measures the TCP sockets of this process.
     pub fn of_self() -> Self {
         Self::of(&[std::process::id()])
     }
 
-    /// Begins to measure the TCP sockets that these processes of the same network namespace hold.
+    /// Measures the TCP sockets of these processes in the same network namespace.
     pub fn of(pids: &[u32]) -> Self {
         Self::begin(SocketOwner::Processes(pids.to_vec()))
     }
 
-    /// Begins to measure all connections of this network namespace to a broker's port.
+    /// Measures all connections of this network namespace to a broker's port.
     pub fn of_clients(port: u16) -> Self {
         Self::begin(SocketOwner::ClientsOf(port))
     }
@@ -100,15 +99,15 @@ impl NetworkMeter {
         Self { whose, before }
     }
 
-    /// Ends the measurement; `None` if there was no such socket (Unix sockets have no packets), or the kernel does not tell.
+    /// Ends the measurement; `None` if there was no such socket (Unix sockets have no packets) or the kernel does not tell.
     pub fn stop(self) -> Option<NetworkUsage> {
         let (before, after) = (self.before?, read(&self.whose)?);
         (!(before.is_empty() && after.is_empty())).then(|| difference(&before, &after))
     }
 }
 
-/// TCP options that the accepted sockets of a port were found with: `congestion_control`, `send_buffer_bytes` and
-/// `receive_buffer_bytes` (as the kernel holds them now), each only if all sockets agree.
+/// Observed TCP options of the accepted sockets of a port: `congestion_control`, `send_buffer_bytes` and
+/// `receive_buffer_bytes` (current values), each only if all sockets agree.
 pub fn observed_socket_options(port: u16) -> BTreeMap<String, String> {
     let sockets = socket_diag::sockets().unwrap_or_default();
     let accepted: Vec<&SocketInfo> =
@@ -145,7 +144,7 @@ fn read(whose: &SocketOwner) -> Option<SocketReadings> {
 fn difference(before: &SocketReadings, after: &SocketReadings) -> NetworkUsage {
     let mut sum = NetworkUsage::default();
     for (socket, now) in after {
-        // A socket that is new began with nothing.
+        // A new socket started at zero.
         let then = before.get(socket).copied().unwrap_or_default();
         let sent = wrapped(now.segments_sent, then.segments_sent);
         let received = wrapped(now.segments_received, then.segments_received);
@@ -158,7 +157,7 @@ fn difference(before: &SocketReadings, after: &SocketReadings) -> NetworkUsage {
     sum
 }
 
-/// The kernel counts the segments of a connection in 32 bits, which a long run goes round.
+/// The kernel counts a connection's segments in 32 bits, which wrap in a long run.
 fn wrapped(now: u64, then: u64) -> u64 {
     u64::from((now as u32).wrapping_sub(then as u32))
 }
@@ -205,7 +204,7 @@ mod tests {
         let (mut client, mut server, _) = connected();
         exchange(&mut client, &mut server, 1_000, 3_000);
         let network = meter.stop().expect("the kernel lists sockets");
-        // Both ends are this process's, and other tests of it have sockets too.
+        // Both ends belong to this process, and other tests have sockets too.
         assert!(network.bytes >= 8_000, "{network:?}");
     }
 

@@ -8,11 +8,11 @@ use crate::clock::now_ns;
 use crate::process_snapshot::{ProcessSnapshot, ThreadSnapshot};
 use crate::role_usage::RoleUsage;
 
-/// Measures processes over an interval: `start`, `sample` now and then, `stop`.
+/// Measures processes over an interval: `start`, occasional calls of `sample`, `stop`.
 ///
-/// Threads that ended meanwhile are counted as far as the last look at them saw; a thread that began and ended between
-/// two looks has its processor time counted (the kernel keeps it with the process) but its context switches and its
-/// waiting not. Of the own process the kernel tells all switches.
+/// Threads that have ended are counted up to the last sample. For a thread that started and ended between two samples the
+/// kernel adds its processor time to the process, but its context switches and run-queue waits are lost. For this process
+/// itself the kernel reports all context switches.
 #[derive(Debug)]
 pub struct ProcessMeter {
     began_ns: u64,
@@ -26,12 +26,12 @@ struct MeteredProcess {
     first: ProcessSnapshot,
     last: ProcessSnapshot,
     threads: BTreeMap<u32, ThreadSpan>,
-    /// Threads whose ids were given to others.
+    /// Earlier threads whose ids were reused.
     ended_threads: Vec<ThreadSpan>,
     threads_max: usize,
 }
 
-/// A thread from the first look at it (nothing, if it began later) to the last.
+/// A thread from its first snapshot (zero if it started later) to its last one.
 #[derive(Debug, Default)]
 struct ThreadSpan {
     first: ThreadSnapshot,
@@ -39,34 +39,33 @@ struct ThreadSpan {
 }
 
 impl ProcessMeter {
-    /// Begins to measure; processes that cannot be read are left out (see [`RoleUsage::processes`]).
+    /// Starts measuring; unreadable processes are skipped (see [`RoleUsage::processes`]).
     pub fn start(pids: &[u32]) -> Self {
         let distinct: BTreeSet<u32> = pids.iter().copied().collect();
         let watched: Vec<MeteredProcess> = distinct.into_iter().filter_map(MeteredProcess::begin).collect();
         let resident_bytes_max = watched.iter().map(|watched| watched.first.resident_bytes).sum();
-        // The clock last: reading took time in which nothing of the interval happened.
+        // The clock is read last: taking the snapshots is not part of the interval.
         Self { began_ns: now_ns(), processes: watched, resident_bytes_max }
     }
 
-    /// Begins to measure this process.
+    /// Starts measuring this process.
     pub fn of_self() -> Self {
         Self::start(&[std::process::id()])
     }
 
-    /// Looks at the processes once more and keeps what is largest (resident memory), and what a thread has used that may end.
+    /// Samples the processes: keeps the peak of resident memory and the usage of threads that may end.
     pub fn sample(&mut self) {
         self.processes.iter_mut().for_each(MeteredProcess::sample);
         let resident_bytes = self.processes.iter().map(|watched| watched.last.resident_bytes).sum();
         self.resident_bytes_max = self.resident_bytes_max.max(resident_bytes);
     }
 
-    /// Ends the measurement.
     pub fn stop(mut self) -> RoleUsage {
         let elapsed_s = now_ns().saturating_sub(self.began_ns).max(1) as f64 / 1e9;
         self.sample();
         let mut usage: RoleUsage =
             self.processes.iter().map(|watched| watched.usage(elapsed_s)).collect::<Vec<_>>().iter().collect();
-        // A peak of one process that no sample saw: the others may have had less then, so it is taken alone.
+        // A peak of one process that no sample caught is used alone, because the other processes may have used less at that time.
         let unseen = self.processes.iter().map(MeteredProcess::unseen_peak_bytes).max().unwrap_or(0);
         usage.resident_bytes = self.resident_bytes_max.max(unseen);
         usage
@@ -85,7 +84,7 @@ impl MeteredProcess {
         Some(Self { pid, last: first.clone(), first, threads, ended_threads: Vec::new(), threads_max })
     }
 
-    /// Looks again; a process that has ended, or whose id another has now, stays as it was seen last.
+    /// Samples one process; if it has ended, or its id was reused, the last snapshot stays.
     fn sample(&mut self) {
         let Some(look) = ProcessSnapshot::read(self.pid).filter(|look| look.started == self.first.started) else {
             self.last.resident_bytes = 0;
@@ -139,8 +138,7 @@ impl MeteredProcess {
     }
 }
 
-/// How much of the processor time was in user space: in this interval, or since the process began where the interval is
-/// shorter than a tick.
+/// The share of user-space processor time in this interval, or over the process's life if the interval is shorter than a tick.
 fn user_share(first: &ProcessSnapshot, last: &ProcessSnapshot) -> f64 {
     let user_ns = last.user_ns.saturating_sub(first.user_ns);
     let system_ns = last.system_ns.saturating_sub(first.system_ns);
@@ -159,7 +157,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::process::{Command, Stdio};
 
-    /// Burns processor time of this thread until it has had `ns` of it.
+    /// Burns `ns` of processor time in this thread.
     fn burn(ns: u64) {
         let clock = nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID;
         let now = || {
@@ -189,7 +187,7 @@ mod tests {
     #[test]
     fn switches_of_threads_that_ended_are_counted() {
         let meter = ProcessMeter::of_self();
-        // Each side waits in the kernel for the other's byte, so that a round trip makes at least one of them wait.
+        // Both sides wait for the other's byte in the kernel, so each round trip has at least one wait.
         let (mut here, mut there) = UnixStream::pair().expect("two ends");
         let other = std::thread::spawn(move || {
             let mut byte = [0];

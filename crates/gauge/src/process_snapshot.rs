@@ -8,47 +8,46 @@ use nix::sys::time::TimeVal;
 use nix::time::{clock_getcpuclockid, clock_gettime};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
-/// The counts of one process.
+/// The counters of one process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProcessSnapshot {
-    /// When it started, in ticks after the machine: with the id it names a process.
+    /// Start time in ticks since boot; together with the id it identifies a process.
     pub started: u64,
-    /// Processor time, precise.
+    /// Precise processor time.
     pub cpu_ns: u64,
-    /// The part in user space, as the kernel shares it out.
+    /// User-space time as estimated by the kernel.
     pub user_ns: u64,
-    /// The part in the kernel.
+    /// Kernel time.
     pub system_ns: u64,
     pub minor_faults: u64,
     pub major_faults: u64,
     pub resident_bytes: u64,
-    /// The most that was ever resident.
+    /// Peak resident memory.
     pub resident_bytes_peak: u64,
-    /// Voluntary and involuntary switches of the whole process, ended threads included; known for one's own only.
+    /// Voluntary and involuntary context switches of the whole process, ended threads included; only for this process itself.
     pub switches: Option<(u64, u64)>,
-    /// Living threads.
     pub threads: BTreeMap<u32, ThreadSnapshot>,
 }
 
-/// The counts of one thread.
+/// The counters of one thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ThreadSnapshot {
     pub voluntary: u64,
     pub involuntary: u64,
     pub cpu_ns: u64,
-    /// Time it was ready and had no processor.
+    /// Time spent ready to run without a processor.
     pub waited_ns: u64,
-    /// Numbers of the processors it may run on.
+    /// The processors it may run on.
     pub allowed: Vec<u32>,
 }
 
 impl ProcessSnapshot {
-    /// Looks at a process; `None` if it is not there or hidden.
+    /// Takes a snapshot of a process; `None` if it does not exist or is not readable.
     pub fn read(pid: u32) -> Option<Self> {
         let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(pid).ok()?)).ok()?;
         let time = clock_gettime(clock).ok()?;
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name in brackets may hold blanks; fields are counted after it (proc_pid_stat(5)).
+        // The name in brackets may contain spaces; fields are counted after it (proc_pid_stat(5)).
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let field = |number: usize| fields.get(number - 3).and_then(|text| text.parse::<u64>().ok());
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -71,7 +70,7 @@ impl ProcessSnapshot {
         Some(look)
     }
 
-    /// Of the own process the kernel tells more, and more precisely.
+    /// For this process itself, `getrusage` is more precise.
     fn of_self(&mut self) {
         if let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) {
             let ns = |time: TimeVal| time.tv_sec() as u64 * 1_000_000_000 + time.tv_usec() as u64 * 1_000;
@@ -84,13 +83,13 @@ impl ProcessSnapshot {
     }
 }
 
-/// Resident memory of a process in bytes (`VmRSS`); `None` if it is not there or hidden.
+/// Resident memory of a process in bytes (`VmRSS`); `None` if it does not exist or is not readable.
 pub fn resident_bytes(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     Some(number(&status, "VmRSS:")? * 1_024)
 }
 
-/// Nanoseconds of one tick, in which the kernel tells times in `/proc`.
+/// Nanoseconds per clock tick, the unit of times in `/proc`.
 pub(crate) fn tick_ns() -> Option<u64> {
     let per_s = sysconf(SysconfVar::CLK_TCK).ok()??;
     1_000_000_000_u64.checked_div(u64::try_from(per_s).ok()?)
@@ -103,7 +102,7 @@ fn threads(pid: u32) -> BTreeMap<u32, ThreadSnapshot> {
         .filter_map(|task| {
             let id = task.file_name().to_str()?.parse().ok()?;
             let status = fs::read_to_string(task.path().join("status")).ok()?;
-            // Three numbers: ran, waited (both in nanoseconds), turns. Kernels without scheduling figures have no file.
+            // Three numbers: time run, time waited (both in nanoseconds), time slices. Kernels without scheduler statistics lack the file.
             let schedule = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
             let mut schedule = schedule.split_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
             let thread = ThreadSnapshot {
@@ -118,7 +117,7 @@ fn threads(pid: u32) -> BTreeMap<u32, ThreadSnapshot> {
         .collect()
 }
 
-/// What stands behind a key that begins a line.
+/// The rest of the line that starts with a key.
 pub(crate) fn line<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(key)).map(str::trim)
 }
@@ -127,7 +126,7 @@ fn number(text: &str, key: &str) -> Option<u64> {
     line(text, key)?.split_whitespace().next()?.parse().ok()
 }
 
-/// `0-3,8` as numbers.
+/// Parses a list such as `0-3,8`.
 fn numbers(list: &str) -> Vec<u32> {
     list.split(',')
         .filter_map(|part| {
@@ -150,8 +149,8 @@ mod tests {
     }
 
     #[test]
-    fn the_tick_is_asked_of_the_system() {
-        // What `getconf CLK_TCK` says on every Linux of the supported machines.
+    fn the_clock_tick_is_read_from_the_system() {
+        // The value of `getconf CLK_TCK` on every supported Linux machine.
         assert_eq!(tick_ns(), Some(10_000_000));
     }
 

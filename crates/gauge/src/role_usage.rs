@@ -2,43 +2,43 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What the processes of one role used in the interval.
+/// Resources used by the processes of one role in an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RoleUsage {
-    /// How many processes; zero if none could be read, and then nothing else means anything.
+    /// Number of processes; if zero, none was readable and the other fields are meaningless.
     pub processes: u32,
-    /// Processor seconds in user space.
+    /// User CPU seconds.
     pub user_s: f64,
-    /// Processor seconds in the kernel.
+    /// Kernel CPU seconds.
     pub system_s: f64,
-    /// Context switches of its own will (it waited).
+    /// Voluntary context switches.
     pub voluntary_switches: u64,
-    /// Context switches against it (another had its turn).
+    /// Involuntary context switches.
     pub involuntary_switches: u64,
-    /// Page faults that needed no disk.
+    /// Minor page faults.
     pub minor_faults: u64,
-    /// Page faults that needed it.
+    /// Major page faults.
     pub major_faults: u64,
-    /// Most resident bytes that were seen, all processes together.
+    /// Peak resident bytes of all processes together.
     pub resident_bytes: u64,
-    /// Seconds in which a thread was ready to run and no processor free (run queue).
+    /// Seconds in which a thread was ready to run without a free processor (run queue).
     pub run_queue_s: f64,
-    /// The most that one of its processes used, in processors (1.0: one core busy all the time).
+    /// Processors used by the busiest process (1.0: one core busy all the time).
     pub busiest_cores: f64,
-    /// Processors that this busiest process could use at most: its threads, or the processors it may run on.
+    /// The maximum that this process could use: its threads or its permitted processors.
     pub cores_max: f64,
-    /// The most that one thread used, in processors: near 1.0, this thread is what the rest waits for.
+    /// Processors used by the busiest thread; near 1.0 it is the bottleneck.
     #[serde(default)]
     pub busiest_thread_cores: f64,
 }
 
 impl RoleUsage {
-    /// Processor seconds, user and system together.
+    /// CPU seconds, user and kernel together.
     pub fn cpu_s(&self) -> f64 {
         self.user_s + self.system_s
     }
 
-    /// Itself, unless no process could be read.
+    /// `None` if no process was readable.
     pub fn known(self) -> Option<Self> {
         (self.processes > 0).then_some(self)
     }
@@ -54,7 +54,7 @@ impl RoleUsage {
         self.major_faults += other.major_faults;
         self.resident_bytes += other.resident_bytes;
         self.run_queue_s += other.run_queue_s;
-        // The busiest is the one nearest to what it can have, not the one with the larger number.
+        // The busiest process is the one closest to its maximum, not the one with the largest number.
         if other.share_of_cores() > self.share_of_cores() || self.cores_max == 0.0 {
             self.busiest_cores = other.busiest_cores;
             self.cores_max = other.cores_max;
@@ -62,7 +62,7 @@ impl RoleUsage {
         self.busiest_thread_cores = self.busiest_thread_cores.max(other.busiest_thread_cores);
     }
 
-    /// How much of its processors the busiest process used: 0 to 1.
+    /// Share of its maximum that the busiest process used: 0 to 1.
     pub fn share_of_cores(&self) -> f64 {
         if self.cores_max > 0.0 { self.busiest_cores / self.cores_max } else { 0.0 }
     }

@@ -2,33 +2,29 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Values of one measurement, one a run, in the order of the runs.
+/// The values of repeated runs, in order.
 #[derive(Clone, Debug, Default)]
 pub struct RunValues {
     values: Vec<f64>,
 }
 
-/// Median and interval of the runs.
+/// Median and interval of repeated runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunSummary {
-    /// The middle value (the mean of the two middle ones for an even number).
+    /// The median (the mean of the two middle values for an even number).
     pub median: f64,
-    /// Lower end of the interval.
     pub low: f64,
-    /// Upper end of the interval.
     pub high: f64,
-    /// Share of repetitions in which the interval would hold the true median: the whole range for few runs,
-    /// the narrowest order-statistic interval of at least 95 % otherwise.
+    /// The coverage of the interval: the probability that it contains the true median. It is the whole range for few runs,
+    /// otherwise the narrowest order-statistic interval of at least 95 %.
     pub confidence: f64,
 }
 
 impl RunValues {
-    /// The median, if there is a run.
     pub fn median(&self) -> Option<f64> {
         self.summary().map(|summary| summary.median)
     }
 
-    /// Median and interval, if there is a run.
     pub fn summary(&self) -> Option<RunSummary> {
         let mut sorted = self.values.clone();
         sorted.sort_by(f64::total_cmp);
@@ -56,8 +52,7 @@ impl FromIterator<f64> for RunValues {
     }
 }
 
-/// The chance that the true median lies between the values number `trimmed` from below and from above:
-/// one minus the two binomial tails of a fair coin.
+/// The probability that the true median lies between the values number `trimmed` from both ends: one minus two binomial tails.
 fn coverage(count: usize, trimmed: usize) -> f64 {
     let mut term = 0.5_f64.powi(i32::try_from(count).unwrap_or(i32::MAX));
     let mut tail = 0.0;

@@ -4,17 +4,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::body_stamp::BodyStamp;
 
-/// Bytes of a body that carry its sequence number, little-endian: as many as fit, at most eight.
+/// Bytes of a body for its sequence number, little-endian: as many as fit, at most eight.
 pub const SEQUENCE_BYTES_MAX: usize = 8;
-/// Shorter numbers wrap too early to tell a loss from a duplicate; only the order is checked.
+/// Shorter numbers wrap too early to distinguish loss from duplicates; only the order is checked.
 pub const EXACT_BYTES_MIN: usize = 4;
 
-/// Writes the sequence number of a message at the start of its body.
+/// Writes a message's sequence number to the start of its body.
 #[inline]
 pub fn write_sequence(body: &mut [u8], sequence: u64) {
     let bytes = sequence.to_le_bytes();
     let [b0, b1, b2, b3, ..] = bytes;
-    // The sizes that benchmarks have, without a loop.
+    // Specialised for the sizes that benchmarks use, to avoid a loop.
     match body {
         [] => {}
         [one] => *one = b0,
@@ -27,7 +27,7 @@ pub fn write_sequence(body: &mut [u8], sequence: u64) {
     }
 }
 
-/// The number that is there.
+/// Reads the sequence number.
 #[inline(always)]
 fn sequence_of(body: &[u8]) -> u64 {
     match *body {
@@ -41,24 +41,23 @@ fn sequence_of(body: &[u8]) -> u64 {
     }
 }
 
-/// What went wrong in a segment.
+/// Faults of the deliveries in a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeliveryFaults {
-    /// Messages that never came (exact for bodies of 4 bytes and more).
+    /// Lost messages (exact for bodies of at least 4 bytes).
     pub lost: u64,
-    /// Messages that came more than once.
+    /// Duplicate messages.
     pub duplicates: u64,
-    /// Messages that came after a later one.
+    /// Messages that arrived after a later one.
     pub reordered: u64,
-    /// Messages that belong to no message of this segment (wrong size or number).
+    /// Messages that do not belong to the segment (wrong size or number).
     pub strays: u64,
-    /// Messages that were not as they were sent (only with a [`Tally::checking`]; such a message is not called lost as well).
+    /// Corrupted messages (only with [`SequenceTally::with_checksums`]); such a message does not count as lost too.
     #[serde(default)]
     pub damaged: u64,
 }
 
 impl DeliveryFaults {
-    /// Sum of all kinds.
     pub fn total(&self) -> u64 {
         self.lost + self.duplicates + self.reordered + self.strays + self.damaged
     }
@@ -73,7 +72,7 @@ impl DeliveryFaults {
     }
 }
 
-/// Counts the messages of one segment at one consumer.
+/// Tallies the messages of one segment at one consumer.
 pub struct SequenceTally {
     size_bytes: usize,
     count: u64,
@@ -103,12 +102,12 @@ impl SequenceTally {
         }
     }
 
-    /// The same for bodies that a [`Stamp`] of this size was written into, each of whose bytes is checked.
+    /// The same for bodies with a [`BodyStamp`](crate::BodyStamp), which are verified completely.
     pub fn with_checksums(size_bytes: usize, count: u64) -> Self {
         Self { stamp: Some(BodyStamp::new(size_bytes)), ..Self::new(size_bytes, count) }
     }
 
-    /// One message arrived.
+    /// Records a delivery.
     #[inline(always)]
     pub fn arrived(&mut self, body: &[u8]) {
         if body.len() != self.size_bytes {
@@ -119,7 +118,7 @@ impl SequenceTally {
         if let Some(stamp) = &self.stamp
             && !stamp.holds(body)
         {
-            // Its number may be what is wrong with it; for the order it counts as the one that was due.
+            // The number itself may be corrupted; for the order the message counts as the expected one.
             self.faults.damaged += 1;
             self.expected_next += 1;
             return;
@@ -150,18 +149,16 @@ impl SequenceTally {
         self.expected_next = self.expected_next.max(sequence + 1);
     }
 
-    /// Whether as many messages arrived as were announced.
+    /// Whether the announced number of messages has arrived.
     #[inline]
     pub fn complete(&self) -> bool {
         self.received >= self.count
     }
 
-    /// Messages of the right size so far.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// The counts at the end of the segment.
     pub fn faults(&self) -> DeliveryFaults {
         let mut faults = self.faults;
         let distinct = if self.seen.is_empty() {
@@ -169,7 +166,7 @@ impl SequenceTally {
         } else {
             self.seen.iter().map(|word| u64::from(word.count_ones())).sum()
         };
-        // Of a number too short to tell messages apart, all that came are taken for distinct: the damaged are among them.
+        // With numbers too short to distinguish messages, all arrivals count as distinct, corrupted ones included.
         let damaged = if self.seen.is_empty() { 0 } else { faults.damaged };
         faults.lost = self.count.saturating_sub(distinct + damaged);
         faults
@@ -205,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_is_told_apart() {
+    fn faults_are_distinguished() {
         let none = DeliveryFaults::default();
         check(64, 4, &[0, 1, 2, 3], none);
         check(64, 4, &[0, 1, 3], DeliveryFaults { lost: 1, ..none });
@@ -218,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_is_told_from_loss() {
+    fn corruption_is_distinguished_from_loss() {
         for (size_bytes, place) in [(9, 8), (12, 3), (64, 3), (64, 60)] {
             let stamp = BodyStamp::new(size_bytes);
             let mut tally = SequenceTally::with_checksums(size_bytes, 4);

@@ -7,29 +7,29 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
 
 use crate::limits::DIAG_ANSWER_BYTES;
 
-/// One TCP socket.
+/// A TCP socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SocketInfo {
-    /// Number in `/proc/PID/fd`; zero for a socket that no process holds any more.
+    /// The inode, as in `/proc/PID/fd`; zero for a socket that no process holds any more.
     pub inode: u64,
     pub local_port: u16,
     pub remote_port: u16,
-    /// Whether it waits for connections.
+    /// Whether it is listening.
     pub listens: bool,
-    /// What it counted; `None` if the kernel does not tell.
+    /// Its counters; `None` if the kernel does not tell.
     pub counts: Option<SocketCounters>,
-    /// Name of its congestion control.
+    /// Its congestion control.
     pub congestion: Option<String>,
-    /// `SO_RCVBUF` and `SO_SNDBUF` as they stand now (twice what was asked for; the system may move them).
+    /// Current `SO_RCVBUF` and `SO_SNDBUF` (twice the requested values; the system may change them).
     pub buffer_bytes: Option<(u32, u32)>,
 }
 
-/// Counts of `struct tcp_info` since the connection began.
+/// Counters of `struct tcp_info` since the connection was established.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SocketCounters {
     pub segments_sent: u64,
     pub segments_received: u64,
-    /// Bytes of payload sent, those sent again included.
+    /// Bytes of payload sent, retransmissions included.
     pub bytes_sent: u64,
     pub bytes_received: u64,
     pub retransmits: u64,
@@ -49,7 +49,7 @@ const ATTRIBUTE_MEMORY: u16 = 7;
 const HEADER_BYTES: usize = 16;
 const SOCKET_BYTES: usize = 72;
 
-/// All TCP sockets of this network namespace.
+/// Lists all TCP sockets of this network namespace.
 ///
 /// # Errors
 /// A kernel without `sock_diag` for TCP, or a sandbox that forbids it.
@@ -87,7 +87,7 @@ fn request(family: u8) -> Vec<u8> {
     bytes
 }
 
-/// Takes the sockets of one answer in; says whether it was the last.
+/// Parses the sockets of one answer; returns whether it was the last.
 fn parse_messages(mut answer: &[u8], found: &mut Vec<SocketInfo>) -> io::Result<bool> {
     let cut = || io::Error::new(io::ErrorKind::UnexpectedEof, "an answer about sockets is cut");
     while !answer.is_empty() {
@@ -139,7 +139,7 @@ fn read(message: &[u8]) -> Option<SocketInfo> {
     Some(socket)
 }
 
-/// From `struct tcp_info`, which newer kernels lengthen at its end.
+/// From `struct tcp_info`; newer kernels append fields to it.
 fn counts(info: &[u8]) -> Option<SocketCounters> {
     Some(SocketCounters {
         retransmits: u64::from(u32_at(info, 100)?),
@@ -150,7 +150,7 @@ fn counts(info: &[u8]) -> Option<SocketCounters> {
     })
 }
 
-/// Bytes up to the next multiple of four.
+/// Padding up to a multiple of four.
 fn padding(length: usize) -> usize {
     length.wrapping_neg() % 4
 }
@@ -182,7 +182,7 @@ mod tests {
         for length in 1..20 {
             assert!(parse_messages(&done[..length], &mut found).is_err(), "{length}");
         }
-        // A message that says it has no length would be read for ever.
+        // A message with length zero would otherwise loop for ever.
         done[..4].fill(0);
         assert!(parse_messages(&done, &mut found).is_err());
         assert!(found.is_empty());

@@ -5,21 +5,20 @@ use serde::{Deserialize, Serialize};
 use crate::limits::{DRIFT_MAX, STEADINESS_RATES_MIN};
 use crate::run_summary::RunValues;
 
-/// How steady a run was.
+/// The steadiness of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Steadiness {
-    /// How far the median rate of the second half lies above that of the first, as a share of the median of all.
+    /// Median rate of the second half minus that of the first, relative to the overall median.
     pub drift: f64,
-    /// Standard deviation of the rates as a share of their mean.
+    /// Standard deviation of the rates relative to their mean.
     pub coefficient_of_variation: f64,
-    /// Whether the drift stays within [`DRIFT_MAX`] either way.
+    /// Whether the drift is within [`DRIFT_MAX`].
     pub steady: bool,
 }
 
-/// Judges the rates of equal parts of an interval, in their order. `None` for fewer than [`STEADINESS_RATES_MIN`].
+/// Judges the rates of equal parts of an interval. `None` for fewer than [`STEADINESS_RATES_MIN`] rates.
 ///
-/// The first and the last part are where a run begins and ends, so their rates are lower; medians of the halves are not
-/// moved by them.
+/// The first and last part have lower rates because the run starts and ends in them; medians are robust against that.
 pub fn steadiness(rates: &[f64]) -> Option<Steadiness> {
     if rates.len() < STEADINESS_RATES_MIN || rates.iter().any(|rate| !rate.is_finite()) {
         return None;
@@ -40,7 +39,7 @@ pub fn steadiness(rates: &[f64]) -> Option<Steadiness> {
 }
 
 impl Steadiness {
-    /// What a reader should know, if the run was not steady.
+    /// A note for the reader if the run was not steady.
     pub fn note(&self) -> Option<String> {
         (!self.steady).then(|| {
             let way = if self.drift > 0.0 { "faster" } else { "slower" };
@@ -54,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_steady() {
+    fn steadiness_of_examples() {
         let even = steadiness(&[100.0; 20]).expect("twenty rates");
         assert_eq!(even, Steadiness { drift: 0.0, coefficient_of_variation: 0.0, steady: true });
         assert_eq!(even.note(), None);
@@ -75,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn standing_still_is_not_steady() {
+    fn a_run_with_a_pause_is_not_steady() {
         let stopped: Vec<f64> = (0..20).map(|part| if part < 12 { 100.0 } else { 0.0 }).collect();
         assert!(!steadiness(&stopped).expect("twenty rates").steady);
         let begun_late: Vec<f64> = (0..20).map(|part| if part < 15 { 0.0 } else { 100.0 }).collect();

@@ -5,8 +5,8 @@ use crate::limits::{CLIENT_CORES_SHARE_MAX, LATE_SEND_NS, LATE_SENDS_SHARE_MAX};
 use crate::role_usage::RoleUsage;
 use crate::sequence_tally::DeliveryFaults;
 
-/// A client that used more than 85 % of the processors it could have: the broker may be faster than the figures say.
-/// `role` names it in the sentence: `publishers`, `consumers`.
+/// A client that used more than 85 % of its available processors: the broker may be faster than measured. `role` is its name
+/// in the sentence: `publishers`, `consumers`.
 pub fn client_was_full(role: &str, usage: &RoleUsage) -> Option<String> {
     let share = usage.share_of_cores();
     (share > CLIENT_CORES_SHARE_MAX).then(|| {
@@ -20,7 +20,7 @@ pub fn client_was_full(role: &str, usage: &RoleUsage) -> Option<String> {
     })
 }
 
-/// A client that was near that limit counting the time it waited for a processor: a note, since others had the processor.
+/// A client close to that limit if its run-queue wait is included: a note, because other programs used the processor.
 pub fn client_was_starved(role: &str, usage: &RoleUsage, elapsed_s: f64) -> Option<String> {
     if elapsed_s <= 0.0 || usage.processes == 0 || client_was_full(role, usage).is_some() {
         return None;
@@ -35,8 +35,7 @@ pub fn client_was_starved(role: &str, usage: &RoleUsage, elapsed_s: f64) -> Opti
     })
 }
 
-/// An open-loop generator that could not keep its own schedule: `late` of `intended` messages left more than
-/// [`LATE_SEND_NS`] after their time.
+/// An open-loop generator that fell behind: `late` of `intended` messages were sent more than [`LATE_SEND_NS`] late.
 pub fn generator_fell_behind(late: u64, intended: u64) -> Option<String> {
     let share = late as f64 / intended.max(1) as f64;
     (share > LATE_SENDS_SHARE_MAX).then(|| {
@@ -49,12 +48,12 @@ pub fn generator_fell_behind(late: u64, intended: u64) -> Option<String> {
     })
 }
 
-/// Figures of a build without optimisation.
+/// An unoptimised build.
 pub fn unoptimised(environment: &HostEnvironment) -> Option<String> {
     (!environment.optimised).then(|| "this program was built without optimisation: its figures mean nothing".to_owned())
 }
 
-/// Loss, duplicates, reordering, damage, refusals.
+/// Loss, duplicates, reordering, corruption, rejections.
 pub fn faulty(faults: &DeliveryFaults, refused: u64) -> Option<String> {
     let DeliveryFaults { lost, duplicates, reordered, strays, damaged } = *faults;
     let kinds = [
@@ -65,9 +64,9 @@ pub fn faulty(faults: &DeliveryFaults, refused: u64) -> Option<String> {
         (damaged, "damaged"),
         (refused, "refused or returned"),
     ];
-    let told: Vec<String> =
+    let parts: Vec<String> =
         kinds.iter().filter(|(count, _)| *count > 0).map(|(count, name)| format!("{count} {name}")).collect();
-    (!told.is_empty()).then(|| format!("messages: {}", told.join(", ")))
+    (!parts.is_empty()).then(|| format!("messages: {}", parts.join(", ")))
 }
 
 #[cfg(test)]
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_by_kind() {
+    fn faults_are_counted_by_kind() {
         assert_eq!(faulty(&DeliveryFaults::default(), 0), None);
         let faults = DeliveryFaults { lost: 2, damaged: 1, ..DeliveryFaults::default() };
         assert_eq!(faulty(&faults, 3).as_deref(), Some("messages: 2 lost, 1 damaged, 3 refused or returned"));

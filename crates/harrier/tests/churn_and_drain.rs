@@ -116,9 +116,9 @@ fn what_cannot_be_is_said_at_once() {
     for (words, status, expected) in [
         (&["churn", "-k", "exchange"][..], 2, "--kind is one of all, connection, channel, queue"),
         (&["drain", "--congestion", "none-such"], 2, "--congestion: this kernel has no 'none-such'"),
-        (&["drain", "--ack-every", "9", "--prefetch", "3"], 2, "--ack-every above --prefetch"),
-        (&["churn", "--nagle", "--url", "amqp+unix:/nowhere.sock"], 1, "--nagle and --congestion are of TCP"),
-        (&["drain", "--url", "amqp://127.0.0.1:1"], 1, "127.0.0.1:1: no connection to the broker"),
+        (&["drain", "--ack-every", "9", "--prefetch", "3"], 2, "--ack-every must not exceed --prefetch"),
+        (&["churn", "--nagle", "--url", "amqp+unix:/nowhere.sock"], 1, "--nagle and --congestion are TCP options"),
+        (&["drain", "--url", "amqp://127.0.0.1:1"], 1, "127.0.0.1:1: cannot connect to the broker"),
     ] {
         let output = harrier(words);
         let errors = String::from_utf8_lossy(&output.stderr);

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use crate::document::MeasuredSeries;
 use crate::metric::{Metric, MetricRole};
 
-/// Quantiles of latencies, when all columns are asked for. Each is shown only where the samples can bear it.
+/// Quantiles shown with all columns, each only if there are enough samples.
 pub const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 
-/// The metrics that are shown of a series by default, the most important first.
+/// The metrics of a series that are shown by default, the most important first.
 ///
-/// The first of a stream are MB/s and Messages/s, and of round trips the latency one way, as the OSU benchmarks print them.
+/// For streams MB/s and Messages/s come first, for round trips the one-way latency, as in the OSU benchmarks.
 pub fn default_metrics(series: &MeasuredSeries) -> Vec<Metric> {
     let us = |kind: &str, quantiles: &[f64]| {
         quantiles.iter().map(|&quantile| Metric::LatencyUs(kind.to_owned(), quantile)).collect::<Vec<_>>()
@@ -21,7 +21,7 @@ pub fn default_metrics(series: &MeasuredSeries) -> Vec<Metric> {
             metrics.push(Metric::OneWayMeanUs("round_trip".to_owned()));
             metrics.extend(us("round_trip", &[0.5, 0.99, 0.999, 1.0]));
         }
-        // A READ is a round trip by nature: all of it is its latency.
+        // A READ is a round trip by nature, so its latency is not halved.
         "verbs" if series.parameters.get("shape").is_some_and(|shape| shape == "fetch") => {
             metrics.push(Metric::LatencyMeanUs("fetch".to_owned()));
             metrics.extend(us("fetch", &[0.5, 0.99, 0.999, 1.0]));
@@ -42,7 +42,7 @@ pub fn default_metrics(series: &MeasuredSeries) -> Vec<Metric> {
         "open" | "workload" => {
             metrics.push(Metric::DeliveredPerS);
             metrics.extend(us("delivery", &[0.5, 0.99, 0.999, 1.0]));
-            // Where messages are requests, or work, that is what counts; known once there is a run.
+            // If messages are requests or jobs, their latency counts; known once there is a run.
             let found = kinds(series);
             for kind in ["round_trip", "done"].iter().filter(|kind| found.iter().any(|found| found == *kind)) {
                 metrics.extend(us(kind, &[0.5, 0.99]));
@@ -61,13 +61,12 @@ pub fn default_metrics(series: &MeasuredSeries) -> Vec<Metric> {
     metrics
 }
 
-/// Whether messages go to and fro one at a time.
+/// Whether the series is a ping-pong.
 pub fn is_ping_pong(series: &MeasuredSeries) -> bool {
     series.benchmark == "de-pp" || series.parameters.get("shape").is_some_and(|shape| shape == "ping-pong")
 }
 
-/// Everything that can be shown of a series: the usual metrics, then all others. Those that none of its runs has are
-/// left out as soon as it has a run.
+/// All metrics of a series: the default ones, then the others. Once there is a run, metrics that no run has are left out.
 pub fn available_metrics(series: &MeasuredSeries) -> Vec<Metric> {
     let mut metrics = possible_metrics(series);
     let runs = || series.points.iter().flat_map(|point| &point.runs);
@@ -77,7 +76,7 @@ pub fn available_metrics(series: &MeasuredSeries) -> Vec<Metric> {
     metrics
 }
 
-/// The same with those that none of its runs has: what its benchmark may have.
+/// The same including metrics that no run has.
 pub fn possible_metrics(series: &MeasuredSeries) -> Vec<Metric> {
     let mut metrics = default_metrics(series);
     let mut others = vec![
@@ -120,7 +119,7 @@ pub fn possible_metrics(series: &MeasuredSeries) -> Vec<Metric> {
     metrics
 }
 
-/// The kinds of latency of a series: those its runs have, or those its benchmark will have.
+/// The kinds of latency of a series: those of its runs, or those its benchmark will have.
 fn kinds(series: &MeasuredSeries) -> Vec<String> {
     let found: BTreeSet<&String> =
         series.points.iter().flat_map(|point| &point.runs).flat_map(|run| run.latencies.keys()).collect();

@@ -15,59 +15,52 @@ use crate::estimate::{MetricEstimate, invalid_reasons};
 use crate::metric::{MetricDirection, Metric};
 use crate::paired_ratios;
 
-/// Runs on each side below which no difference is called real.
+/// Runs required on each side to call a difference real.
 pub const RUNS_MIN: usize = gauge::limits::BOOTSTRAP_RUNS_MIN;
-/// Share of repetitions in which the interval of a ratio should hold the true one.
+/// Confidence level of the intervals.
 const CONFIDENCE: f64 = 0.95;
-/// The seed of the resampling: the same documents give the same verdicts.
+/// Seed of the bootstrap: the same documents always get the same verdicts.
 const SEED: u64 = 2_008;
 
-/// What was found.
+/// A comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct DocumentComparison {
-    /// The first side, to which the second is compared.
+    /// The first side: the baseline.
     pub a: String,
-    /// The second side.
     pub b: String,
-    /// Why the comparison may mislead: other machines, options, versions, runs that are INVALID.
+    /// Reasons why the comparison may mislead: different machines, options or versions, INVALID runs.
     pub warnings: Vec<String>,
-    /// One figure each.
     pub rows: Vec<ComparisonRow>,
-    /// What only one side has.
+    /// Series that only one side has.
     pub unmatched: Vec<String>,
-    /// Whether the sides took turns, so that the ratios are those within each turn.
+    /// Whether the sides were interleaved, so that ratios are within turns.
     pub in_turns: bool,
 }
 
-/// One figure of both sides.
+/// One metric of both sides.
 #[derive(Clone, Debug, Serialize)]
 pub struct ComparisonRow {
-    /// What was measured, with its parameters and targets.
+    /// The series, with parameters and targets.
     pub what: String,
-    /// Name of the axis.
+    /// The axis.
     pub axis: String,
-    /// Place on the axis.
+    /// The value on the axis.
     pub at: f64,
-    /// The metric.
     #[serde(serialize_with = "key")]
     pub metric: Metric,
-    /// Median of the first side.
     pub a: f64,
-    /// Median of the second side.
     pub b: f64,
-    /// Runs of both sides.
     pub runs: (usize, usize),
-    /// The second median, in parts of the first; of targets that took turns the median of the ratios within each turn.
+    /// The second median divided by the first; for interleaved targets the median of the ratios within turns.
     pub ratio: f64,
-    /// The interval of the ratio (95 %, by bootstrap); `None` if there are too few runs for one.
+    /// The ratio's interval (95 %, bootstrap); `None` with too few runs.
     pub interval: Option<(f64, f64)>,
-    /// What it means.
     pub verdict: ComparisonVerdict,
-    /// Why the figures of either side are INVALID; empty if they are sound.
+    /// Why figures of either side are INVALID.
     pub invalid: Vec<String>,
 }
 
-/// What a ratio means.
+/// The verdict on a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ComparisonVerdict {
@@ -75,12 +68,11 @@ pub enum ComparisonVerdict {
     Better,
     /// The second side is worse.
     Worse,
-    /// The interval contains 1, or there are too few runs for one.
+    /// The interval contains 1, or there are too few runs.
     Noise,
 }
 
 impl ComparisonVerdict {
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Better => "better",
@@ -94,7 +86,7 @@ fn key<S: Serializer>(metric: &Metric, serializer: S) -> Result<S::Ok, S::Error>
     serializer.serialize_str(&metric.key())
 }
 
-/// Compares two documents, called by the names of their files; `full`: all metrics.
+/// Compares two documents, named by their files; `full`: all metrics.
 pub fn documents(a: (&str, &Document), b: (&str, &Document), full: bool) -> DocumentComparison {
     let mut comparison = DocumentComparison {
         a: a.0.to_owned(),
@@ -112,7 +104,7 @@ pub fn documents(a: (&str, &Document), b: (&str, &Document), full: bool) -> Docu
     comparison
 }
 
-/// Compares each further target of a document with its first (`--against`): one comparison a target.
+/// Compares each further target of a document with the first (`--against`).
 pub fn targets(document: &Document, full: bool) -> Vec<DocumentComparison> {
     let Some((first, others)) = document.targets.split_first() else { return Vec::new() };
     let of = |facts: &TargetFacts| {
@@ -164,7 +156,7 @@ impl DocumentComparison {
         }
     }
 
-    /// How many rows have each verdict: better, worse, noise.
+    /// The number of rows with each verdict: better, worse, noise.
     pub fn tally(&self) -> (usize, usize, usize) {
         let count = |verdict| self.rows.iter().filter(|row| row.verdict == verdict).count();
         (count(ComparisonVerdict::Better), count(ComparisonVerdict::Worse), count(ComparisonVerdict::Noise))
@@ -174,7 +166,7 @@ impl DocumentComparison {
 fn row(what: &str, axis: &str, metric: &Metric, (first, second, in_turns): (&SeriesPoint, &SeriesPoint, bool)) -> Option<ComparisonRow> {
     let (a, b) = (MetricEstimate::of_medians(metric, first)?, MetricEstimate::of_medians(metric, second)?);
     let ratios = if in_turns { paired_ratios::ratios(metric, second, first) } else { Vec::new() };
-    // Quantiles that only all runs together can bear have no turns.
+    // Quantiles from merged histograms have no ratios within turns.
     let (ratio, interval) = match gauge::bootstrap_interval(&ratios, CONFIDENCE, SEED) {
         Some(found) => (found.median, (ratios.len() >= RUNS_MIN).then_some(found)),
         None => {
@@ -245,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_ratio_within_each_turn_sees_through_what_disturbs_both() {
-        // The machine is slower in each turn than in the one before; the second side is a tenth faster in all of them.
+        // The machine is slower in each turn than in the one before; the second side is always a tenth faster.
         let a = [1_000, 800, 600, 400, 200];
         let b = a.map(|rate| rate + rate / 10);
         let found = |in_turns| {

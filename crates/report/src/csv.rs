@@ -16,7 +16,7 @@ const BETWEEN: [&str; 8] =
 const BEHIND: [&str; 9] =
     ["lost", "duplicates", "reordered", "strays", "damaged", "refused", "mark", "invalid", "notes"];
 
-/// Writes a document. A run that is INVALID has a `*` in the column `mark`, and the reasons behind it.
+/// Writes a document. INVALID runs have a `*` in the column `mark`, followed by the reasons.
 pub fn write(document: &Document) -> String {
     let parameters: BTreeSet<&String> = document.series.iter().flat_map(|series| series.parameters.keys()).collect();
     let mut metrics: Vec<Metric> = Vec::new();

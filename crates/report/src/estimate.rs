@@ -8,20 +8,20 @@ use gauge::{LatencyHistogram, RunValues, RunSummary};
 use crate::document::{SeriesPoint, MeasuredRun};
 use crate::metric::Metric;
 
-/// A metric over the runs of one point.
+/// The estimate of a metric from the runs of one point.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricEstimate {
-    /// The middle value; of a maximum the largest.
+    /// The median; for a maximum, the largest value.
     pub median: f64,
-    /// Ends of the interval; `None` for a single run, for a maximum, or for a quantile of all runs together.
+    /// The interval; `None` for a single run, a maximum, or a quantile from merged histograms.
     pub interval: Option<(f64, f64)>,
-    /// One value a run, in their order (empty for a quantile of all runs together).
+    /// One value per run (empty for a quantile from merged histograms).
     pub values: Vec<f64>,
 }
 
 impl MetricEstimate {
-    /// Reads a metric off a point; `None` if no run has it. A maximum is the largest of all runs: the middle one of theirs
-    /// could lie below a quantile of all runs together that stands beside it.
+    /// Estimates a metric at a point; `None` if no run has it. A maximum is that of all runs, since a median of maxima could lie below
+    /// a quantile of the merged histograms.
     pub fn of(metric: &Metric, point: &SeriesPoint) -> Option<Self> {
         let typical = Self::of_medians(metric, point)?;
         if !metric.is_largest() || typical.values.len() < 2 {
@@ -31,7 +31,7 @@ impl MetricEstimate {
         Some(Self { median: largest, interval: None, ..typical })
     }
 
-    /// The same with the middle one of the runs' maxima, as two sides are compared: one outlier is no difference.
+    /// The same with the median of the runs' maxima, for comparisons: a single outlier is no difference.
     pub fn of_medians(metric: &Metric, point: &SeriesPoint) -> Option<Self> {
         let values: Vec<f64> =
             point.runs.iter().filter_map(|run| metric.of(run)).filter(|value| value.is_finite()).collect();
@@ -42,7 +42,7 @@ impl MetricEstimate {
     }
 }
 
-/// A quantile of all runs' latencies together.
+/// A quantile of the merged histograms of all runs.
 fn merged(metric: &Metric, point: &SeriesPoint) -> Option<f64> {
     let Metric::LatencyUs(kind, _) = metric else { return None };
     let mut latencies = LatencyHistogram::default();
@@ -54,7 +54,7 @@ fn merged(metric: &Metric, point: &SeriesPoint) -> Option<f64> {
     metric.of(&MeasuredRun { latencies: [(kind.clone(), latencies.buckets())].into(), ..MeasuredRun::default() })
 }
 
-/// Why the figures of a run must not be trusted: what it says itself, and every message that went wrong.
+/// Why a run is INVALID: its own reasons, and its faults.
 pub fn invalid_reasons_of_run(run: &MeasuredRun) -> Vec<String> {
     let mut why = run.invalid.clone();
     let faults = run.faults;
@@ -68,14 +68,14 @@ pub fn invalid_reasons_of_run(run: &MeasuredRun) -> Vec<String> {
     ];
     let wrong: Vec<_> =
         wrong.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-    // A run that explains itself already need not be told twice.
+    // A run that states a reason itself needs no second one.
     if !wrong.is_empty() && why.is_empty() {
         why.push(format!("messages went wrong: {}", wrong.join(", ")));
     }
     why
 }
 
-/// Why a point is INVALID, one line a reason with the number of runs it concerns; empty if all its runs are sound.
+/// Why a point is INVALID: one line per reason with the number of runs; empty if all runs are valid.
 pub fn invalid_reasons(point: &SeriesPoint) -> Vec<String> {
     let mut reasons: Vec<(String, usize)> = Vec::new();
     for reason in point.runs.iter().flat_map(invalid_reasons_of_run) {
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_tail_is_read_off_all_runs_if_one_cannot_bear_it() {
-        // 500 samples a run: p99 would have 5 above it, of two runs together 10.
+        // 500 samples a run: p99 would have 5 above it, in two merged runs 10.
         let samples = |from: u64| (from..from + 500).map(|us| us * 1_000).collect::<Vec<_>>();
         let point = fixture::latency_point(64.0, "round_trip", &[samples(1), samples(501)]);
         let tail = Metric::LatencyUs("round_trip".to_owned(), 0.99);
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_maximum_is_never_below_a_quantile_beside_it() {
-        // p99.99 needs all runs together, and their tail is that of the first run.
+        // p99.99 needs the merged histograms, whose tail is that of the first run.
         let mut tail = vec![1_000_000; 60_000];
         tail[..50].fill(9_000_000);
         let point =

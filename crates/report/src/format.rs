@@ -3,24 +3,23 @@
 use crate::document::Document;
 use crate::{csv, json, markdown, osu};
 
-/// How results are written.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DocumentFormat {
-    /// Columns of the OSU micro-benchmarks, row by row while it is measured.
+    /// OSU-style columns, printed row by row during the measurement.
     Osu,
-    /// The whole document.
+    /// The whole document as JSON.
     Json,
-    /// One row a run.
+    /// CSV: one row per run.
     Csv,
-    /// Tables with medians and intervals.
+    /// Markdown: tables with medians and intervals.
     Markdown,
 }
 
 impl DocumentFormat {
-    /// The names, for the help.
+    /// The names for the help text.
     pub const NAMES: &str = "osu|json|csv|md";
 
-    /// Reads a name.
     ///
     /// # Errors
     /// An unknown name.
@@ -34,15 +33,15 @@ impl DocumentFormat {
         }
     }
 
-    /// Whether rows are printed while they are measured; otherwise everything is written at the end.
+    /// Whether rows are printed during the measurement and not at the end.
     pub fn is_incremental(self) -> bool {
         self == Self::Osu
     }
 
-    /// Writes a whole document; `full`: all metrics, where the format has a choice.
+    /// Writes a whole document; `full`: all metrics, if the format has the choice.
     ///
     /// # Errors
-    /// A value that the format has no notation for.
+    /// A value that the format cannot represent.
     pub fn write(self, document: &Document, full: bool) -> Result<String, String> {
         match self {
             Self::Osu => Ok(osu::write(document, full)),

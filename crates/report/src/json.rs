@@ -11,15 +11,15 @@ const LINE_MAX: usize = 140;
 /// Writes a document.
 ///
 /// # Errors
-/// A value that JSON has no notation for.
+/// A value that JSON cannot represent.
 pub fn write(document: &Document) -> Result<String, String> {
     pretty(document)
 }
 
-/// Writes anything in the layout of the documents.
+/// Writes any value in the documents' layout.
 ///
 /// # Errors
-/// A value that JSON has no notation for.
+/// A value that JSON cannot represent.
 pub fn pretty<T: Serialize>(value: &T) -> Result<String, String> {
     let compact = serde_json::to_string(value).map_err(|error| format!("JSON: {error}"))?;
     let mut text = String::with_capacity(compact.len() * 5 / 4);
@@ -28,14 +28,14 @@ pub fn pretty<T: Serialize>(value: &T) -> Result<String, String> {
     Ok(text)
 }
 
-/// Reads a document back.
+/// Parses a document.
 ///
 /// # Errors
-/// No JSON, no document, or one of a schema that this program does not know.
+/// Invalid JSON, or a document of an unknown schema.
 pub fn read(text: &str) -> Result<Document, String> {
     let value: serde_json::Value = serde_json::from_str(text).map_err(|error| format!("this is no JSON: {error}"))?;
     let Some(schema) = value.get("schema").and_then(serde_json::Value::as_str) else {
-        return Err("this is no document of `harrier bench`: it has no field `schema`".to_owned());
+        return Err("this is not a document of `harrier bench`: it has no field `schema`".to_owned());
     };
     let major = |schema: &str| schema.split_once('.').map_or(schema, |(major, _)| major).to_owned();
     if major(schema) != major(SCHEMA) {
@@ -44,7 +44,7 @@ pub fn read(text: &str) -> Result<Document, String> {
     serde_json::from_str(text).map_err(|error| format!("this is no whole document of {schema}: {error}"))
 }
 
-/// Lays out one compact JSON value, which stands behind `depth` blanks of indentation.
+/// Lays out a compact JSON value at an indentation of `depth`.
 fn lay_out(compact: &str, depth: usize, text: &mut String) {
     let opening = compact.as_bytes().first().copied();
     if compact.len() + depth <= LINE_MAX || !matches!(opening, Some(b'{' | b'[')) {
@@ -53,7 +53,7 @@ fn lay_out(compact: &str, depth: usize, text: &mut String) {
     }
     let parts = members(&compact[1..compact.len() - 1]);
     let indent = " ".repeat(depth + 1);
-    // Numbers and pairs of numbers fill lines; all else stands one below the other.
+    // Numbers and pairs of numbers are packed into lines; everything else gets a line each.
     let fill =
         opening == Some(b'[') && parts.iter().all(|part| part.len() < LINE_MAX / 4 && !part.contains(['{', '"']));
     text.push(char::from(compact.as_bytes()[0]));
@@ -83,7 +83,7 @@ fn lay_out(compact: &str, depth: usize, text: &mut String) {
     text.push(if opening == Some(b'{') { '}' } else { ']' });
 }
 
-/// The members of an object or array, given without its brackets.
+/// The members of an object or array without its brackets.
 fn members(inside: &str) -> Vec<&str> {
     let (mut parts, mut from, mut depth, mut quoted, mut escaped) = (Vec::new(), 0, 0_usize, false, false);
     for (at, byte) in inside.bytes().enumerate() {
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_document_is_read_back_whole() {
         let mut document = fixture::document();
-        // A number that is read back as its neighbour where reading is not exact.
+        // A number that inexact parsing would read back as its neighbour.
         document.series[0].points[0].runs[0].elapsed_s = 0.233_267_091_232_560_18;
         let text = write(&document).expect("JSON");
         let again = read(&text).expect("a document");
@@ -164,10 +164,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_document_is_refused() {
+    fn invalid_documents_are_refused() {
         let refused = |text: &str| read(text).err().unwrap_or_default();
         assert_eq!(refused("x"), "this is no JSON: expected value at line 1 column 1");
-        assert_eq!(refused("[]"), "this is no document of `harrier bench`: it has no field `schema`");
+        assert_eq!(refused("[]"), "this is not a document of `harrier bench`: it has no field `schema`");
         assert_eq!(
             refused(r#"{"schema":"harrier-bench/2.0"}"#),
             "this document is of the schema harrier-bench/2.0; this program reads harrier-bench/1.x"

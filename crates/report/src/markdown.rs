@@ -19,12 +19,12 @@ pub fn write(document: &Document, full: bool) -> String {
     text
 }
 
-/// The heading over a document.
+/// The heading of a document.
 pub fn title_of(document: &Document) -> String {
     format!("Measured on {}", document.began.split('T').next().unwrap_or("an unknown day"))
 }
 
-/// One series as a table, with the reasons of its marks below.
+/// A series as a table, followed by the reasons of its marks.
 pub fn table(series: &MeasuredSeries, full: bool) -> String {
     let metrics = if full { columns::available_metrics(series) } else { columns::default_metrics(series) };
     let mut names = vec![axis_name(&series.axis)];
@@ -56,7 +56,7 @@ fn cell(estimate: MetricEstimate) -> String {
     }
 }
 
-/// A number with three significant digits, and as many as it has before the point; thousands set apart.
+/// A number with three significant digits, or all digits before the point; thousands are separated.
 pub fn number(value: f64) -> String {
     let size = value.abs();
     if size >= 1_000.0 {

@@ -6,7 +6,7 @@ use gauge::LatencyHistogram;
 
 use crate::document::{RoleUsage, MeasuredRun};
 
-/// Which way is good.
+/// The direction of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricDirection {
     /// More is better.
@@ -15,73 +15,69 @@ pub enum MetricDirection {
     Lower,
 }
 
-/// A figure of a run.
+/// A metric of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Metric {
-    /// Messages published a second.
+    /// Messages published per second.
     PublishedPerS,
-    /// Messages delivered a second.
+    /// Messages delivered per second.
     DeliveredPerS,
-    /// Bodies delivered, in millions of bytes a second.
+    /// Megabytes of bodies delivered per second.
     MbPerS,
-    /// Operations a second (`churn`).
+    /// Operations per second (`churn`).
     OperationsPerS,
-    /// Resident bytes of the target for each message that waits in it (`drain`).
+    /// Resident bytes of the target per queued message (`drain`).
     BacklogBytesPerMessage,
-    /// Microseconds from one published message to the next, on the mean.
+    /// Mean microseconds between published messages.
     UsPerMessage,
-    /// Half the mean of a kind of round trip, in microseconds: one way, as the OSU benchmarks print it.
+    /// Half the mean of a round trip in microseconds: the one-way latency of the OSU benchmarks.
     OneWayMeanUs(String),
     /// Mean of a kind of latency, in microseconds.
     LatencyMeanUs(String),
-    /// A quantile (0 to 1) of a kind of latency, in microseconds; 1 is the largest.
+    /// A quantile (0 to 1) of a kind of latency in microseconds; 1 is the maximum.
     LatencyUs(String, f64),
-    /// Processor seconds of a role for a million deliveries (operations in `churn`, messages filled in in `drain`).
+    /// CPU seconds of a role per million deliveries (operations in `churn`, filled messages in `drain`).
     CpuSPerMillion(MetricRole),
-    /// Processors that a role used.
+    /// Processors used by a role.
     Cores(MetricRole),
-    /// The part of them in user space.
+    /// User-space part of that.
     UserCores(MetricRole),
-    /// The part of them in the kernel.
+    /// Kernel part of that.
     SystemCores(MetricRole),
-    /// Processors that a role used, in percent of one, for each publisher-consumer pair or consumer: the paper normalises so.
+    /// Processors used by a role in percent of one, per publisher-consumer pair or consumer, as normalised in the paper.
     CpuPercent(MetricRole),
-    /// Context switches of a role for a thousand deliveries.
+    /// Context switches of a role per thousand deliveries.
     SwitchesPerThousand(MetricRole),
-    /// Page faults of a role for a thousand deliveries, with and without a disk.
+    /// Page faults of a role per thousand deliveries, minor and major.
     FaultsPerThousand(MetricRole),
-    /// Most resident memory of a role, in MiB.
+    /// Peak resident memory of a role, in MiB.
     ResidentMib(MetricRole),
-    /// Seconds a second in which a role waited for a processor.
+    /// Run-queue wait of a role in seconds per second.
     RunQueue(MetricRole),
-    /// TCP segments in the interval, both ways.
+    /// TCP segments in the interval, in both directions.
     Packets,
-    /// TCP segments for each delivery.
+    /// TCP segments per delivery.
     PacketsPerMessage,
     /// Mean bytes of a TCP segment.
     PacketBytes,
     /// Mean time between TCP segments, in microseconds.
     PacketGapUs,
-    /// TCP segments sent again, for a million sent.
+    /// TCP retransmits per million segments sent.
     RetransmitsPerMillion,
 }
 
-/// Whose processes.
+/// The processes that a metric is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MetricRole {
-    /// The target.
     Broker,
-    /// All publishers.
     Publishers,
-    /// All consumers.
     Consumers,
 }
 
 impl MetricRole {
-    /// All of them.
     pub const ALL: [MetricRole; 3] = [MetricRole::Broker, MetricRole::Publishers, MetricRole::Consumers];
 
-    /// Its name in headings.
+    /// Its name in column headings.
     pub fn name(self) -> &'static str {
         match self {
             MetricRole::Broker => "Broker",
@@ -107,7 +103,7 @@ impl MetricRole {
     }
 }
 
-/// A kind of latency as headings name it.
+/// A kind of latency in column headings.
 fn label(kind: &str) -> String {
     if kind == "round_trip" {
         return "RTT".to_owned();
@@ -124,7 +120,7 @@ fn percent(quantile: f64) -> f64 {
 }
 
 impl Metric {
-    /// Its name with the unit, as columns are headed.
+    /// Its column heading, with the unit.
     pub fn name(&self) -> String {
         match self {
             Metric::PublishedPerS => "Messages/s".to_owned(),
@@ -154,7 +150,7 @@ impl Metric {
         }
     }
 
-    /// Its name for programs, the unit last: `round_trip_p99_us`.
+    /// Its key in machine-readable output, with the unit last: `round_trip_p99_us`.
     pub fn key(&self) -> String {
         match self {
             Metric::PublishedPerS => "published_per_s".to_owned(),
@@ -184,7 +180,6 @@ impl Metric {
         }
     }
 
-    /// Which way is good.
     pub fn better(&self) -> MetricDirection {
         match self {
             Metric::PublishedPerS
@@ -197,15 +192,15 @@ impl Metric {
         }
     }
 
-    /// Whether it is the largest of something.
+    /// Whether it is a maximum.
     pub fn is_largest(&self) -> bool {
         matches!(self, Metric::LatencyUs(_, quantile) if *quantile >= 1.0)
     }
 
-    /// Its value in a run; `None` if the run does not have it, or not enough samples for it.
+    /// Its value in a run; `None` if the run lacks it or has too few samples.
     pub fn of(&self, run: &MeasuredRun) -> Option<f64> {
         let per_s = |count: u64| (run.elapsed_s > 0.0).then(|| count as f64 / run.elapsed_s);
-        // Where nothing is delivered, what was done instead: `churn` operates, `drain` fills.
+        // Without deliveries, the unit of work is what was done instead: operations in `churn`, filled messages in `drain`.
         let done = [run.delivered, run.operations.unwrap_or(0), run.published].into_iter().find(|&count| count > 0);
         let per_delivery = |value: f64| done.map(|count| value / count as f64);
         let latencies = |kind: &str| {

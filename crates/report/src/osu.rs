@@ -12,32 +12,31 @@ use crate::paired_ratios;
 const AXIS_WIDTH: usize = 10;
 const FIELD_WIDTH: usize = 18;
 
-/// A table in the making: one group of columns for each target, the first target's first.
+/// A table in progress: one group of columns per target, the first target's first.
 pub struct OsuTable {
     groups: Vec<Vec<OsuColumn>>,
     yardsticks: Vec<YardstickColumns>,
     axis: String,
 }
 
-/// A target that is measured only to hold others against it (raw sockets, the load generator alone).
+/// A target that only serves as a yardstick for others (raw sockets, the load generator alone).
 pub struct Yardstick {
-    /// Which of the series it is; those behind the last target that has columns of its own.
+    /// The index of its series, after those of the last target with columns of its own.
     pub index: usize,
-    /// Its own figure.
     pub metric: Metric,
-    /// What is held against it.
+    /// The figures expressed as a share of it.
     pub shares: Vec<YardstickShare>,
 }
 
 /// A figure as a share of a yardstick's.
 pub struct YardstickShare {
-    /// Which of the series it is of; those that are yardsticks themselves are named.
+    /// The index of its series; yardsticks among them are named.
     pub index: usize,
-    /// The figure, of both.
+    /// The metric of both.
     pub metric: Metric,
 }
 
-/// A yardstick's columns: its own figure, and each other's as a share of it.
+/// The columns of a yardstick: its own figure, and the shares.
 struct YardstickColumns {
     index: usize,
     metric: Metric,
@@ -45,7 +44,7 @@ struct YardstickColumns {
     shares: Vec<(String, YardstickShare)>,
 }
 
-/// A column: a metric's median, or an end of its interval.
+/// A column: a metric's median, or a bound of its interval.
 struct OsuColumn {
     metric: Metric,
     part: IntervalPart,
@@ -61,21 +60,21 @@ enum IntervalPart {
 }
 
 impl OsuTable {
-    /// Prints the head and returns the table, which takes one row a point. `series` are those of all targets that are
-    /// measured in turns (of one, as a rule), still without points; `full`: all metrics, the usual ones with intervals.
+    /// Prints the head and returns the table. `series` are those of all interleaved targets (usually one), without points so
+    /// far; `full`: all metrics, the default ones with intervals.
     ///
     /// # Errors
-    /// When standard output is gone.
+    /// Standard output is closed.
     pub fn begin(document: &Document, series: &[&MeasuredSeries], full: bool) -> Result<Self, String> {
         let table = Self::new(series, full);
         put(&table.head(document, series))?;
         Ok(table)
     }
 
-    /// As `begin`, with yardsticks among the `series`: they have two columns and no group.
+    /// Like `begin`, with yardsticks among the `series`: they have two columns instead of a group.
     ///
     /// # Errors
-    /// When standard output is gone.
+    /// Standard output is closed.
     pub fn begin_beside(
         document: &Document,
         series: &[&MeasuredSeries],
@@ -105,10 +104,10 @@ impl OsuTable {
         Ok(table)
     }
 
-    /// Prints the row of one place on the axis: a point of each series, in their order.
+    /// Prints the row of one value on the axis: a point of each series, in order.
     ///
     /// # Errors
-    /// When standard output is gone.
+    /// Standard output is closed.
     pub fn row(&self, points: &[&SeriesPoint]) -> Result<(), String> {
         put(&self.line(points))
     }
@@ -126,7 +125,7 @@ impl OsuTable {
         Self { groups, yardsticks: Vec::new(), axis }
     }
 
-    /// The comment lines and the columns' names.
+    /// The comment lines and the column headings.
     fn head(&self, document: &Document, series: &[&MeasuredSeries]) -> String {
         let mut text = String::new();
         for (index, one) in series.iter().enumerate() {
@@ -156,8 +155,8 @@ impl OsuTable {
                 text.push_str(&format!("{:>1$}", column.value(point), column.width));
             }
         }
-        for held in &self.yardsticks {
-            for (name, value) in held.names().zip(held.values(points)) {
+        for yardstick in &self.yardsticks {
+            for (name, value) in yardstick.names().zip(yardstick.values(points)) {
                 let text_of = value.filter(|value| value.is_finite()).map_or_else(|| "-".to_owned(), decimals);
                 text.push_str(&format!("{text_of:>0$}", FIELD_WIDTH.max(name.len() + 2)));
             }
@@ -220,7 +219,7 @@ fn columns_of(series: &MeasuredSeries, full: bool, number: &str) -> Vec<OsuColum
     columns
 }
 
-/// What a series measures, on what and how: `de-spsc, pairs=2: harrier (Harrier 0.1.0, tcp), closed loop`.
+/// Title of a series with its target and load model: `de-spsc, pairs=2: harrier (Harrier 0.1.0, tcp), closed loop`.
 pub fn title(document: &Document, series: &MeasuredSeries) -> String {
     let mut text = series.benchmark.clone();
     for (name, value) in &series.parameters {
@@ -233,7 +232,7 @@ pub fn title(document: &Document, series: &MeasuredSeries) -> String {
     format!("{text}: {}, {pace}", document.target_line(&series.target))
 }
 
-/// An axis as columns are headed: `Size` for `size_bytes`.
+/// The heading of an axis: `Size` for `size_bytes`.
 pub fn axis_name(axis: &str) -> String {
     match axis {
         "size_bytes" => "Size".to_owned(),
@@ -248,17 +247,17 @@ pub fn axis_name(axis: &str) -> String {
     }
 }
 
-/// A place on an axis: whole numbers without a point.
+/// A value on the axis: integers without a decimal point.
 pub fn plain(at: f64) -> String {
     format!("{at}")
 }
 
-/// Two decimals, as the OSU benchmarks print; four for what is small.
+/// Two decimals, as the OSU benchmarks print; four for small values.
 fn decimals(value: f64) -> String {
     if value != 0.0 && value.abs() < 1.0 { format!("{value:.4}") } else { format!("{value:.2}") }
 }
 
-/// Whole tables of all series of a document, as they would have been printed while it was measured.
+/// The tables of all series of a document, as they are printed during the measurement.
 pub fn write(document: &Document, full: bool) -> String {
     let mut text = String::new();
     for series in &document.series {

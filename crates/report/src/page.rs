@@ -24,7 +24,7 @@ use crate::metric::Metric;
 use catalogue::FigureSpec;
 use figure_data::{PageContestant, SeriesEntry};
 
-/// Metrics of a series that no figure of the catalogue shows, drawn all the same.
+/// Number of metrics drawn for a series that no figure of the catalogue covers.
 const PLAIN_METRICS_MAX: usize = 3;
 
 /// Renders documents as one page.
@@ -32,7 +32,7 @@ pub fn render<'a>(documents: impl IntoIterator<Item = &'a Document>) -> String {
     render_with(documents, &[])
 }
 
-/// The same with tables made by hand, which come first.
+/// The same with hand-made tables, which come first.
 pub fn render_with<'a>(documents: impl IntoIterator<Item = &'a Document>, sections: &[PageSection]) -> String {
     let documents: Vec<&Document> = documents.into_iter().collect();
     let contestants = figure_data::contestants(&documents);
@@ -67,12 +67,12 @@ pub fn render_with<'a>(documents: impl IntoIterator<Item = &'a Document>, sectio
     html
 }
 
-/// The anchor of a table made by hand.
+/// The anchor of a hand-made table.
 fn section_id(index: usize) -> String {
     format!("table-{}", index + 1)
 }
 
-/// A part of the page with its figures drawn.
+/// A chapter with its figures drawn.
 struct DrawnChapter {
     id: String,
     title: String,
@@ -109,7 +109,7 @@ fn chapters(documents: &[&Document], contestants: &[PageContestant], entries: &[
         }
         chapters.push(assemble(chapter.id.to_owned(), chapter.title.to_owned(), chapter.about, figures, &tables));
     }
-    // Workloads, and benchmarks that the catalogue does not know: a chapter each.
+    // Workloads, and benchmarks that are not in the catalogue, get a chapter each.
     let mut others: Vec<String> = Vec::new();
     for entry in entries.iter().filter(|entry| chapter_of(entry) == OTHER) {
         if !others.contains(&entry.series.benchmark) {
@@ -137,10 +137,10 @@ fn chapters(documents: &[&Document], contestants: &[PageContestant], entries: &[
     chapters
 }
 
-/// The chapter of what the catalogue does not know.
+/// The chapter for benchmarks that are not in the catalogue.
 const OTHER: &str = "other";
 
-/// Which chapter's tables list a series.
+/// The chapter whose tables list a series.
 fn chapter_of(entry: &SeriesEntry<'_>) -> &'static str {
     let first = entry.series.benchmark.split_whitespace().next().unwrap_or("");
     match first {
@@ -150,8 +150,8 @@ fn chapter_of(entry: &SeriesEntry<'_>) -> &'static str {
     }
 }
 
-/// Draws the figures that have data. A figure of the catalogue (`even_dots`: false) wants a line; what comes last shows
-/// single points too.
+/// Draws the figures that have data. Figures of the catalogue (`even_dots`: false) need a line; the remaining ones also show
+/// single points.
 fn draw(
     specs: &[FigureSpec],
     contestants: &[PageContestant],
@@ -177,13 +177,13 @@ fn draw(
     figures
 }
 
-/// Whether someone was measured in more than one way.
+/// Whether a contestant was measured in several ways.
 fn has_variants(gathered: &figure_data::FigureData) -> bool {
     gathered.plots.iter().flat_map(|plot| &plot.lines).any(|line| line.label.contains(", "))
 }
 
-/// Figures for series that the catalogue shows nowhere: the first metrics over their own axis, and the percentiles where a
-/// benchmark has one point only.
+/// Figures for series that the catalogue does not cover: the first metrics over their own axis, and percentiles if a benchmark
+/// has a single point.
 fn leftovers(entries: &[SeriesEntry<'_>], left: &[usize]) -> Vec<FigureSpec> {
     let mut specs: Vec<FigureSpec> = Vec::new();
     for &index in left {

@@ -5,14 +5,14 @@ use gauge::RunValues;
 use crate::document::SeriesPoint;
 use crate::metric::Metric;
 
-/// The first, in parts of the second, in each turn in which both have it.
+/// The ratio of the first to the second in each turn that both have.
 pub fn ratios(metric: &Metric, of: &SeriesPoint, to: &SeriesPoint) -> Vec<f64> {
     let each = of.runs.iter().zip(&to.runs);
     let ratios = each.filter_map(|(of, to)| Some(metric.of(of)? / metric.of(to)?));
     ratios.filter(|ratio| ratio.is_finite()).collect()
 }
 
-/// The middle one of these ratios; `None` if there is no turn that both have it in.
+/// The median of these ratios; `None` without a common turn.
 pub fn ratio(metric: &Metric, of: &SeriesPoint, to: &SeriesPoint) -> Option<f64> {
     let ratios = ratios(metric, of, to).into_iter().collect::<RunValues>();
     Some(ratios.summary()?.median)

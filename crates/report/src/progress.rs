@@ -6,32 +6,31 @@ use gauge::clock::now_ns;
 
 const BAR: usize = 24;
 
-/// How far a run is.
+/// A progress line.
 pub struct ProgressLine {
     shown: bool,
     began_ns: u64,
 }
 
 impl ProgressLine {
-    /// Begins now.
     pub fn begin() -> Self {
         Self { shown: std::io::stderr().is_terminal(), began_ns: now_ns() }
     }
 
-    /// Shows that `share` (0 to 1) of all is done, and what is being done.
+    /// Shows that `share` (0 to 1) of the run is done, and the current step.
     pub fn show(&self, share: f64, what: &str) {
         let elapsed_s = now_ns().saturating_sub(self.began_ns) as f64 / 1e9;
         self.draw(&line(share, elapsed_s, what));
     }
 
-    /// Takes the line away, before a row is printed.
+    /// Erases the line before a row is printed.
     pub fn clear(&self) {
         self.draw("");
     }
 
     fn draw(&self, text: &str) {
         if self.shown {
-            // An ornament: a terminal that takes none is no reason to stop.
+            // The line is optional, so write errors are ignored.
             let _ornament = write!(std::io::stderr(), "\r\x1b[K{text}");
         }
     }
@@ -55,7 +54,7 @@ fn line(share: f64, elapsed_s: f64, what: &str) -> String {
     format!("[{}{}] {:>3.0} %, {left}: {what}", "#".repeat(full), ".".repeat(BAR - full), share * 100.0)
 }
 
-/// A span of time in the two largest units it has.
+/// A duration in its two largest units.
 fn span(seconds: f64) -> String {
     let seconds = seconds.round() as u64;
     match seconds {

@@ -9,10 +9,10 @@ use crate::fixture;
 use crate::metric::{MetricDirection, Metric, MetricRole};
 
 const PAGE: &str = include_str!("../../../docs/measurements/schema.md");
-/// Objects whose keys are names of things, not fields.
+/// Objects whose keys are names and not fields.
 const OPEN: [&str; 5] = ["options", "parameters", "tcp", "latencies", "nodes"];
 
-/// The fields that each table under a heading of the third level lists.
+/// The fields listed in each table under a level-three heading.
 fn documented() -> BTreeMap<String, BTreeSet<String>> {
     let mut tables: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut heading = None;
@@ -28,7 +28,7 @@ fn documented() -> BTreeMap<String, BTreeSet<String>> {
     tables
 }
 
-/// The fields that the document has, by the name of the object they are in.
+/// The fields of the document, by the object that contains them.
 fn written(name: &str, value: &Value, found: &mut BTreeMap<String, BTreeSet<String>>) {
     match value {
         Value::Object(fields) if !OPEN.contains(&name) => {
@@ -85,7 +85,7 @@ fn every_metric_is_documented_with_its_direction() {
                 }
             }
         }
-        // The percentiles stand in one row.
+        // The percentiles share one row.
         if key.starts_with("KIND_p") {
             key = "KIND_p50_us".to_owned();
         }

@@ -15,34 +15,31 @@ use crate::tcp::QUEUE;
 pub struct Benchmark {
     /// Its name in documents.
     pub name: &'static str,
-    /// The words that ask for it.
+    /// Its command words.
     pub command: &'static str,
-    /// What it is, in a line.
+    /// A one-line summary.
     pub summary: &'static str,
-    /// What it does, for its help.
+    /// The description in its help.
     pub about: &'static str,
-    /// Command lines and what they are for.
+    /// Example command lines with their purpose.
     pub examples: &'static [(&'static str, &'static str)],
-    /// Whether it goes through a relay and no broker.
+    /// Whether it measures a relay and no broker.
     pub is_raw: bool,
-    /// The options that are its own.
     own_options: &'static [&'static [OptionSpec]],
-    /// Whether messages go one way or to and fro.
+    /// The traffic pattern.
     shape: fn(&ParsedOptions) -> TrafficShape,
-    /// The workloads it is made of.
+    /// Makes the scenarios from the options.
     variants: fn(&ParsedOptions) -> Result<Vec<BenchmarkVariant>, UsageError>,
 }
 
-/// One workload of a benchmark, with what makes it different from the others.
+/// One scenario of a benchmark, with the parameters that distinguish it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchmarkVariant {
-    /// What it differs in.
     pub parameters: BTreeMap<String, String>,
-    /// What is done.
     pub scenario: Scenario,
 }
 
-/// All of them, in the order in which they are listed.
+/// All benchmarks in the order of the listing.
 pub static ALL: &[Benchmark] = &[
     Benchmark {
         name: "de-spsc",
@@ -50,12 +47,12 @@ pub static ALL: &[Benchmark] = &[
         summary: "one publisher, one consumer through a direct exchange, by size",
         about: "\
 One publisher sends a fixed number of messages of a size to one consumer through a direct exchange, as fast as the
-broker takes them; the consumer answers with an empty message when it has them all, and then the publisher's clock stops.
+broker accepts them. The consumer answers with an empty message after the last one, which stops the publisher's clock.
 (The paper's DE-SPSC.)",
         examples: &[
             ("de-spsc", "this program's own broker, sizes from 1 B to 1 MiB"),
             ("de-spsc -m 64:64K --runs 5 --url amqp://host --against amqp://other", "two brokers in turns, with the ratio"),
-            ("de-spsc --baseline -f", "all columns, and how far the broker is from what raw sockets do"),
+            ("de-spsc --baseline -f", "all columns, and the broker's share of the raw-socket rate"),
             ("de-spsc --null -m 1:1M", "the load generator's own ceiling beside the broker's rate"),
         ],
         is_raw: false,
@@ -68,8 +65,8 @@ broker takes them; the consumer answers with an empty message when it has them a
         command: "de-mpmc",
         summary: "1, 2, 4, 8 publisher-consumer pairs through one direct exchange, by size",
         about: "\
-Several publisher-consumer pairs at once through one direct exchange; each pair does what de-spsc does. Rates are of all
-pairs together, from the first message of the first pair to the last answer of the last. (The paper's DE-MPMC.)",
+Several publisher-consumer pairs use one direct exchange concurrently; each pair does what de-spsc does. Rates are those
+of all pairs together, from the first message of the first pair to the last answer of the last. (The paper's DE-MPMC.)",
         examples: &[
             ("de-mpmc", "1, 2, 4 and 8 pairs"),
             ("de-mpmc --pairs 16,32 -m 64:64", "many pairs at one size"),
@@ -96,7 +93,7 @@ print it, the others are quantiles of whole round trips. (The paper's DE-PP.)",
         examples: &[
             ("de-pp", "this program's own broker"),
             ("de-pp --cpus broker=0,publisher=1,consumer=1", "each wait crosses processors in the same way"),
-            ("de-pp --baseline --runs 5", "beside the round trips of raw sockets through a relay"),
+            ("de-pp --baseline --runs 5", "with round trips of raw sockets through a relay for comparison"),
         ],
         is_raw: false,
         own_options: &[SIZES, BASELINE],
@@ -108,8 +105,8 @@ print it, the others are quantiles of whole round trips. (The paper's DE-PP.)",
         command: "fe-spmc",
         summary: "one publisher to 1, 2, 4, … 32 consumers through a fanout exchange, by size",
         about: "\
-One publisher sends a fixed number of messages of a size to a fanout exchange; each goes to every consumer, each of which
-has a queue of its own and answers when it has them all. MB/s and Delivered/s count every delivery, Messages/s counts what
+One publisher sends a fixed number of messages of a size to a fanout exchange; each goes to every consumer.
+Consumers have queues of their own and answer after the last message. MB/s and Delivered/s count every delivery, Messages/s counts what
 was published. (The paper's FE-SPMC.)",
         examples: &[
             ("fe-spmc", "1, 2, 4, 8, 16 and 32 consumers"),
@@ -135,12 +132,12 @@ was published. (The paper's FE-SPMC.)",
         summary: "through a topic exchange with 1, 4, 16, … 1,024 patterns, one of which matches, by size",
         about: "\
 One publisher, one consumer through a topic exchange to which many patterns are bound; one of them matches (--match one).
-The others lead to a queue that nothing reaches, and are chosen to be nearly right. --match all: all are bound to the
-consumer's queue and match. --match wildcards: nearly every word of a pattern is a wildcard. --changing N: while messages
+The others are bound to a queue that no message reaches, and nearly match. --match all: all match and are
+bound to the consumer's queue. --match wildcards: nearly every word of a pattern is a wildcard. --changing N: while messages
 flow, N bindings are added and taken away each second. (The paper's TE-SPSC.)",
         examples: &[
             ("te-spsc", "1 to 1,024 patterns, one routing key"),
-            ("te-spsc --patterns 1024 --keys 1000", "a thousand routing keys in turn: no cache of one key helps"),
+            ("te-spsc --patterns 1024 --keys 1000", "a thousand routing keys in turn, so that caching one key does not help"),
             ("te-spsc --patterns 1024 --changing 1000", "bindings that come and go under load"),
         ],
         is_raw: false,
@@ -153,8 +150,8 @@ flow, N bindings are added and taken away each second. (The paper's TE-SPSC.)",
         command: "confirm",
         summary: "publisher confirms and consumer acknowledgements, by size",
         about: "\
-What de-spsc does, with every message confirmed to its publisher, of which at most a window is unconfirmed, and
-acknowledged by its consumer. Beside the rates: how long after publishing a message its confirm was read.",
+Like de-spsc, but every message is confirmed to its publisher, with at most a window of unconfirmed messages, and
+acknowledged by its consumer. The table also shows the confirm latency: from publishing a message to reading its confirm.",
         examples: &[
             ("confirm", "a window of 1,000, an acknowledgement for each 100"),
             ("confirm --window 1 -m 64:64", "each message waits for its confirm"),
@@ -180,8 +177,8 @@ acknowledged by its consumer. Beside the rates: how long after publishing a mess
         command: "baseline sockets",
         summary: "raw sockets through a relay that knows no AMQP: what the network allows, by size",
         about: "\
-The same publishers and consumers without AMQP: bytes through a relay on the broker's place, which copies them between the
-connections and knows nothing about them. What a broker on this network cannot exceed, and what its protocol costs.",
+The same publishers and consumers without AMQP: a relay in the broker's place copies bytes between the connections. Its
+rate is the upper bound for a broker on this network, and the difference is the cost of the protocol.",
         examples: &[
             ("baseline sockets", "a stream from one socket to another"),
             ("baseline sockets --ping-pong", "round trips"),
@@ -197,7 +194,7 @@ connections and knows nothing about them. What a broker on this network cannot e
                 ..Scenario::default()
             };
             if given.has("ping-pong") && scenario.consumers > 1 {
-                return Err(UsageError("--ping-pong is between two, not --consumers".to_owned()));
+                return Err(UsageError("--ping-pong has one consumer, so --consumers is not allowed".to_owned()));
             }
             let shape = if given.has("ping-pong") { "ping-pong" } else { "stream" };
             let mut parameters = vec![("shape", shape.to_owned())];
@@ -211,25 +208,24 @@ connections and knows nothing about them. What a broker on this network cannot e
     },
 ];
 
-/// A benchmark by the word that asks for it.
+/// Finds a benchmark by its command words.
 pub fn find(word: &str) -> Option<&'static Benchmark> {
     ALL.iter().find(|benchmark| benchmark.command == word)
 }
 
 impl Benchmark {
-    /// Every option it takes.
+    /// All options that it takes.
     pub fn options(&self) -> Vec<&'static [OptionSpec]> {
         let shared: &[&[OptionSpec]] =
             if self.is_raw { &[SOCKETS, EFFORT, OUTPUT] } else { &[TARGETS, QUEUE, EFFORT, OUTPUT] };
         self.own_options.iter().chain(shared).copied().collect()
     }
 
-    /// Whether messages go one way or to and fro.
     pub fn shape(&self, given: &ParsedOptions) -> TrafficShape {
         (self.shape)(given)
     }
 
-    /// The workloads that the options ask for.
+    /// The scenarios for these options.
     pub fn variants(&self, given: &ParsedOptions) -> Result<Vec<BenchmarkVariant>, UsageError> {
         (self.variants)(given)
     }
@@ -255,7 +251,7 @@ impl BenchmarkVariant {
     }
 }
 
-/// A stream with confirms and acknowledgements as asked, none by default.
+/// Sets confirms and acknowledgements from the options; the default has none.
 fn delivery(given: &ParsedOptions, scenario: Scenario) -> Result<Scenario, UsageError> {
     let scenario = Scenario {
         confirm_window: given.number("confirms", 0, 1, 1 << 32)?,
@@ -268,10 +264,10 @@ fn delivery(given: &ParsedOptions, scenario: Scenario) -> Result<Scenario, Usage
 
 fn check_prefetch(scenario: &Scenario) -> Result<(), UsageError> {
     if scenario.prefetch > 0 && scenario.ack_every > u64::from(scenario.prefetch) {
-        return Err(UsageError("--ack-every above --prefetch would wait for ever".to_owned()));
+        return Err(UsageError("--ack-every must not exceed --prefetch: the consumer would stall".to_owned()));
     }
     if scenario.prefetch > 0 && scenario.ack_every == 0 {
-        return Err(UsageError("--prefetch means nothing without --ack-every".to_owned()));
+        return Err(UsageError("--prefetch has no effect without --ack-every".to_owned()));
     }
     Ok(())
 }
@@ -335,9 +331,9 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
-        assert_eq!(shown("de-spsc", "--ack-every 10 --prefetch 5"), "--ack-every above --prefetch would wait for ever");
-        assert_eq!(shown("de-spsc", "--prefetch 5"), "--prefetch means nothing without --ack-every");
+    fn contradictory_options_are_refused() {
+        assert_eq!(shown("de-spsc", "--ack-every 10 --prefetch 5"), "--ack-every must not exceed --prefetch: the consumer would stall");
+        assert_eq!(shown("de-spsc", "--prefetch 5"), "--prefetch has no effect without --ack-every");
         assert_eq!(shown("de-pp", "--pairs 2"), "unknown option '--pairs'");
         assert_eq!(shown("te-spsc", "--match some"), "--match is one of one, all, wildcards, not 'some'");
         assert_eq!(shown("baseline sockets", "--url x"), "unknown option '--url'");

@@ -9,7 +9,7 @@ use report::{Metric, paired_ratios};
 use crate::limits::{CEILING_TIMES_MIN, SOCKET_BASELINE_SHARE_MIN};
 use crate::target::{BenchmarkTarget, TargetAddress};
 
-/// The figure by which a null broker is held against others.
+/// The metric that a null broker is compared by.
 pub fn metric(way: &TargetAddress) -> Metric {
     match way {
         TargetAddress::Source(_) => Metric::DeliveredPerS,
@@ -17,20 +17,20 @@ pub fn metric(way: &TargetAddress) -> Metric {
     }
 }
 
-/// For each null broker that is not far enough above a broker its index, and what limits it.
+/// The index of each null broker that is too close to a broker's rate, with the reason.
 pub fn near_ceiling_warnings(contestants: &[&BenchmarkTarget], points: &[&mut SeriesPoint]) -> Vec<(usize, String)> {
     let each = || contestants.iter().zip(points).enumerate();
     let mut found = Vec::new();
     for (index, (null, ceiling)) in each().filter(|(_, (target, _))| is_null(&target.address)) {
         let metric = metric(&null.address);
         let over = |point: &SeriesPoint| paired_ratios::ratio(&metric, ceiling, point);
-        let hop = each().find(|(_, (target, _))| matches!(target.address, TargetAddress::SocketBaseline(_)));
-        let of_hop = hop.and_then(|(_, (_, point))| over(point));
+        let baseline = each().find(|(_, (target, _))| matches!(target.address, TargetAddress::SocketBaseline(_)));
+        let of_baseline = baseline.and_then(|(_, (_, point))| over(point));
         for (_, (broker, point)) in each().filter(|(_, (target, _))| matches!(target.address, TargetAddress::Amqp(_))) {
-            // The share that the table shows, turned round: the middle one of ratios of an even number of turns is no
-            // inverse of the middle one of their inverses.
+            // The inverse of the ratio in the table: with an even number of turns, the median of inverses differs from the inverse of the
+            // median.
             let times = paired_ratios::ratio(&metric, point, ceiling).map(|share| 1.0 / share);
-            let why = times.and_then(|times| sentence(&null.name, &broker.name, times, of_hop));
+            let why = times.and_then(|times| sentence(&null.name, &broker.name, times, of_baseline));
             found.extend(why.map(|why| (index, why)));
         }
     }
@@ -41,12 +41,12 @@ fn is_null(way: &TargetAddress) -> bool {
     matches!(way, TargetAddress::Sink(_) | TargetAddress::Source(_))
 }
 
-/// What is to be said of a ceiling that is `times` a broker's rate, and `of_hop` of what one hop of sockets carries.
-fn sentence(null: &str, broker: &str, times: f64, of_hop: Option<f64>) -> Option<String> {
+/// The warning for a ceiling that is `times` a broker's rate and the share `of_baseline` of the socket baseline.
+fn sentence(null: &str, broker: &str, times: f64, of_baseline: Option<f64>) -> Option<String> {
     if times >= CEILING_TIMES_MIN {
         return None;
     }
-    let limit = match of_hop {
+    let limit = match of_baseline {
         Some(share) if share >= SOCKET_BASELINE_SHARE_MIN => {
             format!("at {share:.2} of what one hop of sockets carries the sockets are its limit")
         }
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_near_ceiling_names_its_limit() {
-        for (times, of_hop, expected) in [
+        for (times, of_baseline, expected) in [
             (3.0, Some(0.2), None),
             (
                 2.44,
@@ -82,7 +82,7 @@ mod tests {
             ),
             (1.0, None, Some("null-sink is 1.0 times harrier, less than 3; what limits it is not known")),
         ] {
-            assert_eq!(sentence("null-sink", "harrier", times, of_hop).as_deref(), expected);
+            assert_eq!(sentence("null-sink", "harrier", times, of_baseline).as_deref(), expected);
         }
     }
 }

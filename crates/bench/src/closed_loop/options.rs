@@ -8,77 +8,70 @@ use crate::role_protocol::{TrafficShape, sizes};
 use crate::run_recorder::RunRecorder;
 use crate::measure_options::MeasureOptions;
 
-/// Sizes of the messages, and how long each run of one takes.
+/// Message sizes and length of runs.
 pub const SIZES: &[OptionSpec] = &[
     option("sizes", Some('m'), "MIN:MAX", "message sizes, as in 1:1M (the default) or 64:64"),
-    option("step", None, "FACTOR", "from one size to the next (default 2)"),
-    option("seconds", None, "S", "length of a run on the slowest broker, about (default 1, round trips 2)"),
+    option("step", None, "FACTOR", "factor from one size to the next (default 2)"),
+    option("seconds", None, "S", "approximate length of a run on the slowest broker (default 1, round trips 2)"),
 ];
-/// Pairs.
 pub const PAIRS: &[OptionSpec] = &[option("pairs", None, "LIST", "publisher-consumer pairs (default 1,2,4,8)")];
-/// Consumers of a fan-out.
 pub const CONSUMERS: &[OptionSpec] = &[
     option("consumers", None, "LIST", "consumers of each message (default 1,2,4,8,16,32)"),
-    option("processes", None, "N", "processes that they are spread over (default 1)"),
+    option("processes", None, "N", "processes that consumers are distributed over (default 1)"),
 ];
-/// Topics.
 pub const TOPIC: &[OptionSpec] = &[
     option("patterns", None, "LIST", "patterns bound (default 1,4,16,64,256,1024)"),
     option("match", None, "WHICH", "one of them matches (default), all, or one among wildcards"),
     option("keys", None, "N", "routing keys used in turn (default 1)"),
-    option("changing", None, "N", "bindings added, and taken away, each second meanwhile (default none)"),
+    option("changing", None, "N", "bindings added and removed per second during the run (default none)"),
 ];
-/// How messages are confirmed and acknowledged in streams.
+/// Confirms and acknowledgements in streams.
 pub const DELIVERY: &[OptionSpec] = &[
-    option("confirms", None, "WINDOW", "publisher confirms, at most so many outstanding (default: none)"),
-    option("ack-every", None, "N", "manual acknowledgement each N messages (default: automatic)"),
-    option("prefetch", None, "N", "unacknowledged messages sent ahead (default: no limit)"),
+    option("confirms", None, "WINDOW", "publisher confirms with at most WINDOW outstanding (default: none)"),
+    option("ack-every", None, "N", "one manual acknowledgement for N messages (default: automatic)"),
+    option("prefetch", None, "N", "prefetch count (default: no limit)"),
 ];
 /// The same for `confirm`.
 pub const CONFIRM: &[OptionSpec] = &[
-    option("window", None, "N", "most messages without a confirm (default 1000)"),
-    option("ack-every", None, "N", "an acknowledgement each N messages (default 100)"),
-    option("prefetch", None, "N", "unacknowledged messages sent ahead (default: no limit)"),
+    option("window", None, "N", "maximum number of unconfirmed messages (default 1000)"),
+    option("ack-every", None, "N", "one acknowledgement for N messages (default 100)"),
+    option("prefetch", None, "N", "prefetch count (default: no limit)"),
 ];
-/// Raw sockets beside the brokers.
+/// The raw-socket baseline beside the brokers.
 pub const BASELINE: &[OptionSpec] =
-    &[option("baseline", None, "", "measure raw sockets through a relay too, in turns, and each broker's share of it")];
-/// The load generator alone beside the brokers.
+    &[option("baseline", None, "", "also measure raw sockets through a relay, in turns, and each broker's share of it")];
+/// The load generator's ceiling beside the brokers.
 pub const NULL: &[OptionSpec] = &[option(
     "null",
     None,
     "",
-    "measure the load generator's own ceiling too: a sink and a source in the broker's place",
+    "also measure the load generator's own ceiling: a sink and a source in the broker's place",
 )];
-/// Raw sockets alone.
+/// The raw-socket baseline alone.
 pub const RAW: &[OptionSpec] = &[
     option("ping-pong", None, "", "round trips instead of a stream"),
-    option("pairs", None, "N", "pairs at once (default 1)"),
-    option("consumers", None, "N", "the relay writes each byte to so many (default 1)"),
-    option("spin", None, "US", "the relay polls so long before it sleeps (default 0)"),
+    option("pairs", None, "N", "concurrent pairs (default 1)"),
+    option("consumers", None, "N", "consumers that the relay copies each byte to (default 1)"),
+    option("spin", None, "US", "microseconds that the relay polls before it sleeps (default 0)"),
     option("cpus", None, "PLACES", "processors, as in broker=0,publisher=1,consumer=1 (default any)"),
 ];
 
-/// What a command line asks for.
+/// The options of a closed-loop benchmark.
 pub struct ClosedLoopOptions {
-    /// Message sizes.
     pub sizes: Vec<usize>,
-    /// One way, or to and fro.
+    /// The traffic pattern.
     pub shape: TrafficShape,
-    /// Workloads.
     pub variants: Vec<BenchmarkVariant>,
-    /// How long each run is.
     pub length: RunLength,
-    /// Raw sockets are measured too.
+    /// Whether the raw-socket baseline is measured too.
     pub baseline: bool,
-    /// The load generator alone is measured too.
+    /// Whether the load generator's ceiling is measured too.
     pub null: bool,
-    /// How long the relay polls before it sleeps.
+    /// How long the relay polls before it sleeps, in microseconds.
     pub spin_us: u64,
 }
 
 impl ClosedLoopOptions {
-    /// Reads the options.
     pub fn read(benchmark: &Benchmark, given: &ParsedOptions, setup: &MeasureOptions) -> Result<Self, UsageError> {
         let shape = benchmark.shape(given);
         let usual_s = if shape == TrafficShape::PingPong { 2.0 } else { 1.0 };
@@ -102,14 +95,14 @@ impl ClosedLoopOptions {
         })
     }
 
-    /// Notes the values that were used.
+    /// Records the values used.
     pub fn record(&self, record: &mut RunRecorder) {
         record.note_option("sizes", "1:1M");
         record.note_option("step", 2);
         record.note_option("seconds", self.length.seconds);
     }
 
-    /// Most connections that a workload makes to one broker.
+    /// Most connections of a scenario to one broker.
     pub fn connections_max(&self) -> usize {
         let of = |variant: &BenchmarkVariant| variant.scenario.pairs * (variant.scenario.consumers + 1);
         self.variants.iter().map(of).max().unwrap_or(1)

@@ -6,17 +6,17 @@ use crate::limits::SEGMENT_MESSAGES_MAX;
 use crate::role_protocol::{MessageCounts, LoadSegment, TrafficShape};
 use crate::scenario::RunningScenario;
 
-/// How long a run is.
+/// The length of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RunLength {
-    /// Messages, if their number is given.
+    /// The number of messages, if given.
     pub iterations: Option<u64>,
-    /// Seconds otherwise, about.
+    /// Otherwise the approximate seconds.
     pub seconds: f64,
 }
 
 impl RunLength {
-    /// Finds the number of messages for these running workloads, which are warm afterwards.
+    /// Determines the number of messages for these running scenarios, and warms them up.
     pub fn counts(self, all: &mut [(String, RunningScenario)], shape: TrafficShape, size_bytes: usize) -> Result<MessageCounts, String> {
         if let Some(iterations) = self.iterations {
             return Ok(MessageCounts::with_tenth(iterations));
@@ -30,7 +30,7 @@ impl RunLength {
     }
 }
 
-/// The slowest target takes `seconds`. If that leaves the fastest less than an eighth of it, the slowest takes longer, up
+/// The slowest target takes `seconds`. If the fastest would then take less than an eighth of that, the slowest takes longer, up
 /// to four times as long.
 fn count(rates_per_s: &[f64], seconds: f64) -> u64 {
     let slowest = rates_per_s.iter().copied().fold(f64::INFINITY, f64::min);
@@ -42,13 +42,13 @@ fn count(rates_per_s: &[f64], seconds: f64) -> u64 {
     round((wanted as u64).clamp(1, SEGMENT_MESSAGES_MAX))
 }
 
-/// Two digits are enough, and easier to read.
+/// Two significant digits are enough, and easier to read.
 fn round(count: u64) -> u64 {
     let step = 10_u64.pow(count.max(1).ilog10().saturating_sub(1));
     (count / step * step).max(1)
 }
 
-/// Messages a second, from runs that grow until they are long enough to tell.
+/// Messages per second, measured with runs that grow until they are long enough.
 fn trial(running: &mut RunningScenario, seconds: f64, shape: TrafficShape, size_bytes: usize) -> Result<f64, String> {
     let long_enough_s = seconds / 8.0;
     let mut count = match shape {

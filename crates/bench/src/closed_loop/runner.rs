@@ -17,7 +17,7 @@ use crate::scenario::{RunningScenario, Scenario};
 use crate::measure_options::MeasureOptions;
 use crate::target::{BenchmarkTarget, TargetAddress};
 
-/// A benchmark being run.
+/// A benchmark in progress.
 pub struct ClosedLoopRunner<'a> {
     benchmark: &'a Benchmark,
     options: &'a ClosedLoopOptions,
@@ -25,13 +25,13 @@ pub struct ClosedLoopRunner<'a> {
     targets: &'a [BenchmarkTarget],
     record: &'a mut RunRecorder,
     progress: ProgressLine,
-    /// Runs that are done, and all that there are.
+    /// Runs done, and all runs.
     done: usize,
     all: usize,
 }
 
 impl<'a> ClosedLoopRunner<'a> {
-    /// A runner for targets that are up.
+    /// A runner for targets that are ready.
     pub fn new(
         benchmark: &'a Benchmark,
         options: &'a ClosedLoopOptions,
@@ -44,7 +44,6 @@ impl<'a> ClosedLoopRunner<'a> {
         Self { benchmark, options, setup, targets, record, progress: ProgressLine::begin(), done: 0, all }
     }
 
-    /// Measures everything.
     pub fn run(mut self) -> Result<(), CommandFailure> {
         let mut null =
             if self.options.null { Vec::from(BenchmarkTarget::null(&self.setup.placement.broker)?) } else { Vec::new() };
@@ -66,7 +65,7 @@ impl<'a> ClosedLoopRunner<'a> {
         Ok(())
     }
 
-    /// The relay for a workload; its fan-out is that of the workload.
+    /// Starts the relay for a scenario, with the same fan-out.
     fn relay(&self, scenario: &Scenario) -> Result<Option<BenchmarkTarget>, String> {
         if !self.options.baseline && !self.benchmark.is_raw {
             return Ok(None);
@@ -81,8 +80,8 @@ impl<'a> ClosedLoopRunner<'a> {
         BenchmarkTarget::relay_to(&task, &self.setup.placement.broker).map(Some)
     }
 
-    /// What stands beside the brokers only to hold them against it, and by which figure. One hop of sockets holds the load
-    /// generator's own ceilings.
+    /// The yardsticks beside the brokers, each with the metric it is compared by. The socket baseline is the yardstick of the load
+    /// generator's ceilings.
     fn yardsticks(&self, contestants: &[&BenchmarkTarget]) -> Vec<Yardstick> {
         if self.benchmark.is_raw {
             return Vec::new();
@@ -189,8 +188,8 @@ impl<'a> ClosedLoopRunner<'a> {
                 if matches!(contestants[index].address, TargetAddress::Amqp(_)) {
                     run.notes.extend(self.setup.tcp.queue_note(contestants[index].facts.product.as_deref()));
                 } else {
-                    // Here the clients themselves are what is measured: that they are busy is the point.
-                    let faulty = measured.complaint().is_some();
+                    // The clients themselves are measured here, so full clients are expected.
+                    let faulty = measured.invalid_reason().is_some();
                     let kept = usize::from(faulty);
                     run.notes.extend(run.invalid.drain(kept..));
                 }

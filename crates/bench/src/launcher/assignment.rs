@@ -6,21 +6,21 @@ use std::collections::BTreeSet;
 
 use crate::limits::RANKS_MAX;
 
-/// What a role is for.
+/// The ranks that suit a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoleClass {
-    /// It sends the measured messages.
+    /// Sends the measured messages.
     Publisher,
-    /// It receives them.
+    /// Receives them.
     Consumer,
-    /// It belongs on the broker's host: it watches the broker, or stands in its place.
+    /// Belongs on the broker's host: meters the broker or stands in for it.
     Agent,
-    /// Any rank that plays will do.
+    /// Any worker rank will do.
     Client,
 }
 
 impl RoleClass {
-    /// The part of a role by the name it is started under.
+    /// Classifies a role by its name.
     pub fn of(kind: &str) -> Self {
         if kind.contains("publisher") || matches!(kind, "filler" | "market-gateway") {
             Self::Publisher
@@ -34,7 +34,7 @@ impl RoleClass {
     }
 }
 
-/// `--roles`.
+/// The value of `--roles`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RoleOverrides {
     publishers: Vec<usize>,
@@ -45,7 +45,7 @@ impl RoleOverrides {
     /// Parses `publisher=1,2 consumer=3-4`; blanks, commas and plus signs are the same.
     ///
     /// # Errors
-    /// Another role, no number.
+    /// An unknown role or a value that is not a number.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut roles = Self::default();
         let mut list: Option<&mut Vec<usize>> = None;
@@ -64,7 +64,7 @@ impl RoleOverrides {
             let list = list.as_deref_mut().ok_or("--roles is written as in publisher=1,2,consumer=3-4")?;
             let number = |text: &str| match text.parse::<usize>() {
                 Ok(number) if number <= RANKS_MAX => Ok(number),
-                _ => Err(format!("--roles: '{text}' is no rank")),
+                _ => Err(format!("--roles: '{text}' is not a rank")),
             };
             match numbers.split_once('-') {
                 Some((first, last)) => list.extend(number(first)?..=number(last)?),
@@ -78,22 +78,21 @@ impl RoleOverrides {
     }
 }
 
-/// Who plays what. A rank may be in several lists: it plays each role in a process of its own.
+/// The ranks of each role class. A rank may be in several lists: each role runs in a process of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankAssignment {
-    /// For publishers, in the order in which they are taken.
+    /// In the order in which they are used.
     pub publishers: Vec<usize>,
-    /// For consumers.
     pub consumers: Vec<usize>,
-    /// On the broker's host, if a rank is.
+    /// A rank on the broker's host, if there is one.
     pub agent: Option<usize>,
 }
 
 impl RankAssignment {
-    /// Assigns. `hosts[r]` is the host of rank r; `broker` is the host that the broker was seen on.
+    /// Assigns ranks. `hosts[r]` is the host of rank r, `broker` the host that the broker was found on.
     ///
     /// # Errors
-    /// Wishes for ranks that cannot play.
+    /// Overrides that name ranks which cannot run roles.
     pub fn assign(
         hosts: &[usize],
         broker: Option<usize>,
@@ -103,7 +102,7 @@ impl RankAssignment {
         let requested = roles.cloned().unwrap_or_default();
         for &rank in requested.publishers.iter().chain(&requested.consumers) {
             match rank {
-                0 => return Err("--roles: rank 0 controls and plays no role".to_owned()),
+                0 => return Err("--roles: rank 0 is the controller and runs no roles".to_owned()),
                 rank if rank >= hosts.len() => return Err(format!("--roles: there is no rank {rank}")),
                 _ => {}
             }
@@ -126,7 +125,7 @@ impl RankAssignment {
         Ok(Self { publishers, consumers, agent })
     }
 
-    /// Publishers and consumers on hosts in turn; on one host, ranks in turn; with one rank, both on it.
+    /// Distributes publishers and consumers over the hosts in turn; on one host over its ranks; a single rank gets both.
     fn by_hosts(hosts: &[usize], broker: Option<usize>, agent: Option<usize>) -> (Vec<usize>, Vec<usize>) {
         let all: Vec<usize> = (1..hosts.len()).collect();
         let free: Vec<usize> = all.iter().copied().filter(|&rank| Some(rank) != agent).collect();
@@ -145,7 +144,7 @@ impl RankAssignment {
                 _ => (every_other(0), every_other(1)),
             };
         }
-        // One rank of each host first, then the second of each: few roles use many hosts.
+        // Takes one rank of each host first, then the second of each, so that a few roles use many hosts.
         let on = |parity: usize| {
             let of_host = |host: usize| players.iter().copied().filter(move |&rank| hosts[rank] == host);
             let lists: Vec<Vec<usize>> =
@@ -158,7 +157,7 @@ impl RankAssignment {
         (on(0), on(1))
     }
 
-    /// The rank for one more role: of those suited the one with the least to do.
+    /// The suitable rank with the fewest running roles.
     pub fn rank_for(&self, part: RoleClass, load: impl Fn(usize) -> usize) -> Option<usize> {
         let suited: Vec<usize> = match part {
             RoleClass::Publisher => self.publishers.clone(),
@@ -169,7 +168,7 @@ impl RankAssignment {
         suited.into_iter().min_by_key(|&rank| load(rank))
     }
 
-    /// Every rank that plays a measured role.
+    /// All ranks that run a measured role.
     pub fn ranks_in_use(&self) -> BTreeSet<usize> {
         self.publishers.iter().chain(&self.consumers).copied().collect()
     }
@@ -223,19 +222,19 @@ mod tests {
     }
 
     #[test]
-    fn wishes_count() {
+    fn role_overrides_are_respected() {
         check("aaaaa", None, None, "publisher=1,2 consumer=3-4", "[1, 2] [3, 4]");
         check("aaaaa", None, None, "publisher=1,2,consumer=3+4", "[1, 2] [3, 4]");
         check("aaaa", None, None, "publisher=3", "[3] [1, 2]");
         check("aaaa", None, None, "consumer=1", "[2, 3] [1]");
         check("aa", None, None, "consumer=1", "[1] [1]");
-        check("aaa", None, None, "publisher=0", "--roles: rank 0 controls and plays no role");
+        check("aaa", None, None, "publisher=0", "--roles: rank 0 is the controller and runs no roles");
         check("aaa", None, None, "publisher=3", "--roles: there is no rank 3");
         check("aaa", None, Some(3), "", "--agent-rank: there is no rank 3");
         check("aaa", None, None, "clock=1", "--roles: unknown role 'clock' (publisher, consumer)");
         check("aaa", None, None, "1", "--roles is written as in publisher=1,2,consumer=3-4");
-        check("aaa", None, None, "publisher=x", "--roles: 'x' is no rank");
-        check("aaa", None, None, "publisher=", "--roles: '' is no rank");
+        check("aaa", None, None, "publisher=x", "--roles: 'x' is not a rank");
+        check("aaa", None, None, "publisher=", "--roles: '' is not a rank");
     }
 
     #[test]

@@ -8,49 +8,46 @@ use gauge::ClockOffset;
 
 use crate::limits::COMPARISONS_KEPT;
 
-/// What a comparison found, and when on rank 0's clock.
+/// The result of a clock comparison, with its time on rank 0's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockComparison {
-    /// When.
     pub at_ns: u64,
-    /// How far the other clock was ahead.
+    /// How far the other clock is ahead.
     pub offset: ClockOffset,
 }
 
-/// All comparisons with one clock, the oldest of very many left out.
+/// The comparisons with one clock; the oldest ones are dropped beyond a limit.
 #[derive(Clone, Debug, Default)]
 pub struct ClockMapping {
     first: Option<ClockComparison>,
-    kept: VecDeque<ClockComparison>,
+    comparisons: VecDeque<ClockComparison>,
 }
 
 impl ClockMapping {
-    /// Adds a comparison; they come in the order of time.
+    /// Adds a comparison; they must be in chronological order.
     pub fn add(&mut self, comparison: ClockComparison) {
         self.first.get_or_insert(comparison);
-        if self.kept.len() == COMPARISONS_KEPT {
-            self.kept.pop_front();
+        if self.comparisons.len() == COMPARISONS_KEPT {
+            self.comparisons.pop_front();
         }
-        self.kept.push_back(comparison);
+        self.comparisons.push_back(comparison);
     }
 
-    /// The first of all.
     pub fn first(&self) -> Option<ClockComparison> {
         self.first
     }
 
-    /// The latest.
     pub fn last(&self) -> Option<ClockComparison> {
-        self.kept.back().copied()
+        self.comparisons.back().copied()
     }
 
-    /// The largest error of those still kept.
+    /// The largest error of the comparisons still kept.
     pub fn error_ns(&self) -> Option<u64> {
-        self.kept.iter().map(|comparison| comparison.offset.error_ns).max()
+        self.comparisons.iter().map(|comparison| comparison.offset.error_ns).max()
     }
 
-    /// How fast the other clock gained on this one between the first and the last comparison, in parts of a million; not
-    /// told where the errors of the two leave it open by more than it is.
+    /// The drift of the other clock between the first and the last comparison in parts per million; `None` if the errors of
+    /// the two exceed it.
     pub fn drift_ppm(&self) -> Option<f64> {
         let (first, last) = (self.first?, self.last()?);
         let elapsed_ns = last.at_ns.checked_sub(first.at_ns).filter(|&elapsed_ns| elapsed_ns > 0)?;
@@ -59,25 +56,25 @@ impl ClockMapping {
         (gained_ns.unsigned_abs() > error_ns).then(|| gained_ns as f64 * 1e6 / elapsed_ns as f64)
     }
 
-    /// A time of the other clock on this one; as it is when nothing was compared.
+    /// Converts a time of the other clock to this one; unchanged if there was no comparison.
     pub fn to_own(&self, other_ns: u64) -> u64 {
         let Some(last) = self.last() else { return other_ns };
-        // The offset is looked up on this clock, so the time is needed to find itself; the second step is exact to a
-        // nanosecond for clocks that drift by less than all of their offset.
+        // Offsets are indexed by this clock's time, which is the unknown: iterate. The second step is exact to a nanosecond
+        // for clocks whose drift is less than their offset.
         let about_ns = shifted(other_ns, -i128::from(last.offset.offset_ns));
         let nearer_ns = shifted(other_ns, -self.ahead_at(about_ns));
         shifted(other_ns, -self.ahead_at(nearer_ns))
     }
 
-    /// A time of this clock on the other one.
+    /// Converts a time of this clock to the other one.
     pub fn to_other(&self, own_ns: u64) -> u64 {
         shifted(own_ns, self.ahead_at(own_ns))
     }
 
     fn ahead_at(&self, own_ns: u64) -> i128 {
-        let after = self.kept.partition_point(|comparison| comparison.at_ns <= own_ns);
-        let earlier = after.checked_sub(1).and_then(|index| self.kept.get(index));
-        match (earlier, self.kept.get(after)) {
+        let after = self.comparisons.partition_point(|comparison| comparison.at_ns <= own_ns);
+        let earlier = after.checked_sub(1).and_then(|index| self.comparisons.get(index));
+        match (earlier, self.comparisons.get(after)) {
             (Some(earlier), Some(later)) => {
                 let (span, since) = (later.at_ns - earlier.at_ns, own_ns - earlier.at_ns);
                 let gained = i128::from(later.offset.offset_ns) - i128::from(earlier.offset.offset_ns);
@@ -124,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn drift_is_told_where_it_can_be_seen() {
+    fn drift_is_reported_if_it_exceeds_the_errors() {
         let mut clocks = ClockMapping::default();
         clocks.add(comparison(0, 5_000, 40));
         assert_eq!(clocks.drift_ppm(), None);
@@ -140,7 +137,7 @@ mod tests {
         for at_ns in 0..2 * COMPARISONS_KEPT as u64 {
             clocks.add(comparison(at_ns, 0, 0));
         }
-        assert_eq!(clocks.kept.len(), COMPARISONS_KEPT);
+        assert_eq!(clocks.comparisons.len(), COMPARISONS_KEPT);
         assert_eq!(clocks.first().map(|first| first.at_ns), Some(0));
     }
 }

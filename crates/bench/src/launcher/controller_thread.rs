@@ -13,7 +13,7 @@ use super::rank_options::RankOptions;
 
 type ControllerRequest = Box<dyn FnOnce(&mut RankController) + Send>;
 
-/// How long the thread leaves its connection alone when nobody asks anything.
+/// How long the thread waits for a request before it polls its connection.
 const IDLE_INTERVAL: Duration = Duration::from_millis(200);
 
 struct ControllerThread {
@@ -35,7 +35,7 @@ pub fn open(membership: RankMembership, url: &str, options: RankOptions) -> Resu
         let mut controller = match RankController::gather(membership, &url, options.agent, options.roles.as_ref()) {
             Ok(controller) => controller,
             Err(why) => {
-                // The other thread waits for exactly this.
+                // `open` waits for this result.
                 let _listens = ready_sender.send(Err(why));
                 return Ok(());
             }
@@ -54,7 +54,7 @@ pub fn open(membership: RankMembership, url: &str, options: RankOptions) -> Resu
     Ok(())
 }
 
-/// Ends the run on all ranks with a status, and the thread.
+/// Ends the run on all ranks with an exit status, and the thread.
 ///
 /// # Errors
 /// As [`Controller::end`].
@@ -62,26 +62,26 @@ pub fn close(status: u8) -> Result<(), String> {
     let ended = ask(move |controller| controller.end(status));
     let Some(ControllerThread { requests, thread }) = controller_thread().take() else { return ended };
     drop(requests);
-    let closed = thread.join().unwrap_or_else(|_| Err("the thread that speaks with the ranks failed".to_owned()));
+    let closed = thread.join().unwrap_or_else(|_| Err("the controller's thread failed".to_owned()));
     ended.and(closed)
 }
 
-/// Whether there are ranks to ask for anything.
+/// Whether this run has worker ranks.
 pub fn has_ranks() -> bool {
     controller_thread().is_some()
 }
 
-/// Asks, and waits for the answer.
+/// Runs a closure on the controller's thread and waits for its result.
 ///
 /// # Errors
-/// The question's own, or that nobody is there to answer.
+/// The closure's own error, or that the thread has ended.
 pub fn ask<T: Send + 'static>(
     question: impl FnOnce(&mut RankController) -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
     const NOBODY: &str = "the conversation with the ranks has ended";
     let asker = controller_thread().as_ref().map(|thread| thread.requests.clone()).ok_or(NOBODY)?;
     let (answer, answered) = channel();
-    // Whoever asked waits below, unless its thread is gone, and then nobody wants the answer.
+    // If the caller's thread has ended, nobody needs the result.
     asker.send(Box::new(move |controller| drop(answer.send(question(controller))))).map_err(|_| NOBODY)?;
     answered.recv().map_err(|_| NOBODY)?
 }

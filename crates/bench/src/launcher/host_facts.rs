@@ -10,16 +10,15 @@ use std::path::Path;
 use gauge::{HostEnvironment, listener_on};
 use serde::{Deserialize, Serialize};
 
-/// A rank's host.
+/// Facts about a rank's host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HostFacts {
-    /// The same for ranks of one host: kernel, name and network.
+    /// Equal for ranks of one host: a hash of kernel, name and network namespace.
     pub host_mark: u64,
-    /// The same for ranks that read one and the same clock.
+    /// Equal for ranks that read the same clock.
     pub clock_mark: u64,
-    /// Whether the broker listens here.
+    /// Whether the broker listens on this host.
     pub sees_broker: bool,
-    /// The machine.
     pub environment: HostEnvironment,
 }
 
@@ -38,7 +37,7 @@ impl HostFacts {
     }
 }
 
-/// All ranks run the same program, so the same facts give the same mark.
+/// All ranks run the same program, so equal facts have equal hashes.
 fn mark(facts: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     facts.hash(&mut hasher);
@@ -56,32 +55,32 @@ pub fn listens_here(address: &str) -> bool {
     }
 }
 
-/// An address without what says how it is reached: `tls://`, `amqp+rdma://`.
+/// Strips the scheme from an address: `tls://`, `amqp+rdma://`.
 fn host_and_port(address: &str) -> &str {
     address.split_once("://").map_or(address, |(_, place)| place)
 }
 
-/// Whether `host:port` is an address of this host: only those can be bound.
+/// Whether `host:port` is an address of this host, which is the case if it can be bound.
 pub fn is_local_address(address: &str) -> bool {
     let bound = |ip: IpAddr| UdpSocket::bind((ip, 0)).is_ok();
-    // A name that is not known leads nowhere, and connecting says so.
+    // An unknown name is no local address; connecting to it reports the error.
     host_and_port(address).to_socket_addrs().is_ok_and(|mut addresses| addresses.any(|address| bound(address.ip())))
 }
 
-/// The first address behind `host:port`.
+/// Resolves `host:port` to its first address.
 pub fn resolve(address: &str) -> Result<SocketAddr, String> {
     let mut found = host_and_port(address).to_socket_addrs().map_err(|error| format!("{address}: {error}"))?;
-    found.next().ok_or_else(|| format!("{address} leads nowhere"))
+    found.next().ok_or_else(|| format!("{address} has no IP address"))
 }
 
-/// The address of this host that others reach it by, if they are where `other` is. Nothing is sent.
-pub fn own_address_towards(other: SocketAddr) -> Result<IpAddr, String> {
+/// The local address that a host at `other` can reach this one by. No packet is sent.
+pub fn local_address_towards(other: SocketAddr) -> Result<IpAddr, String> {
     let any: IpAddr = if other.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let found = UdpSocket::bind((any, 0)).and_then(|socket| {
         socket.connect(other)?;
         socket.local_addr()
     });
-    found.map(|address| address.ip()).map_err(|error| format!("no way to {other}: {error}"))
+    found.map(|address| address.ip()).map_err(|error| format!("no route to {other}: {error}"))
 }
 
 #[cfg(test)]
@@ -103,9 +102,9 @@ mod tests {
     }
 
     #[test]
-    fn own_address_is_one_of_this_host() {
+    fn local_address_is_one_of_this_host() {
         let other = resolve("127.0.0.1:9").expect("an address");
-        assert_eq!(own_address_towards(other), Ok(IpAddr::from([127, 0, 0, 1])));
+        assert_eq!(local_address_towards(other), Ok(IpAddr::from([127, 0, 0, 1])));
         assert!(resolve("nonsense").is_err());
     }
 

@@ -5,20 +5,20 @@
 use super::rank_options::RankOptions;
 use crate::limits::{RANKS_MAX, RENDEZVOUS_BYTES_MAX};
 
-/// This process's place in a run on many hosts.
+/// This process's rank in a run on many hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankMembership {
-    /// This rank; 0 controls.
+    /// Rank 0 is the controller.
     pub rank: usize,
-    /// How many there are.
+    /// The number of ranks.
     pub ranks: usize,
     /// The run's name, the same on every rank.
     pub name: String,
-    /// What started it.
+    /// The launcher that started this process.
     pub launcher: &'static str,
 }
 
-/// What one launcher's variables say.
+/// The variables that one launcher sets.
 struct LauncherVariables {
     launcher: &'static str,
     rank: Option<(&'static str, usize)>,
@@ -26,12 +26,12 @@ struct LauncherVariables {
     job: Option<String>,
 }
 
-/// Finds out. `variable` reads the environment.
+/// Detects the rank. `variable` reads the environment.
 ///
 /// # Errors
-/// Variables that contradict each other, half of what is needed, a rank that is none of the run.
+/// Contradictory or incomplete variables, or a rank out of range.
 pub fn detect(variable: &dyn Fn(&str) -> Option<String>, options: &RankOptions) -> Result<Option<RankMembership>, String> {
-    // Who says both needs no variables, and none of theirs can contradict.
+    // If both are given as options, variables are not read and cannot contradict them.
     let variables = match (options.rank, options.ranks) {
         (Some(_), Some(_)) => LauncherVariables { launcher: "--rank and --ranks", rank: None, ranks: None, job: None },
         _ => read_variables(variable)?,
@@ -53,12 +53,12 @@ pub fn detect(variable: &dyn Fn(&str) -> Option<String>, options: &RankOptions) 
         (None, Some((name, _))) => return Err(format!("{name} is set, but not which rank this is: give --rank R")),
     };
     if rank >= ranks {
-        return Err(format!("{rank_source} is {rank}, but {ranks_source} says that there are {ranks} ranks, from 0 on"));
+        return Err(format!("{rank_source} is {rank}, but {ranks_source} says that there are {ranks} ranks, counted from 0"));
     }
     if ranks == 1 {
-        // A launcher that starts one process asks for what a shell would.
+        // Under a launcher that starts a single process, the command runs as from a shell.
         return if options.ranks == Some(1) {
-            Err("it takes 2 ranks: one controls, the others play".to_owned())
+            Err("at least 2 ranks are needed: rank 0 controls, the others run roles".to_owned())
         } else {
             Ok(None)
         };
@@ -70,14 +70,14 @@ pub fn detect(variable: &dyn Fn(&str) -> Option<String>, options: &RankOptions) 
     Ok(Some(RankMembership { rank, ranks, name, launcher }))
 }
 
-/// The launcher that started *this process*: the innermost one. A step of Slurm may hold an `mpirun`, whose daemons hand
-/// Slurm's variables on with numbers of their own, so Slurm's count only where nobody else speaks.
+/// The variables of the innermost launcher, which started *this process*. A Slurm step may run `mpirun`, whose daemons pass on
+/// Slurm's variables with their own numbers, so Slurm's variables count only if no other launcher has set any.
 fn read_variables(variable: &dyn Fn(&str) -> Option<String>) -> Result<LauncherVariables, String> {
     let number = |name: &'static str| match variable(name) {
         None => Ok(None),
         Some(text) => match text.trim().parse::<usize>() {
             Ok(number) if number <= RANKS_MAX => Ok(Some((name, number))),
-            _ => Err(format!("the variable {name} is '{text}', which is no number of a rank")),
+            _ => Err(format!("the variable {name} is '{text}', which is not a rank number")),
         },
     };
     let slurm = slurm(variable, &number)?;
@@ -86,7 +86,8 @@ fn read_variables(variable: &dyn Fn(&str) -> Option<String>) -> Result<LauncherV
     let pmix = number("PMIX_RANK")?;
     let rank = agreed_value(&[open_mpi.0, pmi.0, pmix])?;
     let ranks = agreed_value(&[open_mpi.1, pmi.1])?;
-    // `srun --mpi=pmi2|pmix` adds PMI's or PMIx's variables to its own, which agree with them where both are its.
+    // `srun --mpi=pmi2
+    // pmix` adds PMI or PMIx variables to its own; if they agree, Slurm started this process.
     let same = |ours: Option<(&str, usize)>, theirs: Option<(&str, usize)>| match (ours, theirs) {
         (Some((_, ours)), Some((_, theirs))) => ours == theirs,
         _ => true,
@@ -103,14 +104,13 @@ fn read_variables(variable: &dyn Fn(&str) -> Option<String>) -> Result<LauncherV
     Ok(LauncherVariables { launcher, rank, ranks, job })
 }
 
-/// Slurm's variables, in a step of several tasks only: the script of a batch job and the shell of an allocation have
-/// some of them too.
+/// Slurm's variables, only in a step of several tasks: batch scripts and allocation shells have some of them too.
 fn slurm(
     variable: &dyn Fn(&str) -> Option<String>,
     number: &dyn Fn(&'static str) -> Result<Option<(&'static str, usize)>, String>,
 ) -> Result<LauncherVariables, String> {
     let nothing = LauncherVariables { launcher: "Slurm", rank: None, ranks: None, job: None };
-    // Batch scripts and allocations call their step by a word or a number near the end of its range.
+    // Batch scripts and allocations have step names, or numbers near the end of the range.
     const STEPS_MAX: u64 = 0xffff_fff0;
     let step = ["SLURM_STEP_ID", "SLURM_STEPID"].into_iter().find_map(variable);
     let Some(step) = step.and_then(|step| step.parse::<u64>().ok()).filter(|&step| step < STEPS_MAX) else {
@@ -129,7 +129,7 @@ fn slurm(
     }
 }
 
-/// What several variables say, if they say the same.
+/// The value of several variables if all that are set agree.
 fn agreed_value(values: &[Option<(&'static str, usize)>]) -> Result<Option<(&'static str, usize)>, String> {
     let mut values = values.iter().flatten();
     let Some(&first) = values.next() else { return Ok(None) };
@@ -142,7 +142,7 @@ fn agreed_value(values: &[Option<(&'static str, usize)>]) -> Result<Option<(&'st
     }
 }
 
-/// A job's name as a part of the name of a queue.
+/// Turns a job's name into a part of a queue name.
 fn sanitized(job: &str) -> String {
     let good = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_') { c } else { '-' };
     job.trim().chars().map(good).take(RENDEZVOUS_BYTES_MAX).collect()
@@ -200,12 +200,12 @@ mod tests {
         check(
             "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=3",
             "",
-            "OMPI_COMM_WORLD_RANK is 3, but OMPI_COMM_WORLD_SIZE says that there are 3 ranks, from 0 on",
+            "OMPI_COMM_WORLD_RANK is 3, but OMPI_COMM_WORLD_SIZE says that there are 3 ranks, counted from 0",
         );
         check(
             "OMPI_COMM_WORLD_RANK=x OMPI_COMM_WORLD_SIZE=3",
             "",
-            "the variable OMPI_COMM_WORLD_RANK is 'x', which is no number of a rank",
+            "the variable OMPI_COMM_WORLD_RANK is 'x', which is not a rank number",
         );
         check("OMPI_COMM_WORLD_SIZE=3", "", "OMPI_COMM_WORLD_SIZE is set, but not which rank this is");
         check("OMPI_COMM_WORLD_RANK=1", "", "OMPI_COMM_WORLD_RANK is set, but not how many ranks there are");
@@ -265,9 +265,9 @@ mod tests {
         check(
             "",
             "--rank 2 --ranks 2 --rendezvous x",
-            "--rank is 2, but --ranks says that there are 2 ranks, from 0 on",
+            "--rank is 2, but --ranks says that there are 2 ranks, counted from 0",
         );
-        check("", "--rank 0 --ranks 1 --rendezvous x", "it takes 2 ranks");
+        check("", "--rank 0 --ranks 1 --rendezvous x", "at least 2 ranks are needed");
         check("", "--rank 0", "--rank is set, but not how many ranks there are");
         check("", "--ranks 3", "--ranks is set, but not which rank this is");
         check(

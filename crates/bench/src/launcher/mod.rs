@@ -37,23 +37,23 @@ pub use rank_options::HELP;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Commands that read files or explain, and so need no other rank.
+/// Commands that only read files or print help, and need no other ranks.
 const WITHOUT_RANKS: [&str; 6] = ["", "help", "--help", "-h", "compare", "report"];
 /// Commands that measure no broker.
 const WITHOUT_BROKER: [&str; 2] = ["baseline", "floor"];
-/// Commands that are about one machine.
+/// Commands that measure a single machine.
 const ONE_MACHINE: [&str; 2] = ["perf", "scale"];
 
-/// How a run ended, as rank 0 told this rank.
+/// The exit status that rank 0 sent to this rank.
 #[derive(Clone, Copy, Debug)]
 pub struct RankExit {
     status: u8,
 }
 
-/// Runs a command: as it is where no launcher speaks; otherwise on rank 0, while the other ranks play.
+/// Runs a command: directly without a launcher, otherwise on rank 0, with roles on the other ranks.
 ///
 /// # Errors
-/// The command's; `Failure::Told` where it has been printed already, or was printed by rank 0.
+/// The command's error; `CommandFailure::Reported` if it is already printed, here or on rank 0.
 pub fn run_on_ranks(
     command: &str,
     words: &[String],
@@ -68,7 +68,7 @@ pub fn run_on_ranks(
     }
     let by_rank = |why: String| format!("rank {}: {why}", membership.rank);
     if ONE_MACHINE.contains(&command) {
-        return Err(CommandFailure::Usage(by_rank(format!("{command} is about one machine: start it without a launcher"))));
+        return Err(CommandFailure::Usage(by_rank(format!("{command} measures one machine: start it without a launcher"))));
     }
     let url = rank_options::url(&words).ok_or_else(|| {
         CommandFailure::Usage(by_rank("ranks meet through the broker: --url says where it listens".to_owned()))
@@ -82,13 +82,13 @@ pub fn run_on_ranks(
         };
     }
     controller_thread::open(membership, url, options)?;
-    // What stands in a broker's place measures none, but its ranks meet at one.
+    // These commands measure no broker, but their ranks still communicate through one.
     let needs_no_broker = WITHOUT_BROKER.contains(&command);
     finish(if needs_no_broker { run(&rank_options::without_url(&words)) } else { run(&words) })
 }
 
-/// Ends the run on all ranks with the outcome of the command on this one. What went wrong is printed first: a launcher
-/// that sees one rank fail ends the others, this one included.
+/// Ends the run on all ranks with the command's outcome. Errors are printed first: when one rank fails, launchers kill the
+/// others, including this one.
 fn finish(outcome: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
     let failure = match outcome.map_err(CommandFailure::or_interrupted) {
         Ok(()) => None,
@@ -113,16 +113,16 @@ fn finish(outcome: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
     }
 }
 
-/// An error when a rank cannot go on; commands that wait for long without asking a role ask this.
+/// Fails if a rank has failed. Commands that wait for a long time without polling a role call this.
 ///
 /// # Errors
-/// Which rank, and why.
+/// The rank, and its error.
 pub fn check() -> Result<(), String> {
     if has_ranks() { ask(|controller| controller.check()) } else { Ok(()) }
 }
 
-/// Whether every time that a role reports is of one clock, to the nanosecond; otherwise, the largest difference that the
-/// comparisons leave open, in nanoseconds.
+/// Succeeds if the times in all reports are from one clock; otherwise the error is the largest remaining difference in
+/// nanoseconds.
 ///
 /// # Errors
 /// That difference.
@@ -133,12 +133,12 @@ pub fn one_clock() -> Result<(), u64> {
     ask(|controller| Ok(rank_facts::one_clock(&controller.ranks))).unwrap_or(Err(u64::MAX))
 }
 
-/// How many ranks can be given nodes of a tree, if each of them is alone on its host; `None` where some share one, or are none.
+/// The number of ranks that can run nodes of a tree; `None` if ranks share a host or there are none.
 pub fn lone_ranks() -> Option<usize> {
     if !has_ranks() {
         return None;
     }
-    // Who cannot be asked has no hosts; the run fails because of that.
+    // If the controller has failed, the run fails with its error.
     let hosts = ask(|controller| Ok(controller.ranks.iter().skip(1).map(|rank| rank.host_number).collect::<Vec<_>>()));
     let mut hosts = hosts.ok()?;
     let ranks = hosts.len();
@@ -147,17 +147,16 @@ pub fn lone_ranks() -> Option<usize> {
     (hosts.len() == ranks).then_some(ranks)
 }
 
-/// What belongs into the document of a run with ranks: the launcher, each host, who plays what, how the clocks compare.
-/// Empty without ranks.
+/// Facts for the document of a run with ranks: the launcher, hosts, roles, clock comparisons. Empty without ranks.
 pub fn facts() -> Vec<(String, String)> {
     let facts = |controller: &mut rank_controller::RankController| {
         Ok(rank_facts::of(&controller.membership, &controller.ranks, &controller.assignment))
     };
-    // Ranks that are gone leave the document without them, and the run fails because of them.
+    // If ranks have failed, the run fails with their error.
     if has_ranks() { ask(facts).unwrap_or_default() } else { Vec::new() }
 }
 
-/// Where the roles are played, as one line; `None` without ranks.
+/// Describes on one line which ranks run the roles; `None` without ranks.
 pub fn placement() -> Option<String> {
     let placement = |controller: &mut rank_controller::RankController| {
         Ok(rank_facts::placement(&controller.membership, &controller.ranks, &controller.assignment))
@@ -165,33 +164,33 @@ pub fn placement() -> Option<String> {
     has_ranks().then(|| ask(placement).ok()).flatten()
 }
 
-/// The rank that sees the processes of the broker at an address.
+/// The rank on the host of the broker at an address.
 fn rank_beside_broker(address: &str) -> Result<Option<usize>, String> {
     let address = address.to_owned();
     ask(move |controller| controller.rank_beside_broker(&address))
 }
 
-/// The address of this host that others reach it by, if they are where `host:port` is.
+/// The local address that a host at `host:port` can reach this one by.
 ///
 /// # Errors
-/// An address that leads nowhere.
+/// An address that cannot be resolved or reached.
 pub fn address_towards(other: &str) -> Result<IpAddr, String> {
-    host_facts::own_address_towards(host_facts::resolve(other)?)
+    host_facts::local_address_towards(host_facts::resolve(other)?)
 }
 
-/// How many ranks there are: 0 without a launcher.
+/// The number of ranks: 0 without a launcher.
 ///
 /// # Errors
-/// The conversation with them has ended.
+/// The controller has ended.
 pub fn ranks() -> Result<usize, String> {
     if has_ranks() { ask(|controller| Ok(controller.ranks.len())) } else { Ok(0) }
 }
 
-/// Where a stand-in for a broker (a relay, a null broker) listens so that every role reaches it: on the broker's address
-/// where it is played on the broker's host, otherwise on the one that this host speaks to the broker from.
+/// The address where a stand-in for a broker (a relay, a null broker) listens so that all roles reach it: the broker's address
+/// if it runs on the broker's host, otherwise this host's address towards the broker.
 ///
 /// # Errors
-/// An address that leads nowhere.
+/// An address that cannot be resolved or reached.
 pub fn stand_in_address() -> Result<IpAddr, String> {
     if !has_ranks() {
         return Ok(Ipv4Addr::LOCALHOST.into());
@@ -199,13 +198,13 @@ pub fn stand_in_address() -> Result<IpAddr, String> {
     ask(|controller| controller.stand_in_address())
 }
 
-/// A role that another rank plays; ended when dropped.
+/// A role run by another rank; stopped when dropped.
 pub struct RemoteRole {
     role: RoleId,
 }
 
 impl RemoteRole {
-    /// Has a suited rank play it; `None` without ranks, and where no rank is suited but this one.
+    /// Starts a role on a suitable rank; `None` without ranks, or if only this rank is suitable.
     pub fn start(kind: &str, task: &str, cpus: &CpuList) -> Result<Option<Self>, String> {
         if !has_ranks() {
             return Ok(None);
@@ -215,25 +214,25 @@ impl RemoteRole {
         Ok(role.map(|role| Self { role }))
     }
 
-    /// Has a rank play it, whatever it is suited for.
+    /// Starts a role on a given rank.
     pub fn start_on(rank: usize, kind: &str, task: &str) -> Result<Self, String> {
         let (kind, task, cpus) = (kind.to_owned(), task.to_owned(), CpuList::default().to_string());
         ask(move |controller| controller.start_on(rank, &kind, task, cpus)).map(|role| Self { role })
     }
 
-    /// One more line for it.
+    /// Sends a line to the role.
     pub fn send_line(&mut self, line: &str) -> Result<(), String> {
         let (role, line) = (self.role, line.to_owned());
         ask(move |controller| controller.send_command(role, line))
     }
 
-    /// Its next line; `None` if none comes in time.
+    /// Waits for the role's next line; `None` on timeout.
     pub fn next_output(&mut self, wait: Duration) -> Result<Option<RoleOutput>, String> {
         let role = self.role;
         ask(move |controller| controller.next_output(role, wait))
     }
 
-    /// Where it is played, in words.
+    /// Describes the rank and host that run it.
     pub fn location(&self) -> String {
         let role = self.role;
         ask(move |controller| Ok(controller.describe_role(role))).unwrap_or_default()
@@ -243,7 +242,7 @@ impl RemoteRole {
 impl Drop for RemoteRole {
     fn drop(&mut self) {
         let role = self.role;
-        // What keeps a role from ending keeps the run from going on, and the next call on the ranks tells.
+        // If a role cannot be stopped, the controller is aborted and its next call fails with the reason.
         let _told_later = ask(move |controller| controller.stop(role).inspect_err(|why| controller.abort(why)));
     }
 }

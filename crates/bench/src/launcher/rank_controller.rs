@@ -23,21 +23,19 @@ use crate::limits::{
 use crate::role_protocol::RoleReport;
 use crate::process::RoleOutput;
 
-/// Longest time without a look at Ctrl-C.
+/// Longest time between checks for Ctrl-C.
 const INTERRUPT_CHECK_INTERVAL: Duration = Duration::from_millis(200);
-/// How old a comparison may be that times are mapped by.
+/// Maximum age of the clock comparison that times are mapped with.
 const COMPARISON_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// Rank 0.
+/// The controller on rank 0.
 pub struct RankController {
     mailbox: RankMailbox,
-    /// Where the broker listens that the ranks meet at.
+    /// The address of the broker that the ranks communicate through.
     address: String,
-    /// Launcher and how many ranks.
     pub membership: RankMembership,
-    /// All of them, this one first.
+    /// All ranks, this one first.
     pub ranks: Vec<RankState>,
-    /// Who plays what.
     pub assignment: RankAssignment,
     roles: BTreeMap<RoleId, RemoteRoleState>,
     roles_started: RoleId,
@@ -46,21 +44,19 @@ pub struct RankController {
     broker_seen: Option<(u64, bool)>,
     keepalive: Deadline,
     failure: Option<String>,
-    /// Which rank ended without a word.
+    /// The rank that ended without saying why.
     lost_rank: Option<usize>,
 }
 
-/// A rank as rank 0 sees it.
+/// The state of a rank.
 pub struct RankState {
-    /// Where it is.
     pub host: HostFacts,
-    /// Number of its host: 0 is this one.
+    /// The number of its host: 0 is this host.
     pub host_number: usize,
-    /// What comparisons with its clock told.
     pub clocks: ClockMapping,
-    /// Whether its clock is this rank's.
+    /// Whether it shares this rank's clock.
     pub one_clock: bool,
-    gone: bool,
+    ended: bool,
 }
 
 struct RemoteRoleState {
@@ -71,7 +67,7 @@ struct RemoteRoleState {
 }
 
 impl RemoteRoleState {
-    /// Why it failed, if it said so and nobody has asked yet.
+    /// The reason in the last report, if it is a failure that has not been read yet.
     fn failure_report(&self) -> Option<String> {
         let Some(RoleOutput::Line(line)) = self.output.back() else { return None };
         match serde_json::from_str(line) {
@@ -89,7 +85,7 @@ impl RankController {
     /// Waits for all ranks and compares clocks with them.
     ///
     /// # Errors
-    /// Who did not arrive; ranks that do not fit together.
+    /// Ranks that did not arrive, or that do not belong to this run.
     pub fn gather(
         membership: RankMembership,
         url: &str,
@@ -110,11 +106,11 @@ impl RankController {
         let (assignment, hosts, numbers) = match placed {
             Ok(placed) => placed,
             Err(why) => {
-                // Those that are here must not wait for the rest until their own patience ends.
+                // Release the ranks that have arrived, which would otherwise wait until their timeout.
                 let sent = (1..membership.ranks).try_for_each(|rank| mailbox.send(rank, RankMessage::End { status: 1 }));
                 return match sent.and_then(|()| mailbox.close()) {
                     Ok(()) => Err(why),
-                    Err(error) => Err(format!("{why} (and the others could not be told: {error})")),
+                    Err(error) => Err(format!("{why} (and the others could not be notified: {error})")),
                 };
             }
         };
@@ -124,7 +120,7 @@ impl RankController {
             host,
             host_number,
             clocks: ClockMapping::default(),
-            gone: false,
+            ended: false,
         });
         let mut controller = Self {
             mailbox,
@@ -150,7 +146,7 @@ impl RankController {
         Ok(controller)
     }
 
-    /// Has a suited rank play a role; `None` if none is suited (an agent's, when this rank sees the broker itself).
+    /// Starts a role on a suitable rank; `None` if there is none (for an agent, if this rank's host has the broker).
     pub fn start(&mut self, kind: &str, task: String, cpus: String) -> Result<Option<RoleId>, String> {
         self.check()?;
         let load = |rank: usize| self.roles.values().filter(|state| state.rank == rank && !state.ended).count();
@@ -158,7 +154,7 @@ impl RankController {
         self.start_on(rank, kind, task, cpus).map(Some)
     }
 
-    /// Has a rank play a role.
+    /// Starts a role on a given rank.
     pub fn start_on(&mut self, rank: usize, kind: &str, task: String, cpus: String) -> Result<RoleId, String> {
         if !self.has_running_roles(rank) {
             self.compare_clocks(rank)?;
@@ -175,7 +171,7 @@ impl RankController {
         self.roles.values().any(|state| state.rank == rank && !state.ended)
     }
 
-    /// The rank that sees the processes of the broker at an address, if one does.
+    /// The rank on the host of the broker at an address, if there is one.
     pub fn rank_beside_broker(&mut self, address: &str) -> Result<Option<usize>, String> {
         if address == self.address {
             return Ok(self.assignment.agent);
@@ -189,7 +185,7 @@ impl RankController {
                 match self.broker_seen.take() {
                     Some((requested, sees)) if requested == question => break sees,
                     _ if deadline.passed() => {
-                        return Err(format!("rank {rank} does not say whether it sees the broker at {address}"));
+                        return Err(format!("rank {rank} did not report whether the broker at {address} is on its host"));
                     }
                     _ => self.process_next(deadline)?,
                 }
@@ -208,17 +204,17 @@ impl RankController {
         }
         let broker = host_facts::resolve(&self.address)?;
         let on_its_host = self.assignment.agent.is_some() || self.ranks[0].host.sees_broker;
-        if on_its_host { Ok(broker.ip()) } else { host_facts::own_address_towards(broker) }
+        if on_its_host { Ok(broker.ip()) } else { host_facts::local_address_towards(broker) }
     }
 
-    /// One more line for a role.
+    /// Sends a line to a role.
     pub fn send_command(&mut self, role: RoleId, line: String) -> Result<(), String> {
         let rank = self.rank_of(role)?;
         let line = self.to_rank_clock(rank, line)?;
         self.send(rank, RankMessage::Command { role, line })
     }
 
-    /// The next line of a role, in the times of this rank's clock; `None` if none comes in time.
+    /// Waits for the next line of a role, with times converted to this rank's clock; `None` on timeout.
     pub fn next_output(&mut self, role: RoleId, wait: Duration) -> Result<Option<RoleOutput>, String> {
         let deadline = Deadline::after(wait);
         let rank = self.rank_of(role)?;
@@ -241,7 +237,7 @@ impl RankController {
         }
     }
 
-    /// Ends a role and waits until it has ended.
+    /// Stops a role and waits until it has ended.
     pub fn stop(&mut self, role: RoleId) -> Result<(), String> {
         let rank = self.rank_of(role)?;
         let outcome = self.stop_and_wait(role, rank);
@@ -256,7 +252,7 @@ impl RankController {
     fn stop_and_wait(&mut self, role: RoleId, rank: usize) -> Result<(), String> {
         self.send(rank, RankMessage::Stop { role })?;
         let deadline = Deadline::after(CHILD_END_WAIT * 2);
-        // Its process may have ended before it was told to; then the rank says so twice, and the first time will do.
+        // If its process has already ended, the rank reports its end twice and the first report counts.
         while self.roles.get(&role).is_some_and(|state| !state.ended) {
             if deadline.passed() {
                 return Err(format!("rank {rank} did not end its role"));
@@ -266,13 +262,13 @@ impl RankController {
         Ok(())
     }
 
-    /// Compares clocks with a rank, now.
+    /// Compares clocks with a rank now.
     pub fn compare_clocks(&mut self, rank: usize) -> Result<(), String> {
         let mut exchanges = Vec::with_capacity(CLOCK_QUESTIONS);
         for _ in 0..CLOCK_QUESTIONS {
             self.questions += 1;
             let question = self.questions;
-            let asked_ns = now_ns();
+            let request_sent_ns = now_ns();
             self.send(rank, RankMessage::Clock { question })?;
             let deadline = Deadline::after(CLOCK_WAIT);
             let (answered_ns, received_ns) = loop {
@@ -281,16 +277,16 @@ impl RankController {
                         break (answered_ns, received_ns);
                     }
                     _ if deadline.passed() => {
-                        return Err(format!("rank {rank} does not tell its clock within {} s", CLOCK_WAIT.as_secs()));
+                        return Err(format!("rank {rank} did not report its clock within {} s", CLOCK_WAIT.as_secs()));
                     }
                     _ => self.process_next(deadline)?,
                 }
             };
-            exchanges.push(ClockExchange { request_sent_ns: asked_ns, request_received_ns: answered_ns, reply_sent_ns: answered_ns, reply_received_ns: received_ns });
+            exchanges.push(ClockExchange { request_sent_ns, request_received_ns: answered_ns, reply_sent_ns: answered_ns, reply_received_ns: received_ns });
         }
         let offset = offset(&exchanges).ok_or_else(|| format!("the clock of rank {rank} cannot be compared"))?;
         let rank = &mut self.ranks[rank];
-        // Whatever the kernel says of the two clocks: one clock shows no difference.
+        // Whatever the kernel claims: a shared clock has no offset.
         rank.one_clock &= offset.offset_ns.unsigned_abs() <= offset.error_ns;
         rank.clocks.add(ClockComparison { at_ns: now_ns(), offset });
         Ok(())
@@ -308,7 +304,7 @@ impl RankController {
         self.roles.get(&role).map(|state| state.rank).ok_or_else(|| "the role has been stopped".to_owned())
     }
 
-    /// Where a role is played, in words.
+    /// Describes the rank and host that run a role.
     pub fn describe_role(&self, role: RoleId) -> String {
         self.roles.get(&role).map_or_else(String::new, |state| describe_rank(state.rank, &self.ranks))
     }
@@ -318,7 +314,7 @@ impl RankController {
         self.mailbox.send(rank, message)
     }
 
-    /// An error when a rank cannot go on, or this one is interrupted.
+    /// Fails if a rank has failed or this process was interrupted.
     pub fn check(&self) -> Result<(), String> {
         match &self.failure {
             _ if interrupt::requested() => Err(interrupt::MESSAGE.to_owned()),
@@ -327,7 +323,7 @@ impl RankController {
         }
     }
 
-    /// Takes in one letter, if one comes soon, and looks after the others.
+    /// Processes one message, if one arrives in time, and sends keep-alives.
     fn process_next(&mut self, deadline: Deadline) -> Result<(), String> {
         self.check()?;
         if self.keepalive.passed() {
@@ -339,7 +335,7 @@ impl RankController {
         self.check()
     }
 
-    /// Takes in what has come while nobody asks for anything.
+    /// Processes the messages that arrived while the command was busy elsewhere.
     pub fn process_pending(&mut self) {
         let mut look = || -> Result<(), String> {
             if self.keepalive.passed() {
@@ -358,7 +354,7 @@ impl RankController {
     fn send_keepalives(&mut self) -> Result<(), String> {
         self.keepalive = Deadline::after(KEEPALIVE_INTERVAL);
         for rank in 1..self.ranks.len() {
-            if !self.ranks[rank].gone {
+            if !self.ranks[rank].ended {
                 self.mailbox.send(rank, RankMessage::KeepAlive)?;
             }
         }
@@ -369,8 +365,8 @@ impl RankController {
         let received_ns = now_ns();
         let (from, message) = match event {
             MailboxEvent::RankGone(rank) => {
-                if let Some(state) = self.ranks.get_mut(rank).filter(|state| !state.gone) {
-                    state.gone = true;
+                if let Some(state) = self.ranks.get_mut(rank).filter(|state| !state.ended) {
+                    state.ended = true;
                     self.lost_rank.get_or_insert(rank);
                     self.failure.get_or_insert(format!("rank {rank} ended"));
                 }
@@ -389,17 +385,17 @@ impl RankController {
             }
             RankMessage::Left => {
                 if let Some(rank) = self.ranks.get_mut(from) {
-                    rank.gone = true;
+                    rank.ended = true;
                 }
             }
             other => {
-                self.failure.get_or_insert(format!("rank {from} wrote {other:?}, which only rank 0 writes"));
+                self.failure.get_or_insert(format!("rank {from} sent {other:?}, which only rank 0 sends"));
             }
         }
     }
 
-    /// What a role says; nobody asks what one that was stopped says. One that failed ends the run, whoever is waited for:
-    /// the others would wait for it.
+    /// Records a line of a role; output of a stopped role is dropped. A failed role fails the run at once, even while another
+    /// role is being waited for, because that one would wait for the failed role.
     fn record_output(&mut self, role: RoleId, output: RoleOutput) {
         let Some(state) = self.roles.get_mut(&role) else { return };
         if let RoleOutput::Ended(why) = &output {
@@ -413,12 +409,12 @@ impl RankController {
         state.output.push_back(output);
     }
 
-    /// No more can be done on the ranks, because of this.
+    /// Fails the run with this reason.
     pub fn abort(&mut self, why: &str) {
         self.failure.get_or_insert_with(|| why.to_owned());
     }
 
-    /// After an interruption: whether it came because a rank had ended, since launchers interrupt the others then.
+    /// After an interruption, the rank that ended first, if any: launchers interrupt the other ranks then.
     pub fn lost_rank(&mut self) -> Option<String> {
         const LISTEN: Duration = Duration::from_millis(300);
         let deadline = Deadline::after(LISTEN);
@@ -436,15 +432,15 @@ impl RankController {
     /// Ends the run on all ranks and waits until they have left.
     ///
     /// # Errors
-    /// Ranks that did not leave, a broker that is gone.
+    /// Ranks that did not leave, or a lost connection.
     pub fn end(&mut self, status: u8) -> Result<(), String> {
         for rank in 1..self.ranks.len() {
-            if !self.ranks[rank].gone {
+            if !self.ranks[rank].ended {
                 self.mailbox.send(rank, RankMessage::End { status })?;
             }
         }
         let deadline = Deadline::after(RANKS_LEAVE_WAIT);
-        while let Some(remaining) = self.ranks.iter().skip(1).position(|rank| !rank.gone) {
+        while let Some(remaining) = self.ranks.iter().skip(1).position(|rank| !rank.ended) {
             if deadline.passed() {
                 return Err(format!("rank {} did not leave within {} s", remaining + 1, RANKS_LEAVE_WAIT.as_secs()));
             }
@@ -455,13 +451,13 @@ impl RankController {
         Ok(())
     }
 
-    /// Ends this rank's part of the conversation, in order.
+    /// Closes the connection in order.
     pub fn close(self) -> Result<(), String> {
         self.mailbox.close()
     }
 }
 
-/// Hosts numbered in the order of their first ranks.
+/// Numbers hosts in the order of their first ranks.
 fn host_numbers(hosts: &[HostFacts]) -> Vec<usize> {
     let mut marks = Vec::new();
     hosts
@@ -475,7 +471,7 @@ fn host_numbers(hosts: &[HostFacts]) -> Vec<usize> {
         .collect()
 }
 
-/// The hosts of all ranks, this one's first.
+/// Waits for the hosts of all ranks; this rank's is the first.
 fn wait_for_all(mailbox: &mut RankMailbox, membership: &RankMembership, own: HostFacts) -> Result<Vec<HostFacts>, String> {
     let mut hosts: Vec<Option<HostFacts>> = vec![None; membership.ranks];
     hosts[0] = Some(own);
@@ -492,18 +488,18 @@ fn wait_for_all(mailbox: &mut RankMailbox, membership: &RankMembership, own: Hos
             Some(MailboxEvent::Message(from, RankMessage::Arrived { ranks, version, host })) => {
                 if ranks != membership.ranks || from == 0 || from >= ranks {
                     let expected = membership.ranks;
-                    return Err(format!("rank {from} was told of {ranks} ranks, rank 0 of {expected}"));
+                    return Err(format!("rank {from} was started with {ranks} ranks, rank 0 with {expected}"));
                 }
                 if version != VERSION {
                     return Err(format!("rank {from} runs version {version} of this program, rank 0 {VERSION}"));
                 }
                 hosts[from] = Some(*host);
             }
-            // It has a post already, so it comes.
+            // The rank has its mailbox already, so it will arrive.
             Some(MailboxEvent::Message(_, RankMessage::KeepAlive)) => {}
             Some(MailboxEvent::Message(from, RankMessage::Failed { why })) => return Err(format!("rank {from}: {why}")),
             Some(MailboxEvent::Message(from, message)) => {
-                return Err(format!("rank {from} wrote {message:?} before all were here"));
+                return Err(format!("rank {from} sent {message:?} before all ranks were ready"));
             }
             Some(MailboxEvent::RankGone(rank)) => return Err(format!("rank {rank} ended")),
         }
@@ -511,7 +507,7 @@ fn wait_for_all(mailbox: &mut RankMailbox, membership: &RankMembership, own: Hos
     Ok(hosts.into_iter().flatten().collect())
 }
 
-/// Names the ranks that are not here.
+/// Lists the ranks that have not arrived.
 fn missing(hosts: &[Option<HostFacts>]) -> String {
     let absent: Vec<String> =
         hosts.iter().enumerate().filter(|(_, host)| host.is_none()).map(|(rank, _)| rank.to_string()).collect();

@@ -11,7 +11,7 @@ pub fn one_clock(ranks: &[RankState]) -> Result<(), u64> {
     if others.is_empty() {
         return Ok(());
     }
-    // Times of two ranks are mapped to rank 0's clock, each with its own bound.
+    // Times of two ranks are both mapped to rank 0's clock, each with its own error.
     Err(others.iter().filter_map(|rank| rank.clocks.error_ns()).max().unwrap_or(u64::MAX / 2).saturating_mul(2))
 }
 

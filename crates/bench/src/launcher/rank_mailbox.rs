@@ -10,16 +10,16 @@ use mio::{Registry, Token};
 use super::rank_message::{RankEnvelope, RankMessage};
 use crate::limits::{RANK_MESSAGE_BYTES_MAX, MAILBOX_HEARTBEAT_S};
 
-/// What the post brings.
+/// Events of a mailbox.
 #[derive(Debug)]
 pub enum MailboxEvent {
-    /// A letter of this rank.
+    /// A message, with its sender.
     Message(usize, RankMessage),
-    /// This rank has no queue, or none any more.
+    /// A message was returned: this rank has no queue (any more).
     RankGone(usize),
 }
 
-/// A rank's post.
+/// A rank's mailbox.
 pub struct RankMailbox {
     client: Client,
     channel: ClientChannel,
@@ -27,7 +27,7 @@ pub struct RankMailbox {
     rank: usize,
 }
 
-/// The names of the queues of a run.
+/// Queue names of a run.
 #[derive(Clone, Debug)]
 struct RankQueueNames {
     prefix: String,
@@ -48,7 +48,7 @@ impl RankQueueNames {
 }
 
 impl RankMailbox {
-    /// Connects to the broker and opens the queue of this rank.
+    /// Connects to the broker and declares this rank's queue.
     pub fn open(url: &str, run: &str, rank: usize) -> Result<Self, String> {
         let url = Url::parse(url).map_err(|error| error.to_string())?;
         let options = ConnectOptions {
@@ -56,7 +56,7 @@ impl RankMailbox {
             heartbeat_s: MAILBOX_HEARTBEAT_S,
             ..ConnectOptions::default()
         };
-        let failed = |error: ClientError| format!("the broker at {}, where the ranks meet: {error}", url.address);
+        let failed = |error: ClientError| format!("the broker at {}, through which the ranks communicate: {error}", url.address);
         let mut client = Client::connect_with(&url, options).map_err(failed)?;
         let channel = client.open_channel().map_err(failed)?;
         let names = RankQueueNames::of(run);
@@ -73,18 +73,18 @@ impl RankMailbox {
         Ok(Self { client, channel, names, rank })
     }
 
-    /// Sends a letter to a rank.
+    /// Sends a message to a rank.
     pub fn send(&mut self, to: usize, message: RankMessage) -> Result<(), String> {
         let body = RankEnvelope { from: self.rank, message }.to_body()?;
         if body.len() > RANK_MESSAGE_BYTES_MAX {
-            return Err(format!("a letter to rank {to} of {} bytes, and {RANK_MESSAGE_BYTES_MAX} is the limit", body.len()));
+            return Err(format!("a message to rank {to} of {} bytes; the limit is {RANK_MESSAGE_BYTES_MAX}", body.len()));
         }
         let queue = self.names.queue(to);
         let publish = Publish { mandatory: true, ..Publish::to("", &queue) };
         self.client.publish(self.channel, &publish, &body).and_then(|_| self.client.flush()).map_err(lost)
     }
 
-    /// The next piece of mail; `None` if none comes in time.
+    /// Waits for the next event; `None` on timeout.
     pub fn receive(&mut self, wait: Duration) -> Result<Option<MailboxEvent>, String> {
         if let Some(gone) = self.returned() {
             return Ok(Some(gone));
@@ -99,24 +99,24 @@ impl RankMailbox {
         })
     }
 
-    /// A letter that came back tells whose queue is not there.
+    /// A returned message identifies the rank whose queue is missing.
     fn returned(&mut self) -> Option<MailboxEvent> {
         self.client.take_returned().and_then(|returned| self.names.rank(&returned.routing_key)).map(MailboxEvent::RankGone)
     }
 
-    /// Has a poll told when something comes.
+    /// Registers the connection with a poll.
     pub fn register(&mut self, registry: &Registry, token: Token) -> Result<(), String> {
         self.client.register(registry, token).map_err(|error| error.to_string())
     }
 
-    /// Ends the connection, and the queue with it.
+    /// Closes the connection; the exclusive queue goes with it.
     pub fn close(self) -> Result<(), String> {
         self.client.close().map_err(lost)
     }
 }
 
 fn lost(error: ClientError) -> String {
-    format!("the connection over which the ranks speak: {error}")
+    format!("the connection between the ranks: {error}")
 }
 
 #[cfg(test)]

@@ -4,123 +4,109 @@ use serde::{Deserialize, Serialize};
 
 use super::host_facts::HostFacts;
 
-/// A letter and who wrote it.
+/// A message and its sender.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RankEnvelope {
-    /// The rank that sent it.
+    /// The sending rank.
     pub from: usize,
-    /// What it says.
     #[serde(rename = "letter")]
     pub message: RankMessage,
 }
 
-/// Number of a role within a run.
+/// The number of a role within a run.
 pub type RoleId = u64;
 
-/// One letter.
+/// A message between rank 0 and a worker rank.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum RankMessage {
-    /// To rank 0: here I am.
+    /// To rank 0: this rank is ready.
     Arrived {
-        /// How many ranks this one was told that there are.
+        /// The number of ranks that this one was started with.
         ranks: usize,
         /// The program's version.
         version: String,
-        /// Where it runs.
         host: Box<HostFacts>,
     },
-    /// From rank 0: all are here.
+    /// From rank 0: all ranks are ready.
     Welcome,
-    /// From rank 0: play this role, in a process of its own.
+    /// From rank 0: run this role in a child process.
     Start {
-        /// Its number.
         role: RoleId,
-        /// `publisher`, `consumer`, …
+        /// The role's name: `publisher`, `consumer`, …
         kind: String,
-        /// The first line it is given.
+        /// Its first line of input.
         task: String,
         /// Its processors, as in `--cpus`.
         cpus: String,
     },
-    /// From rank 0: one more line for a role.
+    /// From rank 0: a line of input for a role.
     #[serde(rename = "Order")]
     Command {
-        /// Its number.
         role: RoleId,
-        /// The line.
         line: String,
     },
-    /// From rank 0: end this role.
+    /// From rank 0: stop this role.
     Stop {
-        /// Its number.
         role: RoleId,
     },
-    /// To rank 0: a line of a role.
+    /// To rank 0: a line of a role's output.
     Report {
-        /// Its number.
         role: RoleId,
-        /// The line.
         line: String,
     },
-    /// To rank 0: the role's process has ended, or could not be started.
+    /// To rank 0: the role's process has ended or could not be started.
     Ended {
-        /// Its number.
         role: RoleId,
-        /// What went wrong, if anything did.
+        /// The error, if there was one.
         why: Option<String>,
     },
-    /// From rank 0: what does your clock show?
+    /// From rank 0: asks for the current time of the rank's clock.
     Clock {
-        /// Number of the question.
         question: u64,
     },
-    /// To rank 0: this.
+    /// To rank 0: the answer to `Clock`.
     Time {
-        /// Number of the question.
         question: u64,
         /// Nanoseconds of the monotonic clock.
         now_ns: u64,
     },
-    /// From rank 0: do you see the broker that listens here?
+    /// From rank 0: asks whether a broker listens at this address on the rank's host.
     #[serde(rename = "Look")]
     FindBroker {
-        /// Number of the question.
         question: u64,
         /// `host:port`, or `unix:` and a path.
         address: String,
     },
-    /// To rank 0: so it is.
+    /// To rank 0: the answer to `FindBroker`.
     #[serde(rename = "Seen")]
     BrokerSeen {
-        /// Number of the question.
         question: u64,
         /// Whether a process of this host listens there.
         sees: bool,
     },
-    /// Either way, now and then: it comes back when its reader has ended.
+    /// Sent periodically in both directions: it is returned if the receiver has ended.
     #[serde(rename = "Knock")]
     KeepAlive,
-    /// To rank 0: this rank cannot go on.
+    /// To rank 0: this rank has failed.
     Failed {
-        /// Why.
         why: String,
     },
     /// From rank 0: the run is over.
     End {
-        /// The exit status of all.
+        /// The exit status of all ranks.
         status: u8,
     },
-    /// To rank 0: the roles have ended, and so does this rank.
+    /// To rank 0: all roles of this rank have ended, and so does the rank.
     Left,
 }
 
 impl RankEnvelope {
-    /// As the body of a message.
+    /// Encodes it as a message body.
     pub fn to_body(&self) -> Result<Vec<u8>, String> {
         serde_json::to_vec(self).map_err(|error| error.to_string())
     }
 
-    /// From the body of a message.
+    /// Decodes it from a message body.
     pub fn from_body(body: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(body).map_err(|error| format!("a message that no rank of this run sent ({error})"))
     }
@@ -131,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_arrive_as_they_were_sent() {
+    fn rank_messages_survive_encoding() {
         let line = r#"{"Published":{"began_ns":1,"text":"a \"b\" é"}}"#;
         let letters = [
             RankMessage::Arrived { ranks: 3, version: "1".to_owned(), host: Box::new(HostFacts::read("127.0.0.1:1")) },

@@ -4,36 +4,31 @@
 use super::assignment::RoleOverrides;
 use crate::limits::{RANKS_MAX, RENDEZVOUS_BYTES_MAX};
 
-/// Help on the options taken off here.
+/// Help text for these options.
 pub const HELP: &str = "\
-Under mpirun or srun (docs/many-hosts.md), or with --rank and --ranks, rank 0 controls and the others play the roles:
-      --rank R                     this process's rank, where no launcher says it
-      --ranks N                    how many ranks there are
-      --rendezvous NAME            a name for the run, the same on every rank, where no launcher names a job
-      --agent-rank R               the rank on the broker's host that meters the broker (default: the one that sees it)
-      --roles ROLES                who plays what, as in publisher=1,2,consumer=3-4 (default: by hosts)
+Under mpirun or srun (docs/many-hosts.md), or with --rank and --ranks, rank 0 controls and the others run the roles:
+      --rank R                     this process's rank, if there is no launcher
+      --ranks N                    the number of ranks
+      --rendezvous NAME            a name for the run, the same on every rank, if the launcher names no job
+      --agent-rank R               the rank on the broker's host that meters the broker (default: found)
+      --roles ROLES                the ranks of each role, as in publisher=1,2,consumer=3-4 (default: by hosts)
 ";
 
-/// The wishes.
+/// The options about ranks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankOptions {
-    /// `--rank`.
     pub rank: Option<usize>,
-    /// `--ranks`.
     pub ranks: Option<usize>,
-    /// `--rendezvous`.
     pub rendezvous: Option<String>,
-    /// `--agent-rank`.
     pub agent: Option<usize>,
-    /// `--roles`.
     pub roles: Option<RoleOverrides>,
 }
 
 impl RankOptions {
-    /// Takes the wishes off the words.
+    /// Extracts these options from a command line and returns the remaining words.
     ///
     /// # Errors
-    /// A missing or wrong value.
+    /// A missing or invalid value.
     pub fn extract(words: &[String]) -> Result<(Self, Vec<String>), String> {
         let (mut options, mut others) = (Self::default(), Vec::with_capacity(words.len()));
         let mut rest = words.iter();
@@ -41,7 +36,7 @@ impl RankOptions {
             let (name, inline) = word.split_once('=').map_or((word.as_str(), None), |(name, text)| (name, Some(text)));
             if !matches!(name, "--rank" | "--ranks" | "--rendezvous" | "--agent-rank" | "--roles") {
                 others.push(word.clone());
-                // The value of another option is none of ours, whatever it looks like.
+                // A word that is the value of another option is skipped, whatever it looks like.
                 if matches!(name, "--broker-options" | "--broker-command") && inline.is_none() {
                     others.extend(rest.next().cloned());
                 }
@@ -66,7 +61,7 @@ impl RankOptions {
         Ok((options, others))
     }
 
-    /// Whether any was given.
+    /// Whether any of them was given.
     pub fn any(&self) -> bool {
         *self != Self::default()
     }
@@ -82,7 +77,7 @@ fn rendezvous(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-/// The URL behind `--url`, where the ranks meet.
+/// The value of `--url`: the broker that ranks communicate through.
 pub fn url(words: &[String]) -> Option<&str> {
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
@@ -126,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes_are_taken_off() {
+    fn rank_options_are_extracted() {
         check("-m 64 --url amqp://h", "None None None None false | -m 64 --url amqp://h");
         check("--rank 1 -m 64 --ranks=3", "Some(1) Some(3) None None false | -m 64");
         check("--rendezvous a.b-1 --agent-rank 2", "None None Some(\"a.b-1\") Some(2) false | ");

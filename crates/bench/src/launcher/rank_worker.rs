@@ -21,7 +21,7 @@ use crate::limits::{KEEPALIVE_INTERVAL, RANKS_ARRIVE_WAIT, RANKS_LEAVE_WAIT};
 use crate::placement::CpuList;
 use crate::process::{RoleOutput, RoleProcess};
 
-/// Longest time without a look at Ctrl-C.
+/// Longest time between checks for Ctrl-C.
 const INTERRUPT_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 const MAILBOX_TOKEN: Token = Token(0);
 const ROLES_TOKEN: Token = Token(1);
@@ -34,10 +34,10 @@ struct RankWorker {
     waker: Arc<Waker>,
 }
 
-/// Plays until rank 0 ends the run; the answer is the status to end with.
+/// Serves rank 0 until it ends the run, and returns the exit status.
 ///
 /// # Errors
-/// What kept this rank from going on, told to rank 0 as well where that is possible.
+/// The failure of this rank, reported to rank 0 if that is possible.
 pub fn run(membership: &RankMembership, url: &str) -> Result<RankExit, String> {
     let mut mailbox = RankMailbox::open(url, &membership.name, membership.rank)?;
     if let Some(over) = join(&mut mailbox, membership, url)? {
@@ -60,15 +60,15 @@ pub fn run(membership: &RankMembership, url: &str) -> Result<RankExit, String> {
     }
 }
 
-/// Why a worker ends before rank 0 says so.
+/// Why a worker ends before rank 0 ends the run.
 enum WorkerError {
-    /// Rank 0 cannot be told.
+    /// The connection is lost, so rank 0 cannot be notified.
     Disconnected(String),
-    /// It can.
+    /// Rank 0 can be notified.
     Failed(String),
 }
 
-/// Tells rank 0 that this rank is there, and waits until all are.
+/// Announces this rank to rank 0 and waits until all ranks are ready.
 fn join(mailbox: &mut RankMailbox, membership: &RankMembership, url: &str) -> Result<Option<RankExit>, String> {
     let address = Url::parse(url).map_err(|error| error.to_string())?.address;
     let host = Box::new(HostFacts::read(&address));
@@ -84,10 +84,10 @@ fn join(mailbox: &mut RankMailbox, membership: &RankMembership, url: &str) -> Re
             Some(MailboxEvent::Message(0, RankMessage::Welcome)) => return Ok(None),
             Some(MailboxEvent::Message(0, RankMessage::End { status })) => return Ok(Some(RankExit { status })),
             Some(MailboxEvent::Message(from, message)) => {
-                return Err(format!("rank {from} wrote {message:?} before all were here"));
+                return Err(format!("rank {from} sent {message:?} before all ranks were ready"));
             }
             Some(MailboxEvent::RankGone(_)) => {
-                // Rank 0 is not there yet.
+                // Rank 0 has no mailbox yet.
                 came_back = true;
                 pause(Duration::from_millis(20));
                 mailbox.send(0, arrived())?;
@@ -114,14 +114,14 @@ impl RankWorker {
                 self.mailbox.send(0, RankMessage::KeepAlive).map_err(WorkerError::Disconnected)?;
                 keepalive = Deadline::after(KEEPALIVE_INTERVAL);
             }
-            // Letters last: sending may have read some, and no edge would tell of them.
+            // Messages last: sending may have buffered some, and no edge would announce them.
             while let Some(event) = self.mailbox.receive(Duration::ZERO).map_err(WorkerError::Disconnected)? {
                 match event {
                     MailboxEvent::RankGone(rank) => return Err(WorkerError::Disconnected(format!("rank {rank} ended"))),
                     MailboxEvent::Message(0, RankMessage::End { status }) => return Ok(RankExit { status }),
                     MailboxEvent::Message(0, message) => self.execute(message)?,
                     MailboxEvent::Message(from, message) => {
-                        return Err(WorkerError::Failed(format!("rank {from} gives no orders, but wrote {message:?}")));
+                        return Err(WorkerError::Failed(format!("rank {from} is not the controller, but sent {message:?}")));
                     }
                 }
             }
@@ -148,7 +148,7 @@ impl RankWorker {
                 }
             }
             RankMessage::Command { role, line } => {
-                // A role that has ended takes no orders, and how it ended says more, if it did.
+                // A role that has ended accepts no input; its exit status is the better explanation.
                 if let Some(process) = self.roles.get_mut(&role)
                     && let Err(why) = process.send_line(&line)
                 {
@@ -161,20 +161,20 @@ impl RankWorker {
                 self.mailbox.send(0, RankMessage::Ended { role, why: None }).map_err(WorkerError::Disconnected)?;
             }
             RankMessage::KeepAlive => {}
-            other => return Err(WorkerError::Failed(format!("rank 0 wrote {other:?} to a rank that plays"))),
+            other => return Err(WorkerError::Failed(format!("rank 0 sent {other:?} to a worker rank"))),
         }
         Ok(())
     }
 
     fn start(&mut self, role: RoleId, kind: &str, task: &str, cpus: &str) -> Result<(), String> {
-        // What comes by letter starts roles and nothing else.
+        // Messages may start roles and nothing else.
         if kind == "launch" || !kind.chars().all(|c| c.is_ascii_lowercase() || c == '-') {
-            return Err(format!("'{kind}' is no role"));
+            return Err(format!("'{kind}' is not a role"));
         }
         let cpus = if cpus == "any" { CpuList::default() } else { CpuList::parse(cpus)? };
         let (output_sender, waker) = (self.output_sender.clone(), Arc::clone(&self.waker));
         let mut process = RoleProcess::start(kind, &cpus, move |output| {
-            // Without a receiver or a poll there is no worker any more, and the reader ends.
+            // If the receiver or the poll is gone, the worker has ended, and the reader thread ends too.
             output_sender.send((role, output)).is_ok() && waker.wake().is_ok()
         })?;
         process.send_line(task)?;
@@ -190,13 +190,13 @@ impl RankWorker {
                 let why = why.or_else(|| process.failure());
                 self.mailbox.send(0, RankMessage::Ended { role, why })
             }
-            // One that was stopped has been told of already; Ctrl-C ends this rank, and is told instead.
+            // The end of a stopped role is already reported; after Ctrl-C the end of this rank is reported instead.
             (RoleOutput::Ended(_), None) => Ok(()),
         }
     }
 
-    /// Tells rank 0 why this rank cannot go on, and waits until it has put away what it has: a launcher that sees a rank
-    /// fail ends the others.
+    /// Reports the failure to rank 0 and waits until it has saved its results: a launcher that sees a rank fail kills the
+    /// others.
     fn fail(mut self, why: String) -> Result<RankExit, String> {
         self.roles.clear();
         self.mailbox.send(0, RankMessage::Failed { why: why.clone() })?;

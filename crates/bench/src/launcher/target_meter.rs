@@ -12,19 +12,19 @@ use crate::role::role_tasks::{AgentCommand, AgentTask};
 use crate::sampler::MemorySampler;
 use crate::target::{BenchmarkTarget, TargetAddress};
 
-/// A watched target.
+/// Meters the processes of a target.
 pub struct TargetMeter {
     location: MeterLocation,
 }
 
 enum MeterLocation {
-    /// These processes of this host; none, where nobody can see any.
+    /// Processes on this host; none if no process is known.
     Local { pids: Vec<u32>, running: LocalMeter },
-    /// An agent on the target's host sees them.
+    /// An agent on the target's host meters them.
     Agent(RoleHandle),
 }
 
-/// What meters the processes of this host.
+/// The meter of local processes.
 enum LocalMeter {
     Nothing,
     Meter(ProcessMeter),
@@ -32,10 +32,10 @@ enum LocalMeter {
 }
 
 impl TargetMeter {
-    /// Finds the processes, or has a rank that sees them play the agent.
+    /// Finds the processes, or starts an agent on their host.
     ///
     /// # Errors
-    /// An agent that sees nothing after all.
+    /// The agent finds no process.
     pub fn of(target: &BenchmarkTarget) -> Result<Self, String> {
         let pids = target.pid.map_or_else(Vec::new, |pid| with_descendants(&[pid]));
         if pids.is_empty() && has_ranks() {
@@ -54,10 +54,10 @@ impl TargetMeter {
         Ok(Self { location: MeterLocation::Local { pids, running: LocalMeter::Nothing } })
     }
 
-    /// Begins to measure.
+    /// Starts measuring.
     ///
     /// # Errors
-    /// What befell the agent.
+    /// The agent's failure.
     pub fn begin(&mut self) -> Result<(), String> {
         match &mut self.location {
             MeterLocation::Local { pids, .. } if pids.is_empty() => Ok(()),
@@ -69,10 +69,10 @@ impl TargetMeter {
         }
     }
 
-    /// Begins to measure, and looks now and then at memory that may come and go.
+    /// Starts measuring, and samples memory periodically.
     ///
     /// # Errors
-    /// What befell the agent, which always does so.
+    /// The agent's failure; agents always sample.
     pub fn begin_sampling(&mut self) -> Result<(), String> {
         match &mut self.location {
             MeterLocation::Local { pids, running } => {
@@ -83,17 +83,17 @@ impl TargetMeter {
         }
     }
 
-    /// Looks at memory now, after `begin`.
+    /// Samples memory now, after `begin`.
     pub fn sample(&mut self) {
         if let MeterLocation::Local { running: LocalMeter::Meter(meter), .. } = &mut self.location {
             meter.sample();
         }
     }
 
-    /// What the processes hold in memory now; zero where none can be seen.
+    /// Current resident memory of the processes; zero if none is known.
     ///
     /// # Errors
-    /// What befell the agent.
+    /// The agent's failure.
     pub fn resident_bytes(&mut self) -> Result<u64, String> {
         match &mut self.location {
             MeterLocation::Local { pids, .. } => Ok(pids.iter().filter_map(|&pid| resident_bytes(pid)).sum()),
@@ -101,10 +101,10 @@ impl TargetMeter {
         }
     }
 
-    /// Ends the measurement; `None` where no process can be seen.
+    /// Ends the measurement; `None` if no process is known.
     ///
     /// # Errors
-    /// What befell the agent.
+    /// The agent's failure.
     pub fn end(&mut self) -> Result<Option<RoleUsage>, String> {
         match &mut self.location {
             MeterLocation::Local { running, .. } => Ok(match std::mem::replace(running, LocalMeter::Nothing) {
@@ -129,6 +129,6 @@ fn query<T: DeserializeOwned>(agent: &mut RoleHandle, order: AgentCommand) -> Re
     agent.send_command(&order)?;
     match agent.report(ROLE_READY_WAIT)? {
         RoleReport::Results(value) => serde_json::from_value(value).map_err(|error| format!("the agent: {error}")),
-        other => Err(format!("the agent answered {other:?} instead of its figures")),
+        other => Err(format!("the agent answered {other:?} instead of its results")),
     }
 }

@@ -10,15 +10,15 @@ fn is_time(name: &str) -> bool {
     TIMES.contains(&name) || name.ends_with("_at_ns")
 }
 
-/// Whether a line has a time in it, as far as its words tell.
+/// Whether a line may contain a time.
 pub fn has_times(line: &str) -> bool {
     TIMES.iter().any(|name| line.contains(name)) || line.contains("_at_ns\"")
 }
 
-/// The line with every time moved.
+/// Applies a function to every time in the line.
 ///
 /// # Errors
-/// A line that is no JSON.
+/// The line is not JSON.
 pub fn map_times(line: &str, shift: &dyn Fn(u64) -> u64) -> Result<String, String> {
     let mut value: Value = serde_json::from_str(line).map_err(|error| format!("{error} in '{line}'"))?;
     map_value(&mut value, false, shift);
@@ -28,7 +28,7 @@ pub fn map_times(line: &str, shift: &dyn Fn(u64) -> u64) -> Result<String, Strin
 fn map_value(value: &mut Value, is_a_time: bool, shift: &dyn Fn(u64) -> u64) {
     match value {
         Value::Object(fields) => fields.iter_mut().for_each(|(name, value)| map_value(value, is_time(name), shift)),
-        // A list of times has the name of one.
+        // An array of times has the field name of a time.
         Value::Array(values) => values.iter_mut().for_each(|value| map_value(value, is_a_time, shift)),
         Value::Number(number) if is_a_time => {
             if let Some(time_ns) = number.as_u64() {

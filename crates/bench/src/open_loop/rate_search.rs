@@ -1,13 +1,12 @@
 //! Searches for the highest rate that meets a latency objective: brackets it by doubling and halving, then bisects on a
 //! logarithmic scale.
 
-/// The bracket is narrow enough when its ends are this close.
+/// The search ends when the bounds of the bracket are this close.
 pub(super) const RESOLUTION: f64 = 1.05;
-/// Rates outside of these are not tried.
+/// Limits of the rates.
 pub(super) const RATE_MIN: f64 = 10.0;
 pub(super) const RATE_MAX: f64 = 8_000_000.0;
 
-/// A search in progress.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RateSearch {
     met: Option<f64>,
@@ -16,12 +15,12 @@ pub(crate) struct RateSearch {
 }
 
 impl RateSearch {
-    /// Begins with a guess.
+    /// Starts with a guess.
     pub(crate) fn from(guess: f64) -> Self {
         Self { met: None, failed: None, next: guess.clamp(RATE_MIN, RATE_MAX) }
     }
 
-    /// The rate to try; `None`: the search is over.
+    /// The next rate to try; `None` at the end of the search.
     pub(crate) fn rate(&self) -> Option<f64> {
         let open = match (self.met, self.failed) {
             (Some(met), Some(failed)) => failed / met > RESOLUTION,
@@ -32,7 +31,7 @@ impl RateSearch {
         open.then_some(self.next)
     }
 
-    /// The rate that was to be tried kept the objective, or did not.
+    /// Records whether the tried rate met the objective.
     pub(crate) fn observe(&mut self, met: bool) {
         if met {
             self.met = Some(self.next);
@@ -47,12 +46,12 @@ impl RateSearch {
         };
     }
 
-    /// The highest rate that kept the objective.
+    /// The highest rate that met the objective.
     pub(crate) fn best(&self) -> Option<f64> {
         self.met
     }
 
-    /// A rate that kept the objective did not when it was tried longer: everything from it on counts as failed.
+    /// A rate that met the objective missed it in a longer run: it and all rates above count as missed.
     pub(crate) fn step_down(&mut self) -> Option<f64> {
         let lower = self.met? / RESOLUTION / RESOLUTION;
         self.failed = self.met;
@@ -61,7 +60,7 @@ impl RateSearch {
     }
 }
 
-/// Three significant digits, if that is still between both.
+/// Three significant digits, if that is still between the bounds.
 fn rounded(value: f64, low: f64, high: f64) -> f64 {
     let unit = 10_f64.powf(value.log10().floor() - 2.0);
     let rounded = (value / unit).round() * unit;
@@ -72,8 +71,8 @@ fn rounded(value: f64, low: f64, high: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// A server that takes `capacity` messages a second, one at a time, each for a random while: of the time that a message
-    /// spends there the quantile is known.
+    /// A server with random service times that handles `capacity` messages per second one at a time: the quantile of the time in
+    /// system is known.
     fn p99_s(rate: f64, capacity: f64) -> Option<f64> {
         (rate < capacity).then(|| 100_f64.ln() / (capacity - rate))
     }

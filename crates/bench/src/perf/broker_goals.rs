@@ -15,7 +15,7 @@ const KIB: usize = 1_024;
 pub(super) const LARGE: usize = 64 * KIB;
 const MIB: usize = 1_024 * KIB;
 
-/// Waits of the confirming publisher and the acknowledging consumer.
+/// Scenario with confirms and acknowledgements.
 fn confirmed() -> Scenario {
     Scenario { confirm_window: 1_000, ack_every: 100, ..Scenario::default() }
 }
@@ -53,7 +53,7 @@ impl PerfRun {
         self.record.rows.push(PerfRow::new(what, bound, value, if value.is_some() { detail } else { missing }));
     }
 
-    /// Lends RabbitMQ out of `self`, so that `self` can be used beside it.
+    /// Takes RabbitMQ out of `self` for the call, so that `self` can be borrowed beside it.
     fn with_rabbit<T>(
         &mut self,
         use_it: impl FnOnce(&mut Self, Option<&BenchmarkTarget>) -> Result<T, String>,
@@ -159,8 +159,8 @@ impl PerfRun {
         Ok(())
     }
 
-    /// Round trips in one placement: against the sleeping relay and RabbitMQ, and with a spinning broker if it has a
-    /// processor to spin on.
+    /// Round trips in one placement: against the sleeping relay and RabbitMQ, and with a spinning broker if it has a processor to
+    /// spin on.
     fn round_trips(&mut self, what: &str, placement: &CpuPlacement, with_spinning: bool) -> Result<(), String> {
         let broker = self.broker("harrier", None)?;
         let spinning = match with_spinning {
@@ -225,7 +225,7 @@ impl PerfRun {
             LARGE,
             &CpuPlacement::default(),
         )?;
-        // Copying 64 KiB takes 5 us and more; handling a reference far less.
+        // Copying 64 KiB takes at least 5 us, passing a reference far less.
         let user = |series: &PerfSeries| {
             series.median(|figures| {
                 figures.broker.map_or(f64::NAN, |usage| usage.user_s * 1e6 / figures.delivered as f64)
@@ -298,7 +298,7 @@ impl PerfRun {
             .map(|series| format!("{} {:.0}/s, {:.3} s/M", series.name, series.rate(), series.cpu()))
             .collect::<Vec<_>>()
             .join("; ");
-        // A core is free for a second shard only when publishers and consumers have others.
+        // A second shard needs a core that publishers and consumers do not use.
         if gauge::processors() >= 6 {
             self.row(
                 "64 B, 8 pairs, 2 shards: rate, times one shard's",

@@ -8,17 +8,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::role::tls_stream::HOST;
 use crate::role::role_tasks::TlsFiles;
 
-/// A certificate of this host's loopback address, and its key.
+/// A certificate for this host's loopback address, and its key.
 pub(crate) struct TemporaryCertificate {
     folder: PathBuf,
     files: TlsFiles,
 }
 
 impl TemporaryCertificate {
-    /// Makes one, in a folder that only this user may read.
+    /// Creates them in a private directory.
     ///
     /// # Errors
-    /// What the system says.
     pub(crate) fn make() -> Result<Self, String> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -34,7 +33,6 @@ impl TemporaryCertificate {
         Ok(Self { folder, files })
     }
 
-    /// Where it is.
     pub(crate) fn files(&self) -> &TlsFiles {
         &self.files
     }

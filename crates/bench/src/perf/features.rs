@@ -12,7 +12,7 @@ use crate::role_protocol::TrafficShape;
 use crate::scenario::Scenario;
 
 const PLAIN: &str = "plain";
-/// How a contestant is called, what it is, and the most that it may cost.
+/// Name, feature and maximum cost of each contestant.
 const FEATURES: [(&str, QueueFeature, f64); 6] = [
     ("TTL", QueueFeature::Ttl, 1.1),
     ("length limits", QueueFeature::Limits, 1.1),

@@ -10,23 +10,23 @@ use crate::target::BenchmarkTarget;
 use gauge::{RoleUsage, RunValues, RunSummary};
 use report::stdout::put;
 
-/// How much is measured.
+/// The amount of measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PerfEffort {
     /// Runs of each contestant.
     pub runs: usize,
-    /// Length of each run in seconds, roughly.
+    /// Approximate length of each run in seconds.
     pub seconds: f64,
 }
 
-/// One of those compared.
+/// A contestant.
 pub(crate) struct PerfContestant<'a> {
     pub name: &'a str,
     pub target: &'a BenchmarkTarget,
     pub scenario: Scenario,
 }
 
-/// The figures of one contestant.
+/// The results of one contestant.
 pub(crate) struct PerfSeries {
     pub name: String,
     pub scenario: Scenario,
@@ -50,17 +50,17 @@ impl PerfSeries {
         self.median(SegmentFigures::published_per_s)
     }
 
-    /// Processor seconds of the target for a million deliveries.
+    /// CPU seconds of the target per million deliveries.
     pub fn cpu(&self) -> f64 {
         self.median(|figures| figures.broker_cpu_s_per_million().unwrap_or(f64::NAN))
     }
 
-    /// The target's microseconds in user space for a delivery.
+    /// The target's user-space microseconds per delivery.
     pub fn user_us(&self) -> f64 {
         self.median(|figures| per_delivery_us(figures, |usage| usage.user_s))
     }
 
-    /// The target's microseconds in the kernel for a delivery.
+    /// The target's kernel microseconds per delivery.
     pub fn kernel_us(&self) -> f64 {
         self.median(|figures| per_delivery_us(figures, |usage| usage.system_s))
     }
@@ -69,7 +69,7 @@ impl PerfSeries {
         self.median(|figures| figures.latencies.quantile_us(share))
     }
 
-    /// Wrong messages in all runs.
+    /// Faults of all runs.
     pub fn faults(&self) -> u64 {
         self.runs.iter().map(|figures| figures.faults.total() + figures.refused).sum()
     }
@@ -79,7 +79,7 @@ fn per_delivery_us(figures: &SegmentFigures, what: impl Fn(&RoleUsage) -> f64) -
     figures.broker.as_ref().map_or(f64::NAN, |usage| what(usage) * 1e6 / figures.delivered as f64)
 }
 
-/// Measures the contestants in turns; every second run in the opposite order.
+/// Measures the contestants in turns; every second run takes them in reverse order.
 pub(crate) fn compare(
     effort: PerfEffort,
     contestants: &[PerfContestant<'_>],
@@ -117,7 +117,7 @@ pub(crate) fn compare(
     Ok(all)
 }
 
-/// Warms up, and finds how many messages take the asked time.
+/// Warms up and determines how many messages take the requested time.
 fn trial(running: &mut RunningScenario, effort: PerfEffort, shape: TrafficShape, size_bytes: usize) -> Result<u64, String> {
     let long_enough_s = effort.seconds / 8.0;
     let mut count = match shape {
@@ -144,6 +144,6 @@ fn line(name: &str, run: usize, figures: &SegmentFigures) -> String {
             figures.latencies.quantile_us(0.99)
         ),
     };
-    let complaint = figures.complaint().map_or_else(String::new, |complaint| format!("  INVALID: {complaint}"));
-    format!("  {name:<28} run {} {:>8} B  {what}  CPU {cpu} s/M{complaint}\n", run + 1, figures.segment.size_bytes)
+    let reason = figures.invalid_reason().map_or_else(String::new, |reason| format!("  INVALID: {reason}"));
+    format!("  {name:<28} run {} {:>8} B  {what}  CPU {cpu} s/M{reason}\n", run + 1, figures.segment.size_bytes)
 }

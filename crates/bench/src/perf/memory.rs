@@ -7,7 +7,7 @@ use super::perf_table::{GoalBound, PerfRow};
 use crate::scale::{ScaledObject, cost, settled_bytes};
 use report::stdout::put;
 
-/// Connections are few enough for the usual limit of open files.
+/// Few enough for the default limit of open files.
 const THINGS: [(ScaledObject, usize); 4] =
     [(ScaledObject::Connections, 800), (ScaledObject::Queues, 20_000), (ScaledObject::Bindings, 200_000), (ScaledObject::Messages, 1_000_000)];
 
@@ -19,7 +19,7 @@ impl PerfRun {
             let (name, most) = object.goal();
             let broker = self.broker("harrier", None)?;
             let made = cost(&broker, object, count)?;
-            // A broker that is asked to end waits for its clients.
+            // On shutdown the broker waits for its clients, so they go first.
             drop(made.clients);
             self.memory_row(&format!("memory of one {name}, bytes"), most, made.bytes_each, format!("{count} made"))?;
         }

@@ -10,28 +10,28 @@ use crate::scenario::SegmentFigures;
 use gauge::HostEnvironment;
 use report::page::{PageSection, number};
 
-/// What is asked of a figure.
+/// The goal of a row.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) enum GoalBound {
     AtLeast(f64),
     AtMost(f64),
-    /// Nothing: it stands beside others.
+    /// No goal: for comparison only.
     Nothing,
 }
 
-/// One figure.
+/// One row.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PerfRow {
     what: String,
     bound: GoalBound,
-    /// The figure; `None` if it was not measured.
+    /// `None` if it was not measured.
     value: Option<f64>,
     verdict: &'static str,
     detail: String,
 }
 
 impl PerfRow {
-    /// A figure with its verdict.
+    /// A row with its verdict.
     pub fn new(what: &str, bound: GoalBound, value: Option<f64>, detail: String) -> Self {
         let value = value.filter(|value| value.is_finite());
         let verdict = match (bound, value) {
@@ -52,7 +52,7 @@ impl PerfRow {
         }
     }
 
-    /// For a terminal, its name in so many columns at least.
+    /// A line for the terminal, with the name padded to this width.
     pub fn line(&self, width: usize) -> String {
         let (what, asked, value) = (&self.what, self.goal_text(), number(self.value));
         format!("{what:<width$}  {asked:>10}  {value:>10}  {:<12}  {}\n", self.verdict, self.detail)
@@ -63,17 +63,17 @@ impl PerfRow {
     }
 }
 
-/// What stands above the figures.
+/// The heading of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct PerfHeading {
     pub title: &'static str,
-    /// The command that wrote them.
+    /// The command that produced it.
     pub by: &'static str,
-    /// How they are to be read.
+    /// How to read the table.
     pub remark: String,
 }
 
-/// Everything a comparison found.
+/// The results of a comparison.
 pub(crate) struct PerfTable {
     heading: PerfHeading,
     pub environment: HostEnvironment,
@@ -102,7 +102,7 @@ impl PerfTable {
         }
     }
 
-    /// Keeps all runs of a part.
+    /// Stores all runs of a part.
     pub fn keep(&mut self, part: &str, all: &[PerfSeries]) {
         for series in all {
             self.faults += series.faults();
@@ -152,7 +152,7 @@ impl PerfTable {
         format!("{} pass, {} miss, {} not measured", count("pass"), count("miss"), count("not measured"))
     }
 
-    /// For a terminal.
+    /// As text for the terminal.
     pub fn text(&self) -> String {
         let width = self.rows.iter().map(|row| row.what.len()).max().unwrap_or(0);
         let mut text = String::new();
@@ -162,7 +162,7 @@ impl PerfTable {
         format!("{text}{}; {}\n{}\n", self.tally(), self.method(), self.heading.remark)
     }
 
-    /// For `docs/measurements`.
+    /// As Markdown for `docs/measurements`.
     pub fn markdown(&self) -> String {
         let table = |columns: &[&str], rows: &[Vec<String>]| {
             let mut text = format!("| {} |\n|{}\n", columns.join(" | "), "---|".repeat(columns.len()));
@@ -186,13 +186,13 @@ impl PerfTable {
         )
     }
 
-    /// Everything, every run included.
+    /// As JSON with every run.
     pub fn json(&self) -> Result<String, String> {
         let value = json!({ "environment": self.environment, "remark": self.heading.remark, "how": self.method(), "rows": self.rows, "series": self.series });
         serde_json::to_string(&value).map(|text| text + "\n").map_err(|error| error.to_string())
     }
 
-    /// For the report.
+    /// As a section of the HTML report.
     pub fn section(&self) -> PageSection {
         PageSection {
             name: "perf".to_owned(),

@@ -12,7 +12,7 @@ use crate::scenario::Scenario;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
-/// What is measured, how it is called, and the most that RDMA may cost, times TCP.
+/// Size, name and maximum cost of RDMA relative to TCP.
 const SIZES: [(usize, &str, GoalBound); 4] = [
     (64, "64 B", GoalBound::AtMost(1.1)),
     (KIB, "1 KiB", GoalBound::Nothing),
@@ -58,7 +58,7 @@ impl RdmaGoals {
     }
 }
 
-/// User time and what the kernel did beside it, in words.
+/// User and kernel time in words.
 pub(super) fn cost(all: &[PerfSeries], name: &str) -> String {
     let [user, kernel] =
         [of(all, name, PerfSeries::user_us), of(all, name, PerfSeries::kernel_us)].map(|us| us.unwrap_or(f64::NAN));

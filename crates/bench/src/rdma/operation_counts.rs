@@ -8,7 +8,7 @@ use crate::placement::CpuPlacement;
 use crate::role_protocol::{LoadSegment, TrafficShape};
 use crate::scenario::{RunningScenario, Scenario};
 
-/// A load: its name, its shape, size, and messages in a second of the effort.
+/// A load: name, traffic pattern, size, and messages per second of the requested length.
 const LOADS: [(&str, TrafficShape, usize, f64); 5] = [
     ("64 B under load", TrafficShape::Stream, 64, 20_000.0),
     ("64 B, one at a time", TrafficShape::PingPong, 64, 500.0),
@@ -16,7 +16,7 @@ const LOADS: [(&str, TrafficShape, usize, f64); 5] = [
     ("64 KiB under load", TrafficShape::Stream, 64 << 10, 300.0),
     ("1 MiB under load", TrafficShape::Stream, 1 << 20, 60.0),
 ];
-/// Bodies from here on are not to be copied.
+/// Bodies of at least this size must not be copied.
 const LARGE_BYTES: usize = 16 << 10;
 const COUNTERS: [(&str, &str); 6] = [
     ("rdma_doorbells", "doorbells"),
@@ -35,11 +35,11 @@ impl RdmaGoals {
             let mut running = RunningScenario::start(&Scenario::default(), &broker.target("broker")?, &CpuPlacement::default())?;
             let figures = running.segment(&LoadSegment { shape, size_bytes, count })?;
             drop(running);
-            // A round trip is two messages: there and back.
+            // A round trip is two messages.
             let messages = figures.delivered * if shape == TrafficShape::PingPong { 2 } else { 1 };
             let last = broker.end();
-            let said: Value = serde_json::from_str(&last).map_err(|_| format!("the broker said last: {last}"))?;
-            let number = |field: &str| said.get(field).and_then(Value::as_u64);
+            let counters: Value = serde_json::from_str(&last).map_err(|_| format!("the broker said last: {last}"))?;
+            let number = |field: &str| counters.get(field).and_then(Value::as_u64);
             let each = |field: &str| number(field).map(|number| number as f64 / messages as f64);
             let detail: Vec<String> = COUNTERS
                 .iter()

@@ -11,7 +11,7 @@ impl RdmaGoals {
         crate::open_files::raise_for(8 * self.connections)?;
         let broker = self.broker(POLLS[0])?;
         let make = || connect(&broker.url, "idle").map_err(|error| error.to_string());
-        // The first brings in what all share.
+        // The first connection allocates what all of them share.
         let first = make()?;
         let before = pinned_bytes(broker.pid())?;
         let mut clients = Vec::new();
@@ -32,7 +32,7 @@ impl RdmaGoals {
     }
 }
 
-/// What the kernel says that a process has pinned, for devices and otherwise.
+/// Memory of a process that the kernel counts as pinned, for devices or otherwise.
 fn pinned_bytes(pid: u32) -> Result<u64, String> {
     let path = format!("/proc/{pid}/status");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;

@@ -19,7 +19,7 @@ use crate::verbs;
 const TIMES_MAX: f64 = 1.5;
 /// Publish, its delivery, the answer, its delivery.
 const HOPS: f64 = 4.0;
-/// The sizes of one call of the baseline: 64 B, 2 KiB, 64 KiB.
+/// The sizes of one run of the baseline: 64 B, 2 KiB, 64 KiB.
 const SIZES: [(usize, &str, GoalBound); 3] =
     [(64, "64 B", GoalBound::AtMost(TIMES_MAX)), (2 << 10, "2 KiB", GoalBound::Nothing), (64 << 10, "64 KiB", GoalBound::Nothing)];
 const SIZE_WORDS: [&str; 2] = ["--sizes=64:64K", "--step=32"];
@@ -29,7 +29,7 @@ const POLLS: [&str; 3] = ["event", "adaptive", "busy"];
 impl RdmaGoals {
     pub(super) fn trips(&mut self) -> Result<(), String> {
         let folder = ScratchDirectory::new()?;
-        // Before and behind the rest, since this host may be busier at one time than at another.
+        // Before and after the rest, since the load of this host may change.
         let before = [self.measure_device(&folder, "events")?, self.measure_device(&folder, "busy")?];
         let tcp = NetworkBroker::start(&TCP, self.address, &["--log-level", "error", "--shards", "1"])?;
         let mut brokers = vec![("TCP", tcp)];
@@ -52,7 +52,7 @@ impl RdmaGoals {
         let after = [self.measure_device(&folder, "events")?, self.measure_device(&folder, "busy")?];
         for ((size_bytes, name, bound), all) in SIZES.into_iter().zip(measured) {
             let p50 = |name: &str| of(&all, name, |series: &PerfSeries| series.quantile_us(0.5));
-            // Of a broker that sleeps: what one burns while it looks is no part of a message's way.
+            // For a broker that sleeps: time spent polling is no part of a message's path.
             let own = of(&all, "event", PerfSeries::user_us);
             let [asleep, polling] = [0, 1].map(|way: usize| {
                 let size = size_bytes as f64;
@@ -83,7 +83,7 @@ impl RdmaGoals {
         Ok(())
     }
 
-    /// Sends of the device alone, there and back.
+    /// One-way sends of the bare device.
     fn measure_device(&self, folder: &ScratchDirectory, poll: &str) -> Result<Document, String> {
         let Self { address, effort, .. } = self;
         let mut words = ["--kind=send", "--shape=latency"].map(str::to_owned).to_vec();
@@ -96,7 +96,7 @@ impl RdmaGoals {
     }
 }
 
-/// Half of the middle round trip at a size.
+/// Half of the median round trip at a size.
 fn one_way_us(document: &Document, size: f64) -> Option<f64> {
     let metric = Metric::LatencyUs("round_trip".to_owned(), 0.5);
     median(&metric, point(document, |_| true, size)).map(|us| us / 2.0)

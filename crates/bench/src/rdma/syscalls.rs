@@ -16,9 +16,9 @@ use crate::scenario::{RunningScenario, Scenario};
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 const TRIGGER: &str = "hist:keys=id,common_pid:size=4096";
 const CALLS_A_THOUSAND_MAX: f64 = 20.0;
-/// Messages in a second of the effort.
+/// Messages per second of the requested length.
 const MESSAGES_A_SECOND: f64 = 100_000.0;
-/// Names of the calls that a broker makes, where numbers are those of x86-64.
+/// Names of a broker's system calls; the numbers are those of x86-64.
 #[cfg(target_arch = "x86_64")]
 const NAMES: [(u64, &str); 13] = [
     (0, "read"),
@@ -38,7 +38,7 @@ const NAMES: [(u64, &str); 13] = [
 #[cfg(not(target_arch = "x86_64"))]
 const NAMES: [(u64, &str); 0] = [];
 
-/// The kernel counts while this lives.
+/// A running count; dropping it removes the trigger.
 struct SyscallTrace {
     point: PathBuf,
 }
@@ -54,7 +54,7 @@ impl SyscallTrace {
         Ok(Self { point })
     }
 
-    /// Calls of a process's threads so far.
+    /// System calls of a process's threads so far.
     fn counts_of(&self, pid: u32) -> Result<BTreeMap<u64, u64>, String> {
         let failed = |error: std::io::Error| format!("kernel calls: {error}");
         let threads: Vec<u64> = fs::read_dir(format!("/proc/{pid}/task"))
@@ -73,7 +73,7 @@ impl Drop for SyscallTrace {
     }
 }
 
-/// Calls of these threads in a histogram of the kernel.
+/// Parses the calls of these threads from the kernel's histogram.
 fn parse_counts(text: &str, threads: &[u64]) -> Result<BTreeMap<u64, u64>, String> {
     let mut found = BTreeMap::new();
     for line in text.lines() {
@@ -115,7 +115,7 @@ impl RdmaGoals {
         Ok(())
     }
 
-    /// Calls for a thousand messages, and which they are.
+    /// System calls per thousand messages, and which they are.
     fn calls_of(&self, calls: &SyscallTrace, broker: &NetworkBroker) -> Result<(f64, String), String> {
         let mut running = RunningScenario::start(&Scenario::default(), &broker.target("broker")?, &CpuPlacement::default())?;
         let count = (self.effort.seconds * MESSAGES_A_SECOND) as u64;
@@ -125,16 +125,16 @@ impl RdmaGoals {
         let figures = running.segment(&segment(count))?;
         let after = calls.counts_of(broker.pid())?;
         let of_thousand = |hits: u64| hits as f64 * 1e3 / figures.delivered as f64;
-        let mut made: Vec<(u64, u64)> =
+        let mut counts: Vec<(u64, u64)> =
             after.iter().map(|(&id, &hits)| (hits - before.get(&id).copied().unwrap_or(0), id)).collect();
-        made.sort_unstable_by(|one, other| other.cmp(one));
+        counts.sort_unstable_by(|one, other| other.cmp(one));
         let shown = |&(hits, id): &(u64, u64)| {
             let name = NAMES.iter().find(|(number, _)| *number == id);
             let name = name.map_or_else(|| format!("call {id}"), |(_, name)| (*name).to_owned());
             format!("{name} {:.1}", of_thousand(hits))
         };
-        let most: Vec<String> = made.iter().filter(|(hits, _)| *hits > 0).take(5).map(shown).collect();
-        let all: u64 = made.iter().map(|(hits, _)| hits).sum();
+        let most: Vec<String> = counts.iter().filter(|(hits, _)| *hits > 0).take(5).map(shown).collect();
+        let all: u64 = counts.iter().map(|(hits, _)| hits).sum();
         Ok((of_thousand(all), format!("of {}: {}", figures.delivered, most.join(", "))))
     }
 }

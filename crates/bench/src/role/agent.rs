@@ -14,7 +14,7 @@ pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
     let AgentTask { address } = commands.task()?;
     let pids = processes(&address);
     if pids.is_empty() {
-        return Err(format!("no process that listens at {address} can be seen on this host"));
+        return Err(format!("no process that listens at {address} was found on this host"));
     }
     report(&RoleReport::Ready { port: 0 })?;
     let mut sampler = None;

@@ -16,12 +16,12 @@ use crate::tcp::queue_arguments;
 use gauge::clock::{Deadline, now_ns, pause};
 use gauge::{DeliveryFaults, SequenceTally};
 
-/// How long a consumer lets messages gather when little came (`may_rest`).
+/// How long a consumer lets messages accumulate after a small read (`may_wait`).
 const REST: Duration = Duration::from_micros(400);
-/// As many messages or bytes at once are not little.
+/// Reads of at least this many messages or bytes are not small.
 const REST_BELOW_MESSAGES: u64 = 256;
 const REST_BELOW_BYTES: u64 = 64 << 10;
-/// Shorter segments, and the last messages of each, are too short for rests: these would show in their time.
+/// Shorter segments and the end of each are too short for such waits, which would distort their time.
 const REST_MESSAGES_MIN: u64 = 20_000;
 const REST_LEFT_MIN: u64 = 4_096;
 
@@ -45,7 +45,7 @@ pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
     consumers.into_iter().try_for_each(|consumer| consumer.client.close()).map_err(|error| error.to_string())
 }
 
-/// Several consumers are polled; a single one waits by itself.
+/// Several consumers share a poll; a single one blocks on its socket.
 pub(super) fn poll_of(consumers: &mut [BenchmarkConsumer]) -> Result<Poll, String> {
     let poll = Poll::new().map_err(|error| error.to_string())?;
     if consumers.len() > 1 {
@@ -56,7 +56,7 @@ pub(super) fn poll_of(consumers: &mut [BenchmarkConsumer]) -> Result<Poll, Strin
     Ok(poll)
 }
 
-/// One segment: says that it is armed, takes the messages. Answers the figures.
+/// Consumes one segment: reports that it is armed, receives the messages and returns the results.
 pub(super) fn consume_segment(
     consumers: &mut [BenchmarkConsumer],
     poll: &mut Poll,
@@ -105,7 +105,7 @@ pub(super) fn connect_all(task: &ConsumerTask) -> client::Result<Vec<BenchmarkCo
             channel,
             &queue,
             &ConsumeOptions {
-                // In every delivery; a broker would choose a longer one.
+                // A short tag, since it is part of every delivery.
                 consumer_tag: TAG.to_owned(),
                 no_ack: task.ack_every == 0,
                 ..ConsumeOptions::default()
@@ -116,7 +116,7 @@ pub(super) fn connect_all(task: &ConsumerTask) -> client::Result<Vec<BenchmarkCo
     Ok(consumers)
 }
 
-/// Declares and binds a consumer's queue; with dead letters, the queue in front of it too.
+/// Declares and binds a consumer's queue; for dead letters, also the queue that they come from.
 fn declare_queue(client: &mut Client, channel: ClientChannel, task: &ConsumerTask, index: usize) -> client::Result<String> {
     let name = format!("{}.{index}", task.queue_prefix);
     let dead_letters = format!("{}.d", task.exchange);
@@ -141,21 +141,21 @@ fn declare_queue(client: &mut Client, channel: ClientChannel, task: &ConsumerTas
     Ok(queue)
 }
 
-/// Patterns that lead to a queue which no message reaches.
+/// Binds patterns to a queue that no message reaches.
 fn bind_decoys(client: &mut Client, channel: ClientChannel, task: &ConsumerTask) -> client::Result<()> {
     let exclusive = QueueOptions { exclusive: true, ..QueueOptions::default() };
     let queue = client.declare_queue(channel, &format!("{}.decoys", task.queue_prefix), &exclusive)?.name;
     for pattern in &task.decoys {
         client.bind_queue_unanswered(channel, &queue, &task.exchange, pattern, &Table::new())?;
     }
-    // The answer to this one tells that all are in place.
+    // The last call is synchronous: its reply proves that all bindings exist.
     client.declare_queue(channel, &queue, &QueueOptions { passive: true, ..QueueOptions::default() }).map(drop)
 }
 
-/// What one consumer has seen of a segment.
+/// What one consumer received of a segment.
 struct SegmentArrivals {
     tally: SequenceTally,
-    /// Messages after which the time is noted next, and how many parts of the segment there are.
+    /// The message count of the next time mark, and the messages between marks.
     next_mark: u64,
     part: u64,
     count: u64,
@@ -181,14 +181,14 @@ impl SegmentArrivals {
     fn arrived(&mut self, body: &[u8]) {
         self.tally.arrived(body);
         if self.tally.received() >= self.next_mark {
-            // The last mark is the last message, whether a part ends with it or not.
+            // The last message always gets a mark.
             let is_last = self.next_mark >= self.count;
             self.next_mark = if is_last { u64::MAX } else { (self.next_mark + self.part).min(self.count) };
             self.marks_ns.push(now_ns());
         }
     }
 
-    /// Messages a second in each part.
+    /// Messages per second in each part.
     fn rates(&self) -> impl Iterator<Item = f64> {
         let begins = std::iter::once(&self.began_ns).chain(&self.marks_ns);
         let spans = begins.zip(&self.marks_ns).map(|(begin, end)| end.saturating_sub(*begin).max(1));
@@ -196,7 +196,7 @@ impl SegmentArrivals {
     }
 }
 
-/// Takes messages until all have come or none comes any more; then the publisher is answered either way.
+/// Receives messages until all have arrived or none arrives any more; replies to the publisher in both cases.
 fn collect(
     consumers: &mut [BenchmarkConsumer],
     arrivals: &mut [SegmentArrivals],
@@ -234,9 +234,9 @@ fn collect(
     Ok(())
 }
 
-/// Whether a consumer that has just taken `came` messages, and with them all there were, may let some gather before it looks again: a broker that sends
-/// little at a time would have it woken for every handful, at a hundred times the cost of taking them, on processors
-/// that the broker may want. Nobody waits for this consumer then: no acknowledgement is due, and the end is not near.
+/// Whether a consumer that has drained its socket with only a few messages may let more accumulate. A broker that sends a few
+/// at a time would otherwise wake it for each handful, at a hundred times the cost of reading them, on processors that the
+/// broker may need. It waits only if no acknowledgement is due and the end is not near.
 fn may_wait(task: &ConsumerTask, segment: &LoadSegment, arrivals: &SegmentArrivals, received: u64) -> bool {
     let left = segment.count.saturating_sub(arrivals.tally.received());
     segment.shape == TrafficShape::Stream
@@ -278,7 +278,7 @@ fn collect_polled(
 }
 
 impl BenchmarkConsumer {
-    /// Takes what has come, answers and acknowledges it; says whether the link is drained.
+    /// Receives, answers and acknowledges what has arrived; returns whether the socket is drained.
     fn receive(
         &mut self,
         task: &ConsumerTask,
@@ -315,14 +315,14 @@ impl BenchmarkConsumer {
         self.client.flush()
     }
 
-    /// Has a source send the messages of a segment.
+    /// Requests the messages of a segment from a source.
     fn request_messages(&mut self, segment: &LoadSegment) -> client::Result<()> {
         self.client.publish(self.channel, &Publish::to(BEGIN_EXCHANGE, &begin_key(segment)), &[])?;
         self.client.flush()
     }
 }
 
-/// Sends a message of the same size back: its own body, without a copy where it is large.
+/// Answers with a message of the same size: the received body, without a copy if it is large.
 fn answer(
     channel: ClientChannel,
     task: &ConsumerTask,

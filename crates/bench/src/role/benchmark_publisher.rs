@@ -24,17 +24,16 @@ pub(super) struct BenchmarkPublisher {
     client: Client,
     channel: ClientChannel,
     task: PublisherTask,
-    /// Of every message.
     properties: Vec<u8>,
     body: Vec<u8>,
-    /// What is written into each body if its receiver checks it.
+    /// The stamp of each body, if it is checked.
     stamp: Option<BodyStamp>,
     next_key: usize,
-    /// A batch of a stream's messages, encoded once a size, if they can be.
+    /// A batch of encoded messages, encoded once per size if possible.
     canned: Option<PreparedBatch>,
 }
 
-/// What a segment came to, before the meters are read.
+/// Times and latencies of a segment, before the meters are read.
 struct SegmentTimes {
     began_ns: u64,
     ended_ns: u64,
@@ -54,7 +53,7 @@ pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
 }
 
 impl BenchmarkPublisher {
-    /// Publishes a segment. Answers the figures.
+    /// Publishes a segment and returns its results.
     pub(super) fn segment(&mut self, segment: &LoadSegment) -> Result<RoleReport, String> {
         self.prepare(segment).map_err(|error| error.to_string())?;
         let meters = SelfMeters::start();
@@ -68,7 +67,7 @@ impl BenchmarkPublisher {
         Ok(RoleReport::Published { began_ns, ended_ns, published, latencies, confirms, refused, used })
     }
 
-    /// Publishes one message that is nothing but its number, and waits until the broker has read it.
+    /// Publishes one probe, which contains only its number, and waits until the broker has read it.
     pub(super) fn probe(&mut self, number: u64) -> client::Result<()> {
         self.body.clear();
         self.body.resize(PROBE_BYTES, 0);
@@ -77,7 +76,7 @@ impl BenchmarkPublisher {
         self.await_swallowed()
     }
 
-    /// Shows the broker that this client lives.
+    /// Sends a heartbeat if one is due.
     pub(super) fn keep_alive(&mut self) -> Result<(), String> {
         self.client.keep_alive().map_err(|error| error.to_string())
     }
@@ -105,7 +104,7 @@ impl BenchmarkPublisher {
         Ok(Self { client, channel, task, properties, body: Vec::new(), stamp: None, next_key: 0, canned: None })
     }
 
-    /// Writes one message; it leaves with the next flush.
+    /// Writes one message without flushing it.
     #[inline]
     fn publish(&mut self, size_bytes: usize, sequence: u64) -> client::Result<()> {
         let key = &self.task.keys[self.next_key];
@@ -150,8 +149,8 @@ impl BenchmarkPublisher {
         Ok(())
     }
 
-    /// Encodes a batch of messages of a size. Not those that need several frames and are checked: each of their bytes is
-    /// compared, and a batch has memory for those of one frame. Not many keys: a batch has each of them.
+    /// Encodes a batch of messages. Not possible for checked bodies of several frames, because the batch stores one frame
+    /// each, nor for many keys, because the batch contains each of them.
     fn can(&mut self, size_bytes: usize) -> client::Result<Option<PreparedBatch>> {
         let frame_bytes = self.client.tuning().frame_bytes_max as usize;
         if self.task.keys.len() > KEYS_CANNED_MAX
@@ -169,7 +168,7 @@ impl BenchmarkPublisher {
         self.client.prepare_batch(self.channel, &to, &body, CANNED_BATCH_BYTES)
     }
 
-    /// A stream in batches, each message with its number.
+    /// Sends a stream in batches; each message gets its number.
     fn send_canned(&mut self, canned: &mut PreparedBatch, count: u64) -> client::Result<()> {
         let mut sequence = 0;
         while sequence < count {
@@ -208,13 +207,13 @@ impl BenchmarkPublisher {
         Ok(SegmentTimes { began_ns, ended_ns, published: segment.count, latencies, confirms, refused })
     }
 
-    /// A call that is answered tells that all before it was read.
+    /// The reply to a synchronous call proves that everything before it was read.
     fn await_swallowed(&mut self) -> client::Result<()> {
         let passive = QueueOptions { passive: true, ..QueueOptions::default() };
         self.client.declare_queue(self.channel, &self.task.reply_key, &passive).map(drop)
     }
 
-    /// All messages of a stream; with confirms, never more than the window without one.
+    /// Sends all messages of a stream; with confirms, never more than the window.
     fn send_all(&mut self, segment: &LoadSegment, confirms: &mut LatencyHistogram) -> client::Result<u64> {
         let window = self.task.confirm_window;
         if window == 0 {
@@ -233,12 +232,12 @@ impl BenchmarkPublisher {
             return Ok(0);
         }
         let refused_before = self.client.wait_confirms(self.channel, 0)?;
-        // Reading the clock for each message would cost more than the message: some of each window are timed.
+        // Reading the clock for each message would cost more than the message, so only some of each window are timed.
         let stride = (window / CONFIRM_SAMPLES_PER_WINDOW).max(1);
         let mut timed: VecDeque<(u64, u64)> = VecDeque::new();
         for sequence in 0..segment.count {
             if self.client.outstanding(self.channel) >= window {
-                // Half a window at a time: the broker's confirms come in batches too.
+                // Half a window at a time, since the broker confirms in batches too.
                 self.confirmed(sequence, window / 2, &mut timed, confirms)?;
             }
             if sequence % stride == 0 {
@@ -250,9 +249,8 @@ impl BenchmarkPublisher {
         Ok(self.client.wait_confirms(self.channel, 0)? - refused_before)
     }
 
-    /// Waits until at most `left` of the `published` messages are unconfirmed, and times those that were confirmed
-    /// meanwhile, each when its confirm is read. Brokers confirm in order as a rule; where one does not, the confirms
-    /// are counted off against the messages in order all the same.
+    /// Waits until at most `left` of the `published` messages are unconfirmed, and times the confirms read meanwhile. Brokers
+    /// usually confirm in order; out-of-order confirms are attributed to messages in order all the same.
     fn confirmed(
         &mut self,
         published: u64,
@@ -288,7 +286,7 @@ impl BenchmarkPublisher {
                 .map_err(|error| error.to_string())?;
             published += 1;
             if !self.reply(segment.size_bytes, deadline.left().min(SILENCE_WAIT))? {
-                // Lost, or its reply was; the consumer's count tells which.
+                // The message or its reply was lost; the consumer's count tells which.
                 break;
             }
             latencies.record(now_ns() - sent_ns);
@@ -297,7 +295,7 @@ impl BenchmarkPublisher {
         Ok(SegmentTimes { began_ns, ended_ns, published, latencies, confirms, refused: 0 })
     }
 
-    /// Waits for one reply of the given size; says whether it came.
+    /// Waits for one reply of the given size; returns whether it arrived.
     #[inline]
     fn reply(&mut self, size_bytes: usize, wait: Duration) -> Result<bool, String> {
         match self.client.next_delivery(wait.max(Duration::from_millis(1))) {

@@ -14,7 +14,7 @@ use super::{CommandReader, report};
 use crate::role_protocol::RoleReport;
 use gauge::clock::{now_ns, pause};
 
-/// What the thread that keeps the pace is told: begin, and stop as soon as the flag is set.
+/// Starts a period of changes; the flag ends it.
 type StopFlag = Arc<AtomicBool>;
 
 struct Binder {
@@ -34,12 +34,12 @@ pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
     report(&RoleReport::Ready { port: 0 })?;
     while let Some(command) = commands.next::<BinderCommand>()? {
         if command == BinderCommand::End {
-            return Err("told to end before it was told to begin".to_owned());
+            return Err("received `End` before `Begin`".to_owned());
         }
         let ended = StopFlag::default();
-        // A thread that has ended says why in its answer.
+        // If the thread has ended, its result says why.
         let _heard = begin.send(Arc::clone(&ended));
-        // The next order is the end; so is the end of all orders.
+        // The next command is `End`; end of input counts as well.
         let next = commands.next::<BinderCommand>();
         ended.store(true, Ordering::Release);
         let operations = answer()?;
@@ -52,12 +52,12 @@ pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
     thread.join().map_err(|_| "the binder's thread panicked".to_owned())
 }
 
-/// Connects, and then changes bindings whenever it is told to; the first answer is about the connection.
+/// Connects, and then changes bindings whenever requested; the first result is that of connecting.
 fn change_at_rate(task: BinderTask, begins: &Receiver<StopFlag>, result_sender: &Sender<Result<u64, String>>) {
     let mut binder = match Binder::connect(task) {
         Ok(binder) => binder,
         Err(error) => {
-            // Nobody hears this only if the process ends.
+            // Sending fails only if the process ends.
             let _heard = result_sender.send(Err(error.to_string()));
             return;
         }
@@ -82,8 +82,8 @@ impl Binder {
         Ok(Self { client, channel, task })
     }
 
-    /// Adds a binding and takes it away, at the asked pace, until told to stop. Both are answered, so a broker that is
-    /// slow with them is asked for fewer.
+    /// Adds and removes a binding at the requested rate until stopped. Both calls are synchronous, so a slow broker gets fewer
+    /// of them.
     fn change(&mut self, ended: &AtomicBool) -> client::Result<u64> {
         let Self { client, channel, task } = self;
         let gap_ns = 1_000_000_000 / task.changes_per_s.max(1);

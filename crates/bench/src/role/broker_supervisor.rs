@@ -26,7 +26,7 @@ use gauge::{ProcessMeter, NetworkMeter};
 use report::document::NodeUsage;
 
 pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
-    // Whoever ends this ends the broker first.
+    // On a signal, the broker is stopped first.
     interrupt::listen()?;
     let task: SupervisorTask = commands.task()?;
     let supervisor = BrokerSupervisor::start(&task)?;
@@ -47,7 +47,7 @@ pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
             }
             SupervisorCommand::End => {
                 let ended = meters.take().map(|(network, meter)| NodeUsage { usage: meter.stop(), network: network.stop() });
-                report_results(&ended.ok_or("the end of a measurement that did not begin")?)?;
+                report_results(&ended.ok_or("received `End` before `Begin`")?)?;
             }
         }
     }
@@ -61,7 +61,7 @@ fn report_results<T: Serialize>(what: &T) -> Result<(), String> {
 struct BrokerSupervisor {
     broker: NetworkBroker,
     addresses: BrokerAddresses,
-    /// Files of the broker, gone with it.
+    /// The broker's files, deleted with it.
     _folder: BrokerDirectory,
 }
 
@@ -128,7 +128,7 @@ impl BrokerSupervisor {
     }
 }
 
-/// What `harrier route` says with these words.
+/// Runs `harrier route` with these arguments and returns its output.
 fn run_route_command(words: &[&str]) -> Result<String, String> {
     let program = this_program()?;
     let arguments: Vec<String> = std::iter::once("route").chain(words.iter().copied()).map(str::to_owned).collect();
@@ -137,7 +137,7 @@ fn run_route_command(words: &[&str]) -> Result<String, String> {
     output_of(&mut command)
 }
 
-/// Runs a command that is soon over. Answers what it says.
+/// Runs a short command and returns its output.
 fn output_of(command: &mut Command) -> Result<String, String> {
     let [mut output, mut errors] = [CapturedOutput::new()?, CapturedOutput::new()?];
     command.stdout(output.writer()?).stderr(errors.writer()?);
@@ -148,7 +148,7 @@ fn output_of(command: &mut Command) -> Result<String, String> {
             Some(status) => break status,
             None if interrupt::requested() => return Err(interrupt::MESSAGE.to_owned()),
             None if deadline.passed() => {
-                return Err(format!("harrier route is not done after {} s", ROUTE_WAIT.as_secs()));
+                return Err(format!("harrier route did not finish within {} s", ROUTE_WAIT.as_secs()));
             }
             None => pause(std::time::Duration::from_millis(2)),
         }
@@ -162,8 +162,7 @@ fn output_of(command: &mut Command) -> Result<String, String> {
     Err(why.trim().lines().next().map_or_else(|| format!("harrier route ended with {status}"), str::to_owned))
 }
 
-/// How the routes of a broker stand, in the words of `harrier route --json link list`: every link has its routes, and each
-/// route says whether it runs.
+/// Parses the route status from `harrier route --json link list`, which lists links with their routes.
 fn parse_route_status(links: &Value) -> RoutesStatus {
     let mut routes = RoutesStatus { run: true, why: String::new() };
     let mut count = 0;
@@ -192,7 +191,7 @@ fn parse_route_status(links: &Value) -> RoutesStatus {
     routes
 }
 
-/// What a route that does not run does, as far as it and its link say.
+/// Describes the state of a route that is not running.
 fn describe_state(route: &Value, link: &Value) -> String {
     let text = |value: &Value, name: &str| value.get(name).and_then(Value::as_str).map(str::to_owned);
     let state = link.get("state").map(|state| state.as_str().map_or_else(|| state.to_string(), str::to_owned));
@@ -201,7 +200,7 @@ fn describe_state(route: &Value, link: &Value) -> String {
     if parts.is_empty() { "a route does not run".to_owned() } else { parts.join(": ") }
 }
 
-/// A folder for the files of one broker, which nobody else may read.
+/// A private directory for the files of one broker.
 struct BrokerDirectory(PathBuf);
 
 impl BrokerDirectory {
@@ -213,7 +212,7 @@ impl BrokerDirectory {
         Ok(Self(path))
     }
 
-    /// A configuration with a user who may do everything. Answers its name.
+    /// Writes a configuration with an administrator and returns its path.
     fn write_config(&self, login: &BrokerLogin) -> Result<String, String> {
         let path = self.0.join("harrier.toml");
         let BrokerLogin { user, password } = login;
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn routes_stand_as_their_links_say() {
+    fn route_status_follows_the_links() {
         let link =
             |state: &str, runs: bool| json!({"state": state, "last_error": "no way", "routes": [{"runs": runs}]});
         check(&json!([]), Err("there is no route"));

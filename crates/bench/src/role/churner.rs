@@ -11,10 +11,10 @@ use crate::tcp::queue_arguments;
 use gauge::LatencyHistogram;
 use gauge::clock::{Deadline, now_ns};
 
-/// What comes and goes.
+/// The kind of object that is opened and closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ChurnKind {
-    /// A connection: the transport's handshake, login and tuning; then the close, answered.
+    /// A connection: transport handshake, login and tuning; then a clean close.
     Connection,
     /// A channel of one connection.
     Channel,
@@ -22,31 +22,29 @@ pub(crate) enum ChurnKind {
     Queue,
 }
 
-/// A churning client's task.
+/// The task of a `churn` client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ChurnTask {
-    /// Where the broker is.
     pub url: String,
-    /// What comes and goes.
     pub kind: ChurnKind,
-    /// Its queues are named this and a number.
+    /// Prefix of its queue names.
     pub queue_prefix: String,
-    /// Bytes that a queue may hold.
+    /// `x-max-length-bytes` of its queues.
     pub queue_bytes: Option<u64>,
 }
 
-/// How much of it is done.
+/// The amount of work in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ChurnCommand {
-    /// No more than so many.
+    /// Maximum number of operations.
     pub count_max: u64,
-    /// No longer than so long; what has begun is ended.
+    /// Maximum duration; an operation in progress is finished.
     pub duration_ms_max: u64,
 }
 
 struct ChurnClient {
     task: ChurnTask,
-    /// Absent where connections come and go.
+    /// The connection for channels and queues; `None` if connections are churned.
     connection: Option<(Client, ClientChannel)>,
     queues: QueueOptions,
     created: u64,
@@ -63,7 +61,7 @@ pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
         let ended_ns = now_ns();
         let mut used = meters.stop();
         if churner.connection.is_none() {
-            // Sockets that are gone tell nothing any more.
+            // Closed sockets have no counters any more.
             used.network = None;
         }
         let (opened, closed) = (opened.buckets(), closed.buckets());
@@ -102,7 +100,7 @@ impl ChurnClient {
         Ok(operations)
     }
 
-    /// Opens one and closes it; says when it began and when it was open.
+    /// Opens and closes one object; returns when it started and when the object was open.
     fn open_and_close(&mut self) -> client::Result<(u64, u64)> {
         self.created += 1;
         let began_ns = now_ns();

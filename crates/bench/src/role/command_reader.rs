@@ -12,40 +12,40 @@ use serde::de::DeserializeOwned;
 
 use crate::limits::{COMMAND_READ_BYTES, ROLE_IDLE_MS};
 
-/// The lines on standard input.
+/// Commands on standard input, one per line.
 pub(crate) struct CommandReader {
     input: File,
     read: Vec<u8>,
 }
 
 impl CommandReader {
-    /// From standard input; nothing is read before it is asked for.
+    /// Reads nothing in advance.
     pub(crate) fn open() -> std::io::Result<Self> {
         Ok(Self { input: File::from(std::io::stdin().as_fd().try_clone_to_owned()?), read: Vec::new() })
     }
 
-    /// The next order; `None` when the run is over.
+    /// The next command; `None` at the end of the run.
     pub(crate) fn next<T: DeserializeOwned>(&mut self) -> Result<Option<T>, String> {
         self.next_while(|| Ok(()))
     }
 
-    /// The next order; now and then while there is none, `idle` is called: for connections that would otherwise be
-    /// taken for dead while other brokers have their turns.
+    /// The next command. While there is none, `idle` is called periodically, so that connections stay alive while other brokers
+    /// are measured.
     pub(crate) fn next_while<T: DeserializeOwned>(
         &mut self,
         idle: impl FnMut() -> Result<(), String>,
     ) -> Result<Option<T>, String> {
         let Some(line) = self.line(idle)? else { return Ok(None) };
-        serde_json::from_slice(&line).map(Some).map_err(|error| format!("order not understood: {error}"))
+        serde_json::from_slice(&line).map(Some).map_err(|error| format!("invalid command: {error}"))
     }
 
-    /// The first line: what this role is for.
+    /// The first line: the task.
     pub(crate) fn task<T: DeserializeOwned>(&mut self) -> Result<T, String> {
         self.next()?.ok_or_else(|| "no task was given".to_owned())
     }
 
     fn line(&mut self, mut idle: impl FnMut() -> Result<(), String>) -> Result<Option<Vec<u8>>, String> {
-        let unreadable = |error: std::io::Error| format!("orders cannot be read: {error}");
+        let unreadable = |error: std::io::Error| format!("commands cannot be read: {error}");
         let mut searched = 0;
         loop {
             if let Some(at) = self.read[searched..].iter().position(|&byte| byte == b'\n') {
@@ -63,11 +63,11 @@ impl CommandReader {
                 Err(error) => return Err(unreadable(error.into())),
             }
             self.read.resize(searched + COMMAND_READ_BYTES, 0);
-            let came = self.input.read(&mut self.read[searched..]);
-            self.read.truncate(searched + came.as_ref().map_or(0, |&bytes| bytes));
-            match came {
+            let count = self.input.read(&mut self.read[searched..]);
+            self.read.truncate(searched + count.as_ref().map_or(0, |&bytes| bytes));
+            match count {
                 Ok(0) if searched == 0 => return Ok(None),
-                Ok(0) => return Err("orders end in the middle of a line".to_owned()),
+                Ok(0) => return Err("the commands end in the middle of a line".to_owned()),
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(unreadable(error)),

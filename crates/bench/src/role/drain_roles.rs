@@ -13,51 +13,46 @@ use crate::tcp::queue_arguments;
 use gauge::clock::{Deadline, now_ns, pause};
 use gauge::{BodyStamp, SequenceTally, write_sequence};
 
-/// The task of either end.
+/// The task of either role.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct BacklogTask {
-    /// Where the broker is.
     pub url: String,
-    /// The queue.
     pub queue: String,
-    /// Write, or check, a checksum of each body.
+    /// Whether each body carries a checksum.
     pub checks: bool,
-    /// Bytes that the queue may hold.
+    /// `x-max-length-bytes` of the queue.
     pub queue_bytes: Option<u64>,
-    /// Connections that empty the queue together.
+    /// Connections that consume from the queue.
     pub consumers: usize,
-    /// Acknowledge after so many messages; zero for automatic acknowledgement.
+    /// Acknowledge after this many messages; zero means automatic acknowledgement.
     pub ack_every: u64,
-    /// Unacknowledged messages the broker may send ahead; zero for no limit.
+    /// Prefetch count; zero means no limit.
     pub prefetch: u16,
 }
 
-/// What the filling end is told.
+/// Commands to the filling role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FillCommand {
-    /// Declare the queue and fill it.
+    /// Declares and fills the queue.
     Fill {
-        /// Bytes of each body.
         size_bytes: usize,
-        /// Messages.
         count: u64,
     },
-    /// Delete the queue, and say what was left in it.
+    /// Deletes the queue and reports its remaining messages.
     Delete,
 }
 
-/// What the emptying end is told.
+/// Commands to the emptying role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EmptyCommand {
-    /// Bytes of each body.
     pub size_bytes: usize,
-    /// Messages that were sent.
+    /// Messages published.
     pub count: u64,
-    /// Messages that the queue holds.
+    /// Messages in the queue.
     pub held: u64,
 }
 
-/// The filling end.
+/// The filling role.
 pub(super) fn fill(commands: &mut CommandReader) -> Result<(), String> {
     let task: BacklogTask = commands.task()?;
     let text = |error: client::ClientError| error.to_string();
@@ -116,8 +111,8 @@ fn publish_all(
     client.flush()
 }
 
-/// Waits until the queue holds all that was sent, by asking how many it has: plain AMQP has no other way to know. A queue
-/// with a limit may hold fewer, and is done when it changes no more.
+/// Polls the queue's message count until all messages are in it: AMQP has no other way. A queue with a limit may hold fewer, and
+/// is done when its count stops changing.
 fn await_all(client: &mut Client, channel: ClientChannel, task: &BacklogTask, count: u64) -> Result<u64, String> {
     let passive = QueueOptions { passive: true, ..QueueOptions::default() };
     let mut deadline = Deadline::after(SILENCE_WAIT);
@@ -135,7 +130,7 @@ fn await_all(client: &mut Client, channel: ClientChannel, task: &BacklogTask, co
         } else if deadline.passed() {
             return match task.queue_bytes {
                 Some(_) => Ok(held),
-                None => Err(format!("the queue holds {held} of {count} messages and no more come into it")),
+                None => Err(format!("the queue holds {held} of {count} messages and its count no longer grows")),
             };
         }
         pause(QUEUE_COUNT_INTERVAL);
@@ -147,23 +142,23 @@ struct DrainConsumer {
     channel: ClientChannel,
     unacknowledged: u64,
     last_tag: u64,
-    /// One more than the largest number it received: on one connection numbers only grow.
+    /// The largest number received plus one: on one connection numbers only grow.
     next: u64,
 }
 
-/// What has come out so far.
+/// Progress of emptying the queue.
 struct DrainProgress {
     tally: SequenceTally,
     /// Messages out of order on their own connection.
     reordered: u64,
     marks_ns: Vec<u64>,
-    /// Messages that were sent, and those that are there.
+    /// Messages published, and messages in the queue.
     sent: u64,
     expected: u64,
 }
 
 impl DrainProgress {
-    /// Notes the time at each twentieth of the messages.
+    /// Marks the time at each twentieth of the messages.
     #[inline]
     fn mark(&mut self) {
         let part = self.marks_ns.len() as u64 + 1;
@@ -182,7 +177,7 @@ impl DrainProgress {
     }
 }
 
-/// The emptying end.
+/// The emptying role.
 pub(super) fn empty(commands: &mut CommandReader) -> Result<(), String> {
     let task: BacklogTask = commands.task()?;
     let text = |error: client::ClientError| error.to_string();
@@ -223,7 +218,7 @@ fn consume_all(
     let mut ended_ns = began_ns;
     let (deadline, mut silent) = (Deadline::after(SEGMENT_WAIT), Deadline::after(SILENCE_WAIT));
     let mut events = Events::with_capacity(1_024);
-    // What came while the consumers were started lies with the clients already, and no edge will tell of it.
+    // There is no edge for messages that arrived while the consumers were started.
     let mut ready: Vec<usize> = (0..consumers.len()).collect();
     while drained.tally.received() < command.held && !deadline.passed() && !silent.passed() {
         for index in ready.drain(..) {
@@ -249,7 +244,7 @@ fn consume_all(
     let received = drained.tally.received();
     let mut faults = drained.tally.faults();
     if task.consumers > 1 {
-        // Consumers that share a queue take turns: there is an order on each connection, and none over all.
+        // Consumers of a shared queue take turns: order is defined per connection only.
         faults.reordered = drained.reordered;
     }
     Ok(RoleReport::Emptied { began_ns, ended_ns, received, faults, rates: drained.rates(began_ns), used })
@@ -263,7 +258,7 @@ impl DrainConsumer {
         Ok(Self { client, channel, unacknowledged: 0, last_tag: 0, next: 0 })
     }
 
-    /// Takes what has come; says whether the link is drained.
+    /// Receives what has arrived; returns whether the socket is drained.
     fn receive(&mut self, task: &BacklogTask, size_bytes: usize, drained: &mut DrainProgress) -> client::Result<bool> {
         let Self { client, channel, unacknowledged, last_tag, next } = self;
         let dispatched = client.dispatch(Duration::ZERO, |delivery, outlet| {
@@ -296,7 +291,7 @@ impl DrainConsumer {
     }
 }
 
-/// The number a body carries, if it is whole.
+/// The sequence number of a body, if the body is complete.
 fn sequence_of(body: &[u8], size_bytes: usize) -> Option<u64> {
     let bytes = body.first_chunk::<8>().filter(|_| body.len() == size_bytes)?;
     Some(u64::from_le_bytes(*bytes))

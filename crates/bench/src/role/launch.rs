@@ -14,8 +14,8 @@ pub(super) fn become_program(arguments: &[String]) -> Result<(), String> {
     let [cpus, parent, program, rest @ ..] = arguments else {
         return Err("launch needs processors, a parent and a program".to_owned());
     };
-    set_pdeathsig(Signal::SIGTERM).map_err(|error| format!("cannot be tied to the parent: {error}"))?;
-    // The parent may have gone before the tie was made.
+    set_pdeathsig(Signal::SIGTERM).map_err(|error| format!("the parent-death signal cannot be set: {error}"))?;
+    // The parent may have ended before the signal was requested.
     if getppid().to_string() != *parent {
         return Err("the parent has ended".to_owned());
     }

@@ -23,11 +23,11 @@ use super::{CommandReader, stand_in};
 use crate::limits::{NULL_BUFFER_BYTES, NULL_HEADER_BYTES, NULL_HEARTBEAT_WAIT};
 use crate::role_protocol::LoadSegment;
 
-/// Exchange that a consumer publishes to when it wants a segment's messages.
+/// A consumer publishes to this exchange to request a segment's messages.
 pub(super) const BEGIN_EXCHANGE: &str = "null.begin";
 const TAG: &str = "c";
 
-/// The routing key that asks for the messages of a segment.
+/// The routing key of such a request.
 pub(super) fn begin_key(segment: &LoadSegment) -> String {
     format!("{}x{}", segment.count, segment.size_bytes)
 }
@@ -45,7 +45,7 @@ pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
 fn serve(stream: TcpStream) {
     match NullConnection::new(stream).and_then(|mut peer| peer.serve()) {
         Ok(()) => {}
-        // The other end has gone, which is how a run that was cut short looks from here.
+        // The peer has gone, as after an interrupted run.
         Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => {}
         Err(error) => eprintln!("harrier bench: null broker: {error}"),
     }
@@ -59,12 +59,12 @@ struct NullConnection {
     contents: PublishSkimmer,
     heads: DeliveryHeads,
     buffer: Vec<u8>,
-    /// What of the buffer is read and not taken.
+    /// The unprocessed part of the buffer.
     start: usize,
     end: usize,
 }
 
-/// What only the receiving half can do, after the event that asks for it.
+/// A reply that only the receiving half can give.
 enum HandshakeReply {
     Nothing,
     Accept,
@@ -112,11 +112,11 @@ impl NullConnection {
         Ok(())
     }
 
-    /// Reads what must be looked at, or has the kernel drop what need not be. Zero: the other end has closed.
+    /// Reads what must be parsed, or has the kernel discard the rest. Zero means that the peer has closed.
     fn read(&mut self) -> std::io::Result<usize> {
         let unread = self.contents.unread_bytes().min(self.buffer.len());
         if self.end == 0 && unread > 0 {
-            // Of a stream, "truncated" bytes are taken from it and copied nowhere.
+            // With MSG_TRUNC, bytes of a TCP stream are discarded without a copy.
             let bytes = recv(self.stream.as_raw_fd(), &mut self.buffer[..unread], MsgFlags::MSG_TRUNC)?;
             self.contents.on_discarded(bytes);
             return Ok(bytes);
@@ -152,7 +152,7 @@ impl NullConnection {
         }
     }
 
-    /// Hands the next `bytes` to the session and sends its answers.
+    /// Passes the next `bytes` to the session and sends its replies.
     fn handle_frames(&mut self, bytes: usize) -> std::io::Result<()> {
         let mut input = &self.buffer[self.start..self.start + bytes];
         loop {
@@ -169,7 +169,7 @@ impl NullConnection {
                 HandshakeReply::Accept => self.inbound.login_accepted(&mut self.outbound, &self.pool),
                 HandshakeReply::Open => {
                     self.inbound.open_accepted(&mut self.outbound, &self.pool);
-                    // What follows may be contents, which the session shall not see.
+                    // Content may follow, which the session must not parse.
                     break;
                 }
             }
@@ -184,7 +184,7 @@ impl NullConnection {
     }
 }
 
-/// Answers the calls that publishers and consumers make, and notes the names that deliveries will have in their heads.
+/// Replies to the calls of publishers and consumers, and records the names that deliveries carry.
 fn answer(event: &Event<'_>, heads: &mut DeliveryHeads, out: &mut Outbound, pool: &Pool) -> HandshakeReply {
     match event {
         Event::Login { .. } | Event::LoginResponse { .. } => return HandshakeReply::Accept,

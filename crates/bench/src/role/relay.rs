@@ -18,19 +18,19 @@ use crate::role_protocol::RoleReport;
 use gauge::clock::Deadline;
 
 const LISTENER: Token = Token(usize::MAX);
-/// A token is the group's number, then the end's: 0 for the publisher.
+/// A token is the group's number followed by the endpoint's, which is 0 for the publisher.
 const ENDS_BITS: u32 = 16;
 
 const _: () = assert!(CONSUMERS_MAX < 1 << ENDS_BITS);
 
-/// One end of a connection, as the relay reads and writes it.
+/// One endpoint of the relay.
 trait RelayEndpoint: Sized {
-    /// A read that comes back short says that no more is there.
+    /// Whether a short read means that the socket is drained.
     const SHORT_READ_DRAINS: bool;
 
     fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize>;
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize>;
-    /// Sends what the end itself holds back.
+    /// Sends the endpoint's own buffered output.
     fn push(&mut self) -> std::io::Result<()>;
     fn socket(&mut self) -> &mut TcpStream;
 }
@@ -69,11 +69,11 @@ impl RelayEndpoint for TlsStream<TcpStream> {
     }
 }
 
-/// Bytes read from one end and not yet written to others.
+/// Bytes read from one endpoint and not yet written to all receivers.
 struct RelayBuffer {
     buffer: Vec<u8>,
     end: usize,
-    /// How much of it each of the others has.
+    /// Bytes written to each receiver.
     written: Vec<usize>,
 }
 
@@ -86,9 +86,9 @@ impl RelayBuffer {
         self.written.iter().all(|&written| written == self.end)
     }
 
-    /// Moves what can be moved; `false` when the sender has closed or a connection broke.
+    /// Copies what is possible; `false` if the sender has closed or a connection is broken.
     fn advance<E: RelayEndpoint>(&mut self, from: &mut E, to: &mut [E]) -> bool {
-        // What came while a receiver was full was announced then, and will not be announced again.
+        // There is no further edge for data that arrived while a receiver was full.
         let mut drained = self.is_empty() && E::SHORT_READ_DRAINS;
         loop {
             if self.is_empty() {
@@ -127,12 +127,12 @@ struct RelayGroup<E> {
     publisher: E,
     consumers: Vec<E>,
     forth: RelayBuffer,
-    /// From each consumer.
+    /// One for each consumer.
     back: Vec<RelayBuffer>,
 }
 
 impl<E: RelayEndpoint> RelayGroup<E> {
-    /// The end `end` can be read or written.
+    /// Handles readiness of endpoint `end`.
     fn advance(&mut self, end: usize) -> bool {
         let Self { publisher, consumers, forth, back } = self;
         let flushed = match end.checked_sub(1) {
@@ -158,13 +158,13 @@ impl<E: RelayEndpoint> RelayGroup<E> {
 
     fn shut(&mut self) {
         for end in self.consumers.iter_mut().chain([&mut self.publisher]) {
-            // A connection that broke is shut already.
+            // A broken connection is already shut down.
             let _shut = end.socket().shutdown(Shutdown::Both);
         }
     }
 }
 
-/// Relays until it is told to end by a signal or its parent's death.
+/// Relays until a signal or its parent's end terminates it.
 pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
     let task: RelayTask = commands.task()?;
     let ended = match &task.tls {
@@ -220,7 +220,7 @@ fn wait(poll: &mut Poll, events: &mut Events, spin_us: u64) -> std::io::Result<(
     }
 }
 
-/// Takes connections in; when a group's consumers and then its publisher have come, they are joined.
+/// Accepts connections; a group is complete when its consumers and then its publisher have connected.
 fn accept<E: RelayEndpoint>(
     listener: &TcpListener,
     poll: &Poll,

@@ -9,33 +9,29 @@ use crate::queue_feature::QueueFeature;
 use crate::role_protocol::LoadSegment;
 use crate::tcp::TcpOptions;
 
-/// A publisher's task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct PublisherTask {
-    /// Where the broker is.
     pub url: String,
-    /// Exchange to publish to.
     pub exchange: String,
     /// Routing keys, used in turn.
     pub keys: Vec<String>,
-    /// Direct exchange that the consumers' replies come through.
+    /// Direct exchange for the consumers' replies.
     pub reply_exchange: String,
-    /// Routing key of the replies, also the name of their queue.
+    /// Routing key of the replies, also the name of the reply queue.
     pub reply_key: String,
-    /// Consumers that answer each segment; with none, a call that the broker answers ends it.
+    /// Consumers that reply to each segment; without any, a synchronous call to the broker ends the segment.
     pub consumers: usize,
-    /// Most messages without a confirm; zero turns confirms off.
+    /// Maximum number of unconfirmed messages; zero turns confirms off.
     pub confirm_window: u64,
-    /// Write a checksum into each body.
+    /// Whether each body carries a checksum.
     pub checks: bool,
-    /// The messages' priority, if they have one.
+    /// Priority of the messages, if any.
     pub priority: Option<u8>,
 }
 
-/// A consuming process's task.
+/// The task of a consuming process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ConsumerTask {
-    /// Where the broker is.
     pub url: String,
     /// Exchange that the queues are bound to.
     pub exchange: String,
@@ -43,59 +39,55 @@ pub(crate) struct ConsumerTask {
     pub exchange_type: String,
     /// Binding keys of each queue.
     pub binding_keys: Vec<String>,
-    /// Queues are named this, a dot, and their number.
+    /// Queues are named by this prefix, a dot and a number.
     pub queue_prefix: String,
-    /// Connections, each with a queue and a consumer of its own.
+    /// Number of connections, each with its own queue and consumer.
     pub consumers: usize,
-    /// Patterns bound to a queue that nothing reaches.
+    /// Patterns bound to a queue that no message reaches.
     pub decoys: Vec<String>,
-    /// Acknowledge after so many messages; zero for automatic acknowledgement.
+    /// Acknowledge after this many messages; zero means automatic acknowledgement.
     pub ack_every: u64,
-    /// Unacknowledged messages the broker may send ahead; zero for no limit.
+    /// Prefetch count; zero means no limit.
     pub prefetch: u16,
-    /// Direct exchange that replies go to.
+    /// Direct exchange for the replies.
     pub reply_exchange: String,
     /// Routing key of the replies.
     pub reply_key: String,
-    /// Check sequence and checksum of each body.
+    /// Whether sequence number and checksum of each body are checked.
     pub checks: bool,
-    /// Bytes that each queue may hold, if it is told.
+    /// `x-max-length-bytes` of each queue, if any.
     pub queue_bytes: Option<u64>,
-    /// What the queues do beyond queueing.
     pub feature: QueueFeature,
-    /// What answers is no broker but a source: ask it for the messages of each segment.
+    /// The target is a source, not a broker: request the messages of each segment from it.
     pub from_source: bool,
-    /// The broker is the leaf of a tree: the exchange is there already, and nobody waits for replies.
+    /// The broker is a leaf of a tree: the exchange exists already, and no replies are sent.
     #[serde(default)]
     pub on_leaf: bool,
 }
 
-/// A binder's task: bindings that come and go while messages flow.
+/// The task of a binder, which adds and removes bindings while messages flow.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct BinderTask {
-    /// Where the broker is.
     pub url: String,
-    /// Exchange that its queue is bound to.
     pub exchange: String,
-    /// Its type.
     pub exchange_type: String,
-    /// Name of its queue, which no message reaches.
+    /// A queue that no message reaches.
     pub queue: String,
-    /// Bindings that are added each second; as many are taken away.
+    /// Bindings added per second; as many are removed.
     pub changes_per_s: u64,
 }
 
-/// What a consuming process on a leaf of a tree is told.
+/// Commands to a consuming process on a leaf of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum LeafCommand {
-    /// Say when each consumer has had a probe; it is over when each has had the last one.
+    /// Reports when each consumer has received a probe; ends when each has received the last one.
     Probe,
-    /// Take the messages of a segment.
+    /// Consume the messages of a segment.
     #[serde(rename = "Take")]
     Consume(LoadSegment),
 }
 
-/// What the publisher at the root of a tree is told.
+/// Commands to the publisher at the root of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum RootCommand {
     /// Publish one probe with this number.
@@ -104,42 +96,39 @@ pub(crate) enum RootCommand {
     Send(LoadSegment),
 }
 
-/// The task of whoever keeps a broker of a tree.
+/// The task of the supervisor of a broker in a tree.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SupervisorTask {
-    /// What the broker calls itself; empty for one that is alone.
+    /// The broker's cluster name; empty for a single broker.
     pub cluster_name: String,
-    /// Which address of this host it listens on, or how to find it.
+    /// The local address to listen on, or how to determine it.
     pub place: ListenAddress,
-    /// The user that comes from elsewhere; without one everything is on one host, and guest does.
+    /// The user for remote clients; without one, everything is on one host and uses guest.
     pub login: Option<BrokerLogin>,
-    /// What its children reach it over.
+    /// The transport of connections from its children.
     pub transport: TreeTransport,
-    /// The exchange of the tree, which is declared.
+    /// The tree's exchange, which is declared.
     pub exchange: String,
-    /// Its type.
     pub exchange_type: String,
-    /// More options for the broker.
+    /// Additional options of the broker.
     pub options: Vec<String>,
 }
 
-/// Where a broker of a tree listens.
+/// The address that a broker of a tree listens on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ListenAddress {
-    /// On this address.
     At(IpAddr),
-    /// On the address of its host that whoever listens at this one is spoken to from.
+    /// The local address that is used to reach this address.
     Towards(String),
 }
 
-/// A user with a password.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct BrokerLogin {
     pub user: String,
     pub password: String,
 }
 
-/// What a broker is reached over by those below it.
+/// The transport between a broker and its children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum TreeTransport {
     Tcp,
@@ -150,7 +139,7 @@ pub(crate) enum TreeTransport {
 impl TreeTransport {
     pub const ALL: [Self; 3] = [Self::Tcp, Self::Unix, Self::Rdma];
 
-    /// What the command line calls it.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
@@ -160,7 +149,7 @@ impl TreeTransport {
     }
 }
 
-/// Where a broker of a tree listens, in its keeper's words.
+/// Addresses of a running broker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct BrokerAddresses {
     /// For clients.
@@ -169,123 +158,116 @@ pub(crate) struct BrokerAddresses {
     pub source: String,
 }
 
-/// A dynamic route that a broker is to pull messages through.
+/// A dynamic route for a broker that pulls messages.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RouteTask {
-    /// The broker above.
+    /// The source broker's URL.
     pub source: String,
     /// `none` or `confirm`.
     pub ack: String,
-    /// Messages under way; zero: without a limit.
+    /// Messages in flight; zero means no limit.
     pub credit: u16,
 }
 
-/// What the keeper of a broker is told.
+/// Commands to a broker's supervisor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum SupervisorCommand {
-    /// Add a route, by the program's own command.
+    /// Adds a route with `harrier route`.
     #[serde(rename = "Join")]
     AddRoute(RouteTask),
-    /// Say whether all routes run.
+    /// Reports whether all routes are running.
     #[serde(rename = "Look")]
     RouteStatus,
-    /// Begin to measure.
+    /// Starts measuring.
     Begin,
-    /// End, and say what was used.
+    /// Stops measuring and reports the usage.
     End,
-    /// End the broker, and then itself.
+    /// Stops the broker, then the supervisor.
     Quit,
 }
 
-/// How the routes of a broker stand.
+/// The state of a broker's routes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RoutesStatus {
-    /// Whether there is one and all run.
+    /// Whether there is a route and all are running.
     pub run: bool,
-    /// If not: what they do instead.
+    /// If not, the reason.
     pub why: String,
 }
 
-/// What a binder is told.
+/// Commands to a binder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum BinderCommand {
-    /// Begin to change bindings.
+    /// Starts changing bindings.
     Begin,
-    /// Stop, and say how many changes were made.
+    /// Stops, and reports the number of changes.
     End,
 }
 
-/// A raw publisher's or consumer's task.
+/// The task of a raw publisher or consumer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RawSocketTask {
-    /// Where the relay is.
     pub relay: SocketAddr,
-    /// Consumers that answer each segment.
+    /// Consumers that reply to each segment.
     pub consumers: usize,
-    /// Options of its socket.
     pub tcp: TcpOptions,
-    /// The relay's certificate, if it speaks TLS.
+    /// The relay's certificate, if it uses TLS.
     pub certificate: Option<PathBuf>,
 }
 
-/// The sending end of one hop.
+/// The task of the sending side of the socket baseline.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SocketBaselineTask {
-    /// Where the other end is.
+    /// The receiving side's address.
     pub to: SocketAddr,
-    /// Bytes of method and header frame of each message, on its way to a broker and from it.
+    /// Bytes of each message's method and header frames on the way to a broker and from it.
     pub publish_heads_bytes: usize,
     pub deliver_heads_bytes: usize,
-    /// Options of its socket.
     pub tcp: TcpOptions,
 }
 
-/// An agent's task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct AgentTask {
-    /// Where the broker listens, on the agent's host.
+    /// The broker's address on the agent's host.
     pub address: String,
 }
 
-/// What an agent is told.
+/// Commands to an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum AgentCommand {
-    /// Begin to measure.
+    /// Starts measuring.
     Begin,
-    /// End, and say what was used.
+    /// Stops measuring and reports the usage.
     End,
-    /// Say how many bytes of memory are held now.
+    /// Reports the current resident memory in bytes.
     #[serde(rename = "Held")]
     ResidentBytes,
 }
 
-/// The task of a null broker, or of the end of a hop.
+/// The task of a null broker or of the receiving side of the socket baseline.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct StandInTask {
-    /// The address of this host that it listens on.
+    /// The local address to listen on.
     pub address: IpAddr,
 }
 
-/// A relay's task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RelayTask {
-    /// The address of this host that it listens on.
+    /// The local address to listen on.
     pub address: IpAddr,
-    /// Poll this long before sleeping, in microseconds; zero sleeps at once.
+    /// Time to poll before sleeping, in microseconds; zero sleeps at once.
     pub spin_us: u64,
-    /// Consumers that each publisher's bytes go to.
+    /// Consumers that each publisher's bytes are copied to.
     pub consumers: usize,
-    /// Options of its sockets.
     pub tcp: TcpOptions,
-    /// Its certificate and key, if it speaks TLS.
+    /// Its certificate and key, if it uses TLS.
     pub tls: Option<TlsFiles>,
 }
 
-/// A certificate, and its key.
+/// A certificate and its key, as PEM files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct TlsFiles {
-    /// The certificate, PEM. It vouches for itself.
+    /// Self-signed.
     pub certificate: PathBuf,
-    /// Its key, PEM.
     pub key: PathBuf,
 }

@@ -12,7 +12,7 @@ use crate::role_protocol::{SelfMeters, RoleReport, LoadSegment};
 use gauge::clock::now_ns;
 use wire::frame::FRAME_OVERHEAD_BYTES;
 
-/// Stands in the broker's place: takes as many bytes as it is told, and says when it has them.
+/// The receiving side, in the broker's place: reads as many bytes as announced and confirms them.
 pub(super) fn receive(commands: &mut CommandReader) -> Result<(), String> {
     stand_in::run(commands, "the end of the hop", serve)
 }
@@ -37,20 +37,20 @@ fn serve(mut stream: TcpStream) {
     };
     match take() {
         Ok(()) => {}
-        // The other end has gone, as it does when the run is over.
+        // The peer has gone, as at the end of a run.
         Err(error)
             if matches!(
                 error.kind(),
                 ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
             ) => {}
-        Err(error) => eprintln!("harrier bench: the end of the hop: {error}"),
+        Err(error) => eprintln!("harrier bench: the socket baseline: {error}"),
     }
 }
 
-/// The sending end.
+/// The sending side.
 pub(super) fn send_segments(commands: &mut CommandReader) -> Result<(), String> {
     let task: SocketBaselineTask = commands.task()?;
-    let text = |error: std::io::Error| format!("the hop to {}: {error}", task.to);
+    let text = |error: std::io::Error| format!("the socket baseline's connection to {}: {error}", task.to);
     let mut stream = connect(&task).map_err(text)?;
     report(&RoleReport::Ready { port: 0 })?;
     let buffer = vec![b'x'; RAW_BUFFER_BYTES];
@@ -60,7 +60,7 @@ pub(super) fn send_segments(commands: &mut CommandReader) -> Result<(), String> 
         let began_ns = now_ns();
         send(&mut stream, &buffer, bytes).map_err(text)?;
         let ended_ns = now_ns();
-        // What comes from a broker has longer heads: it is as if so many fewer had crossed.
+        // Deliveries have larger headers than publishes, so the same bytes are fewer deliveries.
         let delivered = bytes / wire_bytes(task.deliver_heads_bytes, size_bytes);
         report(&RoleReport::SocketBaseline { began_ns, ended_ns, published: count, delivered, used: meters.stop() })?;
     }
@@ -87,22 +87,22 @@ fn send(stream: &mut TcpStream, buffer: &[u8], bytes: u64) -> std::io::Result<()
     stream.read_exact(&mut [0])
 }
 
-/// Bytes of a message on the wire, with its method and header frames and the frames of its body.
+/// Bytes of a message on the wire, with method, header and body frames.
 fn wire_bytes(heads_bytes: usize, size_bytes: usize) -> u64 {
     let frames = size_bytes.div_ceil(session::limits::FRAME_BYTES_MAX as usize - FRAME_OVERHEAD_BYTES);
     (heads_bytes + size_bytes + frames * FRAME_OVERHEAD_BYTES) as u64
 }
 
-/// Bytes of the method and header frames of a publish to an exchange with a key, without properties.
+/// Bytes of the method and header frames of a publish without properties.
 pub(crate) fn publish_heads_bytes(exchange: &str, key: &str) -> usize {
     const METHOD: usize = 4 + 2 + 1 + 1 + 1;
     const HEADER: usize = 12 + 2;
     2 * FRAME_OVERHEAD_BYTES + METHOD + HEADER + exchange.len() + key.len()
 }
 
-/// The same of its delivery.
+/// The same for its delivery.
 pub(crate) fn deliver_heads_bytes(exchange: &str, key: &str) -> usize {
-    // Instead of a reserved number and flags it has a tag for the consumer, one for itself, and a flag.
+    // Instead of a reserved field and flags, a delivery has a consumer tag, a delivery tag and a flag.
     publish_heads_bytes(exchange, key) - 3 + (1 + super::benchmark_consumer::TAG.len()) + 8 + 1
 }
 

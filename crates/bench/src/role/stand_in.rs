@@ -6,7 +6,7 @@ use super::role_tasks::StandInTask;
 use super::{CommandReader, report};
 use crate::role_protocol::RoleReport;
 
-/// Serves until its parent ends. `what` begins the lines on standard error.
+/// Serves until its parent ends. `what` is the prefix of error messages.
 pub(super) fn run(commands: &mut CommandReader, what: &'static str, serve: fn(TcpStream)) -> Result<(), String> {
     let StandInTask { address } = commands.task()?;
     let text = |error: std::io::Error| format!("{what}: {error}");

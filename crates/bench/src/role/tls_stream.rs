@@ -15,17 +15,16 @@ use rustls::{CipherSuite, ClientConfig, RootCertStore, ServerConfig};
 use super::role_tasks::TlsFiles;
 use crate::limits::{RAW_BUFFER_BYTES, TLS_RECORD_BYTES_MAX, TLS_RECORD_PLAIN_BYTES};
 
-/// The certificate's name.
 pub(crate) const HOST: &str = "127.0.0.1";
 
-/// The one cipher that the broker would choose too: figures of two ciphers do not compare.
+/// The only cipher suite, which is also the broker's first choice: figures of different ciphers do not compare.
 fn provider() -> Arc<CryptoProvider> {
     let mut provider = rustls::crypto::ring::default_provider();
     provider.cipher_suites.retain(|suite| suite.suite() == CipherSuite::TLS13_AES_128_GCM_SHA256);
     Arc::new(provider)
 }
 
-/// What the relay's ends begin with.
+/// The TLS configuration of the relay.
 pub(super) fn server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>> {
     let certificate = CertificateDer::from_pem_file(&files.certificate).map_err(Error::other)?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(Error::other)?;
@@ -43,18 +42,18 @@ enum TlsConnection {
     Client(Box<UnbufferedClientConnection>),
 }
 
-/// What one step of the library came to.
+/// The result of one step of the TLS state machine.
 #[derive(PartialEq, Eq)]
 enum TlsProgress {
     Again,
-    /// There is nothing to do until more is received.
+    /// Blocked until more data is received.
     Blocked,
-    /// What was to be said is encrypted.
+    /// The plaintext is encrypted.
     Encrypted,
     Ended,
 }
 
-/// Encrypted bytes on their way out.
+/// Encrypted output.
 #[derive(Default)]
 struct CiphertextBuffer {
     bytes: Vec<u8>,
@@ -63,7 +62,7 @@ struct CiphertextBuffer {
 }
 
 impl CiphertextBuffer {
-    /// Writes behind what is there; `write` says how much room it lacked.
+    /// Appends to the buffer; `write` reports how much space it needs.
     fn put(&mut self, mut write: impl FnMut(&mut [u8]) -> std::result::Result<usize, EncodeFailure>) -> Result<()> {
         loop {
             match write(&mut self.bytes[self.filled..]) {
@@ -101,15 +100,15 @@ impl From<EncodeError> for EncodeFailure {
     }
 }
 
-/// A socket with TLS. The ends agree on keys with their first bytes.
+/// A TLS stream over a socket. The handshake takes place with the first read or write.
 pub(super) struct TlsStream<S> {
     socket: S,
     tls: TlsConnection,
-    /// Received; from `used` to `have` not decrypted.
+    /// Received data; `used..have` is not decrypted yet.
     received: Vec<u8>,
     used: usize,
     have: usize,
-    /// Decrypted, and there was no room for it.
+    /// Decrypted data that did not fit into the caller's buffer.
     rest: Vec<u8>,
     rest_taken: usize,
     ciphertext: CiphertextBuffer,
@@ -117,13 +116,13 @@ pub(super) struct TlsStream<S> {
 }
 
 impl<S: Read + Write> TlsStream<S> {
-    /// The relay's end.
+    /// The server side.
     pub(super) fn server(socket: S, config: &Arc<ServerConfig>) -> Result<Self> {
         let connection = UnbufferedServerConnection::new(Arc::clone(config)).map_err(Error::other)?;
         Ok(Self::new(socket, TlsConnection::Server(Box::new(connection))))
     }
 
-    /// A publisher's or consumer's end, which trusts this certificate.
+    /// The client side, which trusts this certificate.
     pub(super) fn client(socket: S, certificate: &Path) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(certificate).map_err(Error::other)?).map_err(Error::other)?;
@@ -154,7 +153,7 @@ impl<S: Read + Write> TlsStream<S> {
         &mut self.socket
     }
 
-    /// One step; plain bytes go to `take`.
+    /// One step of the state machine; decrypted bytes are passed to `take`.
     fn step(&mut self, plaintext: Option<&[u8]>, mut take: impl FnMut(&[u8])) -> Result<TlsProgress> {
         let received = &mut self.received[self.used..self.have];
         let (used, step) = match &mut self.tls {
@@ -166,7 +165,7 @@ impl<S: Read + Write> TlsStream<S> {
         Ok(step)
     }
 
-    /// Takes more from the socket.
+    /// Receives from the socket.
     fn receive(&mut self) -> Result<()> {
         self.received.copy_within(self.used..self.have, 0);
         (self.have, self.used) = (self.have - self.used, 0);
@@ -177,7 +176,7 @@ impl<S: Read + Write> TlsStream<S> {
         Ok(())
     }
 
-    /// Sends what is encrypted, as far as the socket takes it.
+    /// Sends encrypted output as far as the socket accepts it.
     pub(super) fn flush(&mut self) -> Result<()> {
         let CiphertextBuffer { bytes, sent, filled } = &mut self.ciphertext;
         while sent < filled {
@@ -187,7 +186,7 @@ impl<S: Read + Write> TlsStream<S> {
         Ok(())
     }
 
-    /// The same; that the socket takes no more now is no error.
+    /// The same, but a full socket is not an error.
     fn flush_some(&mut self) -> Result<()> {
         match self.flush() {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
@@ -195,7 +194,7 @@ impl<S: Read + Write> TlsStream<S> {
         }
     }
 
-    /// Reads; nothing is the end.
+    /// Reads; zero bytes mean the end.
     pub(super) fn read(&mut self, into: &mut [u8]) -> Result<usize> {
         loop {
             if self.rest_taken < self.rest.len() {
@@ -227,11 +226,11 @@ impl<S: Read + Write> TlsStream<S> {
         }
     }
 
-    /// Writes: all of it is encrypted, and sent as far as the socket takes it.
+    /// Encrypts all of it, and sends as far as the socket accepts it.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         self.flush()?;
         loop {
-            // Plain bytes that come meanwhile wait for the next read.
+            // Plaintext received meanwhile waits for the next read.
             let (mut rest, taken) = (std::mem::take(&mut self.rest), std::mem::take(&mut self.rest_taken));
             rest.drain(..taken);
             let step = self.step(Some(bytes), |plain| rest.extend_from_slice(plain));
@@ -276,7 +275,7 @@ fn step<Data>(
             TlsProgress::Again
         }
         ConnectionState::TransmitTlsData(data) => {
-            // It lies in `sealed`, in front of all that follows.
+            // It is in `ciphertext`, before everything that follows.
             data.done();
             TlsProgress::Again
         }

@@ -23,7 +23,7 @@ pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
     consumers.into_iter().try_for_each(|consumer| consumer.client.close()).map_err(|error| error.to_string())
 }
 
-/// What a consumer has seen of the probes.
+/// The probes that a consumer has received.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ProbeProgress {
     None,
@@ -31,17 +31,17 @@ enum ProbeProgress {
     Last,
 }
 
-/// Tells when each consumer has had a probe, and then when each has had the last one: in order, so that nothing comes
-/// after it but what is measured.
+/// Reports when each consumer has received a probe, and then when each has received the last one. Messages arrive in order, so
+/// only measured ones follow.
 fn probe(consumers: &mut [BenchmarkConsumer], acks: bool) -> Result<(), String> {
     let deadline = Deadline::after(TREE_READY_WAIT);
-    let mut seen = vec![ProbeProgress::None; consumers.len()];
+    let mut progress = vec![ProbeProgress::None; consumers.len()];
     for (awaited, answer) in [(ProbeProgress::Some, RoleReport::Armed), (ProbeProgress::Last, RoleReport::Ready { port: 0 })] {
-        while let Some(index) = seen.iter().position(|&seen| seen < awaited) {
+        while let Some(index) = progress.iter().position(|&progress| progress < awaited) {
             if deadline.passed() {
                 return Err(format!("no message reached it within {} s", TREE_READY_WAIT.as_secs()));
             }
-            seen[index] = seen[index].max(consumers[index].receive_probe(acks)?);
+            progress[index] = progress[index].max(consumers[index].receive_probe(acks)?);
         }
         report(&answer)?;
     }
@@ -49,23 +49,23 @@ fn probe(consumers: &mut [BenchmarkConsumer], acks: bool) -> Result<(), String> 
 }
 
 impl BenchmarkConsumer {
-    /// Takes what comes soon: probes.
+    /// Receives probes for a short time.
     fn receive_probe(&mut self, acks: bool) -> Result<ProbeProgress, String> {
-        let mut seen = ProbeProgress::None;
-        let mut strange = None;
+        let mut progress = ProbeProgress::None;
+        let mut unexpected = None;
         let channel = self.channel;
         let taken = self.client.dispatch(PROBE_TURN, |delivery, outlet| {
             match <[u8; PROBE_BYTES]>::try_from(delivery.body()) {
-                Ok(number) if u64::from_le_bytes(number) == PROBE_LAST => seen = ProbeProgress::Last,
-                Ok(_) => seen = seen.max(ProbeProgress::Some),
-                Err(_) => strange = Some(delivery.body().len()),
+                Ok(number) if u64::from_le_bytes(number) == PROBE_LAST => progress = ProbeProgress::Last,
+                Ok(_) => progress = progress.max(ProbeProgress::Some),
+                Err(_) => unexpected = Some(delivery.body().len()),
             }
             if acks { outlet.ack(channel, delivery.delivery_tag, false) } else { Ok(()) }
         });
         taken.map_err(|error| error.to_string())?;
-        match strange {
-            None => Ok(seen),
-            Some(bytes) => Err(format!("a message of {bytes} bytes came before any was sent")),
+        match unexpected {
+            None => Ok(progress),
+            Some(bytes) => Err(format!("a message of {bytes} bytes arrived before any was sent")),
         }
     }
 }

@@ -10,26 +10,24 @@ use crate::verbs::connect::{self, VerbsListener};
 use crate::verbs::device::{DeviceFacts, first_address};
 use crate::verbs::verbs_request::VerbsRequest;
 
-/// The listening end's task.
+/// The task of the passive side.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct VerbsConsumerTask {
-    /// On which address; `None`: the first that a device has.
+    /// The address to listen on; `None`: the first address of a device.
     pub address: Option<IpAddr>,
 }
 
-/// What the listening end says when it is ready.
+/// The ready report of the passive side.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct VerbsConsumerReady {
-    /// Where it listens.
     pub address: SocketAddr,
-    /// On which device.
     pub device: DeviceFacts,
 }
 
-/// The measuring end's task.
+/// The task of the active side.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct VerbsPublisherTask {
-    /// Where the other listens.
+    /// The passive side's address.
     pub to: SocketAddr,
 }
 
@@ -46,7 +44,7 @@ pub(super) fn listen(commands: &mut CommandReader) -> Result<(), String> {
     listener.serve(|why| eprintln!("harrier bench: the listening end: {why}"))
 }
 
-/// Measures what it is ordered to.
+/// Measures the requested segments.
 pub(super) fn measure(commands: &mut CommandReader) -> Result<(), String> {
     let task: VerbsPublisherTask = commands.task()?;
     report_results(&connect::device_towards(task.to).map_err(|why| format!("{}: {why}", task.to))?)?;

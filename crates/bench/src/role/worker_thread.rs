@@ -12,22 +12,22 @@ use super::{CommandReader, report};
 use crate::role_protocol::{SelfMeters, RoleReport, SelfUsage};
 use crate::workload::process_messages::WorkloadCommand;
 
-/// The poll event of an order.
+/// The poll token of a command.
 pub(super) const COMMAND_TOKEN: Token = Token(usize::MAX);
-/// The poll event of the worker's timer.
+/// The poll token of the worker's timer.
 pub(super) const TIMER_TOKEN: Token = Token(usize::MAX - 1);
 
-/// What a worker is given.
+/// What the worker thread receives.
 pub(super) struct WorkerContext {
-    /// Polls the worker's connections, and the bell.
+    /// Polls the worker's connections and the waker.
     pub poll: Poll,
     commands: Receiver<WorkloadCommand>,
-    /// Whether nobody gives orders any more.
+    /// Whether the commands have ended.
     pub disconnected: bool,
 }
 
 impl WorkerContext {
-    /// The next order, if one has come.
+    /// The next command, if one has arrived.
     pub(super) fn next_command(&mut self) -> Option<WorkloadCommand> {
         match self.commands.try_recv() {
             Ok(command) => Some(command),
@@ -39,13 +39,13 @@ impl WorkerContext {
         }
     }
 
-    /// Waits for the first order.
+    /// Waits for the first command.
     pub(super) fn first_command(&mut self) -> Result<WorkloadCommand, String> {
         self.commands.recv().map_err(|_| "the run ended before it began".to_owned())
     }
 }
 
-/// Works on `task` with `work` until there are no more orders; `work` runs on a thread of its own.
+/// Runs `work` on a thread of its own and passes it commands until they end.
 pub(super) fn run(commands: &mut CommandReader, work: impl FnOnce(WorkerContext) -> Result<(), String> + Send) -> Result<(), String> {
     raise_limit()?;
     let poll = Poll::new().map_err(|error| format!("no poll: {error}"))?;
@@ -53,7 +53,7 @@ pub(super) fn run(commands: &mut CommandReader, work: impl FnOnce(WorkerContext)
     let (sender, inbox) = channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            // The other thread waits for orders: a failure must be told from here, and it ends with the orders.
+            // The command thread is blocked on standard input, so a failure is reported from here.
             if let Err(why) = work(WorkerContext { poll, commands: inbox, disconnected: false })
                 && report(&RoleReport::Failed { why: why.clone() }).is_err()
             {
@@ -66,7 +66,7 @@ pub(super) fn run(commands: &mut CommandReader, work: impl FnOnce(WorkerContext)
     })
 }
 
-/// As many open files as this process may have.
+/// Raises the soft limit on open files to the hard limit.
 fn raise_limit() -> Result<(), String> {
     let (_soft, hard) =
         getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| format!("the limit of open files: {error}"))?;
@@ -83,17 +83,16 @@ fn forward_commands(commands: &mut CommandReader, sender: &Sender<WorkloadComman
     Ok(())
 }
 
-/// Reports what a worker found.
 pub(super) fn report_results<T: Serialize>(what: &T) -> Result<(), String> {
     report(&RoleReport::Results(serde_json::to_value(what).map_err(|error| error.to_string())?))
 }
 
-/// Meters this process from one time to another, on a thread of its own: reading takes milliseconds that a paced sender
-/// does not have.
+/// Meters this process over an interval on a thread of its own: reading the counters takes milliseconds, which a paced sender
+/// cannot spare.
 pub(super) struct ScheduledMeter(std::thread::JoinHandle<SelfUsage>);
 
 impl ScheduledMeter {
-    /// Begins and ends at these times of the monotonic clock.
+    /// The interval in times of the monotonic clock.
     pub(super) fn between(from_ns: u64, to_ns: u64) -> Self {
         Self(std::thread::spawn(move || {
             pause(Duration::from_nanos(from_ns.saturating_sub(now_ns())));
@@ -106,7 +105,7 @@ impl ScheduledMeter {
         }))
     }
 
-    /// What was used; waits for the end of the time.
+    /// Waits for the end of the interval and returns the usage.
     pub(super) fn finish(self) -> Result<SelfUsage, String> {
         self.0.join().map_err(|_| "the meter failed".to_owned())
     }

@@ -25,17 +25,17 @@ use crate::workload::delivery_ledger::{MessageSetSum, DeliveryLedger};
 use crate::workload::process_messages::{WorkloadCommand, WorkloadConsumerReport, WorkloadConsumerTask};
 use crate::workload::topology::WorkloadTopology;
 
-/// What all consumers of the process share.
+/// State shared by all consumers of the process.
 struct ConsumerContext {
     task: WorkloadConsumerTask,
-    /// One for each queue of the workload; only those consumed here are written to.
+    /// One for each queue of the workload; only those consumed here are used.
     ledgers: Vec<DeliveryLedger>,
     groups: BTreeMap<usize, ConsumerGroupResults>,
     measured_from_ns: u64,
     end_ns: u64,
-    /// All publishers have ended: what is held back is acknowledged.
+    /// All publishers have finished: outstanding deliveries are acknowledged.
     closing: bool,
-    /// The time to drain is over: nobody thinks any more.
+    /// The drain time is over: think times no longer apply.
     sweeping: bool,
     last_ns: u64,
 }
@@ -43,9 +43,8 @@ struct ConsumerContext {
 struct WorkloadConsumerProcess {
     context: ConsumerContext,
     consumers: Vec<WorkloadConsumer>,
-    /// The queues consumed here.
     queues: Vec<usize>,
-    /// When those who think are done, the earliest first.
+    /// When busy consumers finish, the earliest first.
     busy: BinaryHeap<Reverse<(u64, usize)>>,
     timer: TimerFd,
     worker: WorkerContext,
@@ -99,7 +98,7 @@ impl WorkloadConsumerProcess {
 
     fn run(mut self) -> Result<(), String> {
         let WorkloadCommand::Begin { begin_ns } = self.worker.first_command()? else {
-            return Err("told what to expect before it began".to_owned());
+            return Err("received `Expect` before `Begin`".to_owned());
         };
         let spec = &self.context.task.common.spec;
         let (duration_ns, drain_ns) = (spec.duration_ns, spec.drain_ns);
@@ -110,7 +109,7 @@ impl WorkloadConsumerProcess {
         let mut expected: Option<Vec<MessageSetSum>> = None;
         let mut sweep_at_ns = u64::MAX;
         let mut checked_ns = now_ns();
-        // What came before the consumers were registered shows no edge.
+        // There is no edge for data that arrived before the consumers were registered.
         self.process_all()?;
         loop {
             if let Some(expected) = &expected {
@@ -179,7 +178,7 @@ impl WorkloadConsumerProcess {
         Ok(())
     }
 
-    /// Those whose thinking is over finish and take the next message.
+    /// Consumers whose think time is over finish their message and take the next one.
     fn finish_work(&mut self) -> Result<(), String> {
         while let Some(&Reverse((until_ns, index))) = self.busy.peek() {
             if until_ns > now_ns() && !self.context.sweeping {

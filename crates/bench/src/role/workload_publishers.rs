@@ -28,13 +28,13 @@ use crate::workload::message_stamp::pattern;
 use crate::workload::process_messages::{WorkloadCommand, WorkloadPublisherTask};
 use crate::workload::topology::{RoutingKeys, WorkloadTopology};
 
-/// What all publishers of the process share.
+/// State shared by all publishers of the process.
 struct PublisherContext {
     task: WorkloadPublisherTask,
     keys: RoutingKeys,
     symbols: SymbolDistribution,
     exchange: String,
-    /// The pattern that bodies are filled with, as long as the largest.
+    /// The fill pattern of bodies, as long as the largest one.
     pattern: Vec<u8>,
     begin_ns: u64,
     end_ns: u64,
@@ -44,19 +44,19 @@ struct PublisherContext {
 struct WorkloadPublisherProcess {
     context: PublisherContext,
     publishers: Vec<WorkloadPublisher>,
-    /// The publishers that wait for their time, the earliest first.
+    /// Publishers waiting for their next send time, the earliest first.
     due: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Publishers that have written since the last flush.
+    /// Publishers with unflushed messages.
     written: Vec<usize>,
     results: PublisherResults,
     pacer: SendPacer,
     timer: TimerFd,
     worker: WorkerContext,
-    /// Whether anything comes back: answers, confirms.
+    /// Whether answers or confirms are expected.
     expects_replies: bool,
-    /// When all publishers were looked at last.
+    /// When all publishers were last polled.
     checked_ns: u64,
-    /// The report is given; what comes now is only taken in.
+    /// The report is sent; further input is discarded.
     finished: bool,
 }
 
@@ -122,7 +122,7 @@ impl WorkloadPublisherProcess {
 
     fn run(mut self) -> Result<(), String> {
         let WorkloadCommand::Begin { begin_ns } = self.worker.first_command()? else {
-            return Err("told what to expect before it began".to_owned());
+            return Err("received `Expect` before `Begin`".to_owned());
         };
         let spec = &self.context.task.common.spec;
         self.context.begin_ns = begin_ns;
@@ -144,7 +144,7 @@ impl WorkloadPublisherProcess {
             }
             let next_ns = self.due.peek().map_or(give_up_ns, |Reverse((due_ns, _))| *due_ns).min(give_up_ns);
             let timeout = match self.pacer.step(time_ns, next_ns) {
-                // Whoever waits for answers looks for them meanwhile: an answer that lies there would age.
+                // With replies expected, poll for them while spinning, since an unread one would look older than it is.
                 PacerAction::Spin if !self.expects_replies => continue,
                 PacerAction::Spin | PacerAction::Send => Duration::ZERO,
                 PacerAction::Sleep(until_ns) => {
@@ -161,7 +161,7 @@ impl WorkloadPublisherProcess {
         self.finish(metering)
     }
 
-    /// Sends every message whose time has come, as far as there is room, and flushes; says the time afterwards.
+    /// Sends every due message that fits, flushes, and returns the time afterwards.
     fn send_due(&mut self, mut time_ns: u64) -> Result<u64, String> {
         let mut count = 0;
         while let Some(&Reverse((due_ns, index))) = self.due.peek() {
@@ -194,7 +194,7 @@ impl WorkloadPublisherProcess {
         Ok(if count > 0 { now_ns() } else { time_ns })
     }
 
-    /// Takes in what the poll told of.
+    /// Handles the events of the poll.
     fn process_events(&mut self, events: &Events) -> Result<(), String> {
         for event in events {
             match event.token() {
@@ -206,7 +206,7 @@ impl WorkloadPublisherProcess {
         let time_ns = now_ns();
         if time_ns.saturating_sub(self.checked_ns) > IDLE_POLL_INTERVAL.as_nanos() as u64 {
             self.checked_ns = time_ns;
-            // Heartbeats of those that nothing happens to.
+            // Sends heartbeats for idle publishers.
             for index in 0..self.publishers.len() {
                 self.process(index)?;
             }
@@ -243,7 +243,7 @@ impl WorkloadPublisherProcess {
         let sent = std::mem::take(&mut self.results).into_report(metering.finish()?);
         worker_thread::report_results(&sent)?;
         self.finished = true;
-        // Connections stay until the consumers have everything: queues of their own go with them.
+        // Connections stay open until the consumers have finished, because exclusive queues are deleted with them.
         let mut events = Events::with_capacity(64);
         while !self.worker.disconnected {
             match self.worker.poll.poll(&mut events, Some(IDLE_POLL_INTERVAL)) {

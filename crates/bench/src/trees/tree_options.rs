@@ -257,7 +257,7 @@ mod tests {
             ("B-257B-257C", "B-257B-257C: at most 256 brokers"),
             ("--sizes 8", "--sizes: messages have from 16 to"),
             ("--sizes 64,64", "--sizes: 64 stands there twice"),
-            ("--sizes x", "'x' is no number of bytes"),
+            ("--sizes x", "'x' is not a number of bytes"),
             ("--link-rate 1gbit", "--link-rate needs links: --namespaces"),
             ("--namespaces --link-rate fast", "--link-rate is a speed from 1mbit to 100gbit"),
             ("--namespaces --link-rate 1kbit", "--link-rate is a speed"),

@@ -15,7 +15,7 @@ use crate::limits::{VERBS_ACK_TIMEOUT_EXPONENT, VERBS_SET_UP_WAIT};
 use gauge::clock::{Deadline, now_ns};
 use gauge::{HistogramBuckets, LatencyHistogram, ProcessMeter, RoleUsage};
 
-/// What the other end tells at the end of a segment.
+/// Results of the passive side, sent at the end of a segment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct PeerResults {
     used: RoleUsage,
@@ -23,19 +23,19 @@ struct PeerResults {
     device_counts: DeviceCounts,
 }
 
-/// What came of a segment.
+/// Results of a segment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct VerbsResults {
     /// From the first message to the last answer or completion.
     pub elapsed_ns: u64,
-    /// Round trips, of the shape that has them.
+    /// Round trips, if the pattern has them.
     pub latencies: HistogramBuckets,
-    /// Longest message that went inline.
+    /// The inline limit.
     pub inline_bytes: usize,
-    /// What the measuring end's process used, and asked its device for.
+    /// Usage of the measuring process, and of its device.
     #[serde(rename = "near")]
     pub active: (RoleUsage, DeviceCounts),
-    /// The same of the other's.
+    /// The same of the passive side.
     #[serde(rename = "far")]
     pub passive: (RoleUsage, DeviceCounts),
 }
@@ -64,25 +64,25 @@ fn other_than_expected(event: &CmEvent) -> String {
             let words: Vec<u8> = event.private_data.iter().copied().take_while(|&byte| byte != 0).collect();
             format!("it was refused: {}", String::from_utf8_lossy(&words))
         }
-        about => format!("something else came than was expected: {about:?}"),
+        about => format!("unexpected event: {about:?}"),
     }
 }
 
-/// Waits for the event of an id that is wanted.
+/// Waits for the expected event of an id.
 fn await_event(channel: &CmEventChannel, id: &CmId, is_wanted: impl Fn(&CmEventKind) -> bool) -> Result<CmEvent, String> {
     loop {
         let event = event(channel)?;
         if event.id == id.key() {
             return if is_wanted(&event.kind) { Ok(event) } else { Err(other_than_expected(&event)) };
         }
-        // Somebody else who asks to be let in: refused by the drop of the event.
+        // Another connection request: dropping the event rejects it.
     }
 }
 
-/// An id that has a device and a way to its peer.
+/// Creates an id with a device and a resolved route to the peer.
 fn resolve_route(channel: &CmEventChannel, to: SocketAddr) -> Result<CmId, String> {
     let id = CmId::new(channel).map_err(text)?;
-    // Kernels before 5.1 choose for themselves.
+    // Kernels before 5.1 do not support this and choose for themselves.
     if let Err(error) = id.set_ack_timeout(VERBS_ACK_TIMEOUT_EXPONENT)
         && error.os_error() != Some(nix::errno::Errno::ENOSYS as i32)
     {
@@ -95,7 +95,7 @@ fn resolve_route(channel: &CmEventChannel, to: SocketAddr) -> Result<CmId, Strin
     Ok(id)
 }
 
-/// The device that leads to an address.
+/// The device on the route to an address.
 ///
 /// # Errors
 /// Why there is none.
@@ -109,10 +109,10 @@ fn terms(data: &[u8], reads: ReadLimits) -> ConnectParams<'_> {
     ConnectParams { private_data: data, read_limits: reads, retry_count: ib::RETRIES_MAX, rnr_retry_count: ib::RETRIES_MAX }
 }
 
-/// Measures a segment against the end that listens at `to`.
+/// Measures a segment with the listener at `to`.
 ///
 /// # Errors
-/// In the words of whoever failed.
+/// The error of either side.
 pub fn run_segment(to: SocketAddr, request: &VerbsRequest) -> Result<VerbsResults, String> {
     let channel = CmEventChannel::new().map_err(text)?;
     let id = resolve_route(&channel, to)?;
@@ -124,7 +124,7 @@ pub fn run_segment(to: SocketAddr, request: &VerbsRequest) -> Result<VerbsResult
     let mut work = SegmentDriver::new(end);
     let mut latencies = LatencyHistogram::default();
     work.run_active(request.warm_up, &mut latencies)?;
-    // The other end is ready for the segment that counts.
+    // The passive side is ready for the measured segment.
     work.end.send_number(0)?;
     work.await_next()?;
     let (mut latencies, device_counts) = (LatencyHistogram::default(), work.end.device_counts);
@@ -138,24 +138,24 @@ pub fn run_segment(to: SocketAddr, request: &VerbsRequest) -> Result<VerbsResult
     work.end.send_number(0)?;
     work.await_next()?;
     let last_text = work.end.last_text.take().unwrap_or_default();
-    let peer: PeerResults = serde_json::from_slice(&last_text).map_err(|error| format!("the other end's figures: {error}"))?;
+    let peer: PeerResults = serde_json::from_slice(&last_text).map_err(|error| format!("the other end's results: {error}"))?;
     let inline_bytes = work.end.inline_bytes_max();
     id.disconnect().map_err(text)?;
     await_event(&channel, &id, |about| matches!(about, CmEventKind::Disconnected))?;
     Ok(VerbsResults { elapsed_ns, latencies: latencies.buckets(), inline_bytes, active, passive: (peer.used, peer.device_counts) })
 }
 
-/// The end that listens.
+/// The listening side.
 pub struct VerbsListener {
     channel: CmEventChannel,
     listener: CmId,
 }
 
 impl VerbsListener {
-    /// Listens on an address of a device of this machine's; port 0 lets the system choose one.
+    /// Listens on the address of a local device; for port 0 the system chooses a port.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn listen(address: IpAddr, port: u16) -> Result<Self, String> {
         let text = |error| format!("{address}: {}", text(error));
         let channel = CmEventChannel::new().map_err(text)?;
@@ -166,28 +166,27 @@ impl VerbsListener {
         Ok(Self { channel, listener })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> Result<SocketAddr, String> {
         self.listener.local_address().ok_or_else(|| "the listener has no address".to_owned())
     }
 
-    /// The device, where the address is that of one.
+    /// The device with that address.
     pub fn device(&self) -> Result<DeviceFacts, String> {
         self.listener.context().map(|context| DeviceFacts::of(&context)).map_err(text)
     }
 
-    /// Serves one connection after another until this process is asked to end. What went wrong with one is told to
-    /// `complain`, and the next is served.
+    /// Serves connections one at a time until the process is asked to end. Errors of a connection are passed to `complain`, and
+    /// the next one is served.
     ///
     /// # Errors
-    /// The listener itself broke.
+    /// A failure of the listener itself.
     pub fn serve(&self, mut complain: impl FnMut(&str)) -> Result<(), String> {
         while !interrupt::requested() {
             let Some(event) = self.channel.next().map_err(text)? else {
                 readable(&[self.channel.as_fd()])?;
                 continue;
             };
-            // What else comes here is the end of a connection that is gone already.
+            // Other events belong to connections that have already ended.
             if let CmEventKind::ConnectRequest { id, reads } = event.kind
                 && let Err(why) = self.serve_one(&id, reads, &event.private_data)
             {
@@ -228,7 +227,7 @@ impl VerbsListener {
         let peer = serde_json::to_string(&peer).map_err(|error| error.to_string())?;
         let _kept = work.end.send_text(&peer)?;
         await_event(&self.channel, id, |about| matches!(about, CmEventKind::Disconnected))?;
-        // The peer has gone first; nothing is left to say to it.
+        // The peer has already disconnected.
         id.disconnect().map_err(text)
     }
 

@@ -5,35 +5,35 @@ use std::net::{IpAddr, Ipv6Addr};
 use ib::{DeviceContext, PortState};
 use serde::{Deserialize, Serialize};
 
-/// What stands beside figures of a device that is none of hardware.
+/// The warning beside figures of a software device.
 pub const SOFTWARE_SENTENCE: &str =
     "the device is made of software: these figures say nothing about a card, only ratios within one run mean something";
 
-/// What is known of a device.
+/// Facts about a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceFacts {
-    /// Its name, as in `/sys/class/infiniband`.
+    /// Its name in `/sys/class/infiniband`.
     pub name: String,
-    /// What its driver calls it: `rxe` is Soft-RoCE.
+    /// Its driver's name: `rxe` is Soft-RoCE.
     pub description: Option<String>,
-    /// Whether it is made of software, if the system tells.
+    /// Whether it is a software device, if the system tells.
     pub software: Option<bool>,
 }
 
 impl DeviceFacts {
-    /// Asks a device.
+    /// Reads the facts.
     pub fn of(context: &DeviceContext) -> Self {
         Self { name: context.name(), description: context.description(), software: context.is_software() }
     }
 
-    /// What it is, in some words: `rxe, software`.
+    /// A short description: `rxe, software`.
     pub fn words(&self) -> String {
         let kind = match self.software {
             Some(true) => "software",
             Some(false) => "hardware",
             None => "perhaps hardware",
         };
-        // A card's is free text, the name of its host as a rule, which does not belong into a record.
+        // A card's description is free text, usually with the host's name, which does not belong in a document.
         match self.description.as_deref().filter(|_| self.software == Some(true)) {
             Some(description) => format!("{description}, {kind}"),
             None => kind.to_owned(),
@@ -41,10 +41,10 @@ impl DeviceFacts {
     }
 }
 
-/// The first IP address of an active port, of IPv4 if there is one.
+/// The first IP address of an active port, preferably IPv4.
 ///
 /// # Errors
-/// Why there is none, and what tells more.
+/// Why there is none, and where to look.
 pub fn first_address() -> Result<IpAddr, String> {
     let text = |error: ib::IbError| format!("{error} (`harrier rdma check` says more)");
     let mut found = Vec::new();
@@ -58,7 +58,7 @@ pub fn first_address() -> Result<IpAddr, String> {
                 let address = Ipv6Addr::from(entry.gid);
                 match address.to_ipv4_mapped() {
                     Some(v4) => found.push(IpAddr::V4(v4)),
-                    // A link-local one needs its interface to be named, and InfiniBand's own look like one.
+                    // Link-local addresses need an interface name, and InfiniBand's own addresses look like them.
                     None if address.is_unicast_link_local() || entry.kind.is_none() => {}
                     None => found.push(IpAddr::V6(address)),
                 }
@@ -71,12 +71,12 @@ pub fn first_address() -> Result<IpAddr, String> {
     })
 }
 
-/// Packets that all RDMA devices of this machine have sent, by their own counters; `None` where none counts.
+/// Packets sent by all RDMA devices of this machine according to their counters; `None` without counters.
 pub fn packets_sent() -> Option<u64> {
     let mut sum = None;
     for device in std::fs::read_dir("/sys/class/infiniband").ok()?.flatten() {
         for port in std::fs::read_dir(device.path().join("ports")).into_iter().flatten().flatten() {
-            // Soft-RoCE has the first, cards the second.
+            // Soft-RoCE has the first, cards have the second.
             let counters = ["hw_counters/sent_pkts", "counters/port_xmit_packets"];
             let read = |name: &str| std::fs::read_to_string(port.path().join(name)).ok()?.trim().parse::<u64>().ok();
             if let Some(count) = counters.into_iter().find_map(read) {

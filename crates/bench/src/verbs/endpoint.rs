@@ -19,21 +19,21 @@ use crate::limits::{
 };
 use gauge::clock::Deadline;
 
-/// What a device was asked for, and how often.
+/// Counts of operations on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceCounts {
-    /// Calls that handed it requests: doorbells.
+    /// Calls that post requests: doorbells.
     pub posts: u64,
-    /// Requests in them.
+    /// Requests posted.
     pub requests: u64,
-    /// Completions that it gave.
+    /// Completions polled.
     pub completions: u64,
-    /// How often an end slept until it was woken.
+    /// Times an endpoint slept until it was woken.
     pub sleeps: u64,
 }
 
 impl DeviceCounts {
-    /// What was asked for since `before`.
+    /// The difference to an earlier count.
     pub fn since(self, before: Self) -> Self {
         Self {
             posts: self.posts - before.posts,
@@ -44,17 +44,17 @@ impl DeviceCounts {
     }
 }
 
-/// An error of the layer below, in words.
+/// An error of the layer below as text.
 pub fn text(error: ib::IbError) -> String {
     error.to_string()
 }
 
-/// One end.
+/// One endpoint of a connection.
 pub struct VerbsEndpoint {
     request: VerbsRequest,
-    /// How this end waits now.
+    /// How this endpoint waits at present.
     pub poll: CompletionWait,
-    /// How long for something to happen.
+    /// Timeout of a wait.
     pub patience: Duration,
     pair: QueuePair<SharedPages, ArenaBlock>,
     connection: CmIdKey,
@@ -63,38 +63,38 @@ pub struct VerbsEndpoint {
     queue: CompletionQueue,
     receives: SharedReceiveQueue<ArenaBlock>,
     receive_key: LocalKey,
-    /// Received into, and to be posted again.
+    /// Receive buffers to be posted again.
     returned: Vec<(ArenaBlock, LocalKey)>,
-    /// The bytes of each message, where they go inline.
+    /// The body of messages that are sent inline.
     body: Vec<u8>,
     source: MemoryRegion<SharedPages>,
     target: MemoryRegion<SharedPages>,
     word_pages: MemoryRegion<SharedPages>,
-    /// Where READs go.
+    /// The target memory of READs.
     sinks: Vec<ArenaBlock>,
     sink_key: Option<LocalKey>,
     peer: Option<RemoteMemory>,
     unsignalled: u32,
     /// Messages that have arrived.
     pub arrived: u64,
-    /// What the last short message said.
+    /// The number in the last short message.
     pub word: u64,
-    /// The last message, where somebody wants to read it.
+    /// The last text, if the caller wants to read it.
     pub last_text: Option<Vec<u8>>,
-    /// What was asked of the device until now.
+    /// Operations so far.
     pub device_counts: DeviceCounts,
     there: Vec<Completion>,
     finished: Vec<CompletedWork<ArenaBlock>>,
-    // Behind what uses it.
+    // Dropped after everything that uses it.
     _memory: Vec<MemoryRegion<Arena>>,
     domain: ProtectionDomain,
 }
 
 impl VerbsEndpoint {
-    /// Makes all that the order needs, on the device of the id.
+    /// Creates the resources for a request on the id's device.
     ///
     /// # Errors
-    /// What the device does not have, or what the system says.
+    /// Something that the device does not support, or an error of the system.
     pub fn new(id: &CmId, channel: &CmEventChannel, request: VerbsRequest) -> Result<Self, String> {
         Self::build(id, channel, request).map_err(text)
     }
@@ -152,7 +152,7 @@ impl VerbsEndpoint {
         })
     }
 
-    /// A queue pair with the inline limit that is asked for, or the largest usual one that the device takes.
+    /// Creates a queue pair with the requested inline limit, or the largest usual one that the device supports.
     fn queue_pair(
         id: &CmId,
         domain: &ProtectionDomain,
@@ -177,12 +177,12 @@ impl VerbsEndpoint {
         Err(last.unwrap_or(ib::IbError::InvalidState("no inline limit was tried")))
     }
 
-    /// What this end is asked to do.
+    /// The parameters of this connection.
     pub fn request(&self) -> &VerbsRequest {
         &self.request
     }
 
-    /// READs of both sides, as far as the device has them.
+    /// Concurrent READs of both sides, up to the device's limits.
     pub fn reads(&self) -> Result<ReadLimits, String> {
         let facts = self.domain.context().attributes().map_err(text)?;
         Ok(ReadLimits {
@@ -191,29 +191,28 @@ impl VerbsEndpoint {
         })
     }
 
-    /// The device.
     pub fn device(&self) -> DeviceFacts {
         DeviceFacts::of(self.domain.context())
     }
 
-    /// Memory that the peer may write and read.
+    /// The memory that the peer may write and read.
     pub fn memory(&self) -> RemoteMemory {
         self.target.remote()
     }
 
-    /// Where this end may write and read.
+    /// Sets the peer's memory for writes and reads.
     pub fn set_peer(&mut self, grant: RemoteMemory) {
         self.peer = Some(grant);
     }
 
-    /// Longest message that goes inline.
+    /// The inline limit.
     pub fn inline_bytes_max(&self) -> usize {
-        // More than was asked for is the device's gift, and not used: figures are of what the record says.
+        // A device may grant more than requested; it is not used, so that the document's value is correct.
         let device_counts = self.request.inline_bytes.unwrap_or(VERBS_INLINE_BYTES[0]);
         self.pair.options().inline_bytes_max.min(device_counts) as usize
     }
 
-    /// Requests that have not ended, as far as completions say.
+    /// Requests without a completion so far.
     pub fn in_flight(&self) -> usize {
         self.pair.outstanding()
     }
@@ -224,12 +223,12 @@ impl VerbsEndpoint {
         self.pair.free_slots().min(VERBS_BATCH_MAX).min(sinks)
     }
 
-    /// The last byte that the peer has written.
+    /// The last byte written by the peer.
     pub fn last_written(&self) -> u8 {
         self.target.owner().read_volatile(self.request.size_bytes - 1)
     }
 
-    /// What the last byte of the next messages is.
+    /// Sets the last byte of the next messages.
     pub fn set_last(&mut self, byte: u8) {
         let last = self.request.size_bytes - 1;
         self.body[last] = byte;
@@ -238,7 +237,7 @@ impl VerbsEndpoint {
         }
     }
 
-    /// Posts so many of the ordered messages with one call; `last`: the last of them gives a completion in any case.
+    /// Posts this many messages with one call; with `last`, the last one is signalled in any case.
     pub fn post(&mut self, count: usize, last: bool) -> Result<(), String> {
         let (request, goes_inline) = (self.request, self.request.size_bytes <= self.inline_bytes_max());
         let peer = self.peer.filter(|_| request.kind != VerbsOperation::Send);
@@ -260,7 +259,7 @@ impl VerbsEndpoint {
                     (Some(sink), Some(key)) => batch.read(sink, key, from, how),
                     _ => Err(ib::IbError::QueueFull),
                 },
-                (_, None) => Err(ib::IbError::InvalidState("the peer has not said where its memory is")),
+                (_, None) => Err(ib::IbError::InvalidState("the peer has not announced its memory")),
             }
             .map_err(text)?;
         }
@@ -281,7 +280,7 @@ impl VerbsEndpoint {
         if goes_inline {
             batch.send_inline(&[&bytes], how).map_err(text)?;
         } else {
-            // A number that is still under way may become this one: it only ever grows.
+            // This may overwrite a number in flight, which is harmless because numbers only grow.
             self.word_pages.owner().write(0, &bytes);
             batch.send([(self.word_pages.owner().clone(), self.word_pages.key())], how).map_err(text)?;
         }
@@ -291,10 +290,10 @@ impl VerbsEndpoint {
         Ok(())
     }
 
-    /// Sends a text. Its memory, which is to be kept until the connection ends, comes back.
+    /// Sends a text. Returns its memory, which must be kept until the connection ends.
     pub fn send_text(&mut self, text_to_send: &str) -> Result<MemoryRegion<SharedPages>, String> {
         if text_to_send.is_empty() || text_to_send.len() > VERBS_TEXT_BYTES_MAX {
-            return Err(format!("{} bytes cannot be told", text_to_send.len()));
+            return Err(format!("a text of {} bytes cannot be sent", text_to_send.len()));
         }
         while self.pair.free_slots() == 0 {
             self.await_completion()?;
@@ -308,7 +307,7 @@ impl VerbsEndpoint {
         Ok(region)
     }
 
-    /// Takes what the device says has arrived or ended, and gives it back what it may receive into. Never waits.
+    /// Polls completions and reposts receives in batches. Never waits.
     pub fn poll_completions(&mut self) -> Result<usize, String> {
         let count = self.queue.poll(&mut self.there).map_err(text)?;
         self.device_counts.completions += count as u64;
@@ -333,24 +332,24 @@ impl VerbsEndpoint {
                 self.sinks.extend(self.finished.drain(..).filter_map(|work| work.read_memory));
             }
         }
-        // One call for many: as many as there may be missing without the peer's noticing.
+        // Repost in batches: this many may be missing without the peer noticing.
         if self.returned.len() >= (self.request.window as usize / 4).max(1) {
             self.receives.post(&mut self.returned).map_err(text)?;
         }
         Ok(count)
     }
 
-    /// Gives the device back all that it may receive into.
+    /// Reposts all receives.
     pub fn repost_receives(&mut self) -> Result<(), String> {
         self.receives.post(&mut self.returned).map(drop).map_err(text)
     }
 
-    /// Waits until something has arrived or ended.
+    /// Waits for a completion.
     pub fn await_completion(&mut self) -> Result<(), String> {
         self.wait_until(|_| false)
     }
 
-    /// Waits until something has arrived or ended, or `is_there` says so, which is asked by who polls busily.
+    /// Waits for a completion or until `is_there` returns true, which only busy polling checks.
     pub fn wait_until(&mut self, is_there: impl Fn(&Self) -> bool) -> Result<(), String> {
         let deadline = Deadline::after(self.patience);
         let mut empty: u32 = 0;
@@ -380,28 +379,28 @@ impl VerbsEndpoint {
             if look {
                 self.check()?;
                 if deadline.passed() {
-                    return Err(format!("the other end does nothing for {} s", self.patience.as_secs()));
+                    return Err(format!("the other end did nothing for {} s", self.patience.as_secs()));
                 }
             }
         }
     }
 
-    /// An error once the peer has gone.
+    /// Fails if the peer has disconnected.
     fn check(&self) -> Result<(), String> {
         if crate::interrupt::requested() {
             return Err(crate::interrupt::MESSAGE.to_owned());
         }
         while let Some(event) = self.channel.next().map_err(text)? {
-            // Whoever else asks for a connection meanwhile is refused, by the drop of the event.
+            // Further connection requests are rejected by dropping the event.
             if event.id == self.connection && !matches!(event.kind, CmEventKind::Established { .. }) {
-                return Err(format!("the other end has gone ({:?})", event.kind));
+                return Err(format!("the other end has disconnected ({:?})", event.kind));
             }
         }
         Ok(())
     }
 }
 
-/// Sleeps until one of the descriptors is readable, or for a while; which of them are.
+/// Sleeps until a descriptor is readable, or for a limited time, and returns which of them are.
 pub fn readable<const N: usize>(descriptors: &[BorrowedFd<'_>; N]) -> Result<[bool; N], String> {
     let mut waited = descriptors.map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN));
     match poll(&mut waited, PollTimeout::from(VERBS_CHECK_MS)) {

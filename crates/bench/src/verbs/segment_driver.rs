@@ -9,30 +9,28 @@ use crate::role_protocol::TrafficShape;
 use gauge::LatencyHistogram;
 use gauge::clock::now_ns;
 
-/// What the last byte of the write number `turn` is: never what is there before the first, nor that of the write before.
+/// The last byte of write number `turn`: it differs from the initial byte and from that of the previous write.
 fn mark(turn: u64) -> u8 {
     (turn % 255) as u8 + 1
 }
 
-/// An end with the number of its next turn, which both sides count alike over all segments.
+/// An endpoint with the number of its next turn, which both sides count over all segments.
 pub struct SegmentDriver {
-    /// The end.
     pub end: VerbsEndpoint,
     turn: u64,
-    /// Messages that were waited for; more may have arrived.
+    /// Messages waited for so far; more may have arrived.
     consumed: u64,
 }
 
 impl SegmentDriver {
-    /// Nothing has been done on this end yet.
     pub fn new(end: VerbsEndpoint) -> Self {
         Self { end, turn: 0, consumed: 0 }
     }
 
-    /// The measuring end's part of a segment.
+    /// The active side of a segment.
     ///
     /// # Errors
-    /// A broken connection, or an end that does nothing.
+    /// A broken connection, or a peer that does nothing.
     pub fn run_active(&mut self, count: u64, latencies: &mut LatencyHistogram) -> Result<(), String> {
         let request = *self.end.request();
         match (request.shape, request.kind) {
@@ -56,11 +54,11 @@ impl SegmentDriver {
             }),
         }?;
         self.await_end_of_unsignalled()?;
-        // Whoever has nothing to do cannot know that this is over.
+        // With one-sided operations the passive side cannot detect the end.
         if request.is_one_sided() { self.end.send_number(0) } else { Ok(()) }
     }
 
-    /// The other end's part.
+    /// The passive side of a segment.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
@@ -111,7 +109,7 @@ impl SegmentDriver {
         self.end.post(1, signalled)
     }
 
-    /// Waits for the next message, which may be there already.
+    /// Waits for the next message, which may have arrived already.
     ///
     /// # Errors
     /// As [`ask`](Self::ask).
@@ -123,7 +121,7 @@ impl SegmentDriver {
         Ok(())
     }
 
-    /// What is written gives no completion here: the memory is looked at.
+    /// A one-sided write has no completion here, so the memory is polled.
     fn await_mark(&mut self, mark: u8) -> Result<(), String> {
         while self.end.last_written() != mark {
             self.end.wait_until(|end| end.last_written() == mark)?;
@@ -138,12 +136,12 @@ impl SegmentDriver {
         Ok(())
     }
 
-    /// Unsignalled requests at the end of a segment are ended by the first completion of the next: nobody waits for them.
+    /// Unsignalled requests at the end of a segment are covered by the first completion of the next one.
     fn await_end_of_unsignalled(&mut self) -> Result<(), String> {
         if self.end.request().is_one_sided() { self.await_end() } else { Ok(()) }
     }
 
-    /// Sends within the window: the peer says how many it has taken and given back.
+    /// Sends within the window: the peer reports how many receives it has posted again.
     fn send_all(&mut self, count: u64) -> Result<(), String> {
         let window = u64::from(self.end.request().window);
         self.end.word = 0;
@@ -158,7 +156,7 @@ impl SegmentDriver {
             posted += now as u64;
             self.end.post(now, posted == count)?;
         }
-        // The peer says nothing more before it is spoken to.
+        // The peer sends nothing more until the next command.
         self.consumed = self.end.arrived;
         Ok(())
     }
@@ -167,7 +165,7 @@ impl SegmentDriver {
         let window = u64::from(self.end.request().window);
         let mut reported = 0;
         loop {
-            // What comes behind the last is no part of this.
+            // Messages after the last one belong to the next segment.
             let arrived = (self.end.arrived - self.consumed).min(count);
             if arrived == count || arrived - reported >= window.div_ceil(2) {
                 self.end.repost_receives()?;
@@ -182,7 +180,7 @@ impl SegmentDriver {
         }
     }
 
-    /// Writes or reads within the window, without the peer's doing.
+    /// Writes or reads within the window; the peer is passive.
     fn access_all(&mut self, count: u64) -> Result<(), String> {
         let window = u64::from(self.end.request().window) as usize;
         let mut posted = 0;

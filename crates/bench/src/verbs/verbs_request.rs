@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 use crate::limits::{MESSAGE_BYTES_MAX, SEGMENT_MESSAGES_MAX, VERBS_WINDOW_MAX};
 use crate::role_protocol::TrafficShape;
 
-/// What is measured.
+/// The measured operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VerbsOperation {
-    /// Messages that take a receive of the peer's.
+    /// SEND with a receive of the peer.
     Send,
-    /// Writes to the peer's memory.
+    /// RDMA WRITE to the peer's memory.
     Write,
-    /// Reads from it.
+    /// RDMA READ from the peer's memory.
     Read,
 }
 
 impl VerbsOperation {
-    /// All of them, in the order in which they are measured.
+    /// All operations in the order of measurement.
     pub const ALL: [Self; 3] = [Self::Send, Self::Write, Self::Read];
 
     /// Its name on the command line and in documents.
@@ -31,46 +31,43 @@ impl VerbsOperation {
     }
 }
 
-/// How an end learns that work has ended.
+/// How an endpoint waits for completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CompletionWait {
-    /// It asks again and again.
+    /// Busy polling.
     Busy,
-    /// It sleeps until the device wakes it.
+    /// Sleeping until the device signals an event.
     Events,
 }
 
-/// One connection: a warm-up, and a measured segment.
+/// The parameters of one connection: a warm-up and a measured segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VerbsRequest {
-    /// What is measured.
     pub kind: VerbsOperation,
-    /// One after another as fast as they go, or each answered before the next.
+    /// A stream, or a ping-pong.
     pub shape: TrafficShape,
-    /// How both ends wait.
+    /// How both sides wait.
     pub poll: CompletionWait,
-    /// Bytes of each message.
     pub size_bytes: usize,
-    /// Messages before the measured ones.
+    /// Warm-up messages.
     pub warm_up: u64,
-    /// Messages that are measured.
+    /// Measured messages.
     pub count: u64,
-    /// Most messages under way at once.
+    /// Most requests in flight.
     pub window: u32,
-    /// One completion for so many.
+    /// Every N-th request is signalled.
     pub signal_every: u32,
-    /// Messages of at most so many bytes go inline; `None`: as many as the device takes.
+    /// The inline limit; `None`: the device's largest usual one.
     pub inline_bytes: Option<u32>,
 }
 
-/// Begins the private data; the last byte is the version of what follows.
+/// The private data starts with this; the last byte is the version of the layout.
 const MAGIC: [u8; 4] = *b"hbv\x01";
-/// Bytes of a request.
 pub const REQUEST_BYTES: usize = 52;
-/// No limit of inline bytes was given.
+/// Encodes a missing inline limit.
 const AS_THE_DEVICE_HAS: u32 = u32::MAX;
 
-/// Where a peer lets us write and read.
+/// Encodes the memory that a peer may access.
 fn encode_grant(grant: RemoteMemory) -> [u8; 12] {
     let mut bytes = [0; 12];
     bytes[..8].copy_from_slice(&grant.address.to_le_bytes());
@@ -78,7 +75,7 @@ fn encode_grant(grant: RemoteMemory) -> [u8; 12] {
     bytes
 }
 
-/// Numbers out of a message, one after another.
+/// Decodes consecutive numbers of a message.
 struct NumberReader<'a>(&'a [u8]);
 
 impl NumberReader<'_> {
@@ -92,12 +89,12 @@ impl NumberReader<'_> {
 }
 
 impl VerbsRequest {
-    /// Whether the other end has nothing to do meanwhile.
+    /// Whether the passive side has nothing to do.
     pub fn is_one_sided(&self) -> bool {
         self.kind == VerbsOperation::Read || (self.kind == VerbsOperation::Write && self.shape == TrafficShape::Stream)
     }
 
-    /// The private data of a request, with the memory that this end lets the other write.
+    /// The private data of a connection request, with the memory that the peer may write.
     pub fn request(&self, memory: RemoteMemory) -> Vec<u8> {
         let mut data = Vec::with_capacity(REQUEST_BYTES);
         data.extend(MAGIC);
@@ -112,19 +109,19 @@ impl VerbsRequest {
         data
     }
 
-    /// What a peer asks for, and where it may be written to.
+    /// Decodes a peer's request and its memory.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Why it is invalid.
     pub fn of_request(data: &[u8]) -> Result<(Self, RemoteMemory), &'static str> {
-        let rest = data.strip_prefix(&MAGIC).ok_or("no request of this version of harrier bench")?;
+        let rest = data.strip_prefix(&MAGIC).ok_or("not a request of this version of harrier bench")?;
         let mut numbers = NumberReader(rest);
         let mut next = |bytes| numbers.next(bytes).ok_or("a request that is too short");
         let kind = match next(1)? {
             0 => VerbsOperation::Send,
             1 => VerbsOperation::Write,
             2 => VerbsOperation::Read,
-            _ => return Err("a request for something else than send, write or read"),
+            _ => return Err("a request for an operation other than send, write or read"),
         };
         let shape = if next(1)? == TrafficShape::Stream as u64 { TrafficShape::Stream } else { TrafficShape::PingPong };
         let poll = if next(1)? == CompletionWait::Busy as u64 { CompletionWait::Busy } else { CompletionWait::Events };
@@ -153,7 +150,7 @@ impl VerbsRequest {
     }
 }
 
-/// The private data of an acceptance: the memory that may be written and read, and the device in JSON.
+/// The private data of an acceptance: the memory that the peer may access, and the device in JSON.
 pub fn acceptance(memory: RemoteMemory, device: &str) -> Vec<u8> {
     let mut data = MAGIC.to_vec();
     data.extend(encode_grant(memory));
@@ -161,12 +158,12 @@ pub fn acceptance(memory: RemoteMemory, device: &str) -> Vec<u8> {
     data
 }
 
-/// What an acceptance says: where to write to and read from.
+/// Decodes the memory from an acceptance.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Why it is invalid.
 pub fn of_acceptance(data: &[u8], size_bytes: usize) -> Result<RemoteMemory, &'static str> {
-    let rest = data.strip_prefix(&MAGIC).ok_or("the other end is no harrier bench of this version")?;
+    let rest = data.strip_prefix(&MAGIC).ok_or("the other end is not harrier bench of this version")?;
     let mut numbers = NumberReader(rest);
     match (numbers.next(8), numbers.next(4)) {
         (Some(address), Some(key)) => Ok(RemoteMemory { address, bytes: size_bytes as u64, key: key as u32 }),
@@ -196,7 +193,7 @@ mod tests {
             let memory = RemoteMemory { address: u64::MAX - 7, bytes: request.size_bytes as u64, key: 0xdead_beef };
             let mut data = request.request(memory);
             assert!(data.len() <= ib::CONNECT_DATA_BYTES_MAX && data.len() <= REQUEST_BYTES);
-            // The connection manager fills it up.
+            // The connection manager pads it.
             data.resize(ib::CONNECT_DATA_BYTES_MAX, 0);
             assert_eq!(VerbsRequest::of_request(&data), Ok((request, memory)));
             let answer = acceptance(memory, "{}");

@@ -8,7 +8,7 @@ use rand_distr::{Distribution, Exp1};
 use super::random::WorkloadRng;
 use super::spec::{ArrivalProcess, SendRate};
 
-/// The times of one publisher's messages.
+/// The intended send times of one publisher.
 #[derive(Clone, Debug)]
 pub(crate) struct ArrivalSchedule {
     rate: SendRate,
@@ -23,12 +23,12 @@ impl ArrivalSchedule {
         Self { rate: rate.times(1.0 / count as f64), arrivals, at_s: 0.0, begun: false }
     }
 
-    /// Nanoseconds from the beginning to the next message; `u64::MAX`: there is none.
+    /// The next send time in nanoseconds from the start; `u64::MAX` if there is none.
     #[inline]
     pub(crate) fn next_ns(&mut self, rng: &mut WorkloadRng) -> u64 {
         let amount = match self.arrivals {
             ArrivalProcess::Poisson => Exp1.sample(rng),
-            // Publishers with even gaps begin at different moments, or all would send at once.
+            // Publishers with even gaps start at different times, or all would send at once.
             ArrivalProcess::Even if !self.begun => rng.random::<f64>(),
             ArrivalProcess::Even => 1.0,
         };
@@ -40,7 +40,7 @@ impl ArrivalSchedule {
 }
 
 impl SendRate {
-    /// The same with every rate multiplied.
+    /// Multiplies all rates.
     pub(crate) fn times(self, factor: f64) -> Self {
         match self {
             Self::Constant(rate) => Self::Constant(rate * factor),
@@ -53,7 +53,7 @@ impl SendRate {
         }
     }
 
-    /// The highest rate at any time.
+    /// The peak rate.
     pub(crate) fn peak(self) -> f64 {
         match self {
             Self::Constant(rate) => rate,
@@ -80,7 +80,7 @@ impl SendRate {
         }
     }
 
-    /// The time at which `amount` messages more than at `from_s` are expected; infinite if never.
+    /// The time by which `amount` further messages are expected, starting at `from_s`; infinite if never.
     fn after(self, from_s: f64, amount: f64) -> f64 {
         match self {
             Self::Constant(rate) => from_s + amount / rate,
@@ -124,8 +124,8 @@ fn after_bursts((high, low): (f64, f64), (on_s, off_s): (f64, f64), from_s: f64,
     }
 }
 
-/// Seconds until `base * t + excess * tau * (1 - exp(-t / tau))` is `amount`. The sum is concave, so Newton's steps from
-/// the left never pass the root.
+/// Solves `base * t + excess * tau * (1 - exp(-t / tau)) = amount` for t. The left side is concave, so Newton's method from the left
+/// never overshoots the root.
 fn after_opening(excess: f64, base: f64, tau_s: f64, amount: f64) -> f64 {
     if base <= 0.0 && amount >= excess * tau_s {
         return f64::INFINITY;
@@ -176,7 +176,7 @@ mod tests {
         let times = times(SendRate::Constant(1_000.0), ArrivalProcess::Poisson, 100 * SECOND);
         near(times.len() as f64, 100_000.0, 0.02);
         let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e6).collect();
-        // Of exponential gaps the share that is longer than the mean is 1/e, than twice the mean 1/e^2.
+        // Of exponential gaps, a share of 1/e is longer than the mean and 1/e^2 longer than twice the mean.
         for (limit, share) in [(1.0, (-1.0_f64).exp()), (2.0, (-2.0_f64).exp())] {
             near(gaps.iter().filter(|&&gap| gap > limit).count() as f64 / gaps.len() as f64, share, 0.03);
         }
@@ -205,7 +205,7 @@ mod tests {
         for arrivals in [ArrivalProcess::Even, ArrivalProcess::Poisson] {
             let times = times(rate, arrivals, 20 * SECOND);
             near(times.len() as f64, rate.expected(20 * SECOND), 0.02);
-            // The first tenth of a second at nearly the peak, the same after one half life, and the end near the base.
+            // The first tenth of a second is close to the peak, the same after one half life, and the end close to the base.
             near(within(&times, 0, SECOND / 10), 886.0, 0.1);
             near(within(&times, 2 * SECOND, 2 * SECOND + SECOND / 10), 493.0, 0.15);
             near(within(&times, 18 * SECOND, 20 * SECOND), 2_000.0, 0.1);

@@ -25,7 +25,7 @@ impl DeclaredTopology {
         Ok(stage)
     }
 
-    /// The run has failed: should the broker be gone, that was told already.
+    /// After a failed run, a broker that is gone is no further error.
     pub(crate) fn tolerate_missing_broker(&mut self) {
         self.broker_may_be_gone = true;
     }
@@ -73,12 +73,12 @@ impl Drop for DeclaredTopology {
         if let Err(why) = self.clear()
             && !(self.broker_may_be_gone && is_gone(&why))
         {
-            eprintln!("harrier bench: what the workload declared cannot be deleted: {why}");
+            eprintln!("harrier bench: the workload's queues and exchanges cannot be deleted: {why}");
         }
     }
 }
 
-/// Whether there is no broker any more that anything could be left on.
+/// Whether the error means that the broker is gone, and with it everything declared.
 fn is_gone(why: &client::ClientError) -> bool {
     matches!(why, client::ClientError::Link(_) | client::ClientError::Closed | client::ClientError::ConnectionClosed { .. })
 }

@@ -8,36 +8,35 @@ use serde::{Deserialize, Serialize};
 use super::random::mix;
 use crate::limits::SEGMENT_MESSAGES_MAX;
 
-/// A set of messages, in so few words that it can be sent and compared.
+/// A compact digest of a set of messages, for comparing sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MessageSetSum {
-    /// How many.
     pub count: u64,
-    /// Sum of a number that each message has.
+    /// The sum of a hash of each message.
     pub sum: u64,
 }
 
 impl MessageSetSum {
-    /// One more message.
+    /// Adds a message.
     #[inline]
     pub(crate) fn add(&mut self, stream: u32, sequence: u32) {
         self.count += 1;
         self.sum = self.sum.wrapping_add(mix(u64::from(stream) + 1, u64::from(sequence)));
     }
 
-    /// All of another.
+    /// Adds another set.
     pub(crate) fn merge(&mut self, other: Self) {
         self.count += other.count;
         self.sum = self.sum.wrapping_add(other.sum);
     }
 }
 
-/// Bits, one a message of one stream.
+/// One bit per message of a stream.
 #[derive(Clone, Debug, Default)]
 struct SequenceBits(Vec<u64>);
 
 impl SequenceBits {
-    /// Sets a bit; says whether it was set before.
+    /// Sets a bit; returns whether it was set.
     #[inline]
     fn set(&mut self, number: u32) -> bool {
         let (word, bit) = ((number / 64) as usize, 1 << (number % 64));
@@ -54,16 +53,16 @@ impl SequenceBits {
     }
 }
 
-/// Which delivery of a message one is.
+/// The kind of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ArrivalKind {
     First,
     Again,
-    /// It is no message of this workload.
+    /// Not a message of this workload.
     Stray,
 }
 
-/// One queue.
+/// The deliveries of one queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeliveryLedger {
     seen: Vec<SequenceBits>,
@@ -73,26 +72,24 @@ pub(crate) struct DeliveryLedger {
     redelivered: u64,
 }
 
-/// The order of arrival at one consumer: each publisher's messages that are not redelivered come in their order.
+/// The next sequence number of each publisher at one consumer; redeliveries are exempt from the order.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamPositions(Vec<u32>);
 
 impl StreamPositions {
-    /// For so many publishers.
     pub(crate) fn new(streams: usize) -> Self {
         Self(vec![0; streams])
     }
 }
 
 impl DeliveryLedger {
-    /// For so many publishers.
     pub(crate) fn new(streams: usize) -> Self {
         Self { seen: vec![SequenceBits::default(); streams], done: vec![SequenceBits::default(); streams], ..Self::default() }
     }
 
-    /// A message came.
+    /// Records a delivery.
     #[inline]
-    pub(crate) fn arrived(&mut self, order: &mut StreamPositions, stream: u32, sequence: u32, redelivered: bool) -> ArrivalKind {
+    pub(crate) fn arrived(&mut self, positions: &mut StreamPositions, stream: u32, sequence: u32, redelivered: bool) -> ArrivalKind {
         let Some(seen) = self.seen.get_mut(stream as usize).filter(|_| u64::from(sequence) < SEGMENT_MESSAGES_MAX)
         else {
             self.faults.strays += 1;
@@ -101,18 +98,18 @@ impl DeliveryLedger {
         let before = seen.set(sequence);
         if redelivered {
             self.redelivered += 1;
-            // Being put back excuses a second delivery, but not one after it was acknowledged.
+            // A requeued message may be delivered again, but not after it was acknowledged.
             self.faults.duplicates += u64::from(before && self.done[stream as usize].has(sequence));
         } else {
             self.faults.duplicates += u64::from(before);
-            let next = &mut order.0[stream as usize];
+            let next = &mut positions.0[stream as usize];
             self.faults.reordered += u64::from(!before && sequence < *next);
             *next = (*next).max(sequence + 1);
         }
         if before { ArrivalKind::Again } else { ArrivalKind::First }
     }
 
-    /// A message is done with: acknowledged, or delivered where nobody acknowledges.
+    /// Records that a message is done: acknowledged, or delivered without acknowledgements.
     #[inline]
     pub(crate) fn done(&mut self, stream: u32, sequence: u32) {
         if let Some(done) = self.done.get_mut(stream as usize)
@@ -122,28 +119,27 @@ impl DeliveryLedger {
         }
     }
 
-    /// A delivery that belongs to no message of this workload.
+    /// Records a delivery that belongs to no message of this workload.
     pub(crate) fn stray(&mut self) {
         self.faults.strays += 1;
     }
 
-    /// A delivery whose body is not as it was sent.
+    /// Records a delivery with a corrupted body.
     pub(crate) fn damaged(&mut self) {
         self.faults.damaged += 1;
     }
 
-    /// How many messages are done with.
     #[inline]
     pub(crate) fn done_count(&self) -> u64 {
         self.census.count
     }
 
-    /// Deliveries that said they are no first ones.
+    /// Deliveries marked as redelivered.
     pub(crate) fn redelivered(&self) -> u64 {
         self.redelivered
     }
 
-    /// What went wrong, held against what was sent: what is not done with is lost; as many, but not the same, are strays.
+    /// Compares with what was sent: messages not done are lost; the same number of different messages are strays.
     pub(crate) fn faults(&self, expected: MessageSetSum) -> DeliveryFaults {
         let mut faults = self.faults;
         faults.lost = expected.count.saturating_sub(self.census.count);
@@ -161,27 +157,27 @@ impl DeliveryLedger {
 mod tests {
     use super::*;
 
-    /// `1` arrives and is done with, `1?` arrives, `1r` arrives marked as redelivered, `1+` is done with.
+    /// `1` arrives and is done, `1?` arrives, `1r` arrives marked as redelivered, `1+` is done.
     fn check(script: &str, sent: &[u32], expected: DeliveryFaults, redelivered: u64) {
-        let (mut ledger, mut order, mut census) = (DeliveryLedger::new(2), StreamPositions::new(2), MessageSetSum::default());
+        let (mut ledger, mut positions, mut census) = (DeliveryLedger::new(2), StreamPositions::new(2), MessageSetSum::default());
         sent.iter().for_each(|&sequence| census.add(1, sequence));
         for step in script.split_whitespace() {
             let digits = step.trim_end_matches(['?', 'r', '+']);
             let sequence = digits.parse().expect("a number");
             match &step[digits.len()..] {
                 "" => {
-                    ledger.arrived(&mut order, 1, sequence, false);
+                    ledger.arrived(&mut positions, 1, sequence, false);
                     ledger.done(1, sequence);
                 }
                 "+" => ledger.done(1, sequence),
-                mark => _ = ledger.arrived(&mut order, 1, sequence, mark == "r"),
+                mark => _ = ledger.arrived(&mut positions, 1, sequence, mark == "r"),
             }
         }
         assert_eq!((ledger.faults(census), ledger.redelivered()), (expected, redelivered), "{script}");
     }
 
     #[test]
-    fn each_fault_is_told_apart() {
+    fn faults_are_distinguished() {
         let none = DeliveryFaults::default();
         check("0 1 2", &[0, 1, 2], none, 0);
         check("5 9 70", &[5, 9, 70], none, 0);
@@ -198,10 +194,10 @@ mod tests {
         check("0? 1 0r 0+", &[0, 1], none, 1);
         check("0? 1 2 0r 0r 0+", &[0, 1, 2], none, 2);
         check("0? 1", &[0, 1], DeliveryFaults { lost: 1, ..none }, 0);
-        // Again without the mark; again after it was acknowledged.
+        // Again without the mark; again after the acknowledgement.
         check("0? 0? 0+", &[0], DeliveryFaults { duplicates: 1, ..none }, 0);
         check("0 0r", &[0], DeliveryFaults { duplicates: 1, ..none }, 1);
-        // Never seen before, but marked: it was on its way to a channel that closed.
+        // Never received before, but marked: it was in flight to a channel that closed.
         check("0r 0+ 1", &[0, 1], none, 1);
     }
 

@@ -22,25 +22,25 @@ use crate::process::RoleHandle;
 use crate::measure_options::MeasureOptions;
 use crate::target::{BenchmarkTarget, TargetAddress};
 
-/// How often the processes are asked how they are.
+/// Interval between polls of the processes.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What one run came to.
+/// The outcome of one run.
 pub(crate) struct WorkloadOutcome {
-    /// When the measured part began and was to end.
+    /// When the measured part started and was to end.
     pub measured_from_ns: u64,
     pub end_ns: u64,
-    /// What each publishing process found, with its group.
+    /// The report of each publishing process, with its group.
     pub publishers: Vec<(usize, WorkloadPublisherReport)>,
-    /// What each consuming process found.
+    /// The reports of the consuming processes.
     pub consumers: Vec<WorkloadConsumerReport>,
     pub broker: Option<RoleUsage>,
 }
 
-/// How a run shows how far it is: a share of the whole, and words.
+/// Shows the progress of a run: a share of the whole and a text.
 pub(crate) type ProgressCallback<'a> = dyn Fn(f64, &str) + 'a;
 
-/// A process, and its report once it has given it.
+/// A process and its report, once it has arrived.
 struct WorkloadProcess {
     role: RoleHandle,
     /// The group of a publishing process.
@@ -48,16 +48,15 @@ struct WorkloadProcess {
     report: Option<RoleReport>,
 }
 
-/// The processes of a workload, connected.
+/// The connected processes of a workload.
 struct WorkloadProcesses {
     publishers: Vec<WorkloadProcess>,
     consumers: Vec<WorkloadProcess>,
-    // Dropped after the processes: queues are deleted when nobody consumes any more.
+    // Dropped after the processes: queues are deleted when they have no consumers any more.
     _placed: Option<PinnedProcess>,
     stage: DeclaredTopology,
 }
 
-/// Runs a workload once.
 pub(crate) fn run(spec: &WorkloadSpec, target: &BenchmarkTarget, setup: &MeasureOptions, show: &ProgressCallback<'_>) -> Result<WorkloadOutcome, String> {
     launcher::one_clock().map_err(|error_ns| {
         format!(
@@ -78,12 +77,12 @@ pub(crate) fn run(spec: &WorkloadSpec, target: &BenchmarkTarget, setup: &Measure
     show(0.0, "connecting");
     let play = || {
         let mut processes = WorkloadProcesses::start(&common, target, &setup.placement)?;
-        // What became of the run is told once, by the run itself.
+        // The run itself reports its failure.
         run_processes(&common, target, &mut processes, show).inspect_err(|_| processes.stage.tolerate_missing_broker())
     };
-    // Sockets are closed a moment before a process has ended.
+    // Sockets are closed a moment before their process ends.
     play().map_err(|why| match target.exits_within(POLL_INTERVAL) {
-        true => format!("{}: the broker has ended in the middle of the run ({why})", target.name),
+        true => format!("{}: the broker ended during the run ({why})", target.name),
         false => format!("{}: {why}", target.name),
     })
 }
@@ -109,7 +108,7 @@ fn run_processes(common: &WorkloadContext, target: &BenchmarkTarget, processes: 
     for process in &mut processes.consumers {
         process.role.send_command(&WorkloadCommand::Expect { queues: expected.clone() })?;
     }
-    // What a slow consumer has not taken when the time to drain is over is read at once, as long as anything comes.
+    // After the drain time, consumers read what is left without thinking, as long as anything arrives.
     processes.await_reports(wait + SWEEP_IDLE_WAIT + Duration::from_nanos(spec.duration_ns), |processes| &mut processes.consumers)?;
     let taken = processes.consumers.iter_mut().map(collect::<WorkloadConsumerReport>).collect::<Result<Vec<_>, _>>()?;
     Ok(WorkloadOutcome { measured_from_ns, end_ns, publishers: sent, consumers: taken, broker })
@@ -118,13 +117,13 @@ fn run_processes(common: &WorkloadContext, target: &BenchmarkTarget, processes: 
 fn collect<T: DeserializeOwned>(process: &mut WorkloadProcess) -> Result<T, String> {
     match process.report.take() {
         Some(RoleReport::Results(value)) => {
-            serde_json::from_value(value).map_err(|error| format!("a report not understood: {error}"))
+            serde_json::from_value(value).map_err(|error| format!("invalid report: {error}"))
         }
-        other => Err(format!("a role of the workload answered {other:?} instead of what it found")),
+        other => Err(format!("a role of the workload answered {other:?} instead of its results")),
     }
 }
 
-/// Waits until the end, and meters the broker from the end of the warm-up on. A role that fails ends the run at once.
+/// Waits until the end and meters the broker after the warm-up. A failed role ends the run at once.
 fn meter_until_end(
     broker: &mut TargetMeter,
     processes: &mut WorkloadProcesses,
@@ -189,7 +188,7 @@ impl WorkloadProcesses {
         self.all().try_for_each(|process| process.role.send_command(order))
     }
 
-    /// Takes in what was said; a role that failed or ended is an error.
+    /// Collects reports; a failed role is an error.
     fn poll_reports(&mut self) -> Result<(), String> {
         if interrupt::requested() {
             return Err(interrupt::MESSAGE.to_owned());
@@ -200,7 +199,7 @@ impl WorkloadProcesses {
         Ok(())
     }
 
-    /// Waits until some of the roles have reported, and notices if another one fails meanwhile.
+    /// Waits until some of the roles have reported; fails if another one fails meanwhile.
     fn await_reports(&mut self, wait: Duration, of: impl Fn(&mut Self) -> &mut Vec<WorkloadProcess>) -> Result<(), String> {
         let deadline = Deadline::after(wait);
         loop {
@@ -214,8 +213,8 @@ impl WorkloadProcesses {
     }
 }
 
-/// A process for each group of consumers; groups that share a queue share a process, which alone can tell a message that
-/// came twice from one that was put back.
+/// One process per group of consumers. Groups with a shared queue share a process, which can then tell duplicates from requeued
+/// messages.
 fn processes_of_consumers(spec: &WorkloadSpec) -> Vec<Vec<usize>> {
     let mut processes: Vec<Vec<usize>> = Vec::new();
     for (group, consumers) in spec.consumers.iter().enumerate() {
@@ -233,7 +232,7 @@ fn processes_of_consumers(spec: &WorkloadSpec) -> Vec<Vec<usize>> {
     processes
 }
 
-/// Whether every process may have as many connections as it needs.
+/// Checks that every process may open as many connections as it needs.
 fn check_descriptors(spec: &WorkloadSpec) -> Result<(), String> {
     const OTHERS: usize = 64;
     let most = spec
@@ -270,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_descriptors_are_told_before_anything_starts() {
+    fn too_few_descriptors_are_reported_before_the_start() {
         let (_, mut spec) = shipped::all().remove(0);
         assert_eq!(check_descriptors(&spec), Ok(()));
         spec.publishers[0].count = 1 << 30;

@@ -2,28 +2,28 @@
 
 use crc32fast::Hasher;
 
-/// Bytes of the stamp; no body is shorter.
+/// Bytes of the stamp, and of the smallest body.
 pub(crate) const STAMP_BYTES: usize = 32;
-/// Where the checksum stands.
+/// The offset of the checksum.
 const SUM_PLACE: usize = 12;
 
-/// What a body begins with.
+/// The stamp at the start of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WorkloadStamp {
-    /// Number of the run; a message of another one is a stray.
+    /// The run's number; a message of another run is a stray.
     pub run: u32,
-    /// Which publisher.
+    /// The publisher.
     pub stream: u32,
     /// Its messages are numbered from 0.
     pub sequence: u32,
-    /// When it was meant to leave, on the machine's monotonic clock.
+    /// The intended send time on the machine's monotonic clock.
     pub due_ns: u64,
-    /// When it was handed over.
+    /// The actual send time.
     pub sent_ns: u64,
 }
 
 impl WorkloadStamp {
-    /// Writes it at the start of a body, which must be long enough.
+    /// Writes it to the start of a body, which must be long enough.
     #[inline]
     pub(crate) fn write(&self, body: &mut [u8]) {
         body[0..4].copy_from_slice(&self.run.to_le_bytes());
@@ -44,7 +44,7 @@ impl WorkloadStamp {
     }
 }
 
-/// The CRC-32 of a body but for the place of the sum itself.
+/// The CRC-32 of a body except for the checksum itself.
 fn sum(body: &[u8]) -> u32 {
     let mut hasher = Hasher::new();
     hasher.update(body.get(..SUM_PLACE).unwrap_or_default());
@@ -58,13 +58,13 @@ pub(crate) fn seal(body: &mut [u8]) {
     body[SUM_PLACE..SUM_PLACE + 4].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Whether a sealed body is as it was.
+/// Whether the checksum of a body is correct.
 pub(crate) fn holds(body: &[u8]) -> bool {
     body.get(SUM_PLACE..SUM_PLACE + 4) == Some(&sum(body).to_le_bytes())
 }
 
-/// What stands behind the stamp: each place has its own byte as far as 251 and 8 bits allow, so that a part that was moved
-/// or cut does not fit.
+/// The fill pattern after the stamp. Each position has its own byte, as far as 251 and 8 bits allow, so that a part that is moved
+/// or cut is detected.
 pub(crate) fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|index| (index % 251) as u8 ^ (index / 251).wrapping_mul(31) as u8).collect()
 }

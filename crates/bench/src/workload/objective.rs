@@ -12,7 +12,7 @@ use super::run_results::ALL;
 use super::spec::{ObjectiveGoal, WorkloadObjective};
 use super::units::shown_ns;
 
-/// What came of an objective.
+/// The verdict on an objective.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ObjectiveVerdict {
     what: String,
@@ -20,12 +20,12 @@ pub(crate) struct ObjectiveVerdict {
     pub met: ObjectiveStatus,
 }
 
-/// Whether it was met.
+/// Whether an objective is met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectiveStatus {
     Yes,
     No,
-    /// There were too few messages to say.
+    /// There were too few messages to decide.
     Unknown,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for ObjectiveVerdict {
     }
 }
 
-/// Judges all objectives; `groups` names the points of the series.
+/// Judges all objectives; `groups` are the names of the series' points.
 pub(crate) fn judge(objectives: &[WorkloadObjective], groups: &[String], series: &MeasuredSeries) -> Vec<ObjectiveVerdict> {
     objectives.iter().map(|objective| judge_one(objective, groups, series)).collect()
 }

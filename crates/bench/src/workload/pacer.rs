@@ -2,46 +2,45 @@
 //!
 //! The length of that stretch follows the observed timer lateness; a budget limits spinning to a share of a processor.
 
-/// A timer wakes a thread up to so much late, as far as it is made up for; the last stretch before a message is spent awake.
+/// Timer lateness is compensated up to this; the last stretch before a message is spent awake.
 pub(crate) const SPIN_NS: u64 = 30_000;
-/// What is left of the last stretch when a timer wakes as late as it usually does.
+/// The rest of that stretch after a typical timer wake-up.
 const SPARE_NS: u64 = 2_000;
-/// How far one timer moves what is known of their lateness. Up is three times as far as down: three timers of four are no later.
+/// The step by which one timer moves the estimate of lateness. Upward steps are three times as large, which estimates the 75 % quantile.
 const LESSON_NS: u64 = 250;
-/// At most one part in so many of the time is spent spinning.
+/// At most one N-th of the time is spent spinning.
 pub(crate) const SPIN_PART: u64 = 5;
-/// The budget that can be saved up.
+/// The maximum of the spinning budget.
 const SAVED_NS_MAX: u64 = 20 * SPIN_NS;
-/// Messages closer together than this are not woken up for one by one: those that fall due meanwhile leave together.
+/// Messages closer together than this are batched: no separate wake-up for each.
 pub(crate) const NAP_NS_MIN: u64 = 50_000;
-/// Above this rate naps grow with it: waking up costs tens of microseconds, which the messages themselves need.
+/// Above this rate naps grow with it: a wake-up costs tens of microseconds, which the messages themselves need.
 const NAPS_GROW_ABOVE_PER_S: f64 = 100_000.0;
 /// The longest nap: a fifth of what counts as late.
 pub(crate) const NAP_NS_MAX: u64 = 200_000;
 
 const _: () = assert!(NAP_NS_MAX * 5 <= gauge::limits::LATE_SEND_NS);
 
-/// What to do now.
+/// What the thread should do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PacerAction {
-    /// It is due.
     Send,
-    /// Look at the clock again at once.
+    /// Check the clock again at once.
     Spin,
-    /// Sleep until this time, unless something happens before.
+    /// Sleep until this time, unless something else happens.
     Sleep(u64),
 }
 
-/// The pacing of one thread.
+/// The pacer of one thread.
 #[derive(Clone, Debug)]
 pub(crate) struct SendPacer {
     nap_ns: u64,
-    /// Whether messages are so far apart that each is woken up for, whatever else wakes this thread before.
+    /// Whether messages are so far apart that each gets a wake-up of its own.
     is_sparse: bool,
     saved_ns: u64,
     last_ns: u64,
     spinning: bool,
-    /// How late timers wake this thread, three of four at most; and when the last one was to.
+    /// The estimated timer lateness (75 % quantile), and when the last timer was due.
     lateness_ns: u64,
     alarm_ns: Option<u64>,
     #[cfg(test)]
@@ -49,7 +48,7 @@ pub(crate) struct SendPacer {
 }
 
 impl SendPacer {
-    /// For a thread that sends so many messages a second at most.
+    /// For a thread with at most this many messages per second.
     pub(crate) fn for_rate(peak_per_s: f64) -> Self {
         let nap_ns = (NAP_NS_MIN as f64 * peak_per_s / NAPS_GROW_ABOVE_PER_S) as u64;
         let nap_ns = nap_ns.clamp(NAP_NS_MIN, NAP_NS_MAX);
@@ -66,13 +65,13 @@ impl SendPacer {
         }
     }
 
-    /// How long before a message the timer is to wake this thread.
+    /// How long before a message the timer should fire.
     fn lead_ns(&self) -> u64 {
         (self.lateness_ns + SPARE_NS).min(SPIN_NS)
     }
 
-    /// Tells that a thread which slept is awake, first of all: it may be the timer that has woken it, and who says when learns how
-    /// late timers are. Who never says it is awake for all of [`SPIN_NS`].
+    /// Must be called first after a sleep: if the timer woke the thread, its lateness is learned. Without these calls the thread
+    /// spins for all of [`SPIN_NS`].
     pub(crate) fn woke(&mut self, now_ns: u64) {
         let Some(late_ns) = self.alarm_ns.take().and_then(|alarm_ns| now_ns.checked_sub(alarm_ns)) else { return };
         self.lateness_ns = if late_ns > self.lateness_ns {
@@ -105,7 +104,7 @@ impl SendPacer {
         let gap_ns = due_ns - now_ns;
         let lead_ns = self.lead_ns();
         if gap_ns > SPIN_NS + self.nap_ns || (self.is_sparse && gap_ns > lead_ns) {
-            // Without a budget for the last stretch the message leaves when the timer says so.
+            // Without a budget for the last stretch the message is sent when the timer fires.
             let has_budget = self.saved_ns + gap_ns / SPIN_PART >= lead_ns;
             let alarm_ns = if has_budget { due_ns - lead_ns } else { due_ns };
             self.alarm_ns = Some(alarm_ns);
@@ -118,7 +117,6 @@ impl SendPacer {
         PacerAction::Sleep(if self.is_sparse { due_ns } else { due_ns.max(now_ns + self.nap_ns) })
     }
 
-    /// Time spent spinning so far.
     #[cfg(test)]
     pub(crate) fn spun_ns(&self) -> u64 {
         self.spun_ns
@@ -129,8 +127,8 @@ impl SendPacer {
 mod tests {
     use super::*;
 
-    /// Paces even messages on a machine whose timers are `late_ns` late and on which a look at the clock takes 100 ns
-    /// and sending 1 us; tells the share of time spent spinning, the longest lateness, and the wake-ups.
+    /// Paces even messages with timers that are `late_ns` late; checking the clock takes 100 ns and sending 1 us. Returns the share
+    /// of time spent spinning, the largest lateness and the number of wake-ups.
     fn simulate(gap_ns: u64, late_ns: u64, count: u64) -> (f64, u64, u64) {
         let mut pacer = SendPacer::for_rate(1e9 / gap_ns as f64);
         let (start_ns, mut now_ns) = (1_000_000, 1_000_000);
@@ -139,7 +137,7 @@ mod tests {
             let due_ns = start_ns + sent * gap_ns;
             match pacer.step(now_ns, due_ns) {
                 PacerAction::Send => {
-                    // The first messages have no budget behind them.
+                    // The first messages have no budget yet.
                     if sent > count / 10 {
                         worst_ns = worst_ns.max(now_ns - due_ns);
                     }
@@ -168,7 +166,7 @@ mod tests {
 
     #[test]
     fn no_more_is_spent_awake_than_timers_are_late() {
-        // As long as nothing is known of them it is all of `SPIN_NS`.
+        // Without an estimate it is all of `SPIN_NS`.
         let (spun, worst_ns, _) = simulate(125_000, 10_000, 10_000);
         let spent_ns = spun * 125_000.0;
         assert!((1_000.0..4_000.0).contains(&spent_ns), "{spent_ns} of {SPIN_NS}");
@@ -176,10 +174,10 @@ mod tests {
     }
 
     #[test]
-    fn who_is_woken_by_something_else_learns_nothing_and_sleeps_on() {
+    fn other_wake_ups_teach_nothing_about_timers() {
         let mut pacer = SendPacer::for_rate(8_000.0);
         assert_eq!(pacer.step(1, 1), PacerAction::Send);
-        // Long enough for a budget.
+        // Long enough to save a budget.
         let mut now_ns = 1_000_000;
         for _ in 0..100 {
             let due_ns = now_ns + 125_000;

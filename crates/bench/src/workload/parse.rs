@@ -11,12 +11,12 @@ use super::spec::{
 use super::units;
 use crate::limits::{KEYS_MAX, MESSAGE_BYTES_MAX, WORKLOAD_CONNECTIONS_MAX, WORKLOAD_NS_MAX};
 
-/// Most messages a second that a group may be asked for.
+/// Highest rate of a group, in messages per second.
 const RATE_MAX: f64 = 10_000_000.0;
-/// Most consumer work on one message.
+/// Longest think time of a message.
 const THINK_NS_MAX: u64 = 60_000_000_000;
 
-/// Reads a workload called `name` from the text of `file`.
+/// Parses a workload called `name` from the text of `file`.
 pub(crate) fn parse(name: &str, file: &str, text: &str) -> Result<WorkloadSpec, String> {
     let file = File { name: file, text };
     let table = DeTable::parse(text).map_err(|error| {
@@ -154,7 +154,7 @@ fn bindings(list: &TomlField<'_, '_>, exchanges: &[WorkloadExchange], allowed: &
     Ok(bindings)
 }
 
-/// A key whose placeholders are among the allowed ones.
+/// A key with permitted placeholders only.
 fn template(field: &TomlField<'_, '_>, allowed: &[&str]) -> Result<String, String> {
     let text = field.text()?;
     let mut rest = text;
@@ -163,8 +163,8 @@ fn template(field: &TomlField<'_, '_>, allowed: &[&str]) -> Result<String, Strin
         let name = &rest[open..=open + close];
         if !allowed.contains(&name) {
             return Err(field.fault(&match allowed {
-                [] => format!("'{name}' stands for nothing here"),
-                some => format!("'{name}' stands for nothing here; there are {}", some.join(", ")),
+                [] => format!("'{name}' is not a placeholder here"),
+                some => format!("'{name}' is not a placeholder here; there are {}", some.join(", ")),
             }));
         }
         rest = &rest[open + close + 1..];
@@ -201,7 +201,7 @@ fn publishers(table: &mut TomlFields<'_, '_>, spec: &WorkloadSpec) -> Result<Pub
         Some(field) => {
             let key = template(&field, &["{symbol}", "{publisher}"])?;
             if key.split('.').any(|word| word == "*" || word == "#") {
-                return Err(field.fault("'*' and '#' belong into bindings, not into the keys of messages"));
+                return Err(field.fault("'*' and '#' are for bindings, not for routing keys"));
             }
             key
         }
@@ -302,7 +302,7 @@ fn rate(field: &TomlField<'_, '_>) -> Result<SendRate, String> {
         let settles = table.need("settles_to")?;
         let (peak, base) = (peak.number(1e-3, RATE_MAX)?, settles.number(0.0, RATE_MAX)?);
         if base > peak {
-            return Err(settles.fault("an opening settles to less than it begins with"));
+            return Err(settles.fault("'settles_to' must not be more than 'opening'"));
         }
         let half_life = table.need("half_life")?;
         let half_life_ns = half_life.duration_ns()?;
@@ -363,7 +363,7 @@ fn ack(field: &TomlField<'_, '_>) -> Result<AckMode, String> {
 fn think(field: &TomlField<'_, '_>) -> Result<ThinkTime, String> {
     let bounded = |field: &TomlField<'_, '_>| match field.duration_ns()? {
         ns if ns <= THINK_NS_MAX => Ok(ns),
-        _ => Err(field.fault(&format!("a consumer thinks at most {}", units::shown_ns(THINK_NS_MAX)))),
+        _ => Err(field.fault(&format!("the think time is at most {}", units::shown_ns(THINK_NS_MAX)))),
     };
     if !field.is_table() {
         return Ok(ThinkTime::Constant { ns: bounded(field)? });

@@ -7,10 +7,9 @@ use rand_distr::{Distribution, Exp1, LogNormal, StandardNormal, Zipf};
 
 use super::spec::{SymbolPopularity, SizeDistribution, ThinkTime};
 
-/// The generator.
 pub(crate) type WorkloadRng = rand_pcg::Pcg64;
 
-/// Who draws: one generator for each, so that no one's draws move another's.
+/// What a generator is for: each purpose has its own, so that draws do not affect one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(crate) enum RngPurpose {
@@ -20,12 +19,12 @@ pub(crate) enum RngPurpose {
     Trouble = 4,
 }
 
-/// The generator of number `who` for a purpose.
+/// The generator number `who` for a purpose.
 pub(crate) fn rng(seed: u64, purpose: RngPurpose, who: usize) -> WorkloadRng {
     WorkloadRng::seed_from_u64(mix(mix(seed, purpose as u64), who as u64))
 }
 
-/// Mixes two numbers into one that shows nothing of either (the finish of SplitMix64).
+/// Hashes two numbers into one (the finaliser of SplitMix64).
 #[inline]
 pub(crate) fn mix(left: u64, right: u64) -> u64 {
     let mut word = left.rotate_left(32) ^ right.wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -34,7 +33,7 @@ pub(crate) fn mix(left: u64, right: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// Whether message `sequence` of `stream` belongs to a share of all, the same whoever asks.
+/// Whether message `sequence` of `stream` belongs to a random share; deterministic for the seed.
 pub(crate) fn is_in_share(seed: u64, purpose: u64, stream: u32, sequence: u64, share: f64) -> bool {
     if share <= 0.0 {
         return false;
@@ -43,7 +42,7 @@ pub(crate) fn is_in_share(seed: u64, purpose: u64, stream: u32, sequence: u64, s
     ((word >> 11) as f64) < share * (1_u64 << 53) as f64
 }
 
-/// Draws symbols.
+/// The distribution of symbols.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SymbolDistribution {
     One,
@@ -52,7 +51,6 @@ pub(crate) enum SymbolDistribution {
 }
 
 impl SymbolDistribution {
-    /// Of `count` symbols.
     pub(crate) fn new(popularity: SymbolPopularity, count: usize) -> Result<Self, String> {
         match popularity {
             _ if count <= 1 => Ok(Self::One),
@@ -63,7 +61,7 @@ impl SymbolDistribution {
         }
     }
 
-    /// The index of the next one; 0 is the most popular.
+    /// Draws the next index; 0 is the most popular.
     #[inline]
     pub(crate) fn draw(&self, rng: &mut WorkloadRng) -> usize {
         match self {
@@ -74,7 +72,7 @@ impl SymbolDistribution {
     }
 }
 
-/// Bytes of the next body.
+/// Draws the next body size.
 #[inline]
 pub(crate) fn size(size: &SizeDistribution, rng: &mut WorkloadRng) -> usize {
     match size {
@@ -98,7 +96,7 @@ pub(crate) fn size(size: &SizeDistribution, rng: &mut WorkloadRng) -> usize {
     }
 }
 
-/// The mean of a distribution of sizes.
+/// The mean of a size distribution.
 pub(crate) fn size_mean(size: &SizeDistribution) -> f64 {
     match size {
         SizeDistribution::Constant(bytes) => *bytes as f64,
@@ -131,7 +129,7 @@ pub(crate) fn size_min(size: &SizeDistribution) -> usize {
     }
 }
 
-/// Nanoseconds of work on the next message.
+/// Draws the work time of the next message in nanoseconds.
 pub(crate) fn think_ns(think: &ThinkTime, rng: &mut WorkloadRng) -> u64 {
     match *think {
         ThinkTime::Constant { ns } => ns,
@@ -145,9 +143,9 @@ pub(crate) fn think_ns(think: &ThinkTime, rng: &mut WorkloadRng) -> u64 {
     }
 }
 
-/// `count` different symbols of `of`.
+/// Draws `count` distinct symbols of `of`.
 pub(crate) fn sample_symbols(rng: &mut WorkloadRng, count: usize, of: usize) -> Vec<usize> {
-    // Floyd's: each set of `count` is as likely as any other.
+    // Floyd's algorithm: all sets of `count` are equally likely.
     let mut picked = std::collections::BTreeSet::new();
     for top in of - count.min(of)..of {
         let one = rng.random_range(0..=top as u64) as usize;
@@ -181,7 +179,7 @@ mod tests {
         assert_eq!(draw(7, 3), draw(7, 3));
         assert_ne!(draw(7, 3), draw(7, 4));
         assert_ne!(draw(7, 3), draw(8, 3));
-        // Fixed for ever: a recorded run can be sent again.
+        // These values must never change: a recorded run can be repeated.
         let mut first = rng(1, RngPurpose::Messages, 0);
         assert_eq!((0..3).map(|_| first.random_range(0..1_000_u64)).collect::<Vec<_>>(), FIRST_OF_SEED_1);
     }

@@ -13,7 +13,7 @@ use crate::role_protocol::SelfUsage;
 /// The name of the first point.
 pub(crate) const ALL: &str = "all";
 
-/// The groups of a workload in the order of the points.
+/// The groups of a workload, in the order of the points.
 pub(crate) fn groups(spec: &WorkloadSpec) -> Vec<String> {
     let mut names = vec![ALL.to_owned()];
     names.extend(spec.publishers.iter().map(|group| group.name.clone()));
@@ -44,7 +44,7 @@ pub(crate) fn runs(spec: &WorkloadSpec, outcome: &WorkloadOutcome, environment: 
     runs
 }
 
-/// From the end of the warm-up to the last message, or to the end if nothing came later.
+/// From the end of the warm-up to the last message, or to the end if no message came later.
 fn elapsed_s(outcome: &WorkloadOutcome) -> f64 {
     let last = outcome.consumers.iter().map(|consumer_report| consumer_report.last_ns).chain(outcome.publishers.iter().map(|(_, publisher_report)| publisher_report.last_ns));
     let end_ns = last.max().unwrap_or(0).max(outcome.end_ns);
@@ -115,7 +115,7 @@ fn all(spec: &WorkloadSpec, outcome: &WorkloadOutcome, environment: &HostEnviron
     run
 }
 
-/// Messages the broker refused, and those that came back or did not come back against what their keys say.
+/// Messages rejected by the broker, and those returned, or not returned, contrary to their keys.
 fn refused(mandatory: bool, publisher_report: &WorkloadPublisherReport) -> u64 {
     let back = if mandatory { publisher_report.unroutable } else { 0 };
     publisher_report.refused + publisher_report.unconfirmed + publisher_report.returned.abs_diff(back)

@@ -4,7 +4,7 @@
 
 use super::spec::{ObjectiveGoal, WorkloadSpec};
 
-/// However small the factor, a group is expected to send about as many messages.
+/// Each group is still expected to send at least about this many messages.
 const MESSAGES_MIN: f64 = 16.0;
 
 /// Multiplies rates and numbers.
@@ -27,7 +27,7 @@ pub(super) fn times(spec: &mut WorkloadSpec, factor: f64) {
     }
 }
 
-/// Makes it last so long, the warm-up in proportion.
+/// Sets the duration, with the warm-up in proportion.
 pub(super) fn lasting(spec: &mut WorkloadSpec, seconds: f64) {
     let factor = seconds * 1e9 / spec.duration_ns as f64;
     spec.duration_ns = (seconds * 1e9) as u64;

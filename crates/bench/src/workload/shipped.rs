@@ -14,7 +14,7 @@ pub(crate) fn text(name: &str) -> Option<&'static str> {
     SHIPPED.iter().find(|(shipped, _)| *shipped == name).map(|(_, text)| *text)
 }
 
-/// All of them, read.
+/// All shipped workloads, parsed.
 #[cfg(test)]
 pub(crate) fn all() -> Vec<(&'static str, super::spec::WorkloadSpec)> {
     let read = |(name, text): (&'static str, &str)| {

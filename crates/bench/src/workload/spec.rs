@@ -2,20 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WorkloadSpec {
-    /// What it is called.
     pub name: String,
-    /// What it shows, in a line.
+    /// A one-line description.
     pub about: String,
-    /// How long messages are meant to be sent, warm-up included.
+    /// How long messages are sent, warm-up included.
     pub duration_ns: u64,
-    /// The first part of it, whose figures are thrown away.
+    /// The first part of it, which is not measured.
     pub warm_up_ns: u64,
-    /// How long after the end the last messages may take before consumers stop thinking and only read what is left.
+    /// Time after the end for outstanding messages; after that, consumers drop their think time and drain the queues.
     pub drain_ns: u64,
-    /// Everything random comes from it.
+    /// The seed of all randomness.
     pub seed: u64,
     pub exchanges: Vec<WorkloadExchange>,
     /// Queues that several consumers may share.
@@ -25,7 +23,7 @@ pub(crate) struct WorkloadSpec {
     pub objectives: Vec<WorkloadObjective>,
 }
 
-/// How an exchange chooses queues.
+/// The type of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum WorkloadExchangeType {
     Direct,
@@ -34,7 +32,7 @@ pub(crate) enum WorkloadExchangeType {
 }
 
 impl WorkloadExchangeType {
-    /// Its name on the wire and in files.
+    /// Its name in AMQP and in workload files.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -44,14 +42,13 @@ impl WorkloadExchangeType {
     }
 }
 
-/// An exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WorkloadExchange {
     pub name: String,
     pub kind: WorkloadExchangeType,
 }
 
-/// A queue that consumers share.
+/// A shared queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SharedQueueSpec {
     pub name: String,
@@ -59,7 +56,7 @@ pub(crate) struct SharedQueueSpec {
     pub bindings: Vec<WorkloadBinding>,
 }
 
-/// A binding. The key may hold `{consumer}` and `{pick}` (queues of consumers' own).
+/// A binding. The key may contain `{consumer}` and `{pick}` (for exclusive queues).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WorkloadBinding {
     /// Index of the exchange.
@@ -67,41 +64,41 @@ pub(crate) struct WorkloadBinding {
     pub key: String,
 }
 
-/// A group of publishers that do the same.
+/// A group of identical publishers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PublisherGroup {
     pub name: String,
-    /// Connections.
+    /// Number of publishers, each with a connection.
     pub count: usize,
-    /// Processes that they are spread over.
+    /// Processes that they are distributed over.
     pub processes: usize,
     /// Index of the exchange.
     pub exchange: usize,
-    /// May hold `{symbol}` and `{publisher}`.
+    /// May contain `{symbol}` and `{publisher}`.
     pub key: String,
     pub symbols: usize,
     pub popularity: SymbolPopularity,
     pub size: SizeDistribution,
-    /// Of the whole group, in messages a second.
+    /// Rate of the whole group, in messages per second.
     pub rate: SendRate,
     pub arrivals: ArrivalProcess,
     pub mandatory: bool,
     pub persistent: bool,
-    /// Most messages without a confirm, for each publisher; zero: no confirms.
+    /// Maximum number of unconfirmed messages per publisher; zero: no confirms.
     pub confirms: u64,
-    /// The exchange that answers come through, if every message is a request.
+    /// The exchange for answers, if every message is a request.
     pub reply_exchange: Option<usize>,
 }
 
-/// Which of the symbols a message is about.
+/// How often each symbol occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum SymbolPopularity {
     Uniform,
-    /// The k-th is chosen in proportion to `1 / k^s`.
+    /// Zipf: symbol k is drawn in proportion to `1 / k^s`.
     Zipf(f64),
 }
 
-/// Bytes of a body.
+/// The distribution of body sizes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum SizeDistribution {
     Constant(usize),
@@ -119,18 +116,18 @@ pub(crate) enum SizeDistribution {
     List(Vec<(usize, f64)>),
 }
 
-/// Messages a second, over time.
+/// Messages per second over time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum SendRate {
     Constant(f64),
-    /// `high` for `on_ns`, `low` for `off_ns`, and so on.
+    /// Alternates between `high` for `on_ns` and `low` for `off_ns`.
     Bursts {
         high: f64,
         low: f64,
         on_ns: u64,
         off_ns: u64,
     },
-    /// Begins with `peak`; the excess over `base` halves each `half_life_ns`.
+    /// Starts at `peak`; the excess over `base` halves every `half_life_ns`.
     Opening {
         peak: f64,
         base: f64,
@@ -138,54 +135,54 @@ pub(crate) enum SendRate {
     },
 }
 
-/// Gaps between messages at a given rate.
+/// The distribution of gaps between messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ArrivalProcess {
     Even,
     Poisson,
 }
 
-/// A group of consumers that do the same.
+/// A group of identical consumers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ConsumerGroup {
     pub name: String,
     pub count: usize,
     pub from: QueueSource,
-    /// Unacknowledged messages sent ahead; zero: no limit.
+    /// Prefetch count; zero: no limit.
     pub prefetch: u16,
     pub ack: AckMode,
     pub think: Option<ThinkTime>,
-    /// Share of the messages that are put back once.
+    /// Share of the messages that are requeued once.
     pub reject: f64,
-    /// Share of the messages at which the channel is closed with everything unacknowledged.
+    /// Share of the messages at which the consumer closes its channel with everything unacknowledged.
     pub crash: f64,
     pub answer: Option<AnswerSpec>,
 }
 
-/// Where consumers take messages from.
+/// The queues that consumers consume from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum QueueSource {
     /// Index of a shared queue.
     Shared(usize),
-    /// A queue of each consumer's own.
+    /// An exclusive queue for each consumer.
     Own {
         bindings: Vec<WorkloadBinding>,
-        /// How many symbols each consumer picks for `{pick}`, and from how many.
+        /// How many symbols each consumer picks for `{pick}`, and out of how many.
         picks: usize,
         picks_of: usize,
     },
 }
 
-/// When a delivery is acknowledged.
+/// When deliveries are acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum AckMode {
-    /// By the broker, when it sends it.
+    /// Automatically, when the broker sends them.
     None,
-    /// So many at once.
+    /// After this many messages.
     Every(u64),
 }
 
-/// How long a consumer works on a message.
+/// The time a consumer works on a message.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum ThinkTime {
     Constant { ns: u64 },
@@ -194,18 +191,18 @@ pub(crate) enum ThinkTime {
     LogNormal { median_ns: u64, sigma: f64, most_ns: u64 },
 }
 
-/// How a request is answered.
+/// The answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AnswerSpec {
-    /// Index of the exchange; the key is what the request says (`reply-to`).
+    /// Index of the exchange; the routing key is the request's `reply-to`.
     pub exchange: usize,
     pub size_bytes: usize,
 }
 
-/// What is asked of the result.
+/// An objective of a workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WorkloadObjective {
-    /// Name of a group of publishers or consumers; `None`: all.
+    /// The name of a group of publishers or consumers; `None` for all.
     pub group: Option<String>,
     pub goal: ObjectiveGoal,
 }
@@ -213,14 +210,14 @@ pub(crate) struct WorkloadObjective {
 /// The bound of an objective.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum ObjectiveGoal {
-    /// A quantile (0 to 1; 1: the largest) of a kind of latency.
+    /// A quantile (0 to 1, 1 is the maximum) of a kind of latency.
     Latency { kind: String, quantile: f64, most_us: f64 },
-    /// Deliveries a second.
+    /// Deliveries per second.
     Rate { least_per_s: f64 },
 }
 
 impl WorkloadSpec {
-    /// All publishers, over all groups: each is a stream with a sequence of its own.
+    /// The number of publishers in all groups; each is a stream with its own sequence.
     pub(crate) fn streams(&self) -> usize {
         self.publishers.iter().map(|group| group.count).sum()
     }

@@ -5,7 +5,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::units;
 
-/// The file that is read.
+/// The file being read.
 pub(crate) struct WorkloadFile<'a> {
     /// Its name in messages.
     pub name: &'a str,
@@ -13,7 +13,7 @@ pub(crate) struct WorkloadFile<'a> {
 }
 
 impl WorkloadFile<'_> {
-    /// A fault at a place of the text.
+    /// An error at a position of the text.
     pub(crate) fn fault(&self, at: usize, path: &str, why: &str) -> String {
         let line = self.text.get(..at).map_or(1, |before| before.matches('\n').count() + 1);
         let colon = if path.is_empty() { "" } else { ": " };
@@ -23,7 +23,7 @@ impl WorkloadFile<'_> {
 
 type FieldEntry<'a, 'i> = (&'a str, usize, &'a Spanned<DeValue<'i>>);
 
-/// A table whose keys are taken one by one.
+/// A table whose keys are taken one at a time.
 pub(crate) struct TomlFields<'a, 'i> {
     source: &'a WorkloadFile<'a>,
     path: String,
@@ -32,7 +32,6 @@ pub(crate) struct TomlFields<'a, 'i> {
     known: Vec<&'static str>,
 }
 
-/// A value.
 #[derive(Clone)]
 pub(crate) struct TomlField<'a, 'i> {
     source: &'a WorkloadFile<'a>,
@@ -42,7 +41,7 @@ pub(crate) struct TomlField<'a, 'i> {
 }
 
 impl<'a, 'i> TomlFields<'a, 'i> {
-    /// The whole file.
+    /// The root table of the file.
     pub(crate) fn of(source: &'a WorkloadFile<'a>, table: &'a DeTable<'i>) -> Self {
         Self::at(source, String::new(), 0, table)
     }
@@ -52,7 +51,7 @@ impl<'a, 'i> TomlFields<'a, 'i> {
         Self { source, path, at, left, known: Vec::new() }
     }
 
-    /// Refuses all keys but these, before any of them is asked for: a misspelt key is told as such, and not as a missing one.
+    /// Rejects all other keys before any is taken, so that a misspelt key is not reported as a missing one.
     pub(crate) fn only(&self, keys: &[&str]) -> Result<(), String> {
         match self.left.iter().find(|(name, ..)| !keys.contains(name)) {
             None => Ok(()),
@@ -60,7 +59,6 @@ impl<'a, 'i> TomlFields<'a, 'i> {
         }
     }
 
-    /// Whether a key is there.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.left.iter().any(|(name, ..)| *name == key)
     }
@@ -69,7 +67,7 @@ impl<'a, 'i> TomlFields<'a, 'i> {
         self.source.fault(at, &self.path, &format!("unknown key '{name}'; there are {known}"))
     }
 
-    /// The value of a key, if it is there.
+    /// The value of an optional key.
     pub(crate) fn take(&mut self, key: &'static str) -> Option<TomlField<'a, 'i>> {
         self.known.push(key);
         let index = self.left.iter().position(|(name, ..)| *name == key)?;
@@ -78,12 +76,12 @@ impl<'a, 'i> TomlFields<'a, 'i> {
         Some(TomlField { source: self.source, path, at: value.span().start, value: value.get_ref() })
     }
 
-    /// The value of a key that must be there.
+    /// The value of a required key.
     pub(crate) fn need(&mut self, key: &'static str) -> Result<TomlField<'a, 'i>, String> {
         self.take(key).ok_or_else(|| self.fault(&format!("'{key}' is missing")))
     }
 
-    /// Each table of an array of tables; none if it is not there.
+    /// The tables of an optional array of tables.
     pub(crate) fn tables(&mut self, key: &'static str) -> Result<Vec<TomlFields<'a, 'i>>, String> {
         match self.take(key) {
             Some(field) => field.list()?.into_iter().map(|one| one.table()).collect(),
@@ -91,7 +89,7 @@ impl<'a, 'i> TomlFields<'a, 'i> {
         }
     }
 
-    /// Nothing may be left.
+    /// Fails if keys are left.
     pub(crate) fn end(self) -> Result<(), String> {
         match self.left.first() {
             None => Ok(()),
@@ -99,14 +97,14 @@ impl<'a, 'i> TomlFields<'a, 'i> {
         }
     }
 
-    /// A fault of the table as a whole.
+    /// An error about the table.
     pub(crate) fn fault(&self, why: &str) -> String {
         self.source.fault(self.at, &self.path, why)
     }
 }
 
 impl<'a, 'i> TomlField<'a, 'i> {
-    /// A fault of this value.
+    /// An error about this value.
     pub(crate) fn fault(&self, why: &str) -> String {
         self.source.fault(self.at, &self.path, why)
     }
@@ -129,7 +127,7 @@ impl<'a, 'i> TomlField<'a, 'i> {
         }
     }
 
-    /// A whole number within bounds.
+    /// An integer within bounds.
     pub(crate) fn whole(&self, least: u64, most: u64) -> Result<u64, String> {
         let DeValue::Integer(number) = self.value else {
             return Err(self.wrong(&format!("a whole number from {least} to {most}")));
@@ -153,7 +151,7 @@ impl<'a, 'i> TomlField<'a, 'i> {
         }
     }
 
-    /// A duration: a text with its unit.
+    /// A duration: a string with a unit.
     pub(crate) fn duration_ns(&self) -> Result<u64, String> {
         let DeValue::String(text) = self.value else {
             return Err(self.wrong("a duration with its unit, as in \"250ms\""));
@@ -161,7 +159,7 @@ impl<'a, 'i> TomlField<'a, 'i> {
         units::duration_ns(text).map_err(|why| self.fault(&why))
     }
 
-    /// Bytes: a whole number, or a text with a unit.
+    /// Bytes: an integer, or a string with a unit.
     pub(crate) fn bytes(&self) -> Result<usize, String> {
         let text: &str = match self.value {
             DeValue::String(text) => text,
@@ -171,7 +169,7 @@ impl<'a, 'i> TomlField<'a, 'i> {
         units::bytes(text).map_err(|why| self.fault(&why))
     }
 
-    /// A share: a number from 0 to 1, or percents.
+    /// A share: a number from 0 to 1, or a percentage.
     pub(crate) fn share(&self) -> Result<f64, String> {
         match self.value {
             DeValue::String(text) => units::share(text).map_err(|why| self.fault(&why)),
@@ -179,7 +177,7 @@ impl<'a, 'i> TomlField<'a, 'i> {
         }
     }
 
-    /// One of some words.
+    /// One of several words.
     pub(crate) fn one_of<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T, String> {
         let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
         let text = self.text()?;

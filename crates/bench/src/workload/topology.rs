@@ -7,22 +7,21 @@ use std::collections::HashMap;
 use super::random::{RngPurpose, rng, sample_symbols};
 use super::spec::{WorkloadBinding, WorkloadExchangeType, QueueSource, WorkloadSpec};
 
-/// A queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkloadQueue {
     /// Its name, without the run's prefix.
     pub name: String,
     /// Exchange and key.
     pub bindings: Vec<(usize, String)>,
-    /// Whether those who consume from it answer.
+    /// Whether its consumers answer.
     pub answers: bool,
 }
 
-/// All queues: the shared ones first, then those of the consumers' own, group by group.
+/// All queues: the shared ones first, then the exclusive ones, group by group.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkloadTopology {
     pub queues: Vec<WorkloadQueue>,
-    /// For each group of consumers the number of its first own queue.
+    /// The first exclusive queue of each group of consumers.
     first_own: Vec<usize>,
 }
 
@@ -67,7 +66,7 @@ impl WorkloadTopology {
         }
     }
 
-    /// The queues that a key reaches through an exchange: the slow way, which holds for all.
+    /// The queues that a key reaches through an exchange, without an index.
     #[cfg(test)]
     fn reached(&self, spec: &WorkloadSpec, exchange: usize, key: &str) -> Vec<u32> {
         let kind = spec.exchanges[exchange].kind;
@@ -92,19 +91,18 @@ fn expand(binding: &WorkloadBinding, consumer: usize, picked: &[usize]) -> Vec<(
     picked.iter().map(|pick| (binding.exchange, key.replace("{pick}", &pick.to_string()))).collect()
 }
 
-/// The routing keys of one group of publishers, and where they lead.
+/// The routing keys of one group of publishers, and the queues they reach.
 #[derive(Clone, Debug)]
 pub(crate) struct RoutingKeys {
     keys: Vec<Box<str>>,
     routes: Vec<Box<[u32]>>,
     symbols: usize,
-    /// Whether each publisher has keys of its own, and which is the first publisher here.
+    /// Whether each publisher has its own keys, and the first publisher of this process.
     own: bool,
     first: usize,
 }
 
 impl RoutingKeys {
-    /// For the publishers `from..to` of a group.
     pub(crate) fn of(spec: &WorkloadSpec, topology: &WorkloadTopology, group: usize, from: usize, to: usize) -> Self {
         let publishers = &spec.publishers[group];
         let own = publishers.key.contains("{publisher}");
@@ -130,19 +128,18 @@ impl RoutingKeys {
         if self.own { (publisher - self.first) * self.symbols + symbol } else { symbol }
     }
 
-    /// A key.
     #[inline]
     pub(crate) fn key(&self, number: usize) -> &str {
         &self.keys[number]
     }
 
-    /// The queues it reaches.
+    /// The queues that it reaches.
     #[inline]
     pub(crate) fn route(&self, number: usize) -> &[u32] {
         &self.routes[number]
     }
 
-    /// A key that does not reach exactly one queue whose consumers answer.
+    /// A key that does not reach exactly one answering queue.
     pub(crate) fn without_one_answer(&self, topology: &WorkloadTopology) -> Option<(&str, usize)> {
         self.keys.iter().zip(&self.routes).find_map(|(key, route)| {
             let answering = route.iter().filter(|&&queue| topology.queues[queue as usize].answers).count();
@@ -151,7 +148,7 @@ impl RoutingKeys {
     }
 }
 
-/// One exchange's bindings, ready to be looked up.
+/// An index of one exchange's bindings.
 struct RouteIndex<'a> {
     exact: HashMap<&'a str, Vec<u32>>,
     patterns: Vec<(&'a str, u32)>,

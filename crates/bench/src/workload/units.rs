@@ -2,9 +2,9 @@
 
 use crate::limits::MESSAGE_BYTES_MAX;
 
-/// Nanoseconds of `10us`, `250ms`, `1.5s`, `2min`.
+/// Parses `10us`, `250ms`, `1.5s`, `2min` into nanoseconds.
 pub(crate) fn duration_ns(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is no duration: a number and us, ms, s or min, as in '250ms'");
+    let wrong = || format!("'{text}' is not a duration: expected a number and us, ms, s or min, as in '250ms'");
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let factor = match text[digits.len()..].trim() {
         "us" => 1e3,
@@ -21,9 +21,9 @@ pub(crate) fn duration_ns(text: &str) -> Result<u64, String> {
     Ok(ns as u64)
 }
 
-/// Bytes of `64`, `64B`, `16KiB` (or `16K`), `1MiB` (or `1M`).
+/// Parses `64`, `64B`, `16KiB` (or `16K`), `1MiB` (or `1M`) into bytes.
 pub(crate) fn bytes(text: &str) -> Result<usize, String> {
-    let wrong = || format!("'{text}' is no size: a whole number and B, KiB or MiB, as in '16KiB'");
+    let wrong = || format!("'{text}' is not a size: expected a whole number and B, KiB or MiB, as in '16KiB'");
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let factor = match text[digits.len()..].trim() {
         "" | "B" => 1,
@@ -38,9 +38,9 @@ pub(crate) fn bytes(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A share from 0 to 1, of `2%`.
+/// Parses a percentage into a share from 0 to 1.
 pub(crate) fn share(text: &str) -> Result<f64, String> {
-    let wrong = || format!("'{text}' is no share: a number from 0 to 1, or percents as in '2%'");
+    let wrong = || format!("'{text}' is not a share: expected a number from 0 to 1, or percents as in '2%'");
     let number = text.strip_suffix('%').ok_or_else(wrong)?;
     match number.trim().parse::<f64>() {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),
@@ -48,18 +48,18 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A quantile from 0 to 1, of `p99.9` or `max`.
+/// Parses `p99.9` or `max` into a quantile from 0 to 1.
 pub(crate) fn quantile(text: &str) -> Result<f64, String> {
     if text == "max" {
         return Ok(1.0);
     }
     match text.strip_prefix('p').and_then(|number| number.parse::<f64>().ok()) {
         Some(percent) if percent > 0.0 && percent < 100.0 => Ok(percent / 100.0),
-        _ => Err(format!("'{text}' is no quantile: p50, p99, p99.9, max")),
+        _ => Err(format!("'{text}' is not a quantile: expected p50, p99, p99.9, max")),
     }
 }
 
-/// Nanoseconds as people read them.
+/// Formats nanoseconds for people.
 pub(crate) fn shown_ns(ns: u64) -> String {
     let ns = ns as f64;
     let (value, unit) = match ns {

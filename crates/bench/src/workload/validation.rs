@@ -9,10 +9,10 @@ use crate::limits::{
     WORKLOAD_MESSAGES_MAX,
 };
 
-/// What a workload without anybody is told.
+/// The error of a workload without publishers or consumers.
 pub(crate) const NOBODY: &str = "a workload needs at least one of [[publishers]] and one of [[consumers]]";
 
-/// A group of publishers.
+/// Checks a group of publishers.
 pub(crate) fn publishers(group: &PublisherGroup, spec: &WorkloadSpec) -> Result<(), String> {
     unique(&group.name, spec)?;
     if size_min(&group.size) < STAMP_BYTES {
@@ -38,7 +38,7 @@ pub(crate) fn publishers(group: &PublisherGroup, spec: &WorkloadSpec) -> Result<
         && low > 0.0
         && matches!(group.rate, SendRate::Bursts { high, .. } if high < low)
     {
-        return Err("a burst is faster than what is between bursts ('burst' is less than 'idle')".to_owned());
+        return Err("'burst' must not be less than 'idle'".to_owned());
     }
     if let Some(exchange) = group.reply_exchange
         && spec.exchanges[exchange].kind == WorkloadExchangeType::Fanout
@@ -48,7 +48,7 @@ pub(crate) fn publishers(group: &PublisherGroup, spec: &WorkloadSpec) -> Result<
     Ok(())
 }
 
-/// A group of consumers.
+/// Checks a group of consumers.
 pub(crate) fn consumers(group: &ConsumerGroup, spec: &WorkloadSpec) -> Result<(), String> {
     unique(&group.name, spec)?;
     if let QueueSource::Own { bindings, picks, picks_of } = &group.from {
@@ -74,7 +74,7 @@ pub(crate) fn consumers(group: &ConsumerGroup, spec: &WorkloadSpec) -> Result<()
     }
     match group.ack {
         AckMode::Every(count) if group.prefetch > 0 && count > u64::from(group.prefetch) => {
-            return Err(format!("ack every {count} above prefetch {} would wait for ever", group.prefetch));
+            return Err(format!("ack every {count} must not exceed prefetch {}: the consumer would stall", group.prefetch));
         }
         AckMode::None if group.prefetch > 0 => {
             return Err(
@@ -88,7 +88,7 @@ pub(crate) fn consumers(group: &ConsumerGroup, spec: &WorkloadSpec) -> Result<()
             return Err(format!("answers have at least {STAMP_BYTES} bytes"));
         }
         if troubled {
-            return Err("who answers neither rejects nor crashes: a request would be answered twice".to_owned());
+            return Err("consumers that answer must not reject or crash: a request would be answered twice".to_owned());
         }
     }
     Ok(())
@@ -102,7 +102,7 @@ fn unique(name: &str, spec: &WorkloadSpec) -> Result<(), String> {
     }
 }
 
-/// An objective; all groups are known.
+/// Checks an objective, once all groups are known.
 pub(crate) fn objective(objective: &WorkloadObjective, spec: &WorkloadSpec) -> Result<(), String> {
     let is_in = |name: &String| objective.group.as_ref().is_none_or(|group| group == name);
     let publishers: Vec<&PublisherGroup> = spec.publishers.iter().filter(|group| is_in(&group.name)).collect();
@@ -138,14 +138,14 @@ pub(crate) fn objective(objective: &WorkloadObjective, spec: &WorkloadSpec) -> R
     }
 }
 
-/// The workload as a whole.
+/// Checks the workload as a whole.
 pub(crate) fn whole(spec: &WorkloadSpec) -> Result<(), String> {
     if spec.publishers.is_empty() || spec.consumers.is_empty() {
         return Err(NOBODY.to_owned());
     }
     for (index, queue) in spec.queues.iter().enumerate() {
         if !spec.consumers.iter().any(|group| group.from == QueueSource::Shared(index)) {
-            return Err(format!("queue '{}' has no consumers: nobody could tell what was lost", queue.name));
+            return Err(format!("queue '{}' has no consumers: lost messages could not be detected", queue.name));
         }
     }
     for group in &spec.publishers {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::document::{Document, TargetFacts};
 
-/// Options that name where results go or how they look, not how they were measured.
+/// Options about output, which do not affect the measurement.
 const OF_NO_MATTER: [&str; 8] = ["json", "html", "format", "full", "url", "against", "report", "help"];
 
-/// What differs between two documents.
+/// The differences between two documents.
 pub(super) fn between(a: &Document, b: &Document) -> Vec<String> {
     let mut warnings = Vec::new();
     let mut differ = |what: &str, a: String, b: String| {
@@ -27,7 +27,7 @@ pub(super) fn between(a: &Document, b: &Document) -> Vec<String> {
     differ("the placement", a.placement.clone(), b.placement.clone());
     differences_of(&a.options, &b.options, "option --", &mut warnings);
     for facts in &a.targets {
-        // The only target of each side is compared whatever its name; what it is stands in the rows.
+        // If each side has a single target, they are compared whatever their names; the rows show what they are.
         let other = match (&a.targets[..], &b.targets[..]) {
             ([_], [other]) => Some(other),
             _ => b.target(&facts.name),
@@ -44,7 +44,7 @@ pub(super) fn between(a: &Document, b: &Document) -> Vec<String> {
     warnings
 }
 
-/// What differs in the ways to two targets.
+/// The differences between two targets' connections.
 pub(super) fn between_targets(a: &TargetFacts, b: &TargetFacts) -> Vec<String> {
     let mut warnings = Vec::new();
     if a.transport != b.transport {
@@ -75,7 +75,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn what_may_explain_a_ratio_is_said() {
+    fn possible_explanations_of_a_ratio_are_listed() {
         let a = fixture::document();
         assert!(between(&a, &a).is_empty());
         let mut b = a.clone();

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use crate::document::{Document, MeasuredSeries};
 
-/// Series that belong together.
+/// Pairs of series.
 pub(super) type SeriesPairs<'a> = Vec<(&'a MeasuredSeries, &'a MeasuredSeries)>;
 
-/// Whether two series measured the same thing, be it on other targets.
+/// Whether two series are the same measurement, possibly of different targets.
 pub(crate) fn same_measurement(a: &MeasuredSeries, b: &MeasuredSeries) -> bool {
     (&a.benchmark, &a.parameters, &a.axis, a.pace) == (&b.benchmark, &b.parameters, &b.axis, b.pace)
 }
@@ -21,12 +21,12 @@ pub(super) fn what(series: &MeasuredSeries) -> String {
     text
 }
 
-/// Pairs the series of two documents, called by names.
+/// Pairs the series of two named documents.
 pub(super) fn of_documents<'a>(a: (&str, &'a Document), b: (&str, &'a Document)) -> (SeriesPairs<'a>, Vec<String>) {
     let names =
         |document: &'a Document| document.series.iter().map(|series| &*series.target).collect::<BTreeSet<&str>>();
     let (in_a, in_b) = (names(a.1), names(b.1));
-    // One target each: two brokers are compared, whatever they are called. Otherwise names decide.
+    // With one target each, two brokers are compared whatever their names. Otherwise targets are paired by name.
     let by_name = in_a.len() != 1 || in_b.len() != 1;
     let belong = |first: &MeasuredSeries, second: &MeasuredSeries| {
         same_measurement(first, second) && (!by_name || first.target == second.target)
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
     use crate::fixture;
 
-    /// Series as `benchmark@target`, and what comes of pairing them.
+    /// Series as `benchmark@target`, and the expected pairs.
     fn check(a: &[&str], b: &[&str], together: &str, alone: &[&str]) {
         let document = |words: &[&str]| {
             let series = words.iter().map(|word| {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn who_belongs_together() {
+    fn series_are_paired() {
         check(&["x@h"], &["x@h"], "x@h-x@h", &[]);
         check(&["x@h"], &["x@r"], "x@h-x@r", &[]);
         check(&["x@h", "x@r"], &["x@r", "x@h"], "x@h-x@h x@r-x@r", &[]);

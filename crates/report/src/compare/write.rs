@@ -6,7 +6,7 @@ use crate::markdown::{head, number};
 use crate::osu::{axis_name, plain};
 
 impl DocumentComparison {
-    /// For a terminal.
+    /// As text for a terminal.
     pub fn text(&self) -> String {
         let mut text = format!("# A: {}\n# B: {}\n", self.a, self.b);
         for warning in &self.warnings {
@@ -48,7 +48,7 @@ impl DocumentComparison {
         text
     }
 
-    /// For a document.
+    /// As Markdown.
     pub fn markdown(&self) -> String {
         let mut text = format!("# {} compared with {}\n\nB is {}, A is {}.\n\n", self.b, self.a, self.b, self.a);
         for warning in &self.warnings {
@@ -79,15 +79,15 @@ impl DocumentComparison {
         text + &self.closing().join("\n\n") + "\n"
     }
 
-    /// For programs.
+    /// As JSON.
     ///
     /// # Errors
-    /// A value that JSON has no notation for.
+    /// A value that JSON cannot represent.
     pub fn json(&self) -> Result<String, String> {
         json::pretty(self)
     }
 
-    /// Why points are INVALID, each reason once a place.
+    /// Why points are INVALID, each reason once per value of the axis.
     fn reasons(&self) -> Vec<(String, String)> {
         let mut reasons = Vec::new();
         for row in &self.rows {
@@ -101,7 +101,7 @@ impl DocumentComparison {
         reasons
     }
 
-    /// What stands below the rows.
+    /// The lines below the rows.
     pub(crate) fn closing(&self) -> Vec<String> {
         let (better, worse, noise) = self.tally();
         let mut lines =

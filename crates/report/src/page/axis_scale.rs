@@ -1,46 +1,46 @@
 //! Axis scales: map values to coordinates and choose round ticks.
 
-/// What an axis counts, which decides its labels.
+/// The unit of an axis, which determines its labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AxisUnit {
     /// Bytes: `4 KiB`.
     Bytes,
-    /// Anything else: `4k`.
+    /// Any other: `4k`.
     Plain,
     /// Shares below one, as percentiles.
     Quantile,
 }
 
-/// How values are spread.
+/// The kind of scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ScaleKind {
-    /// Evenly, from zero.
+    /// Linear, from zero.
     Linear,
-    /// By doubling.
+    /// Logarithmic, with ticks at powers of two.
     Log2,
-    /// By decades.
+    /// Logarithmic, with ticks at powers of ten.
     Log10,
     /// By nines: 90 %, 99 %, 99.9 %.
     Nines,
 }
 
-/// An axis.
+/// The scale of an axis.
 #[derive(Clone, Debug)]
 pub(super) struct AxisScale {
     spread: ScaleKind,
     unit: AxisUnit,
     low: f64,
     high: f64,
-    /// The places of `low` and `high` on the paper.
+    /// The coordinates of `low` and `high`.
     paper: (f64, f64),
 }
 
 impl AxisScale {
-    /// An axis for values from `low` to `high`; those that the spread cannot show are the caller's to leave out.
+    /// A scale for values from `low` to `high`; the caller leaves out values that it cannot show.
     pub fn new(spread: ScaleKind, unit: AxisUnit, (low, high): (f64, f64), paper: (f64, f64)) -> Self {
         let (low, high) = match spread {
             ScaleKind::Linear => (low.min(0.0), if high > 0.0 { high } else { 1.0 }),
-            // One value alone stands in the middle.
+            // A single value is drawn in the middle.
             ScaleKind::Log2 if low == high => (low / 2.0, high * 2.0),
             ScaleKind::Nines if low == high => (0.0, 0.99),
             ScaleKind::Log2 | ScaleKind::Nines => (low, high),
@@ -49,7 +49,7 @@ impl AxisScale {
         Self { spread, unit, low, high, paper }
     }
 
-    /// The same with room above for the largest value: the end is a round number.
+    /// Extends the scale to a round number above the largest value.
     pub fn rounded_up(mut self) -> Self {
         if self.spread == ScaleKind::Linear {
             let step = step(self.high - self.low);
@@ -58,7 +58,7 @@ impl AxisScale {
         self
     }
 
-    /// Whether the spread can show a value.
+    /// Whether the scale can show a value.
     pub fn shows(spread: ScaleKind, value: f64) -> bool {
         value.is_finite() && (spread == ScaleKind::Linear || spread == ScaleKind::Nines || value > 0.0)
     }
@@ -72,13 +72,13 @@ impl AxisScale {
         }
     }
 
-    /// The place of a value on the paper.
+    /// The coordinate of a value.
     pub fn at(&self, value: f64) -> f64 {
         let (low, high) = (self.spread_out(self.low), self.spread_out(self.high));
         self.paper.0 + (self.spread_out(value) - low) / (high - low) * (self.paper.1 - self.paper.0)
     }
 
-    /// Ticks with their labels; an empty label: a small tick.
+    /// The ticks with their labels; a tick without a label is a minor one.
     pub fn ticks(&self) -> Vec<(f64, String)> {
         match self.spread {
             ScaleKind::Linear => {
@@ -90,7 +90,7 @@ impl AxisScale {
             ScaleKind::Log2 => {
                 let (from, to) = (self.low.log2().ceil() as i32, self.high.log2().floor() as i32);
                 let each = ((to - from) / 6 + 1).max(1);
-                // Sizes are read at 16, 256, 4 KiB.
+                // Sizes have labels at 16, 256, 4 KiB.
                 let each = if self.unit == AxisUnit::Bytes && each > 2 { 4 } else { each };
                 (from..=to)
                     .map(|exponent| {
@@ -130,7 +130,7 @@ impl AxisScale {
     }
 }
 
-/// A step of 1, 2 or 5 times a power of ten, of which four to nine make the span.
+/// A step of 1, 2 or 5 times a power of ten that divides the span into four to nine parts.
 fn step(span: f64) -> f64 {
     let rough = span / 5.0;
     let decade = 10_f64.powf(rough.log10().floor());
@@ -161,7 +161,7 @@ fn round_above(value: f64) -> f64 {
         .unwrap_or(decade * 10.0)
 }
 
-/// A number of bytes as people say it.
+/// A number of bytes with a unit.
 pub(super) fn bytes(value: f64) -> String {
     for (factor, unit) in [(1_073_741_824.0, "GiB"), (1_048_576.0, "MiB"), (1_024.0, "KiB")] {
         if value >= factor {
@@ -171,9 +171,9 @@ pub(super) fn bytes(value: f64) -> String {
     format!("{} B", trimmed(value))
 }
 
-/// A number with its thousands as a letter.
+/// A number with a suffix for thousands.
 pub(super) fn short(value: f64) -> String {
-    // Powers of two and the like are read in full.
+    // Powers of two and the like are shown in full.
     if (1e3..1e5).contains(&value) && value.fract() == 0.0 && value % 100.0 != 0.0 {
         return crate::markdown::number(value);
     }

@@ -3,68 +3,66 @@
 use super::axis_scale::ScaleKind;
 use crate::metric::{Metric, MetricRole};
 
-/// A part of the page.
+/// A chapter of the page.
 pub(super) struct PageChapter {
-    /// Anchor of its heading.
     pub id: &'static str,
     pub title: &'static str,
-    /// What is measured, in a sentence or two.
+    /// A short description of what is measured.
     pub about: &'static str,
     pub figures: Vec<FigureSpec>,
 }
 
-/// A figure before there are data.
+/// The specification of a figure.
 #[derive(Clone)]
 pub(super) struct FigureSpec {
-    /// Anchor of the figure.
     pub id: String,
     pub title: String,
-    /// Which figure of the paper it answers; empty for none.
+    /// The corresponding figure of the paper; empty for none.
     pub paper: &'static str,
-    /// Whose series are drawn: names of benchmarks, or their first words.
+    /// The benchmarks drawn: names, or their first words.
     pub benchmarks: Vec<String>,
-    /// Round trips, streams, or both.
+    /// Only ping-pong series, only streams, or both.
     pub ping_pong: Option<bool>,
-    /// What the figure stands over.
+    /// The horizontal axis.
     pub over: FigureAxis,
-    /// What the lines are.
+    /// How lines and panels are grouped.
     pub lines: LineGrouping,
-    /// Coordinates that are kept at the measured value next to this one.
+    /// Parameters that are fixed at the measured value closest to this one.
     pub fixed: Vec<(&'static str, f64)>,
-    /// Whether it shows variants at one place, each of them a single value.
+    /// Whether it compares variants by single values.
     pub variants: bool,
     pub metrics: Vec<Metric>,
     pub spread: ScaleKind,
-    /// What is to be seen.
+    /// What the figure shows.
     pub about: &'static str,
 }
 
-/// The horizontal axis.
+/// The horizontal axis of a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum FigureAxis {
-    /// Sizes of messages, both ends included.
+    /// Message sizes within inclusive bounds.
     Size(f64, f64),
     /// A parameter, or the axis of that name.
     Parameter(&'static str),
-    /// Whatever the series' own axis is.
+    /// The series' own axis.
     Own(String),
-    /// Percentiles of a kind of latency, of each point.
+    /// Percentiles of a kind of latency.
     Quantiles(String),
 }
 
-/// What tells lines and panels apart.
+/// How lines and panels are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineGrouping {
-    /// Brokers and networks in one panel.
+    /// One panel with a line for each broker and network.
     Contestants,
-    /// A panel for each broker and network, in it a line for each value of a parameter.
+    /// A panel for each broker and network with a line for each value of a parameter.
     Values(&'static str),
-    /// A panel for each broker and network, in it a line for each metric.
+    /// A panel for each broker and network with a line for each metric.
     Metrics,
 }
 
 const ALL: FigureAxis = FigureAxis::Size(0.0, f64::INFINITY);
-/// Up to here a message counts as small, as in the paper's figures.
+/// The largest small message in the paper's figures.
 const SMALL_BYTES: f64 = 4_096.0;
 
 fn spec(id: &str, title: &str, benchmarks: &[&str], over: FigureAxis, metric: Metric, spread: ScaleKind) -> FigureSpec {
@@ -426,10 +424,10 @@ fn trees() -> PageChapter {
     }
 }
 
-/// A figure for series that no other shows.
+/// A figure for series that no other figure covers.
 pub(super) fn plain(id: String, benchmark: &str, axis: &str, metric: Metric) -> FigureSpec {
     let title = format!("{benchmark}: {}", metric.name());
-    // Over all sizes a rate falls by decades, and bandwidth comes to a level.
+    // Over all sizes, rates fall by orders of magnitude while bandwidth levels off.
     let spread = if axis == "size_bytes" && metric != Metric::MbPerS { ScaleKind::Log10 } else { ScaleKind::Linear };
     FigureSpec {
         benchmarks: vec![benchmark.to_owned()],
@@ -437,7 +435,7 @@ pub(super) fn plain(id: String, benchmark: &str, axis: &str, metric: Metric) -> 
     }
 }
 
-/// The percentiles of a kind of latency.
+/// The percentile curve of a kind of latency.
 pub(super) fn quantiles(id: String, benchmark: &str, kind: &str) -> FigureSpec {
     let metric = Metric::LatencyUs(kind.to_owned(), 0.5);
     FigureSpec {

@@ -8,27 +8,23 @@ use super::plot::{ALONE, PlotAxis, PlotDot, PlotLine, LinePlot};
 use super::axis_scale::{ScaleKind, AxisUnit};
 use super::section::escaped;
 
-/// A value at a place, with the interval that it stands for.
+/// A value with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurveValue {
-    /// Where.
     pub x: f64,
-    /// What.
     pub y: f64,
-    /// From where to where, if it stands for several.
+    /// The interval, if there is one.
     pub interval: Option<(f64, f64)>,
 }
 
-/// A line.
 #[derive(Clone, Debug)]
 pub struct Curve {
-    /// Its name.
     pub label: String,
-    /// Its values, in the order of their places.
+    /// Its values in ascending order of x.
     pub values: Vec<CurveValue>,
 }
 
-/// Draws lines on common axes that begin at zero; the names of the axes are those of x and of y. Without values: nothing.
+/// Draws curves on linear axes from zero with these axis names. Without values, returns nothing.
 pub fn curves(id: &str, title: &str, caption: &str, (x, y): (&str, &str), curves: &[Curve]) -> String {
     let axis = |label: &str| PlotAxis { label: label.to_owned(), spread: ScaleKind::Linear, unit: AxisUnit::Plain };
     let dot = |value: &CurveValue| PlotDot { x: value.x, y: value.y, interval: value.interval, invalid: Vec::new(), runs: 1 };

@@ -12,20 +12,20 @@ const TOP: f64 = 26.0;
 const ROW: f64 = 34.0;
 const BOTTOM: f64 = 26.0;
 const LEFT: f64 = 6.0;
-/// Room for the number behind the dot that stands furthest to the right.
+/// Space for the number after the rightmost dot.
 const RIGHT: f64 = 70.0;
 
-/// Whether a panel holds single values only, all at one place.
+/// Whether a panel has single values only, all at the same x.
 pub(super) fn fits(plot: &LinePlot) -> bool {
     let mut x_values = plot.lines.iter().flat_map(|line| &line.dots).map(|dot| dot.x);
     let Some(first) = x_values.next() else { return false };
     x_values.all(|x_value| x_value == first) && plot.lines.iter().all(|line| line.dots.len() == 1)
 }
 
-/// Draws it, on a scale that holds the given span of values.
+/// Draws the chart on a scale that covers the given range of values.
 pub(super) fn svg(plot: &LinePlot, span: (f64, f64)) -> String {
     let height = TOP + ROW * plot.lines.len() as f64 + BOTTOM;
-    // A logarithm of few values hides more than it shows, unless they are decades apart.
+    // A logarithmic scale hides differences unless the values are orders of magnitude apart.
     let spread = if span.0 > 0.0 && span.1 / span.0 > 100.0 { ScaleKind::Log10 } else { ScaleKind::Linear };
     let scale = AxisScale::new(spread, AxisUnit::Plain, span, (LEFT + 6.0, WIDTH - RIGHT)).rounded_up();
     let mut svg = format!(
@@ -44,7 +44,7 @@ pub(super) fn svg(plot: &LinePlot, span: (f64, f64)) -> String {
             escaped(&label)
         );
     }
-    // What is the same in all but who did it stands together.
+    // Labels that differ only in the contestant are grouped.
     let mut lines: Vec<_> = plot.lines.iter().collect();
     lines.sort_by_key(|line| line.label.split_once(", ").map(|(_, what)| what));
     for (row, line) in lines.into_iter().enumerate() {

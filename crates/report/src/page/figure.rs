@@ -12,24 +12,24 @@ use crate::document::LoopMode;
 use crate::markdown::number;
 use crate::osu::plain;
 
-/// Lines that one panel can bear.
+/// Most lines in one panel.
 const LINES_MAX: usize = 8;
-/// Reasons for INVALID that stand below a figure; its table has all.
+/// Most INVALID reasons below a figure; its table has all of them.
 const REASONS_MAX: usize = 4;
 
-/// A figure ready for the page.
+/// A rendered figure.
 pub(super) struct PageFigure {
     pub id: String,
     pub title: String,
     pub html: String,
 }
 
-/// Puts a figure together.
+/// Renders a figure.
 pub(super) fn build(spec: &FigureSpec, gathered: &FigureData, entries: &[SeriesEntry<'_>], number: usize) -> PageFigure {
     let mut html = format!("<figure id=\"{}\">\n<h3>Figure {number}. {}</h3>\n", spec.id, escaped(&spec.title));
     let many = gathered.plots.len() > 1;
     _ = writeln!(html, "<div class=\"panels{}\">", if many { " many" } else { "" });
-    // Panels of one figure share their axes, so that they can be compared at a glance.
+    // The panels of a figure share their axes, so that they can be compared at a glance.
     let spans =
         gathered.plots.iter().filter_map(LinePlot::spans).reduce(|(ax, ay), (bx, by)| (wider(ax, bx), wider(ay, by)));
     let mut thinned_from = None;
@@ -67,7 +67,7 @@ fn wider(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
     (a.0.min(b.0), a.1.max(b.1))
 }
 
-/// A plot with no more lines than can be told apart: evenly chosen, the first and the last among them.
+/// A plot with fewer lines: evenly chosen, including the first and the last.
 fn thin_out(plot: &LinePlot, from: &mut Option<usize>) -> LinePlot {
     let count = plot.lines.len();
     if count <= LINES_MAX {
@@ -82,7 +82,7 @@ fn thin_out(plot: &LinePlot, from: &mut Option<usize>) -> LinePlot {
     LinePlot { lines, ..plot.clone() }
 }
 
-/// The lines of all panels, each name once.
+/// The legend of all panels, each name once.
 pub(super) fn legend(plots: &[LinePlot]) -> String {
     let mut html = "<ul class=\"legend\">".to_owned();
     let mut named: Vec<&str> = Vec::new();
@@ -135,12 +135,12 @@ fn caption(spec: &FigureSpec, gathered: &FigureData, entries: &[SeriesEntry<'_>]
     parts.join(" ")
 }
 
-/// Why points are INVALID: each reason with whose points and which.
+/// Why points are INVALID: each reason with the lines and points it concerns.
 fn reasons(plots: &[LinePlot], lines: LineGrouping) -> Vec<String> {
     let mut reasons: Vec<(String, &String, Vec<String>)> = Vec::new();
     for plot in plots {
         for line in &plot.lines {
-            // Several metrics of one run have its reasons in common: the panel says whose they are.
+            // Several metrics of one run share its reasons, which are therefore attributed to the panel.
             let who = match lines {
                 LineGrouping::Contestants => line.label.clone(),
                 LineGrouping::Values(name) => format!("{}, {name} {}", plot.title, line.label),
@@ -175,7 +175,7 @@ fn invalid(reasons: &[String]) -> String {
     html + "</ul>\n"
 }
 
-/// The figure's numbers, a table for each panel.
+/// The figure's data, one table per panel.
 pub(super) fn tables(plots: &[LinePlot], reasons: &[String]) -> String {
     let mut html = "<details><summary>Table</summary>\n".to_owned();
     for plot in plots {
@@ -207,10 +207,10 @@ pub(super) fn tables(plots: &[LinePlot], reasons: &[String]) -> String {
     html + "</details>\n"
 }
 
-/// The names of a table's columns, and its rows with theirs.
+/// Column headings, and rows with their headings.
 type FigureTable = (Vec<String>, Vec<(String, Vec<String>)>);
 
-/// A row for each place on the axis, a column for each line.
+/// A row for each x value, a column for each line.
 fn by_x(plot: &LinePlot) -> FigureTable {
     let mut x_values: Vec<f64> = plot.lines.iter().flat_map(|line| &line.dots).map(|dot| dot.x).collect();
     x_values.sort_by(f64::total_cmp);
@@ -227,29 +227,29 @@ fn by_x(plot: &LinePlot) -> FigureTable {
     (head, rows.collect())
 }
 
-/// Single values: a row for each line.
+/// For single values: a row for each line.
 fn by_line(plot: &LinePlot) -> FigureTable {
     let letters = plot.lines.iter().map(range_letters).max().unwrap_or(0);
     let cells = |line: &PlotLine| line.dots.iter().map(|dot| cell(dot, letters)).collect();
     let rows = plot.lines.iter().map(|line| (line.label.clone(), cells(line)));
     let x_value = plot.lines.first().and_then(|line| line.dots.first()).map_or(0.0, |dot| dot.x);
-    // Places that have names stand in the rows' names.
+    // Named values are part of the row headings.
     let x_value =
         if x_value == 0.0 { plot.x.label.clone() } else { format!("{} {}", plot.x.label, row_words(plot, x_value)) };
     (vec![x_value, plot.y.label.clone()], rows.collect())
 }
 
-/// A place on the axis as the first column has it: bytes in full, since these are to be copied.
+/// An x value in the first column: bytes in full, so that they can be copied.
 fn row_words(plot: &LinePlot, x_value: f64) -> String {
     if plot.x.unit == AxisUnit::Plain && x_value >= 1_000.0 { number(x_value) } else { plot.x_words(x_value) }
 }
 
-/// The interval of a point, for a table.
+/// The interval of a point in a table.
 fn range(dot: &PlotDot) -> String {
     dot.interval.map_or_else(String::new, |(low, high)| format!("{} – {}", number(low), number(high)))
 }
 
-/// Letters that the intervals of a line need, so that all stand below one another.
+/// Width of a line's intervals in letters, for alignment.
 fn range_letters(line: &PlotLine) -> usize {
     line.dots.iter().map(|dot| range(dot).chars().count()).max().unwrap_or(0)
 }

@@ -15,15 +15,15 @@ use crate::estimate::{MetricEstimate, invalid_reasons};
 use crate::metric::Metric;
 use crate::osu::plain;
 
-/// Percentiles that the curve of a latency is drawn through.
+/// The percentiles of a latency curve.
 const QUANTILES: [f64; 9] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.999_5, 0.999_9];
-/// Parameters that say what others say already.
+/// Parameters that repeat the information of others.
 const SAID_ELSEWHERE: [&str; 1] = ["shape"];
 
 /// A broker on a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PageContestant {
-    /// The documents that it was measured in.
+    /// The documents that contain it.
     pub documents: Vec<usize>,
     pub target: String,
     /// Its name on the page.
@@ -31,14 +31,14 @@ pub(super) struct PageContestant {
 }
 
 impl PageContestant {
-    /// Whether the series of a document is this one's.
+    /// Whether a series of a document belongs to it.
     pub fn has(&self, document: usize, series: &MeasuredSeries) -> bool {
         self.target == series.target && self.documents.contains(&document)
     }
 }
 
-/// Everyone who was measured, with names that tell them apart. The same broker in two documents is one, unless both measured
-/// the same thing, which makes them two to be compared.
+/// All contestants with distinguishing names. The same broker in two documents is one contestant, unless both documents have the
+/// same measurement of it, which makes it two to be compared.
 pub(super) fn contestants(documents: &[&Document]) -> Vec<PageContestant> {
     let mut found: Vec<(PageContestant, TargetFacts)> = Vec::new();
     for (number, document) in documents.iter().enumerate() {
@@ -84,7 +84,7 @@ pub(super) fn contestants(documents: &[&Document]) -> Vec<PageContestant> {
     found.into_iter().map(|(contestant, _)| contestant).collect()
 }
 
-/// Whether two documents hold the same measurement of a target.
+/// Whether two documents have the same measurement of a target.
 fn measured_twice(a: &Document, b: &Document, target: &str) -> bool {
     let mut mine = a.series.iter().filter(|series| series.target == target);
     mine.any(|one| b.series.iter().any(|other| other.target == target && same_measurement(one, other)))
@@ -98,15 +98,15 @@ pub(super) struct SeriesEntry<'a> {
     pub series: &'a MeasuredSeries,
 }
 
-/// The panels of a figure.
+/// The data of a figure.
 pub(super) struct FigureData {
-    /// With all lines.
+    /// Panels with all their lines.
     pub plots: Vec<LinePlot>,
-    /// The coordinates that were kept, and at what.
+    /// The fixed parameters and their values.
     pub fixed: Vec<(&'static str, f64)>,
 }
 
-/// Whether a figure is about a series at all.
+/// Whether a figure covers a series.
 pub(super) fn covers(spec: &FigureSpec, series: &MeasuredSeries) -> bool {
     let first = series.benchmark.split_whitespace().next().unwrap_or("");
     let named = spec.benchmarks.iter().any(|name| *name == series.benchmark || name == first);
@@ -115,7 +115,7 @@ pub(super) fn covers(spec: &FigureSpec, series: &MeasuredSeries) -> bool {
         && !matches!(&spec.over, FigureAxis::Own(axis) if *axis != series.axis)
 }
 
-/// Collects a figure's points; `None` if there is nothing to draw.
+/// Collects a figure's data; `None` if there is nothing to draw.
 pub(super) fn gather(spec: &FigureSpec, contestants: &[PageContestant], entries: &[SeriesEntry<'_>]) -> Option<FigureData> {
     let has = |series: &MeasuredSeries| {
         let points = || series.points.iter();
@@ -129,7 +129,7 @@ pub(super) fn gather(spec: &FigureSpec, contestants: &[PageContestant], entries:
         .map(|&(name, wanted)| Some((name, nearest(&entries, name, wanted)?)))
         .collect::<Option<Vec<_>>>()?;
     let varying = varying(spec, &entries);
-    // A line is found by its panel, then by its name, in the order in which they come up.
+    // Lines are identified by panel and name, in order of appearance.
     let mut lines: Vec<(LineKey, PlotLine)> = Vec::new();
     for entry in &entries {
         let rest: String = varying
@@ -160,17 +160,16 @@ pub(super) fn gather(spec: &FigureSpec, contestants: &[PageContestant], entries:
     (!plots.is_empty()).then_some(FigureData { plots, fixed })
 }
 
-/// What makes a line one line.
+/// The identity of a line.
 #[derive(Clone, Debug, PartialEq)]
 struct LineKey {
     contestant: usize,
-    /// The panel's title; empty where there is one panel.
+    /// The panel's title; empty for a single panel.
     panel: String,
-    /// What the line is in its panel.
+    /// The line's name in its panel.
     line: String,
-    /// Which metric.
     variant: usize,
-    /// The parameter's value, by which lines are sorted.
+    /// The parameter's value, for sorting.
     value: f64,
 }
 
@@ -192,9 +191,9 @@ fn key(
     };
     let name = entry.series.name_at(point.at);
     let label = match (&spec.over, name) {
-        // Places that have names are no axis: each is a value, or a curve, of its own.
+        // Named values form no axis: each is a line, or a curve, of its own.
         (FigureAxis::Own(_) | FigureAxis::Quantiles(_), Some(name)) => format!("{label}, {name}"),
-        // A curve of percentiles is one of a single point.
+        // A percentile curve belongs to a single point.
         (FigureAxis::Quantiles(_), None) if entry.series.points.len() > 1 => {
             format!("{label}, {} {}", entry.series.axis, plain(point.at))
         }
@@ -203,7 +202,7 @@ fn key(
     Some((LineKey { contestant: entry.contestant, panel, line: label.clone(), variant, value }, label))
 }
 
-/// A metric's name without what the axis says already.
+/// A metric's name without what the axis already states.
 fn metric_label(metric: &Metric) -> String {
     let name = metric.name();
     let name = name.strip_suffix(" (us)").or_else(|| name.strip_suffix(" CPU %")).unwrap_or(&name);
@@ -225,7 +224,7 @@ fn panels(spec: &FigureSpec, contestants: &[PageContestant], lines: Vec<(LineKey
     if spec.lines == LineGrouping::Contestants {
         titles.push((usize::MAX, String::new()));
     }
-    // Lines of one name look alike in all panels of the figure.
+    // Lines of the same name have the same style in all panels of a figure.
     let mut names: Vec<String> = Vec::new();
     for (key, _) in &lines {
         if !names.contains(&key.line) {
@@ -237,7 +236,7 @@ fn panels(spec: &FigureSpec, contestants: &[PageContestant], lines: Vec<(LineKey
         .iter()
         .map(|(key, _)| match spec.lines {
             LineGrouping::Contestants => {
-                // Each contestant keeps its colour on the whole page; more lines of it differ in marker and dash.
+                // Each contestant keeps its colour on the whole page; its lines differ in marker and dash.
                 let variant = seen.entry(key.contestant).or_insert(0);
                 *variant += 1;
                 if contestants.len() == 1 {
@@ -264,7 +263,7 @@ fn panels(spec: &FigureSpec, contestants: &[PageContestant], lines: Vec<(LineKey
         })
         .filter(|plot| plot.spans().is_some())
         .collect();
-    // A panel of lone points beside panels of lines says nothing; such points have a figure of their own.
+    // Panels of single points beside panels of lines are dropped; such points have a figure of their own.
     let has_line = |plot: &LinePlot| plot.lines.iter().any(|line| line.dots.len() > 1);
     match panels.iter().any(has_line) {
         true => panels.into_iter().filter(has_line).collect(),
@@ -299,7 +298,7 @@ fn x_axis(spec: &FigureSpec, (low, high): (f64, f64)) -> PlotAxis {
     PlotAxis { label: axis_words(name), spread, unit }
 }
 
-/// An axis in words.
+/// The label of an axis.
 pub(super) fn axis_words(name: &str) -> String {
     match name {
         "size_bytes" => "message size".to_owned(),
@@ -350,7 +349,7 @@ fn coordinate(series: &MeasuredSeries, point: &SeriesPoint, name: &str) -> Optio
     }
 }
 
-/// The measured value of a coordinate next to the wanted one.
+/// The measured value closest to the wanted one.
 fn nearest(entries: &[SeriesEntry<'_>], name: &str, wanted: f64) -> Option<f64> {
     let distance = |value: f64| (value.max(1e-9) / wanted).ln().abs();
     entries
@@ -359,7 +358,7 @@ fn nearest(entries: &[SeriesEntry<'_>], name: &str, wanted: f64) -> Option<f64> 
         .min_by(|a, b| distance(*a).total_cmp(&distance(*b)))
 }
 
-/// Whether a parameter is the name of a place.
+/// Whether a parameter is the name of a value on the axis.
 fn is_place(series: &MeasuredSeries, parameter: &str) -> bool {
     parameter.strip_prefix(&series.axis).is_some_and(|rest| rest.starts_with(' '))
 }
@@ -383,7 +382,7 @@ fn varying(spec: &FigureSpec, entries: &[SeriesEntry<'_>]) -> Vec<String> {
         .filter(|name| !shown.contains(&name.as_str()))
         .filter(|name| !entries.iter().any(|entry| is_place(entry.series, name)))
         .filter(|name| {
-            // Not to have a parameter is another value of it, except for a baseline, which is another benchmark.
+            // A missing parameter counts as another value, except for a baseline, which is another benchmark.
             let mut values: BTreeMap<&str, BTreeSet<Option<&String>>> = BTreeMap::new();
             for entry in entries {
                 values.entry(&entry.series.benchmark).or_default().insert(entry.series.parameters.get(*name));
@@ -417,7 +416,7 @@ mod tests {
         check(&[&stream, &stream.clone()], &["harrier tcp (1)", "harrier tcp (2)"]);
     }
 
-    /// The lines of a figure as `label: x x x`, panels with their titles before.
+    /// The lines of a figure as `label: x x x`, each panel preceded by its title.
     fn lines(spec: &FigureSpec, document: &Document) -> Vec<String> {
         let all = contestants(&[document]);
         let find = |series: &MeasuredSeries| all.iter().position(|one| one.has(0, series)).expect("a contestant");

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 const COLOURS: [&str; 8] = ["#0b4f8a", "#a83a00", "#1a6b37", "#75309a", "#7d5700", "#9c1450", "#0a6470", "#4a4a4a"];
 const DASHES: [&str; 4] = ["", "7 3", "2 3", "9 3 2 3"];
 
-/// The look of one line.
+/// The style of one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LineStyle {
     colour: usize,
@@ -16,30 +16,28 @@ pub(super) struct LineStyle {
 }
 
 impl LineStyle {
-    /// The look of line number `index`.
+    /// The style of line number `index`.
     pub fn number(index: usize) -> Self {
         Self { colour: index, marker: index, dash: index }
     }
 
-    /// The look of the variant number `variant` of what line number `index` shows: its colour, another marker and dash.
+    /// The style of a variant of line `index`: the same colour with another marker and dash.
     pub fn variant(index: usize, variant: usize) -> Self {
         Self { colour: index, marker: index + variant * 3, dash: variant }
     }
 
-    /// Its colour.
     pub fn colour(self) -> &'static str {
         COLOURS[self.colour % COLOURS.len()]
     }
 
-    /// Attributes of the line itself.
+    /// The SVG attributes of the line.
     pub fn stroke(self) -> String {
         let dash = DASHES[self.dash % DASHES.len()];
         let dash = if dash.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dash}\"") };
         format!("stroke=\"{}\"{dash}", self.colour())
     }
 
-    /// Its marker at a place, `size` times as large as usual; hollow for figures that must not be trusted. `inside` may hold
-    /// a title.
+    /// The marker at a position, scaled by `size`; hollow for INVALID figures. `inside` may be a title element.
     pub fn marker(self, (x, y): (f64, f64), size: f64, hollow: bool, inside: &str) -> String {
         let fill = if hollow { "#fffdf7" } else { self.colour() };
         let attributes = format!("class=\"dot\" fill=\"{fill}\" stroke=\"{}\"", self.colour());
@@ -75,7 +73,7 @@ impl LineStyle {
         }
     }
 
-    /// A piece of the line for a legend.
+    /// A sample of the line for a legend.
     pub fn swatch(self) -> String {
         format!(
             "<svg class=\"swatch\" viewBox=\"0 0 34 12\" width=\"34\" height=\"12\" aria-hidden=\"true\"><path d=\"M1 6H33\" {} stroke-width=\"1.6\" fill=\"none\"/>{}</svg>",

@@ -6,17 +6,17 @@ use super::line_style::LineStyle;
 use super::axis_scale::{AxisScale, ScaleKind, AxisUnit};
 use super::section::escaped;
 
-/// Width and height of a panel that stands alone, and of one among others: both are drawn at their natural size where there
-/// is room, so that letters are of one size on the whole page.
+/// Sizes of a single panel and of one among several. Both are drawn at natural size if there is space, so that all text has the
+/// same size.
 pub(super) const ALONE: PlotFrame = PlotFrame { width: 400.0, height: 270.0 };
 pub(super) const AMONG_OTHERS: PlotFrame = PlotFrame { width: 350.0, height: 250.0 };
 const LEFT: f64 = 54.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
 const RIGHT: f64 = 26.0;
-/// Width of a letter at the size of the labels, a little more than the widest usual one.
+/// Width of a label's letter, slightly more than that of the widest common one.
 const LETTER_WIDTH: f64 = 7.0;
-/// The same of the bold letters at the lines' ends.
+/// The same for the bold labels at the lines' ends.
 const BOLD_LETTER_WIDTH: f64 = 8.0;
 const LABEL_LETTERS_MAX: usize = 16;
 const LABEL_HEIGHT: f64 = 14.0;
@@ -34,13 +34,11 @@ pub(super) struct PlotDot {
     pub x: f64,
     pub y: f64,
     pub interval: Option<(f64, f64)>,
-    /// Why the figure must not be trusted; empty if it may.
+    /// Why it is INVALID; empty if it is valid.
     pub invalid: Vec<String>,
-    /// Runs behind it.
     pub runs: usize,
 }
 
-/// A line with its name.
 #[derive(Clone, Debug)]
 pub(super) struct PlotLine {
     pub label: String,
@@ -48,7 +46,7 @@ pub(super) struct PlotLine {
     pub dots: Vec<PlotDot>,
 }
 
-/// An axis before its values are known.
+/// An axis without its range.
 #[derive(Clone, Debug)]
 pub(super) struct PlotAxis {
     pub label: String,
@@ -56,10 +54,9 @@ pub(super) struct PlotAxis {
     pub unit: AxisUnit,
 }
 
-/// A panel.
 #[derive(Clone, Debug)]
 pub(super) struct LinePlot {
-    /// What tells it from the other panels of its figure; may be empty.
+    /// The panel's title; may be empty.
     pub title: String,
     pub x: PlotAxis,
     pub y: PlotAxis,
@@ -67,7 +64,7 @@ pub(super) struct LinePlot {
 }
 
 impl LinePlot {
-    /// Leaves out what the axes cannot show, and lines that have nothing else.
+    /// Removes values that the axes cannot show, and lines without any others.
     pub fn pruned(mut self) -> Self {
         for line in &mut self.lines {
             line.dots.retain(|dot| AxisScale::shows(self.x.spread, dot.x) && AxisScale::shows(self.y.spread, dot.y));
@@ -77,7 +74,7 @@ impl LinePlot {
         self
     }
 
-    /// Least and largest value of both axes, intervals included; `None` without points.
+    /// The ranges of both axes, intervals included; `None` without points.
     pub fn spans(&self) -> Option<((f64, f64), (f64, f64))> {
         let mut dots = self.lines.iter().flat_map(|line| &line.dots).peekable();
         dots.peek()?;
@@ -91,20 +88,20 @@ impl LinePlot {
         Some((x, y))
     }
 
-    /// The interval of a dot as far as the axis can show it.
+    /// The interval of a dot, clipped to the axis.
     fn bounds(&self, dot: &PlotDot) -> Option<(f64, f64)> {
         let (low, high) = dot.interval?;
         AxisScale::shows(self.y.spread, low).then_some((low, high))
     }
 
-    /// Whether the lines' names fit at their ends, next to where the lines end; otherwise a legend is needed.
+    /// Whether the labels fit at the lines' ends; otherwise a legend is needed.
     pub fn labels_fit(&self, frame: PlotFrame, y_span: (f64, f64)) -> bool {
         let height = frame.height - TOP - BOTTOM;
         let y = AxisScale::new(self.y.spread, self.y.unit, y_span, (frame.height - BOTTOM, TOP + 4.0)).rounded_up();
         let ends: Vec<f64> = self.lines.iter().filter_map(|line| line.dots.last()).map(|dot| y.at(dot.y)).collect();
         let apart = |mut ends: Vec<f64>| {
             ends.sort_by(f64::total_cmp);
-            // Labels that are moved far from their lines are no labels: at most three ends may share a place.
+            // Labels far from their lines are useless: at most three ends may share a position.
             ends.windows(3).all(|near| near[2] - near[0] > LABEL_HEIGHT * 0.8)
         };
         self.lines.len() as f64 * LABEL_HEIGHT <= height
@@ -112,7 +109,7 @@ impl LinePlot {
             && (self.lines.len() <= 4 || apart(ends))
     }
 
-    /// Draws it, on axes that hold the given spans (its own, or those of all panels of its figure).
+    /// Draws it on axes with the given ranges (its own, or those of all panels of its figure).
     pub fn svg(&self, frame: PlotFrame, (x_span, y_span): ((f64, f64), (f64, f64)), labelled: bool) -> String {
         let PlotFrame { width, height } = frame;
         let letters = self.lines.iter().map(|line| line.label.chars().count()).max().unwrap_or(0);
@@ -135,7 +132,7 @@ impl LinePlot {
         svg
     }
 
-    /// What the picture shows, for those who do not see it.
+    /// A description for screen readers.
     pub fn description(&self) -> String {
         let names: Vec<&str> = self.lines.iter().map(|line| &*line.label).collect();
         let title = if self.title.is_empty() { String::new() } else { format!("{}: ", self.title) };
@@ -155,7 +152,7 @@ impl LinePlot {
             );
         }
         _ = writeln!(svg, "<path class=\"axis\" d=\"M{left} {bottom}H{end:.1}\"/>");
-        // A label that would run into the one before stays away.
+        // Labels that would overlap the previous one are omitted.
         let mut free = f64::NEG_INFINITY;
         for (value, label) in x.ticks() {
             let at = x.at(value);
@@ -203,7 +200,7 @@ impl LinePlot {
             }
             _ = writeln!(svg, "<path class=\"line\" {} d=\"{path}\"/>", line.look.stroke());
         }
-        // Markers that would touch one another are smaller.
+        // Markers that would touch are drawn smaller.
         let apart = line.dots.windows(2).map(|pair| x.at(pair[1].x) - x.at(pair[0].x)).fold(f64::INFINITY, f64::min);
         let size = (apart / 12.0).clamp(0.6, 1.0);
         for dot in &line.dots {
@@ -220,7 +217,7 @@ impl LinePlot {
         }
     }
 
-    /// What a point says when it is pointed at.
+    /// The tooltip of a point.
     pub fn words(&self, line: &PlotLine, dot: &PlotDot) -> String {
         use crate::markdown::number;
         let interval =
@@ -230,7 +227,7 @@ impl LinePlot {
         format!("{}, {x}: {}{interval} {}, {} runs{mark}", line.label, number(dot.y), self.y.label, dot.runs)
     }
 
-    /// A place on the horizontal axis, for a table or a title.
+    /// An x value, for a table or a title.
     pub fn x_words(&self, value: f64) -> String {
         match self.x.unit {
             AxisUnit::Bytes => super::axis_scale::bytes(value),
@@ -239,7 +236,7 @@ impl LinePlot {
         }
     }
 
-    /// The lines' names at their ends, moved apart where they would cover one another.
+    /// The labels at the lines' ends, moved apart where they would overlap.
     fn labels(&self, svg: &mut String, x: &AxisScale, y: &AxisScale, bottom: f64) {
         let mut places: Vec<(usize, f64, f64)> = self
             .lines
@@ -301,7 +298,7 @@ mod tests {
         .pruned()
     }
 
-    /// All numbers of an attribute, to see that nothing lies outside.
+    /// All numbers in an attribute, for checking that they are within the view box.
     fn numbers(svg: &str, attribute: &str) -> Vec<f64> {
         svg.split(&format!(" {attribute}=\"")).skip(1).filter_map(|rest| rest.split('"').next()?.parse().ok()).collect()
     }

@@ -9,17 +9,14 @@ use super::style_sheet::STYLE;
 /// A table with its heading.
 #[derive(Clone, Debug)]
 pub struct PageSection {
-    /// Its heading.
     pub name: String,
-    /// Lines under the heading.
+    /// Lines below the heading.
     pub facts: Vec<String>,
-    /// Names of the table's columns.
     pub columns: Vec<String>,
-    /// The table's rows.
     pub rows: Vec<Vec<String>>,
 }
 
-/// A number for a table.
+/// Formats a number for a table.
 pub fn number(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),
@@ -29,10 +26,10 @@ pub fn number(value: Option<f64>) -> String {
     }
 }
 
-/// Writes a file and the folders above it.
+/// Writes a file and creates its parent directories.
 ///
 /// # Errors
-/// What the system says, with the file's name.
+/// The file's name and the error of the system.
 pub fn write_file(path: &Path, text: &str) -> Result<(), String> {
     let write = || {
         if let Some(folder) = path.parent() {
@@ -66,7 +63,7 @@ pub fn table(section: &PageSection) -> String {
         html.push_str("<tr>");
         for cell in row {
             let text = escaped(cell);
-            // A verdict that asks for attention.
+            // A verdict that needs attention is highlighted.
             _ = write!(html, "<td>{}</td>", if cell == "miss" { format!("<b>{text}</b>") } else { text });
         }
         html.push_str("</tr>\n");
@@ -74,7 +71,7 @@ pub fn table(section: &PageSection) -> String {
     html + "</tbody></table></div>\n"
 }
 
-/// The beginning of every page, up to its body.
+/// The start of every page, up to its body.
 pub fn opening(title: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -84,7 +81,7 @@ pub fn opening(title: &str) -> String {
     )
 }
 
-/// A text with what HTML would take for its own.
+/// Escapes a text for HTML.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

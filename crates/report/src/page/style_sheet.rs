@@ -1,6 +1,5 @@
 //! The page's style sheet, for screen, phone and print. All text has a contrast of at least 4.5.
 
-/// The style sheet.
 pub(super) const STYLE: &str = r#"
 :root { color-scheme: light; --ink: #1c1b18; --soft: #55524a; --rule: #d9d5c8; --ground: #fffdf7; --warn: #8c1d18; --link: #0b4f8a; }
 * { box-sizing: border-box; }

@@ -11,7 +11,7 @@ use crate::markdown::number;
 use crate::metric::{Metric, MetricRole};
 use crate::osu::{axis_name, plain, title};
 
-/// What was asked, where and of whom. What is the same in all documents is said once.
+/// The facts about the run and its targets. Facts common to all documents are stated once.
 pub(super) fn facts(documents: &[&Document]) -> String {
     let rows: Vec<Vec<DocumentFact>> = documents.iter().map(|document| facts_of(document)).collect();
     let mut html = String::new();
@@ -34,7 +34,7 @@ pub(super) fn facts(documents: &[&Document]) -> String {
     html
 }
 
-/// A name and what it stands for, in HTML.
+/// A name and a value, as HTML.
 type DocumentFact = (&'static str, String);
 
 fn list<'a>(facts: impl Iterator<Item = &'a DocumentFact>) -> String {
@@ -42,7 +42,7 @@ fn list<'a>(facts: impl Iterator<Item = &'a DocumentFact>) -> String {
     if rows.is_empty() { rows } else { format!("<dl>\n{rows}</dl>\n") }
 }
 
-/// What a reader must know before he believes anything.
+/// Warnings that a reader must see first.
 fn warnings(document: &Document) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(why) = &document.cut_short {
@@ -97,7 +97,7 @@ fn facts_of(document: &Document) -> Vec<DocumentFact> {
     rows
 }
 
-/// A series in full: its figures, and what every role used meanwhile.
+/// All figures of a series, and the resource usage of every role.
 pub(super) fn series(document: &Document, series: &MeasuredSeries) -> String {
     let usual = columns::default_metrics(series);
     let used: Vec<Metric> =
@@ -134,7 +134,7 @@ pub(super) fn series(document: &Document, series: &MeasuredSeries) -> String {
     html
 }
 
-/// What the processes and the network used, as against what came of it.
+/// Whether a metric is about resources and not about results.
 fn is_resource(metric: &Metric) -> bool {
     !matches!(
         metric,
@@ -171,7 +171,7 @@ fn points(series: &MeasuredSeries, metrics: &[Metric], what: &str) -> String {
     html + "</tbody></table></div>\n"
 }
 
-/// Each further target of a document, compared with its first.
+/// Compares each further target of a document with its first.
 pub(super) fn comparisons(document: &Document) -> String {
     let mut html = String::new();
     for comparison in compare::targets(document, false) {

@@ -10,7 +10,7 @@ use wire::frame::{FRAME_HEAD_BYTES, FRAME_OVERHEAD_BYTES};
 use super::publish_skimmer::payload_bytes;
 use crate::limits::NULL_BLOCK_BYTES;
 
-/// What stands in the heads of the deliveries: the names that the consumer chose when it declared and bound its queue.
+/// The names in the headers of deliveries, chosen by the consumer when it declared and bound its queue.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeliveryHeads {
     pub tag: Vec<u8>,
@@ -20,14 +20,14 @@ pub(super) struct DeliveryHeads {
 
 /// The deliveries of one segment.
 pub(super) struct EncodedDeliveries {
-    /// As many as make a good write; of one whose body needs several frames, all up to the end of the first.
+    /// As many deliveries as make a good write; for bodies of several frames, one delivery up to the end of the first frame.
     block: Vec<u8>,
-    /// Bytes of each in the block.
+    /// Bytes of each delivery in the block.
     each_bytes: usize,
-    /// Where in it the sequence number is.
+    /// The offset of the sequence number.
     number_at: usize,
     number_bytes: usize,
-    /// The frames behind the first that are full, which are all the same, and their number.
+    /// The full frames after the first, which are all equal, and their number.
     frame: Vec<u8>,
     frames: usize,
     /// The last frame, if it is not full.
@@ -35,7 +35,7 @@ pub(super) struct EncodedDeliveries {
 }
 
 impl EncodedDeliveries {
-    /// Encodes them. `like` has the frame bound that was agreed on.
+    /// Encodes them with the frame size that `like` has negotiated.
     pub(super) fn new(like: &Outbound, pool: &Pool, channel: u16, heads: &DeliveryHeads, size_bytes: usize) -> Self {
         let mut out = like.empty_like();
         let body = vec![b'x'; size_bytes];
@@ -48,7 +48,7 @@ impl EncodedDeliveries {
         };
         out.deliver(pool, channel, &head, &[0, 0], BodyOut::Copy(&body));
         let one: Vec<u8> = out.gather().parts().flatten().copied().collect();
-        // Method and header frame, and the head of the body's first frame, stand before the body's first byte.
+        // Method frame, header frame and the header of the first body frame precede the body.
         let after = |at: usize| at + FRAME_OVERHEAD_BYTES + one.get(at..).map_or(0, payload_bytes);
         let body_at = after(after(0));
         let first_end = if size_bytes > 0 { after(body_at) } else { body_at };
@@ -99,7 +99,7 @@ impl EncodedDeliveries {
 mod tests {
     use super::*;
 
-    /// The bytes of `count` deliveries of a size, numbered one by one.
+    /// The bytes of `count` numbered deliveries of a size.
     fn expected(pool: &Pool, heads: &DeliveryHeads, size_bytes: usize, count: u64) -> Vec<u8> {
         let mut out = Outbound::new();
         for sequence in 0..count {
@@ -121,7 +121,7 @@ mod tests {
     fn canned_deliveries_are_those_that_would_be_encoded() {
         let pool = Pool::default();
         let heads = DeliveryHeads { tag: b"c".to_vec(), exchange: b"hb.x".to_vec(), routing_key: b"hb.k0".to_vec() };
-        // A new session's frames have 4,096 bytes: one, exactly one, several, several full ones.
+        // Frames of a new session have 4,096 bytes: one frame, exactly one, several, several full ones.
         let frame = Outbound::new().payload_bytes_max();
         for size_bytes in [0, 1, 8, 100, frame, frame + 1, 3 * frame, 3 * frame + 5] {
             for count in [1, 2, 7, 3_000 / (1 + size_bytes as u64) + 5] {

@@ -7,55 +7,55 @@ use wire::frame::{FRAME_BODY, FRAME_END, FRAME_HEAD_BYTES, FRAME_OVERHEAD_BYTES,
 
 use super::{BEGIN_EXCHANGE, parse_begin_key};
 
-/// Bodies from which on the sink does not even read what it drops.
+/// Bodies from this size on are discarded unread.
 const NULL_LARGE_BYTES: u64 = LARGE_BODY_BYTES as u64;
 
-/// What comes next in the input.
+/// The next input that needs a reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SkimResult {
-    /// Nothing that is complete.
+    /// No complete frame.
     Nothing,
-    /// A consumer wants its messages.
+    /// A consumer requests messages.
     Begin { channel: u16, count: u64, size_bytes: usize },
-    /// A frame of so many bytes that is no publish.
+    /// A frame of this size that is not a publish.
     Other(usize),
 }
 
-/// Published contents passing by: frames are counted off by their heads, never looked into.
+/// Skips published messages by frame headers.
 #[derive(Debug, Default)]
 pub(super) struct PublishSkimmer {
-    /// Bytes of the present frame that are still to come.
+    /// Bytes of the current frame still to come.
     discard: usize,
-    /// Whether a publish has passed and its header is next.
+    /// Whether a publish method was skipped and its header is next.
     header_next: bool,
-    /// Bytes of the present body in frames that have not begun.
+    /// Bytes of the current body in frames that have not started.
     body_left: u64,
-    /// What a publish to [`BEGIN_EXCHANGE`] asked for, until its content is complete.
+    /// The request of a publish to [`BEGIN_EXCHANGE`], until its content is complete.
     begin: Option<SkimResult>,
-    /// What the publishes that come now begin with, method, header and head of the body's frame, and how long each is.
+    /// The bytes that current publishes start with (method, header and body frame header), and the length of each.
     known: Vec<u8>,
     known_bytes: usize,
-    /// Whether bodies are so large that reading their heads by themselves is worth a call.
+    /// Whether bodies are so large that reading their headers separately is worth a system call.
     large: bool,
 }
 
 impl PublishSkimmer {
-    /// How many bytes may be dropped unread, before anything that must be looked at comes.
+    /// How many bytes can be discarded unread.
     pub(super) fn unread_bytes(&self) -> usize {
         self.discard
     }
 
-    /// Whether only heads are worth reading.
+    /// Whether it is worth reading only headers.
     pub(super) fn is_large(&self) -> bool {
         self.large
     }
 
-    /// So many bytes were dropped unread.
+    /// This many bytes were discarded unread.
     pub(super) fn on_discarded(&mut self, bytes: usize) {
         self.discard = self.discard.saturating_sub(bytes);
     }
 
-    /// Passes over publishes that begin like the last one.
+    /// Skips publishes that start like the last one.
     #[inline]
     fn skip_known(&self, input: &[u8]) -> usize {
         let mut at = 0;
@@ -70,7 +70,7 @@ impl PublishSkimmer {
         at
     }
 
-    /// Remembers what a publish begins with, if it is whole, in three frames, and asks for nothing.
+    /// Remembers how a publish starts if it is complete, has three frames, and is not a request.
     fn remember(&mut self, publish: &[u8]) {
         let whole = || {
             let header_at = FRAME_OVERHEAD_BYTES + payload_bytes(publish);
@@ -88,7 +88,7 @@ impl PublishSkimmer {
         }
     }
 
-    /// Goes over input until something must be done; says how many bytes are done with.
+    /// Skips input up to something that needs a reply; returns the number of bytes skipped.
     pub(super) fn skim(&mut self, input: &[u8]) -> (usize, SkimResult) {
         let mut at = 0;
         loop {
@@ -113,7 +113,7 @@ impl PublishSkimmer {
                 self.body_left = self.body_left.saturating_sub(payload_bytes as u64);
                 self.discard = frame_bytes;
             } else if self.header_next {
-                // Class, weight, and then the body's size in eight bytes.
+                // Class, weight, and then the body size in eight bytes.
                 let Some(size) = rest.get(FRAME_HEAD_BYTES + 4..).and_then(|rest| rest.first_chunk::<8>()) else {
                     return (at, SkimResult::Nothing);
                 };
@@ -127,7 +127,7 @@ impl PublishSkimmer {
                 self.header_next = true;
                 at += frame_bytes;
                 let arguments = &rest[FRAME_HEAD_BYTES + 4..frame_bytes - 1];
-                // Two reserved bytes and a length stand before the exchange's name, a length before the key.
+                // Two reserved bytes and a length precede the exchange name, a length precedes the key.
                 if arguments.get(3..).is_some_and(|names| names.starts_with(BEGIN_EXCHANGE.as_bytes())) {
                     let key = arguments.get(4 + BEGIN_EXCHANGE.len()..arguments.len() - 1).unwrap_or_default();
                     self.begin =
@@ -143,7 +143,7 @@ impl PublishSkimmer {
     }
 }
 
-/// Bytes of the payload of the frame that begins here.
+/// Payload bytes of the frame that starts here.
 pub(super) fn payload_bytes(frame: &[u8]) -> usize {
     split_head(frame).map_or(0, |head| head.payload_bytes as usize)
 }
@@ -157,7 +157,7 @@ mod tests {
     use slab::Pool;
     use wire::method::channel;
 
-    /// Publishes of these sizes, a call between each two of them.
+    /// Publishes of these sizes with a call between each two.
     fn stream(sizes: &[usize]) -> Vec<u8> {
         let (mut out, pool) = (Outbound::new(), Pool::default());
         let head = PublishHead { exchange: b"x", routing_key: b"k", mandatory: false, immediate: false };

@@ -4,10 +4,10 @@ use gauge::LatencyHistogram;
 
 use crate::workload::process_messages::ConsumerGroupReport;
 
-/// Parts of the measured time whose rates are told.
+/// Parts of the measured time whose rates are reported.
 pub(super) const SLICES: u64 = 20;
 
-/// See `TakenGroup` for what each is.
+/// See `ConsumerGroupReport` for the fields.
 #[derive(Default)]
 pub(super) struct ConsumerGroupResults {
     pub delivered: u64,

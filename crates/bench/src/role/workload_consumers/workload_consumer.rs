@@ -16,7 +16,7 @@ use crate::workload::message_stamp::{STAMP_BYTES, WorkloadStamp, holds, pattern,
 use crate::workload::process_messages::WorkloadContext;
 use crate::workload::topology::WorkloadTopology;
 
-/// What happens to a delivery beside being done with.
+/// The outcome of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DeliveryOutcome {
     Done,
@@ -24,12 +24,12 @@ enum DeliveryOutcome {
     Crash,
 }
 
-/// A message in work.
+/// The message that a consumer works on.
 struct MessageInWork {
     tag: u64,
     stamp: WorkloadStamp,
     outcome: DeliveryOutcome,
-    /// Where the answer goes, if there is one.
+    /// The routing key of the answer, or empty.
     reply_to: Vec<u8>,
 }
 
@@ -44,15 +44,15 @@ pub(super) struct WorkloadConsumer {
     think: Option<ThinkTime>,
     rng: WorkloadRng,
     positions: StreamPositions,
-    /// What is not acknowledged: tag, stream, sequence.
+    /// Unacknowledged deliveries: tag, stream, sequence.
     unacknowledged: Vec<(u64, u32, u32)>,
     in_work: Option<MessageInWork>,
-    /// Whether the link may have more.
+    /// Whether the socket may have more data.
     ready: bool,
     answer: Option<AnswerTemplate>,
 }
 
-/// How a consumer answers.
+/// The template of a consumer's answers.
 struct AnswerTemplate {
     exchange: String,
     body: Vec<u8>,
@@ -118,8 +118,8 @@ impl WorkloadConsumer {
         self.queue
     }
 
-    /// The link is ready, or the time for work has changed: takes what may be taken. Answers until when the consumer is
-    /// busy, if it has begun to be.
+    /// The socket is readable or a think time is over: consumes what is available. Returns when the consumer will be free if it
+    /// has become busy.
     pub(super) fn process(&mut self, context: &mut ConsumerContext) -> client::Result<Option<u64>> {
         self.ready = true;
         match self.think {
@@ -134,14 +134,14 @@ impl WorkloadConsumer {
     fn process_at_once(&mut self, context: &mut ConsumerContext) -> client::Result<()> {
         loop {
             let (channel, group, queue, ack) = (self.channel, self.group, self.queue, self.ack);
-            let (command, held, answer) = (&mut self.positions, &mut self.unacknowledged, &mut self.answer);
+            let (positions, unacknowledged, answer) = (&mut self.positions, &mut self.unacknowledged, &mut self.answer);
             let mut crash = false;
             let dispatched = self.client.dispatch_now(|delivery, outlet| {
-                // After a crash nothing more was taken; what came on a former channel is delivered again.
+                // After a crash nothing more is consumed: messages of the closed channel are delivered again.
                 if crash || delivery.channel != channel {
                     return Ok(());
                 }
-                let Some(stamp) = arrived(context, (group, queue), command, delivery) else { return Ok(()) };
+                let Some(stamp) = arrived(context, (group, queue), positions, delivery) else { return Ok(()) };
                 let outcome = outcome(context, group, delivery, &stamp);
                 if outcome == DeliveryOutcome::Crash {
                     crash = true;
@@ -157,10 +157,10 @@ impl WorkloadConsumer {
                 match ack {
                     AckMode::None => done(context, (group, queue), &stamp),
                     AckMode::Every(count) => {
-                        held.push((delivery.delivery_tag, stamp.stream, stamp.sequence));
-                        if held.len() as u64 >= count {
+                        unacknowledged.push((delivery.delivery_tag, stamp.stream, stamp.sequence));
+                        if unacknowledged.len() as u64 >= count {
                             outlet.ack(channel, delivery.delivery_tag, true)?;
-                            acknowledge(context, (group, queue), held);
+                            acknowledge(context, (group, queue), unacknowledged);
                         }
                     }
                 }
@@ -179,9 +179,9 @@ impl WorkloadConsumer {
         }
     }
 
-    /// One message at a time; none is read before the last is finished.
+    /// One message at a time: the next one is read when the last one is finished.
     fn process_with_think_time(&mut self, context: &mut ConsumerContext, think: ThinkTime) -> client::Result<Option<u64>> {
-        // What the link did not take before may go now.
+        // The socket may accept now what it did not before.
         self.client.flush_now()?;
         while self.in_work.is_none() && self.ready {
             let (channel, group, queue) = (self.channel, self.group, self.queue);
@@ -205,7 +205,7 @@ impl WorkloadConsumer {
         Ok(None)
     }
 
-    /// The message in work is finished.
+    /// Finishes the current message.
     pub(super) fn finish(&mut self, context: &mut ConsumerContext) -> client::Result<()> {
         let Some(work) = self.in_work.take() else { return Ok(()) };
         let ids = (self.group, self.queue);
@@ -242,7 +242,7 @@ impl WorkloadConsumer {
         Ok(())
     }
 
-    /// Closes the channel with everything unacknowledged, and begins again.
+    /// Closes the channel with everything unacknowledged, and starts again.
     fn crash(&mut self, context: &mut ConsumerContext) -> client::Result<()> {
         if let Some(results) = context.groups.get_mut(&self.group) {
             results.crashes += 1;
@@ -253,7 +253,7 @@ impl WorkloadConsumer {
         self.begin()
     }
 
-    /// Heartbeats of those who are idle. A consumer that works reads when it is done.
+    /// Sends heartbeats for idle consumers; a busy one does so when it reads next.
     pub(super) fn keep_alive(&mut self, context: &ConsumerContext) -> client::Result<()> {
         if self.think.is_some() && !context.sweeping { self.client.keep_alive() } else { Ok(()) }
     }
@@ -263,7 +263,7 @@ impl WorkloadConsumer {
     }
 }
 
-/// Binds a consumer's own queue; the answer to the last call tells that all bindings are in place.
+/// Binds an exclusive queue. The last call is synchronous: its reply proves that all bindings exist.
 fn bind(
     client: &mut Client,
     channel: ClientChannel,
@@ -278,12 +278,12 @@ fn bind(
     client.declare_queue(channel, &name, &QueueOptions { passive: true, ..QueueOptions::default() }).map(drop)
 }
 
-/// Notes a delivery; `None` if it is no message of this run.
+/// Records a delivery; `None` if the message is not of this run.
 #[inline]
 fn arrived(
     context: &mut ConsumerContext,
     (group, queue): (usize, usize),
-    command: &mut StreamPositions,
+    positions: &mut StreamPositions,
     delivery: &Delivery<'_>,
 ) -> Option<WorkloadStamp> {
     let time_ns = now_ns();
@@ -296,7 +296,7 @@ fn arrived(
     if context.task.common.check && !holds(body) {
         ledger.damaged();
     }
-    let arrival = ledger.arrived(command, stamp.stream, stamp.sequence, delivery.redelivered);
+    let arrival = ledger.arrived(positions, stamp.stream, stamp.sequence, delivery.redelivered);
     if arrival == ArrivalKind::Stray {
         return None;
     }
@@ -318,7 +318,7 @@ fn arrived(
     Some(stamp)
 }
 
-/// What happens to a delivery: drawn from the seed for its first one, so that the same messages are in trouble each time.
+/// Draws the outcome of a message's first delivery from the seed, so that the same messages fail in each run.
 #[inline]
 fn outcome(context: &mut ConsumerContext, group: usize, delivery: &Delivery<'_>, stamp: &WorkloadStamp) -> DeliveryOutcome {
     let spec = &context.task.common.spec;
@@ -343,8 +343,8 @@ fn done(context: &mut ConsumerContext, (_, queue): (usize, usize), stamp: &Workl
     context.ledgers[queue].done(stamp.stream, stamp.sequence);
 }
 
-fn acknowledge(context: &mut ConsumerContext, (_, queue): (usize, usize), held: &mut Vec<(u64, u32, u32)>) {
-    held.drain(..).for_each(|(_, stream, sequence)| context.ledgers[queue].done(stream, sequence));
+fn acknowledge(context: &mut ConsumerContext, (_, queue): (usize, usize), unacknowledged: &mut Vec<(u64, u32, u32)>) {
+    unacknowledged.drain(..).for_each(|(_, stream, sequence)| context.ledgers[queue].done(stream, sequence));
 }
 
 fn record_done(context: &mut ConsumerContext, group: usize, stamp: &WorkloadStamp) {
@@ -356,14 +356,14 @@ fn record_done(context: &mut ConsumerContext, group: usize, stamp: &WorkloadStam
 }
 
 impl AnswerTemplate {
-    /// Writes the answer to a request: its stamp, in a body of the answers' size.
+    /// Writes the answer to a request: its stamp in a body of the answer size.
     fn write(
         &mut self,
         stamp: &WorkloadStamp,
         key: &[u8],
         publish: impl FnOnce(&Publish<'_>, &[u8]) -> client::Result<()>,
     ) -> client::Result<()> {
-        // A request that does not say where the answer goes is none of ours; its sender counts the answer as lost.
+        // A request without `reply-to` is not ours; its sender counts the answer as lost.
         let Ok(key) = std::str::from_utf8(key) else { return Ok(()) };
         stamp.write(&mut self.body);
         if self.check {

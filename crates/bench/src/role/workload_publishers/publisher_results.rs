@@ -6,7 +6,7 @@ use crate::role_protocol::SelfUsage;
 use crate::workload::delivery_ledger::MessageSetSum;
 use crate::workload::process_messages::WorkloadPublisherReport;
 
-/// See `Sent` for what each is.
+/// See `WorkloadPublisherReport` for the fields.
 #[derive(Default)]
 pub(super) struct PublisherResults {
     pub sent: u64,

@@ -33,16 +33,16 @@ pub(super) struct WorkloadPublisher {
     stalled_since_ns: Option<u64>,
     properties: Vec<u8>,
     body: Vec<u8>,
-    /// Whether messages are written that no flush has followed.
+    /// Whether there are unflushed messages.
     dirty: bool,
     answers: Option<AnswerTracker>,
 }
 
-/// The answers to a publisher's requests.
+/// The answers received by a publisher.
 struct AnswerTracker {
     key: Vec<u8>,
     seen: Vec<u64>,
-    came: u64,
+    received: u64,
 }
 
 impl WorkloadPublisher {
@@ -51,7 +51,7 @@ impl WorkloadPublisher {
         let group = &common.spec.publishers[task.group];
         let stream = common.spec.first_stream(task.group) + number;
         let name = format!("harrier bench {}.{number}", group.name);
-        // Messages leave when the pacer says so.
+        // The pacer decides when messages are flushed.
         let options = ConnectOptions { name: Some(name), flush_bytes: usize::MAX, ..ConnectOptions::default() };
         let mut client = Client::connect_with(&Url::parse(&common.url)?, options)?;
         let channel = client.open_channel()?;
@@ -67,7 +67,7 @@ impl WorkloadPublisher {
             client.bind_queue(channel, &queue, &common.exchange(exchange), &key, &Table::new())?;
             client.consume(channel, &queue, &ConsumeOptions { no_ack: true, ..ConsumeOptions::default() })?;
             properties.reply_to = Some(key.as_str().try_into()?);
-            answers = Some(AnswerTracker { key: key.into_bytes(), seen: Vec::new(), came: 0 });
+            answers = Some(AnswerTracker { key: key.into_bytes(), seen: Vec::new(), received: 0 });
         }
         if group.confirms > 0 {
             client.confirm_select(channel)?;
@@ -91,7 +91,7 @@ impl WorkloadPublisher {
         })
     }
 
-    /// Plans the next message; says when it is due.
+    /// Plans the next message and returns its send time.
     #[inline]
     pub(super) fn plan(&mut self, context: &PublisherContext) -> Option<u64> {
         let from_begin_ns = self.schedule.next_ns(&mut self.rng);
@@ -106,7 +106,7 @@ impl WorkloadPublisher {
         if open && self.client.unsent_bytes() < UNSENT_BYTES_MAX { SendReadiness::Some } else { SendReadiness::None }
     }
 
-    /// The message's time has come and there is no room.
+    /// The message is due, but cannot be written yet.
     pub(super) fn stall(&mut self, time_ns: u64) {
         self.stalled_since_ns = Some(time_ns);
     }
@@ -115,7 +115,7 @@ impl WorkloadPublisher {
         self.stalled_since_ns.is_some()
     }
 
-    /// There is room again; says when the message was due.
+    /// The message can be written again; returns when it was due.
     pub(super) fn resume(&mut self, time_ns: u64, results: &mut PublisherResults) -> u64 {
         if let Some(since_ns) = self.stalled_since_ns.take() {
             results.stalled_ns += time_ns.saturating_sub(since_ns);
@@ -123,13 +123,13 @@ impl WorkloadPublisher {
         self.due_ns.unwrap_or(u64::MAX)
     }
 
-    /// Whether everything written was flushed, or tried to.
+    /// Whether everything written is flushed, as far as possible.
     #[inline]
     pub(super) fn is_clean(&mut self) -> bool {
         !std::mem::replace(&mut self.dirty, true)
     }
 
-    /// Writes the message that is due.
+    /// Writes the due message.
     #[inline]
     pub(super) fn send(&mut self, context: &PublisherContext, time_ns: u64, results: &mut PublisherResults) -> client::Result<()> {
         let group = &context.task.common.spec.publishers[context.task.group];
@@ -200,13 +200,13 @@ impl WorkloadPublisher {
         Ok(())
     }
 
-    /// Sends what the link takes.
+    /// Flushes as much as the socket accepts.
     pub(super) fn flush(&mut self) -> client::Result<()> {
         self.dirty = false;
         self.client.flush_now().map(drop)
     }
 
-    /// The link is ready, or a heartbeat may be due: sends and takes in.
+    /// The socket is ready or a heartbeat may be due: sends and receives.
     pub(super) fn process(&mut self, context: &PublisherContext, results: &mut PublisherResults) -> client::Result<()> {
         loop {
             let (stream, sent, answers) = (self.stream, self.sequence, &mut self.answers);
@@ -219,7 +219,7 @@ impl WorkloadPublisher {
                             && stamp.sequence < sent
                             && delivery.routing_key == answers.key.as_slice() =>
                     {
-                        answers.came += u64::from(answers.record(stamp.sequence, results));
+                        answers.received += u64::from(answers.record(stamp.sequence, results));
                         results.answers += 1;
                         results.last_ns = time_ns;
                         if stamp.due_ns >= context.measured_from_ns {
@@ -241,21 +241,21 @@ impl WorkloadPublisher {
         self.due_ns.is_none()
             && self.client.unsent_bytes() == 0
             && self.client.outstanding(self.channel) == 0
-            && self.answers.as_ref().is_none_or(|answers| answers.came >= u64::from(self.sequence))
+            && self.answers.as_ref().is_none_or(|answers| answers.received >= u64::from(self.sequence))
     }
 
-    /// The time is over: counts what was not sent, not answered, refused and returned.
+    /// At the end, counts messages that were not sent, not answered, rejected or returned.
     pub(super) fn end(&mut self, context: &PublisherContext, time_ns: u64, results: &mut PublisherResults) -> client::Result<()> {
         if let Some(since_ns) = self.stalled_since_ns.take() {
             results.stalled_ns += time_ns.saturating_sub(since_ns);
         }
         while self.due_ns.is_some() {
             results.unsent += 1;
-            // The draws of a message that is not sent are not made: only the times matter here.
+            // Unsent messages draw no random numbers: only their times matter.
             self.plan(context);
         }
         if let Some(answers) = &self.answers {
-            results.answer_faults.lost += u64::from(self.sequence).saturating_sub(answers.came);
+            results.answer_faults.lost += u64::from(self.sequence).saturating_sub(answers.received);
         }
         results.unconfirmed += self.client.outstanding(self.channel);
         results.refused += self.client.take_refused(self.channel)?.len() as u64;
@@ -269,7 +269,7 @@ impl WorkloadPublisher {
 }
 
 impl AnswerTracker {
-    /// Notes an answer; says whether it is the first to its request.
+    /// Records an answer and returns whether it is the first to its request.
     fn record(&mut self, sequence: u32, results: &mut PublisherResults) -> bool {
         let (word, bit) = ((sequence / 64) as usize, 1 << (sequence % 64));
         if word >= self.seen.len() {

@@ -99,7 +99,7 @@ fn unknown_keys_and_wrong_types() {
     refuse(
         "duration = \"10s\"",
         "duration = \"10h\"",
-        "small.toml:2: duration: '10h' is no duration: a number and us, ms, s or min, as in '250ms'",
+        "small.toml:2: duration: '10h' is not a duration: expected a number and us, ms, s or min, as in '250ms'",
     );
     refuse(
         "duration = \"10s\"",
@@ -114,7 +114,7 @@ fn unknown_keys_and_wrong_types() {
     refuse(
         "size = 64",
         "size = \"64KB\"",
-        "small.toml:16: publishers[0].size: '64KB' is no size: a whole number and B, KiB or MiB, as in '16KiB'",
+        "small.toml:16: publishers[0].size: '64KB' is not a size: expected a whole number and B, KiB or MiB, as in '16KiB'",
     );
     refuse("size = 64", "size = { median = 64 }", "small.toml:16: publishers[0].size: 'sigma' is missing");
     refuse(
@@ -163,12 +163,12 @@ fn what_does_not_fit_together() {
     refuse(
         "key = \"a.b\"",
         "key = \"a.*\"",
-        "small.toml:15: publishers[0].key: '*' and '#' belong into bindings, not into the keys of messages",
+        "small.toml:15: publishers[0].key: '*' and '#' are for bindings, not for routing keys",
     );
     refuse(
         "key = \"a.b\"",
         "key = \"a.{symbl}\"",
-        "small.toml:15: publishers[0].key: '{symbl}' stands for nothing here; there are {symbol}, {publisher}",
+        "small.toml:15: publishers[0].key: '{symbl}' is not a placeholder here; there are {symbol}, {publisher}",
     );
     refuse(
         "key = \"a.b\"",
@@ -199,7 +199,7 @@ fn what_does_not_fit_together() {
     refuse(
         "queue = \"q\"",
         "queue = \"q\"\nack = { every = 10 }\nprefetch = 5",
-        "small.toml:19: consumers[0]: ack every 10 above prefetch 5 would wait for ever",
+        "small.toml:19: consumers[0]: ack every 10 must not exceed prefetch 5: the consumer would stall",
     );
     refuse(
         "queue = \"q\"",
@@ -214,7 +214,7 @@ fn what_does_not_fit_together() {
     refuse(
         "queue = \"q\"",
         "bindings = [{ exchange = \"x\" }]",
-        "small.toml:1: queue 'q' has no consumers: nobody could tell what was lost",
+        "small.toml:1: queue 'q' has no consumers: lost messages could not be detected",
     );
     refuse(
         "rate = 100",
@@ -245,7 +245,7 @@ fn objectives_are_of_groups_that_have_the_figure() {
             "latency = \"done\"\nquantile = \"p99\"\nat_most = \"1ms\"",
             "the latency 'done' is measured at consumers with 'think'",
         ),
-        ("latency = \"delivery\"\nquantile = \"99\"\nat_most = \"1ms\"", "'99' is no quantile: p50, p99, p99.9, max"),
+        ("latency = \"delivery\"\nquantile = \"99\"\nat_most = \"1ms\"", "'99' is not a quantile: expected p50, p99, p99.9, max"),
         ("quantile = \"p99\"", "expected { latency, quantile, at_most } or { at_least }"),
     ] {
         let why = objective(text).expect_err(text);
