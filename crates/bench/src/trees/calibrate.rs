@@ -44,13 +44,13 @@ const MEASURED: &[Option_] = &[
     option("brokers", None, "LIST", "brokers below the root, a consumer on each (default 1,2,3,4,8)"),
     option("runs", None, "N", "runs of each, 5 at least (default 5)"),
     option("seconds", None, "S", "length of a run, about (default 1)"),
-    option("quick", None, "", "for a look: less of everything, two short runs; a profile of it is coarse"),
+    option("quick", None, "", "a quick calibration: fewer trees and sizes, two short runs; gives a coarse profile"),
     option("dry-run", None, "", "show what would be measured, and how long it would take"),
 ];
 
 const TREES: &[Option_] = &[
     option("exchange", None, "TYPE", "fanout (default), direct or topic"),
-    option("credit", None, "N", "messages under way between two brokers with ack confirm; 0: unlimited (default 1000)"),
+    option("credit", None, "N", "messages in flight between two brokers with ack confirm; 0: unlimited (default 1000)"),
     option("prefetch", None, "N", "consumers acknowledge, N ahead; 0: unlimited (default: they acknowledge none)"),
     option("address", None, "IP", "address of this host for brokers (default 127.0.0.1; rdma: the first device's)"),
     option("namespaces", None, "", "each broker and each group of clients in a network namespace of its own (root)"),
@@ -61,28 +61,28 @@ const TREES: &[Option_] = &[
         "speed of each link, as in 200mbit: set with --namespaces, noted under a launcher",
     ),
     option("broker-options", None, "OPTIONS", "more options for every broker"),
-    option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet; it is not measured"),
+    option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet, which is not measured"),
 ];
 
 const OUT: &[Option_] = &[
     option("out", Some('o'), "FILE", "the profile (default profile.json)"),
-    option("add", None, "", "to what FILE has already, measured under the same conditions: more sizes, ways or runs"),
+    option("add", None, "", "add to FILE, under the same conditions: more sizes, modes or runs"),
     option("help", Some('h'), "", "this text"),
 ];
 
 const ABOUT: &str = "\
-Measures what a broker of a tree costs, by three sweeps: brokers one below another, consumers of one broker, brokers below the
-root; each for every size, transport and reliability, in turns, several times. What they come to is fitted and written as a
-profile, with everything it was fitted to, for plan, verify and simulate.
-On one host all brokers and clients share the processors: there a message's processor time is what is fitted, and no rate.
-Under mpirun or srun, with a host for each node, rates are.";
+Measures the costs of a broker in a tree, by three sweeps: chains of brokers, consumers of one broker, and brokers below the
+root; each for every size, transport and reliability, interleaved, several times. Fits costs to them and writes a
+profile, including the measurements, for plan, verify and simulate.
+On one host all brokers and clients share the processors; there processor time is fitted, not rates.
+Under mpirun or srun, with a host for each node, rates are fitted.";
 
 const EXAMPLES: &[(&str, &str)] = &[
-    ("calibrate --quick", "a look: a minute, and a coarse profile.json"),
-    ("calibrate --sizes 64,1K,64K --transports tcp --out profile.json", "all of it for three sizes over TCP"),
-    ("calibrate --sizes 256K --transports tcp --add", "one size more"),
+    ("calibrate --quick", "in a minute, a coarse profile.json"),
+    ("calibrate --sizes 64,1K,64K --transports tcp --out profile.json", "three sizes over TCP"),
+    ("calibrate --sizes 256K --transports tcp --add", "adds a size"),
     ("calibrate --namespaces --link-rate 200mbit --sizes 64K --acks none", "hosts with links of 200 Mbit/s (as root)"),
-    ("calibrate --dry-run", "which trees, and how long everything would take"),
+    ("calibrate --dry-run", "lists the trees, and the time that all would take"),
 ];
 
 /// Single messages that are timed in each run.

@@ -27,7 +27,7 @@ const OWN: &[Option_] = &[
         "credit",
         None,
         "N",
-        "messages under way between two brokers, and ahead of a consumer, where it is bounded (default 1000)",
+        "bounded credit: messages in flight between two brokers, and prefetch of consumers (default 1000)",
     ),
     option("only", None, "KIND", "bounded or unlimited credit (default: both)"),
     option("exchange", None, "TYPE", "fanout (default), direct or topic"),
@@ -35,7 +35,7 @@ const OWN: &[Option_] = &[
 ];
 
 const EXAMPLES: &[(&str, &str)] = &[
-    ("experiment consumer-fanout", "whether eight consumers of one broker are a cliff here, as they were in the paper"),
+    ("experiment consumer-fanout", "does the rate collapse at eight consumers of one broker, as in the paper?"),
     (
         "experiment sixteen-consumers --namespaces --link-rate 1gbit --report sixteen.html",
         "on links of one Gbit/s each",

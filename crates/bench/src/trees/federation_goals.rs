@@ -33,15 +33,15 @@ const OPTIONS: &[Option_] = &[
 ];
 
 const ABOUT: &str = "\
-Measures what federation is held to, and says of each figure that has a goal whether it is reached. A miss is no error.
-  hop    what a second broker costs for a message, times the first (B-B-C, 64 B)
-  cliff  the time of a message of one stream is t_in + k * t_out for k copies: fitted to 1, 2 and 4 consumers, or brokers
-         below the root, it is to predict 8
-  links  sixteen consumers, 64 KiB, each host with a link of its own (network namespaces: root): what each tree delivers of
-         what its narrowest link allows, and the best tree against one broker";
+Measures the figures of federation that have goals, and prints whether each goal is met. A missed goal is not an error.
+  hop    cost of a second broker for a message, relative to the first (B-B-C, 64 B)
+  cliff  the time of a message of one stream is t_in + k * t_out for k copies. Fitted to 1, 2 and 4 consumers, or brokers
+         below the root, it should predict 8
+  links  sixteen consumers, 64 KiB, a link for each host (network namespaces, as root): the share that each tree delivers
+         of what its narrowest link allows, and the best tree against a single broker";
 
 const EXAMPLES: &[(&str, &str)] = &[
-    ("figures", "all of them: some minutes"),
+    ("figures", "all parts, in some minutes"),
     ("figures --only links --link-rate 1gbit", "one part, with faster links"),
 ];
 

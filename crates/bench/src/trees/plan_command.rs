@@ -26,32 +26,32 @@ const OPTIONS: &[Option_] = &[
     option("size", Some('m'), "S", "bytes of a message, as in 64 or 4K"),
     option("profile", None, "FILE", "what a calibration measured (default profile.json)"),
     option("objective", None, "WHICH", "best by rate (default), latency or brokers: the fewest"),
-    option("max-brokers", None, "N", "no more brokers than that"),
-    option("min-rate", None, "R", "no fewer messages a second of one stream than that"),
-    option("hosts", None, "FILE", "hosts for the brokers, an address a line; no more brokers than those"),
+    option("max-brokers", None, "N", "maximum number of brokers"),
+    option("min-rate", None, "R", "minimum rate of one stream, in messages a second"),
+    option("hosts", None, "FILE", "hosts for the brokers, an address a line; limits the number of brokers"),
     option("transport", None, "NAME", "between brokers: tcp (default), unix or rdma"),
     option("ack", None, "HOW", "between brokers: none (default), or confirm"),
     option("cores", None, "N", "cores of each broker's host (default: those of the profile)"),
     option("link-rate", None, "RATE", "speed of each host's link, as in 10gbit (default: that of the profile)"),
-    option("extrapolate", None, "", "sizes, degrees and levels that were not measured, too; marked"),
-    option("exchange", None, "NAME", "whose messages the routes carry (default amq.fanout)"),
+    option("extrapolate", None, "", "also sizes, degrees and levels that were not measured; marked"),
+    option("exchange", None, "NAME", "exchange of the routes (default amq.fanout)"),
     option("routes", None, "FILE", "write the routes for harrier route apply"),
-    option("json", None, "", "everything as JSON, on standard output"),
-    option("paper", None, "", "instead: Tables 7 and 8 of the 2009 paper, predicted from Tables 1 to 6"),
+    option("json", None, "", "print everything as JSON"),
+    option("paper", None, "", "instead, predict Tables 7 and 8 of the 2009 paper from Tables 1 to 6"),
     option("help", Some('h'), "", "this text"),
 ];
 
 const ABOUT: &str = "\
-Looks at all trees for so many consumers and prints those that are worth having: no other is as good or better in rate,
-latency and brokers. One of them is chosen, best by the objective (as good as the best within 1 %, with the fewest brokers):
-why it is not faster, how loaded its brokers are, and the routes that join them. A broker has a host of its own in a plan.
+Considers all trees for a number of consumers and prints the Pareto front: no other tree is as good or better in rate,
+latency and brokers. Recommends the best by the objective (of those within 1 % of the best, the one with the fewest brokers),
+names its bottleneck, and prints the load of its brokers and the routes that join them. Each broker has a host of its own.
 Costs come from harrier topology calibrate. Nothing is started.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("plan --consumers 128 --size 64", "from profile.json"),
     ("plan -n 10000 -m 4K --objective latency --max-brokers 200", "the lowest latency with at most 200 brokers"),
-    ("plan -n 16 -m 64 --min-rate 100000 --objective brokers", "the fewest brokers that do it"),
-    ("plan -n 16 -m 64 | harrier topology run -", "how fast it really is, here"),
+    ("plan -n 16 -m 64 --min-rate 100000 --objective brokers", "the fewest brokers that reach that rate"),
+    ("plan -n 16 -m 64 | harrier topology run -", "measures the recommended tree here"),
     ("plan -n 128 -m 64 --hosts hosts.txt --routes routes.toml", "then: harrier route apply routes.toml"),
     ("plan --paper", "how well the model predicts what the 2009 paper measured"),
 ];

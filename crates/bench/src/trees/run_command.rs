@@ -19,16 +19,16 @@ use crate::launcher::{has_ranks, one_clock};
 use crate::record::go_on;
 
 const OWN: &[Option_] = &[
-    option("uneven", None, "", "levels may divide unevenly: the first brokers of a level have one more below them"),
-    option("latency", None, "", "single messages, too: how long until the last consumer has one"),
+    option("uneven", None, "", "levels may divide unevenly: the first brokers of a level get one child more"),
+    option("latency", None, "", "also time single messages until the last consumer has them"),
     option("check", Some('c'), "", "check every byte of every message, not its number alone"),
-    option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet; it is not measured"),
+    option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet, which is not measured"),
 ];
 
 const ABOUT: &str = "\
-Starts a tree of brokers as processes, joins them (each pulls from the one above through a dynamic route), puts one publisher
-at the root and the consumers on the leaves, waits until a message has come through every way, measures, and takes everything
-down again. Every consumer is to get every message exactly once and in order; if one does not, the status is 3.
+Starts a tree of brokers as processes, joins them (each pulls from the one above by a dynamic route), connects a publisher
+to the root and consumers to the leaves, waits until a message has arrived by every path, measures, and stops everything.
+Every consumer must get every message exactly once and in order; otherwise the status is 3.
   aggregate   over all consumers together
   per stream  what each consumer gets: the aggregate divided by the number of consumers
 B-2B-4B-16C is a root, two brokers below it, four below those, and sixteen consumers, four on each of the four.";
@@ -42,9 +42,9 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("run B-4B-16C --namespaces --link-rate 200mbit --sizes 64K", "hosts with links of 200 Mbit/s each (as root)"),
     (
         "plan --consumers 16 --size 64 | harrier topology run -",
-        "the tree that a plan has chosen, with the plan's messages",
+        "the tree that a plan recommends, with the plan's messages",
     ),
-    ("run B-2B-4B-64C --latency --runs 5 --json run.json --report run.html", "more of it, and kept"),
+    ("run B-2B-4B-64C --latency --runs 5 --json run.json --report run.html", "more runs, and files of the results"),
 ];
 
 /// Help with examples, whose program is `harrier topology`.

@@ -23,22 +23,22 @@ use crate::plan::bytes;
 
 const OPTIONS: &[Option_] = &[
     option("size", Some('m'), "BYTES", "size of a message, as in 64 or 64K"),
-    option("profile", None, "FILE", "what brokers cost: a profile of harrier topology calibrate"),
-    option("transport", None, "NAME", "whose costs of the profile: tcp (default), unix or rdma"),
-    option("extrapolate", None, "", "a size beyond those of the profile, too"),
+    option("profile", None, "FILE", "costs of brokers: a profile of harrier topology calibrate"),
+    option("transport", None, "NAME", "transport whose costs are used: tcp (default), unix or rdma"),
+    option("extrapolate", None, "", "also sizes beyond those of the profile"),
     option(
         "costs",
         None,
         "IN:COPY",
-        "what brokers cost without a profile: microseconds to take a message in, and a copy",
+        "costs of brokers without a profile: microseconds to receive a message, and for each copy",
     ),
     option("cores", None, "N", "processors of each host (default: the profile's, or 2)"),
     option("link-rate", None, "RATE", "speed of each host's link, as in 200mbit (default: the profile's, or no limit)"),
-    option("link-delay", None, "TIME", "what each link adds to the way of a message, as in 50us or 10ms"),
-    option("rate", Some('r'), "N", "messages a second that are published (default: as many as go)"),
+    option("link-delay", None, "TIME", "delay of each link, as in 50us or 10ms"),
+    option("rate", Some('r'), "N", "messages published a second (default: as fast as possible)"),
     option("arrivals", None, "HOW", "with --rate: even (default) or poisson"),
-    option("messages", None, "N", "messages (default: so many that queues fill, 10,000 to 400,000)"),
-    option("seconds", None, "S", "so long a stream instead"),
+    option("messages", None, "N", "messages (default: enough to fill the queues, 10,000 to 400,000)"),
+    option("seconds", None, "S", "length of the stream instead"),
     ACK,
     CREDIT,
     PREFETCH,
@@ -46,12 +46,12 @@ const OPTIONS: &[Option_] = &[
         "queue-limit",
         None,
         "BYTES",
-        "of a queue from which on its broker reads no more; 0: unlimited (default 1024M)",
+        "size of a queue at which its broker stops reading; 0: unlimited (default 1024M)",
     ),
-    option("straggler", None, "LIST", "slow consumers: 5@500 is number 5 with 500 messages/s, x3@500 are any three"),
-    option("fail", None, "LIST", "brokers that go: b1.0@2s goes after 2 s for ever, b1.0@2s+5s is back 5 s later"),
-    option("jitter", None, "SHARE", "by how much the time of a batch differs by chance, as in 0.2 (default 0)"),
-    option("seed", None, "N", "whence chance comes (default 1)"),
+    option("straggler", None, "LIST", "slow consumers: 5@500 is number 5 at 500 messages/s, x3@500 are any three"),
+    option("fail", None, "LIST", "failing brokers: b1.0@2s fails after 2 s for ever, b1.0@2s+5s is back 5 s later"),
+    option("jitter", None, "SHARE", "random variation of a batch's time, as in 0.2 (default 0)"),
+    option("seed", None, "N", "seed of all random numbers (default 1)"),
     option("json", None, "FILE", "write everything as JSON"),
     option("html", None, "FILE", "write a page: the tree with the load of every node and link, over time"),
     option("help", Some('h'), "", "this text"),
@@ -59,13 +59,13 @@ const OPTIONS: &[Option_] = &[
 
 const ABOUT: &str = "\
 Simulates a tree of brokers, each on a host of its own: one publisher at the root, every consumer gets every message. A broker
-reads what has come in batches, copies it to all below it, and sends as links, credits and windows have room. What brokers
-cost comes from a profile; links, failures and slow consumers from options. The same words give the same output, to the byte.
-What is simulated and what is not, and how near it comes to trees that run: docs/choosing-a-tree.md.";
+reads in batches, copies to all connections below it, and sends as links, credit and windows allow. The costs of brokers
+come from a profile; links, failures and slow consumers from options. The same arguments give the same output, to the byte.
+What is simulated, and how it compares with running trees: docs/choosing-a-tree.md.";
 
 const EXAMPLES: &[(&str, &str)] = &[
-    ("simulate B-2B-4B-64C --size 1K --profile profile.json", "as fast as it goes, with costs that were measured"),
-    ("simulate B-16C --size 64K --link-rate 200mbit", "brokers that cost nothing: what links alone allow"),
+    ("simulate B-2B-4B-64C --size 1K --profile profile.json", "as fast as possible, with measured costs"),
+    ("simulate B-16C --size 64K --link-rate 200mbit", "brokers without costs: the limit of the links alone"),
     (
         "simulate B-10B-100B-1000B-100000C --size 1K --costs 1:0.4 --link-rate 10gbit --html big.html",
         "1,111 brokers, and a page with their levels",
@@ -76,7 +76,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
     (
         "simulate B-2B-8C --size 1K --costs 1:1 --ack confirm --rate 5000 --seconds 10 --fail b1.0@2s+3s",
-        "a broker goes and comes back: what is lost, and what waits",
+        "a broker fails and returns: what is lost, and what waits",
     ),
 ];
 

@@ -36,7 +36,7 @@ pub(super) const CREDIT: Option_ = option(
     "credit",
     None,
     "N",
-    "messages under way between two brokers with --ack confirm; 0: unlimited (default 1000)",
+    "messages in flight between two brokers with --ack confirm; 0: unlimited (default 1000)",
 );
 /// Prefetch of consumers.
 pub(super) const PREFETCH: Option_ =

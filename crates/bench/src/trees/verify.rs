@@ -34,7 +34,7 @@ use crate::limits::{LISTED_TREES_MAX, RUNS_MAX, SECONDS_MAX, TREE_CONSUMERS_MAX}
 use gauge::{Environment, judge};
 
 const MEASURED: &[Option_] = &[
-    option("profile", None, "FILE", "what predictions come from (default profile.json)"),
+    option("profile", None, "FILE", "the profile that predicts (default profile.json)"),
     option(
         "all",
         None,
@@ -46,31 +46,31 @@ const MEASURED: &[Option_] = &[
     option("ack", None, "HOW", "between brokers: none (default), or confirm"),
     option("runs", None, "N", "runs of each (default 3)"),
     option("seconds", None, "S", "length of a run, about (default 2)"),
-    option("within", None, "PERCENT", "how far a prediction may be away (default 15)"),
-    option("behind", None, "PERCENT", "how far the chosen tree may be behind the best one (default 5)"),
-    option("extrapolate", None, "", "also sizes beyond those of the profile: guesses, and marked so"),
+    option("within", None, "PERCENT", "largest error of a prediction (default 15)"),
+    option("behind", None, "PERCENT", "largest distance of the chosen tree from the best one (default 5)"),
+    option("extrapolate", None, "", "also sizes beyond those of the profile; marked as extrapolated"),
 ];
 
 const TREES: &[Option_] = &[
     option("exchange", None, "TYPE", "fanout (default), direct or topic"),
-    option("credit", None, "N", "messages under way between two brokers with ack confirm; 0: unlimited (default 1000)"),
+    option("credit", None, "N", "messages in flight between two brokers with ack confirm; 0: unlimited (default 1000)"),
     option("prefetch", None, "N", "consumers acknowledge, N ahead; 0: unlimited (default: they acknowledge none)"),
-    option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet; it is not measured"),
+    option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet, which is not measured"),
 ];
 
 const OUT: &[Option_] =
     &[option("json", None, "FILE", "write everything as JSON"), option("help", Some('h'), "", "this text")];
 
 const ABOUT: &str = "\
-Measures trees and shows what was predicted of them beside: errors, Spearman's coefficient of both orders, and whether the tree
-that was chosen is the best measured one, or near it. Trees are words (as in B-2B-4B-16C), or, for a -, what plan prints on
-standard input, its first tree being the chosen one; with words alone, the best predicted one is.
-Compared are rates where each node has a host, or a link of a limited speed; on one host, the processor time of all brokers.
-The status is 3 where a tree that was not in the calibration is too far from its prediction, or the chosen one from the best.";
+Measures trees and compares them with their predictions: errors, Spearman's rank correlation, and whether the tree
+that was chosen is the best measured one, or close to it. Trees are arguments (as in B-2B-4B-16C), or, for -, the output of plan on
+standard input, whose first tree is the chosen one; without it, the best predicted tree counts as chosen.
+Rates are compared if each node has its own host, or a link of limited speed; on one host, the processor time of all brokers.
+The status is 3 if a tree outside the calibration is too far from its prediction, or the chosen tree too far from the best.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("verify B-16C B-4B-16C B-2B-4B-16C", "three trees, by profile.json"),
-    ("plan --consumers 16 --size 64K --json | harrier topology verify -", "what the planner has found"),
+    ("plan --consumers 16 --size 64K --json | harrier topology verify -", "the trees that the planner has found"),
     (
         "verify --all --consumers 16 --sizes 64K --namespaces --link-rate 200mbit",
         "every uniform tree of sixteen consumers, on links of 200 Mbit/s (as root)",
