@@ -21,7 +21,7 @@ Asks a running broker, as one of its administrators, over any address it listens
                 Default: amqp://guest:guest@127.0.0.1:5672/%2F
   --vhost NAME  only what is in this virtual host: no users, no permissions
 
-Status: 0 if the broker has answered, 1 if not or if it refuses, 2 for wrong usage.
+Status: 0 for success, 1 if the broker does not answer or refuses, 2 for wrong usage.
 ";
 
 /// The default address.

@@ -37,34 +37,34 @@ const USAGE: &str = "usage: harrier route [OPTIONS] dynamic add DEST SRC EXCHANG
        harrier route [OPTIONS] link list   [DEST]
        harrier route [OPTIONS] apply FILE
 
-Joins brokers: messages of an exchange at SRC come to the exchange of that name at DEST, which dials SRC.
+Joins brokers: messages of an exchange at SRC are routed to the exchange of that name at DEST, which dials SRC.
 
-  dynamic     what the bindings at DEST want, and nothing else
-  route       what is published with a key (a pattern, of a topic exchange)
-  queue       what is in a queue at SRC, to an exchange at DEST
-  link        the connection that routes ride on; it is added with the first of them
-  map         every broker that can be found from one, and what flows between them
-  apply       a topology declared in a file (TOML or JSON): shows what is different, and makes it so
+  dynamic     the messages that the bindings at DEST match, and no others
+  route       messages published with a key (of a topic exchange, a pattern)
+  queue       messages of a queue at SRC, to an exchange at DEST
+  link        the connection that routes share; it is added with the first of them
+  map         all brokers that can be discovered from one, and the flows between them
+  apply       applies a topology declared in a file (TOML or JSON), and prints the changes
 
 DEST and SRC are [USER/PASSWORD@]HOST[:PORT], or addresses such as amqps://USER:PASSWORD@HOST:PORT/VHOST. The broker that
 dials (DEST; SRC with -s) is asked as its administrator, whom its address names; default guest/guest@localhost:5672. The
 other broker's address is what it dials, and its user is whom it is there.
 
-  -t, --transport NAME  what an address without a scheme is dialled by: tcp (default), tls, unix or rdma
-  -d, --durable         links and routes are there again when the broker starts again (it needs --state DIR)
+  -t, --transport NAME  transport for addresses without a scheme: tcp (default), tls, unix or rdma
+  -d, --durable         links and routes survive a restart of the broker (it needs --state DIR)
   -s, --src-local       SRC dials and pushes; not for dynamic routes
-  -e, --del-empty-link  a link goes with the last route on it
-  --ack HOW             none: the source forgets a message when it is sent; confirm (default): when DEST has taken it.
+  -e, --del-empty-link  removes the link with its last route
+  --ack HOW             none: the source forgets a message when it is sent; confirm (default): when DEST has accepted it.
                         A number, as for qpid-route, is none if it is 0, else confirm
-  --credit N            messages under way that are not confirmed, at most; 0: no limit; default 1000
-  --force               a second path is not refused, and what comes twice is dropped, where that can be
-  --wait S              of add: waits up to S seconds until the link runs, and the route; else it fails, and says why
-  --dry-run             nothing is done: it is checked and said
-  --json                answers are JSON
-  --dot                 of route map: for graphviz
+  --credit N            maximum number of unconfirmed messages in flight; 0: no limit; default 1000
+  --force               allows a second path; duplicates are dropped where that is possible
+  --wait S              with add: waits up to S seconds until link and route run; otherwise fails and prints why
+  --dry-run             checks and prints the changes, but makes none
+  --json                prints JSON
+  --dot                with route map: prints graphviz input
   --timeout S           seconds to wait for a broker; default 10
-  -v, --verbose         says what is done, and more in listings
-  -q, --quiet           no remarks; a route that is there already, or not any more, is no failure
+  -v, --verbose         prints what is done, and longer listings
+  -q, --quiet           prints no remarks; an existing (or absent) route is no failure
 
 Examples:
   harrier route dynamic add leaf.example root.example amq.topic
@@ -74,7 +74,7 @@ Examples:
   harrier route map leaf.example --dot | dot -Tsvg > map.svg
   harrier route apply --dry-run tree.toml
 
-Status: 0 if it is done, 1 if it is refused or fails, 2 for wrong usage.
+Status: 0 for success, 1 if it is refused or fails, 2 for wrong usage.
 ";
 
 /// Runs `harrier route`.

@@ -22,13 +22,13 @@ use crate::tcp::TcpOptions;
 
 const OWN: &[Option_] = &[
     option("rates", None, "R,R,…", "orders a second (default 1000,2000,4000,6000,8000,80000,400000)"),
-    option("seconds", None, "S", "how long each rate is run (default 5); --orders says how many orders instead"),
-    option("runs", None, "N", "runs of each rate, all brokers in turns (default 1)"),
+    option("seconds", None, "S", "length of each rate's run (default 5); --orders sets the number of orders instead"),
+    option("runs", None, "N", "runs of each rate, interleaved over all brokers (default 1)"),
     option(
         "nagle-table",
         None,
         "",
-        "Table 1 too: packets with and without Nagle's algorithm at a broker that is started",
+        "also Table 1: packets with and without Nagle's algorithm at a started broker",
     ),
 ];
 
@@ -38,16 +38,16 @@ answers a second at both ends, order completion time, processors of broker, gate
 segments between the broker and the three programs, their mean size without headers, the mean time between them.";
 
 const EXAMPLES: &[(&str, &str)] = &[
-    ("sweep", "the paper's rates, and two far beyond"),
+    ("sweep", "the paper's rates, and two far higher ones"),
     (
         "sweep --rates 1000,2000,4000,6000,8000 --orders 1000000",
-        "as long as the paper: eight minutes and a half of sending",
+        "as long as in the paper: eight and a half minutes of sending",
     ),
     (
         "sweep --rates 8000 --runs 5 --against amqp://127.0.0.1:5673 --also-cpus broker=0,publisher=0,consumer=0 --pause-others",
-        "two brokers, anywhere and with everything on one processor, and where each does best",
+        "two brokers, unrestricted and with everything on one processor; reports where each is fastest",
     ),
-    ("sweep --against amqp://127.0.0.1:5673 --json sweep.json --html sweep.html", "another broker in turns, and kept"),
+    ("sweep --against amqp://127.0.0.1:5673 --json sweep.json --html sweep.html", "against another broker, with files of the results"),
 ];
 
 /// Runs the command.

@@ -23,14 +23,14 @@ use crate::setup::{OUTPUT, Setup, TARGETS};
 use crate::target::Target;
 
 const OWN: &[Option_] = &[
-    option("rate", None, "R", "orders a second of all gateways together, or max: as fast as it goes (default 8000)"),
-    option("runs", None, "N", "runs, all brokers in turns (default 1)"),
-    option("file", None, "FILE", "where the reporter writes its measurements, a line of JSON each (of the last run)"),
+    option("rate", None, "R", "orders a second of all gateways together, or max: as fast as possible (default 8000)"),
+    option("runs", None, "N", "runs, interleaved over all brokers (default 1)"),
+    option("file", None, "FILE", "file for the reporter's measurements, a line of JSON each (of the last run)"),
     option(
         "kill-engine-after",
         None,
         "S",
-        "kill the engine after so many seconds and start another one (with --confirms)",
+        "kill the engine after S seconds and start another one (with --confirms)",
     ),
 ];
 
@@ -39,23 +39,23 @@ pub(super) const TURNS: &[Option_] = &[option(
     "pause-others",
     None,
     "",
-    "stop the processes of the brokers whose turn it is not (SIGSTOP): an idle one may take some of a processor",
+    "stop (SIGSTOP) the brokers that are not being measured: an idle broker may use processor time",
 )];
 
 const ABOUT: &str = "\
-Starts the reporter, the matching engine and the gateways as processes, and a broker unless --url names one; sends orders at a rate,
-whatever the answers do; and prints what came of it: orders a second as sent and as received by the engine, confirmations and quotes a
-second as sent by the engine and as received by the gateways, the time from when an order was to be sent until it was answered, and the
-processors that broker, gateways and engine used. Every order is to be answered exactly once; if one is not, or a measurement did not
+Starts the reporter, the matching engine and the gateways as processes, and a broker unless --url names one; sends orders at a fixed rate
+that does not wait for answers, and prints the results: orders a second as sent and as received by the engine, confirmations and quotes a
+second as sent by the engine and as received by the gateways, the time from when an order was due until it was answered, and the
+processors that broker, gateways and engine used. Every order must be answered exactly once; if one is not, or a measurement did not
 reach the reporter, the status is 3.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("run", "100,000 orders at 8,000 a second, the paper's highest rate"),
-    ("run --rate 400000 --orders 4000000 --file measurements.jsonl", "far above it, with all measurements kept"),
-    ("run --rate max --against amqp://127.0.0.1:5673", "two brokers in turns, as fast as each goes"),
+    ("run --rate 400000 --orders 4000000 --file measurements.jsonl", "far above it, with a file of all measurements"),
+    ("run --rate max --against amqp://127.0.0.1:5673", "two brokers, interleaved, as fast as possible"),
     (
         "run --confirms --kill-engine-after 1 --orders 40000",
-        "nothing is lost and nothing doubled when the engine is killed",
+        "nothing is lost or duplicated when the engine is killed",
     ),
 ];
 

@@ -17,7 +17,7 @@ pub(super) const PLACES: &[Option_] = &[option(
     "also-cpus",
     None,
     "PLACES",
-    "run everything there, too, in turns with --cpus; may be repeated: says where each broker does best",
+    "also run everything on these CPUs, interleaved with --cpus; may be repeated: reports where each broker is fastest",
 )];
 
 /// The placements of a sweep, in turn.

@@ -17,17 +17,17 @@ use crate::limits::MARKET_LOOK;
 use market::limits::GATEWAYS_MAX;
 
 const OWN: &[Option_] = &[
-    option("count", None, "N", "end after so many messages (default: at Ctrl-C or SIGTERM)"),
-    option("hex", None, "BYTES", "say what these bytes are, as in 10000120000a000000, and end"),
+    option("count", None, "N", "end after N messages (default: at Ctrl-C or SIGTERM)"),
+    option("hex", None, "BYTES", "decode these bytes, as in 10000120000a000000, and end"),
     option("help", Some('h'), "", "this text"),
 ];
 
 const ABOUT: &str = "\
-Prints every message of a market in words: its routing key, then what it says. It has a queue of its own on the market's exchange, so
-that nobody misses anything.";
+Prints every message of a market in words, after its routing key. It consumes from its own queue on the market's exchange, so
+that no program misses a message.";
 
 const EXAMPLES: &[(&str, &str)] =
-    &[("tail --url amqp://broker", "everything that passes"), ("tail --hex 10000120000a000000", "what nine bytes are")];
+    &[("tail --url amqp://broker", "all messages"), ("tail --hex 10000120000a000000", "decodes nine bytes")];
 
 /// Runs the command.
 ///
