@@ -66,7 +66,7 @@ pub fn main(words: &[String]) -> ExitCode {
                 "calibrate" => calibrate::run(rest),
                 "verify" => verify::run(rest),
                 _ if launcher::has_ranks() => Err(Failure::Usage(format!(
-                    "{command} is about one host: under a launcher, run each tree by itself"
+                    "{command} runs on one host only: under a launcher, run each tree by itself"
                 ))),
                 "experiment" => experiment::run(rest),
                 _ => federation_goals::run(rest),
@@ -85,8 +85,8 @@ fn clean(words: &[String]) -> Result<(), Failure> {
     match words {
         [] => {}
         [word] if ["--help", "-h"].contains(&word.as_str()) => return Ok(put(USAGE)?),
-        [word, ..] => return Err(Failure::Usage(format!("clean takes no words, as '{word}'"))),
+        [word, ..] => return Err(Failure::Usage(format!("clean takes no arguments, not '{word}'"))),
     }
     let removed = namespaces::clean()?;
-    Ok(put(&format!("{removed} namespaces were left, and are removed\n"))?)
+    Ok(put(&format!("removed {removed} namespaces\n"))?)
 }

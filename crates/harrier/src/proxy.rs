@@ -88,7 +88,7 @@ fn run(order: ProxyArguments) -> Result<(), StartError> {
     let to = options.to.to_string();
     let proxy = Proxy::start(options)?;
     let stopper = proxy.stopper();
-    let meaning = "nobody is accepted any more, and connections have their time to end";
+    let meaning = "no more connections are accepted, and existing ones have time to end";
     signals.watch(meaning, move || stopper.stop(), move || tls.iter().for_each(tls::reload))?;
     tracing::info!(
         version = greeting::VERSION,
@@ -107,7 +107,7 @@ fn run(order: ProxyArguments) -> Result<(), StartError> {
         broken = totals.broken,
         to_broker_bytes = totals.to_upstream_bytes,
         to_client_bytes = totals.to_client_bytes,
-        "harrier proxy has ended"
+        "harrier proxy has stopped"
     );
     Ok(())
 }

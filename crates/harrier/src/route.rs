@@ -303,7 +303,7 @@ fn check_before_adding(ends: &LinkEnds, route: Option<&RouteSpec>, options: &Rou
         Err(none) if none.kind == RequestErrorKind::NotAmqp || none.kind == RequestErrorKind::Login && !net.is_linked(near, far) => {
             return refused(none.text.clone());
         }
-        Err(none) => said.remarks.push(format!("{}; what it may be joined with is not looked at", none.text)),
+        Err(none) => said.remarks.push(format!("{}; brokers that it may be joined with are not checked", none.text)),
     }
     if net.are_same(near, far) && !options.force {
         return refused(format!(
@@ -317,7 +317,7 @@ fn check_before_adding(ends: &LinkEnds, route: Option<&RouteSpec>, options: &Rou
     net.explore(&ends.near.url);
     if !options.force {
         let unseen = net.unreachable().into_iter().filter(|(at, _)| *at != net.canonical(far));
-        said.remarks.extend(unseen.map(|(_, why)| format!("{why}; second paths through it are not seen")));
+        said.remarks.extend(unseen.map(|(_, why)| format!("{why}; second paths through it are not detected")));
     }
     let (from, to) = if options.src_local { (near, far) } else { (far, near) };
     let key = match &route.kind {

@@ -377,7 +377,7 @@ fn a_signal_drains_and_ends_with_status_0() {
     drop(clients);
     let (status, log) = broker.end();
     assert_eq!(status, Some(0), "{log}");
-    assert!(log.contains("harrier broker has ended"), "{log}");
+    assert!(log.contains("harrier broker has stopped"), "{log}");
     assert!(log.contains("body_bytes_copied_in") && log.contains("body_bytes_copied_out"), "{log}");
 }
 

@@ -106,7 +106,7 @@ impl fmt::Display for Unsatisfiable {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unsatisfiable::NoConsumers => to.write_str("a tree without consumers delivers nothing: one at least"),
-            Unsatisfiable::TooManyConsumers => write!(to, "at most {CONSUMERS_MAX} consumers are planned for"),
+            Unsatisfiable::TooManyConsumers => write!(to, "at most {CONSUMERS_MAX} consumers can be planned for"),
             Unsatisfiable::Reach { reach: MeasuredRange { consumers, brokers, levels }, consumers_max } => write!(
                 to,
                 "{levels} levels, {brokers} brokers below a broker and {consumers} consumers of one were measured at most, \
@@ -114,7 +114,7 @@ impl fmt::Display for Unsatisfiable {
             ),
             Unsatisfiable::Brokers { least, tree } => write!(to, "{least} brokers are needed at least, as in {tree}"),
             Unsatisfiable::Rate { best_per_s, tree } => {
-                write!(to, "no tree is predicted to be faster than {best_per_s:.0} messages a second, as {tree} is")
+                write!(to, "no tree is predicted to be faster than {best_per_s:.0} messages a second, the rate of {tree}")
             }
             Unsatisfiable::Together { least, best_per_s } => write!(
                 to,

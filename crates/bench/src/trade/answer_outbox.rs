@@ -47,7 +47,7 @@ impl MessageSink for AnswerOutbox {
         if self.gaps <= MARKET_GAPS_TOLD {
             let SequenceGap { from, until } = gap;
             eprintln!(
-                "harrier market: engine: of gateway {gateway} the orders from {from} to before {until} did not come"
+                "harrier market: engine: gateway {gateway}: orders {from} to before {until} are missing"
             );
         }
     }

@@ -51,7 +51,7 @@ impl MarketLoad {
         };
         if load.gateways > load.symbols {
             return Err(Wrong(format!(
-                "--gateways {}: each symbol is one gateway's, and there are {} (--symbols)",
+                "--gateways {}: each gateway needs a symbol of its own, and there are {} (--symbols)",
                 load.gateways, load.symbols
             )));
         }
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn what_does_not_go_together_is_refused() {
         for (line, expected) in [
-            ("--gateways 3 --symbols 2", "--gateways 3: each symbol is one gateway's, and there are 2 (--symbols)"),
+            ("--gateways 3 --symbols 2", "--gateways 3: each gateway needs a symbol of its own, and there are 2 (--symbols)"),
             ("--gateways 17", "--gateways is a number from 1 to 16, not '17'"),
             ("--gateways 2 --orders 1", "--orders 1: there are 2 gateways"),
             ("--matching fuzzy", "--matching is one of crossing, exact, not 'fuzzy'"),

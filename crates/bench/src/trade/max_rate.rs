@@ -62,8 +62,8 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
             let name = market.targets[target].name.clone();
             match search(&mut market, target, &limit, &effort)? {
                 Some(rate) => market
-                    .show(&format!("# {name}: {rate:.0} orders/s is the highest rate found that keeps {limit}\n"))?,
-                None => missed.push(format!("{limit}: no rate that was tried keeps it on {name}")),
+                    .show(&format!("# {name}: {rate:.0} orders/s is the highest rate found within {limit}\n"))?,
+                None => missed.push(format!("{limit}: no rate that was tried stays within it on {name}")),
             }
         }
         Ok(())

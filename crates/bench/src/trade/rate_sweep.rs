@@ -66,7 +66,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     let seconds = given.decimal("seconds", 5.0, 0.1, 3_600.0)?;
     let with_nagle = given.has("nagle-table");
     if with_nagle && given.has("url") {
-        return Err(Wrong("--nagle-table starts its own brokers: without --url".to_owned()).into());
+        return Err(Wrong("--nagle-table starts its own brokers, and excludes --url".to_owned()).into());
     }
     let places = SweepPlacements::read(&given, &setup.placement)?;
     setup.placement = places.at_start();
@@ -149,7 +149,7 @@ fn nagle(market: &mut MarketBench, load_at: &dyn Fn(Option<f64>) -> MarketLoad) 
         let wish = MarketRun { load: &load, rate: Some(theirs.rate), file: None, kill_engine_s: None };
         let figures = super::market_figures::MarketFigures::of(trade(&wish, &broker, &market.setup.placement)?, &load, wish.rate);
         let Some([packets, bytes, gap]) = packets(&figures) else {
-            return Err(Failure::Failed("the kernel does not tell of packets: there is no Table 1".to_owned()));
+            return Err(Failure::Failed("the kernel does not count packets: Table 1 is not available".to_owned()));
         };
         let network_packets = figures.network().map_or(0, |network| network.packets);
         let per_order = |packets: u64, orders: u64| format!("{:.2}", packets as f64 / orders as f64);

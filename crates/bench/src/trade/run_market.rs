@@ -75,7 +75,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     let kill_engine_s = kill_engine_s.transpose()?;
     if kill_engine_s.is_some() && !load.confirms {
         return Err(Wrong(
-            "--kill-engine-after: without --confirms an engine that is killed takes its orders with it".to_owned(),
+            "--kill-engine-after: without --confirms a killed engine loses its orders".to_owned(),
         )
         .into());
     }

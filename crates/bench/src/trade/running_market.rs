@@ -85,7 +85,7 @@ pub(super) fn trade(wish: &MarketRun<'_>, target: &Target, placement: &Placement
     let outcome = RunningMarket::start(wish, target, placement).and_then(|stand| stand.trade(wish, target, placement));
     outcome
         .map_err(|why| match target.ends_within(ROLE_LOOK_WAIT) {
-            true => format!("{}: the broker has ended in the middle of the run ({why})", target.name),
+            true => format!("{}: the broker ended during the run ({why})", target.name),
             false => format!("{}: {why}", target.name),
         })
         .map_err(Failure::from)
@@ -163,7 +163,7 @@ impl RunningMarket {
 
     /// Kills the engine as a crash would, and starts another one with its journal.
     fn replace_engine(&mut self, wish: &MarketRun<'_>, placement: &Placement) -> Result<(), String> {
-        let pid = self.engine.pid().ok_or("the engine is no process of this host")?;
+        let pid = self.engine.pid().ok_or("the engine is not a process of this host")?;
         kill(Pid::from_raw(pid as i32), Signal::SIGKILL)
             .map_err(|error| format!("the engine cannot be killed: {error}"))?;
         self.engine = engine(wish.load, &self._declared.0, self.journal.clone(), placement)?;
@@ -180,7 +180,7 @@ fn engine(load: &MarketLoad, place: &MarketAddress, journal: Option<String>, pla
 fn check_no_report(role: &mut Role) -> Result<(), String> {
     match role.report_within(Duration::ZERO)? {
         None => Ok(()),
-        Some(other) => Err(format!("a program of the market said {other:?} in the middle of the run")),
+        Some(other) => Err(format!("a program of the market sent {other:?} during the run")),
     }
 }
 
@@ -195,6 +195,6 @@ fn parse_results<T: DeserializeOwned>(report: Report) -> Result<T, String> {
         Report::Found(value) => {
             serde_json::from_value(value).map_err(|error| format!("a report not understood: {error}"))
         }
-        other => Err(format!("a program of the market answered {other:?} instead of what it found")),
+        other => Err(format!("a program of the market answered {other:?} instead of its results")),
     }
 }

@@ -31,16 +31,16 @@ impl SweepPlacements {
     pub(super) fn read(given: &Given, first: &Placement) -> Result<Self, Wrong> {
         let others = given.texts("also-cpus");
         if others.len() >= PLACES_MAX {
-            return Err(Wrong(format!("--also-cpus: at most {PLACES_MAX} places are tried in turns")));
+            return Err(Wrong(format!("--also-cpus: at most {PLACES_MAX} placements are tried")));
         }
         if has_ranks() && !others.is_empty() {
-            return Err(Wrong("--also-cpus: under a launcher, ranks are where it put them".to_owned()));
+            return Err(Wrong("--also-cpus: under a launcher, the launcher places the ranks".to_owned()));
         }
         let others = others.iter().map(|text| Placement::parse(if text == "any" { "" } else { text }));
         let all: Vec<Placement> = [Ok(first.clone())].into_iter().chain(others).collect::<Result<_, _>>()?;
         all.iter().skip(1).try_for_each(Placement::prove).map_err(|why| Wrong(format!("--also-cpus: {why}")))?;
         match (1..all.len()).find(|&index| all[..index].contains(&all[index])) {
-            Some(index) => Err(Wrong(format!("--also-cpus: '{}' stands there twice", all[index]))),
+            Some(index) => Err(Wrong(format!("--also-cpus: '{}' is given twice", all[index]))),
             None => Ok(Self(all)),
         }
     }
@@ -67,7 +67,7 @@ impl SweepPlacements {
         let moves = self.are_several() && self.0.iter().any(|place| !place.broker.is_any());
         match targets.iter().find(|target| moves && target.pid.is_none()) {
             Some(target) => Err(Wrong(format!(
-                "--also-cpus: {} cannot be moved, since its process is not on this host, or not known (--broker-pid)",
+                "--also-cpus: {} cannot be moved: its process is not on this host, or unknown (--broker-pid)",
                 target.name
             ))),
             None => Ok(()),
@@ -140,7 +140,7 @@ fn ranked(brokers: &[&str], places: usize, of: impl Fn(&str, usize) -> Option<f6
         .iter()
         .enumerate()
         .map(|(index, broker)| match (best_of(broker), first) {
-            (None, _) => format!("{broker}: no run that counts"),
+            (None, _) => format!("{broker}: no valid run"),
             (Some((us, place)), Some((least, _))) if index > 0 => {
                 format!("{broker} @{} {us:.0} us, {:.2} times {}'s", place + 1, us / least, brokers[0])
             }
@@ -168,8 +168,8 @@ mod tests {
             ("b", _) => Some(2_000.0),
             _ => None,
         };
-        assert_eq!(ranked(&["a", "b", "c"], 2, us), "a @2 100 us; b @1 750 us, 7.50 times a's; c: no run that counts");
-        assert_eq!(ranked(&["c", "a"], 2, us), "c: no run that counts; a @2 100 us");
+        assert_eq!(ranked(&["a", "b", "c"], 2, us), "a @2 100 us; b @1 750 us, 7.50 times a's; c: no valid run");
+        assert_eq!(ranked(&["c", "a"], 2, us), "c: no valid run; a @2 100 us");
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn wrong_places_are_refused() {
         let why = |words: &[&str]| places(words).map_or_else(|wrong| wrong.0, |_| String::new());
-        assert!(why(&["--also-cpus", "any"]).ends_with("stands there twice"));
+        assert!(why(&["--also-cpus", "any"]).ends_with("is given twice"));
         assert!(why(&["--also-cpus", "broker"]).contains("expected role=processors"));
         assert!(why(&["--also-cpus", "consumer=1023"]).starts_with("--also-cpus: cannot run on processor 1023: "));
         let many: Vec<String> = (0..PLACES_MAX).map(|cpu| format!("--also-cpus=broker={cpu}")).collect();

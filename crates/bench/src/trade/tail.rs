@@ -61,7 +61,7 @@ fn describe(body: &[u8]) -> String {
     match (MarketMessage::decode(body), MarketSample::decode(body)) {
         (Ok(message), _) => message.to_string(),
         (Err(_), Ok(sample)) => sample.to_string(),
-        (Err(malformed), Err(_)) => format!("no message ({}): {} bytes", malformed.reason, body.len()),
+        (Err(malformed), Err(_)) => format!("not a message ({}): {} bytes", malformed.reason, body.len()),
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
     fn bytes_are_said_in_words() {
         let of = |digits: &str| bytes(digits).map_or_else(|wrong| wrong.0, |bytes| describe(&bytes));
         assert_eq!(of("10000120000a000000"), "order gateway=0 sequence=0 buy symbol=1 price=8192 lots=10");
-        assert_eq!(of("10"), "no message (wrong length): 1 bytes");
+        assert_eq!(of("10"), "not a message (wrong length): 1 bytes");
         assert_eq!(of("1"), "--hex is an even number of hexadecimal digits, not '1'");
         assert_eq!(of("zz"), "--hex is an even number of hexadecimal digits, not 'zz'");
     }

@@ -147,9 +147,9 @@ fn words_of(
     let mut found = Vec::new();
     for word in text.split(',').map(str::trim) {
         let one = known.iter().copied().find(|one| *one == word);
-        let one = one.ok_or_else(|| Wrong(format!("--{name} is of {}, not '{word}'", known.join(","))))?;
+        let one = one.ok_or_else(|| Wrong(format!("--{name} takes {}, not '{word}'", known.join(","))))?;
         if found.contains(&one) {
-            return Err(Wrong(format!("--{name}: {one} stands there twice")));
+            return Err(Wrong(format!("--{name}: {one} is given twice")));
         }
         found.push(one);
     }
@@ -197,11 +197,11 @@ impl Calibration {
         let shares = match (self.sharing, has_ranks()) {
             (Sharing::OwnHosts, _) => "Every node has a host of its own: rates are costs.".to_owned(),
             (Sharing::OneHost, true) => {
-                "There are fewer hosts than nodes, and some share one: processor time of a message is fitted, no rate."
+                "There are fewer hosts than nodes, so some share one: processor time of a message is fitted, not rates."
                     .to_owned()
             }
             (Sharing::OneHost, false) => format!(
-                "All nodes share the {} processors of this host: processor time of a message is fitted, no rate.",
+                "All nodes share the {} processors of this host: processor time of a message is fitted, not rates.",
                 gauge::processors()
             ),
         };
@@ -220,7 +220,7 @@ impl Calibration {
             let ways: Vec<String> =
                 stop.modes.iter().map(|joint| format!("{} {}", joint.transport.name(), joint.ack)).collect();
             let ways =
-                if stop.tree.brokers_count() == 1 { "one broker: for all ways".to_owned() } else { ways.join(", ") };
+                if stop.tree.brokers_count() == 1 { "one broker: for all modes".to_owned() } else { ways.join(", ") };
             format!("  {:<16} {ways}\n", stop.tree.to_string())
         };
         self.sweep_trees.iter().map(line).collect()
@@ -245,7 +245,7 @@ impl Calibration {
         let of = |profile: &Profile| (profile.sharing, profile.cores, profile.link_bits_per_s, profile.made_by.clone());
         if of(&earlier) != of(&now) {
             return Err(Failure::Usage(format!(
-                "{}: it was measured under other conditions, and nothing is added to it: {}, now {}",
+                "{}: it was measured under other conditions, so that nothing can be added: {}, now {}",
                 file.display(),
                 profile_files::conditions(&earlier),
                 profile_files::conditions(&now)
@@ -288,7 +288,7 @@ impl Calibration {
 /// A tree with its plan and its hosting.
 fn placed(stop: &SweepTree, given: &Given) -> Result<(TreePlan, NodeHosting), Failure> {
     let Some(joint) = stop.modes.first() else {
-        return Err(Failure::Usage("there is no way to join brokers".to_owned()));
+        return Err(Failure::Usage("no transport between brokers is available".to_owned()));
     };
     let usual = tree_options::plan(stop.tree.clone(), given)?;
     // A single broker has no peers: its clients use TCP.
@@ -311,7 +311,7 @@ fn transports(given: &Given, quick: bool, on_hosts: bool) -> Result<Vec<Transpor
     }
     let found = words_of(given, "transports", &usual, &Transport::ALL.map(Transport::name))?;
     if on_hosts && found != ["tcp"] {
-        return Err(Failure::Usage("between hosts and namespaces brokers are joined over tcp".to_owned()));
+        return Err(Failure::Usage("brokers on different hosts or namespaces must use tcp".to_owned()));
     }
     Ok(Transport::ALL.into_iter().filter(|one| found.contains(&one.name())).collect())
 }
@@ -353,7 +353,7 @@ fn measured_table(observations: &[Observation]) -> String {
 
 /// The fitted costs.
 fn costs_table(set: &CostSet) -> String {
-    let facts = vec!["microseconds, with what they are in 95 of 100 cases".to_owned()];
+    let facts = vec!["microseconds, with 95 % intervals".to_owned()];
     let columns = [
         "size",
         "take in",
@@ -424,12 +424,12 @@ mod tests {
     fn what_makes_no_sense_is_refused() {
         for (line, expected) in [
             ("--runs 4", "--runs is a number from 5 to"),
-            ("--transports pigeon", "--transports is of tcp,unix,rdma, not 'pigeon'"),
-            ("--acks none,none", "--acks: none stands there twice"),
+            ("--transports pigeon", "--transports takes tcp,unix,rdma, not 'pigeon'"),
+            ("--acks none,none", "--acks: none is given twice"),
             ("--depths 0", "--depths is a number from 1 to"),
-            ("--namespaces --transports unix", "between hosts and namespaces brokers are joined over tcp"),
+            ("--namespaces --transports unix", "brokers on different hosts or namespaces must use tcp"),
             ("--transports tcp --link-rate 1gbit", "--link-rate needs links: --namespaces"),
-            ("--transports tcp --url amqp://h", "--url says where ranks meet"),
+            ("--transports tcp --url amqp://h", "--url needs a launcher"),
         ] {
             check(line, expected);
         }
@@ -439,7 +439,7 @@ mod tests {
     fn one_host_is_said_to_be_one() {
         let all = calibration("--quick").expect("a look");
         assert_eq!(all.sharing, Sharing::OneHost);
-        assert!(all.describe().contains("processor time of a message is fitted, no rate"), "{}", all.describe());
+        assert!(all.describe().contains("processor time of a message is fitted, not rates"), "{}", all.describe());
         assert_eq!([minutes(30.0), minutes(150.0)], ["30 s", "2 min"]);
     }
 }

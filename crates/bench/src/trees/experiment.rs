@@ -94,7 +94,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
             .find(|name| name == one)
             .ok_or_else(|| Failure::Usage(format!("unknown experiment '{one}': there are {}", names.join(", "))))?,
         [] => return Err(Failure::Usage(format!("experiment needs a name: {}", names.join(", ")))),
-        [_, more, ..] => return Err(Failure::Usage(format!("'{more}' is a word too many"))),
+        [_, more, ..] => return Err(Failure::Usage(format!("unexpected argument '{more}'"))),
     };
     let kinds = match given.text("only") {
         None => CreditMode::ALL.to_vec(),
@@ -245,7 +245,7 @@ fn table(table: u32, cells: &[PaperCell], kinds: &[CreditMode], found: &Experime
         }
     }
     let facts = kinds.iter().zip(agreeing).map(|(kind, (alike, pairs))| {
-        format!("{} credit: {alike} of {pairs} pairs of topologies come in the paper's order", kind.name())
+        format!("{} credit: {alike} of {pairs} pairs of topologies are in the paper's order", kind.name())
     });
     Section { name: format!("Table {table} of the paper: {unit}"), facts: facts.collect(), columns, rows }
 }
@@ -284,7 +284,7 @@ fn collapses(name: &str, kinds: &[CreditMode], found: &ExperimentResults, book: 
     columns.extend(kinds.iter().map(|kind| kind.name()));
     columns.push("here");
     let facts = vec![
-        "the rate of a stream after the step, as a share of that before it; a broker that does nothing but copy comes to what copies explain".to_owned(),
+        "the rate of a stream after the step, as a share of that before it; for a broker that only copies, it is what copies explain".to_owned(),
         format!("collapsed: less than a share of 1/{COLLAPSE_TIMES} of that"),
     ];
     let mut table = section("Steps at which the paper's brokers collapsed".to_owned(), facts, &columns);
@@ -338,7 +338,7 @@ fn resource_table(name: &str, rows: Vec<Vec<String>>) -> Section {
         "smallest and largest size; the others are in the document (--json). Bytes are those of TCP sockets, without headers".to_owned(),
         "the paper has these figures from sar, for hosts, as Figures 8, 11 and 14, without numbers".to_owned(),
     ];
-    let mut table = section(format!("{name}: what each broker used and moved"), facts, &columns);
+    let mut table = section(format!("{name}: resource usage and traffic of each broker"), facts, &columns);
     table.rows = rows;
     table
 }
@@ -363,7 +363,7 @@ mod tests {
             found.insert((cell.topology.to_owned(), 64, CreditMode::Bounded), value);
         }
         let section = table(3, &cells, &[CreditMode::Bounded], &found);
-        assert_eq!(section.facts, ["bounded credit: 6 of 6 pairs of topologies come in the paper's order"]);
+        assert_eq!(section.facts, ["bounded credit: 6 of 6 pairs of topologies are in the paper's order"]);
         assert_eq!(section.rows.len(), 4);
         assert_eq!(section.rows[3], ["64", "B-8C", "2570", "0.091", "4", "40.0", "0.400", "4"]);
         assert!(has(&found, &cells[0], &[CreditMode::Bounded]) && !has(&found, &cells[0], &CreditMode::ALL));

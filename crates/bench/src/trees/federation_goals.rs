@@ -209,7 +209,7 @@ impl FederationGoals<'_> {
             let expected = t_in + f64::from(k) * t_out;
             let shown: Vec<String> = points.iter().map(|(k, us)| format!("{k}: {us:.2}")).collect();
             self.row(
-                &format!("{k} {what}, {how}: {which} for a message of one stream beyond what is predicted, as a share"),
+                &format!("{k} {what}, {how}: {which} for a message of one stream, relative error of the prediction"),
                 bound,
                 Some(us / expected - 1.0),
                 format!("t_in {t_in:.2} us, t_out {t_out:.2} us: {expected:.2} us; {}", shown.join(", ")),

@@ -88,7 +88,7 @@ pub(super) fn run(goals: &mut FederationGoals<'_>, bits_per_s: u64) -> Result<()
         let (got, allowed) = (measured.median(SegmentFigures::aggregate_mb_per_s), allowed_mb_per_s(&plan.tree, bits_per_s));
         let (copies, raw) = (copies_max(&plan.tree), allowed / CARRIED);
         let detail = format!(
-            "{got:.1} of {allowed:.1} MB/s aggregate ({raw:.1} with heads): the narrowest link has {copies} copies{with}"
+            "{got:.1} of {allowed:.1} MB/s aggregate ({raw:.1} with headers): the narrowest link has {copies} copies{with}"
         );
         goals.row(&what, bound, Some(got / allowed), detail)?;
         match *notation {
@@ -101,7 +101,7 @@ pub(super) fn run(goals: &mut FederationGoals<'_>, bits_per_s: u64) -> Result<()
     if let (Some((flat, flat_allowed)), Some((notation, got, allowed))) = (flat, best) {
         let (times, theory) = (got / flat, allowed / flat_allowed);
         goals.row(
-            &format!("{notation}, the best, against {FLAT}: away from what theory says, as a share"),
+            &format!("{notation}, the best, against {FLAT}: relative distance from the theory"),
             Bound::AtMost(BEST_ERROR_MAX),
             Some((times / theory - 1.0).abs()),
             format!("{times:.2} times; theory {theory:.2}"),

@@ -78,7 +78,7 @@ pub(super) struct LiveTree {
 fn receive_report<T: DeserializeOwned>(name: &str, role: &mut Role, wait: Duration) -> Result<T, String> {
     match role.report(wait).map_err(|why| format!("{name}: {why}"))? {
         Report::Found(value) => serde_json::from_value(value).map_err(|error| format!("{name}: {error}")),
-        other => Err(format!("{name} answered {other:?} instead of what it found")),
+        other => Err(format!("{name} answered {other:?} instead of its results")),
     }
 }
 
@@ -240,7 +240,7 @@ impl LiveTree {
         while let Some(&first) = waiting.first() {
             if deadline.passed() {
                 let (name, waited) = (&self.leaves[first].0, TREE_READY_WAIT.as_secs());
-                return Err(format!("{name}: nothing that is published at the root reaches them after {waited} s"));
+                return Err(format!("{name}: messages from the root have not reached them after {waited} s"));
             }
             self.send_probe(number)?;
             number += 1;

@@ -71,7 +71,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     }
     if given.has("paper") {
         if words.len() > 1 {
-            return Err(Failure::Usage("--paper takes no other options: everything is the paper's".to_owned()));
+            return Err(Failure::Usage("--paper excludes all other options".to_owned()));
         }
         return Ok(put(&paper_report::paper()?)?);
     }
@@ -87,7 +87,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     let nodes = NodeModel::new(&costs, host);
     let front = search(&nodes, &asked.requirements()).map_err(|why| Failure::Usage(asked.explain_unsatisfiable(&why, file)))?;
     let chosen = choose(&front.trees, asked.objective).ok_or_else(|| {
-        Failure::Usage(format!("{}: no latencies were measured, so that none is the lowest", file.display()))
+        Failure::Usage(format!("{}: no latencies were measured", file.display()))
     })?;
     let planned = PlanOutput {
         facts: asked.facts(&profile, file, &nodes, resting),
@@ -143,7 +143,7 @@ impl PlanRequest {
         let rate_min = given.text("min-rate").map(|_| given.decimal("min-rate", 0.0, 0.0, 1e12)).transpose()?;
         let exchange = given.text("exchange").unwrap_or("amq.fanout");
         if exchange.is_empty() || exchange.contains(char::is_whitespace) {
-            return Err(Failure::Usage(format!("--exchange is a name without blanks, not '{exchange}'")));
+            return Err(Failure::Usage(format!("--exchange is a name without spaces, not '{exchange}'")));
         }
         Ok(Self {
             consumers: consumers as u32,
@@ -174,13 +174,13 @@ impl PlanRequest {
             let has = |set: &CostSet| format!("{} with ack {}", set.transport, set.ack);
             let known: Vec<String> = profile.costs.iter().map(has).collect();
             Failure::Usage(format!(
-                "{file} has no costs over {transport} with ack {ack}, but over {}",
+                "{file} has no costs over {transport} with ack {ack}; it has {}",
                 known.join(", ")
             ))
         })?;
         set.for_size(*message_bytes, self.beyond).map_err(|why| {
             let hint = match why {
-                planner::MissingCosts::Beyond(..) => " (--extrapolate goes beyond, and marks it)",
+                planner::MissingCosts::Beyond(..) => " (--extrapolate accepts that, and marks it)",
                 _ => "",
             };
             Failure::Usage(format!("{file} has no costs of messages of {message_bytes} bytes: {why}{hint}"))
@@ -200,7 +200,7 @@ impl PlanRequest {
             Unsatisfiable::NoConsumers | Unsatisfiable::TooManyConsumers => format!("--consumers {}: {why}", self.consumers),
             Unsatisfiable::Reach { .. } => {
                 let file = file.display();
-                format!("--consumers {}: in {file} {why} (--extrapolate goes beyond, and marks it)", self.consumers)
+                format!("--consumers {}: in {file} {why} (--extrapolate accepts that, and marks it)", self.consumers)
             }
             Unsatisfiable::Brokers { .. } => format!("{brokers}: {why}"),
             Unsatisfiable::Rate { .. } => format!("{rate}: {why}"),
@@ -213,7 +213,7 @@ impl PlanRequest {
         let Self { consumers, message_bytes, transport, ack, .. } = self;
         let link = match nodes.host.link_bits_per_s {
             Some(bits) => format!("a link of {} Mbit/s", bits / 1_000_000),
-            None => "a link that is never the limit (--link-rate)".to_owned(),
+            None => "an unlimited link (--link-rate)".to_owned(),
         };
         let costs = match nodes.costs.basis {
             Basis::Wall => {
@@ -236,11 +236,11 @@ impl PlanRequest {
         match resting {
             CostSource::Measured => {}
             CostSource::Between(less, more) => {
-                facts.push(format!("this size was not measured: it lies between {less} and {more} bytes, which were"));
+                facts.push(format!("this size was not measured; interpolated between {less} and {more} bytes"));
             }
             CostSource::Beyond(nearest) => {
                 facts.push(format!(
-                    "EXTRAPOLATED: this size was not measured, and {nearest} bytes are the nearest that were"
+                    "EXTRAPOLATED: this size was not measured; the nearest measured size is {nearest} bytes"
                 ));
             }
         }
@@ -346,7 +346,7 @@ mod tests {
                 "-n 16 -m 1M",
                 "p.json has no costs of messages of 1048576 bytes: messages of 64 to 262144 bytes were measured (--ex",
             ),
-            ("-n 16 -m 64 --ack confirm", "p.json has no costs over tcp with ack confirm, but over tcp with ack none"),
+            ("-n 16 -m 64 --ack confirm", "p.json has no costs over tcp with ack confirm; it has tcp with ack none"),
             ("-n 16 -m 64 --objective latency", "no latencies"),
             ("-n 16", "plan needs to know --consumers N, and --size S"),
             ("-n 16 -m 0", "--size: messages have from 1 to"),

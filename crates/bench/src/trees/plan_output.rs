@@ -51,9 +51,9 @@ pub(super) fn explain_bottleneck(bottleneck: &Bottleneck) -> String {
     let time = format!("{} us a message", rounded(time_us.value));
     match reason {
         LimitingResource::Cores => format!("{who}: one message in and {copies} take its busiest thread {time}"),
-        LimitingResource::Egress => format!("{who}: {copies} take its link {time}, outward"),
-        LimitingResource::Ingress => format!("{who}: one message takes its link {time}, inward"),
-        LimitingResource::SharedCores => format!("all brokers together take the cores that they share {time}"),
+        LimitingResource::Egress => format!("{who}: {copies} take its outbound link {time}"),
+        LimitingResource::Ingress => format!("{who}: one message takes its inbound link {time}"),
+        LimitingResource::SharedCores => format!("all brokers together take {time} of the cores that they share"),
     }
 }
 
@@ -115,7 +115,7 @@ impl PlanOutput<'_> {
         let uneven = if tree.is_uniform() {
             ""
         } else {
-            "; where a level does not divide evenly, the first brokers have one more"
+            "; if a level does not divide evenly, the first brokers get one child more"
         };
         let _infallible = writeln!(text, "# best by {}{uneven}", self.objective);
         let _infallible = writeln!(text, "# slowest: {}", explain_bottleneck(&prediction.bottleneck));
@@ -126,7 +126,7 @@ impl PlanOutput<'_> {
         text.push_str(&loads(prediction));
         let _infallible = writeln!(
             text,
-            "# {} worth having, of {} parts of trees that were looked at: no other is as good or better in rate, latency and brokers",
+            "# Pareto front of {}, from {} examined subtrees: no other tree is as good or better in rate, latency and brokers",
             count(self.front.len(), "tree is", "trees are"),
             self.examined
         );
@@ -258,10 +258,10 @@ fn loads(prediction: &Prediction) -> String {
 /// The text is not a plan.
 pub(super) fn chosen(text: &str) -> Result<(Tree, Vec<String>), Wrong> {
     let none =
-        || Wrong("standard input is no plan: it has no line 'chosen: ', as harrier topology plan prints".to_owned());
+        || Wrong("standard input is not a plan: it has no line 'chosen: ' as printed by harrier topology plan".to_owned());
     let tree = |text: &str| text.parse().map_err(|why: topology::TreeParseError| Wrong(why.to_string()));
     if text.trim_start().starts_with('{') {
-        let broken = |why: String| Wrong(format!("standard input is no plan: {why}"));
+        let broken = |why: String| Wrong(format!("standard input is not a plan: {why}"));
         let plan: Value = serde_json::from_str(text).map_err(|error| broken(error.to_string()))?;
         if plan["schema"].as_str() != Some(SCHEMA.0) || plan["version"].as_u64() != Some(u64::from(SCHEMA.1)) {
             let (schema, version) = SCHEMA;
@@ -284,7 +284,7 @@ pub(super) fn chosen(text: &str) -> Result<(Tree, Vec<String>), Wrong> {
     let known = ["--sizes", "--transport", "--ack"];
     let is_known =
         words.chunks(2).all(|pair| pair.len() == 2 && known.contains(&&*pair[0]) && !pair[1].starts_with('-'));
-    if is_known { Ok((tree, words)) } else { Err(Wrong(format!("standard input is no plan: '{CHOSEN}{line}'"))) }
+    if is_known { Ok((tree, words)) } else { Err(Wrong(format!("standard input is not a plan: '{CHOSEN}{line}'"))) }
 }
 
 #[cfg(test)]
@@ -313,17 +313,17 @@ mod tests {
     #[test]
     fn what_is_no_plan_is_refused() {
         for (text, expected) in [
-            ("", "standard input is no plan: it has no line 'chosen: '"),
-            ("B-16C\n", "standard input is no plan: it has no line 'chosen: '"),
-            ("chosen: tree\n", "'tree' is no topology"),
-            ("chosen: B-C --broker-options x\n", "standard input is no plan: 'chosen: B-C --broker-options x'"),
-            ("chosen: B-C --sizes\n", "standard input is no plan: 'chosen: B-C --sizes'"),
-            ("{", "standard input is no plan: "),
+            ("", "standard input is not a plan: it has no line 'chosen: '"),
+            ("B-16C\n", "standard input is not a plan: it has no line 'chosen: '"),
+            ("chosen: tree\n", "'tree' is not a topology"),
+            ("chosen: B-C --broker-options x\n", "standard input is not a plan: 'chosen: B-C --broker-options x'"),
+            ("chosen: B-C --sizes\n", "standard input is not a plan: 'chosen: B-C --sizes'"),
+            ("{", "standard input is not a plan: "),
             (
                 r#"{"schema":"harrier-plan","version":2}"#,
-                "standard input is no plan: it is \"harrier-plan\" of version 2",
+                "standard input is not a plan: it is \"harrier-plan\" of version 2",
             ),
-            (r#"{"schema":"harrier-plan","version":1}"#, "standard input is no plan: it has no message_bytes"),
+            (r#"{"schema":"harrier-plan","version":1}"#, "standard input is not a plan: it has no message_bytes"),
         ] {
             check(text, expected);
         }

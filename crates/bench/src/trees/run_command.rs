@@ -69,13 +69,13 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
             // An uneven tree that was written by hand is most likely a mistake; a planned one is not.
             if !tree.is_uniform() && !given.has("uneven") {
                 return Err(Failure::Usage(format!(
-                    "'{one}': a level does not divide evenly among the one above; with --uneven the first brokers have one more"
+                    "'{one}': a level does not divide evenly among the one above; --uneven gives the first brokers one child more"
                 )));
             }
             (given, tree)
         }
         [] => return Err(Failure::Usage("run needs a topology, as in B-2B-4B-16C".to_owned())),
-        [_, more, ..] => return Err(Failure::Usage(format!("'{more}' is a word too many"))),
+        [_, more, ..] => return Err(Failure::Usage(format!("unexpected argument '{more}'"))),
     };
     let (plan, wish, effort, sizes) = (plan(tree, &given)?, hosting(&given)?, effort(&given)?, sizes(&given)?);
     raise_for(plan.tree.consumers() as usize)?;
@@ -91,9 +91,9 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         }
         let with_times = effort.singles > 0;
         if with_times && one_clock().is_err() {
-            put("# no times of single messages: the hosts' clocks are not one\n")?;
+            put("# single messages are not timed: the hosts' clocks differ\n")?;
         }
-        put("# every route runs, and every consumer has had a message from the root\n")?;
+        put("# every route runs, and every consumer has received a message from the root\n")?;
         put(&head(with_times))?;
         for size_bytes in sizes {
             go_on()?;
@@ -117,7 +117,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
 /// overrides them.
 fn planned_tree(words: &[String], given: Given) -> Result<(Given, Tree), Failure> {
     if has_ranks() {
-        return Err(Failure::Usage("under a launcher standard input is one rank's: name the tree".to_owned()));
+        return Err(Failure::Usage("under a launcher there is no common standard input: name the tree".to_owned()));
     }
     let (chosen, planned) = plan_output::chosen(&tree_list::standard_input()?)?;
     let chosen = tree(&chosen.to_string())?;

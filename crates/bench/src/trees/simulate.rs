@@ -144,14 +144,14 @@ fn read_request(given: &Given) -> Result<SimulationRequest, Failure> {
     let tree: Tree = match given.bare() {
         [one] => one.parse().map_err(|error: topology::TreeParseError| Wrong(error.to_string()))?,
         [] => return Err(Failure::Usage("simulate needs a topology, as in B-2B-4B-16C".to_owned())),
-        [_, more, ..] => return Err(Failure::Usage(format!("'{more}' is a word too many"))),
+        [_, more, ..] => return Err(Failure::Usage(format!("unexpected argument '{more}'"))),
     };
     let Some(size) = given.text("size") else {
         return Err(Failure::Usage("simulate needs the size of a message, as in --size 1K".to_owned()));
     };
     let size = bytes(size).map_err(Wrong)? as u64;
     if given.has("profile") && given.has("costs") {
-        return Err(Failure::Usage("--profile and --costs both say what brokers cost".to_owned()));
+        return Err(Failure::Usage("--profile and --costs exclude each other".to_owned()));
     }
     let ack = given.one_of("ack", &["none", "confirm"])?;
     let (mut scenario, costs, predicted_per_s) = scenario_with_costs(given, &tree, size, ack)?;
@@ -175,7 +175,7 @@ fn read_request(given: &Given) -> Result<SimulationRequest, Failure> {
     scenario.stragglers = listed(given, "straggler", stragglers)?.concat();
     scenario.failures = listed(given, "fail", |text| failure(text, &scenario.tree))?;
     if given.has("messages") && given.has("seconds") {
-        return Err(Failure::Usage("--messages and --seconds both say how long the stream is".to_owned()));
+        return Err(Failure::Usage("--messages and --seconds exclude each other".to_owned()));
     }
     let most = u64::from(desim::limits::MESSAGES_MAX);
     let usual = default_messages(&scenario);
@@ -239,7 +239,7 @@ fn scenario_with_costs(given: &Given, tree: &Tree, size: u64, ack: &str) -> Resu
     let cores = given.number_if_given("cores", 1, u64::from(desim::limits::CORES_MAX))?;
     let Some(file) = given.text("profile") else {
         if given.has("transport") || given.has("extrapolate") {
-            return Err(Failure::Usage("--transport and --extrapolate are about a --profile".to_owned()));
+            return Err(Failure::Usage("--transport and --extrapolate need a --profile".to_owned()));
         }
         let [take_in_ns, copy_ns] = given.text("costs").map_or(Ok([0.0, 0.0]), two_costs)?;
         let work = ServiceTimes { receive_ns: take_in_ns, to_broker_ns: copy_ns, to_consumer_ns: copy_ns };
@@ -249,7 +249,7 @@ fn scenario_with_costs(given: &Given, tree: &Tree, size: u64, ack: &str) -> Resu
         scenario.cores = (cores.unwrap_or(CORES_DEFAULT) as u32).saturating_sub(1).max(1);
         let (take_in_us, copy_us) = (take_in_ns / 1e3, copy_ns / 1e3);
         let costs = match given.has("costs") {
-            true => format!("{take_in_us} us to take a message in, {copy_us} us a copy, as given"),
+            true => format!("{take_in_us} us to receive a message, {copy_us} us for a copy, as given"),
             false => "none: brokers take no time".to_owned(),
         };
         return Ok((scenario, costs, None));
@@ -285,7 +285,7 @@ fn size_costs(
         Failure::Usage(format!("{file} has no costs over {transport} with ack {ack}: it has {there}"))
     })?;
     set.for_size(size, beyond).map_err(|why| {
-        let hint = if beyond { "" } else { " (--extrapolate goes beyond, for a guess)" };
+        let hint = if beyond { "" } else { " (--extrapolate accepts that)" };
         Failure::Usage(format!("{file} has no costs of messages of {size} bytes: {why}{hint}"))
     })
 }
@@ -297,7 +297,7 @@ fn two_costs(text: &str) -> Result<[f64; 2], Wrong> {
         both.iter().all(|cost| (0.0..=desim::limits::COST_NS_MAX).contains(cost)).then_some(both)
     };
     parse().ok_or_else(|| {
-        Wrong(format!("--costs are microseconds to take a message in and for a copy, as in 1:0.4, not '{text}'"))
+        Wrong(format!("--costs are microseconds to receive a message and for a copy, as in 1:0.4, not '{text}'"))
     })
 }
 
@@ -367,31 +367,31 @@ mod tests {
     fn what_makes_no_sense_is_refused() {
         for (line, expected) in [
             ("", "simulate needs a topology"),
-            ("B-C B-C", "'B-C' is a word too many"),
+            ("B-C B-C", "unexpected argument 'B-C'"),
             ("B-C", "simulate needs the size of a message"),
-            ("B-0C --size 1", "'B-0C' is no topology such as"),
+            ("B-0C --size 1", "'B-0C' is not a topology such as"),
             ("B-C --size x", "'x' is no number of bytes"),
             ("B-C --size 1", "nothing limits the rate"),
             ("B-C --size 0 --costs 1:1", "a message has from 1 to"),
             ("B-C --size 1 --costs 1", "--costs are microseconds"),
             ("B-C --size 1 --costs 1:-1", "--costs are microseconds"),
-            ("B-C --size 1 --costs 1:1 --profile x", "--profile and --costs both"),
-            ("B-C --size 1 --costs 1:1 --transport tcp", "--transport and --extrapolate are about"),
+            ("B-C --size 1 --costs 1:1 --profile x", "--profile and --costs exclude"),
+            ("B-C --size 1 --costs 1:1 --transport tcp", "--transport and --extrapolate need a"),
             ("B-C --size 1 --profile /nowhere.json", "/nowhere.json: "),
             ("B-C --size 1 --costs 1:1 --credit 70000", "--credit is a number from 0 to 65535"),
             ("B-C --size 1 --costs 1:1 --queue-limit x", "'x' is no number of bytes"),
             ("B-C --size 1 --costs 1:1 --arrivals poisson", "--arrivals needs a --rate"),
             ("B-C --size 1 --costs 1:1 --rate 0", "--rate is a number from 0.001"),
             ("B-C --size 1 --costs 1:1 --messages 0", "--messages is a number from 1"),
-            ("B-C --size 1 --costs 1:1 --messages 1 --seconds 1", "--messages and --seconds both"),
+            ("B-C --size 1 --costs 1:1 --messages 1 --seconds 1", "--messages and --seconds exclude"),
             ("B-C --size 1 --costs 1:1 --link-delay 5", "--link-delay is a time"),
             ("B-C --size 1 --costs 1:1 --straggler 5", "--straggler is a consumer's number"),
             ("B-C --size 1 --costs 1:1 --straggler 1@5", "there is no consumer 1: they are 0 to 0"),
-            ("B-C --size 1 --costs 1:1 --straggler x2@5", "2 consumers cannot be slow: there are 1"),
+            ("B-C --size 1 --costs 1:1 --straggler x2@5", "2 slow consumers are requested, of 1"),
             ("B-C --size 1 --costs 1:1 --straggler 0@0", "a consumer takes from 0.001"),
             ("B-C --size 1 --costs 1:1 --fail b1.0@1s", "--fail: there is no broker 'b1.0': they are b0 to b0"),
             ("B-C --size 1 --costs 1:1 --fail b0", "--fail is a broker with a time"),
-            ("B-C --size 1 --costs 1:1 --fail b0@1s,b0@2s", "b0 fails while it is away"),
+            ("B-C --size 1 --costs 1:1 --fail b0@1s,b0@2s", "b0 fails again before it is back"),
             ("B-200000B-200000C --size 1 --costs 1:1", "at most 100000 brokers"),
         ] {
             let why = wished(line).err().map_or_else(|| "nothing".to_owned(), |why| why.to_string());

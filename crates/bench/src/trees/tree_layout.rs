@@ -49,7 +49,7 @@ fn parse_hosts(text: &str) -> Result<Vec<String>, String> {
             return Err(format!("line {}: a line is one address, not '{line}'", at + 1));
         }
         if !seen.insert(line) {
-            return Err(format!("line {}: '{line}' stands there twice, and would have two brokers", at + 1));
+            return Err(format!("line {}: '{line}' is given twice, and would have two brokers", at + 1));
         }
         hosts.push(line.to_owned());
     }
@@ -135,7 +135,7 @@ mod tests {
             ("", "it names no hosts"),
             ("# none\n", "it names no hosts"),
             ("a\nb c\n", "line 2: a line is one address, not 'b c'"),
-            ("a\nb\na\n", "line 3: 'a' stands there twice, and would have two brokers"),
+            ("a\nb\na\n", "line 3: 'a' is given twice, and would have two brokers"),
         ] {
             assert_eq!(parse_hosts(text), Err(why.to_owned()), "{text}");
         }

@@ -57,7 +57,7 @@ pub(super) const PLACE: &[Option_] = &[
 
 /// Output.
 pub(super) const OUTPUT: &[Option_] = &[
-    option("full", Some('f'), "", "what each broker used and moved, too"),
+    option("full", Some('f'), "", "also print resource usage and traffic of each broker"),
     option("json", None, "FILE", "write everything as JSON"),
     option("report", None, "FILE", "write a page with tables and figures"),
     option("help", Some('h'), "", "this text"),
@@ -78,7 +78,7 @@ pub(super) fn sizes(given: &Given) -> Result<Vec<usize>, Wrong> {
             )));
         }
         if sizes.contains(&size) {
-            return Err(Wrong(format!("--sizes: {text} stands there twice")));
+            return Err(Wrong(format!("--sizes: {text} is given twice")));
         }
         sizes.push(size);
     }
@@ -91,7 +91,7 @@ pub(super) fn sizes(given: &Given) -> Result<Vec<usize>, Wrong> {
 /// A value is not understood.
 pub(super) fn effort(given: &Given) -> Result<MeasurementEffort, Wrong> {
     if given.has("messages") && given.has("seconds") {
-        return Err(Wrong("--messages and --seconds both say how long a run is".to_owned()));
+        return Err(Wrong("--messages and --seconds exclude each other".to_owned()));
     }
     Ok(MeasurementEffort {
         messages: given.number_if_given("messages", 1, SEGMENT_MESSAGES_MAX)?,
@@ -122,17 +122,17 @@ pub(super) fn hosting_over(given: &Given, transport: Transport) -> Result<NodeHo
     if has_ranks() {
         if given.has("namespaces") || address.is_some() || transport != Transport::Tcp {
             return Err(Failure::Usage(
-                "under a launcher the hosts are the ranks', and their brokers speak TCP".to_owned(),
+                "under a launcher the ranks' hosts are used, and their brokers use TCP".to_owned(),
             ));
         }
         return Ok(NodeHosting::Ranks(given.text("url").unwrap_or_default().to_owned()));
     }
     if given.has("url") {
-        return Err(Failure::Usage("--url says where ranks meet, and there is no launcher".to_owned()));
+        return Err(Failure::Usage("--url needs a launcher".to_owned()));
     }
     if given.has("namespaces") {
         if transport == Transport::Rdma || address.is_some() {
-            return Err(Failure::Usage("--namespaces have addresses and links of their own, without RDMA".to_owned()));
+            return Err(Failure::Usage("--namespaces excludes --address and RDMA".to_owned()));
         }
         return Ok(NodeHosting::Namespaces(rate));
     }
@@ -240,29 +240,29 @@ mod tests {
 
     #[test]
     fn defaults_and_values() {
-        check("B-2B-4C", "B-2B-4C Fanout none 1000 None 7 Here(127.0.0.1) 1");
+        check("B-2B-4C", "B-2B-4C Fanout none 1000 None 7 Local(127.0.0.1) 1");
         check(
             "B-C --exchange topic --ack confirm --credit 0 --prefetch 10 --sizes 64,64K --seconds 0.5",
-            "B-C Topic confirm 0 Some(10) 2 Here(127.0.0.1) 0.5",
+            "B-C Topic confirm 0 Some(10) 2 Local(127.0.0.1) 0.5",
         );
         check("--namespaces", "B-C Fanout none 1000 None 7 Namespaces(None) 1");
         check("--namespaces --link-rate 200mbit", "B-C Fanout none 1000 None 7 Namespaces(Some(200000000)) 1");
-        check("--address 10.0.0.1", "B-C Fanout none 1000 None 7 Here(10.0.0.1) 1");
+        check("--address 10.0.0.1", "B-C Fanout none 1000 None 7 Local(10.0.0.1) 1");
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
         for (line, expected) in [
-            ("B-4B-3C", "'B-4B-3C' is no topology such as B-2B-4B-16C: "),
+            ("B-4B-3C", "'B-4B-3C' is not a topology such as B-2B-4B-16C: "),
             ("B-257B-257C", "B-257B-257C: at most 256 brokers"),
             ("--sizes 8", "--sizes: messages have from 16 to"),
-            ("--sizes 64,64", "--sizes: 64 stands there twice"),
+            ("--sizes 64,64", "--sizes: 64 is given twice"),
             ("--sizes x", "'x' is no number of bytes"),
             ("--link-rate 1gbit", "--link-rate needs links: --namespaces"),
             ("--namespaces --link-rate fast", "--link-rate is a speed from 1mbit to 100gbit"),
             ("--namespaces --link-rate 1kbit", "--link-rate is a speed"),
-            ("--namespaces --transport rdma", "--namespaces have addresses and links of their own"),
-            ("--url amqp://h", "--url says where ranks meet"),
+            ("--namespaces --transport rdma", "--namespaces excludes --address"),
+            ("--url amqp://h", "--url needs a launcher"),
             ("--seconds 1 --messages 1", "--messages and --seconds"),
             ("--credit 70000", "--credit is a number from 0 to 65535"),
             ("--ack all", "--ack is one of none, confirm"),

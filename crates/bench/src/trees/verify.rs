@@ -39,7 +39,7 @@ const MEASURED: &[Option_] = &[
         "all",
         None,
         "",
-        "every tree of --consumers in which each broker has two below it at least (of too many: uniform ones)",
+        "every tree of --consumers whose brokers have at least two children (of too many: the uniform ones)",
     ),
     option("consumers", None, "N", "with --all: how many consumers"),
     option("sizes", Some('m'), "LIST", "message sizes (default: those of the profile)"),
@@ -174,7 +174,7 @@ impl Verification {
             let known: Vec<String> =
                 profile.costs.iter().map(|set| format!("{} with ack {}", set.transport, set.ack)).collect();
             return Err(Failure::Usage(format!(
-                "the profile knows no brokers joined over {transport} with ack {ack}: it has {}",
+                "the profile has no costs over {transport} with ack {ack}: it has {}",
                 if known.is_empty() { "nothing".to_owned() } else { known.join(", ") }
             )));
         };
@@ -186,7 +186,7 @@ impl Verification {
         let mut guessed = Vec::new();
         for size in wanted {
             let (costs, resting) = set.for_size(size, given.has("extrapolate")).map_err(|why| {
-                Failure::Usage(format!("nothing is predicted for {size} bytes: {why} (--extrapolate guesses)"))
+                Failure::Usage(format!("there is no prediction for {size} bytes: {why} (--extrapolate accepts that)"))
             })?;
             if matches!(resting, planner::CostSource::Beyond(_)) {
                 guessed.push(size);
@@ -234,15 +234,15 @@ impl Verification {
         let trees = self.trees.iter().map(|(plan, _)| &plan.tree);
         let seconds = seconds(trees, &sizes, &self.effort, self.host.link_bits_per_s);
         let compared = match self.better {
-            BetterDirection::Higher => "Compared is the rate of a stream.".to_owned(),
+            BetterDirection::Higher => "The rate of a stream is compared.".to_owned(),
             BetterDirection::Lower => format!(
-                "All nodes share the {} processors of this host, which says nothing of rates: compared is processor time.",
+                "All nodes share the {} processors of this host, so that rates say nothing: processor time is compared.",
                 gauge::processors()
             ),
         };
         let left_out = match self.left_out {
             0 => String::new(),
-            some => format!("# left out: {some} trees whose brokers have unequally many below them\n"),
+            some => format!("# left out: {some} uneven trees\n"),
         };
         format!(
             "# the profile: {}\n{left_out}# {} trees, {} sizes, {} runs of {} s, in turns: about {}\n# {compared}\n",
@@ -338,16 +338,16 @@ impl Verification {
         let allowed = |missed: bool| if missed { "MISS" } else { "pass" };
         let mut facts = vec![format!("compared: {}; * was in the calibration", result.compared)];
         if result.guessed {
-            facts.push("a GUESS: the size is beyond those of the profile".to_owned());
+            facts.push("EXTRAPOLATED: the size is beyond those of the profile".to_owned());
         }
         facts.push(match &verdict.farthest {
             Some((tree, error)) => format!(
-                "{}: the farthest prediction of a tree that was not in the calibration is {} away ({tree}; {} allowed)",
+                "{}: the largest error of a tree outside the calibration is {} ({tree}; {} allowed)",
                 allowed(error.abs() > self.tolerance.error_max),
                 percent(error.abs()),
                 percent(self.tolerance.error_max)
             ),
-            None => "every tree was in the calibration: nothing is said of predictions".to_owned(),
+            None => "every tree was in the calibration, so that no prediction was tested".to_owned(),
         });
         if let (Some(chosen), Some(best), Some(behind)) = (&verdict.chosen, &verdict.best, verdict.behind) {
             let how = if chosen == best {
@@ -361,7 +361,7 @@ impl Verification {
                 percent(self.tolerance.behind_max)
             ));
         }
-        facts.extend(verdict.spearman.map(|spearman| format!("Spearman's coefficient of both orders: {spearman:.3}")));
+        facts.extend(verdict.spearman.map(|spearman| format!("Spearman's rank correlation: {spearman:.3}")));
         let columns = [
             "tree",
             "brokers",
@@ -445,7 +445,7 @@ fn choices(sizes: &[SizeCosts], host: HostModel, consumers: u32) -> Result<Vec<T
 /// overrides them.
 fn planned(words: &[String], given: Given, lists: &[&[Option_]]) -> Result<(Given, Vec<Tree>), Failure> {
     if has_ranks() {
-        return Err(Failure::Usage("under a launcher standard input is one rank's: name the trees".to_owned()));
+        return Err(Failure::Usage("under a launcher there is no common standard input: name the trees".to_owned()));
     }
     let text = tree_list::standard_input()?;
     let mut trees = tree_list::trees(&text)?;
@@ -465,22 +465,22 @@ fn named(given: &Given) -> Result<TreeEnumeration, Failure> {
     let consumers = given.number_if_given("consumers", 1, u64::from(TREE_CONSUMERS_MAX))?;
     match (given.has("all"), consumers, given.bare()) {
         (true, Some(consumers), []) => Ok(TreeEnumeration::of(consumers as u32)?),
-        (true, None, _) => Err(Failure::Usage("--all needs to know of how many: --consumers".to_owned())),
+        (true, None, _) => Err(Failure::Usage("--all needs --consumers".to_owned())),
         (true, _, [word, ..]) => {
-            Err(Failure::Usage(format!("--all says which trees, and '{word}' is a word too many")))
+            Err(Failure::Usage(format!("--all selects the trees; unexpected argument '{word}'")))
         }
         (false, Some(_), _) => {
-            Err(Failure::Usage("--consumers goes with --all; other trees say how many they have".to_owned()))
+            Err(Failure::Usage("--consumers needs --all".to_owned()))
         }
         (false, None, []) => {
-            Err(Failure::Usage("verify needs trees, as in B-2B-4B-16C, or - for those on standard input".to_owned()))
+            Err(Failure::Usage("verify needs trees, as in B-2B-4B-16C, or - to read them from standard input".to_owned()))
         }
         (false, None, words) => {
             let mut trees = Vec::new();
             for word in words {
                 let one = tree(word)?;
                 if trees.contains(&one) {
-                    return Err(Failure::Usage(format!("{one} stands there twice")));
+                    return Err(Failure::Usage(format!("{one} is given twice")));
                 }
                 trees.push(one);
             }

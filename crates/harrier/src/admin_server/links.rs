@@ -99,7 +99,7 @@ impl FederationAdmin {
     pub fn restore(&mut self, operator: &Operator) {
         let orders: Vec<_> = self.plan.orders().into_iter().map(as_restored).collect();
         if !orders.is_empty() {
-            tracing::info!(links = self.plan.links().len(), "links and routes of the state folder are made again");
+            tracing::info!(links = self.plan.links().len(), "links and routes of the state folder are restored");
         }
         for order in &orders {
             if let Order::ReturnRoute(key, route) = order {
@@ -371,7 +371,7 @@ impl AdminServer {
         match &state.folder {
             None if is_durable => {
                 let why =
-                    "a broker without a state folder keeps nothing: start it with --state DIR for what is durable";
+                    "durable links and routes need a state folder: start the broker with --state DIR";
                 return Err(error("no-state", why));
             }
             None if is_added => {

@@ -139,7 +139,7 @@ fn is_undecided(held: &PathComparison) -> bool {
     held.ratio.low <= 1.0 && held.ratio.high >= 1.0
 }
 
-const SOFTWARE: &str = "the device is made of software: this says nothing about a card";
+const SOFTWARE: &str = "this is a software device: the result says nothing about a card";
 
 impl CalibrationResult {
     /// The size from which bodies are offered for reading. If eager sends always win, the largest size that was tried.

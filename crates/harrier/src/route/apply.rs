@@ -28,7 +28,7 @@ pub fn apply(file: &str, options: &RouteOptions, said: &mut CommandOutput) -> Re
         let mut conversation = begin(&broker.at, options)?;
         let identity = (conversation.server_property("cluster_name"), &broker.at.url.vhost);
         if let Some(other) = identity.0.is_some().then(|| known.insert(identity, name)).flatten() {
-            return refused(format!("{name} and {other} say that they are one broker: each needs a name of its own"));
+            return refused(format!("{name} and {other} are the same broker: each needs a name of its own"));
         }
         let found = match conversation.ask("links", vec![("vhost", Json::text(&broker.at.url.vhost))]) {
             // A broker of another make can be a source; it is not asked.

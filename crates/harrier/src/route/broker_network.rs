@@ -191,7 +191,7 @@ impl BrokerNetwork {
             })
             .collect();
         if self.brokers.len() > BROKERS_MAX {
-            unseen.push((BROKERS_MAX, format!("there are more than {BROKERS_MAX} brokers, and not all are looked at")));
+            unseen.push((BROKERS_MAX, format!("there are more than {BROKERS_MAX} brokers, and not all are probed")));
         }
         unseen
     }
@@ -228,7 +228,7 @@ impl BrokerNetwork {
         let marks =
             |at: &BrokerIndex| !matches!(&self.brokers[*at].outcome, Some(Err(none)) if none.kind == RequestErrorKind::NotHarrier);
         let wrong = second_path::check_second_path(&legs, &new, KeyMatching::of_exchange_type(kind), marks)?;
-        Some(wrong.describe(exchange, "--force adds it, and drops what comes twice", |at| self.title(*at)))
+        Some(wrong.describe(exchange, "--force adds it, and duplicates are dropped", |at| self.title(*at)))
     }
 
     /// The broker at an address.

@@ -97,7 +97,7 @@ pub enum CommandLineError {
 
 /// The default broker.
 const HERE: &str = "localhost";
-const TAGS: &str = "tag and exclude-list are not needed: each message carries the names of the brokers it came through, and loops are cut by them";
+const TAGS: &str = "tag and exclude-list are not needed: each message carries the names of the brokers that it passed, which prevents loops";
 const MECHANISM: &str =
     "a mechanism is not needed: the address says it (auth_mechanism=external), and without it is PLAIN";
 
@@ -287,7 +287,7 @@ fn verb<'a>(words: &[&'a str]) -> Result<(RouteCommand<'a>, Vec<&'static str>), 
             command @ ("add" | "del" | "list" | "flush" | "map"),
             ..,
         ] => {
-            return usage(format!("'{group} {command}' has other words behind it"));
+            return usage(format!("'{group} {command}' has wrong arguments"));
         }
         ["apply", ..] => return usage("apply takes one file"),
         [group, command, ..] => return usage(format!("unknown command '{group} {command}'")),
@@ -338,8 +338,8 @@ mod tests {
     fn other_words_are_told() {
         for (line, expect) in [
             ("dynamic", "unknown command 'dynamic'"),
-            ("dynamic add d s", "'dynamic add' has other words behind it"),
-            ("route del d s x", "'route del' has other words behind it"),
+            ("dynamic add d s", "'dynamic add' has wrong arguments"),
+            ("route del d s x", "'route del' has wrong arguments"),
             ("dynamic remove d s x", "unknown command 'dynamic remove'"),
             ("-x link list", "unknown option '-x'"),
             ("--durable=yes link list", "--durable takes no value"),

@@ -45,7 +45,7 @@ fn text(net: &BrokerNetwork) -> String {
         let found = match &broker.outcome {
             Some(Ok(())) => "Ok".to_owned(),
             Some(Err(none)) => none.text.clone(),
-            None if broker.addresses.is_empty() => "pulls, and from where is not known".to_owned(),
+            None if broker.addresses.is_empty() => "pulls; its address is not known".to_owned(),
             None => "not asked".to_owned(),
         };
         let (place, title) = (net.location(number), net.title(number));

@@ -28,7 +28,7 @@ pub fn wait_until_running(ends: &LinkEnds, route: Option<&RouteSpec>, options: &
             RouteReadiness::Running => break Ok(()),
             RouteReadiness::Failed(why) => break Err(why),
             RouteReadiness::Pending(why) if now() >= until => {
-                break Err(format!("{why}; it was waited for {} s", wait.as_secs()));
+                break Err(format!("{why}; gave up after {} s", wait.as_secs()));
             }
             RouteReadiness::Pending(_) => conversation.pause(POLL_INTERVAL)?,
         }
@@ -60,7 +60,7 @@ impl RouteReadiness {
         let Some(route) = route else {
             return match state {
                 "running" => RouteReadiness::Running,
-                "idle" => RouteReadiness::Failed("is idle: it has no routes, and is dialled with the first".to_owned()),
+                "idle" => RouteReadiness::Failed("is idle: it has no routes, and connects with the first".to_owned()),
                 _ => RouteReadiness::Pending(format!("is {state}{why}")),
             };
         };

@@ -89,13 +89,13 @@ impl<N> SecondPathProblem<N> {
         match self {
             SecondPathProblem::Duplicates(_) => format!("{what} ({force})"),
             SecondPathProblem::Unmarked(_, at) => format!(
-                "{what}; {} is no Harrier, and neither marks messages nor knows them again, so that what comes twice would not be dropped",
+                "{what}; {} is not Harrier, and neither marks messages nor recognises duplicates, so that duplicates would not be dropped",
                 title(at)
             ),
             SecondPathProblem::Unforced(_, (from, to)) => {
                 let (from, to) = (title(from), title(to));
                 format!(
-                    "{what}; the route from {from} to {to} is pushed, and must be forced, too: without that nobody asks for what marks messages, and what comes twice would not be dropped"
+                    "{what}; the route from {from} to {to} is pushed, and must be forced, too: otherwise no broker asks for messages to be marked, and duplicates would not be dropped"
                 )
             }
         }

@@ -70,6 +70,6 @@ fn one_message_goes_to_32_consumers_and_no_large_body_is_copied() {
     }
     drop((publisher, consumers));
     let log = broker.end();
-    let last = log.iter().find(|line| line.contains("harrier broker has ended")).expect("it says so");
+    let last = log.iter().find(|line| line.contains("harrier broker has stopped")).expect("it says so");
     assert!(last.contains("body_bytes_copied_in=0 body_bytes_copied_out=0"), "{last}");
 }

@@ -187,7 +187,7 @@ impl WatchedBroker {
     pub fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("the broker runs");
-        self.await_line("harrier broker has ended");
+        self.await_line("harrier broker has stopped");
         assert_eq!(self.child.wait().expect("a status").code(), Some(0));
     }
 }

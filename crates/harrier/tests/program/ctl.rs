@@ -183,10 +183,10 @@ fn who_gets_no_answer_hears_why() {
             vec![format!("--url={root}"), "--vhost=nowhere".into()],
             "there is no virtual host 'nowhere' (not-found)".into(),
         ),
-        (vec![format!("--url={}", other(web_server))], "is no AMQP broker".into()),
+        (vec![format!("--url={}", other(web_server))], "is not an AMQP broker".into()),
         (
             vec![format!("--url={}", other(another_broker))],
-            "is no Harrier, and takes no requests: it is Carrier 3".into(),
+            "is not Harrier, and takes no requests: it is Carrier 3".into(),
         ),
     ];
     for (words, expect) in cases {
@@ -257,13 +257,13 @@ fn what_is_no_request_is_told_so() {
     // One on each shard.
     for (mut client, channel) in [requester(&broker, "root:r00t"), requester(&broker, "root:r00t")] {
         let cases: [(&[u8], &str); 11] = [
-            (b"", r#"{"code":"malformed","text":"the request is no JSON: "#),
-            (b"\xff\x00", r#"{"code":"malformed","text":"the request is no JSON: "#),
+            (b"", r#"{"code":"malformed","text":"the request is not JSON: "#),
+            (b"\xff\x00", r#"{"code":"malformed","text":"the request is not JSON: "#),
             (b"[]", r#"{"code":"malformed","text":"a request is an object, not a list"}"#),
             (b"{}", r#"{"code":"malformed","text":"the request has no version"}"#),
             (
                 br#"{"version":2}"#,
-                r#"{"code":"unknown-version","text":"version 2 of requests is not known here; 1 is"}"#,
+                r#"{"code":"unknown-version","text":"unknown request version 2; this broker has version 1"}"#,
             ),
             (br#"{"version":1}"#, r#"{"code":"malformed","text":"the request has no command"}"#),
             (br#"{"version":1,"as":"root"}"#, r#"{"code":"malformed","text":"a request has no 'as'"}"#),

@@ -155,12 +155,12 @@ fn who_waits_is_told_that_it_runs_or_why_not() {
     let (leaf, root) = (named(&folder, "leaf"), named(&folder, "root"));
     let (dest, src) = (&*leaf.address, &*root.address);
     let why = refused(&["--wait", "30", "link", "add", dest, src]);
-    assert!(why.ends_with("is idle: it has no routes, and is dialled with the first"), "{why}");
+    assert!(why.ends_with("is idle: it has no routes, and connects with the first"), "{why}");
     done(&["--wait", "30", "dynamic", "add", dest, src, "amq.topic"]);
     done(&["--wait", "30", "link", "add", dest, src]);
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port");
     let why = refused(&["-q", "--wait", "1", "dynamic", "add", dest, &nobody.to_string(), "amq.topic"]);
-    assert!(why.contains("Connection refused") && why.ends_with("; it was waited for 1 s"), "{why}");
+    assert!(why.contains("Connection refused") && why.ends_with("; gave up after 1 s"), "{why}");
     // A login that is refused, of a link that is there: it is taken, and tried at once.
     let why = refused(&["--force", "--wait", "5", "link", "add", dest, &format!("guest/wrong@{src}")]);
     assert!(why.contains("is refused: ") && why.contains("ACCESS_REFUSED"), "{why}");

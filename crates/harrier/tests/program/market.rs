@@ -331,7 +331,7 @@ fn wrong_words_are_told_as_such() {
         (&["market", "tail", "--hex", "1"], "--hex is an even number"),
         (&["market", "max", "--limit", "1ms"], "--limit is a quantile and a time"),
         (&["market", "sweep", "--rates", ""], "--rate is a number"),
-        (&["market", "sweep", "--also-cpus", "any"], "stands there twice"),
+        (&["market", "sweep", "--also-cpus", "any"], "is given twice"),
         (&["market", "sweep", "--also-cpus", "engine=0"], "unknown role 'engine'"),
     ] {
         let output = output(words);

@@ -88,7 +88,7 @@ fn policies_come_over_living_queues_when_the_configuration_is_read_again() {
         line.contains("harrier.toml:5: policy.definition.message-ttl: a whole number is needed, not 'soon'"),
         "{line}"
     );
-    broker.await_line("the configuration was not read again, and stays what it was");
+    broker.await_line("the configuration could not be reloaded, and is unchanged");
     for ((client, channel), queue) in clients.iter_mut().zip(queues) {
         client.publish(*channel, &Publish::to("", queue), b"is gone soon").expect("published");
         await_messages(client, *channel, queue, 0);

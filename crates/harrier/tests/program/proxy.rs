@@ -47,7 +47,7 @@ fn a_connection_that_stays_does_not_keep_it_from_ending() {
     stays.read_exact(&mut [0]).expect_err("it was ended");
     let (status, log) = proxy.end();
     assert_eq!(status, Some(0), "{log}");
-    assert!(log.contains("harrier proxy has ended"), "{log}");
+    assert!(log.contains("harrier proxy has stopped"), "{log}");
 }
 
 #[test]

@@ -83,11 +83,11 @@ fn certificates_are_read_again_at_a_signal() {
     std::fs::copy(&fresh.certificate, authority.folder.join("server.pem")).expect("copies");
     broker.signal(rustix::process::Signal::HUP);
     // The key does not fit yet.
-    let line = broker.await_line("certificates were not read again");
+    let line = broker.await_line("certificates could not be reloaded");
     assert!(line.contains("the key does not fit the certificate"), "{line}");
     std::fs::copy(&fresh.key, authority.folder.join("server.key")).expect("copies");
     broker.signal(rustix::process::Signal::HUP);
-    broker.await_line("certificates were read again");
+    broker.await_line("certificates were reloaded");
     let error = Client::connect(&url(&broker, &authority, "orders:s3cret@", "")).expect_err("another authority");
     assert!(error.to_string().contains("UnknownIssuer"), "{error}");
     Client::connect(&url(&broker, &other, "orders:s3cret@", "")).expect("trusted").close().expect("an orderly end");
@@ -158,6 +158,6 @@ fn certificates_that_cannot_be_used_are_told_with_their_setting() {
     let old = authority.issue_until("old", &["127.0.0.1"], 2001);
     let (certificate, key) = (shown(&old.certificate), shown(&old.key));
     let words = ["--tls-certificates", &certificate, "--tls-keys", &key];
-    let broker = BrokerProcess::start_until(&[&["--listen", "tls://127.0.0.1:0"], &words[..]].concat(), "has expired");
+    let broker = BrokerProcess::start_until(&[&["--listen", "tls://127.0.0.1:0"], &words[..]].concat(), "a certificate expired");
     assert!(broker.ready.contains("CN=old"), "{}", broker.ready);
 }

@@ -157,7 +157,7 @@ fn over_time(wish: &SimulationRequest, trace: &LoadTrace) -> String {
             continue;
         }
         let caption = format!(
-            "{pace}, simulated. Medians of the brokers of a level; bars reach from the least to the most.{some}"
+            "{pace}, simulated. Medians of the brokers of a level; bars reach from minimum to maximum.{some}"
         );
         html.push_str(&curves(measure.id, measure.title, &caption, ("s", measure.axis), &lines));
     }

@@ -31,13 +31,13 @@ pub(super) fn facts(wish: &SimulationRequest) -> Vec<String> {
     let count = |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let bound = |bound: Option<u32>| bound.map_or_else(|| "unlimited".to_owned(), |bound| bound.to_string());
     let pace = match it.arrivals {
-        ArrivalProcess::Closed => "closed loop, as fast as it goes".to_owned(),
+        ArrivalProcess::Closed => "closed loop, as fast as possible".to_owned(),
         ArrivalProcess::Even(rate) => format!("open loop, {rate} messages/s, evenly"),
-        ArrivalProcess::Poisson(rate) => format!("open loop, {rate} messages/s, by chance"),
+        ArrivalProcess::Poisson(rate) => format!("open loop, {rate} messages/s, Poisson"),
     };
     let link = it.link.bits_per_s.map_or_else(
         || "links without a limit".to_owned(),
-        |bits| format!("links of {} Mbit/s, {:.0} B a copy with all heads", bits as f64 / 1e6, it.wire_bytes),
+        |bits| format!("links of {} Mbit/s, {:.0} B a copy with all headers", bits as f64 / 1e6, it.wire_bytes),
     );
     let ack = match it.ack {
         desim::AckMode::None => "ack none".to_owned(),
@@ -62,7 +62,7 @@ pub(super) fn facts(wish: &SimulationRequest) -> Vec<String> {
     }
     for fail in &it.failures {
         let away = fail.away_ns.map_or_else(|| "for ever".to_owned(), |away| format!("for {}", time(away as f64)));
-        facts.push(format!("{} goes after {} {away}", it.tree.name(fail.broker), time(fail.at_ns as f64)));
+        facts.push(format!("{} fails after {} {away}", it.tree.name(fail.broker), time(fail.at_ns as f64)));
     }
     facts
 }
