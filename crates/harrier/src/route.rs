@@ -88,15 +88,15 @@ pub fn main(words: &[OsString]) -> ExitCode {
         Err(CommandLineError::Usage(why)) => return usage_error(&format!("{why}\n{USAGE}")),
     };
     let options = &understood.options;
-    let mut said = CommandOutput::default();
-    said.remarks.extend(understood.ignored.iter().map(|why| (*why).to_owned()));
-    let outcome = execute(&understood.command, options, &mut said);
+    let mut output = CommandOutput::default();
+    output.remarks.extend(understood.ignored.iter().map(|why| (*why).to_owned()));
+    let outcome = execute(&understood.command, options, &mut output);
     if !options.quiet {
-        for remark in &said.remarks {
+        for remark in &output.remarks {
             eprintln!("harrier route: {remark}");
         }
     }
-    let printed = if said.out.is_empty() { ExitCode::SUCCESS } else { print(&said.out) };
+    let printed = if output.out.is_empty() { ExitCode::SUCCESS } else { print(&output.out) };
     match outcome {
         Ok(()) => printed,
         Err(RouteFailure::Usage(why)) => usage_error(&why),
@@ -143,8 +143,8 @@ fn begin(at: &BrokerAddress, options: &RouteOptions) -> Result<AdminConnection, 
     AdminConnection::begin(&at.url, "harrier route", options.timeout)
 }
 
-fn execute(verb: &RouteCommand<'_>, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
-    match verb {
+fn execute(command: &RouteCommand<'_>, options: &RouteOptions, output: &mut CommandOutput) -> Result<(), RouteFailure> {
+    match command {
         RouteCommand::Route { add, dest, src, exchange, kind } => {
             let ends = LinkEnds::of(dest, src, options)?;
             let route = RouteSpec {
@@ -157,17 +157,17 @@ fn execute(verb: &RouteCommand<'_>, options: &RouteOptions, said: &mut CommandOu
                 durable: options.durable,
                 forced: options.force,
             };
-            if *add { add_route(&ends, route, options, said) } else { remove_route(&ends, &route, options, said) }
+            if *add { add_route(&ends, route, options, output) } else { remove_route(&ends, &route, options, output) }
         }
         RouteCommand::Link { add, dest, src } => {
             let ends = LinkEnds::of(dest, src, options)?;
-            if *add { add_link(&ends, options, said) } else { remove_link(&ends, options, said) }
+            if *add { add_link(&ends, options, output) } else { remove_link(&ends, options, output) }
         }
-        RouteCommand::LinkList(dest) => list(dest, options, said, listing::links),
-        RouteCommand::RouteList(dest) => list(dest, options, said, listing::routes),
-        RouteCommand::Flush(dest) => flush(dest, options, said),
-        RouteCommand::Map(broker) => map::draw(&broker_address(broker, LinkTransport::Tcp)?, options, said),
-        RouteCommand::Apply(file) => apply::apply(file, options, said),
+        RouteCommand::LinkList(dest) => list(dest, options, output, listing::links),
+        RouteCommand::RouteList(dest) => list(dest, options, output, listing::routes),
+        RouteCommand::Flush(dest) => flush(dest, options, output),
+        RouteCommand::Map(broker) => map::draw(&broker_address(broker, LinkTransport::Tcp)?, options, output),
+        RouteCommand::Apply(file) => apply::apply(file, options, output),
     }
 }
 
@@ -202,23 +202,23 @@ fn request_change(
     arguments: Vec<(&str, Json)>,
     harmless: &[&str],
     options: &RouteOptions,
-    said: &mut CommandOutput,
+    output: &mut CommandOutput,
 ) -> Result<(), RouteFailure> {
-    let mut conversation = begin(&ends.near, options)?;
-    let outcome = conversation.ask(command, arguments);
-    conversation.end();
+    let mut connection = begin(&ends.near, options)?;
+    let outcome = connection.ask(command, arguments);
+    connection.end();
     match outcome {
         Err(RequestError { kind: RequestErrorKind::Refused(code), .. }) if options.quiet && harmless.contains(&&*code) => Ok(()),
         Err(none) => Err(none.into()),
         Ok(result) => {
             if let Some(Json::List(warnings)) = result.get("warnings") {
-                said.remarks.extend(warnings.iter().filter_map(|warning| match warning {
+                output.remarks.extend(warnings.iter().filter_map(|warning| match warning {
                     Json::Text(text) => Some(text.clone()),
                     _ => None,
                 }));
             }
             if options.json {
-                let _infallible = writeln!(said.out, "{}", result.line());
+                let _infallible = writeln!(output.out, "{}", result.line());
             }
             Ok(())
         }
@@ -226,51 +226,51 @@ fn request_change(
 }
 
 /// Adds a line about what was done, if `--verbose` is given.
-fn report_done(options: &RouteOptions, said: &mut CommandOutput, what: String, done: &str) {
+fn report_done(options: &RouteOptions, output: &mut CommandOutput, what: String, done: &str) {
     if options.json {
         return;
     }
     if options.dry_run {
-        let _infallible = writeln!(said.out, "{what} would be {done}");
+        let _infallible = writeln!(output.out, "{what} would be {done}");
     } else if options.verbose {
-        let _infallible = writeln!(said.out, "{what} is {done}");
+        let _infallible = writeln!(output.out, "{what} is {done}");
     }
 }
 
-fn add_route(ends: &LinkEnds, route: RouteSpec, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
+fn add_route(ends: &LinkEnds, route: RouteSpec, options: &RouteOptions, output: &mut CommandOutput) -> Result<(), RouteFailure> {
     if route.kind == RouteKind::Dynamic && options.src_local {
         return refused(federation::Unplanned::DynamicPush.to_string());
     }
-    check_before_adding(ends, Some(&route), options, said)?;
+    check_before_adding(ends, Some(&route), options, output)?;
     let mut arguments = ends.arguments(options);
     arguments.extend(route_spec::entries(&route));
-    request_change(ends, "route-add", arguments, &["duplicate-route"], options, said)?;
-    report_done(options, said, format!("{} with route {}", named(ends), route.title()), "added");
+    request_change(ends, "route-add", arguments, &["duplicate-route"], options, output)?;
+    report_done(options, output, format!("{} with route {}", named(ends), route.title()), "added");
     readiness::wait_until_running(ends, Some(&route), options)
 }
 
-fn remove_route(ends: &LinkEnds, route: &RouteSpec, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
+fn remove_route(ends: &LinkEnds, route: &RouteSpec, options: &RouteOptions, output: &mut CommandOutput) -> Result<(), RouteFailure> {
     let mut arguments = ends.arguments(options);
     arguments.push(("del_empty_link", Json::Bool(options.del_empty_link)));
     let meant = route_spec::entries(route);
     arguments.extend(meant.into_iter().filter(|(name, _)| ["exchange", "key", "queue", "direction"].contains(name)));
-    request_change(ends, "route-delete", arguments, &["no-route", "no-link"], options, said)?;
-    report_done(options, said, format!("route {} of {}", route.title(), named(ends)), "removed");
+    request_change(ends, "route-delete", arguments, &["no-route", "no-link"], options, output)?;
+    report_done(options, output, format!("route {} of {}", route.title(), named(ends)), "removed");
     Ok(())
 }
 
-fn add_link(ends: &LinkEnds, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
-    check_before_adding(ends, None, options, said)?;
+fn add_link(ends: &LinkEnds, options: &RouteOptions, output: &mut CommandOutput) -> Result<(), RouteFailure> {
+    check_before_adding(ends, None, options, output)?;
     let mut arguments = ends.arguments(options);
     arguments.push(("durable", Json::Bool(options.durable)));
-    request_change(ends, "link-add", arguments, &[], options, said)?;
-    report_done(options, said, named(ends), "added");
+    request_change(ends, "link-add", arguments, &[], options, output)?;
+    report_done(options, output, named(ends), "added");
     readiness::wait_until_running(ends, None, options)
 }
 
-fn remove_link(ends: &LinkEnds, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
-    request_change(ends, "link-delete", ends.arguments(options), &["no-link"], options, said)?;
-    report_done(options, said, named(ends), "removed");
+fn remove_link(ends: &LinkEnds, options: &RouteOptions, output: &mut CommandOutput) -> Result<(), RouteFailure> {
+    request_change(ends, "link-delete", ends.arguments(options), &["no-link"], options, output)?;
+    report_done(options, output, named(ends), "removed");
     Ok(())
 }
 
@@ -281,7 +281,7 @@ fn named(ends: &LinkEnds) -> String {
 /// Inspects the other broker, and the brokers around both, before a link is requested. A broker that is unreachable
 /// from here may be reachable from there, and only causes a remark. With `--force`, only what force cannot fix is an
 /// error.
-fn check_before_adding(ends: &LinkEnds, route: Option<&RouteSpec>, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
+fn check_before_adding(ends: &LinkEnds, route: Option<&RouteSpec>, options: &RouteOptions, output: &mut CommandOutput) -> Result<(), RouteFailure> {
     let new = route.filter(|route| !matches!(route.kind, RouteKind::Queue { .. }));
     if options.force && new.is_none() {
         return Ok(());
@@ -303,7 +303,7 @@ fn check_before_adding(ends: &LinkEnds, route: Option<&RouteSpec>, options: &Rou
         Err(none) if none.kind == RequestErrorKind::NotAmqp || none.kind == RequestErrorKind::Login && !net.is_linked(near, far) => {
             return refused(none.text.clone());
         }
-        Err(none) => said.remarks.push(format!("{}; brokers that it may be joined with are not checked", none.text)),
+        Err(none) => output.remarks.push(format!("{}; brokers that it may be joined with are not checked", none.text)),
     }
     if net.are_same(near, far) && !options.force {
         return refused(format!(
@@ -317,7 +317,7 @@ fn check_before_adding(ends: &LinkEnds, route: Option<&RouteSpec>, options: &Rou
     net.explore(&ends.near.url);
     if !options.force {
         let unseen = net.unreachable().into_iter().filter(|(at, _)| *at != net.canonical(far));
-        said.remarks.extend(unseen.map(|(_, why)| format!("{why}; second paths through it are not detected")));
+        output.remarks.extend(unseen.map(|(_, why)| format!("{why}; second paths through it are not detected")));
     }
     let (from, to) = if options.src_local { (near, far) } else { (far, near) };
     let key = match &route.kind {
@@ -332,47 +332,47 @@ fn check_before_adding(ends: &LinkEnds, route: Option<&RouteSpec>, options: &Rou
 fn list(
     dest: &str,
     options: &RouteOptions,
-    said: &mut CommandOutput,
+    output: &mut CommandOutput,
     listing: fn(&BrokerAddress, &Json, bool) -> String,
 ) -> Result<(), RouteFailure> {
     let dest = broker_address(dest, LinkTransport::Tcp)?;
-    let found = links_of(&dest, options)?;
+    let reply = links_of(&dest, options)?;
     if options.json {
-        let _infallible = writeln!(said.out, "{}", found.page());
+        let _infallible = writeln!(output.out, "{}", reply.page());
     } else {
-        said.out.push_str(&listing(&dest, &found, options.verbose));
+        output.out.push_str(&listing(&dest, &reply, options.verbose));
     }
     Ok(())
 }
 
 fn links_of(dest: &BrokerAddress, options: &RouteOptions) -> Result<Json, RequestError> {
-    let mut conversation = begin(dest, options)?;
-    let found = conversation.ask("links", vec![("vhost", Json::text(&dest.url.vhost))]);
-    conversation.end();
-    found
+    let mut connection = begin(dest, options)?;
+    let reply = connection.ask("links", vec![("vhost", Json::text(&dest.url.vhost))]);
+    connection.end();
+    reply
 }
 
-fn flush(dest: &str, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
+fn flush(dest: &str, options: &RouteOptions, output: &mut CommandOutput) -> Result<(), RouteFailure> {
     let near = broker_address(dest, LinkTransport::Tcp)?;
-    let found = links_of(&near, options)?;
+    let reply = links_of(&near, options)?;
     let (mut removed, mut links) = (0, 0);
-    for link in listing::list(&found, "links") {
+    for link in listing::list(&reply, "links") {
         let far = BrokerAddress::of(listing::text(link, "peer").to_owned()).map_err(RouteFailure::Refused)?;
         let ends = LinkEnds { near: near.clone(), far };
         let quietly = RouteOptions { json: false, ..options.clone() };
         for route in listing::list(link, "routes") {
             let route = route_spec::read(route).map_err(RouteFailure::Refused)?;
             let kept = RouteOptions { del_empty_link: false, ..quietly.clone() };
-            remove_route(&ends, &route, &kept, said)?;
+            remove_route(&ends, &route, &kept, output)?;
             removed += 1;
         }
         if options.del_empty_link {
-            remove_link(&ends, &quietly, said)?;
+            remove_link(&ends, &quietly, output)?;
             links += 1;
         }
     }
     if options.json {
-        let _infallible = writeln!(said.out, "{{\"routes\":{removed},\"links\":{links}}}");
+        let _infallible = writeln!(output.out, "{{\"routes\":{removed},\"links\":{links}}}");
     }
     Ok(())
 }

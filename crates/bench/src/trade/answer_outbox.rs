@@ -55,10 +55,10 @@ impl MessageSink for AnswerOutbox {
 
 impl AnswerOutbox {
     /// For the gateways of a market.
-    pub(super) fn new(place: &MarketAddress) -> Self {
+    pub(super) fn new(address: &MarketAddress) -> Self {
         Self {
-            exchange: place.name.clone(),
-            keys: (0..place.gateways).map(MarketAddress::trades).collect(),
+            exchange: address.name.clone(),
+            keys: (0..address.gateways).map(MarketAddress::trades).collect(),
             waiting: Vec::new(),
             senders: VecDeque::new(),
             gaps: 0,

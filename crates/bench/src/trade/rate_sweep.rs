@@ -88,9 +88,9 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
             for _run in 0..market.setup.runs {
                 for (place, target) in turns(places.all().len(), market.targets.len()) {
                     let load = load_at(rate);
-                    let wish = MarketRun { load: &load, rate, file: None, kill_engine_s: None };
+                    let run = MarketRun { load: &load, rate, file: None, kill_engine_s: None };
                     market.setup.placement = places.all()[place].clone();
-                    let figures = market.measure(&wish, target)?;
+                    let figures = market.measure(&run, target)?;
                     market.keep(rate, target, places.are_several().then_some(&places.all()[place]), &figures);
                     let broker = market.targets[target].name.clone();
                     market.show_row(rate, &places.label(&broker, place), &figures)?;
@@ -146,8 +146,8 @@ fn nagle(market: &mut MarketBench, load_at: &dyn Fn(Option<f64>) -> MarketLoad) 
         let tcp = TcpOptions { nagle: theirs.nagle, ..TcpOptions::default() };
         let broker = Target::embedded(None, &tcp.broker_words(), &market.setup.placement.broker)?;
         let load = load_at(Some(theirs.rate));
-        let wish = MarketRun { load: &load, rate: Some(theirs.rate), file: None, kill_engine_s: None };
-        let figures = super::market_figures::MarketFigures::of(trade(&wish, &broker, &market.setup.placement)?, &load, wish.rate);
+        let run = MarketRun { load: &load, rate: Some(theirs.rate), file: None, kill_engine_s: None };
+        let figures = super::market_figures::MarketFigures::of(trade(&run, &broker, &market.setup.placement)?, &load, run.rate);
         let Some([packets, bytes, gap]) = packets(&figures) else {
             return Err(Failure::Failed("the kernel does not count packets: Table 1 is not available".to_owned()));
         };

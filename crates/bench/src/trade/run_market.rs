@@ -89,8 +89,8 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     let outcome = market.print_header().and_then(|()| {
         for _run in 0..market.setup.runs {
             for target in 0..market.targets.len() {
-                let wish = MarketRun { load: &market.load.clone(), rate, file: file.as_deref(), kill_engine_s };
-                let figures = market.measure(&wish, target)?;
+                let run = MarketRun { load: &market.load.clone(), rate, file: file.as_deref(), kill_engine_s };
+                let figures = market.measure(&run, target)?;
                 market.keep(rate, target, None, &figures);
                 market.show_row(rate, &market.targets[target].name, &figures)?;
                 market.show(&format!("# {}\n", figures.describe()))?;
@@ -160,14 +160,14 @@ impl MarketBench {
     }
 
     /// Runs a market once on a target.
-    pub(super) fn measure(&mut self, wish: &MarketRun<'_>, target: usize) -> Result<MarketFigures, Failure> {
+    pub(super) fn measure(&mut self, run: &MarketRun<'_>, target: usize) -> Result<MarketFigures, Failure> {
         go_on()?;
         let others = self.targets.iter().enumerate().filter(|&(index, _)| self.pauses && index != target);
         let _paused = others.map(|(_, other)| other.pause()).collect::<Result<Vec<_>, _>>()?;
         let target = &self.targets[target];
         let _placed = target.place(&self.setup.placement)?;
-        let outcome = trade(wish, target, &self.setup.placement)?;
-        let figures = MarketFigures::of(outcome, wish.load, wish.rate);
+        let outcome = trade(run, target, &self.setup.placement)?;
+        let figures = MarketFigures::of(outcome, run.load, run.rate);
         self.broken.extend(figures.broken());
         Ok(figures)
     }

@@ -80,9 +80,9 @@ struct RunningMarket {
 ///
 /// # Errors
 /// A program or a broker failed; Ctrl-C.
-pub(super) fn trade(wish: &MarketRun<'_>, target: &Target, placement: &Placement) -> Result<MarketResults, Failure> {
+pub(super) fn trade(run: &MarketRun<'_>, target: &Target, placement: &Placement) -> Result<MarketResults, Failure> {
     go_on()?;
-    let outcome = RunningMarket::start(wish, target, placement).and_then(|stand| stand.trade(wish, target, placement));
+    let outcome = RunningMarket::start(run, target, placement).and_then(|market| market.trade(run, target, placement));
     outcome
         .map_err(|why| match target.ends_within(ROLE_LOOK_WAIT) {
             true => format!("{}: the broker ended during the run ({why})", target.name),
@@ -92,41 +92,41 @@ pub(super) fn trade(wish: &MarketRun<'_>, target: &Target, placement: &Placement
 }
 
 impl RunningMarket {
-    fn start(wish: &MarketRun<'_>, target: &Target, placement: &Placement) -> Result<Self, String> {
+    fn start(run: &MarketRun<'_>, target: &Target, placement: &Placement) -> Result<Self, String> {
         let Way::Amqp(url) = &target.way else { return Err("a market needs a broker".to_owned()) };
         let number = now_ns() as u32 ^ std::process::id().rotate_left(16);
-        let place = MarketAddress { url: url.clone(), name: format!("hm{number:x}"), gateways: wish.load.gateways };
+        let place = MarketAddress { url: url.clone(), name: format!("hm{number:x}"), gateways: run.load.gateways };
         let declared = DeclaredObjects(place.clone());
-        let journal = wish.load.confirms.then(|| format!("harrier-market-{number:x}.journal"));
+        let journal = run.load.confirms.then(|| format!("harrier-market-{number:x}.journal"));
         let scratch = journal.as_deref().filter(|_| !has_ranks()).map(JournalFile::named);
-        let task = ReporterTask { place: place.clone(), file: wish.file.map(Path::to_owned) };
+        let task = ReporterTask { place: place.clone(), file: run.file.map(Path::to_owned) };
         // On this host even under a launcher, because its file is here.
         let reporter = Role::start_within(&[], "market-reporter", &task)?;
-        let engine = engine(wish.load, &place, journal.clone(), placement)?;
-        let mut stand =
+        let engine = engine(run.load, &place, journal.clone(), placement)?;
+        let mut market =
             Self { gateways: Vec::new(), engine, reporter, _declared: declared, journal, _scratch: scratch };
-        for gateway in 0..wish.load.gateways {
+        for gateway in 0..run.load.gateways {
             let task = GatewayTask {
                 place: place.clone(),
                 gateway,
-                load: wish.load.clone(),
-                rate: wish.rate.map(|rate| rate * wish.load.orders_of(gateway) as f64 / wish.load.orders as f64),
+                load: run.load.clone(),
+                rate: run.rate.map(|rate| rate * run.load.orders_of(gateway) as f64 / run.load.orders as f64),
             };
-            stand.gateways.push(Role::start("market-gateway", &task, &placement.publisher)?);
+            market.gateways.push(Role::start("market-gateway", &task, &placement.publisher)?);
         }
-        stand.reporter.ready(ROLE_READY_WAIT)?;
-        stand.engine.ready(ROLE_READY_WAIT)?;
-        stand.gateways.iter_mut().try_for_each(|role| role.ready(ROLE_READY_WAIT).map(drop))?;
-        Ok(stand)
+        market.reporter.ready(ROLE_READY_WAIT)?;
+        market.engine.ready(ROLE_READY_WAIT)?;
+        market.gateways.iter_mut().try_for_each(|role| role.ready(ROLE_READY_WAIT).map(drop))?;
+        Ok(market)
     }
 
-    fn trade(mut self, wish: &MarketRun<'_>, target: &Target, placement: &Placement) -> Result<MarketResults, String> {
+    fn trade(mut self, run: &MarketRun<'_>, target: &Target, placement: &Placement) -> Result<MarketResults, String> {
         let mut broker = Watch::of(target)?;
         let network = target.tcp_port().filter(|_| !has_ranks()).map(NetworkMeter::of_clients);
         broker.begin()?;
         let begin_ns = now_ns() + BEGIN_LEAD.as_nanos() as u64;
         self.gateways.iter_mut().try_for_each(|role| role.order(&GatewayStart { begin_ns }))?;
-        let mut kill_ns = wish.kill_engine_s.map(|seconds| begin_ns + (seconds * 1e9) as u64);
+        let mut kill_ns = run.kill_engine_s.map(|seconds| begin_ns + (seconds * 1e9) as u64);
         let mut said: Vec<Option<Report>> = self.gateways.iter().map(|_| None).collect();
         while let Some(waiting) = said.iter().position(Option::is_none) {
             if crate::interrupt::requested() {
@@ -135,7 +135,7 @@ impl RunningMarket {
             let left_ns = kill_ns.map(|time_ns| time_ns.saturating_sub(now_ns()));
             if left_ns == Some(0) {
                 kill_ns = None;
-                self.replace_engine(wish, placement)?;
+                self.replace_engine(run, placement)?;
                 continue;
             }
             let wait = left_ns.map_or(ROLE_LOOK_WAIT, |left_ns| ROLE_LOOK_WAIT.min(Duration::from_nanos(left_ns)));
@@ -155,18 +155,18 @@ impl RunningMarket {
             matched: matched.found,
             reported: reported.found,
             broker,
-            engine: matched.used.known().filter(|_| wish.kill_engine_s.is_none()),
+            engine: matched.used.known().filter(|_| run.kill_engine_s.is_none()),
             gateways: gateways.known(),
             network,
         })
     }
 
     /// Kills the engine as a crash would, and starts another one with its journal.
-    fn replace_engine(&mut self, wish: &MarketRun<'_>, placement: &Placement) -> Result<(), String> {
+    fn replace_engine(&mut self, run: &MarketRun<'_>, placement: &Placement) -> Result<(), String> {
         let pid = self.engine.pid().ok_or("the engine is not a process of this host")?;
         kill(Pid::from_raw(pid as i32), Signal::SIGKILL)
             .map_err(|error| format!("the engine cannot be killed: {error}"))?;
-        self.engine = engine(wish.load, &self._declared.0, self.journal.clone(), placement)?;
+        self.engine = engine(run.load, &self._declared.0, self.journal.clone(), placement)?;
         self.engine.ready(ROLE_READY_WAIT).map(drop)
     }
 }

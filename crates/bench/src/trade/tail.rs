@@ -65,8 +65,8 @@ fn describe(body: &[u8]) -> String {
     }
 }
 
-fn follow(place: &MarketAddress, count: u64) -> Result<(), Failure> {
-    let (mut client, _channel) = listen(place).map_err(|error| error.to_string())?;
+fn follow(address: &MarketAddress, count: u64) -> Result<(), Failure> {
+    let (mut client, _channel) = listen(address).map_err(|error| error.to_string())?;
     let mut left = count;
     while left > 0 && !interrupt::requested() {
         let Some(delivery) = client.next_delivery(MARKET_LOOK).map_err(|error| error.to_string())? else { continue };
@@ -76,16 +76,16 @@ fn follow(place: &MarketAddress, count: u64) -> Result<(), Failure> {
     Ok(client.close().map_err(|error| error.to_string())?)
 }
 
-fn listen(place: &MarketAddress) -> client::Result<(Client, Channel)> {
-    let (mut client, channel) = place.connect("tail", client::limits::FLUSH_BYTES)?;
+fn listen(address: &MarketAddress) -> client::Result<(Client, Channel)> {
+    let (mut client, channel) = address.connect("tail", client::limits::FLUSH_BYTES)?;
     let queue = client.declare_queue(channel, "", &QueueOptions { exclusive: true, ..QueueOptions::default() })?.name;
     let keys = [ORDERS, STATISTICS, REJECTS].map(str::to_owned).into_iter();
-    for key in keys.chain((0..place.gateways).map(MarketAddress::trades)) {
-        client.bind_queue(channel, &queue, &place.name, &key, &Table::new())?;
+    for key in keys.chain((0..address.gateways).map(MarketAddress::trades)) {
+        client.bind_queue(channel, &queue, &address.name, &key, &Table::new())?;
     }
     client.consume(channel, &queue, &ConsumeOptions { no_ack: true, ..ConsumeOptions::default() })?;
     // This line tells a waiting program that the queue is bound.
-    eprintln!("harrier market: tail: listening to '{}'", place.name);
+    eprintln!("harrier market: tail: listening to '{}'", address.name);
     Ok((client, channel))
 }
 

@@ -122,7 +122,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         true => calibration.earlier(out)?,
         false => calibration.empty(),
     };
-    let most = calibration.sweep_trees.iter().map(|stop| stop.tree.consumers()).max().unwrap_or(1);
+    let most = calibration.sweep_trees.iter().map(|entry| entry.tree.consumers()).max().unwrap_or(1);
     raise_for(most as usize)?;
     let mut observed = ObservationSet { all: std::mem::take(&mut profile.observations) };
     calibration.measure(&mut observed)?;
@@ -163,7 +163,7 @@ impl Calibration {
         let on_hosts = given.has("namespaces") || has_ranks();
         let transports = transports(given, quick, on_hosts)?;
         let acks = words_of(given, "acks", if quick { &["none"] } else { &["none", "confirm"] }, &["none", "confirm"])?;
-        let joints: Vec<RouteMode> =
+        let modes: Vec<RouteMode> =
             transports.iter().flat_map(|&transport| acks.iter().map(move |&ack| RouteMode { transport, ack })).collect();
         let list = |name: &str, usual: &[usize], quickly: &[usize], most: u32| {
             given.list(name, if quick { quickly } else { usual }, 1, most as usize)
@@ -181,18 +181,18 @@ impl Calibration {
             singles: if quick { SINGLES_QUICK } else { SINGLES },
         };
         let sizes = if quick && !given.has("sizes") { vec![64, 64 << 10] } else { sizes(given)? };
-        let stops = sweeps.trees(&joints)?;
-        let trees = stops.iter().map(|stop| placed(stop, given)).collect::<Result<_, _>>()?;
+        let entries = sweeps.trees(&modes)?;
+        let trees = entries.iter().map(|entry| placed(entry, given)).collect::<Result<_, _>>()?;
         // A host for each node, or shared ones.
-        let nodes_max = stops.iter().map(|stop| nodes(&stop.tree)).max().unwrap_or(0);
+        let nodes_max = entries.iter().map(|entry| nodes(&entry.tree)).max().unwrap_or(0);
         let own = lone_ranks().is_some_and(|ranks| ranks >= nodes_max as usize);
         let sharing = if own { Sharing::OwnHosts } else { Sharing::OneHost };
-        Ok(Self { sweep_trees: stops, trees, sizes, effort, sharing, link_bits_per_s })
+        Ok(Self { sweep_trees: entries, trees, sizes, effort, sharing, link_bits_per_s })
     }
 
     /// What is measured, how long that takes, and how to read the figures; as comment lines.
     fn describe(&self) -> String {
-        let trees = self.sweep_trees.iter().map(|stop| &stop.tree);
+        let trees = self.sweep_trees.iter().map(|entry| &entry.tree);
         let seconds = seconds(trees, &self.sizes, &self.effort, self.link_bits_per_s);
         let shares = match (self.sharing, has_ranks()) {
             (Sharing::OwnHosts, _) => "Every node has a host of its own: rates are costs.".to_owned(),
@@ -216,12 +216,12 @@ impl Calibration {
     }
 
     fn list(&self) -> String {
-        let line = |stop: &SweepTree| {
+        let line = |entry: &SweepTree| {
             let ways: Vec<String> =
-                stop.modes.iter().map(|joint| format!("{} {}", joint.transport.name(), joint.ack)).collect();
+                entry.modes.iter().map(|mode| format!("{} {}", mode.transport.name(), mode.ack)).collect();
             let ways =
-                if stop.tree.brokers_count() == 1 { "one broker: for all modes".to_owned() } else { ways.join(", ") };
-            format!("  {:<16} {ways}\n", stop.tree.to_string())
+                if entry.tree.brokers_count() == 1 { "one broker: for all modes".to_owned() } else { ways.join(", ") };
+            format!("  {:<16} {ways}\n", entry.tree.to_string())
         };
         self.sweep_trees.iter().map(line).collect()
     }
@@ -256,8 +256,8 @@ impl Calibration {
 
     fn measure(&self, observed: &mut ObservationSet) -> Result<(), Failure> {
         let progress = Progress::begin();
-        let (stops, sizes) = (self.sweep_trees.len(), self.sizes.len());
-        let all = (stops * sizes * self.effort.runs).max(1);
+        let (entries, sizes) = (self.sweep_trees.len(), self.sizes.len());
+        let all = (entries * sizes * self.effort.runs).max(1);
         let (mut done, mut run) = (0, 0);
         InterleavedRuns { trees: &self.trees, sizes: &self.sizes, effort: self.effort }.all(|step| {
             match step {
@@ -267,13 +267,13 @@ impl Calibration {
                     progress.show(done as f64 / all as f64, &format!("{what}, run {run} of {runs}"));
                 }
                 RunProgress::Measured { index, measured } => {
-                    let stop = &self.sweep_trees[index];
-                    observed.add(&stop.tree, &stop.modes, measured)?;
+                    let entry = &self.sweep_trees[index];
+                    observed.add(&entry.tree, &entry.modes, measured)?;
                     done += 1;
                     let what =
-                        format!("{}, {} bytes, run {run} of {}", stop.tree, measured.size_bytes, self.effort.runs);
+                        format!("{}, {} bytes, run {run} of {}", entry.tree, measured.size_bytes, self.effort.runs);
                     progress.show(done as f64 / all as f64, &what);
-                    if done % (stops * sizes) == 0 {
+                    if done % (entries * sizes) == 0 {
                         progress.clear();
                         put(&format!("# run {run} of {} of every tree is done\n", self.effort.runs))?;
                     }
@@ -286,14 +286,14 @@ impl Calibration {
 }
 
 /// A tree with its plan and its hosting.
-fn placed(stop: &SweepTree, given: &Given) -> Result<(TreePlan, NodeHosting), Failure> {
-    let Some(joint) = stop.modes.first() else {
+fn placed(entry: &SweepTree, given: &Given) -> Result<(TreePlan, NodeHosting), Failure> {
+    let Some(mode) = entry.modes.first() else {
         return Err(Failure::Usage("no transport between brokers is available".to_owned()));
     };
-    let usual = tree_options::plan(stop.tree.clone(), given)?;
+    let usual = tree_options::plan(entry.tree.clone(), given)?;
     // A single broker has no peers: its clients use TCP.
-    let transport = if stop.tree.brokers_count() == 1 { Transport::Tcp } else { joint.transport };
-    let mut plan = TreePlan { transport, ack: joint.ack, ..usual };
+    let transport = if entry.tree.brokers_count() == 1 { Transport::Tcp } else { mode.transport };
+    let mut plan = TreePlan { transport, ack: mode.ack, ..usual };
     if given.has("link-rate") && !has_ranks() {
         plan.broker_options.extend(fair_options(given).unwrap_or_default());
     }
@@ -400,7 +400,7 @@ mod tests {
         let shown = calibration(line).map_or_else(
             |failure| failure.to_string(),
             |all| {
-                let trees: Vec<String> = all.sweep_trees.iter().map(|stop| stop.tree.to_string()).collect();
+                let trees: Vec<String> = all.sweep_trees.iter().map(|entry| entry.tree.to_string()).collect();
                 format!("{} | {:?} | {} x {} s", trees.join(" "), all.sizes, all.effort.runs, all.effort.seconds)
             },
         );

@@ -103,7 +103,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
             CreditMode::ALL.into_iter().filter(|credit| credit.name() == wanted).collect()
         }
     };
-    let (wish, effort, sizes) = (hosting(&given)?, effort(&given)?, sizes(&given)?);
+    let (hosting, effort, sizes) = (hosting(&given)?, effort(&given)?, sizes(&given)?);
     let credit = given.number("credit", 1_000, 1, u64::from(u16::MAX))? as u16;
     let mut trees = Vec::new();
     for notation in paper::topologies(name) {
@@ -114,18 +114,18 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
             trees.push((notation, kind, plan));
         }
     }
-    let mut book = TreeRecord::begin(&format!("experiment {name}"), words.get(1..).unwrap_or_default(), &given)?;
-    book.used("seconds", effort.seconds);
-    book.used("runs", effort.runs);
-    put(&format!("# harrier topology experiment {name}\n# {}\n", book.environment()))?;
-    let experiment = Experiment { name, trees, hosting: wish, effort, sizes };
-    let outcome = experiment.all(&mut book).and_then(|all| {
-        let found = experiment.results(&all);
-        tables(name, &kinds, &found, &mut book)?;
-        collapses(name, &kinds, &found, &mut book)?;
-        book.table(resource_table(name, experiment.used(&all)))
+    let mut record = TreeRecord::begin(&format!("experiment {name}"), words.get(1..).unwrap_or_default(), &given)?;
+    record.used("seconds", effort.seconds);
+    record.used("runs", effort.runs);
+    put(&format!("# harrier topology experiment {name}\n# {}\n", record.environment()))?;
+    let experiment = Experiment { name, trees, hosting: hosting, effort, sizes };
+    let outcome = experiment.all(&mut record).and_then(|all| {
+        let results = experiment.results(&all);
+        tables(name, &kinds, &results, &mut record)?;
+        collapses(name, &kinds, &results, &mut record)?;
+        record.table(resource_table(name, experiment.used(&all)))
     });
-    book.end(outcome)
+    record.end(outcome)
 }
 
 /// An experiment: its trees, sizes and effort.
@@ -139,7 +139,7 @@ struct Experiment<'a> {
 
 impl Experiment<'_> {
     /// Measures everything, interleaved. Returns the measurements of each tree by size.
-    fn all(&self, book: &mut TreeRecord) -> Result<Vec<Vec<SizeMeasurement>>, Failure> {
+    fn all(&self, record: &mut TreeRecord) -> Result<Vec<Vec<SizeMeasurement>>, Failure> {
         let trees: Vec<(TreePlan, NodeHosting)> =
             self.trees.iter().map(|(_, _, plan)| (plan.clone(), self.hosting.clone())).collect();
         InterleavedRuns { trees: &trees, sizes: &self.sizes, effort: self.effort }.all(|step| match step {
@@ -149,7 +149,7 @@ impl Experiment<'_> {
             }
             RunProgress::Measured { index, measured } => {
                 put(&line(measured))?;
-                book.keep(&format!("topology {}", self.name), &self.trees[index].2, measured);
+                record.keep(&format!("topology {}", self.name), &self.trees[index].2, measured);
                 Ok(())
             }
         })
@@ -196,21 +196,21 @@ fn line(measured: &SizeMeasurement) -> String {
 }
 
 /// The paper's tables with ours beside: figure, share of the first row's, and rank.
-fn tables(name: &str, kinds: &[CreditMode], found: &ExperimentResults, book: &mut TreeRecord) -> Result<(), Failure> {
+fn tables(name: &str, kinds: &[CreditMode], results: &ExperimentResults, record: &mut TreeRecord) -> Result<(), Failure> {
     for number in paper::tables(name) {
-        let cells: Vec<PaperCell> = paper::table(number).into_iter().filter(|cell| has(found, cell, kinds)).collect();
+        let cells: Vec<PaperCell> = paper::table(number).into_iter().filter(|cell| has(results, cell, kinds)).collect();
         if !cells.is_empty() {
-            book.table(table(number, &cells, kinds, found))?;
+            record.table(table(number, &cells, kinds, results))?;
         }
     }
     Ok(())
 }
 
-fn has(found: &ExperimentResults, cell: &PaperCell, kinds: &[CreditMode]) -> bool {
-    kinds.iter().all(|&kind| found.contains_key(&(cell.topology.to_owned(), cell.size_bytes, kind)))
+fn has(results: &ExperimentResults, cell: &PaperCell, kinds: &[CreditMode]) -> bool {
+    kinds.iter().all(|&kind| results.contains_key(&(cell.topology.to_owned(), cell.size_bytes, kind)))
 }
 
-fn table(table: u32, cells: &[PaperCell], kinds: &[CreditMode], found: &ExperimentResults) -> Section {
+fn table(table: u32, cells: &[PaperCell], kinds: &[CreditMode], results: &ExperimentResults) -> Section {
     let large = cells.first().is_some_and(|cell| is_large(cell.size_bytes));
     let unit = if large { "MB/s, aggregate" } else { "messages/s, per stream" };
     let mut columns = ["size", "topology", "paper", "of first", "place"].map(str::to_owned).to_vec();
@@ -226,7 +226,7 @@ fn table(table: u32, cells: &[PaperCell], kinds: &[CreditMode], found: &Experime
         let row: Vec<&PaperCell> = cells.iter().filter(|cell| cell.size_bytes == size_bytes).collect();
         let papers: Vec<f64> = row.iter().map(|cell| cell.value).collect();
         let of = |kind: CreditMode| -> Vec<f64> {
-            let value = |cell: &&PaperCell| found.get(&(cell.topology.to_owned(), size_bytes, kind)).copied();
+            let value = |cell: &&PaperCell| results.get(&(cell.topology.to_owned(), size_bytes, kind)).copied();
             row.iter().map(|cell| value(cell).unwrap_or(f64::NAN)).collect()
         };
         let ours: Vec<Vec<f64>> = kinds.iter().map(|&kind| of(kind)).collect();
@@ -278,7 +278,7 @@ const COLLAPSES: [(&str, &str, &str, f64); 4] = [
 /// A rate has collapsed if it falls by this many times more than its copies explain.
 const COLLAPSE_TIMES: f64 = 2.0;
 
-fn collapses(name: &str, kinds: &[CreditMode], found: &ExperimentResults, book: &mut TreeRecord) -> Result<(), Failure> {
+fn collapses(name: &str, kinds: &[CreditMode], results: &ExperimentResults, record: &mut TreeRecord) -> Result<(), Failure> {
     let cells = paper::cells();
     let mut columns = vec!["from", "to", "size", "copies explain", "paper"];
     columns.extend(kinds.iter().map(|kind| kind.name()));
@@ -296,7 +296,7 @@ fn collapses(name: &str, kinds: &[CreditMode], found: &ExperimentResults, book: 
                 .iter()
                 .find(|one| one.experiment == name && one.topology == *from && one.size_bytes == size_bytes);
             let share = |kind: &CreditMode| {
-                let of = |notation: &str| found.get(&(notation.to_owned(), size_bytes, *kind)).copied();
+                let of = |notation: &str| results.get(&(notation.to_owned(), size_bytes, *kind)).copied();
                 Some(of(to)? / of(from)?)
             };
             let ours: Option<Vec<f64>> = kinds.iter().map(share).collect();
@@ -318,7 +318,7 @@ fn collapses(name: &str, kinds: &[CreditMode], found: &ExperimentResults, book: 
             table.rows.push(row);
         }
     }
-    if table.rows.is_empty() { Ok(()) } else { book.table(table) }
+    if table.rows.is_empty() { Ok(()) } else { record.table(table) }
 }
 
 fn resource_table(name: &str, rows: Vec<Vec<String>>) -> Section {
@@ -358,15 +358,15 @@ mod tests {
     #[test]
     fn a_table_has_the_papers_shape_beside_ours() {
         let cells: Vec<PaperCell> = paper::table(3).into_iter().filter(|cell| cell.size_bytes == 64).collect();
-        let mut found = ExperimentResults::new();
+        let mut results = ExperimentResults::new();
         for (cell, value) in cells.iter().zip([100.0, 90.0, 80.0, 40.0]) {
-            found.insert((cell.topology.to_owned(), 64, CreditMode::Bounded), value);
+            results.insert((cell.topology.to_owned(), 64, CreditMode::Bounded), value);
         }
-        let section = table(3, &cells, &[CreditMode::Bounded], &found);
+        let section = table(3, &cells, &[CreditMode::Bounded], &results);
         assert_eq!(section.facts, ["bounded credit: 6 of 6 pairs of topologies are in the paper's order"]);
         assert_eq!(section.rows.len(), 4);
         assert_eq!(section.rows[3], ["64", "B-8C", "2570", "0.091", "4", "40.0", "0.400", "4"]);
-        assert!(has(&found, &cells[0], &[CreditMode::Bounded]) && !has(&found, &cells[0], &CreditMode::ALL));
+        assert!(has(&results, &cells[0], &[CreditMode::Bounded]) && !has(&results, &cells[0], &CreditMode::ALL));
     }
 
     #[test]

@@ -124,8 +124,8 @@ impl FederationGoals<'_> {
     }
 
     /// Measures one size on several trees, interleaved. A message that went wrong ends the command.
-    pub fn measure_interleaved(&self, plans: &[TreePlan], wish: &NodeHosting, size_bytes: usize) -> Result<Vec<SizeMeasurement>, Failure> {
-        let trees: Vec<(TreePlan, NodeHosting)> = plans.iter().map(|plan| (plan.clone(), wish.clone())).collect();
+    pub fn measure_interleaved(&self, plans: &[TreePlan], hosting: &NodeHosting, size_bytes: usize) -> Result<Vec<SizeMeasurement>, Failure> {
+        let trees: Vec<(TreePlan, NodeHosting)> = plans.iter().map(|plan| (plan.clone(), hosting.clone())).collect();
         let turns = InterleavedRuns { trees: &trees, sizes: &[size_bytes], effort: self.effort };
         let all = turns.all(|step| match step {
             RunProgress::Measured { index, measured } => match measured.problem() {

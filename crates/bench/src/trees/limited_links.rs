@@ -56,7 +56,7 @@ fn allowed_mb_per_s(tree: &Tree, bits_per_s: u64) -> f64 {
 pub(super) fn run(goals: &mut FederationGoals<'_>, bits_per_s: u64) -> Result<(), Failure> {
     let mut notations = vec![FLAT];
     notations.extend(paper::topologies("sixteen-consumers"));
-    let wish = NodeHosting::Namespaces(Some(bits_per_s));
+    let hosting = NodeHosting::Namespaces(Some(bits_per_s));
     let seconds = if goals.given.has("seconds") { goals.effort.seconds } else { SECONDS_MIN };
     let usual = goals.effort;
     goals.effort = MeasurementEffort { seconds, ..usual };
@@ -67,7 +67,7 @@ pub(super) fn run(goals: &mut FederationGoals<'_>, bits_per_s: u64) -> Result<()
     if let Some(options) = fair {
         plans.iter_mut().for_each(|plan| plan.broker_options.clone_from(&options));
     }
-    let all = match goals.measure_interleaved(&plans, &wish, SIZE_BYTES) {
+    let all = match goals.measure_interleaved(&plans, &hosting, SIZE_BYTES) {
         // Without root or iproute2 the other parts still run.
         Err(Failure::Failed(why)) if why.contains("--namespaces") => Err(why),
         all => Ok(all?),

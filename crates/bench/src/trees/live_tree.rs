@@ -94,16 +94,16 @@ impl LiveTree {
     ///
     /// # Errors
     /// Which node failed, and why.
-    pub fn start(plan: &TreePlan, wish: &NodeHosting) -> Result<Self, String> {
-        let ground = TreeEnvironment::prepare(wish)?;
+    pub fn start(plan: &TreePlan, hosting: &NodeHosting) -> Result<Self, String> {
+        let environment = TreeEnvironment::prepare(hosting)?;
         let consumers = u64::from(plan.tree.consumers());
-        let mut grown = Self { brokers: Vec::new(), leaves: Vec::new(), root: None, consumers, environment: ground };
-        grown.start_brokers(plan)?;
-        grown.add_routes(plan)?;
-        grown.start_consumers(plan)?;
-        grown.start_publisher(plan)?;
-        grown.probe()?;
-        Ok(grown)
+        let mut tree = Self { brokers: Vec::new(), leaves: Vec::new(), root: None, consumers, environment: environment };
+        tree.start_brokers(plan)?;
+        tree.add_routes(plan)?;
+        tree.start_consumers(plan)?;
+        tree.start_publisher(plan)?;
+        tree.probe()?;
+        Ok(tree)
     }
 
     /// Which rank has which nodes, if there are ranks.
@@ -116,17 +116,17 @@ impl LiveTree {
         let mut started = Vec::new();
         for broker in plan.tree.brokers() {
             let name = broker.to_string();
-            let seat = self.environment.allocate(&name)?;
+            let slot = self.environment.allocate(&name)?;
             let task = KeeperTask {
                 cluster_name: if is_alone { String::new() } else { format!("{name}@harrier.topology") },
-                place: seat.place.clone(),
+                place: slot.place.clone(),
                 login: self.environment.login.clone(),
                 transport: plan.transport,
                 exchange: EXCHANGE.to_owned(),
                 exchange_type: plan.exchange.name().to_owned(),
                 options: plan.broker_options.clone(),
             };
-            let role = seat.start("topology-broker", &task).map_err(|why| format!("{name}: {why}"))?;
+            let role = slot.start("topology-broker", &task).map_err(|why| format!("{name}: {why}"))?;
             started.push((name, role));
         }
         for (name, mut role) in started {
@@ -197,8 +197,8 @@ impl LiveTree {
                 from_source: false,
                 on_leaf: true,
             };
-            let seat = self.environment.allocate(&format!("c{}", broker.name))?;
-            let role = seat.start("topology-consumer", &task).map_err(|why| format!("{name}: {why}"))?;
+            let slot = self.environment.allocate(&format!("c{}", broker.name))?;
+            let role = slot.start("topology-consumer", &task).map_err(|why| format!("{name}: {why}"))?;
             self.leaves.push((name, role));
         }
         for (name, role) in &mut self.leaves {

@@ -75,32 +75,32 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         }
         return Ok(put(&paper_report::paper()?)?);
     }
-    let asked = PlanRequest::read(&given)?;
+    let request = PlanRequest::read(&given)?;
     let file = Path::new(given.text("profile").unwrap_or("profile.json"));
     let profile = profile_files::read(file)?;
-    let (costs, resting) = asked.costs(&profile, file)?;
+    let (costs, resting) = request.costs(&profile, file)?;
     let host = HostModel {
-        cores: asked.cores.unwrap_or(profile.cores),
-        link_bits_per_s: asked.link_bits_per_s.or(profile.link_bits_per_s),
+        cores: request.cores.unwrap_or(profile.cores),
+        link_bits_per_s: request.link_bits_per_s.or(profile.link_bits_per_s),
         sharing: Sharing::OwnHosts,
     };
     let nodes = NodeModel::new(&costs, host);
-    let front = search(&nodes, &asked.requirements()).map_err(|why| Failure::Usage(asked.explain_unsatisfiable(&why, file)))?;
-    let chosen = choose(&front.trees, asked.objective).ok_or_else(|| {
+    let front = search(&nodes, &request.requirements()).map_err(|why| Failure::Usage(request.explain_unsatisfiable(&why, file)))?;
+    let chosen = choose(&front.trees, request.objective).ok_or_else(|| {
         Failure::Usage(format!("{}: no latencies were measured", file.display()))
     })?;
     let planned = PlanOutput {
-        facts: asked.facts(&profile, file, &nodes, resting),
+        facts: request.facts(&profile, file, &nodes, resting),
         front: &front.trees,
         chosen,
-        objective: asked.objective,
-        message_bytes: asked.message_bytes,
-        transport: asked.transport,
-        ack: asked.ack,
+        objective: request.objective,
+        message_bytes: request.message_bytes,
+        transport: request.transport,
+        ack: request.ack,
         reach: costs.reach,
         beyond_sizes: matches!(resting, CostSource::Beyond(_)),
         examined: front.examined,
-        layout: TreeLayout::new(&chosen.tree, asked.hosts.as_deref(), &asked.exchange, asked.transport, asked.ack),
+        layout: TreeLayout::new(&chosen.tree, request.hosts.as_deref(), &request.exchange, request.transport, request.ack),
     };
     if let Some(file) = given.text("routes") {
         write_file(file.as_ref(), &planned.layout.file())?;
@@ -308,13 +308,13 @@ mod tests {
 
     fn chosen(line: &str) -> Result<String, String> {
         let told = |failure: Failure| failure.to_string();
-        let asked = PlanRequest::read(&given(line).map_err(|wrong| wrong.0)?).map_err(told)?;
+        let request = PlanRequest::read(&given(line).map_err(|wrong| wrong.0)?).map_err(told)?;
         let (profile, file) = (of_the_paper(), Path::new("p.json"));
-        let (costs, _) = asked.costs(&profile, file).map_err(told)?;
+        let (costs, _) = request.costs(&profile, file).map_err(told)?;
         let host = HostModel { cores: profile.cores, link_bits_per_s: None, sharing: Sharing::OwnHosts };
         let nodes = NodeModel::new(&costs, host);
-        let front = search(&nodes, &asked.requirements()).map_err(|why| asked.explain_unsatisfiable(&why, file))?;
-        Ok(choose(&front.trees, asked.objective).ok_or("no latencies")?.tree.to_string())
+        let front = search(&nodes, &request.requirements()).map_err(|why| request.explain_unsatisfiable(&why, file))?;
+        Ok(choose(&front.trees, request.objective).ok_or("no latencies")?.tree.to_string())
     }
 
     /// For small messages the paper recommends two brokers below each, and at most four consumers on a leaf.

@@ -127,7 +127,7 @@ impl PlanOutput<'_> {
         let _infallible = writeln!(
             text,
             "# Pareto front of {}, from {} examined subtrees: no other tree is as good or better in rate, latency and brokers",
-            count(self.front.len(), "tree is", "trees are"),
+            count(self.front.len(), "tree", "trees"),
             self.examined
         );
         let width = self.front.iter().map(|one| one.tree.to_string().len()).max().unwrap_or_default().clamp(8, 60);

@@ -77,17 +77,17 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         [] => return Err(Failure::Usage("run needs a topology, as in B-2B-4B-16C".to_owned())),
         [_, more, ..] => return Err(Failure::Usage(format!("unexpected argument '{more}'"))),
     };
-    let (plan, wish, effort, sizes) = (plan(tree, &given)?, hosting(&given)?, effort(&given)?, sizes(&given)?);
+    let (plan, hosting, effort, sizes) = (plan(tree, &given)?, hosting(&given)?, effort(&given)?, sizes(&given)?);
     raise_for(plan.tree.consumers() as usize)?;
-    let mut book = TreeRecord::begin("run", words, &given)?;
-    book.used("seconds", effort.seconds);
-    book.used("runs", effort.runs);
-    put(&format!("# harrier topology run {}: {}\n# {}\n", plan.tree, describe_plan(&plan), book.environment()))?;
+    let mut record = TreeRecord::begin("run", words, &given)?;
+    record.used("seconds", effort.seconds);
+    record.used("runs", effort.runs);
+    put(&format!("# harrier topology run {}: {}\n# {}\n", plan.tree, describe_plan(&plan), record.environment()))?;
     let outcome = (|| {
-        let mut grown = LiveTree::start(&plan, &wish)?;
-        if let Some(places) = grown.describe_ranks() {
+        let mut live_tree = LiveTree::start(&plan, &hosting)?;
+        if let Some(places) = live_tree.describe_ranks() {
             put(&format!("# {places}\n"))?;
-            book.note_environment(places);
+            record.note_environment(places);
         }
         let with_times = effort.singles > 0;
         if with_times && one_clock().is_err() {
@@ -97,16 +97,16 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         put(&head(with_times))?;
         for size_bytes in sizes {
             go_on()?;
-            let measured = measure(&mut grown, size_bytes, &effort)?;
+            let measured = measure(&mut live_tree, size_bytes, &effort)?;
             put(&row(&measured, with_times))?;
-            book.keep("topology", &plan, &measured);
+            record.keep("topology", &plan, &measured);
             if given.has("full") {
-                book.table(broker_resources::section(&plan.tree, &[&measured]))?;
+                record.table(broker_resources::section(&plan.tree, &[&measured]))?;
             }
         }
         Ok(())
     })();
-    let whole = book.end(outcome);
+    let whole = record.end(outcome);
     if whole.is_ok() {
         put(&format!("# every consumer got every message once and in order ({} consumers)\n", plan.tree.consumers()))?;
     }

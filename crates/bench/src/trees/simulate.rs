@@ -113,17 +113,17 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
             EXAMPLES,
         ))?);
     }
-    let mut wish = read_request(&given)?;
-    if let Some(seconds) = wish.seconds {
-        wish.scenario.messages = messages_of(&wish.scenario, seconds)?;
+    let mut request = read_request(&given)?;
+    if let Some(seconds) = request.seconds {
+        request.scenario.messages = messages_of(&request.scenario, seconds)?;
     }
-    let outcome = simulated(&wish.scenario)?;
-    put(&simulation_report::text(&wish, &outcome))?;
+    let outcome = simulated(&request.scenario)?;
+    put(&simulation_report::text(&request, &outcome))?;
     if let Some(file) = given.text("json") {
-        write_file(file.as_ref(), &simulation_report::json(&wish, &outcome, &given))?;
+        write_file(file.as_ref(), &simulation_report::json(&request, &outcome, &given))?;
     }
     if let Some(file) = given.text("html") {
-        write_file(file.as_ref(), &simulation_page::render(&wish, &outcome))?;
+        write_file(file.as_ref(), &simulation_page::render(&request, &outcome))?;
     }
     match outcome.cut_short {
         None => Ok(()),

@@ -50,8 +50,8 @@ impl TreeEnvironment {
     ///
     /// # Errors
     /// Why it is not available.
-    pub fn prepare(wish: &NodeHosting) -> Result<Self, String> {
-        let (kind, place) = match wish {
+    pub fn prepare(hosting: &NodeHosting) -> Result<Self, String> {
+        let (kind, place) = match hosting {
             NodeHosting::Local(address) => (EnvironmentKind::Local, Place::At(*address)),
             NodeHosting::Namespaces(bits_per_s) => {
                 (EnvironmentKind::Namespaces(NetworkNamespaces::new(*bits_per_s)?), Place::At(Ipv4Addr::UNSPECIFIED.into()))
@@ -73,14 +73,14 @@ impl TreeEnvironment {
     pub fn allocate(&mut self, label: &str) -> Result<NodeSlot, String> {
         let number = self.slots.len();
         self.slots.push(label.to_owned());
-        let seat = NodeSlot { within: Vec::new(), rank: None, place: self.place.clone() };
+        let slot = NodeSlot { within: Vec::new(), rank: None, place: self.place.clone() };
         Ok(match &mut self.kind {
-            EnvironmentKind::Local => seat,
+            EnvironmentKind::Local => slot,
             EnvironmentKind::Namespaces(namespaces) => {
                 let host = namespaces.add(label)?;
-                NodeSlot { within: host.command_prefix(), place: Place::At(host.address), ..seat }
+                NodeSlot { within: host.command_prefix(), place: Place::At(host.address), ..slot }
             }
-            EnvironmentKind::Ranks(ranks) => NodeSlot { rank: Some(rank_of(number, *ranks)), ..seat },
+            EnvironmentKind::Ranks(ranks) => NodeSlot { rank: Some(rank_of(number, *ranks)), ..slot },
         })
     }
 }

@@ -231,9 +231,9 @@ mod tests {
         let read = || -> Result<String, Failure> {
             let given = given(line)?;
             let tree = tree(given.bare().first().map_or("B-C", String::as_str))?;
-            let (plan, effort, sizes, wish) = (plan(tree, &given)?, effort(&given)?, sizes(&given)?, hosting(&given)?);
+            let (plan, effort, sizes, hosting) = (plan(tree, &given)?, effort(&given)?, sizes(&given)?, hosting(&given)?);
             let TreePlan { tree, exchange, ack, credit, prefetch, .. } = plan;
-            Ok(format!("{tree} {exchange:?} {ack} {credit} {prefetch:?} {} {wish:?} {}", sizes.len(), effort.seconds))
+            Ok(format!("{tree} {exchange:?} {ack} {credit} {prefetch:?} {} {hosting:?} {}", sizes.len(), effort.seconds))
         };
         assert_eq!(read().unwrap_or_else(|wrong| wrong.to_string()), expected, "{line}");
     }

@@ -161,7 +161,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
 impl Verification {
     /// From the command line, and the trees on standard input if it asks for those, the chosen one first.
     fn of(given: &Given, listed: Option<Vec<Tree>>) -> Result<Self, Failure> {
-        let wish = hosting(given)?;
+        let hosting = hosting(given)?;
         let was_chosen = listed.is_some();
         let TreeEnumeration { mut trees, left_out } = match listed {
             Some(trees) => TreeEnumeration { trees, left_out: 0 },
@@ -221,7 +221,7 @@ impl Verification {
         let plans = trees.iter().map(|tree| {
             let mut plan = tree_options::plan(tree.clone(), given)?;
             plan.broker_options.extend(fair.clone());
-            Ok((plan, wish.clone()))
+            Ok((plan, hosting.clone()))
         });
         let plans = plans.collect::<Result<Vec<_>, Wrong>>()?;
         let most = trees.iter().map(Tree::consumers).max().unwrap_or(1);
@@ -431,11 +431,11 @@ fn predicted_best(pairs: &[CheckedTree], better: BetterDirection) -> Option<Stri
 
 /// The planner's choice for each size: the fastest tree, and of equally fast ones the one with the fewest brokers.
 fn choices(sizes: &[SizeCosts], host: HostModel, consumers: u32) -> Result<Vec<Tree>, Failure> {
-    let wish = planner::TreeRequirements { consumers, extrapolate: true, ..planner::TreeRequirements::default() };
+    let hosting = planner::TreeRequirements { consumers, extrapolate: true, ..planner::TreeRequirements::default() };
     let choice = |costs: &SizeCosts| {
         let refused =
             |why: String| Failure::Usage(format!("the planner finds no tree of {consumers} consumers: {why}"));
-        let front = search(&NodeModel::new(costs, host), &wish).map_err(|why| refused(why.to_string()))?;
+        let front = search(&NodeModel::new(costs, host), &hosting).map_err(|why| refused(why.to_string()))?;
         front.trees.first().map(|one| one.tree.clone()).ok_or_else(|| refused("there is none".to_owned()))
     };
     sizes.iter().map(choice).collect()

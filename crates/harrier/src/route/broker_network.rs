@@ -245,11 +245,11 @@ impl BrokerNetwork {
     }
 
     fn ask(&mut self, number: BrokerIndex, at: &BrokerAddress) {
-        let conversation = match AdminConnection::begin(&at.url, "harrier route", self.wait) {
-            Ok(conversation) => conversation,
+        let connection = match AdminConnection::begin(&at.url, "harrier route", self.wait) {
+            Ok(connection) => connection,
             Err(none) => return self.fail(number, none),
         };
-        if let Some(name) = conversation.server_property("cluster_name") {
+        if let Some(name) = connection.server_property("cluster_name") {
             let identity = (name, at.url.vhost.clone());
             // This is another address of a known broker, whose links may be known already.
             let other = self.brokers.iter().position(|broker| broker.identity.as_ref() == Some(&identity));
@@ -258,18 +258,18 @@ impl BrokerNetwork {
                 self.brokers[other].addresses.extend(places.clone());
                 self.brokers[number] = DiscoveredBroker { addresses: places, identity: None, outcome: Some(Ok(())), alias_of: Some(other) };
                 if self.brokers[other].outcome.is_some() {
-                    return conversation.end();
+                    return connection.end();
                 }
-                return self.add_links(other, conversation, at);
+                return self.add_links(other, connection, at);
             }
             self.brokers[number].identity = Some(identity);
         }
-        self.add_links(number, conversation, at);
+        self.add_links(number, connection, at);
     }
 
-    fn add_links(&mut self, number: BrokerIndex, mut conversation: AdminConnection, at: &BrokerAddress) {
-        let answer = conversation.ask("links", vec![("vhost", Json::text(&at.url.vhost))]);
-        conversation.end();
+    fn add_links(&mut self, number: BrokerIndex, mut connection: AdminConnection, at: &BrokerAddress) {
+        let answer = connection.ask("links", vec![("vhost", Json::text(&at.url.vhost))]);
+        connection.end();
         let found = match answer {
             Ok(found) => found,
             Err(none) => return self.fail(number, none),

@@ -226,7 +226,7 @@ fn rubbish_is_rejected_and_the_engine_goes_on() {
     tail.0.stdout.take().expect("a pipe").read_to_string(&mut seen).expect("text");
     let seen: Vec<&str> = seen.lines().collect();
     assert_eq!(seen.len(), 9, "{seen:?}");
-    assert_eq!(seen[0], "orders no message (wrong length): 0 bytes");
+    assert_eq!(seen[0], "orders not a message (wrong length): 0 bytes");
     assert_eq!(seen[4], "orders confirmation gateway=15 number=0 sequence=0");
     assert_eq!(seen[8], "orders order gateway=15 sequence=3 buy symbol=65535 price=8192 lots=10");
 }

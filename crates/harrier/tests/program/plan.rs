@@ -103,7 +103,7 @@ fn what_was_not_measured_is_refused_and_what_cannot_be_is_named() {
         "{text}"
     );
     let between = planned(&["-n", "16", "-m", "1K", "--profile", &file]);
-    assert!(between.contains("it lies between 64 and 4096 bytes"), "{between}");
+    assert!(between.contains("interpolated between 64 and 4096 bytes"), "{between}");
     let other = folder.path("other.json");
     std::fs::write(&other, r#"{"schema": "harrier-profile", "version": 9}"#).expect("a file");
     let told = refused(&["-n", "16", "-m", "64", "--profile", &other]);
