@@ -1,4 +1,4 @@
-//! The link goes down under load, and comes back. Run last of all: see the trap in it (tests/lab/README.md).
+//! The link goes down under load, and comes back. Runs last: see its trap in tests/lab/README.md.
 
 use super::fixture::{CardBroker, PATIENCE, body, connect, fresh, next, now, try_connect};
 use client::Publish;
@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 const BODY_BYTES: usize = 100_000;
-/// The retries of the device end within this, on a loaded machine too.
+/// The device's retries end within this time, on a loaded machine too.
 const HEARD_MAX: Duration = Duration::from_secs(40);
 
 fn set_link(state: &str) {
@@ -44,7 +44,7 @@ fn clients_survive_a_short_outage_or_hear_of_it_and_new_ones_come() {
         }
     }
     drop(client);
-    // The kernel takes a moment to have the way again.
+    // The kernel needs a moment to restore the route.
     let deadline = now() + PATIENCE;
     while let Err(error) = try_connect(&broker.direct()) {
         assert!(now() < deadline, "{error}");

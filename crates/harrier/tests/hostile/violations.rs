@@ -1,4 +1,4 @@
-//! What a peer that has been let in may do wrong, and what must be heard then.
+//! Violations by a peer that was admitted, and the broker's reactions.
 
 use super::amqp::{Talk, begin_publish};
 use super::broker::WatchedBroker;
@@ -8,16 +8,16 @@ use super::peer::HostilePeer;
 use super::{lab, now, port};
 use ib::Status;
 
-/// The peer's doing. The honest clients lay baits.
+/// What the peer does wrong; the honest clients provide bodies.
 type ViolationFn = fn(&mut HostilePeer, &mut HonestClients);
 
 struct ViolationCase {
     name: &'static str,
     hello: fn() -> PeerHello,
     violation: ViolationFn,
-    /// What the peer is told in a CLOSE; empty: it may be told nothing, since it leaves, or cannot be told.
+    /// The text of the CLOSE; empty if the peer may get none, because it leaves or cannot be reached.
     told: &'static str,
-    /// What the broker's log says.
+    /// The broker's log line.
     logged: &'static str,
 }
 
@@ -34,7 +34,7 @@ const GONE: &str = "the peer is gone";
 const NOT_NEXT: &str = "a rendezvous is not the next one";
 const NO_OFFER: &str = "the payload is none of a RENDEZVOUS";
 
-/// The broker offers it a body: the descriptor.
+/// Lets the broker offer it a body, and returns the descriptor.
 fn offered(peer: &mut HostilePeer, honest: &mut HonestClients) -> RendezvousOffer {
     honest.enqueue("bait", 70_000);
     Talk::open(peer);
@@ -42,7 +42,7 @@ fn offered(peer: &mut HostilePeer, honest: &mut HonestClients) -> RendezvousOffe
     RendezvousOffer::read(&peer.next(RENDEZVOUS, "an offer").payload)
 }
 
-/// It announces a body of 128 KiB, all of it to come.
+/// Announces a body of 128 KiB, all of it still to come.
 fn announced(peer: &mut HostilePeer) {
     Talk::open(peer);
     peer.stream(&begin_publish("sink", 128 << 10, 100_000));
@@ -67,7 +67,7 @@ fn messages() -> Vec<ViolationCase> {
                 let pings: Vec<_> = (0..1_000).map(|_| peer.message(DATA, b"x")).collect();
                 peer.post(&pings);
             },
-            // One byte after the other is no protocol's header either; whichever is found out first.
+            // One byte at a time is not a valid header either, whichever is detected first.
             "",
         ),
         told("no header", |peer, _| peer.post(&[vec![1, 2, 3]]), "a message of 3 bytes has no header"),
@@ -83,7 +83,7 @@ fn messages() -> Vec<ViolationCase> {
         logged(
             "longer than a buffer",
             |peer, _| peer.send(DATA, &[0; 9_000]),
-            // Which of the two the device tells first.
+            // The device may report either first.
             "",
         ),
         told("the type 0", |peer, _| peer.send(0x00, b""), "no message has the type 0x00"),
@@ -206,7 +206,7 @@ fn offers() -> Vec<ViolationCase> {
                 let all: Vec<_> = (0..9).map(|_| peer.offer_of(4_096, own.address, own.key)).collect();
                 peer.post(&all);
             },
-            // Where a READ is under way already, it keeps the CLOSE back.
+            // A READ in progress delays the CLOSE.
             told: "",
             logged: "the peer offers more rendezvous than it may",
         },
@@ -226,7 +226,7 @@ fn grants() -> Vec<ViolationCase> {
         let offer = offered(peer, honest);
         assert_eq!(peer.read(offer.address, 4_096, offer.key), Status::SUCCESS, "what is offered can be read");
         assert_eq!(peer.read(offer.address.wrapping_add_signed(shift), bytes, offer.key), Status::REMOTE_ACCESS);
-        // Not every device tells its owner; this broker hears of it when it next has something to say, or from the peer.
+        // Not every device reports this; the broker learns of it with its next message, or from the peer.
         peer.leave();
     }
     vec![
@@ -301,7 +301,7 @@ fn rubbish() -> Vec<ViolationCase> {
             |peer, _| {
                 Talk::open(peer);
                 peer.stream(GARBAGE);
-                // It is told by AMQP and has its time to answer, which it does by leaving.
+                // It gets an AMQP error and time to answer, and disconnects instead.
                 peer.next(DATA, "connection.close");
                 peer.leave();
             },
@@ -321,7 +321,7 @@ fn rubbish() -> Vec<ViolationCase> {
     ]
 }
 
-/// Peers that go away, each in the middle of something.
+/// Peers that disconnect, each in the middle of something.
 fn departures() -> Vec<ViolationCase> {
     vec![
         logged("it leaves at once", |peer, _| peer.leave(), ""),

@@ -1,4 +1,4 @@
-//! TLS from outside: who gets in, as whom, and what is told to those who do not.
+//! TLS: who is admitted, as whom, and how others are refused.
 
 use super::{BrokerProcess, PATIENCE, output};
 use crate::certificates::Authority;
@@ -65,7 +65,7 @@ fn clients_log_in_over_tls_by_password_or_certificate() {
             Err(error) => assert!(error.to_string().contains(expect), "{more}: {error}"),
         }
     }
-    // Requests come over TLS as over any other link.
+    // Admin requests over TLS, as over any other transport.
     let asked = output(&["ctl", "definitions", "--url", &url(&broker, &authority, "orders:s3cret@", "")]);
     let stderr = String::from_utf8_lossy(&asked.stderr);
     assert!(stderr.contains("403 ACCESS_REFUSED - user 'orders' is no administrator"), "{stderr}");
@@ -82,7 +82,7 @@ fn certificates_are_read_again_at_a_signal() {
     let fresh = other.issue("server", &["127.0.0.1"]);
     std::fs::copy(&fresh.certificate, authority.folder.join("server.pem")).expect("copies");
     broker.signal(rustix::process::Signal::HUP);
-    // The key does not fit yet.
+    // The key does not match yet.
     let line = broker.await_line("certificates could not be reloaded");
     assert!(line.contains("the key does not fit the certificate"), "{line}");
     std::fs::copy(&fresh.key, authority.folder.join("server.key")).expect("copies");
@@ -116,7 +116,7 @@ fn ends_that_do_not_speak_alike_are_told_and_logged() {
         "{error}"
     );
     broker.await_line("this is TLS, on a port without it");
-    // One that says nothing, and one that stops in the middle of its hello.
+    // One that stays silent, and one that stops in the middle of its hello.
     let mut silent = [TcpStream::connect(secret).expect("connects"), TcpStream::connect(secret).expect("connects")];
     silent[1].write_all(&[22, 3, 1, 1, 0, 1]).expect("sent");
     for stream in &mut silent {
