@@ -118,7 +118,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     record.used("seconds", effort.seconds);
     record.used("runs", effort.runs);
     put(&format!("# harrier topology experiment {name}\n# {}\n", record.environment()))?;
-    let experiment = Experiment { name, trees, hosting: hosting, effort, sizes };
+    let experiment = Experiment { name, trees, hosting, effort, sizes };
     let outcome = experiment.all(&mut record).and_then(|all| {
         let results = experiment.results(&all);
         tables(name, &kinds, &results, &mut record)?;

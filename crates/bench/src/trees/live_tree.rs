@@ -97,7 +97,7 @@ impl LiveTree {
     pub fn start(plan: &TreePlan, hosting: &NodeHosting) -> Result<Self, String> {
         let environment = TreeEnvironment::prepare(hosting)?;
         let consumers = u64::from(plan.tree.consumers());
-        let mut tree = Self { brokers: Vec::new(), leaves: Vec::new(), root: None, consumers, environment: environment };
+        let mut tree = Self { brokers: Vec::new(), leaves: Vec::new(), root: None, consumers, environment };
         tree.start_brokers(plan)?;
         tree.add_routes(plan)?;
         tree.start_consumers(plan)?;

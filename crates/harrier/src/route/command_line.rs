@@ -162,7 +162,7 @@ pub fn parse<'a>(words: &[&'a str]) -> Result<ParsedCommand<'a>, CommandLineErro
     if options.wait.is_some() && !matches!(command, RouteCommand::Route { add: true, .. } | RouteCommand::Link { add: true, .. }) {
         return usage("--wait belongs to what is added");
     }
-    Ok(ParsedCommand { command: command, options, ignored: ignored })
+    Ok(ParsedCommand { command, options, ignored })
 }
 
 /// Options with a value.
