@@ -97,7 +97,7 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), R
     let signals = Signals::catch()?;
     let tls = options.tls.clone();
     if let Some(tls) = &tls {
-        tls::warn_of(&tls.certificates());
+        tls::log_expiry_warnings(&tls.certificates());
     }
     let (limits, configuration) = (options.catalog.clone(), config.file.clone());
     let (asked, requests) = shard::requests();

@@ -81,7 +81,7 @@ fn run(order: ProxyArguments) -> Result<(), StartError> {
         tracing::warn!(connections_max, open_files_max, "the system allows too few open files for so many connections");
     }
     if let Some(tls) = &tls {
-        tls::warn_of(&tls.certificates());
+        tls::log_expiry_warnings(&tls.certificates());
     }
     // From here on signals are caught, and acted on once the proxy runs.
     let signals = Signals::catch()?;

@@ -275,7 +275,7 @@ fn remove_link(ends: &LinkEnds, options: &RouteOptions, output: &mut CommandOutp
 }
 
 fn named(ends: &LinkEnds) -> String {
-    format!("the link from {} to {}", ends.near.shown(), ends.far.shown())
+    format!("the link from {} to {}", ends.near.short_name(), ends.far.short_name())
 }
 
 /// Inspects the other broker, and the brokers around both, before a link is requested. A broker that is unreachable
@@ -308,8 +308,8 @@ fn check_before_adding(ends: &LinkEnds, route: Option<&RouteSpec>, options: &Rou
     if net.are_same(near, far) && !options.force {
         return refused(format!(
             "{} and {} are one broker, {}: it cannot have a route to itself",
-            ends.near.shown(),
-            ends.far.shown(),
+            ends.near.short_name(),
+            ends.far.short_name(),
             net.title(near)
         ));
     }

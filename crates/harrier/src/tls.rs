@@ -93,7 +93,7 @@ pub fn reload(server: &TlsServer) {
         Ok(()) => {
             let certificates = server.certificates();
             tracing::info!(certificates = certificates.len(), "certificates were reloaded");
-            warn_of(&certificates);
+            log_expiry_warnings(&certificates);
         }
         Err(error) => tracing::error!(%error, "certificates could not be reloaded, and are unchanged"),
     }
@@ -101,7 +101,7 @@ pub fn reload(server: &TlsServer) {
 
 /// Logs certificates that are not valid, or not for long.
 #[expect(clippy::disallowed_methods, reason = "whether a certificate holds is a question of today's date")]
-pub fn warn_of(certificates: &[Certificate]) {
+pub fn log_expiry_warnings(certificates: &[Certificate]) {
     let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return };
     let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     for certificate in certificates {

@@ -109,16 +109,16 @@ impl AnswerOutbox {
     /// Publishes everything while orders are being processed.
     #[inline]
     pub(super) fn publish(&mut self, channel: Channel, outlet: &mut Outlet<'_>) -> client::Result<()> {
-        self.each(|to, body| outlet.publish(channel, to, body))
+        self.publish_each(|to, body| outlet.publish(channel, to, body))
     }
 
     /// Publishes everything.
     pub(super) fn publish_all(&mut self, client: &mut Client, channel: Channel) -> client::Result<()> {
-        self.each(|to, body| client.publish(channel, to, body))
+        self.publish_each(|to, body| client.publish(channel, to, body))
     }
 
     #[inline]
-    fn each(&mut self, mut publish: impl FnMut(&Publish<'_>, &[u8]) -> client::Result<u64>) -> client::Result<()> {
+    fn publish_each(&mut self, mut publish: impl FnMut(&Publish<'_>, &[u8]) -> client::Result<u64>) -> client::Result<()> {
         for (to, body) in &self.waiting {
             let keys = match to {
                 Recipient::Gateway(gateway) => match self.keys.get(gateway.number()) {

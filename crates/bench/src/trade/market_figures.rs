@@ -134,7 +134,7 @@ impl MarketFigures {
     }
 
     /// Why an order, an answer or a sample was lost.
-    pub(super) fn broken(&self) -> Vec<String> {
+    pub(super) fn losses(&self) -> Vec<String> {
         let MarketResults { traded, matched, reported, .. } = &self.outcome;
         let mut wrong: Vec<String> = traded.iter().flat_map(super::program_results::GatewayResults::problems).collect();
         let orders = self.orders();
@@ -159,7 +159,7 @@ impl MarketFigures {
     pub(super) fn invalid(&self) -> Vec<String> {
         let late: u64 = self.outcome.traded.iter().map(|one| one.late).sum();
         let behind = self.rate.and_then(|_| judge::generator_fell_behind(late, self.orders()));
-        self.broken().into_iter().chain(behind).collect()
+        self.losses().into_iter().chain(behind).collect()
     }
 
     /// The run as in a document.

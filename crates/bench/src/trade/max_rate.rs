@@ -68,7 +68,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         }
         Ok(())
     });
-    market.end(outcome)?;
+    market.finish(outcome)?;
     if missed.is_empty() { Ok(()) } else { Err(Failure::Missed(missed.join("; "))) }
 }
 
@@ -120,7 +120,7 @@ fn search(market: &mut MarketBench, target: usize, limit: &CompletionLimit, effo
     while let Some(rate) = best {
         let figures = one(market, target, rate, effort.seconds)?;
         if limit.is_kept(&figures) {
-            market.keep(Some(rate), target, None, &figures);
+            market.add_run(Some(rate), target, None, &figures);
             return Ok(Some(rate));
         }
         best = search.step_down();

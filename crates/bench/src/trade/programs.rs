@@ -21,7 +21,7 @@ use crate::arguments::{Given, Option_, Wrong, option};
 use crate::failure::Failure;
 
 /// Options that select the market.
-pub(super) const WHERE: &[Option_] = &[
+pub(super) const MARKET: &[Option_] = &[
     option("url", None, "URL", "the broker (default amqp://127.0.0.1:5672)"),
     option("name", None, "NAME", "the exchange; names of queues begin with it (default market)"),
 ];
@@ -96,7 +96,7 @@ fn print_results<T: Serialize>(given: &Given, found: &T, words: impl FnOnce() ->
 /// # Errors
 /// Wrong usage, a broker that fails, an unanswered order.
 pub(super) fn gateway(words: &[String]) -> Result<(), Failure> {
-    let lists = [WHERE, GATEWAY, TRADING, SHOWN];
+    let lists = [MARKET, GATEWAY, TRADING, SHOWN];
     let given = Given::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier market gateway [OPTIONS]", GATEWAY_ABOUT, &lists, GATEWAY_EXAMPLES))?);
@@ -151,7 +151,7 @@ pub(super) fn engine(words: &[String]) -> Result<(), Failure> {
         .filter(|option| ["gateways", "symbols", "matching", "sample"].contains(&option.name))
         .copied()
         .collect();
-    let lists = [WHERE, ENGINE, &trading, SHOWN];
+    let lists = [MARKET, ENGINE, &trading, SHOWN];
     let given = Given::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier market engine [OPTIONS]", ENGINE_ABOUT, &lists, ENGINE_EXAMPLES))?);
@@ -190,7 +190,7 @@ fn engine_words(found: &EngineResults) -> String {
 /// Wrong usage, a broker or a file that fails.
 pub(super) fn reporter(words: &[String]) -> Result<(), Failure> {
     let gateways: Vec<Option_> = TRADING.iter().filter(|option| option.name == "gateways").copied().collect();
-    let lists = [WHERE, REPORTER, &gateways, SHOWN];
+    let lists = [MARKET, REPORTER, &gateways, SHOWN];
     let given = Given::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help(

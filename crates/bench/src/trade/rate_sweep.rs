@@ -8,7 +8,7 @@ use report::table::put;
 use super::market_options::{MarketLoad, TRADING, rates, rate_label};
 use super::help;
 use super::paper_2008;
-use super::sweep_placements::{PLACES, SweepPlacements, SweepRun, best};
+use super::sweep_placements::{PLACEMENTS, SweepPlacements, SweepRun, best};
 use super::run_market::{MarketBench, TURNS};
 use super::running_market::{MarketRun, trade};
 use super::market_table::{packets, section};
@@ -55,7 +55,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 /// # Errors
 /// Wrong usage, a program or broker that failed, figures that must not be trusted.
 pub(super) fn run(words: &[String]) -> Result<(), Failure> {
-    let lists = [OWN, PLACES, TURNS, TRADING, TARGETS, OUTPUT];
+    let lists = [OWN, PLACEMENTS, TURNS, TRADING, TARGETS, OUTPUT];
     let given = Given::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier market sweep [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
@@ -91,10 +91,10 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
                     let run = MarketRun { load: &load, rate, file: None, kill_engine_s: None };
                     market.setup.placement = places.all()[place].clone();
                     let figures = market.measure(&run, target)?;
-                    market.keep(rate, target, places.are_several().then_some(&places.all()[place]), &figures);
+                    market.add_run(rate, target, places.are_several().then_some(&places.all()[place]), &figures);
                     let broker = market.targets[target].name.clone();
                     market.show_row(rate, &places.label(&broker, place), &figures)?;
-                    runs.push(SweepRun { rate, broker, place, figures });
+                    runs.push(SweepRun { rate, broker, placement: place, figures });
                 }
             }
         }
@@ -113,11 +113,11 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         }
         let facts = paper_2008::ABOUT.map(str::to_owned).into_iter().chain(places.facts()).chain(best).collect();
         let rows: Vec<_> =
-            runs.into_iter().map(|run| (run.rate, places.label(&run.broker, run.place), run.figures)).collect();
+            runs.into_iter().map(|run| (run.rate, places.label(&run.broker, run.placement), run.figures)).collect();
         market.section(section("Stock exchange simulation", facts, &rows));
         if with_nagle { nagle(&mut market, &load_at) } else { Ok(()) }
     })();
-    market.end(outcome)
+    market.finish(outcome)
 }
 
 /// Every placement with every broker, so that those of one placement follow one another.

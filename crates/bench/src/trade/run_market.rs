@@ -91,14 +91,14 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
             for target in 0..market.targets.len() {
                 let run = MarketRun { load: &market.load.clone(), rate, file: file.as_deref(), kill_engine_s };
                 let figures = market.measure(&run, target)?;
-                market.keep(rate, target, None, &figures);
+                market.add_run(rate, target, None, &figures);
                 market.show_row(rate, &market.targets[target].name, &figures)?;
                 market.show(&format!("# {}\n", figures.describe()))?;
             }
         }
         Ok(())
     });
-    market.end(outcome)
+    market.finish(outcome)
 }
 
 /// State that the measuring commands share: brokers, a load, a record.
@@ -113,7 +113,7 @@ pub(super) struct MarketBench {
     record: Record,
     sections: Vec<Section>,
     /// Why an order or a sample was lost in any run, recorded or not.
-    broken: Vec<String>,
+    losses: Vec<String>,
 }
 
 impl MarketBench {
@@ -140,7 +140,7 @@ impl MarketBench {
             record.used(&name, value);
         }
         let letters = targets.iter().map(|target| target.name.len()).max().unwrap_or(0);
-        Ok(Self { load, setup, targets, letters, pauses, record, sections: Vec::new(), broken: Vec::new() })
+        Ok(Self { load, setup, targets, letters, pauses, record, sections: Vec::new(), losses: Vec::new() })
     }
 
     /// Prints the load and the header of the table.
@@ -168,12 +168,12 @@ impl MarketBench {
         let _placed = target.place(&self.setup.placement)?;
         let outcome = trade(run, target, &self.setup.placement)?;
         let figures = MarketFigures::of(outcome, run.load, run.rate);
-        self.broken.extend(figures.broken());
+        self.losses.extend(figures.losses());
         Ok(figures)
     }
 
     /// Adds a run to the document; `place` if there are several placements.
-    pub(super) fn keep(&mut self, rate: Option<f64>, target: usize, place: Option<&Placement>, figures: &MarketFigures) {
+    pub(super) fn add_run(&mut self, rate: Option<f64>, target: usize, place: Option<&Placement>, figures: &MarketFigures) {
         let mut parameters = parameters(figures.load());
         parameters.extend(place.map(|place| ("cpus".to_owned(), place.to_string())));
         // Runs of equal length at different rates differ in orders, and are points of the same curve.
@@ -205,11 +205,11 @@ impl MarketBench {
     }
 
     /// Ends the record.
-    pub(super) fn end(self, outcome: Result<(), Failure>) -> Result<(), Failure> {
+    pub(super) fn finish(self, outcome: Result<(), Failure>) -> Result<(), Failure> {
         let whole = outcome.is_ok();
         let incremental = self.setup.shown.format.is_incremental();
         self.record.end_with(outcome, &self.sections)?;
-        if let Some(why) = self.broken.first() {
+        if let Some(why) = self.losses.first() {
             return Err(Failure::Invalid(why.clone()));
         }
         if whole && incremental {

@@ -148,8 +148,8 @@ impl RunningMarket {
         let network = network.and_then(NetworkMeter::stop);
         let told = said.into_iter().flatten().map(parse_results).collect::<Result<Vec<RoleResults<GatewayResults>>, _>>()?;
         let gateways: RoleUsage = told.iter().map(|told| told.used).collect::<Vec<_>>().iter().collect();
-        let matched: RoleResults<EngineResults> = end(&mut self.engine)?;
-        let reported: RoleResults<ReporterResults> = end(&mut self.reporter)?;
+        let matched: RoleResults<EngineResults> = finish_role(&mut self.engine)?;
+        let reported: RoleResults<ReporterResults> = finish_role(&mut self.reporter)?;
         Ok(MarketResults {
             traded: told.into_iter().map(|told| told.found).collect(),
             matched: matched.found,
@@ -185,7 +185,7 @@ fn check_no_report(role: &mut Role) -> Result<(), String> {
 }
 
 /// Sends the command to end, and receives the results.
-fn end<T: DeserializeOwned>(role: &mut Role) -> Result<T, String> {
+fn finish_role<T: DeserializeOwned>(role: &mut Role) -> Result<T, String> {
     role.order(&FinishCommand)?;
     parse_results(role.report(MARKET_END_WAIT)?)
 }

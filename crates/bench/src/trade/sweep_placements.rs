@@ -13,7 +13,7 @@ use crate::placement::Placement;
 use crate::target::Target;
 
 /// Further placements.
-pub(super) const PLACES: &[Option_] = &[option(
+pub(super) const PLACEMENTS: &[Option_] = &[option(
     "also-cpus",
     None,
     "PLACES",
@@ -97,7 +97,7 @@ impl SweepPlacements {
 pub(super) struct SweepRun {
     pub rate: Option<f64>,
     pub broker: String,
-    pub place: usize,
+    pub placement: usize,
     pub figures: MarketFigures,
 }
 
@@ -119,7 +119,7 @@ pub(super) fn best(places: &SweepPlacements, runs: &[SweepRun]) -> Vec<String> {
     }
     for rate in rates {
         let of = |broker: &str, place: usize| {
-            let these = runs.iter().filter(|run| run.rate == rate && run.broker == broker && run.place == place);
+            let these = runs.iter().filter(|run| run.rate == rate && run.broker == broker && run.placement == place);
             let valid = these.filter(|run| run.figures.invalid().is_empty());
             let p99s = valid.filter_map(|run| run.figures.completion().bearable_quantile_us(0.99));
             p99s.collect::<Runs>().median()
@@ -156,7 +156,7 @@ mod tests {
 
     fn places(words: &[&str]) -> Result<SweepPlacements, Wrong> {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        SweepPlacements::read(&Given::parse(&words, &[PLACES])?, &Placement::default())
+        SweepPlacements::read(&Given::parse(&words, &[PLACEMENTS])?, &Placement::default())
     }
 
     #[test]

@@ -9,7 +9,7 @@ use report::table::put;
 use super::market_options::TRADING;
 use super::help;
 use super::market_address::{ORDERS, MarketAddress, REJECTS, STATISTICS};
-use super::programs::{WHERE, market_address};
+use super::programs::{MARKET, market_address};
 use crate::arguments::{Given, Option_, Wrong, option};
 use crate::failure::Failure;
 use crate::interrupt;
@@ -35,7 +35,7 @@ const EXAMPLES: &[(&str, &str)] =
 /// Wrong usage, or a broker that fails.
 pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     let gateways: Vec<Option_> = TRADING.iter().filter(|option| option.name == "gateways").copied().collect();
-    let lists = [WHERE, &gateways, OWN];
+    let lists = [MARKET, &gateways, OWN];
     let given = Given::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier market tail [OPTIONS]", ABOUT, &lists, EXAMPLES))?);

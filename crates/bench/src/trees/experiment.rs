@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use report::page::{Section, number};
 use report::table::put;
 
-use super::tree_options::{EFFORT, OUTPUT, PLACE, effort, plan, sizes, hosting};
+use super::tree_options::{EFFORT, OUTPUT, HOSTING, effort, plan, sizes, hosting};
 use super::tree_record::TreeRecord;
 use super::segment_figures::SegmentFigures;
 use super::tree_environment::NodeHosting;
@@ -80,7 +80,7 @@ fn about() -> String {
 /// # Errors
 /// Wrong usage, a node that failed, figures that must not be trusted.
 pub(super) fn run(words: &[String]) -> Result<(), Failure> {
-    let lists = [EFFORT, OWN, PLACE, OUTPUT];
+    let lists = [EFFORT, OWN, HOSTING, OUTPUT];
     let given = Given::parse_with_bare(words, &lists)?;
     if given.has("help") {
         let usage = "harrier topology experiment NAME [OPTIONS]";
@@ -115,8 +115,8 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         }
     }
     let mut record = TreeRecord::begin(&format!("experiment {name}"), words.get(1..).unwrap_or_default(), &given)?;
-    record.used("seconds", effort.seconds);
-    record.used("runs", effort.runs);
+    record.note_option("seconds", effort.seconds);
+    record.note_option("runs", effort.runs);
     put(&format!("# harrier topology experiment {name}\n# {}\n", record.environment()))?;
     let experiment = Experiment { name, trees, hosting, effort, sizes };
     let outcome = experiment.all(&mut record).and_then(|all| {
@@ -125,7 +125,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         collapses(name, &kinds, &results, &mut record)?;
         record.table(resource_table(name, experiment.used(&all)))
     });
-    record.end(outcome)
+    record.finish(outcome)
 }
 
 /// An experiment: its trees, sizes and effort.
@@ -149,7 +149,7 @@ impl Experiment<'_> {
             }
             RunProgress::Measured { index, measured } => {
                 put(&line(measured))?;
-                record.keep(&format!("topology {}", self.name), &self.trees[index].2, measured);
+                record.add_measurement(&format!("topology {}", self.name), &self.trees[index].2, measured);
                 Ok(())
             }
         })

@@ -45,7 +45,7 @@ pub(super) struct TreePlan {
     /// More options for every broker.
     pub broker_options: Vec<String>,
     /// Consumers check every byte of every message, not only its number.
-    pub checks: bool,
+    pub checks_bodies: bool,
 }
 
 impl TreePlan {
@@ -119,7 +119,7 @@ impl LiveTree {
             let slot = self.environment.allocate(&name)?;
             let task = KeeperTask {
                 cluster_name: if is_alone { String::new() } else { format!("{name}@harrier.topology") },
-                place: slot.place.clone(),
+                place: slot.listen_at.clone(),
                 login: self.environment.login.clone(),
                 transport: plan.transport,
                 exchange: EXCHANGE.to_owned(),
@@ -191,7 +191,7 @@ impl LiveTree {
                 prefetch: plan.prefetch.unwrap_or(0),
                 reply_exchange: String::new(),
                 reply_key: String::new(),
-                checks: plan.checks,
+                checks: plan.checks_bodies,
                 queue_bytes: None,
                 feature: Feature::None,
                 from_source: false,
@@ -216,7 +216,7 @@ impl LiveTree {
             reply_key: format!("{EXCHANGE}.replies"),
             consumers: 0,
             confirm_window: 0,
-            checks: plan.checks,
+            checks: plan.checks_bodies,
             priority: None,
         };
         let mut role = self.environment.allocate("publisher")?.start("topology-publisher", &task)?;
@@ -352,7 +352,7 @@ mod tests {
             prefetch,
             transport: Transport::Tcp,
             broker_options: Vec::new(),
-            checks: false,
+            checks_bodies: false,
         }
     }
 

@@ -57,7 +57,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 ];
 
 /// Relative difference up to which a tree counts as good as the best.
-const AS_GOOD: f64 = 0.01;
+const EQUALITY_TOLERANCE: f64 = 0.01;
 const OBJECTIVES: [&str; 3] = ["rate", "latency", "brokers"];
 
 /// Runs the command.
@@ -98,7 +98,7 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
         transport: request.transport,
         ack: request.ack,
         reach: costs.reach,
-        beyond_sizes: matches!(resting, CostSource::Beyond(_)),
+        extrapolates_size: matches!(resting, CostSource::Beyond(_)),
         examined: front.examined,
         layout: TreeLayout::new(&chosen.tree, request.hosts.as_deref(), &request.exchange, request.transport, request.ack),
     };
@@ -263,7 +263,7 @@ fn choose<'a>(front: &'a [Candidate], objective: &str) -> Option<&'a Candidate> 
             front
                 .iter()
                 .zip(values)
-                .filter(|(_, value)| *value <= best * (1.0 + AS_GOOD))
+                .filter(|(_, value)| *value <= best * (1.0 + EQUALITY_TOLERANCE))
                 .map(|(one, _)| one)
                 .collect(),
         )

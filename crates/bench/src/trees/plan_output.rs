@@ -29,7 +29,7 @@ pub(super) struct PlanOutput<'a> {
     /// What was measured.
     pub reach: MeasuredRange,
     /// The size is outside those that were measured.
-    pub beyond_sizes: bool,
+    pub extrapolates_size: bool,
     pub examined: u64,
     pub layout: TreeLayout<'a>,
 }
@@ -119,7 +119,7 @@ impl PlanOutput<'_> {
         };
         let _infallible = writeln!(text, "# best by {}{uneven}", self.objective);
         let _infallible = writeln!(text, "# slowest: {}", explain_bottleneck(&prediction.bottleneck));
-        let further = extrapolations(tree, &self.reach, self.beyond_sizes);
+        let further = extrapolations(tree, &self.reach, self.extrapolates_size);
         if !further.is_empty() {
             let _infallible = writeln!(text, "# EXTRAPOLATED: {}", further.join(", "));
         }
@@ -136,7 +136,7 @@ impl PlanOutput<'_> {
             "# {:<width$}{:>9}{:>13}{:>25}{:>12}{:>23}  Slowest broker",
             "Tree", "Brokers", "Messages/s", "95 % from - to", "Latency us", "95 % from - to"
         );
-        let shown = self.shown();
+        let shown = self.shown_indexes();
         for &at in &shown {
             let Candidate { tree, prediction } = &self.front[at];
             let ends = |of: &Estimate| format!("{} - {}", rounded(of.low), rounded(of.high));
@@ -145,7 +145,7 @@ impl PlanOutput<'_> {
                 None => ("-".to_owned(), "-".to_owned()),
             };
             let rate = &prediction.stream_per_s;
-            let further = extrapolations(tree, &self.reach, self.beyond_sizes);
+            let further = extrapolations(tree, &self.reach, self.extrapolates_size);
             let mark =
                 if further.is_empty() { String::new() } else { format!("  EXTRAPOLATED: {}", further.join(", ")) };
             let _infallible = writeln!(
@@ -176,7 +176,7 @@ impl PlanOutput<'_> {
 
     /// Indexes of the shown part of the front: all, or an evenly spaced selection with the first, the last and the
     /// chosen one.
-    fn shown(&self) -> Vec<usize> {
+    fn shown_indexes(&self) -> Vec<usize> {
         let (all, most) = (self.front.len(), PLAN_ROWS_SHOWN_MAX);
         if all <= most {
             return (0..all).collect();
@@ -221,7 +221,7 @@ impl PlanOutput<'_> {
             "bottleneck": {"level": bottleneck.level, "degree": bottleneck.degree, "time_us": bottleneck.time_us,
                 "reason": format!("{:?}", bottleneck.resource).to_lowercase(), "why": explain_bottleneck(bottleneck)},
             "levels": load.collect::<Vec<_>>(),
-            "extrapolated": extrapolations(tree, &self.reach, self.beyond_sizes),
+            "extrapolated": extrapolations(tree, &self.reach, self.extrapolates_size),
         })
     }
 }
@@ -256,7 +256,7 @@ fn loads(prediction: &Prediction) -> String {
 ///
 /// # Errors
 /// The text is not a plan.
-pub(super) fn chosen(text: &str) -> Result<(Tree, Vec<String>), Wrong> {
+pub(super) fn parse_chosen(text: &str) -> Result<(Tree, Vec<String>), Wrong> {
     let none =
         || Wrong("standard input is not a plan: it has no line 'chosen: ' as printed by harrier topology plan".to_owned());
     let tree = |text: &str| text.parse().map_err(|why: topology::TreeParseError| Wrong(why.to_string()));
@@ -293,7 +293,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        let shown = chosen(text).map_or_else(|wrong| wrong.0, |(tree, words)| format!("{tree} {}", words.join(" ")));
+        let shown = parse_chosen(text).map_or_else(|wrong| wrong.0, |(tree, words)| format!("{tree} {}", words.join(" ")));
         assert!(shown.starts_with(expected), "{text}: {shown}");
     }
 

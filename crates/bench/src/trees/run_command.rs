@@ -6,7 +6,7 @@ use report::page::{Section, number};
 use report::table::put;
 use topology::Tree;
 
-use super::tree_options::{EFFORT, OUTPUT, PLACE, TREE, effort, plan, sizes, tree, hosting};
+use super::tree_options::{EFFORT, OUTPUT, HOSTING, TREE, effort, plan, sizes, tree, hosting};
 use super::tree_record::TreeRecord;
 use super::segment_figures::SegmentFigures;
 use super::live_tree::{LiveTree, TreePlan};
@@ -57,7 +57,7 @@ pub(super) fn help(usage: &str, about: &str, options: &[&[Option_]], examples: &
 /// # Errors
 /// Wrong usage, a node that failed, figures that must not be trusted.
 pub(super) fn run(words: &[String]) -> Result<(), Failure> {
-    let lists = [EFFORT, TREE, PLACE, OWN, OUTPUT];
+    let lists = [EFFORT, TREE, HOSTING, OWN, OUTPUT];
     let given = Given::parse_with_bare(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier topology run TOPOLOGY [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
@@ -80,8 +80,8 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
     let (plan, hosting, effort, sizes) = (plan(tree, &given)?, hosting(&given)?, effort(&given)?, sizes(&given)?);
     raise_for(plan.tree.consumers() as usize)?;
     let mut record = TreeRecord::begin("run", words, &given)?;
-    record.used("seconds", effort.seconds);
-    record.used("runs", effort.runs);
+    record.note_option("seconds", effort.seconds);
+    record.note_option("runs", effort.runs);
     put(&format!("# harrier topology run {}: {}\n# {}\n", plan.tree, describe_plan(&plan), record.environment()))?;
     let outcome = (|| {
         let mut live_tree = LiveTree::start(&plan, &hosting)?;
@@ -99,14 +99,14 @@ pub(super) fn run(words: &[String]) -> Result<(), Failure> {
             go_on()?;
             let measured = measure(&mut live_tree, size_bytes, &effort)?;
             put(&row(&measured, with_times))?;
-            record.keep("topology", &plan, &measured);
+            record.add_measurement("topology", &plan, &measured);
             if given.has("full") {
                 record.table(broker_resources::section(&plan.tree, &[&measured]))?;
             }
         }
         Ok(())
     })();
-    let whole = record.end(outcome);
+    let whole = record.finish(outcome);
     if whole.is_ok() {
         put(&format!("# every consumer got every message once and in order ({} consumers)\n", plan.tree.consumers()))?;
     }
@@ -119,7 +119,7 @@ fn planned_tree(words: &[String], given: Given) -> Result<(Given, Tree), Failure
     if has_ranks() {
         return Err(Failure::Usage("under a launcher there is no common standard input: name the tree".to_owned()));
     }
-    let (chosen, planned) = plan_output::chosen(&tree_list::standard_input()?)?;
+    let (chosen, planned) = plan_output::parse_chosen(&tree_list::standard_input()?)?;
     let chosen = tree(&chosen.to_string())?;
     let mut all = words.to_vec();
     for pair in planned.chunks(2) {
@@ -127,7 +127,7 @@ fn planned_tree(words: &[String], given: Given) -> Result<(Given, Tree), Failure
             all.extend_from_slice(pair);
         }
     }
-    let lists = [EFFORT, TREE, PLACE, OWN, OUTPUT];
+    let lists = [EFFORT, TREE, HOSTING, OWN, OUTPUT];
     Ok((Given::parse_with_bare(&all, &lists)?, chosen))
 }
 

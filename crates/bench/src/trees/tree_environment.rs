@@ -39,10 +39,10 @@ enum EnvironmentKind {
 
 /// The slot of one node.
 pub(super) struct NodeSlot {
-    within: Vec<String>,
+    command_prefix: Vec<String>,
     rank: Option<usize>,
     /// The address at which a broker listens there.
-    pub place: Place,
+    pub listen_at: Place,
 }
 
 impl TreeEnvironment {
@@ -73,12 +73,12 @@ impl TreeEnvironment {
     pub fn allocate(&mut self, label: &str) -> Result<NodeSlot, String> {
         let number = self.slots.len();
         self.slots.push(label.to_owned());
-        let slot = NodeSlot { within: Vec::new(), rank: None, place: self.place.clone() };
+        let slot = NodeSlot { command_prefix: Vec::new(), rank: None, listen_at: self.place.clone() };
         Ok(match &mut self.kind {
             EnvironmentKind::Local => slot,
             EnvironmentKind::Namespaces(namespaces) => {
                 let host = namespaces.add(label)?;
-                NodeSlot { within: host.command_prefix(), place: Place::At(host.address), ..slot }
+                NodeSlot { command_prefix: host.command_prefix(), listen_at: Place::At(host.address), ..slot }
             }
             EnvironmentKind::Ranks(ranks) => NodeSlot { rank: Some(rank_of(number, *ranks)), ..slot },
         })
@@ -118,7 +118,7 @@ impl NodeSlot {
     /// # Errors
     /// It cannot be started.
     pub fn start<T: Serialize>(&self, kind: &str, task: &T) -> Result<Role, String> {
-        match (self.rank, self.within.as_slice()) {
+        match (self.rank, self.command_prefix.as_slice()) {
             (Some(rank), _) => Role::start_on(rank, kind, task),
             (None, []) => Role::start(kind, task, &Cpus::default()),
             (None, within) => Role::start_within(within, kind, task),

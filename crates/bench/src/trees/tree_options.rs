@@ -47,7 +47,7 @@ pub(super) const TREE: &[Option_] =
     &[option("exchange", None, "TYPE", "fanout (default), direct or topic"), ACK, CREDIT, PREFETCH];
 
 /// Where the tree runs.
-pub(super) const PLACE: &[Option_] = &[
+pub(super) const HOSTING: &[Option_] = &[
     option("transport", None, "NAME", "between brokers: tcp (default), unix or rdma"),
     option("address", None, "IP", "address of this host for brokers (default 127.0.0.1; rdma: the first device's)"),
     option("namespaces", None, "", "each broker and each group of clients in a network namespace of its own (root)"),
@@ -211,7 +211,7 @@ pub(super) fn plan(tree: Tree, given: &Given) -> Result<TreePlan, Wrong> {
         prefetch: given.number_if_given("prefetch", 0, u64::from(u16::MAX))?.map(|number| number as u16),
         transport: transport(given)?,
         broker_options: given.words("broker-options"),
-        checks: given.has("check"),
+        checks_bodies: given.has("check"),
     })
 }
 
@@ -223,7 +223,7 @@ mod tests {
 
     fn given(line: &str) -> Result<Given, Wrong> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Given::parse_with_bare(&words, &[EFFORT, TREE, PLACE, OUTPUT, OWN])
+        Given::parse_with_bare(&words, &[EFFORT, TREE, HOSTING, OUTPUT, OWN])
     }
 
     #[track_caller]

@@ -12,7 +12,7 @@ use report::table::put;
 use serde::Serialize;
 use topology::Tree;
 
-use super::tree_options::{self, PLACE, bits_per_s, sizes, tree, hosting};
+use super::tree_options::{self, HOSTING, bits_per_s, sizes, tree, hosting};
 use super::tree_record::text;
 use super::calibrate::minutes;
 use super::tree_enumeration::TreeEnumeration;
@@ -111,14 +111,14 @@ struct SizeVerification {
 /// # Errors
 /// Wrong usage, a profile that cannot be used, a node that failed, a message that went wrong, a miss.
 pub(super) fn run(words: &[String]) -> Result<(), Failure> {
-    let lists = [MEASURED, TREES, PLACE, OUT];
+    let lists = [MEASURED, TREES, HOSTING, OUT];
     let given = Given::parse_with_bare(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier topology verify TREE... | - [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
     let (given, listed) = match given.bare() {
         [word] if word == "-" && !given.has("all") => {
-            let (given, trees) = planned(words, given, &lists)?;
+            let (given, trees) = trees_of_plan(words, given, &lists)?;
             (given, Some(trees))
         }
         _ => (given, None),
@@ -165,7 +165,7 @@ impl Verification {
         let was_chosen = listed.is_some();
         let TreeEnumeration { mut trees, left_out } = match listed {
             Some(trees) => TreeEnumeration { trees, left_out: 0 },
-            None => named(given)?,
+            None => trees_of_arguments(given)?,
         };
         let profile = profile_files::read(given.text("profile").unwrap_or("profile.json").as_ref())?;
         let ack = given.one_of("ack", &["none", "confirm"])?;
@@ -209,7 +209,7 @@ impl Verification {
         let better = if by_rate { BetterDirection::Higher } else { BetterDirection::Lower };
         let fair = link_bits_per_s.filter(|_| !has_ranks()).and_then(|_| fair_options(given)).unwrap_or_default();
         let chosen = match (given.has("all") && by_rate, trees.first().cloned()) {
-            (true, Some(one)) => choices(&priced, host, one.consumers())?.into_iter().map(Some).collect(),
+            (true, Some(one)) => planner_choices(&priced, host, one.consumers())?.into_iter().map(Some).collect(),
             (false, first) if was_chosen => vec![first; priced.len()],
             _ => vec![None; priced.len()],
         };
@@ -282,7 +282,7 @@ impl Verification {
             let of_tree = |((plan, _), sizes): (&(TreePlan, NodeHosting), &Vec<SizeMeasurement>)| {
                 let size = costs.message_bytes as usize;
                 let measured = sizes.iter().find(|measured| measured.size_bytes == size)?;
-                self.pair(plan, costs, measured)
+                self.checked_tree(plan, costs, measured)
             };
             let trees: Vec<CheckedTree> = self.trees.iter().zip(all).filter_map(of_tree).collect();
             let chosen = chosen.as_ref().map(Tree::to_string).or_else(|| predicted_best(&trees, self.better));
@@ -301,7 +301,7 @@ impl Verification {
     }
 
     /// A tree's prediction and measurement; `None` if its brokers could not be metered.
-    fn pair(&self, plan: &TreePlan, costs: &SizeCosts, measured: &SizeMeasurement) -> Option<CheckedTree> {
+    fn checked_tree(&self, plan: &TreePlan, costs: &SizeCosts, measured: &SizeMeasurement) -> Option<CheckedTree> {
         let tree = &plan.tree;
         let prediction: Prediction = predict(tree, costs, &self.host);
         let (predicted, value): (Estimate, SegmentMetric<'_>) = match self.better {
@@ -327,7 +327,7 @@ impl Verification {
             calibrated: self.profile.observations.iter().any(is_it),
             predicted,
             measured: Estimate { value: median, low: edge(f64::min)?, high: edge(f64::max)? },
-            bottleneck: limit(&prediction.bottleneck),
+            bottleneck: limit_label(&prediction.bottleneck),
             processors_share: busy,
         })
     }
@@ -407,7 +407,7 @@ impl Verification {
 }
 
 /// What limits a tree, in a few words.
-fn limit(bottleneck: &Bottleneck) -> String {
+fn limit_label(bottleneck: &Bottleneck) -> String {
     let why = match bottleneck.resource {
         LimitingResource::Cores => "processor",
         LimitingResource::Egress => "link out",
@@ -430,7 +430,7 @@ fn predicted_best(pairs: &[CheckedTree], better: BetterDirection) -> Option<Stri
 }
 
 /// The planner's choice for each size: the fastest tree, and of equally fast ones the one with the fewest brokers.
-fn choices(sizes: &[SizeCosts], host: HostModel, consumers: u32) -> Result<Vec<Tree>, Failure> {
+fn planner_choices(sizes: &[SizeCosts], host: HostModel, consumers: u32) -> Result<Vec<Tree>, Failure> {
     let hosting = planner::TreeRequirements { consumers, extrapolate: true, ..planner::TreeRequirements::default() };
     let choice = |costs: &SizeCosts| {
         let refused =
@@ -443,7 +443,7 @@ fn choices(sizes: &[SizeCosts], host: HostModel, consumers: u32) -> Result<Vec<T
 
 /// The trees on standard input. Of a plan, the chosen one comes first, and its messages apply unless the command line
 /// overrides them.
-fn planned(words: &[String], given: Given, lists: &[&[Option_]]) -> Result<(Given, Vec<Tree>), Failure> {
+fn trees_of_plan(words: &[String], given: Given, lists: &[&[Option_]]) -> Result<(Given, Vec<Tree>), Failure> {
     if has_ranks() {
         return Err(Failure::Usage("under a launcher there is no common standard input: name the trees".to_owned()));
     }
@@ -451,7 +451,7 @@ fn planned(words: &[String], given: Given, lists: &[&[Option_]]) -> Result<(Give
     let mut trees = tree_list::trees(&text)?;
     trees.iter().try_for_each(|one| tree(&one.to_string()).map(drop))?;
     // Lists other than plans are accepted as well.
-    let Ok((chosen, of_plan)) = plan_output::chosen(&text) else { return Ok((given, trees)) };
+    let Ok((chosen, of_plan)) = plan_output::parse_chosen(&text) else { return Ok((given, trees)) };
     trees.retain(|one| *one != chosen);
     trees.insert(0, chosen);
     let more = of_plan.chunks(2).filter(|pair| !given.has(pair[0].trim_start_matches('-'))).flatten().cloned();
@@ -460,7 +460,7 @@ fn planned(words: &[String], given: Given, lists: &[&[Option_]]) -> Result<(Give
 }
 
 /// The trees that the command line names.
-fn named(given: &Given) -> Result<TreeEnumeration, Failure> {
+fn trees_of_arguments(given: &Given) -> Result<TreeEnumeration, Failure> {
     let whole = |trees: Vec<Tree>| TreeEnumeration { trees, left_out: 0 };
     let consumers = given.number_if_given("consumers", 1, u64::from(TREE_CONSUMERS_MAX))?;
     match (given.has("all"), consumers, given.bare()) {

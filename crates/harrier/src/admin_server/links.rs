@@ -304,7 +304,7 @@ impl AdminServer {
         {
             link.url = there.link.url.clone();
         }
-        let own = peer::own(&self.federation.addresses, &link.key.vhost);
+        let own = peer::own_names(&self.federation.addresses, &link.key.vhost);
         let is_durable = link.durable;
         self.change(asked, is_durable, |plan| plan.add_link(link, &own))
     }
@@ -323,7 +323,7 @@ impl AdminServer {
         let (vhost, at) = (link.key.vhost.to_string(), route.clone());
         let place = self.operator.look(move |catalog| check_local_end(catalog, &vhost, &at));
         place.ok_or_else(|| error("stopping", "the broker stops"))??;
-        let own = peer::own(&self.federation.addresses, &link.key.vhost);
+        let own = peer::own_names(&self.federation.addresses, &link.key.vhost);
         let (key, is_durable) = (link.key.clone(), link.durable);
         self.change(asked, is_durable, |plan| {
             let mut orders = if plan.link(&key).is_none() { plan.add_link(link, &own)? } else { Vec::new() };

@@ -25,12 +25,12 @@ pub fn apply(file: &str, options: &RouteOptions, said: &mut CommandOutput) -> Re
     let (mut asked, mut changes, mut known) = (Vec::new(), Vec::new(), HashMap::new());
     let (mut types, mut others) = (BTreeMap::new(), BTreeSet::new());
     for (name, broker) in &declared.brokers {
-        let mut connection = begin(&broker.at, options)?;
-        let identity = (connection.server_property("cluster_name"), &broker.at.url.vhost);
+        let mut connection = begin(&broker.admin_address, options)?;
+        let identity = (connection.server_property("cluster_name"), &broker.admin_address.url.vhost);
         if let Some(other) = identity.0.is_some().then(|| known.insert(identity, name)).flatten() {
             return refused(format!("{name} and {other} are the same broker: each needs a name of its own"));
         }
-        let reply = match connection.ask("links", vec![("vhost", Json::text(&broker.at.url.vhost))]) {
+        let reply = match connection.ask("links", vec![("vhost", Json::text(&broker.admin_address.url.vhost))]) {
             // A broker of another make can be a source; it is not asked.
             Err(none) if none.kind == RequestErrorKind::NotHarrier && broker.plan.links().is_empty() => {
                 connection.end();
@@ -109,9 +109,9 @@ struct DeclaredTopology {
 
 struct DeclaredBroker {
     /// The address for admin requests.
-    at: BrokerAddress,
+    admin_address: BrokerAddress,
     /// The address that other brokers dial.
-    dialled: BrokerAddress,
+    dial_address: BrokerAddress,
     /// Its desired links and routes.
     plan: Plan,
 }
@@ -173,7 +173,7 @@ impl DeclaredTopology {
                     _ => {}
                 }
             }
-            declared.brokers.insert(name.clone(), DeclaredBroker { at, dialled, plan: Plan::default() });
+            declared.brokers.insert(name.clone(), DeclaredBroker { admin_address: at, dial_address: dialled, plan: Plan::default() });
         }
         for (at, link) in tables(said, "link")?.iter().enumerate() {
             let place = |why: String| format!("link {}: {why}", at + 1);
@@ -235,11 +235,11 @@ impl DeclaredTopology {
             }
         }
         let (near, far) = if direction == Direction::Push { (src, dest) } else { (dest, src) };
-        let url = self.brokers[far].dialled.clone();
-        let own = [self.brokers[near].at.peer().into(), self.brokers[near].dialled.peer().into()];
+        let url = self.brokers[far].dial_address.clone();
+        let own = [self.brokers[near].admin_address.peer().into(), self.brokers[near].dial_address.peer().into()];
         let Some(broker) = self.brokers.get_mut(near) else { return Err(format!("there is no [broker.{near}]")) };
-        let key = LinkKey { vhost: broker.at.url.vhost.as_str().into(), peer: url.peer().into() };
-        let user = broker.at.url.user.as_str().into();
+        let key = LinkKey { vhost: broker.admin_address.url.vhost.as_str().into(), peer: url.peer().into() };
+        let user = broker.admin_address.url.user.as_str().into();
         let spec = LinkSpec { key: key.clone(), url: url.text.into(), user, durable };
         broker.plan.add_link(spec, &own).map_err(|why| why.to_string())?;
         Ok((near.to_owned(), key))
@@ -247,7 +247,7 @@ impl DeclaredTopology {
 
     /// The name of the broker at an address.
     fn name(&self, peer: &str) -> String {
-        self.names.get(peer).cloned().unwrap_or_else(|| peer::shown(peer).to_owned())
+        self.names.get(peer).cloned().unwrap_or_else(|| peer::short_name(peer).to_owned())
     }
 }
 
@@ -262,7 +262,7 @@ impl DeclaredBroker {
         let routes = self.plan.links().iter().flat_map(|planned| &planned.routes);
         let keyed = routes.filter(|route| matches!(route.kind, RouteKind::Static { .. }));
         for exchange in keyed.map(|route| &*route.exchange).collect::<BTreeSet<_>>() {
-            let arguments = vec![("vhost", Json::text(&self.at.url.vhost)), ("exchange", Json::text(exchange))];
+            let arguments = vec![("vhost", Json::text(&self.admin_address.url.vhost)), ("exchange", Json::text(exchange))];
             let reply = connection.ask("links", arguments)?;
             types.entry(exchange.to_owned()).or_default().insert(text(&reply, "exchange_type").to_owned());
         }
@@ -285,7 +285,7 @@ impl DeclaredBroker {
             if !is_there || changes.iter().any(|change| change.command == "link-add" && change.peer == peer) {
                 continue;
             }
-            let mut arguments = vec![("vhost", Json::text(&self.at.url.vhost)), ("url", Json::text(url))];
+            let mut arguments = vec![("vhost", Json::text(&self.admin_address.url.vhost)), ("url", Json::text(url))];
             let tried = [&arguments[..], &[("dry_run", Json::Bool(true))]].concat();
             if !flag(&connection.ask("link-add", tried)?, "changed") {
                 continue;
@@ -306,7 +306,7 @@ impl DeclaredBroker {
 
     /// The changes that bring a broker to its plan.
     fn changes(&self, name: &str, reply: &Json, declared: &DeclaredTopology) -> Result<Vec<TopologyChange>, RouteFailure> {
-        let vhost = &self.at.url.vhost;
+        let vhost = &self.admin_address.url.vhost;
         let change = |adds, command, peer: &str, url: &str, more: Vec<(&'static str, Json)>, what: String| {
             let mut arguments = vec![("vhost", Json::text(vhost)), ("url", Json::text(url))];
             arguments.extend(more);

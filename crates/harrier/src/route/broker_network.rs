@@ -77,7 +77,7 @@ impl BrokerNetwork {
     pub fn probe(&mut self, at: &BrokerAddress) -> BrokerIndex {
         let number = self.index_of(&at.peer());
         if self.brokers[number].outcome.is_none() {
-            self.ask(number, at);
+            self.query(number, at);
         }
         number
     }
@@ -88,7 +88,7 @@ impl BrokerNetwork {
         let Some(peer) = self.brokers[number].addresses.first() else { return };
         let Ok(place) = BrokerAddress::of(peer::with_login(peer, login)) else { return };
         let before = self.brokers[number].outcome.take();
-        self.ask(number, &place);
+        self.query(number, &place);
         if matches!(self.brokers[number].outcome, Some(Err(_))) {
             self.brokers[number].outcome = before;
         }
@@ -104,8 +104,8 @@ impl BrokerNetwork {
                 && let Some(peer) = broker.addresses.first()
             {
                 match BrokerAddress::of(peer::with_login(peer, login)) {
-                    Ok(place) => self.ask(number, &place),
-                    Err(text) => self.fail(number, RequestError { kind: RequestErrorKind::Other, text }),
+                    Ok(place) => self.query(number, &place),
+                    Err(text) => self.mark_failed(number, RequestError { kind: RequestErrorKind::Other, text }),
                 }
             }
             number += 1;
@@ -201,7 +201,7 @@ impl BrokerNetwork {
         let broker = &self.brokers[self.canonical(number)];
         match (&broker.identity, broker.addresses.first()) {
             (Some((name, vhost)), _) => named(name, vhost),
-            (None, Some(place)) => peer::shown(place).to_owned(),
+            (None, Some(place)) => peer::short_name(place).to_owned(),
             (None, None) => "an unknown broker".to_owned(),
         }
     }
@@ -209,7 +209,7 @@ impl BrokerNetwork {
     /// A broker's address, or its name if the address is unknown.
     pub fn location(&self, number: BrokerIndex) -> String {
         let broker = &self.brokers[self.canonical(number)];
-        broker.addresses.first().map_or_else(|| self.title(number), |place| peer::shown(place).to_owned())
+        broker.addresses.first().map_or_else(|| self.title(number), |place| peer::short_name(place).to_owned())
     }
 
     /// Why a route would create a second path between two brokers, if it would.
@@ -240,14 +240,14 @@ impl BrokerNetwork {
         })
     }
 
-    fn fail(&mut self, number: BrokerIndex, none: RequestError) {
+    fn mark_failed(&mut self, number: BrokerIndex, none: RequestError) {
         self.brokers[number].outcome = Some(Err(none));
     }
 
-    fn ask(&mut self, number: BrokerIndex, at: &BrokerAddress) {
+    fn query(&mut self, number: BrokerIndex, at: &BrokerAddress) {
         let connection = match AdminConnection::begin(&at.url, "harrier route", self.wait) {
             Ok(connection) => connection,
-            Err(none) => return self.fail(number, none),
+            Err(none) => return self.mark_failed(number, none),
         };
         if let Some(name) = connection.server_property("cluster_name") {
             let identity = (name, at.url.vhost.clone());
@@ -272,7 +272,7 @@ impl BrokerNetwork {
         connection.end();
         let found = match answer {
             Ok(found) => found,
-            Err(none) => return self.fail(number, none),
+            Err(none) => return self.mark_failed(number, none),
         };
         self.brokers[number].outcome = Some(Ok(()));
         for link in list(&found, "links") {

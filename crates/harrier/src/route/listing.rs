@@ -83,7 +83,7 @@ pub fn routes(at: &BrokerAddress, reply: &Json, verbose: bool) -> String {
     }
     for link in list(reply, "links") {
         for route in list(link, "routes") {
-            let (here, there) = (at.shown(), peer::shown(text(link, "peer")).to_owned());
+            let (here, there) = (at.short_name(), peer::short_name(text(link, "peer")).to_owned());
             let (dest, src) = if text(route, "direction") == "push" { (there, here) } else { (here, there) };
             let mut row = vec![dest, src, text(route, "exchange").to_owned(), carried(route)];
             if verbose {

@@ -16,17 +16,17 @@ struct ViolationCase {
     hello: fn() -> PeerHello,
     violation: ViolationFn,
     /// The text of the CLOSE; empty if the peer may get none, because it leaves or cannot be reached.
-    told: &'static str,
+    close_text: &'static str,
     /// The broker's log line.
     logged: &'static str,
 }
 
 const fn told(name: &'static str, deed: ViolationFn, words: &'static str) -> ViolationCase {
-    ViolationCase { name, hello: PeerHello::default, violation: deed, told: words, logged: words }
+    ViolationCase { name, hello: PeerHello::default, violation: deed, close_text: words, logged: words }
 }
 
 const fn logged(name: &'static str, deed: ViolationFn, words: &'static str) -> ViolationCase {
-    ViolationCase { name, hello: PeerHello::default, violation: deed, told: "", logged: words }
+    ViolationCase { name, hello: PeerHello::default, violation: deed, close_text: "", logged: words }
 }
 
 const UNREADABLE: &str = "the peer's memory was not accessible";
@@ -58,7 +58,7 @@ fn messages() -> Vec<ViolationCase> {
                 let pings: Vec<_> = (0..200).map(|_| peer.message(PING, &[])).collect();
                 peer.post(&pings);
             },
-            told: "",
+            close_text: "",
             logged: "the peer sent more than its credit",
         },
         logged(
@@ -207,7 +207,7 @@ fn offers() -> Vec<ViolationCase> {
                 peer.post(&all);
             },
             // A READ in progress delays the CLOSE.
-            told: "",
+            close_text: "",
             logged: "the peer offers more rendezvous than it may",
         },
         logged(
@@ -391,7 +391,7 @@ fn departures() -> Vec<ViolationCase> {
                 Talk::open(peer);
                 Talk::consume(peer, "bait");
             },
-            told: "",
+            close_text: "",
             logged: "connection lost",
         },
     ]
@@ -405,7 +405,7 @@ fn who_breaks_the_protocol_loses_the_connection_and_nobody_else_does() {
     let before = broker.holdings();
     let only = std::env::var("HOSTILE_ONLY").unwrap_or_default();
     for case in [messages(), offers(), grants(), rubbish(), departures()].into_iter().flatten() {
-        let ViolationCase { name, hello, violation: deed, told, logged } = case;
+        let ViolationCase { name, hello, violation: deed, close_text: told, logged } = case;
         if !name.contains(&only) {
             continue;
         }

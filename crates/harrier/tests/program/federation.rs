@@ -57,7 +57,7 @@ fn named(folder: &TempFolder, name: &str, listen: &str, more: &[&str]) -> Broker
 }
 
 /// Messages that a sink takes at once.
-const TAKEN_MAX: usize = 256;
+const SINK_BATCH_MAX: usize = 256;
 
 /// A consumer of numbers.
 struct NumberSink {
@@ -82,7 +82,7 @@ impl NumberSink {
 
     /// Takes what arrives until nothing has for `wait`. The number is bounded, because a source may never pause.
     fn take(&mut self, wait: Duration) {
-        for _ in 0..TAKEN_MAX {
+        for _ in 0..SINK_BATCH_MAX {
             let Some(delivery) = self.client.next_delivery(wait).expect("the connection stands") else { return };
             let number = std::str::from_utf8(&delivery.body()[..12]).expect("a number").trim_start();
             let headers = delivery.properties.headers();
