@@ -225,7 +225,7 @@ impl<'a> Search<'a> {
         let latency = |cost: Option<crate::Estimate>| cost.map_or(0.0, |cost| cost.value);
         Self {
             nodes,
-            requirements: requirements,
+            requirements,
             reach,
             hop_us: latency(costs.hop_latency_us),
             copy_us: latency(costs.copy_latency_us),
