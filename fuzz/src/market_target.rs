@@ -195,11 +195,11 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
         maker,
         maker_sequence: number,
     };
-    let sample = |role, completions| {
+    let sample = |source, completions| {
         let (mut bytes, [at_ns, span_ns, orders]) = (Vec::new(), [3, 2, 1]);
         let (trades, confirmations, rejects, quotes, user_us, system_us) = (1, 2, 3, 4, 5, 6);
         MarketSample {
-            role,
+            source,
             number: 1,
             at_ns,
             span_ns,

@@ -38,13 +38,13 @@ use report::stdout::put;
 const USAGE: &str = "\
 usage: harrier market COMMAND [OPTIONS]
 
-  run       a whole market: reporter, engine and gateways as processes, and a broker unless --url names one
-  sweep     the same at several rates: the paper's Figures 8 and 9, and its Table 1
-  max       the highest rate whose p99 completion stays under a limit
-  gateway   one gateway: sends random orders, takes what the engine answers
-  engine    the matching engine: a book for each symbol
-  reporter  the statistics reporter: writes the measurements of the others to a file
-  tail      the messages of a market in words, as they pass
+  run       run a market: reporter, engine and gateways as processes, and a broker unless --url names one
+  sweep     run markets at several rates: the paper's Figures 8 and 9, and its Table 1
+  max       find the highest rate whose p99 completion stays under a limit
+  gateway   run one gateway: sends random orders, receives the engine's answers
+  engine    run the matching engine: a book for each symbol
+  reporter  run the statistics reporter: writes the others' measurements to a file
+  tail      print the messages of a market in words
 
 harrier market COMMAND --help lists the options, with examples.
 ";

@@ -42,14 +42,14 @@ use report::stdout::put;
 const USAGE: &str = "\
 usage: harrier topology COMMAND [OPTIONS]
 
-  run TOPOLOGY     start a tree of brokers, as in B-2B-4B-16C, measure on it, and take it down (-: the one that plan chose)
+  run TOPOLOGY     start a tree of brokers, as in B-2B-4B-16C, measure it, and stop it (-: the tree that plan recommends)
   experiment NAME  an experiment of the 2009 paper: multi-level, consumer-fanout, federated-fanout, sixteen-consumers
-  figures          the figures that federation is held to, with their goals (one table)
-  calibrate        measure what a broker costs, by three sweeps, and write a profile
-  plan             which trees are worth having for so many consumers, why they are not faster, and the routes
-  verify TREE...   trees as a profile predicts them beside what they do (- for those that plan prints)
-  simulate TREE    a tree as discrete events: rates, latencies, queues, failures, beyond what can be run here
-  clean            remove network namespaces that a run left behind whose process is gone
+  figures          the figures of federation that have goals, in one table
+  calibrate        measure the costs of a broker by three sweeps, and write a profile
+  plan             recommend a tree for a number of consumers, name its bottleneck, print its routes
+  verify TREE...   compare predictions of a profile with measurements (-: of the trees that plan prints)
+  simulate TREE    simulate a tree: rates, latencies, queues, failures, beyond what can be run here
+  clean            remove network namespaces that dead runs have left behind
 
 harrier topology COMMAND --help lists the options, with examples.
 ";
@@ -66,7 +66,7 @@ pub fn main(words: &[String]) -> ExitCode {
                 "calibrate" => calibrate::run(rest),
                 "verify" => verify::run(rest),
                 _ if launcher::has_ranks() => Err(CommandFailure::Usage(format!(
-                    "{command} is about one host: under a launcher, run each tree by itself"
+                    "{command} runs on one host only: under a launcher, run each tree by itself"
                 ))),
                 "experiment" => experiment::run(rest),
                 _ => federation_goals::run(rest),
@@ -85,8 +85,8 @@ fn clean(words: &[String]) -> Result<(), CommandFailure> {
     match words {
         [] => {}
         [word] if ["--help", "-h"].contains(&word.as_str()) => return Ok(put(USAGE)?),
-        [word, ..] => return Err(CommandFailure::Usage(format!("clean takes no words, as '{word}'"))),
+        [word, ..] => return Err(CommandFailure::Usage(format!("clean takes no arguments, not '{word}'"))),
     }
     let removed = namespaces::clean()?;
-    Ok(put(&format!("{removed} namespaces were left, and are removed\n"))?)
+    Ok(put(&format!("removed {removed} namespaces\n"))?)
 }

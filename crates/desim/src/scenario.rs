@@ -146,10 +146,10 @@ impl Scenario {
             return wrong(format!("a delay has from 0 to {COST_NS_MAX} ns"));
         }
         if self.link.bits_per_s == Some(0) || self.credit == Some(0) || self.prefetch == Some(0) {
-            return wrong("a link, a credit or a prefetch of nothing lets nothing through".to_owned());
+            return wrong("a link speed, a credit or a prefetch of 0 lets nothing through".to_owned());
         }
         if self.queue_bytes_max == Some(0) {
-            return wrong("a queue of nothing lets nothing through".to_owned());
+            return wrong("a queue of 0 bytes lets nothing through".to_owned());
         }
         if !(0.0..1.0).contains(&self.jitter) {
             return wrong(format!("the jitter is a share from 0 to below 1, not {}", self.jitter));
@@ -181,7 +181,7 @@ impl Scenario {
         }
         if self.stragglers.len() as u64 > u64::from(self.tree.consumers()) {
             let (slow, all) = (self.stragglers.len(), self.tree.consumers());
-            return Err(InvalidScenario(format!("{slow} consumers cannot be slow: there are {all}")));
+            return Err(InvalidScenario(format!("{slow} slow consumers are requested, of {all}")));
         }
         for straggler in &self.stragglers {
             if !(1e-3..=1e9).contains(&straggler.per_s) {
@@ -217,14 +217,14 @@ impl Scenario {
             if fail.at_ns.saturating_add(fail.away_ns.unwrap_or(0)) > SIMULATED_NS_MAX || fail.away_ns == Some(0) {
                 let most = SIMULATED_NS_MAX / 1_000_000_000;
                 let name = self.tree.name(fail.broker);
-                return Err(InvalidScenario(format!("{name} fails and is back within {most} s, and is away for some time")));
+                return Err(InvalidScenario(format!("{name} must fail and return within {most} s, with a pause between")));
             }
         }
         for two in failures.windows(2).filter(|two| two[0].broker == two[1].broker) {
             let back = two[0].away_ns.map(|away| two[0].at_ns + away);
             if back.is_none_or(|back| back > two[1].at_ns) {
                 let name = self.tree.name(two[0].broker);
-                return Err(InvalidScenario(format!("{name} fails while it is away")));
+                return Err(InvalidScenario(format!("{name} fails again before it is back")));
             }
         }
         Ok(())
@@ -267,10 +267,10 @@ mod tests {
         check(|it| it.link.delay_ns = u64::MAX, "a delay has");
         check(|it| it.stragglers = vec![slow(Some(4))], "there is no consumer 4");
         check(|it| it.stragglers = vec![slow(Some(1)), slow(Some(1))], "slow twice");
-        check(|it| it.stragglers = vec![slow(None); 5], "5 consumers cannot be slow: there are 4");
+        check(|it| it.stragglers = vec![slow(None); 5], "5 slow consumers are requested, of 4");
         check(|it| it.failures = vec![fail(3, 0, None)], "there is no broker number 3");
-        check(|it| it.failures = vec![fail(1, 5, Some(0))], "away for some time");
-        check(|it| it.failures = vec![fail(1, 5, None), fail(1, 9, Some(1))], "b1.0 fails while it is away");
+        check(|it| it.failures = vec![fail(1, 5, Some(0))], "with a pause between");
+        check(|it| it.failures = vec![fail(1, 5, None), fail(1, 9, Some(1))], "b1.0 fails again before it is back");
         check(|it| it.failures = vec![fail(1, 5, Some(4)), fail(1, 9, Some(1))], "well");
         let free = TreeTopology::from_tree(&"B-C".parse().expect("a tree"), |_, _| ServiceTimes::default()).expect("a topology");
         check(|it| it.tree = free.clone(), "nothing limits the rate");

@@ -69,7 +69,7 @@ impl TreeTopology {
                 _ => false,
             };
             if !in_order {
-                return Err(InvalidScenario(format!("broker {number} does not come level by level, from left to right")));
+                return Err(InvalidScenario(format!("broker {number} is not in the order of levels, from left to right")));
             }
             let (mut level, mut place) = (0, 0);
             if let Some(above) = above {

@@ -88,7 +88,7 @@ impl AdminConnection {
                 request_error(RequestErrorKind::Login, format!("the broker at {place} refuses the connection: {code} {text}"))
             }
             ClientError::Protocol(_) | ClientError::Unexpected { .. } => {
-                request_error(RequestErrorKind::NotAmqp, format!("what answers at {place} is no AMQP broker: {error}"))
+                request_error(RequestErrorKind::NotAmqp, format!("the peer at {place} is not an AMQP broker: {error}"))
             }
             other => request_error(RequestErrorKind::Other, format!("{place}: {other}")),
         })?;
@@ -112,7 +112,7 @@ impl AdminConnection {
         let said = |name: &str| self.server_property(name).unwrap_or_else(|| "unknown".to_owned());
         if self.server_property("harrier").is_none() {
             let (product, version) = (said("product"), said("version"));
-            let text = format!("the broker at {place} is no Harrier, and takes no requests: it is {product} {version}");
+            let text = format!("the broker at {place} is not Harrier, and takes no requests: it is {product} {version}");
             return Err(request_error(RequestErrorKind::NotHarrier, text));
         }
         let version = said("harrier");
@@ -135,7 +135,7 @@ impl AdminConnection {
             ExchangeFailure::Call(error) => request_error(RequestErrorKind::Other, format!("{place}: {error}")),
         })?;
         let strange =
-            |why: &str| request_error(RequestErrorKind::Other, format!("the broker at {place} has answered what is not understood: {why}"));
+            |why: &str| request_error(RequestErrorKind::Other, format!("the broker at {place} sent a reply that is not understood: {why}"));
         let answer = Json::read(&answer).map_err(|why| strange(&why))?;
         let Json::Object(fields) = answer else { return Err(strange("no object")) };
         let entry = |name: &str| fields.iter().position(|(key, _)| key == name);
@@ -145,7 +145,7 @@ impl AdminConnection {
                 (Some(Json::Text(code)), Some(Json::Text(text))) => {
                     request_error(RequestErrorKind::Refused(code.clone()), format!("the broker at {place} says: {text} ({code})"))
                 }
-                _ => strange("an error without words"),
+                _ => strange("an error without a text"),
             });
         }
         let at = entry("result").ok_or_else(|| strange("no result"))?;
@@ -169,7 +169,7 @@ impl AdminConnection {
         if self.client.blocked().is_none()
             && let Err(error) = self.client.close()
         {
-            eprintln!("harrier: the connection did not end in order: {error}");
+            eprintln!("harrier: the connection did not close cleanly: {error}");
         }
     }
 }

@@ -100,7 +100,7 @@ impl AdminServer {
         }
         let mut text = encode_reply(outcome);
         if text.len() > ANSWER_BYTES_MAX {
-            let why = format!("the answer has {} bytes; {ANSWER_BYTES_MAX} are the most", text.len());
+            let why = format!("the answer has {} bytes, more than {ANSWER_BYTES_MAX}", text.len());
             text = encode_reply(Err(error("too-long", why)));
         }
         let bytes = text.len();
@@ -116,14 +116,14 @@ impl AdminServer {
     }
 
     fn execute(&mut self, user: &str, body: &[u8]) -> Result<Json, AdminError> {
-        let request = Json::read(body).map_err(|why| error("malformed", format!("the request is no JSON: {why}")))?;
+        let request = Json::read(body).map_err(|why| error("malformed", format!("the request is not JSON: {why}")))?;
         let Json::Object(fields) = &request else {
             return Err(error("malformed", format!("a request is an object, not {}", request.kind())));
         };
         match request.get("version") {
             Some(Json::Int(VERSION)) => {}
             Some(other) => {
-                let why = format!("version {} of requests is not known here; {VERSION} is", other.line());
+                let why = format!("unknown request version {}; this broker has version {VERSION}", other.line());
                 return Err(error("unknown-version", why));
             }
             None => return Err(error("malformed", "the request has no version")),

@@ -97,7 +97,7 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), R
     let signals = Signals::catch()?;
     let tls = options.tls.clone();
     if let Some(tls) = &tls {
-        tls::warn_of(&tls.certificates());
+        tls::log_expiry_warnings(&tls.certificates());
     }
     let (limits, configuration) = (options.catalog.clone(), config.file.clone());
     let (asked, requests) = shard::request_channel();
@@ -111,7 +111,7 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), R
         reload.run();
     };
     let stopper = server.stopper();
-    signals.watch("clients are told, and have their time to leave", move || stopper.stop(), at_hangup)?;
+    signals.watch("clients are notified, and have time to disconnect", move || stopper.stop(), at_hangup)?;
     tracing::info!(
         version = greeting::VERSION,
         cluster_name,
@@ -138,7 +138,7 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), R
         rdma_receives = ports.map(|ports| ports.messages_received),
         rdma_reads = ports.map(|ports| ports.reads),
         rdma_completions = ports.map(|ports| ports.signalled),
-        "harrier broker has ended"
+        "harrier broker has stopped"
     );
     Ok(())
 }

@@ -21,7 +21,7 @@ Asks a running broker, as one of its administrators, over any address it listens
                 Default: amqp://guest:guest@127.0.0.1:5672/%2F
   --vhost NAME  only what is in this virtual host: no users, no permissions
 
-Status: 0 if the broker has answered, 1 if not or if it refuses, 2 for wrong usage.
+Status: 0 for success, 1 if the broker does not answer or refuses, 2 for wrong usage.
 ";
 
 /// The default address.
@@ -81,7 +81,7 @@ impl<'a> CtlArguments<'a> {
                 return Err(format!("{option} needs a value"));
             }
             if place.replace(value).is_some() {
-                return Err(format!("{option} is there twice"));
+                return Err(format!("{option} is given twice"));
             }
             rest = behind;
         }
@@ -125,7 +125,7 @@ mod tests {
         check(&["queues"], Err("unknown command 'ctl queues'"));
         check(&["definitions", "--json"], Err("unknown option '--json'"));
         check(&["definitions", "--vhost"], Err("--vhost needs a value"));
-        check(&["definitions", "--vhost", "a", "--vhost=b"], Err("--vhost is there twice"));
+        check(&["definitions", "--vhost", "a", "--vhost=b"], Err("--vhost is given twice"));
         check(&["definitions", "--url", "h:1"], Err("'h:1': expected amqp://, amqps://, amqp+rdma:// or amqp+unix:"));
     }
 }

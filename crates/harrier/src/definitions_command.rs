@@ -12,9 +12,9 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: harrier definitions check FILE
        harrier definitions export [OPTIONS OF harrier broker]
 
-check reads a definitions file, as RabbitMQ exports it, and says what is in it, or all that is wrong with it.
-export prints the definitions with which a broker of these options would begin, as such a file; what is defined in one
-that runs is printed by harrier ctl definitions.
+check reads a definitions file, as RabbitMQ exports it, and prints what it contains, or everything that is wrong with it.
+export prints the initial definitions of a broker with these options as such a file. The definitions of a running broker
+are printed by harrier ctl definitions.
 ";
 
 /// Runs `harrier definitions`.

@@ -101,7 +101,7 @@ fn dial_tcp(url: &Url, why: &str, tell: DialCallback) {
 }
 
 fn log_tcp_fallback(url: &Url, why: &str) {
-    tracing::warn!(address = url.address, why, "a federation link goes over TCP, since RDMA cannot be had");
+    tracing::warn!(address = url.address, why, "a federation link uses TCP, because RDMA is not available");
 }
 
 fn login(url: Url) -> LinkLogin {
@@ -118,6 +118,6 @@ fn drop_when_open(first: Option<Client>, tell: impl FnOnce(Option<Box<dyn Any + 
     tell(Some(Box::new(needed)));
     let _over_or_too_late = is_needed.recv_timeout(DIAL_TIMEOUT);
     if let Err(error) = first.close() {
-        tracing::debug!(%error, "the connection that gave a token did not end in order");
+        tracing::debug!(%error, "the connection that fetched a token did not close cleanly");
     }
 }

@@ -47,7 +47,7 @@ fn hash(sha256: bool) -> Result<String, String> {
         1..=PASSWORD_BYTES_MAX => {}
         _ => return Err(format!("a password has {PASSWORD_BYTES_MAX} bytes at most")),
     }
-    let salt = salt().map_err(|error| format!("there is no random salt: {error}"))?;
+    let salt = salt().map_err(|error| format!("no random salt is available: {error}"))?;
     let password = match sha256 {
         true => Password::sha256(secret, [salt[0], salt[1], salt[2], salt[3]]),
         false => Password::argon2(secret, &salt),

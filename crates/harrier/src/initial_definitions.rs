@@ -132,7 +132,7 @@ pub fn salted<T>(write: impl FnOnce(&mut dyn FnMut() -> [u8; 4]) -> T) -> Result
         }
     });
     match unsalted {
-        Some(error) => Err(format!("there is no random salt: {error}")),
+        Some(error) => Err(format!("no random salt is available: {error}")),
         None => Ok(written),
     }
 }

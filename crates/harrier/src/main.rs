@@ -44,17 +44,17 @@ const USAGE: &str = "usage: harrier COMMAND [OPTIONS]
   bench       measure a broker
   topology    run trees of brokers, and measure them
   market      a stock exchange that trades through a broker, and measures it
-  proxy       carry clients of this host to a broker over another transport
+  proxy       connect clients of this host to a broker over another transport
   definitions check or write a file of definitions
   ctl         ask a running broker for its definitions
   route       join brokers: links and routes between them
-  rdma        look at this machine's RDMA devices and try them
+  rdma        inspect and test this machine's RDMA devices
   hash-password
               read a password from standard input, print its hash for the configuration
   help        print this and end
   version     print the version and end
 
-harrier COMMAND --help tells more.
+harrier COMMAND --help describes a command.
 ";
 
 fn main() -> ExitCode {

@@ -22,7 +22,7 @@ pub fn peer(url: &Url) -> String {
 }
 
 /// The peer names of this broker on its own host, by its listeners, in a virtual host.
-pub fn own(listeners: &[String], vhost: &str) -> Vec<Box<str>> {
+pub fn own_names(listeners: &[String], vhost: &str) -> Vec<Box<str>> {
     let mut own = Vec::new();
     for address in listeners {
         own.push(of(address, vhost).into());
@@ -40,7 +40,7 @@ pub fn own(listeners: &[String], vhost: &str) -> Vec<Box<str>> {
 }
 
 /// A peer's name for a listing: `host:port` if that is unambiguous.
-pub fn shown(peer: &str) -> &str {
+pub fn short_name(peer: &str) -> &str {
     peer.strip_prefix("amqp://").filter(|place| !place.contains('/')).unwrap_or(peer)
 }
 
@@ -86,7 +86,7 @@ fn of(address: &str, vhost: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{own, peer, shown, with_login};
+    use super::{own_names, peer, short_name, with_login};
     use client::Url;
 
     #[test]
@@ -104,7 +104,7 @@ mod tests {
         ] {
             let url = Url::parse(address).expect("an address");
             let name = peer(&url);
-            assert_eq!((&*name, shown(&name)), (expect, listed));
+            assert_eq!((&*name, short_name(&name)), (expect, listed));
             let login = Url::parse("amqp://me%40:p%3Aw@x").expect("an address");
             let again = Url::parse(&with_login(&name, &login)).expect("still an address");
             assert_eq!((peer(&again), &*again.user, &*again.password), (name, "me@", "p:w"));
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn a_broker_knows_its_own_addresses() {
         let listeners = ["0.0.0.0:1", "tls://10.0.0.1:2", "unix:/s"].map(str::to_owned);
-        let names = own(&listeners, "v");
+        let names = own_names(&listeners, "v");
         for name in ["amqp://127.0.0.1:1/v", "amqp://localhost:1/v", "amqps://10.0.0.1:2/v", "amqp+unix:/s?vhost=v"] {
             assert!(names.iter().any(|own| **own == *name), "{name} in {names:?}");
         }

@@ -69,7 +69,7 @@ fn read(text: &str) -> Result<FederationPlan, String> {
             text.ok_or_else(|| place(format!("{name} is missing")))
         };
         let url = entry("url")?;
-        let parsed = Url::parse(url).map_err(|_| place("url: it is no address of a broker".to_owned()))?;
+        let parsed = Url::parse(url).map_err(|_| place("url: not the address of a broker".to_owned()))?;
         let key = LinkKey { vhost: entry("vhost")?.into(), peer: peer(&parsed).into() };
         if plan.link(&key).is_some() {
             return Err(place(format!("there are two links to {}", key.peer)));
@@ -144,7 +144,7 @@ mod tests {
         for (text, expect) in [
             ("link = 1".to_owned(), "link: tables are needed, [[link]], not a whole number"),
             ("links = []".to_owned(), "'links' is not known here; there may be link"),
-            ("[[link]]\nurl = \"h\"\n".to_owned(), "link 1: url: it is no address of a broker"),
+            ("[[link]]\nurl = \"h\"\n".to_owned(), "link 1: url: not the address of a broker"),
             ("[[link]]\nurl = \"amqp://h\"\n".to_owned(), "link 1: vhost is missing"),
             (format!("{link}{link}"), "link 2: there are two links to amqp://h:5672"),
             (format!("{link}[[link.route]]\nkey = \"a\"\n"), "link 1: route 1: exchange: a route has one"),

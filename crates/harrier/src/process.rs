@@ -76,7 +76,7 @@ impl Signals {
             for signal in self.0.forever() {
                 if signal == SIGHUP {
                     if !stopping {
-                        tracing::info!("SIGHUP: files are read again");
+                        tracing::info!("SIGHUP: reloading files");
                         reload();
                     }
                     continue;

@@ -20,7 +20,7 @@ const OTHER_FILES: u64 = 64;
 const USAGE: &str = "usage: harrier proxy --listen ADDRESS [--listen ADDRESS]... --to BROKER [OPTIONS]
 
 Carries clients that know TCP, TLS or Unix sockets only, from their own host to a broker over another
-transport. Bytes go through as they are, in both directions; how a connection ends goes through, too.
+transport. Bytes pass unchanged in both directions, and so does the way in which a connection ends.
 
   --listen ADDRESS          where clients connect: 127.0.0.1:5672, [::1]:5672, unix:/path, tls://127.0.0.1:5671
   --to BROKER               amqp+rdma://HOST[:PORT], amqp://HOST[:PORT], amqps://HOST[:PORT], amqp+unix:/PATH
@@ -29,24 +29,24 @@ transport. Bytes go through as they are, in both directions; how a connection en
   --to-file FILE            a file with the same in it, which keeps the password from other users of this host
   --threads N               threads, each with connections of its own; default: 1
   --connections-max N       connections at once; default: 256. Over RDMA each has 64 KiB of memory locked
-  --dial-timeout-s N        how long the broker may take to answer a new connection; default: 10
-  --drain-timeout-s N       how long connections may go on after SIGTERM or SIGINT; default: 10
-  --tls-certificate FILE    the certificate of tls:// addresses to listen at
+  --dial-timeout-s N        time limit for a connection to the broker; default: 10
+  --drain-timeout-s N       time limit for draining connections after SIGTERM or SIGINT; default: 10
+  --tls-certificate FILE    the certificate of tls:// listeners
   --tls-key FILE            its key
-  --ca FILE                 whom to trust with amqps://; default: what the system trusts
+  --ca FILE                 trusted certificates for amqps://; default: the system's
   --stats-s N               log totals every N seconds; default: 0, never
   --log-level LEVEL         error, warn, info, debug or trace; default: info, a line for each connection that ends
   --log-format FORMAT       text or json; default: text
 
-The broker sees the proxy's address, not the client's: where it lets the default user in from its own
-host only, clients of a proxy elsewhere need another user.
+The broker sees the proxy's address, not the client's. If it admits the default user only from its own
+host, clients of a proxy on another host need another user.
 
 Examples:
   harrier proxy --listen 127.0.0.1:5672 --to amqp+rdma://broker
   harrier proxy --listen 127.0.0.1:5672 --listen unix:/run/amqp.sock --to amqp+rdma://10.0.0.1:5672
   harrier proxy --listen 127.0.0.1:5672 --to amqps://broker.example --ca ca.pem
 
-Status: 0 after an end in order, 1 if it cannot start (a port in use, no RDMA device) or fails, 2 for wrong usage.
+Status: 0 after an orderly end, 1 if it cannot start (a port in use, no RDMA device) or fails, 2 for wrong usage.
 ";
 
 /// Runs `harrier proxy`.
@@ -82,14 +82,14 @@ fn run(order: ProxyArguments) -> Result<(), ProxyStartError> {
         tracing::warn!(connections_max, open_files_max, "the system allows too few open files for so many connections");
     }
     if let Some(tls) = &tls {
-        tls::warn_of(&tls.certificates());
+        tls::log_expiry_warnings(&tls.certificates());
     }
     // From here on signals are caught, and acted on once the proxy runs.
     let signals = Signals::catch()?;
     let to = options.to.to_string();
     let proxy = Proxy::start(options)?;
     let stopper = proxy.stopper();
-    let meaning = "nobody is accepted any more, and connections have their time to end";
+    let meaning = "no more connections are accepted, and existing ones have time to end";
     signals.watch(meaning, move || stopper.stop(), move || tls.iter().for_each(tls::reload))?;
     tracing::info!(
         version = greeting::VERSION,
@@ -108,7 +108,7 @@ fn run(order: ProxyArguments) -> Result<(), ProxyStartError> {
         broken = totals.broken,
         to_broker_bytes = totals.to_upstream_bytes,
         to_client_bytes = totals.to_client_bytes,
-        "harrier proxy has ended"
+        "harrier proxy has stopped"
     );
     Ok(())
 }

@@ -16,11 +16,11 @@ const USAGE: &str = "usage: harrier rdma check [--json]
        harrier rdma calibrate [--json] [--device NAME] [--rounds N]
 
 check lists the RDMA devices of this machine with their ports, addresses and limits, and tries each path
-over each address: a connection to itself, an inline send, an eager send, a READ. What fails is told with what would
-help. Status 0 if at least one device works and none fails, 1 otherwise.
+over each address: a loopback connection, an inline send, an eager send, a READ. Failures are printed with a
+remedy. Status 0 if at least one device works and none fails, 1 otherwise.
 
-calibrate measures on the first device, or the one that is named, up to how many bytes a message is better sent inline,
-and from how many on a body is better read by its receiver than sent, and prints what follows as a line for the configuration file.
+calibrate measures on the first device, or the named one, up to which size messages are faster inline, and
+from which size bodies are faster read by the receiver than sent, and prints the resulting configuration line.
 ";
 
 /// Runs `harrier rdma`.

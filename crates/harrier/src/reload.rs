@@ -44,7 +44,7 @@ impl Reload {
             for line in why.lines() {
                 tracing::error!("{line}");
             }
-            tracing::error!("the configuration was not read again, and stays what it was");
+            tracing::error!("the configuration could not be reloaded, and is unchanged");
         }
     }
 
@@ -62,11 +62,11 @@ impl Reload {
         crate::policies::ineffective_policies(&config).iter().for_each(|odd| tracing::warn!("{odd}"));
         for setting in self.config.settings_changed(&config) {
             if !READ_AGAIN.contains(&setting) {
-                tracing::warn!(setting, "a setting has changed, and counts when the broker starts again");
+                tracing::warn!(setting, "a setting has changed, and takes effect at the next start");
             }
         }
         for (_, vhost) in self.last_catalog.vhosts().filter(|(_, name)| begun.catalog.vhost_by_name(name).is_none()) {
-            tracing::warn!(vhost = &**vhost, "a virtual host is no more in the configuration, and stays until the end");
+            tracing::warn!(vhost = &**vhost, "a virtual host was removed from the configuration; it stays until the broker stops");
         }
         let changes = differences(&self.last_catalog, &begun.catalog);
         let count = changes.len();
@@ -75,7 +75,7 @@ impl Reload {
         for refusal in &refusals {
             tracing::error!(%refusal, "a change of the configuration is refused");
         }
-        tracing::info!(changes = count - refusals.len(), "the configuration was read again");
+        tracing::info!(changes = count - refusals.len(), "the configuration was reloaded");
         (self.last_catalog, self.config) = (begun.catalog, *config);
         self.ineffective.keep(begun.file.map(|file| file.kept()).unwrap_or_default());
         Ok(())

@@ -37,34 +37,34 @@ const USAGE: &str = "usage: harrier route [OPTIONS] dynamic add DEST SRC EXCHANG
        harrier route [OPTIONS] link list   [DEST]
        harrier route [OPTIONS] apply FILE
 
-Joins brokers: messages of an exchange at SRC come to the exchange of that name at DEST, which dials SRC.
+Joins brokers: messages of an exchange at SRC are routed to the exchange of that name at DEST, which dials SRC.
 
-  dynamic     what the bindings at DEST want, and nothing else
-  route       what is published with a key (a pattern, of a topic exchange)
-  queue       what is in a queue at SRC, to an exchange at DEST
-  link        the connection that routes ride on; it is added with the first of them
-  map         every broker that can be found from one, and what flows between them
-  apply       a topology declared in a file (TOML or JSON): shows what is different, and makes it so
+  dynamic     the messages that the bindings at DEST match, and no others
+  route       messages published with a key (of a topic exchange, a pattern)
+  queue       messages of a queue at SRC, to an exchange at DEST
+  link        the connection that routes share; it is added with the first of them
+  map         all brokers that can be discovered from one, and the flows between them
+  apply       applies a topology declared in a file (TOML or JSON), and prints the changes
 
 DEST and SRC are [USER/PASSWORD@]HOST[:PORT], or addresses such as amqps://USER:PASSWORD@HOST:PORT/VHOST. The broker that
 dials (DEST; SRC with -s) is asked as its administrator, whom its address names; default guest/guest@localhost:5672. The
 other broker's address is what it dials, and its user is whom it is there.
 
-  -t, --transport NAME  what an address without a scheme is dialled by: tcp (default), tls, unix or rdma
-  -d, --durable         links and routes are there again when the broker starts again (it needs --state DIR)
+  -t, --transport NAME  transport for addresses without a scheme: tcp (default), tls, unix or rdma
+  -d, --durable         links and routes survive a restart of the broker (it needs --state DIR)
   -s, --src-local       SRC dials and pushes; not for dynamic routes
-  -e, --del-empty-link  a link goes with the last route on it
-  --ack HOW             none: the source forgets a message when it is sent; confirm (default): when DEST has taken it.
+  -e, --del-empty-link  removes the link with its last route
+  --ack HOW             none: the source forgets a message when it is sent; confirm (default): when DEST has accepted it.
                         A number, as for qpid-route, is none if it is 0, else confirm
-  --credit N            messages under way that are not confirmed, at most; 0: no limit; default 1000
-  --force               a second path is not refused, and what comes twice is dropped, where that can be
-  --wait S              of add: waits up to S seconds until the link runs, and the route; else it fails, and says why
-  --dry-run             nothing is done: it is checked and said
-  --json                answers are JSON
-  --dot                 of route map: for graphviz
+  --credit N            maximum number of unconfirmed messages in flight; 0: no limit; default 1000
+  --force               allows a second path; duplicates are dropped where that is possible
+  --wait S              with add: waits up to S seconds until link and route run; otherwise fails and prints why
+  --dry-run             checks and prints the changes, but makes none
+  --json                prints JSON
+  --dot                with route map: prints graphviz input
   --timeout S           seconds to wait for a broker; default 10
-  -v, --verbose         says what is done, and more in listings
-  -q, --quiet           no remarks; a route that is there already, or not any more, is no failure
+  -v, --verbose         prints what is done, and longer listings
+  -q, --quiet           prints no remarks; an existing (or absent) route is no failure
 
 Examples:
   harrier route dynamic add leaf.example root.example amq.topic
@@ -74,7 +74,7 @@ Examples:
   harrier route map leaf.example --dot | dot -Tsvg > map.svg
   harrier route apply --dry-run tree.toml
 
-Status: 0 if it is done, 1 if it is refused or fails, 2 for wrong usage.
+Status: 0 for success, 1 if it is refused or fails, 2 for wrong usage.
 ";
 
 /// Runs `harrier route`.
@@ -88,15 +88,15 @@ pub fn main(words: &[OsString]) -> ExitCode {
         Err(CommandLineError::Usage(why)) => return usage_error(&format!("{why}\n{USAGE}")),
     };
     let options = &understood.options;
-    let mut said = CommandOutput::default();
-    said.remarks.extend(understood.ignored.iter().map(|why| (*why).to_owned()));
-    let outcome = execute(&understood.command, options, &mut said);
+    let mut output = CommandOutput::default();
+    output.remarks.extend(understood.ignored.iter().map(|why| (*why).to_owned()));
+    let outcome = execute(&understood.command, options, &mut output);
     if !options.quiet {
-        for remark in &said.remarks {
+        for remark in &output.remarks {
             eprintln!("harrier route: {remark}");
         }
     }
-    let printed = if said.out.is_empty() { ExitCode::SUCCESS } else { print(&said.out) };
+    let printed = if output.out.is_empty() { ExitCode::SUCCESS } else { print(&output.out) };
     match outcome {
         Ok(()) => printed,
         Err(RouteFailure::Usage(why)) => usage_error(&why),
@@ -143,8 +143,8 @@ fn begin(at: &BrokerAddress, options: &RouteOptions) -> Result<AdminConnection, 
     AdminConnection::begin(&at.url, "harrier route", options.timeout)
 }
 
-fn execute(verb: &RouteCommand<'_>, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
-    match verb {
+fn execute(command: &RouteCommand<'_>, options: &RouteOptions, output: &mut CommandOutput) -> Result<(), RouteFailure> {
+    match command {
         RouteCommand::Route { add, dest, src, exchange, kind } => {
             let ends = LinkEnds::of(dest, src, options)?;
             let route = RouteSpec {
@@ -157,17 +157,17 @@ fn execute(verb: &RouteCommand<'_>, options: &RouteOptions, said: &mut CommandOu
                 durable: options.durable,
                 forced: options.force,
             };
-            if *add { add_route(&ends, route, options, said) } else { remove_route(&ends, &route, options, said) }
+            if *add { add_route(&ends, route, options, output) } else { remove_route(&ends, &route, options, output) }
         }
         RouteCommand::Link { add, dest, src } => {
             let ends = LinkEnds::of(dest, src, options)?;
-            if *add { add_link(&ends, options, said) } else { remove_link(&ends, options, said) }
+            if *add { add_link(&ends, options, output) } else { remove_link(&ends, options, output) }
         }
-        RouteCommand::LinkList(dest) => list(dest, options, said, listing::links),
-        RouteCommand::RouteList(dest) => list(dest, options, said, listing::routes),
-        RouteCommand::Flush(dest) => flush(dest, options, said),
-        RouteCommand::Map(broker) => map::draw(&broker_address(broker, LinkTransport::Tcp)?, options, said),
-        RouteCommand::Apply(file) => apply::apply(file, options, said),
+        RouteCommand::LinkList(dest) => list(dest, options, output, listing::links),
+        RouteCommand::RouteList(dest) => list(dest, options, output, listing::routes),
+        RouteCommand::Flush(dest) => flush(dest, options, output),
+        RouteCommand::Map(broker) => map::draw(&broker_address(broker, LinkTransport::Tcp)?, options, output),
+        RouteCommand::Apply(file) => apply::apply(file, options, output),
     }
 }
 
@@ -202,11 +202,11 @@ fn request_change(
     arguments: Vec<(&str, Json)>,
     harmless: &[&str],
     options: &RouteOptions,
-    said: &mut CommandOutput,
+    output: &mut CommandOutput,
 ) -> Result<(), RouteFailure> {
-    let mut conversation = begin(&ends.near, options)?;
-    let outcome = conversation.ask(command, arguments);
-    conversation.end();
+    let mut connection = begin(&ends.near, options)?;
+    let outcome = connection.ask(command, arguments);
+    connection.end();
     match outcome {
         Err(RequestError { kind: RequestErrorKind::Refused(code), .. })
             if options.quiet && harmless.contains(&&*code) =>
@@ -216,13 +216,13 @@ fn request_change(
         Err(none) => Err(none.into()),
         Ok(result) => {
             if let Some(Json::List(warnings)) = result.get("warnings") {
-                said.remarks.extend(warnings.iter().filter_map(|warning| match warning {
+                output.remarks.extend(warnings.iter().filter_map(|warning| match warning {
                     Json::Text(text) => Some(text.clone()),
                     _ => None,
                 }));
             }
             if options.json {
-                let _infallible = writeln!(said.out, "{}", result.line());
+                let _infallible = writeln!(output.out, "{}", result.line());
             }
             Ok(())
         }
@@ -230,77 +230,62 @@ fn request_change(
 }
 
 /// Adds a line about what was done, if `--verbose` is given.
-fn report_done(options: &RouteOptions, said: &mut CommandOutput, what: String, done: &str) {
+fn report_done(options: &RouteOptions, output: &mut CommandOutput, what: String, done: &str) {
     if options.json {
         return;
     }
     if options.dry_run {
-        let _infallible = writeln!(said.out, "{what} would be {done}");
+        let _infallible = writeln!(output.out, "{what} would be {done}");
     } else if options.verbose {
-        let _infallible = writeln!(said.out, "{what} is {done}");
+        let _infallible = writeln!(output.out, "{what} is {done}");
     }
 }
 
-fn add_route(
-    ends: &LinkEnds,
-    route: RouteSpec,
-    options: &RouteOptions,
-    said: &mut CommandOutput,
-) -> Result<(), RouteFailure> {
+fn add_route(ends: &LinkEnds, route: RouteSpec, options: &RouteOptions, output: &mut CommandOutput) -> Result<(), RouteFailure> {
     if route.kind == RouteKind::Dynamic && options.src_local {
         return refused(federation::PlanError::DynamicPush.to_string());
     }
-    check_before_adding(ends, Some(&route), options, said)?;
+    check_before_adding(ends, Some(&route), options, output)?;
     let mut arguments = ends.arguments(options);
     arguments.extend(route_spec::entries(&route));
-    request_change(ends, "route-add", arguments, &["duplicate-route"], options, said)?;
-    report_done(options, said, format!("{} with route {}", named(ends), route.title()), "added");
+    request_change(ends, "route-add", arguments, &["duplicate-route"], options, output)?;
+    report_done(options, output, format!("{} with route {}", named(ends), route.title()), "added");
     readiness::wait_until_running(ends, Some(&route), options)
 }
 
-fn remove_route(
-    ends: &LinkEnds,
-    route: &RouteSpec,
-    options: &RouteOptions,
-    said: &mut CommandOutput,
-) -> Result<(), RouteFailure> {
+fn remove_route(ends: &LinkEnds, route: &RouteSpec, options: &RouteOptions, output: &mut CommandOutput) -> Result<(), RouteFailure> {
     let mut arguments = ends.arguments(options);
     arguments.push(("del_empty_link", Json::Bool(options.del_empty_link)));
     let meant = route_spec::entries(route);
     arguments.extend(meant.into_iter().filter(|(name, _)| ["exchange", "key", "queue", "direction"].contains(name)));
-    request_change(ends, "route-delete", arguments, &["no-route", "no-link"], options, said)?;
-    report_done(options, said, format!("route {} of {}", route.title(), named(ends)), "removed");
+    request_change(ends, "route-delete", arguments, &["no-route", "no-link"], options, output)?;
+    report_done(options, output, format!("route {} of {}", route.title(), named(ends)), "removed");
     Ok(())
 }
 
-fn add_link(ends: &LinkEnds, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
-    check_before_adding(ends, None, options, said)?;
+fn add_link(ends: &LinkEnds, options: &RouteOptions, output: &mut CommandOutput) -> Result<(), RouteFailure> {
+    check_before_adding(ends, None, options, output)?;
     let mut arguments = ends.arguments(options);
     arguments.push(("durable", Json::Bool(options.durable)));
-    request_change(ends, "link-add", arguments, &[], options, said)?;
-    report_done(options, said, named(ends), "added");
+    request_change(ends, "link-add", arguments, &[], options, output)?;
+    report_done(options, output, named(ends), "added");
     readiness::wait_until_running(ends, None, options)
 }
 
-fn remove_link(ends: &LinkEnds, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
-    request_change(ends, "link-delete", ends.arguments(options), &["no-link"], options, said)?;
-    report_done(options, said, named(ends), "removed");
+fn remove_link(ends: &LinkEnds, options: &RouteOptions, output: &mut CommandOutput) -> Result<(), RouteFailure> {
+    request_change(ends, "link-delete", ends.arguments(options), &["no-link"], options, output)?;
+    report_done(options, output, named(ends), "removed");
     Ok(())
 }
 
 fn named(ends: &LinkEnds) -> String {
-    format!("the link from {} to {}", ends.near.shown(), ends.far.shown())
+    format!("the link from {} to {}", ends.near.short_name(), ends.far.short_name())
 }
 
 /// Inspects the other broker, and the brokers around both, before a link is requested. A broker that is unreachable
 /// from here may be reachable from there, and only causes a remark. With `--force`, only what force cannot fix is an
 /// error.
-fn check_before_adding(
-    ends: &LinkEnds,
-    route: Option<&RouteSpec>,
-    options: &RouteOptions,
-    said: &mut CommandOutput,
-) -> Result<(), RouteFailure> {
+fn check_before_adding(ends: &LinkEnds, route: Option<&RouteSpec>, options: &RouteOptions, output: &mut CommandOutput) -> Result<(), RouteFailure> {
     let new = route.filter(|route| !matches!(route.kind, RouteKind::Queue { .. }));
     if options.force && new.is_none() {
         return Ok(());
@@ -325,13 +310,13 @@ fn check_before_adding(
         {
             return refused(none.text.clone());
         }
-        Err(none) => said.remarks.push(format!("{}; what it may be joined with is not looked at", none.text)),
+        Err(none) => output.remarks.push(format!("{}; brokers that it may be joined with are not checked", none.text)),
     }
     if net.are_same(near, far) && !options.force {
         return refused(format!(
             "{} and {} are one broker, {}: it cannot have a route to itself",
-            ends.near.shown(),
-            ends.far.shown(),
+            ends.near.short_name(),
+            ends.far.short_name(),
             net.title(near)
         ));
     }
@@ -339,7 +324,7 @@ fn check_before_adding(
     net.explore(&ends.near.url);
     if !options.force {
         let unseen = net.unreachable().into_iter().filter(|(at, _)| *at != net.canonical(far));
-        said.remarks.extend(unseen.map(|(_, why)| format!("{why}; second paths through it are not seen")));
+        output.remarks.extend(unseen.map(|(_, why)| format!("{why}; second paths through it are not detected")));
     }
     let (from, to) = if options.src_local { (near, far) } else { (far, near) };
     let key = match &route.kind {
@@ -354,47 +339,47 @@ fn check_before_adding(
 fn list(
     dest: &str,
     options: &RouteOptions,
-    said: &mut CommandOutput,
+    output: &mut CommandOutput,
     listing: fn(&BrokerAddress, &Json, bool) -> String,
 ) -> Result<(), RouteFailure> {
     let dest = broker_address(dest, LinkTransport::Tcp)?;
-    let found = links_of(&dest, options)?;
+    let reply = links_of(&dest, options)?;
     if options.json {
-        let _infallible = writeln!(said.out, "{}", found.page());
+        let _infallible = writeln!(output.out, "{}", reply.page());
     } else {
-        said.out.push_str(&listing(&dest, &found, options.verbose));
+        output.out.push_str(&listing(&dest, &reply, options.verbose));
     }
     Ok(())
 }
 
 fn links_of(dest: &BrokerAddress, options: &RouteOptions) -> Result<Json, RequestError> {
-    let mut conversation = begin(dest, options)?;
-    let found = conversation.ask("links", vec![("vhost", Json::text(&dest.url.vhost))]);
-    conversation.end();
-    found
+    let mut connection = begin(dest, options)?;
+    let reply = connection.ask("links", vec![("vhost", Json::text(&dest.url.vhost))]);
+    connection.end();
+    reply
 }
 
-fn flush(dest: &str, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
+fn flush(dest: &str, options: &RouteOptions, output: &mut CommandOutput) -> Result<(), RouteFailure> {
     let near = broker_address(dest, LinkTransport::Tcp)?;
-    let found = links_of(&near, options)?;
+    let reply = links_of(&near, options)?;
     let (mut removed, mut links) = (0, 0);
-    for link in listing::list(&found, "links") {
+    for link in listing::list(&reply, "links") {
         let far = BrokerAddress::of(listing::text(link, "peer").to_owned()).map_err(RouteFailure::Refused)?;
         let ends = LinkEnds { near: near.clone(), far };
         let quietly = RouteOptions { json: false, ..options.clone() };
         for route in listing::list(link, "routes") {
             let route = route_spec::read(route).map_err(RouteFailure::Refused)?;
             let kept = RouteOptions { del_empty_link: false, ..quietly.clone() };
-            remove_route(&ends, &route, &kept, said)?;
+            remove_route(&ends, &route, &kept, output)?;
             removed += 1;
         }
         if options.del_empty_link {
-            remove_link(&ends, &quietly, said)?;
+            remove_link(&ends, &quietly, output)?;
             links += 1;
         }
     }
     if options.json {
-        let _infallible = writeln!(said.out, "{{\"routes\":{removed},\"links\":{links}}}");
+        let _infallible = writeln!(output.out, "{{\"routes\":{removed},\"links\":{links}}}");
     }
     Ok(())
 }

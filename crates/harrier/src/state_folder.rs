@@ -66,7 +66,7 @@ impl BrokerIdentity {
 fn check(name: &str) -> Result<(), String> {
     match name.len() {
         1..=NAME_BYTES_MAX if !name.chars().any(char::is_control) => Ok(()),
-        1..=NAME_BYTES_MAX => Err("control characters have no place in a name".to_owned()),
+        1..=NAME_BYTES_MAX => Err("a name must not contain control characters".to_owned()),
         bytes => Err(format!("a name has 1 to {NAME_BYTES_MAX} bytes, not {bytes}")),
     }
 }
@@ -112,7 +112,7 @@ impl StateFolder {
         match lock.try_lock() {
             Ok(()) => Ok(StateFolder { path: path.to_owned(), _lock: lock }),
             Err(TryLockError::WouldBlock) => {
-                Err("another broker uses this folder; each needs one of its own".to_owned())
+                Err("another broker uses this folder; each broker needs its own".to_owned())
             }
             Err(TryLockError::Error(error)) => Err(format!("{LOCK} cannot be locked: {error}")),
         }

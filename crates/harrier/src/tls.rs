@@ -34,7 +34,7 @@ pub fn server(config: &BrokerConfig, listen: &[Address]) -> Result<Option<TlsSer
         config::ClientCertificates::Required => ClientCertificates::Required,
     };
     if client_certificates != ClientCertificates::None && config.tls_client_ca.is_none() {
-        let why = "it needs tls_client_ca: who vouches for the certificates of clients";
+        let why = "it needs tls_client_ca, which signs the certificates of clients";
         return Err(config.fault("tls_client_certificates", why));
     }
     if !wanted {
@@ -92,16 +92,16 @@ pub fn reload(server: &TlsServer) {
     match server.reload() {
         Ok(()) => {
             let certificates = server.certificates();
-            tracing::info!(certificates = certificates.len(), "certificates were read again");
-            warn_of(&certificates);
+            tracing::info!(certificates = certificates.len(), "certificates were reloaded");
+            log_expiry_warnings(&certificates);
         }
-        Err(error) => tracing::error!(%error, "certificates were not read again, and stay what they were"),
+        Err(error) => tracing::error!(%error, "certificates could not be reloaded, and are unchanged"),
     }
 }
 
 /// Logs certificates that are not valid, or not for long.
 #[expect(clippy::disallowed_methods, reason = "whether a certificate holds is a question of today's date")]
-pub fn warn_of(certificates: &[Certificate]) {
+pub fn log_expiry_warnings(certificates: &[Certificate]) {
     let Ok(now) = SystemTime::now().duration_since(UNIX_EPOCH) else { return };
     let now_s = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     for certificate in certificates {
@@ -114,8 +114,8 @@ pub fn warn_of(certificates: &[Certificate]) {
 
 fn expiry_warning((begins_s, ends_s): (i64, i64), now_s: i64) -> Option<String> {
     match now_s {
-        _ if now_s > ends_s => Some(format!("has expired {} days ago", (now_s - ends_s) / 86_400)),
-        _ if now_s < begins_s => Some(format!("does not hold before {} days are over", (begins_s - now_s) / 86_400)),
+        _ if now_s > ends_s => Some(format!("expired {} days ago", (now_s - ends_s) / 86_400)),
+        _ if now_s < begins_s => Some(format!("is not valid for another {} days", (begins_s - now_s) / 86_400)),
         _ if now_s + WARNED_BEFORE_S > ends_s => {
             Some(format!("expires in {} days, and then", (ends_s - now_s) / 86_400))
         }
@@ -133,8 +133,8 @@ mod tests {
         let cases = [
             (0, 100, 50, None),
             (0, 100, 90, Some("expires in 10 days, and then")),
-            (0, 100, 103, Some("has expired 3 days ago")),
-            (10, 100, 3, Some("does not hold before 7 days are over")),
+            (0, 100, 103, Some("expired 3 days ago")),
+            (10, 100, 3, Some("is not valid for another 7 days")),
         ];
         for (begins, ends, now, expect) in cases {
             assert_eq!(expiry_warning((begins * DAY, ends * DAY), now * DAY).as_deref(), expect, "{now}");

@@ -1,5 +1,5 @@
-//! The program over this machine's RDMA device: brokers and clients that are processes of their own. In the lab the device
-//! is one made of software (`tests/lab`); elsewhere each test says that it is skipped.
+//! Brokers and clients as processes, over this machine's RDMA device. In the lab that is a software device
+//! (`tests/lab`); elsewhere each test reports that it is skipped.
 
 #[path = "card/deaths.rs"]
 mod deaths;

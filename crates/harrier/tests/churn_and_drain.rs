@@ -1,11 +1,11 @@
-//! `harrier bench churn` and `drain` through a real broker: what is asked is done, and the document adds up.
+//! `harrier bench churn` and `drain` against a real broker: the requested work is done, and the document adds up.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// The statuses of runs that were made: good, and INVALID (a debug build is, and so is a client without a processor to itself).
+/// Statuses of completed runs: valid, or INVALID (as in a debug build, or for a client without a processor of its own).
 const MADE: [Option<i32>; 2] = [Some(0), Some(3)];
 
 fn harrier(words: &[&str]) -> Output {
@@ -34,7 +34,7 @@ fn array(value: &Value) -> &[Value] {
     value.as_array().unwrap_or_else(|| panic!("{value} is no list"))
 }
 
-/// The runs of a series with their places on the axis.
+/// The runs of a series with their positions on the axis.
 fn runs(series: &Value) -> Vec<(u64, &Value)> {
     let points = array(&series["points"]).iter();
     points
@@ -45,7 +45,7 @@ fn runs(series: &Value) -> Vec<(u64, &Value)> {
         .collect()
 }
 
-/// Latencies of one kind: how many there are.
+/// The number of latencies of one kind.
 fn count(run: &Value, kind: &str) -> u64 {
     array(&run["latencies"][kind]).iter().map(|bucket| bucket[1].as_u64().expect("a count")).sum()
 }
@@ -66,7 +66,7 @@ fn churn_opens_and_closes_what_it_was_told_to() {
             assert_eq!((count(run, "open"), count(run, "close")), (20 * clients, 20 * clients));
             assert_eq!(run["publishers"]["processes"].as_u64(), Some(clients));
             assert!(run["broker"]["resident_bytes"].as_u64() > Some(0), "the broker was metered: {run}");
-            // Opening and closing are two questions and two answers; sockets that are gone tell nothing.
+            // Opening and closing are two requests and two replies; closed sockets are not counted.
             let packets = run["network"]["packets"].as_u64();
             let expected = if series["parameters"]["kind"] == "connection" { None } else { Some(4 * 20 * clients) };
             assert!(packets >= expected && packets.is_some() == expected.is_some(), "{packets:?} of {expected:?}");

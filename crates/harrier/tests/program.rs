@@ -1,4 +1,4 @@
-//! The program from outside: its commands, its statuses, its errors, its start and its end.
+//! The program from outside: commands, exit statuses, errors, start and end.
 
 #[path = "../../link/tests/certificates/mod.rs"]
 mod certificates;
@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 use wire::method::{Method, connection};
 use wire::{PROTOCOL_HEADER, ShortStr, Table, TableRef};
 
-/// Longer than anything here takes; who waits for it has failed.
+/// Longer than anything here takes: a wait that exceeds it has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn harrier() -> Command {
@@ -56,7 +56,7 @@ fn output(words: &[&str]) -> Output {
     harrier().args(words).stdin(Stdio::null()).output().expect("the program runs")
 }
 
-/// A path of this test's own, in a folder that is removed with it.
+/// A temporary folder, removed on drop.
 struct TempFolder(PathBuf);
 
 impl TempFolder {
@@ -77,7 +77,7 @@ impl Drop for TempFolder {
     }
 }
 
-/// A broker that logs JSON, or a proxy that does.
+/// A broker or proxy process with a JSON log.
 struct BrokerProcess {
     child: Child,
     lines: Receiver<String>,
@@ -94,14 +94,14 @@ impl BrokerProcess {
         broker
     }
 
-    /// A proxy on a port of its own.
+    /// A proxy on its own port.
     fn proxy(words: &[&str]) -> Self {
         let mut proxy = BrokerProcess::run_until("proxy", words, "harrier proxy is ready");
         proxy.address = field(&proxy.ready, "addresses").split(' ').next().unwrap_or_default().to_owned();
         proxy
     }
 
-    /// One whose log has reached a line.
+    /// Starts it and waits for a line of its log.
     fn start_until(words: &[&str], part: &str) -> Self {
         BrokerProcess::run_until("broker", words, part)
     }
@@ -143,7 +143,7 @@ impl BrokerProcess {
         rustix::process::kill_process(pid, signal).expect("the broker runs");
     }
 
-    /// Waits for the end of the log, which is that of the process. Answers its status and the rest of the log.
+    /// Waits for the end of the process, and returns its status and the rest of the log.
     fn end(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
         while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
@@ -156,13 +156,13 @@ impl BrokerProcess {
 
 impl Drop for BrokerProcess {
     fn drop(&mut self) {
-        // One that has ended by itself cannot be killed, which is as well.
+        // Killing an ended process fails, which is fine.
         let _ended = self.child.kill();
         let _status = self.child.wait();
     }
 }
 
-/// Asks until it is so.
+/// Repeats until the condition holds.
 #[expect(clippy::disallowed_methods, reason = "who waits in vain must end")]
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool, told: impl Fn() -> String) {
     let begun = Instant::now();
@@ -171,7 +171,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool, told: impl Fn() -> St
     }
 }
 
-/// A field of text of a line of JSON.
+/// A text field of a JSON line.
 fn field(line: &str, name: &str) -> String {
     let start = format!("\"{name}\":\"");
     let value = line.split_once(&start).and_then(|(_, rest)| rest.split_once('"'));
@@ -193,7 +193,7 @@ fn send(stream: &mut impl Write, method: &Method<'_>) {
     stream.write_all(&bytes).expect("sent");
 }
 
-/// Logs in and opens `/`; answers the name of the method that ends it.
+/// Logs in and opens `/`; returns the name of the last method.
 fn open(stream: &mut (impl Read + Write)) -> &'static str {
     stream.write_all(&PROTOCOL_HEADER).expect("sent");
     let start = read_frame(stream);
@@ -267,7 +267,7 @@ fn bad_configuration_is_told_with_file_and_line() {
     for (text, expect) in cases {
         std::fs::write(&path, &text).expect("a file");
         for words in [&["broker", "--config", &path][..], &["broker", "--listen", "127.0.0.1:0", "--config", &path]] {
-            // The second overrides what is wrong with the address.
+            // The second option overrides the invalid address.
             if words.len() > 3 && text.starts_with("listen") {
                 continue;
             }
@@ -327,7 +327,7 @@ fn it_greets_over_tcp_and_unix_sockets() {
         properties,
         ["capabilities", "cluster_name", "copyright", "harrier", "information", "platform", "product", "version"]
     );
-    // Whose ways it has is what clients ask for; its own version stands beside.
+    // Clients check the emulated version; its own is beside it.
     for (name, expect) in [("product", "RabbitMQ"), ("version", "3.10.8"), ("harrier", env!("CARGO_PKG_VERSION"))] {
         assert_eq!(start.server_properties.get(name).and_then(|value| value.as_str()), Some(expect), "{name}");
     }
@@ -350,7 +350,7 @@ fn another_protocol_is_answered_with_ours_and_closed() {
         let mut answer = [0; 8];
         stream.read_exact(&mut answer).expect("an answer");
         assert_eq!(answer, PROTOCOL_HEADER);
-        // What the broker never read may turn its close into a reset.
+        // Unread input may turn the broker's close into a reset.
         let closed = stream.read(&mut answer);
         assert!(
             matches!(&closed, Ok(0)) || closed.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
@@ -373,11 +373,11 @@ fn a_signal_drains_and_ends_with_status_0() {
         send(client, &connection::CloseOk {}.into());
         assert_eq!(client.read(&mut [0]).expect("an end"), 0);
     }
-    // A client that keeps its socket open after that is waited for, though not for long.
+    // A client that keeps its socket open after that is waited for, but not for long.
     drop(clients);
     let (status, log) = broker.end();
     assert_eq!(status, Some(0), "{log}");
-    assert!(log.contains("harrier broker has ended"), "{log}");
+    assert!(log.contains("harrier broker has stopped"), "{log}");
     assert!(log.contains("body_bytes_copied_in") && log.contains("body_bytes_copied_out"), "{log}");
 }
 

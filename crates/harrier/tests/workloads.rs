@@ -1,12 +1,12 @@
-//! `harrier bench workload` and `open` through a real broker: what is sent comes from the seed, nothing is lost, and trouble that a
-//! workload asks for happens and harms nothing. No time is judged.
+//! `harrier bench workload` and `open` against a real broker: the seed determines what is sent, nothing is lost, and
+//! requested faults happen without harm. No time is asserted.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// The statuses of runs that were made: good, and INVALID or missed (a debug build is, and so is a busy machine).
+/// Statuses of completed runs: valid, or INVALID or missed (as in a debug build, or on a busy machine).
 const MADE: [Option<i32>; 2] = [Some(0), Some(3)];
 
 fn harrier(words: &[&str]) -> Output {
@@ -17,7 +17,7 @@ fn harrier(words: &[&str]) -> Output {
     command.arg("bench").args(words).stdin(Stdio::null()).output().expect("the program runs")
 }
 
-/// A file of this test, gone when it is dropped.
+/// A temporary file, removed on drop.
 struct TempFile(PathBuf);
 
 impl TempFile {
@@ -32,7 +32,7 @@ impl TempFile {
 
 impl Drop for TempFile {
     fn drop(&mut self) {
-        // A test that failed before it wrote the file has said so already.
+        // A test that failed before it wrote the file has reported that already.
         let _gone = std::fs::remove_file(&self.0);
     }
 }
@@ -49,7 +49,7 @@ fn measured(name: &str, words: &[&str]) -> Value {
     document
 }
 
-/// The only run at a place of the first series.
+/// The only run at a position of the first series.
 fn run_at(document: &Value, point: usize) -> &Value {
     let run = &document["series"][0]["points"][point]["runs"][0];
     assert!(run.is_object(), "{document}");
@@ -65,7 +65,7 @@ fn digest(document: &Value) -> String {
     notes.iter().find(|note| note.contains("digest")).expect("what was sent is noted").to_string()
 }
 
-/// Nothing lost, doubled, out of order, stray, damaged, refused.
+/// Asserts that nothing was lost, duplicated, out of order, stray, damaged or refused.
 fn assert_whole(document: &Value) {
     let run = run_at(document, 0);
     for fault in ["lost", "duplicates", "reordered", "strays", "damaged"] {
@@ -75,7 +75,7 @@ fn assert_whole(document: &Value) {
     assert!(run["delivered"].as_u64() > Some(0), "{run}");
 }
 
-/// How many latencies of a kind there are.
+/// The number of latencies of a kind.
 fn count(run: &Value, kind: &str) -> u64 {
     let buckets = run["latencies"][kind].as_array();
     buckets.map_or(0, |buckets| buckets.iter().map(|bucket| bucket[1].as_u64().expect("a count")).sum())
@@ -168,7 +168,7 @@ fn trouble_that_is_asked_for_happens_and_loses_nothing() {
     let groups: Vec<String> = (3..5).map(|group| notes(run_at(&document, group)).join("; ")).collect();
     let told = groups.join("; ");
     assert!(told.contains("messages put back") && told.contains("channels closed"), "{told}");
-    // The slow one took three of five symbols, one message at a time, and was done with each.
+    // The slow consumer took three of five symbols, one message at a time, and was done with each.
     let slow = run_at(&document, 5);
     assert_eq!(slow["delivered"].as_u64(), Some(count(slow, "done")), "{slow}");
 }
@@ -195,13 +195,13 @@ fn open_measures_from_the_intended_time() {
     for (point, rate) in [(0, 200), (1, 400)] {
         let run = run_at(&document, point);
         let sent = run["published"].as_u64().expect("a count");
-        // Half a second at even gaps, the two publishers each out of step by up to one.
+        // Half a second at even intervals, each of the two publishers off by up to one.
         assert!(sent.abs_diff(rate / 2) <= 2, "{sent} at {rate}/s");
         assert_eq!(
             (run["delivered"].as_u64(), count(run, "delivery"), count(run, "lateness")),
             (Some(sent), sent, sent)
         );
-        // From the intended time takes as long as from the actual one, and the lateness.
+        // Latency from the intended time is that from the actual time plus the lateness.
         let largest = |kind: &str| run["latencies"][kind].as_array().and_then(|all| all.last()?[0].as_u64());
         assert!(largest("delivery") >= largest("lateness"), "{run}");
     }

@@ -86,7 +86,7 @@ impl fmt::Display for MarketMessage {
 
 impl fmt::Display for MarketSample {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.role {
+        match self.source {
             SampleSource::Gateway(gateway) => write!(to, "sample gateway={gateway}")?,
             SampleSource::Engine => to.write_str("sample engine")?,
         }

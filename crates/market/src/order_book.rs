@@ -119,12 +119,12 @@ impl OrderBook {
         resting: &mut RestingOrders,
         order: IncomingOrder,
         matching: Matching,
-        deal: &mut impl FnMut(BookFill),
+        fill: &mut impl FnMut(BookFill),
     ) -> MatchOutcome {
         assert!(order.lots > 0 && (1..=PRICE_TICKS_MAX).contains(&order.price), "an order that was checked: {order:?}");
         match order.side {
-            OrderSide::Buy => self.match_side::<true>(resting, order, matching, deal),
-            OrderSide::Sell => self.match_side::<false>(resting, order, matching, deal),
+            OrderSide::Buy => self.match_side::<true>(resting, order, matching, fill),
+            OrderSide::Sell => self.match_side::<false>(resting, order, matching, fill),
         }
     }
 
@@ -145,7 +145,7 @@ impl OrderBook {
         resting: &mut RestingOrders,
         order: IncomingOrder,
         matching: Matching,
-        deal: &mut impl FnMut(BookFill),
+        fill: &mut impl FnMut(BookFill),
     ) -> MatchOutcome {
         let mut left = order.lots;
         let Some(mut price) = self.matching_price::<BUYS>(order.price, matching) else {
@@ -170,7 +170,7 @@ impl OrderBook {
                 }
             }
             let next = if left == 0 { None } else { self.matching_price::<BUYS>(order.price, matching) };
-            deal(BookFill { price, lots, maker, is_last: next.is_none() });
+            fill(BookFill { price, lots, maker, is_last: next.is_none() });
             let Some(next) = next else { break };
             price = next;
         }

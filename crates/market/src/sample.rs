@@ -16,7 +16,7 @@ pub enum SampleSource {
 /// The measurements of one interval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MarketSample {
-    pub role: SampleSource,
+    pub source: SampleSource,
     /// The number of the sample among those of its source, from 0.
     pub number: u32,
     /// The end of the interval, in nanoseconds since the source began.
@@ -52,7 +52,7 @@ impl MarketSample {
     /// written.
     pub fn encode(&self, into: &mut Vec<u8>) {
         into.clear();
-        into.push(match self.role {
+        into.push(match self.source {
             SampleSource::Gateway(gateway) => kind::GATEWAY_SAMPLE << 4 | gateway.nibble(),
             SampleSource::Engine => kind::ENGINE_SAMPLE << 4,
         });
@@ -118,7 +118,7 @@ impl MarketSample {
             return Err(RejectReason::Length);
         }
         Ok(Self {
-            role,
+            source: role,
             number: short(1),
             at_ns: long(0),
             span_ns: long(1),

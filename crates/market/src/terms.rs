@@ -83,7 +83,7 @@ impl FromStr for Matching {
         match text {
             "exact" => Ok(Matching::Exact),
             "crossing" => Ok(Matching::Crossing),
-            _ => Err(format!("'{text}' is no matching: exact or crossing")),
+            _ => Err(format!("unknown matching '{text}': exact or crossing")),
         }
     }
 }

@@ -33,10 +33,10 @@ impl BookPair {
     }
 
     fn enter(&mut self, order: IncomingOrder) -> (MatchOutcome, Vec<BookFill>) {
-        let (mut deals, mut wanted) = (Vec::new(), Vec::new());
-        let fate = self.book.submit(&mut self.resting, order, self.matching, &mut |deal| deals.push(deal));
+        let (mut fills, mut wanted) = (Vec::new(), Vec::new());
+        let outcome = self.book.submit(&mut self.resting, order, self.matching, &mut |fill| fills.push(fill));
         let expected = self.oracle.enter(order, self.matching, self.max as usize, &mut wanted);
-        assert_eq!((fate, &deals), (expected, &wanted), "{order:?}");
+        assert_eq!((outcome, &fills), (expected, &wanted), "{order:?}");
         assert_eq!((self.book.bid(), self.book.ask()), (self.oracle.bid(), self.oracle.ask()), "{order:?}");
         assert_eq!(self.book.count() as usize, self.oracle.rests.len());
         assert_eq!(self.resting.count(), self.book.count());
@@ -45,30 +45,30 @@ impl BookPair {
         {
             assert!(bid < ask, "crossed: {bid} {ask}");
         }
-        self.quantities(order, fate, &deals);
-        (fate, deals)
+        self.quantities(order, outcome, &fills);
+        (outcome, fills)
     }
 
     /// Asserts that no order trades more than its lots, at a worse price, or with its own side.
-    fn quantities(&mut self, order: IncomingOrder, fate: MatchOutcome, deals: &[BookFill]) {
-        if matches!(fate, MatchOutcome::BookFull | MatchOutcome::EngineFull) {
-            assert!(deals.is_empty());
+    fn quantities(&mut self, order: IncomingOrder, outcome: MatchOutcome, fills: &[BookFill]) {
+        if matches!(outcome, MatchOutcome::BookFull | MatchOutcome::EngineFull) {
+            assert!(fills.is_empty());
             return;
         }
         self.lots.insert(order.order, (order, 0));
-        for deal in deals {
-            assert!(deal.lots > 0);
-            for id in [order.order, deal.maker] {
+        for fill in fills {
+            assert!(fill.lots > 0);
+            for id in [order.order, fill.maker] {
                 let (ordered, traded) = self.lots.get_mut(&id).expect("an order that was taken");
-                *traded += deal.lots;
+                *traded += fill.lots;
                 assert!(*traded <= ordered.lots, "{id:?} trades more than it ordered");
                 match ordered.side {
-                    OrderSide::Buy => assert!(deal.price <= ordered.price),
-                    OrderSide::Sell => assert!(deal.price >= ordered.price),
+                    OrderSide::Buy => assert!(fill.price <= ordered.price),
+                    OrderSide::Sell => assert!(fill.price >= ordered.price),
                 }
             }
-            assert_eq!(self.lots[&deal.maker].0.side, order.side.other());
-            assert_eq!(deal.price, self.lots[&deal.maker].0.price);
+            assert_eq!(self.lots[&fill.maker].0.side, order.side.other());
+            assert_eq!(fill.price, self.lots[&fill.maker].0.price);
         }
     }
 
@@ -127,8 +127,8 @@ fn the_flow_is_matched_as_by_the_obvious_book() {
         let flow = OrderFlow::new(OrderFlowRules { seed: 7, gateway: GatewayId::default(), symbols: 1, shared_by: 1, matching });
         let mut traded = 0;
         for (at, order) in flow.take(4_000).enumerate() {
-            let (fate, _) = pair.enter(incoming(at, order.side, order.price, u32::from(order.lots)));
-            traded += u32::from(fate == MatchOutcome::Traded);
+            let (outcome, _) = pair.enter(incoming(at, order.side, order.price, u32::from(order.lots)));
+            traded += u32::from(outcome == MatchOutcome::Traded);
         }
         pair.nothing_is_lost();
         assert!((1_000..3_500).contains(&traded), "a fair share trades: {traded} of 4,000, {matching}");
@@ -140,10 +140,10 @@ type SubmissionCase<'a> = (OrderSide, Ticks, Lots, MatchOutcome, &'a [(u64, Tick
 
 fn check(matching: Matching, script: &[SubmissionCase]) {
     let mut pair = BookPair::new(matching, 1_000);
-    for (at, &(side, price, lots, fate, trades)) in script.iter().enumerate() {
-        let (found, deals) = pair.enter(incoming(at, side, price, lots));
-        let deals: Vec<_> = deals.iter().map(|deal| (deal.maker.sequence(), deal.price, deal.lots)).collect();
-        assert_eq!((found, &deals[..]), (fate, trades), "order {at} of the script, {matching}");
+    for (at, &(side, price, lots, outcome, trades)) in script.iter().enumerate() {
+        let (found, fills) = pair.enter(incoming(at, side, price, lots));
+        let fills: Vec<_> = fills.iter().map(|fill| (fill.maker.sequence(), fill.price, fill.lots)).collect();
+        assert_eq!((found, &fills[..]), (outcome, trades), "order {at} of the script, {matching}");
     }
     pair.nothing_is_lost();
 }

@@ -61,7 +61,7 @@ fn sample() -> impl Strategy<Value = MarketSample> {
         let [at_ns, span_ns, orders, trades, confirmations, rejects, quotes, user_us, system_us] = numbers;
         let completions = buckets.into_iter().collect();
         MarketSample {
-            role,
+            source: role,
             number,
             at_ns,
             span_ns,
@@ -233,7 +233,7 @@ fn the_page_says_what_the_code_does() {
 #[test]
 fn a_histogram_costs_no_memory_before_it_was_sent() {
     let sample = MarketSample {
-        role: SampleSource::Engine,
+        source: SampleSource::Engine,
         number: 0,
         at_ns: 0,
         span_ns: 0,

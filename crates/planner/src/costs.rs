@@ -146,7 +146,7 @@ impl SizeCosts {
             || zero(&self.relay_in_us, &self.copy_to_consumer_us)
             || zero(&self.relay_in_us, &self.copy_to_broker_us)
         {
-            Some("a broker takes no time at all")
+            Some("a broker takes no time")
         } else if !ascending(&self.by_consumers) || !ascending(&self.by_brokers) {
             Some("the degrees of a table do not ascend, or are too high")
         } else if !self.per_level_ratio.is_sound() || self.per_level_ratio.low <= 0.0 || self.per_level_ratio.high > 1.0
@@ -155,7 +155,7 @@ impl SizeCosts {
         } else if !(self.wire_bytes_per_copy.is_finite() && self.wire_bytes_per_copy >= self.message_bytes as f64) {
             Some("a copy on the wire has fewer bytes than the message")
         } else if latencies.iter().any(|one| one.is_some() != self.first_latency_us.is_some()) {
-            Some("latencies are there in part")
+            Some("some latencies are missing")
         } else if [self.reach.consumers, self.reach.brokers, self.reach.levels].contains(&0) {
             Some("nothing was measured")
         } else {

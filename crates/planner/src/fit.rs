@@ -131,7 +131,7 @@ impl SizeMeasurements {
         let rows = self.rows(basis)?;
         let fitted: CostVector = regression::fit(&rows).ok_or_else(|| {
             FitError(
-                "the costs cannot be told apart: measure more consumers of one broker, and brokers below one"
+                "the costs cannot be separated: measure more consumers of one broker, and more brokers below one"
                     .to_owned(),
             )
         })?;

@@ -43,7 +43,7 @@ impl Observation {
         } else if [&self.streams_per_s, &self.latency_us].into_iter().chain(cpu).any(|runs| runs.len() > RUNS_MAX) {
             format!("it has more than {RUNS_MAX} runs")
         } else if ![&self.streams_per_s, &self.latency_us].into_iter().chain(cpu).all(|runs| sound(runs)) {
-            "it has a value that is no number above 0".to_owned()
+            "it has a value that is not a number above 0".to_owned()
         } else if !cpu.is_empty() && (cpu.len() != levels || cpu.iter().any(Vec::is_empty)) {
             format!("its processor times are not those of {levels} levels")
         } else if self.wire_bytes_per_copy.is_some_and(|bytes| !bytes.is_finite() || bytes < self.message_bytes as f64)

@@ -56,7 +56,7 @@ impl std::fmt::Display for ProfileError {
         match self {
             ProfileError::Schema(schema) => write!(to, "its schema is '{schema}', not '{SCHEMA}'"),
             ProfileError::Version(version) => {
-                write!(to, "it is of version {version}, and this program knows version {VERSION}: calibrate again")
+                write!(to, "it has version {version}; this program reads version {VERSION}: calibrate again")
             }
             ProfileError::Inconsistent(why) => to.write_str(why),
         }

@@ -106,7 +106,7 @@ impl fmt::Display for Unsatisfiable {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unsatisfiable::NoConsumers => to.write_str("a tree without consumers delivers nothing: one at least"),
-            Unsatisfiable::TooManyConsumers => write!(to, "at most {CONSUMERS_MAX} consumers are planned for"),
+            Unsatisfiable::TooManyConsumers => write!(to, "at most {CONSUMERS_MAX} consumers can be planned for"),
             Unsatisfiable::Reach { reach: MeasuredRange { consumers, brokers, levels }, consumers_max } => write!(
                 to,
                 "{levels} levels, {brokers} brokers below a broker and {consumers} consumers of one were measured at most, \
@@ -114,7 +114,7 @@ impl fmt::Display for Unsatisfiable {
             ),
             Unsatisfiable::Brokers { least, tree } => write!(to, "{least} brokers are needed at least, as in {tree}"),
             Unsatisfiable::Rate { best_per_s, tree } => {
-                write!(to, "no tree is predicted to be faster than {best_per_s:.0} messages a second, as {tree} is")
+                write!(to, "no tree is predicted to be faster than {best_per_s:.0} messages a second, the rate of {tree}")
             }
             Unsatisfiable::Together { least, best_per_s } => write!(
                 to,
@@ -166,7 +166,7 @@ struct Search<'a> {
     ratio: f64,
     subtrees: Vec<Subtree>,
     /// By the number of nodes on top.
-    open: BTreeMap<u32, SubtreeBucket>,
+    buckets: BTreeMap<u32, SubtreeBucket>,
     finished: SubtreeBucket,
     examined: u64,
 }
@@ -175,28 +175,28 @@ struct Search<'a> {
 ///
 /// # Errors
 /// The requirement that cannot be met.
-pub fn search(nodes: &NodeModel<'_>, wish: &TreeRequirements) -> Result<ParetoFront, Unsatisfiable> {
-    if wish.consumers == 0 {
+pub fn search(nodes: &NodeModel<'_>, requirements: &TreeRequirements) -> Result<ParetoFront, Unsatisfiable> {
+    if requirements.consumers == 0 {
         return Err(Unsatisfiable::NoConsumers);
     }
-    if wish.consumers > CONSUMERS_MAX {
+    if requirements.consumers > CONSUMERS_MAX {
         return Err(Unsatisfiable::TooManyConsumers);
     }
     let reach = nodes.costs.reach;
     let deepest = u64::from(reach.brokers).saturating_pow(reach.levels - 1).saturating_mul(u64::from(reach.consumers));
     // A single broker below each has a measured degree, however small: it does not extend the range.
-    if !wish.extrapolate && u64::from(wish.consumers) > deepest {
+    if !requirements.extrapolate && u64::from(requirements.consumers) > deepest {
         return Err(Unsatisfiable::Reach { reach, consumers_max: deepest });
     }
-    let found = Search::new(nodes, *wish).run();
+    let found = Search::new(nodes, *requirements).run();
     if !found.trees.is_empty() {
         return Ok(found);
     }
     // Without requirements there always is a tree, so that one of them, or both together, exclude it.
-    let without = |brokers_max, rate_min| Search::new(nodes, TreeRequirements { brokers_max, rate_min, ..*wish }).run().trees;
+    let without = |brokers_max, rate_min| Search::new(nodes, TreeRequirements { brokers_max, rate_min, ..*requirements }).run().trees;
     let fastest = |trees: Vec<Candidate>| trees.into_iter().next();
     let smallest = |trees: Vec<Candidate>| trees.into_iter().min_by_key(|one| one.tree.brokers_count());
-    match (smallest(without(None, wish.rate_min)), fastest(without(wish.brokers_max, None))) {
+    match (smallest(without(None, requirements.rate_min)), fastest(without(requirements.brokers_max, None))) {
         (Some(least), Some(best)) => Err(Unsatisfiable::Together {
             least: least.tree.brokers_count(),
             best_per_s: best.prediction.stream_per_s.value,
@@ -213,9 +213,9 @@ pub fn search(nodes: &NodeModel<'_>, wish: &TreeRequirements) -> Result<ParetoFr
 }
 
 impl<'a> Search<'a> {
-    fn new(nodes: &'a NodeModel<'a>, wish: TreeRequirements) -> Self {
+    fn new(nodes: &'a NodeModel<'a>, requirements: TreeRequirements) -> Self {
         let costs = nodes.costs;
-        let reach = if wish.extrapolate {
+        let reach = if requirements.extrapolate {
             let MeasuredRange { consumers, brokers, .. } = costs.reach;
             let further = |degree: u32| degree.saturating_mul(EXTRAPOLATION_FACTOR);
             MeasuredRange { consumers: further(consumers), brokers: further(brokers), levels: LEVELS_MAX as u32 }
@@ -225,13 +225,13 @@ impl<'a> Search<'a> {
         let latency = |cost: Option<crate::Estimate>| cost.map_or(0.0, |cost| cost.value);
         Self {
             nodes,
-            requirements: wish,
+            requirements,
             reach,
             hop_us: latency(costs.hop_latency_us),
             copy_us: latency(costs.copy_latency_us),
             ratio: costs.per_level_ratio.value,
             subtrees: Vec::new(),
-            open: BTreeMap::new(),
+            buckets: BTreeMap::new(),
             finished: SubtreeBucket::default(),
             examined: 0,
         }
@@ -243,7 +243,7 @@ impl<'a> Search<'a> {
         // Leaves with one consumer each, too (2).
         self.add_levels_above(nothing, None, consumers, 1, true);
         // From many nodes on top to few: all subtrees that lead to one have more nodes on top, and are known by then.
-        while let Some((count, open)) = self.open.pop_last() {
+        while let Some((count, open)) = self.buckets.pop_last() {
             let finished = std::mem::take(&mut self.finished.pending);
             self.finished.pending = self.prune(finished);
             for (sum, below) in self.prune(open.pending) {
@@ -298,12 +298,12 @@ impl<'a> Search<'a> {
         if is_too_many || sum.levels + root as u32 > self.reach.levels || self.is_too_slow(&sum) {
             return;
         }
-        let open = if place.is_first() { &mut self.finished } else { self.open.entry(count).or_default() };
+        let open = if place.is_first() { &mut self.finished } else { self.buckets.entry(count).or_default() };
         open.pending.push((sum, part));
         if open.pending.len() >= open.prune_at.max(PRUNING_THRESHOLD) {
             let waiting = std::mem::take(&mut open.pending);
             let waiting = self.prune(waiting);
-            let open = if place.is_first() { &mut self.finished } else { self.open.entry(count).or_default() };
+            let open = if place.is_first() { &mut self.finished } else { self.buckets.entry(count).or_default() };
             *open = SubtreeBucket { prune_at: 2 * waiting.len(), pending: waiting };
         }
     }

@@ -32,7 +32,7 @@ impl fmt::Display for MissingCosts {
         match self {
             MissingCosts::Beyond(least, most) => write!(to, "messages of {least} to {most} bytes were measured"),
             MissingCosts::Single(size) => {
-                write!(to, "messages of {size} bytes alone were measured, and nothing follows for others")
+                write!(to, "only messages of {size} bytes were measured, which says nothing about other sizes")
             }
             MissingCosts::None => to.write_str("nothing was measured"),
         }

@@ -125,7 +125,7 @@ fn what_is_missing_is_told() {
     assert!(fit(&bare, Sharing::OwnHosts).is_ok(), "rates are enough there");
     let mut wrong = all.clone();
     wrong[0].streams_per_s[2] = f64::NAN;
-    assert!(fit(&wrong, Sharing::OwnHosts).expect_err("no number").to_string().contains("no number above 0"));
+    assert!(fit(&wrong, Sharing::OwnHosts).expect_err("no number").to_string().contains("not a number above 0"));
     assert!(fit(&[], Sharing::OneHost).is_err());
 }
 
@@ -177,12 +177,12 @@ fn a_profile_is_the_same_when_it_is_read_and_others_are_refused() {
     for (change, why) in [
         ((|one| one.cores = 0) as fn(&mut Profile), "no cores"),
         (|one| one.link_bits_per_s = Some(0), "no speed"),
-        (|one| one.observations[0].latency_us[0] = -1.0, "no number above 0"),
+        (|one| one.observations[0].latency_us[0] = -1.0, "not a number above 0"),
         (|one| one.observations[5].broker_cpu_us.truncate(1), "not those of 2 levels"),
         (|one| one.costs[0].sizes.clear(), "none"),
         (|one| one.costs[0].sizes[0].take_in_us.low = 99.0, "not within its interval"),
         (|one| one.costs[0].sizes[0].per_level_ratio = planner::Estimate::exact(1.5), "not between 0 and 1"),
-        (|one| one.costs[0].sizes[0].hop_latency_us = None, "latencies are there in part"),
+        (|one| one.costs[0].sizes[0].hop_latency_us = None, "some latencies are missing"),
         (|one| one.costs[0].sizes[0].wire_bytes_per_copy = 1.0, "fewer bytes than the message"),
     ] {
         let told = checked(change).to_string();

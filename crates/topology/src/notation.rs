@@ -14,7 +14,7 @@ pub struct TreeParseError {
 
 impl fmt::Display for TreeParseError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "'{}' is no topology such as B-2B-4B-16C: {}", self.text, self.why)
+        write!(to, "'{}' is not a topology such as B-2B-4B-16C: {}", self.text, self.why)
     }
 }
 
@@ -52,7 +52,7 @@ fn level(text: &str) -> Result<(u32, LevelRole), String> {
         return Err(format!("a level is a number and B or C, not '{text}'"));
     }
     match digits.parse() {
-        Ok(0) => Err(format!("a level of no {} is none", of.name(0))),
+        Ok(0) => Err(format!("a level has at least one of its {}", of.name(0))),
         Ok(count) if count <= NODES_MAX => Ok((count, of)),
         _ => Err(format!("a tree has {NODES_MAX} nodes at most")),
     }

@@ -50,8 +50,8 @@ fn what_is_no_tree_is_told_why() {
         ("B-4B-3C", "4 brokers need at least one below each, not 3 consumers"),
         ("B-3B-2B-6C", "3 brokers need at least one below each, not 2 brokers"),
         ("B-2B-1C", "2 brokers need at least one below each, not 1 consumer"),
-        ("B-0B-4C", "a level of no brokers is none"),
-        ("B-0C", "a level of no consumers is none"),
+        ("B-0B-4C", "a level has at least one of its brokers"),
+        ("B-0C", "a level has at least one of its consumers"),
         ("B-4C-2C", "nothing comes below consumers"),
         ("B-4C-", "nothing comes below consumers"),
         ("B--4C", "a level is a number and B or C, not ''"),
@@ -65,7 +65,7 @@ fn what_is_no_tree_is_told_why() {
         (&longer, "it is longer than 512 bytes"),
     ] {
         let told = text.parse::<Tree>().expect_err(text).to_string();
-        assert!(told.ends_with(&format!(" is no topology such as B-2B-4B-16C: {why}")), "{told}");
+        assert!(told.ends_with(&format!(" is not a topology such as B-2B-4B-16C: {why}")), "{told}");
     }
 }
 

@@ -242,7 +242,7 @@ def forced(scene):
         why = harrier.refused(*words, exchange, "us.x")
         equal("beside another route (--force adds it" in why, True, why)
         why = harrier.refused("--force", *words, exchange, "us.x")
-        equal("is no Harrier, and neither marks messages nor knows them again" in why, True, why)
+        equal("is not Harrier, and neither marks messages nor recognises duplicates" in why, True, why)
     # What no message has both of is no second path.
     scene.route("-s", "route", "add", other.place, harrier.place, exchange, "eu.#")
 

@@ -47,7 +47,7 @@ impl MessageSink for AnswerOutbox {
         if self.gaps <= MARKET_GAPS_TOLD {
             let SequenceGap { from, until } = gap;
             eprintln!(
-                "harrier market: engine: of gateway {gateway} the orders from {from} to before {until} did not come"
+                "harrier market: engine: gateway {gateway}: orders {from} to before {until} are missing"
             );
         }
     }
@@ -55,10 +55,10 @@ impl MessageSink for AnswerOutbox {
 
 impl AnswerOutbox {
     /// For the gateways of a market.
-    pub(super) fn new(place: &MarketAddress) -> Self {
+    pub(super) fn new(address: &MarketAddress) -> Self {
         Self {
-            exchange: place.name.clone(),
-            keys: (0..place.gateways).map(MarketAddress::trades).collect(),
+            exchange: address.name.clone(),
+            keys: (0..address.gateways).map(MarketAddress::trades).collect(),
             waiting: Vec::new(),
             senders: VecDeque::new(),
             gaps: 0,
@@ -109,16 +109,16 @@ impl AnswerOutbox {
     /// Publishes everything while orders are being processed.
     #[inline]
     pub(super) fn publish(&mut self, channel: ClientChannel, outlet: &mut ClientOutput<'_>) -> client::Result<()> {
-        self.each(|to, body| outlet.publish(channel, to, body))
+        self.publish_each(|to, body| outlet.publish(channel, to, body))
     }
 
     /// Publishes everything.
     pub(super) fn publish_all(&mut self, client: &mut Client, channel: ClientChannel) -> client::Result<()> {
-        self.each(|to, body| client.publish(channel, to, body))
+        self.publish_each(|to, body| client.publish(channel, to, body))
     }
 
     #[inline]
-    fn each(&mut self, mut publish: impl FnMut(&Publish<'_>, &[u8]) -> client::Result<u64>) -> client::Result<()> {
+    fn publish_each(&mut self, mut publish: impl FnMut(&Publish<'_>, &[u8]) -> client::Result<u64>) -> client::Result<()> {
         for (to, body) in &self.waiting {
             let keys = match to {
                 Recipient::Gateway(gateway) => match self.keys.get(gateway.number()) {

@@ -94,7 +94,7 @@ impl Blotter {
     #[inline]
     pub(super) fn order(&mut self, due_ns: u64, time_ns: u64, is_late: bool) -> [u8; ORDER_BYTES] {
         let sequence = self.outstanding.send(due_ns);
-        debug_assert_eq!(sequence, Some(self.results.orders), "somebody had room for an order");
+        debug_assert_eq!(sequence, Some(self.results.orders), "an order was allowed");
         let order = self.flow.order();
         self.orders_checksum.add(&order, self.results.orders);
         self.results.orders += 1;

@@ -76,13 +76,13 @@ impl EngineProgram {
         };
         if kept.torn_bytes > 0 {
             eprintln!(
-                "harrier market: engine: the end of the journal was torn, {} bytes are left out",
+                "harrier market: engine: the last record of the journal is torn; {} bytes are dropped",
                 kept.torn_bytes
             );
         }
         mailbox.skip(kept.confirmed);
         for entry in &kept.orders {
-            let entry = entry.as_slice().try_into().map_err(|_| "an entry of the journal is no order".to_owned())?;
+            let entry = entry.as_slice().try_into().map_err(|_| "an entry of the journal is not an order".to_owned())?;
             engine.replay(entry, &mut mailbox).map_err(|error| error.to_string())?;
         }
         let poll = Poll::new().map_err(|error| format!("no poll: {error}"))?;

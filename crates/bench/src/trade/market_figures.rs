@@ -118,7 +118,7 @@ impl MarketFigures {
         );
         if matched.replayed > 0 {
             text.push_str(&format!(
-                "; {} orders from the journal, {} orders and {} answers came twice and counted once",
+                "; {} orders from the journal, {} repeated orders and {} repeated answers (counted once)",
                 matched.replayed,
                 matched.repeated,
                 sum(|one| one.repeated)
@@ -126,7 +126,7 @@ impl MarketFigures {
         }
         if reported.rejections > 0 {
             text.push_str(&format!(
-                "; {} messages of somebody else were no orders and were rejected",
+                "; {} foreign messages were rejected",
                 reported.rejections
             ));
         }
@@ -134,7 +134,7 @@ impl MarketFigures {
     }
 
     /// Why an order, an answer or a sample was lost.
-    pub(super) fn broken(&self) -> Vec<String> {
+    pub(super) fn losses(&self) -> Vec<String> {
         let MarketResults { traded, matched, reported, .. } = &self.outcome;
         let mut wrong: Vec<String> = traded.iter().flat_map(super::program_results::GatewayResults::problems).collect();
         let orders = self.orders();
@@ -142,15 +142,15 @@ impl MarketFigures {
             wrong.push(format!("the engine missed {} orders", matched.missing));
         }
         if matched.orders != orders {
-            wrong.push(format!("the engine took {} of {orders} orders", matched.orders));
+            wrong.push(format!("the engine received {} of {orders} orders", matched.orders));
         }
         if reported.strays > 0 {
-            wrong.push(format!("the reporter got {} messages that are no measurements", reported.strays));
+            wrong.push(format!("the reporter received {} messages that are not measurements", reported.strays));
         }
         let (due, came) = self.measurements();
         // A killed engine may have sent a sample that its successor sends again.
         if came < due || (matched.replayed == 0 && came > due) {
-            wrong.push(format!("{came} of {due} measurements came to the reporter"));
+            wrong.push(format!("{came} of {due} measurements reached the reporter"));
         }
         wrong
     }
@@ -159,7 +159,7 @@ impl MarketFigures {
     pub(super) fn invalid(&self) -> Vec<String> {
         let late: u64 = self.outcome.traded.iter().map(|one| one.late).sum();
         let behind = self.rate.and_then(|_| validity::generator_fell_behind(late, self.orders()));
-        self.broken().into_iter().chain(behind).collect()
+        self.losses().into_iter().chain(behind).collect()
     }
 
     /// The run as in a document.

@@ -10,13 +10,13 @@ use crate::limits::{MARKET_ORDERS_MAX, MARKET_RATE_MAX};
 /// Trading options.
 pub(crate) const TRADING: &[OptionSpec] = &[
     option("orders", None, "N", "orders of all gateways together (default 100000)"),
-    option("gateways", None, "N", "gateways, each a process with a queue of its own (default 1)"),
-    option("symbols", None, "N", "symbols, each with a book of its own (default 16)"),
-    option("seed", None, "N", "the seed of random orders (default 1)"),
+    option("gateways", None, "N", "gateways, each a process with its own queue (default 1)"),
+    option("symbols", None, "N", "symbols, each with its own book (default 16)"),
+    option("seed", None, "N", "seed of the random orders (default 1)"),
     option("matching", None, "HOW", "crossing (default), or exact: only at the same price, as in the paper"),
     option("sample", None, "N", "orders between two measurements (default 10000, as in the paper)"),
-    option("window", None, "N", "without a rate: orders under way at once, of each gateway (default 1000)"),
-    option("confirms", None, "", "publisher confirms and acknowledgements everywhere, and a journal: nothing is lost"),
+    option("window", None, "N", "without a rate: orders in flight of each gateway (default 1000)"),
+    option("confirms", None, "", "publisher confirms and acknowledgements everywhere, and a journal, so that nothing is lost"),
 ];
 
 /// The load of a market without its rate.
@@ -51,7 +51,7 @@ impl MarketLoad {
         };
         if load.gateways > load.symbols {
             return Err(UsageError(format!(
-                "--gateways {}: each symbol is one gateway's, and there are {} (--symbols)",
+                "--gateways {}: each gateway needs a symbol of its own, and there are {} (--symbols)",
                 load.gateways, load.symbols
             )));
         }
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn what_does_not_go_together_is_refused() {
         for (line, expected) in [
-            ("--gateways 3 --symbols 2", "--gateways 3: each symbol is one gateway's, and there are 2 (--symbols)"),
+            ("--gateways 3 --symbols 2", "--gateways 3: each gateway needs a symbol of its own, and there are 2 (--symbols)"),
             ("--gateways 17", "--gateways is a number from 1 to 16, not '17'"),
             ("--gateways 2 --orders 1", "--orders 1: there are 2 gateways"),
             ("--matching fuzzy", "--matching is one of crossing, exact, not 'fuzzy'"),

@@ -83,7 +83,7 @@ pub(crate) fn reporter(orders: &mut CommandReader) -> Result<(), String> {
 
 /// Ends this process's program on command, or when the controlling process is gone.
 fn await_finish(orders: &mut CommandReader) -> Result<(), String> {
-    let fresh = CommandReader::open().map_err(|error| format!("orders cannot be read: {error}"))?;
+    let fresh = CommandReader::open().map_err(|error| format!("commands cannot be read: {error}"))?;
     let mut orders = std::mem::replace(orders, fresh);
     // It only waits, so that the processor time of this process is that of its program.
     std::thread::spawn(move || {

@@ -17,17 +17,17 @@ use crate::measure_options::{OUTPUT, MeasureOptions, TARGETS};
 use crate::workload::units;
 
 const OWN: &[OptionSpec] = &[
-    option("limit", None, "pQ=TIME", "what completion is to keep (default p99=1ms)"),
-    option("from", None, "R", "the rate that is tried first (default 20000)"),
-    option("probe-seconds", None, "S", "how long a rate is tried (default 1)"),
-    option("seconds", None, "S", "how long the result is run once more (default 3)"),
-    option("probes", None, "N", "rates that are tried at most (default 16)"),
+    option("limit", None, "pQ=TIME", "limit of the completion time (default p99=1ms)"),
+    option("from", None, "R", "the first rate to try (default 20000)"),
+    option("probe-seconds", None, "S", "length of a trial (default 1)"),
+    option("seconds", None, "S", "length of the final run at the result (default 3)"),
+    option("probes", None, "N", "maximum number of trials (default 16)"),
 ];
 
 const ABOUT: &str = "\
-Searches the highest rate of orders at which the p99 of their completion stays under a limit: doubling and halving, then bisection,
-until the rate is known to 5 % or enough rates were tried; then the result is run once more, for longer. A rate at which the gateways
-fall behind their own schedule, or an order is not answered, does not count as kept.";
+Searches for the highest rate of orders whose p99 completion stays under a limit: doubling and halving, then bisection,
+until the rate is known to 5 % or the trials are used up; then runs the result once more, for longer. A rate at which the gateways
+fall behind their schedule, or an order is not answered, exceeds the limit.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("max", "the highest rate with p99 under a millisecond"),
@@ -62,13 +62,13 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
             let name = market.targets[target].name.clone();
             match search(&mut market, target, &limit, &effort)? {
                 Some(rate) => market
-                    .show(&format!("# {name}: {rate:.0} orders/s is the highest rate found that keeps {limit}\n"))?,
-                None => missed.push(format!("{limit}: no rate that was tried keeps it on {name}")),
+                    .show(&format!("# {name}: {rate:.0} orders/s is the highest rate found within {limit}\n"))?,
+                None => missed.push(format!("{limit}: no rate that was tried stays within it on {name}")),
             }
         }
         Ok(())
     });
-    market.end(outcome)?;
+    market.finish(outcome)?;
     if missed.is_empty() { Ok(()) } else { Err(CommandFailure::Missed(missed.join("; "))) }
 }
 
@@ -120,7 +120,7 @@ fn search(market: &mut MarketBench, target: usize, limit: &CompletionLimit, effo
     while let Some(rate) = best {
         let figures = one(market, target, rate, effort.seconds)?;
         if limit.is_kept(&figures) {
-            market.keep(Some(rate), target, None, &figures);
+            market.add_run(Some(rate), target, None, &figures);
             return Ok(Some(rate));
         }
         best = search.step_down();

@@ -47,7 +47,7 @@ impl MeasurementInterval {
         let (user_us, system_us) = self.usage.since();
         let before = std::mem::replace(&mut self.before, totals);
         let sample = MarketSample {
-            role,
+            source: role,
             number: self.samples as u32,
             at_ns: time_ns.saturating_sub(self.first_ns),
             span_ns: time_ns.saturating_sub(self.began_ns),

@@ -52,7 +52,7 @@ impl OrderJournal {
             Some(records) => read(records).map_or((RecoveredOrders::default(), 0), |(kept, whole)| (kept, MAGIC.len() + whole)),
             // Shorter than the header: it was torn at its creation.
             None if MAGIC.starts_with(&bytes) => (RecoveredOrders::default(), 0),
-            None => return Err(format!("{}: this is no journal of a matching engine", path.display())),
+            None => return Err(format!("{}: not the journal of a matching engine", path.display())),
         };
         file.set_len(whole as u64).map_err(wrong)?;
         file.seek(SeekFrom::End(0)).map_err(wrong)?;
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(kept, RecoveredOrders::default());
         std::fs::write(&scratch.0, b"somebody's letter").expect("written");
         let why = OrderJournal::open(&scratch.0).expect_err("no journal");
-        assert!(why.ends_with("this is no journal of a matching engine"), "{why}");
+        assert!(why.ends_with("not the journal of a matching engine"), "{why}");
         assert_eq!(std::fs::read(&scratch.0).expect("a file"), b"somebody's letter");
     }
 }

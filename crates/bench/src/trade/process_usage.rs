@@ -16,7 +16,7 @@ impl ProcessUsage {
         let us = |time: TimeVal| u64::try_from(time.num_microseconds()).unwrap_or(0);
         match getrusage(UsageWho::RUSAGE_SELF) {
             Ok(usage) => Self { user_us: us(usage.user_time()), system_us: us(usage.system_time()) },
-            Err(error) => unreachable!("the own process can be looked at: {error}"),
+            Err(error) => unreachable!("getrusage(2) of this process: {error}"),
         }
     }
 

@@ -87,7 +87,7 @@ impl GatewayResults {
             (self.missing, "answers are missing"),
             (self.missing_quotes, "quotes are missing"),
             (self.strays, "answers belong to no open order"),
-            (self.malformed, "messages are none of the market's"),
+            (self.malformed, "messages do not belong to the market"),
             (self.refused, "orders were refused by the broker"),
         ]
         .into_iter()

@@ -21,13 +21,13 @@ use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
 use crate::failure::CommandFailure;
 
 /// Options that select the market.
-pub(super) const WHERE: &[OptionSpec] = &[
+pub(super) const MARKET: &[OptionSpec] = &[
     option("url", None, "URL", "the broker (default amqp://127.0.0.1:5672)"),
     option("name", None, "NAME", "the exchange; names of queues begin with it (default market)"),
 ];
 
 const SHOWN: &[OptionSpec] = &[
-    option("json", None, "", "say at the end what was found as one line of JSON"),
+    option("json", None, "", "print the results as one line of JSON at the end"),
     option("help", Some('h'), "", "this text"),
 ];
 
@@ -37,36 +37,36 @@ const GATEWAY: &[OptionSpec] = &[
 ];
 
 const GATEWAY_ABOUT: &str = "\
-Sends random orders to the engine's queue and takes trade confirmations, order confirmations and quotes from its own. Orders have
-their times, whatever the answers do, and the completion of an order counts from its time. Ends when every order is answered; the
-status is 3 if one is not. --orders is the number of all gateways together, of which each sends its share.";
+Sends random orders to the engine's queue and receives trade confirmations, order confirmations and quotes from its own. Orders
+have a schedule that does not wait for answers, and completion counts from the scheduled time. Ends when every order is answered; the
+status is 3 if one is not. --orders is the total of all gateways, of which each sends its share.";
 
 const GATEWAY_EXAMPLES: &[(&str, &str)] = &[
     ("gateway --url amqp://broker --orders 1000000 --rate 8000", "the paper's gateway at its highest rate"),
-    ("gateway --gateway 1 --gateways 2 --rate max", "the second of two, as fast as it goes"),
+    ("gateway --gateway 1 --gateways 2 --rate max", "the second of two, as fast as possible"),
 ];
 
 const ENGINE: &[OptionSpec] = &[
-    option("journal", None, "FILE", "keep accepted orders there, and confirm and acknowledge everything (--confirms)"),
-    option("stay", None, "", "go on when all gateways have ended, until Ctrl-C or SIGTERM"),
+    option("journal", None, "FILE", "journal of accepted orders; confirms and acknowledges everything (--confirms)"),
+    option("stay", None, "", "continue after all gateways have ended, until Ctrl-C or SIGTERM"),
 ];
 
 const ENGINE_ABOUT: &str = "\
-Takes orders from its queue, keeps a book for each symbol, and sends trade confirmations, order confirmations, rejections and quotes
+Receives orders from its queue, keeps a book for each symbol, and sends trade confirmations, order confirmations, rejections and quotes
 to the gateways' queues. Ends when all gateways have, or at Ctrl-C or SIGTERM. With --journal it may be killed at any time: started
-again with the same journal, it loses no order and makes no trade twice.";
+again with the same journal, it loses no order and repeats no trade.";
 
 const ENGINE_EXAMPLES: &[(&str, &str)] = &[
     ("engine --url amqp://broker --symbols 16 --matching exact", "the paper's matching engine"),
-    ("engine --journal /var/lib/market.journal", "one that survives its own end"),
+    ("engine --journal /var/lib/market.journal", "an engine that survives kill -9"),
 ];
 
-const REPORTER: &[OptionSpec] = &[option("file", None, "FILE", "where the measurements go, a line of JSON each")];
+const REPORTER: &[OptionSpec] = &[option("file", None, "FILE", "file for the measurements, a line of JSON each")];
 
 const REPORTER_ABOUT: &str = "\
-Takes the measurements of gateways and engine from its queue and writes each as a line of JSON; likewise, as long as it runs, the
-rejections of messages that no order could be read from and whose sender named no queue. Ends at Ctrl-C or SIGTERM, when nothing
-comes any more.";
+Writes the measurements of gateways and engine as lines of JSON; also, while it runs, the
+rejections of messages in which no order could be read and whose sender named no queue. Ends at Ctrl-C or SIGTERM, when nothing
+arrives any more.";
 
 const REPORTER_EXAMPLES: &[(&str, &str)] = &[("reporter --url amqp://broker --file measurements.jsonl", "")];
 
@@ -96,7 +96,7 @@ fn print_results<T: Serialize>(given: &ParsedOptions, found: &T, words: impl FnO
 /// # Errors
 /// Wrong usage, a broker that fails, an unanswered order.
 pub(super) fn gateway(words: &[String]) -> Result<(), CommandFailure> {
-    let lists = [WHERE, GATEWAY, TRADING, SHOWN];
+    let lists = [MARKET, GATEWAY, TRADING, SHOWN];
     let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier market gateway [OPTIONS]", GATEWAY_ABOUT, &lists, GATEWAY_EXAMPLES))?);
@@ -151,7 +151,7 @@ pub(super) fn engine(words: &[String]) -> Result<(), CommandFailure> {
         .filter(|option| ["gateways", "symbols", "matching", "sample"].contains(&option.name))
         .copied()
         .collect();
-    let lists = [WHERE, ENGINE, &trading, SHOWN];
+    let lists = [MARKET, ENGINE, &trading, SHOWN];
     let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier market engine [OPTIONS]", ENGINE_ABOUT, &lists, ENGINE_EXAMPLES))?);
@@ -190,7 +190,7 @@ fn engine_words(found: &EngineResults) -> String {
 /// Wrong usage, a broker or a file that fails.
 pub(super) fn reporter(words: &[String]) -> Result<(), CommandFailure> {
     let gateways: Vec<OptionSpec> = TRADING.iter().filter(|option| option.name == "gateways").copied().collect();
-    let lists = [WHERE, REPORTER, &gateways, SHOWN];
+    let lists = [MARKET, REPORTER, &gateways, SHOWN];
     let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help(

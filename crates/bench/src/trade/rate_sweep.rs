@@ -8,7 +8,7 @@ use report::stdout::put;
 use super::market_options::{MarketLoad, TRADING, rates, rate_label};
 use super::help;
 use super::paper_2008;
-use super::sweep_placements::{PLACES, SweepPlacements, SweepRun, best};
+use super::sweep_placements::{PLACEMENTS, SweepPlacements, SweepRun, best};
 use super::run_market::{MarketBench, TURNS};
 use super::running_market::{MarketRun, trade};
 use super::market_table::{packets, section};
@@ -22,13 +22,13 @@ use crate::tcp::TcpOptions;
 
 const OWN: &[OptionSpec] = &[
     option("rates", None, "R,R,…", "orders a second (default 1000,2000,4000,6000,8000,80000,400000)"),
-    option("seconds", None, "S", "how long each rate is run (default 5); --orders says how many orders instead"),
-    option("runs", None, "N", "runs of each rate, all brokers in turns (default 1)"),
+    option("seconds", None, "S", "length of each rate's run (default 5); --orders sets the number of orders instead"),
+    option("runs", None, "N", "runs of each rate, interleaved over all brokers (default 1)"),
     option(
         "nagle-table",
         None,
         "",
-        "Table 1 too: packets with and without Nagle's algorithm at a broker that is started",
+        "also Table 1: packets with and without Nagle's algorithm at a started broker",
     ),
 ];
 
@@ -38,16 +38,16 @@ answers a second at both ends, order completion time, processors of broker, gate
 segments between the broker and the three programs, their mean size without headers, the mean time between them.";
 
 const EXAMPLES: &[(&str, &str)] = &[
-    ("sweep", "the paper's rates, and two far beyond"),
+    ("sweep", "the paper's rates, and two far higher ones"),
     (
         "sweep --rates 1000,2000,4000,6000,8000 --orders 1000000",
-        "as long as the paper: eight minutes and a half of sending",
+        "as long as in the paper: eight and a half minutes of sending",
     ),
     (
         "sweep --rates 8000 --runs 5 --against amqp://127.0.0.1:5673 --also-cpus broker=0,publisher=0,consumer=0 --pause-others",
-        "two brokers, anywhere and with everything on one processor, and where each does best",
+        "two brokers, unrestricted and with everything on one processor; reports where each is fastest",
     ),
-    ("sweep --against amqp://127.0.0.1:5673 --json sweep.json --html sweep.html", "another broker in turns, and kept"),
+    ("sweep --against amqp://127.0.0.1:5673 --json sweep.json --html sweep.html", "against another broker, with files of the results"),
 ];
 
 /// Runs the command.
@@ -55,7 +55,7 @@ const EXAMPLES: &[(&str, &str)] = &[
 /// # Errors
 /// Wrong usage, a program or broker that failed, figures that must not be trusted.
 pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let lists = [OWN, PLACES, TURNS, TRADING, TARGETS, OUTPUT];
+    let lists = [OWN, PLACEMENTS, TURNS, TRADING, TARGETS, OUTPUT];
     let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier market sweep [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
@@ -66,7 +66,7 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
     let seconds = given.decimal("seconds", 5.0, 0.1, 3_600.0)?;
     let with_nagle = given.has("nagle-table");
     if with_nagle && given.has("url") {
-        return Err(UsageError("--nagle-table starts its own brokers: without --url".to_owned()).into());
+        return Err(UsageError("--nagle-table starts its own brokers, and excludes --url".to_owned()).into());
     }
     let places = SweepPlacements::read(&given, &setup.placement)?;
     setup.placement = places.at_start();
@@ -88,13 +88,13 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
             for _run in 0..market.setup.runs {
                 for (place, target) in turns(places.all().len(), market.targets.len()) {
                     let load = load_at(rate);
-                    let wish = MarketRun { load: &load, rate, file: None, kill_engine_s: None };
+                    let run = MarketRun { load: &load, rate, file: None, kill_engine_s: None };
                     market.setup.placement = places.all()[place].clone();
-                    let figures = market.measure(&wish, target)?;
-                    market.keep(rate, target, places.are_several().then_some(&places.all()[place]), &figures);
+                    let figures = market.measure(&run, target)?;
+                    market.add_run(rate, target, places.are_several().then_some(&places.all()[place]), &figures);
                     let broker = market.targets[target].name.clone();
                     market.show_row(rate, &places.label(&broker, place), &figures)?;
-                    runs.push(SweepRun { rate, broker, place, figures });
+                    runs.push(SweepRun { rate, broker, placement: place, figures });
                 }
             }
         }
@@ -113,11 +113,11 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
         }
         let facts = paper_2008::ABOUT.map(str::to_owned).into_iter().chain(places.facts()).chain(best).collect();
         let rows: Vec<_> =
-            runs.into_iter().map(|run| (run.rate, places.label(&run.broker, run.place), run.figures)).collect();
+            runs.into_iter().map(|run| (run.rate, places.label(&run.broker, run.placement), run.figures)).collect();
         market.section(section("Stock exchange simulation", facts, &rows));
         if with_nagle { nagle(&mut market, &load_at) } else { Ok(()) }
     })();
-    market.end(outcome)
+    market.finish(outcome)
 }
 
 /// Every placement with every broker, so that those of one placement follow one another.
@@ -146,10 +146,10 @@ fn nagle(market: &mut MarketBench, load_at: &dyn Fn(Option<f64>) -> MarketLoad) 
         let tcp = TcpOptions { nagle: theirs.nagle, ..TcpOptions::default() };
         let broker = BenchmarkTarget::embedded(None, &tcp.broker_words(), &market.setup.placement.broker)?;
         let load = load_at(Some(theirs.rate));
-        let wish = MarketRun { load: &load, rate: Some(theirs.rate), file: None, kill_engine_s: None };
-        let figures = super::market_figures::MarketFigures::of(trade(&wish, &broker, &market.setup.placement)?, &load, wish.rate);
+        let run = MarketRun { load: &load, rate: Some(theirs.rate), file: None, kill_engine_s: None };
+        let figures = super::market_figures::MarketFigures::of(trade(&run, &broker, &market.setup.placement)?, &load, run.rate);
         let Some([packets, bytes, gap]) = packets(&figures) else {
-            return Err(CommandFailure::Failed("the kernel does not tell of packets: there is no Table 1".to_owned()));
+            return Err(CommandFailure::Failed("the kernel does not count packets: Table 1 is not available".to_owned()));
         };
         let network_packets = figures.network().map_or(0, |network| network.packets);
         let per_order = |packets: u64, orders: u64| format!("{:.2}", packets as f64 / orders as f64);

@@ -73,7 +73,7 @@ impl MeasurementLine {
         let per_s = |count: u64| count as f64 * 1e9 / sample.span_ns.max(1) as f64;
         let share = |us: u64| per_s(us) / 1e6;
         let answers = sample.trades + sample.confirmations + sample.rejects + sample.quotes;
-        let (from, gateway) = match sample.role {
+        let (from, gateway) = match sample.source {
             SampleSource::Gateway(gateway) => ("gateway", Some(gateway.number())),
             SampleSource::Engine => ("engine", None),
         };
@@ -125,7 +125,7 @@ mod tests {
 
     fn sample(role: SampleSource) -> MarketSample {
         MarketSample {
-            role,
+            source: role,
             number: 3,
             at_ns: 2_000_000_000,
             span_ns: 500_000_000,

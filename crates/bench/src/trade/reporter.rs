@@ -87,7 +87,7 @@ impl ReporterProgram {
             last = Some(delivery.delivery_tag);
             let line = match (MarketSample::decode(delivery.body()), MarketMessage::decode(delivery.body())) {
                 (Ok(sample), _) => {
-                    match sample.role {
+                    match sample.source {
                         SampleSource::Gateway(_) => reported.gateway += 1,
                         SampleSource::Engine => reported.engine += 1,
                     }

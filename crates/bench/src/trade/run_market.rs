@@ -23,14 +23,14 @@ use crate::measure_options::{OUTPUT, MeasureOptions, TARGETS};
 use crate::target::BenchmarkTarget;
 
 const OWN: &[OptionSpec] = &[
-    option("rate", None, "R", "orders a second of all gateways together, or max: as fast as it goes (default 8000)"),
-    option("runs", None, "N", "runs, all brokers in turns (default 1)"),
-    option("file", None, "FILE", "where the reporter writes its measurements, a line of JSON each (of the last run)"),
+    option("rate", None, "R", "orders a second of all gateways together, or max: as fast as possible (default 8000)"),
+    option("runs", None, "N", "runs, interleaved over all brokers (default 1)"),
+    option("file", None, "FILE", "file for the reporter's measurements, a line of JSON each (of the last run)"),
     option(
         "kill-engine-after",
         None,
         "S",
-        "kill the engine after so many seconds and start another one (with --confirms)",
+        "kill the engine after S seconds and start another one (with --confirms)",
     ),
 ];
 
@@ -39,23 +39,23 @@ pub(super) const TURNS: &[OptionSpec] = &[option(
     "pause-others",
     None,
     "",
-    "stop the processes of the brokers whose turn it is not (SIGSTOP): an idle one may take some of a processor",
+    "stop (SIGSTOP) the brokers that are not being measured: an idle broker may use processor time",
 )];
 
 const ABOUT: &str = "\
-Starts the reporter, the matching engine and the gateways as processes, and a broker unless --url names one; sends orders at a rate,
-whatever the answers do; and prints what came of it: orders a second as sent and as received by the engine, confirmations and quotes a
-second as sent by the engine and as received by the gateways, the time from when an order was to be sent until it was answered, and the
-processors that broker, gateways and engine used. Every order is to be answered exactly once; if one is not, or a measurement did not
+Starts the reporter, the matching engine and the gateways as processes, and a broker unless --url names one; sends orders at a fixed rate
+that does not wait for answers, and prints the results: orders a second as sent and as received by the engine, confirmations and quotes a
+second as sent by the engine and as received by the gateways, the time from when an order was due until it was answered, and the
+processors that broker, gateways and engine used. Every order must be answered exactly once; if one is not, or a measurement did not
 reach the reporter, the status is 3.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("run", "100,000 orders at 8,000 a second, the paper's highest rate"),
-    ("run --rate 400000 --orders 4000000 --file measurements.jsonl", "far above it, with all measurements kept"),
-    ("run --rate max --against amqp://127.0.0.1:5673", "two brokers in turns, as fast as each goes"),
+    ("run --rate 400000 --orders 4000000 --file measurements.jsonl", "far above it, with a file of all measurements"),
+    ("run --rate max --against amqp://127.0.0.1:5673", "two brokers, interleaved, as fast as possible"),
     (
         "run --confirms --kill-engine-after 1 --orders 40000",
-        "nothing is lost and nothing doubled when the engine is killed",
+        "nothing is lost or duplicated when the engine is killed",
     ),
 ];
 
@@ -75,7 +75,7 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
     let kill_engine_s = kill_engine_s.transpose()?;
     if kill_engine_s.is_some() && !load.confirms {
         return Err(UsageError(
-            "--kill-engine-after: without --confirms an engine that is killed takes its orders with it".to_owned(),
+            "--kill-engine-after: without --confirms a killed engine loses its orders".to_owned(),
         )
         .into());
     }
@@ -89,16 +89,16 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
     let outcome = market.print_header().and_then(|()| {
         for _run in 0..market.setup.runs {
             for target in 0..market.targets.len() {
-                let wish = MarketRun { load: &market.load.clone(), rate, file: file.as_deref(), kill_engine_s };
-                let figures = market.measure(&wish, target)?;
-                market.keep(rate, target, None, &figures);
+                let run = MarketRun { load: &market.load.clone(), rate, file: file.as_deref(), kill_engine_s };
+                let figures = market.measure(&run, target)?;
+                market.add_run(rate, target, None, &figures);
                 market.show_row(rate, &market.targets[target].name, &figures)?;
                 market.show(&format!("# {}\n", figures.describe()))?;
             }
         }
         Ok(())
     });
-    market.end(outcome)
+    market.finish(outcome)
 }
 
 /// State that the measuring commands share: brokers, a load, a record.
@@ -113,7 +113,7 @@ pub(super) struct MarketBench {
     record: RunRecorder,
     sections: Vec<PageSection>,
     /// Why an order or a sample was lost in any run, recorded or not.
-    broken: Vec<String>,
+    losses: Vec<String>,
 }
 
 impl MarketBench {
@@ -140,7 +140,7 @@ impl MarketBench {
             record.note_option(&name, value);
         }
         let letters = targets.iter().map(|target| target.name.len()).max().unwrap_or(0);
-        Ok(Self { load, setup, targets, letters, pauses, record, sections: Vec::new(), broken: Vec::new() })
+        Ok(Self { load, setup, targets, letters, pauses, record, sections: Vec::new(), losses: Vec::new() })
     }
 
     /// Prints the load and the header of the table.
@@ -160,20 +160,20 @@ impl MarketBench {
     }
 
     /// Runs a market once on a target.
-    pub(super) fn measure(&mut self, wish: &MarketRun<'_>, target: usize) -> Result<MarketFigures, CommandFailure> {
+    pub(super) fn measure(&mut self, run: &MarketRun<'_>, target: usize) -> Result<MarketFigures, CommandFailure> {
         check_interrupted()?;
         let others = self.targets.iter().enumerate().filter(|&(index, _)| self.pauses && index != target);
         let _paused = others.map(|(_, other)| other.pause()).collect::<Result<Vec<_>, _>>()?;
         let target = &self.targets[target];
         let _placed = target.pin(&self.setup.placement)?;
-        let outcome = trade(wish, target, &self.setup.placement)?;
-        let figures = MarketFigures::of(outcome, wish.load, wish.rate);
-        self.broken.extend(figures.broken());
+        let outcome = trade(run, target, &self.setup.placement)?;
+        let figures = MarketFigures::of(outcome, run.load, run.rate);
+        self.losses.extend(figures.losses());
         Ok(figures)
     }
 
     /// Adds a run to the document; `place` if there are several placements.
-    pub(super) fn keep(&mut self, rate: Option<f64>, target: usize, place: Option<&CpuPlacement>, figures: &MarketFigures) {
+    pub(super) fn add_run(&mut self, rate: Option<f64>, target: usize, place: Option<&CpuPlacement>, figures: &MarketFigures) {
         let mut parameters = parameters(figures.load());
         parameters.extend(place.map(|place| ("cpus".to_owned(), place.to_string())));
         // Runs of equal length at different rates differ in orders, and are points of the same curve.
@@ -205,11 +205,11 @@ impl MarketBench {
     }
 
     /// Ends the record.
-    pub(super) fn end(self, outcome: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
+    pub(super) fn finish(self, outcome: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
         let whole = outcome.is_ok();
         let incremental = self.setup.output.format.is_incremental();
         self.record.end_with(outcome, &self.sections)?;
-        if let Some(why) = self.broken.first() {
+        if let Some(why) = self.losses.first() {
             return Err(CommandFailure::Invalid(why.clone()));
         }
         if whole && incremental {

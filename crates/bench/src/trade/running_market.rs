@@ -80,53 +80,53 @@ struct RunningMarket {
 ///
 /// # Errors
 /// A program or a broker failed; Ctrl-C.
-pub(super) fn trade(wish: &MarketRun<'_>, target: &BenchmarkTarget, placement: &CpuPlacement) -> Result<MarketResults, CommandFailure> {
+pub(super) fn trade(run: &MarketRun<'_>, target: &BenchmarkTarget, placement: &CpuPlacement) -> Result<MarketResults, CommandFailure> {
     check_interrupted()?;
-    let outcome = RunningMarket::start(wish, target, placement).and_then(|stand| stand.trade(wish, target, placement));
+    let outcome = RunningMarket::start(run, target, placement).and_then(|market| market.trade(run, target, placement));
     outcome
         .map_err(|why| match target.exits_within(ROLE_POLL_WAIT) {
-            true => format!("{}: the broker has ended in the middle of the run ({why})", target.name),
+            true => format!("{}: the broker ended during the run ({why})", target.name),
             false => format!("{}: {why}", target.name),
         })
         .map_err(CommandFailure::from)
 }
 
 impl RunningMarket {
-    fn start(wish: &MarketRun<'_>, target: &BenchmarkTarget, placement: &CpuPlacement) -> Result<Self, String> {
+    fn start(run: &MarketRun<'_>, target: &BenchmarkTarget, placement: &CpuPlacement) -> Result<Self, String> {
         let TargetAddress::Amqp(url) = &target.address else { return Err("a market needs a broker".to_owned()) };
         let number = now_ns() as u32 ^ std::process::id().rotate_left(16);
-        let place = MarketAddress { url: url.clone(), name: format!("hm{number:x}"), gateways: wish.load.gateways };
+        let place = MarketAddress { url: url.clone(), name: format!("hm{number:x}"), gateways: run.load.gateways };
         let declared = DeclaredObjects(place.clone());
-        let journal = wish.load.confirms.then(|| format!("harrier-market-{number:x}.journal"));
+        let journal = run.load.confirms.then(|| format!("harrier-market-{number:x}.journal"));
         let scratch = journal.as_deref().filter(|_| !has_ranks()).map(JournalFile::named);
-        let task = ReporterTask { place: place.clone(), file: wish.file.map(Path::to_owned) };
+        let task = ReporterTask { place: place.clone(), file: run.file.map(Path::to_owned) };
         // On this host even under a launcher, because its file is here.
         let reporter = RoleHandle::start_within(&[], "market-reporter", &task)?;
-        let engine = engine(wish.load, &place, journal.clone(), placement)?;
-        let mut stand =
+        let engine = engine(run.load, &place, journal.clone(), placement)?;
+        let mut market =
             Self { gateways: Vec::new(), engine, reporter, _declared: declared, journal, _scratch: scratch };
-        for gateway in 0..wish.load.gateways {
+        for gateway in 0..run.load.gateways {
             let task = GatewayTask {
                 place: place.clone(),
                 gateway,
-                load: wish.load.clone(),
-                rate: wish.rate.map(|rate| rate * wish.load.orders_of(gateway) as f64 / wish.load.orders as f64),
+                load: run.load.clone(),
+                rate: run.rate.map(|rate| rate * run.load.orders_of(gateway) as f64 / run.load.orders as f64),
             };
-            stand.gateways.push(RoleHandle::start("market-gateway", &task, &placement.publisher)?);
+            market.gateways.push(RoleHandle::start("market-gateway", &task, &placement.publisher)?);
         }
-        stand.reporter.ready(ROLE_READY_WAIT)?;
-        stand.engine.ready(ROLE_READY_WAIT)?;
-        stand.gateways.iter_mut().try_for_each(|role| role.ready(ROLE_READY_WAIT).map(drop))?;
-        Ok(stand)
+        market.reporter.ready(ROLE_READY_WAIT)?;
+        market.engine.ready(ROLE_READY_WAIT)?;
+        market.gateways.iter_mut().try_for_each(|role| role.ready(ROLE_READY_WAIT).map(drop))?;
+        Ok(market)
     }
 
-    fn trade(mut self, wish: &MarketRun<'_>, target: &BenchmarkTarget, placement: &CpuPlacement) -> Result<MarketResults, String> {
+    fn trade(mut self, run: &MarketRun<'_>, target: &BenchmarkTarget, placement: &CpuPlacement) -> Result<MarketResults, String> {
         let mut broker = TargetMeter::of(target)?;
         let network = target.tcp_port().filter(|_| !has_ranks()).map(NetworkMeter::of_clients);
         broker.begin()?;
         let begin_ns = now_ns() + BEGIN_LEAD.as_nanos() as u64;
         self.gateways.iter_mut().try_for_each(|role| role.send_command(&GatewayStart { begin_ns }))?;
-        let mut kill_ns = wish.kill_engine_s.map(|seconds| begin_ns + (seconds * 1e9) as u64);
+        let mut kill_ns = run.kill_engine_s.map(|seconds| begin_ns + (seconds * 1e9) as u64);
         let mut said: Vec<Option<RoleReport>> = self.gateways.iter().map(|_| None).collect();
         while let Some(waiting) = said.iter().position(Option::is_none) {
             if crate::interrupt::requested() {
@@ -135,7 +135,7 @@ impl RunningMarket {
             let left_ns = kill_ns.map(|time_ns| time_ns.saturating_sub(now_ns()));
             if left_ns == Some(0) {
                 kill_ns = None;
-                self.replace_engine(wish, placement)?;
+                self.replace_engine(run, placement)?;
                 continue;
             }
             let wait = left_ns.map_or(ROLE_POLL_WAIT, |left_ns| ROLE_POLL_WAIT.min(Duration::from_nanos(left_ns)));
@@ -148,25 +148,25 @@ impl RunningMarket {
         let network = network.and_then(NetworkMeter::stop);
         let told = said.into_iter().flatten().map(parse_results).collect::<Result<Vec<RoleResults<GatewayResults>>, _>>()?;
         let gateways: RoleUsage = told.iter().map(|told| told.used).collect::<Vec<_>>().iter().collect();
-        let matched: RoleResults<EngineResults> = end(&mut self.engine)?;
-        let reported: RoleResults<ReporterResults> = end(&mut self.reporter)?;
+        let matched: RoleResults<EngineResults> = finish_role(&mut self.engine)?;
+        let reported: RoleResults<ReporterResults> = finish_role(&mut self.reporter)?;
         Ok(MarketResults {
             traded: told.into_iter().map(|told| told.found).collect(),
             matched: matched.found,
             reported: reported.found,
             broker,
-            engine: matched.used.known().filter(|_| wish.kill_engine_s.is_none()),
+            engine: matched.used.known().filter(|_| run.kill_engine_s.is_none()),
             gateways: gateways.known(),
             network,
         })
     }
 
     /// Kills the engine as a crash would, and starts another one with its journal.
-    fn replace_engine(&mut self, wish: &MarketRun<'_>, placement: &CpuPlacement) -> Result<(), String> {
-        let pid = self.engine.pid().ok_or("the engine is no process of this host")?;
+    fn replace_engine(&mut self, run: &MarketRun<'_>, placement: &CpuPlacement) -> Result<(), String> {
+        let pid = self.engine.pid().ok_or("the engine is not a process of this host")?;
         kill(Pid::from_raw(pid as i32), Signal::SIGKILL)
             .map_err(|error| format!("the engine cannot be killed: {error}"))?;
-        self.engine = engine(wish.load, &self._declared.0, self.journal.clone(), placement)?;
+        self.engine = engine(run.load, &self._declared.0, self.journal.clone(), placement)?;
         self.engine.ready(ROLE_READY_WAIT).map(drop)
     }
 }
@@ -180,12 +180,12 @@ fn engine(load: &MarketLoad, place: &MarketAddress, journal: Option<String>, pla
 fn check_no_report(role: &mut RoleHandle) -> Result<(), String> {
     match role.report_within(Duration::ZERO)? {
         None => Ok(()),
-        Some(other) => Err(format!("a program of the market said {other:?} in the middle of the run")),
+        Some(other) => Err(format!("a program of the market sent {other:?} during the run")),
     }
 }
 
 /// Sends the command to end, and receives the results.
-fn end<T: DeserializeOwned>(role: &mut RoleHandle) -> Result<T, String> {
+fn finish_role<T: DeserializeOwned>(role: &mut RoleHandle) -> Result<T, String> {
     role.send_command(&FinishCommand)?;
     parse_results(role.report(MARKET_END_WAIT)?)
 }
@@ -195,6 +195,6 @@ fn parse_results<T: DeserializeOwned>(report: RoleReport) -> Result<T, String> {
         RoleReport::Results(value) => {
             serde_json::from_value(value).map_err(|error| format!("a report not understood: {error}"))
         }
-        other => Err(format!("a program of the market answered {other:?} instead of what it found")),
+        other => Err(format!("a program of the market answered {other:?} instead of its results")),
     }
 }

@@ -13,11 +13,11 @@ use crate::placement::CpuPlacement;
 use crate::target::BenchmarkTarget;
 
 /// Further placements.
-pub(super) const PLACES: &[OptionSpec] = &[option(
+pub(super) const PLACEMENTS: &[OptionSpec] = &[option(
     "also-cpus",
     None,
     "PLACES",
-    "run everything there, too, in turns with --cpus; may be repeated: says where each broker does best",
+    "also run everything on these CPUs, interleaved with --cpus; may be repeated: reports where each broker is fastest",
 )];
 
 /// The placements of a sweep, in turn.
@@ -31,16 +31,16 @@ impl SweepPlacements {
     pub(super) fn read(given: &ParsedOptions, first: &CpuPlacement) -> Result<Self, UsageError> {
         let others = given.texts("also-cpus");
         if others.len() >= PLACES_MAX {
-            return Err(UsageError(format!("--also-cpus: at most {PLACES_MAX} places are tried in turns")));
+            return Err(UsageError(format!("--also-cpus: at most {PLACES_MAX} placements are tried")));
         }
         if has_ranks() && !others.is_empty() {
-            return Err(UsageError("--also-cpus: under a launcher, ranks are where it put them".to_owned()));
+            return Err(UsageError("--also-cpus: under a launcher, the launcher places the ranks".to_owned()));
         }
         let others = others.iter().map(|text| CpuPlacement::parse(if text == "any" { "" } else { text }));
         let all: Vec<CpuPlacement> = [Ok(first.clone())].into_iter().chain(others).collect::<Result<_, _>>()?;
         all.iter().skip(1).try_for_each(CpuPlacement::check_processors).map_err(|why| UsageError(format!("--also-cpus: {why}")))?;
         match (1..all.len()).find(|&index| all[..index].contains(&all[index])) {
-            Some(index) => Err(UsageError(format!("--also-cpus: '{}' stands there twice", all[index]))),
+            Some(index) => Err(UsageError(format!("--also-cpus: '{}' is given twice", all[index]))),
             None => Ok(Self(all)),
         }
     }
@@ -67,7 +67,7 @@ impl SweepPlacements {
         let moves = self.are_several() && self.0.iter().any(|place| !place.broker.is_any());
         match targets.iter().find(|target| moves && target.pid.is_none()) {
             Some(target) => Err(UsageError(format!(
-                "--also-cpus: {} cannot be moved, since its process is not on this host, or not known (--broker-pid)",
+                "--also-cpus: {} cannot be moved: its process is not on this host, or unknown (--broker-pid)",
                 target.name
             ))),
             None => Ok(()),
@@ -97,7 +97,7 @@ impl SweepPlacements {
 pub(super) struct SweepRun {
     pub rate: Option<f64>,
     pub broker: String,
-    pub place: usize,
+    pub placement: usize,
     pub figures: MarketFigures,
 }
 
@@ -119,7 +119,7 @@ pub(super) fn best(places: &SweepPlacements, runs: &[SweepRun]) -> Vec<String> {
     }
     for rate in rates {
         let of = |broker: &str, place: usize| {
-            let these = runs.iter().filter(|run| run.rate == rate && run.broker == broker && run.place == place);
+            let these = runs.iter().filter(|run| run.rate == rate && run.broker == broker && run.placement == place);
             let valid = these.filter(|run| run.figures.invalid().is_empty());
             let p99s = valid.filter_map(|run| run.figures.completion().supported_quantile_us(0.99));
             p99s.collect::<RunValues>().median()
@@ -140,7 +140,7 @@ fn ranked(brokers: &[&str], places: usize, of: impl Fn(&str, usize) -> Option<f6
         .iter()
         .enumerate()
         .map(|(index, broker)| match (best_of(broker), first) {
-            (None, _) => format!("{broker}: no run that counts"),
+            (None, _) => format!("{broker}: no valid run"),
             (Some((us, place)), Some((least, _))) if index > 0 => {
                 format!("{broker} @{} {us:.0} us, {:.2} times {}'s", place + 1, us / least, brokers[0])
             }
@@ -156,7 +156,7 @@ mod tests {
 
     fn places(words: &[&str]) -> Result<SweepPlacements, UsageError> {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-        SweepPlacements::read(&ParsedOptions::parse(&words, &[PLACES])?, &CpuPlacement::default())
+        SweepPlacements::read(&ParsedOptions::parse(&words, &[PLACEMENTS])?, &CpuPlacement::default())
     }
 
     #[test]
@@ -168,8 +168,8 @@ mod tests {
             ("b", _) => Some(2_000.0),
             _ => None,
         };
-        assert_eq!(ranked(&["a", "b", "c"], 2, us), "a @2 100 us; b @1 750 us, 7.50 times a's; c: no run that counts");
-        assert_eq!(ranked(&["c", "a"], 2, us), "c: no run that counts; a @2 100 us");
+        assert_eq!(ranked(&["a", "b", "c"], 2, us), "a @2 100 us; b @1 750 us, 7.50 times a's; c: no valid run");
+        assert_eq!(ranked(&["c", "a"], 2, us), "c: no valid run; a @2 100 us");
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn wrong_places_are_refused() {
         let why = |words: &[&str]| places(words).map_or_else(|wrong| wrong.0, |_| String::new());
-        assert!(why(&["--also-cpus", "any"]).ends_with("stands there twice"));
+        assert!(why(&["--also-cpus", "any"]).ends_with("is given twice"));
         assert!(why(&["--also-cpus", "broker"]).contains("expected role=processors"));
         assert!(why(&["--also-cpus", "consumer=1023"]).starts_with("--also-cpus: cannot run on processor 1023: "));
         let many: Vec<String> = (0..PLACES_MAX).map(|cpu| format!("--also-cpus=broker={cpu}")).collect();

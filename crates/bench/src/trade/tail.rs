@@ -9,7 +9,7 @@ use report::stdout::put;
 use super::market_options::TRADING;
 use super::help;
 use super::market_address::{ORDERS, MarketAddress, REJECTS, STATISTICS};
-use super::programs::{WHERE, market_address};
+use super::programs::{MARKET, market_address};
 use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
 use crate::failure::CommandFailure;
 use crate::interrupt;
@@ -17,17 +17,17 @@ use crate::limits::MARKET_LOOK;
 use market::limits::GATEWAYS_MAX;
 
 const OWN: &[OptionSpec] = &[
-    option("count", None, "N", "end after so many messages (default: at Ctrl-C or SIGTERM)"),
-    option("hex", None, "BYTES", "say what these bytes are, as in 10000120000a000000, and end"),
+    option("count", None, "N", "end after N messages (default: at Ctrl-C or SIGTERM)"),
+    option("hex", None, "BYTES", "decode these bytes, as in 10000120000a000000, and end"),
     option("help", Some('h'), "", "this text"),
 ];
 
 const ABOUT: &str = "\
-Prints every message of a market in words: its routing key, then what it says. It has a queue of its own on the market's exchange, so
-that nobody misses anything.";
+Prints every message of a market in words, after its routing key. It consumes from its own queue on the market's exchange, so
+that no program misses a message.";
 
 const EXAMPLES: &[(&str, &str)] =
-    &[("tail --url amqp://broker", "everything that passes"), ("tail --hex 10000120000a000000", "what nine bytes are")];
+    &[("tail --url amqp://broker", "all messages"), ("tail --hex 10000120000a000000", "decodes nine bytes")];
 
 /// Runs the command.
 ///
@@ -35,7 +35,7 @@ const EXAMPLES: &[(&str, &str)] =
 /// Wrong usage, or a broker that fails.
 pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
     let gateways: Vec<OptionSpec> = TRADING.iter().filter(|option| option.name == "gateways").copied().collect();
-    let lists = [WHERE, &gateways, OWN];
+    let lists = [MARKET, &gateways, OWN];
     let given = ParsedOptions::parse(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier market tail [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
@@ -61,12 +61,12 @@ fn describe(body: &[u8]) -> String {
     match (MarketMessage::decode(body), MarketSample::decode(body)) {
         (Ok(message), _) => message.to_string(),
         (Err(_), Ok(sample)) => sample.to_string(),
-        (Err(malformed), Err(_)) => format!("no message ({}): {} bytes", malformed.reason, body.len()),
+        (Err(malformed), Err(_)) => format!("not a message ({}): {} bytes", malformed.reason, body.len()),
     }
 }
 
-fn follow(place: &MarketAddress, count: u64) -> Result<(), CommandFailure> {
-    let (mut client, _channel) = listen(place).map_err(|error| error.to_string())?;
+fn follow(address: &MarketAddress, count: u64) -> Result<(), CommandFailure> {
+    let (mut client, _channel) = listen(address).map_err(|error| error.to_string())?;
     let mut left = count;
     while left > 0 && !interrupt::requested() {
         let Some(delivery) = client.next_delivery(MARKET_LOOK).map_err(|error| error.to_string())? else { continue };
@@ -76,16 +76,16 @@ fn follow(place: &MarketAddress, count: u64) -> Result<(), CommandFailure> {
     Ok(client.close().map_err(|error| error.to_string())?)
 }
 
-fn listen(place: &MarketAddress) -> client::Result<(Client, ClientChannel)> {
-    let (mut client, channel) = place.connect("tail", client::limits::FLUSH_BYTES)?;
+fn listen(address: &MarketAddress) -> client::Result<(Client, ClientChannel)> {
+    let (mut client, channel) = address.connect("tail", client::limits::FLUSH_BYTES)?;
     let queue = client.declare_queue(channel, "", &QueueOptions { exclusive: true, ..QueueOptions::default() })?.name;
     let keys = [ORDERS, STATISTICS, REJECTS].map(str::to_owned).into_iter();
-    for key in keys.chain((0..place.gateways).map(MarketAddress::trades)) {
-        client.bind_queue(channel, &queue, &place.name, &key, &Table::new())?;
+    for key in keys.chain((0..address.gateways).map(MarketAddress::trades)) {
+        client.bind_queue(channel, &queue, &address.name, &key, &Table::new())?;
     }
     client.consume(channel, &queue, &ConsumeOptions { no_ack: true, ..ConsumeOptions::default() })?;
     // This line tells a waiting program that the queue is bound.
-    eprintln!("harrier market: tail: listening to '{}'", place.name);
+    eprintln!("harrier market: tail: listening to '{}'", address.name);
     Ok((client, channel))
 }
 
@@ -97,7 +97,7 @@ mod tests {
     fn bytes_are_said_in_words() {
         let of = |digits: &str| bytes(digits).map_or_else(|wrong| wrong.0, |bytes| describe(&bytes));
         assert_eq!(of("10000120000a000000"), "order gateway=0 sequence=0 buy symbol=1 price=8192 lots=10");
-        assert_eq!(of("10"), "no message (wrong length): 1 bytes");
+        assert_eq!(of("10"), "not a message (wrong length): 1 bytes");
         assert_eq!(of("1"), "--hex is an even number of hexadecimal digits, not '1'");
         assert_eq!(of("zz"), "--hex is an even number of hexadecimal digits, not 'zz'");
     }

@@ -17,7 +17,7 @@ const COLUMNS: [&str; 8] =
 pub(super) fn section(tree: &Tree, all: &[&SizeMeasurement]) -> PageSection {
     let facts =
         vec!["bytes are those of TCP sockets, without headers; CPU us/message: for each message published".to_owned()];
-    let mut section = empty(format!("{tree}: what each broker used and moved"), facts, &COLUMNS);
+    let mut section = empty(format!("{tree}: resource usage and traffic of each broker"), facts, &COLUMNS);
     section.rows = all.iter().flat_map(|measured| rows(measured)).collect();
     section
 }

@@ -44,13 +44,13 @@ const MEASURED: &[OptionSpec] = &[
     option("brokers", None, "LIST", "brokers below the root, a consumer on each (default 1,2,3,4,8)"),
     option("runs", None, "N", "runs of each, 5 at least (default 5)"),
     option("seconds", None, "S", "length of a run, about (default 1)"),
-    option("quick", None, "", "for a look: less of everything, two short runs; a profile of it is coarse"),
+    option("quick", None, "", "a quick calibration: fewer trees and sizes, two short runs; gives a coarse profile"),
     option("dry-run", None, "", "show what would be measured, and how long it would take"),
 ];
 
 const TREES: &[OptionSpec] = &[
     option("exchange", None, "TYPE", "fanout (default), direct or topic"),
-    option("credit", None, "N", "messages under way between two brokers with ack confirm; 0: unlimited (default 1000)"),
+    option("credit", None, "N", "messages in flight between two brokers with ack confirm; 0: unlimited (default 1000)"),
     option("prefetch", None, "N", "consumers acknowledge, N ahead; 0: unlimited (default: they acknowledge none)"),
     option("address", None, "IP", "address of this host for brokers (default 127.0.0.1; rdma: the first device's)"),
     option("namespaces", None, "", "each broker and each group of clients in a network namespace of its own (root)"),
@@ -61,28 +61,28 @@ const TREES: &[OptionSpec] = &[
         "speed of each link, as in 200mbit: set with --namespaces, noted under a launcher",
     ),
     option("broker-options", None, "OPTIONS", "more options for every broker"),
-    option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet; it is not measured"),
+    option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet, which is not measured"),
 ];
 
 const OUT: &[OptionSpec] = &[
     option("out", Some('o'), "FILE", "the profile (default profile.json)"),
-    option("add", None, "", "to what FILE has already, measured under the same conditions: more sizes, ways or runs"),
+    option("add", None, "", "add to FILE, under the same conditions: more sizes, modes or runs"),
     option("help", Some('h'), "", "this text"),
 ];
 
 const ABOUT: &str = "\
-Measures what a broker of a tree costs, by three sweeps: brokers one below another, consumers of one broker, brokers below the
-root; each for every size, transport and reliability, in turns, several times. What they come to is fitted and written as a
-profile, with everything it was fitted to, for plan, verify and simulate.
-On one host all brokers and clients share the processors: there a message's processor time is what is fitted, and no rate.
-Under mpirun or srun, with a host for each node, rates are.";
+Measures the costs of a broker in a tree, by three sweeps: chains of brokers, consumers of one broker, and brokers below the
+root; each for every size, transport and reliability, interleaved, several times. Fits costs to them and writes a
+profile, including the measurements, for plan, verify and simulate.
+On one host all brokers and clients share the processors; there processor time is fitted, not rates.
+Under mpirun or srun, with a host for each node, rates are fitted.";
 
 const EXAMPLES: &[(&str, &str)] = &[
-    ("calibrate --quick", "a look: a minute, and a coarse profile.json"),
-    ("calibrate --sizes 64,1K,64K --transports tcp --out profile.json", "all of it for three sizes over TCP"),
-    ("calibrate --sizes 256K --transports tcp --add", "one size more"),
+    ("calibrate --quick", "in a minute, a coarse profile.json"),
+    ("calibrate --sizes 64,1K,64K --transports tcp --out profile.json", "three sizes over TCP"),
+    ("calibrate --sizes 256K --transports tcp --add", "adds a size"),
     ("calibrate --namespaces --link-rate 200mbit --sizes 64K --acks none", "hosts with links of 200 Mbit/s (as root)"),
-    ("calibrate --dry-run", "which trees, and how long everything would take"),
+    ("calibrate --dry-run", "lists the trees, and the time that all would take"),
 ];
 
 /// Single messages that are timed in each run.
@@ -122,7 +122,7 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
         true => calibration.earlier(out)?,
         false => calibration.empty(),
     };
-    let most = calibration.sweep_trees.iter().map(|stop| stop.tree.consumers()).max().unwrap_or(1);
+    let most = calibration.sweep_trees.iter().map(|entry| entry.tree.consumers()).max().unwrap_or(1);
     raise_for(most as usize)?;
     let mut observed = ObservationSet { all: std::mem::take(&mut profile.observations) };
     calibration.measure(&mut observed)?;
@@ -147,9 +147,9 @@ fn words_of(
     let mut found = Vec::new();
     for word in text.split(',').map(str::trim) {
         let one = known.iter().copied().find(|one| *one == word);
-        let one = one.ok_or_else(|| UsageError(format!("--{name} is of {}, not '{word}'", known.join(","))))?;
+        let one = one.ok_or_else(|| UsageError(format!("--{name} takes {}, not '{word}'", known.join(","))))?;
         if found.contains(&one) {
-            return Err(UsageError(format!("--{name}: {one} stands there twice")));
+            return Err(UsageError(format!("--{name}: {one} is given twice")));
         }
         found.push(one);
     }
@@ -163,7 +163,7 @@ impl Calibration {
         let on_hosts = given.has("namespaces") || has_ranks();
         let transports = transports(given, quick, on_hosts)?;
         let acks = words_of(given, "acks", if quick { &["none"] } else { &["none", "confirm"] }, &["none", "confirm"])?;
-        let joints: Vec<RouteMode> =
+        let modes: Vec<RouteMode> =
             transports.iter().flat_map(|&transport| acks.iter().map(move |&ack| RouteMode { transport, ack })).collect();
         let list = |name: &str, usual: &[usize], quickly: &[usize], most: u32| {
             given.list(name, if quick { quickly } else { usual }, 1, most as usize)
@@ -181,27 +181,27 @@ impl Calibration {
             singles: if quick { SINGLES_QUICK } else { SINGLES },
         };
         let sizes = if quick && !given.has("sizes") { vec![64, 64 << 10] } else { sizes(given)? };
-        let stops = sweeps.trees(&joints)?;
-        let trees = stops.iter().map(|stop| placed(stop, given)).collect::<Result<_, _>>()?;
+        let entries = sweeps.trees(&modes)?;
+        let trees = entries.iter().map(|entry| placed(entry, given)).collect::<Result<_, _>>()?;
         // A host for each node, or shared ones.
-        let nodes_max = stops.iter().map(|stop| nodes(&stop.tree)).max().unwrap_or(0);
+        let nodes_max = entries.iter().map(|entry| nodes(&entry.tree)).max().unwrap_or(0);
         let own = lone_ranks().is_some_and(|ranks| ranks >= nodes_max as usize);
         let sharing = if own { Sharing::OwnHosts } else { Sharing::OneHost };
-        Ok(Self { sweep_trees: stops, trees, sizes, effort, sharing, link_bits_per_s })
+        Ok(Self { sweep_trees: entries, trees, sizes, effort, sharing, link_bits_per_s })
     }
 
     /// What is measured, how long that takes, and how to read the figures; as comment lines.
     fn describe(&self) -> String {
-        let trees = self.sweep_trees.iter().map(|stop| &stop.tree);
+        let trees = self.sweep_trees.iter().map(|entry| &entry.tree);
         let seconds = seconds(trees, &self.sizes, &self.effort, self.link_bits_per_s);
         let shares = match (self.sharing, has_ranks()) {
             (Sharing::OwnHosts, _) => "Every node has a host of its own: rates are costs.".to_owned(),
             (Sharing::OneHost, true) => {
-                "There are fewer hosts than nodes, and some share one: processor time of a message is fitted, no rate."
+                "There are fewer hosts than nodes, so some share one: processor time of a message is fitted, not rates."
                     .to_owned()
             }
             (Sharing::OneHost, false) => format!(
-                "All nodes share the {} processors of this host: processor time of a message is fitted, no rate.",
+                "All nodes share the {} processors of this host: processor time of a message is fitted, not rates.",
                 gauge::processors()
             ),
         };
@@ -216,12 +216,12 @@ impl Calibration {
     }
 
     fn list(&self) -> String {
-        let line = |stop: &SweepTree| {
+        let line = |entry: &SweepTree| {
             let ways: Vec<String> =
-                stop.modes.iter().map(|joint| format!("{} {}", joint.transport.name(), joint.ack)).collect();
+                entry.modes.iter().map(|mode| format!("{} {}", mode.transport.name(), mode.ack)).collect();
             let ways =
-                if stop.tree.brokers_count() == 1 { "one broker: for all ways".to_owned() } else { ways.join(", ") };
-            format!("  {:<16} {ways}\n", stop.tree.to_string())
+                if entry.tree.brokers_count() == 1 { "one broker: for all modes".to_owned() } else { ways.join(", ") };
+            format!("  {:<16} {ways}\n", entry.tree.to_string())
         };
         self.sweep_trees.iter().map(line).collect()
     }
@@ -245,7 +245,7 @@ impl Calibration {
         let of = |profile: &Profile| (profile.sharing, profile.cores, profile.link_bits_per_s, profile.made_by.clone());
         if of(&earlier) != of(&now) {
             return Err(CommandFailure::Usage(format!(
-                "{}: it was measured under other conditions, and nothing is added to it: {}, now {}",
+                "{}: it was measured under other conditions, so that nothing can be added: {}, now {}",
                 file.display(),
                 profile_files::conditions(&earlier),
                 profile_files::conditions(&now)
@@ -256,8 +256,8 @@ impl Calibration {
 
     fn measure(&self, observed: &mut ObservationSet) -> Result<(), CommandFailure> {
         let progress = ProgressLine::begin();
-        let (stops, sizes) = (self.sweep_trees.len(), self.sizes.len());
-        let all = (stops * sizes * self.effort.runs).max(1);
+        let (entries, sizes) = (self.sweep_trees.len(), self.sizes.len());
+        let all = (entries * sizes * self.effort.runs).max(1);
         let (mut done, mut run) = (0, 0);
         InterleavedRuns { trees: &self.trees, sizes: &self.sizes, effort: self.effort }.all(|step| {
             match step {
@@ -267,13 +267,13 @@ impl Calibration {
                     progress.show(done as f64 / all as f64, &format!("{what}, run {run} of {runs}"));
                 }
                 RunProgress::Measured { index, measured } => {
-                    let stop = &self.sweep_trees[index];
-                    observed.add(&stop.tree, &stop.modes, measured)?;
+                    let entry = &self.sweep_trees[index];
+                    observed.add(&entry.tree, &entry.modes, measured)?;
                     done += 1;
                     let what =
-                        format!("{}, {} bytes, run {run} of {}", stop.tree, measured.size_bytes, self.effort.runs);
+                        format!("{}, {} bytes, run {run} of {}", entry.tree, measured.size_bytes, self.effort.runs);
                     progress.show(done as f64 / all as f64, &what);
-                    if done % (stops * sizes) == 0 {
+                    if done % (entries * sizes) == 0 {
                         progress.clear();
                         put(&format!("# run {run} of {} of every tree is done\n", self.effort.runs))?;
                     }
@@ -286,14 +286,14 @@ impl Calibration {
 }
 
 /// A tree with its plan and its hosting.
-fn placed(stop: &SweepTree, given: &ParsedOptions) -> Result<(TreePlan, NodeHosting), CommandFailure> {
-    let Some(joint) = stop.modes.first() else {
-        return Err(CommandFailure::Usage("there is no way to join brokers".to_owned()));
+fn placed(entry: &SweepTree, given: &ParsedOptions) -> Result<(TreePlan, NodeHosting), CommandFailure> {
+    let Some(mode) = entry.modes.first() else {
+        return Err(CommandFailure::Usage("no transport between brokers is available".to_owned()));
     };
-    let usual = tree_options::plan(stop.tree.clone(), given)?;
+    let usual = tree_options::plan(entry.tree.clone(), given)?;
     // A single broker has no peers: its clients use TCP.
-    let transport = if stop.tree.brokers_count() == 1 { TreeTransport::Tcp } else { joint.transport };
-    let mut plan = TreePlan { transport, ack: joint.ack, ..usual };
+    let transport = if entry.tree.brokers_count() == 1 { TreeTransport::Tcp } else { mode.transport };
+    let mut plan = TreePlan { transport, ack: mode.ack, ..usual };
     if given.has("link-rate") && !has_ranks() {
         plan.broker_options.extend(fair_options(given).unwrap_or_default());
     }
@@ -311,7 +311,7 @@ fn transports(given: &ParsedOptions, quick: bool, on_hosts: bool) -> Result<Vec<
     }
     let found = words_of(given, "transports", &usual, &TreeTransport::ALL.map(TreeTransport::name))?;
     if on_hosts && found != ["tcp"] {
-        return Err(CommandFailure::Usage("between hosts and namespaces brokers are joined over tcp".to_owned()));
+        return Err(CommandFailure::Usage("brokers on different hosts or namespaces must use tcp".to_owned()));
     }
     Ok(TreeTransport::ALL.into_iter().filter(|one| found.contains(&one.name())).collect())
 }
@@ -353,7 +353,7 @@ fn measured_table(observations: &[Observation]) -> String {
 
 /// The fitted costs.
 fn costs_table(set: &CostSet) -> String {
-    let facts = vec!["microseconds, with what they are in 95 of 100 cases".to_owned()];
+    let facts = vec!["microseconds, with 95 % intervals".to_owned()];
     let columns = [
         "size",
         "take in",
@@ -400,7 +400,7 @@ mod tests {
         let shown = calibration(line).map_or_else(
             |failure| failure.to_string(),
             |all| {
-                let trees: Vec<String> = all.sweep_trees.iter().map(|stop| stop.tree.to_string()).collect();
+                let trees: Vec<String> = all.sweep_trees.iter().map(|entry| entry.tree.to_string()).collect();
                 format!("{} | {:?} | {} x {} s", trees.join(" "), all.sizes, all.effort.runs, all.effort.seconds)
             },
         );
@@ -424,12 +424,12 @@ mod tests {
     fn what_makes_no_sense_is_refused() {
         for (line, expected) in [
             ("--runs 4", "--runs is a number from 5 to"),
-            ("--transports pigeon", "--transports is of tcp,unix,rdma, not 'pigeon'"),
-            ("--acks none,none", "--acks: none stands there twice"),
+            ("--transports pigeon", "--transports takes tcp,unix,rdma, not 'pigeon'"),
+            ("--acks none,none", "--acks: none is given twice"),
             ("--depths 0", "--depths is a number from 1 to"),
-            ("--namespaces --transports unix", "between hosts and namespaces brokers are joined over tcp"),
+            ("--namespaces --transports unix", "brokers on different hosts or namespaces must use tcp"),
             ("--transports tcp --link-rate 1gbit", "--link-rate needs links: --namespaces"),
-            ("--transports tcp --url amqp://h", "--url says where ranks meet"),
+            ("--transports tcp --url amqp://h", "--url needs a launcher"),
         ] {
             check(line, expected);
         }
@@ -439,7 +439,7 @@ mod tests {
     fn one_host_is_said_to_be_one() {
         let all = calibration("--quick").expect("a look");
         assert_eq!(all.sharing, Sharing::OneHost);
-        assert!(all.describe().contains("processor time of a message is fitted, no rate"), "{}", all.describe());
+        assert!(all.describe().contains("processor time of a message is fitted, not rates"), "{}", all.describe());
         assert_eq!([minutes(30.0), minutes(150.0)], ["30 s", "2 min"]);
     }
 }

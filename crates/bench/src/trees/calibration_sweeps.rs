@@ -49,24 +49,24 @@ impl CalibrationSweeps {
     ///
     /// # Errors
     /// A tree has more nodes than one run starts.
-    pub fn trees(&self, joints: &[RouteMode]) -> Result<Vec<SweepTree>, UsageError> {
+    pub fn trees(&self, modes: &[RouteMode]) -> Result<Vec<SweepTree>, UsageError> {
         let chain = |depth: &usize| format!("{}C", "B-".repeat(*depth));
         let fan = |degree: &usize| format!("B-{degree}B-{degree}C");
         let notations = self.depths.iter().map(chain);
         let notations = notations.chain(self.consumers.iter().map(|degree| format!("B-{degree}C")));
-        let mut stops: Vec<SweepTree> = Vec::new();
+        let mut entries: Vec<SweepTree> = Vec::new();
         for notation in notations.chain(self.brokers.iter().map(fan)) {
             let tree = tree_options::tree(&notation)?;
-            if stops.iter().any(|stop| stop.tree == tree) {
+            if entries.iter().any(|entry| entry.tree == tree) {
                 continue;
             }
             if tree.brokers_count() == 1 {
-                stops.push(SweepTree { tree, modes: joints.to_vec() });
+                entries.push(SweepTree { tree, modes: modes.to_vec() });
             } else {
-                stops.extend(joints.iter().map(|&joint| SweepTree { tree: tree.clone(), modes: vec![joint] }));
+                entries.extend(modes.iter().map(|&mode| SweepTree { tree: tree.clone(), modes: vec![mode] }));
             }
         }
-        Ok(stops)
+        Ok(entries)
     }
 }
 
@@ -102,9 +102,9 @@ mod tests {
 
     #[test]
     fn every_tree_is_measured_once_and_one_broker_for_all_ways_of_joining() {
-        let joints = ["none", "confirm"].map(|ack| RouteMode { transport: TreeTransport::Tcp, ack });
-        let stops = sweeps().trees(&joints).expect("small trees");
-        let shown: Vec<String> = stops.iter().map(|stop| format!("{} {}", stop.tree, stop.modes.len())).collect();
+        let modes = ["none", "confirm"].map(|ack| RouteMode { transport: TreeTransport::Tcp, ack });
+        let entries = sweeps().trees(&modes).expect("small trees");
+        let shown: Vec<String> = entries.iter().map(|entry| format!("{} {}", entry.tree, entry.modes.len())).collect();
         let expected =
             ["B-C 2", "B-B-C 1", "B-B-C 1", "B-B-B-C 1", "B-B-B-C 1", "B-2C 2", "B-4C 2", "B-2B-2C 1", "B-2B-2C 1"];
         assert_eq!(shown, expected);
@@ -113,8 +113,8 @@ mod tests {
     #[test]
     fn a_tree_that_is_too_large_is_refused() {
         let sweeps = CalibrationSweeps { brokers: vec![300], ..sweeps() };
-        let joints = [RouteMode { transport: TreeTransport::Tcp, ack: "none" }];
-        assert!(sweeps.trees(&joints).is_err_and(|wrong| wrong.0.contains("at most")));
+        let modes = [RouteMode { transport: TreeTransport::Tcp, ack: "none" }];
+        assert!(sweeps.trees(&modes).is_err_and(|wrong| wrong.0.contains("at most")));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use report::page::{PageSection, number};
 use report::stdout::put;
 
-use super::tree_options::{EFFORT, OUTPUT, PLACE, effort, plan, sizes, hosting};
+use super::tree_options::{EFFORT, OUTPUT, HOSTING, effort, plan, sizes, hosting};
 use super::tree_record::TreeRecord;
 use super::segment_figures::SegmentFigures;
 use super::tree_environment::NodeHosting;
@@ -27,7 +27,7 @@ const OWN: &[OptionSpec] = &[
         "credit",
         None,
         "N",
-        "messages under way between two brokers, and ahead of a consumer, where it is bounded (default 1000)",
+        "bounded credit: messages in flight between two brokers, and prefetch of consumers (default 1000)",
     ),
     option("only", None, "KIND", "bounded or unlimited credit (default: both)"),
     option("exchange", None, "TYPE", "fanout (default), direct or topic"),
@@ -35,7 +35,7 @@ const OWN: &[OptionSpec] = &[
 ];
 
 const EXAMPLES: &[(&str, &str)] = &[
-    ("experiment consumer-fanout", "whether eight consumers of one broker are a cliff here, as they were in the paper"),
+    ("experiment consumer-fanout", "does the rate collapse at eight consumers of one broker, as in the paper?"),
     (
         "experiment sixteen-consumers --namespaces --link-rate 1gbit --report sixteen.html",
         "on links of one Gbit/s each",
@@ -80,7 +80,7 @@ fn about() -> String {
 /// # Errors
 /// Wrong usage, a node that failed, figures that must not be trusted.
 pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let lists = [EFFORT, OWN, PLACE, OUTPUT];
+    let lists = [EFFORT, OWN, HOSTING, OUTPUT];
     let given = ParsedOptions::parse_with_bare(words, &lists)?;
     if given.has("help") {
         let usage = "harrier topology experiment NAME [OPTIONS]";
@@ -94,7 +94,7 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
             .find(|name| name == one)
             .ok_or_else(|| CommandFailure::Usage(format!("unknown experiment '{one}': there are {}", names.join(", "))))?,
         [] => return Err(CommandFailure::Usage(format!("experiment needs a name: {}", names.join(", ")))),
-        [_, more, ..] => return Err(CommandFailure::Usage(format!("'{more}' is a word too many"))),
+        [_, more, ..] => return Err(CommandFailure::Usage(format!("unexpected argument '{more}'"))),
     };
     let kinds = match given.text("only") {
         None => CreditMode::ALL.to_vec(),
@@ -103,7 +103,7 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
             CreditMode::ALL.into_iter().filter(|credit| credit.name() == wanted).collect()
         }
     };
-    let (wish, effort, sizes) = (hosting(&given)?, effort(&given)?, sizes(&given)?);
+    let (hosting, effort, sizes) = (hosting(&given)?, effort(&given)?, sizes(&given)?);
     let credit = given.number("credit", 1_000, 1, u64::from(u16::MAX))? as u16;
     let mut trees = Vec::new();
     for notation in paper::topologies(name) {
@@ -114,18 +114,18 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
             trees.push((notation, kind, plan));
         }
     }
-    let mut book = TreeRecord::begin(&format!("experiment {name}"), words.get(1..).unwrap_or_default(), &given)?;
-    book.used("seconds", effort.seconds);
-    book.used("runs", effort.runs);
-    put(&format!("# harrier topology experiment {name}\n# {}\n", book.environment()))?;
-    let experiment = Experiment { name, trees, hosting: wish, effort, sizes };
-    let outcome = experiment.all(&mut book).and_then(|all| {
-        let found = experiment.results(&all);
-        tables(name, &kinds, &found, &mut book)?;
-        collapses(name, &kinds, &found, &mut book)?;
-        book.table(resource_table(name, experiment.used(&all)))
+    let mut record = TreeRecord::begin(&format!("experiment {name}"), words.get(1..).unwrap_or_default(), &given)?;
+    record.note_option("seconds", effort.seconds);
+    record.note_option("runs", effort.runs);
+    put(&format!("# harrier topology experiment {name}\n# {}\n", record.environment()))?;
+    let experiment = Experiment { name, trees, hosting, effort, sizes };
+    let outcome = experiment.all(&mut record).and_then(|all| {
+        let results = experiment.results(&all);
+        tables(name, &kinds, &results, &mut record)?;
+        collapses(name, &kinds, &results, &mut record)?;
+        record.table(resource_table(name, experiment.used(&all)))
     });
-    book.end(outcome)
+    record.finish(outcome)
 }
 
 /// An experiment: its trees, sizes and effort.
@@ -139,7 +139,7 @@ struct Experiment<'a> {
 
 impl Experiment<'_> {
     /// Measures everything, interleaved. Returns the measurements of each tree by size.
-    fn all(&self, book: &mut TreeRecord) -> Result<Vec<Vec<SizeMeasurement>>, CommandFailure> {
+    fn all(&self, record: &mut TreeRecord) -> Result<Vec<Vec<SizeMeasurement>>, CommandFailure> {
         let trees: Vec<(TreePlan, NodeHosting)> =
             self.trees.iter().map(|(_, _, plan)| (plan.clone(), self.hosting.clone())).collect();
         InterleavedRuns { trees: &trees, sizes: &self.sizes, effort: self.effort }.all(|step| match step {
@@ -149,7 +149,7 @@ impl Experiment<'_> {
             }
             RunProgress::Measured { index, measured } => {
                 put(&line(measured))?;
-                book.keep(&format!("topology {}", self.name), &self.trees[index].2, measured);
+                record.add_measurement(&format!("topology {}", self.name), &self.trees[index].2, measured);
                 Ok(())
             }
         })
@@ -196,21 +196,21 @@ fn line(measured: &SizeMeasurement) -> String {
 }
 
 /// The paper's tables with ours beside: figure, share of the first row's, and rank.
-fn tables(name: &str, kinds: &[CreditMode], found: &ExperimentResults, book: &mut TreeRecord) -> Result<(), CommandFailure> {
+fn tables(name: &str, kinds: &[CreditMode], results: &ExperimentResults, record: &mut TreeRecord) -> Result<(), CommandFailure> {
     for number in paper::tables(name) {
-        let cells: Vec<PaperCell> = paper::table(number).into_iter().filter(|cell| has(found, cell, kinds)).collect();
+        let cells: Vec<PaperCell> = paper::table(number).into_iter().filter(|cell| has(results, cell, kinds)).collect();
         if !cells.is_empty() {
-            book.table(table(number, &cells, kinds, found))?;
+            record.table(table(number, &cells, kinds, results))?;
         }
     }
     Ok(())
 }
 
-fn has(found: &ExperimentResults, cell: &PaperCell, kinds: &[CreditMode]) -> bool {
-    kinds.iter().all(|&kind| found.contains_key(&(cell.topology.to_owned(), cell.size_bytes, kind)))
+fn has(results: &ExperimentResults, cell: &PaperCell, kinds: &[CreditMode]) -> bool {
+    kinds.iter().all(|&kind| results.contains_key(&(cell.topology.to_owned(), cell.size_bytes, kind)))
 }
 
-fn table(table: u32, cells: &[PaperCell], kinds: &[CreditMode], found: &ExperimentResults) -> PageSection {
+fn table(table: u32, cells: &[PaperCell], kinds: &[CreditMode], results: &ExperimentResults) -> PageSection {
     let large = cells.first().is_some_and(|cell| is_large(cell.size_bytes));
     let unit = if large { "MB/s, aggregate" } else { "messages/s, per stream" };
     let mut columns = ["size", "topology", "paper", "of first", "place"].map(str::to_owned).to_vec();
@@ -226,7 +226,7 @@ fn table(table: u32, cells: &[PaperCell], kinds: &[CreditMode], found: &Experime
         let row: Vec<&PaperCell> = cells.iter().filter(|cell| cell.size_bytes == size_bytes).collect();
         let papers: Vec<f64> = row.iter().map(|cell| cell.value).collect();
         let of = |kind: CreditMode| -> Vec<f64> {
-            let value = |cell: &&PaperCell| found.get(&(cell.topology.to_owned(), size_bytes, kind)).copied();
+            let value = |cell: &&PaperCell| results.get(&(cell.topology.to_owned(), size_bytes, kind)).copied();
             row.iter().map(|cell| value(cell).unwrap_or(f64::NAN)).collect()
         };
         let ours: Vec<Vec<f64>> = kinds.iter().map(|&kind| of(kind)).collect();
@@ -245,7 +245,7 @@ fn table(table: u32, cells: &[PaperCell], kinds: &[CreditMode], found: &Experime
         }
     }
     let facts = kinds.iter().zip(agreeing).map(|(kind, (alike, pairs))| {
-        format!("{} credit: {alike} of {pairs} pairs of topologies come in the paper's order", kind.name())
+        format!("{} credit: {alike} of {pairs} pairs of topologies are in the paper's order", kind.name())
     });
     PageSection { name: format!("Table {table} of the paper: {unit}"), facts: facts.collect(), columns, rows }
 }
@@ -278,13 +278,13 @@ const COLLAPSES: [(&str, &str, &str, f64); 4] = [
 /// A rate has collapsed if it falls by this many times more than its copies explain.
 const COLLAPSE_TIMES: f64 = 2.0;
 
-fn collapses(name: &str, kinds: &[CreditMode], found: &ExperimentResults, book: &mut TreeRecord) -> Result<(), CommandFailure> {
+fn collapses(name: &str, kinds: &[CreditMode], results: &ExperimentResults, record: &mut TreeRecord) -> Result<(), CommandFailure> {
     let cells = paper::cells();
     let mut columns = vec!["from", "to", "size", "copies explain", "paper"];
     columns.extend(kinds.iter().map(|kind| kind.name()));
     columns.push("here");
     let facts = vec![
-        "the rate of a stream after the step, as a share of that before it; a broker that does nothing but copy comes to what copies explain".to_owned(),
+        "the rate of a stream after the step, as a share of that before it; for a broker that only copies, it is what copies explain".to_owned(),
         format!("collapsed: less than a share of 1/{COLLAPSE_TIMES} of that"),
     ];
     let mut table = section("Steps at which the paper's brokers collapsed".to_owned(), facts, &columns);
@@ -296,7 +296,7 @@ fn collapses(name: &str, kinds: &[CreditMode], found: &ExperimentResults, book: 
                 .iter()
                 .find(|one| one.experiment == name && one.topology == *from && one.size_bytes == size_bytes);
             let share = |kind: &CreditMode| {
-                let of = |notation: &str| found.get(&(notation.to_owned(), size_bytes, *kind)).copied();
+                let of = |notation: &str| results.get(&(notation.to_owned(), size_bytes, *kind)).copied();
                 Some(of(to)? / of(from)?)
             };
             let ours: Option<Vec<f64>> = kinds.iter().map(share).collect();
@@ -318,7 +318,7 @@ fn collapses(name: &str, kinds: &[CreditMode], found: &ExperimentResults, book: 
             table.rows.push(row);
         }
     }
-    if table.rows.is_empty() { Ok(()) } else { book.table(table) }
+    if table.rows.is_empty() { Ok(()) } else { record.table(table) }
 }
 
 fn resource_table(name: &str, rows: Vec<Vec<String>>) -> PageSection {
@@ -338,7 +338,7 @@ fn resource_table(name: &str, rows: Vec<Vec<String>>) -> PageSection {
         "smallest and largest size; the others are in the document (--json). Bytes are those of TCP sockets, without headers".to_owned(),
         "the paper has these figures from sar, for hosts, as Figures 8, 11 and 14, without numbers".to_owned(),
     ];
-    let mut table = section(format!("{name}: what each broker used and moved"), facts, &columns);
+    let mut table = section(format!("{name}: resource usage and traffic of each broker"), facts, &columns);
     table.rows = rows;
     table
 }
@@ -358,15 +358,15 @@ mod tests {
     #[test]
     fn a_table_has_the_papers_shape_beside_ours() {
         let cells: Vec<PaperCell> = paper::table(3).into_iter().filter(|cell| cell.size_bytes == 64).collect();
-        let mut found = ExperimentResults::new();
+        let mut results = ExperimentResults::new();
         for (cell, value) in cells.iter().zip([100.0, 90.0, 80.0, 40.0]) {
-            found.insert((cell.topology.to_owned(), 64, CreditMode::Bounded), value);
+            results.insert((cell.topology.to_owned(), 64, CreditMode::Bounded), value);
         }
-        let section = table(3, &cells, &[CreditMode::Bounded], &found);
-        assert_eq!(section.facts, ["bounded credit: 6 of 6 pairs of topologies come in the paper's order"]);
+        let section = table(3, &cells, &[CreditMode::Bounded], &results);
+        assert_eq!(section.facts, ["bounded credit: 6 of 6 pairs of topologies are in the paper's order"]);
         assert_eq!(section.rows.len(), 4);
         assert_eq!(section.rows[3], ["64", "B-8C", "2570", "0.091", "4", "40.0", "0.400", "4"]);
-        assert!(has(&found, &cells[0], &[CreditMode::Bounded]) && !has(&found, &cells[0], &CreditMode::ALL));
+        assert!(has(&results, &cells[0], &[CreditMode::Bounded]) && !has(&results, &cells[0], &CreditMode::ALL));
     }
 
     #[test]

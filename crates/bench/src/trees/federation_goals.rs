@@ -33,15 +33,15 @@ const OPTIONS: &[OptionSpec] = &[
 ];
 
 const ABOUT: &str = "\
-Measures what federation is held to, and says of each figure that has a goal whether it is reached. A miss is no error.
-  hop    what a second broker costs for a message, times the first (B-B-C, 64 B)
-  cliff  the time of a message of one stream is t_in + k * t_out for k copies: fitted to 1, 2 and 4 consumers, or brokers
-         below the root, it is to predict 8
-  links  sixteen consumers, 64 KiB, each host with a link of its own (network namespaces: root): what each tree delivers of
-         what its narrowest link allows, and the best tree against one broker";
+Measures the figures of federation that have goals, and prints whether each goal is met. A missed goal is not an error.
+  hop    cost of a second broker for a message, relative to the first (B-B-C, 64 B)
+  cliff  the time of a message of one stream is t_in + k * t_out for k copies. Fitted to 1, 2 and 4 consumers, or brokers
+         below the root, it should predict 8
+  links  sixteen consumers, 64 KiB, a link for each host (network namespaces, as root): the share that each tree delivers
+         of what its narrowest link allows, and the best tree against a single broker";
 
 const EXAMPLES: &[(&str, &str)] = &[
-    ("figures", "all of them: some minutes"),
+    ("figures", "all parts, in some minutes"),
     ("figures --only links --link-rate 1gbit", "one part, with faster links"),
 ];
 
@@ -124,8 +124,8 @@ impl FederationGoals<'_> {
     }
 
     /// Measures one size on several trees, interleaved. A message that went wrong ends the command.
-    pub fn measure_interleaved(&self, plans: &[TreePlan], wish: &NodeHosting, size_bytes: usize) -> Result<Vec<SizeMeasurement>, CommandFailure> {
-        let trees: Vec<(TreePlan, NodeHosting)> = plans.iter().map(|plan| (plan.clone(), wish.clone())).collect();
+    pub fn measure_interleaved(&self, plans: &[TreePlan], hosting: &NodeHosting, size_bytes: usize) -> Result<Vec<SizeMeasurement>, CommandFailure> {
+        let trees: Vec<(TreePlan, NodeHosting)> = plans.iter().map(|plan| (plan.clone(), hosting.clone())).collect();
         let turns = InterleavedRuns { trees: &trees, sizes: &[size_bytes], effort: self.effort };
         let all = turns.all(|step| match step {
             RunProgress::Measured { index, measured } => match measured.problem() {
@@ -209,7 +209,7 @@ impl FederationGoals<'_> {
             let expected = t_in + f64::from(k) * t_out;
             let shown: Vec<String> = points.iter().map(|(k, us)| format!("{k}: {us:.2}")).collect();
             self.row(
-                &format!("{k} {what}, {how}: {which} for a message of one stream beyond what is predicted, as a share"),
+                &format!("{k} {what}, {how}: {which} for a message of one stream, relative error of the prediction"),
                 bound,
                 Some(us / expected - 1.0),
                 format!("t_in {t_in:.2} us, t_out {t_out:.2} us: {expected:.2} us; {}", shown.join(", ")),

@@ -28,18 +28,18 @@ impl InterleavedRuns<'_> {
     ///
     /// # Errors
     /// A tree that cannot be started, a node that failed, Ctrl-C, or an error of `told`.
-    pub fn all(&self, mut told: impl FnMut(RunProgress<'_>) -> Result<(), CommandFailure>) -> Result<Vec<Vec<SizeMeasurement>>, CommandFailure> {
+    pub fn all(&self, mut on_progress: impl FnMut(RunProgress<'_>) -> Result<(), CommandFailure>) -> Result<Vec<Vec<SizeMeasurement>>, CommandFailure> {
         let once = MeasurementEffort { runs: 1, ..self.effort };
         let mut all: Vec<Vec<SizeMeasurement>> = self.trees.iter().map(|_| Vec::new()).collect();
         for round in 0..self.effort.runs {
             for index in order(round, self.trees.len()) {
                 check_interrupted()?;
-                told(RunProgress::Starting { index, round })?;
-                let (plan, wish) = &self.trees[index];
-                let mut grown = LiveTree::start(plan, wish).map_err(|why| format!("{}: {why}", plan.tree))?;
+                on_progress(RunProgress::Starting { index, round })?;
+                let (plan, hosting) = &self.trees[index];
+                let mut tree = LiveTree::start(plan, hosting).map_err(|why| format!("{}: {why}", plan.tree))?;
                 for &size_bytes in self.sizes {
-                    let measured = measure(&mut grown, size_bytes, &once)?;
-                    told(RunProgress::Measured { index, measured: &measured })?;
+                    let measured = measure(&mut tree, size_bytes, &once)?;
+                    on_progress(RunProgress::Measured { index, measured: &measured })?;
                     match all[index].iter_mut().find(|earlier| earlier.size_bytes == size_bytes) {
                         Some(earlier) => earlier.extend(measured),
                         None => all[index].push(measured),

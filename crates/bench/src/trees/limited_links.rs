@@ -56,7 +56,7 @@ fn allowed_mb_per_s(tree: &Tree, bits_per_s: u64) -> f64 {
 pub(super) fn run(goals: &mut FederationGoals<'_>, bits_per_s: u64) -> Result<(), CommandFailure> {
     let mut notations = vec![FLAT];
     notations.extend(paper::topologies("sixteen-consumers"));
-    let wish = NodeHosting::Namespaces(Some(bits_per_s));
+    let hosting = NodeHosting::Namespaces(Some(bits_per_s));
     let seconds = if goals.given.has("seconds") { goals.effort.seconds } else { SECONDS_MIN };
     let usual = goals.effort;
     goals.effort = MeasurementEffort { seconds, ..usual };
@@ -67,7 +67,7 @@ pub(super) fn run(goals: &mut FederationGoals<'_>, bits_per_s: u64) -> Result<()
     if let Some(options) = fair {
         plans.iter_mut().for_each(|plan| plan.broker_options.clone_from(&options));
     }
-    let all = match goals.measure_interleaved(&plans, &wish, SIZE_BYTES) {
+    let all = match goals.measure_interleaved(&plans, &hosting, SIZE_BYTES) {
         // Without root or iproute2 the other parts still run.
         Err(CommandFailure::Failed(why)) if why.contains("--namespaces") => Err(why),
         all => Ok(all?),
@@ -88,7 +88,7 @@ pub(super) fn run(goals: &mut FederationGoals<'_>, bits_per_s: u64) -> Result<()
         let (got, allowed) = (measured.median(SegmentFigures::aggregate_mb_per_s), allowed_mb_per_s(&plan.tree, bits_per_s));
         let (copies, raw) = (copies_max(&plan.tree), allowed / CARRIED);
         let detail = format!(
-            "{got:.1} of {allowed:.1} MB/s aggregate ({raw:.1} with heads): the narrowest link has {copies} copies{with}"
+            "{got:.1} of {allowed:.1} MB/s aggregate ({raw:.1} with headers): the narrowest link has {copies} copies{with}"
         );
         goals.row(&what, bound, Some(got / allowed), detail)?;
         match *notation {
@@ -101,7 +101,7 @@ pub(super) fn run(goals: &mut FederationGoals<'_>, bits_per_s: u64) -> Result<()
     if let (Some((flat, flat_allowed)), Some((notation, got, allowed))) = (flat, best) {
         let (times, theory) = (got / flat, allowed / flat_allowed);
         goals.row(
-            &format!("{notation}, the best, against {FLAT}: away from what theory says, as a share"),
+            &format!("{notation}, the best, against {FLAT}: relative distance from the theory"),
             GoalBound::AtMost(BEST_ERROR_MAX),
             Some((times / theory - 1.0).abs()),
             format!("{times:.2} times; theory {theory:.2}"),

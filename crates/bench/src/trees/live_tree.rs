@@ -45,7 +45,7 @@ pub(super) struct TreePlan {
     /// More options for every broker.
     pub broker_options: Vec<String>,
     /// Consumers check every byte of every message, not only its number.
-    pub checks: bool,
+    pub checks_bodies: bool,
 }
 
 impl TreePlan {
@@ -78,7 +78,7 @@ pub(super) struct LiveTree {
 fn receive_report<T: DeserializeOwned>(name: &str, role: &mut RoleHandle, wait: Duration) -> Result<T, String> {
     match role.report(wait).map_err(|why| format!("{name}: {why}"))? {
         RoleReport::Results(value) => serde_json::from_value(value).map_err(|error| format!("{name}: {error}")),
-        other => Err(format!("{name} answered {other:?} instead of what it found")),
+        other => Err(format!("{name} answered {other:?} instead of its results")),
     }
 }
 
@@ -94,16 +94,16 @@ impl LiveTree {
     ///
     /// # Errors
     /// Which node failed, and why.
-    pub fn start(plan: &TreePlan, wish: &NodeHosting) -> Result<Self, String> {
-        let ground = TreeEnvironment::prepare(wish)?;
+    pub fn start(plan: &TreePlan, hosting: &NodeHosting) -> Result<Self, String> {
+        let environment = TreeEnvironment::prepare(hosting)?;
         let consumers = u64::from(plan.tree.consumers());
-        let mut grown = Self { brokers: Vec::new(), leaves: Vec::new(), root: None, consumers, environment: ground };
-        grown.start_brokers(plan)?;
-        grown.add_routes(plan)?;
-        grown.start_consumers(plan)?;
-        grown.start_publisher(plan)?;
-        grown.probe()?;
-        Ok(grown)
+        let mut tree = Self { brokers: Vec::new(), leaves: Vec::new(), root: None, consumers, environment };
+        tree.start_brokers(plan)?;
+        tree.add_routes(plan)?;
+        tree.start_consumers(plan)?;
+        tree.start_publisher(plan)?;
+        tree.probe()?;
+        Ok(tree)
     }
 
     /// Which rank has which nodes, if there are ranks.
@@ -116,17 +116,17 @@ impl LiveTree {
         let mut started = Vec::new();
         for broker in plan.tree.brokers() {
             let name = broker.to_string();
-            let seat = self.environment.allocate(&name)?;
+            let slot = self.environment.allocate(&name)?;
             let task = SupervisorTask {
                 cluster_name: if is_alone { String::new() } else { format!("{name}@harrier.topology") },
-                place: seat.place.clone(),
+                place: slot.listen_at.clone(),
                 login: self.environment.login.clone(),
                 transport: plan.transport,
                 exchange: EXCHANGE.to_owned(),
                 exchange_type: plan.exchange.name().to_owned(),
                 options: plan.broker_options.clone(),
             };
-            let role = seat.start("topology-broker", &task).map_err(|why| format!("{name}: {why}"))?;
+            let role = slot.start("topology-broker", &task).map_err(|why| format!("{name}: {why}"))?;
             started.push((name, role));
         }
         for (name, mut role) in started {
@@ -191,14 +191,14 @@ impl LiveTree {
                 prefetch: plan.prefetch.unwrap_or(0),
                 reply_exchange: String::new(),
                 reply_key: String::new(),
-                checks: plan.checks,
+                checks: plan.checks_bodies,
                 queue_bytes: None,
                 feature: QueueFeature::None,
                 from_source: false,
                 on_leaf: true,
             };
-            let seat = self.environment.allocate(&format!("c{}", broker.name))?;
-            let role = seat.start("topology-consumer", &task).map_err(|why| format!("{name}: {why}"))?;
+            let slot = self.environment.allocate(&format!("c{}", broker.name))?;
+            let role = slot.start("topology-consumer", &task).map_err(|why| format!("{name}: {why}"))?;
             self.leaves.push((name, role));
         }
         for (name, role) in &mut self.leaves {
@@ -216,7 +216,7 @@ impl LiveTree {
             reply_key: format!("{EXCHANGE}.replies"),
             consumers: 0,
             confirm_window: 0,
-            checks: plan.checks,
+            checks: plan.checks_bodies,
             priority: None,
         };
         let mut role = self.environment.allocate("publisher")?.start("topology-publisher", &task)?;
@@ -240,7 +240,7 @@ impl LiveTree {
         while let Some(&first) = waiting.first() {
             if deadline.passed() {
                 let (name, waited) = (&self.leaves[first].0, TREE_READY_WAIT.as_secs());
-                return Err(format!("{name}: nothing that is published at the root reaches them after {waited} s"));
+                return Err(format!("{name}: messages from the root have not reached them after {waited} s"));
             }
             self.send_probe(number)?;
             number += 1;
@@ -352,7 +352,7 @@ mod tests {
             prefetch,
             transport: TreeTransport::Tcp,
             broker_options: Vec::new(),
-            checks: false,
+            checks_bodies: false,
         }
     }
 

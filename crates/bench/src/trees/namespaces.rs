@@ -110,7 +110,7 @@ fn limit(space: &str, device: &str, bits_per_s: u64) -> Result<(), String> {
 /// Checks that namespaces, and limited links if they are wanted, are available.
 fn ready(limited: bool) -> Result<(), String> {
     if !nix::unistd::geteuid().is_root() {
-        return Err("--namespaces takes root: network namespaces are made and removed".to_owned());
+        return Err("--namespaces needs root, to create and remove network namespaces".to_owned());
     }
     let tools = if limited { &["ip", "tc"][..] } else { &["ip"] };
     for tool in tools {
@@ -123,7 +123,7 @@ fn ready(limited: bool) -> Result<(), String> {
             .is_err()
         {
             return Err(format!(
-                "--namespaces needs the program {tool}, which is not here: it is in the package iproute2"
+                "--namespaces needs the program {tool} of the package iproute2"
             ));
         }
     }

@@ -23,12 +23,12 @@ impl ObservationSet {
     ///
     /// # Errors
     /// A message went wrong.
-    pub fn add(&mut self, tree: &Tree, joints: &[RouteMode], measured: &SizeMeasurement) -> Result<(), CommandFailure> {
+    pub fn add(&mut self, tree: &Tree, modes: &[RouteMode], measured: &SizeMeasurement) -> Result<(), CommandFailure> {
         if let Some(why) = measured.problem() {
             return Err(CommandFailure::Invalid(format!("{tree}: {why}")));
         }
-        for joint in joints {
-            let at = self.index_of(tree, joint, measured.size_bytes as u64);
+        for mode in modes {
+            let at = self.index_of(tree, mode, measured.size_bytes as u64);
             measured.runs.iter().for_each(|figures| add_run(&mut self.all[at], figures));
             if measured.latencies.count() > 0 {
                 self.all[at].latency_us.push(measured.latencies.quantile_us(0.5));
@@ -37,8 +37,8 @@ impl ObservationSet {
         Ok(())
     }
 
-    fn index_of(&mut self, tree: &Tree, joint: &RouteMode, message_bytes: u64) -> usize {
-        let (transport, ack) = (joint.transport.name(), joint.ack);
+    fn index_of(&mut self, tree: &Tree, mode: &RouteMode, message_bytes: u64) -> usize {
+        let (transport, ack) = (mode.transport.name(), mode.ack);
         let is_it = |one: &Observation| {
             one.tree == *tree && one.message_bytes == message_bytes && one.transport == transport && one.ack == ack
         };
@@ -119,10 +119,10 @@ mod tests {
     #[test]
     fn runs_of_one_tree_are_one_observation_for_each_way_of_joining() {
         let tree: Tree = "B-2C".parse().expect("a tree");
-        let joints = ["none", "confirm"].map(|ack| RouteMode { transport: TreeTransport::Unix, ack });
+        let modes = ["none", "confirm"].map(|ack| RouteMode { transport: TreeTransport::Unix, ack });
         let mut observed = ObservationSet::default();
         for elapsed_ns in [1_000_000_000, 500_000_000] {
-            observed.add(&tree, &joints, &measured(&tree, elapsed_ns, 0)).expect("sound");
+            observed.add(&tree, &modes, &measured(&tree, elapsed_ns, 0)).expect("sound");
         }
         assert_eq!(observed.all.len(), 2);
         for (one, ack) in observed.all.iter().zip(["none", "confirm"]) {
@@ -140,8 +140,8 @@ mod tests {
     fn bytes_that_went_by_no_tcp_socket_are_not_guessed() {
         let tree: Tree = "B-B-C".parse().expect("a tree");
         let mut observed = ObservationSet::default();
-        let joint = RouteMode { transport: TreeTransport::Unix, ack: "none" };
-        observed.add(&tree, &[joint], &measured(&tree, 1_000, 0)).expect("sound");
+        let mode = RouteMode { transport: TreeTransport::Unix, ack: "none" };
+        observed.add(&tree, &[mode], &measured(&tree, 1_000, 0)).expect("sound");
         assert_eq!(observed.all[0].wire_bytes_per_copy, None);
         assert_eq!(observed.all[0].broker_cpu_us.len(), 2);
     }
@@ -149,9 +149,9 @@ mod tests {
     #[test]
     fn a_run_that_lost_a_message_is_refused() {
         let tree: Tree = "B-C".parse().expect("a tree");
-        let joint = RouteMode { transport: TreeTransport::Tcp, ack: "none" };
+        let mode = RouteMode { transport: TreeTransport::Tcp, ack: "none" };
         let mut observed = ObservationSet::default();
-        let refused = observed.add(&tree, &[joint], &measured(&tree, 1_000, 3));
+        let refused = observed.add(&tree, &[mode], &measured(&tree, 1_000, 3));
         assert!(matches!(refused, Err(CommandFailure::Invalid(why)) if why.starts_with("B-C: 1000 bytes")));
         assert!(observed.all.is_empty());
     }

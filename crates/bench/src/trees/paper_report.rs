@@ -41,10 +41,10 @@ pub(super) fn paper() -> Result<String, CommandFailure> {
         }
         let named = match size.best() {
             Some((measured, named)) if measured.tree == named.tree => {
-                format!("{} is named, and was the best", named.tree)
+                format!("{} is predicted, and was the best", named.tree)
             }
             Some((measured, named)) => format!(
-                "{} is named, and was {:.0} % below {}",
+                "{} is predicted, and was {:.0} % below {}",
                 named.tree,
                 (1.0 - named.measured_per_s / measured.measured_per_s) * 100.0,
                 measured.tree

@@ -26,38 +26,38 @@ const OPTIONS: &[OptionSpec] = &[
     option("size", Some('m'), "S", "bytes of a message, as in 64 or 4K"),
     option("profile", None, "FILE", "what a calibration measured (default profile.json)"),
     option("objective", None, "WHICH", "best by rate (default), latency or brokers: the fewest"),
-    option("max-brokers", None, "N", "no more brokers than that"),
-    option("min-rate", None, "R", "no fewer messages a second of one stream than that"),
-    option("hosts", None, "FILE", "hosts for the brokers, an address a line; no more brokers than those"),
+    option("max-brokers", None, "N", "maximum number of brokers"),
+    option("min-rate", None, "R", "minimum rate of one stream, in messages a second"),
+    option("hosts", None, "FILE", "hosts for the brokers, an address a line; limits the number of brokers"),
     option("transport", None, "NAME", "between brokers: tcp (default), unix or rdma"),
     option("ack", None, "HOW", "between brokers: none (default), or confirm"),
     option("cores", None, "N", "cores of each broker's host (default: those of the profile)"),
     option("link-rate", None, "RATE", "speed of each host's link, as in 10gbit (default: that of the profile)"),
-    option("extrapolate", None, "", "sizes, degrees and levels that were not measured, too; marked"),
-    option("exchange", None, "NAME", "whose messages the routes carry (default amq.fanout)"),
+    option("extrapolate", None, "", "also sizes, degrees and levels that were not measured; marked"),
+    option("exchange", None, "NAME", "exchange of the routes (default amq.fanout)"),
     option("routes", None, "FILE", "write the routes for harrier route apply"),
-    option("json", None, "", "everything as JSON, on standard output"),
-    option("paper", None, "", "instead: Tables 7 and 8 of the 2009 paper, predicted from Tables 1 to 6"),
+    option("json", None, "", "print everything as JSON"),
+    option("paper", None, "", "instead, predict Tables 7 and 8 of the 2009 paper from Tables 1 to 6"),
     option("help", Some('h'), "", "this text"),
 ];
 
 const ABOUT: &str = "\
-Looks at all trees for so many consumers and prints those that are worth having: no other is as good or better in rate,
-latency and brokers. One of them is chosen, best by the objective (as good as the best within 1 %, with the fewest brokers):
-why it is not faster, how loaded its brokers are, and the routes that join them. A broker has a host of its own in a plan.
+Considers all trees for a number of consumers and prints the Pareto front: no other tree is as good or better in rate,
+latency and brokers. Recommends the best by the objective (of those within 1 % of the best, the one with the fewest brokers),
+names its bottleneck, and prints the load of its brokers and the routes that join them. Each broker has a host of its own.
 Costs come from harrier topology calibrate. Nothing is started.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("plan --consumers 128 --size 64", "from profile.json"),
     ("plan -n 10000 -m 4K --objective latency --max-brokers 200", "the lowest latency with at most 200 brokers"),
-    ("plan -n 16 -m 64 --min-rate 100000 --objective brokers", "the fewest brokers that do it"),
-    ("plan -n 16 -m 64 | harrier topology run -", "how fast it really is, here"),
+    ("plan -n 16 -m 64 --min-rate 100000 --objective brokers", "the fewest brokers that reach that rate"),
+    ("plan -n 16 -m 64 | harrier topology run -", "measures the recommended tree here"),
     ("plan -n 128 -m 64 --hosts hosts.txt --routes routes.toml", "then: harrier route apply routes.toml"),
     ("plan --paper", "how well the model predicts what the 2009 paper measured"),
 ];
 
 /// Relative difference up to which a tree counts as good as the best.
-const AS_GOOD: f64 = 0.01;
+const EQUALITY_TOLERANCE: f64 = 0.01;
 const OBJECTIVES: [&str; 3] = ["rate", "latency", "brokers"];
 
 /// Runs the command.
@@ -71,36 +71,36 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
     }
     if given.has("paper") {
         if words.len() > 1 {
-            return Err(CommandFailure::Usage("--paper takes no other options: everything is the paper's".to_owned()));
+            return Err(CommandFailure::Usage("--paper excludes all other options".to_owned()));
         }
         return Ok(put(&paper_report::paper()?)?);
     }
-    let asked = PlanRequest::read(&given)?;
+    let request = PlanRequest::read(&given)?;
     let file = Path::new(given.text("profile").unwrap_or("profile.json"));
     let profile = profile_files::read(file)?;
-    let (costs, resting) = asked.costs(&profile, file)?;
+    let (costs, resting) = request.costs(&profile, file)?;
     let host = HostModel {
-        cores: asked.cores.unwrap_or(profile.cores),
-        link_bits_per_s: asked.link_bits_per_s.or(profile.link_bits_per_s),
+        cores: request.cores.unwrap_or(profile.cores),
+        link_bits_per_s: request.link_bits_per_s.or(profile.link_bits_per_s),
         sharing: Sharing::OwnHosts,
     };
     let nodes = NodeModel::new(&costs, host);
-    let front = search(&nodes, &asked.requirements()).map_err(|why| CommandFailure::Usage(asked.explain_unsatisfiable(&why, file)))?;
-    let chosen = choose(&front.trees, asked.objective).ok_or_else(|| {
-        CommandFailure::Usage(format!("{}: no latencies were measured, so that none is the lowest", file.display()))
+    let front = search(&nodes, &request.requirements()).map_err(|why| CommandFailure::Usage(request.explain_unsatisfiable(&why, file)))?;
+    let chosen = choose(&front.trees, request.objective).ok_or_else(|| {
+        CommandFailure::Usage(format!("{}: no latencies were measured", file.display()))
     })?;
     let planned = PlanOutput {
-        facts: asked.facts(&profile, file, &nodes, resting),
+        facts: request.facts(&profile, file, &nodes, resting),
         front: &front.trees,
         chosen,
-        objective: asked.objective,
-        message_bytes: asked.message_bytes,
-        transport: asked.transport,
-        ack: asked.ack,
+        objective: request.objective,
+        message_bytes: request.message_bytes,
+        transport: request.transport,
+        ack: request.ack,
         reach: costs.reach,
-        beyond_sizes: matches!(resting, CostSource::Beyond(_)),
+        extrapolates_size: matches!(resting, CostSource::Beyond(_)),
         examined: front.examined,
-        layout: TreeLayout::new(&chosen.tree, asked.hosts.as_deref(), &asked.exchange, asked.transport, asked.ack),
+        layout: TreeLayout::new(&chosen.tree, request.hosts.as_deref(), &request.exchange, request.transport, request.ack),
     };
     if let Some(file) = given.text("routes") {
         write_file(file.as_ref(), &planned.layout.file())?;
@@ -143,7 +143,7 @@ impl PlanRequest {
         let rate_min = given.text("min-rate").map(|_| given.decimal("min-rate", 0.0, 0.0, 1e12)).transpose()?;
         let exchange = given.text("exchange").unwrap_or("amq.fanout");
         if exchange.is_empty() || exchange.contains(char::is_whitespace) {
-            return Err(CommandFailure::Usage(format!("--exchange is a name without blanks, not '{exchange}'")));
+            return Err(CommandFailure::Usage(format!("--exchange is a name without spaces, not '{exchange}'")));
         }
         Ok(Self {
             consumers: consumers as u32,
@@ -174,13 +174,13 @@ impl PlanRequest {
             let has = |set: &CostSet| format!("{} with ack {}", set.transport, set.ack);
             let known: Vec<String> = profile.costs.iter().map(has).collect();
             CommandFailure::Usage(format!(
-                "{file} has no costs over {transport} with ack {ack}, but over {}",
+                "{file} has no costs over {transport} with ack {ack}; it has {}",
                 known.join(", ")
             ))
         })?;
         set.for_size(*message_bytes, self.beyond).map_err(|why| {
             let hint = match why {
-                planner::MissingCosts::Beyond(..) => " (--extrapolate goes beyond, and marks it)",
+                planner::MissingCosts::Beyond(..) => " (--extrapolate accepts that, and marks it)",
                 _ => "",
             };
             CommandFailure::Usage(format!("{file} has no costs of messages of {message_bytes} bytes: {why}{hint}"))
@@ -200,7 +200,7 @@ impl PlanRequest {
             Unsatisfiable::NoConsumers | Unsatisfiable::TooManyConsumers => format!("--consumers {}: {why}", self.consumers),
             Unsatisfiable::Reach { .. } => {
                 let file = file.display();
-                format!("--consumers {}: in {file} {why} (--extrapolate goes beyond, and marks it)", self.consumers)
+                format!("--consumers {}: in {file} {why} (--extrapolate accepts that, and marks it)", self.consumers)
             }
             Unsatisfiable::Brokers { .. } => format!("{brokers}: {why}"),
             Unsatisfiable::Rate { .. } => format!("{rate}: {why}"),
@@ -213,7 +213,7 @@ impl PlanRequest {
         let Self { consumers, message_bytes, transport, ack, .. } = self;
         let link = match nodes.host.link_bits_per_s {
             Some(bits) => format!("a link of {} Mbit/s", bits / 1_000_000),
-            None => "a link that is never the limit (--link-rate)".to_owned(),
+            None => "an unlimited link (--link-rate)".to_owned(),
         };
         let costs = match nodes.costs.basis {
             Basis::Wall => {
@@ -236,11 +236,11 @@ impl PlanRequest {
         match resting {
             CostSource::Measured => {}
             CostSource::Between(less, more) => {
-                facts.push(format!("this size was not measured: it lies between {less} and {more} bytes, which were"));
+                facts.push(format!("this size was not measured; interpolated between {less} and {more} bytes"));
             }
             CostSource::Beyond(nearest) => {
                 facts.push(format!(
-                    "EXTRAPOLATED: this size was not measured, and {nearest} bytes are the nearest that were"
+                    "EXTRAPOLATED: this size was not measured; the nearest measured size is {nearest} bytes"
                 ));
             }
         }
@@ -263,7 +263,7 @@ fn choose<'a>(front: &'a [Candidate], objective: &str) -> Option<&'a Candidate> 
             front
                 .iter()
                 .zip(values)
-                .filter(|(_, value)| *value <= best * (1.0 + AS_GOOD))
+                .filter(|(_, value)| *value <= best * (1.0 + EQUALITY_TOLERANCE))
                 .map(|(one, _)| one)
                 .collect(),
         )
@@ -308,13 +308,13 @@ mod tests {
 
     fn chosen(line: &str) -> Result<String, String> {
         let told = |failure: CommandFailure| failure.to_string();
-        let asked = PlanRequest::read(&given(line).map_err(|wrong| wrong.0)?).map_err(told)?;
+        let request = PlanRequest::read(&given(line).map_err(|wrong| wrong.0)?).map_err(told)?;
         let (profile, file) = (of_the_paper(), Path::new("p.json"));
-        let (costs, _) = asked.costs(&profile, file).map_err(told)?;
+        let (costs, _) = request.costs(&profile, file).map_err(told)?;
         let host = HostModel { cores: profile.cores, link_bits_per_s: None, sharing: Sharing::OwnHosts };
         let nodes = NodeModel::new(&costs, host);
-        let front = search(&nodes, &asked.requirements()).map_err(|why| asked.explain_unsatisfiable(&why, file))?;
-        Ok(choose(&front.trees, asked.objective).ok_or("no latencies")?.tree.to_string())
+        let front = search(&nodes, &request.requirements()).map_err(|why| request.explain_unsatisfiable(&why, file))?;
+        Ok(choose(&front.trees, request.objective).ok_or("no latencies")?.tree.to_string())
     }
 
     /// For small messages the paper recommends two brokers below each, and at most four consumers on a leaf.
@@ -346,7 +346,7 @@ mod tests {
                 "-n 16 -m 1M",
                 "p.json has no costs of messages of 1048576 bytes: messages of 64 to 262144 bytes were measured (--ex",
             ),
-            ("-n 16 -m 64 --ack confirm", "p.json has no costs over tcp with ack confirm, but over tcp with ack none"),
+            ("-n 16 -m 64 --ack confirm", "p.json has no costs over tcp with ack confirm; it has tcp with ack none"),
             ("-n 16 -m 64 --objective latency", "no latencies"),
             ("-n 16", "plan needs to know --consumers N, and --size S"),
             ("-n 16 -m 0", "--size: messages have from 1 to"),

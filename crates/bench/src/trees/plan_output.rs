@@ -29,7 +29,7 @@ pub(super) struct PlanOutput<'a> {
     /// What was measured.
     pub reach: MeasuredRange,
     /// The size is outside those that were measured.
-    pub beyond_sizes: bool,
+    pub extrapolates_size: bool,
     pub examined: u64,
     pub layout: TreeLayout<'a>,
 }
@@ -51,9 +51,9 @@ pub(super) fn explain_bottleneck(bottleneck: &Bottleneck) -> String {
     let time = format!("{} us a message", rounded(time_us.value));
     match reason {
         LimitingResource::Cores => format!("{who}: one message in and {copies} take its busiest thread {time}"),
-        LimitingResource::Egress => format!("{who}: {copies} take its link {time}, outward"),
-        LimitingResource::Ingress => format!("{who}: one message takes its link {time}, inward"),
-        LimitingResource::SharedCores => format!("all brokers together take the cores that they share {time}"),
+        LimitingResource::Egress => format!("{who}: {copies} take its outbound link {time}"),
+        LimitingResource::Ingress => format!("{who}: one message takes its inbound link {time}"),
+        LimitingResource::SharedCores => format!("all brokers together take {time} of the cores that they share"),
     }
 }
 
@@ -115,19 +115,19 @@ impl PlanOutput<'_> {
         let uneven = if tree.is_uniform() {
             ""
         } else {
-            "; where a level does not divide evenly, the first brokers have one more"
+            "; if a level does not divide evenly, the first brokers get one child more"
         };
         let _infallible = writeln!(text, "# best by {}{uneven}", self.objective);
         let _infallible = writeln!(text, "# slowest: {}", explain_bottleneck(&prediction.bottleneck));
-        let further = extrapolations(tree, &self.reach, self.beyond_sizes);
+        let further = extrapolations(tree, &self.reach, self.extrapolates_size);
         if !further.is_empty() {
             let _infallible = writeln!(text, "# EXTRAPOLATED: {}", further.join(", "));
         }
         text.push_str(&loads(prediction));
         let _infallible = writeln!(
             text,
-            "# {} worth having, of {} parts of trees that were looked at: no other is as good or better in rate, latency and brokers",
-            count(self.front.len(), "tree is", "trees are"),
+            "# Pareto front of {}, from {} examined subtrees: no other tree is as good or better in rate, latency and brokers",
+            count(self.front.len(), "tree", "trees"),
             self.examined
         );
         let width = self.front.iter().map(|one| one.tree.to_string().len()).max().unwrap_or_default().clamp(8, 60);
@@ -136,7 +136,7 @@ impl PlanOutput<'_> {
             "# {:<width$}{:>9}{:>13}{:>25}{:>12}{:>23}  Slowest broker",
             "Tree", "Brokers", "Messages/s", "95 % from - to", "Latency us", "95 % from - to"
         );
-        let shown = self.shown();
+        let shown = self.shown_indexes();
         for &at in &shown {
             let Candidate { tree, prediction } = &self.front[at];
             let ends = |of: &Estimate| format!("{} - {}", rounded(of.low), rounded(of.high));
@@ -145,7 +145,7 @@ impl PlanOutput<'_> {
                 None => ("-".to_owned(), "-".to_owned()),
             };
             let rate = &prediction.stream_per_s;
-            let further = extrapolations(tree, &self.reach, self.beyond_sizes);
+            let further = extrapolations(tree, &self.reach, self.extrapolates_size);
             let mark =
                 if further.is_empty() { String::new() } else { format!("  EXTRAPOLATED: {}", further.join(", ")) };
             let _infallible = writeln!(
@@ -176,7 +176,7 @@ impl PlanOutput<'_> {
 
     /// Indexes of the shown part of the front: all, or an evenly spaced selection with the first, the last and the
     /// chosen one.
-    fn shown(&self) -> Vec<usize> {
+    fn shown_indexes(&self) -> Vec<usize> {
         let (all, most) = (self.front.len(), PLAN_ROWS_SHOWN_MAX);
         if all <= most {
             return (0..all).collect();
@@ -221,7 +221,7 @@ impl PlanOutput<'_> {
             "bottleneck": {"level": bottleneck.level, "degree": bottleneck.degree, "time_us": bottleneck.time_us,
                 "reason": format!("{:?}", bottleneck.resource).to_lowercase(), "why": explain_bottleneck(bottleneck)},
             "levels": load.collect::<Vec<_>>(),
-            "extrapolated": extrapolations(tree, &self.reach, self.beyond_sizes),
+            "extrapolated": extrapolations(tree, &self.reach, self.extrapolates_size),
         })
     }
 }
@@ -256,12 +256,12 @@ fn loads(prediction: &Prediction) -> String {
 ///
 /// # Errors
 /// The text is not a plan.
-pub(super) fn chosen(text: &str) -> Result<(Tree, Vec<String>), UsageError> {
+pub(super) fn parse_chosen(text: &str) -> Result<(Tree, Vec<String>), UsageError> {
     let none =
-        || UsageError("standard input is no plan: it has no line 'chosen: ', as harrier topology plan prints".to_owned());
+        || UsageError("standard input is not a plan: it has no line 'chosen: ' as printed by harrier topology plan".to_owned());
     let tree = |text: &str| text.parse().map_err(|why: topology::TreeParseError| UsageError(why.to_string()));
     if text.trim_start().starts_with('{') {
-        let broken = |why: String| UsageError(format!("standard input is no plan: {why}"));
+        let broken = |why: String| UsageError(format!("standard input is not a plan: {why}"));
         let plan: Value = serde_json::from_str(text).map_err(|error| broken(error.to_string()))?;
         if plan["schema"].as_str() != Some(SCHEMA.0) || plan["version"].as_u64() != Some(u64::from(SCHEMA.1)) {
             let (schema, version) = SCHEMA;
@@ -284,7 +284,7 @@ pub(super) fn chosen(text: &str) -> Result<(Tree, Vec<String>), UsageError> {
     let known = ["--sizes", "--transport", "--ack"];
     let is_known =
         words.chunks(2).all(|pair| pair.len() == 2 && known.contains(&&*pair[0]) && !pair[1].starts_with('-'));
-    if is_known { Ok((tree, words)) } else { Err(UsageError(format!("standard input is no plan: '{CHOSEN}{line}'"))) }
+    if is_known { Ok((tree, words)) } else { Err(UsageError(format!("standard input is not a plan: '{CHOSEN}{line}'"))) }
 }
 
 #[cfg(test)]
@@ -293,7 +293,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        let shown = chosen(text).map_or_else(|wrong| wrong.0, |(tree, words)| format!("{tree} {}", words.join(" ")));
+        let shown = parse_chosen(text).map_or_else(|wrong| wrong.0, |(tree, words)| format!("{tree} {}", words.join(" ")));
         assert!(shown.starts_with(expected), "{text}: {shown}");
     }
 
@@ -313,17 +313,17 @@ mod tests {
     #[test]
     fn what_is_no_plan_is_refused() {
         for (text, expected) in [
-            ("", "standard input is no plan: it has no line 'chosen: '"),
-            ("B-16C\n", "standard input is no plan: it has no line 'chosen: '"),
-            ("chosen: tree\n", "'tree' is no topology"),
-            ("chosen: B-C --broker-options x\n", "standard input is no plan: 'chosen: B-C --broker-options x'"),
-            ("chosen: B-C --sizes\n", "standard input is no plan: 'chosen: B-C --sizes'"),
-            ("{", "standard input is no plan: "),
+            ("", "standard input is not a plan: it has no line 'chosen: '"),
+            ("B-16C\n", "standard input is not a plan: it has no line 'chosen: '"),
+            ("chosen: tree\n", "'tree' is not a topology"),
+            ("chosen: B-C --broker-options x\n", "standard input is not a plan: 'chosen: B-C --broker-options x'"),
+            ("chosen: B-C --sizes\n", "standard input is not a plan: 'chosen: B-C --sizes'"),
+            ("{", "standard input is not a plan: "),
             (
                 r#"{"schema":"harrier-plan","version":2}"#,
-                "standard input is no plan: it is \"harrier-plan\" of version 2",
+                "standard input is not a plan: it is \"harrier-plan\" of version 2",
             ),
-            (r#"{"schema":"harrier-plan","version":1}"#, "standard input is no plan: it has no message_bytes"),
+            (r#"{"schema":"harrier-plan","version":1}"#, "standard input is not a plan: it has no message_bytes"),
         ] {
             check(text, expected);
         }

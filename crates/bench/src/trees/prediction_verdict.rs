@@ -82,7 +82,7 @@ impl PredictionVerdict {
         let mut missed = Vec::new();
         if let Some((tree, error)) = farthest.as_ref().filter(|(_, error)| error.abs() > asked.error_max) {
             missed.push(format!(
-                "{tree} is predicted {:.1} % {}, and {} % are allowed",
+                "{tree} is predicted {:.1} % {}; {} % are allowed",
                 error.abs() * 100.0,
                 if *error > 0.0 { "too high" } else { "too low" },
                 asked.error_max * 100.0
@@ -92,7 +92,7 @@ impl PredictionVerdict {
             (chosen, best, behind.filter(|behind| *behind > asked.behind_max))
         {
             missed.push(format!(
-                "the chosen tree {} is {:.1} % behind {}, and {} % are allowed",
+                "the chosen tree {} is {:.1} % behind {}; {} % are allowed",
                 chosen.tree,
                 behind * 100.0,
                 best.tree,
@@ -173,8 +173,8 @@ mod tests {
         assert_eq!(
             verdict.missed,
             [
-                "B-4B-16C is predicted 25.0 % too high, and 15 % are allowed",
-                "the chosen tree B-4B-16C is 9.1 % behind B-2B-16C, and 5 % are allowed",
+                "B-4B-16C is predicted 25.0 % too high; 15 % are allowed",
+                "the chosen tree B-4B-16C is 9.1 % behind B-2B-16C; 5 % are allowed",
             ]
         );
         assert_eq!(verdict.spearman, Some(0.5));

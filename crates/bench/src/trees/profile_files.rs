@@ -21,10 +21,10 @@ pub(super) fn made_by() -> String {
 pub(super) fn read(file: &Path) -> Result<Profile, CommandFailure> {
     let told = |why: String| CommandFailure::Usage(format!("{}: {why}", file.display()));
     let length = fs::metadata(file)
-        .map_err(|error| told(format!("{error} (harrier topology calibrate makes a profile)")))?
+        .map_err(|error| told(format!("{error} (harrier topology calibrate writes a profile)")))?
         .len();
     if length > PROFILE_BYTES_MAX {
-        return Err(told(format!("{length} bytes are no profile: it has {PROFILE_BYTES_MAX} at most")));
+        return Err(told(format!("not a profile: {length} bytes exceed the limit of {PROFILE_BYTES_MAX}")));
     }
     let text = fs::read_to_string(file).map_err(|error| told(error.to_string()))?;
     parse(&text).map_err(told)
@@ -32,15 +32,15 @@ pub(super) fn read(file: &Path) -> Result<Profile, CommandFailure> {
 
 fn parse(text: &str) -> Result<Profile, String> {
     // The schema and version are checked first: of another one, nothing else is looked at.
-    let value: serde_json::Value = serde_json::from_str(text).map_err(|error| format!("it is no profile: {error}"))?;
+    let value: serde_json::Value = serde_json::from_str(text).map_err(|error| format!("not a profile: {error}"))?;
     let said = |name: &str| value.get(name).cloned().unwrap_or_default();
     if said("schema").as_str() != Some(planner::SCHEMA) {
-        return Err(format!("it is no profile: its schema is {}, not \"{}\"", said("schema"), planner::SCHEMA));
+        return Err(format!("not a profile: its schema is {}, not \"{}\"", said("schema"), planner::SCHEMA));
     }
     if said("version").as_u64() != Some(u64::from(planner::VERSION)) {
         let known = planner::VERSION;
         return Err(format!(
-            "it is a profile of version {}, and this program knows version {known}: calibrate again",
+            "a profile of version {}; this program reads version {known}: calibrate again",
             said("version")
         ));
     }
@@ -55,7 +55,7 @@ fn parse(text: &str) -> Result<Profile, String> {
 /// # Errors
 /// It cannot be used, or not be written.
 pub(super) fn write(file: &Path, profile: &Profile) -> Result<(), CommandFailure> {
-    profile.check().map_err(|why| format!("what was measured makes no profile: {why}"))?;
+    profile.check().map_err(|why| format!("the measurements are not a valid profile: {why}"))?;
     let text = serde_json::to_string_pretty(profile).map_err(|error| error.to_string())?;
     Ok(write_file(file, &(text + "\n"))?)
 }
@@ -79,17 +79,17 @@ mod tests {
     #[test]
     fn what_is_no_profile_says_so() {
         for (text, expected) in [
-            ("", "it is no profile: "),
-            ("[]", "it is no profile: its schema is null"),
+            ("", "not a profile: "),
+            ("[]", "not a profile: its schema is null"),
             (
                 r#"{"schema": "harrier-bench"}"#,
-                "it is no profile: its schema is \"harrier-bench\", not \"harrier-profile\"",
+                "not a profile: its schema is \"harrier-bench\", not \"harrier-profile\"",
             ),
             (
                 r#"{"schema": "harrier-profile", "version": 2}"#,
-                "it is a profile of version 2, and this program knows version 1",
+                "a profile of version 2; this program reads version 1",
             ),
-            (r#"{"schema": "harrier-profile"}"#, "it is a profile of version null"),
+            (r#"{"schema": "harrier-profile"}"#, "a profile of version null"),
             (r#"{"schema": "harrier-profile", "version": 1}"#, "its profile cannot be read: missing field"),
             (
                 r#"{"schema": "harrier-profile", "version": 1, "sharing": "one_host", "cores": 0, "link_bits_per_s": null,
@@ -106,6 +106,6 @@ mod tests {
     fn a_file_that_is_not_there_says_what_makes_one() {
         let why = read(Path::new("/nowhere/profile.json")).expect_err("there is none");
         assert_eq!(why.status(), 2);
-        assert!(why.to_string().contains("harrier topology calibrate makes a profile"), "{why}");
+        assert!(why.to_string().contains("harrier topology calibrate writes a profile"), "{why}");
     }
 }

@@ -6,7 +6,7 @@ use report::page::{PageSection, number};
 use report::stdout::put;
 use topology::Tree;
 
-use super::tree_options::{EFFORT, OUTPUT, PLACE, TREE, effort, plan, sizes, tree, hosting};
+use super::tree_options::{EFFORT, OUTPUT, HOSTING, TREE, effort, plan, sizes, tree, hosting};
 use super::tree_record::TreeRecord;
 use super::segment_figures::SegmentFigures;
 use super::live_tree::{LiveTree, TreePlan};
@@ -19,16 +19,16 @@ use crate::launcher::{has_ranks, one_clock};
 use crate::run_recorder::check_interrupted;
 
 const OWN: &[OptionSpec] = &[
-    option("uneven", None, "", "levels may divide unevenly: the first brokers of a level have one more below them"),
-    option("latency", None, "", "single messages, too: how long until the last consumer has one"),
+    option("uneven", None, "", "levels may divide unevenly: the first brokers of a level get one child more"),
+    option("latency", None, "", "also time single messages until the last consumer has them"),
     option("check", Some('c'), "", "check every byte of every message, not its number alone"),
-    option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet; it is not measured"),
+    option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet, which is not measured"),
 ];
 
 const ABOUT: &str = "\
-Starts a tree of brokers as processes, joins them (each pulls from the one above through a dynamic route), puts one publisher
-at the root and the consumers on the leaves, waits until a message has come through every way, measures, and takes everything
-down again. Every consumer is to get every message exactly once and in order; if one does not, the status is 3.
+Starts a tree of brokers as processes, joins them (each pulls from the one above by a dynamic route), connects a publisher
+to the root and consumers to the leaves, waits until a message has arrived by every path, measures, and stops everything.
+Every consumer must get every message exactly once and in order; otherwise the status is 3.
   aggregate   over all consumers together
   per stream  what each consumer gets: the aggregate divided by the number of consumers
 B-2B-4B-16C is a root, two brokers below it, four below those, and sixteen consumers, four on each of the four.";
@@ -42,9 +42,9 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("run B-4B-16C --namespaces --link-rate 200mbit --sizes 64K", "hosts with links of 200 Mbit/s each (as root)"),
     (
         "plan --consumers 16 --size 64 | harrier topology run -",
-        "the tree that a plan has chosen, with the plan's messages",
+        "the tree that a plan recommends, with the plan's messages",
     ),
-    ("run B-2B-4B-64C --latency --runs 5 --json run.json --report run.html", "more of it, and kept"),
+    ("run B-2B-4B-64C --latency --runs 5 --json run.json --report run.html", "more runs, and files of the results"),
 ];
 
 /// Help with examples, whose program is `harrier topology`.
@@ -57,7 +57,7 @@ pub(super) fn help(usage: &str, about: &str, options: &[&[OptionSpec]], examples
 /// # Errors
 /// Wrong usage, a node that failed, figures that must not be trusted.
 pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let lists = [EFFORT, TREE, PLACE, OWN, OUTPUT];
+    let lists = [EFFORT, TREE, HOSTING, OWN, OUTPUT];
     let given = ParsedOptions::parse_with_bare(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier topology run TOPOLOGY [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
@@ -69,44 +69,44 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
             // An uneven tree that was written by hand is most likely a mistake; a planned one is not.
             if !tree.is_uniform() && !given.has("uneven") {
                 return Err(CommandFailure::Usage(format!(
-                    "'{one}': a level does not divide evenly among the one above; with --uneven the first brokers have one more"
+                    "'{one}': a level does not divide evenly among the one above; --uneven gives the first brokers one child more"
                 )));
             }
             (given, tree)
         }
         [] => return Err(CommandFailure::Usage("run needs a topology, as in B-2B-4B-16C".to_owned())),
-        [_, more, ..] => return Err(CommandFailure::Usage(format!("'{more}' is a word too many"))),
+        [_, more, ..] => return Err(CommandFailure::Usage(format!("unexpected argument '{more}'"))),
     };
-    let (plan, wish, effort, sizes) = (plan(tree, &given)?, hosting(&given)?, effort(&given)?, sizes(&given)?);
+    let (plan, hosting, effort, sizes) = (plan(tree, &given)?, hosting(&given)?, effort(&given)?, sizes(&given)?);
     raise_for(plan.tree.consumers() as usize)?;
-    let mut book = TreeRecord::begin("run", words, &given)?;
-    book.used("seconds", effort.seconds);
-    book.used("runs", effort.runs);
-    put(&format!("# harrier topology run {}: {}\n# {}\n", plan.tree, describe_plan(&plan), book.environment()))?;
+    let mut record = TreeRecord::begin("run", words, &given)?;
+    record.note_option("seconds", effort.seconds);
+    record.note_option("runs", effort.runs);
+    put(&format!("# harrier topology run {}: {}\n# {}\n", plan.tree, describe_plan(&plan), record.environment()))?;
     let outcome = (|| {
-        let mut grown = LiveTree::start(&plan, &wish)?;
-        if let Some(places) = grown.describe_ranks() {
+        let mut live_tree = LiveTree::start(&plan, &hosting)?;
+        if let Some(places) = live_tree.describe_ranks() {
             put(&format!("# {places}\n"))?;
-            book.note_environment(places);
+            record.note_environment(places);
         }
         let with_times = effort.singles > 0;
         if with_times && one_clock().is_err() {
-            put("# no times of single messages: the hosts' clocks are not one\n")?;
+            put("# single messages are not timed: the hosts' clocks differ\n")?;
         }
-        put("# every route runs, and every consumer has had a message from the root\n")?;
+        put("# every route runs, and every consumer has received a message from the root\n")?;
         put(&head(with_times))?;
         for size_bytes in sizes {
             check_interrupted()?;
-            let measured = measure(&mut grown, size_bytes, &effort)?;
+            let measured = measure(&mut live_tree, size_bytes, &effort)?;
             put(&row(&measured, with_times))?;
-            book.keep("topology", &plan, &measured);
+            record.add_measurement("topology", &plan, &measured);
             if given.has("full") {
-                book.table(broker_resources::section(&plan.tree, &[&measured]))?;
+                record.table(broker_resources::section(&plan.tree, &[&measured]))?;
             }
         }
         Ok(())
     })();
-    let whole = book.end(outcome);
+    let whole = record.finish(outcome);
     if whole.is_ok() {
         put(&format!("# every consumer got every message once and in order ({} consumers)\n", plan.tree.consumers()))?;
     }
@@ -117,9 +117,9 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
 /// overrides them.
 fn planned_tree(words: &[String], given: ParsedOptions) -> Result<(ParsedOptions, Tree), CommandFailure> {
     if has_ranks() {
-        return Err(CommandFailure::Usage("under a launcher standard input is one rank's: name the tree".to_owned()));
+        return Err(CommandFailure::Usage("under a launcher there is no common standard input: name the tree".to_owned()));
     }
-    let (chosen, planned) = plan_output::chosen(&tree_list::standard_input()?)?;
+    let (chosen, planned) = plan_output::parse_chosen(&tree_list::standard_input()?)?;
     let chosen = tree(&chosen.to_string())?;
     let mut all = words.to_vec();
     for pair in planned.chunks(2) {
@@ -127,7 +127,7 @@ fn planned_tree(words: &[String], given: ParsedOptions) -> Result<(ParsedOptions
             all.extend_from_slice(pair);
         }
     }
-    let lists = [EFFORT, TREE, PLACE, OWN, OUTPUT];
+    let lists = [EFFORT, TREE, HOSTING, OWN, OUTPUT];
     Ok((ParsedOptions::parse_with_bare(&all, &lists)?, chosen))
 }
 

@@ -144,7 +144,7 @@ impl SegmentFigures {
     pub fn problem(&self) -> Option<String> {
         let missing = (self.count * self.consumers).abs_diff(self.delivered);
         validity::faulty(&self.faults, self.refused)
-            .or_else(|| (missing > 0).then(|| format!("{missing} messages too few or too many at the consumers")))
+            .or_else(|| (missing > 0).then(|| format!("the consumers received {missing} messages too few or too many")))
             .map(|why| format!("{} bytes: {why}", self.size_bytes))
     }
 
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_message_too_few_or_too_many_is_told() {
         let why = SegmentFigures { delivered: 1_999, ..figures() }.problem();
-        assert_eq!(why.as_deref(), Some("1000 bytes: 1 messages too few or too many at the consumers"));
+        assert_eq!(why.as_deref(), Some("1000 bytes: the consumers received 1 messages too few or too many"));
         let lost = DeliveryFaults { lost: 2, ..DeliveryFaults::default() };
         let run = SegmentFigures { faults: lost, ..figures() }.to_run(&LatencyHistogram::default());
         assert!(run.invalid.iter().any(|why| why.contains("2 lost") || why.contains('2')), "{:?}", run.invalid);

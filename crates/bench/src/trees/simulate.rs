@@ -23,22 +23,22 @@ use crate::role_protocol::bytes;
 
 const OPTIONS: &[OptionSpec] = &[
     option("size", Some('m'), "BYTES", "size of a message, as in 64 or 64K"),
-    option("profile", None, "FILE", "what brokers cost: a profile of harrier topology calibrate"),
-    option("transport", None, "NAME", "whose costs of the profile: tcp (default), unix or rdma"),
-    option("extrapolate", None, "", "a size beyond those of the profile, too"),
+    option("profile", None, "FILE", "costs of brokers: a profile of harrier topology calibrate"),
+    option("transport", None, "NAME", "transport whose costs are used: tcp (default), unix or rdma"),
+    option("extrapolate", None, "", "also sizes beyond those of the profile"),
     option(
         "costs",
         None,
         "IN:COPY",
-        "what brokers cost without a profile: microseconds to take a message in, and a copy",
+        "costs of brokers without a profile: microseconds to receive a message, and for each copy",
     ),
     option("cores", None, "N", "processors of each host (default: the profile's, or 2)"),
     option("link-rate", None, "RATE", "speed of each host's link, as in 200mbit (default: the profile's, or no limit)"),
-    option("link-delay", None, "TIME", "what each link adds to the way of a message, as in 50us or 10ms"),
-    option("rate", Some('r'), "N", "messages a second that are published (default: as many as go)"),
+    option("link-delay", None, "TIME", "delay of each link, as in 50us or 10ms"),
+    option("rate", Some('r'), "N", "messages published a second (default: as fast as possible)"),
     option("arrivals", None, "HOW", "with --rate: even (default) or poisson"),
-    option("messages", None, "N", "messages (default: so many that queues fill, 10,000 to 400,000)"),
-    option("seconds", None, "S", "so long a stream instead"),
+    option("messages", None, "N", "messages (default: enough to fill the queues, 10,000 to 400,000)"),
+    option("seconds", None, "S", "length of the stream instead"),
     ACK,
     CREDIT,
     PREFETCH,
@@ -46,12 +46,12 @@ const OPTIONS: &[OptionSpec] = &[
         "queue-limit",
         None,
         "BYTES",
-        "of a queue from which on its broker reads no more; 0: unlimited (default 1024M)",
+        "size of a queue at which its broker stops reading; 0: unlimited (default 1024M)",
     ),
-    option("straggler", None, "LIST", "slow consumers: 5@500 is number 5 with 500 messages/s, x3@500 are any three"),
-    option("fail", None, "LIST", "brokers that go: b1.0@2s goes after 2 s for ever, b1.0@2s+5s is back 5 s later"),
-    option("jitter", None, "SHARE", "by how much the time of a batch differs by chance, as in 0.2 (default 0)"),
-    option("seed", None, "N", "whence chance comes (default 1)"),
+    option("straggler", None, "LIST", "slow consumers: 5@500 is number 5 at 500 messages/s, x3@500 are any three"),
+    option("fail", None, "LIST", "failing brokers: b1.0@2s fails after 2 s for ever, b1.0@2s+5s is back 5 s later"),
+    option("jitter", None, "SHARE", "random variation of a batch's time, as in 0.2 (default 0)"),
+    option("seed", None, "N", "seed of all random numbers (default 1)"),
     option("json", None, "FILE", "write everything as JSON"),
     option("html", None, "FILE", "write a page: the tree with the load of every node and link, over time"),
     option("help", Some('h'), "", "this text"),
@@ -59,13 +59,13 @@ const OPTIONS: &[OptionSpec] = &[
 
 const ABOUT: &str = "\
 Simulates a tree of brokers, each on a host of its own: one publisher at the root, every consumer gets every message. A broker
-reads what has come in batches, copies it to all below it, and sends as links, credits and windows have room. What brokers
-cost comes from a profile; links, failures and slow consumers from options. The same words give the same output, to the byte.
-What is simulated and what is not, and how near it comes to trees that run: docs/choosing-a-tree.md.";
+reads in batches, copies to all connections below it, and sends as links, credit and windows allow. The costs of brokers
+come from a profile; links, failures and slow consumers from options. The same arguments give the same output, to the byte.
+What is simulated, and how it compares with running trees: docs/choosing-a-tree.md.";
 
 const EXAMPLES: &[(&str, &str)] = &[
-    ("simulate B-2B-4B-64C --size 1K --profile profile.json", "as fast as it goes, with costs that were measured"),
-    ("simulate B-16C --size 64K --link-rate 200mbit", "brokers that cost nothing: what links alone allow"),
+    ("simulate B-2B-4B-64C --size 1K --profile profile.json", "as fast as possible, with measured costs"),
+    ("simulate B-16C --size 64K --link-rate 200mbit", "brokers without costs: the limit of the links alone"),
     (
         "simulate B-10B-100B-1000B-100000C --size 1K --costs 1:0.4 --link-rate 10gbit --html big.html",
         "1,111 brokers, and a page with their levels",
@@ -76,7 +76,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ),
     (
         "simulate B-2B-8C --size 1K --costs 1:1 --ack confirm --rate 5000 --seconds 10 --fail b1.0@2s+3s",
-        "a broker goes and comes back: what is lost, and what waits",
+        "a broker fails and returns: what is lost, and what waits",
     ),
 ];
 
@@ -113,17 +113,17 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
             EXAMPLES,
         ))?);
     }
-    let mut wish = read_request(&given)?;
-    if let Some(seconds) = wish.seconds {
-        wish.scenario.messages = messages_of(&wish.scenario, seconds)?;
+    let mut request = read_request(&given)?;
+    if let Some(seconds) = request.seconds {
+        request.scenario.messages = messages_of(&request.scenario, seconds)?;
     }
-    let outcome = simulated(&wish.scenario)?;
-    put(&simulation_report::text(&wish, &outcome))?;
+    let outcome = simulated(&request.scenario)?;
+    put(&simulation_report::text(&request, &outcome))?;
     if let Some(file) = given.text("json") {
-        write_file(file.as_ref(), &simulation_report::json(&wish, &outcome, &given))?;
+        write_file(file.as_ref(), &simulation_report::json(&request, &outcome, &given))?;
     }
     if let Some(file) = given.text("html") {
-        write_file(file.as_ref(), &simulation_page::render(&wish, &outcome))?;
+        write_file(file.as_ref(), &simulation_page::render(&request, &outcome))?;
     }
     match outcome.cut_short {
         None => Ok(()),
@@ -144,14 +144,14 @@ fn read_request(given: &ParsedOptions) -> Result<SimulationRequest, CommandFailu
     let tree: Tree = match given.bare() {
         [one] => one.parse().map_err(|error: topology::TreeParseError| UsageError(error.to_string()))?,
         [] => return Err(CommandFailure::Usage("simulate needs a topology, as in B-2B-4B-16C".to_owned())),
-        [_, more, ..] => return Err(CommandFailure::Usage(format!("'{more}' is a word too many"))),
+        [_, more, ..] => return Err(CommandFailure::Usage(format!("unexpected argument '{more}'"))),
     };
     let Some(size) = given.text("size") else {
         return Err(CommandFailure::Usage("simulate needs the size of a message, as in --size 1K".to_owned()));
     };
     let size = bytes(size).map_err(UsageError)? as u64;
     if given.has("profile") && given.has("costs") {
-        return Err(CommandFailure::Usage("--profile and --costs both say what brokers cost".to_owned()));
+        return Err(CommandFailure::Usage("--profile and --costs exclude each other".to_owned()));
     }
     let ack = given.one_of("ack", &["none", "confirm"])?;
     let (mut scenario, costs, predicted_per_s) = scenario_with_costs(given, &tree, size, ack)?;
@@ -175,7 +175,7 @@ fn read_request(given: &ParsedOptions) -> Result<SimulationRequest, CommandFailu
     scenario.stragglers = listed(given, "straggler", stragglers)?.concat();
     scenario.failures = listed(given, "fail", |text| failure(text, &scenario.tree))?;
     if given.has("messages") && given.has("seconds") {
-        return Err(CommandFailure::Usage("--messages and --seconds both say how long the stream is".to_owned()));
+        return Err(CommandFailure::Usage("--messages and --seconds exclude each other".to_owned()));
     }
     let most = u64::from(desim::limits::MESSAGES_MAX);
     let usual = default_messages(&scenario);
@@ -239,7 +239,7 @@ fn scenario_with_costs(given: &ParsedOptions, tree: &Tree, size: u64, ack: &str)
     let cores = given.number_if_given("cores", 1, u64::from(desim::limits::CORES_MAX))?;
     let Some(file) = given.text("profile") else {
         if given.has("transport") || given.has("extrapolate") {
-            return Err(CommandFailure::Usage("--transport and --extrapolate are about a --profile".to_owned()));
+            return Err(CommandFailure::Usage("--transport and --extrapolate need a --profile".to_owned()));
         }
         let [take_in_ns, copy_ns] = given.text("costs").map_or(Ok([0.0, 0.0]), two_costs)?;
         let work = ServiceTimes { receive_ns: take_in_ns, to_broker_ns: copy_ns, to_consumer_ns: copy_ns };
@@ -249,7 +249,7 @@ fn scenario_with_costs(given: &ParsedOptions, tree: &Tree, size: u64, ack: &str)
         scenario.cores = (cores.unwrap_or(CORES_DEFAULT) as u32).saturating_sub(1).max(1);
         let (take_in_us, copy_us) = (take_in_ns / 1e3, copy_ns / 1e3);
         let costs = match given.has("costs") {
-            true => format!("{take_in_us} us to take a message in, {copy_us} us a copy, as given"),
+            true => format!("{take_in_us} us to receive a message, {copy_us} us for a copy, as given"),
             false => "none: brokers take no time".to_owned(),
         };
         return Ok((scenario, costs, None));
@@ -285,7 +285,7 @@ fn size_costs(
         CommandFailure::Usage(format!("{file} has no costs over {transport} with ack {ack}: it has {there}"))
     })?;
     set.for_size(size, beyond).map_err(|why| {
-        let hint = if beyond { "" } else { " (--extrapolate goes beyond, for a guess)" };
+        let hint = if beyond { "" } else { " (--extrapolate accepts that)" };
         CommandFailure::Usage(format!("{file} has no costs of messages of {size} bytes: {why}{hint}"))
     })
 }
@@ -297,7 +297,7 @@ fn two_costs(text: &str) -> Result<[f64; 2], UsageError> {
         both.iter().all(|cost| (0.0..=desim::limits::COST_NS_MAX).contains(cost)).then_some(both)
     };
     parse().ok_or_else(|| {
-        UsageError(format!("--costs are microseconds to take a message in and for a copy, as in 1:0.4, not '{text}'"))
+        UsageError(format!("--costs are microseconds to receive a message and for a copy, as in 1:0.4, not '{text}'"))
     })
 }
 
@@ -367,31 +367,31 @@ mod tests {
     fn what_makes_no_sense_is_refused() {
         for (line, expected) in [
             ("", "simulate needs a topology"),
-            ("B-C B-C", "'B-C' is a word too many"),
+            ("B-C B-C", "unexpected argument 'B-C'"),
             ("B-C", "simulate needs the size of a message"),
-            ("B-0C --size 1", "'B-0C' is no topology such as"),
+            ("B-0C --size 1", "'B-0C' is not a topology such as"),
             ("B-C --size x", "'x' is not a number of bytes"),
             ("B-C --size 1", "nothing limits the rate"),
             ("B-C --size 0 --costs 1:1", "a message has from 1 to"),
             ("B-C --size 1 --costs 1", "--costs are microseconds"),
             ("B-C --size 1 --costs 1:-1", "--costs are microseconds"),
-            ("B-C --size 1 --costs 1:1 --profile x", "--profile and --costs both"),
-            ("B-C --size 1 --costs 1:1 --transport tcp", "--transport and --extrapolate are about"),
+            ("B-C --size 1 --costs 1:1 --profile x", "--profile and --costs exclude"),
+            ("B-C --size 1 --costs 1:1 --transport tcp", "--transport and --extrapolate need a"),
             ("B-C --size 1 --profile /nowhere.json", "/nowhere.json: "),
             ("B-C --size 1 --costs 1:1 --credit 70000", "--credit is a number from 0 to 65535"),
             ("B-C --size 1 --costs 1:1 --queue-limit x", "'x' is not a number of bytes"),
             ("B-C --size 1 --costs 1:1 --arrivals poisson", "--arrivals needs a --rate"),
             ("B-C --size 1 --costs 1:1 --rate 0", "--rate is a number from 0.001"),
             ("B-C --size 1 --costs 1:1 --messages 0", "--messages is a number from 1"),
-            ("B-C --size 1 --costs 1:1 --messages 1 --seconds 1", "--messages and --seconds both"),
+            ("B-C --size 1 --costs 1:1 --messages 1 --seconds 1", "--messages and --seconds exclude"),
             ("B-C --size 1 --costs 1:1 --link-delay 5", "--link-delay is a time"),
             ("B-C --size 1 --costs 1:1 --straggler 5", "--straggler is a consumer's number"),
             ("B-C --size 1 --costs 1:1 --straggler 1@5", "there is no consumer 1: they are 0 to 0"),
-            ("B-C --size 1 --costs 1:1 --straggler x2@5", "2 consumers cannot be slow: there are 1"),
+            ("B-C --size 1 --costs 1:1 --straggler x2@5", "2 slow consumers are requested, of 1"),
             ("B-C --size 1 --costs 1:1 --straggler 0@0", "a consumer takes from 0.001"),
             ("B-C --size 1 --costs 1:1 --fail b1.0@1s", "--fail: there is no broker 'b1.0': they are b0 to b0"),
             ("B-C --size 1 --costs 1:1 --fail b0", "--fail is a broker with a time"),
-            ("B-C --size 1 --costs 1:1 --fail b0@1s,b0@2s", "b0 fails while it is away"),
+            ("B-C --size 1 --costs 1:1 --fail b0@1s,b0@2s", "b0 fails again before it is back"),
             ("B-200000B-200000C --size 1 --costs 1:1", "at most 100000 brokers"),
         ] {
             let why = wished(line).err().map_or_else(|| "nothing".to_owned(), |why| why.to_string());

@@ -30,7 +30,7 @@ impl TreeEnumeration {
         all.sort_by_key(|levels| (levels.len(), levels.clone()));
         if all.len() > LISTED_TREES_MAX {
             return Err(UsageError(format!(
-                "there are {} trees of {consumers} consumers, and at most {LISTED_TREES_MAX} are measured: name some",
+                "there are {} trees of {consumers} consumers; at most {LISTED_TREES_MAX} are measured: name some",
                 all.len()
             )));
         }

@@ -39,10 +39,10 @@ enum EnvironmentKind {
 
 /// The slot of one node.
 pub(super) struct NodeSlot {
-    within: Vec<String>,
+    command_prefix: Vec<String>,
     rank: Option<usize>,
     /// The address at which a broker listens there.
-    pub place: ListenAddress,
+    pub listen_at: ListenAddress,
 }
 
 impl TreeEnvironment {
@@ -50,8 +50,8 @@ impl TreeEnvironment {
     ///
     /// # Errors
     /// Why it is not available.
-    pub fn prepare(wish: &NodeHosting) -> Result<Self, String> {
-        let (kind, place) = match wish {
+    pub fn prepare(hosting: &NodeHosting) -> Result<Self, String> {
+        let (kind, place) = match hosting {
             NodeHosting::Local(address) => (EnvironmentKind::Local, ListenAddress::At(*address)),
             NodeHosting::Namespaces(bits_per_s) => {
                 (EnvironmentKind::Namespaces(NetworkNamespaces::new(*bits_per_s)?), ListenAddress::At(Ipv4Addr::UNSPECIFIED.into()))
@@ -73,14 +73,14 @@ impl TreeEnvironment {
     pub fn allocate(&mut self, label: &str) -> Result<NodeSlot, String> {
         let number = self.slots.len();
         self.slots.push(label.to_owned());
-        let seat = NodeSlot { within: Vec::new(), rank: None, place: self.place.clone() };
+        let slot = NodeSlot { command_prefix: Vec::new(), rank: None, listen_at: self.place.clone() };
         Ok(match &mut self.kind {
-            EnvironmentKind::Local => seat,
+            EnvironmentKind::Local => slot,
             EnvironmentKind::Namespaces(namespaces) => {
                 let host = namespaces.add(label)?;
-                NodeSlot { within: host.command_prefix(), place: ListenAddress::At(host.address), ..seat }
+                NodeSlot { command_prefix: host.command_prefix(), listen_at: ListenAddress::At(host.address), ..slot }
             }
-            EnvironmentKind::Ranks(ranks) => NodeSlot { rank: Some(rank_of(number, *ranks)), ..seat },
+            EnvironmentKind::Ranks(ranks) => NodeSlot { rank: Some(rank_of(number, *ranks)), ..slot },
         })
     }
 }
@@ -118,7 +118,7 @@ impl NodeSlot {
     /// # Errors
     /// It cannot be started.
     pub fn start<T: Serialize>(&self, kind: &str, task: &T) -> Result<RoleHandle, String> {
-        match (self.rank, self.within.as_slice()) {
+        match (self.rank, self.command_prefix.as_slice()) {
             (Some(rank), _) => RoleHandle::start_on(rank, kind, task),
             (None, []) => RoleHandle::start(kind, task, &CpuList::default()),
             (None, within) => RoleHandle::start_within(within, kind, task),

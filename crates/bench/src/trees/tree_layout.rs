@@ -49,7 +49,7 @@ fn parse_hosts(text: &str) -> Result<Vec<String>, String> {
             return Err(format!("line {}: a line is one address, not '{line}'", at + 1));
         }
         if !seen.insert(line) {
-            return Err(format!("line {}: '{line}' stands there twice, and would have two brokers", at + 1));
+            return Err(format!("line {}: '{line}' is given twice, and would have two brokers", at + 1));
         }
         hosts.push(line.to_owned());
     }
@@ -135,7 +135,7 @@ mod tests {
             ("", "it names no hosts"),
             ("# none\n", "it names no hosts"),
             ("a\nb c\n", "line 2: a line is one address, not 'b c'"),
-            ("a\nb\na\n", "line 3: 'a' stands there twice, and would have two brokers"),
+            ("a\nb\na\n", "line 3: 'a' is given twice, and would have two brokers"),
         ] {
             assert_eq!(parse_hosts(text), Err(why.to_owned()), "{text}");
         }
@@ -145,9 +145,9 @@ mod tests {
     fn the_root_has_the_first_host_and_each_broker_pulls_from_the_one_above() {
         let tree: Tree = "B-2B-3B-9C".parse().expect("a tree");
         let hosts: Vec<String> = ["r", "l", "m", "x", "y", "z"].map(str::to_owned).to_vec();
-        let laid = TreeLayout::new(&tree, Some(&hosts), "amq.fanout", "tcp", "none");
-        let commands: Vec<String> = laid.commands().collect();
-        assert_eq!(commands.len() as u32, laid.routes_count());
+        let layout = TreeLayout::new(&tree, Some(&hosts), "amq.fanout", "tcp", "none");
+        let commands: Vec<String> = layout.commands().collect();
+        assert_eq!(commands.len() as u32, layout.routes_count());
         let ends: Vec<&str> = commands.iter().map(|line| line.split("add ").nth(1).expect("words")).collect();
         assert_eq!(ends, ["l r amq.fanout", "m r amq.fanout", "x l amq.fanout", "y l amq.fanout", "z m amq.fanout"]);
         assert!(commands.iter().all(|line| line.starts_with("harrier route --ack none dynamic add ")), "{commands:?}");
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn the_file_names_every_broker_and_route() {
         let tree: Tree = "B-2B-4C".parse().expect("a tree");
-        let laid = TreeLayout::new(&tree, None, "a \"b\"", "rdma", "confirm");
+        let layout = TreeLayout::new(&tree, None, "a \"b\"", "rdma", "confirm");
         let broker = |name: &str| format!("\n[broker.\"{name}\"]\nurl = \"{name}\"\n");
         let route = |name: &str| {
             let more = "exchange = \"a \\\"b\\\"\"\nack = \"confirm\"\n";
@@ -164,7 +164,7 @@ mod tests {
         };
         let first = "# B-2B-4C, for: harrier route --transport rdma apply FILE\n".to_owned();
         let parts = [first, broker("b0"), broker("b1.0"), broker("b1.1"), route("b1.0"), route("b1.1")];
-        assert_eq!(laid.file(), parts.concat());
-        assert!(laid.commands().all(|line| line.contains("--ack confirm --transport rdma dynamic add b1.")));
+        assert_eq!(layout.file(), parts.concat());
+        assert!(layout.commands().all(|line| line.contains("--ack confirm --transport rdma dynamic add b1.")));
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn trees(text: &str) -> Result<Vec<Tree>, UsageError> {
     match serde_json::from_str::<Value>(text) {
         Ok(value) => members(&value, &mut found),
         Err(error) if text.trim_start().starts_with(['{', '[']) => {
-            return Err(UsageError(format!("what stands on standard input begins as JSON, and is none: {error}")));
+            return Err(UsageError(format!("standard input begins like JSON, but is not: {error}")));
         }
         Err(_) => {
             let words = text.lines().filter_map(|line| line.split_whitespace().find_map(|word| word.parse().ok()));
@@ -34,7 +34,7 @@ pub(super) fn trees(text: &str) -> Result<Vec<Tree>, UsageError> {
         0 => Err(UsageError("there is no tree on standard input, as in B-2B-4B-16C".to_owned())),
         1..=LISTED_TREES_MAX => Ok(trees),
         more => {
-            Err(UsageError(format!("{more} trees stand on standard input, and at most {LISTED_TREES_MAX} are measured")))
+            Err(UsageError(format!("standard input has {more} trees; at most {LISTED_TREES_MAX} are measured")))
         }
     }
 }
@@ -89,8 +89,8 @@ mod tests {
     fn a_text_without_trees_is_refused() {
         check("", "there is no tree on standard input");
         check("nothing here\n", "there is no tree on standard input");
-        check("{\"tree\": ", "what stands on standard input begins as JSON");
+        check("{\"tree\": ", "standard input begins like JSON");
         let many: String = (2..=LISTED_TREES_MAX + 2).map(|consumers| format!("B-{consumers}C\n")).collect();
-        check(&many, "65 trees stand on standard input");
+        check(&many, "standard input has 65 trees");
     }
 }

@@ -61,24 +61,24 @@ impl SizeMeasurement {
 ///
 /// # Errors
 /// A role failed; Ctrl-C.
-pub(super) fn measure(grown: &mut LiveTree, size_bytes: usize, effort: &MeasurementEffort) -> Result<SizeMeasurement, CommandFailure> {
+pub(super) fn measure(tree: &mut LiveTree, size_bytes: usize, effort: &MeasurementEffort) -> Result<SizeMeasurement, CommandFailure> {
     let count = match effort.messages {
         Some(messages) => {
-            grown.segment(size_bytes, (messages / 10).max(1), false)?;
+            tree.segment(size_bytes, (messages / 10).max(1), false)?;
             messages
         }
-        None => calibrate_count(grown, size_bytes, effort.seconds)?,
+        None => calibrate_count(tree, size_bytes, effort.seconds)?,
     };
     let mut measured = SizeMeasurement { size_bytes, runs: Vec::new(), latencies: LatencyHistogram::default() };
     for _ in 0..effort.runs {
         check_interrupted()?;
-        measured.runs.push(grown.segment(size_bytes, count, true)?);
+        measured.runs.push(tree.segment(size_bytes, count, true)?);
     }
     // Clocks of different hosts would add an error to every time.
     if one_clock().is_ok() {
         for _ in 0..effort.singles {
             check_interrupted()?;
-            let one = grown.segment(size_bytes, 1, false)?;
+            let one = tree.segment(size_bytes, 1, false)?;
             measured.latencies.record(one.elapsed_ns());
         }
     }
@@ -86,13 +86,13 @@ pub(super) fn measure(grown: &mut LiveTree, size_bytes: usize, effort: &Measurem
 }
 
 /// Warms up, and determines how many messages take the requested time.
-fn calibrate_count(grown: &mut LiveTree, size_bytes: usize, seconds: f64) -> Result<u64, CommandFailure> {
+fn calibrate_count(tree: &mut LiveTree, size_bytes: usize, seconds: f64) -> Result<u64, CommandFailure> {
     let long_enough_s = seconds / 8.0;
     let mut count = (1 << 20) / size_bytes.max(1 << 10) as u64;
     count = count.max(1);
     loop {
         check_interrupted()?;
-        let elapsed_s = grown.segment(size_bytes, count, false)?.elapsed_s();
+        let elapsed_s = tree.segment(size_bytes, count, false)?.elapsed_s();
         let wanted = (count as f64 / elapsed_s * seconds) as u64;
         if elapsed_s >= long_enough_s || count >= SEGMENT_MESSAGES_MAX {
             return Ok(wanted.clamp(1, SEGMENT_MESSAGES_MAX));

@@ -36,7 +36,7 @@ pub(super) const CREDIT: OptionSpec = option(
     "credit",
     None,
     "N",
-    "messages under way between two brokers with --ack confirm; 0: unlimited (default 1000)",
+    "messages in flight between two brokers with --ack confirm; 0: unlimited (default 1000)",
 );
 /// Prefetch of consumers.
 pub(super) const PREFETCH: OptionSpec =
@@ -47,7 +47,7 @@ pub(super) const TREE: &[OptionSpec] =
     &[option("exchange", None, "TYPE", "fanout (default), direct or topic"), ACK, CREDIT, PREFETCH];
 
 /// Where the tree runs.
-pub(super) const PLACE: &[OptionSpec] = &[
+pub(super) const HOSTING: &[OptionSpec] = &[
     option("transport", None, "NAME", "between brokers: tcp (default), unix or rdma"),
     option("address", None, "IP", "address of this host for brokers (default 127.0.0.1; rdma: the first device's)"),
     option("namespaces", None, "", "each broker and each group of clients in a network namespace of its own (root)"),
@@ -57,7 +57,7 @@ pub(super) const PLACE: &[OptionSpec] = &[
 
 /// Output.
 pub(super) const OUTPUT: &[OptionSpec] = &[
-    option("full", Some('f'), "", "what each broker used and moved, too"),
+    option("full", Some('f'), "", "also print resource usage and traffic of each broker"),
     option("json", None, "FILE", "write everything as JSON"),
     option("report", None, "FILE", "write a page with tables and figures"),
     option("help", Some('h'), "", "this text"),
@@ -78,7 +78,7 @@ pub(super) fn sizes(given: &ParsedOptions) -> Result<Vec<usize>, UsageError> {
             )));
         }
         if sizes.contains(&size) {
-            return Err(UsageError(format!("--sizes: {text} stands there twice")));
+            return Err(UsageError(format!("--sizes: {text} is given twice")));
         }
         sizes.push(size);
     }
@@ -91,7 +91,7 @@ pub(super) fn sizes(given: &ParsedOptions) -> Result<Vec<usize>, UsageError> {
 /// A value is not understood.
 pub(super) fn effort(given: &ParsedOptions) -> Result<MeasurementEffort, UsageError> {
     if given.has("messages") && given.has("seconds") {
-        return Err(UsageError("--messages and --seconds both say how long a run is".to_owned()));
+        return Err(UsageError("--messages and --seconds exclude each other".to_owned()));
     }
     Ok(MeasurementEffort {
         messages: given.number_if_given("messages", 1, SEGMENT_MESSAGES_MAX)?,
@@ -122,17 +122,17 @@ pub(super) fn hosting_over(given: &ParsedOptions, transport: TreeTransport) -> R
     if has_ranks() {
         if given.has("namespaces") || address.is_some() || transport != TreeTransport::Tcp {
             return Err(CommandFailure::Usage(
-                "under a launcher the hosts are the ranks', and their brokers speak TCP".to_owned(),
+                "under a launcher the ranks' hosts are used, and their brokers use TCP".to_owned(),
             ));
         }
         return Ok(NodeHosting::Ranks(given.text("url").unwrap_or_default().to_owned()));
     }
     if given.has("url") {
-        return Err(CommandFailure::Usage("--url says where ranks meet, and there is no launcher".to_owned()));
+        return Err(CommandFailure::Usage("--url needs a launcher".to_owned()));
     }
     if given.has("namespaces") {
         if transport == TreeTransport::Rdma || address.is_some() {
-            return Err(CommandFailure::Usage("--namespaces have addresses and links of their own, without RDMA".to_owned()));
+            return Err(CommandFailure::Usage("--namespaces excludes --address and RDMA".to_owned()));
         }
         return Ok(NodeHosting::Namespaces(rate));
     }
@@ -211,7 +211,7 @@ pub(super) fn plan(tree: Tree, given: &ParsedOptions) -> Result<TreePlan, UsageE
         prefetch: given.number_if_given("prefetch", 0, u64::from(u16::MAX))?.map(|number| number as u16),
         transport: transport(given)?,
         broker_options: given.words("broker-options"),
-        checks: given.has("check"),
+        checks_bodies: given.has("check"),
     })
 }
 
@@ -223,7 +223,7 @@ mod tests {
 
     fn given(line: &str) -> Result<ParsedOptions, UsageError> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        ParsedOptions::parse_with_bare(&words, &[EFFORT, TREE, PLACE, OUTPUT, OWN])
+        ParsedOptions::parse_with_bare(&words, &[EFFORT, TREE, HOSTING, OUTPUT, OWN])
     }
 
     #[track_caller]
@@ -231,38 +231,38 @@ mod tests {
         let read = || -> Result<String, CommandFailure> {
             let given = given(line)?;
             let tree = tree(given.bare().first().map_or("B-C", String::as_str))?;
-            let (plan, effort, sizes, wish) = (plan(tree, &given)?, effort(&given)?, sizes(&given)?, hosting(&given)?);
+            let (plan, effort, sizes, hosting) = (plan(tree, &given)?, effort(&given)?, sizes(&given)?, hosting(&given)?);
             let TreePlan { tree, exchange, ack, credit, prefetch, .. } = plan;
-            Ok(format!("{tree} {exchange:?} {ack} {credit} {prefetch:?} {} {wish:?} {}", sizes.len(), effort.seconds))
+            Ok(format!("{tree} {exchange:?} {ack} {credit} {prefetch:?} {} {hosting:?} {}", sizes.len(), effort.seconds))
         };
         assert_eq!(read().unwrap_or_else(|wrong| wrong.to_string()), expected, "{line}");
     }
 
     #[test]
     fn defaults_and_values() {
-        check("B-2B-4C", "B-2B-4C Fanout none 1000 None 7 Here(127.0.0.1) 1");
+        check("B-2B-4C", "B-2B-4C Fanout none 1000 None 7 Local(127.0.0.1) 1");
         check(
             "B-C --exchange topic --ack confirm --credit 0 --prefetch 10 --sizes 64,64K --seconds 0.5",
-            "B-C Topic confirm 0 Some(10) 2 Here(127.0.0.1) 0.5",
+            "B-C Topic confirm 0 Some(10) 2 Local(127.0.0.1) 0.5",
         );
         check("--namespaces", "B-C Fanout none 1000 None 7 Namespaces(None) 1");
         check("--namespaces --link-rate 200mbit", "B-C Fanout none 1000 None 7 Namespaces(Some(200000000)) 1");
-        check("--address 10.0.0.1", "B-C Fanout none 1000 None 7 Here(10.0.0.1) 1");
+        check("--address 10.0.0.1", "B-C Fanout none 1000 None 7 Local(10.0.0.1) 1");
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
         for (line, expected) in [
-            ("B-4B-3C", "'B-4B-3C' is no topology such as B-2B-4B-16C: "),
+            ("B-4B-3C", "'B-4B-3C' is not a topology such as B-2B-4B-16C: "),
             ("B-257B-257C", "B-257B-257C: at most 256 brokers"),
             ("--sizes 8", "--sizes: messages have from 16 to"),
-            ("--sizes 64,64", "--sizes: 64 stands there twice"),
+            ("--sizes 64,64", "--sizes: 64 is given twice"),
             ("--sizes x", "'x' is not a number of bytes"),
             ("--link-rate 1gbit", "--link-rate needs links: --namespaces"),
             ("--namespaces --link-rate fast", "--link-rate is a speed from 1mbit to 100gbit"),
             ("--namespaces --link-rate 1kbit", "--link-rate is a speed"),
-            ("--namespaces --transport rdma", "--namespaces have addresses and links of their own"),
-            ("--url amqp://h", "--url says where ranks meet"),
+            ("--namespaces --transport rdma", "--namespaces excludes --address"),
+            ("--url amqp://h", "--url needs a launcher"),
             ("--seconds 1 --messages 1", "--messages and --seconds"),
             ("--credit 70000", "--credit is a number from 0 to 65535"),
             ("--ack all", "--ack is one of none, confirm"),

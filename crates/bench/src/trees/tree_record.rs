@@ -63,12 +63,12 @@ impl TreeRecord {
     }
 
     /// Records the value of an option that the command line did not give.
-    pub fn used(&mut self, option: &str, value: impl ToString) {
+    pub fn note_option(&mut self, option: &str, value: impl ToString) {
         self.document.options.entry(option.to_owned()).or_insert_with(|| value.to_string());
     }
 
     /// Records the measurement of one size, after earlier runs of it.
-    pub fn keep(&mut self, benchmark: &str, plan: &TreePlan, measured: &SizeMeasurement) {
+    pub fn add_measurement(&mut self, benchmark: &str, plan: &TreePlan, measured: &SizeMeasurement) {
         let name = plan.tree.to_string();
         if self.document.targets.iter().all(|facts| facts.name != name) {
             self.document.targets.push(TargetFacts {
@@ -114,10 +114,10 @@ impl TreeRecord {
     /// # Errors
     /// The error of `outcome`, files that cannot be written, or `Failure::Invalid` for figures that must not be
     /// trusted.
-    pub fn end(mut self, outcome: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
+    pub fn finish(mut self, outcome: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
         // The roles of ranks are in `placement` here.
         for (name, fact) in launcher::facts().into_iter().filter(|(name, _)| !is_rank(name)) {
-            self.used(&name, fact);
+            self.note_option(&name, fact);
         }
         let outcome = conclude(&mut self.document, outcome);
         finish(&self.document, outcome, self.write())

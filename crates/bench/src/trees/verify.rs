@@ -12,7 +12,7 @@ use report::stdout::put;
 use serde::Serialize;
 use topology::Tree;
 
-use super::tree_options::{self, PLACE, bits_per_s, sizes, tree, hosting};
+use super::tree_options::{self, HOSTING, bits_per_s, sizes, tree, hosting};
 use super::tree_record::text;
 use super::calibrate::minutes;
 use super::tree_enumeration::TreeEnumeration;
@@ -34,43 +34,43 @@ use crate::limits::{LISTED_TREES_MAX, RUNS_MAX, SECONDS_MAX, TREE_CONSUMERS_MAX}
 use gauge::{HostEnvironment, validity};
 
 const MEASURED: &[OptionSpec] = &[
-    option("profile", None, "FILE", "what predictions come from (default profile.json)"),
+    option("profile", None, "FILE", "the profile that predicts (default profile.json)"),
     option(
         "all",
         None,
         "",
-        "every tree of --consumers in which each broker has two below it at least (of too many: uniform ones)",
+        "every tree of --consumers whose brokers have at least two children (of too many: the uniform ones)",
     ),
     option("consumers", None, "N", "with --all: how many consumers"),
     option("sizes", Some('m'), "LIST", "message sizes (default: those of the profile)"),
     option("ack", None, "HOW", "between brokers: none (default), or confirm"),
     option("runs", None, "N", "runs of each (default 3)"),
     option("seconds", None, "S", "length of a run, about (default 2)"),
-    option("within", None, "PERCENT", "how far a prediction may be away (default 15)"),
-    option("behind", None, "PERCENT", "how far the chosen tree may be behind the best one (default 5)"),
-    option("extrapolate", None, "", "also sizes beyond those of the profile: guesses, and marked so"),
+    option("within", None, "PERCENT", "largest error of a prediction (default 15)"),
+    option("behind", None, "PERCENT", "largest distance of the chosen tree from the best one (default 5)"),
+    option("extrapolate", None, "", "also sizes beyond those of the profile; marked as extrapolated"),
 ];
 
 const TREES: &[OptionSpec] = &[
     option("exchange", None, "TYPE", "fanout (default), direct or topic"),
-    option("credit", None, "N", "messages under way between two brokers with ack confirm; 0: unlimited (default 1000)"),
+    option("credit", None, "N", "messages in flight between two brokers with ack confirm; 0: unlimited (default 1000)"),
     option("prefetch", None, "N", "consumers acknowledge, N ahead; 0: unlimited (default: they acknowledge none)"),
-    option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet; it is not measured"),
+    option("url", None, "URL", "under mpirun or srun: the broker where the ranks meet, which is not measured"),
 ];
 
 const OUT: &[OptionSpec] =
     &[option("json", None, "FILE", "write everything as JSON"), option("help", Some('h'), "", "this text")];
 
 const ABOUT: &str = "\
-Measures trees and shows what was predicted of them beside: errors, Spearman's coefficient of both orders, and whether the tree
-that was chosen is the best measured one, or near it. Trees are words (as in B-2B-4B-16C), or, for a -, what plan prints on
-standard input, its first tree being the chosen one; with words alone, the best predicted one is.
-Compared are rates where each node has a host, or a link of a limited speed; on one host, the processor time of all brokers.
-The status is 3 where a tree that was not in the calibration is too far from its prediction, or the chosen one from the best.";
+Measures trees and compares them with their predictions: errors, Spearman's rank correlation, and whether the tree
+that was chosen is the best measured one, or close to it. Trees are arguments (as in B-2B-4B-16C), or, for -, the output of plan on
+standard input, whose first tree is the chosen one; without it, the best predicted tree counts as chosen.
+Rates are compared if each node has its own host, or a link of limited speed; on one host, the processor time of all brokers.
+The status is 3 if a tree outside the calibration is too far from its prediction, or the chosen tree too far from the best.";
 
 const EXAMPLES: &[(&str, &str)] = &[
     ("verify B-16C B-4B-16C B-2B-4B-16C", "three trees, by profile.json"),
-    ("plan --consumers 16 --size 64K --json | harrier topology verify -", "what the planner has found"),
+    ("plan --consumers 16 --size 64K --json | harrier topology verify -", "the trees that the planner has found"),
     (
         "verify --all --consumers 16 --sizes 64K --namespaces --link-rate 200mbit",
         "every uniform tree of sixteen consumers, on links of 200 Mbit/s (as root)",
@@ -111,14 +111,14 @@ struct SizeVerification {
 /// # Errors
 /// Wrong usage, a profile that cannot be used, a node that failed, a message that went wrong, a miss.
 pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
-    let lists = [MEASURED, TREES, PLACE, OUT];
+    let lists = [MEASURED, TREES, HOSTING, OUT];
     let given = ParsedOptions::parse_with_bare(words, &lists)?;
     if given.has("help") {
         return Ok(put(&help("harrier topology verify TREE... | - [OPTIONS]", ABOUT, &lists, EXAMPLES))?);
     }
     let (given, listed) = match given.bare() {
         [word] if word == "-" && !given.has("all") => {
-            let (given, trees) = planned(words, given, &lists)?;
+            let (given, trees) = trees_of_plan(words, given, &lists)?;
             (given, Some(trees))
         }
         _ => (given, None),
@@ -161,11 +161,11 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
 impl Verification {
     /// From the command line, and the trees on standard input if it asks for those, the chosen one first.
     fn of(given: &ParsedOptions, listed: Option<Vec<Tree>>) -> Result<Self, CommandFailure> {
-        let wish = hosting(given)?;
+        let hosting = hosting(given)?;
         let was_chosen = listed.is_some();
         let TreeEnumeration { mut trees, left_out } = match listed {
             Some(trees) => TreeEnumeration { trees, left_out: 0 },
-            None => named(given)?,
+            None => trees_of_arguments(given)?,
         };
         let profile = profile_files::read(given.text("profile").unwrap_or("profile.json").as_ref())?;
         let ack = given.one_of("ack", &["none", "confirm"])?;
@@ -174,7 +174,7 @@ impl Verification {
             let known: Vec<String> =
                 profile.costs.iter().map(|set| format!("{} with ack {}", set.transport, set.ack)).collect();
             return Err(CommandFailure::Usage(format!(
-                "the profile knows no brokers joined over {transport} with ack {ack}: it has {}",
+                "the profile has no costs over {transport} with ack {ack}: it has {}",
                 if known.is_empty() { "nothing".to_owned() } else { known.join(", ") }
             )));
         };
@@ -186,7 +186,7 @@ impl Verification {
         let mut guessed = Vec::new();
         for size in wanted {
             let (costs, resting) = set.for_size(size, given.has("extrapolate")).map_err(|why| {
-                CommandFailure::Usage(format!("nothing is predicted for {size} bytes: {why} (--extrapolate guesses)"))
+                CommandFailure::Usage(format!("there is no prediction for {size} bytes: {why} (--extrapolate accepts that)"))
             })?;
             if matches!(resting, planner::CostSource::Beyond(_)) {
                 guessed.push(size);
@@ -209,7 +209,7 @@ impl Verification {
         let better = if by_rate { BetterDirection::Higher } else { BetterDirection::Lower };
         let fair = link_bits_per_s.filter(|_| !has_ranks()).and_then(|_| fair_options(given)).unwrap_or_default();
         let chosen = match (given.has("all") && by_rate, trees.first().cloned()) {
-            (true, Some(one)) => choices(&priced, host, one.consumers())?.into_iter().map(Some).collect(),
+            (true, Some(one)) => planner_choices(&priced, host, one.consumers())?.into_iter().map(Some).collect(),
             (false, first) if was_chosen => vec![first; priced.len()],
             _ => vec![None; priced.len()],
         };
@@ -221,7 +221,7 @@ impl Verification {
         let plans = trees.iter().map(|tree| {
             let mut plan = tree_options::plan(tree.clone(), given)?;
             plan.broker_options.extend(fair.clone());
-            Ok((plan, wish.clone()))
+            Ok((plan, hosting.clone()))
         });
         let plans = plans.collect::<Result<Vec<_>, UsageError>>()?;
         let most = trees.iter().map(Tree::consumers).max().unwrap_or(1);
@@ -234,15 +234,15 @@ impl Verification {
         let trees = self.trees.iter().map(|(plan, _)| &plan.tree);
         let seconds = seconds(trees, &sizes, &self.effort, self.host.link_bits_per_s);
         let compared = match self.better {
-            BetterDirection::Higher => "Compared is the rate of a stream.".to_owned(),
+            BetterDirection::Higher => "The rate of a stream is compared.".to_owned(),
             BetterDirection::Lower => format!(
-                "All nodes share the {} processors of this host, which says nothing of rates: compared is processor time.",
+                "All nodes share the {} processors of this host, so that rates say nothing: processor time is compared.",
                 gauge::processors()
             ),
         };
         let left_out = match self.left_out {
             0 => String::new(),
-            some => format!("# left out: {some} trees whose brokers have unequally many below them\n"),
+            some => format!("# left out: {some} uneven trees\n"),
         };
         format!(
             "# the profile: {}\n{left_out}# {} trees, {} sizes, {} runs of {} s, in turns: about {}\n# {compared}\n",
@@ -282,7 +282,7 @@ impl Verification {
             let of_tree = |((plan, _), sizes): (&(TreePlan, NodeHosting), &Vec<SizeMeasurement>)| {
                 let size = costs.message_bytes as usize;
                 let measured = sizes.iter().find(|measured| measured.size_bytes == size)?;
-                self.pair(plan, costs, measured)
+                self.checked_tree(plan, costs, measured)
             };
             let trees: Vec<CheckedTree> = self.trees.iter().zip(all).filter_map(of_tree).collect();
             let chosen = chosen.as_ref().map(Tree::to_string).or_else(|| predicted_best(&trees, self.better));
@@ -301,7 +301,7 @@ impl Verification {
     }
 
     /// A tree's prediction and measurement; `None` if its brokers could not be metered.
-    fn pair(&self, plan: &TreePlan, costs: &SizeCosts, measured: &SizeMeasurement) -> Option<CheckedTree> {
+    fn checked_tree(&self, plan: &TreePlan, costs: &SizeCosts, measured: &SizeMeasurement) -> Option<CheckedTree> {
         let tree = &plan.tree;
         let prediction: Prediction = predict(tree, costs, &self.host);
         let (predicted, value): (Estimate, SegmentMetric<'_>) = match self.better {
@@ -327,7 +327,7 @@ impl Verification {
             calibrated: self.profile.observations.iter().any(is_it),
             predicted,
             measured: Estimate { value: median, low: edge(f64::min)?, high: edge(f64::max)? },
-            bottleneck: limit(&prediction.bottleneck),
+            bottleneck: limit_label(&prediction.bottleneck),
             processors_share: busy,
         })
     }
@@ -338,16 +338,16 @@ impl Verification {
         let allowed = |missed: bool| if missed { "MISS" } else { "pass" };
         let mut facts = vec![format!("compared: {}; * was in the calibration", result.compared)];
         if result.guessed {
-            facts.push("a GUESS: the size is beyond those of the profile".to_owned());
+            facts.push("EXTRAPOLATED: the size is beyond those of the profile".to_owned());
         }
         facts.push(match &verdict.farthest {
             Some((tree, error)) => format!(
-                "{}: the farthest prediction of a tree that was not in the calibration is {} away ({tree}; {} allowed)",
+                "{}: the largest error of a tree outside the calibration is {} ({tree}; {} allowed)",
                 allowed(error.abs() > self.tolerance.error_max),
                 percent(error.abs()),
                 percent(self.tolerance.error_max)
             ),
-            None => "every tree was in the calibration: nothing is said of predictions".to_owned(),
+            None => "every tree was in the calibration, so that no prediction was tested".to_owned(),
         });
         if let (Some(chosen), Some(best), Some(behind)) = (&verdict.chosen, &verdict.best, verdict.behind) {
             let how = if chosen == best {
@@ -361,7 +361,7 @@ impl Verification {
                 percent(self.tolerance.behind_max)
             ));
         }
-        facts.extend(verdict.spearman.map(|spearman| format!("Spearman's coefficient of both orders: {spearman:.3}")));
+        facts.extend(verdict.spearman.map(|spearman| format!("Spearman's rank correlation: {spearman:.3}")));
         let columns = [
             "tree",
             "brokers",
@@ -407,7 +407,7 @@ impl Verification {
 }
 
 /// What limits a tree, in a few words.
-fn limit(bottleneck: &Bottleneck) -> String {
+fn limit_label(bottleneck: &Bottleneck) -> String {
     let why = match bottleneck.resource {
         LimitingResource::Cores => "processor",
         LimitingResource::Egress => "link out",
@@ -430,12 +430,12 @@ fn predicted_best(pairs: &[CheckedTree], better: BetterDirection) -> Option<Stri
 }
 
 /// The planner's choice for each size: the fastest tree, and of equally fast ones the one with the fewest brokers.
-fn choices(sizes: &[SizeCosts], host: HostModel, consumers: u32) -> Result<Vec<Tree>, CommandFailure> {
-    let wish = planner::TreeRequirements { consumers, extrapolate: true, ..planner::TreeRequirements::default() };
+fn planner_choices(sizes: &[SizeCosts], host: HostModel, consumers: u32) -> Result<Vec<Tree>, CommandFailure> {
+    let hosting = planner::TreeRequirements { consumers, extrapolate: true, ..planner::TreeRequirements::default() };
     let choice = |costs: &SizeCosts| {
         let refused =
             |why: String| CommandFailure::Usage(format!("the planner finds no tree of {consumers} consumers: {why}"));
-        let front = search(&NodeModel::new(costs, host), &wish).map_err(|why| refused(why.to_string()))?;
+        let front = search(&NodeModel::new(costs, host), &hosting).map_err(|why| refused(why.to_string()))?;
         front.trees.first().map(|one| one.tree.clone()).ok_or_else(|| refused("there is none".to_owned()))
     };
     sizes.iter().map(choice).collect()
@@ -443,15 +443,15 @@ fn choices(sizes: &[SizeCosts], host: HostModel, consumers: u32) -> Result<Vec<T
 
 /// The trees on standard input. Of a plan, the chosen one comes first, and its messages apply unless the command line
 /// overrides them.
-fn planned(words: &[String], given: ParsedOptions, lists: &[&[OptionSpec]]) -> Result<(ParsedOptions, Vec<Tree>), CommandFailure> {
+fn trees_of_plan(words: &[String], given: ParsedOptions, lists: &[&[OptionSpec]]) -> Result<(ParsedOptions, Vec<Tree>), CommandFailure> {
     if has_ranks() {
-        return Err(CommandFailure::Usage("under a launcher standard input is one rank's: name the trees".to_owned()));
+        return Err(CommandFailure::Usage("under a launcher there is no common standard input: name the trees".to_owned()));
     }
     let text = tree_list::standard_input()?;
     let mut trees = tree_list::trees(&text)?;
     trees.iter().try_for_each(|one| tree(&one.to_string()).map(drop))?;
     // Lists other than plans are accepted as well.
-    let Ok((chosen, of_plan)) = plan_output::chosen(&text) else { return Ok((given, trees)) };
+    let Ok((chosen, of_plan)) = plan_output::parse_chosen(&text) else { return Ok((given, trees)) };
     trees.retain(|one| *one != chosen);
     trees.insert(0, chosen);
     let more = of_plan.chunks(2).filter(|pair| !given.has(pair[0].trim_start_matches('-'))).flatten().cloned();
@@ -460,27 +460,27 @@ fn planned(words: &[String], given: ParsedOptions, lists: &[&[OptionSpec]]) -> R
 }
 
 /// The trees that the command line names.
-fn named(given: &ParsedOptions) -> Result<TreeEnumeration, CommandFailure> {
+fn trees_of_arguments(given: &ParsedOptions) -> Result<TreeEnumeration, CommandFailure> {
     let whole = |trees: Vec<Tree>| TreeEnumeration { trees, left_out: 0 };
     let consumers = given.number_if_given("consumers", 1, u64::from(TREE_CONSUMERS_MAX))?;
     match (given.has("all"), consumers, given.bare()) {
         (true, Some(consumers), []) => Ok(TreeEnumeration::of(consumers as u32)?),
-        (true, None, _) => Err(CommandFailure::Usage("--all needs to know of how many: --consumers".to_owned())),
+        (true, None, _) => Err(CommandFailure::Usage("--all needs --consumers".to_owned())),
         (true, _, [word, ..]) => {
-            Err(CommandFailure::Usage(format!("--all says which trees, and '{word}' is a word too many")))
+            Err(CommandFailure::Usage(format!("--all selects the trees; unexpected argument '{word}'")))
         }
         (false, Some(_), _) => {
-            Err(CommandFailure::Usage("--consumers goes with --all; other trees say how many they have".to_owned()))
+            Err(CommandFailure::Usage("--consumers needs --all".to_owned()))
         }
         (false, None, []) => {
-            Err(CommandFailure::Usage("verify needs trees, as in B-2B-4B-16C, or - for those on standard input".to_owned()))
+            Err(CommandFailure::Usage("verify needs trees, as in B-2B-4B-16C, or - to read them from standard input".to_owned()))
         }
         (false, None, words) => {
             let mut trees = Vec::new();
             for word in words {
                 let one = tree(word)?;
                 if trees.contains(&one) {
-                    return Err(CommandFailure::Usage(format!("{one} stands there twice")));
+                    return Err(CommandFailure::Usage(format!("{one} is given twice")));
                 }
                 trees.push(one);
             }

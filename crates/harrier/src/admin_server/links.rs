@@ -106,7 +106,7 @@ impl FederationAdmin {
     pub fn restore(&mut self, operator: &AdminHandle) {
         let orders: Vec<_> = self.plan.commands().into_iter().map(as_restored).collect();
         if !orders.is_empty() {
-            tracing::info!(links = self.plan.links().len(), "links and routes of the state folder are made again");
+            tracing::info!(links = self.plan.links().len(), "links and routes of the state folder are restored");
         }
         for order in &orders {
             if let FederationCommand::ReturnRoute(key, route) = order {
@@ -311,7 +311,7 @@ impl AdminServer {
         {
             link.url = there.link.url.clone();
         }
-        let own = peer::own(&self.federation.addresses, &link.key.vhost);
+        let own = peer::own_names(&self.federation.addresses, &link.key.vhost);
         let is_durable = link.durable;
         self.change(asked, is_durable, |plan| plan.add_link(link, &own))
     }
@@ -330,7 +330,7 @@ impl AdminServer {
         let (vhost, at) = (link.key.vhost.to_string(), route.clone());
         let place = self.operator.with_catalog(move |catalog| check_local_end(catalog, &vhost, &at));
         place.ok_or_else(|| error("stopping", "the broker stops"))??;
-        let own = peer::own(&self.federation.addresses, &link.key.vhost);
+        let own = peer::own_names(&self.federation.addresses, &link.key.vhost);
         let (key, is_durable) = (link.key.clone(), link.durable);
         self.change(asked, is_durable, |plan| {
             let mut orders = if plan.link(&key).is_none() { plan.add_link(link, &own)? } else { Vec::new() };
@@ -378,7 +378,7 @@ impl AdminServer {
         match &state.folder {
             None if is_durable => {
                 let why =
-                    "a broker without a state folder keeps nothing: start it with --state DIR for what is durable";
+                    "durable links and routes need a state folder: start the broker with --state DIR";
                 return Err(error("no-state", why));
             }
             None if is_added => {

@@ -60,7 +60,7 @@ impl<'a> OptionValues<'a> {
             if option == "--listen" {
                 given.listen.push(value);
             } else if given.get(option).is_some() {
-                return Err(format!("{option} is there twice"));
+                return Err(format!("{option} is given twice"));
             } else {
                 given.values.push((option, value));
             }
@@ -94,14 +94,14 @@ impl ProxyArguments {
                 let text = std::fs::read_to_string(file).map_err(|error| format!("--to-file: {file}: {error}"))?;
                 broker(text.trim()).map_err(|why| format!("--to-file: {why}"))?
             }
-            (Some(_), Some(_)) => return Err("--to and --to-file say the same twice".to_owned()),
+            (Some(_), Some(_)) => return Err("--to and --to-file exclude each other".to_owned()),
             (None, None) => return Err("--to is missing: where is the broker?".to_owned()),
         };
         if given.listen.is_empty() {
             return Err("--listen is missing: where do clients connect?".to_owned());
         }
         if given.listen.len() > limits::LISTENERS_MAX {
-            return Err(format!("--listen: {} places at most", limits::LISTENERS_MAX));
+            return Err(format!("--listen: at most {} addresses", limits::LISTENERS_MAX));
         }
         let mut options = ProxyOptions::to(to);
         for address in &given.listen {
@@ -248,7 +248,7 @@ mod tests {
         check("--to h:7", "! --listen is missing: where do clients connect?");
         check("--listen h:7", "! --to is missing: where is the broker?");
         check("--listen 7 --to h:7", "! --listen: '7' is no address: the port is missing (host:port, or unix:/path)");
-        check("--listen h:7 --to h:7 --to h:8", "! --to is there twice");
+        check("--listen h:7 --to h:7 --to h:8", "! --to is given twice");
         check("--listen h:7 --to", "! --to needs a value");
         check("--listen h:7 --to h:7 --threads 0", "! --threads 0: expected a number from 1 to 64");
         check("--listen h:7 --to h:7 --dial-timeout-s 0", "! --dial-timeout-s 0: expected a number from 1 to 86400");

@@ -125,21 +125,21 @@ fn time_us(ends: &mut ConnectedEnds, path: MessagePath, body: &mut TimedBody, ti
 }
 
 /// The largest size at and below which the first path is never slower.
-fn largest_not_slower(held: &[PathComparison]) -> usize {
-    held.iter().take_while(|held| held.ratio.median <= 1.0).last().map_or(0, |held| held.bytes)
+fn largest_not_slower(comparison: &[PathComparison]) -> usize {
+    comparison.iter().take_while(|comparison| comparison.ratio.median <= 1.0).last().map_or(0, |comparison| comparison.bytes)
 }
 
 /// The smallest size at and above which the first path is never slower.
-fn smallest_not_slower(held: &[PathComparison]) -> Option<usize> {
-    held.iter().rev().take_while(|held| held.ratio.median <= 1.0).last().map(|held| held.bytes)
+fn smallest_not_slower(comparison: &[PathComparison]) -> Option<usize> {
+    comparison.iter().rev().take_while(|comparison| comparison.ratio.median <= 1.0).last().map(|comparison| comparison.bytes)
 }
 
 /// Whether the interval includes 1.
-fn is_undecided(held: &PathComparison) -> bool {
-    held.ratio.low <= 1.0 && held.ratio.high >= 1.0
+fn is_undecided(comparison: &PathComparison) -> bool {
+    comparison.ratio.low <= 1.0 && comparison.ratio.high >= 1.0
 }
 
-const SOFTWARE: &str = "the device is made of software: this says nothing about a card";
+const SOFTWARE: &str = "this is a software device: the result says nothing about a card";
 
 impl CalibrationResult {
     /// The size from which bodies are offered for reading. If eager sends always win, the largest size that was tried.
@@ -158,13 +158,13 @@ impl CalibrationResult {
         for (name, all) in [("inline", &self.inline), ("rendezvous", &self.rendezvous)] {
             put("#".to_owned());
             put(format!("# {:>8} {:>16} {:>12} {:>8}  95 %", "bytes", format!("{name} (us)"), "eager (us)", "ratio"));
-            for held in all {
-                let RunSummary { median, low, high, .. } = held.ratio;
-                let open = if is_undecided(held) { "  open" } else { "" };
-                let (one, other) = (held.one_us.median, held.other_us.median);
+            for comparison in all {
+                let RunSummary { median, low, high, .. } = comparison.ratio;
+                let open = if is_undecided(comparison) { "  open" } else { "" };
+                let (one, other) = (comparison.one_us.median, comparison.other_us.median);
                 put(format!(
                     "# {:>8} {one:>16.2} {other:>12.2} {median:>8.3}  {low:.3} to {high:.3}{open}",
-                    held.bytes
+                    comparison.bytes
                 ));
             }
         }
@@ -181,17 +181,17 @@ impl CalibrationResult {
     fn json(&self) -> String {
         let summary =
             |of: &RunSummary| json!({ "median": of.median, "low": of.low, "high": of.high, "confidence": of.confidence });
-        let list = |held: &[PathComparison]| -> Value {
-            let one = |held: &PathComparison| {
+        let list = |comparison: &[PathComparison]| -> Value {
+            let one = |comparison: &PathComparison| {
                 json!({
-                    "bytes": held.bytes,
-                    "us": summary(&held.one_us),
-                    "eager_us": summary(&held.other_us),
-                    "ratio": summary(&held.ratio),
-                    "open": is_undecided(held),
+                    "bytes": comparison.bytes,
+                    "us": summary(&comparison.one_us),
+                    "eager_us": summary(&comparison.other_us),
+                    "ratio": summary(&comparison.ratio),
+                    "open": is_undecided(comparison),
                 })
             };
-            held.iter().map(one).collect()
+            comparison.iter().map(one).collect()
         };
         let value = json!({
             "device": self.device,
@@ -213,7 +213,7 @@ impl CalibrationResult {
 mod tests {
     use super::{PathComparison, RunSummary, smallest_not_slower, is_undecided, largest_not_slower};
 
-    fn held(ratios: &[f64]) -> Vec<PathComparison> {
+    fn comparison(ratios: &[f64]) -> Vec<PathComparison> {
         let summary = |median: f64| RunSummary { median, low: median - 0.05, high: median + 0.05, confidence: 0.95 };
         let one = |(at, &ratio): (usize, &f64)| PathComparison {
             bytes: 1 << at,
@@ -233,10 +233,10 @@ mod tests {
             (&[1.1, 1.2], 0, None),
             (&[], 0, None),
         ] {
-            let held = held(ratios);
-            assert_eq!((largest_not_slower(&held), smallest_not_slower(&held)), (small, large), "{ratios:?}");
+            let comparison = comparison(ratios);
+            assert_eq!((largest_not_slower(&comparison), smallest_not_slower(&comparison)), (small, large), "{ratios:?}");
         }
-        let held = held(&[0.9, 0.97, 1.04, 1.2]);
-        assert_eq!(held.iter().map(is_undecided).collect::<Vec<_>>(), [false, true, true, false]);
+        let comparison = comparison(&[0.9, 0.97, 1.04, 1.2]);
+        assert_eq!(comparison.iter().map(is_undecided).collect::<Vec<_>>(), [false, true, true, false]);
     }
 }

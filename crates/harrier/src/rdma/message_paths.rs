@@ -135,7 +135,7 @@ impl TimedEnd {
                 std::thread::yield_now();
                 if now() > deadline {
                     return Err(Problem::new(
-                        "the device does not say that it is done",
+                        "the device reports no completion",
                         "see what `harrier rdma check` says",
                     ));
                 }

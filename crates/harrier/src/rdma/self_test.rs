@@ -82,7 +82,7 @@ fn refused(error: &IbError) -> Problem {
         (IbError::CallFailed { call: "rdma_create_qp", .. }, Some(code))
             if code == rustix::io::Errno::INVAL.raw_os_error() =>
         {
-            "a device that takes fewer or shorter requests than this check asks for: tell us which"
+            "the device accepts fewer or shorter requests than this check needs: please report it"
         }
         (_, Some(code)) if code == rustix::io::Errno::NOMEM.raw_os_error() => "`ulimit -l unlimited`",
         (_, Some(code)) if code == rustix::io::Errno::ACCESS.raw_os_error() => "the rights of /dev/infiniband/*",
@@ -126,7 +126,7 @@ fn unexpected(event: &CmEvent) -> Problem {
     let what = match &event.kind {
         CmEventKind::Failed { step: what, errno } => format!("{what}: {}", std::io::Error::from_raw_os_error(*errno)),
         CmEventKind::Rejected { reason } => format!("the connection was rejected, reason {reason}"),
-        other => format!("an event that does not belong here: {other:?}"),
+        other => format!("unexpected event: {other:?}"),
     };
     Problem::new(what, BLOCKED)
 }
@@ -177,7 +177,7 @@ impl TestedEnd {
             }
             if !readable(self.wakes.as_fd(), deadline) {
                 return Err(Problem::new(
-                    "the device does not say that it is done",
+                    "the device reports no completion",
                     "what the kernel's log (dmesg) says of the device",
                 ));
             }
@@ -259,7 +259,7 @@ fn arrived(seen: &[u8], sent: &[u8]) -> StepResult<()> {
     if seen == sent {
         Ok(())
     } else {
-        Err(Problem::new("other bytes arrived than were sent", "tell us which device does this"))
+        Err(Problem::new("the received bytes differ from those sent", "please report the device"))
     }
 }
 

@@ -21,31 +21,30 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Applies the file, or shows the differences.
 pub fn apply(file: &str, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
-    let declared =
-        DeclaredTopology::read(file, options).map_err(|why| RouteFailure::Refused(format!("{file}: {why}")))?;
-    let (mut asked, mut steps, mut known) = (Vec::new(), Vec::new(), HashMap::new());
+    let declared = DeclaredTopology::read(file, options).map_err(|why| RouteFailure::Refused(format!("{file}: {why}")))?;
+    let (mut asked, mut changes, mut known) = (Vec::new(), Vec::new(), HashMap::new());
     let (mut types, mut others) = (BTreeMap::new(), BTreeSet::new());
     for (name, broker) in &declared.brokers {
-        let mut conversation = begin(&broker.at, options)?;
-        let identity = (conversation.server_property("cluster_name"), &broker.at.url.vhost);
+        let mut connection = begin(&broker.admin_address, options)?;
+        let identity = (connection.server_property("cluster_name"), &broker.admin_address.url.vhost);
         if let Some(other) = identity.0.is_some().then(|| known.insert(identity, name)).flatten() {
-            return refused(format!("{name} and {other} say that they are one broker: each needs a name of its own"));
+            return refused(format!("{name} and {other} are the same broker: each needs a name of its own"));
         }
-        let found = match conversation.ask("links", vec![("vhost", Json::text(&broker.at.url.vhost))]) {
+        let reply = match connection.ask("links", vec![("vhost", Json::text(&broker.admin_address.url.vhost))]) {
             // A broker of another make can be a source; it is not asked.
             Err(none) if none.kind == RequestErrorKind::NotHarrier && broker.plan.links().is_empty() => {
-                conversation.end();
+                connection.end();
                 others.insert(name);
                 continue;
             }
             answer => answer?,
         };
-        broker.ask_types(&mut conversation, &mut types)?;
-        let mut here = broker.changes(name, &found, &declared)?;
-        let logins = broker.ask_logins(name, &found, &declared, &here, &mut conversation)?;
+        broker.ask_types(&mut connection, &mut types)?;
+        let mut here = broker.changes(name, &reply, &declared)?;
+        let logins = broker.ask_logins(name, &reply, &declared, &here, &mut connection)?;
         here.extend(logins);
-        steps.extend(here.into_iter().map(|step| (asked.len(), step)));
-        asked.push(conversation);
+        changes.extend(here.into_iter().map(|change| (asked.len(), change)));
+        asked.push(connection);
     }
     if let Err(why) =
         declared.check_single_paths(|exchange| key_matching(&types, exchange), |broker| !others.contains(broker))
@@ -54,37 +53,37 @@ pub fn apply(file: &str, options: &RouteOptions, said: &mut CommandOutput) -> Re
         return refused(format!("{file}: {why}"));
     }
     // Removals come first, on whatever broker, so that additions have capacity.
-    steps.sort_by_key(|(_, step)| step.adds);
-    let outcome = if options.dry_run { Ok(()) } else { execute(&mut asked, &steps) };
+    changes.sort_by_key(|(_, change)| change.adds);
+    let outcome = if options.dry_run { Ok(()) } else { execute(&mut asked, &changes) };
     asked.into_iter().for_each(AdminConnection::end);
     outcome?;
     if options.json {
-        let line = |step: &TopologyChange| {
-            let entries = step.arguments.iter().filter(|(name, _)| *name != "url");
+        let line = |change: &TopologyChange| {
+            let entries = change.arguments.iter().filter(|(name, _)| *name != "url");
             let mut entries: Vec<_> = entries.map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
-            entries.insert(0, ("command".to_owned(), Json::text(step.command)));
-            entries.insert(1, ("broker".to_owned(), Json::text(&step.broker)));
-            entries.insert(2, ("peer".to_owned(), Json::text(&step.peer)));
+            entries.insert(0, ("command".to_owned(), Json::text(change.command)));
+            entries.insert(1, ("broker".to_owned(), Json::text(&change.broker)));
+            entries.insert(2, ("peer".to_owned(), Json::text(&change.peer)));
             Json::Object(entries)
         };
-        let all = Json::List(steps.iter().map(|(_, step)| line(step)).collect());
+        let all = Json::List(changes.iter().map(|(_, change)| line(change)).collect());
         let _infallible = writeln!(said.out, "{}", all.page());
     } else if !options.quiet {
-        if steps.is_empty() {
+        if changes.is_empty() {
             said.out.push_str("nothing is different\n");
         }
-        for (_, step) in &steps {
-            let _infallible = writeln!(said.out, "{} {}", step.mark(), step.line);
+        for (_, change) in &changes {
+            let _infallible = writeln!(said.out, "{} {}", change.mark(), change.line);
         }
     }
     Ok(())
 }
 
-fn execute(asked: &mut [AdminConnection], steps: &[(usize, TopologyChange)]) -> Result<(), RouteFailure> {
-    for (done, (at, step)) in steps.iter().enumerate() {
-        asked[*at].ask(step.command, step.arguments.clone()).map_err(|none| {
-            let left = steps.len() - done;
-            RouteFailure::Refused(format!("{}: {}; {done} changes are made, {left} are not", step.line, none.text))
+fn execute(asked: &mut [AdminConnection], changes: &[(usize, TopologyChange)]) -> Result<(), RouteFailure> {
+    for (done, (at, change)) in changes.iter().enumerate() {
+        asked[*at].ask(change.command, change.arguments.clone()).map_err(|none| {
+            let left = changes.len() - done;
+            RouteFailure::Refused(format!("{}: {}; {done} changes are made, {left} are not", change.line, none.text))
         })?;
     }
     Ok(())
@@ -112,9 +111,9 @@ struct DeclaredTopology {
 
 struct DeclaredBroker {
     /// The address for admin requests.
-    at: BrokerAddress,
+    admin_address: BrokerAddress,
     /// The address that other brokers dial.
-    dialled: BrokerAddress,
+    dial_address: BrokerAddress,
     /// Its desired links and routes.
     plan: FederationPlan,
 }
@@ -176,7 +175,7 @@ impl DeclaredTopology {
                     _ => {}
                 }
             }
-            declared.brokers.insert(name.clone(), DeclaredBroker { at, dialled, plan: FederationPlan::default() });
+            declared.brokers.insert(name.clone(), DeclaredBroker { admin_address: at, dial_address: dialled, plan: FederationPlan::default() });
         }
         for (at, link) in tables(said, "link")?.iter().enumerate() {
             let place = |why: String| format!("link {}: {why}", at + 1);
@@ -205,8 +204,8 @@ impl DeclaredTopology {
                     _ => None,
                 };
                 let (from, to, pushed) = (src.to_owned(), dest.to_owned(), route.direction == RouteDirection::Push);
-                let leg = RouteEdge { from, to, key, pushed, forced: route.forced };
-                declared.edges.push((at + 1, route.exchange.clone(), leg));
+                let edge = RouteEdge { from, to, key, pushed, forced: route.forced };
+                declared.edges.push((at + 1, route.exchange.clone(), edge));
             }
             let broker = declared.brokers.get_mut(&dialler).ok_or_else(|| place("a broker is gone".to_owned()))?;
             broker.plan.add_route(&key, route).map_err(|why| place(why.to_string()))?;
@@ -221,14 +220,14 @@ impl DeclaredTopology {
         marks: impl Fn(&String) -> bool,
     ) -> Result<(), String> {
         let mut laid: BTreeMap<&str, Vec<RouteEdge<String>>> = BTreeMap::new();
-        let (forced, plain): (Vec<_>, Vec<_>) = self.edges.iter().partition(|(_, _, leg)| leg.forced);
-        for (number, exchange, leg) in plain.into_iter().chain(forced) {
+        let (forced, plain): (Vec<_>, Vec<_>) = self.edges.iter().partition(|(_, _, edge)| edge.forced);
+        for (number, exchange, edge) in plain.into_iter().chain(forced) {
             let laid = laid.entry(exchange).or_default();
-            if let Some(wrong) = second_path::check_second_path(laid, leg, comparing(exchange), &marks) {
+            if let Some(wrong) = second_path::check_second_path(laid, edge, comparing(exchange), &marks) {
                 let why = wrong.describe(exchange, "forced = true allows it", String::clone);
                 return Err(format!("route {number}: {why}"));
             }
-            laid.push(leg.clone());
+            laid.push(edge.clone());
         }
         Ok(())
     }
@@ -242,11 +241,11 @@ impl DeclaredTopology {
             }
         }
         let (near, far) = if direction == RouteDirection::Push { (src, dest) } else { (dest, src) };
-        let url = self.brokers[far].dialled.clone();
-        let own = [self.brokers[near].at.peer().into(), self.brokers[near].dialled.peer().into()];
+        let url = self.brokers[far].dial_address.clone();
+        let own = [self.brokers[near].admin_address.peer().into(), self.brokers[near].dial_address.peer().into()];
         let Some(broker) = self.brokers.get_mut(near) else { return Err(format!("there is no [broker.{near}]")) };
-        let key = LinkKey { vhost: broker.at.url.vhost.as_str().into(), peer: url.peer().into() };
-        let user = broker.at.url.user.as_str().into();
+        let key = LinkKey { vhost: broker.admin_address.url.vhost.as_str().into(), peer: url.peer().into() };
+        let user = broker.admin_address.url.user.as_str().into();
         let spec = LinkSpec { key: key.clone(), url: url.text.into(), user, durable };
         broker.plan.add_link(spec, &own).map_err(|why| why.to_string())?;
         Ok((near.to_owned(), key))
@@ -254,7 +253,7 @@ impl DeclaredTopology {
 
     /// The name of the broker at an address.
     fn name(&self, peer: &str) -> String {
-        self.names.get(peer).cloned().unwrap_or_else(|| peer::shown(peer).to_owned())
+        self.names.get(peer).cloned().unwrap_or_else(|| peer::short_name(peer).to_owned())
     }
 }
 
@@ -265,13 +264,13 @@ fn ends(said: &Json) -> Result<(&str, &str), String> {
 
 impl DeclaredBroker {
     /// Asks for the types of exchanges whose routes have keys.
-    fn ask_types(&self, conversation: &mut AdminConnection, types: &mut TypesByExchange) -> Result<(), RouteFailure> {
+    fn ask_types(&self, connection: &mut AdminConnection, types: &mut TypesByExchange) -> Result<(), RouteFailure> {
         let routes = self.plan.links().iter().flat_map(|planned| &planned.routes);
         let keyed = routes.filter(|route| matches!(route.kind, RouteKind::Static { .. }));
         for exchange in keyed.map(|route| &*route.exchange).collect::<BTreeSet<_>>() {
-            let arguments = vec![("vhost", Json::text(&self.at.url.vhost)), ("exchange", Json::text(exchange))];
-            let found = conversation.ask("links", arguments)?;
-            types.entry(exchange.to_owned()).or_default().insert(text(&found, "exchange_type").to_owned());
+            let arguments = vec![("vhost", Json::text(&self.admin_address.url.vhost)), ("exchange", Json::text(exchange))];
+            let reply = connection.ask("links", arguments)?;
+            types.entry(exchange.to_owned()).or_default().insert(text(&reply, "exchange_type").to_owned());
         }
         Ok(())
     }
@@ -280,25 +279,25 @@ impl DeclaredBroker {
     fn ask_logins(
         &self,
         name: &str,
-        found: &Json,
+        reply: &Json,
         declared: &DeclaredTopology,
-        steps: &[TopologyChange],
-        conversation: &mut AdminConnection,
+        changes: &[TopologyChange],
+        connection: &mut AdminConnection,
     ) -> Result<Vec<TopologyChange>, RouteFailure> {
-        let mut changes = Vec::new();
+        let mut logins = Vec::new();
         for planned in self.plan.links() {
             let (peer, url) = (&*planned.link.key.peer, &*planned.link.url);
-            let is_there = list(found, "links").iter().any(|link| text(link, "peer") == peer);
-            if !is_there || steps.iter().any(|step| step.command == "link-add" && step.peer == peer) {
+            let is_there = list(reply, "links").iter().any(|link| text(link, "peer") == peer);
+            if !is_there || changes.iter().any(|change| change.command == "link-add" && change.peer == peer) {
                 continue;
             }
-            let mut arguments = vec![("vhost", Json::text(&self.at.url.vhost)), ("url", Json::text(url))];
+            let mut arguments = vec![("vhost", Json::text(&self.admin_address.url.vhost)), ("url", Json::text(url))];
             let tried = [&arguments[..], &[("dry_run", Json::Bool(true))]].concat();
-            if !flag(&conversation.ask("link-add", tried)?, "changed") {
+            if !flag(&connection.ask("link-add", tried)?, "changed") {
                 continue;
             }
             arguments.push(("durable", Json::Bool(planned.link.durable)));
-            changes.push(TopologyChange {
+            logins.push(TopologyChange {
                 adds: true,
                 changes: true,
                 broker: name.to_owned(),
@@ -308,18 +307,13 @@ impl DeclaredBroker {
                 line: format!("{name}: login of the link to {}", declared.name(peer)),
             });
         }
-        Ok(changes)
+        Ok(logins)
     }
 
     /// The changes that bring a broker to its plan.
-    fn changes(
-        &self,
-        name: &str,
-        found: &Json,
-        declared: &DeclaredTopology,
-    ) -> Result<Vec<TopologyChange>, RouteFailure> {
-        let vhost = &self.at.url.vhost;
-        let step = |adds, command, peer: &str, url: &str, more: Vec<(&'static str, Json)>, what: String| {
+    fn changes(&self, name: &str, reply: &Json, declared: &DeclaredTopology) -> Result<Vec<TopologyChange>, RouteFailure> {
+        let vhost = &self.admin_address.url.vhost;
+        let change = |adds, command, peer: &str, url: &str, more: Vec<(&'static str, Json)>, what: String| {
             let mut arguments = vec![("vhost", Json::text(vhost)), ("url", Json::text(url))];
             arguments.extend(more);
             let line = format!("{name}: {what}");
@@ -338,28 +332,28 @@ impl DeclaredBroker {
             format!("route {} {arrow} {}", route.title(), declared.name(peer))
         };
         let named = |link: &LinkSpec| format!("link to {}", declared.name(&link.key.peer));
-        let mut steps = Vec::new();
-        let there: Vec<_> = list(found, "links").iter().map(|link| (text(link, "peer"), link)).collect();
+        let mut changes = Vec::new();
+        let there: Vec<_> = list(reply, "links").iter().map(|link| (text(link, "peer"), link)).collect();
         for (peer, _) in there.iter().filter(|(peer, _)| !self.plan.links().iter().any(|l| *l.link.key.peer == **peer))
         {
             let what = format!("link to {}", declared.name(peer));
-            steps.push(step(false, "link-delete", peer, peer, vec![], what));
+            changes.push(change(false, "link-delete", peer, peer, vec![], what));
         }
         for planned in self.plan.links() {
             let (peer, url, durable) = (&*planned.link.key.peer, &*planned.link.url, planned.link.durable);
-            let found = there.iter().find(|(there, _)| *there == peer).map(|(_, link)| *link);
+            let reply = there.iter().find(|(there, _)| *there == peer).map(|(_, link)| *link);
             let add_link =
-                || step(true, "link-add", peer, url, vec![("durable", Json::Bool(durable))], named(&planned.link));
+                || change(true, "link-add", peer, url, vec![("durable", Json::Bool(durable))], named(&planned.link));
             let mut routes = Vec::new();
-            match found {
-                None => steps.push(add_link()),
+            match reply {
+                None => changes.push(add_link()),
                 Some(link) if flag(link, "durable") && !durable => {
-                    steps.push(step(false, "link-delete", peer, peer, vec![], named(&planned.link)));
-                    steps.push(add_link());
+                    changes.push(change(false, "link-delete", peer, peer, vec![], named(&planned.link)));
+                    changes.push(add_link());
                 }
                 Some(link) => {
                     if durable && !flag(link, "durable") {
-                        steps.push(add_link());
+                        changes.push(add_link());
                     }
                     for route in list(link, "routes") {
                         routes.push(route_spec::read(route).or_else(refused)?);
@@ -367,14 +361,14 @@ impl DeclaredBroker {
                 }
             }
             for route in routes.iter().filter(|route| !planned.routes.contains(route)) {
-                steps.push(step(false, "route-delete", peer, peer, title_of(route), route_line(peer, route)));
+                changes.push(change(false, "route-delete", peer, peer, title_of(route), route_line(peer, route)));
             }
             for route in planned.routes.iter().filter(|route| !routes.contains(route)) {
                 let what = route_line(peer, route);
-                steps.push(step(true, "route-add", peer, url, route_spec::entries(route), what));
+                changes.push(change(true, "route-add", peer, url, route_spec::entries(route), what));
             }
         }
-        Ok(steps)
+        Ok(changes)
     }
 }
 
@@ -412,13 +406,13 @@ mod tests {
     fn what_is_different_becomes_steps() {
         let text = format!("{BROKERS}{}{}", route("b", "a", ""), route("c", "b", "direction = \"push\"\nkey = \"k\""));
         let declared = read(&text).expect("sound");
-        let lines = |name: &str, found: &str| {
-            let found = Json::read(found.as_bytes()).expect("JSON");
-            let steps = declared.brokers[name].changes(name, &found, &declared);
-            let steps = steps.unwrap_or_else(|_| panic!("{name}"));
-            steps
+        let lines = |name: &str, reply: &str| {
+            let reply = Json::read(reply.as_bytes()).expect("JSON");
+            let changes = declared.brokers[name].changes(name, &reply, &declared);
+            let changes = changes.unwrap_or_else(|_| panic!("{name}"));
+            changes
                 .iter()
-                .map(|step| format!("{}{} {}", if step.adds { '+' } else { '-' }, step.command, step.line))
+                .map(|change| format!("{}{} {}", if change.adds { '+' } else { '-' }, change.command, change.line))
                 .collect::<Vec<_>>()
         };
         assert_eq!(

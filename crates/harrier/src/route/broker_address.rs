@@ -60,8 +60,8 @@ impl BrokerAddress {
     }
 
     /// The peer name for a listing.
-    pub fn shown(&self) -> String {
-        peer::shown(&self.peer()).to_owned()
+    pub fn short_name(&self) -> String {
+        peer::short_name(&self.peer()).to_owned()
     }
 }
 

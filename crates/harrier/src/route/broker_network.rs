@@ -77,7 +77,7 @@ impl BrokerNetwork {
     pub fn probe(&mut self, at: &BrokerAddress) -> BrokerIndex {
         let number = self.index_of(&at.peer());
         if self.brokers[number].outcome.is_none() {
-            self.ask(number, at);
+            self.query(number, at);
         }
         number
     }
@@ -88,7 +88,7 @@ impl BrokerNetwork {
         let Some(peer) = self.brokers[number].addresses.first() else { return };
         let Ok(place) = BrokerAddress::of(peer::with_login(peer, login)) else { return };
         let before = self.brokers[number].outcome.take();
-        self.ask(number, &place);
+        self.query(number, &place);
         if matches!(self.brokers[number].outcome, Some(Err(_))) {
             self.brokers[number].outcome = before;
         }
@@ -104,8 +104,8 @@ impl BrokerNetwork {
                 && let Some(peer) = broker.addresses.first()
             {
                 match BrokerAddress::of(peer::with_login(peer, login)) {
-                    Ok(place) => self.ask(number, &place),
-                    Err(text) => self.fail(number, RequestError { kind: RequestErrorKind::Other, text }),
+                    Ok(place) => self.query(number, &place),
+                    Err(text) => self.mark_failed(number, RequestError { kind: RequestErrorKind::Other, text }),
                 }
             }
             number += 1;
@@ -191,7 +191,7 @@ impl BrokerNetwork {
             })
             .collect();
         if self.brokers.len() > BROKERS_MAX {
-            unseen.push((BROKERS_MAX, format!("there are more than {BROKERS_MAX} brokers, and not all are looked at")));
+            unseen.push((BROKERS_MAX, format!("there are more than {BROKERS_MAX} brokers, and not all are probed")));
         }
         unseen
     }
@@ -201,7 +201,7 @@ impl BrokerNetwork {
         let broker = &self.brokers[self.canonical(number)];
         match (&broker.identity, broker.addresses.first()) {
             (Some((name, vhost)), _) => named(name, vhost),
-            (None, Some(place)) => peer::shown(place).to_owned(),
+            (None, Some(place)) => peer::short_name(place).to_owned(),
             (None, None) => "an unknown broker".to_owned(),
         }
     }
@@ -209,7 +209,7 @@ impl BrokerNetwork {
     /// A broker's address, or its name if the address is unknown.
     pub fn location(&self, number: BrokerIndex) -> String {
         let broker = &self.brokers[self.canonical(number)];
-        broker.addresses.first().map_or_else(|| self.title(number), |place| peer::shown(place).to_owned())
+        broker.addresses.first().map_or_else(|| self.title(number), |place| peer::short_name(place).to_owned())
     }
 
     /// Why a route would create a second path between two brokers, if it would.
@@ -228,7 +228,7 @@ impl BrokerNetwork {
         let marks =
             |at: &BrokerIndex| !matches!(&self.brokers[*at].outcome, Some(Err(none)) if none.kind == RequestErrorKind::NotHarrier);
         let wrong = second_path::check_second_path(&legs, &new, KeyMatching::of_exchange_type(kind), marks)?;
-        Some(wrong.describe(exchange, "--force adds it, and drops what comes twice", |at| self.title(*at)))
+        Some(wrong.describe(exchange, "--force adds it, and duplicates are dropped", |at| self.title(*at)))
     }
 
     /// The broker at an address.
@@ -240,16 +240,16 @@ impl BrokerNetwork {
         })
     }
 
-    fn fail(&mut self, number: BrokerIndex, none: RequestError) {
+    fn mark_failed(&mut self, number: BrokerIndex, none: RequestError) {
         self.brokers[number].outcome = Some(Err(none));
     }
 
-    fn ask(&mut self, number: BrokerIndex, at: &BrokerAddress) {
-        let conversation = match AdminConnection::begin(&at.url, "harrier route", self.wait) {
-            Ok(conversation) => conversation,
-            Err(none) => return self.fail(number, none),
+    fn query(&mut self, number: BrokerIndex, at: &BrokerAddress) {
+        let connection = match AdminConnection::begin(&at.url, "harrier route", self.wait) {
+            Ok(connection) => connection,
+            Err(none) => return self.mark_failed(number, none),
         };
-        if let Some(name) = conversation.server_property("cluster_name") {
+        if let Some(name) = connection.server_property("cluster_name") {
             let identity = (name, at.url.vhost.clone());
             // This is another address of a known broker, whose links may be known already.
             let other = self.brokers.iter().position(|broker| broker.identity.as_ref() == Some(&identity));
@@ -258,21 +258,21 @@ impl BrokerNetwork {
                 self.brokers[other].addresses.extend(places.clone());
                 self.brokers[number] = DiscoveredBroker { addresses: places, identity: None, outcome: Some(Ok(())), alias_of: Some(other) };
                 if self.brokers[other].outcome.is_some() {
-                    return conversation.end();
+                    return connection.end();
                 }
-                return self.add_links(other, conversation, at);
+                return self.add_links(other, connection, at);
             }
             self.brokers[number].identity = Some(identity);
         }
-        self.add_links(number, conversation, at);
+        self.add_links(number, connection, at);
     }
 
-    fn add_links(&mut self, number: BrokerIndex, mut conversation: AdminConnection, at: &BrokerAddress) {
-        let answer = conversation.ask("links", vec![("vhost", Json::text(&at.url.vhost))]);
-        conversation.end();
+    fn add_links(&mut self, number: BrokerIndex, mut connection: AdminConnection, at: &BrokerAddress) {
+        let answer = connection.ask("links", vec![("vhost", Json::text(&at.url.vhost))]);
+        connection.end();
         let found = match answer {
             Ok(found) => found,
-            Err(none) => return self.fail(number, none),
+            Err(none) => return self.mark_failed(number, none),
         };
         self.brokers[number].outcome = Some(Ok(()));
         for link in list(&found, "links") {

@@ -97,7 +97,7 @@ pub enum CommandLineError {
 
 /// The default broker.
 const HERE: &str = "localhost";
-const TAGS: &str = "tag and exclude-list are not needed: each message carries the names of the brokers it came through, and loops are cut by them";
+const TAGS: &str = "tag and exclude-list are not needed: each message carries the names of the brokers that it passed, which prevents loops";
 const MECHANISM: &str =
     "a mechanism is not needed: the address says it (auth_mechanism=external), and without it is PLAIN";
 
@@ -155,16 +155,14 @@ pub fn parse<'a>(words: &[&'a str]) -> Result<ParsedCommand<'a>, CommandLineErro
             plain.push(word);
         }
     }
-    let (verb, needless) = verb(&plain)?;
-    if options.dot && !matches!(verb, RouteCommand::Map(_)) {
+    let (command, ignored) = command(&plain)?;
+    if options.dot && !matches!(command, RouteCommand::Map(_)) {
         return usage("--dot belongs to route map");
     }
-    if options.wait.is_some()
-        && !matches!(verb, RouteCommand::Route { add: true, .. } | RouteCommand::Link { add: true, .. })
-    {
+    if options.wait.is_some() && !matches!(command, RouteCommand::Route { add: true, .. } | RouteCommand::Link { add: true, .. }) {
         return usage("--wait belongs to what is added");
     }
-    Ok(ParsedCommand { command: verb, options, ignored: needless })
+    Ok(ParsedCommand { command, options, ignored })
 }
 
 /// Options with a value.
@@ -246,7 +244,7 @@ fn set_value(options: &mut RouteOptions, written: &str, name: &str, value: &str)
     Ok(())
 }
 
-fn verb<'a>(words: &[&'a str]) -> Result<(RouteCommand<'a>, Vec<&'static str>), CommandLineError> {
+fn command<'a>(words: &[&'a str]) -> Result<(RouteCommand<'a>, Vec<&'static str>), CommandLineError> {
     let route = |add, dest, src, exchange, kind| RouteCommand::Route { add, dest, src, exchange, kind };
     let fixed = |key: &str| RouteKind::Static { key: key.into() };
     let queue = |queue: &str| RouteKind::Queue { queue: queue.into() };
@@ -289,7 +287,7 @@ fn verb<'a>(words: &[&'a str]) -> Result<(RouteCommand<'a>, Vec<&'static str>), 
             command @ ("add" | "del" | "list" | "flush" | "map"),
             ..,
         ] => {
-            return usage(format!("'{group} {command}' has other words behind it"));
+            return usage(format!("'{group} {command}' has wrong arguments"));
         }
         ["apply", ..] => return usage("apply takes one file"),
         [group, command, ..] => return usage(format!("unknown command '{group} {command}'")),
@@ -310,16 +308,13 @@ mod tests {
 
     #[test]
     fn the_words_of_qpid_route_mean_what_they_mean_there() {
-        let (verb, options, needless) = sound("-d dynamic add d s x");
-        assert_eq!(
-            verb,
-            RouteCommand::Route { add: true, dest: "d", src: "s", exchange: "x", kind: RouteKind::Dynamic }
-        );
-        assert!(options.durable && !options.src_local && needless == 0);
+        let (command, options, ignored) = sound("-d dynamic add d s x");
+        assert_eq!(command, RouteCommand::Route { add: true, dest: "d", src: "s", exchange: "x", kind: RouteKind::Dynamic });
+        assert!(options.durable && !options.src_local && ignored == 0);
         assert_eq!((options.ack, options.credit), (AckMode::Confirm, 1000));
-        let (verb, options, _) = sound("route add d s x k.# -ds --ack=none --credit 0 -tunix");
+        let (command, options, _) = sound("route add d s x k.# -ds --ack=none --credit 0 -tunix");
         let kind = RouteKind::Static { key: "k.#".into() };
-        assert_eq!(verb, RouteCommand::Route { add: true, dest: "d", src: "s", exchange: "x", kind });
+        assert_eq!(command, RouteCommand::Route { add: true, dest: "d", src: "s", exchange: "x", kind });
         assert!(options.durable && options.src_local);
         assert_eq!((options.ack, options.credit, options.transport), (AckMode::None, 0, LinkTransport::Unix));
         assert_eq!(sound("--ack 100 link list").1.ack, AckMode::Confirm);
@@ -343,8 +338,8 @@ mod tests {
     fn other_words_are_told() {
         for (line, expect) in [
             ("dynamic", "unknown command 'dynamic'"),
-            ("dynamic add d s", "'dynamic add' has other words behind it"),
-            ("route del d s x", "'route del' has other words behind it"),
+            ("dynamic add d s", "'dynamic add' has wrong arguments"),
+            ("route del d s x", "'route del' has wrong arguments"),
             ("dynamic remove d s x", "unknown command 'dynamic remove'"),
             ("-x link list", "unknown option '-x'"),
             ("--durable=yes link list", "--durable takes no value"),

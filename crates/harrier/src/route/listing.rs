@@ -35,13 +35,13 @@ fn number(from: &Json, name: &str) -> String {
 }
 
 /// The links of a broker.
-pub fn links(_at: &BrokerAddress, found: &Json, verbose: bool) -> String {
+pub fn links(_at: &BrokerAddress, reply: &Json, verbose: bool) -> String {
     let mut rows = vec![vec!["Host", "Port", "Transport", "Durable", "State", "Last Error"]];
     if verbose {
         rows[0].splice(5..5, ["For (s)", "Next try (s)", "Connections", "Broker"]);
     }
     let mut rows: Vec<Vec<String>> = rows.into_iter().map(|row| row.into_iter().map(str::to_owned).collect()).collect();
-    for link in list(found, "links") {
+    for link in list(reply, "links") {
         let (host, port, transport) = parts(text(link, "peer"), text(link, "transport"));
         let durable = if flag(link, "durable") { "Y" } else { "N" };
         let state = match text(link, "why") {
@@ -63,7 +63,7 @@ pub fn links(_at: &BrokerAddress, found: &Json, verbose: bool) -> String {
 }
 
 /// The routes of a broker, a line each: destination, source, exchange, and what is carried.
-pub fn routes(at: &BrokerAddress, found: &Json, verbose: bool) -> String {
+pub fn routes(at: &BrokerAddress, reply: &Json, verbose: bool) -> String {
     let mut rows = Vec::new();
     if verbose {
         let head = [
@@ -81,9 +81,9 @@ pub fn routes(at: &BrokerAddress, found: &Json, verbose: bool) -> String {
         let head = head.into_iter().chain(["Unacked", "Lag", "Redelivered", "Dropped", "Bindings", "Error"]);
         rows.push(head.map(str::to_owned).collect());
     }
-    for link in list(found, "links") {
+    for link in list(reply, "links") {
         for route in list(link, "routes") {
-            let (here, there) = (at.shown(), peer::shown(text(link, "peer")).to_owned());
+            let (here, there) = (at.short_name(), peer::short_name(text(link, "peer")).to_owned());
             let (dest, src) = if text(route, "direction") == "push" { (there, here) } else { (here, there) };
             let mut row = vec![dest, src, text(route, "exchange").to_owned(), carried(route)];
             if verbose {
@@ -173,38 +173,38 @@ mod tests {
         {"peer":"amqps://other.example:5671/shop","durable":false,"state":"refused","why":"403","last_error":"403",
          "transport":"","routes":[{"exchange":"x","queue":"q","direction":"pull"}]}]}"#;
 
-    fn found() -> (BrokerAddress, Json) {
+    fn reply() -> (BrokerAddress, Json) {
         (BrokerAddress::of("amqp://leaf".to_owned()).expect("an address"), Json::read(FOUND.as_bytes()).expect("JSON"))
     }
 
     #[test]
     fn links_are_listed_in_columns() {
-        let (at, found) = found();
+        let (at, reply) = reply();
         let expect = "\
 Host                Port  Transport  Durable  State    Last Error
 =================================================================
 root                5672  tcp        Y        running
 other.example/shop  5671  tls        N        refused  403
 ";
-        assert_eq!(links(&at, &found, false), expect);
+        assert_eq!(links(&at, &reply, false), expect);
         assert!(
-            links(&at, &found, true).contains("61       -             1            root"),
+            links(&at, &reply, true).contains("61       -             1            root"),
             "{}",
-            links(&at, &found, true)
+            links(&at, &reply, true)
         );
         assert_eq!(links(&at, &Json::Object(vec![]), true), "No links found\n");
     }
 
     #[test]
     fn routes_are_listed_from_destination_to_source() {
-        let (at, found) = found();
+        let (at, reply) = reply();
         let expect = "\
 leaf:5672  root:5672                        amq.topic  <dynamic>
 root:5672  leaf:5672                        orders     eu.#
 leaf:5672  amqps://other.example:5671/shop  x          <queue q>
 ";
-        assert_eq!(routes(&at, &found, false), expect);
-        let long = routes(&at, &found, true);
+        assert_eq!(routes(&at, &reply, false), expect);
+        let long = routes(&at, &reply, true);
         let line = long.lines().nth(2).unwrap_or_default();
         let words: Vec<_> = line.split_whitespace().skip(3).collect();
         assert_eq!(words, ["<dynamic>", "Y", "confirm", "1000", "running", "123", "7000", "3", "-", "0", "0", "2"]);

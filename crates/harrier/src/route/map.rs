@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Draws the map.
-pub fn draw(from: &BrokerAddress, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
+pub fn draw(from: &BrokerAddress, options: &RouteOptions, output: &mut CommandOutput) -> Result<(), RouteFailure> {
     let mut net = BrokerNetwork::new(options.timeout);
     let first = net.probe(from);
     if let Err(none) = net.outcome(first) {
         return refused(none.text.clone());
     }
     net.explore(&from.url);
-    said.out = match (options.dot, options.json) {
+    output.out = match (options.dot, options.json) {
         (true, _) => dot(&net),
         (false, true) => json(&net).page() + "\n",
         (false, false) => text(&net),
@@ -42,15 +42,15 @@ fn pairs<'a>(flows: impl Iterator<Item = &'a DiscoveredFlow>) -> BTreeMap<(usize
 fn text(net: &BrokerNetwork) -> String {
     let mut out = String::from("\nFinding linked brokers:\n");
     for (number, broker) in net.brokers() {
-        let found = match &broker.outcome {
+        let reply = match &broker.outcome {
             Some(Ok(())) => "Ok".to_owned(),
             Some(Err(none)) => none.text.clone(),
-            None if broker.addresses.is_empty() => "pulls, and from where is not known".to_owned(),
+            None if broker.addresses.is_empty() => "pulls; its address is not known".to_owned(),
             None => "not asked".to_owned(),
         };
         let (place, title) = (net.location(number), net.title(number));
         let title = if title == place { String::new() } else { format!(" ({title})") };
-        let _infallible = writeln!(out, "    {place}{title}... {found}");
+        let _infallible = writeln!(out, "    {place}{title}... {reply}");
     }
     let flows: Vec<_> = net.flows().collect();
     let (dynamic, others): (Vec<_>, Vec<_>) = flows.iter().partition(|flow| flow.kind == "dynamic");

@@ -26,13 +26,13 @@ pub fn wait_until_running(
     let until = now() + wait;
     let mut conversation = begin(&ends.near, options)?;
     let outcome = loop {
-        let found = conversation.ask("links", vec![("vhost", Json::text(&ends.near.url.vhost))])?;
-        let stands = RouteReadiness::of(&found, &ends.far.peer(), route);
+        let reply = conversation.ask("links", vec![("vhost", Json::text(&ends.near.url.vhost))])?;
+        let stands = RouteReadiness::of(&reply, &ends.far.peer(), route);
         match stands {
             RouteReadiness::Running => break Ok(()),
             RouteReadiness::Failed(why) => break Err(why),
             RouteReadiness::Pending(why) if now() >= until => {
-                break Err(format!("{why}; it was waited for {} s", wait.as_secs()));
+                break Err(format!("{why}; gave up after {} s", wait.as_secs()));
             }
             RouteReadiness::Pending(_) => conversation.pause(POLL_INTERVAL)?,
         }
@@ -52,8 +52,8 @@ enum RouteReadiness {
 }
 
 impl RouteReadiness {
-    fn of(found: &Json, peer: &str, route: Option<&RouteSpec>) -> Self {
-        let Some(link) = list(found, "links").iter().find(|link| text(link, "peer") == peer) else {
+    fn of(reply: &Json, peer: &str, route: Option<&RouteSpec>) -> Self {
+        let Some(link) = list(reply, "links").iter().find(|link| text(link, "peer") == peer) else {
             return RouteReadiness::Failed("was removed meanwhile".to_owned());
         };
         let state = text(link, "state");
@@ -64,7 +64,7 @@ impl RouteReadiness {
         let Some(route) = route else {
             return match state {
                 "running" => RouteReadiness::Running,
-                "idle" => RouteReadiness::Failed("is idle: it has no routes, and is dialled with the first".to_owned()),
+                "idle" => RouteReadiness::Failed("is idle: it has no routes, and connects with the first".to_owned()),
                 _ => RouteReadiness::Pending(format!("is {state}{why}")),
             };
         };
@@ -91,10 +91,10 @@ mod tests {
     #[test]
     fn what_does_not_run_says_why() {
         let told = |link: &str, with_route: bool| {
-            let found = Json::read(format!("{{\"links\":[{{\"peer\":\"a\",{link}}}]}}").as_bytes()).expect("JSON");
+            let reply = Json::read(format!("{{\"links\":[{{\"peer\":\"a\",{link}}}]}}").as_bytes()).expect("JSON");
             let route = Json::read(br#"{"exchange":"x"}"#).expect("JSON");
             let route = route_spec::read(&route).expect("a route");
-            match RouteReadiness::of(&found, "a", with_route.then_some(&route)) {
+            match RouteReadiness::of(&reply, "a", with_route.then_some(&route)) {
                 RouteReadiness::Running => "runs".to_owned(),
                 RouteReadiness::Pending(why) => why,
                 RouteReadiness::Failed(why) => format!("never: {why}"),

@@ -32,26 +32,26 @@ pub enum SecondPathProblem<N> {
 
 /// Checks a new route against those of an exchange that matches keys in this way.
 pub fn check_second_path<N: Ord + Clone>(
-    legs: &[RouteEdge<N>],
+    edges: &[RouteEdge<N>],
     new: &RouteEdge<N>,
     comparing: KeyMatching,
     marks: impl Fn(&N) -> bool,
 ) -> Option<SecondPathProblem<N>> {
-    let meets = |leg: &&RouteEdge<N>| match (&leg.key, &new.key) {
+    let meets = |edge: &&RouteEdge<N>| match (&edge.key, &new.key) {
         (Some(one), Some(other)) => comparing.may_overlap(one, other),
         _ => true,
     };
     // Only these edges carry on a message that arrives by the new route.
-    let legs: Vec<_> = legs.iter().filter(meets).collect();
-    let is = |leg: &&&RouteEdge<N>, from: &N, to: &N| (&leg.from, &leg.to) == (from, to);
+    let edges: Vec<_> = edges.iter().filter(meets).collect();
+    let is = |edge: &&&RouteEdge<N>, from: &N, to: &N| (&edge.from, &edge.to) == (from, to);
     let ends = (&new.from, &new.to);
-    let beside: Vec<_> = legs.iter().filter(|leg| is(leg, ends.0, ends.1)).collect();
+    let beside: Vec<_> = edges.iter().filter(|edge| is(edge, ends.0, ends.1)).collect();
     // The broker itself refuses this.
-    if beside.iter().any(|leg| (&leg.key, leg.pushed) == (&new.key, new.pushed)) {
+    if beside.iter().any(|edge| (&edge.key, edge.pushed) == (&new.key, new.pushed)) {
         return None;
     }
     let mut paths = BrokerGraph::default();
-    legs.iter().for_each(|leg| paths.add_edge(leg.from.clone(), leg.to.clone()));
+    edges.iter().for_each(|edge| paths.add_edge(edge.from.clone(), edge.to.clone()));
     let straight = || vec![new.from.clone(), new.to.clone()];
     let beside = (!beside.is_empty()).then(|| ParallelPaths { existing: straight(), new: straight() });
     if !new.forced {
@@ -60,7 +60,7 @@ pub fn check_second_path<N: Ord + Clone>(
     // From the forced route upward, each broker that dials asks the next one to mark messages.
     let unasked = |two: &ParallelPaths<N>| {
         let up = two.new.windows(2).take_while(|step| step[0] != new.from);
-        let asks = |step: &[N]| legs.iter().any(|leg| is(&leg, &step[0], &step[1]) && (leg.forced || !leg.pushed));
+        let asks = |step: &[N]| edges.iter().any(|edge| is(&edge, &step[0], &step[1]) && (edge.forced || !edge.pushed));
         up.map(|step| (step[0].clone(), step[1].clone())).find(|(from, to)| !asks(&[from.clone(), to.clone()]))
     };
     let other =
@@ -89,13 +89,13 @@ impl<N> SecondPathProblem<N> {
         match self {
             SecondPathProblem::Duplicates(_) => format!("{what} ({force})"),
             SecondPathProblem::Unmarked(_, at) => format!(
-                "{what}; {} is no Harrier, and neither marks messages nor knows them again, so that what comes twice would not be dropped",
+                "{what}; {} is not Harrier, and neither marks messages nor recognises duplicates, so that duplicates would not be dropped",
                 title(at)
             ),
             SecondPathProblem::Unforced(_, (from, to)) => {
                 let (from, to) = (title(from), title(to));
                 format!(
-                    "{what}; the route from {from} to {to} is pushed, and must be forced, too: without that nobody asks for what marks messages, and what comes twice would not be dropped"
+                    "{what}; the route from {from} to {to} is pushed, and must be forced, too: otherwise no broker asks for messages to be marked, and duplicates would not be dropped"
                 )
             }
         }
@@ -108,17 +108,17 @@ mod tests {
     use topology::{KeyMatching, ParallelPaths};
 
     /// `ab` is dynamic, `ab=key` static; `>` means pushed, `!` forced.
-    fn leg(text: &str) -> RouteEdge<char> {
+    fn edge(text: &str) -> RouteEdge<char> {
         let (words, key) = text.split_once('=').map_or((text, None), |(words, key)| (words, Some(key.to_owned())));
         let mut ends = words.chars();
         let (from, to) = (ends.next().expect("a beginning"), ends.next().expect("an end"));
         RouteEdge { from, to, key, pushed: words.contains('>'), forced: words.contains('!') }
     }
 
-    fn check(kind: &str, legs: &str, new: &str, expect: &str) {
-        let legs: Vec<_> = legs.split_whitespace().map(leg).collect();
+    fn check(kind: &str, edges: &str, new: &str, expect: &str) {
+        let edges: Vec<_> = edges.split_whitespace().map(edge).collect();
         // Upper-case brokers are not Harrier.
-        let found = check_second_path(&legs, &leg(new), KeyMatching::of_exchange_type(kind), |at| at.is_lowercase());
+        let found = check_second_path(&edges, &edge(new), KeyMatching::of_exchange_type(kind), |at| at.is_lowercase());
         let text = |two: &ParallelPaths<char>| [&two.new, &two.existing].map(|way| way.iter().collect::<String>()).join(" ");
         let found = match found {
             None => String::new(),
@@ -126,7 +126,7 @@ mod tests {
             Some(SecondPathProblem::Unmarked(two, at)) => format!("{} unmarked {at}", text(&two)),
             Some(SecondPathProblem::Unforced(two, (from, to))) => format!("{} unasked {from}{to}", text(&two)),
         };
-        assert_eq!(found, expect, "{new} beside {legs:?}");
+        assert_eq!(found, expect, "{new} beside {edges:?}");
     }
 
     #[test]

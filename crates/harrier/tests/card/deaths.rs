@@ -17,7 +17,7 @@ fn of_a_publisher_whose_body_is_being_read() {
     let Some(place) = fresh() else { return };
     let broker = CardBroker::start(&place, &[]);
     let (mut other, channel) = connect(&broker.direct(), QUEUE);
-    // How far a publisher comes before it is killed is chance: message memory grows to more than that first.
+    // A publisher may get any distance before it is killed, so message memory is grown beyond that first.
     other.confirm_select(channel).expect("confirms");
     for number in 0..MESSAGES {
         other.publish(channel, &Publish::to("", QUEUE), &body(number, MIB)).expect("published");
@@ -29,10 +29,11 @@ fn of_a_publisher_whose_body_is_being_read() {
         let mut publisher = LoggedProcess::peer("publishes_without_end", &broker.direct());
         publisher.await_line("confirmed 4");
         publisher.kill();
-        // The kernel says goodbye for it, and the log says what became of it.
+        // The kernel closes its connection, and the log records the end.
         let why = broker.process.await_line("connection lost");
         println!("{why}");
-        // What is there is whole, in order, and all that was confirmed; what was being read is not there.
+        // Received bodies are whole and in order, and include all confirmed ones; a body that was being read is
+        // missing.
         let got: Vec<_> =
             std::iter::from_fn(|| get(&mut other, channel, QUEUE)).map(|message| number(message.body())).collect();
         assert!(got.len() >= 4 && got.iter().copied().eq(0..got.len()), "{got:?}");
@@ -59,7 +60,7 @@ fn of_a_consumer_that_is_reading() {
     let mut pinned = Vec::new();
     for _ in 0..ROUNDS {
         let mut consumer = LoggedProcess::peer("consumes_without_end_and_acknowledges_nothing", &broker.direct());
-        // The others are on their way.
+        // The others are in flight.
         consumer.await_line("got one");
         consumer.kill();
         println!("{}", broker.process.await_line("connection lost"));
@@ -67,7 +68,7 @@ fn of_a_consumer_that_is_reading() {
     }
     println!("pinned after each death: {pinned:?}");
     assert!(pinned[ROUNDS - 1] <= pinned[0] + PINNED_SLACK_BYTES, "{pinned:?}");
-    // All of it is for somebody else, in its order; the first was delivered before.
+    // All of it goes to another consumer, in order; the first was delivered before.
     consume(&mut other, channel, QUEUE, false);
     for at in 0..MESSAGES {
         let message = next(&mut other, "what a dead consumer had");
@@ -79,7 +80,8 @@ fn of_a_consumer_that_is_reading() {
     broker.end();
 }
 
-/// Publishes with confirms until the broker is gone; then, once there is another, until all of `MESSAGES` are confirmed.
+/// Publishes with confirms until the broker is gone; then, once there is another, until all of `MESSAGES` are
+/// confirmed.
 fn publish_on(url: &str, busy: &Sender<()>, back: &Receiver<()>) -> String {
     let (mut client, channel) = connect(url, QUEUE);
     client.confirm_select(channel).expect("confirms");
@@ -111,7 +113,7 @@ fn publish_on(url: &str, busy: &Sender<()>, back: &Receiver<()>) -> String {
 #[test]
 fn of_the_broker_and_its_clients_go_on_with_the_next() {
     let Some(place) = fresh() else { return };
-    // In this process nobody has to be asked how much a queue may hold.
+    // In this process no file limit applies to the queue.
     let limits = ["--memory-limit", "400MiB"];
     let mut broker = CardBroker::start(&place, &limits);
     let url = broker.direct();
@@ -149,7 +151,7 @@ fn of_the_broker_and_its_clients_go_on_with_the_next() {
     broker.end();
 }
 
-/// A client that takes everything.
+/// A client that consumes everything.
 fn drained(url: &str) -> Client {
     let mut client = try_connect(url).expect("a connection");
     let channel = client.open_channel().expect("a channel");

@@ -1,4 +1,4 @@
-//! What the tests have in common: a broker in a process of its own, what it has pinned and logged, clients, bodies.
+//! Fixture of the card tests: a broker process with its pinned memory and log, clients, and bodies.
 
 use client::{ClientChannel, Client, ConsumeOptions, ReceivedMessage, ConnectOptions, QueueOptions, Url};
 use std::io::{BufRead, BufReader, Write as _};
@@ -8,15 +8,15 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{LazyLock, Once};
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes on a loaded machine; who waits for it has failed.
+/// Longer than anything here takes on a loaded machine: a wait that exceeds it has failed.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 pub const MIB: usize = 1 << 20;
-/// What may stay pinned that was not before: a class of blocks that is needed for the first time.
+/// Pinned memory may grow by this much: a class of blocks that is needed for the first time.
 pub const PINNED_SLACK_BYTES: usize = 4 << 20;
-/// Where a broker listens by TCP: so far above its port of the card.
+/// Offset of a broker's TCP port from its RDMA port.
 pub const TCP_PORTS_BEYOND: u16 = 1_000;
 
-/// After how many seconds without a word a peer is given up; after a third of them it is asked for one.
+/// Option for the seconds of silence after which a peer is disconnected; after a third of them it is pinged.
 pub const SILENCE: &str = "--rdma-silence-s";
 
 #[expect(clippy::disallowed_methods, reason = "a test that waits has a deadline")]
@@ -24,26 +24,26 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// The address of the lab's device, or `None`, said aloud, where this is not run in the lab.
+/// The address of the lab's device; outside the lab `None`, which is reported.
 pub fn lab() -> Option<String> {
     if let Ok(address) = std::env::var("LAB_ADDRESS") {
         return Some(address);
     }
     assert!(std::env::var_os("LAB_MUST").is_none(), "LAB_ADDRESS is not set");
-    // Once for all of them, and past the capture of tests that pass, so that it is seen.
+    // Reported once, and past the output capture of passing tests, so that it is seen.
     static SAID: Once = Once::new();
     let why = "\nSKIPPED: all over a card: LAB_ADDRESS does not say where one is";
     SAID.call_once(|| writeln!(std::io::stdout(), "{why}").expect("standard output"));
     None
 }
 
-/// A place of the lab's device that no other test of this program uses, and neither does what listens by TCP beside it.
+/// An address of the lab's device that no other test of this program uses, with a free TCP port beside it.
 pub fn fresh() -> Option<String> {
     static NEXT: AtomicU16 = AtomicU16::new(20_300);
     lab().map(|address| format!("{address}:{}", NEXT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// A process and the lines that it writes.
+/// A process and the lines of its log.
 pub struct LoggedProcess {
     child: Child,
     lines: Receiver<String>,
@@ -53,13 +53,13 @@ impl LoggedProcess {
     fn new(mut child: Child, said: impl std::io::Read + Send + 'static) -> LoggedProcess {
         let (sender, lines) = channel();
         let forward = move || BufReader::new(said).lines().map_while(Result::ok).try_for_each(|line| sender.send(line));
-        // It ends with what it reads from.
+        // It ends when its input closes.
         std::thread::spawn(forward);
         child.stdin = None;
         LoggedProcess { child, lines }
     }
 
-    /// Another client: a test of `peers`, in a process of its own.
+    /// Another client: a test of `peers`, in its own process.
     pub fn peer(test: &str, url: &str) -> LoggedProcess {
         let mut child = Command::new(std::env::current_exe().expect("this program has a path"))
             .args(["--exact", &format!("peers::{test}"), "--nocapture"])
@@ -72,7 +72,7 @@ impl LoggedProcess {
         LoggedProcess::new(child, said)
     }
 
-    /// Waits for a line.
+    /// Waits for a line that contains `part`.
     pub fn await_line(&self, part: &str) -> String {
         let mut heard = Vec::new();
         loop {
@@ -90,7 +90,7 @@ impl LoggedProcess {
         self.child.wait().expect("a status");
     }
 
-    /// Asks it to end, and waits for it: its status, and what it has still said.
+    /// Asks it to end, and returns its status and its last lines.
     pub fn end(mut self) -> (Option<i32>, Vec<String>) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
@@ -101,13 +101,13 @@ impl LoggedProcess {
 
 impl Drop for LoggedProcess {
     fn drop(&mut self) {
-        // One that has ended cannot be killed, which is as well.
+        // Killing an ended process fails, which is fine.
         let _ended = self.child.kill();
         let _status = self.child.wait();
     }
 }
 
-/// The program, with settings from nowhere but its words.
+/// The program, with settings from its arguments alone.
 fn harrier() -> Command {
     let program = std::env::var("HARRIER_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_harrier").to_owned());
     let mut command = Command::new(program);
@@ -137,7 +137,7 @@ impl LoggedProcess {
     }
 }
 
-/// A broker at a place of the card, and by TCP beside it: iWARP's connections are of TCP's ports, too.
+/// A broker at an address of the card, and at a TCP port beside it, since iWARP's connections use TCP ports too.
 pub struct CardBroker {
     pub process: LoggedProcess,
     place: String,
@@ -151,12 +151,12 @@ impl CardBroker {
         CardBroker::sharded(place, 1, words)
     }
 
-    /// Starts it with so many shards.
+    /// Starts it with several shards.
     pub fn sharded(place: &str, shards: usize, words: &[&str]) -> CardBroker {
         let rdma = format!("amqp+rdma://{place}");
         let (host, port) = place.rsplit_once(':').expect("a port");
         let tcp_port = port.parse::<u16>().expect("a number") + TCP_PORTS_BEYOND;
-        // A client answers while a call of its runs, and on a busy machine the calls of others take their time.
+        // A client answers pings only during its calls, and on a busy machine other calls take long.
         let silence: &[&str] = if words.contains(&SILENCE) { &[] } else { &[SILENCE, "300"] };
         let mut command = harrier();
         command
@@ -173,7 +173,7 @@ impl CardBroker {
         format!("amqp+rdma://{}", self.place)
     }
 
-    /// By a token that it gives over TCP.
+    /// The address with a token fetched over TCP.
     pub fn upgraded(&self) -> String {
         format!("amqp+rdma://{}/%2F?via=tcp:{}", self.place, self.tcp_port)
     }
@@ -182,7 +182,7 @@ impl CardBroker {
         format!("amqp://{}:{}", self.host, self.tcp_port)
     }
 
-    /// Bytes that it has pinned.
+    /// Pinned memory in bytes.
     pub fn pinned_bytes(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.child.id())).expect("it runs");
         let line = status.lines().find(|line| line.starts_with("VmPin:")).expect("the kernel says it");
@@ -190,7 +190,7 @@ impl CardBroker {
         number.expect("a number of KiB") * 1_024
     }
 
-    /// Waits for an orderly end; its last lines.
+    /// Waits for an orderly end, and returns the last lines.
     pub fn end(self) -> Vec<String> {
         let (status, log) = self.process.end();
         assert_eq!(status, Some(0), "{log:#?}");
@@ -219,23 +219,23 @@ pub fn consume(client: &mut Client, channel: ClientChannel, queue: &str, no_ack:
     client.consume(channel, queue, &ConsumeOptions { no_ack, ..ConsumeOptions::default() }).expect("a consumer");
 }
 
-/// The next message for it.
+/// The next message for this client.
 pub fn next(client: &mut Client, what: &str) -> ReceivedMessage {
     let delivery = client.next_delivery(PATIENCE).unwrap_or_else(|error| panic!("{what}: {error}"));
     delivery.unwrap_or_else(|| panic!("{what} does not come")).to_message()
 }
 
-/// Takes one message out of the queue.
+/// Gets one message from the queue.
 pub fn get(client: &mut Client, channel: ClientChannel, queue: &str) -> Option<ReceivedMessage> {
     client.get(channel, queue, true).expect("an answer")
 }
 
-/// What bodies are cut from, each at a place of its own: made once, since this takes long in a guest.
+/// Bodies are cut from this pattern at different offsets. It is made once, because that takes long in a guest.
 static PATTERN: LazyLock<Vec<u8>> =
     LazyLock::new(|| (0..MIB + SHIFTS).map(|at| (at.wrapping_mul(7) + (at >> 9)) as u8).collect());
 const SHIFTS: usize = 4_099;
 
-/// The bytes of a body: its number, then what follows from it.
+/// The bytes of a body: its number, and a pattern that depends on it.
 pub fn body(number: usize, bytes: usize) -> Vec<u8> {
     let shift = number * 31 % SHIFTS;
     let mut body = PATTERN[shift..shift + bytes].to_vec();
@@ -245,7 +245,7 @@ pub fn body(number: usize, bytes: usize) -> Vec<u8> {
     body
 }
 
-/// The number of a body that is whole.
+/// The number of an intact body.
 pub fn number(bytes: &[u8]) -> usize {
     let number = u64::from_be_bytes(*bytes.first_chunk().expect("a number")) as usize;
     assert!(bytes == body(number, bytes.len()), "body {number} came changed");

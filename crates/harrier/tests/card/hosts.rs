@@ -1,5 +1,5 @@
-//! Two machines, each with one of these tests and a broker: `tests/lab/run` joins two guests by a cable and switches the
-//! first off in the middle of all. To the second it was a broker's machine, and a client's.
+//! Two machines, each with one of these tests and a broker: `tests/lab/run` connects two guests by a cable and switches
+//! the first off under load. The first is a broker's machine and a client's to the second.
 
 use super::fixture::{
     CardBroker, MIB, PATIENCE, PINNED_SLACK_BYTES, LoggedProcess, SILENCE, TCP_PORTS_BEYOND, body, connect, consume, get, lab,
@@ -14,12 +14,12 @@ const PEER: &str = "CARD_HOSTS_PEER";
 const QUEUE: &str = "hosts";
 const MESSAGES: usize = 12;
 const SIZES: [usize; 4] = [1, 4_000, 50_000, MIB];
-/// A machine that has gone is noticed by what is sent there, at the latest a question.
+/// A machine that is gone is noticed by what is sent to it, at the latest by a ping.
 const NOTICES: [&str; 2] = [SILENCE, "30"];
-/// Within this a machine that has gone must be noticed: the retries of the device take 2 to 8 s on a quiet machine.
-const HEARD_MAX: Duration = Duration::from_secs(40);
+/// A machine that is gone must be noticed within this time: the device's retries take 2 to 8 s on a quiet machine.
+const DETECTION_MAX: Duration = Duration::from_secs(40);
 
-/// A place here and one there, for the machine whose test this is.
+/// A local and a remote address, for the machine of this test.
 fn places(is_second: bool) -> Option<(String, Option<String>)> {
     let here = lab()?;
     let peer = std::env::var(PEER).ok();
@@ -31,7 +31,7 @@ fn say(line: &str) {
     writeln!(out, "{line}").and_then(|()| out.flush()).expect("standard output");
 }
 
-/// A client over there, once somebody listens and there is a way.
+/// A client of the remote broker, once it listens and is reachable.
 fn reach(url: &str) -> Client {
     let deadline = now() + PATIENCE;
     loop {
@@ -42,7 +42,7 @@ fn reach(url: &str) -> Client {
     }
 }
 
-/// Has a broker, and is a client of the other's: takes what it is given, and acknowledges none of it.
+/// Runs a broker, and is a client of the other's: consumes, and acknowledges nothing.
 #[test]
 fn the_first_goes() {
     let Some((place, _)) = places(false) else { return };
@@ -66,13 +66,13 @@ fn the_second_stays() {
     let Some((place, Some(there))) = places(true) else { return };
     let broker = CardBroker::start(&place, &NOTICES);
     let pinned = broker.pinned_bytes();
-    // What the other is to read, without an end, of which a part stays on its way.
+    // An endless stream for the other machine, part of which stays in flight.
     let (mut local, own) = connect(&broker.tcp(), QUEUE);
     for number in 0..MESSAGES {
         local.publish(own, &Publish::to("", QUEUE), &body(number, MIB)).expect("published");
     }
     local.flush().expect("sent");
-    // Both ways to a broker that is another host's, and all kinds of sizes.
+    // Both routes to a remote broker, with all sizes.
     let direct = format!("amqp+rdma://{there}");
     drop(reach(&direct));
     for url in [direct.clone(), format!("{direct}/%2F?via=tcp:{}", PORT + TCP_PORTS_BEYOND)] {
@@ -88,7 +88,7 @@ fn the_second_stays() {
         }
         client.close().expect("an orderly end");
     }
-    // A client that knows TCP alone, by a proxy on its own host.
+    // A TCP client through a proxy on its own host.
     let (proxy, by_proxy) = LoggedProcess::proxy(&direct);
     let (mut carried, channel) = connect(&by_proxy, "carried");
     for (at, bytes) in SIZES.into_iter().enumerate() {
@@ -106,7 +106,7 @@ fn the_second_stays() {
             .and_then(|_| publisher.wait_confirms(out, 4))
             .and_then(|_| publisher.purge_queue(out, "load"));
         if at == 8 {
-            // Everything is under way, from the first word to the last: now the first machine may go.
+            // Everything is in flight: now the first machine may go.
             say("a broker and its client are connected");
             begun = Some(now());
         }
@@ -114,13 +114,13 @@ fn the_second_stays() {
     });
     let took = now() - begun.expect("it was connected");
     say(&format!("a publisher: {}, after {took:?}", told.expect("an error")));
-    assert!(took < HEARD_MAX, "it took {took:?}");
+    assert!(took < DETECTION_MAX, "it took {took:?}");
     drop(publisher);
-    // So does who is carried: its end of the proxy is closed.
+    // The carried client loses its connection as well: its end of the proxy is closed.
     let told = carried.next_delivery(PATIENCE).expect_err("the broker is gone");
     say(&format!("a client of the proxy: {told}; {}", proxy.await_line("connection ended")));
     assert_eq!(proxy.end().0, Some(0));
-    // This broker's client is gone as well, and what it had is for others.
+    // This broker's client is gone as well, and its messages are requeued.
     say(&broker.process.await_line("connection lost"));
     consume(&mut local, own, QUEUE, false);
     for at in 0..MESSAGES {

@@ -1,22 +1,23 @@
-//! Five hundred connections to one broker, and what an idle one has pinned. A proxy has them all on one port: as many
-//! clients of their own would need more memory than a guest has.
+//! Five hundred connections to one broker, and the pinned memory of an idle one. A proxy carries them on one port,
+//! since as many clients would need more memory than a guest has.
 
 use super::fixture::{CardBroker, PINNED_SLACK_BYTES, LoggedProcess, body, connect, fresh, get, try_connect};
 use client::Publish;
 
 const CONNECTIONS: usize = 500;
-/// The completion queue of Soft-RoCE has room for the work of 383 connections.
+/// The completion queue of Soft-RoCE holds the work of 383 connections.
 const SHARDS: usize = 2;
-/// After so many all that is needed once is there.
+/// After this many connections, everything that is allocated once exists.
 const FIRST: usize = 20;
 const IDLE_BYTES_MAX: usize = 64 << 10;
-/// Bytes of the receive buffers that a connection is promised: 16 credits of 4 KiB.
+/// Bytes of receive buffers promised to a connection: 16 credits of 4 KiB.
 const PROMISED_BYTES: usize = 16 * 4_096;
 
 #[test]
 fn five_hundred_connections_work_and_an_idle_one_pins_little() {
     let Some(place) = fresh() else { return };
-    // Nobody calls a client while the others connect, which takes minutes on a busy machine: it says nothing meanwhile.
+    // The clients make no calls while the others connect, which takes minutes on a busy machine, so they answer no
+    // pings.
     let broker = CardBroker::sharded(&place, SHARDS, &["--login-timeout-s", "600", "--heartbeat-s", "0"]);
     let (proxy, url) = LoggedProcess::proxy(&broker.direct());
     let mut clients = Vec::new();
@@ -38,7 +39,7 @@ fn five_hundred_connections_work_and_an_idle_one_pins_little() {
             pinned_first = broker.pinned_bytes();
         }
     }
-    // Each is alive, and has its own.
+    // Each is alive, and has its own queue.
     for (at, (client, channel, queue)) in clients.iter_mut().enumerate() {
         assert!(get(client, *channel, queue).is_some_and(|got| got.body() == body(at, 100)));
     }
@@ -49,7 +50,7 @@ fn five_hundred_connections_work_and_an_idle_one_pins_little() {
         pinned / CONNECTIONS
     );
     assert!(PROMISED_BYTES + grown <= IDLE_BYTES_MAX, "an idle connection pins {PROMISED_BYTES} and {grown} bytes");
-    // They go, and there is room for others.
+    // They disconnect, and there is capacity for others.
     drop(clients);
     for _ in 0..CONNECTIONS {
         broker.process.await_line("connection closed");

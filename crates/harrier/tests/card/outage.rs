@@ -1,4 +1,4 @@
-//! The link goes down under load, and comes back. Run last of all: see the trap in it (tests/lab/README.md).
+//! The link goes down under load, and comes back. Runs last: see its trap in tests/lab/README.md.
 
 use super::fixture::{CardBroker, PATIENCE, body, connect, fresh, next, now, try_connect};
 use client::Publish;
@@ -6,8 +6,8 @@ use std::process::Command;
 use std::time::Duration;
 
 const BODY_BYTES: usize = 100_000;
-/// The retries of the device end within this, on a loaded machine too.
-const HEARD_MAX: Duration = Duration::from_secs(40);
+/// The device's retries end within this time, on a loaded machine too.
+const DETECTION_MAX: Duration = Duration::from_secs(40);
 
 fn set_link(state: &str) {
     let status = Command::new("ip").args(["link", "set", "fab0", state]).status().expect("ip is there");
@@ -40,11 +40,11 @@ fn clients_survive_a_short_outage_or_hear_of_it_and_new_ones_come() {
         None => println!("it survived"),
         Some(error) => {
             println!("it heard of it: {error}, after {took:?}");
-            assert!(took < HEARD_MAX, "{took:?}");
+            assert!(took < DETECTION_MAX, "{took:?}");
         }
     }
     drop(client);
-    // The kernel takes a moment to have the way again.
+    // The kernel needs a moment to restore the route.
     let deadline = now() + PATIENCE;
     while let Err(error) = try_connect(&broker.direct()) {
         assert!(now() < deadline, "{error}");

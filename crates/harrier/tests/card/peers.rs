@@ -1,13 +1,13 @@
-//! Clients in processes of their own, which other tests kill. Run as tests they have nothing to do.
+//! Clients in their own processes, which other tests kill. Run as tests they do nothing.
 
 use super::fixture::{MIB, body, connect, consume, next};
 use client::Publish;
 use std::io::Write as _;
 
-/// Whom a peer connects to; not set where it is run as a test.
+/// The broker's address; not set when this runs as a test.
 pub const URL: &str = "CARD_PEER_URL";
 pub const QUEUE: &str = "deaths";
-/// Bodies of a publisher that are not confirmed yet: some of them are being read.
+/// Unconfirmed bodies of a publisher, some of which are being read.
 pub const WINDOW: u64 = 8;
 
 fn say(line: &str) {

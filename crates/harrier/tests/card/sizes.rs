@@ -1,9 +1,10 @@
-//! Bodies of every size through the program, direct and by a token, and to many consumers at once.
+//! Bodies of every size through the program, directly and with a token, and to many consumers at once.
 
 use super::fixture::{CardBroker, MIB, body, connect, consume, fresh, get, next};
 use client::Publish;
 
-/// Where another path begins: a receive buffer less its header, a rendezvous, large bodies, landing blocks, frames.
+/// Sizes at which another path begins: a receive buffer less its header, a rendezvous, large bodies, landing blocks,
+/// frames.
 const THRESHOLDS: [usize; 6] = [1_024, 4_088, 16 << 10, 32 << 10, 64 << 10, 128 << 10];
 const CONSUMERS: usize = 32;
 
@@ -26,7 +27,7 @@ fn every_size_is_published_confirmed_consumed_and_got() {
             let got = get(&mut consumer, back, "q").unwrap_or_else(|| panic!("{bytes} bytes are not there"));
             assert!(got.body() == body(at, bytes), "{bytes} bytes came changed");
         }
-        // All under way at once.
+        // All in flight at once.
         consume(&mut consumer, back, "q", false);
         for (at, &bytes) in sizes().iter().enumerate() {
             publisher.publish(out, &Publish::to("", "q"), &body(at, bytes)).expect("published");
@@ -70,6 +71,6 @@ fn one_message_goes_to_32_consumers_and_no_large_body_is_copied() {
     }
     drop((publisher, consumers));
     let log = broker.end();
-    let last = log.iter().find(|line| line.contains("harrier broker has ended")).expect("it says so");
+    let last = log.iter().find(|line| line.contains("harrier broker has stopped")).expect("it says so");
     assert!(last.contains("body_bytes_copied_in=0 body_bytes_copied_out=0"), "{last}");
 }

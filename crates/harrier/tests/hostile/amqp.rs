@@ -1,8 +1,4 @@
-//! As much AMQP as a peer needs to be offered a body, or to offer one.
-//!
-//! Enters: a peer.  Leaves: frames in its stream.
-//! Owns:   what it says.
-//! Never:  closes in order.
+//! As much AMQP as a hostile peer needs to be offered a body, or to offer one. It never closes cleanly.
 
 use super::format::DATA;
 use super::peer::HostilePeer;
@@ -10,7 +6,7 @@ use wire::frame::{FRAME_HEADER, FRAME_METHOD, append};
 use wire::method::{Method, basic, channel, connection};
 use wire::{PROTOCOL_HEADER, ShortStr, Table, TableRef, Value};
 
-/// The peer's half of a conversation.
+/// The peer's side of an AMQP connection.
 #[derive(Default)]
 pub struct Talk {
     unread: Vec<u8>,
@@ -22,7 +18,7 @@ fn frame(channel: u16, method: Method<'_>) -> Vec<u8> {
     bytes
 }
 
-/// Proves that it is `guest`.
+/// Authenticates as `guest`.
 pub fn start_ok(claims_token: bool) -> Vec<u8> {
     let capabilities = Table::new().with("harrier.rdma_token", Value::Bool(claims_token)).expect("short");
     let properties = Table::new().with("capabilities", Value::Table(capabilities)).expect("short").to_bytes();
@@ -35,7 +31,7 @@ pub fn start_ok(claims_token: bool) -> Vec<u8> {
     frame(0, start_ok.into())
 }
 
-/// Takes what it is asked to, and opens the virtual host.
+/// Accepts the tuning, and opens the virtual host.
 pub fn tune_ok_and_open(tune: &connection::Tune) -> Vec<u8> {
     let tune_ok = connection::TuneOk { channel_max: tune.channel_max, frame_max: tune.frame_max, heartbeat: 0 };
     let open = connection::Open { virtual_host: ShortStr::literal("/") };
@@ -83,12 +79,12 @@ impl Talk {
             no_wait: false,
             arguments: TableRef::new(&empty),
         };
-        // The answer may come in one message with the first delivery.
+        // The reply may share a message with the first delivery.
         peer.stream(&frame(1, consume.into()));
     }
 }
 
-/// Announces a message, and one frame with so many bytes of its body; these are still to come.
+/// Announces a message and one frame of its body, whose bytes are still to come.
 pub fn begin_publish(queue: &str, body_bytes: u64, frame_bytes: u32) -> Vec<u8> {
     let publish = basic::Publish {
         exchange: ShortStr::literal(""),

@@ -1,8 +1,4 @@
-//! A broker as operators run it, and what can be seen of it from outside: its log, its memory, what the kernel counts.
-//!
-//! Enters: settings.  Leaves: lines of its log, counts.
-//! Owns:   the process.
-//! Never:  asks the broker about itself.
+//! A broker process, observed from outside: its log, its memory, and the kernel's counts of its resources.
 
 use super::honest::HonestClients;
 use super::{PATIENCE, now};
@@ -14,38 +10,38 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Regions of message memory that a pool may keep more than it had, and what each has. It keeps an empty one for each
-/// size of block that was asked of it, and which sizes those are depends on how much of a burst arrived at a time:
-/// between 4 and 128 KiB there are twenty of them, of which honest clients have used some.
+/// Regions of message memory that a pool may keep beyond its previous ones, and their size. A pool keeps an empty
+/// region for each block size that was used, and which sizes those are depends on how bursts arrive: there are twenty
+/// between 4 and 128 KiB, some of which honest clients have used.
 const REGIONS_SLACK: usize = 16;
 const REGION_KIB: u64 = 1_024;
-/// What may remain of a broker's memory when all dishonest peers are gone: an allocator keeps some of what it had, and
-/// what is pinned is resident.
+/// What may remain of a broker's memory when all hostile peers are gone: an allocator keeps some of what it had, and
+/// pinned memory is resident.
 const RESIDENT_KIB_SLACK: u64 = 12 * 1_024 + REGIONS_SLACK as u64 * REGION_KIB;
-/// After how many seconds without a word a peer is given up.
+/// Option for the seconds of silence after which a peer is disconnected.
 const SILENCE: &str = "--rdma-silence-s";
-/// The kinds of things that the kernel counts for a process that uses RDMA.
+/// The kinds of RDMA resources that the kernel counts for a process.
 const KINDS: [&str; 6] = ["qp", "cm_id", "pd", "cq", "srq", "mr"];
-/// Those of connections, which are looked at most often: each look is a process.
+/// The kinds that belong to connections. They are read most often, and each reading starts a process.
 const KINDS_OF_CONNECTIONS: usize = 2;
 
-/// What a broker holds.
+/// The resources of a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceCounts {
-    /// Of each kind, how many there are.
+    /// The number of each kind.
     pub counts: BTreeMap<&'static str, usize>,
-    /// Memory that is pinned for its device.
+    /// Memory pinned for its device.
     pub pinned_kib: u64,
     pub resident_kib: u64,
 }
 
 impl ResourceCounts {
-    /// Whether connections that came meanwhile have no message memory of their own.
+    /// Whether connections since then have no message memory of their own.
     pub fn shares_memory(&self, before: &ResourceCounts) -> bool {
         self.counts["mr"] <= before.counts["mr"] + REGIONS_SLACK
     }
 
-    /// Whether it is no more than before. What is pinned of message memory may have become less.
+    /// Whether the resources are no more than before. Pinned message memory may have shrunk.
     fn is_within(&self, before: &ResourceCounts) -> bool {
         let is_within = |(kind, count): (&&str, &usize)| match *kind {
             "mr" => self.shares_memory(before),
@@ -60,14 +56,14 @@ impl ResourceCounts {
 pub struct WatchedBroker {
     child: Child,
     lines: Receiver<String>,
-    /// Where it listens for RDMA.
+    /// The RDMA address.
     pub address: SocketAddr,
-    /// Where it listens for TCP.
+    /// The TCP address.
     pub tcp: String,
 }
 
 impl WatchedBroker {
-    /// One with settings of its own.
+    /// Starts a broker with these settings.
     pub fn start(ip: IpAddr, port: u16, settings: &[&str]) -> WatchedBroker {
         let program = std::env::var_os("HARRIER_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_harrier").into());
         let address = SocketAddr::new(ip, port);
@@ -75,7 +71,7 @@ impl WatchedBroker {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"HARRIER_")) {
             command.env_remove(name);
         }
-        // An honest client answers while a call of its runs, and on a busy machine a deed takes its time.
+        // An honest client answers pings only during its calls, and on a busy machine a violation takes long.
         let silence: &[&str] = if settings.contains(&SILENCE) { &[] } else { &[SILENCE, "300"] };
         let child = command
             .args(["broker", "--listen", "127.0.0.1:0", "--listen", &format!("amqp+rdma://{address}")])
@@ -100,7 +96,7 @@ impl WatchedBroker {
         broker
     }
 
-    /// Waits for a line of the log. Those before it are forgotten.
+    /// Waits for a line of the log, and forgets those before it.
     pub fn await_line(&mut self, part: &str) -> String {
         let mut before = String::new();
         loop {
@@ -114,12 +110,12 @@ impl WatchedBroker {
         }
     }
 
-    /// Forgets what was said so far.
+    /// Forgets the log so far.
     pub fn forget_lines(&mut self) {
         while self.lines.try_recv().is_ok() {}
     }
 
-    /// The ids of its threads: the kernel counts by these.
+    /// The ids of its threads, by which the kernel counts.
     fn threads(&self) -> BTreeSet<u64> {
         let entries = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("the broker runs");
         entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().parse().expect("a number")).collect()
@@ -148,7 +144,7 @@ impl WatchedBroker {
         ResourceCounts { counts: kinds.iter().map(count).collect(), pinned_kib: kib("VmPin:"), resident_kib: kib("VmRSS:") }
     }
 
-    /// Whether it still has its end of a connection by TCP, of which this is the other end's address.
+    /// Whether it still has its end of a TCP connection from this address.
     pub fn has_open(&self, other: SocketAddr) -> bool {
         let table = std::fs::read_to_string("/proc/net/tcp").expect("the kernel tells");
         let remote = format!(":{:04X}", other.port());
@@ -158,12 +154,12 @@ impl WatchedBroker {
         })
     }
 
-    /// Waits until it holds no more connections and no more memory than before. Honest clients go on meanwhile.
+    /// Waits until connections and memory are no more than before, while honest clients continue.
     pub fn holds_no_more_than(&self, before: &ResourceCounts, what: &str, honest: Option<&mut HonestClients>) {
         self.wait_for(before, what, &KINDS[..KINDS_OF_CONNECTIONS], honest);
     }
 
-    /// Waits until it holds no more than before of anything.
+    /// Waits until all resources are no more than before.
     pub fn is_as_before(&self, before: &ResourceCounts, what: &str, honest: Option<&mut HonestClients>) {
         self.wait_for(before, what, &KINDS, honest);
     }
@@ -183,24 +179,24 @@ impl WatchedBroker {
         }
     }
 
-    /// Ends in order.
+    /// Stops it cleanly.
     pub fn stop(mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("the broker runs");
-        self.await_line("harrier broker has ended");
+        self.await_line("harrier broker has stopped");
         assert_eq!(self.child.wait().expect("a status").code(), Some(0));
     }
 }
 
 impl Drop for WatchedBroker {
     fn drop(&mut self) {
-        // One that has ended by itself cannot be killed, which is as well.
+        // Killing an ended process fails, which is fine.
         let _ended = self.child.kill();
         let _status = self.child.wait();
     }
 }
 
-/// A moment, by waiting for nothing: what is looked at has no descriptor.
+/// A short pause, since the observed values have no descriptor to wait for.
 pub fn pause() {
     let (_kept, never) = channel::<()>();
     assert_eq!(never.recv_timeout(Duration::from_millis(50)), Err(RecvTimeoutError::Timeout));

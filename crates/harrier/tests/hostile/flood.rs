@@ -1,4 +1,4 @@
-//! Floods of requests, most of them never finished: limits hold, and honest clients get in.
+//! Floods of connection requests, most of them never completed: limits hold, and honest clients get in.
 
 use super::broker::{WatchedBroker, pause};
 use super::format::PeerHello;
@@ -10,9 +10,9 @@ use ib::{CmEventChannel, CompletionQueue, ProtectionDomain, QueuePairOptions, Ar
 
 const REQUESTS: usize = 300;
 
-/// Requests that are made and never heard of again: whoever made them does not take what the broker answers.
+/// Requests whose replies are never accepted.
 struct UnfinishedRequests {
-    // Queue pairs first.
+    // Queue pairs must be dropped first.
     _pairs: Vec<QueuePair<ArenaBlock, ArenaBlock>>,
     _ids: Vec<ib::CmId>,
     _channels: Vec<CmEventChannel>,
@@ -42,7 +42,7 @@ fn flood(broker: &WatchedBroker, count: usize) -> UnfinishedRequests {
     all
 }
 
-/// A client that is told to come again does.
+/// A client that is told to retry does so.
 fn comes(broker: &WatchedBroker, honest: &mut HonestClients, when: &str) -> (Client, ClientChannel) {
     let deadline = now() + PATIENCE;
     loop {
@@ -65,7 +65,7 @@ fn a_flood_of_requests_meets_limits_and_honest_clients_get_in() {
     let before = broker.holdings();
     let flood = flood(&broker, REQUESTS);
     let under = broker.holdings();
-    // 1,024 buffers less 64 are 60 connections' credits; as many again may be on their way out.
+    // 1,024 buffers less 64 are the credits of 60 connections; as many again may be closing.
     assert!(under.counts["qp"] <= 120, "promises are limited: {under:?}");
     assert!(under.shares_memory(&before), "connections share memory: {under:?}, and before {before:?}");
     honest.exchange("in a flood of requests");
@@ -78,13 +78,13 @@ fn a_flood_of_requests_meets_limits_and_honest_clients_get_in() {
     honest.exchange("after the flood");
     broker.holds_no_more_than(&before, "a flood of unfinished requests", Some(&mut honest));
 
-    // And one of connections that are finished, and then say nothing.
+    // And a flood of connections that complete and stay silent.
     let mut peers: Vec<_> = (0..100).map_while(|_| HostilePeer::connect(broker.address, &PeerHello::default()).ok()).collect();
     assert!(peers.len() <= 58, "promises are limited: {}", peers.len());
     honest.exchange("beside many connections");
     peers.iter_mut().for_each(HostilePeer::poll);
     drop(peers);
-    // There is room again, once the broker has heard of their end.
+    // There is capacity again once the broker knows of their end.
     drop(comes(&broker, &mut honest, "after many connections"));
     broker.is_as_before(&before, "a flood of connections", Some(&mut honest));
     drop(honest);

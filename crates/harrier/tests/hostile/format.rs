@@ -1,8 +1,5 @@
-//! The wire format as docs/protocol/rdma.md has it, and as nobody else here writes it down: for peers that lie.
-//!
-//! Enters: values, true or not.  Leaves: bytes.
-//! Owns:   a second opinion: nothing of it comes from the room that it is held against.
-//! Never:  checks anything that it writes.
+//! The wire format of docs/protocol/rdma.md, implemented independently for peers that lie: it shares no code with the
+//! crate that it tests, and validates nothing that it writes.
 
 pub const DATA: u8 = 0x03;
 pub const CREDIT: u8 = 0x05;
@@ -26,7 +23,7 @@ pub struct PeerHello {
     pub reads_issued: u8,
     pub reads_answered: u8,
     pub token: [u8; 16],
-    /// How many bytes of all this are sent.
+    /// How many of these bytes are sent.
     pub sent_bytes: usize,
 }
 
@@ -49,7 +46,6 @@ impl Default for PeerHello {
 }
 
 impl PeerHello {
-    /// With a token.
     pub fn with_token(token: [u8; 16]) -> Self {
         PeerHello { flags: 1, token, ..PeerHello::default() }
     }
@@ -76,7 +72,7 @@ pub fn header(payload_bytes: u32, kind: u8, returned: u16, sequence: u16) -> [u8
     [a, b, c, kind, d, e, f, g]
 }
 
-/// A message that has come.
+/// A received message.
 #[derive(Clone, Debug)]
 pub struct WireMessage {
     pub kind: u8,
@@ -84,7 +80,7 @@ pub struct WireMessage {
 }
 
 impl WireMessage {
-    /// What a broker says must be true.
+    /// What a broker sends must be valid.
     pub fn read(bytes: &[u8], sequence: u16) -> Self {
         let head: [u8; HEADER_BYTES] = bytes[..HEADER_BYTES].try_into().expect("a message has a header");
         let payload = bytes[HEADER_BYTES..].to_vec();
@@ -94,7 +90,7 @@ impl WireMessage {
     }
 }
 
-/// What stands for bytes of the stream that lie in the sender's memory.
+/// A descriptor of stream bytes in the sender's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct RendezvousOffer {
     pub number: u32,

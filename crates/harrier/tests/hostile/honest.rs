@@ -1,14 +1,11 @@
-//! Clients that keep the protocol, beside those that do not: a publisher and a consumer, connected all the time.
-//!
-//! Enters: rounds.  Leaves: nothing, if every message came, whole and in order.
-//! Owns:   two connections over RDMA.
-//! Never:  connects again.
+//! Honest clients beside the hostile peers: a publisher and a consumer that stay connected over RDMA, and check that
+//! every message arrives whole and in order.
 
 use super::PATIENCE;
 use client::{ClientChannel, Client, ConsumeOptions, Publish, QueueOptions};
 use std::net::SocketAddr;
 
-/// Sizes of a round: inline, in a buffer, in several, and offered for reading.
+/// Sizes of a round: inline, in one buffer, in several, and offered for reading.
 const SIZES: [usize; 4] = [20, 3_000, 12_000, 70_000];
 
 pub struct HonestClients {
@@ -21,7 +18,7 @@ fn body(number: usize, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at ^ (at >> 8) ^ (number * 29)) as u8).collect()
 }
 
-/// A client, and a channel of it.
+/// A client with a channel.
 pub fn connect(address: SocketAddr) -> client::Result<(Client, ClientChannel)> {
     let mut client = Client::connect(&format!("amqp+rdma://guest:guest@{address}/%2F"))?;
     assert_eq!(client.transport(), "rdma");
@@ -39,7 +36,7 @@ impl HonestClients {
         consumer.0.consume(consumer.1, "honest", &options).expect("a consumer");
         publisher.0.confirm_select(publisher.1).expect("confirms");
         let mut honest = HonestClients { publisher, consumer, round: 0 };
-        // Message memory grows to what a round needs, and somewhat beyond.
+        // Message memory grows to what a round needs, and a little beyond.
         honest.enqueue("bait", 1 << 20);
         honest.enqueue("bait", 1 << 20);
         (0..3).for_each(|_| honest.exchange("the beginning"));
@@ -47,7 +44,7 @@ impl HonestClients {
         honest
     }
 
-    /// A message of each size goes from one to the other, and is confirmed.
+    /// Sends a message of each size from one to the other, with confirms.
     pub fn exchange(&mut self, when: &str) {
         self.round += 1;
         let (publisher, to) = &mut self.publisher;
@@ -66,14 +63,14 @@ impl HonestClients {
         assert_eq!(refused.unwrap_or_else(|error| panic!("{when}: confirms: {error}")), 0, "{when}");
     }
 
-    /// Lays a message of so many bytes into a queue.
+    /// Enqueues a message of this size.
     pub fn enqueue(&mut self, queue: &str, bytes: usize) {
         let (publisher, to) = &mut self.publisher;
         publisher.publish(*to, &Publish::to("", queue), &body(0, bytes)).expect("published");
         publisher.wait_confirms(*to, 0).expect("confirmed");
     }
 
-    /// Takes away what nobody came to take.
+    /// Removes what was not consumed.
     pub fn clear(&mut self) {
         for queue in ["bait", "sink"] {
             self.consumer.0.purge_queue(self.consumer.1, queue).expect("purged");

@@ -1,8 +1,5 @@
-//! A client of its own making: a queue pair, and whatever it wants to send.
-//!
-//! Enters: lies.  Leaves: what the broker said, and how the connection ended.
-//! Owns:   its queues and memory; it posts what it is told to, and counts only where it is not told otherwise.
-//! Never:  uses the room `verbs`, or keeps the protocol by itself.
+//! A hostile client with a queue pair of its own, which sends whatever it is told to. It keeps the protocol's counts
+//! only where it is not told otherwise, and does not use the crate `verbs`.
 
 use super::format::{CLOSE, DATA, HEADER_BYTES, PeerHello, WireMessage, RendezvousOffer, RENDEZVOUS, header};
 use super::{PATIENCE, now};
@@ -16,27 +13,27 @@ use std::os::fd::AsFd;
 
 /// Longer than any receive buffer of the broker's.
 const PART_BYTES: usize = 16_384;
-/// Receives posted, whatever it says that it has.
+/// Posted receives, whatever it announces.
 const RECEIVES: usize = 32;
-/// Parts to send from, and to read into.
+/// Buffers to send from, and to read into.
 const PARTS: usize = 16;
 const INLINE_BYTES: usize = 64;
 pub const WORK_MAX: u32 = 1_024;
-/// A READ's number, or a WRITE's. Sends have none.
+/// Work request id of a READ or WRITE. Sends have none.
 const REMOTE: u64 = 1;
 /// 4.096 us times 2 to the power of this: 67 ms.
 const ACK_TIMEOUT_EXPONENT: u8 = 14;
 
-/// Why a request did not become a connection.
+/// Why a connection request failed.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ConnectRefusal {
     /// The broker's reason.
     Reason(u16),
-    /// The connection manager's word, without one of the broker's.
+    /// The connection manager's event, without a reason of the broker's.
     Silently(String),
 }
 
-/// An id whose way is known.
+/// An id with a resolved route.
 pub fn towards(channel: &CmEventChannel, to: SocketAddr) -> CmId {
     let id = CmId::new(channel).expect("an id");
     id.set_ack_timeout(ACK_TIMEOUT_EXPONENT).expect("the time-out can be set");
@@ -49,7 +46,7 @@ pub fn towards(channel: &CmEventChannel, to: SocketAddr) -> CmId {
     id
 }
 
-/// What a request is sent with.
+/// Parameters of a request.
 pub fn terms(data: &[u8], reads: ReadLimits) -> ConnectParams<'_> {
     ConnectParams { private_data: data, read_limits: reads, retry_count: 6, rnr_retry_count: 6 }
 }
@@ -65,7 +62,7 @@ fn next_event(channel: &CmEventChannel, what: &str) -> (CmEventKind, Vec<u8>) {
     }
 }
 
-/// Until one can be read, or for a moment.
+/// Waits until one is readable, or for a moment.
 fn wait(fds: &[std::os::fd::BorrowedFd<'_>]) {
     let mut list: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     let moment = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
@@ -76,7 +73,7 @@ fn wait(fds: &[std::os::fd::BorrowedFd<'_>]) {
 }
 
 pub struct HostilePeer {
-    // The queue pair goes first.
+    // The queue pair must be dropped first.
     pair: QueuePair<FilledArenaBlock, ArenaBlock>,
     receives: SharedReceiveQueue<ArenaBlock>,
     queue: CompletionQueue,
@@ -89,20 +86,20 @@ pub struct HostilePeer {
     channel: CmEventChannel,
     /// Memory that it has offered.
     lent: Vec<MemoryRegion<SharedPages>>,
-    /// The number of the next message, and of the next offer.
+    /// The numbers of the next message and of the next offer.
     pub sequence: u16,
     pub offers: u32,
-    /// Credits returned, if it does not count.
+    /// A false number of returned credits, if it does not count.
     pub returned: Option<u16>,
     received: u16,
     unread: Vec<WireMessage>,
-    /// How the last READ or WRITE ended.
+    /// Status of the last READ or WRITE.
     remote: Option<WcStatus>,
     gone: bool,
 }
 
 impl HostilePeer {
-    /// Connects and says hello.
+    /// Connects with this private data.
     pub fn connect(to: SocketAddr, hello: &PeerHello) -> Result<HostilePeer, ConnectRefusal> {
         let reads = ReadLimits { responder_resources: hello.reads_answered, initiator_depth: hello.reads_issued };
         let mut peer = HostilePeer::prepare(to);
@@ -159,7 +156,7 @@ impl HostilePeer {
         }
     }
 
-    /// A message with a header that says the truth, but for what it was told to lie about.
+    /// A message with a valid header, except for what it was told to falsify.
     pub fn message(&mut self, kind: u8, payload: &[u8]) -> Vec<u8> {
         self.lying(payload.len() as u32, kind, payload)
     }
@@ -175,13 +172,13 @@ impl HostilePeer {
         self.post(&[message]);
     }
 
-    /// One whose header says another length.
+    /// Sends a message whose header has another length.
     pub fn send_lying(&mut self, says_bytes: u32, kind: u8, payload: &[u8]) {
         let message = self.lying(says_bytes, kind, payload);
         self.post(&[message]);
     }
 
-    /// All of them by one doorbell, whatever they are.
+    /// Posts all of them with one doorbell.
     pub fn post(&mut self, messages: &[Vec<u8>]) {
         self.poll();
         let mut batch = self.pair.batch();
@@ -195,18 +192,18 @@ impl HostilePeer {
             part[..message.len()].copy_from_slice(message);
             batch.send([(FilledArenaBlock::new(part, message.len(), 0), self.key)], how).expect("there is room");
         }
-        // Who was thrown out meanwhile has a queue pair that takes no work, which is as well.
+        // A peer that was disconnected meanwhile has a queue pair in error, which is fine.
         let _gone = batch.post();
     }
 
-    /// Bytes of the stream, as DATA.
+    /// Sends bytes of the stream as DATA.
     pub fn stream(&mut self, bytes: &[u8]) {
         for piece in bytes.chunks(4_096 - HEADER_BYTES) {
             self.send(DATA, piece);
         }
     }
 
-    /// Memory of its own that the broker may read.
+    /// Registers memory that the broker may read.
     pub fn lend(&mut self, bytes: &[u8]) -> RemoteMemory {
         let pages = SharedPages::new(bytes.len()).expect("memory");
         pages.write(0, bytes);
@@ -216,7 +213,7 @@ impl HostilePeer {
         RemoteMemory { bytes: bytes.len() as u64, ..grant }
     }
 
-    /// Takes back all that it has lent: the keys open nothing any more.
+    /// Revokes all registered memory: its keys become invalid.
     pub fn take_back(&mut self) {
         self.lent.clear();
     }
@@ -232,7 +229,7 @@ impl HostilePeer {
         self.post(&[message]);
     }
 
-    /// Reads the broker's memory. Answers how that ended.
+    /// Reads the broker's memory, and returns the status.
     pub fn read(&mut self, address: u64, bytes: u32, key: u32) -> WcStatus {
         let into = self.parts.pop().expect("a part is free");
         let how = PostOptions { cookie: REMOTE, signalled: true };
@@ -244,7 +241,7 @@ impl HostilePeer {
         self.until("the end of a READ", |peer| peer.remote)
     }
 
-    /// Begins to read and does not wait.
+    /// Starts a READ without waiting.
     pub fn begin_read(&mut self, address: u64, bytes: u32, key: u32) {
         let into = self.parts.pop().expect("a part is free");
         let mut batch = self.pair.batch();
@@ -254,7 +251,7 @@ impl HostilePeer {
         batch.post().expect("it can be posted");
     }
 
-    /// Writes to the broker's memory. Answers how that ended.
+    /// Writes to the broker's memory, and returns the status.
     pub fn write(&mut self, address: u64, bytes: &[u8], key: u32) -> WcStatus {
         let how = PostOptions { cookie: REMOTE, signalled: true };
         let to = RemoteMemory { address, bytes: bytes.len() as u64, key };
@@ -265,9 +262,9 @@ impl HostilePeer {
         self.until("the end of a WRITE", |peer| peer.remote)
     }
 
-    /// Whatever has come.
+    /// Handles completions and events.
     pub fn poll(&mut self) {
-        // The end first: what was said before it is then among the completions.
+        // The disconnect event first: messages from before it are then among the completions.
         while let Some(event) = self.channel.next().expect("the channel can be read") {
             self.gone |= matches!(event.kind, CmEventKind::Disconnected);
         }
@@ -299,7 +296,7 @@ impl HostilePeer {
         }
     }
 
-    /// Looks until there is what is asked for.
+    /// Polls until `found` returns something.
     pub fn until<T>(&mut self, what: &str, mut found: impl FnMut(&mut HostilePeer) -> Option<T>) -> T {
         let deadline = now() + PATIENCE;
         loop {
@@ -313,13 +310,13 @@ impl HostilePeer {
         }
     }
 
-    /// The first message of a kind that has not been asked for yet.
+    /// The first unread message of a kind.
     pub fn take(&mut self, kind: u8) -> Option<WireMessage> {
         let at = self.unread.iter().position(|message| message.kind == kind)?;
         Some(self.unread.remove(at))
     }
 
-    /// The next message of a kind.
+    /// Waits for the next message of a kind.
     pub fn next(&mut self, kind: u8, what: &str) -> WireMessage {
         self.until(what, |peer| peer.take(kind))
     }
@@ -328,14 +325,14 @@ impl HostilePeer {
         self.gone
     }
 
-    /// Waits for the end of the connection. Answers what the broker said before.
+    /// Waits for the end of the connection, and returns the broker's last message.
     pub fn ends(&mut self) -> String {
         self.until("the end", |peer| peer.gone.then_some(()));
         let words = self.take(CLOSE).map(|close| close.payload);
         words.map_or_else(String::new, |payload| String::from_utf8_lossy(payload.get(2..).unwrap_or(&[])).into_owned())
     }
 
-    /// Answers what keeps the connection: for those who are slow, and not dead.
+    /// Answers pings, for peers that are slow but alive.
     pub fn answer_pings(&mut self) {
         self.poll();
         while self.take(super::format::PING).is_some() {
@@ -343,9 +340,9 @@ impl HostilePeer {
         }
     }
 
-    /// Says that it leaves, as the kernel does for a process that ends.
+    /// Disconnects, as the kernel does for a process that ends.
     pub fn leave(&mut self) {
-        // Where the broker was quicker there is nobody to tell.
+        // The broker may have been quicker.
         let _told = self.id.disconnect();
     }
 }

@@ -1,4 +1,4 @@
-//! Requests for connections that are refused: private data that lies, and tokens that open nothing.
+//! Connection requests that are refused: false private data, and invalid tokens.
 
 use super::amqp::{start_ok, tune_ok_and_open};
 use super::broker::{WatchedBroker, pause};
@@ -16,7 +16,7 @@ const MALFORMED: u16 = 1;
 const NO_VERSION: u16 = 2;
 const TOKEN_NEEDED: u16 = 3;
 const TOKEN_WRONG: u16 = 4;
-/// How long a token waits for its client.
+/// How long a token is valid.
 const TOKEN_LIFE: Duration = Duration::from_secs(30);
 
 #[test]
@@ -44,7 +44,7 @@ fn private_data_that_lies_is_refused_with_its_reason() {
         let refused = HostilePeer::connect(broker.address, &hello).err();
         assert_eq!(refused, Some(ConnectRefusal::Reason(reason)), "{name}");
     }
-    // What means nothing is not looked at, and what is too large is cut down.
+    // Undefined values are ignored, and too large ones are reduced.
     let generous = PeerHello {
         flags: 0xFFFE,
         credits: u16::MAX,
@@ -72,7 +72,8 @@ fn frame(stream: &mut TcpStream) -> Vec<u8> {
     rest
 }
 
-/// A token, with the connection that it was given to. `logs_in`: it has proved who it is; `claims`: and said that it comes.
+/// A token and the connection that obtained it. `logs_in`: it has authenticated; `claims`: and announced the token's
+/// use.
 fn token(broker: &WatchedBroker, logs_in: bool, claims: bool) -> ([u8; 16], TcpStream) {
     let mut stream = TcpStream::connect(&broker.tcp).expect("the broker listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -133,7 +134,7 @@ fn a_token_opens_once_for_who_logged_in_and_for_a_while() {
     assert!(broker.has_open(other));
     drop(stream);
     let deadline = now() + PATIENCE;
-    // Until the broker has noticed it would still be let in.
+    // Until the broker notices, the token would still be valid.
     while broker.has_open(other) {
         assert!(now() < deadline, "the connection is over");
         pause();

@@ -1,4 +1,5 @@
-//! Peers that do nothing wrong but nothing either: the broker's time-outs end them, all at once here, since each takes its time.
+//! Peers that keep the protocol but do nothing: the broker's time-outs disconnect them. All run at once, because each
+//! takes its time.
 
 use super::amqp::{Talk, begin_publish};
 use super::broker::{WatchedBroker, pause};
@@ -20,25 +21,25 @@ fn who_makes_the_broker_wait_is_given_up_and_what_it_held_returns() {
     let address = broker.address;
     let connect = |hello: &PeerHello| HostilePeer::connect(address, hello).expect("there is room");
 
-    // Honest clients say something all the while: they would be given up as well.
-    // It never says DONE, and never reads.
+    // Honest clients stay active meanwhile; otherwise they would be disconnected as well.
+    // This peer never sends DONE, and never reads.
     honest.enqueue("bait", 70_000);
     let mut never_done = connect(&PeerHello::default());
     Talk::open(&mut never_done);
     Talk::consume(&mut never_done, "bait");
     let offer = RendezvousOffer::read(&never_done.next(RENDEZVOUS, "an offer").payload);
     honest.exchange("while others come");
-    // It has logged in and says nothing more, not even that it lives.
+    // It has logged in and then stays silent, even to pings.
     let mut silent = connect(&PeerHello::default());
     Talk::open(&mut silent);
     honest.exchange("while others come");
-    // It says nothing at all, but for answering.
+    // It sends nothing but answers to pings.
     let mut mute = connect(&PeerHello::default());
-    // It is told that it is none of AMQP's, and stays.
+    // It is told that its protocol is not AMQP, and stays.
     let mut stays = connect(&PeerHello::default());
     stays.stream(b"GET / HTTP/1.1\r\n\r\n");
     honest.exchange("while others come");
-    // It has read what is not its own, so that its queue pair is of no use any more, and stays.
+    // It has read foreign memory, so that its queue pair is in error, and stays.
     honest.enqueue("sink", 70_000);
     let mut stuck = connect(&PeerHello::default());
     Talk::open(&mut stuck);
@@ -46,7 +47,7 @@ fn who_makes_the_broker_wait_is_given_up_and_what_it_held_returns() {
     let own = RendezvousOffer::read(&stuck.next(RENDEZVOUS, "an offer").payload);
     assert_eq!(stuck.read(own.address - 1, 1, own.key), WcStatus::REMOTE_ACCESS);
     honest.exchange("while others come");
-    // It lets nobody read what it offers.
+    // It never lets the broker read its offer.
     let mut unreadable = connect(&PeerHello { reads_answered: 0, ..PeerHello::default() });
     Talk::open(&mut unreadable);
     unreadable.stream(&begin_publish("nowhere", 128 << 10, 100_000));
@@ -67,12 +68,13 @@ fn who_makes_the_broker_wait_is_given_up_and_what_it_held_returns() {
         let told = peer.ends();
         assert!(told.contains(words), "{words}: it is told {told:?}");
     }
-    // Who lets nobody read cannot be told, nor asked whether it lives: the READ is in front of any message. The log has all.
+    // A peer that blocks the READ receives no message, not even a ping, because the READ is ahead of it. Only the log
+    // tells.
     broker.await_line("did not read in time");
     broker.await_line("nothing was received from the peer");
     drop((never_done, silent, mute, stays, stuck, unreadable));
 
-    // Too late: another connection has no use for the key.
+    // Too late: another connection cannot use the key.
     let mut other = connect(&PeerHello::default());
     assert_eq!(other.read(offer.address, 100, offer.key), WcStatus::REMOTE_ACCESS);
     drop(other);

@@ -1,4 +1,4 @@
-//! What a peer that has been let in may do wrong, and what must be heard then.
+//! Violations by a peer that was admitted, and the broker's reactions.
 
 use super::amqp::{Talk, begin_publish};
 use super::broker::WatchedBroker;
@@ -8,25 +8,25 @@ use super::peer::HostilePeer;
 use super::{lab, now, port};
 use ib::WcStatus;
 
-/// The peer's doing. The honest clients lay baits.
+/// What the peer does wrong; the honest clients provide bodies.
 type ViolationFn = fn(&mut HostilePeer, &mut HonestClients);
 
 struct ViolationCase {
     name: &'static str,
     hello: fn() -> PeerHello,
     violation: ViolationFn,
-    /// What the peer is told in a CLOSE; empty: it may be told nothing, since it leaves, or cannot be told.
-    told: &'static str,
-    /// What the broker's log says.
+    /// The text of the CLOSE; empty if the peer may get none, because it leaves or cannot be reached.
+    close_text: &'static str,
+    /// The broker's log line.
     logged: &'static str,
 }
 
 const fn told(name: &'static str, deed: ViolationFn, words: &'static str) -> ViolationCase {
-    ViolationCase { name, hello: PeerHello::default, violation: deed, told: words, logged: words }
+    ViolationCase { name, hello: PeerHello::default, violation: deed, close_text: words, logged: words }
 }
 
 const fn logged(name: &'static str, deed: ViolationFn, words: &'static str) -> ViolationCase {
-    ViolationCase { name, hello: PeerHello::default, violation: deed, told: "", logged: words }
+    ViolationCase { name, hello: PeerHello::default, violation: deed, close_text: "", logged: words }
 }
 
 const UNREADABLE: &str = "the peer's memory was not accessible";
@@ -34,7 +34,7 @@ const GONE: &str = "the peer has disconnected";
 const NOT_NEXT: &str = "a rendezvous has an unexpected number";
 const NO_OFFER: &str = "the payload of a RENDEZVOUS is invalid";
 
-/// The broker offers it a body: the descriptor.
+/// Lets the broker offer it a body, and returns the descriptor.
 fn offered(peer: &mut HostilePeer, honest: &mut HonestClients) -> RendezvousOffer {
     honest.enqueue("bait", 70_000);
     Talk::open(peer);
@@ -42,7 +42,7 @@ fn offered(peer: &mut HostilePeer, honest: &mut HonestClients) -> RendezvousOffe
     RendezvousOffer::read(&peer.next(RENDEZVOUS, "an offer").payload)
 }
 
-/// It announces a body of 128 KiB, all of it to come.
+/// Announces a body of 128 KiB, all of it still to come.
 fn announced(peer: &mut HostilePeer) {
     Talk::open(peer);
     peer.stream(&begin_publish("sink", 128 << 10, 100_000));
@@ -58,7 +58,7 @@ fn messages() -> Vec<ViolationCase> {
                 let pings: Vec<_> = (0..200).map(|_| peer.message(PING, &[])).collect();
                 peer.post(&pings);
             },
-            told: "",
+            close_text: "",
             logged: "the peer sent more than its credit",
         },
         logged(
@@ -67,7 +67,7 @@ fn messages() -> Vec<ViolationCase> {
                 let pings: Vec<_> = (0..1_000).map(|_| peer.message(DATA, b"x")).collect();
                 peer.post(&pings);
             },
-            // One byte after the other is no protocol's header either; whichever is found out first.
+            // One byte at a time is not a valid header either, whichever is detected first.
             "",
         ),
         told("no header", |peer, _| peer.post(&[vec![1, 2, 3]]), "a message of 3 bytes has no header"),
@@ -83,7 +83,7 @@ fn messages() -> Vec<ViolationCase> {
         logged(
             "longer than a buffer",
             |peer, _| peer.send(DATA, &[0; 9_000]),
-            // Which of the two the device tells first.
+            // The device may report either first.
             "",
         ),
         told("the type 0", |peer, _| peer.send(0x00, b""), "no message has the type 0x00"),
@@ -206,8 +206,8 @@ fn offers() -> Vec<ViolationCase> {
                 let all: Vec<_> = (0..9).map(|_| peer.offer_of(4_096, own.address, own.key)).collect();
                 peer.post(&all);
             },
-            // Where a READ is under way already, it keeps the CLOSE back.
-            told: "",
+            // A READ in progress delays the CLOSE.
+            close_text: "",
             logged: "the peer has too many rendezvous open",
         },
         logged(
@@ -226,7 +226,7 @@ fn grants() -> Vec<ViolationCase> {
         let offer = offered(peer, honest);
         assert_eq!(peer.read(offer.address, 4_096, offer.key), WcStatus::SUCCESS, "what is offered can be read");
         assert_eq!(peer.read(offer.address.wrapping_add_signed(shift), bytes, offer.key), WcStatus::REMOTE_ACCESS);
-        // Not every device tells its owner; this broker hears of it when it next has something to say, or from the peer.
+        // Not every device reports this; the broker learns of it with its next message, or from the peer.
         peer.leave();
     }
     vec![
@@ -301,7 +301,7 @@ fn rubbish() -> Vec<ViolationCase> {
             |peer, _| {
                 Talk::open(peer);
                 peer.stream(GARBAGE);
-                // It is told by AMQP and has its time to answer, which it does by leaving.
+                // It gets an AMQP error and time to answer, and disconnects instead.
                 peer.next(DATA, "connection.close");
                 peer.leave();
             },
@@ -321,7 +321,7 @@ fn rubbish() -> Vec<ViolationCase> {
     ]
 }
 
-/// Peers that go away, each in the middle of something.
+/// Peers that disconnect, each in the middle of something.
 fn departures() -> Vec<ViolationCase> {
     vec![
         logged("it leaves at once", |peer, _| peer.leave(), ""),
@@ -391,7 +391,7 @@ fn departures() -> Vec<ViolationCase> {
                 Talk::open(peer);
                 Talk::consume(peer, "bait");
             },
-            told: "",
+            close_text: "",
             logged: "connection lost",
         },
     ]
@@ -405,7 +405,7 @@ fn who_breaks_the_protocol_loses_the_connection_and_nobody_else_does() {
     let before = broker.holdings();
     let only = std::env::var("HOSTILE_ONLY").unwrap_or_default();
     for case in [messages(), offers(), grants(), rubbish(), departures()].into_iter().flatten() {
-        let ViolationCase { name, hello, violation: deed, told, logged } = case;
+        let ViolationCase { name, hello, violation: deed, close_text: told, logged } = case;
         if !name.contains(&only) {
             continue;
         }

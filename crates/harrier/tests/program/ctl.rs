@@ -1,4 +1,4 @@
-//! A running broker asked from outside: what is defined, who may ask, and what those hear who may not.
+//! Admin requests to a running broker: what is defined, who may ask, and how others are refused.
 
 use super::{BrokerProcess, TempFolder, PATIENCE, harrier, output, read_frame, send};
 use client::{
@@ -14,7 +14,7 @@ use wire::{ShortStr, TableRef};
 const QUEUE: &str = "amq.harrier.requests";
 const REPLIES: &str = "amq.rabbitmq.reply-to";
 
-/// No virtual host `/`, an administrator, and two who are none.
+/// No virtual host `/`, one administrator, and two users who are not.
 const CONFIG: &str = "
 [[vhost]]
 name = \"shop\"
@@ -79,7 +79,7 @@ fn names(export: &str, section: &str) -> Vec<String> {
     items.iter().map(|item| item["name"].as_str().expect("a name").to_owned()).collect()
 }
 
-/// What clients declare: on as many shards as there are.
+/// Declarations of clients, on as many shards as there are.
 fn declare(broker: &BrokerProcess) -> Vec<Client> {
     let declared = [("orders.1", true, false), ("orders.2", false, false), ("mine", true, true)];
     let connect = |(queue, durable, exclusive): &(&str, bool, bool)| {
@@ -116,7 +116,7 @@ fn what_is_defined_now_is_exported_and_a_broker_begins_with_it() {
         assert_eq!(read["queues"][0]["arguments"]["x-max-priority"], 5);
         assert_eq!(read["parameters"][0]["value"]["max-queues"], 50);
         assert!(!text.contains("r00t\"") && text.contains("rabbit_password_hashing_sha256"), "{text}");
-        // One virtual host alone, over the other kind of link.
+        // A single virtual host, over another transport.
         let unix = format!("amqp+unix://root:r00t@{}?vhost=shop", folder.path("h.sock"));
         let (_, of_shop, _) = ctl(&["--url", &unix, "--vhost=shop"]);
         assert_eq!((names(&of_shop, "queues").len(), names(&of_shop, "vhosts")), (2, vec!["shop".to_owned()]));
@@ -183,10 +183,10 @@ fn who_gets_no_answer_hears_why() {
             vec![format!("--url={root}"), "--vhost=nowhere".into()],
             "there is no virtual host 'nowhere' (not-found)".into(),
         ),
-        (vec![format!("--url={}", other(web_server))], "is no AMQP broker".into()),
+        (vec![format!("--url={}", other(web_server))], "is not an AMQP broker".into()),
         (
             vec![format!("--url={}", other(another_broker))],
-            "is no Harrier, and takes no requests: it is Carrier 3".into(),
+            "is not Harrier, and takes no requests: it is Carrier 3".into(),
         ),
     ];
     for (words, expect) in cases {
@@ -202,7 +202,7 @@ fn web_server(mut stream: std::net::TcpStream) {
     let _answered = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
 }
 
-/// Lets everybody in, and says that it is no Harrier.
+/// A broker that admits everybody and is not Harrier.
 fn another_broker(mut stream: std::net::TcpStream) {
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream.read_exact(&mut [0; 8]).expect("a header");
@@ -225,7 +225,7 @@ fn another_broker(mut stream: std::net::TcpStream) {
     let _gone = stream.read(&mut [0; 64]);
 }
 
-/// A client that consumes answers.
+/// A client that consumes replies.
 fn requester(broker: &BrokerProcess, login: &str) -> (Client, ClientChannel) {
     let mut client = Client::connect(&url(broker, login)).expect("connects");
     let channel = client.open_channel().expect("a channel");
@@ -257,13 +257,13 @@ fn what_is_no_request_is_told_so() {
     // One on each shard.
     for (mut client, channel) in [requester(&broker, "root:r00t"), requester(&broker, "root:r00t")] {
         let cases: [(&[u8], &str); 11] = [
-            (b"", r#"{"code":"malformed","text":"the request is no JSON: "#),
-            (b"\xff\x00", r#"{"code":"malformed","text":"the request is no JSON: "#),
+            (b"", r#"{"code":"malformed","text":"the request is not JSON: "#),
+            (b"\xff\x00", r#"{"code":"malformed","text":"the request is not JSON: "#),
             (b"[]", r#"{"code":"malformed","text":"a request is an object, not a list"}"#),
             (b"{}", r#"{"code":"malformed","text":"the request has no version"}"#),
             (
                 br#"{"version":2}"#,
-                r#"{"code":"unknown-version","text":"version 2 of requests is not known here; 1 is"}"#,
+                r#"{"code":"unknown-version","text":"unknown request version 2; this broker has version 1"}"#,
             ),
             (br#"{"version":1}"#, r#"{"code":"malformed","text":"the request has no command"}"#),
             (br#"{"version":1,"as":"root"}"#, r#"{"code":"malformed","text":"a request has no 'as'"}"#),
@@ -300,7 +300,7 @@ fn the_request_queue_is_nobody_s_and_a_flood_leaves_the_broker_well() {
     let folder = TempFolder::new("ctl-flood");
     let broker = start(&folder, "2");
     let (mut client, channel) = requester(&broker, "root:r00t");
-    // No queue is there to be declared, read, emptied or bound.
+    // The pseudo-queue cannot be declared, consumed, purged or bound.
     let passive = QueueOptions { passive: true, ..QueueOptions::default() };
     type Attempt<'a> = &'a dyn Fn(&mut Client, ClientChannel) -> Result<(), ClientError>;
     let attempts: [(Attempt, &str); 6] = [
@@ -325,11 +325,11 @@ fn the_request_queue_is_nobody_s_and_a_flood_leaves_the_broker_well() {
     let checked = output(&["definitions", "check", &file]);
     let stderr = String::from_utf8_lossy(&checked.stderr);
     assert!(stderr.contains(".queues[0]: ACCESS_REFUSED - queue name 'amq.harrier.requests' contains"), "{stderr}");
-    // Requests that mean nothing, as fast as they go: each is answered until they are too many, which ends the channel.
+    // Invalid requests at full speed: each is answered until there are too many, which closes the channel.
     let mut answers = 0;
     let sent = 2_000;
     for _ in 0..sent {
-        // Once the channel is closed it cannot be written to, which is as well.
+        // Writing to a closed channel fails, which is fine.
         let _closed = request(&mut client, channel, b"garbage");
     }
     let end = loop {
@@ -343,7 +343,7 @@ fn the_request_queue_is_nobody_s_and_a_flood_leaves_the_broker_well() {
         }
     };
     assert!(end.contains("506 RESOURCE_ERROR - too many requests wait to be answered"), "{end}");
-    // Nor do those disturb it who may not ask. Each has the one channel that it may have, again and again.
+    // Users who may not ask do not disturb it either. Each uses its single channel again and again.
     let mut clerk = Client::connect(&url(&broker, "clerk:c1erk")).expect("connects");
     for body in [&[b'x'; 10][..], &[b'x'; 100_000]] {
         let channel = clerk.open_channel().expect("the one channel");
@@ -356,7 +356,7 @@ fn the_request_queue_is_nobody_s_and_a_flood_leaves_the_broker_well() {
     clerk.open_channel().expect("the one channel");
     let error = clerk.open_channel().expect_err("one is allowed").to_string();
     assert!(error.contains("has reached the maximum allowed user limit of (1)"), "{error}");
-    // And the administrator's requests are short, and answered to him who asks.
+    // The administrator's requests are still answered quickly.
     for (body, reply_to, expect) in [
         (&[b'x'; 65_537][..], Some(REPLIES), "406 PRECONDITION_FAILED - a request of 65537 bytes; 65536 are the most"),
         (b"", None, "406 PRECONDITION_FAILED - the reply-to of a request is 'amq.rabbitmq.reply-to' of its own"),
@@ -384,7 +384,7 @@ fn the_request_queue_is_nobody_s_and_a_flood_leaves_the_broker_well() {
     assert_eq!(names(&export(&url(&broker, "root:r00t")), "vhosts"), ["shop", "other"]);
 }
 
-/// A request without an answer's place, for who has not opened one.
+/// A request without a reply-to, for a client that has not opened one.
 fn request_of_anybody(client: &mut Client, channel: ClientChannel, body: &[u8]) {
     let _closed = client.publish(channel, &Publish::to("", QUEUE), body);
 }

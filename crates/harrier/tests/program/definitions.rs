@@ -1,4 +1,4 @@
-//! Definitions files from outside: a broker begins with one, and they are checked and written without a broker.
+//! Definitions files: a broker starts with one, and they are checked and written without a broker.
 
 use super::{BrokerProcess, TempFolder, output};
 use client::{Client, Publish, QueueOptions};
@@ -15,7 +15,7 @@ fn said(words: &[&str]) -> (Option<i32>, String, String) {
 fn a_broker_begins_with_what_rabbitmq_exported() {
     let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "2", "--definitions", RABBITMQ]);
     let url = |login: &str, vhost: &str| format!("amqp://{login}@{}/{vhost}", broker.address);
-    // Two connections, one a shard: a queue of the file is there for both.
+    // Two connections, one a shard: both see a queue of the file.
     for round in 0..2 {
         let mut client = Client::connect(&url("orders:s3cret", "%2F")).expect("RabbitMQ's hash");
         let channel = client.open_channel().expect("a channel");
@@ -50,7 +50,7 @@ fn files_are_checked_and_written() {
     assert_eq!((status, &*stderr), (Some(0), ""));
     std::fs::write(&written, stdout).expect("writes");
     assert_eq!(said(&["definitions", "check", &written]).0, Some(0));
-    // Without a file: the default user, its password as a hash.
+    // Without a file: the default user, with a password hash.
     let (_, stdout, _) = said(&["definitions", "export"]);
     assert!(stdout.contains("\"name\": \"guest\"") && stdout.contains("rabbit_password_hashing_sha256"), "{stdout}");
     let broken = folder.path("broken.json");

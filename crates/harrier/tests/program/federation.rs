@@ -1,4 +1,4 @@
-//! Brokers that are joined, as processes: kills, restarts, cut cables, transports, and what is no broker.
+//! Federated brokers as processes: kills, restarts, cut cables, transports, and peers that are not brokers.
 
 use super::certificates::Authority;
 use super::{BrokerProcess, TempFolder, field, harrier, wait_until};
@@ -18,7 +18,7 @@ fn route(words: &[&str]) -> Output {
     harrier().arg("route").args(words).stdin(Stdio::null()).output().expect("the program runs")
 }
 
-/// One that succeeds, remarks or not.
+/// A successful command, with or without remarks.
 fn done(words: &[&str]) -> String {
     let output = route(words);
     assert_eq!(output.status.code(), Some(0), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -49,22 +49,22 @@ fn free_port() -> String {
     TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").to_string()
 }
 
-/// A broker with a name and a folder, at an address that it keeps.
+/// A broker with a name and a state folder, at a fixed address.
 fn named(folder: &TempFolder, name: &str, listen: &str, more: &[&str]) -> BrokerProcess {
     let state = folder.path(name);
     let words = ["--listen", listen, "--shards", "1", "--state", &state, "--cluster-name", name];
     BrokerProcess::start(&[&words[..], more].concat())
 }
 
-/// Messages that a sink takes in one go.
-const TAKEN_MAX: usize = 256;
+/// Messages that a sink takes at once.
+const SINK_BATCH_MAX: usize = 256;
 
-/// Consumes numbers.
+/// A consumer of numbers.
 struct NumberSink {
     client: Client,
-    /// Each with whether the route has flagged it as come again.
+    /// Each with its redelivered mark.
     got: Vec<(u64, bool)>,
-    /// What was published until it was wanted.
+    /// How many probes were published before one arrived.
     tries: u64,
 }
 
@@ -80,10 +80,9 @@ impl NumberSink {
         NumberSink { client, got: Vec::new(), tries: 0 }
     }
 
-    /// What has come, until nothing has for so long; not more than can be looked through between two looks at what is awaited,
-    /// since a source may never pause.
+    /// Takes what arrives until nothing has for `wait`. The number is bounded, because a source may never pause.
     fn take(&mut self, wait: Duration) {
-        for _ in 0..TAKEN_MAX {
+        for _ in 0..SINK_BATCH_MAX {
             let Some(delivery) = self.client.next_delivery(wait).expect("the connection stands") else { return };
             let number = std::str::from_utf8(&delivery.body()[..12]).expect("a number").trim_start();
             let headers = delivery.properties.headers();
@@ -101,7 +100,7 @@ impl NumberSink {
         }
     }
 
-    /// Takes until one has come that is at least so high.
+    /// Takes until a number at least this high has arrived.
     fn until(&mut self, number: u64, told: impl Fn() -> String) {
         let mut seen = 0;
         let mut arrived = false;
@@ -122,7 +121,7 @@ impl NumberSink {
         self.got.last().map_or(0, |(number, _)| *number)
     }
 
-    /// Takes until what was published until it was wanted has come.
+    /// Takes until a probe has arrived.
     fn until_any(&mut self, told: impl Fn() -> String) {
         let mut arrived = || {
             self.take(Duration::from_millis(50));
@@ -131,7 +130,7 @@ impl NumberSink {
         wait_until("a first message", &mut arrived, told);
     }
 
-    /// In order, what comes for the first time; what comes again says so.
+    /// Asserts that first deliveries are in order and redeliveries are marked.
     fn assert_sound(&self) -> BTreeSet<u64> {
         let mut seen = BTreeSet::new();
         for (number, again) in &self.got {
@@ -146,12 +145,12 @@ impl NumberSink {
     }
 }
 
-/// Messages that a source publishes before it waits for their confirms.
+/// Messages that a source publishes before it waits for confirms.
 const BATCH: u64 = 4;
-/// How long it waits then, at most: some thousand messages a second are load enough.
+/// The longest such wait: some thousand messages a second are enough load.
 const PACE: Duration = Duration::from_millis(1);
 
-/// Publishes numbers from 1 on with confirms until it is told to stop.
+/// Publishes numbers from 1 on with confirms until it is stopped.
 struct NumberSource {
     stop: Arc<AtomicBool>,
     confirmed: Arc<AtomicU64>,
@@ -185,21 +184,21 @@ impl NumberSource {
         NumberSource { stop, confirmed, thread }
     }
 
-    /// Waits until so many more are confirmed than now. Answers how many there are.
+    /// Waits until `more` further numbers are confirmed, and returns how many there are.
     fn until_more(&self, more: u64) -> u64 {
         let from = self.confirmed.load(Ordering::Relaxed);
         wait_until("confirmed", || self.confirmed.load(Ordering::Relaxed) >= from + more, String::new);
         self.confirmed.load(Ordering::Relaxed)
     }
 
-    /// Answers the first number that was not published.
+    /// Returns the first number that was not published.
     fn end(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("it published")
     }
 }
 
-/// Publishes until somebody wants it.
+/// Publishes until a message is routed.
 fn until_wanted(url: &str, exchange: &str, key: &str, told: impl Fn() -> String) {
     let mut client = Client::connect(url).expect("connects");
     let channel = client.open_channel().expect("a channel");
@@ -231,12 +230,12 @@ fn a_chain_lives_on_when_its_middle_was_killed() {
     let arrived = sink.last();
     middle.signal(Signal::KILL);
     assert_eq!(middle.end().0, None);
-    // What was published from here on has only been at the root.
+    // Numbers from here on have only been at the root.
     let dead = source.until_more(0) + BATCH;
     until_links(&leaf.address, "it says that the middle is gone", |links| {
         links[0]["last_error"].is_string() && !runs(&links[0])
     });
-    // The root goes on for its publishers. The middle comes back with its name and its routes, by itself.
+    // The root continues for its publishers. The middle broker returns with its name and its routes.
     source.until_more(200);
     let middle = named(&folder, "middle", &place, &[]);
     let returns = |links: &[Json]| {
@@ -250,7 +249,7 @@ fn a_chain_lives_on_when_its_middle_was_killed() {
     let end = source.end();
     sink.until(end - 1, told);
     let seen = sink.assert_sound();
-    // What the middle had is lost with it; nothing before, nothing after.
+    // What the middle broker held is lost; nothing before it, nothing after.
     let lost: Vec<_> = (1..end).filter(|number| !seen.contains(number)).collect();
     println!("{end} published, {} of {arrived} to {dead} lost", lost.len());
     assert!(lost.iter().all(|number| (arrived..dead).contains(number)), "{arrived} {dead}: {lost:?}");
@@ -283,7 +282,7 @@ fn durable_routes_outlive_restarts_of_either_side() {
     until_links(&below, "it says why", |links| links[0]["last_error"].is_string() && !runs(&links[0]));
     let root = start("root", &above);
     flows(&mut sink);
-    // The destination's consumers come anew, its route is there.
+    // The destination's consumers reconnect; its route exists.
     leaf.signal(Signal::TERM);
     assert_eq!(leaf.end().0, Some(0));
     let leaf = start("leaf", &below);
@@ -326,7 +325,7 @@ impl NetworkCable {
 
 impl Drop for NetworkCable {
     fn drop(&mut self) {
-        // The cable goes with the namespace at its end; one that was never made cannot be removed.
+        // The cable disappears with the namespace; one that was never created cannot be removed.
         if let Err(why) = ip(&["netns", "delete", &self.namespace]) {
             println!("{why}");
         }
@@ -409,7 +408,7 @@ fn an_address_says_by_which_transport_a_link_goes() {
     }
 }
 
-/// Carries connections to a broker, and cuts each when so many bytes have come from it.
+/// A relay to a broker that cuts each connection after this many bytes from the broker.
 fn cutter(to: &str, after: usize) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -428,7 +427,7 @@ fn cutter(to: &str, after: usize) -> String {
                     _ => break,
                 }
             }
-            // Whoever is gone already cannot be cut off.
+            // A connection that is gone cannot be cut.
             let _ends = (near.shutdown(Shutdown::Both), far.shutdown(Shutdown::Both));
             let _copied = there.join();
         }
@@ -436,7 +435,7 @@ fn cutter(to: &str, after: usize) -> String {
     address
 }
 
-/// Answers whoever connects with these words, and with silence if there are none; closes only after words.
+/// A server that answers connections with these words, or stays silent without any.
 fn stranger(words: Option<&'static str>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -445,7 +444,7 @@ fn stranger(words: Option<&'static str>) -> String {
         for mut stream in listener.incoming().flatten() {
             match words {
                 Some(words) => {
-                    // Whoever does not wait for the words has lost them.
+                    // A client that leaves early has lost the words.
                     let _said = (stream.read(&mut [0; 8]), stream.write_all(words.as_bytes()));
                 }
                 None => kept.push(stream),
@@ -472,7 +471,7 @@ fn what_is_no_broker_or_dies_harms_nobody_else() {
     let source = NumberSource::start(up, "amq.topic", "k.n", 100);
     sink.until(100, String::new);
     let before = descriptors(&leaf);
-    // A broker that goes at every point of what is agreed on; and what is none.
+    // A broker that disconnects at every step of the handshake, and peers that are not brokers.
     let mut bad: Vec<_> = [0, 7, 400, 500, 515, 530, 545, 600, 700, 760].map(|after| cutter(src, after)).into();
     bad.push(stranger(Some("HTTP/1.1 400 Bad Request\r\n\r\n")));
     bad.push(stranger(Some("")));
@@ -480,7 +479,7 @@ fn what_is_no_broker_or_dies_harms_nobody_else() {
     for address in &bad {
         done(&["-q", "--force", "dynamic", "add", dest, address, "amq.fanout"]);
     }
-    // Each says why, if not all at once: one that is cut late may run for a while.
+    // Each reports why, though not at once: one that is cut late may run for a while.
     let mut whys = vec![None; bad.len()];
     let mut all_say_why = || {
         let links = links(dest);
@@ -504,7 +503,7 @@ fn what_is_no_broker_or_dies_harms_nobody_else() {
     let end = source.end();
     sink.until(end - 1, String::new);
     assert_eq!(sink.assert_sound().len() as u64, end - 1);
-    // The routes that never ran go, and with them everything that was held for them.
+    // Routes that never ran are deleted, with everything queued for them.
     for address in &bad {
         done(&["link", "del", dest, address]);
     }

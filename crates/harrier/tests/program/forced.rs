@@ -1,4 +1,4 @@
-//! Second paths that were forced, links that are waited for, and logins that change: `harrier route` and what comes of it.
+//! Forced second paths, links that are waited for, and changed logins with `harrier route`.
 
 use super::route::{done, refused, until};
 use super::{BrokerProcess, TempFolder, PATIENCE};
@@ -6,7 +6,7 @@ use client::{Client, ConsumeOptions, Publish, QueueOptions, Table};
 use std::collections::BTreeSet;
 use wire::RawProperties;
 
-/// With one shard, so that what two publishers say comes in the order in which a broker had it.
+/// With one shard, so that the messages of two publishers keep the broker's order.
 fn named(folder: &TempFolder, name: &str) -> BrokerProcess {
     let state = folder.path(name);
     BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "1", "--state", &state, "--cluster-name", name])
@@ -23,7 +23,7 @@ fn consumer(at: &str, exchange: &str, key: &str) -> Client {
     client
 }
 
-/// The next message, and whether it is marked.
+/// The next message, and its redelivered mark.
 fn next(client: &mut Client) -> (String, bool) {
     let delivery = client.next_delivery(PATIENCE).expect("a connection").expect("a message");
     let headers = delivery.properties.headers();
@@ -43,11 +43,11 @@ fn publish(at: &str, exchange: &str, key: &str, bodies: impl IntoIterator<Item =
     client.close().expect("closed");
 }
 
-/// What is published at `r` comes to `a`, `b` and `d` once each, though two ways lead to `d`.
+/// Messages published at `r` reach `a`, `b` and `d` once each, although two paths lead to `d`.
 fn once_each([r, a, b, d]: [&str; 4], exchange: &str, key: &str) {
     const MANY: usize = 300;
     let mut ends = [a, b, d].map(|at| consumer(at, exchange, key));
-    // Until the root knows that it has to mark what it sends, and who wants it.
+    // Until the root knows that it must mark messages, and what is bound below.
     let mut is_known = || {
         publish(r, exchange, key, ["try".to_owned()]);
         let [a, b, _] = &mut ends;
@@ -71,7 +71,7 @@ fn once_each([r, a, b, d]: [&str; 4], exchange: &str, key: &str) {
         }
         let expected: Vec<_> = (0..MANY).map(|number| number.to_string()).collect();
         assert_eq!(seen, expected, "{exchange} at {at}");
-        // Behind everything that goes on from there.
+        // After everything that flows on from there.
         publish(at, exchange, key, [format!("end of {at}")]);
     }
     let (mut numbers, mut marks) = (Vec::new(), 0);
@@ -91,12 +91,12 @@ fn two_ways_of_any_routes_bring_each_message_once() {
     let brokers = ["r", "a", "b", "d"].map(|name| named(&folder, name));
     let [r, a, b, d] = [0, 1, 2, 3].map(|at| &*brokers[at].address);
     let add = |words: &[&str]| done(&[words, &["--wait", "30"]].concat());
-    // All are static, and pulled: the last is forced.
+    // All routes are static and pulled: the last is forced.
     let (topic, key) = ("amq.topic", "eu.*");
     for (dest, src) in [(a, r), (b, r), (d, a)] {
         add(&["route", "add", dest, src, topic, key]);
     }
-    // What cannot be the same message makes no second path, what can does.
+    // Keys that cannot match the same message make no second path; others do.
     add(&["route", "add", d, b, topic, "us.#"]);
     for may_meet in ["eu.x", "eu.#"] {
         let why = refused(&["route", "add", d, b, topic, may_meet]);
@@ -106,7 +106,7 @@ fn two_ways_of_any_routes_bring_each_message_once() {
     assert!(why.contains("a second path from b to d: b -> d, beside another route (--force"), "{why}");
     add(&["--force", "route", "add", d, b, topic, key]);
     once_each([r, a, b, d], topic, "eu.x");
-    // All are static, and pushed. Nobody can ask a broker that pushes: it must be told.
+    // All routes are static and pushed. A broker that pushes cannot be asked to mark messages: it must be told.
     let direct = "amq.direct";
     for (dest, src) in [(a, r), (b, r), (d, a)] {
         add(&["-s", "route", "add", dest, src, direct, "k"]);
@@ -155,13 +155,13 @@ fn who_waits_is_told_that_it_runs_or_why_not() {
     let (leaf, root) = (named(&folder, "leaf"), named(&folder, "root"));
     let (dest, src) = (&*leaf.address, &*root.address);
     let why = refused(&["--wait", "30", "link", "add", dest, src]);
-    assert!(why.ends_with("is idle: it has no routes, and is dialled with the first"), "{why}");
+    assert!(why.ends_with("is idle: it has no routes, and connects with the first"), "{why}");
     done(&["--wait", "30", "dynamic", "add", dest, src, "amq.topic"]);
     done(&["--wait", "30", "link", "add", dest, src]);
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port");
     let why = refused(&["-q", "--wait", "1", "dynamic", "add", dest, &nobody.to_string(), "amq.topic"]);
-    assert!(why.contains("Connection refused") && why.ends_with("; it was waited for 1 s"), "{why}");
-    // A login that is refused, of a link that is there: it is taken, and tried at once.
+    assert!(why.contains("Connection refused") && why.ends_with("; gave up after 1 s"), "{why}");
+    // A refused login for an existing link: it is accepted, and tried at once.
     let why = refused(&["--force", "--wait", "5", "link", "add", dest, &format!("guest/wrong@{src}")]);
     assert!(why.contains("is refused: ") && why.contains("ACCESS_REFUSED"), "{why}");
     done(&["--wait", "30", "link", "add", dest, src]);
@@ -181,7 +181,7 @@ fn a_declared_login_is_made_so() {
         std::fs::write(&file, format!("{brokers}{route}")).expect("written");
     };
     done(&["-d", "dynamic", "add", dest, src, "amq.topic", "--wait", "30"]);
-    // In other words, the same.
+    // The same, written differently.
     for same in ["", "guest/guest@", "amqp://guest:guest@"] {
         declared(same);
         assert_eq!(done(&["apply", &file]), "nothing is different\n", "{same}");
@@ -196,7 +196,7 @@ fn a_declared_login_is_made_so() {
     assert_eq!(done(&["apply", &file]), "nothing is different\n");
     declared("guest/guest@");
     assert_eq!(done(&["apply", &file]), changed);
-    // The refused one would have waited for a quarter of a minute at least.
+    // The refused login would have waited for at least a quarter of a minute.
     until(&["--json", "link", "list", dest], |found| found["links"][0]["state"] == "running");
     assert!(!kept().contains("wrong"), "{}", kept());
     assert_eq!(done(&["apply", &file]), "nothing is different\n");

@@ -1,4 +1,4 @@
-//! Idle processors, while messages flow: what the system says that it was asked for.
+//! Processor wake-up latency while messages flow: what the broker requests from the system.
 
 use super::{BrokerProcess, PATIENCE, field, harrier};
 use client::{Client, ClientChannel, ConsumeOptions, Publish, QueueOptions};
@@ -9,7 +9,7 @@ use std::process::Command;
 
 const LATENCY_FILE: &str = "/dev/cpu_dma_latency";
 
-/// The least bound that anybody has asked for.
+/// The lowest latency bound that any process has requested.
 fn bound_us() -> std::io::Result<i32> {
     let mut bytes = [0; 4];
     File::open(LATENCY_FILE)?.read_exact(&mut bytes)?;
@@ -38,7 +38,7 @@ impl Talker {
         Talker { client, channel, queue }
     }
 
-    /// Sends one and has it.
+    /// Sends a message and receives it.
     fn talk(&mut self) {
         self.client.publish(self.channel, &Publish::to("", &self.queue), b"m").expect("sent");
         self.client.next_delivery(PATIENCE).expect("a connection").expect("a message");
@@ -49,7 +49,7 @@ fn until(what: &str, is_so: impl FnMut() -> bool) {
     super::wait_until(what, is_so, || format!("the bound is {} us", bound()));
 }
 
-/// A broker in whose sight the system's file is something else.
+/// A broker that sees another file in place of the system's.
 fn with_another_file(arrange: &str) -> Command {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", &format!("{arrange} && exec \"$@\""), "sh", env!("CARGO_BIN_EXE_harrier")]);
@@ -95,13 +95,13 @@ fn a_system_that_does_not_do_so() {
     if !std::path::Path::new(LATENCY_FILE).exists() {
         return println!("SKIPPED: idle processors: there is no {LATENCY_FILE} to hide");
     }
-    // One that cannot be opened is an error.
+    // A file that cannot be opened is an error.
     let sealed = format!("mount --bind /proc/version {LATENCY_FILE} && mount -o remount,bind,ro {LATENCY_FILE}");
     let broker = BrokerProcess::spawn(with_another_file(&sealed), "cannot keep processors from sleeping");
     let why = "/dev/cpu_dma_latency: Read-only file system (os error 30) (idle_processors = \"sleep\" leaves them to the system)";
     assert!(broker.ready.contains(why), "{}", broker.ready);
     assert_eq!(broker.end().0, Some(1));
-    // One that takes nothing is told of, and messages flow.
+    // A file that refuses writes is reported, and messages flow.
     let full = with_another_file(&format!("mount --bind /dev/full {LATENCY_FILE}"));
     let mut broker = BrokerProcess::spawn(full, "harrier broker is ready");
     broker.address = field(&broker.ready, "addresses");
@@ -112,7 +112,7 @@ fn a_system_that_does_not_do_so() {
     talker.talk();
     drop(talker);
     broker.signal(Signal::TERM);
-    // At its end it withdraws the bound, which would be refused as well: the refusal is logged once.
+    // At its end it withdraws the request, which is refused as well: it was reported once.
     let (status, rest) = broker.end();
     assert_eq!((status, rest.contains("cannot bound")), (Some(0), false), "{rest}");
 }

@@ -1,4 +1,4 @@
-//! `harrier market`: every order is answered exactly once, whatever carries it, whoever is killed, whatever else is sent.
+//! `harrier market`: every order is answered exactly once, over any transport, after a kill, and with foreign input.
 
 use super::{BrokerProcess, TempFolder, PATIENCE, harrier, output};
 use client::{Client, ConsumeOptions, Properties, Publish, QueueOptions, RawProperties};
@@ -7,10 +7,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Output, Stdio};
 use std::time::Instant;
 
-/// What all runs here trade.
+/// Trading options of all runs here.
 const TRADING: [&str; 6] = ["--orders", "20000", "--seed", "7", "--sample", "5000"];
 
-/// A program of a market; killed when dropped.
+/// A market program; killed on drop.
 struct MarketProcess(Child);
 
 impl MarketProcess {
@@ -24,7 +24,7 @@ impl MarketProcess {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.0), signal).expect("it runs");
     }
 
-    /// Waits until a file that it writes has so many bytes.
+    /// Waits until its output file has this many bytes.
     fn until_written(&mut self, file: &str, bytes: u64) {
         until(|| {
             assert_eq!(self.0.try_wait().expect("a child"), None, "it ended early");
@@ -32,7 +32,7 @@ impl MarketProcess {
         });
     }
 
-    /// Its end: status and output.
+    /// Waits for its end, and returns status and output.
     fn end(mut self) -> (Option<i32>, String) {
         let mut text = String::new();
         self.0.stdout.take().expect("a pipe").read_to_string(&mut text).expect("text");
@@ -41,7 +41,7 @@ impl MarketProcess {
         (self.0.wait().expect("a child").code(), text + &errors)
     }
 
-    /// What it found; it ended well.
+    /// Its results, after a successful end.
     fn found(self) -> Value {
         let (status, text) = self.end();
         assert_eq!(status, Some(0), "{text}");
@@ -57,13 +57,13 @@ impl Drop for MarketProcess {
     }
 }
 
-/// The processes that a process has started.
+/// Child processes of a process.
 fn children(pid: u32) -> Vec<String> {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("it runs");
     children.split_whitespace().map(str::to_owned).collect()
 }
 
-/// Waits for what another process does.
+/// Waits for a condition on another process.
 #[expect(clippy::disallowed_methods, reason = "who waits in vain must end")]
 fn until(mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
@@ -73,13 +73,13 @@ fn until(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// How many consume from a queue that is there.
+/// The number of consumers of an existing queue.
 fn consumers(client: &mut Client, channel: client::ClientChannel, queue: &str) -> u32 {
     let passive = QueueOptions { passive: true, ..QueueOptions::default() };
     client.declare_queue(channel, queue, &passive).expect("it is there").consumers
 }
 
-/// Runs a market with what all runs here trade; answers what it printed.
+/// Runs a market with the common options, and returns its output.
 fn run(words: &[&str]) -> String {
     let output: Output = output(&[&["market", "run", "--rate", "max"], words, &TRADING].concat());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -121,7 +121,7 @@ fn the_same_seed_trades_the_same_whatever_carries_it() {
         assert_eq!(checksum(&run(words)), checksum(&text), "{words:?}");
     }
     drop(broker);
-    // Symbols are shared out, so that trades do not depend on which gateway comes first.
+    // Symbols are divided among gateways, so that trades do not depend on which gateway is first.
     let gateways = ["--gateways", "3"];
     assert_eq!(checksum(&run(&gateways)), checksum(&run(&gateways)));
     assert_ne!(checksum(&run(&["--matching", "exact"])), checksum(&text));
@@ -137,7 +137,7 @@ fn a_killed_engine_loses_no_order_and_makes_no_trade_twice() {
     let gateway = ["gateway", "--rate", "max", "--window", "300", "--confirms"];
     let mut first = engine();
     let gateway = MarketProcess::start(&[&gateway[..], &TRADING, &place].concat());
-    // An entry of the journal has 18 bytes: the first engine is killed in the middle.
+    // A journal entry has 18 bytes: the first engine is killed in the middle of the run.
     first.until_written(&journal, 18 * 3_000);
     first.signal(rustix::process::Signal::KILL);
     drop(first);
@@ -154,7 +154,7 @@ fn a_killed_engine_loses_no_order_and_makes_no_trade_twice() {
         assert_eq!(gateway[count], engine[count], "{count}");
     }
     assert_eq!(gateway["checksum"], engine["checksum"]);
-    // As without a kill, without confirms, and without all that is between them.
+    // The same result as without a kill and without confirms.
     let whole = run(&[]);
     assert_eq!(format!("{:016x}", engine["checksum"].as_u64().expect("a number")), checksum(&whole));
 }
@@ -176,20 +176,20 @@ fn rubbish_is_rejected_and_the_engine_goes_on() {
     let reply_to = Some(answers.as_str().try_into().expect("a short name"));
     let properties = Properties { reply_to, ..Properties::default() }.to_bytes();
     let to = |key| Publish { properties: RawProperties::new(&properties), ..Publish::to("rubbish", key) };
-    // Whoever comes first declares what all need, and here it is the engine.
+    // Whichever program is first declares all objects; here it is the engine.
     let mut tail = MarketProcess::start(&[&["tail", "--count", "9"], &place[..4]].concat());
     let mut heard = BufReader::new(tail.0.stderr.take().expect("a pipe"));
     let mut line = String::new();
     heard.read_line(&mut line).expect("a line");
     assert!(line.contains("listening to 'rubbish'"), "{line}");
-    // Nothing an order could be read from: nothing, too little, too much, no kind, an answer of an engine.
+    // Inputs without a readable order: empty, too short, too long, an unknown kind, an engine's answer.
     let long = vec![0x1f; 100_000];
     let none: [(&[u8], u8); 5] =
         [(b"", 1), (b"\x1f", 1), (&long, 1), (b"\x0f\0\0\x20\0\x0a\0\0\0", 2), (b"\x4f\0\0\0\0\0\0", 3)];
     for (body, _) in none {
         client.publish(channel, &to("orders"), body).expect("sent");
     }
-    // Orders that are not taken, of a gateway that there is not: no quantity, price 0, price too high, no such symbol.
+    // Rejected orders of an unknown gateway: no quantity, price 0, price too high, no such symbol.
     for (number, body) in
         [*b"\0\0\x20\0\0", *b"\0\0\0\0\x0a", *b"\0\0\xff\xff\x0a", *b"\xff\xff\x20\0\x0a"].iter().enumerate()
     {
@@ -200,11 +200,11 @@ fn rubbish_is_rejected_and_the_engine_goes_on() {
         let delivery = client.next_delivery(PATIENCE).expect("a connection").expect("a rejection");
         assert_eq!(delivery.body(), [0x60, 0, 0, 0, 0, 0, 0, reason], "{} bytes", body.len());
     }
-    // Whose sender names no queue for it: the reporter has it, from when it is there.
+    // Rejections whose sender names no queue: the reporter gets them while it runs.
     let reporter = MarketProcess::start(&[&["reporter", "--file", &file], &place[..]].concat());
     until(|| consumers(&mut client, channel, "rubbish.statistics") == 1);
     client.publish(channel, &Publish::to("rubbish", "orders"), b"\x1f").expect("sent");
-    // One that is far ahead of the last: five are missing. At its price nobody sells.
+    // An order far ahead of the last one: five are missing. Nobody sells at its price.
     client.publish(channel, &to("orders"), b"\x1f\0\0\0\x01\x0a\0\0\x09").expect("sent");
     client.flush().expect("sent");
     let gateway = MarketProcess::start(&[&["gateway", "--rate", "max"], &TRADING[..], &place].concat());
@@ -226,7 +226,7 @@ fn rubbish_is_rejected_and_the_engine_goes_on() {
     tail.0.stdout.take().expect("a pipe").read_to_string(&mut seen).expect("text");
     let seen: Vec<&str> = seen.lines().collect();
     assert_eq!(seen.len(), 9, "{seen:?}");
-    assert_eq!(seen[0], "orders no message (wrong length): 0 bytes");
+    assert_eq!(seen[0], "orders not a message (wrong length): 0 bytes");
     assert_eq!(seen[4], "orders confirmation gateway=15 number=0 sequence=0");
     assert_eq!(seen[8], "orders order gateway=15 sequence=3 buy symbol=65535 price=8192 lots=10");
 }
@@ -255,7 +255,7 @@ fn an_interrupted_market_leaves_nothing() {
     assert_eq!((left("exchanges"), left("queues")), (0, 0), "{definitions}");
 }
 
-/// The state of a process, as the kernel's letter, and the processors of each of its threads.
+/// The state letter of a process, and the processors of each of its threads.
 fn state(pid: u32) -> (char, Vec<String>) {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
     let letter = stat.rsplit(") ").next().and_then(|rest| rest.chars().next()).expect("a state");
@@ -308,7 +308,7 @@ fn a_sweep_tries_places_and_stops_who_is_not_measured() {
     let (letter, after) = state(pid);
     assert!(letter != 'T' && after.iter().all(|one| *one == before[0]), "{letter} {after:?}");
 
-    // Who stands still when the sweep is interrupted goes on.
+    // Stopped brokers continue when the sweep is interrupted.
     let words = ["sweep", "--rates", "100", "--seconds", "3600", "--against", &url, "--pause-others"];
     let mut sweep = MarketProcess::start(&words);
     until(|| {
@@ -331,7 +331,7 @@ fn wrong_words_are_told_as_such() {
         (&["market", "tail", "--hex", "1"], "--hex is an even number"),
         (&["market", "max", "--limit", "1ms"], "--limit is a quantile and a time"),
         (&["market", "sweep", "--rates", ""], "--rate is a number"),
-        (&["market", "sweep", "--also-cpus", "any"], "stands there twice"),
+        (&["market", "sweep", "--also-cpus", "any"], "is given twice"),
         (&["market", "sweep", "--also-cpus", "engine=0"], "unknown role 'engine'"),
     ] {
         let output = output(words);

@@ -1,4 +1,4 @@
-//! Passwords from outside: hashes are made, kept, and proved.
+//! Password hashes: created, stored and verified.
 
 use super::{BrokerProcess, TempFolder, harrier};
 use client::Client;
@@ -9,7 +9,7 @@ fn hash(words: &[&str], input: &[u8]) -> (Option<i32>, String, String) {
     let mut command = harrier();
     command.arg("hash-password").args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
-    // It may end before it has read all of what is too long.
+    // It may end before it has read all of an input that is too long.
     let _told = child.stdin.take().expect("a pipe").write_all(input);
     let output = child.wait_with_output().expect("it ends");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -49,7 +49,7 @@ fn a_password_is_hashed_and_then_proved() {
         let outcome = Client::connect(&format!("amqp://{login}@{}/%2F", broker.address));
         outcome.map(|client| client.close().expect("an orderly end")).map_err(|error| error.to_string())
     };
-    // The same again is remembered; a wrong one in between is not let in for that.
+    // A repeated password is cached; a wrong one in between is not admitted for that.
     for (login, is_let_in) in [
         ("argon:one%20two", true),
         ("argon:one", false),
@@ -68,7 +68,7 @@ fn a_password_is_hashed_and_then_proved() {
             );
         }
     }
-    // Many at once, more than are checked at a time, and a client beside them that notices nothing.
+    // Many logins at once, more than are verified in parallel, beside a client that notices nothing.
     std::thread::scope(|scope| {
         let logins: Vec<_> = (0..24)
             .map(|number| {

@@ -1,11 +1,11 @@
-//! `harrier topology plan` from outside: what it prints, what it refuses, and that its routes and its tree are taken by others.
+//! `harrier topology plan`: its output, its errors, and the use of its routes and its tree by other commands.
 
 use super::{BrokerProcess, TempFolder, harrier, output, route};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::process::Stdio;
 
-/// A profile of one host: a line, measured up to 16 consumers, 8 brokers and 5 levels.
+/// A profile of one host: linear costs, measured up to 16 consumers, 8 brokers and 5 levels.
 fn profile(folder: &TempFolder) -> String {
     let known = |us: f64| json!({"value": us, "low": us * 0.9, "high": us * 1.1});
     let of = |bytes: u64, factor: f64| {
@@ -22,7 +22,7 @@ fn profile(folder: &TempFolder) -> String {
     file
 }
 
-/// What it prints when it does well.
+/// The output of a successful plan.
 fn planned(words: &[&str]) -> String {
     let output = output(&[&["topology", "plan"], words].concat());
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -30,7 +30,7 @@ fn planned(words: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// What it says when it refuses, with status 2 and nothing on standard output.
+/// The error text of a refused plan, with status 2 and an empty standard output.
 fn refused(words: &[&str]) -> String {
     let output = output(&[&["topology", "plan"], words].concat());
     assert_eq!((output.status.code(), &*output.stdout), (Some(2), &b""[..]), "{words:?}");
@@ -62,7 +62,7 @@ fn a_plan_names_trees_a_bottleneck_and_routes() {
     // Every row is a tree of the front.
     let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("B-")).collect();
     assert_eq!(rows.len(), front.len(), "{text}");
-    // What one broker has to do with sixteen consumers: 2 + 16 * 0.5.
+    // The time of one broker with sixteen consumers: 2 + 16 * 0.5.
     let one: Value = serde_json::from_str(&planned(&[
         "-n",
         "16",
@@ -103,7 +103,7 @@ fn what_was_not_measured_is_refused_and_what_cannot_be_is_named() {
         "{text}"
     );
     let between = planned(&["-n", "16", "-m", "1K", "--profile", &file]);
-    assert!(between.contains("it lies between 64 and 4096 bytes"), "{between}");
+    assert!(between.contains("interpolated between 64 and 4096 bytes"), "{between}");
     let other = folder.path("other.json");
     std::fs::write(&other, r#"{"schema": "harrier-profile", "version": 9}"#).expect("a file");
     let told = refused(&["-n", "16", "-m", "64", "--profile", &other]);
@@ -151,7 +151,7 @@ fn the_tree_of_a_plan_runs() {
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.contains("# harrier topology run B-2B-5C: 3 brokers, 5 consumers"), "{plan}: {text}");
         let errors = String::from_utf8_lossy(&output.stderr);
-        // A program that was built for tests says so instead, and nothing else.
+        // A debug build says only that it is one.
         let whole = text.contains("# every consumer got every message once and in order (5 consumers)");
         assert!(whole || errors.contains("64 bytes: this program was built without optimisation"), "{text}{errors}");
         assert_eq!(text.lines().filter(|line| line.starts_with("64 ")).count(), 1, "the plan's size alone: {text}");

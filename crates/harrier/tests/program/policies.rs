@@ -1,10 +1,10 @@
-//! Policies and limits from outside: in the configuration, in a definitions file, and read again while clients work.
+//! Policies and limits: in the configuration, in a definitions file, and reloaded while clients work.
 
 use super::{BrokerProcess, TempFolder, PATIENCE, output};
 use client::{ClientChannel, Client, Publish, QueueOptions};
 use std::time::Instant;
 
-/// A configuration whose address is the system's choice, and which is written again while the broker runs.
+/// A configuration with a system-chosen address, rewritten while the broker runs.
 struct Configuration {
     folder: TempFolder,
 }
@@ -27,7 +27,7 @@ impl Configuration {
         BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "2", "--config", &self.path()])
     }
 
-    /// The broker reads it again; answers the line in which it says what came of it.
+    /// Reloads it, and returns the log line with the outcome.
     fn reload(&self, broker: &BrokerProcess, tables: &str) -> String {
         self.write(tables);
         broker.signal(rustix::process::Signal::HUP);
@@ -49,7 +49,7 @@ fn declare(client: &mut Client, channel: ClientChannel, queue: &str) {
     client.declare_queue(channel, queue, &QueueOptions::default()).expect("it is what it was declared to be");
 }
 
-/// Waits until so many messages wait in a queue.
+/// Waits until a queue holds this many messages.
 #[expect(clippy::disallowed_methods, reason = "a test that waits has a deadline")]
 fn await_messages(client: &mut Client, channel: ClientChannel, queue: &str, messages: u32) {
     let began = Instant::now();
@@ -79,7 +79,7 @@ fn policies_come_over_living_queues_when_the_configuration_is_read_again() {
         await_messages(client, *channel, queue, 0);
         declare(client, *channel, queue);
     }
-    // What is wrong is told with its place, and what was in force stays.
+    // An error is reported with its place, and the old configuration stays in force.
     let wrong = policy("ttl", "^living", "message-ttl = \"soon\"");
     configuration.write(&wrong);
     broker.signal(rustix::process::Signal::HUP);
@@ -88,12 +88,12 @@ fn policies_come_over_living_queues_when_the_configuration_is_read_again() {
         line.contains("harrier.toml:5: policy.definition.message-ttl: a whole number is needed, not 'soon'"),
         "{line}"
     );
-    broker.await_line("the configuration was not read again, and stays what it was");
+    broker.await_line("the configuration could not be reloaded, and is unchanged");
     for ((client, channel), queue) in clients.iter_mut().zip(queues) {
         client.publish(*channel, &Publish::to("", queue), b"is gone soon").expect("published");
         await_messages(client, *channel, queue, 0);
     }
-    // Without it, messages stay; and what a setting says waits for the next start.
+    // Without it, messages stay; changed settings wait for the next start.
     configuration.reload(&broker, &format!("memory_limit = \"1GiB\"\n{}", policy("one", "1$", "max-length = 1")));
     for ((client, channel), queue) in clients.iter_mut().zip(queues) {
         for body in [b"1", b"2"] {
@@ -143,7 +143,7 @@ fn accounts_and_limits_are_read_again() {
     let expect =
         "530 NOT_ALLOWED - number of channels opened for user 'a' has reached the maximum allowed user limit of (2)";
     assert!(error.contains(expect), "{error}");
-    // Its connection has ended with that, and made room for another.
+    // That ended its connection, and freed capacity for another.
     let mut client = connect("two").expect("the first has gone");
     client.open_channel().expect("a channel");
     configuration.reload(&broker, "[[vhost]]\nname = \"/\"\nmax_connections = 1\nmax_queues = 1\n");
@@ -164,14 +164,14 @@ fn virtual_hosts_hold_as_much_as_they_may() {
     let expect = "406 PRECONDITION_FAILED - cannot declare queue 'c': queue limit in vhost '/' (2) is reached";
     assert!(error.contains(expect), "{error}");
     let others = other.open_channel().expect("a channel");
-    // Half on each shard: together they are too much.
+    // Half on each shard: together they exceed the limit.
     client.publish(channel, &Publish::to("", "a"), &[0; 40_000]).expect("published");
     await_messages(&mut client, channel, "a", 1);
     other.publish(others, &Publish::to("", "b"), &[0; 40_000]).expect("published");
     other.flush().expect("sent");
     let line = broker.await_line("limit of a virtual host's queues");
     assert!(line.contains("\"vhost\":\"/\"") && line.contains("\"full\":true"), "{line}");
-    // Who publishes waits; who has not published goes on, and makes room.
+    // Publishers wait; a client that has not published continues, and frees capacity.
     let (mut third, thirds) = connect(&broker);
     assert_eq!(third.purge_queue(thirds, "a").expect("purged"), 1);
     let line = broker.await_line("\"full\":false");

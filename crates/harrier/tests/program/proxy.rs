@@ -1,4 +1,4 @@
-//! `harrier proxy`: clients reach a broker through it, and it ends as it should.
+//! `harrier proxy`: clients reach a broker through it, and it ends cleanly.
 
 use super::{BrokerProcess, TempFolder, field, open, output};
 use client::{Client, Publish, QueueOptions};
@@ -15,7 +15,7 @@ fn clients_reach_a_broker_through_it() {
     let listen = format!("unix:{front}");
     let proxy = BrokerProcess::proxy(&["--listen", "127.0.0.1:0", "--listen", &listen, "--to", &format!("amqp+unix:{back}")]);
     assert_eq!(open(&mut UnixStream::connect(&front).expect("it listens")), "connection.open-ok");
-    // Through two of them, with bodies beyond their windows.
+    // Through two proxies, with bodies beyond their windows.
     let second = BrokerProcess::proxy(&["--listen", "127.0.0.1:0", "--to", &format!("amqp://{}", proxy.address)]);
     let mut client = Client::connect(&format!("amqp://{}", second.address)).expect("it listens");
     let channel = client.open_channel().expect("a channel");
@@ -47,7 +47,7 @@ fn a_connection_that_stays_does_not_keep_it_from_ending() {
     stays.read_exact(&mut [0]).expect_err("it was ended");
     let (status, log) = proxy.end();
     assert_eq!(status, Some(0), "{log}");
-    assert!(log.contains("harrier proxy has ended"), "{log}");
+    assert!(log.contains("harrier proxy has stopped"), "{log}");
 }
 
 #[test]

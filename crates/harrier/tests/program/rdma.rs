@@ -2,7 +2,7 @@
 
 use super::{TempFolder, harrier, output};
 
-/// Without a device, as on most machines that run this test.
+/// Whether this machine has RDMA devices, which most machines that run this test do not.
 pub fn has_devices() -> bool {
     std::fs::read_dir("/sys/class/infiniband").is_ok_and(|mut entries| entries.next().is_some())
 }
@@ -48,7 +48,7 @@ fn json_says_the_same() {
     assert!(json["problems"][0]["what"].is_string() && json["problems"][0]["needed"].is_string(), "{json}");
 }
 
-/// A file that is no library stands in for one that is not installed: the loader finds it first.
+/// A file that is not a library stands in for a missing one: the loader finds it first.
 #[test]
 fn a_library_that_cannot_be_opened_is_named_with_its_packages() {
     let folder = TempFolder::new("rdma");
@@ -63,7 +63,7 @@ fn a_library_that_cannot_be_opened_is_named_with_its_packages() {
         let text = String::from_utf8_lossy(&found.stdout).into_owned();
         assert_eq!(found.status.code(), Some(1), "{text}");
         let named = text.contains(&format!("FAILED: {file} cannot be used: ")) && text.contains(needed);
-        // Where librdmacm is tried, libibverbs must be there; without it that is what is said.
+        // If libibverbs is missing, that is reported before librdmacm is tried.
         let other = file == "librdmacm.so.1" && text.contains("FAILED: libibverbs.so.1 cannot be used: ");
         assert!(named || other, "{file}: {text}");
         std::fs::remove_file(&path).expect("it is there");

@@ -1,4 +1,4 @@
-//! Brokers joined from outside: what `harrier route` does, shows and refuses, and what of it a broker keeps.
+//! `harrier route`: what it does, prints and refuses, and what the broker stores.
 
 use super::{BrokerProcess, TempFolder, PATIENCE, harrier, output};
 use crate::certificates::Authority;
@@ -15,14 +15,14 @@ fn route(words: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// One that does what it should without a word on standard error; what it prints.
+/// A successful command with an empty standard error; its output.
 pub fn done(words: &[&str]) -> String {
     let (status, stdout, stderr) = route(words);
     assert_eq!((status, &*stderr), (Some(0), ""), "{words:?}: {stdout}");
     stdout
 }
 
-/// One that is refused, and prints nothing; the reason.
+/// A refused command with an empty standard output; the reason.
 pub fn refused(words: &[&str]) -> String {
     let (status, stdout, stderr) = route(words);
     assert_eq!((status, &*stdout), (Some(1), ""), "{words:?}: {stderr}");
@@ -31,7 +31,7 @@ pub fn refused(words: &[&str]) -> String {
     why
 }
 
-/// A broker of a name with a folder of state.
+/// A broker with a name and a state folder.
 fn named(folder: &TempFolder, name: &str) -> BrokerProcess {
     let state = folder.path(name);
     BrokerProcess::start(&["--listen", "127.0.0.1:0", "--shards", "2", "--state", &state, "--cluster-name", name])
@@ -90,14 +90,14 @@ fn routes_are_added_listed_and_removed_in_the_words_of_qpid_route() {
     assert_eq!((&of_key["credit"], &of_key["ack"], &of_key["kind"]), (&7.into(), &"confirm".into(), &"static".into()));
     assert!(of_key["messages_per_s"].is_number() || of_key["messages_per_s"].is_null(), "{of_key}");
     assert!(done(&["-v", "route", "list", dest]).contains("Messages/s"));
-    // Again, and what is not there.
+    // Again, and for something that does not exist.
     let why = refused(&["dynamic", "add", dest, src, "amq.topic"]);
     assert!(why.contains("duplicate route: the link to") && why.contains("has amq.topic(<dynamic>) already"), "{why}");
     assert_eq!(done(&["-q", "dynamic", "add", dest, src, "amq.topic"]), "");
     assert!(refused(&["route", "del", dest, src, "amq.direct", "other"]).contains("has no route amq.direct(other)"));
     assert!(refused(&["link", "del", src, dest]).contains("there is no link to"));
     assert_eq!(done(&["-q", "queue", "del", src, dest, "amq.fanout", "q"]), "");
-    // The link stays until it is told to go with its last route.
+    // The link stays until it is removed with its last route.
     done(&["route", "del", dest, src, "amq.direct", "k"]);
     done(&["-e", "queue", "del", dest, src, "amq.fanout", "q"]);
     done(&["-s", "route", "del", src, dest, "amq.direct", "up"]);
@@ -108,7 +108,7 @@ fn routes_are_added_listed_and_removed_in_the_words_of_qpid_route() {
     assert_eq!(done(&["link", "list", dest]), "No links found\n");
     done(&["-d", "link", "add", dest, &fed]);
     assert!(done(&["link", "list", dest]).lines().nth(2).is_some_and(|line| line.ends_with(" idle")));
-    // A link that is there keeps its login, whatever a further route is added with.
+    // An existing link keeps its login, whatever login a further route is added with.
     done(&["-d", "dynamic", "add", dest, &format!("guest/wrong@{src}"), "amq.fanout", "--force"]);
     let kept = std::fs::read_to_string(folder.path("leaf/federation.toml")).expect("a file");
     assert!(kept.contains("amq.fanout") && !kept.contains("wrong"), "{kept}");
@@ -117,11 +117,11 @@ fn routes_are_added_listed_and_removed_in_the_words_of_qpid_route() {
     assert_eq!(done(&["route", "list", dest]), "");
     done(&["link", "del", dest, src]);
     assert_eq!(done(&["link", "list", dest]), "No links found\n");
-    // What is tried only is not there.
+    // A dry run changes nothing.
     let tried = done(&["--dry-run", "dynamic", "add", dest, src, "amq.topic"]);
     assert_eq!(tried, format!("the link from {dest} to {src} with route amq.topic(<dynamic>) would be added\n"));
     assert_eq!(done(&["link", "list", dest]), "No links found\n");
-    // Words of qpid-route that mean nothing here.
+    // Arguments of qpid-route without effect here.
     let (status, _, stderr) = route(&["route", "add", dest, src, "amq.topic", "a.#", "tag", "x,y"]);
     assert_eq!(status, Some(0));
     assert!(stderr.contains("tag and exclude-list are not needed"), "{stderr}");
@@ -149,8 +149,8 @@ fn what_cannot_be_is_refused_with_its_reason() {
     let other_name = format!("localhost:{port}");
     for (words, expect) in [
         (vec!["dynamic", "add", &free, src, "amq.topic"], "no broker answers at"),
-        (vec!["dynamic", "add", &no_broker, src, "amq.topic"], "is no AMQP broker"),
-        (vec!["dynamic", "add", dest, &no_broker, "amq.topic"], "is no AMQP broker"),
+        (vec!["dynamic", "add", &no_broker, src, "amq.topic"], "is not an AMQP broker"),
+        (vec!["dynamic", "add", dest, &no_broker, "amq.topic"], "is not an AMQP broker"),
         (vec!["dynamic", "add", &wrong_dest, src, "amq.topic"], "refuses the connection: 403 ACCESS_REFUSED"),
         (vec!["dynamic", "add", dest, &wrong_src, "amq.topic"], "refuses the connection: 403 ACCESS_REFUSED"),
         (vec!["route", "list", &elsewhere], "530 NOT_ALLOWED - vhost nowhere not found"),
@@ -176,13 +176,13 @@ fn what_cannot_be_is_refused_with_its_reason() {
         assert!(why.contains(expect) && !why.contains("wrong"), "{words:?}: {why}");
     }
     assert_eq!(done(&["link", "list", dest]), "No links found\n", "nothing was left of them");
-    // Nobody is there yet: the link will try.
+    // Nobody listens yet: the link will retry.
     let (status, _, stderr) = route(&["dynamic", "add", dest, &free, "amq.topic"]);
     assert_eq!(status, Some(0), "{stderr}");
-    assert!(stderr.contains("no broker answers at") && stderr.contains("is not looked at"), "{stderr}");
+    assert!(stderr.contains("no broker answers at") && stderr.contains("are not checked"), "{stderr}");
     for (words, expect) in [
         (&["route"][..], "route needs a command"),
-        (&["route", "dynamic", "add", "a"], "'dynamic add' has other words behind it"),
+        (&["route", "dynamic", "add", "a"], "'dynamic add' has wrong arguments"),
         (&["route", "--credit", "many", "link", "list"], "--credit is a number from 0 (unlimited) to 65535"),
         (&["route", "link", "list", "h:port"], "the address: 'port' is no port"),
     ] {
@@ -222,7 +222,7 @@ fn a_broker_keeps_its_name_and_what_is_durable() {
     let kept = std::fs::read_to_string(&file).expect("a file");
     assert!(kept.contains("s3cret") && !kept.contains("not kept"), "{kept}");
     assert_eq!(std::fs::metadata(&file).expect("a file").permissions().mode() & 0o777, 0o600);
-    // Without a farewell.
+    // Without a clean end.
     first.signal(rustix::process::Signal::KILL);
     assert_eq!(first.end().0, None);
     let again = start();
@@ -237,7 +237,7 @@ fn a_broker_keeps_its_name_and_what_is_durable() {
     done(&["link", "del", &again.address, &far]);
     drop(again);
     assert_eq!(done(&["link", "list", &start().address]), "No links found\n");
-    // A file that is no plan stops the broker before it listens.
+    // An invalid plan file stops the broker before it listens.
     std::fs::write(&file, "link = 7\n").expect("written");
     let broken = harrier().args(["broker", "--listen", "127.0.0.1:0", "--state", &state]).output().expect("it ends");
     let told = String::from_utf8_lossy(&broken.stderr).into_owned();
@@ -252,7 +252,7 @@ fn without_a_state_folder_nothing_is_promised() {
     assert_eq!(status, Some(0), "{stderr}");
     assert!(stderr.contains("the broker has no state folder (--state DIR)"), "{stderr}");
     let why = refused(&["-d", "link", "add", &dest.address, &src.address]);
-    assert!(why.contains("a broker without a state folder keeps nothing") && why.contains("(no-state)"), "{why}");
+    assert!(why.contains("durable links and routes need a state folder") && why.contains("(no-state)"), "{why}");
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn a_second_path_is_refused_unless_it_is_forced() {
         found["links"].as_array().expect("links").iter().flat_map(|link| link["routes"].as_array().expect("routes"));
     let forced: Vec<_> = routes.map(|route| route["forced"].as_bool().expect("a flag")).collect();
     assert_eq!(forced, [false, false, true]);
-    // The map has all of it.
+    // The map contains all of it.
     let map = done(&["route", "map", c]);
     for line in [
         format!("    {c} (c)... Ok\n"),
@@ -294,7 +294,7 @@ fn a_second_path_is_refused_unless_it_is_forced() {
     let map = json(&done(&["--json", "route", "map", b]));
     let asked = map["brokers"].as_array().expect("brokers").iter().filter(|broker| broker["was_asked"] == true);
     assert_eq!(asked.count(), 2, "b knows where a is, and of c the name at most: {map}");
-    // Who is pulled from knows by whom; where the queue for it has no name of its own, once something is wanted.
+    // A broker that is pulled from knows the puller; if the queue has no name of its own, once there are bindings.
     let mut client = Client::connect(&format!("amqp://{c}")).expect("connects");
     let channel = client.open_channel().expect("a channel");
     let queue = QueueOptions { exclusive: true, ..QueueOptions::default() };
@@ -322,7 +322,7 @@ fn a_declared_topology_is_made_so() {
     };
     let text = format!("{brokers}{}{}", route("left", "root", "durable = true"), route("right", "root", ""));
     std::fs::write(&file, &text).expect("written");
-    // What was there and is not declared goes.
+    // What exists and is not declared is removed.
     done(&["dynamic", "add", root, left, "amq.fanout"]);
     let expect = "\
 - root: link to left
@@ -350,7 +350,7 @@ fn a_declared_topology_is_made_so() {
     let expect = "- left: route amq.topic(<dynamic>) from root\n+ left: route amq.topic(<dynamic>) from root\n";
     assert_eq!(done(&["apply", &other]), expect);
     assert_eq!(done(&["--json", "apply", &other]), "[]\n");
-    // What is not sound changes nothing, and neither does a broker that is not there.
+    // An invalid file changes nothing, and neither does an unreachable broker.
     std::fs::write(&file, format!("{text}{}", route("left", "right", ""))).expect("written");
     assert!(
         refused(&["apply", &file])
@@ -360,7 +360,7 @@ fn a_declared_topology_is_made_so() {
     assert!(refused(&["apply", &file]).contains("no broker answers at"));
     let port = left.rsplit_once(':').expect("a port").1;
     std::fs::write(&file, format!("{text}[broker.twin]\nurl = \"localhost:{port}\"\n")).expect("written");
-    assert!(refused(&["apply", &file]).contains("twin and left say that they are one broker"));
+    assert!(refused(&["apply", &file]).contains("twin and left are the same broker"));
     assert_eq!(done(&["apply", &other]), "nothing is different\n");
     assert!(refused(&["apply", &folder.path("none.toml")]).contains("none.toml: cannot be read: "));
 }
@@ -386,7 +386,7 @@ fn routes_belong_to_virtual_hosts_and_are_asked_for_by_administrators() {
     let (shop, other, clerk) = (at("root", "shop"), at("clerk", "other"), at("clerk", "shop"));
     assert!(refused(&["link", "list", &format!("root/p@ss/word@{}", broker.address)]).contains("vhost / not found"));
     assert!(refused(&["link", "list", &clerk]).contains("403 ACCESS_REFUSED - user 'clerk' is no administrator"));
-    // From one virtual host of a broker to another is no route to itself; the other way round is no second path.
+    // Between two virtual hosts of one broker, a route is not one to itself; the opposite route is no second path.
     // Nor need the user there be an administrator.
     done(&["-q", "dynamic", "add", &shop, &other, "amq.topic"]);
     done(&["-q", "dynamic", "add", &at("root", "other"), &shop, "amq.topic"]);
@@ -395,7 +395,7 @@ fn routes_belong_to_virtual_hosts_and_are_asked_for_by_administrators() {
     assert!(refused(&["dynamic", "add", &shop, &sock, "amq.topic"]).contains("it cannot have a route to itself"));
     let listed = format!("amqp://{}/shop  amqp://{}/other  amq.topic  <dynamic>\n", broker.address, broker.address);
     assert_eq!(done(&["route", "list", &shop]), listed);
-    // The same asked over the socket.
+    // The same over the socket.
     let found = json(&done(&["--json", "route", "list", &sock]));
     let link = &found["links"][0];
     assert_eq!((&link["vhost"], &link["user"]), (&"shop".into(), &"root".into()));
@@ -425,11 +425,11 @@ fn who_pulls_without_an_address_counts_for_second_paths() {
     assert!(why.contains("a second path from far to afar: far -> near -> afar, beside far -> afar"), "{why}");
     done(&["dynamic", "add", &near.address, &far.address, "amq.direct"]);
     let map = done(&["route", "map", &near.address]);
-    assert!(map.contains("    afar... pulls, and from where is not known\n"), "{map}");
+    assert!(map.contains("    afar... pulls; its address is not known\n"), "{map}");
     assert!(map.contains(&format!("    {}  => afar\n", far.address)), "{map}");
 }
 
-/// Asks until the links of a broker are as they should be.
+/// Repeats until the links of a broker are as expected.
 #[expect(clippy::disallowed_methods, reason = "who waits in vain must end")]
 pub fn until(words: &[&str], is_so: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
     let begun = Instant::now();
@@ -456,7 +456,7 @@ fn a_link_says_how_it_stands_and_why() {
     done(&["-q", "dynamic", "add", dest, &free, "amq.topic"]);
     let found = link(&until(&listed, |found| found["links"][1]["state"] == "backing off"), 1);
     assert!(found["last_error"].as_str().is_some_and(|why| why.contains("refused")), "{found}");
-    // Another login: the link is made anew, and is refused.
+    // Another login: the link reconnects, and is refused.
     let wrong = format!("guest/wrong@{src}");
     done(&["--force", "link", "add", dest, &wrong]);
     let found = link(&until(&listed, |found| found["links"][0]["state"] == "refused"), 0);
@@ -466,13 +466,13 @@ fn a_link_says_how_it_stands_and_why() {
     assert!(map.contains("style=dashed"), "{map}");
     done(&["link", "add", dest, src]);
     until(&listed, |found| found["links"][0]["state"] == "running");
-    // A queue that is not there is the route's own fault.
+    // A missing queue is the route's own error.
     done(&["queue", "add", dest, src, "amq.fanout", "none"]);
     let found = until(&listed, |found| found["links"][0]["routes"][1]["error"].is_string());
     assert_eq!(found["links"][0]["routes"][0]["runs"], true, "{found}");
 }
 
-/// Publishes until it finds a queue.
+/// Publishes until a message is routed.
 #[expect(clippy::disallowed_methods, reason = "who waits in vain must end")]
 fn publish_until_it_goes(at: &str, exchange: &str, key: &str) {
     let mut client = Client::connect(&format!("amqp://{at}")).expect("connects");
@@ -535,10 +535,10 @@ fn links_go_over_sockets_and_tls() {
     });
     let transports: Vec<_> = found["links"].as_array().expect("links").iter().map(|link| &link["transport"]).collect();
     assert_eq!(transports, ["tls", "unix"]);
-    // Both lead to one broker, and what trusts the one trusts the other.
+    // Both addresses lead to one broker, and trust for one is trust for the other.
     let map = done(&["route", "map", dest]);
     assert_eq!(map.matches(" (root)").count(), 1, "{map}");
-    // Whom this host does not trust, the broker may: it is remarked.
+    // The broker may trust a certificate that this host does not: that causes a remark.
     let (status, _, stderr) = route(&["dynamic", "add", dest, &format!("amqps://{place}"), "amq.direct", "--dry-run"]);
-    assert!(status == Some(0) && stderr.contains("certificate") && stderr.contains("is not looked at"), "{stderr}");
+    assert!(status == Some(0) && stderr.contains("certificate") && stderr.contains("are not checked"), "{stderr}");
 }

@@ -1,4 +1,4 @@
-//! Definitions that nobody waits for, by the thousand and from both shards: what follows them finds them made.
+//! Unconfirmed definitions by the thousand from both shards: later commands see them.
 
 use super::BrokerProcess;
 use client::{Client, ExchangeOptions, Publish, QueueOptions, Table};
@@ -27,7 +27,7 @@ fn what_follows_a_run_of_definitions_finds_them_made() {
             assert_eq!(got.body(), b"behind them");
         }
     }
-    // Each shard routes by what the other's client has bound.
+    // Each shard routes by the bindings of the other's client.
     for (which, client) in clients.iter_mut().enumerate() {
         let channel = client.open_channel().expect("a channel");
         let (queue, exchange) = (format!("q{}", 1 - which), format!("x{}", 1 - which));
@@ -35,7 +35,7 @@ fn what_follows_a_run_of_definitions_finds_them_made() {
         let got = client.get(channel, &queue, true).expect("an answer").expect("it was routed");
         assert_eq!(got.body(), b"from afar");
     }
-    // One that is refused ends its channel, with its own name, whatever follows.
+    // A refused one closes its channel, naming it, whatever follows.
     let [client, _] = &mut clients;
     let channel = client.open_channel().expect("a channel");
     for exchange in ["x0", "nowhere", "x0"] {

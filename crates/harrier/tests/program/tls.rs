@@ -1,4 +1,4 @@
-//! TLS from outside: who gets in, as whom, and what is told to those who do not.
+//! TLS: who is admitted, as whom, and how others are refused.
 
 use super::{BrokerProcess, PATIENCE, output};
 use crate::certificates::Authority;
@@ -65,7 +65,7 @@ fn clients_log_in_over_tls_by_password_or_certificate() {
             Err(error) => assert!(error.to_string().contains(expect), "{more}: {error}"),
         }
     }
-    // Requests come over TLS as over any other link.
+    // Admin requests over TLS, as over any other transport.
     let asked = output(&["ctl", "definitions", "--url", &url(&broker, &authority, "orders:s3cret@", "")]);
     let stderr = String::from_utf8_lossy(&asked.stderr);
     assert!(stderr.contains("403 ACCESS_REFUSED - user 'orders' is no administrator"), "{stderr}");
@@ -82,12 +82,12 @@ fn certificates_are_read_again_at_a_signal() {
     let fresh = other.issue("server", &["127.0.0.1"]);
     std::fs::copy(&fresh.certificate, authority.folder.join("server.pem")).expect("copies");
     broker.signal(rustix::process::Signal::HUP);
-    // The key does not fit yet.
-    let line = broker.await_line("certificates were not read again");
+    // The key does not match yet.
+    let line = broker.await_line("certificates could not be reloaded");
     assert!(line.contains("the key does not fit the certificate"), "{line}");
     std::fs::copy(&fresh.key, authority.folder.join("server.key")).expect("copies");
     broker.signal(rustix::process::Signal::HUP);
-    broker.await_line("certificates were read again");
+    broker.await_line("certificates were reloaded");
     let error = Client::connect(&url(&broker, &authority, "orders:s3cret@", "")).expect_err("another authority");
     assert!(error.to_string().contains("UnknownIssuer"), "{error}");
     Client::connect(&url(&broker, &other, "orders:s3cret@", "")).expect("trusted").close().expect("an orderly end");
@@ -116,7 +116,7 @@ fn ends_that_do_not_speak_alike_are_told_and_logged() {
         "{error}"
     );
     broker.await_line("this is TLS, on a port without it");
-    // One that says nothing, and one that stops in the middle of its hello.
+    // One that stays silent, and one that stops in the middle of its hello.
     let mut silent = [TcpStream::connect(secret).expect("connects"), TcpStream::connect(secret).expect("connects")];
     silent[1].write_all(&[22, 3, 1, 1, 0, 1]).expect("sent");
     for stream in &mut silent {
@@ -158,6 +158,6 @@ fn certificates_that_cannot_be_used_are_told_with_their_setting() {
     let old = authority.issue_until("old", &["127.0.0.1"], 2001);
     let (certificate, key) = (shown(&old.certificate), shown(&old.key));
     let words = ["--tls-certificates", &certificate, "--tls-keys", &key];
-    let broker = BrokerProcess::start_until(&[&["--listen", "tls://127.0.0.1:0"], &words[..]].concat(), "has expired");
+    let broker = BrokerProcess::start_until(&[&["--listen", "tls://127.0.0.1:0"], &words[..]].concat(), "a certificate expired");
     assert!(broker.ready.contains("CN=old"), "{}", broker.ready);
 }

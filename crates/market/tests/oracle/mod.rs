@@ -28,7 +28,7 @@ impl BookOracle {
         self.rests.iter().filter(|rests| rests.side == OrderSide::Sell).map(|rests| rests.price).min()
     }
 
-    pub fn enter(&mut self, incoming: IncomingOrder, matching: Matching, max: usize, deals: &mut Vec<BookFill>) -> MatchOutcome {
+    pub fn enter(&mut self, incoming: IncomingOrder, matching: Matching, max: usize, fills: &mut Vec<BookFill>) -> MatchOutcome {
         self.turn += 1;
         // The best price for the incoming order comes first, and at one price the oldest order.
         self.rests.sort_by_key(|rests| match incoming.side {
@@ -36,7 +36,7 @@ impl BookOracle {
             OrderSide::Sell => (Ticks::MAX - rests.price, rests.turn),
         });
         let mut left = incoming.lots;
-        let first = deals.len();
+        let first = fills.len();
         for rests in self.rests.iter_mut().filter(|rests| rests.side == incoming.side.other()) {
             let matches = match (matching, incoming.side) {
                 (Matching::Exact, _) => rests.price == incoming.price,
@@ -47,11 +47,11 @@ impl BookOracle {
                 let lots = left.min(rests.lots);
                 left -= lots;
                 rests.lots -= lots;
-                deals.push(BookFill { price: rests.price, lots, maker: rests.order, is_last: false });
+                fills.push(BookFill { price: rests.price, lots, maker: rests.order, is_last: false });
             }
         }
         self.rests.retain(|rests| rests.lots > 0);
-        let traded = deals.len() > first;
+        let traded = fills.len() > first;
         if !traded && self.rests.len() >= max {
             return MatchOutcome::BookFull;
         }
@@ -60,7 +60,7 @@ impl BookOracle {
             self.rests.push(OracleOrder { turn: self.turn, order, side, price, lots: left });
         }
         if traded {
-            deals.last_mut().expect("it traded").is_last = true;
+            fills.last_mut().expect("it traded").is_last = true;
             MatchOutcome::Traded
         } else {
             MatchOutcome::Resting

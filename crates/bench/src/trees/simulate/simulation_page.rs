@@ -53,11 +53,11 @@ const MEASURES: [ChartedQuantity; 5] = [
 ];
 
 /// Renders the page.
-pub(super) fn render(wish: &SimulationRequest, outcome: &SimulationResult) -> String {
-    let title = format!("{}, simulated", wish.tree);
+pub(super) fn render(request: &SimulationRequest, outcome: &SimulationResult) -> String {
+    let title = format!("{}, simulated", request.tree);
     let mut html = opening(&title);
     _ = writeln!(html, "<header>\n<h1>{}</h1>", escaped(&title));
-    for fact in facts(wish) {
+    for fact in facts(request) {
         _ = writeln!(html, "<p>{}</p>", escaped(&fact));
     }
     if let Some(why) = outcome.cut_short {
@@ -73,12 +73,12 @@ pub(super) fn render(wish: &SimulationRequest, outcome: &SimulationResult) -> St
         _ = writeln!(html, "<li><a href=\"#{id}\">{name}</a></li>");
     }
     html.push_str("</ol>\n</nav>\n<section id=\"outcome\">\n<h2>What came of it</h2>\n");
-    let of_all = figures(wish, outcome).into_iter().map(|(name, value)| vec![name.trim().to_owned(), value]);
+    let of_all = figures(request, outcome).into_iter().map(|(name, value)| vec![name.trim().to_owned(), value]);
     html.push_str(&prose_table("what", "simulated", of_all));
     html.push_str("</section>\n<section id=\"tree\">\n<h2>The tree over time</h2>\n");
-    html.push_str(&tree_drawing::render(&wish.scenario.tree, outcome));
+    html.push_str(&tree_drawing::render(&request.scenario.tree, outcome));
     html.push_str("</section>\n<section id=\"time\">\n<h2>Levels over time</h2>\n<div class=\"figures\">\n");
-    html.push_str(&over_time(wish, &outcome.trace));
+    html.push_str(&over_time(request, &outcome.trace));
     html.push_str("</div>\n</section>\n<section id=\"levels\">\n<h2>Levels</h2>\n<p>Medians of the brokers of a level, over the whole run; queues in messages.</p>\n");
     let columns = COLUMNS.map(str::to_owned).to_vec();
     html.push_str(&table(&PageSection { name: String::new(), facts: Vec::new(), columns, rows: rows(outcome) }));
@@ -122,7 +122,7 @@ fn between(trace: &LoadTrace, frames: std::ops::Range<usize>, level: usize, of: 
     Spread { min: sum.min / count, median: sum.median / count, max: sum.max / count }
 }
 
-fn over_time(wish: &SimulationRequest, trace: &LoadTrace) -> String {
+fn over_time(request: &SimulationRequest, trace: &LoadTrace) -> String {
     let frames: Vec<desim::SampleInterval> = trace.intervals().collect();
     if frames.len() < 2 {
         return "<p>The run is too short to be seen over time.</p>\n".to_owned();
@@ -136,7 +136,7 @@ fn over_time(wish: &SimulationRequest, trace: &LoadTrace) -> String {
     } else {
         String::new()
     };
-    let pace = if wish.scenario.arrivals == ArrivalProcess::Closed { "Closed loop" } else { "Open loop" };
+    let pace = if request.scenario.arrivals == ArrivalProcess::Closed { "Closed loop" } else { "Open loop" };
     let mut html = String::new();
     for measure in &MEASURES {
         let lines: Vec<Curve> = levels
@@ -157,7 +157,7 @@ fn over_time(wish: &SimulationRequest, trace: &LoadTrace) -> String {
             continue;
         }
         let caption = format!(
-            "{pace}, simulated. Medians of the brokers of a level; bars reach from the least to the most.{some}"
+            "{pace}, simulated. Medians of the brokers of a level; bars reach from minimum to maximum.{some}"
         );
         html.push_str(&curves(measure.id, measure.title, &caption, ("s", measure.axis), &lines));
     }

@@ -26,18 +26,18 @@ pub(super) fn time(ns: f64) -> String {
 }
 
 /// Describes the scenario, line by line.
-pub(super) fn facts(wish: &SimulationRequest) -> Vec<String> {
-    let it = &wish.scenario;
+pub(super) fn facts(request: &SimulationRequest) -> Vec<String> {
+    let it = &request.scenario;
     let count = |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let bound = |bound: Option<u32>| bound.map_or_else(|| "unlimited".to_owned(), |bound| bound.to_string());
     let pace = match it.arrivals {
-        ArrivalProcess::Closed => "closed loop, as fast as it goes".to_owned(),
+        ArrivalProcess::Closed => "closed loop, as fast as possible".to_owned(),
         ArrivalProcess::Even(rate) => format!("open loop, {rate} messages/s, evenly"),
-        ArrivalProcess::Poisson(rate) => format!("open loop, {rate} messages/s, by chance"),
+        ArrivalProcess::Poisson(rate) => format!("open loop, {rate} messages/s, Poisson"),
     };
     let link = it.link.bits_per_s.map_or_else(
         || "links without a limit".to_owned(),
-        |bits| format!("links of {} Mbit/s, {:.0} B a copy with all heads", bits as f64 / 1e6, it.wire_bytes),
+        |bits| format!("links of {} Mbit/s, {:.0} B a copy with all headers", bits as f64 / 1e6, it.wire_bytes),
     );
     let ack = match it.ack {
         desim::AckMode::None => "ack none".to_owned(),
@@ -54,7 +54,7 @@ pub(super) fn facts(wish: &SimulationRequest) -> Vec<String> {
             it.message_bytes,
             it.seed
         ),
-        format!("costs: {}; {} for the copies of a broker", wish.costs, count(it.cores, "thread")),
+        format!("costs: {}; {} for the copies of a broker", request.costs, count(it.cores, "thread")),
         format!("{link}, {} delay; {ack}, prefetch {prefetch}, queues {queue}", time(it.link.delay_ns as f64)),
     ];
     if !it.stragglers.is_empty() {
@@ -62,14 +62,14 @@ pub(super) fn facts(wish: &SimulationRequest) -> Vec<String> {
     }
     for fail in &it.failures {
         let away = fail.away_ns.map_or_else(|| "for ever".to_owned(), |away| format!("for {}", time(away as f64)));
-        facts.push(format!("{} goes after {} {away}", it.tree.name(fail.broker), time(fail.at_ns as f64)));
+        facts.push(format!("{} fails after {} {away}", it.tree.name(fail.broker), time(fail.at_ns as f64)));
     }
     facts
 }
 
 /// Names, values and explanations of the overall results.
-pub(super) fn figures(wish: &SimulationRequest, outcome: &SimulationResult) -> Vec<(&'static str, String)> {
-    let mb = outcome.aggregate_per_s() * wish.scenario.message_bytes as f64 / 1e6;
+pub(super) fn figures(request: &SimulationRequest, outcome: &SimulationResult) -> Vec<(&'static str, String)> {
+    let mb = outcome.aggregate_per_s() * request.scenario.message_bytes as f64 / 1e6;
     let mut rows = vec![
         ("messages/s per stream", format!("{:.0}", outcome.stream_per_s)),
         ("  once queues have filled", format!("{:.0}", outcome.steady_per_s)),
@@ -77,11 +77,11 @@ pub(super) fn figures(wish: &SimulationRequest, outcome: &SimulationResult) -> V
         ("MB/s aggregate", format!("{mb:.2}")),
         ("simulated time", time(outcome.elapsed_ns as f64)),
     ];
-    if let Some(predicted) = wish.predicted_per_s {
+    if let Some(predicted) = request.predicted_per_s {
         let away = (outcome.steady_per_s / predicted - 1.0) * 100.0;
         rows.insert(2, ("  the model predicts", format!("{predicted:.0} (simulated: {away:+.1} %)")));
     }
-    if !wish.scenario.stragglers.is_empty() {
+    if !request.scenario.stragglers.is_empty() {
         rows.insert(2, ("  the consumer in the middle", format!("{:.0}", outcome.steady_median_per_s)));
     }
     let quantiles = |histogram: &Histogram| {
@@ -142,12 +142,12 @@ pub(super) fn rows(outcome: &SimulationResult) -> Vec<Vec<String>> {
     outcome.levels.iter().map(of).collect()
 }
 
-pub(super) fn text(wish: &SimulationRequest, outcome: &SimulationResult) -> String {
-    let mut text = format!("# harrier topology simulate {}\n", wish.tree);
-    for fact in facts(wish) {
+pub(super) fn text(request: &SimulationRequest, outcome: &SimulationResult) -> String {
+    let mut text = format!("# harrier topology simulate {}\n", request.tree);
+    for fact in facts(request) {
         _ = writeln!(text, "# {fact}");
     }
-    for (name, value) in figures(wish, outcome) {
+    for (name, value) in figures(request, outcome) {
         _ = writeln!(text, "{name:<30}{value}");
     }
     text.push_str("# levels of brokers: medians of their brokers; queues in messages\n#");
@@ -167,7 +167,7 @@ fn spread(spread: Spread) -> Value {
     json!({ "least": spread.min, "median": spread.median, "most": spread.max })
 }
 
-pub(super) fn json(wish: &SimulationRequest, outcome: &SimulationResult, given: &ParsedOptions) -> String {
+pub(super) fn json(request: &SimulationRequest, outcome: &SimulationResult, given: &ParsedOptions) -> String {
     let quantiles = |histogram: &Histogram| {
         let of = |(name, share): (&str, f64)| (name.to_owned(), json!(histogram.quantile_ns(share)));
         QUANTILES.into_iter().map(of).collect::<serde_json::Map<_, _>>()
@@ -203,10 +203,10 @@ pub(super) fn json(wish: &SimulationRequest, outcome: &SimulationResult, given: 
         })
         .collect();
     let document = json!({
-        "schema": SCHEMA, "version": VERSION, "topology": wish.tree.to_string(), "options": given.shown(),
-        "costs": wish.costs, "predicted_per_s": wish.predicted_per_s,
-        "brokers": wish.scenario.tree.brokers(), "consumers": outcome.consumers,
-        "message_bytes": wish.scenario.message_bytes, "wire_bytes_per_copy": wish.scenario.wire_bytes,
+        "schema": SCHEMA, "version": VERSION, "topology": request.tree.to_string(), "options": given.shown(),
+        "costs": request.costs, "predicted_per_s": request.predicted_per_s,
+        "brokers": request.scenario.tree.brokers(), "consumers": outcome.consumers,
+        "message_bytes": request.scenario.message_bytes, "wire_bytes_per_copy": request.scenario.wire_bytes,
         "published": outcome.published, "delivered": outcome.delivered, "again": outcome.redelivered, "late": outcome.late,
         "missing": outcome.missing, "missing_max": outcome.missing_max, "waiting": outcome.waiting,
         "elapsed_ns": outcome.elapsed_ns, "stream_per_s": outcome.stream_per_s,

@@ -115,7 +115,7 @@ pub(super) fn render(topology: &TreeTopology, outcome: &SimulationResult) -> Str
     }
     if !trace.is_small() {
         html.push_str(
-            "Of each level three brokers stand for all: those with the least, the median and the most to do. ",
+            "Three brokers represent each level: those with the minimum, median and maximum load. ",
         );
     }
     _ = writeln!(html, "{} of the run take {SECONDS} s here.</p>", time(last.to_ns as f64));
