@@ -27,16 +27,16 @@ impl AdminHandle {
         AdminHandle { inboxes, links: Arc::default() }
     }
 
-    /// Makes these changes, in their order, on every shard, and waits until the first shard has made them. Returns the refusals;
-    /// the other changes are made. `None`: the broker has stopped, and no change is made.
+    /// Makes these changes, in their order, on every shard, and waits until the first shard has made them. Returns the
+    /// refusals; the other changes are made. `None`: the broker has stopped, and no change is made.
     pub fn define(&self, definitions: Vec<Definition>) -> Option<Vec<Refusal>> {
         let (refused, refusals) = mpsc::channel();
         self.send(0, InboxMessage::Define(definitions, refused))?;
         refusals.recv().ok()
     }
 
-    /// Reads the definitions as they are between two changes, and waits for the result. The shard that makes changes calls `read`
-    /// and does nothing else meanwhile. `None`: the broker has stopped.
+    /// Reads the definitions as they are between two changes, and waits for the result. The shard that makes changes
+    /// calls `read` and does nothing else meanwhile. `None`: the broker has stopped.
     pub fn with_catalog<T: Send + 'static>(&self, read: impl FnOnce(&Catalog) -> T + Send + 'static) -> Option<T> {
         let (result, results) = mpsc::channel();
         let read = move |catalog: &Catalog| {
@@ -47,8 +47,8 @@ impl AdminHandle {
         results.recv().ok()
     }
 
-    /// Answers an administrative request: `properties` in wire form, a body of `limits::ANSWER_BYTES_MAX` bytes at most. If the
-    /// channel is closed, the answer is dropped.
+    /// Answers an administrative request: `properties` in wire form, a body of `limits::ANSWER_BYTES_MAX` bytes at
+    /// most. If the channel is closed, the answer is dropped.
     ///
     /// # Panics
     /// On a longer body.
@@ -57,8 +57,8 @@ impl AdminHandle {
         let _stopped = self.send(to.shard.0, InboxMessage::Answer { to, properties, body });
     }
 
-    /// Changes links and routes, and waits until that is done. New links are given to the shards in turn. `None`: the broker has
-    /// stopped.
+    /// Changes links and routes, and waits until that is done. New links are given to the shards in turn. `None`: the
+    /// broker has stopped.
     pub fn change_links(&self, order: FederationCommand) -> Option<()> {
         if let FederationCommand::AddLink(spec) = &order
             && self.link_statuses()?.iter().any(|link| link.spec.key == spec.key)

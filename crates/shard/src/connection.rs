@@ -130,8 +130,8 @@ impl Connection {
         }
     }
 
-    /// Takes back memory that the link has filled, after a read that brought `direct` bytes otherwise. Returns how many bytes the
-    /// memory holds, and how many bytes were copied.
+    /// Takes back memory that the link has filled, after a read that brought `direct` bytes otherwise. Returns how
+    /// many bytes the memory holds, and how many bytes were copied.
     #[cold]
     pub fn take_back_memory(&mut self, direct: usize) -> (usize, usize) {
         let Some(FilledMemory { memory, copied_bytes }) = self.link.take_filled() else { return (0, direct) };

@@ -1,7 +1,7 @@
 //! Deduplication of stamped messages on one connection: which of them this broker has not confirmed yet.
 //!
-//! A stamp is in the shared window from the arrival of its message on. If the broker does not accept the message, the stamp is
-//! removed, because the message will be sent again.
+//! A stamp is in the shared window from the arrival of its message on. If the broker does not accept the message, the
+//! stamp is removed, because the message will be sent again.
 
 use crate::effects::ShardEffects;
 use crate::shared_state::SharedState;
@@ -58,8 +58,8 @@ impl ConnectionStamps {
     }
 }
 
-/// Records the stamp of a message that has arrived, and its number if it is to be confirmed. Returns whether it is here for the
-/// first time.
+/// Records the stamp of a message that has arrived, and its number if it is to be confirmed. Returns whether it is
+/// here for the first time.
 #[cold]
 pub(crate) fn record_stamp(
     shared: &SharedState,

@@ -1,5 +1,5 @@
-//! The dispatcher: reads connections, splits their bytes into events, and hands each to the broker core, a login or a federation
-//! link. Then it flushes what they wrote.
+//! The dispatcher: reads connections, splits their bytes into events, and hands each to the broker core, a login or a
+//! federation link. Then it flushes what they wrote.
 //!
 //! A connection has a turn of at most `TURN_BYTES`; it keeps a buffer of its own only while something is half read.
 
@@ -346,8 +346,8 @@ impl Dispatcher {
         }
     }
 
-    /// Carries out what concerns other connections than the one just served: refusals that other shards sent, connections that
-    /// may continue.
+    /// Carries out what concerns other connections than the one just served: refusals that other shards sent,
+    /// connections that may continue.
     pub fn run_deferred(&mut self, now: Instant) {
         while let Some(deferred) = self.sessions.effects.refusals.pop() {
             // A channel may be refused several times at once, and is closed once.

@@ -1,5 +1,5 @@
-//! Effects: carries out what the broker core decides. Methods and deliveries are encoded into output queues, messages to other
-//! shards are written to the mailbox, and what concerns other connections is noted for the shard.
+//! Effects: carries out what the broker core decides. Methods and deliveries are encoded into output queues, messages
+//! to other shards are written to the mailbox, and what concerns other connections is noted for the shard.
 //!
 //! Nothing is sent here: the shard flushes once per batch.
 
@@ -29,7 +29,8 @@ pub struct DeferredRefusal {
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct CopiedBytes {
     /// On receipt, into message memory: only large bodies count (see `session::limits::LARGE_BODY_BYTES`, or
-    /// `link::LinkCapabilities::lend_threshold_bytes` if that is less), each once. Copies by the kernel and of small bodies do not count.
+    /// `link::LinkCapabilities::lend_threshold_bytes` if that is less), each once. Copies by the kernel and of small bodies do not
+    /// count.
     pub bytes_in: u64,
     /// On delivery, between the heads: small bodies, for each consumer.
     pub bytes_out: u64,
@@ -150,8 +151,9 @@ fn deliver_over_link(
 }
 
 impl ShardEffects {
-    /// A reply over a connection to or from another broker. Where this broker is the client, only settlements are sent: of messages
-    /// that are safe here, or that the source must send again, whose stamps are removed from the window.
+    /// A reply over a connection to or from another broker. Where this broker is the client, only settlements are
+    /// sent: of messages that are safe here, or that the source must send again, whose stamps are removed from the
+    /// window.
     #[cold]
     fn reply_on_link(&mut self, slot: Slot, channel: u16, method: &Method<'_>) {
         let again;

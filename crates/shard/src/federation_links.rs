@@ -3,7 +3,7 @@
 //! Enters: commands of the operator, outcomes of dials, events and losses of connections, the time.  Leaves: dials.
 //! Owns:   the table of links, the first of their timers, the dials that nobody has picked up.
 //!
-//! An event of another broker takes one line of calls: the shard's `parse` sees that the connection belongs to a link and calls
+//! An event of another broker takes one line of calls: the dispatcher's `dispatch_events` sees that the connection belongs to a link and calls
 //! [`FederationLinks::receive`]; messages and acknowledgements go to the broker core at once, and everything else to the link's
 //! `LinkSession`, whose decisions [`FederationLink::carry_out`] carries out.
 

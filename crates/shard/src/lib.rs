@@ -1,5 +1,5 @@
-//! Shards: the threads of a broker. Each serves its connections, ticks its part of the broker core, and exchanges messages with the
-//! others.
+//! Shards: the threads of a broker. Each serves its connections, ticks its part of the broker core, and exchanges
+//! messages with the others.
 //!
 //! Read `shard` first: `Shard::tick` is the order in which everything happens.
 #![forbid(unsafe_code)]

@@ -14,9 +14,11 @@ pub const MAILBOX_BATCHES_PER_TICK: usize = 16;
 pub const MAILBOX_WAITING_BYTES_MAX: usize = 256 * 1024;
 /// How long the peer of a connection that is being closed has to read the rest and to close its end.
 pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Threads that verify slow passwords: two, so that one slow password does not delay all others, at the cost of little CPU.
+/// Threads that verify slow passwords: two, so that one slow password does not delay all others, at the cost of little
+/// CPU.
 pub const VERIFIER_THREADS: usize = 2;
-/// Slow passwords of one shard that are verified at a time; the rest wait at the shard, one for each connection at most.
+/// Slow passwords of one shard that are verified at a time; the rest wait at the shard, one for each connection at
+/// most.
 pub const VERIFICATIONS_MAX: usize = 4;
 /// Correct passwords that a shard remembers, by digests of 32 bytes. Beyond that number it forgets all.
 pub const VERIFIED_PASSWORDS_MAX: usize = 4096;
@@ -30,27 +32,29 @@ pub const ANSWER_BYTES_MAX: usize = 128 << 20;
 pub const ANSWER_SHARED_BYTES_MIN: usize = 32 * 1024;
 /// How long a publisher is throttled that is ahead of its consumers.
 pub const THROTTLE_TIME: Duration = Duration::from_millis(1);
-/// Memory of the process that is not accounted for: code, definitions, connections, what allocators keep (5 MiB were measured at
-/// rest). It is subtracted from the memory limit, up to a sixteenth of it.
+/// Memory of the process that is not accounted for: code, definitions, connections, what allocators keep (5 MiB were
+/// measured at rest). It is subtracted from the memory limit, up to a sixteenth of it.
 pub const PROCESS_BYTES: u64 = 8 << 20;
-/// The buffers of RDMA ports may take this fraction of the memory limit, one half: a broker with less for messages does not start.
+/// The buffers of RDMA ports may take this fraction of the memory limit, one half: a broker with less for messages
+/// does not start.
 pub const PORT_MEMORY_DIVISOR: u64 = 2;
-/// Connections to other brokers on one port that is opened for dialling alone, because no port listens on their device or it has no
-/// capacity. For more connections another such port is opened.
-pub const DIALLED_OF_A_PORT: usize = 16;
-/// Credits that another broker gets over a link that was dialled, at least: it sends for all its clients, and with 16 credits a
-/// small message cost the CPU of two.
-pub const DIALLED_CREDITS_MIN: u16 = 64;
+/// Connections to other brokers on one port that is opened for dialling alone, because no port listens on their device
+/// or it has no capacity. For more connections another such port is opened.
+pub const DIAL_PORT_CONNECTIONS: usize = 16;
+/// Credits that another broker gets over a link that was dialled, at least: it sends for all its clients, and with 16
+/// credits a small message cost the CPU of two.
+pub const DIAL_CREDITS_MIN: u16 = 64;
 /// How often a shard adds up the memory in use, while there is traffic.
 pub const MEMORY_CHECK_INTERVAL: Duration = Duration::from_millis(2);
-/// How long a shard with connections over RDMA spins before it sleeps, as long as that shortens waits, unless a longer time
-/// is configured: about what a sleep and a wake-up cost.
+/// How long a shard with connections over RDMA spins before it sleeps, as long as that shortens waits, unless a longer
+/// time is configured: about what a sleep and a wake-up cost.
 pub const RDMA_SPIN: Duration = Duration::from_micros(50);
 /// Bytes by which the lists of messages must have become shorter for the heap to be trimmed.
 pub const HEAP_TRIM_BYTES_MIN: usize = 8 << 20;
 /// The time between two trims of the heap, unless memory is short.
 pub const HEAP_TRIM_INTERVAL: Duration = Duration::from_millis(500);
-/// How long the CPU latency bound is kept after the last message, if there is one: ten messages a second keep it all the time.
+/// How long the CPU latency bound is kept after the last message, if there is one: ten messages a second keep it all
+/// the time.
 pub const CPU_LATENCY_HOLD: Duration = Duration::from_millis(100);
 /// The CPU latency bound that means "no bound": 2,000 seconds, the kernel's default.
 pub const LATENCY_UNBOUNDED_US: i32 = 2_000_000_000;

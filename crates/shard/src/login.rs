@@ -73,7 +73,9 @@ impl LoginService {
                 Some(owner) => authenticate_token_owner(catalog, &owner),
                 None => {
                     let certificate = self.external.as_ref().zip(connection.link.certificate());
-                    let name = certificate.map(|(external, certificate)| (external.identity, certificate.identity(external.identity)));
+                    let name = certificate.map(|(external, certificate)| {
+                        (external.identity, certificate.identity(external.identity))
+                    });
                     authenticate_certificate(catalog, name, is_loopback)
                 }
             },

@@ -47,14 +47,15 @@ impl MemoryAccount {
         is_due
     }
 
-    /// Reports what the shard holds of the operating system's memory. Returns whether memory is short on all shards together, so
-    /// that unused memory must go back: what one shard keeps for later must not crowd out what another needs now.
+    /// Reports what the shard holds of the operating system's memory. Returns whether memory is short on all shards
+    /// together, so that unused memory must go back: what one shard keeps for later must not crowd out what another
+    /// needs now.
     pub fn record_held(&self, held_bytes: usize, shared: &SharedState) -> bool {
         shared.record_held_bytes(self.shard.0, held_bytes as u64)
     }
 
-    /// Whether the allocator should return memory to the operating system: the lists of messages have become shorter. If memory
-    /// is short it does so at once, otherwise at most every [`HEAP_TRIM_INTERVAL`].
+    /// Whether the allocator should return memory to the operating system: the lists of messages have become shorter.
+    /// If memory is short it does so at once, otherwise at most every [`HEAP_TRIM_INTERVAL`].
     pub fn should_trim_heap(&mut self, list_bytes: usize, is_short: bool, now: Instant) -> bool {
         self.list_bytes_peak = self.list_bytes_peak.max(list_bytes);
         self.heap_trim_is_due = self.list_bytes_peak - list_bytes >= HEAP_TRIM_BYTES_MIN;
@@ -74,8 +75,8 @@ impl MemoryAccount {
         (is_over != is_alarmed).then_some(is_over)
     }
 
-    /// Reports the bytes queued in virtual hosts with a limit (`(vhost, bytes, bytes_max)`). Returns those that have become full,
-    /// and those that are no longer: a tenth below the limit, so that the state does not flutter.
+    /// Reports the bytes queued in virtual hosts with a limit (`(vhost, bytes, bytes_max)`). Returns those that have
+    /// become full, and those that are no longer: a tenth below the limit, so that the state does not flutter.
     pub fn record_vhosts(
         &mut self,
         counted: impl Iterator<Item = (VhostId, u64, u64)>,
@@ -97,8 +98,8 @@ impl MemoryAccount {
         changed
     }
 
-    /// Whether the shard must tick again soon for its memory alone: it has changed since it was reported, or the heap is to be
-    /// trimmed.
+    /// Whether the shard must tick again soon for its memory alone: it has changed since it was reported, or the heap
+    /// is to be trimmed.
     pub fn needs_recheck(
         &self,
         used_bytes: usize,

@@ -35,7 +35,8 @@ impl OutputQueues {
         OutputQueues { queues: Vec::new(), dirty: Vec::new(), queue_bytes_max }
     }
 
-    /// Bytes in a connection's output beyond which it gets no more deliveries; beyond twice as many the shard stops reading it.
+    /// Bytes in a connection's output beyond which it gets no more deliveries; beyond twice as many the shard stops
+    /// reading it.
     pub fn queue_bytes_max(&self) -> usize {
         self.queue_bytes_max
     }

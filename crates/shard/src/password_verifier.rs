@@ -1,6 +1,8 @@
-//! Password verification: slow hashes are computed by threads beside the shards, so that a login holds up no other connection.
+//! Password verification: slow hashes are computed by threads beside the shards, so that a login holds up no other
+//! connection.
 //!
-//! A connection has one login under way at most. A shard remembers keyed digests of correct passwords, never a password.
+//! A connection has one login under way at most. A shard remembers keyed digests of correct passwords, never a
+//! password.
 
 use crate::limits::{VERIFICATIONS_MAX, VERIFIED_PASSWORDS_MAX, VERIFIER_THREADS};
 use crate::mailbox::ShardWaker;
@@ -105,7 +107,8 @@ impl PasswordChecks {
         self.in_progress > 0 || !self.waiting.is_empty()
     }
 
-    /// Whether the same password was found correct before. `random` draws the key that makes the digests worthless to others.
+    /// Whether the same password was found correct before. `random` draws the key that makes the digests worthless to
+    /// others.
     pub fn is_verified(&mut self, attempt: &LoginAttempt, mut random: impl FnMut() -> u64) -> bool {
         let key = self.key.get_or_insert_with(|| {
             let mut key = [0; 32];
@@ -116,7 +119,8 @@ impl PasswordChecks {
         self.verified.contains(&digest)
     }
 
-    /// Submits an attempt to the verifier, or queues it. Without a verifier, verifies it at once and returns the result.
+    /// Submits an attempt to the verifier, or queues it. Without a verifier, verifies it at once and returns the
+    /// result.
     pub fn submit_or_verify(&mut self, attempt: LoginAttempt) -> Option<(LoginAttempt, bool)> {
         if self.verifier.is_none() {
             let is_correct = attempt.stored.is(&attempt.offered);
@@ -140,7 +144,8 @@ impl PasswordChecks {
         }
     }
 
-    /// The next attempt that is decided: by a result of the verifier, or because the same password was verified meanwhile.
+    /// The next attempt that is decided: by a result of the verifier, or because the same password was verified
+    /// meanwhile.
     pub fn next_decided(&mut self) -> Option<(LoginAttempt, bool)> {
         if let Ok((attempt, is_correct)) = self.results.try_recv() {
             self.in_progress -= 1;

@@ -1,4 +1,5 @@
-//! An RDMA connection to another broker that is being established, on a port of the shard. The port limits how long that may take.
+//! An RDMA connection to another broker that is being established, on a port of the shard. The port limits how long
+//! that may take.
 
 use crate::link_dial::{DialCallback, DialError, DialFallback, DialRequest, DialedLink, RdmaDial};
 use link::{Link, ReceiveOutcome};

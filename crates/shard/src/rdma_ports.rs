@@ -4,7 +4,7 @@
 
 use crate::pending_dial::PendingDial;
 use crate::link_dial::{RdmaDial, DialRequest, DialedLink, DialCallback};
-use crate::limits::{DIALLED_CREDITS_MIN, DIALLED_OF_A_PORT};
+use crate::limits::{DIAL_CREDITS_MIN, DIAL_PORT_CONNECTIONS};
 use crate::rdma_options::RdmaPoll;
 use crate::shared_state::SharedState;
 use crate::tokens::TokenOwner;
@@ -107,7 +107,7 @@ impl RdmaPorts {
     /// known.
     pub fn connect(&mut self, dial: DialRequest, asked: RdmaDial, tell: DialCallback, registry: &Registry) {
         let mut index = 0;
-        let credits = self.settings.credits.max(DIALLED_CREDITS_MIN);
+        let credits = self.settings.credits.max(DIAL_CREDITS_MIN);
         let begun = PendingDial::start(dial, asked, tell, |way, token| {
             if self.is_stopping {
                 return Err(io::Error::other("this broker stops"));
@@ -129,7 +129,7 @@ impl RdmaPorts {
             return Ok(index);
         }
         let of_links = |links: usize| self.settings.spare_buffers + links * usize::from(credits);
-        let receive_buffers = of_links(DIALLED_OF_A_PORT).min(self.settings.receive_buffers.max(of_links(1)));
+        let receive_buffers = of_links(DIAL_PORT_CONNECTIONS).min(self.settings.receive_buffers.max(of_links(1)));
         let settings = PortSettings { receive_buffers, ..self.settings.clone() };
         if !self.shared.reserve_port_bytes(settings.port_bytes()) {
             return Err(io::Error::other("the buffers of RDMA ports would take too much of the memory limit"));

@@ -1,6 +1,7 @@
 //! The sessions of a shard: each connection with its output and its session in the broker core.
 //!
-//! Opens and closes them, and answers clients whose commands are refused. Logins (`login`) and federation links use it from above.
+//! Opens and closes them, and answers clients whose commands are refused. Logins (`login`) and federation links use it
+//! from above.
 
 use crate::connection::{Connection, ConnectionPhase, HalfClose};
 use crate::connection_limits::{LimitReached, Reservation};
@@ -146,8 +147,8 @@ impl Sessions {
         self.connections.get(slot).is_some_and(|connection| connection.peer_closed)
     }
 
-    /// Whether the next command of a connection may be carried out: it waits for no answer and no memory, and its client reads
-    /// what it asked for.
+    /// Whether the next command of a connection may be carried out: it waits for no answer and no memory, and its
+    /// client reads what it asked for.
     pub fn may_serve(&self, slot: Slot) -> bool {
         self.broker.may_read(slot) && !self.effects.is_full(slot) && !self.is_verifying_password(slot)
     }
@@ -167,7 +168,8 @@ impl Sessions {
         self.broker.output_ready(slot, &mut self.effects);
     }
 
-    /// Checks a connection whose timer has expired: its heartbeat while its session is open, its deadline before and after that.
+    /// Checks a connection whose timer has expired: its heartbeat while its session is open, its deadline before and
+    /// after that.
     pub fn check_timer(&mut self, slot: Slot, now: Instant) -> TimerOutcome {
         let Some(connection) = self.connections.get_mut(slot) else { return TimerOutcome::Done };
         let ConnectionPhase::Open { .. } = connection.phase else {
@@ -181,8 +183,8 @@ impl Sessions {
         let Some(heartbeat) = connection.heartbeat else { return TimerOutcome::Done };
         let has_received = std::mem::take(&mut connection.received_since_check);
         if !self.broker.may_read(slot) || (has_received && self.effects.is_full(slot)) {
-            // The broker itself does not read the connection, so that silence is no sign of a dead peer. A peer that reads nothing
-            // must send something in this time, read or not, or its output would stay here for ever.
+            // The broker itself does not read the connection, so that silence is no sign of a dead peer. A peer that
+            // reads nothing must send something in this time, read or not, or its output would stay here for ever.
             connection.received_at = now;
         }
         match heartbeat.due(now, connection.received_at, connection.sent_at) {

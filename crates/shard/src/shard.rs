@@ -1,7 +1,8 @@
-//! A shard: the connections, sessions and part of the broker that one thread serves, and the tick that moves bytes between them.
+//! A shard: the connections, sessions and part of the broker that one thread serves, and the tick that moves bytes
+//! between them.
 //!
-//! Below it, `dispatcher` reads connections and carries out their events, `sessions` owns the connections, their outputs and the
-//! broker core.
+//! Below it, `dispatcher` reads connections and carries out their events, `sessions` owns the connections, their
+//! outputs and the broker core.
 
 use crate::connections::Connections;
 use crate::dispatcher::Dispatcher;
@@ -86,7 +87,8 @@ impl Shard {
         self.dispatcher.sessions.accept(link, None, now)
     }
 
-    /// Accepts a link of a client that may have logged in over TCP or TLS already and connects by the token it was given there.
+    /// Accepts a link of a client that may have logged in over TCP or TLS already and connects by the token it was
+    /// given there.
     pub(crate) fn accept_with_token(&mut self, link: Box<dyn Link>, owner: Option<TokenOwner>, now: Instant) -> Slot {
         self.dispatcher.sessions.accept(link, owner, now)
     }

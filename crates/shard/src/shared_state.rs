@@ -1,7 +1,8 @@
-//! What the shards of one broker share: counts of memory and connections, connection limits, tokens, and the window of stamps.
+//! What the shards of one broker share: counts of memory and connections, connection limits, tokens, and the window of
+//! stamps.
 //!
-//! Counts are atomics, one group of cache lines for each shard. The only lock that a message may take is that of the window, and
-//! only if the message carries a stamp.
+//! Counts are atomics, one group of cache lines for each shard. The only lock that a message may take is that of the
+//! window, and only if the message carries a stamp.
 
 use crate::effects::CopiedBytes;
 use crate::limits::{PORT_MEMORY_DIVISOR, PROCESS_BYTES};
@@ -87,16 +88,17 @@ impl SharedState {
         self.ports_bytes.load(Ordering::Relaxed)
     }
 
-    /// Records the bytes in use on a shard. Returns whether the broker as a whole is over its limit; once over, it stays so until a
-    /// twentieth below, so that the alarm does not flutter.
+    /// Records the bytes in use on a shard. Returns whether the broker as a whole is over its limit; once over, it
+    /// stays so until a twentieth below, so that the alarm does not flutter.
     pub fn record_used_bytes(&self, shard: u16, bytes: u64, was_over: bool) -> bool {
         self.shards[shard as usize].bytes.store(bytes, Ordering::Relaxed);
         let all = self.used_bytes();
         all > if was_over { self.memory_bytes_max / 20 * 19 } else { self.memory_bytes_max }
     }
 
-    /// Records what a shard holds of the operating system's memory for messages, used or not, and for its lists of them. Returns
-    /// whether all shards together hold nearly as much as the limit allows, so that unused memory should go back.
+    /// Records what a shard holds of the operating system's memory for messages, used or not, and for its lists of
+    /// them. Returns whether all shards together hold nearly as much as the limit allows, so that unused memory should
+    /// go back.
     pub fn record_held_bytes(&self, shard: u16, bytes: u64) -> bool {
         self.shards[shard as usize].held_bytes.store(bytes, Ordering::Relaxed);
         let all: u64 = self.shards.iter().map(|line| line.held_bytes.load(Ordering::Relaxed)).sum();

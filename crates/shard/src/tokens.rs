@@ -1,4 +1,5 @@
-//! Bootstrap tokens: a client that has logged in over TCP or TLS shows one to connect again over RDMA without a password.
+//! Bootstrap tokens: a client that has logged in over TCP or TLS shows one to connect again over RDMA without a
+//! password.
 //!
 //! Each token is valid once, and for a limited time.
 
@@ -48,7 +49,8 @@ impl BootstrapTokens {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a client connect by this token. Beyond [`TOKENS_PENDING_MAX`] the token is dropped, and the client refused later.
+    /// Lets a client connect by this token. Beyond [`TOKENS_PENDING_MAX`] the token is dropped, and the client refused
+    /// later.
     pub fn insert(&self, token: RdmaToken, owner: TokenOwner, now: Instant) {
         let Some(lifetime) = self.lifetime else { return };
         let mut pending = self.pending();
@@ -60,7 +62,8 @@ impl BootstrapTokens {
         }
     }
 
-    /// Revokes a token because the connection that it was given to is closed. A client that was admitted already still connects.
+    /// Revokes a token because the connection that it was given to is closed. A client that was admitted already still
+    /// connects.
     pub fn remove_unused(&self, token: &RdmaToken) {
         let mut pending = self.pending();
         if pending.get(token).is_some_and(|token| !token.is_used) {

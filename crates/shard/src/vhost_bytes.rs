@@ -4,7 +4,8 @@ use catalog::{ShardId, VhostId};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// The counts of all shards. Shards take the lock when they add up their memory, and only for virtual hosts that have such a limit.
+/// The counts of all shards. Shards take the lock when they add up their memory, and only for virtual hosts that have
+/// such a limit.
 #[derive(Default)]
 pub(crate) struct VhostBytes(Mutex<HashMap<VhostId, Vec<u64>>>);
 

@@ -144,10 +144,10 @@ fn static_and_queue_routes_pull_and_push() {
         dialling.until("all is counted and acknowledged", |links| {
             links[0].routes.iter().all(|route| route.messages == 500 && route.unacknowledged == 0)
         });
-        let operator = dialling.server.admin();
-        operator.change_links(FederationCommand::RemoveRoute(dialling.key(other), fixed.clone())).expect("taken");
+        let admin = dialling.server.admin();
+        admin.change_links(FederationCommand::RemoveRoute(dialling.key(other), fixed.clone())).expect("taken");
         eventually("what the route made at its source goes", || made(&source) == 0, || format!("{}", made(&source)));
-        operator.change_links(FederationCommand::RemoveLink(dialling.key(other))).expect("taken");
+        admin.change_links(FederationCommand::RemoveLink(dialling.key(other))).expect("taken");
         assert!(dialling.links().is_empty());
         drop((client, consumer, ordered));
         [destination, source].into_iter().for_each(TestBroker::stop);
@@ -198,11 +198,11 @@ fn large_bodies_and_properties_arrive_unchanged_with_a_trace() {
 fn a_link_or_route_that_cannot_run_shows_its_error_and_is_tried_again() {
     let (root, leaf) = (TestBroker::start("root", 1), TestBroker::start("leaf", 1));
     leaf.declare("trades", "direct");
-    let operator = leaf.server.admin();
+    let admin = leaf.server.admin();
     let told = |key: &LinkKey, url: &str, spec: RouteSpec, expected: &str| {
         let link = LinkSpec { key: key.clone(), url: url.into(), user: "guest".into(), durable: false };
-        operator.change_links(FederationCommand::AddLink(link)).expect("taken");
-        operator.change_links(FederationCommand::AddRoute(key.clone(), spec)).expect("taken");
+        admin.change_links(FederationCommand::AddLink(link)).expect("taken");
+        admin.change_links(FederationCommand::AddRoute(key.clone(), spec)).expect("taken");
         leaf.until(expected, |links| {
             let errors = links.iter().flat_map(|link| {
                 link.last_error.iter().chain(link.routes.iter().filter_map(|route| route.error.as_ref()))
@@ -210,7 +210,7 @@ fn a_link_or_route_that_cannot_run_shows_its_error_and_is_tried_again() {
             errors.into_iter().any(|error| error.contains(expected))
         });
         let states: Vec<_> = leaf.links().into_iter().map(|link| link.state).collect();
-        operator.change_links(FederationCommand::RemoveLink(key.clone())).expect("taken");
+        admin.change_links(FederationCommand::RemoveLink(key.clone())).expect("taken");
         states
     };
     let dynamic = || pull("trades", RouteKind::Dynamic);
@@ -354,16 +354,16 @@ fn a_client_that_may_not_federate_cannot_mark_messages_as_duplicates() {
     let key = LinkKey { peer: "plain".into(), ..source.key(&destination) };
     let url = destination.url().replace("guest:guest", "plain:plain");
     let link = LinkSpec { key: key.clone(), url: url.into(), user: "guest".into(), durable: false };
-    let operator = source.server.admin();
-    operator.change_links(FederationCommand::AddLink(link)).expect("taken");
-    operator.change_links(FederationCommand::AddRoute(key.clone(), RouteSpec { forced: true, ..spec.clone() })).expect("taken");
+    let admin = source.server.admin();
+    admin.change_links(FederationCommand::AddLink(link)).expect("taken");
+    admin.change_links(FederationCommand::AddRoute(key.clone(), RouteSpec { forced: true, ..spec.clone() })).expect("taken");
     source.until("it is told what it lacks", |links| {
         let errors = links.iter().flat_map(|link| &link.routes).filter_map(|route| route.error.as_ref());
         errors.into_iter().any(|error| error.contains("user 'plain' needs the tag 'federation'"))
     });
     // Where nothing is forced nobody must be believed.
-    operator.change_links(FederationCommand::RemoveRoute(key.clone(), spec.clone())).expect("taken");
-    operator.change_links(FederationCommand::AddRoute(key, spec)).expect("taken");
+    admin.change_links(FederationCommand::RemoveRoute(key.clone(), spec.clone())).expect("taken");
+    admin.change_links(FederationCommand::AddRoute(key, spec)).expect("taken");
     source.until("it runs", |links| links.iter().flat_map(|link| &link.routes).all(|route| route.is_running));
     publish(&source, "trades", &["eu.x"], 10);
     assert_eq!(bodies(&mut consumer, 10), expected("eu.x", 10));
@@ -423,7 +423,7 @@ fn accepted_messages_are_not_redelivered_when_a_route_is_removed_or_a_login_chan
     client.declare_queue(channel, "orders", &QueueOptions::default()).expect("a queue");
     let (mut ordered, _) = bound(&destination, "trades", "orders");
     let spec = RouteSpec { credit: 1_000, ..pull("trades", RouteKind::Queue { queue: "orders".into() }) };
-    let (key, operator) = (destination.key(&source), destination.server.admin());
+    let (key, admin) = (destination.key(&source), destination.server.admin());
     for round in 0..20 {
         destination.route(&source, spec.clone());
         // Far less than a share of the credit, at once behind one another: their acknowledgements wait for more.
@@ -443,7 +443,7 @@ fn accepted_messages_are_not_redelivered_when_a_route_is_removed_or_a_login_chan
                 durable: false,
             }),
         };
-        operator.change_links(order).expect("taken");
+        admin.change_links(order).expect("taken");
     }
     drop((client, ordered));
     [destination, source].into_iter().for_each(TestBroker::stop);
@@ -460,11 +460,11 @@ fn a_changed_login_reconnects_at_once_and_keeps_queued_messages() {
     destination.route(&source, spec);
     publish(&source, "trades", &["k"], 10);
     assert_eq!(bodies(&mut consumer, 10), expected("k", 10));
-    let operator = destination.server.admin();
+    let admin = destination.server.admin();
     let with = |login: &str| {
         let url = source.url().replace("guest:guest", login).into();
         let link = LinkSpec { key: destination.key(&source), url, user: "guest".into(), durable: false };
-        operator.change_links(FederationCommand::ChangeLink(link)).expect("taken");
+        admin.change_links(FederationCommand::ChangeLink(link)).expect("taken");
     };
     with("guest:wrong");
     destination.until("the login is refused", |links| matches!(links[0].state, LinkState::Refused { .. }));

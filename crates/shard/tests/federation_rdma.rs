@@ -163,9 +163,9 @@ fn a_broker_that_stops_does_not_wait_for_pending_dials() {
     let url = format!("amqp+rdma://guest:guest@{ROOT}/%2F");
     let key = federation::LinkKey { vhost: "/".into(), peer: ROOT.into() };
     let link = LinkSpec { key: key.clone(), url: url.into(), user: "guest".into(), durable: false };
-    let operator = leaf.server.admin();
-    operator.change_links(FederationCommand::AddLink(link)).expect("taken");
-    operator.change_links(FederationCommand::AddRoute(key, pull("trades", RouteKind::Dynamic))).expect("taken");
+    let admin = leaf.server.admin();
+    admin.change_links(FederationCommand::AddLink(link)).expect("taken");
+    admin.change_links(FederationCommand::AddRoute(key, pull("trades", RouteKind::Dynamic))).expect("taken");
     let mut events = Vec::new();
     let mut asked = || {
         let time = verbs::device::Device::now(&silent);

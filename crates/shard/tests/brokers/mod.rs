@@ -168,9 +168,9 @@ impl TestBroker {
     pub fn route(&self, peer: &TestBroker, spec: RouteSpec) {
         let key = self.key(peer);
         let link = LinkSpec { key: key.clone(), url: peer.url().into(), user: "guest".into(), durable: false };
-        let operator = self.server.admin();
-        operator.change_links(FederationCommand::AddLink(link)).expect("taken");
-        operator.change_links(FederationCommand::AddRoute(key.clone(), spec.clone())).expect("taken");
+        let admin = self.server.admin();
+        admin.change_links(FederationCommand::AddLink(link)).expect("taken");
+        admin.change_links(FederationCommand::AddRoute(key.clone(), spec.clone())).expect("taken");
         let what = format!("{} <-> {}: {spec:?}", self.name, peer.name);
         self.until(&what, |links| {
             links.iter().any(|link| link.routes.iter().any(|route| route.spec == spec && route.is_running))
