@@ -107,7 +107,7 @@ impl CatalogPair {
         let mut propagation = BindingPropagation::new(identity("down"), &spec, 1);
         propagation.begin(Some(identity("up")), 'A');
         let watch = down.catalog.watch_bindings(down.vhost, &"x".into());
-        Self { down, up, watch, propagation: propagation }
+        Self { down, up, watch, propagation }
     }
 
     /// Reads all bindings, as a route does that begins.
