@@ -5,8 +5,8 @@
 //! Never:  uses a frame or a socket: the targets `wire` and `session` have those.
 
 use broker::{
-    Batch, BodyRef, Broker, BrokerOptions, Capabilities, Content, Delivery, Effects, Login, Message, NotTaken, Place,
-    Publish, Request, Slot, Stored,
+    Batch, BodyRef, Broker, BrokerOptions, Capabilities, Confirm, Content, Delivery, Effects, Login, Message, NotTaken,
+    Place, Publish, Request, Slot, Stored,
 };
 use catalog::{Catalog, Limits, QueueId, Refusal, SessionId, ShardId, default_definitions};
 use slab::{Pool, PoolOptions};
@@ -63,6 +63,7 @@ impl Effects for Noted {
     }
     fn returned(&mut self, _slot: Slot, _channel: u16, _refusal: &Refusal, _content: Content<'_>) {}
     fn reply(&mut self, _slot: Slot, _channel: u16, _method: Method<'_>) {}
+    fn confirm(&mut self, _slot: Slot, _channel: u16, _confirm: Confirm) {}
     fn refuse(&mut self, _slot: Slot, _channel: u16, refusal: Refusal, _method: (u16, u16)) {
         self.refused = Some(refusal);
     }

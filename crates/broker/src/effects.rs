@@ -13,7 +13,7 @@ use crate::ready::Place;
 use crate::request::{NotTaken, Request};
 use catalog::{QueueId, Refusal, ShardId};
 use slab::Pool;
-use wire::method::Method;
+use wire::method::{Method, basic};
 
 /// A connection's place in the tables of its shard.
 pub type Slot = u32;
@@ -28,6 +28,38 @@ pub struct Delivery<'a> {
     pub redelivered: bool,
     /// The message.
     pub content: Content<'a>,
+}
+
+/// What a publisher learns of its messages, in confirm mode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConfirmOutcome {
+    /// They are in their queues.
+    Accepted,
+    /// A queue had no capacity.
+    Refused,
+}
+
+/// A publisher confirm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Confirm {
+    /// The number of the last publish that it covers.
+    pub delivery_tag: u64,
+    /// It covers every publish up to that number, too.
+    pub multiple: bool,
+    /// What became of them.
+    pub outcome: ConfirmOutcome,
+}
+
+impl Confirm {
+    /// `basic.ack` or `basic.nack`. `requeue` tells a broker that passes messages on to send refused ones again; publishers
+    /// ignore it.
+    pub fn method(&self, requeue: bool) -> Method<'static> {
+        let Confirm { delivery_tag, multiple, outcome } = *self;
+        match outcome {
+            ConfirmOutcome::Accepted => basic::Ack { delivery_tag, multiple }.into(),
+            ConfirmOutcome::Refused => basic::Nack { delivery_tag, multiple, requeue }.into(),
+        }
+    }
 }
 
 /// When an appended message is safe.
@@ -53,8 +85,10 @@ pub trait Effects {
     fn got(&mut self, slot: Slot, channel: u16, tag: u64, redelivered: bool, messages_left: u32, content: Content<'_>);
     /// Sends `basic.return`.
     fn returned(&mut self, slot: Slot, channel: u16, refusal: &Refusal, content: Content<'_>);
-    /// Sends a method.
+    /// Answers a command, or notifies the client of an event.
     fn reply(&mut self, slot: Slot, channel: u16, method: Method<'_>);
+    /// Confirms publishes.
+    fn confirm(&mut self, slot: Slot, channel: u16, confirm: Confirm);
     /// Closes the channel or the connection: a command that was answered elsewhere is refused.
     fn refuse(&mut self, slot: Slot, channel: u16, refusal: Refusal, method: (u16, u16));
     /// The connection may be read again: its command is answered, or what held its publishes back is over.

@@ -30,7 +30,7 @@ mod timers;
 
 pub use crate::core::{Broker, BrokerOptions, Counters, Flow, Publish};
 pub use direct_reply::Address;
-pub use effects::{Delivery, Effects, Slot, Stored};
+pub use effects::{Confirm, ConfirmOutcome, Delivery, Effects, Slot, Stored};
 pub use letter::{Batch, Letter};
 pub use message::{BodyRef, Content, Message};
 pub use peer::{Capabilities, Login};

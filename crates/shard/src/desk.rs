@@ -7,7 +7,9 @@
 use crate::mail::Mail;
 use crate::pushed::TieOut;
 use crate::stamped::Stamped;
-use broker::{Batch, BodyRef, Content, Delivery, Effects, Message, NotTaken, Place, Request, Slot, Stored};
+use broker::{
+    Batch, BodyRef, Confirm, ConfirmOutcome, Content, Delivery, Effects, Message, NotTaken, Place, Request, Slot, Stored,
+};
 use catalog::{QueueId, Refusal, ShardId};
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use session::{BodyOut, DeliverHead, GetOkHead, Outbound, ReturnHead};
@@ -15,7 +17,6 @@ use slab::Pool;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Instant;
 use wire::Method;
-use wire::method::basic;
 
 /// The output of one connection.
 pub struct Outlet {
@@ -210,35 +211,28 @@ fn push(
 }
 
 impl Desk {
-    /// To another broker. One that this broker has dialled is acknowledged what is safe here, and nothing else is an answer
-    /// to anybody; what this broker did not take comes again, and is not taken for what has been here.
+    /// Confirms publishes of another broker. On a link that this broker has dialled they are deliveries: those that are safe here
+    /// are acknowledged when it is time for it, and those that a queue refused come again and are not taken for duplicates.
     #[cold]
-    fn reply_on_link(&mut self, slot: Slot, channel: u16, method: &Method<'_>) {
-        let again;
-        let (written, is_answer) = match method {
-            Method::BasicAck(_) => (method, true),
-            Method::BasicNack(nack) => {
-                again = basic::Nack { requeue: true, ..*nack }.into();
-                (&again, true)
-            }
-            _ => (method, false),
-        };
+    fn confirm_on_link(&mut self, slot: Slot, channel: u16, confirm: Confirm) {
         let is_tie = self.outlet(slot).is_some_and(|outlet| outlet.tie.is_some());
-        if is_tie && let Method::BasicNack(_) = method {
-            self.acknowledge(slot, None);
-        }
-        let waits = match method {
-            Method::BasicAck(ack) => self.hold_ack(slot, channel, ack.delivery_tag),
-            _ => false,
+        let is_held = match confirm.outcome {
+            ConfirmOutcome::Accepted => self.hold_ack(slot, channel, confirm.delivery_tag),
+            ConfirmOutcome::Refused => {
+                if is_tie {
+                    self.acknowledge(slot, None);
+                }
+                false
+            }
         };
-        if !waits && let Some((out, pool)) = self.writer(slot).filter(|_| is_answer || !is_tie) {
-            out.method(pool, channel, if is_tie { written } else { method });
+        if !is_held && let Some((out, pool)) = self.writer(slot) {
+            out.method(pool, channel, &confirm.method(is_tie));
         }
         let Some(stamped) = self.outlet(slot).and_then(|outlet| outlet.stamped.as_mut()) else { return };
-        match method {
-            Method::BasicAck(ack) => stamped.confirmed(channel, ack.delivery_tag, ack.multiple),
-            Method::BasicNack(nack) => stamped.refuse(channel, nack.delivery_tag, nack.multiple),
-            _ => {}
+        let Confirm { delivery_tag, multiple, outcome } = confirm;
+        match outcome {
+            ConfirmOutcome::Accepted => stamped.confirmed(channel, delivery_tag, multiple),
+            ConfirmOutcome::Refused => stamped.refuse(channel, delivery_tag, multiple),
         }
     }
 }
@@ -369,12 +363,21 @@ impl Effects for Desk {
     }
 
     fn reply(&mut self, slot: Slot, channel: u16, method: Method<'_>) {
-        let is_links = self.outlet(slot).is_some_and(|outlet| outlet.tie.is_some() || outlet.stamped.is_some());
-        if is_links {
-            return self.reply_on_link(slot, channel, &method);
+        if self.outlet(slot).is_some_and(|outlet| outlet.tie.is_some()) {
+            // A broker that this one has dialled has asked for nothing. What it sent meanwhile is served with the flush.
+            return self.make_dirty(slot);
         }
         if let Some((out, pool)) = self.writer(slot) {
             out.method(pool, channel, &method);
+        }
+    }
+
+    fn confirm(&mut self, slot: Slot, channel: u16, confirm: Confirm) {
+        if self.outlet(slot).is_some_and(|outlet| outlet.tie.is_some() || outlet.stamped.is_some()) {
+            return self.confirm_on_link(slot, channel, confirm);
+        }
+        if let Some((out, pool)) = self.writer(slot) {
+            out.method(pool, channel, &confirm.method(false));
         }
     }
 

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use crate::core::{BrokerOptions, Publish};
     use crate::delayed::Delayed;
-    use crate::effects::{Delivery, Slot, Stored};
+    use crate::effects::{Confirm, ConfirmOutcome, Delivery, Slot, Stored};
     use crate::letter::Batch;
     use crate::message::{BodyRef, Message};
     use crate::peer::{Capabilities, Login};
@@ -139,11 +139,11 @@ mod tests {
             self.heard.push(refusal.text.clone());
         }
         fn reply(&mut self, _: Slot, _: u16, method: Method<'_>) {
-            self.heard.push(match method {
-                Method::BasicAck(ack) => format!("ack {}", ack.delivery_tag),
-                Method::BasicNack(nack) => format!("nack {}", nack.delivery_tag),
-                other => other.name().to_owned(),
-            });
+            self.heard.push(method.name().to_owned());
+        }
+        fn confirm(&mut self, _: Slot, _: u16, confirm: Confirm) {
+            let outcome = if confirm.outcome == ConfirmOutcome::Accepted { "ack" } else { "nack" };
+            self.heard.push(format!("{outcome} {}", confirm.delivery_tag));
         }
         fn refuse(&mut self, _: Slot, _: u16, refusal: Refusal, _: (u16, u16)) {
             self.heard.push(refusal.text);

@@ -8,13 +8,13 @@ use super::dispatch::Offered;
 use super::{Broker, Flow, copies, find, no_channel};
 use crate::channel::{ChannelKey, LastRoute, Mode, Step, same};
 use crate::direct_reply::{Address, PSEUDO_QUEUE};
-use crate::effects::{Effects, Slot, Stored};
+use crate::effects::{Confirm, ConfirmOutcome, Effects, Slot, Stored};
 use crate::letter::{Letter, Parcel};
 use crate::limits::TRANSACTION_ITEMS_MAX;
 use crate::message::{BodyRef, Content, Message};
 use catalog::{Operation, QueueId, REQUEST_QUEUE, Refusal, Resource, Route, ShardId};
 use std::sync::Arc;
-use wire::method::{Method, basic};
+use wire::method::basic;
 use wire::{RawProperties, ReplyCode, ShortStr};
 
 /// A publish as it arrives.
@@ -408,8 +408,8 @@ impl Broker {
             channel.confirms.told = safe;
             while let Some(declined) = channel.confirms.next_declined(safe) {
                 ack(slot, number, told, declined - 1, fx);
-                let nack = basic::Nack { delivery_tag: declined, multiple: false, requeue: false };
-                fx.reply(slot, number, Method::BasicNack(nack));
+                let outcome = ConfirmOutcome::Refused;
+                fx.confirm(slot, number, Confirm { delivery_tag: declined, multiple: false, outcome });
                 told = declined;
             }
             ack(slot, number, told, safe, fx);
@@ -502,6 +502,6 @@ impl Broker {
 fn ack<E: Effects>(slot: Slot, channel: u16, told: u64, safe: u64, fx: &mut E) {
     if safe > told {
         let multiple = safe - told > 1;
-        fx.reply(slot, channel, Method::BasicAck(basic::Ack { delivery_tag: safe, multiple }));
+        fx.confirm(slot, channel, Confirm { delivery_tag: safe, multiple, outcome: ConfirmOutcome::Accepted });
     }
 }

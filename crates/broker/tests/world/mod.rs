@@ -5,8 +5,8 @@
 //! Never:  uses a socket or a thread.
 
 use broker::{
-    Batch, BodyRef, Broker, BrokerOptions, Capabilities, Content, Delivery, Effects, Flow, Login, Message, NotTaken,
-    Place, Publish, Request, Slot, Stored,
+    Batch, BodyRef, Broker, BrokerOptions, Capabilities, Confirm, ConfirmOutcome, Content, Delivery, Effects, Flow, Login,
+    Message, NotTaken, Place, Publish, Request, Slot, Stored,
 };
 use catalog::{Catalog, Definition, Limits, Name, Password, Permission, QueueId, Refusal, SessionId, ShardId, Stamp};
 use slab::{Pool, PoolOptions};
@@ -72,8 +72,6 @@ impl Effects for Recorder {
     }
     fn reply(&mut self, slot: Slot, channel: u16, method: Method<'_>) {
         let words = match method {
-            Method::BasicAck(ack) => format!("ack {}{}", ack.delivery_tag, if ack.multiple { "+" } else { "" }),
-            Method::BasicNack(nack) => format!("nack {}{}", nack.delivery_tag, if nack.multiple { "+" } else { "" }),
             Method::QueueDeclareOk(ok) => {
                 format!("declare-ok {} {}/{}", ok.queue, ok.message_count, ok.consumer_count)
             }
@@ -86,6 +84,10 @@ impl Effects for Recorder {
             other => other.name().to_owned(),
         };
         self.say(slot, channel, words);
+    }
+    fn confirm(&mut self, slot: Slot, channel: u16, confirm: Confirm) {
+        let outcome = if confirm.outcome == ConfirmOutcome::Accepted { "ack" } else { "nack" };
+        self.say(slot, channel, format!("{outcome} {}{}", confirm.delivery_tag, if confirm.multiple { "+" } else { "" }));
     }
     fn refuse(&mut self, slot: Slot, channel: u16, refusal: Refusal, _method: (u16, u16)) {
         self.say(slot, channel, format!("refused {}", refusal.text));
