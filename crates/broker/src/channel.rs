@@ -5,8 +5,8 @@
 //! Never:  touches a queue.
 
 use crate::consumer::ConsumerKey;
-use crate::effects::Slot;
-use crate::ledger::{Ledger, Unsettled};
+use crate::effects::ConnectionSlot;
+use crate::ledger::{Ledger, UnsettledDelivery};
 use crate::message::Message;
 use catalog::{Decided, ExchangeId, Route};
 use std::collections::{BTreeSet, VecDeque};
@@ -19,7 +19,7 @@ slotmap::new_key_type! {
 }
 
 /// The route of the last publish: a publisher that repeats itself looks nothing up.
-pub struct LastRoute {
+pub struct RouteCache {
     /// Definitions it was found under.
     pub version: u64,
     /// The exchange's name.
@@ -34,7 +34,7 @@ pub struct LastRoute {
     pub trace: Option<Box<[u8]>>,
 }
 
-impl LastRoute {
+impl RouteCache {
     /// That of an exchange to which nothing has been published yet.
     pub fn new(version: u64, exchange: &[u8], exchange_id: ExchangeId) -> Self {
         Self { version, exchange: exchange.into(), exchange_id, routing_key: Vec::new(), route: None, trace: None }
@@ -42,7 +42,7 @@ impl LastRoute {
 
     /// The route of a message with this key and these properties, if it is the same.
     #[inline]
-    pub fn of(&self, routing_key: &[u8], properties: RawProperties<'_>) -> Option<&Arc<Route>> {
+    pub fn get(&self, routing_key: &[u8], properties: RawProperties<'_>) -> Option<&Arc<Route>> {
         let route = self.route.as_ref()?;
         let is_alike = same(&self.routing_key, routing_key)
             && (route.decided == Decided::ByKey
@@ -77,45 +77,45 @@ pub fn same(a: &[u8], b: &[u8]) -> bool {
 
 /// Publisher confirms of one channel: in order, so that one acknowledgement covers many.
 #[derive(Default)]
-pub struct Confirms {
+pub struct ChannelConfirms {
     /// Number of the last publish.
     pub published: u64,
     /// Number up to which the client knows.
-    pub told: u64,
+    pub confirmed: u64,
     /// Publishes that wait for other shards or the store: number and how many answers are missing.
-    pub waiting: VecDeque<(u64, u32)>,
+    pub pending: VecDeque<(u64, u32)>,
     /// Publishes that a queue had no room for, and that the client has not heard of.
-    pub declined: BTreeSet<u64>,
+    pub refused: BTreeSet<u64>,
     /// The channel is on the list of those to flush.
     pub due: bool,
 }
 
-impl Confirms {
+impl ChannelConfirms {
     /// Every publish up to this number is safe.
-    pub fn safe(&self) -> u64 {
-        self.waiting.front().map_or(self.published, |&(number, _)| number - 1)
+    pub fn last_safe(&self) -> u64 {
+        self.pending.front().map_or(self.published, |&(number, _)| number - 1)
     }
 
     /// Takes the next publish that a queue refused, of those up to a number.
-    pub fn next_declined(&mut self, safe: u64) -> Option<u64> {
-        let first = self.declined.first().copied().filter(|&number| number <= safe)?;
-        self.declined.pop_first();
+    pub fn next_refused(&mut self, safe: u64) -> Option<u64> {
+        let first = self.refused.first().copied().filter(|&number| number <= safe)?;
+        self.refused.pop_first();
         Some(first)
     }
 
     /// One answer for a publish arrived.
-    pub fn answered(&mut self, number: u64) {
-        if let Ok(at) = self.waiting.binary_search_by_key(&number, |&(n, _)| n) {
-            self.waiting[at].1 -= 1;
+    pub fn on_answer(&mut self, number: u64) {
+        if let Ok(at) = self.pending.binary_search_by_key(&number, |&(n, _)| n) {
+            self.pending[at].1 -= 1;
         }
-        while let Some(&(_, 0)) = self.waiting.front() {
-            self.waiting.pop_front();
+        while let Some(&(_, 0)) = self.pending.front() {
+            self.pending.pop_front();
         }
     }
 }
 
 /// A step of an open transaction.
-pub enum Step {
+pub enum TransactionOperation {
     /// A message to publish.
     Publish {
         /// The message with its exchange and routing key.
@@ -128,25 +128,25 @@ pub enum Step {
     /// Deliveries to acknowledge, requeue or drop.
     Settle {
         /// They, by their tags: the ledger has them no more, unless the transaction is rolled back.
-        deliveries: Vec<(u64, Unsettled)>,
+        deliveries: Vec<(u64, UnsettledDelivery)>,
         /// What becomes of them.
-        fate: Fate,
+        fate: SettlementOutcome,
     },
 }
 
-impl Step {
+impl TransactionOperation {
     /// The deliveries that it would settle.
-    pub fn deliveries(self) -> Vec<(u64, Unsettled)> {
+    pub fn deliveries(self) -> Vec<(u64, UnsettledDelivery)> {
         match self {
-            Step::Settle { deliveries, .. } => deliveries,
-            Step::Publish { .. } => Vec::new(),
+            TransactionOperation::Settle { deliveries, .. } => deliveries,
+            TransactionOperation::Publish { .. } => Vec::new(),
         }
     }
 }
 
 /// What becomes of a settled delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
+pub enum SettlementOutcome {
     /// It was processed.
     Acknowledged,
     /// It goes back to its place in the queue.
@@ -156,19 +156,19 @@ pub enum Fate {
 }
 
 /// How publishes of the channel are made safe.
-pub enum Mode {
+pub enum ChannelMode {
     /// Not at all.
     Plain,
     /// Each is confirmed.
     Confirm,
     /// They wait for `tx.commit`.
-    Transaction(Vec<Step>),
+    Transaction(Vec<TransactionOperation>),
 }
 
 /// A channel.
 pub struct Channel {
     /// Its connection.
-    pub slot: Slot,
+    pub slot: ConnectionSlot,
     /// Its number.
     pub number: u16,
     /// Settlement.
@@ -186,22 +186,22 @@ pub struct Channel {
     /// The client wants deliveries (`channel.flow`).
     pub flow: bool,
     /// How publishes are made safe.
-    pub mode: Mode,
+    pub mode: ChannelMode,
     /// Confirm numbers; also counts what a commit waits for.
-    pub confirms: Confirms,
+    pub confirms: ChannelConfirms,
     /// Route of the last publish.
-    pub last_route: Option<Box<LastRoute>>,
+    pub route_cache: Option<Box<RouteCache>>,
     /// Name of the queue declared last, for methods that name none.
     pub last_queue: Box<str>,
     /// What the ledger had come to at some moments, with a consumer timeout only: tags up to this one were out then.
-    pub marks: VecDeque<(u64, u64)>,
+    pub tag_checkpoints: VecDeque<(u64, u64)>,
     /// Where direct replies to this channel go.
-    pub direct_reply: Option<crate::direct_reply::Mailbox>,
+    pub reply_consumer: Option<crate::direct_reply::ReplyConsumer>,
 }
 
 impl Channel {
     /// A channel just opened.
-    pub fn new(slot: Slot, number: u16) -> Self {
+    pub fn new(slot: ConnectionSlot, number: u16) -> Self {
         Channel {
             slot,
             number,
@@ -212,12 +212,12 @@ impl Channel {
             prefetch_shared: 0,
             unsettled: 0,
             flow: true,
-            mode: Mode::Plain,
-            confirms: Confirms::default(),
-            last_route: None,
+            mode: ChannelMode::Plain,
+            confirms: ChannelConfirms::default(),
+            route_cache: None,
             last_queue: "".into(),
-            marks: VecDeque::new(),
-            direct_reply: None,
+            tag_checkpoints: VecDeque::new(),
+            reply_consumer: None,
         }
     }
 

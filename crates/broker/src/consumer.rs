@@ -4,9 +4,9 @@
 //! Owns:   its prefetch count and, when its queue lives on another shard, the deliveries that wait here for room.
 //! Never:  knows what a message holds.
 
-use crate::effects::Slot;
+use crate::effects::ConnectionSlot;
 use crate::message::Message;
-use crate::ready::Place;
+use crate::ready_messages::QueuePosition;
 use catalog::{QueueId, ShardId};
 use std::collections::VecDeque;
 
@@ -16,9 +16,9 @@ slotmap::new_key_type! {
 }
 
 /// A delivery from another shard that waits for room or prefetch.
-pub struct Parked {
+pub struct ParkedDelivery {
     /// Its place in the queue.
-    pub place: Place,
+    pub position: QueuePosition,
     /// The message.
     pub message: Message,
     /// Handed out before.
@@ -28,7 +28,7 @@ pub struct Parked {
 /// A consumer.
 pub struct Consumer {
     /// Its connection.
-    pub slot: Slot,
+    pub slot: ConnectionSlot,
     /// Its channel's number.
     pub channel_number: u16,
     /// Its channel.
@@ -50,7 +50,7 @@ pub struct Consumer {
     /// It could not take a delivery and must be woken.
     pub idle: bool,
     /// Deliveries waiting here (queue on another shard only).
-    pub parked: VecDeque<Parked>,
+    pub parked: VecDeque<ParkedDelivery>,
     /// Messages delivered since the queue was last told (queue on another shard only).
     pub credit_due_messages: u32,
     /// Bytes delivered since the queue was last told.

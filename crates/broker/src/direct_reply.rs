@@ -12,7 +12,7 @@ use slotmap::{Key, KeyData};
 pub const PSEUDO_QUEUE: &str = "amq.rabbitmq.reply-to";
 
 /// What a channel that consumes from the pseudo-queue keeps.
-pub struct Mailbox {
+pub struct ReplyConsumer {
     /// The consumer's tag.
     pub consumer_tag: Box<[u8]>,
     /// Known only to those who saw a request of this channel.
@@ -21,7 +21,7 @@ pub struct Mailbox {
 
 /// A channel's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Address {
+pub struct ReplyAddress {
     /// The shard of its connection.
     pub shard: ShardId,
     /// The channel there.
@@ -30,14 +30,14 @@ pub struct Address {
     pub nonce: u64,
 }
 
-impl Address {
+impl ReplyAddress {
     /// The name that takes the pseudo-queue's place in a request's `reply-to`.
     pub fn name(&self) -> String {
         format!("{PSEUDO_QUEUE}.{:04x}{:016x}{:016x}", self.shard.0, self.channel.data().as_ffi(), self.nonce)
     }
 
     /// The address behind such a name.
-    pub fn parse(name: &[u8]) -> Option<Address> {
+    pub fn parse(name: &[u8]) -> Option<ReplyAddress> {
         let hex = name.strip_prefix(PSEUDO_QUEUE.as_bytes())?.strip_prefix(b".")?;
         let hex = std::str::from_utf8(hex)
             .ok()
@@ -45,7 +45,7 @@ impl Address {
         let shard = u16::from_str_radix(&hex[..4], 16).ok()?;
         let channel = u64::from_str_radix(&hex[4..20], 16).ok()?;
         let nonce = u64::from_str_radix(&hex[20..], 16).ok()?;
-        Some(Address { shard: ShardId(shard), channel: KeyData::from_ffi(channel).into(), nonce })
+        Some(ReplyAddress { shard: ShardId(shard), channel: KeyData::from_ffi(channel).into(), nonce })
     }
 }
 
@@ -56,10 +56,10 @@ mod tests {
     #[test]
     fn a_name_leads_back_to_its_address() {
         let address =
-            Address { shard: ShardId(3), channel: KeyData::from_ffi(0x1_0000_0007).into(), nonce: 0xfeed_beef };
-        assert_eq!(Address::parse(address.name().as_bytes()), Some(address));
+            ReplyAddress { shard: ShardId(3), channel: KeyData::from_ffi(0x1_0000_0007).into(), nonce: 0xfeed_beef };
+        assert_eq!(ReplyAddress::parse(address.name().as_bytes()), Some(address));
         for other in ["amq.rabbitmq.reply-to", "amq.rabbitmq.reply-to.", "amq.rabbitmq.reply-to.xyz", "q"] {
-            assert_eq!(Address::parse(other.as_bytes()), None, "{other}");
+            assert_eq!(ReplyAddress::parse(other.as_bytes()), None, "{other}");
         }
     }
 }

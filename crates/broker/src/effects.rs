@@ -7,16 +7,16 @@
 //! It is a trait and not a list so that the hottest effect, a delivery, goes from the publisher's receive buffer into the consumer's send
 //! buffer without being written down in between (docs/decisions/0002). Tests use a recorder.
 
-use crate::letter::Batch;
+use crate::shard_message::ShardBatch;
 use crate::message::{Content, Message};
-use crate::ready::Place;
-use crate::request::{NotTaken, Request};
+use crate::ready_messages::QueuePosition;
+use crate::admin_request::{AdminRequestError, AdminRequest};
 use catalog::{QueueId, Refusal, ShardId};
 use slab::Pool;
 use wire::method::{Method, basic};
 
 /// A connection's place in the tables of its shard.
-pub type Slot = u32;
+pub type ConnectionSlot = u32;
 
 /// One `basic.deliver` for a consumer.
 pub struct Delivery<'a> {
@@ -64,11 +64,11 @@ impl Confirm {
 
 /// When an appended message is safe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stored {
+pub enum AppendResult {
     /// At once, or never meant to be: nothing to wait for.
-    Now,
+    Durable,
     /// When the store has reported this ticket durable, see `Broker::durable`.
-    At(u64),
+    Pending(u64),
 }
 
 /// The surroundings of a broker core.
@@ -76,31 +76,31 @@ pub trait Effects {
     /// Message memory of this shard.
     fn pool(&self) -> &Pool;
     /// A number nobody can guess.
-    fn chance(&mut self) -> u64;
+    fn random(&mut self) -> u64;
     /// Whether the connection's output may take another delivery.
-    fn has_room(&self, slot: Slot) -> bool;
+    fn has_capacity(&self, slot: ConnectionSlot) -> bool;
     /// Sends `basic.deliver`.
-    fn deliver(&mut self, slot: Slot, channel: u16, delivery: Delivery<'_>);
+    fn deliver(&mut self, slot: ConnectionSlot, channel: u16, delivery: Delivery<'_>);
     /// Sends `basic.get-ok`.
-    fn got(&mut self, slot: Slot, channel: u16, tag: u64, redelivered: bool, messages_left: u32, content: Content<'_>);
+    fn get_ok(&mut self, slot: ConnectionSlot, channel: u16, tag: u64, redelivered: bool, messages_left: u32, content: Content<'_>);
     /// Sends `basic.return`.
-    fn returned(&mut self, slot: Slot, channel: u16, refusal: &Refusal, content: Content<'_>);
+    fn return_message(&mut self, slot: ConnectionSlot, channel: u16, refusal: &Refusal, content: Content<'_>);
     /// Answers a command, or notifies the client of an event.
-    fn reply(&mut self, slot: Slot, channel: u16, method: Method<'_>);
+    fn reply(&mut self, slot: ConnectionSlot, channel: u16, method: Method<'_>);
     /// Confirms publishes.
-    fn confirm(&mut self, slot: Slot, channel: u16, confirm: Confirm);
+    fn confirm(&mut self, slot: ConnectionSlot, channel: u16, confirm: Confirm);
     /// Closes the channel or the connection: a command that was answered elsewhere is refused.
-    fn refuse(&mut self, slot: Slot, channel: u16, refusal: Refusal, method: (u16, u16));
+    fn refuse(&mut self, slot: ConnectionSlot, channel: u16, refusal: Refusal, method: (u16, u16));
     /// The connection may be read again: its command is answered, or what held its publishes back is over.
-    fn resume(&mut self, slot: Slot);
+    fn resume(&mut self, slot: ConnectionSlot);
     /// The connection publishes faster than consumers take it in: after a moment, call `Broker::end_pace`.
-    fn pace(&mut self, slot: Slot);
+    fn throttle(&mut self, slot: ConnectionSlot);
     /// The mail being written for another shard.
-    fn batch(&mut self, to: ShardId) -> &mut Batch;
+    fn batch(&mut self, to: ShardId) -> &mut ShardBatch;
     /// Hands an administrative request to the program, which answers later by `Broker::answer_request`.
-    fn request(&mut self, request: Request) -> Result<(), NotTaken>;
+    fn admin_request(&mut self, request: AdminRequest) -> Result<(), AdminRequestError>;
     /// A durable queue took a persistent message.
-    fn append(&mut self, queue: QueueId, place: Place, message: &Message) -> Stored;
+    fn append(&mut self, queue: QueueId, place: QueuePosition, message: &Message) -> AppendResult;
     /// A durable queue is done with a message it had appended.
-    fn forget(&mut self, queue: QueueId, place: Place);
+    fn forget(&mut self, queue: QueueId, place: QueuePosition);
 }

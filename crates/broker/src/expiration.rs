@@ -30,7 +30,7 @@ pub(crate) fn check(text: &str) -> Result<(), Refusal> {
 }
 
 /// How long a message may wait, if it says so. What is not well formed was refused when it was published.
-pub(crate) fn life_us(properties: RawProperties<'_>) -> Option<u64> {
+pub(crate) fn time_to_live_us(properties: RawProperties<'_>) -> Option<u64> {
     let text = properties.expiration()?;
     let digits = text.as_bytes().iter().filter(|letter| letter.is_ascii_digit());
     let ms = digits.fold(0_u64, |ms, digit| ms.saturating_mul(10).saturating_add(u64::from(digit - b'0')));

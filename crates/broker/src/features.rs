@@ -4,9 +4,9 @@
 //! Owns:   when the queue was last used.
 //! Never:  moves a message.
 
-use crate::death::Grave;
+use crate::death_history::DeadLetterTarget;
 use crate::message::Content;
-use crate::ready::{Place, Ready};
+use crate::ready_messages::{QueuePosition, ReadyMessages};
 use catalog::{Overflow, QueueDefinition, QueueFeatures};
 use hashbrown::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 const MS_US: u64 = 1_000;
 
 /// A queue's features. Plain queues have none.
-pub struct Features {
+pub struct FeatureState {
     /// How long its messages wait.
     pub ttl_us: Option<u64>,
     /// After how long without use it goes.
@@ -29,7 +29,7 @@ pub struct Features {
     /// What becomes of those that have no room.
     pub overflow: Overflow,
     /// Where its dead letters go.
-    pub grave: Option<Arc<Grave>>,
+    pub dead_letter_target: Option<Arc<DeadLetterTarget>>,
     /// The highest priority that its messages have.
     pub priority_max: u8,
     /// One consumer at a time is served.
@@ -37,14 +37,14 @@ pub struct Features {
     /// How often a message may come back.
     pub delivery_limit: Option<u32>,
     /// How often those did that came back (with a delivery limit only).
-    pub returns: HashMap<Place, u32>,
+    pub returns: HashMap<QueuePosition, u32>,
     /// Where its vhost's bytes are counted: those of this queue that are.
     pub counted_bytes: Option<u64>,
 }
 
-impl Features {
+impl FeatureState {
     /// Of a queue that is made or put under other policies now; `is_counted`: its vhost counts its bytes.
-    pub fn of(definition: &QueueDefinition, is_counted: bool, now_us: u64) -> Option<Box<Features>> {
+    pub fn of(definition: &QueueDefinition, is_counted: bool, now_us: u64) -> Option<Box<FeatureState>> {
         let features = match definition.features() {
             Some(features) => features,
             None if is_counted => QueueFeatures::default(),
@@ -52,16 +52,16 @@ impl Features {
         };
         let grave = features.dead_letter_exchange.map(|exchange| {
             let (vhost, queue) = (definition.vhost, definition.name.shared());
-            Arc::new(Grave { vhost, queue, exchange, routing_key: features.dead_letter_routing_key })
+            Arc::new(DeadLetterTarget { vhost, queue, exchange, routing_key: features.dead_letter_routing_key })
         });
-        Some(Box::new(Features {
+        Some(Box::new(FeatureState {
             ttl_us: features.message_ttl_ms.map(|ms| ms.saturating_mul(MS_US)),
             expires_us: features.expires_ms.map(|ms| ms.saturating_mul(MS_US)),
             used_us: now_us,
             messages_max: features.messages_max.unwrap_or(u64::MAX),
             body_bytes_max: features.body_bytes_max.unwrap_or(u64::MAX),
             overflow: features.overflow,
-            grave,
+            dead_letter_target: grave,
             priority_max: features.priority_max,
             single_active: features.single_active_consumer,
             delivery_limit: features.delivery_limit,
@@ -71,7 +71,7 @@ impl Features {
     }
 
     /// Takes over what the queue did before it was put under other policies.
-    pub fn succeed(&mut self, before: Features) {
+    pub fn inherit(&mut self, before: FeatureState) {
         if self.expires_us == before.expires_us {
             self.used_us = before.used_us;
         }
@@ -81,7 +81,7 @@ impl Features {
     }
 
     /// A message comes back that a consumer had: answers how often it did, or `None` if that is too often.
-    pub fn comes_back(&mut self, place: Place) -> Option<u32> {
+    pub fn count_return(&mut self, place: QueuePosition) -> Option<u32> {
         let limit = self.delivery_limit?;
         let times = self.returns.entry(place).or_insert(0);
         *times += 1;
@@ -94,13 +94,13 @@ impl Features {
     }
 
     /// A message comes back that nobody had this time: it had come back so often before.
-    pub fn remember(&mut self, place: Place, times: u32) {
+    pub fn restore_returns(&mut self, place: QueuePosition, times: u32) {
         self.returns.entry(place).or_insert(times);
     }
 
     /// A message will not come back. Answers whether it ever did (with a delivery limit only).
     #[inline]
-    pub fn is_done(&mut self, place: Place) -> bool {
+    pub fn forget_returns(&mut self, place: QueuePosition) -> bool {
         !self.returns.is_empty() && self.returns.remove(&place).is_some()
     }
 
@@ -115,7 +115,7 @@ impl Features {
 
     /// Whether one more message must be refused. RabbitMQ asks before it looks for a consumer, and so does this.
     #[inline]
-    pub fn refuses(&self, ready: &Ready, content: &Content<'_>) -> bool {
+    pub fn refuses(&self, ready: &ReadyMessages, content: &Content<'_>) -> bool {
         self.overflow != Overflow::DropHead
             && (ready.len() as u64 >= self.messages_max
                 || ready.body_bytes().saturating_add(content.body.len() as u64) > self.body_bytes_max)
@@ -123,7 +123,7 @@ impl Features {
 
     /// Whether more waits than may, so that the next must go. What came back to a queue that refuses is let be.
     #[inline]
-    pub fn overflows(&self, ready: &Ready) -> bool {
+    pub fn overflows(&self, ready: &ReadyMessages) -> bool {
         self.overflow == Overflow::DropHead
             && (ready.len() as u64 > self.messages_max || ready.body_bytes() > self.body_bytes_max)
     }

@@ -5,35 +5,35 @@
 //! Never:  knows a frame, a thread, a lock, a future or JSON; reads a clock; draws chance.
 #![forbid(unsafe_code)]
 
-mod blind;
-mod chain;
+mod bcc;
+mod chunked_queue;
 mod channel;
 mod consumer;
 mod core;
-mod dead_letters;
-mod death;
-mod delayed;
+mod pending_dead_letters;
+mod death_history;
+mod delayed_messages;
 mod direct_reply;
 mod effects;
 mod expiration;
 mod features;
 mod ledger;
-mod letter;
+mod shard_message;
 pub mod limits;
 mod message;
-mod peer;
+mod session_state;
 mod queue;
-mod ready;
-mod request;
-mod rooms;
-mod timers;
+mod ready_messages;
+mod admin_request;
+mod vhost_quotas;
+mod queue_timers;
 
-pub use crate::core::{Broker, BrokerOptions, Counters, Flow, Publish};
-pub use direct_reply::Address;
-pub use effects::{Confirm, ConfirmOutcome, Delivery, Effects, Slot, Stored};
-pub use letter::{Batch, Letter};
+pub use crate::core::{Broker, BrokerOptions, BrokerCounters, ReadControl, Publish};
+pub use direct_reply::ReplyAddress;
+pub use effects::{Confirm, ConfirmOutcome, Delivery, Effects, ConnectionSlot, AppendResult};
+pub use shard_message::{ShardBatch, ShardMessage};
 pub use message::{BodyRef, Content, Message};
-pub use peer::{Capabilities, Login};
+pub use session_state::{ClientCapabilities, SessionLogin};
 pub use queue::Queue;
-pub use ready::Place;
-pub use request::{NotTaken, Request};
+pub use ready_messages::QueuePosition;
+pub use admin_request::{AdminRequestError, AdminRequest};

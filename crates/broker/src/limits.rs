@@ -11,9 +11,9 @@ pub const REMOTE_WINDOW_BYTES: i64 = 1 << 20;
 /// Bytes of small messages that one mail batch carries before it is handed over without waiting for the end of the tick.
 pub const BATCH_BYTES: usize = 64 * 1024;
 /// Letters that one mail batch carries before it is handed over.
-pub const BATCH_LETTERS: usize = 512;
+pub const BATCH_MESSAGES: usize = 512;
 /// Small messages with one head that one letter carries.
-pub const RUN_MESSAGES_MAX: u32 = 4_096;
+pub const PACKED_MESSAGES_MAX: u32 = 4_096;
 /// Bodies up to this size travel between shards as bytes in the batch; larger messages travel as references.
 pub const INLINE_BODY_BYTES_MAX: usize = 1_024;
 /// A body of at least this many bytes that goes to several queues is copied once, into memory that all of them share.
@@ -23,39 +23,39 @@ pub const CONSUMERS_PER_CHANNEL_MAX: usize = 65_536;
 /// Messages and acknowledgements that one transaction may hold before it is refused.
 pub const TRANSACTION_ITEMS_MAX: usize = 1 << 20;
 /// Definitions of one connection that go to shard 0 together, while it waits.
-pub const DEFINITIONS_A_RUN_MAX: usize = 1_024;
+pub const DEFINITIONS_PER_BATCH_MAX: usize = 1_024;
 /// Letters for queues whose declaration has not arrived here yet, kept until it has.
-pub const EARLY_LETTERS_MAX: usize = 1 << 16;
+pub const EARLY_PUBLISHES_MAX: usize = 1 << 16;
 /// Bytes waiting in a queue, for consumers whose outputs are full, at which its publishers are paced: they give the consumers a
 /// moment, so that what passes through stays in the cache. A queue that nobody empties takes more all the same.
-pub const PACE_BYTES: u64 = 4 << 20;
+pub const THROTTLE_BYTES: u64 = 4 << 20;
 /// Bytes that a queue's consumers must take while its publishers give them a moment. If they take less, the wait is in vain: the
 /// publishers have other queues to feed, and this one takes `PACE_BYTES` more before they wait for it again.
-pub const PACED_BYTES_MIN: u64 = PACE_BYTES / 16;
+pub const THROTTLE_PROGRESS_BYTES_MIN: u64 = THROTTLE_BYTES / 16;
 /// Bytes that limits add to each waiting message for its block and its place in the list.
 pub const MESSAGE_OVERHEAD_BYTES: u64 = 72;
 /// Expired messages that a queue gives up before others have their turn: so few that as dead letters they find room in an output,
 /// and leave with the next flush.
-pub const EXPIRED_PER_LOOK: usize = 256;
+pub const EXPIRED_PER_CHECK: usize = 256;
 /// Microseconds that a queue keeps expired messages when the queue of its dead letters has grown by `PACE_BYTES` and waits for the
 /// links of its consumers.
-pub const LETTERS_PACE_US: u64 = 1_000;
+pub const DEAD_LETTER_THROTTLE_US: u64 = 1_000;
 /// Dead letters for which the list of them keeps room.
-pub const DEAD_LETTERS_ROOM_KEPT: usize = 1_024;
+pub const DEAD_LETTERS_CAPACITY_KEPT: usize = 1_024;
 /// Properties of dead messages up to this many bytes are compared with those of the one before: of the same bytes follows the same
 /// letter. Longer ones have something of their own in them.
-pub const LIKENESS_BYTES_MAX: usize = 256;
+pub const DEATH_CACHE_PROPERTIES_BYTES_MAX: usize = 256;
 /// Items of one piece of a list of waiting or unsettled messages: little is allocated too much, and nothing is moved.
-pub const CHAIN_PIECE_ITEMS: usize = 1_024;
+pub const CHUNK_ITEMS: usize = 1_024;
 /// A list that runs empty gives its memory back if it has room for more items than this.
-pub const CHAIN_ROOM_KEPT_ITEMS: usize = 256;
+pub const EMPTY_CHUNK_ITEMS_KEPT: usize = 256;
 /// Messages that the exchanges of one shard hold back at once. One more is refused as by a full queue; the broker's memory limit,
 /// which counts them, comes first unless they are very small.
 pub const DELAYED_MESSAGES_MAX: usize = 1 << 24;
 /// Delayed messages that go on before others have their turn.
-pub const DELAYED_PER_LOOK: usize = 4_096;
+pub const DELAYED_PER_CHECK: usize = 4_096;
 /// Bytes of an administrative request's body. Answers may be longer: what is asked for is short, what is told is not.
-pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
+pub const ADMIN_REQUEST_BYTES_MAX: usize = 64 * 1024;
 /// A full queue accepts publishers again when it has drained to this many tenths of its limit.
 pub const QUEUE_RESUME_TENTHS: u64 = 8;
 

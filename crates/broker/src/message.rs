@@ -4,7 +4,7 @@
 //! Owns:   the layout of that block.
 //! Never:  parses properties, knows a frame.
 
-use crate::blind;
+use crate::bcc;
 use crate::limits::SHARED_BODY_BYTES_MIN;
 use slab::{Pool, Slice, Tailed};
 use wire::RawProperties;
@@ -46,7 +46,7 @@ pub struct Content<'a> {
     /// The body.
     pub body: BodyRef<'a>,
     /// Routing keys that nobody sees, as `blind` packs them; empty for most.
-    pub blind: &'a [u8],
+    pub bcc: &'a [u8],
     /// When it was published (or became a dead letter), in microseconds as the shards count them.
     pub arrived_us: u64,
 }
@@ -58,7 +58,7 @@ impl<'a> Content<'a> {
         routing_key: b"",
         properties: RawProperties::EMPTY.as_bytes(),
         body: BodyRef::Small(b""),
-        blind: &[],
+        bcc: &[],
         arrived_us: 0,
     };
 
@@ -74,10 +74,10 @@ impl<'a> Content<'a> {
             BodyRef::Small(bytes) => (bytes, None),
             BodyRef::Large(slice) => (&[], Some(slice.clone())),
         };
-        if self.blind.is_empty() {
+        if self.bcc.is_empty() {
             return self.keep_parts(large, [self.exchange, self.routing_key, self.properties, inline], pool);
         }
-        self.keep_parts(large, [self.exchange, self.routing_key, self.properties, inline, self.blind], pool)
+        self.keep_parts(large, [self.exchange, self.routing_key, self.properties, inline, self.bcc], pool)
     }
 
     #[inline]
@@ -88,7 +88,7 @@ impl<'a> Content<'a> {
             properties_bytes: self.properties.len() as u32,
             exchange_bytes: self.exchange.len() as u8,
             routing_key_bytes: self.routing_key.len() as u8,
-            has_blind: !self.blind.is_empty(),
+            has_bcc: !self.bcc.is_empty(),
         };
         let bytes = parts.iter().map(|part| part.len()).sum();
         Message(pool.tailed(head, bytes, |tail| {
@@ -116,7 +116,7 @@ impl<'a> Content<'a> {
     /// Bytes of names, properties, body and blind copies.
     #[inline]
     pub fn bytes(&self) -> usize {
-        self.exchange.len() + self.routing_key.len() + self.properties.len() + self.body.len() + self.blind.len()
+        self.exchange.len() + self.routing_key.len() + self.properties.len() + self.body.len() + self.bcc.len()
     }
 }
 
@@ -127,7 +127,7 @@ struct MessageHead {
     exchange_bytes: u8,
     routing_key_bytes: u8,
     /// There is a run of blind copies behind the body.
-    has_blind: bool,
+    has_bcc: bool,
 }
 
 /// A kept message: a counted reference of eight bytes. Cloning it copies no bytes.
@@ -142,12 +142,12 @@ impl Message {
         let (exchange, rest) = self.0.tail().split_at(head.exchange_bytes as usize);
         let (routing_key, rest) = rest.split_at(head.routing_key_bytes as usize);
         let (properties, rest) = rest.split_at(head.properties_bytes as usize);
-        let (inline, blind) = if head.has_blind { blind::split(rest) } else { (rest, &[][..]) };
+        let (inline, blind) = if head.has_bcc { bcc::split(rest) } else { (rest, &[][..]) };
         let body = match &head.large {
             Some(slice) => BodyRef::Large(slice),
             None => BodyRef::Small(inline),
         };
-        Content { exchange, routing_key, properties, body, blind, arrived_us: head.arrived_us }
+        Content { exchange, routing_key, properties, body, bcc: blind, arrived_us: head.arrived_us }
     }
 
     /// Bytes of names, properties, body and blind copies, as limits count them.
@@ -162,7 +162,7 @@ impl Message {
         let head = self.0.head();
         match &head.large {
             Some(slice) => slice.len(),
-            None if head.has_blind => self.content().body.len(),
+            None if head.has_bcc => self.content().body.len(),
             None => {
                 let names = usize::from(head.exchange_bytes) + usize::from(head.routing_key_bytes);
                 self.0.tail().len() - names - head.properties_bytes as usize

@@ -5,11 +5,11 @@
 //! Never:  knows a connection, decides whether a consumer has room.
 
 use crate::consumer::ConsumerKey;
-use crate::death::Grave;
-use crate::features::Features;
-use crate::limits::{MESSAGE_OVERHEAD_BYTES, PACE_BYTES};
+use crate::death_history::DeadLetterTarget;
+use crate::features::FeatureState;
+use crate::limits::{MESSAGE_OVERHEAD_BYTES, THROTTLE_BYTES};
 use crate::message::{Content, Message};
-use crate::ready::Ready;
+use crate::ready_messages::ReadyMessages;
 use catalog::{QueueId, ShardId, VhostId};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ slotmap::new_key_type! {
 
 /// Whom a queue serves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Taker {
+pub enum ConsumerRef {
     /// A consumer of this shard.
     Local(ConsumerKey),
     /// A consumer of another shard.
@@ -29,7 +29,7 @@ pub enum Taker {
 }
 
 /// A consumer on another shard, as its queue sees it.
-pub struct Remote {
+pub struct RemoteConsumer {
     /// Its shard.
     pub shard: ShardId,
     /// It, in that shard's table.
@@ -46,9 +46,9 @@ pub struct Remote {
     pub idle: bool,
 }
 
-struct Group {
+struct PriorityGroup {
     priority: i32,
-    active: VecDeque<Taker>,
+    active: VecDeque<ConsumerRef>,
 }
 
 /// A queue that lives on this shard.
@@ -64,26 +64,26 @@ pub struct Queue {
     /// It goes when its last consumer goes.
     pub auto_delete: bool,
     /// What waits.
-    pub ready: Ready,
+    pub ready: ReadyMessages,
     /// Messages that are out under an acknowledgement.
     pub unsettled: u64,
     /// Who alone may consume.
-    pub exclusive_taker: Option<Taker>,
+    pub exclusive_consumer: Option<ConsumerRef>,
     /// All its consumers, those out of credit too.
-    pub takers: Vec<Taker>,
-    groups: Vec<Group>,
+    pub consumers: Vec<ConsumerRef>,
+    groups: Vec<PriorityGroup>,
     /// It is on the list of queues to look at.
     pub due: bool,
     /// It has reached its share of the memory.
     pub full: bool,
     /// Connections that give its consumers a moment.
-    pub paced: Vec<crate::effects::Slot>,
+    pub throttled: Vec<crate::effects::ConnectionSlot>,
     /// Bytes at which publishers are paced: more while pacing them does not help.
-    pub pace_bytes: u64,
+    pub throttle_at_bytes: u64,
     /// Bytes it held when a publisher was paced last.
-    pub paced_at_bytes: u64,
+    pub throttled_at_bytes: u64,
     /// What it does beyond queueing.
-    pub features: Option<Box<Features>>,
+    pub features: Option<Box<FeatureState>>,
     /// Messages in it may expire.
     pub expiring: bool,
     /// When it will be looked at; zero is not at all.
@@ -99,16 +99,16 @@ impl Queue {
             vhost,
             durable,
             auto_delete,
-            ready: Ready::default(),
+            ready: ReadyMessages::default(),
             unsettled: 0,
-            exclusive_taker: None,
-            takers: Vec::new(),
+            exclusive_consumer: None,
+            consumers: Vec::new(),
             groups: Vec::new(),
             due: false,
             full: false,
-            paced: Vec::new(),
-            pace_bytes: PACE_BYTES,
-            paced_at_bytes: 0,
+            throttled: Vec::new(),
+            throttle_at_bytes: THROTTLE_BYTES,
+            throttled_at_bytes: 0,
             features: None,
             expiring: false,
             timer_us: 0,
@@ -123,8 +123,8 @@ impl Queue {
 
     /// Where its dead letters go.
     #[inline]
-    pub fn grave(&self) -> Option<&Arc<Grave>> {
-        self.features.as_ref()?.grave.as_ref()
+    pub fn dead_letter_target(&self) -> Option<&Arc<DeadLetterTarget>> {
+        self.features.as_ref()?.dead_letter_target.as_ref()
     }
 
     /// Whether all its messages expire.
@@ -135,12 +135,12 @@ impl Queue {
 
     /// How long a message may wait in it: the shorter of the queue's time and the message's own.
     #[inline]
-    pub fn life_us(&self, content: &Content<'_>) -> Option<u64> {
+    pub fn time_to_live_us(&self, content: &Content<'_>) -> Option<u64> {
         let ttl_us = self.features.as_ref().and_then(|features| features.ttl_us);
         if !content.properties().has_expiration() {
             return ttl_us;
         }
-        let own_us = crate::expiration::life_us(content.properties());
+        let own_us = crate::expiration::time_to_live_us(content.properties());
         ttl_us.into_iter().chain(own_us).min()
     }
 
@@ -148,13 +148,13 @@ impl Queue {
     #[inline]
     pub fn deadline_us(&self, message: &Message) -> u64 {
         let ttl_us = self.features.as_ref().and_then(|features| features.ttl_us);
-        let life_us = if message.has_expiration() { self.life_us(&message.content()) } else { ttl_us };
+        let life_us = if message.has_expiration() { self.time_to_live_us(&message.content()) } else { ttl_us };
         life_us.map_or(u64::MAX, |life_us| message.arrived_us().saturating_add(life_us))
     }
 
     /// When it goes, if nobody uses it until then.
     pub fn unused_deadline_us(&self) -> Option<u64> {
-        let features = self.features.as_ref().filter(|_| self.takers.is_empty())?;
+        let features = self.features.as_ref().filter(|_| self.consumers.is_empty())?;
         Some(features.used_us.saturating_add(features.expires_us?))
     }
 
@@ -164,12 +164,12 @@ impl Queue {
     }
 
     /// Adds a consumer. Where one at a time is served, the first that came is.
-    pub fn add(&mut self, taker: Taker, priority: i32, exclusive: bool) {
+    pub fn add_consumer(&mut self, taker: ConsumerRef, priority: i32, exclusive: bool) {
         if exclusive {
-            self.exclusive_taker = Some(taker);
+            self.exclusive_consumer = Some(taker);
         }
-        self.takers.push(taker);
-        if !self.is_single_active() || self.takers.len() == 1 {
+        self.consumers.push(taker);
+        if !self.is_single_active() || self.consumers.len() == 1 {
             self.activate(taker, priority);
         }
     }
@@ -181,44 +181,44 @@ impl Queue {
     }
 
     /// The consumer that is served next, after this one has left a queue that serves one at a time.
-    pub fn successor(&self, left: usize) -> Option<Taker> {
-        if left == 0 && self.is_single_active() { self.takers.first().copied() } else { None }
+    pub fn successor(&self, left: usize) -> Option<ConsumerRef> {
+        if left == 0 && self.is_single_active() { self.consumers.first().copied() } else { None }
     }
 
     /// Removes a consumer. Answers its place in the order of subscription.
-    pub fn remove(&mut self, taker: Taker) -> Option<usize> {
-        let at = self.takers.iter().position(|&t| t == taker)?;
-        self.takers.remove(at);
-        if self.exclusive_taker == Some(taker) {
-            self.exclusive_taker = None;
+    pub fn remove_consumer(&mut self, taker: ConsumerRef) -> Option<usize> {
+        let at = self.consumers.iter().position(|&t| t == taker)?;
+        self.consumers.remove(at);
+        if self.exclusive_consumer == Some(taker) {
+            self.exclusive_consumer = None;
         }
         for group in &mut self.groups {
             group.active.retain(|&t| t != taker);
         }
         self.groups.retain(|group| !group.active.is_empty());
-        if self.takers.is_empty() {
-            self.takers = Vec::new();
+        if self.consumers.is_empty() {
+            self.consumers = Vec::new();
             self.groups = Vec::new();
         }
         Some(at)
     }
 
     /// Puts a consumer (back) in the order of service, behind those of its priority.
-    pub fn activate(&mut self, taker: Taker, priority: i32) {
+    pub fn activate(&mut self, taker: ConsumerRef, priority: i32) {
         let at = self.groups.partition_point(|group| group.priority > priority);
         match self.groups.get_mut(at) {
             Some(group) if group.priority == priority => group.active.push_back(taker),
-            _ => self.groups.insert(at, Group { priority, active: VecDeque::from([taker]) }),
+            _ => self.groups.insert(at, PriorityGroup { priority, active: VecDeque::from([taker]) }),
         }
     }
 
     /// The consumer whose turn it is: the first, by priority and then in turn, that `can_take`; those that can't leave the order and are reported to `idle`.
     #[inline]
-    pub fn next_taker(
+    pub fn next_consumer(
         &mut self,
-        mut can_take: impl FnMut(Taker) -> bool,
-        mut idle: impl FnMut(Taker),
-    ) -> Option<Taker> {
+        mut can_take: impl FnMut(ConsumerRef) -> bool,
+        mut idle: impl FnMut(ConsumerRef),
+    ) -> Option<ConsumerRef> {
         for group in &mut self.groups {
             while let Some(&taker) = group.active.front() {
                 if can_take(taker) {

@@ -12,7 +12,7 @@ use crate::definitions::salted;
 use crate::greeting;
 use definitions::{Json, Kept};
 use shard::limits::ANSWER_BYTES_MAX;
-use shard::{Operator, Request};
+use shard::{Operator, AdminRequest};
 use std::io;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -87,14 +87,14 @@ impl Answers {
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub fn serve(mut self, requests: Receiver<Request>) -> io::Result<()> {
+    pub fn serve(mut self, requests: Receiver<AdminRequest>) -> io::Result<()> {
         self.federation.begin(&self.operator);
         let serve = move || requests.iter().for_each(|request| self.answer(request));
         std::thread::Builder::new().name("requests".to_owned()).spawn(serve).map(drop)
     }
 
-    fn answer(&mut self, request: Request) {
-        let Request { user, reply_to, correlation_id, body } = request;
+    fn answer(&mut self, request: AdminRequest) {
+        let AdminRequest { user, reply_to, correlation_id, body } = request;
         let outcome = self.carry_out(&user, &body);
         if let Err(Error { code, text }) = &outcome {
             tracing::debug!(%user, code, text, "a request has no result");

@@ -8,7 +8,7 @@ use crate::mail::Mail;
 use crate::pushed::TieOut;
 use crate::stamped::Stamped;
 use broker::{
-    Batch, BodyRef, Confirm, ConfirmOutcome, Content, Delivery, Effects, Message, NotTaken, Place, Request, Slot, Stored,
+    ShardBatch, BodyRef, Confirm, ConfirmOutcome, Content, Delivery, Effects, Message, AdminRequestError, QueuePosition, AdminRequest, ConnectionSlot, AppendResult,
 };
 use catalog::{QueueId, Refusal, ShardId};
 use rand::{RngCore, SeedableRng, rngs::StdRng};
@@ -36,7 +36,7 @@ pub struct Outlet {
 /// A refusal that came from another shard.
 pub struct LateRefusal {
     /// The connection.
-    pub slot: Slot,
+    pub slot: ConnectionSlot,
     /// The channel.
     pub channel: u16,
     /// Why.
@@ -62,21 +62,21 @@ pub struct Desk {
     chance: StdRng,
     output_bytes_max: usize,
     outlets: Vec<Option<Outlet>>,
-    dirty: Vec<Slot>,
+    dirty: Vec<ConnectionSlot>,
     /// The mail of the shard.
     pub mail: Mail,
     /// Connections that may be read again.
-    pub resumed: Vec<Slot>,
+    pub resumed: Vec<ConnectionSlot>,
     /// Publishers that must give consumers a moment.
-    pub paced: Vec<Slot>,
+    pub paced: Vec<ConnectionSlot>,
     /// Connections to other brokers with acknowledgements that wait.
-    held: Vec<Slot>,
+    held: Vec<ConnectionSlot>,
     /// Refusals to carry out.
     pub refusals: Vec<LateRefusal>,
     /// Bytes of bodies that were copied.
     pub copied: Copied,
     /// Who answers administrative requests, if anybody.
-    requests: Option<SyncSender<Request>>,
+    requests: Option<SyncSender<AdminRequest>>,
 }
 
 impl Desk {
@@ -99,7 +99,7 @@ impl Desk {
     }
 
     /// Administrative requests go there; without it there is nobody who answers them.
-    pub fn send_requests_to(&mut self, requests: SyncSender<Request>) {
+    pub fn send_requests_to(&mut self, requests: SyncSender<AdminRequest>) {
         self.requests = Some(requests);
     }
 
@@ -109,7 +109,7 @@ impl Desk {
     }
 
     /// A new connection's output.
-    pub fn open(&mut self, slot: Slot, out: Outbound, copy_below_bytes: usize) {
+    pub fn open(&mut self, slot: ConnectionSlot, out: Outbound, copy_below_bytes: usize) {
         let index = slot as usize;
         if self.outlets.len() <= index {
             self.outlets.resize_with(index + 1, || None);
@@ -119,7 +119,7 @@ impl Desk {
     }
 
     /// A connection is gone.
-    pub fn close(&mut self, slot: Slot) {
+    pub fn close(&mut self, slot: ConnectionSlot) {
         if let Some(outlet) = self.outlets.get_mut(slot as usize) {
             *outlet = None;
         }
@@ -127,13 +127,13 @@ impl Desk {
 
     /// A connection's output.
     #[inline]
-    pub fn outlet(&mut self, slot: Slot) -> Option<&mut Outlet> {
+    pub fn outlet(&mut self, slot: ConnectionSlot) -> Option<&mut Outlet> {
         self.outlets.get_mut(slot as usize)?.as_mut()
     }
 
     /// A connection's encoder and the memory it writes to; what is written will be sent.
     #[inline]
-    pub fn writer(&mut self, slot: Slot) -> Option<(&mut Outbound, &Pool)> {
+    pub fn writer(&mut self, slot: ConnectionSlot) -> Option<(&mut Outbound, &Pool)> {
         let outlet = self.outlets.get_mut(slot as usize)?.as_mut()?;
         if !outlet.dirty {
             outlet.dirty = true;
@@ -144,13 +144,13 @@ impl Desk {
 
     /// The encoder for a session that reads: it answers by itself what concerns the protocol alone.
     #[inline]
-    pub fn session_writer(&mut self, slot: Slot) -> Option<(&mut Outbound, &Pool)> {
+    pub fn session_writer(&mut self, slot: ConnectionSlot) -> Option<(&mut Outbound, &Pool)> {
         Some((&mut self.outlets.get_mut(slot as usize)?.as_mut()?.out, &self.pool))
     }
 
     /// The next connection with something to send.
     #[inline]
-    pub fn next_dirty(&mut self) -> Option<Slot> {
+    pub fn next_dirty(&mut self) -> Option<ConnectionSlot> {
         let slot = self.dirty.pop()?;
         if let Some(Some(outlet)) = self.outlets.get_mut(slot as usize) {
             outlet.dirty = false;
@@ -160,7 +160,7 @@ impl Desk {
 
     /// Whether so much waits to be sent to a connection that nothing more should be asked for by it.
     #[inline]
-    pub fn is_full(&self, slot: Slot) -> bool {
+    pub fn is_full(&self, slot: ConnectionSlot) -> bool {
         match self.outlets.get(slot as usize) {
             Some(Some(outlet)) => outlet.out.bytes() >= 2 * self.output_bytes_max,
             _ => false,
@@ -168,7 +168,7 @@ impl Desk {
     }
 
     /// Notes that a connection has something to send.
-    pub fn make_dirty(&mut self, slot: Slot) {
+    pub fn make_dirty(&mut self, slot: ConnectionSlot) {
         self.writer(slot);
     }
 
@@ -214,7 +214,7 @@ impl Desk {
     /// Confirms publishes of another broker. On a link that this broker has dialled they are deliveries: those that are safe here
     /// are acknowledged when it is time for it, and those that a queue refused come again and are not taken for duplicates.
     #[cold]
-    fn confirm_on_link(&mut self, slot: Slot, channel: u16, confirm: Confirm) {
+    fn confirm_on_link(&mut self, slot: ConnectionSlot, channel: u16, confirm: Confirm) {
         let is_tie = self.outlet(slot).is_some_and(|outlet| outlet.tie.is_some());
         let is_held = match confirm.outcome {
             ConfirmOutcome::Accepted => self.hold_ack(slot, channel, confirm.delivery_tag),
@@ -239,7 +239,7 @@ impl Desk {
 
 impl Desk {
     /// What was pulled is safe here up to this tag. Answers whether its acknowledgement goes when it is time for it.
-    fn hold_ack(&mut self, slot: Slot, channel: u16, tag: u64) -> bool {
+    fn hold_ack(&mut self, slot: ConnectionSlot, channel: u16, tag: u64) -> bool {
         let Some(Some(outlet)) = self.outlets.get_mut(slot as usize) else { return false };
         let Some(tie) = &mut outlet.tie else { return false };
         let Some(acks) = tie.acks(channel) else { return false };
@@ -251,7 +251,7 @@ impl Desk {
     }
 
     /// Acknowledges to another broker what it is time for; without a time all that is safe here.
-    pub(crate) fn acknowledge(&mut self, slot: Slot, now: Option<Instant>) -> Option<Instant> {
+    pub(crate) fn acknowledge(&mut self, slot: ConnectionSlot, now: Option<Instant>) -> Option<Instant> {
         let outlet = self.outlets.get_mut(slot as usize)?.as_mut()?;
         let tie = outlet.tie.as_mut().filter(|tie| tie.holds)?;
         let before = outlet.out.bytes();
@@ -290,12 +290,12 @@ impl Effects for Desk {
         &self.pool
     }
 
-    fn chance(&mut self) -> u64 {
+    fn random(&mut self) -> u64 {
         self.chance.next_u64()
     }
 
     #[inline]
-    fn has_room(&self, slot: Slot) -> bool {
+    fn has_capacity(&self, slot: ConnectionSlot) -> bool {
         match self.outlets.get(slot as usize) {
             Some(Some(outlet)) => outlet.out.bytes() < self.output_bytes_max,
             _ => false,
@@ -303,7 +303,7 @@ impl Effects for Desk {
     }
 
     #[inline]
-    fn deliver(&mut self, slot: Slot, channel: u16, delivery: Delivery<'_>) {
+    fn deliver(&mut self, slot: ConnectionSlot, channel: u16, delivery: Delivery<'_>) {
         let Some(Some(outlet)) = self.outlets.get_mut(slot as usize) else { return };
         if !outlet.dirty {
             outlet.dirty = true;
@@ -325,7 +325,7 @@ impl Effects for Desk {
         outlet.out.deliver(&self.pool, channel, &head, content.properties, body);
     }
 
-    fn got(&mut self, slot: Slot, channel: u16, tag: u64, redelivered: bool, messages_left: u32, content: Content<'_>) {
+    fn get_ok(&mut self, slot: ConnectionSlot, channel: u16, tag: u64, redelivered: bool, messages_left: u32, content: Content<'_>) {
         let mut copied = 0;
         let copy_below_bytes = self.outlet(slot).map_or(0, |outlet| outlet.copy_below_bytes);
         if let Some((out, pool)) = self.writer(slot) {
@@ -341,7 +341,7 @@ impl Effects for Desk {
         self.copied.bytes_out += copied;
     }
 
-    fn returned(&mut self, slot: Slot, channel: u16, refusal: &Refusal, content: Content<'_>) {
+    fn return_message(&mut self, slot: ConnectionSlot, channel: u16, refusal: &Refusal, content: Content<'_>) {
         let mut copied = 0;
         let copy_below_bytes = self.outlet(slot).map_or(0, |outlet| outlet.copy_below_bytes);
         if let Some((out, pool)) = self.writer(slot) {
@@ -362,7 +362,7 @@ impl Effects for Desk {
         self.copied.bytes_out += copied;
     }
 
-    fn reply(&mut self, slot: Slot, channel: u16, method: Method<'_>) {
+    fn reply(&mut self, slot: ConnectionSlot, channel: u16, method: Method<'_>) {
         if self.outlet(slot).is_some_and(|outlet| outlet.tie.is_some()) {
             // A broker that this one has dialled has asked for nothing. What it sent meanwhile is served with the flush.
             return self.make_dirty(slot);
@@ -372,7 +372,7 @@ impl Effects for Desk {
         }
     }
 
-    fn confirm(&mut self, slot: Slot, channel: u16, confirm: Confirm) {
+    fn confirm(&mut self, slot: ConnectionSlot, channel: u16, confirm: Confirm) {
         if self.outlet(slot).is_some_and(|outlet| outlet.tie.is_some() || outlet.stamped.is_some()) {
             return self.confirm_on_link(slot, channel, confirm);
         }
@@ -381,35 +381,35 @@ impl Effects for Desk {
         }
     }
 
-    fn refuse(&mut self, slot: Slot, channel: u16, refusal: Refusal, method: (u16, u16)) {
+    fn refuse(&mut self, slot: ConnectionSlot, channel: u16, refusal: Refusal, method: (u16, u16)) {
         self.refusals.push(LateRefusal { slot, channel, refusal, method });
     }
 
-    fn resume(&mut self, slot: Slot) {
+    fn resume(&mut self, slot: ConnectionSlot) {
         self.resumed.push(slot);
     }
 
-    fn pace(&mut self, slot: Slot) {
+    fn throttle(&mut self, slot: ConnectionSlot) {
         self.paced.push(slot);
     }
 
     #[inline]
-    fn batch(&mut self, to: ShardId) -> &mut Batch {
+    fn batch(&mut self, to: ShardId) -> &mut ShardBatch {
         self.mail.batch(to.0)
     }
 
-    fn request(&mut self, request: Request) -> Result<(), NotTaken> {
-        let requests = self.requests.as_ref().ok_or(NotTaken::Nobody)?;
+    fn admin_request(&mut self, request: AdminRequest) -> Result<(), AdminRequestError> {
+        let requests = self.requests.as_ref().ok_or(AdminRequestError::Unavailable)?;
         requests.try_send(request).map_err(|error| match error {
-            TrySendError::Full(_) => NotTaken::Busy,
-            TrySendError::Disconnected(_) => NotTaken::Nobody,
+            TrySendError::Full(_) => AdminRequestError::Busy,
+            TrySendError::Disconnected(_) => AdminRequestError::Unavailable,
         })
     }
 
     // There is no store yet: a durable queue lives in memory like any other, and the documentation says so.
-    fn append(&mut self, _queue: QueueId, _place: Place, _message: &Message) -> Stored {
-        Stored::Now
+    fn append(&mut self, _queue: QueueId, _place: QueuePosition, _message: &Message) -> AppendResult {
+        AppendResult::Durable
     }
 
-    fn forget(&mut self, _queue: QueueId, _place: Place) {}
+    fn forget(&mut self, _queue: QueueId, _place: QueuePosition) {}
 }

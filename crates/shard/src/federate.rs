@@ -12,7 +12,7 @@ use crate::shard::Shard;
 use crate::stamped::enter;
 use crate::tie::{Stage, Tie};
 use crate::ties::{Dial, DialError, Dialled, Ties};
-use broker::{BodyRef, Broker, Flow, Publish, Slot};
+use broker::{BodyRef, Broker, ReadControl, Publish, ConnectionSlot};
 use federation::limits::RETURN_WAIT;
 use federation::{Ack, Direction, LinkKey, LinkSpec, Order, Peering, RouteSpec, Verdict};
 use link::Abort;
@@ -26,7 +26,7 @@ use wire::method::basic;
 pub(crate) fn hear(
     ties: &mut Ties,
     number: u32,
-    slot: Slot,
+    slot: ConnectionSlot,
     event: Event<'_>,
     broker: &mut Broker,
     desk: &mut Desk,
@@ -71,13 +71,13 @@ pub(crate) fn hear(
                 // It counts all the same: its number is its delivery tag's.
                 Verdict::Over => {
                     route.dropped += 1;
-                    broker.publish_nowhere(slot, channel)
+                    broker.publish_duplicate(slot, channel)
                 }
             };
             match published {
-                Ok(Flow::Go) if delivery_tag.is_multiple_of(route.ack_every) => Next::Acknowledge,
-                Ok(Flow::Go) => Next::Go,
-                Ok(Flow::Wait | Flow::Gather) => Next::Wait,
+                Ok(ReadControl::Continue) if delivery_tag.is_multiple_of(route.ack_every) => Next::Acknowledge,
+                Ok(ReadControl::Continue) => Next::Go,
+                Ok(ReadControl::Pause | ReadControl::Batch) => Next::Wait,
                 Err(refusal) => Next::Refuse { channel, refusal, method: basic::Publish::ID },
             }
         }
@@ -90,11 +90,11 @@ pub(crate) fn hear(
 }
 
 /// The destination of a pushed route has taken messages, or not.
-fn settle(slot: Slot, channel: u16, method: Method<'_>, broker: &mut Broker, desk: &mut Desk) -> Next {
+fn settle(slot: ConnectionSlot, channel: u16, method: Method<'_>, broker: &mut Broker, desk: &mut Desk) -> Next {
     let id = method.id();
     match broker.command(slot, channel, method, desk) {
-        Ok(Flow::Go) => Next::Go,
-        Ok(Flow::Wait | Flow::Gather) => Next::Wait,
+        Ok(ReadControl::Continue) => Next::Go,
+        Ok(ReadControl::Pause | ReadControl::Batch) => Next::Wait,
         Err(refusal) => Next::Refuse { channel, refusal, method: id },
     }
 }
@@ -168,7 +168,7 @@ impl Shard {
     }
 
     /// What became of a dial. Answers the slot of the connection, whose link is to be registered.
-    pub fn dialled(&mut self, dial: &Dial, outcome: Result<Dialled, DialError>, now: Instant) -> Option<Slot> {
+    pub fn dialled(&mut self, dial: &Dial, outcome: Result<Dialled, DialError>, now: Instant) -> Option<ConnectionSlot> {
         let is_awaited =
             self.ties.get(dial.tie).is_some_and(|tie| tie.stage == Stage::Dialling && tie.serial == dial.serial);
         match outcome {

@@ -7,7 +7,7 @@
 use crate::connection::Farewell;
 use crate::serve::tell_of_end;
 use crate::shard::Shard;
-use broker::Slot;
+use broker::ConnectionSlot;
 use link::Sent;
 use std::time::Instant;
 
@@ -20,13 +20,13 @@ impl Shard {
     }
 
     /// Tells another broker what is safe of what it has sent, while there is more of it to be seen to.
-    pub(crate) fn acknowledge_early(&mut self, slot: Slot, now: Instant) {
-        self.broker.end_of_batch(&mut self.desk);
+    pub(crate) fn acknowledge_early(&mut self, slot: ConnectionSlot, now: Instant) {
+        self.broker.flush_batch(&mut self.desk);
         self.desk.acknowledge(slot, Some(now));
         self.flush_one(slot, now);
     }
 
-    fn flush_one(&mut self, slot: Slot, now: Instant) {
+    fn flush_one(&mut self, slot: ConnectionSlot, now: Instant) {
         let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
         let Some(outlet) = self.desk.outlet(slot) else { return };
         if outlet.blocked {

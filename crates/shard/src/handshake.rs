@@ -10,7 +10,7 @@ use crate::register::{Crowded, Seat};
 use crate::shard::Shard;
 use crate::stamped;
 use crate::tokens::Ticket;
-use broker::{Effects, Slot};
+use broker::{Effects, ConnectionSlot};
 use catalog::{LoginRefused, Refusal, SessionId, UserId};
 use link::{Identity, Link};
 use session::sasl::{self, Credentials};
@@ -56,12 +56,12 @@ impl Shard {
         }
         let mut bytes = [0; TOKEN_BYTES];
         let (first, second) = bytes.split_at_mut(TOKEN_BYTES / 2);
-        first.copy_from_slice(&self.desk.chance().to_ne_bytes());
-        second.copy_from_slice(&self.desk.chance().to_ne_bytes());
+        first.copy_from_slice(&self.desk.random().to_ne_bytes());
+        second.copy_from_slice(&self.desk.random().to_ne_bytes());
         Some(Token(bytes))
     }
 
-    pub(crate) fn log_in(&mut self, slot: Slot, login: Login, now: Instant) {
+    pub(crate) fn log_in(&mut self, slot: ConnectionSlot, login: Login, now: Instant) {
         let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
         connection.capabilities = login.capabilities;
         let loopback = connection.link.peer().is_loopback;
@@ -110,7 +110,7 @@ impl Shard {
             let sound = claim.kept.is(&claim.offered);
             return self.proved(&claim, sound, now);
         }
-        if self.proofs.is_proven(&claim, || self.desk.chance()) {
+        if self.proofs.is_proven(&claim, || self.desk.random()) {
             return self.proved(&claim, true, now);
         }
         if let Some(Some(connection)) = self.connections.get_mut(claim.slot as usize) {
@@ -151,7 +151,7 @@ impl Shard {
         self.end_login(claim.slot, mechanism, admitted.map_err(|refused| refused.to_string()), now);
     }
 
-    fn end_login(&mut self, slot: Slot, mechanism: ShortStr<'_>, outcome: Result<UserId, String>, now: Instant) {
+    fn end_login(&mut self, slot: ConnectionSlot, mechanism: ShortStr<'_>, outcome: Result<UserId, String>, now: Instant) {
         let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
         match outcome {
             Ok(user) => {
@@ -171,7 +171,7 @@ impl Shard {
         }
     }
 
-    pub(crate) fn open_vhost(&mut self, slot: Slot, name: &[u8], now: Instant) {
+    pub(crate) fn open_vhost(&mut self, slot: ConnectionSlot, name: &[u8], now: Instant) {
         let Some(Some(connection)) = self.connections.get(slot as usize) else { return };
         let Phase::LoggedIn { user } = connection.phase else { return };
         let session = SessionId { shard: self.options.shard, slot, serial: connection.serial };
@@ -198,11 +198,11 @@ impl Shard {
             self.household.tokens.expect(token, ticket, now);
         }
         connection.seat = seat;
-        let capabilities = broker::Capabilities {
+        let capabilities = broker::ClientCapabilities {
             consumer_cancel_notify: connection.capabilities.has(Capabilities::CONSUMER_CANCEL_NOTIFY),
             connection_blocked: connection.capabilities.has(Capabilities::CONNECTION_BLOCKED),
         };
-        self.broker.open_session(slot, broker::Login { session, user, vhost, capabilities });
+        self.broker.open_session(slot, broker::SessionLogin { session, user, vhost, capabilities });
         if let Some((out, pool)) = self.desk.writer(slot) {
             connection.inbound.open_accepted(out, pool);
         }
@@ -224,7 +224,7 @@ impl Shard {
     }
 
     /// A client opens a channel, unless its user has as many as it may.
-    pub(crate) fn open_channel(&mut self, slot: Slot, channel: u16, now: Instant) {
+    pub(crate) fn open_channel(&mut self, slot: ConnectionSlot, channel: u16, now: Instant) {
         let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
         let (Phase::Open { user, .. }, Some(seat)) = (connection.phase, &mut connection.seat) else { return };
         let catalog = self.broker.catalog();
@@ -239,7 +239,7 @@ impl Shard {
     }
 
     /// A channel is gone.
-    pub(crate) fn close_channel(&mut self, slot: Slot, channel: u16) {
+    pub(crate) fn close_channel(&mut self, slot: ConnectionSlot, channel: u16) {
         if let Some(Some(connection)) = self.connections.get_mut(slot as usize)
             && let Some(seat) = &mut connection.seat
         {
@@ -250,7 +250,7 @@ impl Shard {
     }
 
     /// A session is over: it counts no more, and what it had goes.
-    pub(crate) fn close_session(&mut self, slot: Slot) {
+    pub(crate) fn close_session(&mut self, slot: ConnectionSlot) {
         stamped::forget(&self.household, &mut self.desk, slot, None);
         if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
             connection.seat = None;

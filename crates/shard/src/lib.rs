@@ -37,7 +37,7 @@ mod tokens;
 mod vigil;
 mod wants;
 
-pub use broker::{Address, Request};
+pub use broker::{ReplyAddress, AdminRequest};
 pub use desk::{Copied, Desk};
 pub use handshake::External;
 pub use household::Household;

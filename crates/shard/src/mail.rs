@@ -5,7 +5,7 @@
 //! Never:  blocks: what finds no place waits at the sender, which then stops reading.
 
 use crate::limits::{MAIL_BATCHES, MAIL_WAITING_BYTES_MAX};
-use broker::Batch;
+use broker::ShardBatch;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -55,14 +55,14 @@ impl Doorbell {
 
 /// The way to one other shard.
 struct Road {
-    out: rtrb::Producer<Box<Batch>>,
-    out_empty: rtrb::Consumer<Box<Batch>>,
-    inward: rtrb::Consumer<Box<Batch>>,
-    inward_empty: rtrb::Producer<Box<Batch>>,
+    out: rtrb::Producer<Box<ShardBatch>>,
+    out_empty: rtrb::Consumer<Box<ShardBatch>>,
+    inward: rtrb::Consumer<Box<ShardBatch>>,
+    inward_empty: rtrb::Producer<Box<ShardBatch>>,
     bell: Arc<Doorbell>,
-    waiting: VecDeque<Box<Batch>>,
+    waiting: VecDeque<Box<ShardBatch>>,
     waiting_bytes: usize,
-    writing: Box<Batch>,
+    writing: Box<ShardBatch>,
     /// Batches lie in the ring of which the other shard was not told.
     unannounced: bool,
 }
@@ -73,14 +73,14 @@ impl Road {
     fn seal(&mut self) {
         let empty = self.out_empty.pop().unwrap_or_default();
         let batch = std::mem::replace(&mut self.writing, empty);
-        self.waiting_bytes += batch.room_bytes();
+        self.waiting_bytes += batch.capacity_bytes();
         self.waiting.push_back(batch);
     }
 
     /// Puts into the ring what it has room for.
     fn hand_over(&mut self) {
         while let Some(batch) = self.waiting.pop_front() {
-            let bytes = batch.room_bytes();
+            let bytes = batch.capacity_bytes();
             match self.out.push(batch) {
                 Ok(()) => {
                     self.waiting_bytes -= bytes;
@@ -137,7 +137,7 @@ impl Mail {
 
     /// The batch being written for a shard. A full one goes on its way, so that it stays small and the other shard can begin.
     #[inline]
-    pub fn batch(&mut self, to: u16) -> &mut Batch {
+    pub fn batch(&mut self, to: u16) -> &mut ShardBatch {
         match self.roads.get_mut(to as usize) {
             Some(Some(road)) => {
                 if road.writing.is_full() {
@@ -184,12 +184,12 @@ impl Mail {
     }
 
     /// The next batch from a shard.
-    pub fn next(&mut self, from: u16) -> Option<Box<Batch>> {
+    pub fn next(&mut self, from: u16) -> Option<Box<ShardBatch>> {
         self.roads.get_mut(from as usize)?.as_mut()?.inward.pop().ok()
     }
 
     /// Gives an emptied batch back to its sender. If many lie there already, it is dropped.
-    pub fn give_back(&mut self, from: u16, batch: Box<Batch>) {
+    pub fn give_back(&mut self, from: u16, batch: Box<ShardBatch>) {
         if let Some(Some(road)) = self.roads.get_mut(from as usize)
             && let Err(rtrb::PushError::Full(surplus)) = road.inward_empty.push(batch)
         {
@@ -208,8 +208,8 @@ impl Mail {
 #[cfg(test)]
 mod tests {
     use super::{Bell, Doorbell, Mail};
-    use broker::Letter;
-    use broker::limits::BATCH_LETTERS;
+    use broker::ShardMessage;
+    use broker::limits::BATCH_MESSAGES;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -229,9 +229,9 @@ mod tests {
         let mut receiver = mail.pop().expect("two were connected");
         let mut sender = mail.pop().expect("two were connected");
         bells[1].will_sleep();
-        let letters = 3 * BATCH_LETTERS as u32 + 1;
+        let letters = 3 * BATCH_MESSAGES as u32 + 1;
         for publishes in 0..letters {
-            sender.batch(1).push(Letter::Accepted { publishes });
+            sender.batch(1).push(ShardMessage::PublishesAccepted { publishes });
         }
         assert!(receiver.has_arrived(), "the full ones are on their way");
         assert_eq!(rung.load(Ordering::Relaxed), 0);
@@ -239,9 +239,9 @@ mod tests {
         assert_eq!(rung.load(Ordering::Relaxed), 1);
         let mut expected = 0;
         while let Some(batch) = receiver.next(0) {
-            assert!(batch.letters.len() <= BATCH_LETTERS);
-            for letter in &batch.letters {
-                assert!(matches!(letter, Letter::Accepted { publishes } if *publishes == expected), "{letter:?}");
+            assert!(batch.messages.len() <= BATCH_MESSAGES);
+            for letter in &batch.messages {
+                assert!(matches!(letter, ShardMessage::PublishesAccepted { publishes } if *publishes == expected), "{letter:?}");
                 expected += 1;
             }
         }

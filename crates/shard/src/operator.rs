@@ -6,7 +6,7 @@
 
 use crate::limits::REQUESTS_WAITING_MAX;
 use crate::reactor::{Arrival, Door};
-use broker::{Address, Request};
+use broker::{ReplyAddress, AdminRequest};
 use catalog::{Catalog, Definition, Refusal};
 use federation::{LinkStatus, Order};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
 /// The way by which administrative requests come, for `ServerOptions::requests`, and its other end.
-pub fn requests() -> (SyncSender<Request>, Receiver<Request>) {
+pub fn requests() -> (SyncSender<AdminRequest>, Receiver<AdminRequest>) {
     mpsc::sync_channel(REQUESTS_WAITING_MAX)
 }
 
@@ -56,7 +56,7 @@ impl Operator {
     ///
     /// # Panics
     /// On a longer body.
-    pub fn answer(&self, to: Address, properties: Vec<u8>, body: Vec<u8>) {
+    pub fn answer(&self, to: ReplyAddress, properties: Vec<u8>, body: Vec<u8>) {
         assert!(body.len() <= crate::limits::ANSWER_BYTES_MAX, "an answer beyond ANSWER_BYTES_MAX");
         let _stopped = self.tell(to.shard.0, Arrival::Answer { to, properties, body });
     }

@@ -10,7 +10,7 @@ use crate::limits::{DIALLED_CREDITS_MIN, DIALLED_OF_A_PORT};
 use crate::rdma::RdmaPoll;
 use crate::shard::Shard;
 use crate::ties::{Asked, Dial, Tell};
-use broker::Slot;
+use broker::ConnectionSlot;
 use link::{Abort, Link};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
@@ -36,7 +36,7 @@ struct Seat {
     /// What it takes of memory, if that was not counted when the broker was started.
     bytes: u64,
     /// By the links' places. One that is over is never told of again, so it may stand here until its place has another.
-    slots: Vec<Option<(LinkId, Slot)>>,
+    slots: Vec<Option<(LinkId, ConnectionSlot)>>,
     /// Connections to other brokers that do not stand yet.
     asking: Vec<Asking>,
     /// Its device does nothing more; it goes when its connections have ended.
@@ -291,7 +291,7 @@ impl Seat {
         true
     }
 
-    fn seat(&mut self, id: LinkId, slot: Slot) {
+    fn seat(&mut self, id: LinkId, slot: ConnectionSlot) {
         if self.slots.len() <= id.place() {
             self.slots.resize(id.place() + 1, None);
         }

@@ -6,7 +6,7 @@
 
 use crate::limits::{PROOFS_UNDER_WAY_MAX, PROVEN_MAX, PROVERS};
 use crate::mail::Doorbell;
-use broker::Slot;
+use broker::ConnectionSlot;
 use catalog::{Password, UserId};
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A login that waits for its proof.
 pub(crate) struct Claim {
-    pub slot: Slot,
+    pub slot: ConnectionSlot,
     pub serial: u32,
     pub user: Option<UserId>,
     pub mechanism: Vec<u8>,

@@ -7,7 +7,7 @@
 use crate::pushed::Pushed;
 use crate::shard::Shard;
 use crate::tie::Tie;
-use broker::{Flow, Slot};
+use broker::{ReadControl, ConnectionSlot};
 use catalog::{Refusal, VhostId};
 use federation::{Ack, Direction, RouteKind, RouteSpec, Tracer, push_definitions};
 use std::time::Instant;
@@ -22,7 +22,7 @@ const MADE: u8 = 130;
 
 impl Shard {
     /// Makes the side here of a pushed route, as far as it can be made without waiting.
-    pub(crate) fn make_push(&mut self, number: u32, route: usize, slot: Slot, now: Instant) {
+    pub(crate) fn make_push(&mut self, number: u32, route: usize, slot: ConnectionSlot, now: Instant) {
         loop {
             let Some(tie) = self.ties.get(number) else { return };
             let (Some(spec), Some(channel)) = (tie.peering.spec(route).cloned(), tie.peering.channel(route)) else {
@@ -56,12 +56,12 @@ impl Shard {
                 }
                 step => match definitions.method(step - BEGUN) {
                     Some(method) => (step + 1, self.broker.command(slot, channel, method, &mut self.desk)),
-                    None => (QOS, Ok(Flow::Go)),
+                    None => (QOS, Ok(ReadControl::Continue)),
                 },
             };
             match outcome {
-                Ok(Flow::Gather) => self.broker.end_run(slot, &mut self.desk),
-                Ok(Flow::Go | Flow::Wait) => {}
+                Ok(ReadControl::Batch) => self.broker.flush_definitions(slot, &mut self.desk),
+                Ok(ReadControl::Continue | ReadControl::Pause) => {}
                 Err(refusal) => return self.route_refused(slot, channel, &refusal.text, now),
             }
             if let Some(tie) = self.ties.get(number) {
@@ -70,15 +70,15 @@ impl Shard {
         }
     }
 
-    fn push_qos(&mut self, slot: Slot, channel: u16, spec: &RouteSpec) -> Result<Flow, Refusal> {
+    fn push_qos(&mut self, slot: ConnectionSlot, channel: u16, spec: &RouteSpec) -> Result<ReadControl, Refusal> {
         if spec.ack == Ack::None || spec.credit == 0 {
-            return Ok(Flow::Go);
+            return Ok(ReadControl::Continue);
         }
         let qos = basic::Qos { prefetch_size: 0, prefetch_count: spec.credit, global: false };
         self.broker.command(slot, channel, qos.into(), &mut self.desk)
     }
 
-    fn push_consume(&mut self, slot: Slot, channel: u16, spec: &RouteSpec, queue: &[u8]) -> Result<Flow, Refusal> {
+    fn push_consume(&mut self, slot: ConnectionSlot, channel: u16, spec: &RouteSpec, queue: &[u8]) -> Result<ReadControl, Refusal> {
         let consume = basic::Consume {
             queue: ShortStr::new(queue).unwrap_or(ShortStr::EMPTY),
             consumer_tag: ShortStr::literal("federation"),
@@ -92,7 +92,7 @@ impl Shard {
     }
 
     /// Goes on with routes whose side here waited for an answer.
-    pub(crate) fn go_on_here(&mut self, number: u32, slot: Slot, now: Instant) {
+    pub(crate) fn go_on_here(&mut self, number: u32, slot: ConnectionSlot, now: Instant) {
         let Some(tie) = self.ties.get(number) else { return };
         let waits =
             |tie: &Tie, route: usize| tie.routes.get(route).is_some_and(|here| (BEGUN..MADE).contains(&here.made));
@@ -114,7 +114,7 @@ impl Shard {
     }
 
     /// Ends a connection that carries nothing any more.
-    pub(crate) fn end_empty(&mut self, number: u32, slot: Slot, now: Instant) {
+    pub(crate) fn end_empty(&mut self, number: u32, slot: ConnectionSlot, now: Instant) {
         let Some(tie) = self.ties.get(number) else { return };
         if tie.peering.is_open() && tie.peering.routes().next().is_none() {
             self.end_tie(number, slot, "it has no routes", false, now);

@@ -13,7 +13,7 @@ use crate::shard::{Shard, Work};
 use crate::spin::Spin;
 use crate::ties::{Dial, DialError, Reached, Tell};
 use crate::vigil::Vigil;
-use broker::{Address, Slot};
+use broker::{ReplyAddress, ConnectionSlot};
 use catalog::{Catalog, Definition, Refusal};
 use federation::{LinkStatus, Order};
 use link::{Abort, Link, Listeners};
@@ -50,7 +50,7 @@ pub(crate) enum Arrival {
     /// An operator looks at the definitions (at shard 0).
     Look(Box<dyn FnOnce(&Catalog) + Send>),
     /// The answer to an administrative request.
-    Answer { to: Address, properties: Vec<u8>, body: Vec<u8> },
+    Answer { to: ReplyAddress, properties: Vec<u8>, body: Vec<u8> },
     /// A change of links and routes, and whom to tell that it is taken.
     Federate(Order, Sender<()>),
     /// An operator looks at the links of this shard.
@@ -339,7 +339,7 @@ impl Reactor {
         }
     }
 
-    fn register(&mut self, slot: Slot, now: Instant) {
+    fn register(&mut self, slot: ConnectionSlot, now: Instant) {
         let registered = self.shard.link(slot).map(|link| link.register(self.poll.registry(), Token(slot as usize)));
         if let Some(Err(error)) = registered {
             tracing::warn!(%error, "cannot wait for a new connection");

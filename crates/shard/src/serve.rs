@@ -12,7 +12,7 @@ use crate::household::Household;
 use crate::limits::TURN_BYTES;
 use crate::shard::Shard;
 use crate::stamped::was_here;
-use broker::{BodyRef, Broker, Flow, Publish, Slot};
+use broker::{BodyRef, Broker, ReadControl, Publish, ConnectionSlot};
 use catalog::Refusal;
 use link::{LinkError, Received};
 use session::{Body, Event, Fault, Scope};
@@ -53,7 +53,7 @@ pub(crate) enum Next {
 
 impl Shard {
     /// Reads a connection for one turn.
-    pub(crate) fn serve(&mut self, slot: Slot, now: Instant) {
+    pub(crate) fn serve(&mut self, slot: ConnectionSlot, now: Instant) {
         self.go_on_tied(slot, now);
         let mut have = 0;
         let mut turn_bytes = 0;
@@ -66,7 +66,7 @@ impl Shard {
         }
         loop {
             let may_read = self.may_serve(slot);
-            if !may_read && self.is_closed(slot) && (self.broker.holds_its_own(slot) || self.comes_again(slot)) {
+            if !may_read && self.is_closed(slot) && (self.broker.is_blocked_by_own_queues(slot) || self.comes_again(slot)) {
                 self.lose(slot, "the other broker closed the connection", now);
                 self.remove(slot);
                 return;
@@ -92,7 +92,7 @@ impl Shard {
             }
             fresh = false;
             let stopped = self.parse(slot, &mut have, now);
-            self.broker.end_of_batch(&mut self.desk);
+            self.broker.flush_batch(&mut self.desk);
             self.desk.acknowledge(slot, Some(now));
             self.desk_work(now);
             self.flush(now);
@@ -113,21 +113,21 @@ impl Shard {
     }
 
     /// Whether the peer has closed the link, or it is broken.
-    fn is_closed(&self, slot: Slot) -> bool {
+    fn is_closed(&self, slot: ConnectionSlot) -> bool {
         matches!(self.connections.get(slot as usize), Some(Some(connection)) if connection.peer_closed)
     }
 
     /// Whether the connection's next command may be carried out: it waits for no answer, no memory, and its client reads what it asked for.
-    pub(crate) fn may_serve(&self, slot: Slot) -> bool {
+    pub(crate) fn may_serve(&self, slot: ConnectionSlot) -> bool {
         self.broker.may_read(slot) && !self.desk.is_full(slot) && !self.is_proving(slot)
     }
 
-    fn is_proving(&self, slot: Slot) -> bool {
+    fn is_proving(&self, slot: ConnectionSlot) -> bool {
         matches!(self.connections.get(slot as usize), Some(Some(connection)) if connection.proving)
     }
 
     /// One read. `None` if the connection is over.
-    fn read(&mut self, slot: Slot, have: &mut usize, now: Instant) -> Option<usize> {
+    fn read(&mut self, slot: ConnectionSlot, have: &mut usize, now: Instant) -> Option<usize> {
         let connection = self.connections.get_mut(slot as usize)?.as_mut()?;
         let mut direct_bytes = connection.inbound.direct().len();
         if direct_bytes >= connection.lend_from_bytes {
@@ -178,7 +178,7 @@ impl Shard {
     }
 
     /// Carries out every event in the buffer. Answers whether it stopped in the middle.
-    fn parse(&mut self, slot: Slot, have: &mut usize, now: Instant) -> bool {
+    fn parse(&mut self, slot: ConnectionSlot, have: &mut usize, now: Instant) -> bool {
         let mut at = 0;
         let mut stopped = false;
         while let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
@@ -222,7 +222,7 @@ impl Shard {
                 Next::Go if !self.desk.is_full(slot) => {}
                 Next::Gather { channel } if self.gathers_on(slot, channel, at, *have) => {}
                 Next::Gather { .. } => {
-                    self.broker.end_run(slot, &mut self.desk);
+                    self.broker.flush_definitions(slot, &mut self.desk);
                     stopped = true;
                     break;
                 }
@@ -251,13 +251,13 @@ impl Shard {
     }
 
     /// Whether a run of definitions goes on with what is next in the buffer.
-    fn gathers_on(&self, slot: Slot, channel: u16, at: usize, have: usize) -> bool {
+    fn gathers_on(&self, slot: ConnectionSlot, channel: u16, at: usize, have: usize) -> bool {
         let Some(Some(connection)) = self.connections.get(slot as usize) else { return false };
         let next = connection.inbound.next_method(channel, &self.scratch[at..have]);
-        next.is_some_and(|method| self.broker.gathers(slot, &method))
+        next.is_some_and(|method| self.broker.may_batch(slot, &method))
     }
 
-    fn act(&mut self, slot: Slot, next: Next, now: Instant) {
+    fn act(&mut self, slot: ConnectionSlot, next: Next, now: Instant) {
         match next {
             Next::Go | Next::Acknowledge | Next::Wait | Next::Gather { .. } => {}
             Next::Refuse { channel, refusal, method } => self.refuse(slot, channel, refusal, method, now),
@@ -283,7 +283,7 @@ impl Shard {
     /// A command is refused: its channel or its connection ends.
     pub(crate) fn refuse(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         channel: u16,
         refusal: Refusal,
         (class_id, method_id): (u16, u16),
@@ -301,7 +301,7 @@ impl Shard {
     }
 
     /// The peer did something wrong: it is told, and what it reaches ends.
-    pub(crate) fn fail(&mut self, slot: Slot, fault: &Fault, now: Instant) {
+    pub(crate) fn fail(&mut self, slot: ConnectionSlot, fault: &Fault, now: Instant) {
         let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
         let peer = &*connection.link.peer().address;
         match fault.code {
@@ -327,7 +327,7 @@ impl Shard {
     }
 
     /// The session is over: what is written still goes out, then the link ends.
-    pub(crate) fn leave(&mut self, slot: Slot, now: Instant) {
+    pub(crate) fn leave(&mut self, slot: ConnectionSlot, now: Instant) {
         self.close_session(slot);
         self.limit_phase(slot, Phase::Leaving, now);
         if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
@@ -339,7 +339,7 @@ impl Shard {
 
 /// One event of a client.
 #[inline]
-fn carry_out(slot: Slot, event: Event<'_>, broker: &mut Broker, desk: &mut Desk, household: &Household) -> Next {
+fn carry_out(slot: ConnectionSlot, event: Event<'_>, broker: &mut Broker, desk: &mut Desk, household: &Household) -> Next {
     match event {
         Event::Publish { channel, exchange, routing_key, mandatory, immediate, properties, body } => {
             let body = match &body {
@@ -352,11 +352,11 @@ fn carry_out(slot: Slot, event: Event<'_>, broker: &mut Broker, desk: &mut Desk,
                 && was_here(slot, channel, &publish, broker, desk, household);
             let published = match is_twice {
                 false => broker.publish(slot, channel, publish, desk),
-                true => broker.publish_nowhere(slot, channel),
+                true => broker.publish_duplicate(slot, channel),
             };
             match published {
-                Ok(Flow::Go) => Next::Go,
-                Ok(Flow::Wait | Flow::Gather) => Next::Wait,
+                Ok(ReadControl::Continue) => Next::Go,
+                Ok(ReadControl::Pause | ReadControl::Batch) => Next::Wait,
                 Err(refusal) => Next::Refuse { channel, refusal, method: basic::Publish::ID },
             }
         }
@@ -364,9 +364,9 @@ fn carry_out(slot: Slot, event: Event<'_>, broker: &mut Broker, desk: &mut Desk,
         Event::Method { channel, method } => {
             let id = method.id();
             match broker.command(slot, channel, method, desk) {
-                Ok(Flow::Go) => Next::Go,
-                Ok(Flow::Wait) => Next::Wait,
-                Ok(Flow::Gather) => Next::Gather { channel },
+                Ok(ReadControl::Continue) => Next::Go,
+                Ok(ReadControl::Pause) => Next::Wait,
+                Ok(ReadControl::Batch) => Next::Gather { channel },
                 Err(refusal) => Next::Refuse { channel, refusal, method: id },
             }
         }
@@ -397,7 +397,7 @@ fn carry_out(slot: Slot, event: Event<'_>, broker: &mut Broker, desk: &mut Desk,
 
 /// A link has broken. What a peer did wrong, or for too long, is for an operator to know; that it went is not.
 #[cold]
-pub(crate) fn tell_of_end(shard: u16, slot: Slot, peer: &str, error: &LinkError) {
+pub(crate) fn tell_of_end(shard: u16, slot: ConnectionSlot, peer: &str, error: &LinkError) {
     let is_offence = match error {
         LinkError::Tls(_) => true,
         LinkError::Lost(error) => matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::TimedOut),

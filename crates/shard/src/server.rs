@@ -18,7 +18,7 @@ use crate::reactor::{BELL, Dialler, Front, NEWS, PORTS, Reactor};
 use crate::shard::{Shard, ShardOptions};
 use crate::spin::Spin;
 use crate::vigil::Vigil;
-use broker::{Broker, BrokerOptions, Request};
+use broker::{Broker, BrokerOptions, AdminRequest};
 use catalog::{Catalog, Definition, Limits, ShardId};
 use link::{Address, ListenOptions, Listener, TlsServer};
 use mio::{Poll, Waker};
@@ -78,7 +78,7 @@ pub struct ServerOptions {
     /// Who makes connections to other brokers; without it there are none.
     pub dialler: Option<Arc<dyn Dialler>>,
     /// Where administrative requests go; without it there is nobody who answers them.
-    pub requests: Option<SyncSender<Request>>,
+    pub requests: Option<SyncSender<AdminRequest>>,
 }
 
 /// Why a broker did not start.

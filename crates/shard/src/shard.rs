@@ -21,7 +21,7 @@ use crate::stamped;
 use crate::ties::Ties;
 use crate::timers::Timers;
 use crate::tokens::Ticket;
-use broker::{Address, BodyRef, Broker, Effects, Slot};
+use broker::{ReplyAddress, BodyRef, Broker, Effects, ConnectionSlot};
 use catalog::{Definition, Refusal, ShardId, VhostId};
 use link::{Abort, Link};
 use session::heartbeat::Due;
@@ -68,13 +68,13 @@ pub struct Shard {
     pub(crate) external: Option<External>,
     pub(crate) proofs: Proofs,
     pub(crate) connections: Vec<Option<Box<Connection>>>,
-    free: Vec<Slot>,
+    free: Vec<ConnectionSlot>,
     serial: u32,
     pub(crate) broker: Broker,
     pub(crate) desk: Desk,
     pub(crate) scratch: Box<[u8]>,
-    pub(crate) ready: Vec<Slot>,
-    turns: Vec<Slot>,
+    pub(crate) ready: Vec<ConnectionSlot>,
+    turns: Vec<ConnectionSlot>,
     pub(crate) timers: Timers,
     pub(crate) household: Arc<Household>,
     memory_checked: Option<Instant>,
@@ -85,7 +85,7 @@ pub struct Shard {
     /// What waits here for virtual hosts whose bytes are counted, as the others know it.
     vhosts_noted: Vec<(VhostId, u64)>,
     /// Publishers that give consumers a moment, in the order in which theirs is over.
-    paced: VecDeque<(Instant, Slot)>,
+    paced: VecDeque<(Instant, ConnectionSlot)>,
     pub(crate) draining: bool,
     /// Links to other brokers.
     pub(crate) ties: Ties,
@@ -139,17 +139,17 @@ impl Shard {
     }
 
     /// The slot that the next connection will get: its token at the poll.
-    pub fn next_slot(&self) -> Slot {
-        self.free.last().copied().unwrap_or(self.connections.len() as Slot)
+    pub fn next_slot(&self) -> ConnectionSlot {
+        self.free.last().copied().unwrap_or(self.connections.len() as ConnectionSlot)
     }
 
     /// Takes over a link that a client opened.
-    pub fn accept(&mut self, link: Box<dyn Link>, now: Instant) -> Slot {
+    pub fn accept(&mut self, link: Box<dyn Link>, now: Instant) -> ConnectionSlot {
         self.accept_known(link, None, now)
     }
 
     /// Takes over a link of a client that is known already, by the token that it has come with, or is not.
-    pub(crate) fn accept_known(&mut self, link: Box<dyn Link>, ticket: Option<Ticket>, now: Instant) -> Slot {
+    pub(crate) fn accept_known(&mut self, link: Box<dyn Link>, ticket: Option<Ticket>, now: Instant) -> ConnectionSlot {
         let (slot, peer) = (self.next_slot(), link.peer());
         tracing::debug!(shard = self.options.shard.0, slot, peer = &*peer.address, "connection accepted");
         let shape = link.shape();
@@ -181,7 +181,7 @@ impl Shard {
     }
 
     /// A link gets its slot, whoever opened it.
-    pub(crate) fn place(&mut self, link: Box<dyn Link>, inbound: Inbound, out: Outbound, now: Instant) -> Slot {
+    pub(crate) fn place(&mut self, link: Box<dyn Link>, inbound: Inbound, out: Outbound, now: Instant) -> ConnectionSlot {
         let slot = self.next_slot();
         self.free.pop();
         self.serial = self.serial.wrapping_add(1);
@@ -225,12 +225,12 @@ impl Shard {
     }
 
     /// A connection, for whoever registers its link.
-    pub fn link(&mut self, slot: Slot) -> Option<&mut Box<dyn Link>> {
+    pub fn link(&mut self, slot: ConnectionSlot) -> Option<&mut Box<dyn Link>> {
         Some(&mut self.connections.get_mut(slot as usize)?.as_mut()?.link)
     }
 
     /// Readiness edges of a link.
-    pub fn edge(&mut self, slot: Slot, readable: bool, writable: bool, closed: bool) {
+    pub fn edge(&mut self, slot: ConnectionSlot, readable: bool, writable: bool, closed: bool) {
         let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
         // What the link has to say by itself comes first; an error shows at the next read or write.
         if writable && connection.link.owes_bytes() {
@@ -260,8 +260,8 @@ impl Shard {
         self.unpace(now);
         self.tend_ties(now);
         self.serve_ready(now);
-        self.broker.fire(&mut self.desk);
-        self.broker.end_of_batch(&mut self.desk);
+        self.broker.run_timers(&mut self.desk);
+        self.broker.flush_batch(&mut self.desk);
         self.tell_wants();
         self.desk_work(now);
         self.fire_timers(now);
@@ -287,7 +287,7 @@ impl Shard {
                 }
                 self.broker.receive(ShardId(from), &mut batch, &mut self.desk);
                 self.desk.mail.give_back(from, batch);
-                self.broker.end_of_batch(&mut self.desk);
+                self.broker.flush_batch(&mut self.desk);
                 self.flush(now);
                 self.desk.mail.send(false);
             }
@@ -300,7 +300,7 @@ impl Shard {
             && until <= now
         {
             self.paced.pop_front();
-            self.broker.end_pace(slot, &mut self.desk);
+            self.broker.end_throttle(slot, &mut self.desk);
         }
         self.desk_work(now);
     }
@@ -341,7 +341,7 @@ impl Shard {
         }
     }
 
-    pub(crate) fn enqueue(&mut self, slot: Slot) {
+    pub(crate) fn enqueue(&mut self, slot: ConnectionSlot) {
         if let Some(Some(connection)) = self.connections.get_mut(slot as usize)
             && !connection.queued
         {
@@ -407,7 +407,7 @@ impl Shard {
         let pool = self.desk.pool();
         pool.collect();
         // What one shard keeps for later must not crowd out what another needs now.
-        let room_bytes = self.broker.room_bytes();
+        let room_bytes = self.broker.list_overhead_bytes();
         let crowded = self.household.note_held(self.options.shard.0, (pool.held_bytes() + room_bytes) as u64);
         if crowded {
             pool.trim();
@@ -432,7 +432,7 @@ impl Shard {
     /// flutter.
     fn check_vhosts(&mut self) {
         let shard = self.options.shard.0;
-        let counted: Vec<_> = self.broker.counted_vhosts().collect();
+        let counted: Vec<_> = self.broker.vhost_quotas().collect();
         self.vhosts_noted = counted.iter().map(|&(vhost, bytes, _)| (vhost, bytes)).collect();
         for (vhost, bytes, bytes_max) in counted {
             let all = self.household.register.note_waiting(vhost, shard, bytes);
@@ -449,18 +449,18 @@ impl Shard {
     /// Makes changes of definitions that an operator wants, at shard 0. Answers the refusals; the others are made.
     pub fn operate(&mut self, definitions: Vec<Definition>, now: Instant) -> Vec<Refusal> {
         self.broker.set_now(now.saturating_duration_since(self.options.epoch).as_micros() as u64);
-        let made = definitions.into_iter().map(|definition| self.broker.operate(definition, &mut self.desk));
+        let made = definitions.into_iter().map(|definition| self.broker.define_as_operator(definition, &mut self.desk));
         made.filter_map(Result::err).collect()
     }
 
     /// Answers an administrative request.
-    pub fn answer(&mut self, to: Address, properties: &[u8], body: &[u8], now: Instant) {
+    pub fn answer(&mut self, to: ReplyAddress, properties: &[u8], body: &[u8], now: Instant) {
         self.broker.set_now(now.saturating_duration_since(self.options.epoch).as_micros() as u64);
         if body.len() < ANSWER_SHARED_BYTES_MIN {
-            return self.broker.answer_request(to, properties, BodyRef::Small(body), &mut self.desk);
+            return self.broker.answer_admin_request(to, properties, BodyRef::Small(body), &mut self.desk);
         }
         let shared = self.desk.pool().copy(body);
-        self.broker.answer_request(to, properties, BodyRef::Large(&shared), &mut self.desk);
+        self.broker.answer_admin_request(to, properties, BodyRef::Large(&shared), &mut self.desk);
     }
 
     /// The lists of messages have become shorter: what they no longer need goes back, at once where memory is short.
@@ -499,18 +499,18 @@ impl Shard {
 
     /// Whether the memory in use was last added up before it could have changed.
     fn memory_moved(&self) -> bool {
-        let bytes = (self.desk.pool().used_bytes() + self.broker.room_bytes()) as u64;
+        let bytes = (self.desk.pool().used_bytes() + self.broker.list_overhead_bytes()) as u64;
         // Others wait for what little a virtual host may have.
         bytes.abs_diff(self.household.shard_bytes(self.options.shard.0)) > 1 << 20
             || self
                 .broker
-                .counted_vhosts()
+                .vhost_quotas()
                 .map(|(vhost, bytes, _)| (vhost, bytes))
                 .ne(self.vhosts_noted.iter().copied())
     }
 
     /// Ends a connection at once.
-    pub(crate) fn abort(&mut self, slot: Slot, why: Abort, now: Instant) {
+    pub(crate) fn abort(&mut self, slot: ConnectionSlot, why: Abort, now: Instant) {
         if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
             connection.link.abort(why);
         }
@@ -519,7 +519,7 @@ impl Shard {
     }
 
     /// A connection is over: its session ends, its slot is free.
-    pub(crate) fn remove(&mut self, slot: Slot) {
+    pub(crate) fn remove(&mut self, slot: ConnectionSlot) {
         let Some(connection) = self.connections.get_mut(slot as usize).and_then(Option::take) else { return };
         tracing::debug!(
             shard = self.options.shard.0,
@@ -548,7 +548,7 @@ impl Shard {
         if std::mem::replace(&mut self.draining, true) {
             return;
         }
-        for slot in 0..self.connections.len() as Slot {
+        for slot in 0..self.connections.len() as ConnectionSlot {
             let refusal = catalog::Refusal::connection(
                 wire::ReplyCode::ConnectionForced,
                 "CONNECTION_FORCED - broker is shutting down",
@@ -571,7 +571,7 @@ impl Shard {
         &self.desk
     }
 
-    pub(crate) fn limit_phase(&mut self, slot: Slot, phase: Phase, now: Instant) {
+    pub(crate) fn limit_phase(&mut self, slot: ConnectionSlot, phase: Phase, now: Instant) {
         let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
         connection.phase = phase;
         connection.deadline = now + FAREWELL;
@@ -579,7 +579,7 @@ impl Shard {
     }
 
     /// Looks at a connection then, and not at the time set before.
-    pub(crate) fn set_timer(&mut self, slot: Slot, at: Instant) {
+    pub(crate) fn set_timer(&mut self, slot: ConnectionSlot, at: Instant) {
         if let Some(Some(connection)) = self.connections.get_mut(slot as usize) {
             connection.timer_at = Some(at);
             self.timers.set(at, slot, connection.serial);
@@ -592,7 +592,7 @@ impl Shard {
     }
 
     /// Ends a connection that cannot be served.
-    pub fn give_up(&mut self, slot: Slot, now: Instant) {
+    pub fn give_up(&mut self, slot: ConnectionSlot, now: Instant) {
         self.abort(slot, Abort::Limit, now);
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::desk::Desk;
 use crate::household::Household;
-use broker::{Broker, Effects, Publish, Slot};
+use broker::{Broker, Effects, Publish, ConnectionSlot};
 use catalog::Stamp;
 use federation::Unconfirmed;
 
@@ -64,12 +64,12 @@ impl Stamped {
 pub(crate) fn enter(
     household: &Household,
     desk: &mut Desk,
-    slot: Slot,
+    slot: ConnectionSlot,
     channel: u16,
     number: Option<u64>,
     stamp: Stamp,
 ) -> bool {
-    let seed = desk.chance();
+    let seed = desk.random();
     let Some(outlet) = desk.outlet(slot) else { return true };
     let stamped = outlet.stamped.get_or_insert_default();
     let refused = stamped.take_refused();
@@ -86,7 +86,7 @@ pub(crate) fn enter(
 /// Whether what another broker pushes has been here.
 #[cold]
 pub(crate) fn was_here(
-    slot: Slot,
+    slot: ConnectionSlot,
     channel: u16,
     publish: &Publish<'_>,
     broker: &Broker,
@@ -95,11 +95,11 @@ pub(crate) fn was_here(
 ) -> bool {
     let Some(stamp) = Stamp::of(publish.properties) else { return false };
     let stamp = stamp.at(broker.vhost_name(slot), publish.exchange);
-    !enter(household, desk, slot, channel, broker.next_confirmed(slot, channel), stamp)
+    !enter(household, desk, slot, channel, broker.next_confirm_tag(slot, channel), stamp)
 }
 
 /// A channel is over, or all of a connection are: what came on them and was not answered comes again.
-pub(crate) fn forget(household: &Household, desk: &mut Desk, slot: Slot, only: Option<u16>) {
+pub(crate) fn forget(household: &Household, desk: &mut Desk, slot: ConnectionSlot, only: Option<u16>) {
     let Some(stamped) = desk.outlet(slot).and_then(|outlet| outlet.stamped.as_mut()) else { return };
     stamped.forget(only);
     let refused = stamped.take_refused();

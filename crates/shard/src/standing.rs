@@ -45,7 +45,7 @@ impl Shard {
                     bindings: tie.peering.mirrored(number),
                 };
                 if let (Some(slot), Some(channel)) = (slot, channel) {
-                    status.unacknowledged = self.broker.under_way(slot, channel);
+                    status.unacknowledged = self.broker.in_flight(slot, channel);
                     if let Some(pushed) =
                         self.desk.outlet(slot).and_then(|outlet| outlet.tie.as_mut()).and_then(|tie| tie.route(channel))
                     {
@@ -86,7 +86,7 @@ impl Shard {
             }
             Stage::Connected { slot } => match tie.peering.state() {
                 LinkState::Running if !self.broker.may_read(slot) => LinkState::BlockedHere,
-                LinkState::Running if self.desk.is_full(slot) || !self.desk.has_room(slot) => {
+                LinkState::Running if self.desk.is_full(slot) || !self.desk.has_capacity(slot) => {
                     LinkState::BlockedThere { reason: "it does not read".into() }
                 }
                 state => state,

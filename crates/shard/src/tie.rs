@@ -4,7 +4,7 @@
 //! Owns:   the waits between two tries, the counts of its routes.
 //! Never:  dials; says a word to the other broker, which the peering does.
 
-use broker::Slot;
+use broker::ConnectionSlot;
 use catalog::WatchId;
 use federation::limits::{BACK_OFF_MAX, BACK_OFF_MIN, REFUSED_WAIT};
 use federation::{Direction, LinkSpec, Peering, Tracer};
@@ -20,7 +20,7 @@ pub(crate) enum Stage {
     /// Somebody dials.
     Dialling,
     /// There is a connection.
-    Connected { slot: Slot },
+    Connected { slot: ConnectionSlot },
 }
 
 /// What a route has here, beside what its peering knows.

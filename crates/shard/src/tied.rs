@@ -10,7 +10,7 @@ use crate::shard::Shard;
 use crate::stamped;
 use crate::tie::Stage;
 use crate::ties::Dialled;
-use broker::{Effects, Slot};
+use broker::{Effects, ConnectionSlot};
 use catalog::{ExchangeId, SessionId};
 use federation::limits::{BACK_OFF_MIN, LAG_EVERY};
 use federation::{Ack, Acks, Direction, End, RouteKind, RouteSpec, Told, Tracer};
@@ -25,7 +25,7 @@ impl Shard {
         SessionLimits { owner_opens_channels: false, body_frame_bytes_max, ..self.options.session }
     }
 
-    pub(crate) fn tie_up(&mut self, number: u32, Dialled { link, login, first }: Dialled, now: Instant) -> Slot {
+    pub(crate) fn tie_up(&mut self, number: u32, Dialled { link, login, first }: Dialled, now: Instant) -> ConnectionSlot {
         let shape = link.shape();
         let limits = self.tie_limits(Some(shape.lend_from_bytes < usize::MAX));
         let (inbound, mut out) = (Inbound::client(&limits), Outbound::new());
@@ -78,7 +78,7 @@ impl Shard {
         self.ties.plan();
     }
 
-    pub(crate) fn tend_connected(&mut self, number: u32, slot: Slot, now: Instant) {
+    pub(crate) fn tend_connected(&mut self, number: u32, slot: ConnectionSlot, now: Instant) {
         let Some(tie) = self.ties.get(number) else { return };
         if tie.lag_at <= now {
             tie.lag_at = now + LAG_EVERY;
@@ -105,7 +105,7 @@ impl Shard {
     }
 
     /// What the other broker has said comes to this.
-    pub(crate) fn heard(&mut self, slot: Slot, hear: federation::Hear, now: Instant) {
+    pub(crate) fn heard(&mut self, slot: ConnectionSlot, hear: federation::Hear, now: Instant) {
         let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
         let Some(tie) = connection.tie.and_then(|number| self.ties.get(number)) else { return };
         let Some((out, pool)) = self.desk.writer(slot) else { return };
@@ -113,7 +113,7 @@ impl Shard {
         self.carry_out_told(slot, now);
     }
 
-    pub(crate) fn carry_out_told(&mut self, slot: Slot, now: Instant) {
+    pub(crate) fn carry_out_told(&mut self, slot: ConnectionSlot, now: Instant) {
         loop {
             let Some(number) = self.tie_of(slot) else { return };
             let Some(told) = self.ties.get(number).and_then(|tie| tie.peering.next_told()) else { return };
@@ -142,33 +142,33 @@ impl Shard {
     }
 
     /// Whether this broker is the client of a connection.
-    pub(crate) fn is_tied(&self, slot: Slot) -> bool {
+    pub(crate) fn is_tied(&self, slot: ConnectionSlot) -> bool {
         self.tie_of(slot).is_some()
     }
 
     /// Whether all that a connection to another broker brings is kept there until it is acknowledged: one that is held back here and
     /// broken is lost at once, for what waits at the source does not wait for ever without anybody who takes it.
-    pub(crate) fn comes_again(&self, slot: Slot) -> bool {
+    pub(crate) fn comes_again(&self, slot: ConnectionSlot) -> bool {
         let tie = self.tie_of(slot).and_then(|number| self.ties.find_number(number));
         tie.is_some_and(|tie| tie.peering.routes().all(|(_, spec)| spec.ack == Ack::Confirm))
     }
 
     /// A turn of a connection begins: a route whose side here waited for an answer may go on.
-    pub(crate) fn go_on_tied(&mut self, slot: Slot, now: Instant) {
+    pub(crate) fn go_on_tied(&mut self, slot: ConnectionSlot, now: Instant) {
         if let Some(number) = self.tie_of(slot) {
             self.go_on_here(number, slot, now);
         }
     }
 
     /// A connection to another broker is gone, and why.
-    pub(crate) fn lose(&mut self, slot: Slot, why: &str, now: Instant) {
+    pub(crate) fn lose(&mut self, slot: ConnectionSlot, why: &str, now: Instant) {
         if let Some(number) = self.tie_of(slot) {
             self.tie_lost(number, Some(why.into()), false, false, now);
         }
     }
 
     /// The other broker breaks the protocol, or speaks another.
-    pub(crate) fn tie_failed(&mut self, number: u32, slot: Slot, fault: &session::Fault, now: Instant) {
+    pub(crate) fn tie_failed(&mut self, number: u32, slot: ConnectionSlot, fault: &session::Fault, now: Instant) {
         let has_said_who = self.ties.get(number).is_none_or(|tie| tie.peering.has_said_who());
         let no_amqp = if has_said_who { "" } else { "it does not speak AMQP 0-9-1: " };
         self.wait_for_the_end(number, slot);
@@ -181,11 +181,11 @@ impl Shard {
         self.leave(slot, now);
     }
 
-    pub(crate) fn tie_of(&self, slot: Slot) -> Option<u32> {
+    pub(crate) fn tie_of(&self, slot: ConnectionSlot) -> Option<u32> {
         self.connections.get(slot as usize)?.as_ref()?.tie
     }
 
-    pub(crate) fn tuned(&mut self, slot: Slot, tuning: session::Tuning) {
+    pub(crate) fn tuned(&mut self, slot: ConnectionSlot, tuning: session::Tuning) {
         let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
         connection.heartbeat = session::Heartbeat::new(tuning.heartbeat_s);
         // Only now is it known what suits a link on which both ends have a say.
@@ -199,7 +199,7 @@ impl Shard {
     }
 
     /// The connection is open: its session here opens too, and the routes begin.
-    pub(crate) fn tie_opened(&mut self, number: u32, slot: Slot, now: Instant) {
+    pub(crate) fn tie_opened(&mut self, number: u32, slot: ConnectionSlot, now: Instant) {
         let Some(tie) = self.ties.get(number) else { return };
         tie.first = None;
         let (vhost, user) = (tie.spec.key.vhost.clone(), tie.spec.user.clone());
@@ -216,9 +216,9 @@ impl Shard {
         let Some(Some(connection)) = self.connections.get_mut(slot as usize) else { return };
         connection.phase = Phase::Open { user, vhost };
         let session = SessionId { shard: self.options.shard, slot, serial: connection.serial };
-        let capabilities = broker::Capabilities::default();
-        self.broker.open_session(slot, broker::Login { session, user, vhost, capabilities });
-        self.broker.set_link(slot);
+        let capabilities = broker::ClientCapabilities::default();
+        self.broker.open_session(slot, broker::SessionLogin { session, user, vhost, capabilities });
+        self.broker.mark_link(slot);
         self.set_timer(slot, now);
         let routes: Vec<_> =
             self.ties.get(number).into_iter().flat_map(|tie| tie.peering.routes()).map(|route| route.0).collect();
@@ -230,13 +230,13 @@ impl Shard {
     }
 
     /// The exchange of a route, here.
-    pub(crate) fn exchange_here(&self, spec: &RouteSpec, slot: Slot) -> Option<ExchangeId> {
+    pub(crate) fn exchange_here(&self, spec: &RouteSpec, slot: ConnectionSlot) -> Option<ExchangeId> {
         let Some(Some(connection)) = self.connections.get(slot as usize) else { return None };
         let Phase::Open { vhost, .. } = connection.phase else { return None };
         self.broker.catalog().exchange(vhost, spec.exchange.as_bytes())
     }
 
-    pub(crate) fn begin_route(&mut self, number: u32, route: usize, slot: Slot, now: Instant) {
+    pub(crate) fn begin_route(&mut self, number: u32, route: usize, slot: ConnectionSlot, now: Instant) {
         let Some(tie) = self.ties.get(number) else { return };
         let (Some(spec), Some(peer)) = (tie.peering.spec(route).cloned(), tie.peering.peer().cloned()) else { return };
         let found = self.exchange_here(&spec, slot);
@@ -271,7 +271,7 @@ impl Shard {
     }
 
     /// The side here of a route: a channel of the same number.
-    pub(crate) fn make_here(&mut self, number: u32, route: usize, slot: Slot, now: Instant) {
+    pub(crate) fn make_here(&mut self, number: u32, route: usize, slot: ConnectionSlot, now: Instant) {
         let Some(tie) = self.ties.get(number) else { return };
         let (Some(spec), Some(channel)) = (tie.peering.spec(route).cloned(), tie.peering.channel(route)) else {
             return;
@@ -305,7 +305,7 @@ impl Shard {
     }
 
     /// Both sides of a route are there.
-    pub(crate) fn here_is_made(&mut self, number: u32, route: usize, slot: Slot) {
+    pub(crate) fn here_is_made(&mut self, number: u32, route: usize, slot: ConnectionSlot) {
         let Some(tie) = self.ties.get(number) else { return };
         if let Some((out, pool)) = self.desk.writer(slot) {
             tie.peering.here(route, out, pool);
@@ -313,7 +313,7 @@ impl Shard {
     }
 
     /// A command of a route was refused here, now or by another shard.
-    pub(crate) fn route_refused(&mut self, slot: Slot, channel: u16, text: &str, now: Instant) {
+    pub(crate) fn route_refused(&mut self, slot: ConnectionSlot, channel: u16, text: &str, now: Instant) {
         let Some(number) = self.tie_of(slot) else { return };
         let route = self.ties.get(number).and_then(|tie| tie.peering.route_of(channel));
         let Some(route) = route else { return self.end_tie(number, slot, text, false, now) };
@@ -327,7 +327,7 @@ impl Shard {
     }
 
     /// The channel here of a route goes; what was pushed on it and not acknowledged goes back to its queue.
-    pub(crate) fn close_here(&mut self, slot: Slot, channel: u16) {
+    pub(crate) fn close_here(&mut self, slot: ConnectionSlot, channel: u16) {
         self.keep_counts(slot, Some(channel));
         if let Some(out) = self.desk.outlet(slot).and_then(|outlet| outlet.tie.as_mut()) {
             out.acknowledge(channel, None);
@@ -336,7 +336,7 @@ impl Shard {
     }
 
     /// What routes have pushed on a connection is kept beyond it.
-    pub(crate) fn keep_counts(&mut self, slot: Slot, only: Option<u16>) {
+    pub(crate) fn keep_counts(&mut self, slot: ConnectionSlot, only: Option<u16>) {
         stamped::forget(&self.household, &mut self.desk, slot, only);
         let Some(tie) = self.tie_of(slot).and_then(|number| self.ties.get(number)) else { return };
         let Some(out) = self.desk.outlet(slot).and_then(|outlet| outlet.tie.as_mut()) else { return };
@@ -356,7 +356,7 @@ impl Shard {
     }
 
     pub(crate) fn route_over(&mut self, number: u32, route: usize, text: Option<&str>, now: Instant) {
-        let chance = self.desk.chance();
+        let chance = self.desk.random();
         if let Some(tie) = self.ties.get(number) {
             tracing::warn!(link = &*tie.spec.key.peer, route, text, "a federation route does not run");
             tie.route_over(route, chance, now);
@@ -365,13 +365,13 @@ impl Shard {
     }
 
     /// A connection to another broker makes no sense any more: it is told, and another may be made later.
-    pub(crate) fn end_tie(&mut self, number: u32, slot: Slot, text: &str, refused: bool, now: Instant) {
+    pub(crate) fn end_tie(&mut self, number: u32, slot: ConnectionSlot, text: &str, refused: bool, now: Instant) {
         self.say_goodbye(number, slot, now);
         self.tie_lost(number, Some(text.into()), refused, false, now);
     }
 
     /// A connection to another broker ends, and another is made at once.
-    pub(crate) fn dial_anew(&mut self, number: u32, slot: Slot, text: &str, now: Instant) {
+    pub(crate) fn dial_anew(&mut self, number: u32, slot: ConnectionSlot, text: &str, now: Instant) {
         let is_open = self.ties.get(number).is_some_and(|tie| tie.peering.is_open());
         if is_open {
             self.say_goodbye(number, slot, now);
@@ -382,7 +382,7 @@ impl Shard {
         }
     }
 
-    fn say_goodbye(&mut self, number: u32, slot: Slot, now: Instant) {
+    fn say_goodbye(&mut self, number: u32, slot: ConnectionSlot, now: Instant) {
         self.keep_counts(slot, None);
         // What is safe here does not come again.
         self.desk.acknowledge(slot, None);
@@ -397,7 +397,7 @@ impl Shard {
     }
 
     /// This broker ends a connection: the next one is made when it is over, so that what was sent on it comes first.
-    fn wait_for_the_end(&mut self, number: u32, slot: Slot) {
+    fn wait_for_the_end(&mut self, number: u32, slot: ConnectionSlot) {
         if let Some(Some(connection)) = self.connections.get_mut(slot as usize)
             && let Some(tie) = self.ties.get(number)
         {
@@ -408,7 +408,7 @@ impl Shard {
 
     /// There is no connection any more, or none could be made.
     pub(crate) fn tie_lost(&mut self, number: u32, why: Option<Box<str>>, refused: bool, at_once: bool, now: Instant) {
-        let chance = self.desk.chance();
+        let chance = self.desk.random();
         if let Some(tie) = self.ties.get(number) {
             if let Stage::Connected { slot } = tie.stage {
                 self.keep_counts(slot, None);

@@ -23,7 +23,7 @@ impl Shard {
         self.tell_wants();
         let name = Name::from(&*spec.exchange);
         let watch = self.broker.catalog_mut().watch_bindings(vhost, &name);
-        let seed = self.desk.chance();
+        let seed = self.desk.random();
         if let Some(tie) = self.ties.get(number) {
             tie.route(route).watch = Some(watch);
             if spec.kind == RouteKind::Dynamic {

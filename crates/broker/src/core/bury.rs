@@ -6,30 +6,30 @@
 
 use super::settle::counted;
 use super::{Broker, find};
-use crate::dead_letters::{DeadLetters, DeadRun};
-use crate::death::{Dead, LastDeath, Reason, Trail};
+use crate::pending_dead_letters::{PendingDeadLetters, DeadLetterGroup};
+use crate::death_history::{DeadLetter, DeathHistoryWriter, DeadLetterReason, CachedDeadLetterRoute};
 use crate::effects::Effects;
 use crate::message::{Content, Message};
 use crate::queue::Queue;
-use crate::ready::Place;
+use crate::ready_messages::QueuePosition;
 use catalog::{Decided, Overflow, QueueId, Route};
 use std::sync::Arc;
 
 /// A message has left its queue and no consumer got it.
 pub(super) fn give_up<E: Effects>(
     queue: &mut Queue,
-    place: Place,
+    place: QueuePosition,
     message: Message,
-    reason: Reason,
-    dead: &mut DeadLetters,
+    reason: DeadLetterReason,
+    dead: &mut PendingDeadLetters,
     fx: &mut E,
 ) {
     if queue.durable {
         fx.forget(queue.id, place);
     }
-    let came_back = queue.features.as_mut().is_some_and(|features| features.is_done(place));
-    if let Some(grave) = queue.grave() {
-        let says_so = came_back || reason == Reason::DeliveryLimit;
+    let came_back = queue.features.as_mut().is_some_and(|features| features.forget_returns(place));
+    if let Some(grave) = queue.dead_letter_target() {
+        let says_so = came_back || reason == DeadLetterReason::DeliveryLimit;
         let message = if says_so { counted(&message, None, fx.pool()) } else { message };
         dead.push(grave, reason, message);
     }
@@ -40,7 +40,7 @@ pub(super) fn give_up<E: Effects>(
 pub(super) fn make_room<E: Effects>(
     queue: &mut Queue,
     waiting: &mut usize,
-    dead: &mut DeadLetters,
+    dead: &mut PendingDeadLetters,
     fx: &mut E,
 ) -> bool {
     let mut any = false;
@@ -49,7 +49,7 @@ pub(super) fn make_room<E: Effects>(
     {
         *waiting -= 1;
         any = true;
-        give_up(queue, taken.place, taken.message, Reason::MaxLength, dead, fx);
+        give_up(queue, taken.position, taken.message, DeadLetterReason::MaxLength, dead, fx);
     }
     any
 }
@@ -66,10 +66,10 @@ impl Broker {
     ) {
         let Some(features) = find(&mut self.queues, id).and_then(|queue| queue.features.as_ref()) else { return };
         if features.overflow == Overflow::RejectToDeadLetters
-            && let Some(grave) = &features.grave
+            && let Some(grave) = &features.dead_letter_target
         {
             let message = kept.get_or_insert_with(|| content.keep(fx.pool())).clone();
-            self.dead.push(grave, Reason::MaxLength, message);
+            self.dead.push(grave, DeadLetterReason::MaxLength, message);
         }
     }
 
@@ -82,23 +82,23 @@ impl Broker {
         kept: &mut Option<Message>,
         fx: &mut E,
     ) {
-        if let Some(grave) = find(&mut self.queues, id).and_then(|queue| queue.grave()) {
+        if let Some(grave) = find(&mut self.queues, id).and_then(|queue| queue.dead_letter_target()) {
             let message = kept.get_or_insert_with(|| content.keep(fx.pool())).clone();
-            self.dead.push(grave, Reason::Expired, message);
+            self.dead.push(grave, DeadLetterReason::Expired, message);
         }
     }
 
     /// A consumer does not want a message of a queue of this shard.
-    pub(super) fn rejected_at_home<E: Effects>(&mut self, id: QueueId, place: Place, message: Message, fx: &mut E) {
+    pub(super) fn rejected_at_home<E: Effects>(&mut self, id: QueueId, place: QueuePosition, message: Message, fx: &mut E) {
         let Some(queue) = find(&mut self.queues, id) else {
             return;
         };
         queue.unsettled -= 1;
-        give_up(queue, place, message, Reason::Rejected, &mut self.dead, fx);
+        give_up(queue, place, message, DeadLetterReason::Rejected, &mut self.dead, fx);
     }
 
     /// Routes the dead letters of a run.
-    pub(super) fn bury<E: Effects>(&mut self, run: &DeadRun, fx: &mut E) {
+    pub(super) fn bury<E: Effects>(&mut self, run: &DeadLetterGroup, fx: &mut E) {
         let mut last = self.last_death.take().unwrap_or_default();
         let now_s = self.options.epoch_unix_s + self.now_us / 1_000_000;
         let version = self.catalog.version();
@@ -106,13 +106,13 @@ impl Broker {
         let outrun = self.outrun.take();
         for _ in 0..run.messages {
             let Some(message) = self.dead.next() else { break };
-            let dead = Dead { message: &message, reason: run.reason, grave: &run.grave };
-            let first = last.become_of(dead, now_s);
+            let dead = DeadLetter { message: &message, reason: run.reason, target: &run.target };
+            let first = last.write(dead, now_s);
             // Only a message that has died before, or has further keys, can go another way than the one before it.
-            let plain = first && letter(dead, &last, self.now_us).blind.is_empty();
+            let plain = first && letter(dead, &last, self.now_us).bcc.is_empty();
             let looked_up =
-                if plain && last.trail(version).is_some() { None } else { self.route_letter(dead, plain, &mut last) };
-            if let Some(route) = looked_up.as_deref().or(last.trail(version).filter(|_| plain)) {
+                if plain && last.cached_route(version).is_some() { None } else { self.route_letter(dead, plain, &mut last) };
+            if let Some(route) = looked_up.as_deref().or(last.cached_route(version).filter(|_| plain)) {
                 self.deliver_letter(dead, route, &last, first, fx);
             }
         }
@@ -121,18 +121,18 @@ impl Broker {
     }
 
     /// The queues for a dead letter, looked up; remembered for the next if it is `plain`.
-    fn route_letter(&mut self, dead: Dead<'_>, plain: bool, last: &mut LastDeath) -> Option<Arc<Route>> {
-        let exchange = self.catalog.exchange(dead.grave.vhost, &dead.grave.exchange)?;
+    fn route_letter(&mut self, dead: DeadLetter<'_>, plain: bool, last: &mut DeathHistoryWriter) -> Option<Arc<Route>> {
+        let exchange = self.catalog.exchange(dead.target.vhost, &dead.target.exchange)?;
         let route = self.route_again(exchange, &letter(dead, last, self.now_us));
         if plain {
             let version = self.catalog.version();
-            last.set_trail((route.decided == Decided::ByKey).then(|| Trail { version, route: Arc::clone(&route) }));
+            last.cache_route((route.decided == Decided::ByKey).then(|| CachedDeadLetterRoute { version, route: Arc::clone(&route) }));
         }
         Some(route)
     }
 
     /// Hands a routed dead letter to its queues, and to the exchanges that delay it.
-    fn deliver_letter<E: Effects>(&mut self, dead: Dead<'_>, route: &Route, last: &LastDeath, first: bool, fx: &mut E) {
+    fn deliver_letter<E: Effects>(&mut self, dead: DeadLetter<'_>, route: &Route, last: &DeathHistoryWriter, first: bool, fx: &mut E) {
         let mut content = letter(dead, last, self.now_us);
         let stamped;
         if route.stamped
@@ -163,15 +163,15 @@ impl Broker {
 
 /// What goes on of a message that has died.
 #[inline]
-fn letter<'a>(dead: Dead<'a>, last: &'a LastDeath, now_us: u64) -> Content<'a> {
-    let grave = &**dead.grave;
+fn letter<'a>(dead: DeadLetter<'a>, last: &'a DeathHistoryWriter, now_us: u64) -> Content<'a> {
+    let grave = &**dead.target;
     let content = dead.message.content();
     Content {
         exchange: &grave.exchange,
         routing_key: grave.routing_key.as_deref().unwrap_or(content.routing_key),
         properties: last.properties(),
         // A key of the queue's takes the place of all others.
-        blind: if grave.routing_key.is_none() { content.blind } else { &[] },
+        bcc: if grave.routing_key.is_none() { content.bcc } else { &[] },
         arrived_us: now_us,
         ..content
     }

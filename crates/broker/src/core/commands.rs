@@ -4,9 +4,9 @@
 //! Owns:   the table from method to command.
 //! Never:  decides anything itself.
 
-use super::{Broker, Flow, no_channel};
-use crate::channel::Fate;
-use crate::effects::{Effects, Slot};
+use super::{Broker, ReadControl, no_channel};
+use crate::channel::SettlementOutcome;
+use crate::effects::{Effects, ConnectionSlot};
 use catalog::Refusal;
 use wire::ReplyCode;
 use wire::method::{Method, access, basic, channel, confirm, exchange, queue, tx};
@@ -15,11 +15,11 @@ impl Broker {
     /// A method without content on an open channel.
     pub fn command<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         number: u16,
         method: Method<'_>,
         fx: &mut E,
-    ) -> Result<Flow, Refusal> {
+    ) -> Result<ReadControl, Refusal> {
         let id = method.id();
         self.carry_out_method(slot, number, method, fx).or_else(|refusal| self.refuse_behind_run(slot, refusal, id, fx))
     }
@@ -27,11 +27,11 @@ impl Broker {
     #[inline]
     fn carry_out_method<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         number: u16,
         method: Method<'_>,
         fx: &mut E,
-    ) -> Result<Flow, Refusal> {
+    ) -> Result<ReadControl, Refusal> {
         let key = self.channel_key(slot, number).ok_or_else(no_channel)?;
         let mut say = |no_wait: bool, reply: Method<'_>| {
             if !no_wait {
@@ -39,7 +39,7 @@ impl Broker {
             }
         };
         match method {
-            Method::BasicAck(ack) => self.settle(key, ack.delivery_tag, ack.multiple, Fate::Acknowledged, fx)?,
+            Method::BasicAck(ack) => self.settle(key, ack.delivery_tag, ack.multiple, SettlementOutcome::Acknowledged, fx)?,
             Method::BasicNack(nack) => self.settle(key, nack.delivery_tag, nack.multiple, fate(nack.requeue), fx)?,
             Method::BasicReject(reject) => self.settle(key, reject.delivery_tag, false, fate(reject.requeue), fx)?,
             Method::BasicConsume(consume) => return self.consume(slot, number, key, consume, fx),
@@ -121,7 +121,7 @@ impl Broker {
                 return Err(Refusal::connection(ReplyCode::NotImplemented, text));
             }
         }
-        Ok(if self.may_read(slot) { Flow::Go } else { Flow::Wait })
+        Ok(if self.may_read(slot) { ReadControl::Continue } else { ReadControl::Pause })
     }
 }
 
@@ -132,6 +132,6 @@ fn check_recover(requeue: bool) -> Result<(), Refusal> {
     Err(Refusal::connection(ReplyCode::NotImplemented, "NOT_IMPLEMENTED - requeue=false"))
 }
 
-fn fate(requeue: bool) -> Fate {
-    if requeue { Fate::Requeued } else { Fate::Rejected }
+fn fate(requeue: bool) -> SettlementOutcome {
+    if requeue { SettlementOutcome::Requeued } else { SettlementOutcome::Rejected }
 }

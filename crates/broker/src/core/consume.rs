@@ -5,17 +5,17 @@
 //! Never:  hands out a message.
 
 use super::time::drop_expired;
-use super::{Broker, Flow, find, no_channel};
-use crate::channel::{ChannelKey, Fate, Mode, Step};
+use super::{Broker, ReadControl, find, no_channel};
+use crate::channel::{ChannelKey, SettlementOutcome, ChannelMode, TransactionOperation};
 use crate::consumer::{Consumer, ConsumerKey};
-use crate::direct_reply::{Mailbox, PSEUDO_QUEUE};
-use crate::effects::{Effects, Slot};
-use crate::letter::{Answer, Ask, Asker, Letter, Subscription};
+use crate::direct_reply::{ReplyConsumer, PSEUDO_QUEUE};
+use crate::effects::{Effects, ConnectionSlot};
+use crate::shard_message::{QueueResponse, QueueRequest, Requester, ShardMessage, Subscription};
 use crate::limits::{CONSUMERS_PER_CHANNEL_MAX, REMOTE_WINDOW_MESSAGES};
-use crate::peer::Then;
-use crate::queue::Taker;
-use crate::ready::Taken;
-use crate::timers::Due;
+use crate::session_state::PendingReply;
+use crate::queue::ConsumerRef;
+use crate::ready_messages::QueueEntry;
+use crate::queue_timers::TimerTarget;
 use catalog::{Definition, Operation, QueueId, Refusal, Resource};
 use std::collections::VecDeque;
 use wire::method::{Method, basic};
@@ -31,12 +31,12 @@ impl Broker {
     /// `basic.consume`.
     pub(super) fn consume<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         number: u16,
         key: ChannelKey,
         consume: basic::Consume<'_>,
         fx: &mut E,
-    ) -> Result<Flow, Refusal> {
+    ) -> Result<ReadControl, Refusal> {
         let tag: Box<[u8]> = match consume.consumer_tag.as_bytes() {
             [] => format!("amq.ctag-{}", self.random_name(fx)).into_bytes().into(),
             tag => tag.into(),
@@ -86,29 +86,29 @@ impl Broker {
             priority,
             credit_messages: window,
         };
-        let then = Then::Consuming { no_wait: consume.no_wait, consumer };
-        self.ask(slot, number, basic::Consume::ID, id, home, Ask::Consume(subscription), then, fx)
+        let then = PendingReply::Consuming { no_wait: consume.no_wait, consumer };
+        self.ask(slot, number, basic::Consume::ID, id, home, QueueRequest::Consume(subscription), then, fx)
     }
 
     /// A consumer of direct replies.
     fn consume_replies<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         number: u16,
         key: ChannelKey,
         consume: basic::Consume<'_>,
         tag: Box<[u8]>,
         fx: &mut E,
-    ) -> Result<Flow, Refusal> {
+    ) -> Result<ReadControl, Refusal> {
         if !consume.no_ack {
             return Err(Refusal::channel(
                 ReplyCode::PreconditionFailed,
                 "PRECONDITION_FAILED - reply consumer cannot acknowledge",
             ));
         }
-        let nonce = fx.chance();
+        let nonce = fx.random();
         let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
-        if channel.direct_reply.is_some() {
+        if channel.reply_consumer.is_some() {
             return Err(Refusal::channel(
                 ReplyCode::PreconditionFailed,
                 "PRECONDITION_FAILED - reply consumer already set",
@@ -117,8 +117,8 @@ impl Broker {
         if !consume.no_wait {
             fx.reply(slot, number, Method::BasicConsumeOk(basic::ConsumeOk { consumer_tag: short(&tag) }));
         }
-        channel.direct_reply = Some(Mailbox { consumer_tag: tag, nonce });
-        Ok(Flow::Go)
+        channel.reply_consumer = Some(ReplyConsumer { consumer_tag: tag, nonce });
+        Ok(ReadControl::Continue)
     }
 
     /// Refuses what a consumer's arguments may not be; answers its `x-priority`, RabbitMQ's consumer priority.
@@ -150,7 +150,7 @@ impl Broker {
 
     fn check_tag_is_new(&self, key: ChannelKey, tag: &[u8]) -> Result<(), Refusal> {
         let channel = self.tables.channels.get(key).ok_or_else(no_channel)?;
-        let replies = channel.direct_reply.as_ref().is_some_and(|mailbox| *mailbox.consumer_tag == *tag);
+        let replies = channel.reply_consumer.as_ref().is_some_and(|mailbox| *mailbox.consumer_tag == *tag);
         if replies || self.consumer_by_tag(key, tag).is_some() {
             let text = format!("NOT_ALLOWED - attempt to reuse consumer tag '{}'", String::from_utf8_lossy(tag));
             return Err(Refusal::connection(ReplyCode::NotAllowed, text));
@@ -169,41 +169,41 @@ impl Broker {
     /// `basic.cancel`; an unknown tag is answered as a known one, as RabbitMQ does.
     pub(super) fn cancel<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         number: u16,
         key: ChannelKey,
         cancel: basic::Cancel<'_>,
         fx: &mut E,
-    ) -> Result<Flow, Refusal> {
+    ) -> Result<ReadControl, Refusal> {
         let tag = cancel.consumer_tag.as_bytes();
         if let Some(consumer) = self.consumer_by_tag(key, tag) {
             let Some(found) = self.tables.consumers.get(consumer) else {
-                return Ok(Flow::Go);
+                return Ok(ReadControl::Continue);
             };
             let (queue, home) = (found.queue, found.home);
-            let then = Then::Cancelled { no_wait: cancel.no_wait, consumer, tag: tag.into() };
-            return self.ask(slot, number, basic::Cancel::ID, queue, home, Ask::Cancel(consumer), then, fx);
+            let then = PendingReply::Cancelled { no_wait: cancel.no_wait, consumer, tag: tag.into() };
+            return self.ask(slot, number, basic::Cancel::ID, queue, home, QueueRequest::Cancel(consumer), then, fx);
         }
         if let Some(channel) = self.tables.channels.get_mut(key)
-            && channel.direct_reply.as_ref().is_some_and(|mailbox| *mailbox.consumer_tag == *tag)
+            && channel.reply_consumer.as_ref().is_some_and(|mailbox| *mailbox.consumer_tag == *tag)
         {
-            channel.direct_reply = None;
+            channel.reply_consumer = None;
         }
         if !cancel.no_wait {
             fx.reply(slot, number, Method::BasicCancelOk(basic::CancelOk { consumer_tag: cancel.consumer_tag }));
         }
-        Ok(Flow::Go)
+        Ok(ReadControl::Continue)
     }
 
     /// `basic.get`.
     pub(super) fn get<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         number: u16,
         key: ChannelKey,
         get: basic::Get<'_>,
         fx: &mut E,
-    ) -> Result<Flow, Refusal> {
+    ) -> Result<ReadControl, Refusal> {
         let name = self.queue_name(key, get.queue.as_bytes())?;
         let (id, home) = self.queue_for(slot, &name, Operation::Read)?;
         self.ask(
@@ -212,8 +212,8 @@ impl Broker {
             basic::Get::ID,
             id,
             home,
-            Ask::Get { no_ack: get.no_ack },
-            Then::Get { no_ack: get.no_ack },
+            QueueRequest::Get { no_ack: get.no_ack },
+            PendingReply::Get { no_ack: get.no_ack },
             fx,
         )
     }
@@ -221,7 +221,7 @@ impl Broker {
     /// The queue of a name, if the connection may do this with it.
     pub(super) fn queue_for(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         name: &[u8],
         operation: Operation,
     ) -> Result<(QueueId, catalog::ShardId), Refusal> {
@@ -249,7 +249,7 @@ impl Broker {
 
     pub(super) fn random_name<E: Effects>(&self, fx: &mut E) -> String {
         const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-        let (a, b) = (fx.chance(), fx.chance());
+        let (a, b) = (fx.random(), fx.random());
         (0..22)
             .map(|at| if at < 11 { a >> (6 * at % 64) } else { b >> (6 * (at - 11) % 64) })
             .map(|bits| LETTERS[(bits & 63) as usize] as char)
@@ -269,11 +269,11 @@ impl Broker {
             return;
         };
         let mut ledger = std::mem::take(&mut channel.ledger);
-        if let Mode::Transaction(steps) = &mut channel.mode {
+        if let ChannelMode::Transaction(steps) = &mut channel.mode {
             // What was not committed has not happened.
-            ledger.give_back(std::mem::take(steps).into_iter().flat_map(Step::deliveries));
+            ledger.restore(std::mem::take(steps).into_iter().flat_map(TransactionOperation::deliveries));
         }
-        ledger.settle_through(0, |delivery| self.release(key, delivery, Fate::Requeued, fx));
+        ledger.settle_through(0, |delivery| self.release(key, delivery, SettlementOutcome::Requeued, fx));
         self.tables.channels.remove(key);
     }
 
@@ -283,11 +283,11 @@ impl Broker {
             return;
         };
         let (queue, home, slot, channel) = (consumer.queue, consumer.home, consumer.slot, consumer.channel_number);
-        let asker = Asker { session: self.session_of(slot), channel, question: 0 };
+        let asker = Requester { session: self.session_of(slot), channel, request: 0 };
         if self.is_home(home) {
-            self.remove_taker(queue, Taker::Local(key), asker, fx);
+            self.remove_taker(queue, ConsumerRef::Local(key), asker, fx);
         } else {
-            fx.batch(home).push(Letter::Ask { asker, queue, ask: Ask::Cancel(key) });
+            fx.batch(home).push(ShardMessage::Request { requester: asker, queue, request: QueueRequest::Cancel(key) });
         }
         self.forget_consumer(key, fx);
     }
@@ -299,9 +299,9 @@ impl Broker {
             return;
         };
         for parked in consumer.parked {
-            fx.batch(consumer.home).push(Letter::Returned {
+            fx.batch(consumer.home).push(ShardMessage::Returned {
                 queue: consumer.queue,
-                place: parked.place,
+                position: parked.position,
                 message: parked.message,
                 redelivered: parked.redelivered,
                 seen: false,
@@ -315,35 +315,35 @@ impl Broker {
 
     /// A consumer leaves a queue of this shard. The last one takes an auto-delete queue with it, and hears that it is done once
     /// the queue is gone on every shard.
-    pub(super) fn remove_taker<E: Effects>(&mut self, id: QueueId, taker: Taker, asker: Asker, fx: &mut E) -> Answer {
+    pub(super) fn remove_taker<E: Effects>(&mut self, id: QueueId, taker: ConsumerRef, asker: Requester, fx: &mut E) -> QueueResponse {
         let Some(queue) = find(&mut self.queues, id) else {
-            return Answer::Done;
+            return QueueResponse::Done;
         };
-        let Some(left) = queue.remove(taker) else {
-            return Answer::Done;
+        let Some(left) = queue.remove_consumer(taker) else {
+            return QueueResponse::Done;
         };
-        let unused = queue.takers.is_empty();
+        let unused = queue.consumers.is_empty();
         let goes = unused && queue.auto_delete;
         if unused {
             self.note_use(id);
         } else if let Some(next) = queue.successor(left) {
             let priority = match next {
-                Taker::Local(key) => self.tables.consumers.get(key).map(|consumer| consumer.priority),
-                Taker::Remote(key) => self.tables.remotes.get(key).map(|remote| remote.priority),
+                ConsumerRef::Local(key) => self.tables.consumers.get(key).map(|consumer| consumer.priority),
+                ConsumerRef::Remote(key) => self.tables.remotes.get(key).map(|remote| remote.priority),
             };
             queue.activate(next, priority.unwrap_or(0));
             self.make_due(id);
         }
         if !goes || self.catalog.queue_definition(id).is_none() {
-            return Answer::Done;
+            return QueueResponse::Done;
         }
         let definition = Definition::RemoveQueue { id };
-        if asker.question == 0 || self.options.shards == 1 {
+        if asker.request == 0 || self.options.shards == 1 {
             self.define_unasked(definition, fx);
-            return Answer::Done;
+            return QueueResponse::Done;
         }
         self.send_definition(Some(asker), definition, fx);
-        Answer::Later
+        QueueResponse::Deferred
     }
 
     /// The queue of a consumer of this shard was deleted.
@@ -374,21 +374,21 @@ impl Broker {
             return;
         }
         let Some(mut queue) = place.take() else { return };
-        self.timers.clear(Due::Queue(id.index), &mut queue.timer_us);
-        self.rooms.leave(&mut queue);
+        self.timers.clear(TimerTarget::Queue(id.index), &mut queue.timer_us);
+        self.rooms.remove_queue(&mut queue);
         self.waiting -= queue.ready.len();
-        for taker in queue.takers {
+        for taker in queue.consumers {
             match taker {
-                Taker::Local(key) => self.consumer_cancelled(key, fx),
-                Taker::Remote(key) => {
+                ConsumerRef::Local(key) => self.consumer_cancelled(key, fx),
+                ConsumerRef::Remote(key) => {
                     if let Some(remote) = self.tables.remotes.remove(key) {
                         self.remote_keys.remove(&(remote.shard, remote.consumer));
-                        fx.batch(remote.shard).push(Letter::ConsumerCancelled { consumer: remote.consumer });
+                        fx.batch(remote.shard).push(ShardMessage::ConsumerCancelled { consumer: remote.consumer });
                     }
                 }
             }
         }
-        for slot in queue.paced {
+        for slot in queue.throttled {
             self.unpace(slot, fx);
         }
         if queue.full {
@@ -397,14 +397,14 @@ impl Broker {
     }
 
     /// Takes one message for `basic.get`.
-    pub(super) fn take_one<E: Effects>(&mut self, id: QueueId, no_ack: bool, fx: &mut E) -> Option<(Taken, u32)> {
+    pub(super) fn take_one<E: Effects>(&mut self, id: QueueId, no_ack: bool, fx: &mut E) -> Option<(QueueEntry, u32)> {
         let queue = find(&mut self.queues, id)?;
         while queue.expiring && drop_expired(queue, self.now_us, &mut 0, &mut self.waiting, &mut self.dead, fx) {}
         let taken = queue.ready.pop()?;
         self.waiting -= 1;
         match &mut queue.features {
             _ if !no_ack => queue.unsettled += 1,
-            Some(features) => _ = features.is_done(taken.place),
+            Some(features) => _ = features.forget_returns(taken.position),
             None => {}
         }
         let left = count(queue.ready.len());

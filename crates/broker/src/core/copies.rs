@@ -5,8 +5,8 @@
 //! Never:  routes.
 
 use super::Broker;
-use crate::blind;
-use crate::effects::Slot;
+use crate::bcc;
+use crate::effects::ConnectionSlot;
 use crate::message::Content;
 use catalog::{ExchangeId, Refusal, Route};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use wire::{RawProperties, ReplyCode, TableRef, ValueRef};
 
 /// A publish with further routing keys, or properties that are not those it came with.
 #[derive(Default)]
-pub(super) struct Copies {
+pub(super) struct PublishRewrite {
     /// The keys behind the first.
     pub keys: Vec<Box<[u8]>>,
     /// Those that nobody sees, as they are kept.
@@ -25,7 +25,7 @@ pub(super) struct Copies {
 
 /// The further routing keys of a message; `None` if it has none of the headers.
 #[cold]
-pub(super) fn of(properties: RawProperties<'_>) -> Result<Option<Copies>, Refusal> {
+pub(super) fn of(properties: RawProperties<'_>) -> Result<Option<PublishRewrite>, Refusal> {
     let Some(headers) = properties.headers() else { return Ok(None) };
     let (cc, bcc) = (headers.get("CC"), headers.get("BCC"));
     if cc.is_none() && bcc.is_none() {
@@ -54,8 +54,8 @@ pub(super) fn of(properties: RawProperties<'_>) -> Result<Option<Copies>, Refusa
         });
         out
     });
-    let blind = blind::pack(keys[visible..].iter().map(|key| &**key));
-    Ok(Some(Copies { keys, blind, properties }))
+    let blind = bcc::pack(keys[visible..].iter().map(|key| &**key));
+    Ok(Some(PublishRewrite { keys, blind, properties }))
 }
 
 /// The keys in `CC` of a message that is routed again.
@@ -78,7 +78,7 @@ impl Broker {
     /// The queues for a publish with further routing keys.
     pub(super) fn route_copies(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         exchange: &[u8],
         routing_key: &[u8],
         copies: &[Box<[u8]>],
@@ -93,10 +93,10 @@ impl Broker {
     pub(super) fn route_again(&mut self, exchange: ExchangeId, content: &Content<'_>) -> Arc<Route> {
         let properties = content.properties();
         let visible = if properties.has_headers() { in_cc(properties) } else { Vec::new() };
-        if visible.is_empty() && content.blind.is_empty() {
+        if visible.is_empty() && content.bcc.is_empty() {
             return self.catalog.route(exchange, content.routing_key, properties);
         }
-        let further = visible.iter().map(|key| &**key).chain(blind::unpack(content.blind));
+        let further = visible.iter().map(|key| &**key).chain(bcc::unpack(content.bcc));
         let keys: Vec<&[u8]> = std::iter::once(content.routing_key).chain(further).collect();
         self.catalog.route_all(exchange, &keys, properties)
     }

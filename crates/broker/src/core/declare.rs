@@ -5,12 +5,12 @@
 //! Never:  changes the catalog itself (`define` does), checks a permission (the catalog does).
 
 use super::consume::short;
-use super::{Broker, Flow, no_channel};
+use super::{Broker, ReadControl, no_channel};
 use crate::channel::ChannelKey;
-use crate::direct_reply::{Address, PSEUDO_QUEUE};
-use crate::effects::{Effects, Slot};
-use crate::letter::Ask;
-use crate::peer::{PlainReply, Then};
+use crate::direct_reply::{ReplyAddress, PSEUDO_QUEUE};
+use crate::effects::{Effects, ConnectionSlot};
+use crate::shard_message::QueueRequest;
+use crate::session_state::{PlainReply, PendingReply};
 use catalog::arguments::X_HARRIER_WINDOW;
 use catalog::{
     Definition, ExchangeKind, Kind, Name, Operation, Refusal, Resource, SessionId, ShardId, UserId, VhostId,
@@ -19,7 +19,7 @@ use wire::Table;
 use wire::method::{Method, exchange, queue};
 
 impl Broker {
-    pub(super) fn whose(&self, slot: Slot) -> Result<(UserId, VhostId, SessionId), Refusal> {
+    pub(super) fn whose(&self, slot: ConnectionSlot) -> Result<(UserId, VhostId, SessionId), Refusal> {
         let peer = self.tables.peers.get(slot as usize).and_then(|peer| peer.as_ref()).ok_or_else(no_channel)?;
         Ok((peer.user, peer.vhost, peer.session))
     }
@@ -27,11 +27,11 @@ impl Broker {
     /// `exchange.declare`.
     pub(super) fn exchange_declare<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         number: u16,
         declare: exchange::Declare<'_>,
         fx: &mut E,
-    ) -> Result<Flow, Refusal> {
+    ) -> Result<ReadControl, Refusal> {
         let (_, vhost, _) = self.whose(slot)?;
         let name = Name::new(Kind::Exchange, declare.exchange.as_bytes())?;
         if declare.passive {
@@ -42,7 +42,7 @@ impl Broker {
             if !declare.no_wait {
                 fx.reply(slot, number, Method::ExchangeDeclareOk(exchange::DeclareOk {}));
             }
-            return Ok(Flow::Go);
+            return Ok(ReadControl::Continue);
         }
         let kind = ExchangeKind::parse(declare.kind.as_bytes())?;
         let arguments = owned(declare.arguments)?;
@@ -55,34 +55,34 @@ impl Broker {
             internal: declare.internal,
             arguments,
         };
-        let then = Then::Reply { no_wait: declare.no_wait, reply: PlainReply::ExchangeDeclared };
+        let then = PendingReply::Reply { no_wait: declare.no_wait, reply: PlainReply::ExchangeDeclared };
         self.define(slot, number, exchange::Declare::ID, definition, then, fx)
     }
 
     /// `exchange.delete`.
     pub(super) fn exchange_delete<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         number: u16,
         delete: exchange::Delete<'_>,
         fx: &mut E,
-    ) -> Result<Flow, Refusal> {
+    ) -> Result<ReadControl, Refusal> {
         let (_, vhost, _) = self.whose(slot)?;
         let name = Name::new(Kind::Exchange, delete.exchange.as_bytes())?;
         let definition = Definition::DeleteExchange { vhost, name, if_unused: delete.if_unused };
-        let then = Then::Reply { no_wait: delete.no_wait, reply: PlainReply::ExchangeDeleted };
+        let then = PendingReply::Reply { no_wait: delete.no_wait, reply: PlainReply::ExchangeDeleted };
         self.define(slot, number, exchange::Delete::ID, definition, then, fx)
     }
 
     /// `exchange.bind` and `exchange.unbind`: write to the destination, read from the source.
     pub(super) fn exchange_bind<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         number: u16,
         bind: exchange::Bind<'_>,
         binds: bool,
         fx: &mut E,
-    ) -> Result<Flow, Refusal> {
+    ) -> Result<ReadControl, Refusal> {
         let (_, vhost, _) = self.whose(slot)?;
         let source = Name::new(Kind::Exchange, bind.source.as_bytes())?;
         let destination = Name::new(Kind::Exchange, bind.destination.as_bytes())?;
@@ -101,18 +101,18 @@ impl Broker {
                 exchange::Unbind::ID,
             )
         };
-        self.define(slot, number, method, definition, Then::Reply { no_wait: bind.no_wait, reply }, fx)
+        self.define(slot, number, method, definition, PendingReply::Reply { no_wait: bind.no_wait, reply }, fx)
     }
 
     /// `queue.declare`.
     pub(super) fn queue_declare<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         number: u16,
         key: ChannelKey,
         declare: queue::Declare<'_>,
         fx: &mut E,
-    ) -> Result<Flow, Refusal> {
+    ) -> Result<ReadControl, Refusal> {
         let (_, vhost, session) = self.whose(slot)?;
         let no_wait = declare.no_wait;
         if declare.queue.as_bytes() == PSEUDO_QUEUE.as_bytes() {
@@ -121,14 +121,14 @@ impl Broker {
                     queue::DeclareOk { queue: short(PSEUDO_QUEUE.as_bytes()), message_count: 0, consumer_count: 1 };
                 fx.reply(slot, number, Method::QueueDeclareOk(ok));
             }
-            return Ok(Flow::Go);
+            return Ok(ReadControl::Continue);
         }
         if declare.passive {
             let name = declare.queue.as_bytes();
-            if let Some(address) = Address::parse(name).filter(|address| address.shard.0 < self.options.shards) {
-                let then = Then::QueueDeclared { no_wait, name: String::from_utf8_lossy(name).into() };
+            if let Some(address) = ReplyAddress::parse(name).filter(|address| address.shard.0 < self.options.shards) {
+                let then = PendingReply::QueueDeclared { no_wait, name: String::from_utf8_lossy(name).into() };
                 let nobody = catalog::QueueId { index: u32::MAX, serial: 0 };
-                let ask = Ask::Mailbox(address);
+                let ask = QueueRequest::ReplyConsumer(address);
                 return self.ask(slot, number, queue::Declare::ID, nobody, address.shard, ask, then, fx);
             }
             let id = self.catalog.queue_for(vhost, name, session)?;
@@ -141,8 +141,8 @@ impl Broker {
                 queue::Declare::ID,
                 id,
                 home,
-                Ask::Counts,
-                Then::QueueDeclared { no_wait, name },
+                QueueRequest::Counts,
+                PendingReply::QueueDeclared { no_wait, name },
                 fx,
             );
         }
@@ -168,7 +168,7 @@ impl Broker {
             peer.owns_queues = true;
         }
         self.note_declared(key, &name);
-        self.define(slot, number, queue::Declare::ID, definition, Then::CountQueue { no_wait, name: name.shared() }, fx)
+        self.define(slot, number, queue::Declare::ID, definition, PendingReply::CountQueue { no_wait, name: name.shared() }, fx)
     }
 
     /// Methods that name no queue mean this one from now on; should the declaration fail, the channel closes anyway.
@@ -179,7 +179,7 @@ impl Broker {
     }
 
     /// A queue just declared. It may have been deleted again in the meantime.
-    pub(super) fn declared(&mut self, slot: Slot, name: &str) -> Result<(catalog::QueueId, ShardId), Refusal> {
+    pub(super) fn declared(&mut self, slot: ConnectionSlot, name: &str) -> Result<(catalog::QueueId, ShardId), Refusal> {
         let (_, vhost, session) = self.whose(slot)?;
         let id = self.catalog.queue_for(vhost, name.as_bytes(), session)?;
         let definition =
@@ -190,13 +190,13 @@ impl Broker {
     /// `queue.bind` and `queue.unbind`: write to the queue, read from the exchange.
     pub(super) fn queue_bind<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         number: u16,
         key: ChannelKey,
         bind: queue::Bind<'_>,
         binds: bool,
         fx: &mut E,
-    ) -> Result<Flow, Refusal> {
+    ) -> Result<ReadControl, Refusal> {
         let (_, vhost, session) = self.whose(slot)?;
         let name = self.queue_name(key, bind.queue.as_bytes())?;
         let named = !bind.queue.as_bytes().is_empty();
@@ -222,32 +222,32 @@ impl Broker {
                 queue::Unbind::ID,
             )
         };
-        self.define(slot, number, method, definition, Then::Reply { no_wait: bind.no_wait, reply }, fx)
+        self.define(slot, number, method, definition, PendingReply::Reply { no_wait: bind.no_wait, reply }, fx)
     }
 
     /// `queue.purge`.
     pub(super) fn queue_purge<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         number: u16,
         key: ChannelKey,
         purge: queue::Purge<'_>,
         fx: &mut E,
-    ) -> Result<Flow, Refusal> {
+    ) -> Result<ReadControl, Refusal> {
         let name = self.queue_name(key, purge.queue.as_bytes())?;
         let (id, home) = self.queue_for(slot, &name, Operation::Read)?;
-        self.ask(slot, number, queue::Purge::ID, id, home, Ask::Purge, Then::QueuePurged { no_wait: purge.no_wait }, fx)
+        self.ask(slot, number, queue::Purge::ID, id, home, QueueRequest::Purge, PendingReply::QueuePurged { no_wait: purge.no_wait }, fx)
     }
 
     /// `queue.delete`; one that does not exist is deleted without complaint, as in RabbitMQ.
     pub(super) fn queue_delete<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         number: u16,
         key: ChannelKey,
         delete: queue::Delete<'_>,
         fx: &mut E,
-    ) -> Result<Flow, Refusal> {
+    ) -> Result<ReadControl, Refusal> {
         let (user, vhost, session) = self.whose(slot)?;
         let name = self.queue_name(key, delete.queue.as_bytes())?;
         self.catalog.check(user, vhost, Operation::Configure, Resource::Queue, &name)?;
@@ -255,12 +255,12 @@ impl Broker {
             if !delete.no_wait {
                 fx.reply(slot, number, Method::QueueDeleteOk(queue::DeleteOk { message_count: 0 }));
             }
-            return Ok(Flow::Go);
+            return Ok(ReadControl::Continue);
         }
         let id = self.catalog.queue_for(vhost, &name, session)?;
         let definition = self.catalog.queue_definition(id).ok_or_else(|| self.catalog.no_queue(vhost, &name))?;
         let (home, name) = (definition.home, definition.name.shared());
-        let ask = Ask::Deletable { if_unused: delete.if_unused, if_empty: delete.if_empty };
+        let ask = QueueRequest::Deletable { if_unused: delete.if_unused, if_empty: delete.if_empty };
         self.ask(
             slot,
             number,
@@ -268,7 +268,7 @@ impl Broker {
             id,
             home,
             ask,
-            Then::DeleteQueue { no_wait: delete.no_wait, name },
+            PendingReply::DeleteQueue { no_wait: delete.no_wait, name },
             fx,
         )
     }

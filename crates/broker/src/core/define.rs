@@ -5,11 +5,11 @@
 //! Never:  answers before the change is visible on every shard.
 
 use super::time::rearm;
-use super::{Broker, Defining, Flow, find};
-use crate::effects::{Effects, Slot};
-use crate::features::Features;
-use crate::letter::{Answer, Asker, Letter, Refused};
-use crate::peer::{Awaiting, Then};
+use super::{Broker, PendingDefinition, ReadControl, find};
+use crate::effects::{Effects, ConnectionSlot};
+use crate::features::FeatureState;
+use crate::shard_message::{QueueResponse, Requester, ShardMessage, RefusedDefinition};
+use crate::session_state::{PendingCommand, PendingReply};
 use crate::queue::Queue;
 use catalog::{Definition, Executed, Outcome, QueueId, Refusal, ShardId, VhostId};
 use std::sync::Arc;
@@ -18,19 +18,19 @@ impl Broker {
     /// A change of definitions; `then` follows once every shard has made it.
     pub(super) fn define<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         number: u16,
         method: (u16, u16),
         definition: Definition,
-        then: Then,
+        then: PendingReply,
         fx: &mut E,
-    ) -> Result<Flow, Refusal> {
+    ) -> Result<ReadControl, Refusal> {
         let (user, ..) = self.whose(slot)?;
         self.catalog.authorize(user, &definition)?;
         if self.options.shards == 1 {
             let executed = self.catalog.execute(&definition)?;
             self.carry_out(&executed, fx);
-            let flow = self.follow(slot, Awaiting { channel: number, method, question: 0, then }, Answer::Done, fx)?;
+            let flow = self.follow(slot, PendingCommand { channel: number, method, request: 0, reply: then }, QueueResponse::Done, fx)?;
             self.dispatch_due(fx);
             return Ok(flow);
         }
@@ -38,10 +38,10 @@ impl Broker {
             return Ok(self.gather(slot, number, method, definition, fx));
         }
         let question = self.next_question();
-        let asker = Some(Asker { session: self.session_of(slot), channel: number, question });
-        self.wait_for(slot, Awaiting { channel: number, method, question, then });
+        let asker = Some(Requester { session: self.session_of(slot), channel: number, request: question });
+        self.wait_for(slot, PendingCommand { channel: number, method, request: question, reply: then });
         self.send_definition(asker, definition, fx);
-        Ok(Flow::Wait)
+        Ok(ReadControl::Pause)
     }
 
     /// A change of definitions that nobody waits for.
@@ -58,35 +58,35 @@ impl Broker {
         }
     }
 
-    pub(super) fn send_definition<E: Effects>(&mut self, asker: Option<Asker>, definition: Definition, fx: &mut E) {
+    pub(super) fn send_definition<E: Effects>(&mut self, asker: Option<Requester>, definition: Definition, fx: &mut E) {
         self.send_definitions(asker, vec![definition], fx);
     }
 
     pub(super) fn send_definitions<E: Effects>(
         &mut self,
-        asker: Option<Asker>,
+        asker: Option<Requester>,
         definitions: Vec<Definition>,
         fx: &mut E,
     ) {
         if self.options.shard == ShardId(0) {
             self.define_here(asker, definitions, fx);
         } else {
-            fx.batch(ShardId(0)).push(Letter::Define { asker, definitions });
+            fx.batch(ShardId(0)).push(ShardMessage::Define { requester: asker, definitions });
         }
     }
 
     /// Shard 0 makes changes, and every replica after it.
-    pub(super) fn define_here<E: Effects>(&mut self, asker: Option<Asker>, definitions: Vec<Definition>, fx: &mut E) {
+    pub(super) fn define_here<E: Effects>(&mut self, asker: Option<Requester>, definitions: Vec<Definition>, fx: &mut E) {
         let mut result = Ok(());
         for (made, definition) in definitions.into_iter().enumerate() {
             if let Err(refusal) = self.execute_here(definition, fx) {
-                result = Err(Refused { made, refusal });
+                result = Err(RefusedDefinition { made, refusal });
                 break;
             }
         }
         if let Some(asker) = asker {
             // Even a change that changed nothing waits for those before it: what it found may not be visible everywhere yet.
-            self.defining.push_back(Defining { version: self.version, asker, result });
+            self.defining.push_back(PendingDefinition { version: self.version, asker, result });
             self.answer_defined(fx);
         }
     }
@@ -99,7 +99,7 @@ impl Broker {
             self.version += 1;
             let definition = Arc::new(definition);
             for shard in (1..self.options.shards).map(ShardId) {
-                fx.batch(shard).push(Letter::Apply { version: self.version, definition: Arc::clone(&definition) });
+                fx.batch(shard).push(ShardMessage::Apply { version: self.version, definition: Arc::clone(&definition) });
             }
         }
         self.carry_out(&executed, fx);
@@ -110,7 +110,7 @@ impl Broker {
     ///
     /// # Errors
     /// What the catalog refuses; nothing is changed then.
-    pub fn operate<E: Effects>(&mut self, definition: Definition, fx: &mut E) -> Result<(), Refusal> {
+    pub fn define_as_operator<E: Effects>(&mut self, definition: Definition, fx: &mut E) -> Result<(), Refusal> {
         self.execute_here(definition, fx)?;
         self.dispatch_due(fx);
         Ok(())
@@ -120,14 +120,14 @@ impl Broker {
     pub(super) fn answer_defined<E: Effects>(&mut self, fx: &mut E) {
         let everywhere = self.applied.iter().skip(1).copied().min().unwrap_or(self.version);
         while self.defining.front().is_some_and(|defining| defining.version <= everywhere) {
-            let Some(Defining { asker, result, .. }) = self.defining.pop_front() else {
+            let Some(PendingDefinition { asker, result, .. }) = self.defining.pop_front() else {
                 return;
             };
             let to = asker.session.shard;
             if self.is_home(to) {
                 self.defined(asker, result, fx);
             } else {
-                fx.batch(to).push(Letter::Defined { asker, result });
+                fx.batch(to).push(ShardMessage::DefinitionOutcome { requester: asker, result });
             }
         }
     }
@@ -145,19 +145,19 @@ impl Broker {
     }
 
     /// What came of changes that a connection of this shard asked for.
-    pub(super) fn defined<E: Effects>(&mut self, asker: Asker, result: Result<(), Refused>, fx: &mut E) {
+    pub(super) fn defined<E: Effects>(&mut self, asker: Requester, result: Result<(), RefusedDefinition>, fx: &mut E) {
         let answer = match result {
-            Ok(()) => Answer::Done,
-            Err(Refused { made, refusal }) => {
+            Ok(()) => QueueResponse::Done,
+            Err(RefusedDefinition { made, refusal }) => {
                 let peer = self.peer_mut(asker.session.slot).filter(|peer| peer.session == asker.session);
-                if let Some(awaiting) = peer.and_then(|peer| peer.awaiting.as_mut())
-                    && awaiting.question == asker.question
-                    && let Then::Ran { methods, .. } = &awaiting.then
+                if let Some(awaiting) = peer.and_then(|peer| peer.pending.as_mut())
+                    && awaiting.request == asker.request
+                    && let PendingReply::DefinitionBatch { methods, .. } = &awaiting.reply
                     && let Some(method) = methods.get(made)
                 {
                     awaiting.method = *method;
                 }
-                Answer::Refused(refusal)
+                QueueResponse::Refused(refusal)
             }
         };
         self.answered(asker, answer, fx);
@@ -193,24 +193,24 @@ impl Broker {
     pub(super) fn find_rooms(&mut self) -> Vec<VhostId> {
         let limits =
             self.catalog.vhosts().filter_map(|(id, _)| Some((id, self.catalog.vhost_limits(id).queue_bytes_max?)));
-        self.rooms.renew(limits)
+        self.rooms.set_limits(limits)
     }
 
     /// A queue is under other policies, or its bytes are counted from now on, or no more.
     fn renew_queue(&mut self, id: QueueId) {
         let Some(definition) = self.catalog.queue_definition(id) else { return };
         let is_counted = self.catalog.vhost_limits(definition.vhost).queue_bytes_max.is_some();
-        let mut features = Features::of(definition, is_counted, self.now_us);
+        let mut features = FeatureState::of(definition, is_counted, self.now_us);
         let Some(queue) = find(&mut self.queues, id) else { return };
-        self.rooms.leave(queue);
+        self.rooms.remove_queue(queue);
         if let Some(before) = queue.features.take()
             && let Some(features) = &mut features
         {
-            features.succeed(*before);
+            features.inherit(*before);
         }
         queue.features = features;
         queue.expiring |= queue.has_ttl();
-        self.rooms.count(queue);
+        self.rooms.update(queue);
         // It gives up at once what has no place any more, and its time may come sooner.
         self.make_due(id);
     }
@@ -229,7 +229,7 @@ impl Broker {
             let mut queue =
                 Queue::new(id, definition.name.shared(), definition.vhost, definition.durable, definition.auto_delete);
             let is_counted = self.catalog.vhost_limits(definition.vhost).queue_bytes_max.is_some();
-            queue.features = Features::of(definition, is_counted, self.now_us);
+            queue.features = FeatureState::of(definition, is_counted, self.now_us);
             queue.expiring = queue.has_ttl();
             rearm(&mut self.timers, &mut queue);
             let index = id.index as usize;

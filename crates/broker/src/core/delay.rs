@@ -8,11 +8,11 @@
 //! has gone is looked for by its name, as in RabbitMQ's plugin, so that one that was declared again routes what waited.
 
 use super::Broker;
-use crate::delayed::Held;
+use crate::delayed_messages::DelayedMessage;
 use crate::effects::Effects;
-use crate::limits::DELAYED_PER_LOOK;
+use crate::limits::DELAYED_PER_CHECK;
 use crate::message::Content;
-use crate::timers::Due;
+use crate::queue_timers::TimerTarget;
 use catalog::Route;
 use catalog::arguments::X_DELAY;
 use wire::{RawProperties, ShortString, TableRef, Value};
@@ -39,7 +39,7 @@ impl Broker {
     pub(super) fn hold<E: Effects>(&mut self, route: &Route, content: &Content<'_>, fx: &mut E) -> bool {
         // What an exchange holds says for how long.
         let delay_ms = catalog::delay_ms(content.properties()).unwrap_or_default();
-        if !self.delayed.has_room(route.held.len()) {
+        if !self.delayed.has_capacity(route.held.len()) {
             return false;
         }
         let at_us = self.now_us.saturating_add(u64::from(delay_ms) * 1_000);
@@ -48,27 +48,27 @@ impl Broker {
         let message = Content { properties: &properties, arrived_us: at_us, ..*content }.keep(fx.pool());
         for exchange in route.held.iter().filter_map(|&id| self.catalog.exchange_info(id)) {
             let (vhost, exchange, message) = (exchange.vhost, exchange.name.clone(), message.clone());
-            self.delayed.hold(at_us, Held { vhost, exchange, message });
+            self.delayed.insert(at_us, DelayedMessage { vhost, exchange, message });
         }
-        self.timers.set(Due::Delayed, &mut self.delayed.timer_us, at_us);
+        self.timers.set(TimerTarget::Delayed, &mut self.delayed.timer_us, at_us);
         true
     }
 
     /// Routes the messages whose time has come.
     pub(super) fn release_due<E: Effects>(&mut self, fx: &mut E) {
-        for _ in 0..DELAYED_PER_LOOK {
-            let Some(held) = self.delayed.take_due(self.now_us) else { break };
+        for _ in 0..DELAYED_PER_CHECK {
+            let Some(held) = self.delayed.pop_due(self.now_us) else { break };
             self.go_on(held, fx);
         }
         // Nobody publishes these.
         self.outrun = None;
         if let Some(next_us) = self.delayed.next() {
-            self.timers.set(Due::Delayed, &mut self.delayed.timer_us, next_us.max(self.now_us + 1));
+            self.timers.set(TimerTarget::Delayed, &mut self.delayed.timer_us, next_us.max(self.now_us + 1));
         }
     }
 
-    fn go_on<E: Effects>(&mut self, held: Held, fx: &mut E) {
-        let Held { vhost, exchange, message } = held;
+    fn go_on<E: Effects>(&mut self, held: DelayedMessage, fx: &mut E) {
+        let DelayedMessage { vhost, exchange, message } = held;
         let Some(exchange) = self.catalog.exchange(vhost, exchange.as_bytes()) else {
             self.counters.unroutable += 1;
             return;
@@ -103,13 +103,13 @@ impl Broker {
 mod tests {
     use super::*;
     use crate::core::{BrokerOptions, Publish};
-    use crate::delayed::Delayed;
-    use crate::effects::{Confirm, ConfirmOutcome, Delivery, Slot, Stored};
-    use crate::letter::Batch;
+    use crate::delayed_messages::DelayedMessages;
+    use crate::effects::{Confirm, ConfirmOutcome, Delivery, ConnectionSlot, AppendResult};
+    use crate::shard_message::ShardBatch;
     use crate::message::{BodyRef, Message};
-    use crate::peer::{Capabilities, Login};
-    use crate::ready::Place;
-    use crate::request::{NotTaken, Request};
+    use crate::session_state::{ClientCapabilities, SessionLogin};
+    use crate::ready_messages::QueuePosition;
+    use crate::admin_request::{AdminRequestError, AdminRequest};
     use catalog::{
         Catalog, Definition, ExchangeKind, Limits, QueueId, Refusal, SessionId, ShardId, default_definitions,
     };
@@ -127,39 +127,39 @@ mod tests {
         fn pool(&self) -> &Pool {
             &self.pool
         }
-        fn chance(&mut self) -> u64 {
+        fn random(&mut self) -> u64 {
             0
         }
-        fn has_room(&self, _: Slot) -> bool {
+        fn has_capacity(&self, _: ConnectionSlot) -> bool {
             true
         }
-        fn deliver(&mut self, _: Slot, _: u16, _: Delivery<'_>) {}
-        fn got(&mut self, _: Slot, _: u16, _: u64, _: bool, _: u32, _: Content<'_>) {}
-        fn returned(&mut self, _: Slot, _: u16, refusal: &Refusal, _: Content<'_>) {
+        fn deliver(&mut self, _: ConnectionSlot, _: u16, _: Delivery<'_>) {}
+        fn get_ok(&mut self, _: ConnectionSlot, _: u16, _: u64, _: bool, _: u32, _: Content<'_>) {}
+        fn return_message(&mut self, _: ConnectionSlot, _: u16, refusal: &Refusal, _: Content<'_>) {
             self.heard.push(refusal.text.clone());
         }
-        fn reply(&mut self, _: Slot, _: u16, method: Method<'_>) {
+        fn reply(&mut self, _: ConnectionSlot, _: u16, method: Method<'_>) {
             self.heard.push(method.name().to_owned());
         }
-        fn confirm(&mut self, _: Slot, _: u16, confirm: Confirm) {
+        fn confirm(&mut self, _: ConnectionSlot, _: u16, confirm: Confirm) {
             let outcome = if confirm.outcome == ConfirmOutcome::Accepted { "ack" } else { "nack" };
             self.heard.push(format!("{outcome} {}", confirm.delivery_tag));
         }
-        fn refuse(&mut self, _: Slot, _: u16, refusal: Refusal, _: (u16, u16)) {
+        fn refuse(&mut self, _: ConnectionSlot, _: u16, refusal: Refusal, _: (u16, u16)) {
             self.heard.push(refusal.text);
         }
-        fn resume(&mut self, _: Slot) {}
-        fn pace(&mut self, _: Slot) {}
-        fn batch(&mut self, _: ShardId) -> &mut Batch {
+        fn resume(&mut self, _: ConnectionSlot) {}
+        fn throttle(&mut self, _: ConnectionSlot) {}
+        fn batch(&mut self, _: ShardId) -> &mut ShardBatch {
             unreachable!("there is one shard")
         }
-        fn request(&mut self, _: Request) -> Result<(), NotTaken> {
-            Err(NotTaken::Nobody)
+        fn admin_request(&mut self, _: AdminRequest) -> Result<(), AdminRequestError> {
+            Err(AdminRequestError::Unavailable)
         }
-        fn append(&mut self, _: QueueId, _: Place, _: &Message) -> Stored {
-            Stored::Now
+        fn append(&mut self, _: QueueId, _: QueuePosition, _: &Message) -> AppendResult {
+            AppendResult::Durable
         }
-        fn forget(&mut self, _: QueueId, _: Place) {}
+        fn forget(&mut self, _: QueueId, _: QueuePosition) {}
     }
 
     #[test]
@@ -183,10 +183,10 @@ mod tests {
             epoch_unix_s: 0,
         };
         let mut broker = Broker::new(options, catalog);
-        broker.delayed = Delayed::new(2);
+        broker.delayed = DelayedMessages::new(2);
         let mut fx = Ear { pool: Pool::new(PoolOptions::default()), heard: Vec::new() };
         let session = SessionId { shard: ShardId(0), slot: 0, serial: 1 };
-        broker.open_session(0, Login { session, user, vhost, capabilities: Capabilities::default() });
+        broker.open_session(0, SessionLogin { session, user, vhost, capabilities: ClientCapabilities::default() });
         broker.open_channel(0, 1);
         let mut heard = |broker: &mut Broker, publishes: usize| {
             let headers = Table::new().with("x-delay", Value::I32(5)).ok();
@@ -202,9 +202,9 @@ mod tests {
                 };
                 broker.publish(0, 1, publish, &mut fx).map(drop).expect("taken, or nacked");
             }
-            broker.end_of_batch(&mut fx);
+            broker.flush_batch(&mut fx);
             broker.set_now(broker.now_us + 10_000);
-            broker.fire(&mut fx);
+            broker.run_timers(&mut fx);
             std::mem::take(&mut fx.heard).join(" | ")
         };
         assert_eq!(heard(&mut broker, 3), "", "without confirms nobody hears of it");
@@ -212,6 +212,6 @@ mod tests {
         broker.command(0, 1, confirm::Select { no_wait: true }.into(), &mut nobody).map(drop).expect("confirms");
         assert_eq!(heard(&mut broker, 4), "ack 2 | nack 3 | nack 4");
         assert_eq!(heard(&mut broker, 2), "ack 6");
-        assert_eq!((broker.delayed.len(), broker.room_bytes()), (0, 0));
+        assert_eq!((broker.delayed.len(), broker.list_overhead_bytes()), (0, 0));
     }
 }

@@ -7,15 +7,15 @@
 use super::bury::make_room;
 use super::time::{drop_expired, rearm};
 use super::{Broker, Tables, find};
-use crate::consumer::{ConsumerKey, Parked};
-use crate::effects::{Delivery, Effects, Slot, Stored};
-use crate::ledger::Unsettled;
-use crate::letter::{Letter, Parcel};
-use crate::limits::{PACE_BYTES, PACED_BYTES_MIN, QUEUE_RESUME_TENTHS, REMOTE_WINDOW_BYTES};
+use crate::consumer::{ConsumerKey, ParkedDelivery};
+use crate::effects::{Delivery, Effects, ConnectionSlot, AppendResult};
+use crate::ledger::UnsettledDelivery;
+use crate::shard_message::{ShardMessage, ShardPayload};
+use crate::limits::{THROTTLE_BYTES, THROTTLE_PROGRESS_BYTES_MIN, QUEUE_RESUME_TENTHS, REMOTE_WINDOW_BYTES};
 use crate::message::{Content, Message};
-use crate::queue::{Queue, Taker};
-use crate::ready::Place;
-use crate::timers::Due;
+use crate::queue::{Queue, ConsumerRef};
+use crate::ready_messages::QueuePosition;
+use crate::queue_timers::TimerTarget;
 use catalog::{QueueId, ShardId};
 
 /// Consumers of a queue that are looked at to see whether it waits for room.
@@ -23,10 +23,10 @@ const PACED_TAKERS: usize = 4;
 
 impl Tables {
     #[inline]
-    fn can_take<E: Effects>(&self, taker: Taker, fx: &E) -> bool {
+    fn can_take<E: Effects>(&self, taker: ConsumerRef, fx: &E) -> bool {
         match taker {
-            Taker::Local(key) => self.consumer_can_take(key, fx),
-            Taker::Remote(key) => {
+            ConsumerRef::Local(key) => self.consumer_can_take(key, fx),
+            ConsumerRef::Remote(key) => {
                 self.remotes.get(key).is_some_and(|remote| remote.credit_messages > 0 && remote.credit_bytes > 0)
             }
         }
@@ -40,7 +40,7 @@ impl Tables {
         let Some(channel) = self.channels.get(consumer.channel) else {
             return false;
         };
-        consumer.has_credit() && channel.allows(consumer.no_ack) && fx.has_room(consumer.slot)
+        consumer.has_credit() && channel.allows(consumer.no_ack) && fx.has_capacity(consumer.slot)
     }
 
     pub(super) fn set_idle(&mut self, key: ConsumerKey, idle: bool) {
@@ -62,27 +62,27 @@ impl Tables {
 
     /// Whether a queue waits for consumers that would take more if only their connections did.
     fn waits_for_room<E: Effects>(&self, queue: &Queue, fx: &E) -> bool {
-        queue.takers.iter().take(PACED_TAKERS).any(|taker| match *taker {
-            Taker::Local(key) => {
+        queue.consumers.iter().take(PACED_TAKERS).any(|taker| match *taker {
+            ConsumerRef::Local(key) => {
                 let consumer = self.consumers.get(key);
                 let channel = consumer.and_then(|consumer| self.channels.get(consumer.channel));
                 consumer.zip(channel).is_some_and(|(consumer, channel)| {
-                    consumer.has_credit() && channel.allows(consumer.no_ack) && !fx.has_room(consumer.slot)
+                    consumer.has_credit() && channel.allows(consumer.no_ack) && !fx.has_capacity(consumer.slot)
                 })
             }
-            Taker::Remote(_) => false,
+            ConsumerRef::Remote(_) => false,
         })
     }
 
     /// The consumer whose turn it is in a queue.
     #[inline]
-    fn next_taker<E: Effects>(&mut self, queue: &mut Queue, fx: &E) -> Option<Taker> {
+    fn next_taker<E: Effects>(&mut self, queue: &mut Queue, fx: &E) -> Option<ConsumerRef> {
         let tables = std::cell::RefCell::new(self);
-        queue.next_taker(
+        queue.next_consumer(
             |taker| tables.borrow().can_take(taker, fx),
             |taker| match taker {
-                Taker::Local(key) => tables.borrow_mut().set_idle(key, true),
-                Taker::Remote(key) => {
+                ConsumerRef::Local(key) => tables.borrow_mut().set_idle(key, true),
+                ConsumerRef::Remote(key) => {
                     if let Some(remote) = tables.borrow_mut().remotes.get_mut(key) {
                         remote.idle = true;
                     }
@@ -96,9 +96,9 @@ impl Tables {
     pub(super) fn deliver<E: Effects>(
         &mut self,
         key: ConsumerKey,
-        place: Place,
+        place: QueuePosition,
         redelivered: bool,
-        goods: Goods<'_>,
+        goods: Payload<'_>,
         fx: &mut E,
     ) {
         let Some(consumer) = self.consumers.get_mut(key) else {
@@ -107,7 +107,7 @@ impl Tables {
         let Some(channel) = self.channels.get_mut(consumer.channel) else {
             return;
         };
-        let tag = if consumer.no_ack { channel.ledger.pass() } else { channel.ledger.next_tag() };
+        let tag = if consumer.no_ack { channel.ledger.assign_settled() } else { channel.ledger.next_tag() };
         let content = goods.content();
         fx.deliver(
             consumer.slot,
@@ -119,10 +119,10 @@ impl Tables {
             channel.unsettled += 1;
             let message = goods.keep(fx.pool());
             self.unsettled += 1;
-            channel.ledger.owe(Unsettled {
+            channel.ledger.assign_unsettled(UnsettledDelivery {
                 queue: consumer.queue,
                 home: consumer.home,
-                place,
+                position: place,
                 message,
                 consumer: Some(key),
             });
@@ -131,42 +131,42 @@ impl Tables {
 }
 
 /// A message on its way to a consumer.
-pub(super) enum Goods<'a> {
+pub(super) enum Payload<'a> {
     /// Straight from its publisher; kept already, perhaps.
     Passing(Content<'a>, Option<Message>),
     /// It has waited, and nobody else has it.
     Kept(Message),
 }
 
-impl Goods<'_> {
+impl Payload<'_> {
     #[inline]
     fn content(&self) -> Content<'_> {
         match self {
-            Goods::Passing(content, _) => *content,
-            Goods::Kept(message) => message.content(),
+            Payload::Passing(content, _) => *content,
+            Payload::Kept(message) => message.content(),
         }
     }
 
     #[inline]
     fn keep(self, pool: &slab::Pool) -> Message {
         match self {
-            Goods::Passing(_, Some(message)) | Goods::Kept(message) => message,
-            Goods::Passing(content, None) => content.keep(pool),
+            Payload::Passing(_, Some(message)) | Payload::Kept(message) => message,
+            Payload::Passing(content, None) => content.keep(pool),
         }
     }
 }
 
 /// What a queue did with a new message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Offered {
+pub(super) enum EnqueueResult {
     /// It has it, a consumer has it, or its time was over at once.
-    Taken(Stored),
+    Taken(AppendResult),
     /// It has no room.
     Declined,
 }
 
 /// A message leaving a queue.
-enum Source<'a> {
+enum DispatchSource<'a> {
     /// It passes through; `kept` once somebody had to keep it, `last` if nobody else will want it.
     Passing { content: &'a Content<'a>, kept: &'a mut Option<Message>, last: bool },
     /// It has waited.
@@ -183,42 +183,42 @@ impl Broker {
         kept: &mut Option<Message>,
         last: bool,
         fx: &mut E,
-    ) -> Offered {
+    ) -> EnqueueResult {
         let Some(queue) = find(&mut self.queues, id) else {
-            return Offered::Taken(Stored::Now);
+            return EnqueueResult::Taken(AppendResult::Durable);
         };
         let durable = queue.durable && content_is_persistent(content);
         let mut level = 0;
         if let Some(features) = &queue.features {
             if features.refuses(&queue.ready, content) {
                 self.decline(id, content, kept, fx);
-                return Offered::Declined;
+                return EnqueueResult::Declined;
             }
             level = features.level(content);
         }
         if queue.ready.is_empty()
             && let Some(taker) = self.tables.next_taker(queue, fx)
         {
-            let place = queue.ready.pass(level);
+            let place = queue.ready.bypass(level);
             self.counters.delivered += 1;
-            let owed = hand(&mut self.tables, queue, taker, place, false, Source::Passing { content, kept, last }, fx);
+            let owed = hand(&mut self.tables, queue, taker, place, false, DispatchSource::Passing { content, kept, last }, fx);
             if durable && owed {
                 let message = kept.get_or_insert_with(|| content.keep(fx.pool()));
-                return Offered::Taken(fx.append(id, place, message));
+                return EnqueueResult::Taken(fx.append(id, place, message));
             }
-            return Offered::Taken(Stored::Now);
+            return EnqueueResult::Taken(AppendResult::Durable);
         }
-        let life_us = queue.life_us(content);
+        let life_us = queue.time_to_live_us(content);
         if life_us == Some(0) && queue.ready.is_empty() {
             self.expire_at_once(id, content, kept, fx);
-            return Offered::Taken(Stored::Now);
+            return EnqueueResult::Taken(AppendResult::Durable);
         }
         let message = match (kept.as_ref(), last) {
             (Some(message), false) => message.clone(),
             (None, false) => kept.insert(content.keep(fx.pool())).clone(),
             (_, true) => kept.take().unwrap_or_else(|| content.keep(fx.pool())),
         };
-        let stored = if durable { fx.append(id, queue.ready.next_place(level), &message) } else { Stored::Now };
+        let stored = if durable { fx.append(id, queue.ready.next_position(level), &message) } else { AppendResult::Durable };
         queue.ready.push(level, message);
         self.waiting += 1;
         if life_us.is_some() || queue.features.is_some() {
@@ -227,16 +227,16 @@ impl Broker {
             if make_room(queue, &mut self.waiting, &mut self.dead, fx) || new_head {
                 rearm(&mut self.timers, queue);
             }
-            self.rooms.count(queue);
+            self.rooms.update(queue);
         }
-        if self.outrun.is_none() && queue.memory_bytes() > queue.pace_bytes && self.tables.waits_for_room(queue, fx) {
+        if self.outrun.is_none() && queue.memory_bytes() > queue.throttle_at_bytes && self.tables.waits_for_room(queue, fx) {
             self.outrun = Some(id);
         }
         if !queue.full && queue.memory_bytes() > self.options.queue_bytes_max {
             queue.full = true;
             self.tell_full(id, true, fx);
         }
-        Offered::Taken(stored)
+        EnqueueResult::Taken(stored)
     }
 
     /// Looks at every queue that a command has touched, and routes what they gave up.
@@ -246,9 +246,9 @@ impl Broker {
             while let Some(id) = self.due.pop() {
                 self.dispatch(id, fx);
             }
-            let Some(run) = self.dead.next_run() else { return };
+            let Some(run) = self.dead.next_group() else { return };
             self.bury(&run, fx);
-            self.dead.done(run);
+            self.dead.finish_group(run);
         }
     }
 
@@ -286,10 +286,10 @@ impl Broker {
             };
             self.waiting -= 1;
             self.counters.delivered += 1;
-            let source = Source::Kept(taken.message);
-            let owed = hand(&mut self.tables, queue, taker, taken.place, taken.redelivered, source, fx);
+            let source = DispatchSource::Kept(taken.message);
+            let owed = hand(&mut self.tables, queue, taker, taken.position, taken.redelivered, source, fx);
             if !owed && let Some(features) = &mut queue.features {
-                features.is_done(taken.place);
+                features.forget_returns(taken.position);
             }
         }
         if queue.expiring || queue.features.is_some() {
@@ -297,13 +297,13 @@ impl Broker {
             make_room(queue, &mut self.waiting, &mut self.dead, fx);
             rearm(&mut self.timers, queue);
             if more {
-                self.timers.set_now(Due::Queue(queue.id.index), &mut queue.timer_us, self.now_us);
+                self.timers.set_now(TimerTarget::Queue(queue.id.index), &mut queue.timer_us, self.now_us);
             }
-            self.rooms.count(queue);
+            self.rooms.update(queue);
         }
-        if (!queue.paced.is_empty() || queue.pace_bytes > PACE_BYTES) && queue.memory_bytes() < PACE_BYTES / 2 {
-            queue.pace_bytes = PACE_BYTES;
-            for slot in std::mem::take(&mut queue.paced) {
+        if (!queue.throttled.is_empty() || queue.throttle_at_bytes > THROTTLE_BYTES) && queue.memory_bytes() < THROTTLE_BYTES / 2 {
+            queue.throttle_at_bytes = THROTTLE_BYTES;
+            for slot in std::mem::take(&mut queue.throttled) {
                 self.unpace(slot, fx);
             }
         }
@@ -315,7 +315,7 @@ impl Broker {
     }
 
     /// A connection's output has room again, a channel's prefetch or flow allows more: its idle consumers take their turn.
-    pub fn output_ready<E: Effects>(&mut self, slot: Slot, fx: &mut E) {
+    pub fn output_ready<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
         let Some(Some(peer)) = self.tables.peers.get(slot as usize) else {
             return;
         };
@@ -334,28 +334,28 @@ impl Broker {
 
     /// Whether a connection is held back and has queues of its own: if its client has gone, nobody can empty them, and it would
     /// be held for ever.
-    pub fn holds_its_own(&self, slot: Slot) -> bool {
+    pub fn is_blocked_by_own_queues(&self, slot: ConnectionSlot) -> bool {
         let peer = self.tables.peers.get(slot as usize).and_then(|peer| peer.as_ref());
-        peer.is_some_and(|peer| peer.owns_queues && (peer.held_by.is_some() || (self.memory_alarm && peer.publishes)))
+        peer.is_some_and(|peer| peer.owns_queues && (peer.blocked_by.is_some() || (self.memory_alarm && peer.has_published)))
     }
 
     /// A paced publisher's moment is over.
-    pub fn end_pace<E: Effects>(&mut self, slot: Slot, fx: &mut E) {
-        let paced_by = self.peer_mut(slot).and_then(|peer| peer.paced_by);
+    pub fn end_throttle<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
+        let paced_by = self.peer_mut(slot).and_then(|peer| peer.throttled_by);
         if let Some(queue) = paced_by.and_then(|id| find(&mut self.queues, id)) {
-            queue.paced.retain(|&paced| paced != slot);
+            queue.throttled.retain(|&paced| paced != slot);
             let bytes = queue.memory_bytes();
-            if bytes + PACED_BYTES_MIN > queue.paced_at_bytes {
-                queue.pace_bytes = bytes + PACE_BYTES;
+            if bytes + THROTTLE_PROGRESS_BYTES_MIN > queue.throttled_at_bytes {
+                queue.throttle_at_bytes = bytes + THROTTLE_BYTES;
             }
         }
         self.unpace(slot, fx);
     }
 
     /// A paced publisher may go on.
-    pub(super) fn unpace<E: Effects>(&mut self, slot: Slot, fx: &mut E) {
+    pub(super) fn unpace<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
         if let Some(peer) = self.peer_mut(slot)
-            && peer.paced_by.take().is_some()
+            && peer.throttled_by.take().is_some()
         {
             fx.resume(slot);
         }
@@ -388,7 +388,7 @@ impl Broker {
         if !self.is_home(home) {
             self.drain_parked(key, fx);
         } else if let Some(found) = find(&mut self.queues, queue) {
-            found.activate(Taker::Local(key), priority);
+            found.activate(ConsumerRef::Local(key), priority);
             self.make_due(queue);
         }
     }
@@ -397,9 +397,9 @@ impl Broker {
     pub(super) fn arrive<E: Effects>(
         &mut self,
         key: ConsumerKey,
-        place: Place,
+        place: QueuePosition,
         redelivered: bool,
-        goods: Goods<'_>,
+        goods: Payload<'_>,
         fx: &mut E,
     ) {
         let Some(consumer) = self.tables.consumers.get(key) else {
@@ -413,7 +413,7 @@ impl Broker {
             return;
         }
         let message = goods.keep(fx.pool());
-        self.tables.consumers[key].parked.push_back(Parked { place, message, redelivered });
+        self.tables.consumers[key].parked.push_back(ParkedDelivery { position: place, message, redelivered });
         self.tables.set_idle(key, true);
     }
 
@@ -424,7 +424,7 @@ impl Broker {
                 return;
             };
             let bytes = parked.message.bytes();
-            self.tables.deliver(key, parked.place, parked.redelivered, Goods::Kept(parked.message), fx);
+            self.tables.deliver(key, parked.position, parked.redelivered, Payload::Kept(parked.message), fx);
             self.counters.delivered += 1;
             self.earn_credit(key, bytes, fx);
         }
@@ -458,14 +458,14 @@ impl Broker {
         let messages = std::mem::take(&mut consumer.credit_due_messages);
         let bytes = std::mem::take(&mut consumer.credit_due_bytes);
         if messages > 0 || bytes > 0 {
-            fx.batch(consumer.home).push(Letter::Credit { queue: consumer.queue, consumer: key, messages, bytes });
+            fx.batch(consumer.home).push(ShardMessage::Credit { queue: consumer.queue, consumer: key, messages, bytes });
         }
     }
 
     /// Tells every shard that a queue is full, or no more.
     pub(super) fn tell_full<E: Effects>(&mut self, queue: QueueId, full: bool, fx: &mut E) {
         for shard in (0..self.options.shards).map(ShardId).filter(|&shard| shard != self.options.shard) {
-            fx.batch(shard).push(Letter::QueueFull { queue, full });
+            fx.batch(shard).push(ShardMessage::QueueFull { queue, full });
         }
         self.note_full(queue, full, fx);
     }
@@ -478,9 +478,9 @@ impl Broker {
         self.full.remove(&queue);
         for slot in 0..self.tables.peers.len() as u32 {
             if let Some(peer) = self.peer_mut(slot)
-                && peer.held_by == Some(queue)
+                && peer.blocked_by == Some(queue)
             {
-                peer.held_by = None;
+                peer.blocked_by = None;
                 self.tell_blocked(slot, fx);
             }
         }
@@ -492,56 +492,56 @@ impl Broker {
 fn hand<E: Effects>(
     tables: &mut Tables,
     queue: &mut Queue,
-    taker: Taker,
-    place: Place,
+    taker: ConsumerRef,
+    place: QueuePosition,
     redelivered: bool,
-    source: Source<'_>,
+    source: DispatchSource<'_>,
     fx: &mut E,
 ) -> bool {
     match taker {
-        Taker::Local(key) => {
+        ConsumerRef::Local(key) => {
             let owed = tables.consumers.get(key).is_some_and(|consumer| !consumer.no_ack);
             queue.unsettled += u64::from(owed);
             let goods = match source {
-                Source::Kept(message) => Goods::Kept(message),
-                Source::Passing { content, .. } if !owed => Goods::Passing(*content, None),
-                Source::Passing { content, kept, last: true } if !queue.durable => {
-                    Goods::Passing(*content, kept.take())
+                DispatchSource::Kept(message) => Payload::Kept(message),
+                DispatchSource::Passing { content, .. } if !owed => Payload::Passing(*content, None),
+                DispatchSource::Passing { content, kept, last: true } if !queue.durable => {
+                    Payload::Passing(*content, kept.take())
                 }
-                Source::Passing { content, kept, .. } => {
-                    Goods::Passing(*content, Some(kept.get_or_insert_with(|| content.keep(fx.pool())).clone()))
+                DispatchSource::Passing { content, kept, .. } => {
+                    Payload::Passing(*content, Some(kept.get_or_insert_with(|| content.keep(fx.pool())).clone()))
                 }
             };
             tables.deliver(key, place, redelivered, goods, fx);
             owed
         }
-        Taker::Remote(key) => {
+        ConsumerRef::Remote(key) => {
             let Some(remote) = tables.remotes.get_mut(key) else {
                 return false;
             };
             let (shard, consumer, owed) = (remote.shard, remote.consumer, !remote.no_ack);
             queue.unsettled += u64::from(owed);
             let content = match &source {
-                Source::Passing { content, .. } => **content,
-                Source::Kept(message) => message.content(),
+                DispatchSource::Passing { content, .. } => **content,
+                DispatchSource::Kept(message) => message.content(),
             };
             remote.credit_messages -= 1;
             remote.credit_bytes -= content.bytes() as i64;
             if !fx.batch(shard).push_deliver(&content, (consumer, queue.id, place), redelivered, owed) {
-                let parcel = Parcel::Shared(match source {
-                    Source::Passing { content, kept, .. } => {
+                let parcel = ShardPayload::Shared(match source {
+                    DispatchSource::Passing { content, kept, .. } => {
                         kept.get_or_insert_with(|| content.keep(fx.pool())).clone()
                     }
-                    Source::Kept(message) => message,
+                    DispatchSource::Kept(message) => message,
                 });
                 let queue = queue.id;
-                fx.batch(shard).push(Letter::Deliver {
+                fx.batch(shard).push(ShardMessage::Deliver {
                     consumer,
                     queue,
-                    place,
+                    position: place,
                     redelivered,
                     owed,
-                    parcel,
+                    payload: parcel,
                     messages: 1,
                 });
             }

@@ -29,17 +29,17 @@ pub use publish::Publish;
 
 use crate::channel::{Channel, ChannelKey};
 use crate::consumer::{Consumer, ConsumerKey};
-use crate::dead_letters::DeadLetters;
-use crate::death::LastDeath;
-use crate::delayed::Delayed;
-use crate::effects::{Effects, Slot};
-use crate::letter::{Asker, Refused};
+use crate::pending_dead_letters::PendingDeadLetters;
+use crate::death_history::DeathHistoryWriter;
+use crate::delayed_messages::DelayedMessages;
+use crate::effects::{Effects, ConnectionSlot};
+use crate::shard_message::{Requester, RefusedDefinition};
 use crate::limits::DELAYED_MESSAGES_MAX;
 use crate::message::Message;
-use crate::peer::{Login, Peer};
-use crate::queue::{Queue, Remote, RemoteKey};
-use crate::rooms::Rooms;
-use crate::timers::Timers;
+use crate::session_state::{SessionLogin, SessionState};
+use crate::queue::{Queue, RemoteConsumer, RemoteKey};
+use crate::vhost_quotas::VhostQuotas;
+use crate::queue_timers::QueueTimers;
 use catalog::{Catalog, Definition, QueueId, Refusal, ShardId, VhostId};
 use hashbrown::{HashMap, HashSet};
 use slotmap::SlotMap;
@@ -49,18 +49,18 @@ use wire::method::{Method, connection};
 
 /// What a waiting message, or an unsettled delivery, costs in its list. They count alike, so that what waits can be delivered, and
 /// what was delivered can come back, without the broker going over its limit by that.
-const LISTED_BYTES: usize = size_of::<Option<crate::ledger::Unsettled>>() + size_of::<Message>();
+const LISTED_BYTES: usize = size_of::<Option<crate::ledger::UnsettledDelivery>>() + size_of::<Message>();
 
 /// Whether the connection's next command may be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
-pub enum Flow {
+pub enum ReadControl {
     /// Go on.
-    Go,
+    Continue,
     /// Stop reading until [`Effects::resume`].
-    Wait,
+    Pause,
     /// Go on with what [`Broker::gathers`] on the same channel, then call [`Broker::end_run`] and stop reading.
-    Gather,
+    Batch,
 }
 
 /// How a broker core is set up.
@@ -83,21 +83,21 @@ pub struct BrokerOptions {
 pub(crate) struct Tables {
     pub channels: SlotMap<ChannelKey, Channel>,
     pub consumers: SlotMap<ConsumerKey, Consumer>,
-    pub remotes: SlotMap<RemoteKey, Remote>,
-    pub peers: Vec<Option<Box<Peer>>>,
+    pub remotes: SlotMap<RemoteKey, RemoteConsumer>,
+    pub peers: Vec<Option<Box<SessionState>>>,
     /// Deliveries that wait for settlement, on all channels.
     pub unsettled: usize,
 }
 
 /// Changes of definitions that wait until every replica has made it (shard 0 only).
-struct Defining {
+struct PendingDefinition {
     version: u64,
-    asker: Asker,
-    result: Result<(), Refused>,
+    asker: Requester,
+    result: Result<(), RefusedDefinition>,
 }
 
 /// A publish from another shard for a queue whose declaration has not arrived here yet.
-struct Early {
+struct EarlyPublish {
     from: ShardId,
     message: Message,
     queues: Box<[QueueId]>,
@@ -106,7 +106,7 @@ struct Early {
 
 /// Counts since the start.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Counters {
+pub struct BrokerCounters {
     /// Messages published.
     pub published: u64,
     /// Deliveries to consumers.
@@ -137,9 +137,9 @@ pub struct Broker {
     version: u64,
     /// Shard 0: how far each replica is, and what waits for all of them.
     applied: Vec<u64>,
-    defining: VecDeque<Defining>,
+    defining: VecDeque<PendingDefinition>,
     /// Mail for queues whose declaration has not arrived yet.
-    early: VecDeque<Early>,
+    early: VecDeque<EarlyPublish>,
     /// Messages that wait in the queues of this shard.
     waiting: usize,
     full: HashSet<QueueId>,
@@ -149,21 +149,21 @@ pub struct Broker {
     outrun_by_letters: Option<QueueId>,
     memory_alarm: bool,
     /// Virtual hosts whose bytes are counted.
-    rooms: Rooms,
+    rooms: VhostQuotas,
     /// The memory is short, or a virtual host is full: publishers may have to wait.
     alarmed: bool,
     questions: u32,
-    counters: Counters,
+    counters: BrokerCounters,
     now_us: u64,
-    timers: Timers,
+    timers: QueueTimers,
     /// Messages that exchanges hold back.
-    delayed: Delayed,
+    delayed: DelayedMessages,
     /// When the deliveries that are out are looked at next, with a consumer timeout.
     overdue_look_us: u64,
     /// What queues gave up and nobody has routed yet.
-    dead: DeadLetters,
+    dead: PendingDeadLetters,
     /// The last of them that was.
-    last_death: Option<Box<LastDeath>>,
+    last_death: Option<Box<DeathHistoryWriter>>,
     /// For messages that may come to somebody twice.
     stamps: Stamps,
 }
@@ -193,15 +193,15 @@ impl Broker {
             outrun: None,
             outrun_by_letters: None,
             memory_alarm: false,
-            rooms: Rooms::default(),
+            rooms: VhostQuotas::default(),
             alarmed: false,
             questions: 0,
-            counters: Counters::default(),
+            counters: BrokerCounters::default(),
             now_us: 0,
-            timers: Timers::default(),
-            delayed: Delayed::new(DELAYED_MESSAGES_MAX),
+            timers: QueueTimers::default(),
+            delayed: DelayedMessages::new(DELAYED_MESSAGES_MAX),
             overdue_look_us: 0,
-            dead: DeadLetters::default(),
+            dead: PendingDeadLetters::default(),
             last_death: None,
             stamps: Stamps::default(),
         };
@@ -221,7 +221,7 @@ impl Broker {
     }
 
     /// Counts since the start.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> BrokerCounters {
         self.counters
     }
 
@@ -231,8 +231,8 @@ impl Broker {
     }
 
     /// Bytes of the lists of messages, waiting, unsettled and delayed, beside the messages themselves.
-    pub fn room_bytes(&self) -> usize {
-        (self.waiting + self.tables.unsettled) * LISTED_BYTES + self.delayed.listed_bytes()
+    pub fn list_overhead_bytes(&self) -> usize {
+        (self.waiting + self.tables.unsettled) * LISTED_BYTES + self.delayed.list_overhead_bytes()
     }
 
     /// What the tables of this shard hold beside queues, by name: all of it is zero when everybody has gone.
@@ -256,22 +256,22 @@ impl Broker {
     }
 
     /// A connection has logged in and opened its virtual host.
-    pub fn open_session(&mut self, slot: Slot, login: Login) {
+    pub fn open_session(&mut self, slot: ConnectionSlot, login: SessionLogin) {
         let index = slot as usize;
         if self.tables.peers.len() <= index {
             self.tables.peers.resize_with(index + 1, || None);
         }
         assert!(self.tables.peers[index].is_none(), "the slot's earlier connection was closed");
         let vhost_is_full = self.rooms.is_full(login.vhost);
-        self.tables.peers[index] = Some(Box::new(Peer { vhost_is_full, ..Peer::new(login) }));
+        self.tables.peers[index] = Some(Box::new(SessionState { vhost_is_full, ..SessionState::new(login) }));
     }
 
     /// A connection is gone: what it had out goes back, what it owned goes.
-    pub fn close_session<E: Effects>(&mut self, slot: Slot, fx: &mut E) {
+    pub fn close_session<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
         let Some(peer) = self.tables.peers.get_mut(slot as usize).and_then(Option::take) else {
             return;
         };
-        if let Some(run) = peer.run {
+        if let Some(run) = peer.definition_batch {
             self.send_definitions(None, run.definitions, fx);
         }
         for key in peer.channels.iter().flatten() {
@@ -284,7 +284,7 @@ impl Broker {
     }
 
     /// The client opened a channel.
-    pub fn open_channel(&mut self, slot: Slot, number: u16) {
+    pub fn open_channel(&mut self, slot: ConnectionSlot, number: u16) {
         let key = self.tables.channels.insert(Channel::new(slot, number));
         let Some(peer) = self.peer_mut(slot) else {
             self.tables.channels.remove(key);
@@ -299,17 +299,17 @@ impl Broker {
     }
 
     /// The channel is closed, by either side.
-    pub fn close_channel<E: Effects>(&mut self, slot: Slot, number: u16, fx: &mut E) {
+    pub fn close_channel<E: Effects>(&mut self, slot: ConnectionSlot, number: u16, fx: &mut E) {
         let Some(peer) = self.peer_mut(slot) else {
             return;
         };
         let Some(key) = peer.channels.get_mut(number as usize).and_then(Option::take) else {
             return;
         };
-        if peer.awaiting.as_ref().is_some_and(|awaiting| awaiting.channel == number) {
-            peer.awaiting = None;
+        if peer.pending.as_ref().is_some_and(|awaiting| awaiting.channel == number) {
+            peer.pending = None;
         }
-        if let Some(run) = peer.run.take_if(|run| run.channel == number) {
+        if let Some(run) = peer.definition_batch.take_if(|run| run.channel == number) {
             self.send_definitions(None, run.definitions, fx);
         }
         self.drop_channel(key, fx);
@@ -317,28 +317,28 @@ impl Broker {
     }
 
     /// Whether a channel is open.
-    pub fn has_channel(&self, slot: Slot, number: u16) -> bool {
+    pub fn has_channel(&self, slot: ConnectionSlot, number: u16) -> bool {
         self.channel_key(slot, number).is_some()
     }
 
     /// Messages of a channel that are under way: published and not safe yet, delivered and not settled.
-    pub fn under_way(&self, slot: Slot, number: u16) -> u64 {
+    pub fn in_flight(&self, slot: ConnectionSlot, number: u16) -> u64 {
         let Some(channel) = self.channel_key(slot, number).and_then(|key| self.tables.channels.get(key)) else {
             return 0;
         };
         let confirms = &channel.confirms;
-        confirms.published - confirms.told + channel.ledger.owed() as u64
+        confirms.published - confirms.confirmed + channel.ledger.unsettled() as u64
     }
 
     /// Whether the connection's next command may be read.
     #[inline]
-    pub fn may_read(&self, slot: Slot) -> bool {
+    pub fn may_read(&self, slot: ConnectionSlot) -> bool {
         match self.tables.peers.get(slot as usize) {
             Some(Some(peer)) => {
-                peer.awaiting.is_none()
-                    && peer.held_by.is_none()
-                    && peer.paced_by.is_none()
-                    && !((self.memory_alarm || peer.vhost_is_full) && peer.publishes)
+                peer.pending.is_none()
+                    && peer.blocked_by.is_none()
+                    && peer.throttled_by.is_none()
+                    && !((self.memory_alarm || peer.vhost_is_full) && peer.has_published)
             }
             _ => true,
         }
@@ -367,7 +367,7 @@ impl Broker {
     }
 
     /// The virtual hosts whose bytes have a limit: what waits in their queues here, and what may wait in all of them.
-    pub fn counted_vhosts(&self) -> impl Iterator<Item = (VhostId, u64, u64)> {
+    pub fn vhost_quotas(&self) -> impl Iterator<Item = (VhostId, u64, u64)> {
         self.rooms.iter()
     }
 
@@ -397,23 +397,23 @@ impl Broker {
     }
 
     /// Tells a connection that it is held back, or no more.
-    fn tell_blocked<E: Effects>(&mut self, slot: Slot, fx: &mut E) {
+    fn tell_blocked<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
         let alarm = self.memory_alarm;
         let Some(peer) = self.peer_mut(slot) else {
             return;
         };
-        let reason: Option<&'static str> = if alarm && peer.publishes {
+        let reason: Option<&'static str> = if alarm && peer.has_published {
             Some("low on memory")
-        } else if peer.vhost_is_full && peer.publishes {
+        } else if peer.vhost_is_full && peer.has_published {
             Some("virtual host is full")
-        } else if peer.held_by.is_some() {
+        } else if peer.blocked_by.is_some() {
             Some("queue is full")
         } else {
             None
         };
-        match (reason, peer.told_blocked) {
+        match (reason, peer.blocked_notified) {
             (Some(reason), false) => {
-                peer.told_blocked = true;
+                peer.blocked_notified = true;
                 if peer.capabilities.connection_blocked {
                     fx.reply(
                         slot,
@@ -423,7 +423,7 @@ impl Broker {
                 }
             }
             (None, true) => {
-                peer.told_blocked = false;
+                peer.blocked_notified = false;
                 if peer.capabilities.connection_blocked {
                     fx.reply(slot, 0, Method::ConnectionUnblocked(connection::Unblocked {}));
                 }
@@ -434,7 +434,7 @@ impl Broker {
     }
 
     /// What must be written before the outputs are flushed: one confirm per channel for all its publishes, answers to other shards.
-    pub fn end_of_batch<E: Effects>(&mut self, fx: &mut E) {
+    pub fn flush_batch<E: Effects>(&mut self, fx: &mut E) {
         self.flush_confirms(fx);
         self.flush_accepted(fx);
         while let Some(key) = self.credits_due.pop() {
@@ -446,12 +446,12 @@ impl Broker {
     }
 
     #[inline]
-    fn peer_mut(&mut self, slot: Slot) -> Option<&mut Peer> {
+    fn peer_mut(&mut self, slot: ConnectionSlot) -> Option<&mut SessionState> {
         self.tables.peers.get_mut(slot as usize)?.as_deref_mut()
     }
 
     #[inline]
-    fn channel_key(&self, slot: Slot, number: u16) -> Option<ChannelKey> {
+    fn channel_key(&self, slot: ConnectionSlot, number: u16) -> Option<ChannelKey> {
         self.tables.peers.get(slot as usize)?.as_ref()?.channel(number)
     }
 

@@ -4,38 +4,38 @@
 //! Owns:   the counts of what was taken in, and mail that came before the declaration it needs.
 //! Never:  answers out of order.
 
-use super::dispatch::{Goods, Offered};
+use super::dispatch::{Payload, EnqueueResult};
 use super::{Broker, find};
 use crate::effects::Effects;
-use crate::letter::{Answer, Batch, Letter, Parcel};
-use crate::limits::EARLY_LETTERS_MAX;
+use crate::shard_message::{QueueResponse, ShardBatch, ShardMessage, ShardPayload};
+use crate::limits::EARLY_PUBLISHES_MAX;
 use crate::message::{Content, Message};
-use crate::queue::Taker;
-use crate::ready::{Place, Taken};
+use crate::queue::ConsumerRef;
+use crate::ready_messages::{QueuePosition, QueueEntry};
 use catalog::{QueueId, ShardId};
 
 impl Broker {
     /// Takes in a batch from another shard, and empties it.
-    pub fn receive<E: Effects>(&mut self, from: ShardId, batch: &mut Batch, fx: &mut E) {
-        let mut letters = std::mem::take(&mut batch.letters);
+    pub fn receive<E: Effects>(&mut self, from: ShardId, batch: &mut ShardBatch, fx: &mut E) {
+        let mut letters = std::mem::take(&mut batch.messages);
         for letter in letters.drain(..) {
             self.open_letter(from, letter, batch, fx);
         }
-        batch.letters = letters;
+        batch.messages = letters;
         batch.clear();
         self.dispatch_due(fx);
     }
 
-    fn open_letter<E: Effects>(&mut self, from: ShardId, letter: Letter, batch: &Batch, fx: &mut E) {
+    fn open_letter<E: Effects>(&mut self, from: ShardId, letter: ShardMessage, batch: &ShardBatch, fx: &mut E) {
         match letter {
-            Letter::Publish { parcel, messages, queues, confirm } => {
+            ShardMessage::Publish { payload: parcel, messages, queues, confirm } => {
                 let queues = batch.queues(&queues);
                 // What comes behind an early publish waits with it, so that nothing overtakes.
                 let early = !self.early.is_empty() || queues.iter().any(|&id| self.is_early(id));
                 match parcel {
-                    Parcel::Packed(packed) => {
+                    ShardPayload::Packed(packed) => {
                         for content in batch.unpack(&packed, messages) {
-                            if early && self.early.len() < EARLY_LETTERS_MAX {
+                            if early && self.early.len() < EARLY_PUBLISHES_MAX {
                                 self.keep_early(from, content.keep(fx.pool()), queues, confirm);
                                 continue;
                             }
@@ -45,10 +45,10 @@ impl Broker {
                             }
                         }
                     }
-                    Parcel::Shared(message) if early && self.early.len() < EARLY_LETTERS_MAX => {
+                    ShardPayload::Shared(message) if early && self.early.len() < EARLY_PUBLISHES_MAX => {
                         self.keep_early(from, message, queues, confirm);
                     }
-                    Parcel::Shared(message) => {
+                    ShardPayload::Shared(message) => {
                         let taken = self.take_in(queues, &message.content(), Some(message.clone()), fx);
                         if confirm {
                             self.note_taken(from, taken, fx);
@@ -56,24 +56,24 @@ impl Broker {
                     }
                 }
             }
-            Letter::Deliver { consumer, queue, place, redelivered, owed, parcel, messages } => match parcel {
-                Parcel::Packed(packed) => {
+            ShardMessage::Deliver { consumer, queue, position: place, redelivered, owed, payload: parcel, messages } => match parcel {
+                ShardPayload::Packed(packed) => {
                     for (at, content) in batch.unpack(&packed, messages).enumerate() {
-                        let place = Place(place.0 + at as u64);
+                        let place = QueuePosition(place.0 + at as u64);
                         if self.tables.consumers.contains_key(consumer) {
-                            self.arrive(consumer, place, redelivered, Goods::Passing(content, None), fx);
+                            self.arrive(consumer, place, redelivered, Payload::Passing(content, None), fx);
                         } else {
                             let message = content.keep(fx.pool());
-                            send_back(from, queue, Taken { place, message, redelivered }, owed, fx);
+                            send_back(from, queue, QueueEntry { position: place, message, redelivered }, owed, fx);
                         }
                     }
                 }
-                Parcel::Shared(message) if self.tables.consumers.contains_key(consumer) => {
-                    self.arrive(consumer, place, redelivered, Goods::Kept(message), fx);
+                ShardPayload::Shared(message) if self.tables.consumers.contains_key(consumer) => {
+                    self.arrive(consumer, place, redelivered, Payload::Kept(message), fx);
                 }
-                Parcel::Shared(message) => send_back(from, queue, Taken { place, message, redelivered }, owed, fx),
+                ShardPayload::Shared(message) => send_back(from, queue, QueueEntry { position: place, message, redelivered }, owed, fx),
             },
-            Letter::Accepted { publishes } => {
+            ShardMessage::PublishesAccepted { publishes } => {
                 for _ in 0..publishes {
                     let Some(publication) = self.accepting[from.0 as usize].pop_front() else {
                         break;
@@ -81,14 +81,14 @@ impl Broker {
                     self.publication_answered(publication, fx);
                 }
             }
-            Letter::Declined => {
+            ShardMessage::PublishRefused => {
                 let Some((key, number)) = self.accepting[from.0 as usize].pop_front() else { return };
                 if let Some(channel) = self.tables.channels.get_mut(key) {
-                    channel.confirms.declined.insert(number);
+                    channel.confirms.refused.insert(number);
                 }
                 self.publication_answered((key, number), fx);
             }
-            Letter::Credit { queue, consumer, messages, bytes } => {
+            ShardMessage::Credit { queue, consumer, messages, bytes } => {
                 let Some(&key) = self.remote_keys.get(&(from, consumer)) else {
                     return;
                 };
@@ -101,35 +101,35 @@ impl Broker {
                     remote.idle = false;
                     let priority = remote.priority;
                     if let Some(found) = find(&mut self.queues, queue) {
-                        found.activate(Taker::Remote(key), priority);
+                        found.activate(ConsumerRef::Remote(key), priority);
                         self.make_due(queue);
                     }
                 }
             }
-            Letter::Settled { queue, place, count } => self.settled_at_home(queue, place, count, fx),
-            Letter::Rejected { queue, place, message } => self.rejected_at_home(queue, place, message, fx),
-            Letter::Returned { queue, place, message, redelivered, seen, owed } => {
-                self.returned_home(queue, Taken { place, message, redelivered }, seen, owed, fx);
+            ShardMessage::Settled { queue, position: place, count } => self.settled_at_home(queue, place, count, fx),
+            ShardMessage::Rejected { queue, position: place, message } => self.rejected_at_home(queue, place, message, fx),
+            ShardMessage::Returned { queue, position: place, message, redelivered, seen, owed } => {
+                self.returned_home(queue, QueueEntry { position: place, message, redelivered }, seen, owed, fx);
             }
-            Letter::Ask { asker, queue, ask } => match self.answer(asker, queue, ask, fx) {
-                Answer::Later => {}
-                answer => fx.batch(from).push(Letter::Answer { asker, answer }),
+            ShardMessage::Request { requester: asker, queue, request: ask } => match self.answer(asker, queue, ask, fx) {
+                QueueResponse::Deferred => {}
+                answer => fx.batch(from).push(ShardMessage::Response { requester: asker, response: answer }),
             },
-            Letter::Answer { asker, answer } => self.answered(asker, answer, fx),
-            Letter::ConsumerCancelled { consumer } => self.consumer_cancelled(consumer, fx),
-            Letter::QueueFull { queue, full } => self.note_full(queue, full, fx),
-            Letter::DirectReply { address, message } => self.direct_reply(address, &message.content(), fx),
-            Letter::Define { asker, definitions } => self.define_here(asker, definitions, fx),
-            Letter::Apply { version, definition } => {
+            ShardMessage::Response { requester: asker, response: answer } => self.answered(asker, answer, fx),
+            ShardMessage::ConsumerCancelled { consumer } => self.consumer_cancelled(consumer, fx),
+            ShardMessage::QueueFull { queue, full } => self.note_full(queue, full, fx),
+            ShardMessage::DirectReply { address, message } => self.direct_reply(address, &message.content(), fx),
+            ShardMessage::Define { requester: asker, definitions } => self.define_here(asker, definitions, fx),
+            ShardMessage::Apply { version, definition } => {
                 self.apply_definition(version, &definition, fx);
                 fx.batch(from).push_applied(version);
                 self.open_early(fx);
             }
-            Letter::Applied { version } => {
+            ShardMessage::Applied { version } => {
                 self.applied[from.0 as usize] = version;
                 self.answer_defined(fx);
             }
-            Letter::Defined { asker, result } => self.defined(asker, result, fx),
+            ShardMessage::DefinitionOutcome { requester: asker, result } => self.defined(asker, result, fx),
         }
     }
 
@@ -145,7 +145,7 @@ impl Broker {
         let mut taken = true;
         for (at, &queue) in queues.iter().enumerate() {
             // Durable appends of another shard's publish join when there is a store: the sender then hears of it through `Accepted`.
-            taken &= self.offer(queue, content, &mut kept, at + 1 == count, fx) != Offered::Declined;
+            taken &= self.offer(queue, content, &mut kept, at + 1 == count, fx) != EnqueueResult::Declined;
         }
         // Its publisher is on another shard, where the mail paces it.
         self.outrun = None;
@@ -162,9 +162,9 @@ impl Broker {
         let publishes = std::mem::take(accepted);
         let batch = fx.batch(from);
         if publishes > 0 {
-            batch.push(Letter::Accepted { publishes });
+            batch.push(ShardMessage::PublishesAccepted { publishes });
         }
-        batch.push(Letter::Declined);
+        batch.push(ShardMessage::PublishRefused);
     }
 
     /// The sender knows a queue that this replica has not declared yet.
@@ -174,7 +174,7 @@ impl Broker {
 
     #[cold]
     fn keep_early(&mut self, from: ShardId, message: Message, queues: &[QueueId], confirm: bool) {
-        self.early.push_back(super::Early { from, message, queues: queues.into(), confirm });
+        self.early.push_back(super::EarlyPublish { from, message, queues: queues.into(), confirm });
     }
 
     fn open_early<E: Effects>(&mut self, fx: &mut E) {
@@ -194,7 +194,7 @@ impl Broker {
         for shard in 0..self.accepted.len() {
             let publishes = std::mem::take(&mut self.accepted[shard]);
             if publishes > 0 {
-                fx.batch(ShardId(shard as u16)).push(Letter::Accepted { publishes });
+                fx.batch(ShardId(shard as u16)).push(ShardMessage::PublishesAccepted { publishes });
             }
         }
     }
@@ -202,7 +202,7 @@ impl Broker {
 
 /// A message came for a consumer that had left while it was on its way: it goes back where it stood.
 #[cold]
-fn send_back<E: Effects>(from: ShardId, queue: QueueId, taken: Taken, owed: bool, fx: &mut E) {
-    let Taken { place, message, redelivered } = taken;
-    fx.batch(from).push(Letter::Returned { queue, place, message, redelivered, seen: false, owed });
+fn send_back<E: Effects>(from: ShardId, queue: QueueId, taken: QueueEntry, owed: bool, fx: &mut E) {
+    let QueueEntry { position: place, message, redelivered } = taken;
+    fx.batch(from).push(ShardMessage::Returned { queue, position: place, message, redelivered, seen: false, owed });
 }

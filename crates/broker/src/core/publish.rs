@@ -4,12 +4,12 @@
 //! Owns:   the walk from exchange to queues, and which publishes wait for whom.
 //! Never:  looks into a body.
 
-use super::dispatch::Offered;
-use super::{Broker, Flow, copies, find, no_channel};
-use crate::channel::{ChannelKey, LastRoute, Mode, Step, same};
-use crate::direct_reply::{Address, PSEUDO_QUEUE};
-use crate::effects::{Confirm, ConfirmOutcome, Effects, Slot, Stored};
-use crate::letter::{Letter, Parcel};
+use super::dispatch::EnqueueResult;
+use super::{Broker, ReadControl, copies, find, no_channel};
+use crate::channel::{ChannelKey, RouteCache, ChannelMode, TransactionOperation, same};
+use crate::direct_reply::{ReplyAddress, PSEUDO_QUEUE};
+use crate::effects::{Confirm, ConfirmOutcome, Effects, ConnectionSlot, AppendResult};
+use crate::shard_message::{ShardMessage, ShardPayload};
 use crate::limits::TRANSACTION_ITEMS_MAX;
 use crate::message::{BodyRef, Content, Message};
 use catalog::{Operation, QueueId, REQUEST_QUEUE, Refusal, Resource, Route, ShardId};
@@ -35,23 +35,23 @@ pub struct Publish<'a> {
 }
 
 /// Which publish of which channel waits for an answer.
-pub(super) type Publication = (ChannelKey, u64);
+pub(super) type PublishKey = (ChannelKey, u64);
 
 impl Broker {
     /// `basic.publish` with its content.
     #[inline]
     pub fn publish<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         number: u16,
         publish: Publish<'_>,
         fx: &mut E,
-    ) -> Result<Flow, Refusal> {
+    ) -> Result<ReadControl, Refusal> {
         let Some(Some(peer)) = self.tables.peers.get_mut(slot as usize) else {
             return Err(no_channel());
         };
         let key = peer.channel(number).ok_or_else(no_channel)?;
-        let first = !peer.publishes;
+        let first = !peer.has_published;
         if publish.immediate {
             return Err(Refusal::connection(ReplyCode::NotImplemented, "NOT_IMPLEMENTED - immediate=true"));
         }
@@ -92,13 +92,13 @@ impl Broker {
             routing_key: publish.routing_key,
             properties: properties.as_bytes(),
             body: publish.body,
-            blind: copies.as_ref().map_or(&[], |copies| copies.blind.as_slice()),
+            bcc: copies.as_ref().map_or(&[], |copies| copies.blind.as_slice()),
             arrived_us: self.now_us,
         };
         let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
         let publication = match &mut channel.mode {
-            Mode::Plain => None,
-            Mode::Confirm => {
+            ChannelMode::Plain => None,
+            ChannelMode::Confirm => {
                 channel.confirms.published += 1;
                 if !channel.confirms.due {
                     channel.confirms.due = true;
@@ -106,7 +106,7 @@ impl Broker {
                 }
                 Some((key, channel.confirms.published))
             }
-            Mode::Transaction(steps) => {
+            ChannelMode::Transaction(steps) => {
                 if steps.len() >= TRANSACTION_ITEMS_MAX {
                     return Err(Refusal::channel(
                         ReplyCode::ResourceError,
@@ -115,7 +115,7 @@ impl Broker {
                 }
                 let (message, mandatory) = (content.keep(fx.pool()), publish.mandatory);
                 let copies = copies.filter(|copies| !copies.keys.is_empty()).map(|copies| copies.keys.into());
-                steps.push(Step::Publish { message, mandatory, copies });
+                steps.push(TransactionOperation::Publish { message, mandatory, copies });
                 return Ok(self.after_publish(slot, first, &route, fx));
             }
         };
@@ -131,33 +131,33 @@ impl Broker {
 
     /// What is wrong with a message is said only if its exchange would take it, as in RabbitMQ.
     #[cold]
-    fn exchange_first(&mut self, slot: Slot, exchange: &[u8], refusal: Refusal) -> Refusal {
+    fn exchange_first(&mut self, slot: ConnectionSlot, exchange: &[u8], refusal: Refusal) -> Refusal {
         self.exchange_for_publish(slot, exchange).err().unwrap_or(refusal)
     }
 
     /// Whether the publisher may go on.
     #[inline]
-    fn after_publish<E: Effects>(&mut self, slot: Slot, first: bool, route: &Route, fx: &mut E) -> Flow {
+    fn after_publish<E: Effects>(&mut self, slot: ConnectionSlot, first: bool, route: &Route, fx: &mut E) -> ReadControl {
         // One whose publishes were all refused is no publisher: it would be held back and not told.
         if first && let Some(peer) = self.peer_mut(slot) {
-            peer.publishes = true;
+            peer.has_published = true;
         }
         if let Some(queue) = self.outrun.take() {
             self.pace(slot, queue, fx);
             let _held = self.hold_back(slot, route, fx);
-            return Flow::Wait;
+            return ReadControl::Pause;
         }
         if (self.alarmed && first) || !self.full.is_empty() {
             return self.hold_back(slot, route, fx);
         }
-        if self.alarmed && !self.may_read(slot) { Flow::Wait } else { Flow::Go }
+        if self.alarmed && !self.may_read(slot) { ReadControl::Pause } else { ReadControl::Continue }
     }
 
     /// The queues for a publish, by the channel's last route if it repeats itself.
     #[inline]
     pub(super) fn route(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         key: ChannelKey,
         exchange: &[u8],
         routing_key: &[u8],
@@ -165,9 +165,9 @@ impl Broker {
     ) -> Result<Arc<Route>, Refusal> {
         let version = self.catalog.version();
         let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
-        let known = match &mut channel.last_route {
+        let known = match &mut channel.route_cache {
             Some(last) if last.version == version && same(&last.exchange, exchange) => {
-                if let Some(route) = last.of(routing_key, properties) {
+                if let Some(route) = last.get(routing_key, properties) {
                     return Ok(Arc::clone(route));
                 }
                 Some(last.exchange_id)
@@ -186,15 +186,15 @@ impl Broker {
         let Some(channel) = self.tables.channels.get_mut(key) else {
             return Ok(route);
         };
-        let last = match &mut channel.last_route {
+        let last = match &mut channel.route_cache {
             Some(last) if known.is_some() => last,
-            last => last.insert(Box::new(LastRoute::new(version, exchange, exchange_id))),
+            last => last.insert(Box::new(RouteCache::new(version, exchange, exchange_id))),
         };
         last.set(routing_key, properties, &route);
         Ok(route)
     }
 
-    pub(super) fn exchange_for_publish(&mut self, slot: Slot, name: &[u8]) -> Result<catalog::ExchangeId, Refusal> {
+    pub(super) fn exchange_for_publish(&mut self, slot: ConnectionSlot, name: &[u8]) -> Result<catalog::ExchangeId, Refusal> {
         let Some(Some(peer)) = self.tables.peers.get(slot as usize) else {
             return Err(no_channel());
         };
@@ -210,12 +210,12 @@ impl Broker {
     #[expect(clippy::too_many_arguments, reason = "one publish, spelled out")]
     pub(super) fn spread<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         number: u16,
         route: &Route,
         content: &Content<'_>,
         mandatory: bool,
-        publication: Option<Publication>,
+        publication: Option<PublishKey>,
         fx: &mut E,
     ) {
         let mut kept: Option<Message> = None;
@@ -226,7 +226,7 @@ impl Broker {
             [] => {}
             [only] if self.is_home(only.home) => {
                 let offered = self.offer(only.id, content, &mut kept, true, fx);
-                declined |= offered == Offered::Declined;
+                declined |= offered == EnqueueResult::Declined;
                 waits += self.await_store(offered, publication);
             }
             [only] => {
@@ -239,7 +239,7 @@ impl Broker {
                 let content = &Content { body: body.as_ref().map_or(content.body, BodyRef::Large), ..*content };
                 for (at, queue) in queues.iter().enumerate().filter(|(_, queue)| queue.home == here) {
                     let offered = self.offer(queue.id, content, &mut kept, at + 1 == count, fx);
-                    declined |= offered == Offered::Declined;
+                    declined |= offered == EnqueueResult::Declined;
                     waits += self.await_store(offered, publication);
                 }
                 if self.options.shards > 1 {
@@ -252,10 +252,10 @@ impl Broker {
             && let Some(channel) = self.tables.channels.get_mut(key)
         {
             if waits > 0 {
-                channel.confirms.waiting.push_back((number, waits));
+                channel.confirms.pending.push_back((number, waits));
             }
             if declined {
-                channel.confirms.declined.insert(number);
+                channel.confirms.refused.insert(number);
             }
         }
     }
@@ -265,7 +265,7 @@ impl Broker {
         route: &Route,
         content: &Content<'_>,
         kept: &mut Option<Message>,
-        publication: Option<Publication>,
+        publication: Option<PublishKey>,
         fx: &mut E,
     ) -> u32 {
         let mut waits = 0;
@@ -288,24 +288,24 @@ impl Broker {
         queues: impl Iterator<Item = QueueId> + Clone,
         content: &Content<'_>,
         kept: &mut Option<Message>,
-        publication: Option<Publication>,
+        publication: Option<PublishKey>,
         fx: &mut E,
     ) -> u32 {
         let confirm = publication.is_some();
         if !fx.batch(shard).push_publish(content, queues.clone(), confirm) {
-            let parcel = Parcel::Shared(kept.get_or_insert_with(|| content.keep(fx.pool())).clone());
+            let parcel = ShardPayload::Shared(kept.get_or_insert_with(|| content.keep(fx.pool())).clone());
             let batch = fx.batch(shard);
-            let queues = batch.list(queues);
-            batch.push(Letter::Publish { parcel, messages: 1, queues, confirm });
+            let queues = batch.push_queues(queues);
+            batch.push(ShardMessage::Publish { payload: parcel, messages: 1, queues, confirm });
         }
         let Some(publication) = publication else { return 0 };
         self.accepting[shard.0 as usize].push_back(publication);
         1
     }
 
-    fn await_store(&mut self, offered: Offered, publication: Option<Publication>) -> u32 {
+    fn await_store(&mut self, offered: EnqueueResult, publication: Option<PublishKey>) -> u32 {
         match (offered, publication) {
-            (Offered::Taken(Stored::At(ticket)), Some((key, number))) => {
+            (EnqueueResult::Taken(AppendResult::Pending(ticket)), Some((key, number))) => {
                 self.storing.push_back((ticket, key, number));
                 1
             }
@@ -317,7 +317,7 @@ impl Broker {
     #[cold]
     fn unroutable<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         number: u16,
         content: &Content<'_>,
         mandatory: bool,
@@ -334,58 +334,58 @@ impl Broker {
             }
         }
         if content.exchange.is_empty()
-            && let Some(address) = Address::parse(content.routing_key)
+            && let Some(address) = ReplyAddress::parse(content.routing_key)
             && address.shard.0 < self.options.shards
         {
             if self.is_home(address.shard) {
                 self.direct_reply(address, content, fx);
             } else {
                 let message = content.keep(fx.pool());
-                fx.batch(address.shard).push(Letter::DirectReply { address, message });
+                fx.batch(address.shard).push(ShardMessage::DirectReply { address, message });
             }
             return true;
         }
         self.counters.unroutable += 1;
         if mandatory {
             let refusal = Refusal::channel(ReplyCode::NoRoute, "NO_ROUTE");
-            fx.returned(slot, number, &refusal, *content);
+            fx.return_message(slot, number, &refusal, *content);
         }
         true
     }
 
     #[cold]
-    fn pace<E: Effects>(&mut self, slot: Slot, id: QueueId, fx: &mut E) {
+    fn pace<E: Effects>(&mut self, slot: ConnectionSlot, id: QueueId, fx: &mut E) {
         if let Some(queue) = find(&mut self.queues, id) {
-            queue.paced.push(slot);
-            queue.paced_at_bytes = queue.memory_bytes();
+            queue.throttled.push(slot);
+            queue.throttled_at_bytes = queue.memory_bytes();
         }
         if let Some(peer) = self.peer_mut(slot) {
-            peer.paced_by = Some(id);
-            fx.pace(slot);
+            peer.throttled_by = Some(id);
+            fx.throttle(slot);
         }
     }
 
     /// Holds a publisher back while a queue it feeds is full, or the memory is.
-    fn hold_back<E: Effects>(&mut self, slot: Slot, route: &Route, fx: &mut E) -> Flow {
+    fn hold_back<E: Effects>(&mut self, slot: ConnectionSlot, route: &Route, fx: &mut E) -> ReadControl {
         let full = route.queues.iter().map(|queue| queue.id).find(|id| self.full.contains(id));
         if let (Some(queue), Some(peer)) = (full, self.peer_mut(slot)) {
-            peer.held_by = Some(queue);
+            peer.blocked_by = Some(queue);
         }
         self.tell_blocked(slot, fx);
-        if self.may_read(slot) { Flow::Go } else { Flow::Wait }
+        if self.may_read(slot) { ReadControl::Continue } else { ReadControl::Pause }
     }
 
     /// `confirm.select`.
     pub(super) fn confirm_select(&mut self, key: ChannelKey) -> Result<(), Refusal> {
         let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
         match channel.mode {
-            Mode::Transaction(_) => Err(Refusal::channel(
+            ChannelMode::Transaction(_) => Err(Refusal::channel(
                 ReplyCode::PreconditionFailed,
                 "PRECONDITION_FAILED - cannot switch from tx to confirm mode",
             )),
-            Mode::Confirm => Ok(()),
-            Mode::Plain => {
-                channel.mode = Mode::Confirm;
+            ChannelMode::Confirm => Ok(()),
+            ChannelMode::Plain => {
+                channel.mode = ChannelMode::Confirm;
                 Ok(())
             }
         }
@@ -399,14 +399,14 @@ impl Broker {
                 continue;
             };
             channel.confirms.due = false;
-            let safe = channel.confirms.safe();
-            if !matches!(channel.mode, Mode::Confirm) || safe <= channel.confirms.told {
+            let safe = channel.confirms.last_safe();
+            if !matches!(channel.mode, ChannelMode::Confirm) || safe <= channel.confirms.confirmed {
                 continue;
             }
             let (slot, number) = (channel.slot, channel.number);
-            let mut told = channel.confirms.told;
-            channel.confirms.told = safe;
-            while let Some(declined) = channel.confirms.next_declined(safe) {
+            let mut told = channel.confirms.confirmed;
+            channel.confirms.confirmed = safe;
+            while let Some(declined) = channel.confirms.next_refused(safe) {
                 ack(slot, number, told, declined - 1, fx);
                 let outcome = ConfirmOutcome::Refused;
                 fx.confirm(slot, number, Confirm { delivery_tag: declined, multiple: false, outcome });
@@ -417,13 +417,13 @@ impl Broker {
     }
 
     /// One answer for a publish: from another shard, or from the store.
-    pub(super) fn publication_answered<E: Effects>(&mut self, (key, number): Publication, fx: &mut E) {
+    pub(super) fn publication_answered<E: Effects>(&mut self, (key, number): PublishKey, fx: &mut E) {
         let Some(channel) = self.tables.channels.get_mut(key) else {
             return;
         };
-        channel.confirms.answered(number);
+        channel.confirms.on_answer(number);
         match channel.mode {
-            Mode::Transaction(_) => self.finish_commit(key, fx),
+            ChannelMode::Transaction(_) => self.finish_commit(key, fx),
             _ if !channel.confirms.due => {
                 channel.confirms.due = true;
                 self.confirms_due.push(key);
@@ -444,7 +444,7 @@ impl Broker {
 
     /// What RabbitMQ checks in properties: the user that a message claims to be from, and the form of its expiration.
     #[cold]
-    fn check_properties(&self, slot: Slot, properties: RawProperties<'_>) -> Result<(), Refusal> {
+    fn check_properties(&self, slot: ConnectionSlot, properties: RawProperties<'_>) -> Result<(), Refusal> {
         if let Some(claimed) = properties.user_id() {
             let (user, ..) = self.whose(slot)?;
             let actual = self.catalog.user_name(user);
@@ -462,28 +462,28 @@ impl Broker {
     /// The properties of a request whose `reply-to` names the pseudo-queue, with the channel's address in its place.
     #[cold]
     fn with_reply_address(&mut self, key: ChannelKey, properties: RawProperties<'_>) -> Result<Vec<u8>, Refusal> {
-        let mailbox = self.tables.channels.get(key).and_then(|channel| channel.direct_reply.as_ref());
+        let mailbox = self.tables.channels.get(key).and_then(|channel| channel.reply_consumer.as_ref());
         let Some(mailbox) = mailbox else {
             return Err(Refusal::channel(
                 ReplyCode::PreconditionFailed,
                 "PRECONDITION_FAILED - fast reply consumer does not exist",
             ));
         };
-        let address = Address { shard: self.options.shard, channel: key, nonce: mailbox.nonce };
+        let address = ReplyAddress { shard: self.options.shard, channel: key, nonce: mailbox.nonce };
         let mut owned = properties.to_properties().map_err(|fault| Refusal::detail(fault.reply_code(), fault))?;
         let name = address.name();
         owned.reply_to = Some(ShortStr::truncated(&name).to_owned());
         Ok(owned.to_bytes())
     }
 
-    pub(super) fn direct_reply<E: Effects>(&mut self, address: Address, content: &Content<'_>, fx: &mut E) {
+    pub(super) fn direct_reply<E: Effects>(&mut self, address: ReplyAddress, content: &Content<'_>, fx: &mut E) {
         let Some(channel) = self.tables.channels.get_mut(address.channel) else {
             return;
         };
-        let Some(mailbox) = channel.direct_reply.as_ref().filter(|mailbox| mailbox.nonce == address.nonce) else {
+        let Some(mailbox) = channel.reply_consumer.as_ref().filter(|mailbox| mailbox.nonce == address.nonce) else {
             return;
         };
-        let tag = channel.ledger.pass();
+        let tag = channel.ledger.assign_settled();
         self.counters.delivered += 1;
         fx.deliver(
             channel.slot,
@@ -499,7 +499,7 @@ impl Broker {
 }
 
 /// One confirm for all publishes behind `told` up to `safe`.
-fn ack<E: Effects>(slot: Slot, channel: u16, told: u64, safe: u64, fx: &mut E) {
+fn ack<E: Effects>(slot: ConnectionSlot, channel: u16, told: u64, safe: u64, fx: &mut E) {
     if safe > told {
         let multiple = safe - told > 1;
         fx.confirm(slot, channel, Confirm { delivery_tag: safe, multiple, outcome: ConfirmOutcome::Accepted });

@@ -5,21 +5,21 @@
 //! Never:  lets a connection's later commands overtake a question.
 
 use super::consume::{count, short};
-use super::{Broker, Flow, find};
-use crate::direct_reply::Address;
-use crate::effects::{Effects, Slot};
-use crate::ledger::Unsettled;
-use crate::letter::{Answer, Ask, Asker, Letter};
+use super::{Broker, ReadControl, find};
+use crate::direct_reply::ReplyAddress;
+use crate::effects::{Effects, ConnectionSlot};
+use crate::ledger::UnsettledDelivery;
+use crate::shard_message::{QueueResponse, QueueRequest, Requester, ShardMessage};
 use crate::limits::REMOTE_WINDOW_BYTES;
-use crate::peer::{Awaiting, PlainReply, Then};
-use crate::queue::{Remote, Taker};
-use crate::ready::Taken;
+use crate::session_state::{PendingCommand, PlainReply, PendingReply};
+use crate::queue::{RemoteConsumer, ConsumerRef};
+use crate::ready_messages::QueueEntry;
 use catalog::{Definition, Kind, Name, QueueId, Refusal, SessionId, ShardId};
 use wire::ReplyCode;
 use wire::method::{Method, basic, exchange, queue};
 
 impl Broker {
-    pub(super) fn session_of(&self, slot: Slot) -> SessionId {
+    pub(super) fn session_of(&self, slot: ConnectionSlot) -> SessionId {
         let peer = self.tables.peers.get(slot as usize).and_then(|peer| peer.as_ref());
         peer.map_or(SessionId { shard: self.options.shard, slot, serial: 0 }, |peer| peer.session)
     }
@@ -28,29 +28,29 @@ impl Broker {
     #[expect(clippy::too_many_arguments, reason = "a question names its asker, its queue and its consequence")]
     pub(super) fn ask<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         channel: u16,
         method: (u16, u16),
         queue: QueueId,
         home: ShardId,
-        ask: Ask,
-        then: Then,
+        ask: QueueRequest,
+        then: PendingReply,
         fx: &mut E,
-    ) -> Result<Flow, Refusal> {
+    ) -> Result<ReadControl, Refusal> {
         let question = self.next_question();
-        let asker = Asker { session: self.session_of(slot), channel, question };
+        let asker = Requester { session: self.session_of(slot), channel, request: question };
         if !self.is_home(home) {
-            self.wait_for(slot, Awaiting { channel, method, question, then });
-            fx.batch(home).push(Letter::Ask { asker, queue, ask });
-            return Ok(Flow::Wait);
+            self.wait_for(slot, PendingCommand { channel, method, request: question, reply: then });
+            fx.batch(home).push(ShardMessage::Request { requester: asker, queue, request: ask });
+            return Ok(ReadControl::Pause);
         }
         // A new consumer hears consume-ok before its first delivery: the queue is looked at after the answer.
         let answer = self.answer(asker, queue, ask, fx);
-        if matches!(answer, Answer::Later) {
-            self.wait_for(slot, Awaiting { channel, method, question, then });
-            return Ok(Flow::Wait);
+        if matches!(answer, QueueResponse::Deferred) {
+            self.wait_for(slot, PendingCommand { channel, method, request: question, reply: then });
+            return Ok(ReadControl::Pause);
         }
-        let flow = self.follow(slot, Awaiting { channel, method, question, then }, answer, fx)?;
+        let flow = self.follow(slot, PendingCommand { channel, method, request: question, reply: then }, answer, fx)?;
         self.dispatch_due(fx);
         Ok(flow)
     }
@@ -61,56 +61,56 @@ impl Broker {
         self.questions
     }
 
-    pub(super) fn wait_for(&mut self, slot: Slot, awaiting: Awaiting) {
+    pub(super) fn wait_for(&mut self, slot: ConnectionSlot, awaiting: PendingCommand) {
         if let Some(peer) = self.peer_mut(slot) {
-            assert!(peer.awaiting.is_none(), "a connection waits for one answer at a time");
-            peer.awaiting = Some(awaiting);
+            assert!(peer.pending.is_none(), "a connection waits for one answer at a time");
+            peer.pending = Some(awaiting);
         }
     }
 
     /// Answers a question about a queue of this shard.
-    pub(super) fn answer<E: Effects>(&mut self, asker: Asker, id: QueueId, ask: Ask, fx: &mut E) -> Answer {
-        if let Ask::Mailbox(address) = ask {
+    pub(super) fn answer<E: Effects>(&mut self, asker: Requester, id: QueueId, ask: QueueRequest, fx: &mut E) -> QueueResponse {
+        if let QueueRequest::ReplyConsumer(address) = ask {
             return self.answer_mailbox(address);
         }
-        if matches!(ask, Ask::Counts | Ask::Get { .. }) {
+        if matches!(ask, QueueRequest::Counts | QueueRequest::Get { .. }) {
             self.note_use(id);
         }
         let Some(found) = find(&mut self.queues, id) else {
-            return Answer::Gone;
+            return QueueResponse::Gone;
         };
-        let (messages, consumers) = (count(found.ready.len()), count(found.takers.len()));
+        let (messages, consumers) = (count(found.ready.len()), count(found.consumers.len()));
         match ask {
-            Ask::Mailbox(_) => Answer::Gone,
-            Ask::Counts => Answer::Counts { messages, consumers },
-            Ask::Purge => {
+            QueueRequest::ReplyConsumer(_) => QueueResponse::Gone,
+            QueueRequest::Counts => QueueResponse::Counts { messages, consumers },
+            QueueRequest::Purge => {
                 if let Some(features) = &mut found.features {
                     // Those that are out may come back once more.
                     let ready = &found.ready;
-                    features.returns.retain(|&place, _| !ready.has_back(place));
+                    features.returns.retain(|&place, _| !ready.has_requeued(place));
                 }
                 self.waiting -= found.ready.clear();
                 self.make_due(id);
-                Answer::Counts { messages, consumers }
+                QueueResponse::Counts { messages, consumers }
             }
-            Ask::Deletable { if_empty, .. } if if_empty && messages > 0 => self.in_the_way(id, "not empty"),
-            Ask::Deletable { if_unused, .. } if if_unused && consumers > 0 => self.in_the_way(id, "in use"),
-            Ask::Deletable { .. } => Answer::Counts { messages, consumers },
-            Ask::Get { no_ack } => match self.take_one(id, no_ack, fx) {
-                None => Answer::Empty,
-                Some((Taken { place, message, redelivered }, messages_left)) => {
-                    Answer::Got { queue: id, place, message, redelivered, owed: !no_ack, messages_left }
+            QueueRequest::Deletable { if_empty, .. } if if_empty && messages > 0 => self.in_the_way(id, "not empty"),
+            QueueRequest::Deletable { if_unused, .. } if if_unused && consumers > 0 => self.in_the_way(id, "in use"),
+            QueueRequest::Deletable { .. } => QueueResponse::Counts { messages, consumers },
+            QueueRequest::Get { no_ack } => match self.take_one(id, no_ack, fx) {
+                None => QueueResponse::Empty,
+                Some((QueueEntry { position: place, message, redelivered }, messages_left)) => {
+                    QueueResponse::Message { queue: id, position: place, message, redelivered, owed: !no_ack, messages_left }
                 }
             },
-            Ask::Consume(subscription) => {
-                let alone = subscription.exclusive && (!found.takers.is_empty() || found.is_single_active());
-                if found.exclusive_taker.is_some() || alone {
+            QueueRequest::Consume(subscription) => {
+                let alone = subscription.exclusive && (!found.consumers.is_empty() || found.is_single_active());
+                if found.exclusive_consumer.is_some() || alone {
                     return self.exclusive_use(id);
                 }
                 let taker = if asker.session.shard == self.options.shard {
-                    Taker::Local(subscription.consumer)
+                    ConsumerRef::Local(subscription.consumer)
                 } else {
-                    let key = self.tables.remotes.insert(Remote {
+                    let key = self.tables.remotes.insert(RemoteConsumer {
                         shard: asker.session.shard,
                         consumer: subscription.consumer,
                         no_ack: subscription.no_ack,
@@ -120,43 +120,43 @@ impl Broker {
                         idle: false,
                     });
                     self.remote_keys.insert((asker.session.shard, subscription.consumer), key);
-                    Taker::Remote(key)
+                    ConsumerRef::Remote(key)
                 };
-                found.add(taker, subscription.priority, subscription.exclusive);
+                found.add_consumer(taker, subscription.priority, subscription.exclusive);
                 self.make_due(id);
-                Answer::Done
+                QueueResponse::Done
             }
-            Ask::Cancel(consumer) => {
+            QueueRequest::Cancel(consumer) => {
                 if asker.session.shard == self.options.shard {
-                    return self.remove_taker(id, Taker::Local(consumer), asker, fx);
+                    return self.remove_taker(id, ConsumerRef::Local(consumer), asker, fx);
                 }
                 let Some(key) = self.remote_keys.remove(&(asker.session.shard, consumer)) else {
-                    return Answer::Done;
+                    return QueueResponse::Done;
                 };
                 self.tables.remotes.remove(key);
-                self.remove_taker(id, Taker::Remote(key), asker, fx)
+                self.remove_taker(id, ConsumerRef::Remote(key), asker, fx)
             }
         }
     }
 
     /// Whether direct replies to an address would be heard.
-    fn answer_mailbox(&self, address: Address) -> Answer {
+    fn answer_mailbox(&self, address: ReplyAddress) -> QueueResponse {
         let channel = self.tables.channels.get(address.channel);
-        match channel.and_then(|channel| channel.direct_reply.as_ref()) {
-            Some(mailbox) if mailbox.nonce == address.nonce => Answer::Counts { messages: 0, consumers: 1 },
-            _ => Answer::Gone,
+        match channel.and_then(|channel| channel.reply_consumer.as_ref()) {
+            Some(mailbox) if mailbox.nonce == address.nonce => QueueResponse::Counts { messages: 0, consumers: 1 },
+            _ => QueueResponse::Gone,
         }
     }
 
-    fn in_the_way(&self, id: QueueId, what: &str) -> Answer {
-        Answer::Refused(Refusal::channel(
+    fn in_the_way(&self, id: QueueId, what: &str) -> QueueResponse {
+        QueueResponse::Refused(Refusal::channel(
             ReplyCode::PreconditionFailed,
             format!("PRECONDITION_FAILED - {} {what}", self.name_of(id)),
         ))
     }
 
-    fn exclusive_use(&self, id: QueueId) -> Answer {
-        Answer::Refused(Refusal::channel(
+    fn exclusive_use(&self, id: QueueId) -> QueueResponse {
+        QueueResponse::Refused(Refusal::channel(
             ReplyCode::AccessRefused,
             format!("ACCESS_REFUSED - {} in exclusive use", self.name_of(id)),
         ))
@@ -170,27 +170,27 @@ impl Broker {
     }
 
     /// An answer has come from elsewhere.
-    pub(super) fn answered<E: Effects>(&mut self, asker: Asker, answer: Answer, fx: &mut E) {
+    pub(super) fn answered<E: Effects>(&mut self, asker: Requester, answer: QueueResponse, fx: &mut E) {
         let slot = asker.session.slot;
         let current = self.peer_mut(slot).filter(|peer| peer.session == asker.session);
         let awaiting = match current {
-            Some(peer) if peer.awaiting.as_ref().is_some_and(|awaiting| awaiting.question == asker.question) => {
-                peer.awaiting.take()
+            Some(peer) if peer.pending.as_ref().is_some_and(|awaiting| awaiting.request == asker.request) => {
+                peer.pending.take()
             }
             _ => None,
         };
         let Some(awaiting) = awaiting else {
             // The asker is gone: a message that was on its way to it goes back.
-            if let Answer::Got { queue, place, message, redelivered, owed, .. } = answer {
-                self.send_back(queue, Taken { place, message, redelivered }, owed, fx);
+            if let QueueResponse::Message { queue, position: place, message, redelivered, owed, .. } = answer {
+                self.send_back(queue, QueueEntry { position: place, message, redelivered }, owed, fx);
             }
             return;
         };
         let (channel, method) = (awaiting.channel, awaiting.method);
         match self.follow(slot, awaiting, answer, fx) {
-            Ok(Flow::Go) => fx.resume(slot),
+            Ok(ReadControl::Continue) => fx.resume(slot),
             // What follows an answer gathers nothing: it is a change that somebody asked for by itself.
-            Ok(Flow::Wait | Flow::Gather) => {}
+            Ok(ReadControl::Pause | ReadControl::Batch) => {}
             Err(refusal) => {
                 fx.refuse(slot, channel, refusal, method);
                 fx.resume(slot);
@@ -198,7 +198,7 @@ impl Broker {
         }
     }
 
-    fn send_back<E: Effects>(&mut self, queue: QueueId, taken: Taken, owed: bool, fx: &mut E) {
+    fn send_back<E: Effects>(&mut self, queue: QueueId, taken: QueueEntry, owed: bool, fx: &mut E) {
         let Some(home) = self.catalog.queue_definition(queue).map(|definition| definition.home) else {
             return;
         };
@@ -206,26 +206,26 @@ impl Broker {
             self.returned_home(queue, taken, false, owed, fx);
             self.dispatch_due(fx);
         } else {
-            let Taken { place, message, redelivered } = taken;
-            fx.batch(home).push(Letter::Returned { queue, place, message, redelivered, seen: false, owed });
+            let QueueEntry { position: place, message, redelivered } = taken;
+            fx.batch(home).push(ShardMessage::Returned { queue, position: place, message, redelivered, seen: false, owed });
         }
     }
 
     /// What follows an answer.
     pub(super) fn follow<E: Effects>(
         &mut self,
-        slot: Slot,
-        awaiting: Awaiting,
-        answer: Answer,
+        slot: ConnectionSlot,
+        awaiting: PendingCommand,
+        answer: QueueResponse,
         fx: &mut E,
-    ) -> Result<Flow, Refusal> {
+    ) -> Result<ReadControl, Refusal> {
         let channel = awaiting.channel;
         let counts = match &answer {
-            Answer::Counts { messages, consumers } => (*messages, *consumers),
+            QueueResponse::Counts { messages, consumers } => (*messages, *consumers),
             _ => (0, 0),
         };
-        if let Answer::Refused(refusal) = answer {
-            if let Then::Consuming { consumer, .. } = awaiting.then {
+        if let QueueResponse::Refused(refusal) = answer {
+            if let PendingReply::Consuming { consumer, .. } = awaiting.reply {
                 self.forget_consumer(consumer, fx);
             }
             return Err(refusal);
@@ -235,8 +235,8 @@ impl Broker {
                 fx.reply(slot, channel, method);
             }
         };
-        match awaiting.then {
-            Then::Reply { no_wait, reply } => say(
+        match awaiting.reply {
+            PendingReply::Reply { no_wait, reply } => say(
                 no_wait,
                 match reply {
                     PlainReply::ExchangeDeclared => Method::ExchangeDeclareOk(exchange::DeclareOk {}),
@@ -247,7 +247,7 @@ impl Broker {
                     PlainReply::QueueUnbound => Method::QueueUnbindOk(queue::UnbindOk {}),
                 },
             ),
-            Then::CountQueue { no_wait, name } => {
+            PendingReply::CountQueue { no_wait, name } => {
                 let (id, home) = self.declared(slot, &name)?;
                 return self.ask(
                     slot,
@@ -255,16 +255,16 @@ impl Broker {
                     awaiting.method,
                     id,
                     home,
-                    Ask::Counts,
-                    Then::QueueDeclared { no_wait, name },
+                    QueueRequest::Counts,
+                    PendingReply::QueueDeclared { no_wait, name },
                     fx,
                 );
             }
-            Then::QueueDeclared { name, .. } if matches!(answer, Answer::Gone) => {
+            PendingReply::QueueDeclared { name, .. } if matches!(answer, QueueResponse::Gone) => {
                 let (_, vhost, _) = self.whose(slot)?;
                 return Err(self.catalog.no_queue(vhost, name.as_bytes()));
             }
-            Then::QueueDeclared { no_wait, name } => say(
+            PendingReply::QueueDeclared { no_wait, name } => say(
                 no_wait,
                 Method::QueueDeclareOk(queue::DeclareOk {
                     queue: short(name.as_bytes()),
@@ -272,63 +272,63 @@ impl Broker {
                     consumer_count: counts.1,
                 }),
             ),
-            Then::DeleteQueue { no_wait, name } => {
+            PendingReply::DeleteQueue { no_wait, name } => {
                 let Some((vhost, session)) = self.peer_mut(slot).map(|peer| (peer.vhost, peer.session)) else {
-                    return Ok(Flow::Go);
+                    return Ok(ReadControl::Continue);
                 };
                 let definition = Definition::DeleteQueue {
                     vhost,
                     name: Name::new(Kind::Queue, name.as_bytes())?,
                     session: Some(session),
                 };
-                let then = Then::QueueDeleted { no_wait, messages: counts.0 };
+                let then = PendingReply::QueueDeleted { no_wait, messages: counts.0 };
                 return self.define(slot, channel, awaiting.method, definition, then, fx);
             }
-            Then::QueueDeleted { no_wait, messages } => {
+            PendingReply::QueueDeleted { no_wait, messages } => {
                 say(no_wait, Method::QueueDeleteOk(queue::DeleteOk { message_count: messages }))
             }
-            Then::QueuePurged { no_wait } => {
+            PendingReply::QueuePurged { no_wait } => {
                 say(no_wait, Method::QueuePurgeOk(queue::PurgeOk { message_count: counts.0 }))
             }
-            Then::Consuming { no_wait, consumer } => {
+            PendingReply::Consuming { no_wait, consumer } => {
                 let Some(found) = self.tables.consumers.get(consumer) else {
-                    return Ok(Flow::Go);
+                    return Ok(ReadControl::Continue);
                 };
-                if matches!(answer, Answer::Gone) {
+                if matches!(answer, QueueResponse::Gone) {
                     let refusal = self.catalog.queue_is_gone(found.queue);
                     self.forget_consumer(consumer, fx);
                     return Err(refusal);
                 }
                 say(no_wait, Method::BasicConsumeOk(basic::ConsumeOk { consumer_tag: short(&found.tag) }));
             }
-            Then::Cancelled { no_wait, consumer, tag } => {
+            PendingReply::Cancelled { no_wait, consumer, tag } => {
                 say(no_wait, Method::BasicCancelOk(basic::CancelOk { consumer_tag: short(&tag) }));
                 self.forget_consumer(consumer, fx);
             }
-            Then::Get { no_ack } => match answer {
-                Answer::Got { queue, place, message, redelivered, messages_left, .. } => {
+            PendingReply::Get { no_ack } => match answer {
+                QueueResponse::Message { queue, position: place, message, redelivered, messages_left, .. } => {
                     let Some(key) = self.channel_key(slot, channel) else {
-                        return Ok(Flow::Go);
+                        return Ok(ReadControl::Continue);
                     };
                     let home =
                         self.catalog.queue_definition(queue).map_or(self.options.shard, |definition| definition.home);
                     let Some(open) = self.tables.channels.get_mut(key) else {
-                        return Ok(Flow::Go);
+                        return Ok(ReadControl::Continue);
                     };
-                    let tag = if no_ack { open.ledger.pass() } else { open.ledger.next_tag() };
-                    fx.got(slot, channel, tag, redelivered, messages_left, message.content());
+                    let tag = if no_ack { open.ledger.assign_settled() } else { open.ledger.next_tag() };
+                    fx.get_ok(slot, channel, tag, redelivered, messages_left, message.content());
                     self.counters.delivered += 1;
                     if !no_ack {
-                        open.ledger.owe(Unsettled { queue, home, place, message, consumer: None });
+                        open.ledger.assign_unsettled(UnsettledDelivery { queue, home, position: place, message, consumer: None });
                         self.tables.unsettled += 1;
                     }
                 }
                 _ => say(false, Method::BasicGetEmpty(basic::GetEmpty {})),
             },
-            Then::Ran { refusal: Some(refusal), .. } => return Err(*refusal),
-            Then::Ran { refusal: None, .. } => {}
-            Then::Commit => unreachable!("a commit waits for its messages, not for an answer"),
+            PendingReply::DefinitionBatch { refusal: Some(refusal), .. } => return Err(*refusal),
+            PendingReply::DefinitionBatch { refusal: None, .. } => {}
+            PendingReply::Commit => unreachable!("a commit waits for its messages, not for an answer"),
         }
-        Ok(Flow::Go)
+        Ok(ReadControl::Continue)
     }
 }

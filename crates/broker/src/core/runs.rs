@@ -4,18 +4,18 @@
 //! Owns:   what may be part of a run, and what becomes of it if one of them is refused.
 //! Never:  lets anything else of the connection be carried out before all of the run is visible on every shard.
 
-use super::{Broker, Flow};
-use crate::effects::{Effects, Slot};
-use crate::letter::Asker;
-use crate::limits::DEFINITIONS_A_RUN_MAX;
-use crate::peer::{Awaiting, Run, Then};
+use super::{Broker, ReadControl};
+use crate::effects::{Effects, ConnectionSlot};
+use crate::shard_message::Requester;
+use crate::limits::DEFINITIONS_PER_BATCH_MAX;
+use crate::session_state::{PendingCommand, DefinitionBatch, PendingReply};
 use catalog::{Definition, Refusal};
 use wire::method::Method;
 
 impl Broker {
     /// Whether a method may follow others in a run: it adds something, its client waits for no answer, and what it needs to know
     /// is known before the run is carried out.
-    pub fn gathers(&self, slot: Slot, method: &Method<'_>) -> bool {
+    pub fn may_batch(&self, slot: ConnectionSlot, method: &Method<'_>) -> bool {
         match method {
             Method::ExchangeDeclare(declare) => declare.no_wait && !declare.passive,
             Method::ExchangeBind(bind) => bind.no_wait,
@@ -32,13 +32,13 @@ impl Broker {
 
     /// Whether a definition of a client waits for others. Where routing keys are restricted the exchange that a binding is
     /// checked against must be known here, and may be part of the run.
-    pub(super) fn may_gather(&self, definition: &Definition, then: &Then) -> bool {
+    pub(super) fn may_gather(&self, definition: &Definition, then: &PendingReply) -> bool {
         let adds = match (definition, then) {
             (
                 Definition::DeclareExchange { .. } | Definition::BindExchange { .. } | Definition::BindQueue { .. },
-                Then::Reply { no_wait, .. },
+                PendingReply::Reply { no_wait, .. },
             ) => *no_wait,
-            (Definition::DeclareQueue { vhost, name, .. }, Then::CountQueue { no_wait, .. }) => {
+            (Definition::DeclareQueue { vhost, name, .. }, PendingReply::CountQueue { no_wait, .. }) => {
                 *no_wait && self.catalog.queue(*vhost, name.as_bytes()).is_none()
             }
             _ => false,
@@ -49,36 +49,36 @@ impl Broker {
     /// Puts a definition, checked, behind those of its connection's run.
     pub(super) fn gather<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         channel: u16,
         method: (u16, u16),
         definition: Definition,
         fx: &mut E,
-    ) -> Flow {
-        let Some(peer) = self.peer_mut(slot) else { return Flow::Go };
-        let run = peer.run.get_or_insert_with(|| Box::new(Run { channel, definitions: vec![], methods: vec![] }));
+    ) -> ReadControl {
+        let Some(peer) = self.peer_mut(slot) else { return ReadControl::Continue };
+        let run = peer.definition_batch.get_or_insert_with(|| Box::new(DefinitionBatch { channel, definitions: vec![], methods: vec![] }));
         assert_eq!(run.channel, channel, "a run is of one channel");
         run.definitions.push(definition);
         run.methods.push(method);
-        if run.definitions.len() < DEFINITIONS_A_RUN_MAX {
-            return Flow::Gather;
+        if run.definitions.len() < DEFINITIONS_PER_BATCH_MAX {
+            return ReadControl::Batch;
         }
-        self.end_run(slot, fx);
-        Flow::Wait
+        self.flush_definitions(slot, fx);
+        ReadControl::Pause
     }
 
     /// Nothing more follows in a connection's run: it goes to shard 0, and the connection waits for it.
-    pub fn end_run<E: Effects>(&mut self, slot: Slot, fx: &mut E) {
+    pub fn flush_definitions<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
         self.send_run(slot, None, fx);
     }
 
-    fn send_run<E: Effects>(&mut self, slot: Slot, tail: Option<(Refusal, (u16, u16))>, fx: &mut E) {
-        let Some(run) = self.peer_mut(slot).and_then(|peer| peer.run.take()) else { return };
-        let Run { channel, definitions, methods } = *run;
+    fn send_run<E: Effects>(&mut self, slot: ConnectionSlot, tail: Option<(Refusal, (u16, u16))>, fx: &mut E) {
+        let Some(run) = self.peer_mut(slot).and_then(|peer| peer.definition_batch.take()) else { return };
+        let DefinitionBatch { channel, definitions, methods } = *run;
         let question = self.next_question();
-        let asker = Asker { session: self.session_of(slot), channel, question };
+        let asker = Requester { session: self.session_of(slot), channel, request: question };
         let (refusal, method) = tail.map_or((None, (0, 0)), |(refusal, method)| (Some(Box::new(refusal)), method));
-        self.wait_for(slot, Awaiting { channel, method, question, then: Then::Ran { methods, refusal } });
+        self.wait_for(slot, PendingCommand { channel, method, request: question, reply: PendingReply::DefinitionBatch { methods, refusal } });
         self.send_definitions(Some(asker), definitions, fx);
     }
 
@@ -86,15 +86,15 @@ impl Broker {
     #[cold]
     pub(super) fn refuse_behind_run<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         refusal: Refusal,
         method: (u16, u16),
         fx: &mut E,
-    ) -> Result<Flow, Refusal> {
-        if self.peer_mut(slot).is_none_or(|peer| peer.run.is_none()) {
+    ) -> Result<ReadControl, Refusal> {
+        if self.peer_mut(slot).is_none_or(|peer| peer.definition_batch.is_none()) {
             return Err(refusal);
         }
         self.send_run(slot, Some((refusal, method)), fx);
-        Ok(Flow::Wait)
+        Ok(ReadControl::Pause)
     }
 }

@@ -7,14 +7,14 @@
 use super::bury::give_up;
 use super::consume::window_of;
 use super::{Broker, find, no_channel};
-use crate::channel::{ChannelKey, Fate, Mode, Step};
-use crate::death::Reason;
+use crate::channel::{ChannelKey, SettlementOutcome, ChannelMode, TransactionOperation};
+use crate::death_history::DeadLetterReason;
 use crate::effects::Effects;
-use crate::ledger::Unsettled;
-use crate::letter::Letter;
+use crate::ledger::UnsettledDelivery;
+use crate::shard_message::ShardMessage;
 use crate::limits::TRANSACTION_ITEMS_MAX;
 use crate::message::{Content, Message};
-use crate::ready::{Place, Taken};
+use crate::ready_messages::{QueuePosition, QueueEntry};
 use catalog::{QueueId, Refusal};
 use wire::method::basic;
 use wire::{ReplyCode, ShortString, TableRef, Value};
@@ -56,11 +56,11 @@ impl Broker {
         key: ChannelKey,
         tag: u64,
         multiple: bool,
-        fate: Fate,
+        fate: SettlementOutcome,
         fx: &mut E,
     ) -> Result<(), Refusal> {
         let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
-        if let Mode::Transaction(steps) = &mut channel.mode {
+        if let ChannelMode::Transaction(steps) = &mut channel.mode {
             if steps.len() >= TRANSACTION_ITEMS_MAX {
                 return Err(Refusal::channel(
                     ReplyCode::ResourceError,
@@ -68,7 +68,7 @@ impl Broker {
                 ));
             }
             let deliveries = channel.ledger.take(tag, multiple).ok_or_else(|| unknown_tag(tag))?;
-            steps.push(Step::Settle { deliveries, fate });
+            steps.push(TransactionOperation::Settle { deliveries, fate });
             return Ok(());
         }
         self.settle_now(key, tag, multiple, fate, fx)
@@ -80,7 +80,7 @@ impl Broker {
         key: ChannelKey,
         tag: u64,
         multiple: bool,
-        fate: Fate,
+        fate: SettlementOutcome,
         fx: &mut E,
     ) -> Result<(), Refusal> {
         let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
@@ -108,7 +108,7 @@ impl Broker {
 
     /// One delivery is settled.
     #[inline]
-    pub(super) fn release<E: Effects>(&mut self, key: ChannelKey, delivery: Unsettled, fate: Fate, fx: &mut E) {
+    pub(super) fn release<E: Effects>(&mut self, key: ChannelKey, delivery: UnsettledDelivery, fate: SettlementOutcome, fx: &mut E) {
         let home = delivery.home;
         self.tables.unsettled -= 1;
         if let Some(consumer_key) = delivery.consumer {
@@ -127,31 +127,31 @@ impl Broker {
         }
         if self.is_home(home) {
             match fate {
-                Fate::Acknowledged => self.settled_at_home(delivery.queue, delivery.place, 1, fx),
-                Fate::Rejected => self.rejected_at_home(delivery.queue, delivery.place, delivery.message, fx),
-                Fate::Requeued => {
-                    let Unsettled { queue, place, message, .. } = delivery;
-                    self.returned_home(queue, Taken { place, message, redelivered: true }, true, true, fx);
+                SettlementOutcome::Acknowledged => self.settled_at_home(delivery.queue, delivery.position, 1, fx),
+                SettlementOutcome::Rejected => self.rejected_at_home(delivery.queue, delivery.position, delivery.message, fx),
+                SettlementOutcome::Requeued => {
+                    let UnsettledDelivery { queue, position: place, message, .. } = delivery;
+                    self.returned_home(queue, QueueEntry { position: place, message, redelivered: true }, true, true, fx);
                 }
             }
             return;
         }
-        let Unsettled { queue, place, message, .. } = delivery;
+        let UnsettledDelivery { queue, position: place, message, .. } = delivery;
         let batch = fx.batch(home);
         match fate {
-            Fate::Rejected if self.catalog.has_dead_letters(queue) => {
-                batch.push(Letter::Rejected { queue, place, message });
+            SettlementOutcome::Rejected if self.catalog.has_dead_letters(queue) => {
+                batch.push(ShardMessage::Rejected { queue, position: place, message });
             }
-            Fate::Acknowledged | Fate::Rejected => batch.push_settled(queue, place),
-            Fate::Requeued => {
-                batch.push(Letter::Returned { queue, place, message, redelivered: true, seen: true, owed: true });
+            SettlementOutcome::Acknowledged | SettlementOutcome::Rejected => batch.push_settled(queue, place),
+            SettlementOutcome::Requeued => {
+                batch.push(ShardMessage::Returned { queue, position: place, message, redelivered: true, seen: true, owed: true });
             }
         }
     }
 
     /// A queue of this shard is done with messages that followed one another.
     #[inline]
-    pub(super) fn settled_at_home<E: Effects>(&mut self, id: QueueId, first: Place, count: u32, fx: &mut E) {
+    pub(super) fn settled_at_home<E: Effects>(&mut self, id: QueueId, first: QueuePosition, count: u32, fx: &mut E) {
         let Some(queue) = find(&mut self.queues, id) else {
             return;
         };
@@ -160,12 +160,12 @@ impl Broker {
             && !features.returns.is_empty()
         {
             for place in first.0..first.0 + u64::from(count) {
-                features.is_done(Place(place));
+                features.forget_returns(QueuePosition(place));
             }
         }
         if queue.durable {
             for place in first.0..first.0 + u64::from(count) {
-                fx.forget(id, Place(place));
+                fx.forget(id, QueuePosition(place));
             }
         }
     }
@@ -174,7 +174,7 @@ impl Broker {
     pub(super) fn returned_home<E: Effects>(
         &mut self,
         id: QueueId,
-        mut taken: Taken,
+        mut taken: QueueEntry,
         seen: bool,
         owed: bool,
         fx: &mut E,
@@ -189,13 +189,13 @@ impl Broker {
             if !seen {
                 // It was on its way to somebody who needs no acknowledgement, and for whom its count was forgotten.
                 if let Some(times) = count_of(&taken.message).filter(|_| taken.redelivered) {
-                    features.remember(taken.place, times);
+                    features.restore_returns(taken.position, times);
                 }
             } else {
-                match features.comes_back(taken.place) {
+                match features.count_return(taken.position) {
                     Some(times) => taken.message = counted(&taken.message, Some(times), fx.pool()),
                     None => {
-                        give_up(queue, taken.place, taken.message, Reason::DeliveryLimit, &mut self.dead, fx);
+                        give_up(queue, taken.position, taken.message, DeadLetterReason::DeliveryLimit, &mut self.dead, fx);
                         return;
                     }
                 }
@@ -209,7 +209,7 @@ impl Broker {
 
     /// `basic.recover`: everything unsettled goes back to its place.
     pub(super) fn recover<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) -> Result<(), Refusal> {
-        self.settle_now(key, 0, true, Fate::Requeued, fx)
+        self.settle_now(key, 0, true, SettlementOutcome::Requeued, fx)
     }
 
     /// `basic.qos`; wake the channel once it is answered.

@@ -7,10 +7,10 @@
 //! A stamp stays as long as brokers pass a message on. What a client publishes is another message, though it may have copied the
 //! headers of one that it got, and so is a dead letter: with the old stamp they would be dropped where that message has been.
 
-use super::copies::Copies;
-use super::{Broker, Flow, no_channel};
-use crate::channel::Mode;
-use crate::effects::Slot;
+use super::copies::PublishRewrite;
+use super::{Broker, ReadControl, no_channel};
+use crate::channel::ChannelMode;
+use crate::effects::ConnectionSlot;
 use catalog::{Refusal, Stamp};
 use wire::{RawProperties, ReplyCode};
 
@@ -29,7 +29,7 @@ impl Broker {
     }
 
     /// This connection is a link to another broker: the messages that it publishes keep their stamps.
-    pub fn set_link(&mut self, slot: Slot) {
+    pub fn mark_link(&mut self, slot: ConnectionSlot) {
         if let Some(peer) = self.peer_mut(slot) {
             peer.is_link = true;
         }
@@ -37,17 +37,17 @@ impl Broker {
 
     /// Whether this connection is a link to another broker.
     #[inline]
-    pub fn is_link(&self, slot: Slot) -> bool {
+    pub fn is_link(&self, slot: ConnectionSlot) -> bool {
         matches!(self.tables.peers.get(slot as usize), Some(Some(peer)) if peer.is_link)
     }
 
     /// Another broker says that its publishes on this connection keep their stamps. It is believed if its user may be one; where
     /// that is needed, it is refused otherwise: its messages could come twice.
     #[cold]
-    pub(super) fn claim_link(&mut self, slot: Slot, needed: bool) -> Result<(), Refusal> {
+    pub(super) fn claim_link(&mut self, slot: ConnectionSlot, needed: bool) -> Result<(), Refusal> {
         let (user, _, _) = self.whose(slot)?;
         if self.catalog.is_federation(user) {
-            self.set_link(slot);
+            self.mark_link(slot);
         } else if needed {
             let name = self.catalog.user_name(user);
             let why = format!(
@@ -59,36 +59,36 @@ impl Broker {
     }
 
     /// The virtual host of a connection.
-    pub fn vhost_name(&self, slot: Slot) -> &str {
+    pub fn vhost_name(&self, slot: ConnectionSlot) -> &str {
         self.whose(slot).map_or("", |(_, vhost, _)| self.catalog.vhost_name(vhost))
     }
 
     /// A publish that has been here already: it goes nowhere, and is confirmed.
-    pub fn publish_nowhere(&mut self, slot: Slot, number: u16) -> Result<Flow, Refusal> {
+    pub fn publish_duplicate(&mut self, slot: ConnectionSlot, number: u16) -> Result<ReadControl, Refusal> {
         let Some(Some(peer)) = self.tables.peers.get(slot as usize) else { return Err(no_channel()) };
         let key = peer.channel(number).ok_or_else(no_channel)?;
         let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
         self.counters.published += 1;
-        if matches!(channel.mode, Mode::Confirm) {
+        if matches!(channel.mode, ChannelMode::Confirm) {
             channel.confirms.published += 1;
             if !channel.confirms.due {
                 channel.confirms.due = true;
                 self.confirms_due.push(key);
             }
         }
-        Ok(if self.may_read(slot) { Flow::Go } else { Flow::Wait })
+        Ok(if self.may_read(slot) { ReadControl::Continue } else { ReadControl::Pause })
     }
 
     /// The number by which the next publish on a channel will be confirmed, if it will.
-    pub fn next_confirmed(&self, slot: Slot, number: u16) -> Option<u64> {
+    pub fn next_confirm_tag(&self, slot: ConnectionSlot, number: u16) -> Option<u64> {
         let Some(Some(peer)) = self.tables.peers.get(slot as usize) else { return None };
         let channel = self.tables.channels.get(peer.channel(number)?)?;
-        matches!(channel.mode, Mode::Confirm).then_some(channel.confirms.published + 1)
+        matches!(channel.mode, ChannelMode::Confirm).then_some(channel.confirms.published + 1)
     }
 
     /// Takes a stamp off that a client has put on.
     #[cold]
-    pub(super) fn take_stamp_off(&mut self, slot: Slot, properties: RawProperties<'_>, copies: &mut Option<Copies>) {
+    pub(super) fn take_stamp_off(&mut self, slot: ConnectionSlot, properties: RawProperties<'_>, copies: &mut Option<PublishRewrite>) {
         let is_link = self.peer_mut(slot).is_some_and(|peer| peer.is_link);
         if !is_link && Stamp::of(properties).is_some() {
             let changed = Stamp::take_off(now(properties, copies));
@@ -98,7 +98,7 @@ impl Broker {
 
     /// Stamps what is published, if it has no stamp yet.
     #[cold]
-    pub(super) fn stamp_publish(&mut self, properties: RawProperties<'_>, copies: &mut Option<Copies>) {
+    pub(super) fn stamp_publish(&mut self, properties: RawProperties<'_>, copies: &mut Option<PublishRewrite>) {
         if let Some(changed) = self.stamp(now(properties, copies)) {
             copies.get_or_insert_default().properties = Some(changed);
         }
@@ -117,7 +117,7 @@ impl Broker {
 }
 
 /// The properties with which a publish goes on.
-fn now<'a>(properties: RawProperties<'a>, copies: &'a Option<Copies>) -> RawProperties<'a> {
+fn now<'a>(properties: RawProperties<'a>, copies: &'a Option<PublishRewrite>) -> RawProperties<'a> {
     let changed = copies.as_ref().and_then(|copies| copies.properties.as_deref());
     changed.map_or(properties, RawProperties::new)
 }

@@ -6,12 +6,12 @@
 
 use super::bury::give_up;
 use super::{Broker, find};
-use crate::dead_letters::DeadLetters;
-use crate::death::Reason;
+use crate::pending_dead_letters::PendingDeadLetters;
+use crate::death_history::DeadLetterReason;
 use crate::effects::Effects;
-use crate::limits::{EXPIRED_PER_LOOK, LETTERS_PACE_US};
+use crate::limits::{EXPIRED_PER_CHECK, DEAD_LETTER_THROTTLE_US};
 use crate::queue::Queue;
-use crate::timers::{Due, Timers};
+use crate::queue_timers::{TimerTarget, QueueTimers};
 use catalog::{Definition, QueueId, Refusal};
 use wire::ReplyCode;
 
@@ -35,11 +35,11 @@ impl Broker {
     }
 
     /// Does what is due.
-    pub fn fire<E: Effects>(&mut self, fx: &mut E) {
-        while let Some(due) = self.timers.take_due(self.now_us) {
+    pub fn run_timers<E: Effects>(&mut self, fx: &mut E) {
+        while let Some(due) = self.timers.pop_due(self.now_us) {
             match due {
-                Due::Queue(index) => self.look_at(index, fx),
-                Due::Delayed => {
+                TimerTarget::Queue(index) => self.look_at(index, fx),
+                TimerTarget::Delayed => {
                     self.delayed.timer_us = 0;
                     self.release_due(fx);
                 }
@@ -63,7 +63,7 @@ impl Broker {
             self.define_unasked(Definition::RemoveQueue { id }, fx);
         } else if self.outrun_by_letters.take().is_some() {
             // What takes the dead letters needs a moment, as after a publisher that outruns its consumers.
-            self.timers.set(Due::Queue(index), &mut queue.timer_us, self.now_us + LETTERS_PACE_US);
+            self.timers.set(TimerTarget::Queue(index), &mut queue.timer_us, self.now_us + DEAD_LETTER_THROTTLE_US);
             return;
         }
         self.make_due(id);
@@ -77,13 +77,13 @@ impl Broker {
         self.overdue_look_us = self.now_us + (timeout_us / OVERDUE_LOOKS).max(1_000);
         for channel in self.tables.channels.values_mut() {
             let Some(oldest) = channel.ledger.oldest() else {
-                channel.marks.clear();
+                channel.tag_checkpoints.clear();
                 continue;
             };
-            while channel.marks.front().is_some_and(|&(_, last)| last < oldest) {
-                channel.marks.pop_front();
+            while channel.tag_checkpoints.front().is_some_and(|&(_, last)| last < oldest) {
+                channel.tag_checkpoints.pop_front();
             }
-            if channel.marks.front().is_some_and(|&(at_us, _)| self.now_us >= at_us.saturating_add(timeout_us)) {
+            if channel.tag_checkpoints.front().is_some_and(|&(at_us, _)| self.now_us >= at_us.saturating_add(timeout_us)) {
                 let text = format!(
                     "PRECONDITION_FAILED - delivery acknowledgement on channel {} timed out. Timeout value used: {} ms. \
                      This timeout value can be configured, see consumers doc guide to learn more",
@@ -91,10 +91,10 @@ impl Broker {
                 );
                 let refusal = Refusal::channel(ReplyCode::PreconditionFailed, text);
                 fx.refuse(channel.slot, channel.number, refusal, (0, 0));
-                channel.marks.clear();
+                channel.tag_checkpoints.clear();
                 continue;
             }
-            channel.marks.push_back((self.now_us, channel.ledger.next_tag() - 1));
+            channel.tag_checkpoints.push_back((self.now_us, channel.ledger.next_tag() - 1));
         }
     }
 
@@ -112,8 +112,8 @@ impl Broker {
 }
 
 /// Sets the time of a queue by its head and by its own end. Nothing happens if an earlier time is set already.
-pub(super) fn rearm(timers: &mut Timers, queue: &mut Queue) {
-    let due = Due::Queue(queue.id.index);
+pub(super) fn rearm(timers: &mut QueueTimers, queue: &mut Queue) {
+    let due = TimerTarget::Queue(queue.id.index);
     if queue.expiring {
         match queue.ready.front().map(|head| queue.deadline_us(head)) {
             Some(u64::MAX) => {}
@@ -133,19 +133,19 @@ pub(super) fn drop_expired<E: Effects>(
     now_us: u64,
     looks: &mut usize,
     waiting: &mut usize,
-    dead: &mut DeadLetters,
+    dead: &mut PendingDeadLetters,
     fx: &mut E,
 ) -> bool {
     while let Some(head) = queue.ready.front()
         && queue.deadline_us(head) <= now_us
     {
-        if *looks >= EXPIRED_PER_LOOK {
+        if *looks >= EXPIRED_PER_CHECK {
             return true;
         }
         *looks += 1;
         if let Some(taken) = queue.ready.pop() {
             *waiting -= 1;
-            give_up(queue, taken.place, taken.message, Reason::Expired, dead, fx);
+            give_up(queue, taken.position, taken.message, DeadLetterReason::Expired, dead, fx);
         }
     }
     false

@@ -4,11 +4,11 @@
 //! Owns:   when `tx.commit-ok` may be sent: once every message is in its queues, on whatever shard.
 //! Never:  promises atomicity across queues: like RabbitMQ, each queue sees the messages, in order.
 
-use super::{Broker, Flow, no_channel};
-use crate::channel::{ChannelKey, Mode, Step};
-use crate::effects::{Effects, Slot};
+use super::{Broker, ReadControl, no_channel};
+use crate::channel::{ChannelKey, ChannelMode, TransactionOperation};
+use crate::effects::{Effects, ConnectionSlot};
 use crate::message::Content;
-use crate::peer::{Awaiting, Then};
+use crate::session_state::{PendingCommand, PendingReply};
 use catalog::Refusal;
 use wire::method::{Method, tx};
 use wire::{RawProperties, ReplyCode};
@@ -17,22 +17,22 @@ impl Broker {
     pub(super) fn tx_select(&mut self, key: ChannelKey) -> Result<(), Refusal> {
         let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
         match channel.mode {
-            Mode::Confirm => Err(Refusal::channel(
+            ChannelMode::Confirm => Err(Refusal::channel(
                 ReplyCode::PreconditionFailed,
                 "PRECONDITION_FAILED - cannot switch from confirm to tx mode",
             )),
-            Mode::Transaction(_) => Ok(()),
-            Mode::Plain => {
-                channel.mode = Mode::Transaction(Vec::new());
+            ChannelMode::Transaction(_) => Ok(()),
+            ChannelMode::Plain => {
+                channel.mode = ChannelMode::Transaction(Vec::new());
                 Ok(())
             }
         }
     }
 
-    fn take_steps(&mut self, key: ChannelKey) -> Result<Vec<Step>, Refusal> {
+    fn take_steps(&mut self, key: ChannelKey) -> Result<Vec<TransactionOperation>, Refusal> {
         let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
         match &mut channel.mode {
-            Mode::Transaction(steps) => Ok(std::mem::take(steps)),
+            ChannelMode::Transaction(steps) => Ok(std::mem::take(steps)),
             _ => Err(Refusal::channel(
                 ReplyCode::PreconditionFailed,
                 "PRECONDITION_FAILED - channel is not transactional",
@@ -43,21 +43,21 @@ impl Broker {
     pub(super) fn rollback(&mut self, key: ChannelKey) -> Result<(), Refusal> {
         let steps = self.take_steps(key)?;
         let channel = self.tables.channels.get_mut(key).ok_or_else(no_channel)?;
-        channel.ledger.give_back(steps.into_iter().flat_map(Step::deliveries));
+        channel.ledger.restore(steps.into_iter().flat_map(TransactionOperation::deliveries));
         Ok(())
     }
 
     pub(super) fn commit<E: Effects>(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         number: u16,
         key: ChannelKey,
         fx: &mut E,
-    ) -> Result<Flow, Refusal> {
+    ) -> Result<ReadControl, Refusal> {
         let mut settles = false;
         for step in self.take_steps(key)? {
             match step {
-                Step::Publish { message, mandatory, copies } => {
+                TransactionOperation::Publish { message, mandatory, copies } => {
                     // It is published now.
                     let content = Content { arrived_us: self.now_us, ..message.content() };
                     let properties = RawProperties::new(content.properties);
@@ -75,7 +75,7 @@ impl Broker {
                     let publication = Some((key, channel.confirms.published));
                     self.spread(slot, number, &route, &content, mandatory, publication, fx);
                 }
-                Step::Settle { deliveries, fate } => {
+                TransactionOperation::Settle { deliveries, fate } => {
                     deliveries.into_iter().for_each(|(_, delivery)| self.release(key, delivery, fate, fx));
                     settles = true;
                 }
@@ -85,20 +85,20 @@ impl Broker {
             self.wake_channel(key, fx);
         }
         self.dispatch_due(fx);
-        let waiting = self.tables.channels.get(key).is_some_and(|channel| !channel.confirms.waiting.is_empty());
+        let waiting = self.tables.channels.get(key).is_some_and(|channel| !channel.confirms.pending.is_empty());
         if !waiting {
             self.check_commit(key)?;
             fx.reply(slot, number, Method::TxCommitOk(tx::CommitOk {}));
-            return Ok(Flow::Go);
+            return Ok(ReadControl::Continue);
         }
         let question = self.next_question();
-        self.wait_for(slot, Awaiting { channel: number, method: tx::Commit::ID, question, then: Then::Commit });
-        Ok(Flow::Wait)
+        self.wait_for(slot, PendingCommand { channel: number, method: tx::Commit::ID, request: question, reply: PendingReply::Commit });
+        Ok(ReadControl::Pause)
     }
 
     /// A queue had no room for a message of the commit: the others are where they are, and the client is told.
     fn check_commit(&mut self, key: ChannelKey) -> Result<(), Refusal> {
-        let declined = self.tables.channels.get_mut(key).map(|channel| std::mem::take(&mut channel.confirms.declined));
+        let declined = self.tables.channels.get_mut(key).map(|channel| std::mem::take(&mut channel.confirms.refused));
         match declined {
             Some(declined) if !declined.is_empty() => {
                 Err(Refusal::detail(ReplyCode::PreconditionFailed, "partial tx completion"))
@@ -109,7 +109,7 @@ impl Broker {
 
     /// A message of a commit arrived in its queue; with the last one the commit is done.
     pub(super) fn finish_commit<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
-        let Some(channel) = self.tables.channels.get(key).filter(|channel| channel.confirms.waiting.is_empty()) else {
+        let Some(channel) = self.tables.channels.get(key).filter(|channel| channel.confirms.pending.is_empty()) else {
             return;
         };
         let (slot, number) = (channel.slot, channel.number);
@@ -117,11 +117,11 @@ impl Broker {
             return;
         };
         if peer
-            .awaiting
+            .pending
             .as_ref()
-            .is_some_and(|awaiting| awaiting.channel == number && matches!(awaiting.then, Then::Commit))
+            .is_some_and(|awaiting| awaiting.channel == number && matches!(awaiting.reply, PendingReply::Commit))
         {
-            peer.awaiting = None;
+            peer.pending = None;
             match self.check_commit(key) {
                 Ok(()) => fx.reply(slot, number, Method::TxCommitOk(tx::CommitOk {})),
                 Err(refusal) => fx.refuse(slot, number, refusal, tx::Commit::ID),

@@ -3,7 +3,7 @@
 use super::*;
 use wire::method::exchange;
 
-pub fn exchange(world: &mut World, at: At, name: &str, kind: &str, arguments: &[(&str, Value)]) {
+pub fn exchange(world: &mut BrokerWorld, at: WorldConnection, name: &str, kind: &str, arguments: &[(&str, Value)]) {
     let table = arguments
         .iter()
         .fold(Table::default(), |table, (name, value)| table.with(name, value.clone()).expect("a short name"));
@@ -12,32 +12,32 @@ pub fn exchange(world: &mut World, at: At, name: &str, kind: &str, arguments: &[
     let (passive, durable, auto_delete, internal, no_wait) = (false, false, false, false, false);
     let declare = exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments };
     world.say(at, declare);
-    assert_eq!(world.heard(at), "exchange.declare-ok");
+    assert_eq!(world.sent(at), "exchange.declare-ok");
 }
 
-fn delayed_exchange(world: &mut World, at: At, name: &str, kind: &str) {
+fn delayed_exchange(world: &mut BrokerWorld, at: WorldConnection, name: &str, kind: &str) {
     exchange(world, at, name, "x-delayed-message", &[("x-delayed-type", Value::text(kind))]);
 }
 
-fn delete_exchange(world: &mut World, at: At, name: &str) {
+fn delete_exchange(world: &mut BrokerWorld, at: WorldConnection, name: &str) {
     world.say(at, exchange::Delete { exchange: short(name), if_unused: false, no_wait: false });
-    assert_eq!(world.heard(at), "exchange.delete-ok");
+    assert_eq!(world.sent(at), "exchange.delete-ok");
 }
 
-pub fn bind(world: &mut World, at: At, exchange: &str, key: &str, queue: &str, arguments: &[(&str, Value)]) {
+pub fn bind(world: &mut BrokerWorld, at: WorldConnection, exchange: &str, key: &str, queue: &str, arguments: &[(&str, Value)]) {
     let table = arguments
         .iter()
         .fold(Table::default(), |table, (name, value)| table.with(name, value.clone()).expect("a short name"));
     let bytes = table.to_bytes();
     let (queue, exchange, routing_key) = (short(queue), short(exchange), short(key));
     world.say(at, queue::Bind { queue, exchange, routing_key, no_wait: false, arguments: TableRef::new(&bytes) });
-    assert_eq!(world.heard(at), "queue.bind-ok");
+    assert_eq!(world.sent(at), "queue.bind-ok");
 }
 
-fn unbind(world: &mut World, at: At, exchange: &str, key: &str, queue: &str) {
+fn unbind(world: &mut BrokerWorld, at: WorldConnection, exchange: &str, key: &str, queue: &str) {
     let (queue, exchange, routing_key) = (short(queue), short(exchange), short(key));
     world.say(at, queue::Unbind { queue, exchange, routing_key, arguments: TableRef::EMPTY });
-    assert_eq!(world.heard(at), "queue.unbind-ok");
+    assert_eq!(world.sent(at), "queue.unbind-ok");
 }
 
 pub fn with_headers(headers: &[(&str, Value)]) -> Properties {
@@ -48,8 +48,8 @@ pub fn with_headers(headers: &[(&str, Value)]) -> Properties {
 }
 
 pub fn publish(
-    world: &mut World,
-    at: At,
+    world: &mut BrokerWorld,
+    at: WorldConnection,
     exchange: &str,
     key: &str,
     body: &str,
@@ -60,16 +60,16 @@ pub fn publish(
     world.settle();
 }
 
-fn publish_delayed(world: &mut World, at: At, exchange: &str, key: &str, body: &str, ms: i32) {
+fn publish_delayed(world: &mut BrokerWorld, at: WorldConnection, exchange: &str, key: &str, body: &str, ms: i32) {
     publish(world, at, exchange, key, body, &with_headers(&[("x-delay", Value::I32(ms))]), false);
 }
 
-fn waiting(world: &mut World, at: At, queue: &str) -> String {
+fn waiting(world: &mut BrokerWorld, at: WorldConnection, queue: &str) -> String {
     counts(world, at, queue).strip_prefix(&format!("declare-ok {queue} ")).unwrap_or("?").to_owned()
 }
 
 /// Nothing is delayed any more, and nothing costs anything.
-fn nothing_waits(world: &World) {
+fn nothing_waits(world: &BrokerWorld) {
     for (broker, _) in &world.shards {
         let census = broker.census();
         assert!(census.contains(&("delayed messages", 0)) && census.contains(&("timers", 0)), "{census:?}");
@@ -84,19 +84,19 @@ fn delayed_messages_go_on_in_the_order_of_their_time() {
         delayed_exchange(world, owner, "x", "direct");
         bind(world, owner, "x", "k", "q", &[]);
         consume(world, consumer, "q", "c", true);
-        world.heard(consumer);
+        world.sent(consumer);
         for (body, ms) in [("late", 5_000), ("early", 1_000), ("at once", 0), ("past", -10), ("early too", 1_000)] {
             publish_delayed(world, publisher, "x", "k", body, ms);
         }
-        assert_eq!(world.heard(consumer), "c#1=at once | c#2=past");
+        assert_eq!(world.sent(consumer), "c#1=at once | c#2=past");
         world.pass(999);
-        assert_eq!(world.heard(consumer), "");
+        assert_eq!(world.sent(consumer), "");
         world.pass(1);
-        assert_eq!(world.heard(consumer), "c#3=early | c#4=early too");
+        assert_eq!(world.sent(consumer), "c#3=early | c#4=early too");
         // Its publisher need not be there any more.
         world.cut(publisher);
         world.pass(4_000);
-        assert_eq!(world.heard(consumer), "c#5=late");
+        assert_eq!(world.sent(consumer), "c#5=late");
         nothing_waits(world);
     });
 }
@@ -122,13 +122,13 @@ fn a_delayed_message_is_confirmed_when_it_is_taken_and_never_returned() {
         declare(world, owner, "q", &[]);
         delayed_exchange(world, owner, "x", "fanout");
         world.say(publisher, confirm::Select { no_wait: false });
-        world.heard(publisher);
+        world.sent(publisher);
         publish(world, publisher, "x", "k", "a", &with_headers(&[("x-delay", Value::I32(100))]), true);
-        assert_eq!(world.heard(publisher), "ack 1");
+        assert_eq!(world.sent(publisher), "ack 1");
         world.pass(100);
-        assert_eq!(world.heard(publisher), "", "no queue was bound, and nobody hears of it");
+        assert_eq!(world.sent(publisher), "", "no queue was bound, and nobody hears of it");
         publish(world, publisher, "x", "k", "b", &with_headers(&[("x-delay", Value::I32(-100))]), true);
-        assert_eq!(world.heard(publisher), "returned NO_ROUTE b | ack 2", "what is not delayed is returned");
+        assert_eq!(world.sent(publisher), "returned NO_ROUTE b | ack 2", "what is not delayed is returned");
         nothing_waits(world);
     });
 }
@@ -178,7 +178,7 @@ fn delays_happen_wherever_a_message_comes_by() {
             owner,
             exchange::Bind { destination, source, routing_key, no_wait: false, arguments: TableRef::EMPTY },
         );
-        assert_eq!(world.heard(owner), "exchange.bind-ok");
+        assert_eq!(world.sent(owner), "exchange.bind-ok");
         publish_delayed(world, publisher, "in", "k", "a", 50);
         assert_eq!((waiting(world, owner, "now"), waiting(world, owner, "later")), ("1/0".into(), "0/0".into()));
         world.pass(50);
@@ -194,7 +194,7 @@ fn delays_happen_wherever_a_message_comes_by() {
         publish_delayed(world, publisher, "x", "k", "c", 100);
         world.pass(90);
         world.say(publisher, tx::Commit {});
-        assert_eq!(world.heard(publisher), "tx.select-ok | tx.commit-ok");
+        assert_eq!(world.sent(publisher), "tx.select-ok | tx.commit-ok");
         world.pass(99);
         assert_eq!(waiting(world, owner, "later"), "2/0");
         world.pass(1);
@@ -205,7 +205,7 @@ fn delays_happen_wherever_a_message_comes_by() {
         world.pass(69);
         assert_eq!(waiting(world, owner, "later"), "4/0");
         consume(world, consumer, "later", "c", true);
-        assert_eq!(world.heard(consumer), "consume-ok c | c#1=a | c#2=b | c#3=c | c#4=d");
+        assert_eq!(world.sent(consumer), "consume-ok c | c#1=a | c#2=b | c#3=c | c#4=d");
         world.pass(1);
         nothing_waits(world);
     });
@@ -219,19 +219,19 @@ fn many_that_are_due_at_once_all_come_in_their_order() {
         delayed_exchange(world, owner, "x", "fanout");
         bind(world, owner, "x", "", "q", &[]);
         consume(world, consumer, "q", "c", true);
-        world.heard(consumer);
-        let idle: Vec<usize> = world.shards.iter().map(|(broker, _)| broker.room_bytes()).collect();
+        world.sent(consumer);
+        let idle: Vec<usize> = world.shards.iter().map(|(broker, _)| broker.list_overhead_bytes()).collect();
         let properties = with_headers(&[("x-delay", Value::I32(70))]).to_bytes();
         for number in 0..COUNT {
             let _flow = world.publish_first(publisher, "x", "", &number.to_string(), &properties, false);
         }
         world.settle();
-        assert!(world.shards[publisher.0].0.room_bytes() >= idle[publisher.0] + COUNT * 48, "they are counted");
+        assert!(world.shards[publisher.0].0.list_overhead_bytes() >= idle[publisher.0] + COUNT * 48, "they are counted");
         world.pass(100);
         let expected: Vec<String> = (0..COUNT).map(|number| format!("c#{}={number}", number + 1)).collect();
-        assert!(world.heard(consumer) == expected.join(" | "), "all of them, in order");
+        assert!(world.sent(consumer) == expected.join(" | "), "all of them, in order");
         nothing_waits(world);
-        assert_eq!(world.shards.iter().map(|(broker, _)| broker.room_bytes()).collect::<Vec<_>>(), idle);
+        assert_eq!(world.shards.iter().map(|(broker, _)| broker.list_overhead_bytes()).collect::<Vec<_>>(), idle);
     });
 }
 
@@ -250,7 +250,7 @@ fn blind_copies_survive_dead_letters_and_delays() {
         }
         let keys = |keys: &[&str]| Value::List(keys.iter().map(|key| Value::text(key)).collect());
         let both = [("CC", keys(&["c"])), ("BCC", keys(&["b", "elsewhere"]))];
-        let all = |world: &mut World| ["dead", "copy", "blind"].map(|queue| waiting(world, owner, queue)).join(" ");
+        let all = |world: &mut BrokerWorld| ["dead", "copy", "blind"].map(|queue| waiting(world, owner, queue)).join(" ");
         // Twice: rejected by a consumer on any shard, then by time.
         declare(
             world,
@@ -263,7 +263,7 @@ fn blind_copies_survive_dead_letters_and_delays() {
         bind(world, owner, "again", "b", "r", &[]);
         publish(world, publisher, "", "q", "m", &with_headers(&both), false);
         consume(world, consumer, "q", "t", false);
-        assert_eq!(world.heard(consumer), "consume-ok t | t#1=m");
+        assert_eq!(world.sent(consumer), "consume-ok t | t#1=m");
         world.say(consumer, basic::Nack { delivery_tag: 1, multiple: false, requeue: false });
         assert_eq!(waiting(world, owner, "r"), "1/0", "by its blind copy alone");
         world.pass(10);

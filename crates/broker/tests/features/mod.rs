@@ -4,7 +4,7 @@ mod delays;
 mod policies;
 mod stamps;
 
-use crate::world::{At, World};
+use crate::world::{WorldConnection, BrokerWorld};
 use catalog::Limits;
 use wire::method::{basic, confirm, queue, tx};
 use wire::{Properties, ShortStr, ShortString, Table, TableRef, Value};
@@ -12,9 +12,9 @@ use wire::{Properties, ShortStr, ShortString, Table, TableRef, Value};
 const LIMIT: u64 = 1 << 30;
 
 /// Runs a test with everybody on one shard, and with owner, publisher and consumer each on another.
-fn on_one_and_on_three(test: impl Fn(&mut World, At, At, At)) {
+fn on_one_and_on_three(test: impl Fn(&mut BrokerWorld, WorldConnection, WorldConnection, WorldConnection)) {
     for (shards, places) in [(1, [0, 0, 0]), (3, [1, 2, 0]), (3, [0, 1, 2]), (2, [1, 0, 1])] {
-        let mut world = World::new(shards, LIMIT);
+        let mut world = BrokerWorld::new(shards, LIMIT);
         let [owner, publisher, consumer] = [1, 2, 3].map(|slot| world.connect(places[slot - 1], slot as u32));
         test(&mut world, owner, publisher, consumer);
         for (broker, _) in &world.shards {
@@ -28,7 +28,7 @@ fn short(text: &str) -> ShortStr<'_> {
     ShortStr::new(text.as_bytes()).expect("a short text")
 }
 
-fn declare(world: &mut World, at: At, name: &str, arguments: &[(&str, Value)]) {
+fn declare(world: &mut BrokerWorld, at: WorldConnection, name: &str, arguments: &[(&str, Value)]) {
     let table = arguments
         .iter()
         .fold(Table::default(), |table, (name, value)| table.with(name, value.clone()).expect("a short name"));
@@ -36,31 +36,31 @@ fn declare(world: &mut World, at: At, name: &str, arguments: &[(&str, Value)]) {
     let (queue, arguments) = (short(name), TableRef::new(&bytes));
     let (passive, durable, exclusive, auto_delete, no_wait) = (false, false, false, false, false);
     world.say(at, queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments });
-    let heard = world.heard(at);
+    let heard = world.sent(at);
     assert!(heard.starts_with(&format!("declare-ok {name} ")), "{heard}");
 }
 
 /// Messages and consumers of a queue, as a passive declaration says them.
-fn counts(world: &mut World, at: At, name: &str) -> String {
+fn counts(world: &mut BrokerWorld, at: WorldConnection, name: &str) -> String {
     let (queue, arguments) = (short(name), TableRef::EMPTY);
     let (passive, durable, exclusive, auto_delete, no_wait) = (true, false, false, false, false);
     world.say(at, queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments });
-    world.heard(at)
+    world.sent(at)
 }
 
-fn consume(world: &mut World, at: At, name: &str, tag: &str, no_ack: bool) {
+fn consume(world: &mut BrokerWorld, at: WorldConnection, name: &str, tag: &str, no_ack: bool) {
     let (queue, consumer_tag, arguments) = (short(name), short(tag), TableRef::EMPTY);
     let (no_local, exclusive, no_wait) = (false, false, false);
     world.say(at, basic::Consume { queue, consumer_tag, no_local, no_ack, exclusive, no_wait, arguments });
 }
 
-fn cancel(world: &mut World, at: At, tag: &str) {
+fn cancel(world: &mut BrokerWorld, at: WorldConnection, tag: &str) {
     world.say(at, basic::Cancel { consumer_tag: short(tag), no_wait: false });
 }
 
-fn get(world: &mut World, at: At, name: &str) -> String {
+fn get(world: &mut BrokerWorld, at: WorldConnection, name: &str) -> String {
     world.say(at, basic::Get { queue: short(name), no_ack: true });
-    world.heard(at)
+    world.sent(at)
 }
 
 fn expiration(ms: &str) -> Properties {
@@ -99,7 +99,7 @@ fn a_message_keeps_its_time_when_it_comes_back() {
         world.publish_with(publisher, "q", "a", &expiration("100"));
         world.pass(50);
         world.say(consumer, basic::Get { queue: short("q"), no_ack: false });
-        assert_eq!(world.heard(consumer), "got#1=a (0 left)");
+        assert_eq!(world.sent(consumer), "got#1=a (0 left)");
         world.pass(30);
         world.say(consumer, basic::Nack { delivery_tag: 1, multiple: false, requeue: true });
         world.pass(19);
@@ -123,7 +123,7 @@ fn no_time_at_all_is_time_for_a_consumer_that_is_ready() {
         assert_eq!(get(world, owner, "dead"), "got#1=a (0 left)");
         consume(world, consumer, "q", "c", true);
         world.publish(publisher, "", "q", "b");
-        assert_eq!(world.heard(consumer), "consume-ok c | c#1=b");
+        assert_eq!(world.sent(consumer), "consume-ok c | c#1=b");
         declare(world, owner, "plain", &[]);
         world.publish_with(publisher, "plain", "c", &expiration("0"));
         assert_eq!(counts(world, owner, "plain"), "declare-ok plain 0/0");
@@ -141,7 +141,7 @@ fn an_expired_message_is_never_delivered() {
             broker.set_now(20_000);
         }
         consume(world, consumer, "q", "c", true);
-        assert_eq!(world.heard(consumer), "consume-ok c | c#1=b");
+        assert_eq!(world.sent(consumer), "consume-ok c | c#1=b");
     });
 }
 
@@ -161,7 +161,7 @@ fn a_queue_that_nobody_uses_goes() {
         consume(world, consumer, "q", "c", true);
         world.pass(1_000);
         cancel(world, consumer, "c");
-        world.heard(consumer);
+        world.sent(consumer);
         world.publish(publisher, "", "q", "b");
         world.pass(99);
         assert!(
@@ -184,7 +184,7 @@ fn the_oldest_make_room_for_new_ones() {
             world.publish(publisher, "", "q", body);
         }
         world.say(consumer, basic::Get { queue: short("q"), no_ack: false });
-        assert_eq!(world.heard(consumer), "got#1=c (1 left)");
+        assert_eq!(world.sent(consumer), "got#1=c (1 left)");
         world.publish(publisher, "", "q", "e");
         assert_eq!(counts(world, owner, "q"), "declare-ok q 2/0", "what is out does not count");
         world.say(consumer, basic::Nack { delivery_tag: 1, multiple: false, requeue: true });
@@ -211,12 +211,12 @@ fn a_full_queue_refuses_publishes_and_says_so_in_order() {
         declare(world, owner, "q", &to_dead(&full));
         declare(world, owner, "free", &[]);
         world.say(publisher, confirm::Select { no_wait: false });
-        world.heard(publisher);
+        world.sent(publisher);
         for (at, key) in ["q", "free", "q", "q", "free", "free", "q"].into_iter().enumerate() {
             let _flow = world.publish_first(publisher, "", key, &at.to_string(), &[0, 0], false);
         }
         world.settle();
-        let heard = world.heard(publisher);
+        let heard = world.sent(publisher);
         let answers: Vec<&str> = heard.split(" | ").collect();
         assert_eq!(
             answers.iter().filter(|answer| answer.starts_with("nack")).collect::<Vec<_>>(),
@@ -235,7 +235,7 @@ fn a_full_queue_refuses_publishes_and_says_so_in_order() {
         assert_eq!(counts(world, owner, "q"), "declare-ok q 2/0");
         assert_eq!(get(world, owner, "dead"), "got#1=3 (1 left)");
         consume(world, consumer, "q", "c", true);
-        assert_eq!(world.heard(consumer), "consume-ok c | c#1=0 | c#2=2");
+        assert_eq!(world.sent(consumer), "consume-ok c | c#1=0 | c#2=2");
     });
 }
 
@@ -250,7 +250,7 @@ fn a_commit_with_a_refused_message_fails() {
         world.publish(publisher, "", "q", "b");
         world.say(publisher, tx::Commit {});
         assert_eq!(
-            world.heard(publisher),
+            world.sent(publisher),
             "tx.select-ok | tx.commit-ok | refused PRECONDITION_FAILED - partial tx completion"
         );
     });
@@ -296,7 +296,7 @@ fn dead_letters_go_round_once() {
         world.publish(publisher, "", "work", "b");
         for round in 1..4 {
             world.say(consumer, basic::Get { queue: short("work"), no_ack: false });
-            assert_eq!(world.heard(consumer), format!("got#{round}=b (0 left)"));
+            assert_eq!(world.sent(consumer), format!("got#{round}=b (0 left)"));
             world.say(consumer, basic::Reject { delivery_tag: round, requeue: false });
             assert_eq!(counts(world, owner, "wait"), "declare-ok wait 1/0");
             world.pass(10);
@@ -323,14 +323,14 @@ fn a_dead_letter_without_a_place_is_dropped() {
 
 #[test]
 fn a_million_messages_of_different_times_wait_for_one_timer() {
-    let mut world = World::new(1, LIMIT);
+    let mut world = BrokerWorld::new(1, LIMIT);
     let owner = world.connect(0, 1);
     declare(&mut world, owner, "q", &[]);
     let properties: Vec<Vec<u8>> = (0..100).map(|n| expiration(&(1_000 + n * 10).to_string()).to_bytes()).collect();
     for number in 0..20_000 {
         let _flow = world.publish_first(owner, "", "q", "x", &properties[number * 37 % 100], false);
     }
-    let timers = |world: &World| world.shards[0].0.census().into_iter().find(|(what, _)| *what == "timers");
+    let timers = |world: &BrokerWorld| world.shards[0].0.census().into_iter().find(|(what, _)| *what == "timers");
     assert_eq!(timers(&world), Some(("timers", 1)));
     world.pass(999);
     assert_eq!(counts(&mut world, owner, "q"), "declare-ok q 20000/0");
@@ -350,11 +350,11 @@ fn higher_priorities_are_served_first_and_keep_their_places() {
         }
         world.say(consumer, basic::Qos { prefetch_size: 0, prefetch_count: 3, global: false });
         consume(world, consumer, "q", "c", false);
-        assert_eq!(world.heard(consumer), "basic.qos-ok | consume-ok c | c#1=c | c#2=d | c#3=b");
+        assert_eq!(world.sent(consumer), "basic.qos-ok | consume-ok c | c#1=c | c#2=d | c#3=b");
         world.say(consumer, basic::Nack { delivery_tag: 3, multiple: true, requeue: true });
-        assert_eq!(world.heard(consumer), "c#4=c! | c#5=d! | c#6=b!");
+        assert_eq!(world.sent(consumer), "c#4=c! | c#5=d! | c#6=b!");
         world.say(consumer, basic::Ack { delivery_tag: 6, multiple: true });
-        assert_eq!(world.heard(consumer), "c#7=f | c#8=a | c#9=e");
+        assert_eq!(world.sent(consumer), "c#7=f | c#8=a | c#9=e");
     });
 }
 
@@ -369,10 +369,10 @@ fn one_consumer_at_a_time_in_the_order_of_subscription() {
         for body in ["a", "b"] {
             world.publish(publisher, "", "q", body);
         }
-        assert_eq!(world.heard(consumer), "consume-ok first | first#1=a | first#2=b");
+        assert_eq!(world.sent(consumer), "consume-ok first | first#1=a | first#2=b");
         cancel(world, second, "second");
         assert_eq!(
-            world.heard(second),
+            world.sent(second),
             "consume-ok second | cancel-ok second",
             "one that waited leaves nothing behind"
         );
@@ -380,15 +380,15 @@ fn one_consumer_at_a_time_in_the_order_of_subscription() {
         world.say(consumer, basic::Ack { delivery_tag: 1, multiple: false });
         world.cut(consumer);
         world.publish(publisher, "", "q", "c");
-        assert_eq!(world.heard(owner), "consume-ok third | third#1=b! | third#2=c");
+        assert_eq!(world.sent(owner), "consume-ok third | third#1=b! | third#2=c");
         cancel(world, owner, "third");
-        world.heard(owner);
+        world.sent(owner);
         world.publish(publisher, "", "q", "d");
-        assert_eq!(world.heard(second), "consume-ok fourth | fourth#1=d");
+        assert_eq!(world.sent(second), "consume-ok fourth | fourth#1=d");
         let (queue, consumer_tag, arguments) = (short("q"), short("x"), TableRef::EMPTY);
         let (no_local, no_ack, exclusive, no_wait) = (false, false, true, false);
         world.say(owner, basic::Consume { queue, consumer_tag, no_local, no_ack, exclusive, no_wait, arguments });
-        assert_eq!(world.heard(owner), "refused ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use");
+        assert_eq!(world.sent(owner), "refused ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use");
     });
 }
 
@@ -396,7 +396,7 @@ fn one_consumer_at_a_time_in_the_order_of_subscription() {
 fn what_comes_back_too_often_is_a_dead_letter() {
     for shards in [1, 2] {
         let limits = Limits { queue_types_as_classic: true, ..Limits::default() };
-        let mut world = World::with(shards, LIMIT, 0, limits);
+        let mut world = BrokerWorld::with(shards, LIMIT, 0, limits);
         let (owner, consumer) = (world.connect(0, 1), world.connect(usize::from(shards) - 1, 2));
         declare(&mut world, owner, "dead", &[]);
         let quorum = [("x-queue-type", Value::text("quorum")), ("x-delivery-limit", Value::I32(2))];
@@ -406,7 +406,7 @@ fn what_comes_back_too_often_is_a_dead_letter() {
             assert_eq!(counts(&mut world, owner, "q"), "declare-ok q 1/0");
             world.say(consumer, basic::Get { queue: short("q"), no_ack: false });
             let again = if round > 1 { "!" } else { "" };
-            assert_eq!(world.heard(consumer), format!("got#{round}=a{again} (0 left)"));
+            assert_eq!(world.sent(consumer), format!("got#{round}=a{again} (0 left)"));
             world.say(consumer, basic::Nack { delivery_tag: round, multiple: false, requeue: true });
         }
         assert_eq!(counts(&mut world, owner, "q"), "declare-ok q 0/0");
@@ -418,7 +418,7 @@ fn what_comes_back_too_often_is_a_dead_letter() {
 fn what_is_out_while_its_queue_is_purged_counts_on() {
     for shards in [1, 2] {
         let limits = Limits { queue_types_as_classic: true, ..Limits::default() };
-        let mut world = World::with(shards, LIMIT, 0, limits);
+        let mut world = BrokerWorld::with(shards, LIMIT, 0, limits);
         let (owner, consumer) = (world.connect(0, 1), world.connect(usize::from(shards) - 1, 2));
         declare(&mut world, owner, "q", &[("x-delivery-limit", Value::I32(1))]);
         world.publish(owner, "", "q", "a");
@@ -427,8 +427,8 @@ fn what_is_out_while_its_queue_is_purged_counts_on() {
             world.say(owner, queue::Purge { queue: short("q"), no_wait: false });
             world.say(consumer, basic::Nack { delivery_tag: round, multiple: false, requeue: true });
         }
-        world.heard(owner);
-        assert_eq!(world.heard(consumer), "got#1=a (0 left) | got#2=a! (0 left)");
+        world.sent(owner);
+        assert_eq!(world.sent(consumer), "got#1=a (0 left) | got#2=a! (0 left)");
         assert_eq!(counts(&mut world, owner, "q"), "declare-ok q 0/0", "it came back twice");
     }
 }
@@ -436,29 +436,29 @@ fn what_is_out_while_its_queue_is_purged_counts_on() {
 #[test]
 fn one_on_its_way_to_a_consumer_that_leaves_is_counted_on() {
     let limits = Limits { queue_types_as_classic: true, ..Limits::default() };
-    let mut world = World::with(2, LIMIT, 0, limits);
+    let mut world = BrokerWorld::with(2, LIMIT, 0, limits);
     let (owner, consumer) = (world.connect(0, 1), world.connect(1, 2));
     declare(&mut world, owner, "q", &[("x-delivery-limit", Value::I32(1))]);
     world.publish(owner, "", "q", "a");
     world.say(owner, basic::Get { queue: short("q"), no_ack: false });
     world.say(owner, basic::Nack { delivery_tag: 1, multiple: false, requeue: true });
     // It is sent to a shard whose consumer needs no acknowledgement, and has no room for it.
-    world.room(consumer, false);
+    world.set_output_capacity(consumer, false);
     let (queue, consumer_tag, arguments) = (short("q"), short("c"), TableRef::EMPTY);
     let (no_local, no_ack, exclusive, no_wait) = (false, true, false, false);
     world.say(consumer, basic::Consume { queue, consumer_tag, no_local, no_ack, exclusive, no_wait, arguments });
     assert_eq!(counts(&mut world, owner, "q").split(' ').next_back(), Some("0/1"));
     world.cut(consumer);
-    world.heard(owner);
+    world.sent(owner);
     world.say(owner, basic::Get { queue: short("q"), no_ack: false });
-    assert_eq!(world.heard(owner), "got#2=a! (0 left)");
+    assert_eq!(world.sent(owner), "got#2=a! (0 left)");
     world.say(owner, basic::Nack { delivery_tag: 2, multiple: false, requeue: true });
     assert_eq!(counts(&mut world, owner, "q"), "declare-ok q 0/0", "it came back twice");
 }
 
 #[test]
 fn a_delivery_that_is_not_acknowledged_in_time_ends_its_channel() {
-    let mut world = World::with(1, LIMIT, 1_000, Limits::default());
+    let mut world = BrokerWorld::with(1, LIMIT, 1_000, Limits::default());
     let (owner, consumer) = (world.connect(0, 1), world.connect(0, 2));
     declare(&mut world, owner, "q", &[]);
     consume(&mut world, consumer, "q", "c", false);
@@ -467,10 +467,10 @@ fn a_delivery_that_is_not_acknowledged_in_time_ends_its_channel() {
     world.publish(owner, "", "q", "b");
     world.say(consumer, basic::Ack { delivery_tag: 1, multiple: false });
     world.pass(900);
-    assert_eq!(world.heard(consumer), "consume-ok c | c#1=a | c#2=b");
+    assert_eq!(world.sent(consumer), "consume-ok c | c#1=a | c#2=b");
     world.pass(300);
     assert_eq!(
-        world.heard(consumer),
+        world.sent(consumer),
         "refused PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out. Timeout value used: 1000 ms. \
          This timeout value can be configured, see consumers doc guide to learn more"
     );
@@ -503,17 +503,17 @@ fn a_message_goes_to_its_copies_too_and_nobody_sees_the_blind_ones() {
             );
         }
         world.say(publisher, tx::Select {});
-        world.heard(publisher);
+        world.sent(publisher);
         world.publish_with(publisher, "nowhere", "y", &with(both));
         assert_eq!(counts(world, owner, "b"), "declare-ok b 0/0");
         world.say(publisher, tx::Commit {});
         for name in ["a", "b", "c"] {
             assert_eq!(counts(world, owner, name), format!("declare-ok {name} 1/0"));
         }
-        world.heard(publisher);
+        world.sent(publisher);
         world.publish_with(publisher, "a", "z", &with(headers("CC", Value::text("b"))));
         assert_eq!(
-            world.heard(publisher),
+            world.sent(publisher),
             "refused PRECONDITION_FAILED - invalid message: {unacceptable_type_in_header,\"CC\",longstr}"
         );
     });
@@ -532,13 +532,13 @@ fn what_expires_together_is_dead_in_its_order_however_much_it_is() {
         assert_eq!(counts(world, owner, "dead"), "declare-ok dead 1000/0");
         consume(world, consumer, "dead", "c", true);
         let expect: Vec<String> = (0..1_000).map(|number| format!("c#{}={number}", number + 1)).collect();
-        assert_eq!(world.heard(consumer), format!("consume-ok c | {}", expect.join(" | ")));
+        assert_eq!(world.sent(consumer), format!("consume-ok c | {}", expect.join(" | ")));
     });
 }
 
 #[test]
 fn who_publishes_dead_letters_is_paced_by_those_who_take_them() {
-    let mut world = World::new(1, LIMIT);
+    let mut world = BrokerWorld::new(1, LIMIT);
     let (owner, publisher, consumer) = (world.connect(0, 1), world.connect(0, 2), world.connect(0, 3));
     declare(&mut world, owner, "dead", &[]);
     declare(&mut world, owner, "q", &to_dead(&[("x-max-length", Value::I32(0))]));
@@ -549,13 +549,13 @@ fn who_publishes_dead_letters_is_paced_by_those_who_take_them() {
     for _ in 0..2 {
         world.publish(publisher, "", "late", &body);
     }
-    world.room(consumer, false);
+    world.set_output_capacity(consumer, false);
     let paced = (0..6).position(|_| !world.publish(publisher, "", "q", &body));
     assert_eq!(paced, Some(3), "four mebibytes and more wait for the consumer's link");
     // What expires meanwhile waits a moment, and is not forgotten.
     world.pass(5);
     assert_eq!(counts(&mut world, owner, "late"), "declare-ok late 0/0");
-    world.room(consumer, true);
+    world.set_output_capacity(consumer, true);
     world.pass(5);
     assert_eq!(counts(&mut world, owner, "dead"), "declare-ok dead 0/1");
 }

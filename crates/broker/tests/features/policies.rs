@@ -5,7 +5,7 @@ use catalog::{ApplyTo, Definition, Policy, VhostLimits};
 use wire::method::exchange;
 
 /// `name pattern priority key=value …`, over queues and exchanges; `!` in front makes it the operator's own.
-fn policies(world: &mut World, written: &[&str]) {
+fn policies(world: &mut BrokerWorld, written: &[&str]) {
     let read = |text: &str| {
         let mut words = text.split(' ');
         let mut next = || words.next().expect("name, pattern, priority");
@@ -30,20 +30,20 @@ fn policies(world: &mut World, written: &[&str]) {
     operate(world, Definition::SetPolicies { policies, operator_policies });
 }
 
-fn operate(world: &mut World, definition: Definition) {
+fn operate(world: &mut BrokerWorld, definition: Definition) {
     let (broker, recorder) = &mut world.shards[0];
-    broker.operate(definition, recorder).expect("it is taken");
+    broker.define_as_operator(definition, recorder).expect("it is taken");
     world.settle();
 }
 
-fn limit_bytes(world: &mut World, queue_bytes_max: Option<u64>) {
+fn limit_bytes(world: &mut BrokerWorld, queue_bytes_max: Option<u64>) {
     let limits = VhostLimits { queue_bytes_max, ..VhostLimits::default() };
     operate(world, Definition::SetVhostLimits { vhost: "/".into(), limits });
 }
 
 /// What waits in the one virtual host, as its shards count it.
-fn counted(world: &World) -> u64 {
-    world.shards.iter().flat_map(|(broker, _)| broker.counted_vhosts()).map(|(_, bytes, _)| bytes).sum()
+fn counted(world: &BrokerWorld) -> u64 {
+    world.shards.iter().flat_map(|(broker, _)| broker.vhost_quotas()).map(|(_, bytes, _)| bytes).sum()
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_policy_comes_over_a_living_queue_and_goes_again() {
 fn of_several_the_highest_counts_and_the_operators_lesser_number() {
     on_one_and_on_three(|world, owner, publisher, _| {
         declare(world, owner, "q", &[]);
-        let fill = |world: &mut World| {
+        let fill = |world: &mut BrokerWorld| {
             for _ in 0..9 {
                 world.publish(publisher, "", "q", "x");
             }
@@ -120,15 +120,15 @@ fn dead_letters_and_refusals_come_and_go_with_a_policy() {
         assert_eq!(get(world, owner, "dead"), "got#1=a (0 left)");
         // A consumer on any shard knows that a rejected message goes somewhere.
         world.say(consumer, basic::Get { queue: short("q"), no_ack: false });
-        assert_eq!(world.heard(consumer), "got#1=b (0 left)");
+        assert_eq!(world.sent(consumer), "got#1=b (0 left)");
         world.say(consumer, basic::Reject { delivery_tag: 1, requeue: false });
         assert_eq!(get(world, owner, "dead"), "got#2=b (0 left)");
         policies(world, &["full ^q$ 0 max-length=1 overflow=reject-publish"]);
         world.say(publisher, confirm::Select { no_wait: false });
-        assert_eq!(world.heard(publisher), "confirm.select-ok");
+        assert_eq!(world.sent(publisher), "confirm.select-ok");
         world.publish(publisher, "", "q", "c");
         world.publish(publisher, "", "q", "d");
-        assert_eq!(world.heard(publisher), "ack 1 | nack 2");
+        assert_eq!(world.sent(publisher), "ack 1 | nack 2");
         policies(world, &[]);
         world.publish(publisher, "", "q", "e");
         assert_eq!(counts(world, owner, "q"), "declare-ok q 2/0");
@@ -143,7 +143,7 @@ fn a_queue_expires_by_a_policy_counted_from_when_it_came() {
         world.pass(500);
         policies(world, &["gone q 0 expires=100"]);
         world.pass(99);
-        let names = |world: &World| world.shards[0].0.catalog().queues().count();
+        let names = |world: &BrokerWorld| world.shards[0].0.catalog().queues().count();
         assert_eq!(names(world), 1);
         world.pass(1);
         assert_eq!(names(world), 0);
@@ -154,7 +154,7 @@ fn a_queue_expires_by_a_policy_counted_from_when_it_came() {
 fn an_exchange_has_its_alternate_by_a_policy_unless_an_argument_says_another() {
     on_one_and_on_three(|world, owner, publisher, _| {
         declare(world, owner, "lost", &[]);
-        let exchange = |world: &mut World, name: &str, arguments: Table| {
+        let exchange = |world: &mut BrokerWorld, name: &str, arguments: Table| {
             let bytes = arguments.to_bytes();
             let (exchange, kind, arguments) = (short(name), short("fanout"), TableRef::new(&bytes));
             let (passive, durable, auto_delete, internal, no_wait) = (false, false, false, false, false);
@@ -169,8 +169,8 @@ fn an_exchange_has_its_alternate_by_a_policy_unless_an_argument_says_another() {
         exchange(world, "own", own);
         let (queue, exchange, routing_key, arguments) = (short("lost"), short("rest"), short(""), TableRef::EMPTY);
         world.say(owner, queue::Bind { queue, exchange, routing_key, no_wait: false, arguments });
-        world.heard(owner);
-        let left = |world: &mut World, exchange: &str| {
+        world.sent(owner);
+        let left = |world: &mut BrokerWorld, exchange: &str| {
             world.publish(publisher, exchange, "k", "m");
             let found = counts(world, owner, "lost");
             world.say(owner, queue::Purge { queue: short("lost"), no_wait: true });
@@ -214,7 +214,7 @@ fn what_waits_in_a_virtual_host_is_counted_where_it_has_a_limit() {
         assert_eq!(counted(world), 0);
         world.publish(publisher, "", "a", "x");
         limit_bytes(world, None);
-        assert_eq!(world.shards.iter().flat_map(|(broker, _)| broker.counted_vhosts()).count(), 0);
+        assert_eq!(world.shards.iter().flat_map(|(broker, _)| broker.vhost_quotas()).count(), 0);
     });
 }
 
@@ -224,23 +224,23 @@ fn publishers_of_a_full_virtual_host_are_held_back_and_told() {
         declare(world, owner, "q", &[]);
         limit_bytes(world, Some(100));
         assert!(world.publish(publisher, "", "q", "a"));
-        let set_full = |world: &mut World, full: bool| {
+        let set_full = |world: &mut BrokerWorld, full: bool| {
             let vhost = world.shards[0].0.catalog().vhost_by_name("/").expect("the default vhost");
             for (broker, recorder) in &mut world.shards {
                 broker.set_vhost_full(vhost, full, recorder);
             }
         };
         set_full(world, true);
-        assert_eq!(world.heard(publisher), "0:blocked: virtual host is full");
+        assert_eq!(world.sent(publisher), "0:blocked: virtual host is full");
         assert!(!world.shards[publisher.0].0.may_read(publisher.1));
         // Who has not published yet is held back with the first message.
-        assert_eq!((world.heard(owner), world.heard(consumer)), (String::new(), String::new()));
+        assert_eq!((world.sent(owner), world.sent(consumer)), (String::new(), String::new()));
         assert!(!world.publish(consumer, "", "q", "b"));
-        assert_eq!(world.heard(consumer), "0:blocked: virtual host is full");
+        assert_eq!(world.sent(consumer), "0:blocked: virtual host is full");
         assert_eq!(get(world, owner, "q"), "got#1=a (1 left)", "others go on");
         set_full(world, false);
         assert_eq!(
-            (world.heard(publisher), world.heard(consumer)),
+            (world.sent(publisher), world.sent(consumer)),
             [(); 2].map(|()| "0:connection.unblocked".to_owned()).into()
         );
         set_full(world, true);

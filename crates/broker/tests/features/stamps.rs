@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use wire::method::exchange as methods;
 
 /// Everything published to `x` goes to `here`, and what is bound to `up` with these arguments to `there`.
-fn federate(world: &mut World, owner: At, arguments: &[(&str, Value)]) {
+fn federate(world: &mut BrokerWorld, owner: WorldConnection, arguments: &[(&str, Value)]) {
     for name in ["here", "there"] {
         declare(world, owner, name, &[]);
     }
@@ -18,7 +18,7 @@ fn federate(world: &mut World, owner: At, arguments: &[(&str, Value)]) {
     bind_up(world, owner, "a.*", arguments);
 }
 
-fn bind_up(world: &mut World, at: At, key: &str, arguments: &[(&str, Value)]) {
+fn bind_up(world: &mut BrokerWorld, at: WorldConnection, key: &str, arguments: &[(&str, Value)]) {
     let table = arguments
         .iter()
         .fold(Table::default(), |table, (name, value)| table.with(name, value.clone()).expect("a short name"));
@@ -26,10 +26,10 @@ fn bind_up(world: &mut World, at: At, key: &str, arguments: &[(&str, Value)]) {
     let (destination, source, routing_key) = (short("up"), short("x"), short(key));
     let arguments = TableRef::new(&bytes);
     world.say(at, methods::Bind { destination, source, routing_key, no_wait: false, arguments });
-    assert_eq!(world.heard(at), "exchange.bind-ok");
+    assert_eq!(world.sent(at), "exchange.bind-ok");
 }
 
-fn unbind_up(world: &mut World, at: At, key: &str, arguments: &[(&str, Value)]) {
+fn unbind_up(world: &mut BrokerWorld, at: WorldConnection, key: &str, arguments: &[(&str, Value)]) {
     let table = arguments
         .iter()
         .fold(Table::default(), |table, (name, value)| table.with(name, value.clone()).expect("a short name"));
@@ -37,11 +37,11 @@ fn unbind_up(world: &mut World, at: At, key: &str, arguments: &[(&str, Value)]) 
     let (destination, source, routing_key) = (short("up"), short("x"), short(key));
     let arguments = TableRef::new(&bytes);
     world.say(at, methods::Unbind { destination, source, routing_key, no_wait: false, arguments });
-    assert_eq!(world.heard(at), "exchange.unbind-ok");
+    assert_eq!(world.sent(at), "exchange.unbind-ok");
 }
 
 /// The stamps of all deliveries of a body, wherever they went.
-fn stamps(world: &mut World, body: &str) -> Vec<Option<Stamp>> {
+fn stamps(world: &mut BrokerWorld, body: &str) -> Vec<Option<Stamp>> {
     let delivered = world.shards.iter_mut().flat_map(|(_, recorder)| std::mem::take(&mut recorder.stamps));
     delivered.filter(|(what, _)| what == body).map(|(_, stamp)| stamp).collect()
 }
@@ -78,7 +78,7 @@ fn what_goes_by_a_forced_route_is_stamped_once_before_it_is_spread() {
 }
 
 /// A message that has been somewhere already.
-fn publish_stamped(world: &mut World, at: At, exchange: &str, key: &str, body: &str) -> Stamp {
+fn publish_stamped(world: &mut BrokerWorld, at: WorldConnection, exchange: &str, key: &str, body: &str) -> Stamp {
     let stamp = Stamp::new(0xbeef, 3, 9);
     let properties = stamp.put_on(wire::RawProperties::new(&with_headers(&[("n", Value::I32(1))]).to_bytes()));
     let _flow = world.publish_first(at, exchange, key, body, &properties, false);
@@ -91,7 +91,7 @@ fn links_pass_stamps_on_and_clients_publish_other_messages() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         world.shards.iter_mut().for_each(|(broker, _)| broker.set_origin(0xfeed));
         let link = world.connect(0, 9);
-        world.shards[0].0.set_link(9);
+        world.shards[0].0.mark_link(9);
         declare(world, owner, "q", &[]);
         consume(world, consumer, "q", "q", true);
         publish_stamped(world, publisher, "", "q", "a");
@@ -122,7 +122,7 @@ fn a_dead_letter_is_another_message_and_a_delayed_one_is_not() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         world.shards.iter_mut().for_each(|(broker, _)| broker.set_origin(0xfeed));
         let link = world.connect(0, 9);
-        world.shards[0].0.set_link(9);
+        world.shards[0].0.mark_link(9);
         federate(world, owner, &[WINDOW]);
         let to = |key: &str| {
             [
@@ -152,7 +152,7 @@ fn a_dead_letter_is_another_message_and_a_delayed_one_is_not() {
         let window = Table::default().with(WINDOW.0, WINDOW.1).expect("short").to_bytes();
         let arguments = TableRef::new(&window);
         world.say(owner, methods::Bind { destination, source, routing_key, no_wait: false, arguments });
-        assert_eq!(world.heard(owner), "exchange.bind-ok");
+        assert_eq!(world.sent(owner), "exchange.bind-ok");
         publish(world, publisher, "later", "a", "d", &with_headers(&[("x-delay", Value::I32(100))]), false);
         world.pass(101);
         assert!(matches!(stamps(world, "d")[..], [Some(_)]));

@@ -9,7 +9,7 @@ use catalog::{Name, VhostId};
 use std::collections::BTreeMap;
 
 /// A message that waits in an exchange.
-pub struct Held {
+pub struct DelayedMessage {
     /// Where the exchange is.
     pub vhost: VhostId,
     /// Its name: whoever has it when the time comes routes the message.
@@ -19,12 +19,12 @@ pub struct Held {
 }
 
 /// What a message that waits costs in the list beside itself: nodes of a tree are between half full and full.
-const LISTED_BYTES: usize = size_of::<((u64, u64), Held)>() * 3 / 2;
+const ENTRY_OVERHEAD_BYTES: usize = size_of::<((u64, u64), DelayedMessage)>() * 3 / 2;
 
 /// All that wait.
-pub struct Delayed {
+pub struct DelayedMessages {
     /// By time, and then in the order in which they came.
-    messages: BTreeMap<(u64, u64), Held>,
+    messages: BTreeMap<(u64, u64), DelayedMessage>,
     /// Number of the last that came.
     last: u64,
     messages_max: usize,
@@ -32,20 +32,20 @@ pub struct Delayed {
     pub timer_us: u64,
 }
 
-impl Delayed {
+impl DelayedMessages {
     /// None yet, and so many at most.
     pub fn new(messages_max: usize) -> Self {
-        Delayed { messages: BTreeMap::new(), last: 0, messages_max, timer_us: 0 }
+        DelayedMessages { messages: BTreeMap::new(), last: 0, messages_max, timer_us: 0 }
     }
 
     /// Whether so many more may wait.
-    pub fn has_room(&self, messages: usize) -> bool {
+    pub fn has_capacity(&self, messages: usize) -> bool {
         self.messages.len().saturating_add(messages) <= self.messages_max
     }
 
     /// Holds a message. The caller has asked for room.
-    pub fn hold(&mut self, at_us: u64, held: Held) {
-        assert!(self.has_room(1), "the caller asked whether there is room");
+    pub fn insert(&mut self, at_us: u64, held: DelayedMessage) {
+        assert!(self.has_capacity(1), "the caller asked whether there is room");
         self.last += 1;
         self.messages.insert((at_us, self.last), held);
     }
@@ -56,7 +56,7 @@ impl Delayed {
     }
 
     /// Takes the next whose time has come.
-    pub fn take_due(&mut self, now_us: u64) -> Option<Held> {
+    pub fn pop_due(&mut self, now_us: u64) -> Option<DelayedMessage> {
         let first = self.messages.first_entry().filter(|first| first.key().0 <= now_us)?;
         Some(first.remove())
     }
@@ -67,14 +67,14 @@ impl Delayed {
     }
 
     /// Bytes that they take beside the messages themselves.
-    pub fn listed_bytes(&self) -> usize {
-        self.messages.len() * LISTED_BYTES
+    pub fn list_overhead_bytes(&self) -> usize {
+        self.messages.len() * ENTRY_OVERHEAD_BYTES
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Delayed, Held};
+    use super::{DelayedMessages, DelayedMessage};
     use crate::message::{BodyRef, Content};
     use catalog::{Name, VhostId};
     use slab::{Pool, PoolOptions};
@@ -82,23 +82,23 @@ mod tests {
     #[test]
     fn they_go_on_in_the_order_of_time_and_then_of_arrival_and_are_bounded() {
         let pool = Pool::new(PoolOptions::default());
-        let mut delayed = Delayed::new(4);
+        let mut delayed = DelayedMessages::new(4);
         for (at_us, key) in [(30, "a"), (10, "b"), (30, "c"), (20, "d")] {
-            assert!(delayed.has_room(1));
+            assert!(delayed.has_capacity(1));
             let (body, routing_key) = (BodyRef::Small(b""), key.as_bytes());
             let content = Content { routing_key, body, ..Content::EMPTY };
             let (vhost, exchange) = (VhostId(0), Name::from("x"));
-            delayed.hold(at_us, Held { vhost, exchange, message: content.keep(&pool) });
+            delayed.insert(at_us, DelayedMessage { vhost, exchange, message: content.keep(&pool) });
         }
-        assert!(!delayed.has_room(1) && delayed.listed_bytes() > 0);
+        assert!(!delayed.has_capacity(1) && delayed.list_overhead_bytes() > 0);
         let mut taken = |now_us| {
-            let held = std::iter::from_fn(|| delayed.take_due(now_us));
+            let held = std::iter::from_fn(|| delayed.pop_due(now_us));
             let keys: Vec<u8> = held.flat_map(|held| held.message.content().routing_key.to_vec()).collect();
             (String::from_utf8_lossy(&keys).into_owned(), delayed.next())
         };
         assert_eq!(taken(9), (String::new(), Some(10)));
         assert_eq!(taken(20), ("bd".to_owned(), Some(30)));
         assert_eq!(taken(30), ("ac".to_owned(), None));
-        assert_eq!((delayed.len(), delayed.listed_bytes()), (0, 0));
+        assert_eq!((delayed.len(), delayed.list_overhead_bytes()), (0, 0));
     }
 }

@@ -5,11 +5,11 @@
 //! Never:  moves what it holds to make room (a ring of ten million would be copied within one publish), keeps what it
 //!         no longer needs.
 
-use crate::limits::{CHAIN_PIECE_ITEMS, CHAIN_ROOM_KEPT_ITEMS};
+use crate::limits::{CHUNK_ITEMS, EMPTY_CHUNK_ITEMS_KEPT};
 use std::collections::VecDeque;
 
 /// A list in pieces. Indexes count from the front.
-pub struct Chain<T> {
+pub struct ChunkedQueue<T> {
     /// The oldest items; empty only if there are none.
     front: VecDeque<T>,
     /// The pieces behind it, full but for the last.
@@ -17,13 +17,13 @@ pub struct Chain<T> {
     rest_items: usize,
 }
 
-impl<T> Default for Chain<T> {
+impl<T> Default for ChunkedQueue<T> {
     fn default() -> Self {
-        Chain { front: VecDeque::new(), rest: VecDeque::new(), rest_items: 0 }
+        ChunkedQueue { front: VecDeque::new(), rest: VecDeque::new(), rest_items: 0 }
     }
 }
 
-impl<T> Chain<T> {
+impl<T> ChunkedQueue<T> {
     /// Items.
     #[inline]
     pub fn len(&self) -> usize {
@@ -47,7 +47,7 @@ impl<T> Chain<T> {
     pub fn get(&self, index: usize) -> Option<&T> {
         match index.checked_sub(self.front.len()) {
             None => self.front.get(index),
-            Some(behind) => self.rest.get(behind / CHAIN_PIECE_ITEMS)?.get(behind % CHAIN_PIECE_ITEMS),
+            Some(behind) => self.rest.get(behind / CHUNK_ITEMS)?.get(behind % CHUNK_ITEMS),
         }
     }
 
@@ -56,26 +56,26 @@ impl<T> Chain<T> {
     pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
         match index.checked_sub(self.front.len()) {
             None => self.front.get_mut(index),
-            Some(behind) => self.rest.get_mut(behind / CHAIN_PIECE_ITEMS)?.get_mut(behind % CHAIN_PIECE_ITEMS),
+            Some(behind) => self.rest.get_mut(behind / CHUNK_ITEMS)?.get_mut(behind % CHUNK_ITEMS),
         }
     }
 
     /// One more at the back.
     #[inline]
     pub fn push_back(&mut self, item: T) {
-        if self.rest.is_empty() && self.front.len() < CHAIN_PIECE_ITEMS {
+        if self.rest.is_empty() && self.front.len() < CHUNK_ITEMS {
             return self.front.push_back(item);
         }
         self.rest_items += 1;
         match self.rest.back_mut() {
-            Some(last) if last.len() < CHAIN_PIECE_ITEMS => last.push_back(item),
+            Some(last) if last.len() < CHUNK_ITEMS => last.push_back(item),
             _ => self.push_piece(item),
         }
     }
 
     #[cold]
     fn push_piece(&mut self, item: T) {
-        let mut piece = VecDeque::with_capacity(CHAIN_PIECE_ITEMS);
+        let mut piece = VecDeque::with_capacity(CHUNK_ITEMS);
         piece.push_back(item);
         self.rest.push_back(piece);
     }
@@ -99,8 +99,8 @@ impl<T> Chain<T> {
             }
             None => {
                 self.rest = VecDeque::new();
-                if self.front.capacity() > CHAIN_ROOM_KEPT_ITEMS {
-                    self.front.shrink_to(CHAIN_ROOM_KEPT_ITEMS);
+                if self.front.capacity() > EMPTY_CHUNK_ITEMS_KEPT {
+                    self.front.shrink_to(EMPTY_CHUNK_ITEMS_KEPT);
                 }
             }
         }
@@ -116,7 +116,7 @@ mod tests {
         /// Pushes (positive) and pops (negative) by the hundred: a plain ring says the same.
         #[test]
         fn it_is_a_list_like_any_other(steps in prop::collection::vec(-3000_i32..3000, 1..40)) {
-            let (mut chain, mut plain) = (Chain::default(), VecDeque::new());
+            let (mut chain, mut plain) = (ChunkedQueue::default(), VecDeque::new());
             let mut next = 0_u32;
             for step in steps {
                 for _ in 0..step {
@@ -142,16 +142,16 @@ mod tests {
 
     #[test]
     fn what_is_not_needed_is_not_kept() {
-        let mut chain = Chain::default();
+        let mut chain = ChunkedQueue::default();
         for round in 0..3 {
             (0..100_000).for_each(|item| chain.push_back(item));
             assert_eq!(chain.len(), 100_000, "round {round}");
             let room: usize = chain.rest.iter().chain([&chain.front]).map(VecDeque::capacity).sum();
-            assert!(room < 100_000 + 2 * CHAIN_PIECE_ITEMS, "room for {room}");
+            assert!(room < 100_000 + 2 * CHUNK_ITEMS, "room for {room}");
             while chain.pop_front().is_some() {}
-            assert!(chain.front.capacity() <= CHAIN_ROOM_KEPT_ITEMS && chain.rest.capacity() == 0);
+            assert!(chain.front.capacity() <= EMPTY_CHUNK_ITEMS_KEPT && chain.rest.capacity() == 0);
         }
-        let mut short = Chain::default();
+        let mut short = ChunkedQueue::default();
         short.push_back(1);
         assert!(short.front.capacity() < 16, "a short list is small");
     }

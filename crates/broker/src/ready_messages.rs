@@ -4,7 +4,7 @@
 //! Owns:   the places: a priority, and a number that grows with each arrival.
 //! Never:  looks into a message, knows a consumer.
 
-use crate::chain::Chain;
+use crate::chunked_queue::ChunkedQueue;
 use crate::message::Message;
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ const LEVEL_SHIFT: u32 = 56;
 
 /// A message's place in its queue: of the same level, smaller is older. A message that is requeued goes back to its place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub struct Place(pub u64);
+pub struct QueuePosition(pub u64);
 
-impl Place {
+impl QueuePosition {
     #[inline]
-    fn of(level: u8, number: u64) -> Place {
-        Place(number | u64::from(level) << LEVEL_SHIFT)
+    fn of(level: u8, number: u64) -> QueuePosition {
+        QueuePosition(number | u64::from(level) << LEVEL_SHIFT)
     }
 
     /// The priority among the queue's messages.
@@ -34,16 +34,16 @@ impl Place {
 }
 
 /// A message taken from the front.
-pub struct Taken {
+pub struct QueueEntry {
     /// Where it stood.
-    pub place: Place,
+    pub position: QueuePosition,
     /// The message.
     pub message: Message,
     /// Whether it was handed to a consumer before.
     pub redelivered: bool,
 }
 
-struct Returned {
+struct RequeuedMessage {
     message: Message,
     redelivered: bool,
 }
@@ -51,13 +51,13 @@ struct Returned {
 /// The messages of one level. New ones stand in a list whose places follow one another, so that a waiting message costs one
 /// reference; those that came back stand apart and are all older than the list.
 #[derive(Default)]
-struct Line {
-    list: Chain<Message>,
+struct PriorityLevel {
+    list: ChunkedQueue<Message>,
     list_front: u64,
-    returned: BTreeMap<u64, Returned>,
+    returned: BTreeMap<u64, RequeuedMessage>,
 }
 
-impl Line {
+impl PriorityLevel {
     #[inline]
     fn len(&self) -> usize {
         self.list.len() + self.returned.len()
@@ -81,43 +81,43 @@ impl Line {
     }
 
     #[inline]
-    fn pop(&mut self, level: u8) -> Option<Taken> {
+    fn pop(&mut self, level: u8) -> Option<QueueEntry> {
         if let Some((number, returned)) = self.returned.pop_first() {
-            let Returned { message, redelivered } = returned;
-            return Some(Taken { place: Place::of(level, number), message, redelivered });
+            let RequeuedMessage { message, redelivered } = returned;
+            return Some(QueueEntry { position: QueuePosition::of(level, number), message, redelivered });
         }
         let message = self.list.pop_front()?;
         let number = self.list_front;
         self.list_front += 1;
-        Some(Taken { place: Place::of(level, number), message, redelivered: false })
+        Some(QueueEntry { position: QueuePosition::of(level, number), message, redelivered: false })
     }
 
-    fn restore(&mut self, taken: Taken) {
-        let number = taken.place.number();
+    fn restore(&mut self, taken: QueueEntry) {
+        let number = taken.position.number();
         assert!(number < self.list_front, "only a message that was taken can come back");
-        let twin = self.returned.insert(number, Returned { message: taken.message, redelivered: taken.redelivered });
+        let twin = self.returned.insert(number, RequeuedMessage { message: taken.message, redelivered: taken.redelivered });
         assert!(twin.is_none(), "a message comes back once");
     }
 
     fn clear(&mut self) {
         self.list_front += self.list.len() as u64;
-        self.list = Chain::default();
+        self.list = ChunkedQueue::default();
         self.returned.clear();
     }
 }
 
 /// The levels above the lowest, each made when its first message comes.
 #[derive(Default)]
-struct Higher {
+struct HigherLevels {
     /// By level, less one.
-    lines: Vec<Option<Box<Line>>>,
+    lines: Vec<Option<Box<PriorityLevel>>>,
     /// Which of them have messages: a bit each.
     filled: [u64; 4],
     len: usize,
 }
 
-impl Higher {
-    fn line(&mut self, level: u8) -> &mut Line {
+impl HigherLevels {
+    fn line(&mut self, level: u8) -> &mut PriorityLevel {
         let index = usize::from(level) - 1;
         if self.lines.len() <= index {
             self.lines.resize_with(index + 1, || None);
@@ -143,7 +143,7 @@ impl Higher {
     }
 
     #[inline]
-    fn pop(&mut self) -> Option<Taken> {
+    fn pop(&mut self) -> Option<QueueEntry> {
         let level = self.top()?;
         let line = self.line(level);
         let taken = line.pop(level);
@@ -157,14 +157,14 @@ impl Higher {
 
 /// Waiting messages. Most queues have one level, and pay for the others with one look at nothing.
 #[derive(Default)]
-pub struct Ready {
-    line: Line,
-    higher: Option<Box<Higher>>,
+pub struct ReadyMessages {
+    line: PriorityLevel,
+    higher: Option<Box<HigherLevels>>,
     bytes: u64,
     body_bytes: u64,
 }
 
-impl Ready {
+impl ReadyMessages {
     /// Messages waiting.
     #[inline]
     pub fn len(&self) -> usize {
@@ -191,13 +191,13 @@ impl Ready {
 
     /// The place that the next new message of this level will get.
     #[inline]
-    pub fn next_place(&self, level: u8) -> Place {
+    pub fn next_position(&self, level: u8) -> QueuePosition {
         let higher = self.higher.as_ref().filter(|_| level > 0);
         let line = match level {
             0 => Some(&self.line),
             _ => higher.and_then(|higher| higher.lines.get(usize::from(level) - 1)?.as_deref()),
         };
-        Place::of(level, line.map_or(0, Line::next_number))
+        QueuePosition::of(level, line.map_or(0, PriorityLevel::next_number))
     }
 
     #[inline]
@@ -226,11 +226,11 @@ impl Ready {
 
     /// A place for a message that never waits: it goes straight to a consumer, ahead of nobody.
     #[inline]
-    pub fn pass(&mut self, level: u8) -> Place {
+    pub fn bypass(&mut self, level: u8) -> QueuePosition {
         debug_assert!(self.is_empty(), "a message may pass only an empty list");
         let line = if level == 0 { &mut self.line } else { self.higher.get_or_insert_default().line(level) };
         line.list_front += 1;
-        Place::of(level, line.list_front - 1)
+        QueuePosition::of(level, line.list_front - 1)
     }
 
     /// The message that is next.
@@ -241,7 +241,7 @@ impl Ready {
 
     /// Takes the message that is next: the oldest of the highest level.
     #[inline]
-    pub fn pop(&mut self) -> Option<Taken> {
+    pub fn pop(&mut self) -> Option<QueueEntry> {
         let taken = match self.higher.as_mut().and_then(|higher| higher.pop()) {
             Some(taken) => taken,
             None => self.line.pop(0)?,
@@ -251,9 +251,9 @@ impl Ready {
     }
 
     /// Puts a message back where it stood.
-    pub fn restore(&mut self, taken: Taken) {
+    pub fn restore(&mut self, taken: QueueEntry) {
         self.count(&taken.message);
-        match taken.place.level() {
+        match taken.position.level() {
             0 => self.line.restore(taken),
             level => {
                 let higher = self.higher.get_or_insert_default();
@@ -264,7 +264,7 @@ impl Ready {
     }
 
     /// Whether a message waits that came back to this place.
-    pub fn has_back(&self, place: Place) -> bool {
+    pub fn has_requeued(&self, place: QueuePosition) -> bool {
         let line = match (place.level(), &self.higher) {
             (0, _) => Some(&self.line),
             (level, Some(higher)) => higher.lines.get(usize::from(level) - 1).and_then(|line| line.as_deref()),
@@ -297,7 +297,7 @@ mod tests {
         Content { routing_key: b"k", body, ..Content::EMPTY }.keep(pool)
     }
 
-    fn text(taken: &Taken) -> String {
+    fn text(taken: &QueueEntry) -> String {
         match taken.message.content().body {
             BodyRef::Small(body) => String::from_utf8_lossy(body).into_owned(),
             BodyRef::Large(_) => unreachable!("bodies here are small"),
@@ -307,28 +307,28 @@ mod tests {
     #[test]
     fn higher_levels_go_first_and_what_comes_back_takes_its_place_in_its_level() {
         let pool = Pool::new(PoolOptions::default());
-        let mut ready = Ready::default();
+        let mut ready = ReadyMessages::default();
         for (level, body) in [(0, "a"), (5, "b"), (255, "c"), (5, "d"), (64, "e"), (0, "f")] {
-            assert_eq!(ready.next_place(level).level(), level);
+            assert_eq!(ready.next_position(level).level(), level);
             ready.push(level, message(&pool, body.as_bytes()));
         }
         assert_eq!((ready.len(), ready.body_bytes()), (6, 6));
-        let first: Vec<Taken> = std::iter::from_fn(|| ready.pop()).take(4).collect();
+        let first: Vec<QueueEntry> = std::iter::from_fn(|| ready.pop()).take(4).collect();
         assert_eq!(first.iter().map(text).collect::<String>(), "cebd");
-        let places: Vec<Place> = first.iter().map(|taken| taken.place).collect();
-        assert!(!places.iter().any(|&place| ready.has_back(place)));
+        let places: Vec<QueuePosition> = first.iter().map(|taken| taken.position).collect();
+        assert!(!places.iter().any(|&place| ready.has_requeued(place)));
         for taken in first.into_iter().rev() {
             ready.restore(taken);
         }
-        assert!(places.iter().all(|&place| ready.has_back(place)));
-        let all: Vec<Taken> = std::iter::from_fn(|| ready.pop()).collect();
+        assert!(places.iter().all(|&place| ready.has_requeued(place)));
+        let all: Vec<QueueEntry> = std::iter::from_fn(|| ready.pop()).collect();
         assert_eq!(all.iter().map(text).collect::<String>(), "cebdaf");
         assert!(ready.is_empty() && ready.front().is_none() && ready.body_bytes() == 0);
-        let place = ready.pass(5);
+        let place = ready.bypass(5);
         assert_eq!((place.level(), place.number()), (5, 2));
         ready.push(5, message(&pool, b"g"));
         assert_eq!(ready.clear(), 1);
         assert!(ready.is_empty() && ready.pop().is_none());
-        assert_eq!(ready.next_place(5).number(), 4);
+        assert_eq!(ready.next_position(5).number(), 4);
     }
 }

@@ -7,7 +7,7 @@
 use crate::queue::Queue;
 use catalog::VhostId;
 
-struct Room {
+struct VhostQuota {
     vhost: VhostId,
     bytes: u64,
     bytes_max: u64,
@@ -16,37 +16,37 @@ struct Room {
 
 /// The virtual hosts whose bytes are counted: few, so that they are looked through.
 #[derive(Default)]
-pub(crate) struct Rooms(Vec<Room>);
+pub(crate) struct VhostQuotas(Vec<VhostQuota>);
 
-impl Rooms {
-    fn get_mut(&mut self, vhost: VhostId) -> &mut Room {
+impl VhostQuotas {
+    fn get_mut(&mut self, vhost: VhostId) -> &mut VhostQuota {
         let at = self.0.iter().position(|room| room.vhost == vhost).unwrap_or_else(|| {
-            self.0.push(Room { vhost, bytes: 0, bytes_max: u64::MAX, full: false });
+            self.0.push(VhostQuota { vhost, bytes: 0, bytes_max: u64::MAX, full: false });
             self.0.len() - 1
         });
         &mut self.0[at]
     }
 
     /// Takes in which virtual hosts have a limit. Answers those that were full and have none any more.
-    pub fn renew(&mut self, limits: impl Iterator<Item = (VhostId, u64)>) -> Vec<VhostId> {
+    pub fn set_limits(&mut self, limits: impl Iterator<Item = (VhostId, u64)>) -> Vec<VhostId> {
         let mut before = std::mem::take(&mut self.0);
         for (vhost, bytes_max) in limits {
             let room = before.iter().position(|room| room.vhost == vhost).map(|at| before.swap_remove(at));
-            let room = room.unwrap_or(Room { vhost, bytes: 0, bytes_max, full: false });
-            self.0.push(Room { bytes_max, ..room });
+            let room = room.unwrap_or(VhostQuota { vhost, bytes: 0, bytes_max, full: false });
+            self.0.push(VhostQuota { bytes_max, ..room });
         }
         before.iter().filter(|room| room.full).map(|room| room.vhost).collect()
     }
 
     /// What waits in a queue has changed.
     #[inline]
-    pub fn count(&mut self, queue: &mut Queue) {
+    pub fn update(&mut self, queue: &mut Queue) {
         if queue.features.as_ref().is_some_and(|features| features.counted_bytes.is_some()) {
-            self.recount(queue);
+            self.update_counted(queue);
         }
     }
 
-    fn recount(&mut self, queue: &mut Queue) {
+    fn update_counted(&mut self, queue: &mut Queue) {
         let bytes = queue.memory_bytes();
         if let Some(features) = &mut queue.features
             && let Some(counted) = &mut features.counted_bytes
@@ -58,7 +58,7 @@ impl Rooms {
     }
 
     /// A queue goes, or is not counted from now on.
-    pub fn leave(&mut self, queue: &mut Queue) {
+    pub fn remove_queue(&mut self, queue: &mut Queue) {
         if let Some(features) = &mut queue.features
             && let Some(counted) = features.counted_bytes.take()
         {

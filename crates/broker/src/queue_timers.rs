@@ -12,11 +12,11 @@
 use std::collections::BTreeSet;
 
 /// Microseconds to which times are rounded up, so that what expires together is looked at once.
-const STEP_US: u64 = 1_000;
+const RESOLUTION_US: u64 = 1_000;
 
 /// What has a time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Due {
+pub enum TimerTarget {
     /// A queue, by its index.
     Queue(u32),
     /// The first of the delayed messages.
@@ -25,14 +25,14 @@ pub enum Due {
 
 /// The times of a shard.
 #[derive(Default)]
-pub struct Timers(BTreeSet<(u64, Due)>);
+pub struct QueueTimers(BTreeSet<(u64, TimerTarget)>);
 
-const _: () = assert!(size_of::<(u64, Due)>() == 16);
+const _: () = assert!(size_of::<(u64, TimerTarget)>() == 16);
 
-impl Timers {
+impl QueueTimers {
     /// Sets a time, unless an earlier one is set: `noted_us` is its owner's note of it, zero for none.
-    pub fn set(&mut self, due: Due, noted_us: &mut u64, at_us: u64) {
-        let at_us = at_us.div_ceil(STEP_US).saturating_mul(STEP_US).max(1);
+    pub fn set(&mut self, due: TimerTarget, noted_us: &mut u64, at_us: u64) {
+        let at_us = at_us.div_ceil(RESOLUTION_US).saturating_mul(RESOLUTION_US).max(1);
         if *noted_us != 0 && *noted_us <= at_us {
             return;
         }
@@ -42,12 +42,12 @@ impl Timers {
     }
 
     /// Has a queue looked at again as soon as others had their turn.
-    pub fn set_now(&mut self, due: Due, noted_us: &mut u64, now_us: u64) {
-        self.set(due, noted_us, now_us / STEP_US * STEP_US);
+    pub fn set_now(&mut self, due: TimerTarget, noted_us: &mut u64, now_us: u64) {
+        self.set(due, noted_us, now_us / RESOLUTION_US * RESOLUTION_US);
     }
 
     /// Forgets a time.
-    pub fn clear(&mut self, due: Due, noted_us: &mut u64) {
+    pub fn clear(&mut self, due: TimerTarget, noted_us: &mut u64) {
         if *noted_us != 0 {
             self.0.remove(&(*noted_us, due));
             *noted_us = 0;
@@ -60,7 +60,7 @@ impl Timers {
     }
 
     /// Takes the next whose time has come; its owner's note is to be zero then.
-    pub fn take_due(&mut self, now_us: u64) -> Option<Due> {
+    pub fn pop_due(&mut self, now_us: u64) -> Option<TimerTarget> {
         let &(at_us, due) = self.0.first()?;
         if at_us > now_us {
             return None;
@@ -77,12 +77,12 @@ impl Timers {
 
 #[cfg(test)]
 mod tests {
-    use super::Due::{Delayed, Queue};
-    use super::Timers;
+    use super::TimerTarget::{Delayed, Queue};
+    use super::QueueTimers;
 
     #[test]
     fn a_queue_has_one_time_the_earliest() {
-        let mut timers = Timers::default();
+        let mut timers = QueueTimers::default();
         let (mut a, mut b, mut delayed) = (0, 0, 0);
         timers.set(Queue(1), &mut a, 5_001);
         timers.set(Queue(2), &mut b, 9_000);
@@ -90,10 +90,10 @@ mod tests {
         assert_eq!((timers.next(), timers.len(), a), (Some(6_000), 2, 6_000));
         timers.set(Delayed, &mut delayed, 4_000);
         timers.set(Queue(2), &mut b, 3_000);
-        let due = [2_999, 3_000, 3_000, 4_000].map(|now_us| timers.take_due(now_us));
+        let due = [2_999, 3_000, 3_000, 4_000].map(|now_us| timers.pop_due(now_us));
         assert_eq!(due, [None, Some(Queue(2)), None, Some(Delayed)]);
         timers.set_now(Queue(1), &mut a, 5_999);
-        assert_eq!((a, timers.take_due(5_999)), (5_000, Some(Queue(1))));
+        assert_eq!((a, timers.pop_due(5_999)), (5_000, Some(Queue(1))));
         timers.clear(Queue(1), &mut a);
         assert_eq!((timers.next(), a), (None, 0));
     }

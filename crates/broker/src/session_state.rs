@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// What the client said it can hear.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Capabilities {
+pub struct ClientCapabilities {
     /// `basic.cancel` from the broker.
     pub consumer_cancel_notify: bool,
     /// `connection.blocked` and `connection.unblocked`.
@@ -19,7 +19,7 @@ pub struct Capabilities {
 }
 
 /// A login to a virtual host.
-pub struct Login {
+pub struct SessionLogin {
     /// The connection.
     pub session: SessionId,
     /// Its user.
@@ -27,11 +27,11 @@ pub struct Login {
     /// Its virtual host.
     pub vhost: VhostId,
     /// What the client can hear.
-    pub capabilities: Capabilities,
+    pub capabilities: ClientCapabilities,
 }
 
 /// What happens once an answer has come.
-pub(crate) enum Then {
+pub(crate) enum PendingReply {
     /// Reply with a method without content of its own, if the client waits for one.
     Reply { no_wait: bool, reply: PlainReply },
     /// The queue is declared: ask for its counts.
@@ -53,7 +53,7 @@ pub(crate) enum Then {
     /// The transaction's messages are in their queues.
     Commit,
     /// A run of definitions is made: `methods` are theirs, and `refusal` is of what stood behind it.
-    Ran { methods: Vec<(u16, u16)>, refusal: Option<Box<Refusal>> },
+    DefinitionBatch { methods: Vec<(u16, u16)>, refusal: Option<Box<Refusal>> },
 }
 
 /// Replies that carry nothing.
@@ -68,40 +68,40 @@ pub(crate) enum PlainReply {
 }
 
 /// The one question a connection may wait on.
-pub(crate) struct Awaiting {
+pub(crate) struct PendingCommand {
     pub channel: u16,
     pub method: (u16, u16),
-    pub question: u32,
-    pub then: Then,
+    pub request: u32,
+    pub reply: PendingReply,
 }
 
 /// Definitions that nobody waits for, not yet on their way.
-pub(crate) struct Run {
+pub(crate) struct DefinitionBatch {
     pub channel: u16,
     pub definitions: Vec<Definition>,
     pub methods: Vec<(u16, u16)>,
 }
 
 /// A connection.
-pub(crate) struct Peer {
+pub(crate) struct SessionState {
     pub session: SessionId,
     pub user: UserId,
     pub vhost: VhostId,
-    pub capabilities: Capabilities,
+    pub capabilities: ClientCapabilities,
     pub channels: Vec<Option<ChannelKey>>,
-    pub awaiting: Option<Awaiting>,
+    pub pending: Option<PendingCommand>,
     /// It gathers these.
-    pub run: Option<Box<Run>>,
+    pub definition_batch: Option<Box<DefinitionBatch>>,
     /// It has published since it connected.
-    pub publishes: bool,
+    pub has_published: bool,
     /// A queue it published to is full.
-    pub held_by: Option<QueueId>,
+    pub blocked_by: Option<QueueId>,
     /// Its virtual host has as many bytes waiting as it may.
     pub vhost_is_full: bool,
     /// It gives the consumers of this queue a moment.
-    pub paced_by: Option<QueueId>,
+    pub throttled_by: Option<QueueId>,
     /// It was sent `connection.blocked`.
-    pub told_blocked: bool,
+    pub blocked_notified: bool,
     /// It may have declared exclusive queues.
     pub owns_queues: bool,
     /// Its consumers that wait for room.
@@ -110,21 +110,21 @@ pub(crate) struct Peer {
     pub is_link: bool,
 }
 
-impl Peer {
-    pub fn new(login: Login) -> Self {
-        Peer {
+impl SessionState {
+    pub fn new(login: SessionLogin) -> Self {
+        SessionState {
             session: login.session,
             user: login.user,
             vhost: login.vhost,
             capabilities: login.capabilities,
             channels: Vec::new(),
-            awaiting: None,
-            run: None,
-            publishes: false,
-            held_by: None,
+            pending: None,
+            definition_batch: None,
+            has_published: false,
+            blocked_by: None,
             vhost_is_full: false,
-            paced_by: None,
-            told_blocked: false,
+            throttled_by: None,
+            blocked_notified: false,
             owns_queues: false,
             idle_consumers: 0,
             is_link: false,

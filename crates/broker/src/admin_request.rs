@@ -4,15 +4,15 @@
 //! Owns:   the form of a request.
 //! Never:  says anything of its sender that the sender has said, beside the correlation id it wants back.
 
-use crate::direct_reply::Address;
+use crate::direct_reply::ReplyAddress;
 
 /// A request, on its way to the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct AdminRequest {
     /// Who asks: the user of the connection, an administrator.
     pub user: Box<str>,
     /// Where the answer goes: to the channel that asks.
-    pub reply_to: Address,
+    pub reply_to: ReplyAddress,
     /// Goes back with the answer.
     pub correlation_id: Option<Box<[u8]>>,
     /// The body.
@@ -21,9 +21,9 @@ pub struct Request {
 
 /// Why a request is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotTaken {
+pub enum AdminRequestError {
     /// So many wait that it must not.
     Busy,
     /// Nobody answers requests here.
-    Nobody,
+    Unavailable,
 }

@@ -5,27 +5,27 @@
 //! Never:  blocks, allocates for a small message once a batch has been used.
 
 use crate::consumer::ConsumerKey;
-use crate::limits::{BATCH_BYTES, BATCH_LETTERS, INLINE_BODY_BYTES_MAX, RUN_MESSAGES_MAX};
+use crate::limits::{BATCH_BYTES, BATCH_MESSAGES, INLINE_BODY_BYTES_MAX, PACKED_MESSAGES_MAX};
 use crate::message::{BodyRef, Content, Message};
-use crate::ready::Place;
+use crate::ready_messages::QueuePosition;
 use catalog::{Definition, QueueId, Refusal, SessionId};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asker {
+pub struct Requester {
     /// The connection.
     pub session: SessionId,
     /// The channel.
     pub channel: u16,
     /// Which of this shard's questions; zero if nobody waits.
-    pub question: u32,
+    pub request: u32,
 }
 
 /// A question to the shard where a queue lives.
 #[derive(Debug)]
-pub enum Ask {
+pub enum QueueRequest {
     /// How many messages and consumers?
     Counts,
     /// Drop the waiting messages.
@@ -45,7 +45,7 @@ pub enum Ask {
     /// A new consumer.
     Consume(Subscription),
     /// Is there a consumer of direct replies at this address?
-    Mailbox(crate::direct_reply::Address),
+    ReplyConsumer(crate::direct_reply::ReplyAddress),
     /// A consumer leaves.
     Cancel(ConsumerKey),
 }
@@ -67,7 +67,7 @@ pub struct Subscription {
 
 /// The answer to an [`Ask`].
 #[derive(Debug)]
-pub enum Answer {
+pub enum QueueResponse {
     /// Waiting messages and consumers; also the answer to purge (messages dropped) and to deletable.
     Counts {
         /// Messages.
@@ -76,11 +76,11 @@ pub enum Answer {
         consumers: u32,
     },
     /// A message, where it stood, whether it was handed out before, and how many wait behind it.
-    Got {
+    Message {
         /// The queue it comes from.
         queue: QueueId,
         /// Its place there.
-        place: Place,
+        position: QueuePosition,
         /// The message.
         message: Message,
         /// Handed out before.
@@ -99,12 +99,12 @@ pub enum Answer {
     /// The queue is gone.
     Gone,
     /// It follows, as the outcome of a change of definitions ([`Letter::Defined`]).
-    Later,
+    Deferred,
 }
 
 /// A change of definitions that was refused; those behind it were not made.
 #[derive(Debug)]
-pub struct Refused {
+pub struct RefusedDefinition {
     /// How many of its letter were made before it.
     pub made: usize,
     /// Why.
@@ -113,7 +113,7 @@ pub struct Refused {
 
 /// A small message's place in a batch's bytes. What follows it there may be the bodies of more messages with the same head.
 #[derive(Clone, Copy, Debug)]
-pub struct Packed {
+pub struct PackedMessage {
     at: u32,
     properties_bytes: u32,
     body_bytes: u32,
@@ -123,20 +123,20 @@ pub struct Packed {
 
 /// A message in the mail.
 #[derive(Debug)]
-pub enum Parcel {
+pub enum ShardPayload {
     /// Its bytes are in the batch.
-    Packed(Packed),
+    Packed(PackedMessage),
     /// Shared memory.
     Shared(Message),
 }
 
 /// One piece of mail.
 #[derive(Debug)]
-pub enum Letter {
+pub enum ShardMessage {
     /// To shard 0: changes of definitions, in their order up to the first that is refused.
     Define {
         /// Who waits for the outcome, if anybody.
-        asker: Option<Asker>,
+        requester: Option<Requester>,
         /// The changes.
         definitions: Vec<Definition>,
     },
@@ -153,16 +153,16 @@ pub enum Letter {
         version: u64,
     },
     /// From shard 0: what became of changes, once every replica has made them.
-    Defined {
+    DefinitionOutcome {
         /// Who asked.
-        asker: Asker,
+        requester: Requester,
         /// The outcome.
-        result: Result<(), Refused>,
+        result: Result<(), RefusedDefinition>,
     },
     /// A message for queues that live there, or several that follow one another and differ in their bodies alone.
     Publish {
         /// The message, or the first of them.
-        parcel: Parcel,
+        payload: ShardPayload,
         /// How many; more than one only if they are packed.
         messages: u32,
         /// The queues, as a range of the batch's list.
@@ -171,12 +171,12 @@ pub enum Letter {
         confirm: bool,
     },
     /// So many more of the publishes that asked for it are in their queues.
-    Accepted {
+    PublishesAccepted {
         /// How many.
         publishes: u32,
     },
     /// The next of the publishes that asked for it is not: a queue had no room.
-    Declined,
+    PublishRefused,
     /// A message for a consumer there, or several that follow one another in the queue and differ in their bodies alone.
     Deliver {
         /// The consumer.
@@ -184,13 +184,13 @@ pub enum Letter {
         /// The queue.
         queue: QueueId,
         /// Its place in the queue.
-        place: Place,
+        position: QueuePosition,
         /// Handed out before.
         redelivered: bool,
         /// It must be acknowledged.
         owed: bool,
         /// The message, or the first of them.
-        parcel: Parcel,
+        payload: ShardPayload,
         /// How many; more than one only if they are packed.
         messages: u32,
     },
@@ -210,7 +210,7 @@ pub enum Letter {
         /// The queue.
         queue: QueueId,
         /// The place of the first.
-        place: Place,
+        position: QueuePosition,
         /// How many.
         count: u32,
     },
@@ -219,7 +219,7 @@ pub enum Letter {
         /// The queue.
         queue: QueueId,
         /// The message's place.
-        place: Place,
+        position: QueuePosition,
         /// The message.
         message: Message,
     },
@@ -228,7 +228,7 @@ pub enum Letter {
         /// The queue.
         queue: QueueId,
         /// The message's place.
-        place: Place,
+        position: QueuePosition,
         /// The message.
         message: Message,
         /// A client has seen it.
@@ -239,20 +239,20 @@ pub enum Letter {
         owed: bool,
     },
     /// To a queue's shard.
-    Ask {
+    Request {
         /// Who waits.
-        asker: Asker,
+        requester: Requester,
         /// The queue.
         queue: QueueId,
         /// The question.
-        ask: Ask,
+        request: QueueRequest,
     },
     /// The answer.
-    Answer {
+    Response {
         /// Who waits.
-        asker: Asker,
+        requester: Requester,
         /// The answer.
-        answer: Answer,
+        response: QueueResponse,
     },
     /// The queue of this consumer was deleted.
     ConsumerCancelled {
@@ -269,7 +269,7 @@ pub enum Letter {
     /// A direct reply (`amq.rabbitmq.reply-to`) for a channel there.
     DirectReply {
         /// The address within that shard.
-        address: crate::direct_reply::Address,
+        address: crate::direct_reply::ReplyAddress,
         /// The reply.
         message: Message,
     },
@@ -277,67 +277,67 @@ pub enum Letter {
 
 /// Letters of one tick for one shard, with the bytes of their small messages.
 #[derive(Default)]
-pub struct Batch {
+pub struct ShardBatch {
     /// The letters, in order.
-    pub letters: Vec<Letter>,
+    pub messages: Vec<ShardMessage>,
     bytes: Vec<u8>,
     queues: Vec<QueueId>,
 }
 
-impl Batch {
+impl ShardBatch {
     /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {
-        self.letters.is_empty()
+        self.messages.is_empty()
     }
 
     /// Whether it should be handed over now.
     #[inline]
     pub fn is_full(&self) -> bool {
-        self.bytes.len() >= BATCH_BYTES || self.letters.len() >= BATCH_LETTERS
+        self.bytes.len() >= BATCH_BYTES || self.messages.len() >= BATCH_MESSAGES
     }
 
     /// Bytes of this batch itself.
-    pub fn room_bytes(&self) -> usize {
+    pub fn capacity_bytes(&self) -> usize {
         self.bytes.capacity()
-            + self.letters.capacity() * size_of::<Letter>()
+            + self.messages.capacity() * size_of::<ShardMessage>()
             + self.queues.capacity() * size_of::<QueueId>()
     }
 
     /// Empties it and keeps its memory, within reason.
     pub fn clear(&mut self) {
-        self.letters.clear();
+        self.messages.clear();
         self.bytes.clear();
         self.queues.clear();
-        self.letters.shrink_to(BATCH_LETTERS * 2);
+        self.messages.shrink_to(BATCH_MESSAGES * 2);
         self.bytes.shrink_to(BATCH_BYTES * 2);
-        self.queues.shrink_to(BATCH_LETTERS * 2);
+        self.queues.shrink_to(BATCH_MESSAGES * 2);
     }
 
     /// Adds a letter.
     #[inline]
-    pub fn push(&mut self, letter: Letter) {
-        self.letters.push(letter);
+    pub fn push(&mut self, letter: ShardMessage) {
+        self.messages.push(letter);
     }
 
     /// A queue's message is settled: one letter for those that follow one another, so that a million acknowledged at once
     /// are no million letters.
     #[inline]
-    pub fn push_settled(&mut self, queue: QueueId, place: Place) {
-        match self.letters.last_mut() {
-            Some(Letter::Settled { queue: last, place: first, count })
+    pub fn push_settled(&mut self, queue: QueueId, place: QueuePosition) {
+        match self.messages.last_mut() {
+            Some(ShardMessage::Settled { queue: last, position: first, count })
                 if *last == queue && first.0 + u64::from(*count) == place.0 && *count < u32::MAX =>
             {
                 *count += 1;
             }
-            _ => self.push(Letter::Settled { queue, place, count: 1 }),
+            _ => self.push(ShardMessage::Settled { queue, position: place, count: 1 }),
         }
     }
 
     /// This replica has made every change up to one: of several in a row the last says it all.
     pub fn push_applied(&mut self, version: u64) {
-        match self.letters.last_mut() {
-            Some(Letter::Applied { version: last }) => *last = version,
-            _ => self.push(Letter::Applied { version }),
+        match self.messages.last_mut() {
+            Some(ShardMessage::Applied { version: last }) => *last = version,
+            _ => self.push(ShardMessage::Applied { version }),
         }
     }
 
@@ -351,10 +351,10 @@ impl Batch {
         confirm: bool,
     ) -> bool {
         let Some(body) = small(content) else { return false };
-        if let Some(Letter::Publish { parcel: Parcel::Packed(packed), messages, queues: range, confirm: before }) =
-            self.letters.last_mut()
+        if let Some(ShardMessage::Publish { payload: ShardPayload::Packed(packed), messages, queues: range, confirm: before }) =
+            self.messages.last_mut()
             && *before == confirm
-            && *messages < RUN_MESSAGES_MAX
+            && *messages < PACKED_MESSAGES_MAX
             && packed.has_head_of(content, body, &self.bytes)
             && self.queues[range.start as usize..range.end as usize].iter().copied().eq(queues.clone())
         {
@@ -362,9 +362,9 @@ impl Batch {
             *messages += 1;
             return true;
         }
-        let parcel = Parcel::Packed(self.pack(content, body));
-        let queues = self.list(queues);
-        self.push(Letter::Publish { parcel, messages: 1, queues, confirm });
+        let parcel = ShardPayload::Packed(self.pack(content, body));
+        let queues = self.push_queues(queues);
+        self.push(ShardMessage::Publish { payload: parcel, messages: 1, queues, confirm });
         true
     }
 
@@ -373,38 +373,38 @@ impl Batch {
     pub fn push_deliver(
         &mut self,
         content: &Content<'_>,
-        to: (ConsumerKey, QueueId, Place),
+        to: (ConsumerKey, QueueId, QueuePosition),
         redelivered: bool,
         owed: bool,
     ) -> bool {
         let Some(body) = small(content) else { return false };
         let (consumer, queue, place) = to;
-        if let Some(Letter::Deliver {
+        if let Some(ShardMessage::Deliver {
             consumer: last_consumer,
             queue: last_queue,
-            place: first,
+            position: first,
             redelivered: last_redelivered,
             owed: last_owed,
-            parcel: Parcel::Packed(packed),
+            payload: ShardPayload::Packed(packed),
             messages,
-        }) = self.letters.last_mut()
+        }) = self.messages.last_mut()
             && (*last_consumer, *last_queue) == (consumer, queue)
             && (*last_redelivered, *last_owed) == (redelivered, owed)
             && first.0 + u64::from(*messages) == place.0
-            && *messages < RUN_MESSAGES_MAX
+            && *messages < PACKED_MESSAGES_MAX
             && packed.has_head_of(content, body, &self.bytes)
         {
             self.bytes.extend_from_slice(body);
             *messages += 1;
             return true;
         }
-        let parcel = Parcel::Packed(self.pack(content, body));
-        self.push(Letter::Deliver { consumer, queue, place, redelivered, owed, parcel, messages: 1 });
+        let parcel = ShardPayload::Packed(self.pack(content, body));
+        self.push(ShardMessage::Deliver { consumer, queue, position: place, redelivered, owed, payload: parcel, messages: 1 });
         true
     }
 
     #[inline]
-    fn pack(&mut self, content: &Content<'_>, body: &[u8]) -> Packed {
+    fn pack(&mut self, content: &Content<'_>, body: &[u8]) -> PackedMessage {
         let at = self.bytes.len() as u32;
         self.bytes.reserve(content.bytes());
         self.bytes.extend_from_slice(&content.arrived_us.to_le_bytes());
@@ -412,7 +412,7 @@ impl Batch {
         self.bytes.extend_from_slice(content.routing_key);
         self.bytes.extend_from_slice(content.properties);
         self.bytes.extend_from_slice(body);
-        Packed {
+        PackedMessage {
             at,
             properties_bytes: content.properties.len() as u32,
             body_bytes: body.len() as u32,
@@ -423,7 +423,7 @@ impl Batch {
 
     /// Adds a list of queues for the letter that is written next; answers its range.
     #[inline]
-    pub fn list(&mut self, queues: impl Iterator<Item = QueueId>) -> Range<u32> {
+    pub fn push_queues(&mut self, queues: impl Iterator<Item = QueueId>) -> Range<u32> {
         let from = self.queues.len() as u32;
         self.queues.extend(queues);
         from..self.queues.len() as u32
@@ -437,8 +437,8 @@ impl Batch {
 
     /// The parts of so many packed messages with one head.
     #[inline]
-    pub fn unpack(&self, packed: &Packed, messages: u32) -> impl Iterator<Item = Content<'_>> {
-        let Packed { properties_bytes, body_bytes, exchange_bytes, routing_key_bytes, .. } = *packed;
+    pub fn unpack(&self, packed: &PackedMessage, messages: u32) -> impl Iterator<Item = Content<'_>> {
+        let PackedMessage { properties_bytes, body_bytes, exchange_bytes, routing_key_bytes, .. } = *packed;
         let (arrived_us, rest) = self.bytes[packed.at as usize..].split_at(size_of::<u64>());
         let arrived_us = arrived_us.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let (exchange, rest) = rest.split_at(exchange_bytes as usize);
@@ -447,16 +447,16 @@ impl Batch {
         (0..messages).map(move |_| {
             let (body, behind) = rest.split_at(body_bytes as usize);
             rest = behind;
-            Content { exchange, routing_key, properties, body: BodyRef::Small(body), blind: &[], arrived_us }
+            Content { exchange, routing_key, properties, body: BodyRef::Small(body), bcc: &[], arrived_us }
         })
     }
 }
 
-impl Packed {
+impl PackedMessage {
     /// Whether this message and that one differ in their bodies alone, which have one length.
     #[inline]
     fn has_head_of(&self, content: &Content<'_>, body: &[u8], bytes: &[u8]) -> bool {
-        let &Packed { at, properties_bytes, body_bytes, exchange_bytes, routing_key_bytes } = self;
+        let &PackedMessage { at, properties_bytes, body_bytes, exchange_bytes, routing_key_bytes } = self;
         if (properties_bytes as usize, body_bytes as usize) != (content.properties.len(), body.len())
             || (exchange_bytes as usize, routing_key_bytes as usize)
                 != (content.exchange.len(), content.routing_key.len())
@@ -477,36 +477,36 @@ impl Packed {
 #[inline]
 fn small<'a>(content: &Content<'a>) -> Option<&'a [u8]> {
     match content.body {
-        BodyRef::Small(body) if body.len() <= INLINE_BODY_BYTES_MAX && content.blind.is_empty() => Some(body),
+        BodyRef::Small(body) if body.len() <= INLINE_BODY_BYTES_MAX && content.bcc.is_empty() => Some(body),
         _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Batch, Letter, Parcel};
+    use super::{ShardBatch, ShardMessage, ShardPayload};
     use crate::consumer::ConsumerKey;
     use crate::limits::INLINE_BODY_BYTES_MAX;
     use crate::message::{BodyRef, Content};
-    use crate::ready::Place;
+    use crate::ready_messages::QueuePosition;
     use catalog::QueueId;
 
     #[test]
     fn messages_that_follow_one_another_are_settled_by_one_letter() {
-        let mut batch = Batch::default();
+        let mut batch = ShardBatch::default();
         let [a, b] = [1, 2].map(|index| QueueId { index, serial: 0 });
         for (queue, place) in [(a, 5), (a, 6), (a, 7), (b, 8), (a, 8), (a, 10), (a, 11), (a, 11)] {
-            batch.push_settled(queue, Place(place));
+            batch.push_settled(queue, QueuePosition(place));
         }
-        let settled = batch.letters.iter().map(|letter| match letter {
-            Letter::Settled { queue, place, count } => (queue.index, place.0, *count),
+        let settled = batch.messages.iter().map(|letter| match letter {
+            ShardMessage::Settled { queue, position: place, count } => (queue.index, place.0, *count),
             other => panic!("{other:?}"),
         });
         assert_eq!(settled.collect::<Vec<_>>(), [(1, 5, 3), (2, 8, 1), (1, 8, 1), (1, 10, 2), (1, 11, 1)]);
     }
 
     fn parts(content: &Content<'_>, queues: &[QueueId], confirm: bool) -> String {
-        let Content { exchange, routing_key, properties, body: BodyRef::Small(body), blind: [], arrived_us } = content
+        let Content { exchange, routing_key, properties, body: BodyRef::Small(body), bcc: [], arrived_us } = content
         else {
             panic!("a small message")
         };
@@ -521,7 +521,7 @@ mod tests {
             routing_key: b"key",
             properties: &[0x10, 0, 1],
             body: BodyRef::Small(b"body"),
-            blind: &[],
+            bcc: &[],
             arrived_us: 7,
         };
         let with = |body| Content { body: BodyRef::Small(body), ..plain };
@@ -540,17 +540,17 @@ mod tests {
             (Content { body: BodyRef::Small(b""), ..plain }, &[b], true),
             (Content { body: BodyRef::Small(b""), ..plain }, &[b], true),
         ];
-        let mut batch = Batch::default();
+        let mut batch = ShardBatch::default();
         for (content, queues, confirm) in published {
             assert!(batch.push_publish(content, queues.iter().copied(), *confirm));
         }
         assert!(!batch.push_publish(&with(&[0; INLINE_BODY_BYTES_MAX + 1]), [a].into_iter(), true));
-        let blind = crate::blind::pack(std::iter::once(b"k".as_slice()));
-        assert!(!batch.push_publish(&Content { blind: &blind, ..plain }, [a].into_iter(), true));
+        let blind = crate::bcc::pack(std::iter::once(b"k".as_slice()));
+        assert!(!batch.push_publish(&Content { bcc: &blind, ..plain }, [a].into_iter(), true));
         let mut lengths = Vec::new();
         let mut back = Vec::new();
-        for letter in &batch.letters {
-            let Letter::Publish { parcel: Parcel::Packed(packed), messages, queues, confirm } = letter else {
+        for letter in &batch.messages {
+            let ShardMessage::Publish { payload: ShardPayload::Packed(packed), messages, queues, confirm } = letter else {
                 panic!("{letter:?}")
             };
             lengths.push(*messages);
@@ -566,12 +566,12 @@ mod tests {
         let queue = QueueId { index: 1, serial: 0 };
         let content = Content { routing_key: b"q", body: BodyRef::Small(b"x"), ..Content::EMPTY };
         let consumer = ConsumerKey::default();
-        let mut batch = Batch::default();
+        let mut batch = ShardBatch::default();
         for (place, redelivered) in [(1, false), (2, false), (4, false), (5, true), (6, true)] {
-            assert!(batch.push_deliver(&content, (consumer, queue, Place(place)), redelivered, true));
+            assert!(batch.push_deliver(&content, (consumer, queue, QueuePosition(place)), redelivered, true));
         }
-        let runs = batch.letters.iter().map(|letter| match letter {
-            Letter::Deliver { place, messages, .. } => (place.0, *messages),
+        let runs = batch.messages.iter().map(|letter| match letter {
+            ShardMessage::Deliver { position: place, messages, .. } => (place.0, *messages),
             other => panic!("{other:?}"),
         });
         assert_eq!(runs.collect::<Vec<_>>(), [(1, 2), (4, 1), (5, 2)]);

@@ -4,7 +4,7 @@
 //! Owns:   the form of `x-death`, `x-first-death-*` and `x-last-death-*`.
 //! Never:  routes.
 
-use crate::limits::LIKENESS_BYTES_MAX;
+use crate::limits::DEATH_CACHE_PROPERTIES_BYTES_MAX;
 use crate::message::Message;
 use catalog::{Route, VhostId, arguments::X_HARRIER_ID};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const LAST: &[u8] = b"x-last-death-";
 
 /// Where a queue's dead letters go.
 #[derive(Debug)]
-pub struct Grave {
+pub struct DeadLetterTarget {
     /// The queue's virtual host.
     pub vhost: VhostId,
     /// The queue's name.
@@ -31,7 +31,7 @@ pub struct Grave {
 
 /// Why a queue gave a message up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reason {
+pub enum DeadLetterReason {
     /// A consumer did not want it.
     Rejected,
     /// Its time was over.
@@ -42,35 +42,35 @@ pub enum Reason {
     DeliveryLimit,
 }
 
-impl Reason {
+impl DeadLetterReason {
     /// As the headers name it.
     pub const fn name(self) -> &'static str {
         match self {
-            Reason::Rejected => "rejected",
-            Reason::Expired => "expired",
-            Reason::MaxLength => "maxlen",
-            Reason::DeliveryLimit => "delivery_limit",
+            DeadLetterReason::Rejected => "rejected",
+            DeadLetterReason::Expired => "expired",
+            DeadLetterReason::MaxLength => "maxlen",
+            DeadLetterReason::DeliveryLimit => "delivery_limit",
         }
     }
 }
 
 /// A message that its queue gave up.
 #[derive(Clone, Copy)]
-pub struct Dead<'a> {
+pub struct DeadLetter<'a> {
     /// The message.
     pub message: &'a Message,
     /// Why.
-    pub reason: Reason,
+    pub reason: DeadLetterReason,
     /// Which queue, and where it goes.
-    pub grave: &'a Arc<Grave>,
+    pub target: &'a Arc<DeadLetterTarget>,
 }
 
 /// The last dead letter: they come in runs that differ in nothing but their bodies, and what was written and looked up for one
 /// is good for the next.
 #[derive(Default)]
-pub struct LastDeath {
-    grave: Option<Arc<Grave>>,
-    reason: Option<Reason>,
+pub struct DeathHistoryWriter {
+    target: Option<Arc<DeadLetterTarget>>,
+    reason: Option<DeadLetterReason>,
     now_s: u64,
     exchange: Vec<u8>,
     key: Vec<u8>,
@@ -81,34 +81,34 @@ pub struct LastDeath {
     before: Option<Vec<u8>>,
     after: Vec<u8>,
     /// Where it went.
-    trail: Option<Trail>,
+    route: Option<CachedDeadLetterRoute>,
 }
 
 /// Where dead letters of one grave and routing key go, as long as no definition changes.
-pub struct Trail {
+pub struct CachedDeadLetterRoute {
     /// The catalog's version.
     pub version: u64,
     /// The queues.
     pub route: Arc<Route>,
 }
 
-impl LastDeath {
-    fn is_like(&self, death: &Death<'_>) -> bool {
-        self.grave.as_ref().is_some_and(|grave| Arc::ptr_eq(grave, death.dead.grave))
-            && self.reason == Some(death.dead.reason)
+impl DeathHistoryWriter {
+    fn is_like(&self, death: &DeathEvent<'_>) -> bool {
+        self.target.as_ref().is_some_and(|grave| Arc::ptr_eq(grave, death.dead_letter.target))
+            && self.reason == Some(death.dead_letter.reason)
             && self.now_s == death.now_s
             && self.exchange == death.exchange
             && self.key == death.key
             && self.expiration.as_deref() == death.expiration
     }
 
-    fn set(&mut self, death: &Death<'_>) {
-        if self.grave.as_ref().is_none_or(|grave| !Arc::ptr_eq(grave, death.dead.grave)) || self.key != death.key {
-            self.trail = None;
+    fn set(&mut self, death: &DeathEvent<'_>) {
+        if self.target.as_ref().is_none_or(|grave| !Arc::ptr_eq(grave, death.dead_letter.target)) || self.key != death.key {
+            self.route = None;
         }
         self.before = None;
-        self.grave = Some(Arc::clone(death.dead.grave));
-        self.reason = Some(death.dead.reason);
+        self.target = Some(Arc::clone(death.dead_letter.target));
+        self.reason = Some(death.dead_letter.reason);
         self.now_s = death.now_s;
         self.exchange.clear();
         self.exchange.extend_from_slice(death.exchange);
@@ -116,16 +116,16 @@ impl LastDeath {
         self.key.extend_from_slice(death.key);
         self.expiration = death.expiration.map(<[u8]>::to_vec);
         self.headers.clear();
-        death.first(&mut self.headers);
+        death.write_new(&mut self.headers);
     }
 
     /// Makes it the death of this message, and answers whether it is the message's first. The letter's properties are
     /// `properties` then. An expiration is gone from them: it would end the letter again.
-    pub fn become_of(&mut self, dead: Dead<'_>, now_s: u64) -> bool {
+    pub fn write(&mut self, dead: DeadLetter<'_>, now_s: u64) -> bool {
         let content = dead.message.content();
         let properties = content.properties();
         let expiration = properties.expiration().map(|text| text.as_bytes());
-        let death = Death { dead, now_s, exchange: content.exchange, key: content.routing_key, expiration };
+        let death = DeathEvent { dead_letter: dead, now_s, exchange: content.exchange, key: content.routing_key, expiration };
         if !self.is_like(&death) {
             self.set(&death);
         }
@@ -133,18 +133,18 @@ impl LastDeath {
             return true;
         }
         let mut first = true;
-        let LastDeath { headers: ours, after, .. } = self;
+        let DeathHistoryWriter { headers: ours, after, .. } = self;
         after.clear();
         properties.rewrite(false, after, |headers, out| {
             if TableRef::new(headers).iter().any(|entry| entry.is_ok_and(|(name, _)| is_ours(name.as_bytes()))) {
                 first = false;
-                death.join(headers, out);
+                death.write_merged(headers, out);
             } else {
                 out.extend_from_slice(headers);
                 out.extend_from_slice(ours);
             }
         });
-        let worth_it = first && content.properties.len() <= LIKENESS_BYTES_MAX;
+        let worth_it = first && content.properties.len() <= DEATH_CACHE_PROPERTIES_BYTES_MAX;
         match (&mut self.before, worth_it) {
             (Some(before), true) => {
                 before.clear();
@@ -162,27 +162,27 @@ impl LastDeath {
     }
 
     /// Where it goes, if that is known.
-    pub fn trail(&self, version: u64) -> Option<&Route> {
-        self.trail.as_ref().filter(|trail| trail.version == version).map(|trail| &*trail.route)
+    pub fn cached_route(&self, version: u64) -> Option<&Route> {
+        self.route.as_ref().filter(|trail| trail.version == version).map(|trail| &*trail.route)
     }
 
     /// Notes where it goes.
-    pub fn set_trail(&mut self, trail: Option<Trail>) {
-        self.trail = trail;
+    pub fn cache_route(&mut self, trail: Option<CachedDeadLetterRoute>) {
+        self.route = trail;
     }
 }
 
-impl Dead<'_> {
+impl DeadLetter<'_> {
     /// Whether a queue would get a message again that went round by itself: no consumer rejected it since it was there.
     /// `letter` is the message as it goes there, if it has died before.
     pub fn is_cycle(&self, letter: Option<RawProperties<'_>>, queue: &str) -> bool {
-        if self.reason == Reason::Rejected {
+        if self.reason == DeadLetterReason::Rejected {
             return false;
         }
         let deaths = letter.and_then(|letter| letter.headers()?.get(X_DEATH)?.as_list()).unwrap_or_default();
         let deaths = deaths.iter().filter_map(|event| event.ok()?.as_table());
-        let rejected = |event: &TableRef<'_>| is(*event, "reason", Reason::Rejected.name().as_bytes());
-        *self.grave.queue == *queue
+        let rejected = |event: &TableRef<'_>| is(*event, "reason", DeadLetterReason::Rejected.name().as_bytes());
+        *self.target.queue == *queue
             || deaths.take_while(|event| !rejected(event)).any(|event| is(event, "queue", queue.as_bytes()))
     }
 }
@@ -197,56 +197,56 @@ fn is_ours(name: &[u8]) -> bool {
     name == CC
         || name == X_DEATH.as_bytes()
         || name == X_HARRIER_ID.as_bytes()
-        || tells_of(name, FIRST)
-        || tells_of(name, LAST)
+        || is_about(name, FIRST)
+        || is_about(name, LAST)
 }
 
 /// Whether a header tells of the first or the last death.
-fn tells_of(name: &[u8], which: &[u8]) -> bool {
+fn is_about(name: &[u8], which: &[u8]) -> bool {
     name.strip_prefix(which).is_some_and(|what| [b"exchange".as_slice(), b"queue", b"reason"].contains(&what))
 }
 
 /// One death of a message.
-struct Death<'a> {
-    dead: Dead<'a>,
+struct DeathEvent<'a> {
+    dead_letter: DeadLetter<'a>,
     now_s: u64,
     exchange: &'a [u8],
     key: &'a [u8],
     expiration: Option<&'a [u8]>,
 }
 
-impl Death<'_> {
+impl DeathEvent<'_> {
     fn queue(&self) -> &[u8] {
-        self.dead.grave.queue.as_bytes()
+        self.dead_letter.target.queue.as_bytes()
     }
 
     fn reason(&self) -> &[u8] {
-        self.dead.reason.name().as_bytes()
+        self.dead_letter.reason.name().as_bytes()
     }
 
     /// The headers of a message that never died before, written as they go out.
-    fn first(&self, out: &mut Vec<u8>) {
+    fn write_new(&self, out: &mut Vec<u8>) {
         name(out, X_DEATH);
         out.push(b'A');
-        with_length(out, |out| self.event(None, out));
-        self.firsts(out);
-        self.lasts(out);
+        with_length(out, |out| self.write_event(None, out));
+        self.write_first_death(out);
+        self.write_last_death(out);
     }
 
-    fn firsts(&self, out: &mut Vec<u8>) {
+    fn write_first_death(&self, out: &mut Vec<u8>) {
         text(out, "x-first-death-exchange", self.exchange);
         text(out, "x-first-death-queue", self.queue());
         text(out, "x-first-death-reason", self.reason());
     }
 
-    fn lasts(&self, out: &mut Vec<u8>) {
+    fn write_last_death(&self, out: &mut Vec<u8>) {
         text(out, "x-last-death-exchange", self.exchange);
         text(out, "x-last-death-queue", self.queue());
         text(out, "x-last-death-reason", self.reason());
     }
 
     /// This death as the list has it; `copies` are further routing keys that the message had.
-    fn event(&self, copies: Option<ListRef<'_>>, out: &mut Vec<u8>) {
+    fn write_event(&self, copies: Option<ListRef<'_>>, out: &mut Vec<u8>) {
         out.push(b'F');
         with_length(out, |out| {
             count(out, 1);
@@ -273,16 +273,16 @@ impl Death<'_> {
     }
 
     /// The headers of a message that has some of these names already: what does not change is copied as it is.
-    fn join(&self, headers: &[u8], out: &mut Vec<u8>) {
+    fn write_merged(&self, headers: &[u8], out: &mut Vec<u8>) {
         let headers = TableRef::new(headers);
         let (known, copies) = (headers.get(X_DEATH), headers.get("CC"));
         let drops = |header: &[u8]| {
             // A dead letter is another message.
             header == X_DEATH.as_bytes()
                 || header == X_HARRIER_ID.as_bytes()
-                || tells_of(header, LAST)
-                || (known.is_none() && tells_of(header, FIRST))
-                || (self.dead.grave.routing_key.is_some() && header == CC)
+                || is_about(header, LAST)
+                || (known.is_none() && is_about(header, FIRST))
+                || (self.dead_letter.target.routing_key.is_some() && header == CC)
         };
         // Properties are validated where they come in.
         let mut entries = headers.iter();
@@ -295,23 +295,23 @@ impl Death<'_> {
             rest = behind;
         }
         if known.is_none() {
-            self.firsts(out);
+            self.write_first_death(out);
         }
-        self.lasts(out);
+        self.write_last_death(out);
         name(out, X_DEATH);
         out.push(b'A');
         let events = known.and_then(ValueRef::as_list).unwrap_or_default();
-        with_length(out, |out| self.join_events(events, copies.and_then(ValueRef::as_list), out));
+        with_length(out, |out| self.write_merged_events(events, copies.and_then(ValueRef::as_list), out));
     }
 
     /// The list of deaths with this one in front: counted up if there was one of this queue and reason. That one's time and
     /// keys stay, as in RabbitMQ.
-    fn join_events(&self, events: ListRef<'_>, copies: Option<ListRef<'_>>, out: &mut Vec<u8>) {
+    fn write_merged_events(&self, events: ListRef<'_>, copies: Option<ListRef<'_>>, out: &mut Vec<u8>) {
         let same = |event: TableRef<'_>| is(event, "queue", self.queue()) && is(event, "reason", self.reason());
         let tables = || events.iter().filter_map(|event| event.ok()?.as_table());
         let times = |event: TableRef<'_>| event.get("count").and_then(ValueRef::as_i64).unwrap_or(0);
         match tables().find(|event| same(*event)) {
-            None => self.event(copies, out),
+            None => self.write_event(copies, out),
             Some(event) => {
                 out.push(b'F');
                 with_length(out, |out| {
@@ -373,27 +373,27 @@ mod tests {
     use wire::{List, Properties, RawProperties, ShortString, Table, Value};
 
     /// The properties of a message after these deaths, the first of them first.
-    fn die(properties: Properties, deaths: &[(&str, Reason)]) -> (Properties, impl Fn(&str) -> bool) {
+    fn die(properties: Properties, deaths: &[(&str, DeadLetterReason)]) -> (Properties, impl Fn(&str) -> bool) {
         let pool = Pool::new(PoolOptions::default());
         let mut bytes = properties.to_bytes();
         let mut last = None;
-        let mut memory = LastDeath::default();
+        let mut memory = DeathHistoryWriter::default();
         for (now_s, &(queue, reason)) in deaths.iter().enumerate() {
             let body = BodyRef::Small(b"x");
             let content = Content { exchange: b"e", routing_key: b"k", properties: &bytes, body, ..Content::EMPTY };
             let grave =
-                Grave { vhost: VhostId(0), queue: queue.into(), exchange: b"d".as_slice().into(), routing_key: None };
+                DeadLetterTarget { vhost: VhostId(0), queue: queue.into(), exchange: b"d".as_slice().into(), routing_key: None };
             let (message, grave) = (content.keep(&pool), Arc::new(grave));
-            let dead = Dead { message: &message, reason, grave: &grave };
-            let first = memory.become_of(dead, now_s as u64);
-            assert_eq!(memory.become_of(dead, now_s as u64), first, "it says the same again");
+            let dead = DeadLetter { message: &message, reason, target: &grave };
+            let first = memory.write(dead, now_s as u64);
+            assert_eq!(memory.write(dead, now_s as u64), first, "it says the same again");
             bytes = memory.properties().to_vec();
             last = Some((message, reason, grave, first));
         }
         let (message, reason, grave, first) = last.expect("a death");
         let after = RawProperties::new(&bytes).to_properties().expect("well formed");
         (after, move |queue: &str| {
-            let dead = Dead { message: &message, reason, grave: &grave };
+            let dead = DeadLetter { message: &message, reason, target: &grave };
             dead.is_cycle((!first).then_some(RawProperties::new(&bytes)), queue)
         })
     }
@@ -421,7 +421,7 @@ mod tests {
             message_id: Some(text("m")),
             ..Properties::default()
         };
-        let (after, _) = die(before.clone(), &[("q", Reason::Expired)]);
+        let (after, _) = die(before.clone(), &[("q", DeadLetterReason::Expired)]);
         assert_eq!(events(&after), ["q expired 1 60000"]);
         let headers = after.headers.clone().expect("headers");
         assert_eq!(headers.get("mine"), Some(&Value::I32(1)));
@@ -438,7 +438,7 @@ mod tests {
     #[test]
     fn deaths_are_counted_by_queue_and_reason_and_the_last_comes_first() {
         let deaths =
-            [("q", Reason::Rejected), ("r", Reason::Expired), ("q", Reason::Rejected), ("r", Reason::MaxLength)];
+            [("q", DeadLetterReason::Rejected), ("r", DeadLetterReason::Expired), ("q", DeadLetterReason::Rejected), ("r", DeadLetterReason::MaxLength)];
         let (after, _) = die(Properties::default(), &deaths);
         assert_eq!(events(&after), ["r maxlen 1 -", "q rejected 2 -", "r expired 1 -"]);
         let headers = after.headers.expect("headers");
@@ -449,7 +449,7 @@ mod tests {
 
     #[test]
     fn a_cycle_has_no_rejection_in_it() {
-        use Reason::{Expired, Rejected};
+        use DeadLetterReason::{Expired, Rejected};
         for (deaths, queue, expect) in [
             (&[("q", Expired)][..], "q", true),
             (&[("q", Expired)], "r", false),
@@ -477,7 +477,7 @@ mod tests {
         ] {
             let headers = Table::new().with(X_DEATH, forged).expect("short");
             let (after, _) =
-                die(Properties { headers: Some(headers), ..Properties::default() }, &[("q", Reason::Rejected)]);
+                die(Properties { headers: Some(headers), ..Properties::default() }, &[("q", DeadLetterReason::Rejected)]);
             assert_eq!(events(&after), [expect]);
         }
     }
