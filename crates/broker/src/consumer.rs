@@ -1,63 +1,45 @@
-//! A consumer, as the shard of its connection sees it.
-//!
-//! Enters: deliveries from its queue.  Leaves: whether it may take one more.
-//! Owns:   its prefetch count and, when its queue lives on another shard, the deliveries that wait here for room.
-//! Never:  knows what a message holds.
+//! A consumer, on the shard of its connection.
 
-use crate::effects::ConnectionSlot;
+use crate::ids::{ChannelKey, ConnectionSlot, QueuePosition};
+use crate::limits::REMOTE_WINDOW_MESSAGES;
 use crate::message::Message;
-use crate::ready_messages::QueuePosition;
 use catalog::{QueueId, ShardId};
 use std::collections::VecDeque;
 
-slotmap::new_key_type! {
-    /// A consumer in the table of its connection's shard.
-    pub struct ConsumerKey;
-}
-
-/// A delivery from another shard that waits for room or prefetch.
+/// A delivery from another shard that waits until the connection or the prefetch count has capacity.
 pub struct ParkedDelivery {
-    /// Its place in the queue.
     pub position: QueuePosition,
-    /// The message.
     pub message: Message,
-    /// Handed out before.
     pub redelivered: bool,
 }
 
 /// A consumer.
 pub struct Consumer {
-    /// Its connection.
     pub slot: ConnectionSlot,
-    /// Its channel's number.
     pub channel_number: u16,
-    /// Its channel.
-    pub channel: crate::channel::ChannelKey,
-    /// Its tag.
+    pub channel: ChannelKey,
     pub tag: Box<[u8]>,
-    /// Its queue.
     pub queue: QueueId,
-    /// Where that queue lives.
+    /// The shard where that queue lives.
     pub home: ShardId,
-    /// Deliveries need no acknowledgement.
     pub no_ack: bool,
     /// Unsettled deliveries it may have; zero is no limit.
     pub prefetch: u32,
     /// Unsettled deliveries it has.
     pub unsettled: u32,
-    /// Served before others with a smaller number.
+    /// Higher priorities are served first.
     pub priority: i32,
-    /// It could not take a delivery and must be woken.
+    /// It could not accept a delivery and must be woken.
     pub idle: bool,
     /// Deliveries waiting here (queue on another shard only).
     pub parked: VecDeque<ParkedDelivery>,
-    /// Messages delivered since the queue was last told (queue on another shard only).
+    /// Messages delivered since the queue was last granted credit (queue on another shard only).
     pub credit_due_messages: u32,
-    /// Bytes delivered since the queue was last told.
+    /// Bytes delivered since then.
     pub credit_due_bytes: i64,
-    /// It is on the list of those whose queue must be told.
+    /// It is on the list of those that owe their queue credit.
     pub credit_listed: bool,
-    /// How many messages the queue may send ahead.
+    /// Messages that the queue may send ahead.
     pub window: u32,
 }
 
@@ -67,4 +49,10 @@ impl Consumer {
     pub fn has_credit(&self) -> bool {
         self.no_ack || self.prefetch == 0 || self.unsettled < self.prefetch
     }
+}
+
+/// How many messages a queue on another shard may send ahead to a consumer.
+pub fn window_of(prefetch: u32, prefetch_shared: u32, no_ack: bool) -> u32 {
+    let limits = [prefetch, prefetch_shared].into_iter().filter(|&limit| limit > 0 && !no_ack);
+    limits.min().unwrap_or(REMOTE_WINDOW_MESSAGES).min(REMOTE_WINDOW_MESSAGES)
 }

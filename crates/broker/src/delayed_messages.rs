@@ -5,8 +5,10 @@
 //! Never:  reads a clock, routes, looks through what waits.
 
 use crate::message::Message;
+use catalog::arguments::X_DELAY;
 use catalog::{Name, VhostId};
 use std::collections::BTreeMap;
+use wire::{RawProperties, ShortString, TableRef, Value};
 
 /// A message that waits in an exchange.
 pub struct DelayedMessage {
@@ -70,6 +72,22 @@ impl DelayedMessages {
     pub fn list_overhead_bytes(&self) -> usize {
         self.messages.len() * ENTRY_OVERHEAD_BYTES
     }
+}
+
+/// The properties of a message with its delay negated: as it will be delivered, and so that no other exchange delays it again.
+pub(crate) fn negate_delay(properties: RawProperties<'_>, delay_ms: u32) -> Vec<u8> {
+    let value = -i64::from(delay_ms);
+    let value = i32::try_from(value).map_or(Value::I64(value), Value::I32);
+    let mut out = Vec::new();
+    properties.rewrite(true, &mut out, |headers, out| {
+        // Properties are validated where they come in.
+        let mut headers = TableRef::new(headers).to_table().unwrap_or_default();
+        if let Ok(name) = ShortString::try_from(X_DELAY) {
+            headers.set(name, value);
+        }
+        out.extend_from_slice(&headers.to_bytes());
+    });
+    out
 }
 
 #[cfg(test)]

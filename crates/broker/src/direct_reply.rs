@@ -4,7 +4,7 @@
 //! Owns:   the form of the address.
 //! Never:  trusts an address: the nonce must match.
 
-use crate::channel::ChannelKey;
+use crate::ids::ChannelKey;
 use catalog::ShardId;
 use slotmap::{Key, KeyData};
 
@@ -14,7 +14,7 @@ pub const PSEUDO_QUEUE: &str = "amq.rabbitmq.reply-to";
 /// What a channel that consumes from the pseudo-queue keeps.
 pub struct ReplyConsumer {
     /// The consumer's tag.
-    pub consumer_tag: Box<[u8]>,
+    pub tag: Box<[u8]>,
     /// Known only to those who saw a request of this channel.
     pub nonce: u64,
 }

@@ -8,15 +8,12 @@
 //! buffer without being written down in between (docs/decisions/0002). Tests use a recorder.
 
 use crate::shard_message::ShardBatch;
+use crate::ids::{ConnectionSlot, QueuePosition};
 use crate::message::{Content, Message};
-use crate::ready_messages::QueuePosition;
 use crate::admin_request::{AdminRequestError, AdminRequest};
 use catalog::{QueueId, Refusal, ShardId};
 use slab::Pool;
 use wire::method::{Method, basic};
-
-/// A connection's place in the tables of its shard.
-pub type ConnectionSlot = u32;
 
 /// One `basic.deliver` for a consumer.
 pub struct Delivery<'a> {

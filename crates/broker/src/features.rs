@@ -6,7 +6,8 @@
 
 use crate::death_history::DeadLetterTarget;
 use crate::message::Content;
-use crate::ready_messages::{QueuePosition, ReadyMessages};
+use crate::ids::QueuePosition;
+use crate::ready_messages::ReadyMessages;
 use catalog::{Overflow, QueueDefinition, QueueFeatures};
 use hashbrown::HashMap;
 use std::sync::Arc;
@@ -44,7 +45,7 @@ pub struct FeatureState {
 
 impl FeatureState {
     /// Of a queue that is made or put under other policies now; `is_counted`: its vhost counts its bytes.
-    pub fn of(definition: &QueueDefinition, is_counted: bool, now_us: u64) -> Option<Box<FeatureState>> {
+    pub fn new(definition: &QueueDefinition, is_counted: bool, now_us: u64) -> Option<Box<FeatureState>> {
         let features = match definition.features() {
             Some(features) => features,
             None if is_counted => QueueFeatures::default(),

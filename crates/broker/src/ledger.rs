@@ -5,11 +5,21 @@
 //! Never:  knows what becomes of a released message.
 
 use crate::chunked_queue::ChunkedQueue;
-use crate::consumer::ConsumerKey;
+use crate::ids::{ConsumerKey, QueuePosition};
 use crate::message::Message;
-use crate::ready_messages::QueuePosition;
 use catalog::{QueueId, ShardId};
 use std::collections::BTreeMap;
+
+/// What becomes of a settled delivery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SettlementOutcome {
+    /// It was processed.
+    Acknowledged,
+    /// It returns to its position in the queue.
+    Requeued,
+    /// It was refused and is not wanted again: a dead letter, if its queue has a target for them.
+    Rejected,
+}
 
 /// A delivery that waits for its acknowledgement.
 pub struct UnsettledDelivery {

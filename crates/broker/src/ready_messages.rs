@@ -5,33 +5,9 @@
 //! Never:  looks into a message, knows a consumer.
 
 use crate::chunked_queue::ChunkedQueue;
+use crate::ids::QueuePosition;
 use crate::message::Message;
 use std::collections::BTreeMap;
-
-/// Bits of a place below its level.
-const LEVEL_SHIFT: u32 = 56;
-
-/// A message's place in its queue: of the same level, smaller is older. A message that is requeued goes back to its place.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub struct QueuePosition(pub u64);
-
-impl QueuePosition {
-    #[inline]
-    fn of(level: u8, number: u64) -> QueuePosition {
-        QueuePosition(number | u64::from(level) << LEVEL_SHIFT)
-    }
-
-    /// The priority among the queue's messages.
-    #[inline]
-    pub fn level(self) -> u8 {
-        (self.0 >> LEVEL_SHIFT) as u8
-    }
-
-    #[inline]
-    fn number(self) -> u64 {
-        self.0 & ((1 << LEVEL_SHIFT) - 1)
-    }
-}
 
 /// A message taken from the front.
 pub struct QueueEntry {
@@ -84,12 +60,12 @@ impl PriorityLevel {
     fn pop(&mut self, level: u8) -> Option<QueueEntry> {
         if let Some((number, returned)) = self.returned.pop_first() {
             let RequeuedMessage { message, redelivered } = returned;
-            return Some(QueueEntry { position: QueuePosition::of(level, number), message, redelivered });
+            return Some(QueueEntry { position: QueuePosition::new(level, number), message, redelivered });
         }
         let message = self.list.pop_front()?;
         let number = self.list_front;
         self.list_front += 1;
-        Some(QueueEntry { position: QueuePosition::of(level, number), message, redelivered: false })
+        Some(QueueEntry { position: QueuePosition::new(level, number), message, redelivered: false })
     }
 
     fn restore(&mut self, taken: QueueEntry) {
@@ -197,7 +173,7 @@ impl ReadyMessages {
             0 => Some(&self.line),
             _ => higher.and_then(|higher| higher.lines.get(usize::from(level) - 1)?.as_deref()),
         };
-        QueuePosition::of(level, line.map_or(0, PriorityLevel::next_number))
+        QueuePosition::new(level, line.map_or(0, PriorityLevel::next_number))
     }
 
     #[inline]
@@ -230,7 +206,7 @@ impl ReadyMessages {
         debug_assert!(self.is_empty(), "a message may pass only an empty list");
         let line = if level == 0 { &mut self.line } else { self.higher.get_or_insert_default().line(level) };
         line.list_front += 1;
-        QueuePosition::of(level, line.list_front - 1)
+        QueuePosition::new(level, line.list_front - 1)
     }
 
     /// The message that is next.

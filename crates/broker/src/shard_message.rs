@@ -4,10 +4,10 @@
 //! Owns:   the vocabulary between shards, and the layout of a batch.
 //! Never:  blocks, allocates for a small message once a batch has been used.
 
-use crate::consumer::ConsumerKey;
+use crate::ids::{ConsumerKey, QueuePosition};
 use crate::limits::{BATCH_BYTES, BATCH_MESSAGES, INLINE_BODY_BYTES_MAX, PACKED_MESSAGES_MAX};
 use crate::message::{BodyRef, Content, Message};
-use crate::ready_messages::QueuePosition;
+use crate::ready_messages::QueueEntry;
 use catalog::{Definition, QueueId, Refusal, SessionId};
 use std::ops::Range;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ pub enum QueueResponse {
         /// Handed out before.
         redelivered: bool,
         /// It must be acknowledged.
-        owed: bool,
+        ack_required: bool,
         /// Waiting behind it.
         messages_left: u32,
     },
@@ -188,7 +188,7 @@ pub enum ShardMessage {
         /// Handed out before.
         redelivered: bool,
         /// It must be acknowledged.
-        owed: bool,
+        ack_required: bool,
         /// The message, or the first of them.
         payload: ShardPayload,
         /// How many; more than one only if they are packed.
@@ -234,9 +234,9 @@ pub enum ShardMessage {
         /// A client has seen it.
         redelivered: bool,
         /// A client has seen it this time.
-        seen: bool,
+        was_delivered: bool,
         /// It was out under an acknowledgement.
-        owed: bool,
+        ack_required: bool,
     },
     /// To a queue's shard.
     Request {
@@ -273,6 +273,14 @@ pub enum ShardMessage {
         /// The reply.
         message: Message,
     },
+}
+
+impl ShardMessage {
+    /// A message returns to its queue, and no client has seen it.
+    pub(crate) fn returned(queue: QueueId, entry: QueueEntry, ack_required: bool) -> Self {
+        let QueueEntry { position, message, redelivered } = entry;
+        ShardMessage::Returned { queue, position, message, redelivered, was_delivered: false, ack_required }
+    }
 }
 
 /// Letters of one tick for one shard, with the bytes of their small messages.
@@ -375,7 +383,7 @@ impl ShardBatch {
         content: &Content<'_>,
         to: (ConsumerKey, QueueId, QueuePosition),
         redelivered: bool,
-        owed: bool,
+        ack_required: bool,
     ) -> bool {
         let Some(body) = small(content) else { return false };
         let (consumer, queue, place) = to;
@@ -384,12 +392,12 @@ impl ShardBatch {
             queue: last_queue,
             position: first,
             redelivered: last_redelivered,
-            owed: last_owed,
+            ack_required: last_ack_required,
             payload: ShardPayload::Packed(packed),
             messages,
         }) = self.messages.last_mut()
             && (*last_consumer, *last_queue) == (consumer, queue)
-            && (*last_redelivered, *last_owed) == (redelivered, owed)
+            && (*last_redelivered, *last_ack_required) == (redelivered, ack_required)
             && first.0 + u64::from(*messages) == place.0
             && *messages < PACKED_MESSAGES_MAX
             && packed.has_head_of(content, body, &self.bytes)
@@ -399,7 +407,7 @@ impl ShardBatch {
             return true;
         }
         let parcel = ShardPayload::Packed(self.pack(content, body));
-        self.push(ShardMessage::Deliver { consumer, queue, position: place, redelivered, owed, payload: parcel, messages: 1 });
+        self.push(ShardMessage::Deliver { consumer, queue, position: place, redelivered, ack_required, payload: parcel, messages: 1 });
         true
     }
 
@@ -485,10 +493,9 @@ fn small<'a>(content: &Content<'a>) -> Option<&'a [u8]> {
 #[cfg(test)]
 mod tests {
     use super::{ShardBatch, ShardMessage, ShardPayload};
-    use crate::consumer::ConsumerKey;
-    use crate::limits::INLINE_BODY_BYTES_MAX;
+    use crate::ids::{ConsumerKey, QueuePosition};
+        use crate::limits::INLINE_BODY_BYTES_MAX;
     use crate::message::{BodyRef, Content};
-    use crate::ready_messages::QueuePosition;
     use catalog::QueueId;
 
     #[test]
