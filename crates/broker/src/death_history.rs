@@ -1,8 +1,4 @@
-//! Dead letters: what a message carries with it when its queue gives it up (RabbitMQ extension).
-//!
-//! Enters: a message, the queue it leaves and why.  Leaves: its properties as a dead letter; whether a queue has given it up before.
-//! Owns:   the form of `x-death`, `x-first-death-*` and `x-last-death-*`.
-//! Never:  routes.
+//! Death history: the headers `x-death`, `x-first-death-*` and `x-last-death-*` of a dead letter (RabbitMQ extension).
 
 use crate::limits::DEATH_CACHE_PROPERTIES_BYTES_MAX;
 use crate::message::Message;
@@ -16,34 +12,30 @@ const CC: &[u8] = b"CC";
 const FIRST: &[u8] = b"x-first-death-";
 const LAST: &[u8] = b"x-last-death-";
 
-/// Where a queue's dead letters go.
+/// Where a queue sends its dead letters.
 #[derive(Debug)]
 pub struct DeadLetterTarget {
-    /// The queue's virtual host.
     pub vhost: VhostId,
-    /// The queue's name.
     pub queue: Arc<str>,
-    /// The exchange that takes them.
     pub exchange: Box<[u8]>,
-    /// Their routing key, if it is not their own.
+    /// Replaces the routing keys of the message, if there is one.
     pub routing_key: Option<Box<[u8]>>,
 }
 
-/// Why a queue gave a message up.
+/// Why a message became a dead letter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DeadLetterReason {
-    /// A consumer did not want it.
+    /// A consumer rejected it.
     Rejected,
-    /// Its time was over.
     Expired,
-    /// There was no room.
+    /// The queue was at its limit.
     MaxLength,
-    /// It came back too often.
+    /// It was returned too often.
     DeliveryLimit,
 }
 
 impl DeadLetterReason {
-    /// As the headers name it.
+    /// Its name in the headers.
     pub const fn name(self) -> &'static str {
         match self {
             DeadLetterReason::Rejected => "rejected",
@@ -54,19 +46,16 @@ impl DeadLetterReason {
     }
 }
 
-/// A message that its queue gave up.
+/// A message that left its queue without a consumer.
 #[derive(Clone, Copy)]
 pub struct DeadLetter<'a> {
-    /// The message.
     pub message: &'a Message,
-    /// Why.
     pub reason: DeadLetterReason,
-    /// Which queue, and where it goes.
     pub target: &'a Arc<DeadLetterTarget>,
 }
 
-/// The last dead letter: they come in runs that differ in nothing but their bodies, and what was written and looked up for one
-/// is good for the next.
+/// Writes the death history of dead letters. They often differ in nothing but their bodies, so that the headers and the route of
+/// the last serve the next.
 #[derive(Default)]
 pub struct DeathHistoryWriter {
     target: Option<Arc<DeadLetterTarget>>,
@@ -75,26 +64,24 @@ pub struct DeathHistoryWriter {
     exchange: Vec<u8>,
     key: Vec<u8>,
     expiration: Option<Vec<u8>>,
-    /// What a first death writes behind the headers there are.
+    /// The headers that a first death adds.
     headers: Vec<u8>,
-    /// The message's properties, as far as they are worth comparing with the next one's, and the letter's.
+    /// The properties of the last message, if they are short enough to compare, and those of its dead letter.
     before: Option<Vec<u8>>,
     after: Vec<u8>,
-    /// Where it went.
     route: Option<CachedDeadLetterRoute>,
 }
 
-/// Where dead letters of one grave and routing key go, as long as no definition changes.
+/// The route of dead letters of one target and routing key, as long as no definition changes.
 pub struct CachedDeadLetterRoute {
     /// The catalog's version.
     pub version: u64,
-    /// The queues.
     pub route: Arc<Route>,
 }
 
 impl DeathHistoryWriter {
     fn is_like(&self, death: &DeathEvent<'_>) -> bool {
-        self.target.as_ref().is_some_and(|grave| Arc::ptr_eq(grave, death.dead_letter.target))
+        self.target.as_ref().is_some_and(|target| Arc::ptr_eq(target, death.dead_letter.target))
             && self.reason == Some(death.dead_letter.reason)
             && self.now_s == death.now_s
             && self.exchange == death.exchange
@@ -103,7 +90,7 @@ impl DeathHistoryWriter {
     }
 
     fn set(&mut self, death: &DeathEvent<'_>) {
-        if self.target.as_ref().is_none_or(|grave| !Arc::ptr_eq(grave, death.dead_letter.target)) || self.key != death.key {
+        if self.target.as_ref().is_none_or(|target| !Arc::ptr_eq(target, death.dead_letter.target)) || self.key != death.key {
             self.route = None;
         }
         self.before = None;
@@ -119,13 +106,13 @@ impl DeathHistoryWriter {
         death.write_new(&mut self.headers);
     }
 
-    /// Makes it the death of this message, and answers whether it is the message's first. The letter's properties are
-    /// `properties` then. An expiration is gone from them: it would end the letter again.
-    pub fn write(&mut self, dead: DeadLetter<'_>, now_s: u64) -> bool {
-        let content = dead.message.content();
+    /// Writes the history of a dead letter: `properties` are those of the letter then. Returns whether it is the message's first
+    /// death. The letter has no expiration, which would end it again.
+    pub fn write(&mut self, dead_letter: DeadLetter<'_>, now_s: u64) -> bool {
+        let content = dead_letter.message.content();
         let properties = content.properties();
         let expiration = properties.expiration().map(|text| text.as_bytes());
-        let death = DeathEvent { dead_letter: dead, now_s, exchange: content.exchange, key: content.routing_key, expiration };
+        let death = DeathEvent { dead_letter, now_s, exchange: content.exchange, key: content.routing_key, expiration };
         if !self.is_like(&death) {
             self.set(&death);
         }
@@ -136,7 +123,7 @@ impl DeathHistoryWriter {
         let DeathHistoryWriter { headers: ours, after, .. } = self;
         after.clear();
         properties.rewrite(false, after, |headers, out| {
-            if TableRef::new(headers).iter().any(|entry| entry.is_ok_and(|(name, _)| is_ours(name.as_bytes()))) {
+            if TableRef::new(headers).iter().any(|entry| entry.is_ok_and(|(name, _)| is_death_header(name.as_bytes()))) {
                 first = false;
                 death.write_merged(headers, out);
             } else {
@@ -156,30 +143,29 @@ impl DeathHistoryWriter {
         first
     }
 
-    /// The letter's properties.
+    /// The properties of the dead letter written last.
     pub fn properties(&self) -> &[u8] {
         &self.after
     }
 
-    /// Where it goes, if that is known.
+    /// Its route, if that is known.
     pub fn cached_route(&self, version: u64) -> Option<&Route> {
-        self.route.as_ref().filter(|trail| trail.version == version).map(|trail| &*trail.route)
+        self.route.as_ref().filter(|cached| cached.version == version).map(|cached| &*cached.route)
     }
 
-    /// Notes where it goes.
-    pub fn cache_route(&mut self, trail: Option<CachedDeadLetterRoute>) {
-        self.route = trail;
+    pub fn cache_route(&mut self, cached: Option<CachedDeadLetterRoute>) {
+        self.route = cached;
     }
 }
 
 impl DeadLetter<'_> {
-    /// Whether a queue would get a message again that went round by itself: no consumer rejected it since it was there.
-    /// `letter` is the message as it goes there, if it has died before.
-    pub fn is_cycle(&self, letter: Option<RawProperties<'_>>, queue: &str) -> bool {
+    /// Whether a queue would get a message again that cycles by itself: no consumer rejected it since it was in that queue.
+    /// `properties` are those of the dead letter, if the message has died before.
+    pub fn is_cycle(&self, properties: Option<RawProperties<'_>>, queue: &str) -> bool {
         if self.reason == DeadLetterReason::Rejected {
             return false;
         }
-        let deaths = letter.and_then(|letter| letter.headers()?.get(X_DEATH)?.as_list()).unwrap_or_default();
+        let deaths = properties.and_then(|properties| properties.headers()?.get(X_DEATH)?.as_list()).unwrap_or_default();
         let deaths = deaths.iter().filter_map(|event| event.ok()?.as_table());
         let rejected = |event: &TableRef<'_>| is(*event, "reason", DeadLetterReason::Rejected.name().as_bytes());
         *self.target.queue == *queue
@@ -187,13 +173,13 @@ impl DeadLetter<'_> {
     }
 }
 
-/// Whether an entry of a death has this value.
+/// Whether an entry of a death event has this value.
 fn is(event: TableRef<'_>, name: &str, value: &[u8]) -> bool {
     event.get(name).and_then(ValueRef::as_bytes) == Some(value)
 }
 
-/// Names of headers that a death changes or reads.
-fn is_ours(name: &[u8]) -> bool {
+/// Whether a death changes or reads a header.
+fn is_death_header(name: &[u8]) -> bool {
     name == CC
         || name == X_DEATH.as_bytes()
         || name == X_HARRIER_ID.as_bytes()
@@ -201,7 +187,7 @@ fn is_ours(name: &[u8]) -> bool {
         || is_about(name, LAST)
 }
 
-/// Whether a header tells of the first or the last death.
+/// Whether a header is about the first or the last death.
 fn is_about(name: &[u8], which: &[u8]) -> bool {
     name.strip_prefix(which).is_some_and(|what| [b"exchange".as_slice(), b"queue", b"reason"].contains(&what))
 }
@@ -224,7 +210,7 @@ impl DeathEvent<'_> {
         self.dead_letter.reason.name().as_bytes()
     }
 
-    /// The headers of a message that never died before, written as they go out.
+    /// The headers of a message that never died before.
     fn write_new(&self, out: &mut Vec<u8>) {
         name(out, X_DEATH);
         out.push(b'A');
@@ -245,7 +231,7 @@ impl DeathEvent<'_> {
         text(out, "x-last-death-reason", self.reason());
     }
 
-    /// This death as the list has it; `copies` are further routing keys that the message had.
+    /// The entry of `x-death`; `copies` are further routing keys of the message.
     fn write_event(&self, copies: Option<ListRef<'_>>, out: &mut Vec<u8>) {
         out.push(b'F');
         with_length(out, |out| {
@@ -272,12 +258,12 @@ impl DeathEvent<'_> {
         });
     }
 
-    /// The headers of a message that has some of these names already: what does not change is copied as it is.
+    /// The headers of a message that has some of these names already; the others are copied as they are.
     fn write_merged(&self, headers: &[u8], out: &mut Vec<u8>) {
         let headers = TableRef::new(headers);
         let (known, copies) = (headers.get(X_DEATH), headers.get("CC"));
         let drops = |header: &[u8]| {
-            // A dead letter is another message.
+            // A dead letter is a message of its own, with a stamp of its own.
             header == X_DEATH.as_bytes()
                 || header == X_HARRIER_ID.as_bytes()
                 || is_about(header, LAST)
@@ -377,23 +363,23 @@ mod tests {
         let pool = Pool::new(PoolOptions::default());
         let mut bytes = properties.to_bytes();
         let mut last = None;
-        let mut memory = DeathHistoryWriter::default();
+        let mut writer = DeathHistoryWriter::default();
         for (now_s, &(queue, reason)) in deaths.iter().enumerate() {
             let body = BodyRef::Small(b"x");
             let content = Content { exchange: b"e", routing_key: b"k", properties: &bytes, body, ..Content::EMPTY };
-            let grave =
+            let target =
                 DeadLetterTarget { vhost: VhostId(0), queue: queue.into(), exchange: b"d".as_slice().into(), routing_key: None };
-            let (message, grave) = (content.keep(&pool), Arc::new(grave));
-            let dead = DeadLetter { message: &message, reason, target: &grave };
-            let first = memory.write(dead, now_s as u64);
-            assert_eq!(memory.write(dead, now_s as u64), first, "it says the same again");
-            bytes = memory.properties().to_vec();
-            last = Some((message, reason, grave, first));
+            let (message, target) = (content.keep(&pool), Arc::new(target));
+            let dead = DeadLetter { message: &message, reason, target: &target };
+            let first = writer.write(dead, now_s as u64);
+            assert_eq!(writer.write(dead, now_s as u64), first, "the same death again changes nothing");
+            bytes = writer.properties().to_vec();
+            last = Some((message, reason, target, first));
         }
-        let (message, reason, grave, first) = last.expect("a death");
+        let (message, reason, target, first) = last.expect("a death");
         let after = RawProperties::new(&bytes).to_properties().expect("well formed");
         (after, move |queue: &str| {
-            let dead = DeadLetter { message: &message, reason, target: &grave };
+            let dead = DeadLetter { message: &message, reason, target: &target };
             dead.is_cycle((!first).then_some(RawProperties::new(&bytes)), queue)
         })
     }

@@ -1,11 +1,7 @@
-//! What the broker asks its surroundings to do: the effects of a command.
+//! Effects: what the broker core has its shard carry out.
 //!
-//! Enters: deliveries, replies, letters to other shards, appends to the store.  Leaves: nothing; the surroundings carry them out.
-//! Owns:   the vocabulary of effects.
-//! Never:  decides anything: an effect is an order, and whoever carries it out asks nothing back but "is there room".
-//!
-//! It is a trait and not a list so that the hottest effect, a delivery, goes from the publisher's receive buffer into the consumer's send
-//! buffer without being written down in between (docs/decisions/0002). Tests use a recorder.
+//! It is a trait and not a list so that the hottest effect, a delivery, goes from the publisher's receive buffer into the consumer's
+//! send buffer without being stored in between (docs/decisions/0002). Tests record effects as text.
 
 use crate::shard_message::ShardBatch;
 use crate::ids::{ConnectionSlot, QueuePosition};
@@ -17,17 +13,13 @@ use wire::method::{Method, basic};
 
 /// One `basic.deliver` for a consumer.
 pub struct Delivery<'a> {
-    /// The consumer's tag.
     pub consumer_tag: &'a [u8],
-    /// The delivery tag.
     pub tag: u64,
-    /// Whether the message was handed out before.
     pub redelivered: bool,
-    /// The message.
     pub content: Content<'a>,
 }
 
-/// What a publisher learns of its messages, in confirm mode.
+/// The outcome of publishes in confirm mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConfirmOutcome {
     /// They are in their queues.
@@ -62,17 +54,17 @@ impl Confirm {
 /// When an appended message is safe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AppendResult {
-    /// At once, or never meant to be: nothing to wait for.
+    /// It is durable now, or need not be.
     Durable,
-    /// When the store has reported this ticket durable, see `Broker::durable`.
+    /// Once the store has reported this ticket, see `Broker::durable`.
     Pending(u64),
 }
 
-/// The surroundings of a broker core.
+/// What a broker core needs of its shard.
 pub trait Effects {
     /// Message memory of this shard.
     fn pool(&self) -> &Pool;
-    /// A number nobody can guess.
+    /// A random number that nobody can guess.
     fn random(&mut self) -> u64;
     /// Whether the connection's output may take another delivery.
     fn has_capacity(&self, slot: ConnectionSlot) -> bool;
@@ -86,18 +78,18 @@ pub trait Effects {
     fn reply(&mut self, slot: ConnectionSlot, channel: u16, method: Method<'_>);
     /// Confirms publishes.
     fn confirm(&mut self, slot: ConnectionSlot, channel: u16, confirm: Confirm);
-    /// Closes the channel or the connection: a command that was answered elsewhere is refused.
+    /// Refuses a command that was answered elsewhere: closes its channel or its connection.
     fn refuse(&mut self, slot: ConnectionSlot, channel: u16, refusal: Refusal, method: (u16, u16));
-    /// The connection may be read again: its command is answered, or what held its publishes back is over.
+    /// The connection may be read again: its command is answered, or its publishes are not blocked any more.
     fn resume(&mut self, slot: ConnectionSlot);
-    /// The connection publishes faster than consumers take it in: after a moment, call `Broker::end_pace`.
+    /// The connection publishes faster than its consumers receive: after a moment, call `Broker::end_throttle`.
     fn throttle(&mut self, slot: ConnectionSlot);
-    /// The mail being written for another shard.
+    /// The batch of messages being written for another shard.
     fn batch(&mut self, to: ShardId) -> &mut ShardBatch;
-    /// Hands an administrative request to the program, which answers later by `Broker::answer_request`.
+    /// Passes an admin request to the program, which answers later by `Broker::answer_admin_request`.
     fn admin_request(&mut self, request: AdminRequest) -> Result<(), AdminRequestError>;
-    /// A durable queue took a persistent message.
-    fn append(&mut self, queue: QueueId, place: QueuePosition, message: &Message) -> AppendResult;
-    /// A durable queue is done with a message it had appended.
-    fn forget(&mut self, queue: QueueId, place: QueuePosition);
+    /// A durable queue accepted a persistent message.
+    fn append(&mut self, queue: QueueId, position: QueuePosition, message: &Message) -> AppendResult;
+    /// A durable queue is done with a message that was appended.
+    fn forget(&mut self, queue: QueueId, position: QueuePosition);
 }

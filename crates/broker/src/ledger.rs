@@ -1,8 +1,4 @@
-//! The settlement ledger of one channel: which delivery tags are still owed an acknowledgement.
-//!
-//! Enters: deliveries in the order of their tags.  Leaves: what an acknowledgement, rejection or recovery releases.
-//! Owns:   the delivery tags and the messages that are out under them.
-//! Never:  knows what becomes of a released message.
+//! The settlement ledger of one channel: which delivery tags still await an acknowledgement.
 
 use crate::chunked_queue::ChunkedQueue;
 use crate::ids::{ConsumerKey, QueuePosition};
@@ -23,13 +19,10 @@ pub enum SettlementOutcome {
 
 /// A delivery that waits for its acknowledgement.
 pub struct UnsettledDelivery {
-    /// The queue it came from.
     pub queue: QueueId,
-    /// Where that queue lives.
+    /// The shard where that queue lives.
     pub home: ShardId,
-    /// Its place there.
     pub position: QueuePosition,
-    /// The message.
     pub message: Message,
     /// The consumer it went to; `None` for `basic.get`.
     pub consumer: Option<ConsumerKey>,
@@ -41,7 +34,7 @@ pub struct Ledger {
     list: ChunkedQueue<Option<UnsettledDelivery>>,
     /// Tag of the list's front.
     front: u64,
-    /// The tag handed out last.
+    /// The tag assigned last.
     last: u64,
     unsettled: usize,
 }
@@ -63,7 +56,7 @@ impl Ledger {
         self.last + 1
     }
 
-    /// Takes what an acknowledgement names, to settle it later or to give it back; `None` if its tag is not out.
+    /// Takes the deliveries of an acknowledgement, to settle or restore them later; `None` if its tag is not unsettled.
     pub fn take(&mut self, tag: u64, multiple: bool) -> Option<Vec<(u64, UnsettledDelivery)>> {
         if !multiple {
             return self.settle(tag).map(|delivery| vec![(tag, delivery)]);
@@ -72,7 +65,7 @@ impl Ledger {
         self.release_through(tag, |tag, delivery| taken.push((tag, delivery))).then_some(taken)
     }
 
-    /// What was taken is out again, under its tags.
+    /// Restores deliveries that were taken: they are unsettled again, under their tags.
     pub fn restore(&mut self, taken: impl IntoIterator<Item = (u64, UnsettledDelivery)>) {
         let mut all: BTreeMap<u64, UnsettledDelivery> = taken.into_iter().collect();
         if all.is_empty() {
@@ -96,7 +89,7 @@ impl Ledger {
         self.last
     }
 
-    /// The oldest tag that is out.
+    /// The oldest unsettled tag.
     pub fn oldest(&self) -> Option<u64> {
         (!self.list.is_empty()).then_some(self.front)
     }
@@ -116,7 +109,8 @@ impl Ledger {
         Some(released)
     }
 
-    /// Releases every tag up to `tag`, oldest first; zero means all that are out. `false` if `tag` itself is not out: then nothing is released.
+    /// Releases every tag up to `tag`, oldest first; zero means all.
+    /// Returns false if `tag` itself is not unsettled: then nothing is released.
     pub fn settle_through(&mut self, tag: u64, mut release: impl FnMut(UnsettledDelivery)) -> bool {
         self.release_through(tag, |_, delivery| release(delivery))
     }
@@ -160,12 +154,12 @@ mod tests {
     use crate::message::{BodyRef, Content};
     use slab::{Pool, PoolOptions};
 
-    fn delivery(pool: &Pool, place: u64) -> UnsettledDelivery {
+    fn delivery(pool: &Pool, position: u64) -> UnsettledDelivery {
         let content = Content { routing_key: b"k", body: BodyRef::Small(b"x"), ..Content::EMPTY };
         UnsettledDelivery {
             queue: QueueId { index: 0, serial: 0 },
             home: ShardId(0),
-            position: QueuePosition(place),
+            position: QueuePosition(position),
             message: content.keep(pool),
             consumer: None,
         }
@@ -188,29 +182,29 @@ mod tests {
     }
 
     #[test]
-    fn multiple_releases_up_to_a_tag_that_is_out() {
+    fn multiple_releases_up_to_an_unsettled_tag() {
         let pool = Pool::new(PoolOptions::default());
         let mut ledger = Ledger::default();
-        for place in 0..10 {
-            ledger.assign_unsettled(delivery(&pool, place));
+        for position in 0..10 {
+            ledger.assign_unsettled(delivery(&pool, position));
         }
         ledger.settle(3);
         let mut released = Vec::new();
         assert!(!ledger.settle_through(3, |_| panic!("tag 3 is settled already")));
         assert!(ledger.settle_through(5, |d| released.push(d.position.0)));
         assert_eq!(released, [0, 1, 3, 4]);
-        assert!(!ledger.settle_through(11, |_| panic!("tag 11 was never handed out")));
+        assert!(!ledger.settle_through(11, |_| panic!("tag 11 was never assigned")));
         released.clear();
         assert!(ledger.settle_through(0, |d| released.push(d.position.0)));
         assert_eq!(released, [5, 6, 7, 8, 9]);
         assert!(ledger.settle_through(0, |_| panic!("nothing is out")));
     }
     #[test]
-    fn what_is_taken_comes_back_under_its_tags() {
+    fn deliveries_that_were_taken_are_restored_under_their_tags() {
         let pool = Pool::new(PoolOptions::default());
         let mut ledger = Ledger::default();
-        for place in 0..6 {
-            ledger.assign_unsettled(delivery(&pool, place));
+        for position in 0..6 {
+            ledger.assign_unsettled(delivery(&pool, position));
         }
         let tags = |taken: &[(u64, UnsettledDelivery)]| taken.iter().map(|(tag, _)| *tag).collect::<Vec<_>>();
         let first = ledger.take(2, false).expect("tag 2 is out");

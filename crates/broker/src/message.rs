@@ -1,15 +1,12 @@
-//! A message: where it was published, its properties in wire form, its body, its blind copies.
+//! A message: where it was published, its properties in wire form, its body, and the keys of `BCC`.
 //!
-//! Enters: borrowed parts of an arriving publish.  Leaves: one counted block that any number of queues and consumers share.
-//! Owns:   the layout of that block.
-//! Never:  parses properties, knows a frame.
+//! A kept message is one counted block that any number of queues and consumers share.
 
-use crate::bcc;
 use crate::limits::SHARED_BODY_BYTES_MIN;
 use slab::{Pool, Slice, Tailed};
 use wire::RawProperties;
 
-/// A body on its way: small ones are copied where they are needed, large ones are shared.
+/// A body: small ones are copied where they are needed, large ones are shared.
 #[derive(Clone, Copy)]
 pub enum BodyRef<'a> {
     /// Bytes to copy; they belong to the receive buffer or to the message.
@@ -19,7 +16,6 @@ pub enum BodyRef<'a> {
 }
 
 impl BodyRef<'_> {
-    /// Length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         match self {
@@ -28,26 +24,23 @@ impl BodyRef<'_> {
         }
     }
 
-    /// Whether there is no byte in it.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// A message, borrowed: everything that a consumer sees, and further keys that none does.
+/// A message, borrowed.
 #[derive(Clone, Copy)]
 pub struct Content<'a> {
-    /// Name of the exchange it was published to.
+    /// The exchange that it was published to.
     pub exchange: &'a [u8],
-    /// Routing key it was published with.
     pub routing_key: &'a [u8],
     /// Property flags and values as in the content header.
     pub properties: &'a [u8],
-    /// The body.
     pub body: BodyRef<'a>,
-    /// Routing keys that nobody sees, as `blind` packs them; empty for most.
+    /// Routing keys of `BCC`, packed; empty for most. No consumer sees them.
     pub bcc: &'a [u8],
-    /// When it was published (or became a dead letter), in microseconds as the shards count them.
+    /// When it was published (or became a dead letter), in microseconds of `Broker::set_now`.
     pub arrived_us: u64,
 }
 
@@ -62,7 +55,6 @@ impl<'a> Content<'a> {
         arrived_us: 0,
     };
 
-    /// The properties, one by one.
     #[inline]
     pub fn properties(&self) -> RawProperties<'a> {
         RawProperties::new(self.properties)
@@ -100,7 +92,7 @@ impl<'a> Content<'a> {
         }))
     }
 
-    /// A copy of the body in memory that any number of queues and consumers can share, if it is worth that and not there yet.
+    /// A copy of the body in shared memory, if it is long enough to share and not there yet.
     #[inline]
     pub fn share_body(&self, pool: &Pool) -> Option<Slice> {
         match self.body {
@@ -113,7 +105,7 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Bytes of names, properties, body and blind copies.
+    /// Bytes of names, properties, body and keys of `BCC`.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.exchange.len() + self.routing_key.len() + self.properties.len() + self.body.len() + self.bcc.len()
@@ -126,7 +118,7 @@ struct MessageHead {
     properties_bytes: u32,
     exchange_bytes: u8,
     routing_key_bytes: u8,
-    /// There is a run of blind copies behind the body.
+    /// Packed keys of `BCC` follow the body.
     has_bcc: bool,
 }
 
@@ -142,21 +134,20 @@ impl Message {
         let (exchange, rest) = self.0.tail().split_at(head.exchange_bytes as usize);
         let (routing_key, rest) = rest.split_at(head.routing_key_bytes as usize);
         let (properties, rest) = rest.split_at(head.properties_bytes as usize);
-        let (inline, blind) = if head.has_bcc { bcc::split(rest) } else { (rest, &[][..]) };
+        let (inline, bcc) = if head.has_bcc { crate::bcc::split(rest) } else { (rest, &[][..]) };
         let body = match &head.large {
             Some(slice) => BodyRef::Large(slice),
             None => BodyRef::Small(inline),
         };
-        Content { exchange, routing_key, properties, body, bcc: blind, arrived_us: head.arrived_us }
+        Content { exchange, routing_key, properties, body, bcc, arrived_us: head.arrived_us }
     }
 
-    /// Bytes of names, properties, body and blind copies, as limits count them.
+    /// Bytes of names, properties, body and keys of `BCC`, as limits count them.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.0.tail().len() + self.0.head().large.as_ref().map_or(0, |slice| slice.len())
     }
 
-    /// Bytes of the body.
     #[inline]
     pub fn body_bytes(&self) -> usize {
         let head = self.0.head();
@@ -170,7 +161,6 @@ impl Message {
         }
     }
 
-    /// When it was published.
     #[inline]
     pub fn arrived_us(&self) -> u64 {
         self.0.head().arrived_us

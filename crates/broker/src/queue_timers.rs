@@ -1,20 +1,16 @@
-//! When the queues of a shard, and its delayed messages, must be looked at.
+//! The timers of a shard's queues, and one for all its delayed messages.
 //!
-//! Enters: a time for what has one.  Leaves: whatever's time has come.
-//! Owns:   one entry a queue at most, and one for all delayed messages, in the order of time.
-//! Never:  reads a clock, is looked through: what is idle costs nothing.
-//!
-//! A queue's entry is set when its head changes to one that expires earlier, and left as it is when the head expires later: the
-//! queue then finds nothing to do and sets it anew. So a queue whose messages live equally long sets it once in that time, however
-//! many messages pass, and a tree of entries serves as well as a wheel (an entry set and taken among 100,000: 0.7 µs) and
-//! knows when to wake up, which a wheel does not.
+//! A queue's timer is set when a head arrives that expires earlier, and stays when the head expires later: the queue then finds
+//! nothing to do and sets it again. So a queue whose messages live equally long sets it once in that time, however many messages
+//! pass. A tree of entries serves as well as a timer wheel (an entry set and taken among 100,000: 0.7 µs), and knows when to wake
+//! up, which a wheel does not.
 
 use std::collections::BTreeSet;
 
-/// Microseconds to which times are rounded up, so that what expires together is looked at once.
+/// Times are rounded up to this many microseconds, so that one timer serves messages that expire together.
 const RESOLUTION_US: u64 = 1_000;
 
-/// What has a time.
+/// What a timer is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum TimerTarget {
     /// A queue, by its index.
@@ -23,14 +19,14 @@ pub enum TimerTarget {
     Delayed,
 }
 
-/// The times of a shard.
+/// The timers of a shard, in the order of time.
 #[derive(Default)]
 pub struct QueueTimers(BTreeSet<(u64, TimerTarget)>);
 
 const _: () = assert!(size_of::<(u64, TimerTarget)>() == 16);
 
 impl QueueTimers {
-    /// Sets a time, unless an earlier one is set: `noted_us` is its owner's note of it, zero for none.
+    /// Sets a timer, unless an earlier one is set: `noted_us` is its owner's note of the time, zero without a timer.
     pub fn set(&mut self, due: TimerTarget, noted_us: &mut u64, at_us: u64) {
         let at_us = at_us.div_ceil(RESOLUTION_US).saturating_mul(RESOLUTION_US).max(1);
         if *noted_us != 0 && *noted_us <= at_us {
@@ -41,12 +37,12 @@ impl QueueTimers {
         *noted_us = at_us;
     }
 
-    /// Has a queue looked at again as soon as others had their turn.
+    /// Has a timer fire as soon as others had their turn.
     pub fn set_now(&mut self, due: TimerTarget, noted_us: &mut u64, now_us: u64) {
         self.set(due, noted_us, now_us / RESOLUTION_US * RESOLUTION_US);
     }
 
-    /// Forgets a time.
+    /// Clears a timer.
     pub fn clear(&mut self, due: TimerTarget, noted_us: &mut u64) {
         if *noted_us != 0 {
             self.0.remove(&(*noted_us, due));
@@ -54,12 +50,11 @@ impl QueueTimers {
         }
     }
 
-    /// The earliest time.
     pub fn next(&self) -> Option<u64> {
         self.0.first().map(|&(at_us, _)| at_us)
     }
 
-    /// Takes the next whose time has come; its owner's note is to be zero then.
+    /// Takes the next timer that is due; its owner must set the note to zero.
     pub fn pop_due(&mut self, now_us: u64) -> Option<TimerTarget> {
         let &(at_us, due) = self.0.first()?;
         if at_us > now_us {
@@ -69,7 +64,6 @@ impl QueueTimers {
         Some(due)
     }
 
-    /// Entries.
     pub fn len(&self) -> usize {
         self.0.len()
     }

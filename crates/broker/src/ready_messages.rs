@@ -1,21 +1,15 @@
-//! The messages of one queue that wait for a consumer, by priority and then in the order of their arrival.
-//!
-//! Enters: new messages, and messages that come back.  Leaves: the next message, with its place and whether it was delivered before.
-//! Owns:   the places: a priority, and a number that grows with each arrival.
-//! Never:  looks into a message, knows a consumer.
+//! The messages of one queue that wait for a consumer, by priority level and then in the order of their arrival.
 
 use crate::chunked_queue::ChunkedQueue;
 use crate::ids::QueuePosition;
 use crate::message::Message;
 use std::collections::BTreeMap;
 
-/// A message taken from the front.
+/// A message of a queue with its position.
 pub struct QueueEntry {
-    /// Where it stood.
     pub position: QueuePosition,
-    /// The message.
     pub message: Message,
-    /// Whether it was handed to a consumer before.
+    /// It was delivered before.
     pub redelivered: bool,
 }
 
@@ -24,8 +18,8 @@ struct RequeuedMessage {
     redelivered: bool,
 }
 
-/// The messages of one level. New ones stand in a list whose places follow one another, so that a waiting message costs one
-/// reference; those that came back stand apart and are all older than the list.
+/// The messages of one level. Positions in the list follow one another, so that a waiting message costs one reference; returned
+/// messages are kept apart and are all older than the list.
 #[derive(Default)]
 struct PriorityLevel {
     list: ChunkedQueue<Message>,
@@ -68,11 +62,11 @@ impl PriorityLevel {
         Some(QueueEntry { position: QueuePosition::new(level, number), message, redelivered: false })
     }
 
-    fn restore(&mut self, taken: QueueEntry) {
-        let number = taken.position.number();
-        assert!(number < self.list_front, "only a message that was taken can come back");
-        let twin = self.returned.insert(number, RequeuedMessage { message: taken.message, redelivered: taken.redelivered });
-        assert!(twin.is_none(), "a message comes back once");
+    fn restore(&mut self, entry: QueueEntry) {
+        let number = entry.position.number();
+        assert!(number < self.list_front, "only a message that was taken can return");
+        let earlier = self.returned.insert(number, RequeuedMessage { message: entry.message, redelivered: entry.redelivered });
+        assert!(earlier.is_none(), "a message returns once");
     }
 
     fn clear(&mut self) {
@@ -82,7 +76,7 @@ impl PriorityLevel {
     }
 }
 
-/// The levels above the lowest, each made when its first message comes.
+/// The levels above the lowest, each created when its first message arrives.
 #[derive(Default)]
 struct HigherLevels {
     /// By level, less one.
@@ -122,16 +116,16 @@ impl HigherLevels {
     fn pop(&mut self) -> Option<QueueEntry> {
         let level = self.top()?;
         let line = self.line(level);
-        let taken = line.pop(level);
+        let entry = line.pop(level);
         if line.is_empty() {
             self.filled[usize::from(level >> 6)] &= !(1 << (level & 63));
         }
         self.len -= 1;
-        taken
+        entry
     }
 }
 
-/// Waiting messages. Most queues have one level, and pay for the others with one look at nothing.
+/// The waiting messages. Most queues have one level, and the others cost them one comparison.
 #[derive(Default)]
 pub struct ReadyMessages {
     line: PriorityLevel,
@@ -141,13 +135,11 @@ pub struct ReadyMessages {
 }
 
 impl ReadyMessages {
-    /// Messages waiting.
     #[inline]
     pub fn len(&self) -> usize {
         self.line.len() + self.higher.as_ref().map_or(0, |higher| higher.len)
     }
 
-    /// Whether no message waits.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.line.is_empty() && self.higher.as_ref().is_none_or(|higher| higher.len == 0)
@@ -165,7 +157,7 @@ impl ReadyMessages {
         self.body_bytes
     }
 
-    /// The place that the next new message of this level will get.
+    /// The position that the next new message of this level will get.
     #[inline]
     pub fn next_position(&self, level: u8) -> QueuePosition {
         let higher = self.higher.as_ref().filter(|_| level > 0);
@@ -200,56 +192,56 @@ impl ReadyMessages {
         higher.fill(level);
     }
 
-    /// A place for a message that never waits: it goes straight to a consumer, ahead of nobody.
+    /// The position of a message that does not wait: it is delivered while the list is empty.
     #[inline]
     pub fn bypass(&mut self, level: u8) -> QueuePosition {
-        debug_assert!(self.is_empty(), "a message may pass only an empty list");
+        debug_assert!(self.is_empty(), "only an empty list is bypassed");
         let line = if level == 0 { &mut self.line } else { self.higher.get_or_insert_default().line(level) };
         line.list_front += 1;
         QueuePosition::new(level, line.list_front - 1)
     }
 
-    /// The message that is next.
+    /// The next message.
     #[inline]
     pub fn front(&self) -> Option<&Message> {
         self.higher.as_ref().and_then(|higher| higher.front()).or_else(|| self.line.front())
     }
 
-    /// Takes the message that is next: the oldest of the highest level.
+    /// Takes the next message: the oldest of the highest level.
     #[inline]
     pub fn pop(&mut self) -> Option<QueueEntry> {
-        let taken = match self.higher.as_mut().and_then(|higher| higher.pop()) {
-            Some(taken) => taken,
+        let entry = match self.higher.as_mut().and_then(|higher| higher.pop()) {
+            Some(entry) => entry,
             None => self.line.pop(0)?,
         };
-        self.discount(&taken.message);
-        Some(taken)
+        self.discount(&entry.message);
+        Some(entry)
     }
 
-    /// Puts a message back where it stood.
-    pub fn restore(&mut self, taken: QueueEntry) {
-        self.count(&taken.message);
-        match taken.position.level() {
-            0 => self.line.restore(taken),
+    /// Returns a message to its position.
+    pub fn restore(&mut self, entry: QueueEntry) {
+        self.count(&entry.message);
+        match entry.position.level() {
+            0 => self.line.restore(entry),
             level => {
                 let higher = self.higher.get_or_insert_default();
-                higher.line(level).restore(taken);
+                higher.line(level).restore(entry);
                 higher.fill(level);
             }
         }
     }
 
-    /// Whether a message waits that came back to this place.
-    pub fn has_requeued(&self, place: QueuePosition) -> bool {
-        let line = match (place.level(), &self.higher) {
+    /// Whether a message waits that was returned to this position.
+    pub fn has_requeued(&self, position: QueuePosition) -> bool {
+        let line = match (position.level(), &self.higher) {
             (0, _) => Some(&self.line),
             (level, Some(higher)) => higher.lines.get(usize::from(level) - 1).and_then(|line| line.as_deref()),
             (_, None) => None,
         };
-        line.is_some_and(|line| line.returned.contains_key(&place.number()))
+        line.is_some_and(|line| line.returned.contains_key(&position.number()))
     }
 
-    /// Drops everything; answers how many messages that were.
+    /// Drops everything; returns how many messages that were.
     pub fn clear(&mut self) -> usize {
         let count = self.len();
         self.line.clear();
@@ -273,15 +265,15 @@ mod tests {
         Content { routing_key: b"k", body, ..Content::EMPTY }.keep(pool)
     }
 
-    fn text(taken: &QueueEntry) -> String {
-        match taken.message.content().body {
+    fn text(entry: &QueueEntry) -> String {
+        match entry.message.content().body {
             BodyRef::Small(body) => String::from_utf8_lossy(body).into_owned(),
             BodyRef::Large(_) => unreachable!("bodies here are small"),
         }
     }
 
     #[test]
-    fn higher_levels_go_first_and_what_comes_back_takes_its_place_in_its_level() {
+    fn higher_levels_leave_first_and_returned_messages_keep_their_positions() {
         let pool = Pool::new(PoolOptions::default());
         let mut ready = ReadyMessages::default();
         for (level, body) in [(0, "a"), (5, "b"), (255, "c"), (5, "d"), (64, "e"), (0, "f")] {
@@ -291,17 +283,17 @@ mod tests {
         assert_eq!((ready.len(), ready.body_bytes()), (6, 6));
         let first: Vec<QueueEntry> = std::iter::from_fn(|| ready.pop()).take(4).collect();
         assert_eq!(first.iter().map(text).collect::<String>(), "cebd");
-        let places: Vec<QueuePosition> = first.iter().map(|taken| taken.position).collect();
-        assert!(!places.iter().any(|&place| ready.has_requeued(place)));
-        for taken in first.into_iter().rev() {
-            ready.restore(taken);
+        let positions: Vec<QueuePosition> = first.iter().map(|entry| entry.position).collect();
+        assert!(!positions.iter().any(|&position| ready.has_requeued(position)));
+        for entry in first.into_iter().rev() {
+            ready.restore(entry);
         }
-        assert!(places.iter().all(|&place| ready.has_requeued(place)));
+        assert!(positions.iter().all(|&position| ready.has_requeued(position)));
         let all: Vec<QueueEntry> = std::iter::from_fn(|| ready.pop()).collect();
         assert_eq!(all.iter().map(text).collect::<String>(), "cebdaf");
         assert!(ready.is_empty() && ready.front().is_none() && ready.body_bytes() == 0);
-        let place = ready.bypass(5);
-        assert_eq!((place.level(), place.number()), (5, 2));
+        let position = ready.bypass(5);
+        assert_eq!((position.level(), position.number()), (5, 2));
         ready.push(5, message(&pool, b"g"));
         assert_eq!(ready.clear(), 1);
         assert!(ready.is_empty() && ready.pop().is_none());

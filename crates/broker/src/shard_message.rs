@@ -1,8 +1,6 @@
-//! The mail between shards.
+//! Messages between shards, and the batches in which they travel.
 //!
-//! Enters: commands for another shard, and small messages copied into one run of bytes.  Leaves: the same, in order.
-//! Owns:   the vocabulary between shards, and the layout of a batch.
-//! Never:  blocks, allocates for a small message once a batch has been used.
+//! Small AMQP messages are copied into the bytes of their batch; those that differ in their bodies alone share one head.
 
 use crate::ids::{ConsumerKey, QueuePosition};
 use crate::limits::{BATCH_BYTES, BATCH_MESSAGES, INLINE_BODY_BYTES_MAX, PACKED_MESSAGES_MAX};
@@ -12,106 +10,83 @@ use catalog::{Definition, QueueId, Refusal, SessionId};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Who waits for an answer.
+/// The channel that awaits a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requester {
-    /// The connection.
     pub session: SessionId,
-    /// The channel.
     pub channel: u16,
-    /// Which of this shard's questions; zero if nobody waits.
+    /// The number of the request on its shard; zero if nobody awaits a response.
     pub request: u32,
 }
 
-/// A question to the shard where a queue lives.
+/// A request to the shard where a queue lives.
 #[derive(Debug)]
 pub enum QueueRequest {
-    /// How many messages and consumers?
+    /// How many messages and consumers it has.
     Counts,
-    /// Drop the waiting messages.
     Purge,
-    /// May it be deleted under these conditions?
+    /// Whether it may be deleted under these conditions.
     Deletable {
-        /// Only without consumers.
         if_unused: bool,
-        /// Only without messages.
         if_empty: bool,
     },
     /// One message (`basic.get`).
     Get {
-        /// The client will not acknowledge.
         no_ack: bool,
     },
-    /// A new consumer.
     Consume(Subscription),
-    /// Is there a consumer of direct replies at this address?
+    /// Whether a channel consumes direct replies at this address.
     ReplyConsumer(crate::direct_reply::ReplyAddress),
-    /// A consumer leaves.
     Cancel(ConsumerKey),
 }
 
-/// What a queue must know of a consumer on another shard.
+/// What a queue must know of a new consumer.
 #[derive(Debug, Clone)]
 pub struct Subscription {
-    /// The consumer, in the tables of its own shard.
+    /// Its key in the table of its own shard.
     pub consumer: ConsumerKey,
-    /// The client will not acknowledge.
     pub no_ack: bool,
-    /// Nobody else may consume.
     pub exclusive: bool,
     /// Higher ones are served first (RabbitMQ extension).
     pub priority: i32,
-    /// Messages it may be sent at first.
+    /// Messages that it may be sent at first.
     pub credit_messages: u32,
 }
 
-/// The answer to an [`Ask`].
+/// The response to a [`QueueRequest`].
 #[derive(Debug)]
 pub enum QueueResponse {
-    /// Waiting messages and consumers; also the answer to purge (messages dropped) and to deletable.
+    /// Also the response to `Purge`, with the messages dropped, and to `Deletable`.
     Counts {
-        /// Messages.
         messages: u32,
-        /// Consumers.
         consumers: u32,
     },
-    /// A message, where it stood, whether it was handed out before, and how many wait behind it.
     Message {
-        /// The queue it comes from.
         queue: QueueId,
-        /// Its place there.
         position: QueuePosition,
-        /// The message.
         message: Message,
-        /// Handed out before.
         redelivered: bool,
-        /// It must be acknowledged.
         ack_required: bool,
-        /// Waiting behind it.
         messages_left: u32,
     },
-    /// The queue is empty.
     Empty,
-    /// The consumer is in its place, or gone.
+    /// The consumer was added or removed.
     Done,
-    /// No.
     Refused(Refusal),
-    /// The queue is gone.
     Gone,
-    /// It follows, as the outcome of a change of definitions ([`Letter::Defined`]).
+    /// It comes later, as the outcome of a change of definitions ([`ShardMessage::DefinitionOutcome`]).
     Deferred,
 }
 
-/// A change of definitions that was refused; those behind it were not made.
+/// A change of definitions that was refused; those after it were not made.
 #[derive(Debug)]
 pub struct RefusedDefinition {
-    /// How many of its letter were made before it.
+    /// How many of its batch were made before it.
     pub made: usize,
-    /// Why.
     pub refusal: Refusal,
 }
 
-/// A small message's place in a batch's bytes. What follows it there may be the bodies of more messages with the same head.
+/// A small message in the bytes of a batch. The bodies of more messages with the same head may follow it.
 #[derive(Clone, Copy, Debug)]
 pub struct PackedMessage {
     at: u32,
@@ -121,156 +96,115 @@ pub struct PackedMessage {
     routing_key_bytes: u8,
 }
 
-/// A message in the mail.
+/// An AMQP message between shards.
 #[derive(Debug)]
 pub enum ShardPayload {
-    /// Its bytes are in the batch.
+    /// Copied into the batch.
     Packed(PackedMessage),
-    /// Shared memory.
+    /// In shared memory.
     Shared(Message),
 }
 
-/// One piece of mail.
+/// A message from one shard to another.
 #[derive(Debug)]
 pub enum ShardMessage {
-    /// To shard 0: changes of definitions, in their order up to the first that is refused.
+    /// To shard 0: make changes of definitions, in their order up to the first that is refused.
     Define {
-        /// Who waits for the outcome, if anybody.
         requester: Option<Requester>,
-        /// The changes.
         definitions: Vec<Definition>,
     },
-    /// From shard 0: a change that every replica makes, in this order.
+    /// From shard 0: make a change, in the order of versions.
     Apply {
-        /// Number of the change.
         version: u64,
-        /// The change.
         definition: Arc<Definition>,
     },
     /// To shard 0: this replica has made every change up to this one.
     Applied {
-        /// Number of the change.
         version: u64,
     },
-    /// From shard 0: what became of changes, once every replica has made them.
+    /// From shard 0: the outcome of changes, once every replica has made them.
     DefinitionOutcome {
-        /// Who asked.
         requester: Requester,
-        /// The outcome.
         result: Result<(), RefusedDefinition>,
     },
-    /// A message for queues that live there, or several that follow one another and differ in their bodies alone.
+    /// A message for queues there, or several that follow one another and differ in their bodies alone.
     Publish {
-        /// The message, or the first of them.
         payload: ShardPayload,
         /// How many; more than one only if they are packed.
         messages: u32,
         /// The queues, as a range of the batch's list.
         queues: Range<u32>,
-        /// The sender waits for [`Letter::Accepted`].
+        /// The sender awaits [`ShardMessage::PublishesAccepted`].
         confirm: bool,
     },
-    /// So many more of the publishes that asked for it are in their queues.
+    /// Further publishes that required an answer are in their queues.
     PublishesAccepted {
-        /// How many.
         publishes: u32,
     },
-    /// The next of the publishes that asked for it is not: a queue had no room.
+    /// The next publish that required an answer was refused: a queue had no capacity.
     PublishRefused,
     /// A message for a consumer there, or several that follow one another in the queue and differ in their bodies alone.
     Deliver {
-        /// The consumer.
         consumer: ConsumerKey,
-        /// The queue.
         queue: QueueId,
-        /// Its place in the queue.
         position: QueuePosition,
-        /// Handed out before.
         redelivered: bool,
-        /// It must be acknowledged.
         ack_required: bool,
-        /// The message, or the first of them.
         payload: ShardPayload,
         /// How many; more than one only if they are packed.
         messages: u32,
     },
-    /// To a queue: the consumer may be sent more.
+    /// To a queue: its consumer may be sent more.
     Credit {
-        /// The queue.
         queue: QueueId,
-        /// The consumer.
         consumer: ConsumerKey,
-        /// So many messages more.
         messages: u32,
-        /// So many bytes more.
         bytes: i64,
     },
-    /// To a queue: messages that followed one another were acknowledged, or dropped.
+    /// To a queue: messages at positions that follow one another were acknowledged or dropped.
     Settled {
-        /// The queue.
         queue: QueueId,
-        /// The place of the first.
+        /// That of the first.
         position: QueuePosition,
-        /// How many.
         count: u32,
     },
-    /// To a queue that has dead letters: a consumer does not want this message.
+    /// To a queue with a target for dead letters: a consumer rejected this message.
     Rejected {
-        /// The queue.
         queue: QueueId,
-        /// The message's place.
         position: QueuePosition,
-        /// The message.
         message: Message,
     },
-    /// To a queue: this message comes back.
+    /// To a queue: this message returns.
     Returned {
-        /// The queue.
         queue: QueueId,
-        /// The message's place.
         position: QueuePosition,
-        /// The message.
         message: Message,
-        /// A client has seen it.
         redelivered: bool,
-        /// A client has seen it this time.
+        /// A consumer had it this time.
         was_delivered: bool,
-        /// It was out under an acknowledgement.
         ack_required: bool,
     },
-    /// To a queue's shard.
     Request {
-        /// Who waits.
         requester: Requester,
-        /// The queue.
         queue: QueueId,
-        /// The question.
         request: QueueRequest,
     },
-    /// The answer.
     Response {
-        /// Who waits.
         requester: Requester,
-        /// The answer.
         response: QueueResponse,
     },
     /// The queue of this consumer was deleted.
     ConsumerCancelled {
-        /// The consumer.
         consumer: ConsumerKey,
     },
-    /// A queue has reached its share of the memory, or is below it again.
+    /// A queue is full, or is not any more.
     QueueFull {
-        /// The queue.
         queue: QueueId,
-        /// Whether it is full.
         full: bool,
     },
     /// A direct reply (`amq.rabbitmq.reply-to`) for a channel there.
     DirectReply {
-        /// The address within that shard.
         address: crate::direct_reply::ReplyAddress,
-        /// The reply.
         message: Message,
     },
 }
@@ -283,22 +217,20 @@ impl ShardMessage {
     }
 }
 
-/// Letters of one tick for one shard, with the bytes of their small messages.
+/// The messages of one tick for one shard, with the bytes of their small AMQP messages.
 #[derive(Default)]
 pub struct ShardBatch {
-    /// The letters, in order.
     pub messages: Vec<ShardMessage>,
     bytes: Vec<u8>,
     queues: Vec<QueueId>,
 }
 
 impl ShardBatch {
-    /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// Whether it should be handed over now.
+    /// Whether it should be sent now.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.bytes.len() >= BATCH_BYTES || self.messages.len() >= BATCH_MESSAGES
@@ -321,27 +253,26 @@ impl ShardBatch {
         self.queues.shrink_to(BATCH_MESSAGES * 2);
     }
 
-    /// Adds a letter.
     #[inline]
-    pub fn push(&mut self, letter: ShardMessage) {
-        self.messages.push(letter);
+    pub fn push(&mut self, message: ShardMessage) {
+        self.messages.push(message);
     }
 
-    /// A queue's message is settled: one letter for those that follow one another, so that a million acknowledged at once
-    /// are no million letters.
+    /// A message of a queue is settled. One shard message covers those that follow one another, so that a million acknowledged at
+    /// once are not a million shard messages.
     #[inline]
-    pub fn push_settled(&mut self, queue: QueueId, place: QueuePosition) {
+    pub fn push_settled(&mut self, queue: QueueId, position: QueuePosition) {
         match self.messages.last_mut() {
             Some(ShardMessage::Settled { queue: last, position: first, count })
-                if *last == queue && first.0 + u64::from(*count) == place.0 && *count < u32::MAX =>
+                if *last == queue && first.0 + u64::from(*count) == position.0 && *count < u32::MAX =>
             {
                 *count += 1;
             }
-            _ => self.push(ShardMessage::Settled { queue, position: place, count: 1 }),
+            _ => self.push(ShardMessage::Settled { queue, position, count: 1 }),
         }
     }
 
-    /// This replica has made every change up to one: of several in a row the last says it all.
+    /// This replica has made every change up to a version. The last of several replaces those before it.
     pub fn push_applied(&mut self, version: u64) {
         match self.messages.last_mut() {
             Some(ShardMessage::Applied { version: last }) => *last = version,
@@ -349,8 +280,8 @@ impl ShardBatch {
         }
     }
 
-    /// Adds a small message for queues there; answers false if it should travel as shared memory. If it differs from the one
-    /// before in its body alone, it becomes part of that letter, and what it costs on its way is little more than its body.
+    /// Adds a small message for queues there; returns false if it should travel in shared memory. If it differs from the one before
+    /// in its body alone, only its body is added.
     #[inline]
     pub fn push_publish(
         &mut self,
@@ -370,9 +301,9 @@ impl ShardBatch {
             *messages += 1;
             return true;
         }
-        let parcel = ShardPayload::Packed(self.pack(content, body));
+        let payload = ShardPayload::Packed(self.pack(content, body));
         let queues = self.push_queues(queues);
-        self.push(ShardMessage::Publish { payload: parcel, messages: 1, queues, confirm });
+        self.push(ShardMessage::Publish { payload, messages: 1, queues, confirm });
         true
     }
 
@@ -386,7 +317,7 @@ impl ShardBatch {
         ack_required: bool,
     ) -> bool {
         let Some(body) = small(content) else { return false };
-        let (consumer, queue, place) = to;
+        let (consumer, queue, position) = to;
         if let Some(ShardMessage::Deliver {
             consumer: last_consumer,
             queue: last_queue,
@@ -398,7 +329,7 @@ impl ShardBatch {
         }) = self.messages.last_mut()
             && (*last_consumer, *last_queue) == (consumer, queue)
             && (*last_redelivered, *last_ack_required) == (redelivered, ack_required)
-            && first.0 + u64::from(*messages) == place.0
+            && first.0 + u64::from(*messages) == position.0
             && *messages < PACKED_MESSAGES_MAX
             && packed.has_head_of(content, body, &self.bytes)
         {
@@ -406,8 +337,8 @@ impl ShardBatch {
             *messages += 1;
             return true;
         }
-        let parcel = ShardPayload::Packed(self.pack(content, body));
-        self.push(ShardMessage::Deliver { consumer, queue, position: place, redelivered, ack_required, payload: parcel, messages: 1 });
+        let payload = ShardPayload::Packed(self.pack(content, body));
+        self.push(ShardMessage::Deliver { consumer, queue, position, redelivered, ack_required, payload, messages: 1 });
         true
     }
 
@@ -429,7 +360,7 @@ impl ShardBatch {
         }
     }
 
-    /// Adds a list of queues for the letter that is written next; answers its range.
+    /// Adds a list of queues for the shard message that is written next; returns its range.
     #[inline]
     pub fn push_queues(&mut self, queues: impl Iterator<Item = QueueId>) -> Range<u32> {
         let from = self.queues.len() as u32;
@@ -443,7 +374,7 @@ impl ShardBatch {
         &self.queues[range.start as usize..range.end as usize]
     }
 
-    /// The parts of so many packed messages with one head.
+    /// Packed messages with one head.
     #[inline]
     pub fn unpack(&self, packed: &PackedMessage, messages: u32) -> impl Iterator<Item = Content<'_>> {
         let PackedMessage { properties_bytes, body_bytes, exchange_bytes, routing_key_bytes, .. } = *packed;
@@ -481,7 +412,7 @@ impl PackedMessage {
     }
 }
 
-/// The body of a message that travels as bytes. Blind copies are rare enough to travel as shared memory.
+/// The body of a message that travels as bytes. Messages with keys of `BCC` are rare enough to travel in shared memory.
 #[inline]
 fn small<'a>(content: &Content<'a>) -> Option<&'a [u8]> {
     match content.body {
@@ -499,14 +430,14 @@ mod tests {
     use catalog::QueueId;
 
     #[test]
-    fn messages_that_follow_one_another_are_settled_by_one_letter() {
+    fn messages_that_follow_one_another_are_settled_together() {
         let mut batch = ShardBatch::default();
         let [a, b] = [1, 2].map(|index| QueueId { index, serial: 0 });
-        for (queue, place) in [(a, 5), (a, 6), (a, 7), (b, 8), (a, 8), (a, 10), (a, 11), (a, 11)] {
-            batch.push_settled(queue, QueuePosition(place));
+        for (queue, position) in [(a, 5), (a, 6), (a, 7), (b, 8), (a, 8), (a, 10), (a, 11), (a, 11)] {
+            batch.push_settled(queue, QueuePosition(position));
         }
-        let settled = batch.messages.iter().map(|letter| match letter {
-            ShardMessage::Settled { queue, position: place, count } => (queue.index, place.0, *count),
+        let settled = batch.messages.iter().map(|message| match message {
+            ShardMessage::Settled { queue, position, count } => (queue.index, position.0, *count),
             other => panic!("{other:?}"),
         });
         assert_eq!(settled.collect::<Vec<_>>(), [(1, 5, 3), (2, 8, 1), (1, 8, 1), (1, 10, 2), (1, 11, 1)]);
@@ -521,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn small_messages_that_differ_in_their_bodies_alone_are_one_letter() {
+    fn small_messages_that_differ_in_their_bodies_alone_share_a_head() {
         let [a, b] = [1, 2].map(|index| QueueId { index, serial: 0 });
         let plain = Content {
             exchange: b"e",
@@ -552,13 +483,13 @@ mod tests {
             assert!(batch.push_publish(content, queues.iter().copied(), *confirm));
         }
         assert!(!batch.push_publish(&with(&[0; INLINE_BODY_BYTES_MAX + 1]), [a].into_iter(), true));
-        let blind = crate::bcc::pack(std::iter::once(b"k".as_slice()));
-        assert!(!batch.push_publish(&Content { bcc: &blind, ..plain }, [a].into_iter(), true));
+        let bcc = crate::bcc::pack(std::iter::once(b"k".as_slice()));
+        assert!(!batch.push_publish(&Content { bcc: &bcc, ..plain }, [a].into_iter(), true));
         let mut lengths = Vec::new();
         let mut back = Vec::new();
-        for letter in &batch.messages {
-            let ShardMessage::Publish { payload: ShardPayload::Packed(packed), messages, queues, confirm } = letter else {
-                panic!("{letter:?}")
+        for message in &batch.messages {
+            let ShardMessage::Publish { payload: ShardPayload::Packed(packed), messages, queues, confirm } = message else {
+                panic!("{message:?}")
             };
             lengths.push(*messages);
             back.extend(batch.unpack(packed, *messages).map(|content| parts(&content, batch.queues(queues), *confirm)));
@@ -569,18 +500,18 @@ mod tests {
     }
 
     #[test]
-    fn deliveries_are_one_letter_while_their_places_follow_one_another() {
+    fn deliveries_share_a_head_while_their_positions_follow_one_another() {
         let queue = QueueId { index: 1, serial: 0 };
         let content = Content { routing_key: b"q", body: BodyRef::Small(b"x"), ..Content::EMPTY };
         let consumer = ConsumerKey::default();
         let mut batch = ShardBatch::default();
-        for (place, redelivered) in [(1, false), (2, false), (4, false), (5, true), (6, true)] {
-            assert!(batch.push_deliver(&content, (consumer, queue, QueuePosition(place)), redelivered, true));
+        for (position, redelivered) in [(1, false), (2, false), (4, false), (5, true), (6, true)] {
+            assert!(batch.push_deliver(&content, (consumer, queue, QueuePosition(position)), redelivered, true));
         }
-        let runs = batch.messages.iter().map(|letter| match letter {
-            ShardMessage::Deliver { position: place, messages, .. } => (place.0, *messages),
+        let counts = batch.messages.iter().map(|message| match message {
+            ShardMessage::Deliver { position, messages, .. } => (position.0, *messages),
             other => panic!("{other:?}"),
         });
-        assert_eq!(runs.collect::<Vec<_>>(), [(1, 2), (4, 1), (5, 2)]);
+        assert_eq!(counts.collect::<Vec<_>>(), [(1, 2), (4, 1), (5, 2)]);
     }
 }

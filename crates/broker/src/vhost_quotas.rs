@@ -1,8 +1,6 @@
-//! The room of virtual hosts: how many bytes wait in the queues of one that has a limit for them.
+//! Quotas of virtual hosts: how many bytes wait in their queues on this shard, and which of them are full.
 //!
-//! Enters: queues whose messages have come or gone, limits.  Leaves: sums, and which virtual hosts are full.
-//! Owns:   the share of this shard in each such virtual host, exact whenever a command has run.
-//! Never:  costs a queue anything whose virtual host has no limit; sees the shares of other shards.
+//! The sums are exact whenever a command has run. Queues of virtual hosts without a quota cost nothing.
 
 use crate::queue::Queue;
 use catalog::VhostId;
@@ -14,31 +12,31 @@ struct VhostQuota {
     full: bool,
 }
 
-/// The virtual hosts whose bytes are counted: few, so that they are looked through.
+/// The virtual hosts with a quota: few enough for a linear search.
 #[derive(Default)]
 pub(crate) struct VhostQuotas(Vec<VhostQuota>);
 
 impl VhostQuotas {
     fn get_mut(&mut self, vhost: VhostId) -> &mut VhostQuota {
-        let at = self.0.iter().position(|room| room.vhost == vhost).unwrap_or_else(|| {
+        let at = self.0.iter().position(|quota| quota.vhost == vhost).unwrap_or_else(|| {
             self.0.push(VhostQuota { vhost, bytes: 0, bytes_max: u64::MAX, full: false });
             self.0.len() - 1
         });
         &mut self.0[at]
     }
 
-    /// Takes in which virtual hosts have a limit. Answers those that were full and have none any more.
+    /// Sets which virtual hosts have a quota. Returns those that were full and have none any more.
     pub fn set_limits(&mut self, limits: impl Iterator<Item = (VhostId, u64)>) -> Vec<VhostId> {
         let mut before = std::mem::take(&mut self.0);
         for (vhost, bytes_max) in limits {
-            let room = before.iter().position(|room| room.vhost == vhost).map(|at| before.swap_remove(at));
-            let room = room.unwrap_or(VhostQuota { vhost, bytes: 0, bytes_max, full: false });
-            self.0.push(VhostQuota { bytes_max, ..room });
+            let quota = before.iter().position(|quota| quota.vhost == vhost).map(|at| before.swap_remove(at));
+            let quota = quota.unwrap_or(VhostQuota { vhost, bytes: 0, bytes_max, full: false });
+            self.0.push(VhostQuota { bytes_max, ..quota });
         }
-        before.iter().filter(|room| room.full).map(|room| room.vhost).collect()
+        before.iter().filter(|quota| quota.full).map(|quota| quota.vhost).collect()
     }
 
-    /// What waits in a queue has changed.
+    /// The messages that wait in a queue have changed.
     #[inline]
     pub fn update(&mut self, queue: &mut Queue) {
         if queue.features.as_ref().is_some_and(|features| features.counted_bytes.is_some()) {
@@ -51,13 +49,13 @@ impl VhostQuotas {
         if let Some(features) = &mut queue.features
             && let Some(counted) = &mut features.counted_bytes
         {
-            let room = self.get_mut(queue.vhost);
-            room.bytes = room.bytes + bytes - *counted;
+            let quota = self.get_mut(queue.vhost);
+            quota.bytes = quota.bytes + bytes - *counted;
             *counted = bytes;
         }
     }
 
-    /// A queue goes, or is not counted from now on.
+    /// A queue is deleted, or is not counted any more.
     pub fn remove_queue(&mut self, queue: &mut Queue) {
         if let Some(features) = &mut queue.features
             && let Some(counted) = features.counted_bytes.take()
@@ -66,24 +64,22 @@ impl VhostQuotas {
         }
     }
 
-    /// The virtual hosts with a limit: what waits here, and how much may wait everywhere.
+    /// The virtual hosts with a quota: the bytes that wait here, and those that may wait on all shards.
     pub fn iter(&self) -> impl Iterator<Item = (VhostId, u64, u64)> {
-        self.0.iter().map(|room| (room.vhost, room.bytes, room.bytes_max))
+        self.0.iter().map(|quota| (quota.vhost, quota.bytes, quota.bytes_max))
     }
 
-    /// Notes whether a virtual host is full. Answers whether that is news.
+    /// Notes whether a virtual host is full. Returns whether that has changed.
     pub fn set_full(&mut self, vhost: VhostId, full: bool) -> bool {
-        let room = self.0.iter_mut().find(|room| room.vhost == vhost);
-        room.is_some_and(|room| std::mem::replace(&mut room.full, full) != full)
+        let quota = self.0.iter_mut().find(|quota| quota.vhost == vhost);
+        quota.is_some_and(|quota| std::mem::replace(&mut quota.full, full) != full)
     }
 
-    /// Whether one is full.
     pub fn is_full(&self, vhost: VhostId) -> bool {
-        self.0.iter().any(|room| room.vhost == vhost && room.full)
+        self.0.iter().any(|quota| quota.vhost == vhost && quota.full)
     }
 
-    /// Whether any is full.
     pub fn any_full(&self) -> bool {
-        self.0.iter().any(|room| room.full)
+        self.0.iter().any(|quota| quota.full)
     }
 }
