@@ -42,7 +42,7 @@ fn declare_with(world: &mut BrokerWorld, at: WorldConnection, name: &str, exclus
         no_wait: false,
         arguments,
     };
-    world.say(at, declare);
+    world.command(at, declare);
 }
 
 fn consume(world: &mut BrokerWorld, at: WorldConnection, name: &str, tag: &str, no_ack: bool) {
@@ -53,15 +53,15 @@ fn consume_with(world: &mut BrokerWorld, at: WorldConnection, name: &str, tag: &
     let bytes = arguments.to_bytes();
     let (queue, consumer_tag, arguments) = (short(name), short(tag), TableRef::new(&bytes));
     world
-        .say(at, basic::Consume { queue, consumer_tag, no_local: false, no_ack, exclusive, no_wait: false, arguments });
+        .command(at, basic::Consume { queue, consumer_tag, no_local: false, no_ack, exclusive, no_wait: false, arguments });
 }
 
 fn ack(world: &mut BrokerWorld, at: WorldConnection, delivery_tag: u64, multiple: bool) {
-    world.say(at, basic::Ack { delivery_tag, multiple });
+    world.command(at, basic::Ack { delivery_tag, multiple });
 }
 
 fn prefetch(world: &mut BrokerWorld, at: WorldConnection, prefetch_count: u16, global: bool) {
-    world.say(at, basic::Qos { prefetch_size: 0, prefetch_count, global });
+    world.command(at, basic::Qos { prefetch_size: 0, prefetch_count, global });
     world.sent(at);
 }
 
@@ -76,7 +76,7 @@ fn what_is_published_is_delivered_in_order() {
 }
 
 #[test]
-fn a_requeued_message_returns_to_its_place() {
+fn a_requeued_message_returns_to_its_position() {
     on_one_and_on_three(|world, _, publisher, consumer| {
         prefetch(world, consumer, 3, false);
         consume(world, consumer, "q", "c", false);
@@ -84,7 +84,7 @@ fn a_requeued_message_returns_to_its_place() {
             world.publish(publisher, "", "q", body);
         }
         assert_eq!(world.sent(consumer), "consume-ok c | c#1=a | c#2=b | c#3=c");
-        world.say(consumer, basic::Nack { delivery_tag: 2, multiple: true, requeue: true });
+        world.command(consumer, basic::Nack { delivery_tag: 2, multiple: true, requeue: true });
         assert_eq!(world.sent(consumer), "c#4=a! | c#5=b!", "before d, which waits for prefetch");
         ack(world, consumer, 0, true);
         assert_eq!(world.sent(consumer), "c#6=d");
@@ -94,21 +94,21 @@ fn a_requeued_message_returns_to_its_place() {
 }
 
 #[test]
-fn a_connection_that_is_cut_gives_back_what_it_had() {
+fn deliveries_of_a_lost_connection_return_to_their_queues() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         consume(world, consumer, "q", "c", false);
         for body in ["a", "b", "c"] {
             world.publish(publisher, "", "q", body);
         }
         ack(world, consumer, 2, false);
-        world.cut(consumer);
+        world.disconnect(consumer);
         consume(world, owner, "q", "o", true);
         assert_eq!(world.sent(owner), "consume-ok o | o#1=a! | o#2=c!");
     });
 }
 
 #[test]
-fn prefetch_holds_for_each_consumer_or_for_all_of_the_channel() {
+fn prefetch_limits_each_consumer_or_the_whole_channel() {
     on_one_and_on_three(|world, _, publisher, consumer| {
         prefetch(world, consumer, 1, false);
         consume(world, consumer, "q", "c", false);
@@ -120,7 +120,7 @@ fn prefetch_holds_for_each_consumer_or_for_all_of_the_channel() {
         assert_eq!(world.sent(consumer), "c#1=1 | d#2=2");
         ack(world, consumer, 2, false);
         assert_eq!(world.sent(consumer), "d#3=3");
-        world.say(consumer, basic::Recover { requeue: true });
+        world.command(consumer, basic::Recover { requeue: true });
         assert_eq!(world.sent(consumer).matches('!').count(), 2);
     });
     on_one_and_on_three(|world, _, publisher, consumer| {
@@ -138,7 +138,7 @@ fn prefetch_holds_for_each_consumer_or_for_all_of_the_channel() {
 }
 
 #[test]
-fn an_output_without_room_costs_its_queue_alone() {
+fn a_full_output_stops_its_queue_alone() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         consume(world, consumer, "q", "c", true);
         declare(world, owner, "other");
@@ -158,76 +158,76 @@ fn an_output_without_room_costs_its_queue_alone() {
 }
 
 #[test]
-fn confirms_come_once_the_message_is_in_its_queue() {
+fn a_publish_is_confirmed_once_it_is_in_its_queue() {
     on_one_and_on_three(|world, owner, publisher, _| {
-        world.say(publisher, confirm::Select { no_wait: false });
+        world.command(publisher, confirm::Select { no_wait: false });
         world.sent(publisher);
         for body in ["1", "2", "3"] {
-            let _flow = world.publish_first(publisher, "", "q", body, &[0, 0], false);
+            let _flow = world.publish_only(publisher, "", "q", body, &[0, 0], false);
         }
-        world.settle();
+        world.exchange_batches();
         assert_eq!(world.sent(publisher), "ack 3+");
         world.publish_mandatory(publisher, "nowhere", "4");
         assert_eq!(world.sent(publisher), "returned NO_ROUTE 4 | ack 4");
-        world.say(owner, queue::Purge { queue: short("q"), no_wait: false });
+        world.command(owner, queue::Purge { queue: short("q"), no_wait: false });
         assert_eq!(world.sent(owner), "purge-ok 3");
     });
 }
 
 #[test]
-fn a_transaction_happens_at_commit() {
+fn a_transaction_takes_effect_at_commit() {
     on_one_and_on_three(|world, owner, publisher, _| {
-        world.say(publisher, tx::Select {});
+        world.command(publisher, tx::Select {});
         world.publish(publisher, "", "q", "a");
-        world.say(publisher, tx::Rollback {});
+        world.command(publisher, tx::Rollback {});
         world.publish(publisher, "", "q", "b");
-        world.say(owner, basic::Get { queue: short("q"), no_ack: true });
+        world.command(owner, basic::Get { queue: short("q"), no_ack: true });
         assert_eq!(world.sent(owner), "basic.get-empty");
-        world.say(publisher, tx::Commit {});
+        world.command(publisher, tx::Commit {});
         assert_eq!(world.sent(publisher), "tx.select-ok | tx.rollback-ok | tx.commit-ok");
-        world.say(owner, basic::Get { queue: short("q"), no_ack: true });
+        world.command(owner, basic::Get { queue: short("q"), no_ack: true });
         assert_eq!(world.sent(owner), "got#1=b (0 left)");
     });
 }
 
 #[test]
-fn a_transaction_settles_what_was_out_when_it_was_told() {
+fn a_transaction_settles_the_deliveries_of_its_acknowledgements() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         for body in ["a", "b", "c"] {
             world.publish(publisher, "", "q", body);
         }
         let get = basic::Get { queue: short("q"), no_ack: false };
-        world.say(consumer, tx::Select {});
-        world.say(consumer, get);
-        world.say(consumer, get);
-        world.say(consumer, basic::Ack { delivery_tag: 0, multiple: true });
-        world.say(consumer, tx::Rollback {});
-        world.say(consumer, basic::Ack { delivery_tag: 2, multiple: false });
-        world.say(consumer, basic::Ack { delivery_tag: 0, multiple: true });
-        world.say(consumer, get);
-        world.say(consumer, tx::Commit {});
+        world.command(consumer, tx::Select {});
+        world.command(consumer, get);
+        world.command(consumer, get);
+        world.command(consumer, basic::Ack { delivery_tag: 0, multiple: true });
+        world.command(consumer, tx::Rollback {});
+        world.command(consumer, basic::Ack { delivery_tag: 2, multiple: false });
+        world.command(consumer, basic::Ack { delivery_tag: 0, multiple: true });
+        world.command(consumer, get);
+        world.command(consumer, tx::Commit {});
         let got = "got#1=a (2 left) | got#2=b (1 left)";
         let heard = format!("tx.select-ok | {got} | tx.rollback-ok | got#3=c (0 left) | tx.commit-ok");
         assert_eq!(world.sent(consumer), heard);
-        world.say(consumer, basic::Ack { delivery_tag: 3, multiple: false });
-        world.say(consumer, basic::Ack { delivery_tag: 3, multiple: false });
+        world.command(consumer, basic::Ack { delivery_tag: 3, multiple: false });
+        world.command(consumer, basic::Ack { delivery_tag: 3, multiple: false });
         assert_eq!(world.sent(consumer), "refused PRECONDITION_FAILED - unknown delivery tag 3");
         // What was not committed has not happened.
-        world.cut(consumer);
-        world.say(owner, basic::Get { queue: short("q"), no_ack: true });
+        world.disconnect(consumer);
+        world.command(owner, basic::Get { queue: short("q"), no_ack: true });
         assert_eq!(world.sent(owner), "got#1=c! (0 left)");
     });
 }
 
 #[test]
-fn get_takes_one_and_its_connection_may_give_it_back() {
+fn get_takes_one_message_and_its_connection_may_requeue_it() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         world.publish(publisher, "", "q", "a");
         world.publish(publisher, "", "q", "b");
-        world.say(consumer, basic::Get { queue: short("q"), no_ack: false });
+        world.command(consumer, basic::Get { queue: short("q"), no_ack: false });
         assert_eq!(world.sent(consumer), "got#1=a (1 left)");
-        world.cut(consumer);
-        world.say(owner, basic::Get { queue: short("q"), no_ack: true });
+        world.disconnect(consumer);
+        world.command(owner, basic::Get { queue: short("q"), no_ack: true });
         assert_eq!(world.sent(owner), "got#1=a! (1 left)");
     });
 }
@@ -270,7 +270,7 @@ fn arguments_of_consumers_are_checked() {
 }
 
 #[test]
-fn what_is_wrong_with_a_message_is_said_if_its_exchange_is_there() {
+fn a_faulty_message_is_refused_only_if_its_exchange_exists() {
     let soon = wire::ShortString::try_from("soon").expect("short");
     let properties = wire::Properties { expiration: Some(soon), ..wire::Properties::default() };
     let mut world = BrokerWorld::new(1, LIMIT);
@@ -278,18 +278,18 @@ fn what_is_wrong_with_a_message_is_said_if_its_exchange_is_there() {
     world.publish_with(at, "q", "x", &properties);
     assert_eq!(world.sent(at), "refused PRECONDITION_FAILED - invalid expiration 'soon': no_integer");
     let at = world.connect(0, 2);
-    let _flow = world.publish_first(at, "nowhere", "q", "x", &properties.to_bytes(), false);
+    let _flow = world.publish_only(at, "nowhere", "q", "x", &properties.to_bytes(), false);
     assert_eq!(world.sent(at), "refused NOT_FOUND - no exchange 'nowhere' in vhost '/'");
 }
 
 #[test]
-fn consumers_hear_when_their_queue_goes() {
+fn consumers_are_cancelled_when_their_queue_is_deleted() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         consume(world, consumer, "q", "c", true);
         world.sent(consumer);
-        world.say(owner, queue::Delete { queue: short("q"), if_unused: true, if_empty: true, no_wait: false });
+        world.command(owner, queue::Delete { queue: short("q"), if_unused: true, if_empty: true, no_wait: false });
         assert_eq!(world.sent(owner), "refused PRECONDITION_FAILED - queue 'q' in vhost '/' in use");
-        world.say(owner, queue::Delete { queue: short("q"), if_unused: false, if_empty: false, no_wait: false });
+        world.command(owner, queue::Delete { queue: short("q"), if_unused: false, if_empty: false, no_wait: false });
         assert_eq!(world.sent(owner), "delete-ok 0");
         assert_eq!(world.sent(consumer), "cancel c");
         world.publish(publisher, "", "q", "lost");
@@ -299,7 +299,7 @@ fn consumers_hear_when_their_queue_goes() {
 }
 
 #[test]
-fn exclusive_and_auto_delete_queues_go_with_their_users() {
+fn exclusive_and_auto_delete_queues_are_deleted_with_their_users() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         declare_with(world, consumer, "mine", true, false);
         world.sent(consumer);
@@ -308,7 +308,7 @@ fn exclusive_and_auto_delete_queues_go_with_their_users() {
         declare_with(world, owner, "brief", false, true);
         world.sent(owner);
         consume(world, consumer, "brief", "c", true);
-        world.cut(consumer);
+        world.disconnect(consumer);
         for gone in ["mine", "brief"] {
             world.publish_mandatory(publisher, gone, "x");
             assert_eq!(world.sent(publisher), "returned NO_ROUTE x", "{gone}");
@@ -335,7 +335,7 @@ fn exclusive_consumers_and_priorities() {
 }
 
 #[test]
-fn cancelling_gives_back_what_was_not_delivered() {
+fn a_cancel_returns_messages_that_were_not_delivered() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         consume(world, consumer, "q", "c", true);
         world.sent(consumer);
@@ -343,7 +343,7 @@ fn cancelling_gives_back_what_was_not_delivered() {
         for body in ["1", "2"] {
             world.publish(publisher, "", "q", body);
         }
-        world.say(consumer, basic::Cancel { consumer_tag: short("c"), no_wait: false });
+        world.command(consumer, basic::Cancel { consumer_tag: short("c"), no_wait: false });
         assert_eq!(world.sent(consumer), "cancel-ok c");
         consume(world, owner, "q", "o", true);
         assert_eq!(world.sent(owner), "consume-ok o | o#1=1 | o#2=2");
@@ -351,7 +351,7 @@ fn cancelling_gives_back_what_was_not_delivered() {
 }
 
 #[test]
-fn a_full_queue_holds_its_publishers_and_nobody_else() {
+fn a_full_queue_blocks_its_publishers_alone() {
     for (shards, places) in [(1, [0, 0, 0]), (3, [0, 1, 2])] {
         let mut world = BrokerWorld::new(shards, 1_000);
         let [owner, publisher, other] = [1, 2, 3].map(|slot| world.connect(places[slot as usize - 1], slot));
@@ -372,7 +372,7 @@ fn a_full_queue_holds_its_publishers_and_nobody_else() {
 }
 
 #[test]
-fn who_is_held_back_is_told_even_if_its_first_publish_was_refused() {
+fn a_blocked_publisher_is_notified_even_if_its_first_publish_was_refused() {
     let mut world = BrokerWorld::new(1, LIMIT);
     let [owner, publisher] = [1, 2].map(|slot| world.connect(0, slot));
     declare(&mut world, owner, "q");
@@ -389,9 +389,9 @@ fn who_is_held_back_is_told_even_if_its_first_publish_was_refused() {
     assert_eq!(world.sent(publisher), "0:connection.unblocked");
 }
 
-/// Nobody but its owner can empty an exclusive queue: a client that fills its own and goes must be let go.
+/// Only its owner can empty an exclusive queue: a client that fills its own and disconnects must not stay blocked.
 #[test]
-fn a_connection_held_by_its_own_queue_is_known() {
+fn a_connection_blocked_by_its_own_queue_is_recognised() {
     let mut world = BrokerWorld::new(1, 1_000);
     let [owner, other] = [1, 2].map(|slot| world.connect(0, slot));
     declare_with(&mut world, owner, "mine", true, false);
@@ -402,14 +402,14 @@ fn a_connection_held_by_its_own_queue_is_known() {
     }
     let broker = &world.shards[0].0;
     assert_eq!((broker.is_blocked_by_own_queues(owner.1), broker.is_blocked_by_own_queues(other.1)), (true, false));
-    world.cut(owner);
+    world.disconnect(owner);
     world.publish_mandatory(other, "mine", "x");
     assert!(world.sent(other).contains("returned NO_ROUTE x"));
 }
 
 /// A consumer that never reads is given a moment, again and again, but does not keep its publishers from their other work.
 #[test]
-fn a_deaf_consumer_does_not_hold_its_publishers_for_long() {
+fn a_consumer_that_reads_nothing_throttles_its_publishers_briefly() {
     let mut world = BrokerWorld::new(1, LIMIT);
     let [consumer, publisher] = [1, 2].map(|slot| world.connect(0, slot));
     declare(&mut world, consumer, "q");
@@ -427,7 +427,7 @@ fn a_deaf_consumer_does_not_hold_its_publishers_for_long() {
         }
     }
     assert!((40..=50).contains(&moments), "{moments} moments for fifty times the bytes of one");
-    // Once the consumer has taken everything, publishers pace themselves by it again.
+    // Once the consumer has received everything, its publishers are throttled again.
     world.set_output_capacity(consumer, true);
     world.set_output_capacity(consumer, false);
     let sent = (0..1000).take_while(|_| world.publish(publisher, "", "q", &body)).count() as u64;
@@ -435,7 +435,7 @@ fn a_deaf_consumer_does_not_hold_its_publishers_for_long() {
 }
 
 #[test]
-fn a_message_for_a_queue_that_is_not_declared_here_yet_waits_for_it() {
+fn a_publish_for_a_queue_not_yet_declared_here_waits_for_it() {
     let mut world = BrokerWorld::new(3, LIMIT);
     let [owner, publisher] = [world.connect(2, 1), world.connect(1, 2)];
     let declare = queue::Declare {
@@ -447,28 +447,28 @@ fn a_message_for_a_queue_that_is_not_declared_here_yet_waits_for_it() {
         no_wait: false,
         arguments: TableRef::new(&[]),
     };
-    let _flow = world.say_first(owner, declare);
-    world.carry(2, 0);
-    world.carry(0, 1);
+    let _flow = world.command_only(owner, declare);
+    world.carry_batch(2, 0);
+    world.carry_batch(0, 1);
     // Shard 1 knows the queue, its home on shard 2 does not yet.
-    let _flow = world.publish_first(publisher, "", "q", "early", &[0, 0], true);
-    world.carry(1, 2);
-    world.settle();
+    let _flow = world.publish_only(publisher, "", "q", "early", &[0, 0], true);
+    world.carry_batch(1, 2);
+    world.exchange_batches();
     assert_eq!(world.sent(publisher), "");
     assert_eq!(world.sent(owner), "declare-ok q 1/0");
 }
 
 #[test]
-fn direct_replies_find_their_requester() {
+fn direct_replies_reach_their_requester() {
     on_one_and_on_three(|world, _, publisher, consumer| {
         consume(world, consumer, "amq.rabbitmq.reply-to", "r", true);
         assert_eq!(world.sent(consumer), "consume-ok r");
         let reply_to = Some(short("amq.rabbitmq.reply-to").to_owned());
         let properties = wire::Properties { reply_to, ..Default::default() };
-        let _flow = world.publish_first(consumer, "", "q", "request", &properties.to_bytes(), false);
-        world.settle();
+        let _flow = world.publish_only(consumer, "", "q", "request", &properties.to_bytes(), false);
+        world.exchange_batches();
         assert_eq!(world.sent(consumer), "");
-        let _flow = world.publish_first(publisher, "", "q", "stray", &properties.to_bytes(), false);
+        let _flow = world.publish_only(publisher, "", "q", "stray", &properties.to_bytes(), false);
         assert_eq!(world.sent(publisher), "refused PRECONDITION_FAILED - fast reply consumer does not exist");
         world.publish(publisher, "", "amq.rabbitmq.reply-to.made.up", "guess");
         assert_eq!(world.sent(consumer), "");
@@ -476,7 +476,7 @@ fn direct_replies_find_their_requester() {
 }
 
 #[test]
-fn requests_of_administrators_reach_the_program_and_are_answered() {
+fn admin_requests_reach_the_program_and_are_answered() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         let queue = catalog::REQUEST_QUEUE;
         let asking = |reply_to: &str| wire::Properties {
@@ -495,8 +495,8 @@ fn requests_of_administrators_reach_the_program_and_are_answered() {
         let administrator = catalog::Definition::PutUser { name, password, tags, loopback_only: true };
         let (broker, recorder) = &mut world.shards[0];
         broker.define_as_operator(administrator, recorder).expect("it is taken");
-        world.settle();
-        // The answer goes to the channel that asks, and to no other.
+        world.exchange_batches();
+        // The answer goes to the channel of the request, and to no other.
         let wrong =
             "refused PRECONDITION_FAILED - the reply-to of a request is 'amq.rabbitmq.reply-to' of its own channel";
         world.publish_with(publisher, queue, "a", &Default::default());
@@ -519,7 +519,7 @@ fn requests_of_administrators_reach_the_program_and_are_answered() {
         assert_eq!(world.sent(consumer), "refused RESOURCE_ERROR - answers to requests are not read");
         world.set_output_capacity(consumer, true);
         // What is refused is not confirmed, and what waits has its bounds.
-        world.say(consumer, confirm::Select { no_wait: true });
+        world.command(consumer, confirm::Select { no_wait: true });
         for _ in 0..3 {
             world.publish_with(consumer, queue, "a", &replies);
         }
@@ -532,14 +532,14 @@ fn requests_of_administrators_reach_the_program_and_are_answered() {
         declare(world, owner, queue);
         let reserved = "refused ACCESS_REFUSED - queue name 'amq.harrier.requests' contains reserved prefix 'amq.*'";
         assert_eq!(world.sent(owner), reserved);
-        world.cut(consumer);
+        world.disconnect(consumer);
         answer(world, "late");
         assert_eq!(world.sent(consumer), "");
     });
 }
 
 #[test]
-fn answers_come_before_the_deliveries_they_cause() {
+fn replies_precede_the_deliveries_they_cause() {
     on_one_and_on_three(|world, _, publisher, consumer| {
         prefetch(world, consumer, 1, true);
         consume(world, consumer, "q", "c", false);
@@ -547,34 +547,34 @@ fn answers_come_before_the_deliveries_they_cause() {
             world.publish(publisher, "", "q", body);
         }
         assert_eq!(world.sent(consumer), "consume-ok c | c#1=a");
-        world.say(consumer, basic::Qos { prefetch_size: 0, prefetch_count: 2, global: true });
+        world.command(consumer, basic::Qos { prefetch_size: 0, prefetch_count: 2, global: true });
         assert_eq!(world.sent(consumer), "basic.qos-ok | c#2=b");
-        world.say(consumer, basic::Recover { requeue: true });
+        world.command(consumer, basic::Recover { requeue: true });
         let heard = world.sent(consumer);
         assert!(heard.starts_with("basic.recover-ok | c#3="), "{heard}");
     });
 }
 
 #[test]
-fn a_consumer_whose_queue_goes_while_it_is_cancelled_still_hears_cancel_ok() {
+fn a_consumer_whose_queue_is_deleted_while_it_is_cancelled_gets_cancel_ok() {
     let mut world = BrokerWorld::new(3, LIMIT);
     let (owner, consumer) = (world.connect(1, 1), world.connect(2, 2));
     declare(&mut world, owner, "q");
     consume(&mut world, consumer, "q", "c", false);
     world.sent(consumer);
     let cancel = basic::Cancel { consumer_tag: short("c"), no_wait: false };
-    let _waits = world.say_first(consumer, cancel);
+    let _waits = world.command_only(consumer, cancel);
     let delete = queue::Delete { queue: short("q"), if_unused: false, if_empty: false, no_wait: false };
-    let _waits = world.say_first(owner, delete);
-    // The question about the cancellation is on its way while the queue goes everywhere else.
-    while world.carry(1, 0) | world.carry(0, 1) | world.carry(0, 2) | world.carry(1, 2) {}
-    world.settle();
+    let _waits = world.command_only(owner, delete);
+    // The request to cancel is on its way while the queue is deleted everywhere else.
+    while world.carry_batch(1, 0) | world.carry_batch(0, 1) | world.carry_batch(0, 2) | world.carry_batch(1, 2) {}
+    world.exchange_batches();
     let heard = world.sent(consumer);
     assert!(heard.ends_with("cancel-ok c"), "{heard}");
 }
 
 #[test]
-fn a_shared_prefetch_that_grows_reaches_consumers_of_other_shards() {
+fn a_larger_shared_prefetch_reaches_consumers_of_other_shards() {
     on_one_and_on_three(|world, _, publisher, consumer| {
         prefetch(world, consumer, 3, false);
         prefetch(world, consumer, 1, true);
@@ -583,7 +583,7 @@ fn a_shared_prefetch_that_grows_reaches_consumers_of_other_shards() {
             world.publish(publisher, "", "q", body);
         }
         assert_eq!(world.sent(consumer), "consume-ok c | c#1=1");
-        world.say(consumer, basic::Qos { prefetch_size: 0, prefetch_count: 0, global: true });
+        world.command(consumer, basic::Qos { prefetch_size: 0, prefetch_count: 0, global: true });
         assert_eq!(world.sent(consumer), "basic.qos-ok | c#2=2 | c#3=3");
     });
 }
@@ -608,18 +608,18 @@ fn arrived(world: &mut BrokerWorld, publisher: WorldConnection, consumer: WorldC
 }
 
 #[test]
-fn definitions_that_nobody_waits_for_are_seen_by_everybody_when_their_connection_goes_on() {
+fn batched_definitions_are_visible_everywhere_before_their_connection_continues() {
     on_one_and_on_three(|world, _, publisher, consumer| {
         consume(world, consumer, "q", "c", true);
         world.sent(consumer);
-        world.say_all(publisher, &[make("x", "direct"), bind("x", "a"), bind("x", "b"), bind("x", "a")]);
+        world.command_all(publisher, &[make("x", "direct"), bind("x", "a"), bind("x", "b"), bind("x", "a")]);
         assert_eq!(world.sent(publisher), "", "nobody asked for an answer");
         assert_eq!(arrived(world, publisher, consumer, "x", &["a", "z", "b"]), "c#1=a | c#2=b");
     });
 }
 
 #[test]
-fn a_run_of_definitions_ends_at_the_first_that_is_refused() {
+fn a_batch_of_definitions_ends_at_the_first_that_is_refused() {
     for (shards, places) in [(3, [1, 2]), (3, [0, 1]), (2, [1, 0])] {
         let mut world = BrokerWorld::new(shards, LIMIT);
         let (owner, other) = (world.connect(places[0], 1), world.connect(places[1], 2));
@@ -635,7 +635,7 @@ fn a_run_of_definitions_ends_at_the_first_that_is_refused() {
         let (broker, recorder) = &mut world.shards[other.0];
         broker.flush_definitions(other.1, recorder);
         assert!(!broker.may_read(other.1), "the connection waits for all of them");
-        world.settle();
+        world.exchange_batches();
         assert!(world.shards[other.0].0.may_read(other.1));
         assert_eq!(world.sent(other), "refused NOT_FOUND - no exchange 'nowhere' in vhost '/'");
         assert_eq!(arrived(&mut world, owner, owner, "x", &["a", "c"]), "c#1=a", "{shards} {places:?}");
@@ -643,7 +643,7 @@ fn a_run_of_definitions_ends_at_the_first_that_is_refused() {
 }
 
 #[test]
-fn a_refusal_behind_a_run_of_definitions_is_heard_behind_it() {
+fn a_refusal_behind_a_batch_of_definitions_comes_after_its_outcome() {
     for (bad, expect) in [
         (bind("x", "a"), "refused COMMAND_INVALID - unknown exchange type 'none-such'"),
         (bind("nowhere", "a"), "refused NOT_FOUND - no exchange 'nowhere' in vhost '/'"),
@@ -651,19 +651,19 @@ fn a_refusal_behind_a_run_of_definitions_is_heard_behind_it() {
         let mut world = BrokerWorld::new(3, LIMIT);
         let (owner, other) = (world.connect(1, 1), world.connect(2, 2));
         declare(&mut world, owner, "q");
-        world.say_all(owner, &[make("x", "direct")]);
+        world.command_all(owner, &[make("x", "direct")]);
         world.sent(owner);
         for method in [bad, make("y", "none-such")] {
             let (broker, recorder) = &mut world.shards[other.0];
             let _flow = broker.command(other.1, 1, method, recorder).expect("what is wrong is heard in its turn");
         }
-        world.settle();
+        world.exchange_batches();
         assert_eq!(world.sent(other), expect);
     }
 }
 
 #[test]
-fn a_run_of_definitions_outlives_its_connection() {
+fn a_batch_of_definitions_outlives_its_connection() {
     let mut world = BrokerWorld::new(2, LIMIT);
     let (owner, other) = (world.connect(0, 1), world.connect(1, 2));
     declare(&mut world, owner, "q");
@@ -673,12 +673,12 @@ fn a_run_of_definitions_outlives_its_connection() {
         let (broker, recorder) = &mut world.shards[other.0];
         assert_eq!(broker.command(other.1, 1, method, recorder), Ok(ReadControl::Batch));
     }
-    world.cut(other);
+    world.disconnect(other);
     assert_eq!(arrived(&mut world, owner, owner, "x", &["a"]), "c#1=a");
 }
 
 #[test]
-fn what_is_no_addition_or_is_waited_for_is_no_part_of_a_run() {
+fn only_additions_without_a_reply_are_batched() {
     let mut world = BrokerWorld::new(2, LIMIT);
     let at = world.connect(1, 1);
     declare(&mut world, at, "q");

@@ -1,4 +1,4 @@
-//! What exchanges do beyond routing at once: delays. And what dead letters know of their blind copies.
+//! Delaying exchanges, and the keys of `BCC` of delayed messages and dead letters.
 
 use super::*;
 use wire::method::exchange;
@@ -11,7 +11,7 @@ pub fn exchange(world: &mut BrokerWorld, at: WorldConnection, name: &str, kind: 
     let (exchange, kind, arguments) = (short(name), short(kind), TableRef::new(&bytes));
     let (passive, durable, auto_delete, internal, no_wait) = (false, false, false, false, false);
     let declare = exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments };
-    world.say(at, declare);
+    world.command(at, declare);
     assert_eq!(world.sent(at), "exchange.declare-ok");
 }
 
@@ -20,7 +20,7 @@ fn delayed_exchange(world: &mut BrokerWorld, at: WorldConnection, name: &str, ki
 }
 
 fn delete_exchange(world: &mut BrokerWorld, at: WorldConnection, name: &str) {
-    world.say(at, exchange::Delete { exchange: short(name), if_unused: false, no_wait: false });
+    world.command(at, exchange::Delete { exchange: short(name), if_unused: false, no_wait: false });
     assert_eq!(world.sent(at), "exchange.delete-ok");
 }
 
@@ -30,13 +30,13 @@ pub fn bind(world: &mut BrokerWorld, at: WorldConnection, exchange: &str, key: &
         .fold(Table::default(), |table, (name, value)| table.with(name, value.clone()).expect("a short name"));
     let bytes = table.to_bytes();
     let (queue, exchange, routing_key) = (short(queue), short(exchange), short(key));
-    world.say(at, queue::Bind { queue, exchange, routing_key, no_wait: false, arguments: TableRef::new(&bytes) });
+    world.command(at, queue::Bind { queue, exchange, routing_key, no_wait: false, arguments: TableRef::new(&bytes) });
     assert_eq!(world.sent(at), "queue.bind-ok");
 }
 
 fn unbind(world: &mut BrokerWorld, at: WorldConnection, exchange: &str, key: &str, queue: &str) {
     let (queue, exchange, routing_key) = (short(queue), short(exchange), short(key));
-    world.say(at, queue::Unbind { queue, exchange, routing_key, arguments: TableRef::EMPTY });
+    world.command(at, queue::Unbind { queue, exchange, routing_key, arguments: TableRef::EMPTY });
     assert_eq!(world.sent(at), "queue.unbind-ok");
 }
 
@@ -56,8 +56,8 @@ pub fn publish(
     properties: &Properties,
     mandatory: bool,
 ) {
-    let _flow = world.publish_first(at, exchange, key, body, &properties.to_bytes(), mandatory);
-    world.settle();
+    let _flow = world.publish_only(at, exchange, key, body, &properties.to_bytes(), mandatory);
+    world.exchange_batches();
 }
 
 fn publish_delayed(world: &mut BrokerWorld, at: WorldConnection, exchange: &str, key: &str, body: &str, ms: i32) {
@@ -78,7 +78,7 @@ fn nothing_waits(world: &BrokerWorld) {
 }
 
 #[test]
-fn delayed_messages_go_on_in_the_order_of_their_time() {
+fn delayed_messages_are_routed_in_the_order_of_their_time() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         declare(world, owner, "q", &[]);
         delayed_exchange(world, owner, "x", "direct");
@@ -89,20 +89,20 @@ fn delayed_messages_go_on_in_the_order_of_their_time() {
             publish_delayed(world, publisher, "x", "k", body, ms);
         }
         assert_eq!(world.sent(consumer), "c#1=at once | c#2=past");
-        world.pass(999);
+        world.advance(999);
         assert_eq!(world.sent(consumer), "");
-        world.pass(1);
+        world.advance(1);
         assert_eq!(world.sent(consumer), "c#3=early | c#4=early too");
         // Its publisher need not be there any more.
-        world.cut(publisher);
-        world.pass(4_000);
+        world.disconnect(publisher);
+        world.advance(4_000);
         assert_eq!(world.sent(consumer), "c#5=late");
         nothing_waits(world);
     });
 }
 
 #[test]
-fn a_delayed_message_says_so_by_its_header_negated() {
+fn a_delayed_message_has_a_negated_delay() {
     on_one_and_on_three(|world, owner, publisher, _| {
         declare(world, owner, "q", &[]);
         delayed_exchange(world, owner, "x", "headers");
@@ -110,22 +110,22 @@ fn a_delayed_message_says_so_by_its_header_negated() {
         bind(world, owner, "x", "", "q", &past);
         let headers = [("a", Value::I32(1)), ("x-delay", Value::text("1500"))];
         publish(world, publisher, "x", "k", "m", &with_headers(&headers), false);
-        world.pass(1_500);
+        world.advance(1_500);
         assert_eq!(waiting(world, owner, "q"), "1/0");
         nothing_waits(world);
     });
 }
 
 #[test]
-fn a_delayed_message_is_confirmed_when_it_is_taken_and_never_returned() {
+fn a_delayed_message_is_confirmed_at_once_and_never_returned() {
     on_one_and_on_three(|world, owner, publisher, _| {
         declare(world, owner, "q", &[]);
         delayed_exchange(world, owner, "x", "fanout");
-        world.say(publisher, confirm::Select { no_wait: false });
+        world.command(publisher, confirm::Select { no_wait: false });
         world.sent(publisher);
         publish(world, publisher, "x", "k", "a", &with_headers(&[("x-delay", Value::I32(100))]), true);
         assert_eq!(world.sent(publisher), "ack 1");
-        world.pass(100);
+        world.advance(100);
         assert_eq!(world.sent(publisher), "", "no queue was bound, and nobody hears of it");
         publish(world, publisher, "x", "k", "b", &with_headers(&[("x-delay", Value::I32(-100))]), true);
         assert_eq!(world.sent(publisher), "returned NO_ROUTE b | ack 2", "what is not delayed is returned");
@@ -134,7 +134,7 @@ fn a_delayed_message_is_confirmed_when_it_is_taken_and_never_returned() {
 }
 
 #[test]
-fn what_is_defined_when_the_time_comes_decides() {
+fn a_delayed_message_is_routed_by_the_definitions_at_its_time() {
     on_one_and_on_three(|world, owner, publisher, _| {
         for name in ["before", "after", "again"] {
             declare(world, owner, name, &[]);
@@ -144,16 +144,16 @@ fn what_is_defined_when_the_time_comes_decides() {
         publish_delayed(world, publisher, "x", "k", "a", 100);
         unbind(world, owner, "x", "k", "before");
         bind(world, owner, "x", "k", "after", &[]);
-        world.pass(100);
+        world.advance(100);
         assert_eq!((waiting(world, owner, "before"), waiting(world, owner, "after")), ("0/0".into(), "1/0".into()));
-        // With its exchange gone it goes nowhere, unless there is another of that name by then.
+        // Without its exchange it is dropped, unless there is another of that name by then.
         publish_delayed(world, publisher, "x", "k", "lost", 100);
         publish_delayed(world, publisher, "x", "k", "kept", 200);
         delete_exchange(world, owner, "x");
-        world.pass(100);
+        world.advance(100);
         exchange(world, owner, "x", "direct", &[]);
         bind(world, owner, "x", "k", "again", &[]);
-        world.pass(100);
+        world.advance(100);
         assert_eq!(get(world, owner, "again"), "got#1=kept (0 left)");
         assert_eq!(waiting(world, owner, "after"), "1/0");
         // The queue may go as well.
@@ -164,7 +164,7 @@ fn what_is_defined_when_the_time_comes_decides() {
 }
 
 #[test]
-fn delays_happen_wherever_a_message_comes_by() {
+fn exchanges_delay_messages_of_every_origin() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         for name in ["now", "later", "dead"] {
             declare(world, owner, name, &[]);
@@ -174,45 +174,45 @@ fn delays_happen_wherever_a_message_comes_by() {
         bind(world, owner, "in", "", "now", &[]);
         bind(world, owner, "x", "#", "later", &[]);
         let (destination, source, routing_key) = (short("x"), short("in"), short(""));
-        world.say(
+        world.command(
             owner,
             exchange::Bind { destination, source, routing_key, no_wait: false, arguments: TableRef::EMPTY },
         );
         assert_eq!(world.sent(owner), "exchange.bind-ok");
         publish_delayed(world, publisher, "in", "k", "a", 50);
         assert_eq!((waiting(world, owner, "now"), waiting(world, owner, "later")), ("1/0".into(), "0/0".into()));
-        world.pass(50);
+        world.advance(50);
         assert_eq!((waiting(world, owner, "now"), waiting(world, owner, "later")), ("1/0".into(), "1/0".into()));
         // Dead letters are delayed too, and so is what a transaction publishes, from its commit on.
         declare(world, owner, "q", &[("x-dead-letter-exchange", Value::text("x")), ("x-message-ttl", Value::I32(10))]);
         publish_delayed(world, publisher, "", "q", "b", 20);
-        world.pass(29);
+        world.advance(29);
         assert_eq!(waiting(world, owner, "later"), "1/0");
-        world.pass(1);
+        world.advance(1);
         assert_eq!(waiting(world, owner, "later"), "2/0");
-        world.say(publisher, tx::Select {});
+        world.command(publisher, tx::Select {});
         publish_delayed(world, publisher, "x", "k", "c", 100);
-        world.pass(90);
-        world.say(publisher, tx::Commit {});
+        world.advance(90);
+        world.command(publisher, tx::Commit {});
         assert_eq!(world.sent(publisher), "tx.select-ok | tx.commit-ok");
-        world.pass(99);
+        world.advance(99);
         assert_eq!(waiting(world, owner, "later"), "2/0");
-        world.pass(1);
+        world.advance(1);
         // Its own time begins when it is in a queue.
         let mortal =
             Properties { expiration: ShortString::try_from("30").ok(), ..with_headers(&[("x-delay", Value::I32(40))]) };
         publish(world, owner, "x", "k", "d", &mortal, false);
-        world.pass(69);
+        world.advance(69);
         assert_eq!(waiting(world, owner, "later"), "4/0");
         consume(world, consumer, "later", "c", true);
         assert_eq!(world.sent(consumer), "consume-ok c | c#1=a | c#2=b | c#3=c | c#4=d");
-        world.pass(1);
+        world.advance(1);
         nothing_waits(world);
     });
 }
 
 #[test]
-fn many_that_are_due_at_once_all_come_in_their_order() {
+fn messages_due_at_once_arrive_in_their_order() {
     const COUNT: usize = 10_000;
     on_one_and_on_three(|world, owner, publisher, consumer| {
         declare(world, owner, "q", &[]);
@@ -223,11 +223,11 @@ fn many_that_are_due_at_once_all_come_in_their_order() {
         let idle: Vec<usize> = world.shards.iter().map(|(broker, _)| broker.list_overhead_bytes()).collect();
         let properties = with_headers(&[("x-delay", Value::I32(70))]).to_bytes();
         for number in 0..COUNT {
-            let _flow = world.publish_first(publisher, "x", "", &number.to_string(), &properties, false);
+            let _flow = world.publish_only(publisher, "x", "", &number.to_string(), &properties, false);
         }
-        world.settle();
+        world.exchange_batches();
         assert!(world.shards[publisher.0].0.list_overhead_bytes() >= idle[publisher.0] + COUNT * 48, "they are counted");
-        world.pass(100);
+        world.advance(100);
         let expected: Vec<String> = (0..COUNT).map(|number| format!("c#{}={number}", number + 1)).collect();
         assert!(world.sent(consumer) == expected.join(" | "), "all of them, in order");
         nothing_waits(world);
@@ -236,7 +236,7 @@ fn many_that_are_due_at_once_all_come_in_their_order() {
 }
 
 #[test]
-fn blind_copies_survive_dead_letters_and_delays() {
+fn keys_of_bcc_survive_dead_letters_and_delays() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         for name in ["dead", "copy", "blind"] {
             declare(world, owner, name, &[]);
@@ -264,11 +264,11 @@ fn blind_copies_survive_dead_letters_and_delays() {
         publish(world, publisher, "", "q", "m", &with_headers(&both), false);
         consume(world, consumer, "q", "t", false);
         assert_eq!(world.sent(consumer), "consume-ok t | t#1=m");
-        world.say(consumer, basic::Nack { delivery_tag: 1, multiple: false, requeue: false });
+        world.command(consumer, basic::Nack { delivery_tag: 1, multiple: false, requeue: false });
         assert_eq!(waiting(world, owner, "r"), "1/0", "by its blind copy alone");
-        world.pass(10);
+        world.advance(10);
         assert_eq!(all(world), "1/0 1/0 1/0");
-        // A key of the queue's own takes the place of all of them.
+        // The queue's routing key replaces all of them.
         let own = [("x-dead-letter-exchange", Value::text("letters")), ("x-dead-letter-routing-key", Value::text("q"))];
         declare(world, owner, "s", &[own[0].clone(), own[1].clone(), ("x-max-length", Value::I32(0))]);
         publish(world, publisher, "", "s", "n", &with_headers(&both), false);
@@ -276,7 +276,7 @@ fn blind_copies_survive_dead_letters_and_delays() {
         let late = [both[0].clone(), both[1].clone(), ("x-delay", Value::I32(10))];
         publish(world, publisher, "later", "q", "o", &with_headers(&late), false);
         assert_eq!(all(world), "2/0 1/0 1/0");
-        world.pass(10);
+        world.advance(10);
         assert_eq!(all(world), "3/0 2/0 2/0");
     });
 }

@@ -1,8 +1,4 @@
-//! A broker of several shards on one thread: effects are noted down as text, mail is carried from shard to shard.
-//!
-//! Enters: commands.  Leaves: what each client was sent, in words.
-//! Owns:   the brokers, the mail between them.
-//! Never:  uses a socket or a thread.
+//! A broker of several shards on one thread: effects are recorded as text, batches are carried from shard to shard.
 
 use broker::{
     ShardBatch, BodyRef, Broker, BrokerOptions, ClientCapabilities, Confirm, ConfirmOutcome, Content, Delivery, Effects, ReadControl, SessionLogin,
@@ -13,28 +9,28 @@ use slab::{Pool, PoolOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::{Method, RawProperties};
 
-/// What one shard's broker had carried out.
+/// The effects of one shard's broker.
 pub struct EffectRecorder {
     pool: Pool,
-    chance: u64,
+    random_state: u64,
     batches: Vec<ShardBatch>,
     /// What each connection was sent.
     pub sent: BTreeMap<ConnectionSlot, Vec<String>>,
-    /// Connections without room in their outputs.
+    /// Connections whose outputs are full.
     pub blocked: BTreeSet<ConnectionSlot>,
-    /// Connections that may go on.
+    /// Connections that were resumed.
     pub resumed: Vec<ConnectionSlot>,
-    /// Administrative requests.
+    /// Admin requests.
     pub requests: Vec<AdminRequest>,
     /// The bodies of deliveries, with the stamps of the messages.
     pub stamps: Vec<(String, Option<Stamp>)>,
 }
 
-/// Requests that a shard of this world takes.
+/// Admin requests that a shard of this world accepts.
 const REQUESTS_MAX: usize = 2;
 
 impl EffectRecorder {
-    fn command(&mut self, slot: ConnectionSlot, channel: u16, text: String) {
+    fn record(&mut self, slot: ConnectionSlot, channel: u16, text: String) {
         self.sent.entry(slot).or_default().push(if channel == 1 { text } else { format!("{channel}:{text}") });
     }
 }
@@ -51,8 +47,8 @@ impl Effects for EffectRecorder {
         &self.pool
     }
     fn random(&mut self) -> u64 {
-        self.chance = self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        self.chance
+        self.random_state = self.random_state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.random_state
     }
     fn has_capacity(&self, slot: ConnectionSlot) -> bool {
         !self.blocked.contains(&slot)
@@ -61,14 +57,14 @@ impl Effects for EffectRecorder {
         let again = if delivery.redelivered { "!" } else { "" };
         let tag = String::from_utf8_lossy(delivery.consumer_tag).into_owned();
         self.stamps.push((text(&delivery.content), Stamp::of(RawProperties::new(delivery.content.properties))));
-        self.command(slot, channel, format!("{tag}#{}={}{again}", delivery.tag, text(&delivery.content)));
+        self.record(slot, channel, format!("{tag}#{}={}{again}", delivery.tag, text(&delivery.content)));
     }
     fn get_ok(&mut self, slot: ConnectionSlot, channel: u16, tag: u64, redelivered: bool, left: u32, content: Content<'_>) {
         let again = if redelivered { "!" } else { "" };
-        self.command(slot, channel, format!("got#{tag}={}{again} ({left} left)", text(&content)));
+        self.record(slot, channel, format!("got#{tag}={}{again} ({left} left)", text(&content)));
     }
     fn return_message(&mut self, slot: ConnectionSlot, channel: u16, refusal: &Refusal, content: Content<'_>) {
-        self.command(slot, channel, format!("returned {} {}", refusal.text, text(&content)));
+        self.record(slot, channel, format!("returned {} {}", refusal.text, text(&content)));
     }
     fn reply(&mut self, slot: ConnectionSlot, channel: u16, method: Method<'_>) {
         let words = match method {
@@ -83,14 +79,14 @@ impl Effects for EffectRecorder {
             Method::ConnectionBlocked(blocked) => format!("blocked: {}", blocked.reason),
             other => other.name().to_owned(),
         };
-        self.command(slot, channel, words);
+        self.record(slot, channel, words);
     }
     fn confirm(&mut self, slot: ConnectionSlot, channel: u16, confirm: Confirm) {
         let outcome = if confirm.outcome == ConfirmOutcome::Accepted { "ack" } else { "nack" };
-        self.command(slot, channel, format!("{outcome} {}{}", confirm.delivery_tag, if confirm.multiple { "+" } else { "" }));
+        self.record(slot, channel, format!("{outcome} {}{}", confirm.delivery_tag, if confirm.multiple { "+" } else { "" }));
     }
     fn refuse(&mut self, slot: ConnectionSlot, channel: u16, refusal: Refusal, _method: (u16, u16)) {
-        self.command(slot, channel, format!("refused {}", refusal.text));
+        self.record(slot, channel, format!("refused {}", refusal.text));
     }
     fn throttle(&mut self, _slot: ConnectionSlot) {}
     fn resume(&mut self, slot: ConnectionSlot) {
@@ -116,7 +112,7 @@ impl Effects for EffectRecorder {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct WorldConnection(pub usize, pub ConnectionSlot);
 
-/// The whole broker.
+/// The whole broker: its shards and the time.
 pub struct BrokerWorld {
     pub shards: Vec<(Broker, EffectRecorder)>,
     now_us: u64,
@@ -153,7 +149,7 @@ impl BrokerWorld {
             };
             let recorder = EffectRecorder {
                 pool: Pool::new(PoolOptions::default()),
-                chance: 1,
+                random_state: 1,
                 batches: (0..shards).map(|_| ShardBatch::default()).collect(),
                 sent: BTreeMap::new(),
                 blocked: BTreeSet::new(),
@@ -167,7 +163,7 @@ impl BrokerWorld {
     }
 
     /// Time passes on every shard, in steps as short as their timers want them.
-    pub fn pass(&mut self, ms: u64) {
+    pub fn advance(&mut self, ms: u64) {
         let until_us = self.now_us + ms * 1_000;
         loop {
             let next = self.shards.iter().filter_map(|(broker, _)| broker.next_timer()).min();
@@ -176,7 +172,7 @@ impl BrokerWorld {
                 broker.set_now(self.now_us);
                 broker.run_timers(recorder);
             }
-            self.settle();
+            self.exchange_batches();
             let due = self.shards.iter().filter_map(|(broker, _)| broker.next_timer()).any(|next| next <= until_us);
             if self.now_us == until_us && !due {
                 return;
@@ -196,47 +192,47 @@ impl BrokerWorld {
         WorldConnection(shard, slot)
     }
 
-    /// The connection is gone.
-    pub fn cut(&mut self, at: WorldConnection) {
+    /// Closes a connection.
+    pub fn disconnect(&mut self, at: WorldConnection) {
         let (broker, recorder) = &mut self.shards[at.0];
         broker.close_session(at.1, recorder);
-        self.settle();
+        self.exchange_batches();
     }
 
-    /// A command; its refusal is noted like everything else.
-    pub fn say<'a>(&mut self, at: WorldConnection, method: impl Into<Method<'a>>) {
-        let _flow = self.say_first(at, method);
-        self.settle();
+    /// A command, and all that follows from it. Its refusal is recorded like an effect.
+    pub fn command<'a>(&mut self, at: WorldConnection, method: impl Into<Method<'a>>) {
+        let _flow = self.command_only(at, method);
+        self.exchange_batches();
     }
 
-    /// Commands that arrive together, as a connection reads them: what comes behind a run of definitions waits for it.
-    pub fn say_all(&mut self, at: WorldConnection, methods: &[Method<'_>]) {
-        let mut gathering = false;
+    /// Commands that arrive together, as a connection reads them: those behind a batch of definitions wait for it.
+    pub fn command_all(&mut self, at: WorldConnection, methods: &[Method<'_>]) {
+        let mut batching = false;
         for method in methods {
             let (broker, recorder) = &mut self.shards[at.0];
-            if gathering && !broker.may_batch(at.1, method) {
+            if batching && !broker.may_batch(at.1, method) {
                 broker.flush_definitions(at.1, recorder);
-                self.settle();
+                self.exchange_batches();
             }
             let (broker, recorder) = &mut self.shards[at.0];
-            gathering = match broker.command(at.1, 1, *method, recorder) {
+            batching = match broker.command(at.1, 1, *method, recorder) {
                 Ok(flow) => flow == ReadControl::Batch,
                 Err(refusal) => {
-                    recorder.command(at.1, 1, format!("refused {}", refusal.text));
+                    recorder.record(at.1, 1, format!("refused {}", refusal.text));
                     false
                 }
             };
-            if !gathering {
-                self.settle();
+            if !batching {
+                self.exchange_batches();
             }
         }
         let (broker, recorder) = &mut self.shards[at.0];
         broker.flush_definitions(at.1, recorder);
-        self.settle();
+        self.exchange_batches();
     }
 
-    /// A command, before anybody has heard of it.
-    pub fn say_first<'a>(&mut self, at: WorldConnection, method: impl Into<Method<'a>>) -> ReadControl {
+    /// A command, before any batch is carried.
+    pub fn command_only<'a>(&mut self, at: WorldConnection, method: impl Into<Method<'a>>) -> ReadControl {
         let (broker, recorder) = &mut self.shards[at.0];
         match broker.command(at.1, 1, method.into(), recorder) {
             Ok(ReadControl::Batch) => {
@@ -245,33 +241,33 @@ impl BrokerWorld {
             }
             Ok(flow) => flow,
             Err(refusal) => {
-                recorder.command(at.1, 1, format!("refused {}", refusal.text));
+                recorder.record(at.1, 1, format!("refused {}", refusal.text));
                 ReadControl::Continue
             }
         }
     }
 
-    /// A publish. Answers whether the connection may go on.
+    /// A publish. Returns whether the connection may continue.
     pub fn publish(&mut self, at: WorldConnection, exchange: &str, routing_key: &str, body: &str) -> bool {
-        let flow = self.publish_first(at, exchange, routing_key, body, &[0, 0], false);
-        self.settle();
+        let flow = self.publish_only(at, exchange, routing_key, body, &[0, 0], false);
+        self.exchange_batches();
         flow == ReadControl::Continue
     }
 
     /// A publish with properties, to the default exchange.
     pub fn publish_with(&mut self, at: WorldConnection, key: &str, body: &str, properties: &wire::Properties) {
-        let _flow = self.publish_first(at, "", key, body, &properties.to_bytes(), false);
-        self.settle();
+        let _flow = self.publish_only(at, "", key, body, &properties.to_bytes(), false);
+        self.exchange_batches();
     }
 
     /// A mandatory publish.
     pub fn publish_mandatory(&mut self, at: WorldConnection, routing_key: &str, body: &str) {
-        let _flow = self.publish_first(at, "", routing_key, body, &[0, 0], true);
-        self.settle();
+        let _flow = self.publish_only(at, "", routing_key, body, &[0, 0], true);
+        self.exchange_batches();
     }
 
-    /// A publish that nobody has heard of yet.
-    pub fn publish_first(
+    /// A publish, before any batch is carried.
+    pub fn publish_only(
         &mut self,
         at: WorldConnection,
         exchange: &str,
@@ -292,14 +288,14 @@ impl BrokerWorld {
         match broker.publish(at.1, 1, publish, recorder) {
             Ok(flow) => flow,
             Err(refusal) => {
-                recorder.command(at.1, 1, format!("refused {}", refusal.text));
+                recorder.record(at.1, 1, format!("refused {}", refusal.text));
                 ReadControl::Continue
             }
         }
     }
 
     /// Carries one batch from a shard to another, if there is one.
-    pub fn carry(&mut self, from: usize, to: usize) -> bool {
+    pub fn carry_batch(&mut self, from: usize, to: usize) -> bool {
         if from == to || self.shards[from].1.batches[to].is_empty() {
             return false;
         }
@@ -310,8 +306,8 @@ impl BrokerWorld {
         true
     }
 
-    /// Carries mail until there is none.
-    pub fn settle(&mut self) {
+    /// Carries batches until there are none.
+    pub fn exchange_batches(&mut self) {
         let count = self.shards.len();
         loop {
             for (broker, recorder) in &mut self.shards {
@@ -320,7 +316,7 @@ impl BrokerWorld {
             let mut moved = false;
             for from in 0..count {
                 for to in 0..count {
-                    moved |= self.carry(from, to);
+                    moved |= self.carry_batch(from, to);
                 }
             }
             if !moved {
@@ -329,20 +325,20 @@ impl BrokerWorld {
         }
     }
 
-    /// What a connection was sent since the last look.
+    /// What a connection was sent since the last call.
     pub fn sent(&mut self, at: WorldConnection) -> String {
         self.shards[at.0].1.sent.remove(&at.1).unwrap_or_default().join(" | ")
     }
 
-    /// Gives a connection's output room, or takes it.
-    pub fn set_output_capacity(&mut self, at: WorldConnection, room: bool) {
+    /// Empties or fills a connection's output.
+    pub fn set_output_capacity(&mut self, at: WorldConnection, has_capacity: bool) {
         let (broker, recorder) = &mut self.shards[at.0];
-        if room {
+        if has_capacity {
             recorder.blocked.remove(&at.1);
             broker.output_ready(at.1, recorder);
         } else {
             recorder.blocked.insert(at.1);
         }
-        self.settle();
+        self.exchange_batches();
     }
 }
