@@ -142,18 +142,19 @@ impl Channel {
         Ok(())
     }
 
-    /// Adds a settlement to the open transaction, if there is one. Returns whether there is.
+    /// Adds a settlement to the open transaction.
+    #[cold]
     pub fn settle_in_transaction(
         &mut self,
         tag: u64,
         multiple: bool,
         outcome: SettlementOutcome,
-    ) -> Result<bool, Refusal> {
-        let ChannelMode::Transaction(transaction) = &mut self.mode else { return Ok(false) };
+    ) -> Result<(), Refusal> {
+        let ChannelMode::Transaction(transaction) = &mut self.mode else { return self.transaction().map(drop) };
         transaction.check_capacity("acknowledgements")?;
         let deliveries = self.ledger.take(tag, multiple).ok_or_else(|| unknown_tag(tag))?;
         transaction.push(TransactionOperation::Settle { deliveries, outcome });
-        Ok(true)
+        Ok(())
     }
 
     /// The outcome of a commit whose messages are all where they belong: whether a queue refused any of them.

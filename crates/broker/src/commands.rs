@@ -1,6 +1,6 @@
 //! Methods without content on an open channel: what each means for the channel, its queue, or the definitions.
 
-use crate::channel::{not_open, unknown_tag};
+use crate::channel::{ChannelMode, not_open};
 use crate::channels::Channels;
 use crate::consumer::{Consumer, window_of};
 use crate::declarations;
@@ -162,6 +162,7 @@ impl Commands<'_> {
     }
 
     /// `basic.ack`, `basic.nack`, `basic.reject`: in a transaction they wait for the commit.
+    #[inline]
     fn settle<E: Effects>(
         &mut self,
         key: ChannelKey,
@@ -170,13 +171,15 @@ impl Commands<'_> {
         outcome: SettlementOutcome,
         fx: &mut E,
     ) -> Result<(), Refusal> {
-        if self.channels().open_channel(key)?.settle_in_transaction(tag, multiple, outcome)? {
-            return Ok(());
+        let channel = self.channels().open_channel(key)?;
+        if let ChannelMode::Transaction(_) = channel.mode {
+            return channel.settle_in_transaction(tag, multiple, outcome);
         }
         self.settle_now(key, tag, multiple, outcome, fx)
     }
 
     /// Settles tags, and wakes the consumers that may have more deliveries now.
+    #[inline]
     fn settle_now<E: Effects>(
         &mut self,
         key: ChannelKey,
@@ -187,9 +190,7 @@ impl Commands<'_> {
     ) -> Result<(), Refusal> {
         let control = &mut self.requests.control;
         let catalog = &control.definitions.catalog;
-        if !control.data.dispatcher.settle(key, (tag, multiple), outcome, catalog, fx) {
-            return Err(unknown_tag(tag));
-        }
+        control.data.dispatcher.settle(key, (tag, multiple), outcome, catalog, fx)?;
         control.wake_channel(key, fx);
         Ok(())
     }

@@ -43,6 +43,7 @@ impl ControlPlane<'_> {
     }
 
     /// A channel may accept more deliveries.
+    #[inline]
     pub fn wake_channel<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
         self.data.wake_channel(key, self.sessions, &mut self.definitions.catalog, fx);
     }

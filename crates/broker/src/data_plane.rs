@@ -46,6 +46,7 @@ impl DataPlane {
     }
 
     /// A channel may accept more deliveries.
+    #[inline]
     pub fn wake_channel<E: Effects>(
         &mut self,
         key: ChannelKey,

@@ -2,6 +2,7 @@
 //!
 //! Messages of a queue leave it for a consumer here and nowhere else.
 
+use crate::channel::unknown_tag;
 use crate::channels::Channels;
 use crate::effects::{AppendResult, Effects};
 use crate::flow_control::FlowControl;
@@ -16,7 +17,7 @@ use crate::remote_consumers::RemoteConsumers;
 use crate::session_state::SessionState;
 use crate::sessions::Sessions;
 use crate::shard_message::{ShardMessage, ShardPayload};
-use catalog::{Catalog, QueueId};
+use catalog::{Catalog, QueueId, Refusal};
 
 /// What a queue did with a new message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,10 +153,14 @@ impl Dispatcher {
     }
 
     /// A channel may accept more deliveries: its idle consumers are woken.
+    #[inline]
     pub fn wake_channel<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
-        if self.channels.get(key).is_none_or(|channel| channel.idle_consumers == 0) {
-            return;
+        if self.channels.get(key).is_some_and(|channel| channel.idle_consumers > 0) {
+            self.wake_consumers(key, fx);
         }
+    }
+
+    fn wake_consumers<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
         for at in 0.. {
             let consumer = self.channels.get(key).and_then(|channel| channel.consumers.get(at));
             let Some(&consumer) = consumer else { return };
@@ -197,7 +202,8 @@ impl Dispatcher {
         false
     }
 
-    /// Settles tags of a channel. Returns whether they were out.
+    /// Settles one tag of a channel, or all up to it.
+    #[inline]
     pub fn settle<E: Effects>(
         &mut self,
         key: ChannelKey,
@@ -205,18 +211,30 @@ impl Dispatcher {
         outcome: SettlementOutcome,
         catalog: &Catalog,
         fx: &mut E,
-    ) -> bool {
-        let Some(channel) = self.channels.get_mut(key) else { return false };
-        let mut ledger = std::mem::take(&mut channel.ledger);
-        let known = if multiple {
-            ledger.settle_through(tag, |delivery| self.settle_delivery(key, delivery, outcome, catalog, fx))
-        } else {
-            ledger.settle(tag).map(|delivery| self.settle_delivery(key, delivery, outcome, catalog, fx)).is_some()
-        };
+    ) -> Result<(), Refusal> {
+        if multiple {
+            return self.settle_through(key, tag, outcome, catalog, fx);
+        }
+        let delivery = self.channels.open_channel(key)?.ledger.settle(tag).ok_or_else(|| unknown_tag(tag))?;
+        self.settle_delivery(key, delivery, outcome, catalog, fx);
+        Ok(())
+    }
+
+    fn settle_through<E: Effects>(
+        &mut self,
+        key: ChannelKey,
+        tag: u64,
+        outcome: SettlementOutcome,
+        catalog: &Catalog,
+        fx: &mut E,
+    ) -> Result<(), Refusal> {
+        let mut ledger = std::mem::take(&mut self.channels.open_channel(key)?.ledger);
+        let known =
+            ledger.settle_through(tag, |delivery| self.settle_delivery(key, delivery, outcome, catalog, fx));
         if let Some(channel) = self.channels.get_mut(key) {
             channel.ledger = ledger;
         }
-        known
+        if known { Ok(()) } else { Err(unknown_tag(tag)) }
     }
 
     /// Settles one delivery: its queue, here or on another shard, is done with the message or gets it back.
