@@ -6,7 +6,6 @@ use crate::direct_reply::ReplyAddress;
 use crate::effects::{Delivery, Effects};
 use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, QueuePosition};
 use crate::ledger::UnsettledDelivery;
-use crate::limits::REMOTE_WINDOW_BYTES;
 use crate::message::Content;
 use crate::payload::Payload;
 use crate::shard_message::ShardMessage;
@@ -243,7 +242,7 @@ impl Channels {
             let bytes = payload.content().bytes();
             self.deliver(key, position, redelivered, payload, fx);
             self.delivered += 1;
-            self.earn_credit(key, bytes, fx);
+            self.consumers[key].earn_credit(key, bytes, fx);
             return;
         }
         let message = payload.keep(fx.pool());
@@ -260,36 +259,10 @@ impl Channels {
             let bytes = parked.message.bytes();
             self.deliver(key, parked.position, parked.redelivered, Payload::Kept(parked.message), fx);
             self.delivered += 1;
-            self.earn_credit(key, bytes, fx);
+            self.consumers[key].earn_credit(key, bytes, fx);
         }
         if self.consumers.get(key).is_some_and(|consumer| !consumer.parked.is_empty()) {
             self.set_idle(key, true);
-        }
-    }
-
-    /// A delivery has left: its queue on another shard may send more, and is granted credit by the half window.
-    #[inline]
-    fn earn_credit<E: Effects>(&mut self, key: ConsumerKey, bytes: usize, fx: &mut E) {
-        let Some(consumer) = self.consumers.get_mut(key) else { return };
-        consumer.credit_due_bytes += bytes as i64;
-        if consumer.no_ack || consumer.prefetch == 0 {
-            consumer.credit_due_messages += 1;
-        }
-        if consumer.credit_due_messages >= consumer.window.div_ceil(2)
-            || consumer.credit_due_bytes >= REMOTE_WINDOW_BYTES / 2
-        {
-            self.send_credit(key, fx);
-        }
-    }
-
-    /// Grants a consumer's queue the credit it is due.
-    fn send_credit<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
-        let Some(consumer) = self.consumers.get_mut(key) else { return };
-        let messages = std::mem::take(&mut consumer.credit_due_messages);
-        let bytes = std::mem::take(&mut consumer.credit_due_bytes);
-        if messages > 0 || bytes > 0 {
-            let credit = ShardMessage::Credit { queue: consumer.queue, consumer: key, messages, bytes };
-            fx.batch(consumer.home).push(credit);
         }
     }
 
@@ -298,7 +271,7 @@ impl Channels {
         while let Some(key) = self.credits_due.pop() {
             if let Some(consumer) = self.consumers.get_mut(key) {
                 consumer.credit_listed = false;
-                self.send_credit(key, fx);
+                consumer.send_credit(key, fx);
             }
         }
     }
@@ -313,11 +286,8 @@ impl Channels {
         }
         if let Some(consumer) = self.consumers.get_mut(consumer_key) {
             consumer.unsettled -= 1;
-            if consumer.prefetch > 0 && delivery.home != self.shard {
-                consumer.credit_due_messages += 1;
-                if !std::mem::replace(&mut consumer.credit_listed, true) {
-                    self.credits_due.push(consumer_key);
-                }
+            if consumer.prefetch > 0 && delivery.home != self.shard && consumer.owe_credit(1) {
+                self.credits_due.push(consumer_key);
             }
         }
     }
@@ -332,8 +302,7 @@ impl Channels {
             let more = window.saturating_sub(consumer.window);
             if more > 0 && consumer.home != self.shard {
                 consumer.window = window;
-                consumer.credit_due_messages += more;
-                if !std::mem::replace(&mut consumer.credit_listed, true) {
+                if consumer.owe_credit(more) {
                     self.credits_due.push(consumer_key);
                 }
             }

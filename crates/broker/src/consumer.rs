@@ -1,8 +1,10 @@
 //! A consumer, on the shard of its connection.
 
-use crate::ids::{ChannelKey, ConnectionSlot, QueuePosition};
-use crate::limits::REMOTE_WINDOW_MESSAGES;
+use crate::effects::Effects;
+use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, QueuePosition};
+use crate::limits::{REMOTE_WINDOW_BYTES, REMOTE_WINDOW_MESSAGES};
 use crate::message::Message;
+use crate::shard_message::ShardMessage;
 use catalog::{QueueId, ShardId};
 use std::collections::VecDeque;
 
@@ -48,6 +50,35 @@ impl Consumer {
     #[inline]
     pub fn has_credit(&self) -> bool {
         self.no_ack || self.prefetch == 0 || self.unsettled < self.prefetch
+    }
+
+    /// A delivery has left: its queue on another shard may send more, and is granted credit by the half window.
+    #[inline]
+    pub fn earn_credit<E: Effects>(&mut self, key: ConsumerKey, bytes: usize, fx: &mut E) {
+        self.credit_due_bytes += bytes as i64;
+        if self.no_ack || self.prefetch == 0 {
+            self.credit_due_messages += 1;
+        }
+        if self.credit_due_messages >= self.window.div_ceil(2) || self.credit_due_bytes >= REMOTE_WINDOW_BYTES / 2 {
+            self.send_credit(key, fx);
+        }
+    }
+
+    /// Grants its queue the credit that is due.
+    pub fn send_credit<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
+        let messages = std::mem::take(&mut self.credit_due_messages);
+        let bytes = std::mem::take(&mut self.credit_due_bytes);
+        if messages > 0 || bytes > 0 {
+            let credit = ShardMessage::Credit { queue: self.queue, consumer: key, messages, bytes };
+            fx.batch(self.home).push(credit);
+        }
+    }
+
+    /// Owes its queue credit for further messages. Returns whether it has to be listed for that.
+    #[inline]
+    pub fn owe_credit(&mut self, messages: u32) -> bool {
+        self.credit_due_messages += messages;
+        !std::mem::replace(&mut self.credit_listed, true)
     }
 }
 
