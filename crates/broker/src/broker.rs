@@ -435,7 +435,7 @@ mod tests {
             broker.run_timers(&mut fx);
             fx.take()
         };
-        assert_eq!(publish(&mut broker, 3), "", "without confirms nobody is told");
+        assert_eq!(publish(&mut broker, 3), "", "without confirms nothing is sent");
         let select = confirm::Select { no_wait: true }.into();
         broker.command(0, 1, select, &mut RecordedEffects::default()).map(drop).expect("confirms");
         assert_eq!(publish(&mut broker, 4), "0: ack 2+ | 0: nack 3 | 0: nack 4");

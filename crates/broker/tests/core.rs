@@ -12,11 +12,11 @@ const LIMIT: u64 = 1 << 30;
 
 /// Runs a test with everybody on one shard, and with queue, publisher and consumer each on another.
 fn on_one_and_on_three(test: impl Fn(&mut BrokerWorld, WorldConnection, WorldConnection, WorldConnection)) {
-    for (shards, places) in [(1, [0, 0, 0]), (3, [1, 2, 0]), (3, [0, 1, 2]), (2, [1, 0, 1])] {
+    for (shards, homes) in [(1, [0, 0, 0]), (3, [1, 2, 0]), (3, [0, 1, 2]), (2, [1, 0, 1])] {
         let mut world = BrokerWorld::new(shards, LIMIT);
-        let owner = world.connect(places[0], 1);
-        let publisher = world.connect(places[1], 2);
-        let consumer = world.connect(places[2], 3);
+        let owner = world.connect(homes[0], 1);
+        let publisher = world.connect(homes[1], 2);
+        let consumer = world.connect(homes[2], 3);
         declare(&mut world, owner, "q");
         assert_eq!(world.sent(owner), "declare-ok q 0/0");
         test(&mut world, owner, publisher, consumer);
@@ -207,8 +207,8 @@ fn a_transaction_settles_the_deliveries_of_its_acknowledgements() {
         world.command(consumer, get);
         world.command(consumer, tx::Commit {});
         let got = "got#1=a (2 left) | got#2=b (1 left)";
-        let heard = format!("tx.select-ok | {got} | tx.rollback-ok | got#3=c (0 left) | tx.commit-ok");
-        assert_eq!(world.sent(consumer), heard);
+        let sent = format!("tx.select-ok | {got} | tx.rollback-ok | got#3=c (0 left) | tx.commit-ok");
+        assert_eq!(world.sent(consumer), sent);
         world.command(consumer, basic::Ack { delivery_tag: 3, multiple: false });
         world.command(consumer, basic::Ack { delivery_tag: 3, multiple: false });
         assert_eq!(world.sent(consumer), "refused PRECONDITION_FAILED - unknown delivery tag 3");
@@ -352,9 +352,9 @@ fn a_cancel_returns_messages_that_were_not_delivered() {
 
 #[test]
 fn a_full_queue_blocks_its_publishers_alone() {
-    for (shards, places) in [(1, [0, 0, 0]), (3, [0, 1, 2])] {
+    for (shards, homes) in [(1, [0, 0, 0]), (3, [0, 1, 2])] {
         let mut world = BrokerWorld::new(shards, 1_000);
-        let [owner, publisher, other] = [1, 2, 3].map(|slot| world.connect(places[slot as usize - 1], slot));
+        let [owner, publisher, other] = [1, 2, 3].map(|slot| world.connect(homes[slot as usize - 1], slot));
         declare(&mut world, owner, "q");
         declare(&mut world, owner, "free");
         world.sent(owner);
@@ -550,8 +550,8 @@ fn replies_precede_the_deliveries_they_cause() {
         world.command(consumer, basic::Qos { prefetch_size: 0, prefetch_count: 2, global: true });
         assert_eq!(world.sent(consumer), "basic.qos-ok | c#2=b");
         world.command(consumer, basic::Recover { requeue: true });
-        let heard = world.sent(consumer);
-        assert!(heard.starts_with("basic.recover-ok | c#3="), "{heard}");
+        let sent = world.sent(consumer);
+        assert!(sent.starts_with("basic.recover-ok | c#3="), "{sent}");
     });
 }
 
@@ -569,8 +569,8 @@ fn a_consumer_whose_queue_is_deleted_while_it_is_cancelled_gets_cancel_ok() {
     // The request to cancel is on its way while the queue is deleted everywhere else.
     while world.carry_batch(1, 0) | world.carry_batch(0, 1) | world.carry_batch(0, 2) | world.carry_batch(1, 2) {}
     world.exchange_batches();
-    let heard = world.sent(consumer);
-    assert!(heard.ends_with("cancel-ok c"), "{heard}");
+    let sent = world.sent(consumer);
+    assert!(sent.ends_with("cancel-ok c"), "{sent}");
 }
 
 #[test]
@@ -620,14 +620,14 @@ fn batched_definitions_are_visible_everywhere_before_their_connection_continues(
 
 #[test]
 fn a_batch_of_definitions_ends_at_the_first_that_is_refused() {
-    for (shards, places) in [(3, [1, 2]), (3, [0, 1]), (2, [1, 0])] {
+    for (shards, homes) in [(3, [1, 2]), (3, [0, 1]), (2, [1, 0])] {
         let mut world = BrokerWorld::new(shards, LIMIT);
-        let (owner, other) = (world.connect(places[0], 1), world.connect(places[1], 2));
+        let (owner, other) = (world.connect(homes[0], 1), world.connect(homes[1], 2));
         declare(&mut world, owner, "q");
         consume(&mut world, owner, "q", "c", true);
         world.sent(owner);
-        let run = [make("x", "direct"), bind("x", "a"), bind("nowhere", "b"), bind("x", "c")];
-        for method in &run {
+        let batch = [make("x", "direct"), bind("x", "a"), bind("nowhere", "b"), bind("x", "c")];
+        for method in &batch {
             let (broker, recorder) = &mut world.shards[other.0];
             assert!(broker.may_batch(other.1, method));
             assert_eq!(broker.command(other.1, 1, *method, recorder), Ok(ReadControl::Batch));
@@ -638,7 +638,7 @@ fn a_batch_of_definitions_ends_at_the_first_that_is_refused() {
         world.exchange_batches();
         assert!(world.shards[other.0].0.may_read(other.1));
         assert_eq!(world.sent(other), "refused NOT_FOUND - no exchange 'nowhere' in vhost '/'");
-        assert_eq!(arrived(&mut world, owner, owner, "x", &["a", "c"]), "c#1=a", "{shards} {places:?}");
+        assert_eq!(arrived(&mut world, owner, owner, "x", &["a", "c"]), "c#1=a", "{shards} {homes:?}");
     }
 }
 
@@ -655,7 +655,7 @@ fn a_refusal_behind_a_batch_of_definitions_comes_after_its_outcome() {
         world.sent(owner);
         for method in [bad, make("y", "none-such")] {
             let (broker, recorder) = &mut world.shards[other.0];
-            let _flow = broker.command(other.1, 1, method, recorder).expect("what is wrong is heard in its turn");
+            let _flow = broker.command(other.1, 1, method, recorder).expect("what is wrong is sent in its turn");
         }
         world.exchange_batches();
         assert_eq!(world.sent(other), expect);

@@ -238,19 +238,19 @@ fn messages_due_at_once_arrive_in_their_order() {
 #[test]
 fn keys_of_bcc_survive_dead_letters_and_delays() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
-        for name in ["dead", "copy", "blind"] {
+        for name in ["dead", "copy", "bcc"] {
             declare(world, owner, name, &[]);
         }
         exchange(world, owner, "letters", "direct", &[]);
         delayed_exchange(world, owner, "later", "direct");
         for exchange in ["letters", "later"] {
-            for (key, queue) in [("q", "dead"), ("c", "copy"), ("b", "blind")] {
+            for (key, queue) in [("q", "dead"), ("c", "copy"), ("b", "bcc")] {
                 bind(world, owner, exchange, key, queue, &[]);
             }
         }
         let keys = |keys: &[&str]| Value::List(keys.iter().map(|key| Value::text(key)).collect());
         let both = [("CC", keys(&["c"])), ("BCC", keys(&["b", "elsewhere"]))];
-        let all = |world: &mut BrokerWorld| ["dead", "copy", "blind"].map(|queue| waiting(world, owner, queue)).join(" ");
+        let all = |world: &mut BrokerWorld| ["dead", "copy", "bcc"].map(|queue| waiting(world, owner, queue)).join(" ");
         // Twice: rejected by a consumer on any shard, then by time.
         declare(
             world,
@@ -265,7 +265,7 @@ fn keys_of_bcc_survive_dead_letters_and_delays() {
         consume(world, consumer, "q", "t", false);
         assert_eq!(world.sent(consumer), "consume-ok t | t#1=m");
         world.command(consumer, basic::Nack { delivery_tag: 1, multiple: false, requeue: false });
-        assert_eq!(waiting(world, owner, "r"), "1/0", "by its blind copy alone");
+        assert_eq!(waiting(world, owner, "r"), "1/0", "by its key of BCC alone");
         world.advance(10);
         assert_eq!(all(world), "1/0 1/0 1/0");
         // The queue's routing key replaces all of them.

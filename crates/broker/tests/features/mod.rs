@@ -13,9 +13,9 @@ const LIMIT: u64 = 1 << 30;
 
 /// Runs a test with everybody on one shard, and with owner, publisher and consumer each on another.
 fn on_one_and_on_three(test: impl Fn(&mut BrokerWorld, WorldConnection, WorldConnection, WorldConnection)) {
-    for (shards, places) in [(1, [0, 0, 0]), (3, [1, 2, 0]), (3, [0, 1, 2]), (2, [1, 0, 1])] {
+    for (shards, homes) in [(1, [0, 0, 0]), (3, [1, 2, 0]), (3, [0, 1, 2]), (2, [1, 0, 1])] {
         let mut world = BrokerWorld::new(shards, LIMIT);
-        let [owner, publisher, consumer] = [1, 2, 3].map(|slot| world.connect(places[slot - 1], slot as u32));
+        let [owner, publisher, consumer] = [1, 2, 3].map(|slot| world.connect(homes[slot - 1], slot as u32));
         test(&mut world, owner, publisher, consumer);
         for (broker, _) in &world.shards {
             let dead = broker.census().into_iter().find(|(what, _)| *what == "dead letters");
@@ -36,8 +36,8 @@ fn declare(world: &mut BrokerWorld, at: WorldConnection, name: &str, arguments: 
     let (queue, arguments) = (short(name), TableRef::new(&bytes));
     let (passive, durable, exclusive, auto_delete, no_wait) = (false, false, false, false, false);
     world.command(at, queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments });
-    let heard = world.sent(at);
-    assert!(heard.starts_with(&format!("declare-ok {name} ")), "{heard}");
+    let sent = world.sent(at);
+    assert!(sent.starts_with(&format!("declare-ok {name} ")), "{sent}");
 }
 
 /// Messages and consumers of a queue, as a passive declaration says them.
@@ -216,8 +216,8 @@ fn a_full_queue_refuses_publishes_in_order() {
             let _flow = world.publish_only(publisher, "", key, &at.to_string(), &[0, 0], false);
         }
         world.exchange_batches();
-        let heard = world.sent(publisher);
-        let answers: Vec<&str> = heard.split(" | ").collect();
+        let sent = world.sent(publisher);
+        let answers: Vec<&str> = sent.split(" | ").collect();
         assert_eq!(
             answers.iter().filter(|answer| answer.starts_with("nack")).collect::<Vec<_>>(),
             [&"nack 4", &"nack 7"]
