@@ -5,15 +5,15 @@
 //! Never:  uses a frame or a socket: the targets `wire` and `session` have those.
 
 use broker::{
-    Batch, BodyRef, Broker, BrokerOptions, Capabilities, Content, Delivery, Effects, Login, Message, NotTaken, Place,
-    Publish, Request, Slot, Stored,
+    ShardBatch, BodyRef, Broker, BrokerOptions, ClientCapabilities, Confirm, Content, Delivery, Effects, SessionLogin, Message, AdminRequestError,
+    QueuePosition, Publish, AdminRequest, ConnectionSlot, AppendResult,
 };
 use catalog::{Catalog, CatalogLimits, QueueId, Refusal, SessionId, ShardId, default_definitions};
 use slab::{Pool, PoolOptions};
 use wire::method::{basic, queue};
 use wire::{Method, RawProperties, ShortStr, TableRef};
 
-const SLOT: Slot = 0;
+const SLOT: ConnectionSlot = 0;
 const CHANNEL: u16 = 1;
 const MS_US: u64 = 1_000;
 
@@ -30,8 +30,8 @@ pub struct Got {
 /// What the broker had carried out since it was asked last.
 struct Noted {
     pool: Pool,
-    batch: Batch,
-    chance: u64,
+    batch: ShardBatch,
+    random_state: u64,
     got: Vec<Got>,
     refused: Option<Refusal>,
 }
@@ -48,36 +48,37 @@ impl Effects for Noted {
     fn pool(&self) -> &Pool {
         &self.pool
     }
-    fn chance(&mut self) -> u64 {
-        self.chance = self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        self.chance
+    fn random(&mut self) -> u64 {
+        self.random_state = self.random_state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.random_state
     }
-    fn has_room(&self, _slot: Slot) -> bool {
+    fn has_capacity(&self, _slot: ConnectionSlot) -> bool {
         true
     }
-    fn deliver(&mut self, _slot: Slot, _channel: u16, delivery: Delivery<'_>) {
+    fn deliver(&mut self, _slot: ConnectionSlot, _channel: u16, delivery: Delivery<'_>) {
         self.got.push(got(delivery.tag, &delivery.content));
     }
-    fn got(&mut self, _slot: Slot, _channel: u16, tag: u64, _again: bool, _left: u32, content: Content<'_>) {
+    fn get_ok(&mut self, _slot: ConnectionSlot, _channel: u16, tag: u64, _again: bool, _left: u32, content: Content<'_>) {
         self.got.push(got(tag, &content));
     }
-    fn returned(&mut self, _slot: Slot, _channel: u16, _refusal: &Refusal, _content: Content<'_>) {}
-    fn reply(&mut self, _slot: Slot, _channel: u16, _method: Method<'_>) {}
-    fn refuse(&mut self, _slot: Slot, _channel: u16, refusal: Refusal, _method: (u16, u16)) {
+    fn return_message(&mut self, _slot: ConnectionSlot, _channel: u16, _refusal: &Refusal, _content: Content<'_>) {}
+    fn reply(&mut self, _slot: ConnectionSlot, _channel: u16, _method: Method<'_>) {}
+    fn confirm(&mut self, _slot: ConnectionSlot, _channel: u16, _confirm: Confirm) {}
+    fn refuse(&mut self, _slot: ConnectionSlot, _channel: u16, refusal: Refusal, _method: (u16, u16)) {
         self.refused = Some(refusal);
     }
-    fn resume(&mut self, _slot: Slot) {}
-    fn pace(&mut self, _slot: Slot) {}
-    fn batch(&mut self, _to: ShardId) -> &mut Batch {
+    fn resume(&mut self, _slot: ConnectionSlot) {}
+    fn throttle(&mut self, _slot: ConnectionSlot) {}
+    fn batch(&mut self, _to: ShardId) -> &mut ShardBatch {
         &mut self.batch
     }
-    fn request(&mut self, _request: Request) -> Result<(), NotTaken> {
-        Err(NotTaken::Nobody)
+    fn admin_request(&mut self, _request: AdminRequest) -> Result<(), AdminRequestError> {
+        Err(AdminRequestError::Unavailable)
     }
-    fn append(&mut self, _queue: QueueId, _place: Place, _message: &Message) -> Stored {
-        Stored::Now
+    fn append(&mut self, _queue: QueueId, _place: QueuePosition, _message: &Message) -> AppendResult {
+        AppendResult::Durable
     }
-    fn forget(&mut self, _queue: QueueId, _place: Place) {}
+    fn forget(&mut self, _queue: QueueId, _place: QueuePosition) {}
 }
 
 /// The broker and its client.
@@ -105,12 +106,12 @@ impl OneShard {
         let mut broker = Broker::new(options, catalog);
         let user = broker.catalog_mut().authenticate(b"guest", b"guest", true).expect("the guest");
         let vhost = broker.catalog().open_vhost(user, b"/").expect("the default virtual host");
-        let capabilities = Capabilities { consumer_cancel_notify: true, connection_blocked: true };
+        let capabilities = ClientCapabilities { consumer_cancel_notify: true, connection_blocked: true };
         let session = SessionId { shard, slot: SLOT, serial: 1 };
-        broker.open_session(SLOT, Login { session, user, vhost, capabilities });
+        broker.open_session(SLOT, SessionLogin { session, user, vhost, capabilities });
         broker.open_channel(SLOT, CHANNEL);
         let pool = Pool::new(PoolOptions::default());
-        let noted = Noted { pool, batch: Batch::default(), chance: 1, got: Vec::new(), refused: None };
+        let noted = Noted { pool, batch: ShardBatch::default(), random_state: 1, got: Vec::new(), refused: None };
         OneShard { broker, noted, now_us: 0 }
     }
 
@@ -121,7 +122,7 @@ impl OneShard {
     }
 
     fn answered(&mut self, answer: Result<(), Refusal>) -> Result<(), Refusal> {
-        self.broker.end_of_batch(&mut self.noted);
+        self.broker.flush_batch(&mut self.noted);
         assert!(self.noted.batch.is_empty(), "one shard has nobody to write to");
         let answer = self.noted.refused.take().map_or(answer, Err);
         if answer.is_err() {
@@ -175,8 +176,8 @@ impl OneShard {
     pub fn pass(&mut self, ms: u64) {
         self.now_us += ms * MS_US;
         self.broker.set_now(self.now_us);
-        self.broker.fire(&mut self.noted);
-        self.broker.end_of_batch(&mut self.noted);
+        self.broker.run_timers(&mut self.noted);
+        self.broker.flush_batch(&mut self.noted);
     }
 
     /// Whether there is a queue of this name.

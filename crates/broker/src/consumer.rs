@@ -1,63 +1,47 @@
-//! A consumer, as the shard of its connection sees it.
-//!
-//! Enters: deliveries from its queue.  Leaves: whether it may take one more.
-//! Owns:   its prefetch count and, when its queue lives on another shard, the deliveries that wait here for room.
-//! Never:  knows what a message holds.
+//! A consumer, on the shard of its connection.
 
-use crate::effects::Slot;
+use crate::effects::Effects;
+use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, QueuePosition};
+use crate::limits::{REMOTE_WINDOW_BYTES, REMOTE_WINDOW_MESSAGES};
 use crate::message::Message;
-use crate::ready::Place;
+use crate::shard_message::ShardMessage;
 use catalog::{QueueId, ShardId};
 use std::collections::VecDeque;
 
-slotmap::new_key_type! {
-    /// A consumer in the table of its connection's shard.
-    pub struct ConsumerKey;
-}
-
-/// A delivery from another shard that waits for room or prefetch.
-pub struct Parked {
-    /// Its place in the queue.
-    pub place: Place,
-    /// The message.
+/// A delivery from another shard that waits until the connection or the prefetch count has capacity.
+pub struct ParkedDelivery {
+    pub position: QueuePosition,
     pub message: Message,
-    /// Handed out before.
     pub redelivered: bool,
 }
 
 /// A consumer.
 pub struct Consumer {
-    /// Its connection.
-    pub slot: Slot,
-    /// Its channel's number.
+    pub slot: ConnectionSlot,
     pub channel_number: u16,
-    /// Its channel.
-    pub channel: crate::channel::ChannelKey,
-    /// Its tag.
+    pub channel: ChannelKey,
     pub tag: Box<[u8]>,
-    /// Its queue.
     pub queue: QueueId,
-    /// Where that queue lives.
+    /// The shard where that queue lives.
     pub home: ShardId,
-    /// Deliveries need no acknowledgement.
     pub no_ack: bool,
     /// Unsettled deliveries it may have; zero is no limit.
     pub prefetch: u32,
     /// Unsettled deliveries it has.
     pub unsettled: u32,
-    /// Served before others with a smaller number.
+    /// Higher priorities are served first.
     pub priority: i32,
-    /// It could not take a delivery and must be woken.
+    /// It could not accept a delivery and must be woken.
     pub idle: bool,
     /// Deliveries waiting here (queue on another shard only).
-    pub parked: VecDeque<Parked>,
-    /// Messages delivered since the queue was last told (queue on another shard only).
+    pub parked: VecDeque<ParkedDelivery>,
+    /// Messages delivered since the queue was last granted credit (queue on another shard only).
     pub credit_due_messages: u32,
-    /// Bytes delivered since the queue was last told.
+    /// Bytes delivered since then.
     pub credit_due_bytes: i64,
-    /// It is on the list of those whose queue must be told.
+    /// It is on the list of those that owe their queue credit.
     pub credit_listed: bool,
-    /// How many messages the queue may send ahead.
+    /// Messages that the queue may send ahead.
     pub window: u32,
 }
 
@@ -67,4 +51,39 @@ impl Consumer {
     pub fn has_credit(&self) -> bool {
         self.no_ack || self.prefetch == 0 || self.unsettled < self.prefetch
     }
+
+    /// A delivery has left: its queue on another shard may send more, and is granted credit by the half window.
+    #[inline]
+    pub fn earn_credit<E: Effects>(&mut self, key: ConsumerKey, bytes: usize, fx: &mut E) {
+        self.credit_due_bytes += bytes as i64;
+        if self.no_ack || self.prefetch == 0 {
+            self.credit_due_messages += 1;
+        }
+        if self.credit_due_messages >= self.window.div_ceil(2) || self.credit_due_bytes >= REMOTE_WINDOW_BYTES / 2 {
+            self.send_credit(key, fx);
+        }
+    }
+
+    /// Grants its queue the credit that is due.
+    pub fn send_credit<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
+        let messages = std::mem::take(&mut self.credit_due_messages);
+        let bytes = std::mem::take(&mut self.credit_due_bytes);
+        if messages > 0 || bytes > 0 {
+            let credit = ShardMessage::Credit { queue: self.queue, consumer: key, messages, bytes };
+            fx.batch(self.home).push(credit);
+        }
+    }
+
+    /// Owes its queue credit for further messages. Returns whether it has to be listed for that.
+    #[inline]
+    pub fn owe_credit(&mut self, messages: u32) -> bool {
+        self.credit_due_messages += messages;
+        !std::mem::replace(&mut self.credit_listed, true)
+    }
+}
+
+/// How many messages a queue on another shard may send ahead to a consumer.
+pub fn window_of(prefetch: u32, prefetch_shared: u32, no_ack: bool) -> u32 {
+    let limits = [prefetch, prefetch_shared].into_iter().filter(|&limit| limit > 0 && !no_ack);
+    limits.min().unwrap_or(REMOTE_WINDOW_MESSAGES).min(REMOTE_WINDOW_MESSAGES)
 }

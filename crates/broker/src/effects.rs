@@ -1,72 +1,95 @@
-//! What the broker asks its surroundings to do: the effects of a command.
+//! Effects: what the broker core has its shard carry out.
 //!
-//! Enters: deliveries, replies, letters to other shards, appends to the store.  Leaves: nothing; the surroundings carry them out.
-//! Owns:   the vocabulary of effects.
-//! Never:  decides anything: an effect is an order, and whoever carries it out asks nothing back but "is there room".
-//!
-//! It is a trait and not a list so that the hottest effect, a delivery, goes from the publisher's receive buffer into the consumer's send
-//! buffer without being written down in between (docs/decisions/0002). Tests use a recorder.
+//! It is a trait and not a list so that the hottest effect, a delivery, goes from the publisher's receive buffer into the consumer's
+//! send buffer without being stored in between (docs/decisions/0002). Tests record effects as text.
 
-use crate::letter::Batch;
+use crate::shard_message::ShardBatch;
+use crate::ids::{ConnectionSlot, QueuePosition};
 use crate::message::{Content, Message};
-use crate::ready::Place;
-use crate::request::{NotTaken, Request};
+use crate::admin_request::{AdminRequestError, AdminRequest};
 use catalog::{QueueId, Refusal, ShardId};
 use slab::Pool;
-use wire::method::Method;
-
-/// A connection's place in the tables of its shard.
-pub type Slot = u32;
+use wire::method::{Method, basic};
 
 /// One `basic.deliver` for a consumer.
 pub struct Delivery<'a> {
-    /// The consumer's tag.
     pub consumer_tag: &'a [u8],
-    /// The delivery tag.
     pub tag: u64,
-    /// Whether the message was handed out before.
     pub redelivered: bool,
-    /// The message.
     pub content: Content<'a>,
+}
+
+/// The outcome of publishes in confirm mode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConfirmOutcome {
+    /// They are in their queues.
+    Accepted,
+    /// A queue had no capacity.
+    Refused,
+}
+
+/// A publisher confirm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Confirm {
+    /// The number of the last publish that it covers.
+    pub delivery_tag: u64,
+    /// It covers every publish up to that number, too.
+    pub multiple: bool,
+    /// What became of them.
+    pub outcome: ConfirmOutcome,
+}
+
+impl Confirm {
+    /// `basic.ack` or `basic.nack`. `requeue` tells a broker that passes messages on to send refused ones again; publishers
+    /// ignore it.
+    pub fn method(&self, requeue: bool) -> Method<'static> {
+        let Confirm { delivery_tag, multiple, outcome } = *self;
+        match outcome {
+            ConfirmOutcome::Accepted => basic::Ack { delivery_tag, multiple }.into(),
+            ConfirmOutcome::Refused => basic::Nack { delivery_tag, multiple, requeue }.into(),
+        }
+    }
 }
 
 /// When an appended message is safe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stored {
-    /// At once, or never meant to be: nothing to wait for.
-    Now,
-    /// When the store has reported this ticket durable, see `Broker::durable`.
-    At(u64),
+pub enum AppendResult {
+    /// It is durable now, or need not be.
+    Durable,
+    /// Once the store has reported this ticket, see `Broker::durable`.
+    Pending(u64),
 }
 
-/// The surroundings of a broker core.
+/// What a broker core needs of its shard.
 pub trait Effects {
     /// Message memory of this shard.
     fn pool(&self) -> &Pool;
-    /// A number nobody can guess.
-    fn chance(&mut self) -> u64;
+    /// A random number that nobody can guess.
+    fn random(&mut self) -> u64;
     /// Whether the connection's output may take another delivery.
-    fn has_room(&self, slot: Slot) -> bool;
+    fn has_capacity(&self, slot: ConnectionSlot) -> bool;
     /// Sends `basic.deliver`.
-    fn deliver(&mut self, slot: Slot, channel: u16, delivery: Delivery<'_>);
+    fn deliver(&mut self, slot: ConnectionSlot, channel: u16, delivery: Delivery<'_>);
     /// Sends `basic.get-ok`.
-    fn got(&mut self, slot: Slot, channel: u16, tag: u64, redelivered: bool, messages_left: u32, content: Content<'_>);
+    fn get_ok(&mut self, slot: ConnectionSlot, channel: u16, tag: u64, redelivered: bool, messages_left: u32, content: Content<'_>);
     /// Sends `basic.return`.
-    fn returned(&mut self, slot: Slot, channel: u16, refusal: &Refusal, content: Content<'_>);
-    /// Sends a method.
-    fn reply(&mut self, slot: Slot, channel: u16, method: Method<'_>);
-    /// Closes the channel or the connection: a command that was answered elsewhere is refused.
-    fn refuse(&mut self, slot: Slot, channel: u16, refusal: Refusal, method: (u16, u16));
-    /// The connection may be read again: its command is answered, or what held its publishes back is over.
-    fn resume(&mut self, slot: Slot);
-    /// The connection publishes faster than consumers take it in: after a moment, call `Broker::end_pace`.
-    fn pace(&mut self, slot: Slot);
-    /// The mail being written for another shard.
-    fn batch(&mut self, to: ShardId) -> &mut Batch;
-    /// Hands an administrative request to the program, which answers later by `Broker::answer_request`.
-    fn request(&mut self, request: Request) -> Result<(), NotTaken>;
-    /// A durable queue took a persistent message.
-    fn append(&mut self, queue: QueueId, place: Place, message: &Message) -> Stored;
-    /// A durable queue is done with a message it had appended.
-    fn forget(&mut self, queue: QueueId, place: Place);
+    fn return_message(&mut self, slot: ConnectionSlot, channel: u16, refusal: &Refusal, content: Content<'_>);
+    /// Answers a command, or notifies the client of an event.
+    fn reply(&mut self, slot: ConnectionSlot, channel: u16, method: Method<'_>);
+    /// Confirms publishes.
+    fn confirm(&mut self, slot: ConnectionSlot, channel: u16, confirm: Confirm);
+    /// Refuses a command that was answered elsewhere: closes its channel or its connection.
+    fn refuse(&mut self, slot: ConnectionSlot, channel: u16, refusal: Refusal, method: (u16, u16));
+    /// The connection may be read again: its command is answered, or its publishes are not blocked any more.
+    fn resume(&mut self, slot: ConnectionSlot);
+    /// The connection publishes faster than its consumers receive: after a moment, call `Broker::end_throttle`.
+    fn throttle(&mut self, slot: ConnectionSlot);
+    /// The batch of messages being written for another shard.
+    fn batch(&mut self, to: ShardId) -> &mut ShardBatch;
+    /// Passes an admin request to the program, which answers later by `Broker::answer_admin_request`.
+    fn admin_request(&mut self, request: AdminRequest) -> Result<(), AdminRequestError>;
+    /// A durable queue accepted a persistent message.
+    fn append(&mut self, queue: QueueId, position: QueuePosition, message: &Message) -> AppendResult;
+    /// A durable queue is done with a message that was appended.
+    fn forget(&mut self, queue: QueueId, position: QueuePosition);
 }

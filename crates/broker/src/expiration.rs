@@ -1,8 +1,4 @@
-//! The form of a message's `expiration`: milliseconds, as a text (RabbitMQ extension).
-//!
-//! Enters: the property.  Leaves: the time it says.
-//! Owns:   the bounds, and RabbitMQ's words for what is wrong.
-//! Never:  expires anything.
+//! The property `expiration`: how long a message may wait, as text.
 
 use catalog::Refusal;
 use wire::{RawProperties, ReplyCode};
@@ -13,7 +9,7 @@ const EXPIRATION_MS_MAX: u64 = 315_360_000_000;
 /// Whether the text is a number of milliseconds within the bounds.
 pub(crate) fn check(text: &str) -> Result<(), Refusal> {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
+    let end = digits.find(|byte: char| !byte.is_ascii_digit()).unwrap_or(digits.len());
     let (number, rest) = (&digits[..end], &digits[end..]);
     let why = if number.is_empty() {
         "no_integer".to_owned()
@@ -29,10 +25,10 @@ pub(crate) fn check(text: &str) -> Result<(), Refusal> {
     Err(Refusal::detail(ReplyCode::PreconditionFailed, format!("invalid expiration '{text}': {why}")))
 }
 
-/// How long a message may wait, if it says so. What is not well formed was refused when it was published.
-pub(crate) fn life_us(properties: RawProperties<'_>) -> Option<u64> {
+/// How long a message may wait, if it has an expiration. One that is not well formed was refused at the publish.
+pub(crate) fn time_to_live_us(properties: RawProperties<'_>) -> Option<u64> {
     let text = properties.expiration()?;
-    let digits = text.as_bytes().iter().filter(|letter| letter.is_ascii_digit());
+    let digits = text.as_bytes().iter().filter(|byte| byte.is_ascii_digit());
     let ms = digits.fold(0_u64, |ms, digit| ms.saturating_mul(10).saturating_add(u64::from(digit - b'0')));
     Some(ms.saturating_mul(1_000))
 }
@@ -42,7 +38,7 @@ mod tests {
     use super::check;
 
     #[test]
-    fn what_says_a_time() {
+    fn only_milliseconds_in_digits_are_valid() {
         for (text, expect) in [
             ("0", ""),
             ("60000", ""),

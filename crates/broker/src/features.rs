@@ -1,67 +1,59 @@
-//! What a queue does beyond queueing, as its shard keeps it.
-//!
-//! Enters: the effect of a queue's arguments.  Leaves: limits, times, and where its dead letters go.
-//! Owns:   when the queue was last used.
-//! Never:  moves a message.
+//! State of the features that a queue has beyond queueing: limits, expiration, dead letters, priorities, delivery counts.
 
-use crate::death::Grave;
+use crate::death_history::DeadLetterTarget;
 use crate::message::Content;
-use crate::ready::{Place, Ready};
+use crate::ids::QueuePosition;
+use crate::ready_messages::ReadyMessages;
 use catalog::{OverflowPolicy, QueueDefinition, QueueFeatures};
 use hashbrown::HashMap;
 use std::sync::Arc;
 
-/// Microseconds of a millisecond.
 const MS_US: u64 = 1_000;
 
-/// A queue's features. Plain queues have none.
-pub struct Features {
-    /// How long its messages wait.
+/// State of a queue's features. Plain queues have none.
+pub struct FeatureState {
+    /// How long its messages may wait.
     pub ttl_us: Option<u64>,
-    /// After how long without use it goes.
+    /// After how long without use it is deleted.
     pub expires_us: Option<u64>,
-    /// When it was last used.
     pub used_us: u64,
-    /// How many messages wait at most.
+    /// Waiting messages.
     pub messages_max: u64,
-    /// Bytes of bodies that wait at most.
+    /// Bytes of their bodies.
     pub body_bytes_max: u64,
-    /// What becomes of those that have no room.
+    /// What becomes of messages beyond these limits.
     pub overflow: OverflowPolicy,
-    /// Where its dead letters go.
-    pub grave: Option<Arc<Grave>>,
-    /// The highest priority that its messages have.
+    pub dead_letter_target: Option<Arc<DeadLetterTarget>>,
     pub priority_max: u8,
-    /// One consumer at a time is served.
     pub single_active: bool,
-    /// How often a message may come back.
+    /// How often a message may be returned.
     pub delivery_limit: Option<u32>,
-    /// How often those did that came back (with a delivery limit only).
-    pub returns: HashMap<Place, u32>,
-    /// Where its vhost's bytes are counted: those of this queue that are.
+    /// How often messages were returned (with a delivery limit only).
+    pub returns: HashMap<QueuePosition, u32>,
+    /// If its virtual host has a quota: the bytes that are counted of this queue.
     pub counted_bytes: Option<u64>,
 }
 
-impl Features {
-    /// Of a queue that is made or put under other policies now; `is_counted`: its vhost counts its bytes.
-    pub fn of(definition: &QueueDefinition, is_counted: bool, now_us: u64) -> Option<Box<Features>> {
+impl FeatureState {
+    /// The state of a queue that is created or put under other policies now; `is_counted`: its virtual host has a quota.
+    pub fn new(definition: &QueueDefinition, is_counted: bool, now_us: u64) -> Option<Box<FeatureState>> {
         let features = match definition.features() {
             Some(features) => features,
             None if is_counted => QueueFeatures::default(),
             None => return None,
         };
-        let grave = features.dead_letter_exchange.map(|exchange| {
+        let target = features.dead_letter_exchange.map(|exchange| {
             let (vhost, queue) = (definition.vhost, definition.name.shared());
-            Arc::new(Grave { vhost, queue, exchange, routing_key: features.dead_letter_routing_key })
+            Arc::new(DeadLetterTarget { vhost, queue, exchange, routing_key: features.dead_letter_routing_key })
         });
-        Some(Box::new(Features {
+        Some(Box::new(FeatureState {
             ttl_us: features.message_ttl_ms.map(|ms| ms.saturating_mul(MS_US)),
             expires_us: features.expires_ms.map(|ms| ms.saturating_mul(MS_US)),
             used_us: now_us,
             messages_max: features.messages_max.unwrap_or(u64::MAX),
             body_bytes_max: features.body_bytes_max.unwrap_or(u64::MAX),
             overflow: features.overflow,
-            grave,
+            dead_letter_target: target,
             priority_max: features.priority_max,
             single_active: features.single_active_consumer,
             delivery_limit: features.delivery_limit,
@@ -70,8 +62,8 @@ impl Features {
         }))
     }
 
-    /// Takes over what the queue did before it was put under other policies.
-    pub fn succeed(&mut self, before: Features) {
+    /// Inherits the state from before the queue was put under other policies.
+    pub fn inherit(&mut self, before: FeatureState) {
         if self.expires_us == before.expires_us {
             self.used_us = before.used_us;
         }
@@ -80,31 +72,31 @@ impl Features {
         }
     }
 
-    /// A message comes back that a consumer had: answers how often it did, or `None` if that is too often.
-    pub fn comes_back(&mut self, place: Place) -> Option<u32> {
+    /// Counts the return of a message that a consumer had. Returns the count, or `None` if it exceeds the limit.
+    pub fn count_return(&mut self, position: QueuePosition) -> Option<u32> {
         let limit = self.delivery_limit?;
-        let times = self.returns.entry(place).or_insert(0);
-        *times += 1;
-        let times = *times;
-        if times > limit {
-            self.returns.remove(&place);
+        let count = self.returns.entry(position).or_insert(0);
+        *count += 1;
+        let count = *count;
+        if count > limit {
+            self.returns.remove(&position);
             return None;
         }
-        Some(times)
+        Some(count)
     }
 
-    /// A message comes back that nobody had this time: it had come back so often before.
-    pub fn remember(&mut self, place: Place, times: u32) {
-        self.returns.entry(place).or_insert(times);
+    /// Restores the count of a message that returns and that no consumer had this time.
+    pub fn restore_returns(&mut self, position: QueuePosition, count: u32) {
+        self.returns.entry(position).or_insert(count);
     }
 
-    /// A message will not come back. Answers whether it ever did (with a delivery limit only).
+    /// Forgets the count of a message that will not return. Returns whether it had one (with a delivery limit only).
     #[inline]
-    pub fn is_done(&mut self, place: Place) -> bool {
-        !self.returns.is_empty() && self.returns.remove(&place).is_some()
+    pub fn forget_returns(&mut self, position: QueuePosition) -> bool {
+        !self.returns.is_empty() && self.returns.remove(&position).is_some()
     }
 
-    /// The level of a message: its priority, as far as the queue knows any.
+    /// The level of a message: its priority, up to the queue's highest.
     #[inline]
     pub fn level(&self, content: &Content<'_>) -> u8 {
         if self.priority_max == 0 {
@@ -113,17 +105,17 @@ impl Features {
         content.properties().priority().unwrap_or(0).min(self.priority_max)
     }
 
-    /// Whether one more message must be refused. RabbitMQ asks before it looks for a consumer, and so does this.
+    /// Whether one more message must be refused. As in RabbitMQ, that is checked before a consumer is looked for.
     #[inline]
-    pub fn refuses(&self, ready: &Ready, content: &Content<'_>) -> bool {
+    pub fn refuses(&self, ready: &ReadyMessages, content: &Content<'_>) -> bool {
         self.overflow != OverflowPolicy::DropHead
             && (ready.len() as u64 >= self.messages_max
                 || ready.body_bytes().saturating_add(content.body.len() as u64) > self.body_bytes_max)
     }
 
-    /// Whether more waits than may, so that the next must go. What came back to a queue that refuses is let be.
+    /// Whether the next message must be dropped because more wait than may. A queue that refuses keeps what was returned to it.
     #[inline]
-    pub fn overflows(&self, ready: &Ready) -> bool {
+    pub fn overflows(&self, ready: &ReadyMessages) -> bool {
         self.overflow == OverflowPolicy::DropHead
             && (ready.len() as u64 > self.messages_max || ready.body_bytes() > self.body_bytes_max)
     }

@@ -1,25 +1,28 @@
-//! The settlement ledger of one channel: which delivery tags are still owed an acknowledgement.
-//!
-//! Enters: deliveries in the order of their tags.  Leaves: what an acknowledgement, rejection or recovery releases.
-//! Owns:   the delivery tags and the messages that are out under them.
-//! Never:  knows what becomes of a released message.
+//! The settlement ledger of one channel: which delivery tags still await an acknowledgement.
 
-use crate::chain::Chain;
-use crate::consumer::ConsumerKey;
+use crate::chunked_queue::ChunkedQueue;
+use crate::ids::{ConsumerKey, QueuePosition};
 use crate::message::Message;
-use crate::ready::Place;
 use catalog::{QueueId, ShardId};
 use std::collections::BTreeMap;
 
+/// What becomes of a settled delivery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SettlementOutcome {
+    /// It was processed.
+    Acknowledged,
+    /// It returns to its position in the queue.
+    Requeued,
+    /// It was refused and is not wanted again: a dead letter, if its queue has a target for them.
+    Rejected,
+}
+
 /// A delivery that waits for its acknowledgement.
-pub struct Unsettled {
-    /// The queue it came from.
+pub struct UnsettledDelivery {
     pub queue: QueueId,
-    /// Where that queue lives.
+    /// The shard where that queue lives.
     pub home: ShardId,
-    /// Its place there.
-    pub place: Place,
-    /// The message.
+    pub position: QueuePosition,
     pub message: Message,
     /// The consumer it went to; `None` for `basic.get`.
     pub consumer: Option<ConsumerKey>,
@@ -28,18 +31,18 @@ pub struct Unsettled {
 /// A list indexed by delivery tag: settling is linear in what is released and never looks at the rest.
 #[derive(Default)]
 pub struct Ledger {
-    list: Chain<Option<Unsettled>>,
+    list: ChunkedQueue<Option<UnsettledDelivery>>,
     /// Tag of the list's front.
     front: u64,
-    /// The tag handed out last.
+    /// The tag assigned last.
     last: u64,
-    owed: usize,
+    unsettled: usize,
 }
 
 impl Ledger {
     /// The next tag for a delivery that needs no acknowledgement.
     #[inline]
-    pub fn pass(&mut self) -> u64 {
+    pub fn assign_settled(&mut self) -> u64 {
         self.last += 1;
         if !self.list.is_empty() {
             self.list.push_back(None);
@@ -53,8 +56,8 @@ impl Ledger {
         self.last + 1
     }
 
-    /// Takes what an acknowledgement names, to settle it later or to give it back; `None` if its tag is not out.
-    pub fn take(&mut self, tag: u64, multiple: bool) -> Option<Vec<(u64, Unsettled)>> {
+    /// Takes the deliveries of an acknowledgement, to settle or restore them later; `None` if its tag is not unsettled.
+    pub fn take(&mut self, tag: u64, multiple: bool) -> Option<Vec<(u64, UnsettledDelivery)>> {
         if !multiple {
             return self.settle(tag).map(|delivery| vec![(tag, delivery)]);
         }
@@ -62,57 +65,58 @@ impl Ledger {
         self.release_through(tag, |tag, delivery| taken.push((tag, delivery))).then_some(taken)
     }
 
-    /// What was taken is out again, under its tags.
-    pub fn give_back(&mut self, taken: impl IntoIterator<Item = (u64, Unsettled)>) {
-        let mut all: BTreeMap<u64, Unsettled> = taken.into_iter().collect();
+    /// Restores deliveries that were taken: they are unsettled again, under their tags.
+    pub fn restore(&mut self, taken: impl IntoIterator<Item = (u64, UnsettledDelivery)>) {
+        let mut all: BTreeMap<u64, UnsettledDelivery> = taken.into_iter().collect();
         if all.is_empty() {
             return;
         }
         self.release_through(0, |tag, delivery| drop(all.insert(tag, delivery)));
-        self.owed = all.len();
+        self.unsettled = all.len();
         self.front = all.first_key_value().map_or(self.last, |(&tag, _)| tag);
         (self.front..=self.last).for_each(|tag| self.list.push_back(all.remove(&tag)));
     }
 
     /// The next tag for a delivery that must be settled.
     #[inline]
-    pub fn owe(&mut self, delivery: Unsettled) -> u64 {
+    pub fn assign_unsettled(&mut self, delivery: UnsettledDelivery) -> u64 {
         self.last += 1;
         if self.list.is_empty() {
             self.front = self.last;
         }
         self.list.push_back(Some(delivery));
-        self.owed += 1;
+        self.unsettled += 1;
         self.last
     }
 
-    /// The oldest tag that is out.
+    /// The oldest unsettled tag.
     pub fn oldest(&self) -> Option<u64> {
         (!self.list.is_empty()).then_some(self.front)
     }
 
     /// Deliveries that wait for settlement.
     #[inline]
-    pub fn owed(&self) -> usize {
-        self.owed
+    pub fn unsettled(&self) -> usize {
+        self.unsettled
     }
 
     /// Releases one tag.
-    pub fn settle(&mut self, tag: u64) -> Option<Unsettled> {
+    pub fn settle(&mut self, tag: u64) -> Option<UnsettledDelivery> {
         let index = tag.checked_sub(self.front)?;
         let released = self.list.get_mut(usize::try_from(index).ok()?)?.take()?;
-        self.owed -= 1;
+        self.unsettled -= 1;
         self.trim();
         Some(released)
     }
 
-    /// Releases every tag up to `tag`, oldest first; zero means all that are out. `false` if `tag` itself is not out: then nothing is released.
-    pub fn settle_through(&mut self, tag: u64, mut release: impl FnMut(Unsettled)) -> bool {
+    /// Releases every tag up to `tag`, oldest first; zero means all.
+    /// Returns false if `tag` itself is not unsettled: then nothing is released.
+    pub fn settle_through(&mut self, tag: u64, mut release: impl FnMut(UnsettledDelivery)) -> bool {
         self.release_through(tag, |_, delivery| release(delivery))
     }
 
     #[inline]
-    fn release_through(&mut self, tag: u64, mut release: impl FnMut(u64, Unsettled)) -> bool {
+    fn release_through(&mut self, tag: u64, mut release: impl FnMut(u64, UnsettledDelivery)) -> bool {
         let through = if tag == 0 { self.last } else { tag };
         if tag != 0 {
             let Some(index) = tag.checked_sub(self.front) else {
@@ -128,7 +132,7 @@ impl Ledger {
             };
             self.front += 1;
             if let Some(delivery) = slot {
-                self.owed -= 1;
+                self.unsettled -= 1;
                 release(self.front - 1, delivery);
             }
         }
@@ -150,12 +154,12 @@ mod tests {
     use crate::message::{BodyRef, Content};
     use slab::{Pool, PoolOptions};
 
-    fn delivery(pool: &Pool, place: u64) -> Unsettled {
+    fn delivery(pool: &Pool, position: u64) -> UnsettledDelivery {
         let content = Content { routing_key: b"k", body: BodyRef::Small(b"x"), ..Content::EMPTY };
-        Unsettled {
+        UnsettledDelivery {
             queue: QueueId { index: 0, serial: 0 },
             home: ShardId(0),
-            place: Place(place),
+            position: QueuePosition(position),
             message: content.keep(pool),
             consumer: None,
         }
@@ -165,58 +169,58 @@ mod tests {
     fn tags_without_acknowledgement_leave_no_trace() {
         let pool = Pool::new(PoolOptions::default());
         let mut ledger = Ledger::default();
-        assert_eq!((ledger.pass(), ledger.pass()), (1, 2));
-        assert_eq!(ledger.owe(delivery(&pool, 0)), 3);
-        assert_eq!(ledger.pass(), 4);
-        assert_eq!(ledger.owe(delivery(&pool, 1)), 5);
+        assert_eq!((ledger.assign_settled(), ledger.assign_settled()), (1, 2));
+        assert_eq!(ledger.assign_unsettled(delivery(&pool, 0)), 3);
+        assert_eq!(ledger.assign_settled(), 4);
+        assert_eq!(ledger.assign_unsettled(delivery(&pool, 1)), 5);
         assert!(ledger.settle(4).is_none(), "tag 4 needs no acknowledgement");
         assert!(ledger.settle(3).is_some());
         assert!(ledger.settle(3).is_none(), "a tag settles once");
-        assert_eq!(ledger.owed(), 1);
+        assert_eq!(ledger.unsettled(), 1);
         assert!(ledger.settle(5).is_some());
-        assert_eq!(ledger.owed(), 0);
+        assert_eq!(ledger.unsettled(), 0);
     }
 
     #[test]
-    fn multiple_releases_up_to_a_tag_that_is_out() {
+    fn multiple_releases_up_to_an_unsettled_tag() {
         let pool = Pool::new(PoolOptions::default());
         let mut ledger = Ledger::default();
-        for place in 0..10 {
-            ledger.owe(delivery(&pool, place));
+        for position in 0..10 {
+            ledger.assign_unsettled(delivery(&pool, position));
         }
         ledger.settle(3);
         let mut released = Vec::new();
         assert!(!ledger.settle_through(3, |_| panic!("tag 3 is settled already")));
-        assert!(ledger.settle_through(5, |d| released.push(d.place.0)));
+        assert!(ledger.settle_through(5, |d| released.push(d.position.0)));
         assert_eq!(released, [0, 1, 3, 4]);
-        assert!(!ledger.settle_through(11, |_| panic!("tag 11 was never handed out")));
+        assert!(!ledger.settle_through(11, |_| panic!("tag 11 was never assigned")));
         released.clear();
-        assert!(ledger.settle_through(0, |d| released.push(d.place.0)));
+        assert!(ledger.settle_through(0, |d| released.push(d.position.0)));
         assert_eq!(released, [5, 6, 7, 8, 9]);
         assert!(ledger.settle_through(0, |_| panic!("nothing is out")));
     }
     #[test]
-    fn what_is_taken_comes_back_under_its_tags() {
+    fn deliveries_that_were_taken_are_restored_under_their_tags() {
         let pool = Pool::new(PoolOptions::default());
         let mut ledger = Ledger::default();
-        for place in 0..6 {
-            ledger.owe(delivery(&pool, place));
+        for position in 0..6 {
+            ledger.assign_unsettled(delivery(&pool, position));
         }
-        let tags = |taken: &[(u64, Unsettled)]| taken.iter().map(|(tag, _)| *tag).collect::<Vec<_>>();
+        let tags = |taken: &[(u64, UnsettledDelivery)]| taken.iter().map(|(tag, _)| *tag).collect::<Vec<_>>();
         let first = ledger.take(2, false).expect("tag 2 is out");
         assert!(ledger.take(2, false).is_none() && ledger.take(2, true).is_none(), "a tag is taken once");
         let others = ledger.take(4, true).expect("tag 4 is out");
         assert_eq!((tags(&first), tags(&others)), (vec![2], vec![1, 3, 4]));
         assert!(ledger.settle(5).is_some());
-        assert_eq!((ledger.pass(), ledger.owed()), (7, 1));
-        ledger.give_back(others.into_iter().chain(first));
-        assert_eq!((ledger.owed(), ledger.oldest(), ledger.next_tag()), (5, Some(1), 8));
+        assert_eq!((ledger.assign_settled(), ledger.unsettled()), (7, 1));
+        ledger.restore(others.into_iter().chain(first));
+        assert_eq!((ledger.unsettled(), ledger.oldest(), ledger.next_tag()), (5, Some(1), 8));
         assert!(ledger.settle(5).is_none() && ledger.settle(7).is_none());
         let rest = ledger.take(0, true).expect("all");
         assert_eq!(tags(&rest), [1, 2, 3, 4, 6]);
-        assert_eq!(rest.iter().map(|(_, delivery)| delivery.place.0).collect::<Vec<_>>(), [0, 1, 2, 3, 5]);
-        ledger.give_back(rest);
-        ledger.give_back([]);
-        assert_eq!((ledger.owed(), ledger.owe(delivery(&pool, 9))), (5, 8));
+        assert_eq!(rest.iter().map(|(_, delivery)| delivery.position.0).collect::<Vec<_>>(), [0, 1, 2, 3, 5]);
+        ledger.restore(rest);
+        ledger.restore([]);
+        assert_eq!((ledger.unsettled(), ledger.assign_unsettled(delivery(&pool, 9))), (5, 8));
     }
 }

@@ -1,39 +1,83 @@
-//! The broker's domain: queues, channels, consumers, settlement, and the mail between shards. Pure: commands in, effects out.
+//! The broker's domain: queues, channels, consumers, settlement, and the messages between shards.
 //!
-//! Enters: commands of connections and letters of other shards.  Leaves: effects (see [`Effects`]).
-//! Owns:   everything a broker knows on one shard, beside the bytes of its connections.
-//! Never:  knows a frame, a thread, a lock, a future or JSON; reads a clock; draws chance.
+//! Commands of connections and messages of other shards enter; effects leave (see [`Effects`]). There are no frames, threads,
+//! locks, futures or JSON here, time is told and random numbers are an effect.
+//!
+//! [`Broker`] is a facade. Below it, each module imports those below itself alone:
+//!
+//! | module | duty |
+//! |---|---|
+//! | `inbox`, `commands` | messages of other shards; methods of clients |
+//! | `requests`, `declarations` | requests to queues and definitions, and what follows their responses |
+//! | `control_plane` | what changes of definitions, ends of connections and timers do |
+//! | `publishing` | from a publish or a commit to routed messages and confirms |
+//! | `data_plane` | owns the objects through which messages pass |
+//! | `dead_letter_router`, `forwarder` | routed messages go to queues, other shards, delaying exchanges |
+//! | `dispatcher` | which consumer gets the next message of a queue |
+//! | `flow_control`, `queues`, `channels`, `remote_consumers`, `sessions`, `definitions`, `confirms` | state, each alone |
 #![forbid(unsafe_code)]
 
-mod blind;
-mod chain;
+mod ack_timeouts;
+mod admin_request;
+mod bcc;
+mod broker;
+mod carbon_copies;
 mod channel;
+mod channel_confirms;
+mod channels;
+mod chunked_queue;
+mod commands;
+mod confirms;
 mod consumer;
-mod core;
-mod dead_letters;
-mod death;
-mod delayed;
+mod consumer_rotation;
+mod control_plane;
+mod data_plane;
+mod dead_letter_router;
+mod death_history;
+mod declarations;
+mod definitions;
+mod delayed_messages;
+mod delivery_count;
 mod direct_reply;
+mod dispatcher;
+mod early_publishes;
 mod effects;
 mod expiration;
 mod features;
+mod flow_control;
+mod forwarder;
+mod ids;
+mod inbox;
 mod ledger;
-mod letter;
 pub mod limits;
 mod message;
-mod peer;
+mod payload;
+mod pending_dead_letters;
+mod publish_route;
+mod publishing;
 mod queue;
-mod ready;
-mod request;
-mod rooms;
-mod timers;
+mod queue_housekeeping;
+mod queue_timers;
+mod queues;
+mod ready_messages;
+mod remote_consumers;
+mod requests;
+mod session_state;
+mod sessions;
+mod shard_message;
+mod stamps;
+#[cfg(test)]
+mod test_effects;
+mod transaction;
+mod vhost_quotas;
 
-pub use crate::core::{Broker, BrokerOptions, Counters, Flow, Publish};
-pub use direct_reply::Address;
-pub use effects::{Delivery, Effects, Slot, Stored};
-pub use letter::{Batch, Letter};
+pub use crate::broker::{Broker, BrokerCounters, BrokerOptions};
+pub use admin_request::{AdminRequest, AdminRequestError};
+pub use direct_reply::ReplyAddress;
+pub use effects::{AppendResult, Confirm, ConfirmOutcome, Delivery, Effects};
+pub use ids::{ConnectionSlot, QueuePosition};
 pub use message::{BodyRef, Content, Message};
-pub use peer::{Capabilities, Login};
+pub use publishing::Publish;
 pub use queue::Queue;
-pub use ready::Place;
-pub use request::{NotTaken, Request};
+pub use session_state::{ClientCapabilities, ReadControl, SessionLogin};
+pub use shard_message::{ShardBatch, ShardMessage};

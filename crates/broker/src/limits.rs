@@ -1,19 +1,15 @@
-//! The broker core's limits, each with its name and its reason.
-//!
-//! Leaves: constants.
-//! Owns:   the numbers that bound tables and windows in this crate.
-//! Never:  a limit without a unit in its name.
+//! The limits of the broker core.
 
-/// Messages that a queue on another shard may have sent ahead to one consumer without being told that they left.
+/// Messages that a queue on another shard may have sent ahead to one consumer before it is granted more credit.
 pub const REMOTE_WINDOW_MESSAGES: u32 = 4_096;
 /// Bytes that a queue on another shard may have sent ahead to one consumer.
 pub const REMOTE_WINDOW_BYTES: i64 = 1 << 20;
-/// Bytes of small messages that one mail batch carries before it is handed over without waiting for the end of the tick.
+/// Bytes of small messages that one batch carries before it is sent without waiting for the end of the tick.
 pub const BATCH_BYTES: usize = 64 * 1024;
-/// Letters that one mail batch carries before it is handed over.
-pub const BATCH_LETTERS: usize = 512;
-/// Small messages with one head that one letter carries.
-pub const RUN_MESSAGES_MAX: u32 = 4_096;
+/// Messages between shards that one batch carries before it is sent.
+pub const BATCH_MESSAGES: usize = 512;
+/// Small messages with one head that one message between shards carries.
+pub const PACKED_MESSAGES_MAX: u32 = 4_096;
 /// Bodies up to this size travel between shards as bytes in the batch; larger messages travel as references.
 pub const INLINE_BODY_BYTES_MAX: usize = 1_024;
 /// A body of at least this many bytes that goes to several queues is copied once, into memory that all of them share.
@@ -22,40 +18,40 @@ pub const SHARED_BODY_BYTES_MIN: usize = 4_096;
 pub const CONSUMERS_PER_CHANNEL_MAX: usize = 65_536;
 /// Messages and acknowledgements that one transaction may hold before it is refused.
 pub const TRANSACTION_ITEMS_MAX: usize = 1 << 20;
-/// Definitions of one connection that go to shard 0 together, while it waits.
-pub const DEFINITIONS_A_RUN_MAX: usize = 1_024;
-/// Letters for queues whose declaration has not arrived here yet, kept until it has.
-pub const EARLY_LETTERS_MAX: usize = 1 << 16;
-/// Bytes waiting in a queue, for consumers whose outputs are full, at which its publishers are paced: they give the consumers a
-/// moment, so that what passes through stays in the cache. A queue that nobody empties takes more all the same.
-pub const PACE_BYTES: u64 = 4 << 20;
-/// Bytes that a queue's consumers must take while its publishers give them a moment. If they take less, the wait is in vain: the
-/// publishers have other queues to feed, and this one takes `PACE_BYTES` more before they wait for it again.
-pub const PACED_BYTES_MIN: u64 = PACE_BYTES / 16;
-/// Bytes that limits add to each waiting message for its block and its place in the list.
+/// Definitions of one connection that are sent to shard 0 together.
+pub const DEFINITIONS_PER_BATCH_MAX: usize = 1_024;
+/// Publishes of other shards for queues whose declaration has not arrived here yet.
+pub const EARLY_PUBLISHES_MAX: usize = 1 << 16;
+/// Bytes waiting in a queue, for consumers whose outputs are full, at which its publishers are throttled: the consumers catch up,
+/// so that messages stay in the cache. A queue that nobody empties accepts more all the same.
+pub const THROTTLE_BYTES: u64 = 4 << 20;
+/// Bytes that a queue's consumers must take while a publisher is throttled. If they take less, throttling is in vain: the
+/// publisher has other queues to feed, and this one accepts `THROTTLE_BYTES` more before it throttles again.
+pub const THROTTLE_PROGRESS_BYTES_MIN: u64 = THROTTLE_BYTES / 16;
+/// Bytes that limits add to each waiting message for its block and its entry in the list.
 pub const MESSAGE_OVERHEAD_BYTES: u64 = 72;
-/// Expired messages that a queue gives up before others have their turn: so few that as dead letters they find room in an output,
-/// and leave with the next flush.
-pub const EXPIRED_PER_LOOK: usize = 256;
-/// Microseconds that a queue keeps expired messages when the queue of its dead letters has grown by `PACE_BYTES` and waits for the
-/// links of its consumers.
-pub const LETTERS_PACE_US: u64 = 1_000;
-/// Dead letters for which the list of them keeps room.
-pub const DEAD_LETTERS_ROOM_KEPT: usize = 1_024;
-/// Properties of dead messages up to this many bytes are compared with those of the one before: of the same bytes follows the same
-/// letter. Longer ones have something of their own in them.
-pub const LIKENESS_BYTES_MAX: usize = 256;
-/// Items of one piece of a list of waiting or unsettled messages: little is allocated too much, and nothing is moved.
-pub const CHAIN_PIECE_ITEMS: usize = 1_024;
-/// A list that runs empty gives its memory back if it has room for more items than this.
-pub const CHAIN_ROOM_KEPT_ITEMS: usize = 256;
-/// Messages that the exchanges of one shard hold back at once. One more is refused as by a full queue; the broker's memory limit,
-/// which counts them, comes first unless they are very small.
+/// Expired messages that a queue drops before others have their turn: so few that as dead letters they fit into an output and
+/// leave with the next flush.
+pub const EXPIRED_PER_CHECK: usize = 256;
+/// Microseconds that a queue keeps expired messages when the queue of its dead letters has grown by `THROTTLE_BYTES` and waits for
+/// the outputs of its consumers.
+pub const DEAD_LETTER_THROTTLE_US: u64 = 1_000;
+/// Capacity, in dead letters, that their list keeps when it runs empty.
+pub const DEAD_LETTERS_CAPACITY_KEPT: usize = 1_024;
+/// Properties up to this many bytes are compared with those of the last dead letter, whose history serves equal ones again. Longer
+/// ones are rarely equal.
+pub const DEATH_CACHE_PROPERTIES_BYTES_MAX: usize = 256;
+/// Items of one chunk of a list of waiting or unsettled messages.
+pub const CHUNK_ITEMS: usize = 1_024;
+/// A list that runs empty returns its memory if it has capacity for more items than this.
+pub const EMPTY_CHUNK_ITEMS_KEPT: usize = 256;
+/// Messages that the exchanges of one shard delay at once. One more is refused as by a full queue; the broker's memory limit, which
+/// counts them, is reached first unless they are very small.
 pub const DELAYED_MESSAGES_MAX: usize = 1 << 24;
-/// Delayed messages that go on before others have their turn.
-pub const DELAYED_PER_LOOK: usize = 4_096;
-/// Bytes of an administrative request's body. Answers may be longer: what is asked for is short, what is told is not.
-pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
+/// Delayed messages that are routed before others have their turn.
+pub const DELAYED_PER_CHECK: usize = 4_096;
+/// Bytes of an admin request's body. Answers may be longer.
+pub const ADMIN_REQUEST_BYTES_MAX: usize = 64 * 1024;
 /// A full queue accepts publishers again when it has drained to this many tenths of its limit.
 pub const QUEUE_RESUME_TENTHS: u64 = 8;
 

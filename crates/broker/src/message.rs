@@ -1,15 +1,12 @@
-//! A message: where it was published, its properties in wire form, its body, its blind copies.
+//! A message: where it was published, its properties in wire form, its body, and the keys of `BCC`.
 //!
-//! Enters: borrowed parts of an arriving publish.  Leaves: one counted block that any number of queues and consumers share.
-//! Owns:   the layout of that block.
-//! Never:  parses properties, knows a frame.
+//! A kept message is one counted block that any number of queues and consumers share.
 
-use crate::blind;
 use crate::limits::SHARED_BODY_BYTES_MIN;
 use slab::{Pool, Slice, HeaderWithTail};
 use wire::RawProperties;
 
-/// A body on its way: small ones are copied where they are needed, large ones are shared.
+/// A body: small ones are copied where they are needed, large ones are shared.
 #[derive(Clone, Copy)]
 pub enum BodyRef<'a> {
     /// Bytes to copy; they belong to the receive buffer or to the message.
@@ -19,7 +16,6 @@ pub enum BodyRef<'a> {
 }
 
 impl BodyRef<'_> {
-    /// Length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         match self {
@@ -28,26 +24,23 @@ impl BodyRef<'_> {
         }
     }
 
-    /// Whether there is no byte in it.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// A message, borrowed: everything that a consumer sees, and further keys that none does.
+/// A message, borrowed.
 #[derive(Clone, Copy)]
 pub struct Content<'a> {
-    /// Name of the exchange it was published to.
+    /// The exchange that it was published to.
     pub exchange: &'a [u8],
-    /// Routing key it was published with.
     pub routing_key: &'a [u8],
     /// Property flags and values as in the content header.
     pub properties: &'a [u8],
-    /// The body.
     pub body: BodyRef<'a>,
-    /// Routing keys that nobody sees, as `blind` packs them; empty for most.
-    pub blind: &'a [u8],
-    /// When it was published (or became a dead letter), in microseconds as the shards count them.
+    /// Routing keys of `BCC`, packed; empty for most. No consumer sees them.
+    pub bcc: &'a [u8],
+    /// When it was published (or became a dead letter), in microseconds of `Broker::set_now`.
     pub arrived_us: u64,
 }
 
@@ -58,11 +51,10 @@ impl<'a> Content<'a> {
         routing_key: b"",
         properties: RawProperties::EMPTY.as_bytes(),
         body: BodyRef::Small(b""),
-        blind: &[],
+        bcc: &[],
         arrived_us: 0,
     };
 
-    /// The properties, one by one.
     #[inline]
     pub fn properties(&self) -> RawProperties<'a> {
         RawProperties::new(self.properties)
@@ -74,10 +66,10 @@ impl<'a> Content<'a> {
             BodyRef::Small(bytes) => (bytes, None),
             BodyRef::Large(slice) => (&[], Some(slice.clone())),
         };
-        if self.blind.is_empty() {
+        if self.bcc.is_empty() {
             return self.keep_parts(large, [self.exchange, self.routing_key, self.properties, inline], pool);
         }
-        self.keep_parts(large, [self.exchange, self.routing_key, self.properties, inline, self.blind], pool)
+        self.keep_parts(large, [self.exchange, self.routing_key, self.properties, inline, self.bcc], pool)
     }
 
     #[inline]
@@ -88,7 +80,7 @@ impl<'a> Content<'a> {
             properties_bytes: self.properties.len() as u32,
             exchange_bytes: self.exchange.len() as u8,
             routing_key_bytes: self.routing_key.len() as u8,
-            has_blind: !self.blind.is_empty(),
+            has_bcc: !self.bcc.is_empty(),
         };
         let bytes = parts.iter().map(|part| part.len()).sum();
         Message(pool.header_with_tail(head, bytes, |tail| {
@@ -100,7 +92,7 @@ impl<'a> Content<'a> {
         }))
     }
 
-    /// A copy of the body in memory that any number of queues and consumers can share, if it is worth that and not there yet.
+    /// A copy of the body in shared memory, if it is long enough to share and not there yet.
     #[inline]
     pub fn share_body(&self, pool: &Pool) -> Option<Slice> {
         match self.body {
@@ -113,10 +105,10 @@ impl<'a> Content<'a> {
         }
     }
 
-    /// Bytes of names, properties, body and blind copies.
+    /// Bytes of names, properties, body and keys of `BCC`.
     #[inline]
     pub fn bytes(&self) -> usize {
-        self.exchange.len() + self.routing_key.len() + self.properties.len() + self.body.len() + self.blind.len()
+        self.exchange.len() + self.routing_key.len() + self.properties.len() + self.body.len() + self.bcc.len()
     }
 }
 
@@ -126,8 +118,8 @@ struct MessageHead {
     properties_bytes: u32,
     exchange_bytes: u8,
     routing_key_bytes: u8,
-    /// There is a run of blind copies behind the body.
-    has_blind: bool,
+    /// Packed keys of `BCC` follow the body.
+    has_bcc: bool,
 }
 
 /// A kept message: a counted reference of eight bytes. Cloning it copies no bytes.
@@ -142,27 +134,26 @@ impl Message {
         let (exchange, rest) = self.0.tail().split_at(head.exchange_bytes as usize);
         let (routing_key, rest) = rest.split_at(head.routing_key_bytes as usize);
         let (properties, rest) = rest.split_at(head.properties_bytes as usize);
-        let (inline, blind) = if head.has_blind { blind::split(rest) } else { (rest, &[][..]) };
+        let (inline, bcc) = if head.has_bcc { crate::bcc::split(rest) } else { (rest, &[][..]) };
         let body = match &head.large {
             Some(slice) => BodyRef::Large(slice),
             None => BodyRef::Small(inline),
         };
-        Content { exchange, routing_key, properties, body, blind, arrived_us: head.arrived_us }
+        Content { exchange, routing_key, properties, body, bcc, arrived_us: head.arrived_us }
     }
 
-    /// Bytes of names, properties, body and blind copies, as limits count them.
+    /// Bytes of names, properties, body and keys of `BCC`, as limits count them.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.0.tail().len() + self.0.header().large.as_ref().map_or(0, |slice| slice.len())
     }
 
-    /// Bytes of the body.
     #[inline]
     pub fn body_bytes(&self) -> usize {
         let head = self.0.header();
         match &head.large {
             Some(slice) => slice.len(),
-            None if head.has_blind => self.content().body.len(),
+            None if head.has_bcc => self.content().body.len(),
             None => {
                 let names = usize::from(head.exchange_bytes) + usize::from(head.routing_key_bytes);
                 self.0.tail().len() - names - head.properties_bytes as usize
@@ -170,7 +161,6 @@ impl Message {
         }
     }
 
-    /// When it was published.
     #[inline]
     pub fn arrived_us(&self) -> u64 {
         self.0.header().arrived_us

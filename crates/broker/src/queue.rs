@@ -1,97 +1,51 @@
-//! A queue: the messages that wait, and the consumers that take turns.
-//!
-//! Enters: messages and consumers.  Leaves: which consumer is asked next.
-//! Owns:   the list of waiting messages, the order of service, the counts.
-//! Never:  knows a connection, decides whether a consumer has room.
+//! A queue that lives on this shard: its waiting messages, its consumers, its counts.
 
-use crate::consumer::ConsumerKey;
-use crate::death::Grave;
-use crate::features::Features;
-use crate::limits::{MESSAGE_OVERHEAD_BYTES, PACE_BYTES};
+use crate::consumer_rotation::ConsumerRotation;
+use crate::death_history::DeadLetterTarget;
+use crate::features::FeatureState;
+use crate::ids::{ConnectionSlot, ConsumerRef};
+use crate::limits::{MESSAGE_OVERHEAD_BYTES, THROTTLE_BYTES};
 use crate::message::{Content, Message};
-use crate::ready::Ready;
-use catalog::{QueueId, ShardId, VhostId};
-use std::collections::VecDeque;
+use crate::ready_messages::ReadyMessages;
+use catalog::{QueueId, VhostId};
 use std::sync::Arc;
 
-slotmap::new_key_type! {
-    /// A consumer on another shard, in the table of its queue's shard.
-    pub struct RemoteKey;
-}
-
-/// Whom a queue serves.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Taker {
-    /// A consumer of this shard.
-    Local(ConsumerKey),
-    /// A consumer of another shard.
-    Remote(RemoteKey),
-}
-
-/// A consumer on another shard, as its queue sees it.
-pub struct Remote {
-    /// Its shard.
-    pub shard: ShardId,
-    /// It, in that shard's table.
-    pub consumer: ConsumerKey,
-    /// Deliveries need no acknowledgement.
-    pub no_ack: bool,
-    /// Served before others with a smaller number.
-    pub priority: i32,
-    /// Messages it may still be sent.
-    pub credit_messages: u32,
-    /// Bytes it may still be sent; the last message may exceed it.
-    pub credit_bytes: i64,
-    /// It is out of credit and not in the order of service.
-    pub idle: bool,
-}
-
-struct Group {
-    priority: i32,
-    active: VecDeque<Taker>,
+/// The publishers of a queue that wait until its consumers have caught up.
+pub struct QueueThrottle {
+    pub connections: Vec<ConnectionSlot>,
+    /// Waiting bytes at which a publisher is throttled: more while throttling does not help.
+    pub at_bytes: u64,
+    /// Waiting bytes when the last publisher was throttled.
+    pub since_bytes: u64,
 }
 
 /// A queue that lives on this shard.
 pub struct Queue {
-    /// Its id.
     pub id: QueueId,
-    /// Its name.
     pub name: Arc<str>,
-    /// Its virtual host.
     pub vhost: VhostId,
-    /// It was declared durable.
     pub durable: bool,
-    /// It goes when its last consumer goes.
+    /// The queue is deleted with its last consumer.
     pub auto_delete: bool,
-    /// What waits.
-    pub ready: Ready,
-    /// Messages that are out under an acknowledgement.
+    /// The messages that wait.
+    pub ready: ReadyMessages,
+    /// Messages that were delivered and await an acknowledgement.
     pub unsettled: u64,
-    /// Who alone may consume.
-    pub exclusive_taker: Option<Taker>,
-    /// All its consumers, those out of credit too.
-    pub takers: Vec<Taker>,
-    groups: Vec<Group>,
-    /// It is on the list of queues to look at.
+    pub consumers: ConsumerRotation,
+    /// The queue is on the list of queues to dispatch.
     pub due: bool,
-    /// It has reached its share of the memory.
+    /// The queue has reached the limit of `BrokerOptions::queue_bytes_max`.
     pub full: bool,
-    /// Connections that give its consumers a moment.
-    pub paced: Vec<crate::effects::Slot>,
-    /// Bytes at which publishers are paced: more while pacing them does not help.
-    pub pace_bytes: u64,
-    /// Bytes it held when a publisher was paced last.
-    pub paced_at_bytes: u64,
-    /// What it does beyond queueing.
-    pub features: Option<Box<Features>>,
+    pub throttle: QueueThrottle,
+    /// State of what it does beyond queueing.
+    pub features: Option<Box<FeatureState>>,
     /// Messages in it may expire.
     pub expiring: bool,
-    /// When it will be looked at; zero is not at all.
+    /// When its timer fires; zero without a timer.
     pub timer_us: u64,
 }
 
 impl Queue {
-    /// An empty queue.
     pub fn new(id: QueueId, name: Arc<str>, vhost: VhostId, durable: bool, auto_delete: bool) -> Self {
         Queue {
             id,
@@ -99,23 +53,19 @@ impl Queue {
             vhost,
             durable,
             auto_delete,
-            ready: Ready::default(),
+            ready: ReadyMessages::default(),
             unsettled: 0,
-            exclusive_taker: None,
-            takers: Vec::new(),
-            groups: Vec::new(),
+            consumers: ConsumerRotation::default(),
             due: false,
             full: false,
-            paced: Vec::new(),
-            pace_bytes: PACE_BYTES,
-            paced_at_bytes: 0,
+            throttle: QueueThrottle { connections: Vec::new(), at_bytes: THROTTLE_BYTES, since_bytes: 0 },
             features: None,
             expiring: false,
             timer_us: 0,
         }
     }
 
-    /// Bytes that its waiting messages hold, with what comes with them.
+    /// Bytes of its waiting messages, with their overhead.
     #[inline]
     pub fn memory_bytes(&self) -> u64 {
         self.ready.bytes() + self.ready.len() as u64 * MESSAGE_OVERHEAD_BYTES
@@ -123,8 +73,8 @@ impl Queue {
 
     /// Where its dead letters go.
     #[inline]
-    pub fn grave(&self) -> Option<&Arc<Grave>> {
-        self.features.as_ref()?.grave.as_ref()
+    pub fn dead_letter_target(&self) -> Option<&Arc<DeadLetterTarget>> {
+        self.features.as_ref()?.dead_letter_target.as_ref()
     }
 
     /// Whether all its messages expire.
@@ -133,45 +83,40 @@ impl Queue {
         self.features.as_ref().is_some_and(|features| features.ttl_us.is_some())
     }
 
-    /// How long a message may wait in it: the shorter of the queue's time and the message's own.
+    /// How long a message may wait: the shorter of the queue's `x-message-ttl` and the message's own expiration.
     #[inline]
-    pub fn life_us(&self, content: &Content<'_>) -> Option<u64> {
+    pub fn time_to_live_us(&self, content: &Content<'_>) -> Option<u64> {
         let ttl_us = self.features.as_ref().and_then(|features| features.ttl_us);
         if !content.properties().has_expiration() {
             return ttl_us;
         }
-        let own_us = crate::expiration::life_us(content.properties());
+        let own_us = crate::expiration::time_to_live_us(content.properties());
         ttl_us.into_iter().chain(own_us).min()
     }
 
-    /// When a message that waits in it expires. It counts from its publish, so what comes back has no new time.
+    /// When a waiting message expires. Its time counts from the publish, so requeueing does not extend it.
     #[inline]
     pub fn deadline_us(&self, message: &Message) -> u64 {
         let ttl_us = self.features.as_ref().and_then(|features| features.ttl_us);
-        let life_us = if message.has_expiration() { self.life_us(&message.content()) } else { ttl_us };
-        life_us.map_or(u64::MAX, |life_us| message.arrived_us().saturating_add(life_us))
+        let time_to_live_us = if message.has_expiration() { self.time_to_live_us(&message.content()) } else { ttl_us };
+        time_to_live_us.map_or(u64::MAX, |us| message.arrived_us().saturating_add(us))
     }
 
-    /// When it goes, if nobody uses it until then.
+    /// When the queue is deleted unless it is used before (`x-expires`).
     pub fn unused_deadline_us(&self) -> Option<u64> {
-        let features = self.features.as_ref().filter(|_| self.takers.is_empty())?;
+        let features = self.features.as_ref().filter(|_| self.consumers.is_empty())?;
         Some(features.used_us.saturating_add(features.expires_us?))
     }
 
-    /// Whether nobody has used it for so long that it goes.
+    /// Whether the queue has been unused for so long that it is deleted.
     pub fn is_unused_since(&self, now_us: u64) -> bool {
         self.unused_deadline_us().is_some_and(|deadline_us| deadline_us <= now_us)
     }
 
-    /// Adds a consumer. Where one at a time is served, the first that came is.
-    pub fn add(&mut self, taker: Taker, priority: i32, exclusive: bool) {
-        if exclusive {
-            self.exclusive_taker = Some(taker);
-        }
-        self.takers.push(taker);
-        if !self.is_single_active() || self.takers.len() == 1 {
-            self.activate(taker, priority);
-        }
+    /// Adds a consumer.
+    pub fn add_consumer(&mut self, consumer: ConsumerRef, priority: i32, exclusive: bool) {
+        let single_active = self.is_single_active();
+        self.consumers.add(consumer, priority, exclusive, single_active);
     }
 
     /// Whether one consumer at a time is served (`x-single-active-consumer`).
@@ -180,57 +125,8 @@ impl Queue {
         self.features.as_ref().is_some_and(|features| features.single_active)
     }
 
-    /// The consumer that is served next, after this one has left a queue that serves one at a time.
-    pub fn successor(&self, left: usize) -> Option<Taker> {
-        if left == 0 && self.is_single_active() { self.takers.first().copied() } else { None }
-    }
-
-    /// Removes a consumer. Answers its place in the order of subscription.
-    pub fn remove(&mut self, taker: Taker) -> Option<usize> {
-        let at = self.takers.iter().position(|&t| t == taker)?;
-        self.takers.remove(at);
-        if self.exclusive_taker == Some(taker) {
-            self.exclusive_taker = None;
-        }
-        for group in &mut self.groups {
-            group.active.retain(|&t| t != taker);
-        }
-        self.groups.retain(|group| !group.active.is_empty());
-        if self.takers.is_empty() {
-            self.takers = Vec::new();
-            self.groups = Vec::new();
-        }
-        Some(at)
-    }
-
-    /// Puts a consumer (back) in the order of service, behind those of its priority.
-    pub fn activate(&mut self, taker: Taker, priority: i32) {
-        let at = self.groups.partition_point(|group| group.priority > priority);
-        match self.groups.get_mut(at) {
-            Some(group) if group.priority == priority => group.active.push_back(taker),
-            _ => self.groups.insert(at, Group { priority, active: VecDeque::from([taker]) }),
-        }
-    }
-
-    /// The consumer whose turn it is: the first, by priority and then in turn, that `can_take`; those that can't leave the order and are reported to `idle`.
-    #[inline]
-    pub fn next_taker(
-        &mut self,
-        mut can_take: impl FnMut(Taker) -> bool,
-        mut idle: impl FnMut(Taker),
-    ) -> Option<Taker> {
-        for group in &mut self.groups {
-            while let Some(&taker) = group.active.front() {
-                if can_take(taker) {
-                    if group.active.len() > 1 {
-                        group.active.rotate_left(1);
-                    }
-                    return Some(taker);
-                }
-                group.active.pop_front();
-                idle(taker);
-            }
-        }
-        None
+    /// The consumer to activate after the one at index `removed` has left a queue that serves one at a time.
+    pub fn successor(&self, removed: usize) -> Option<ConsumerRef> {
+        if removed == 0 && self.is_single_active() { self.consumers.iter().next() } else { None }
     }
 }

@@ -3,22 +3,22 @@
 mod features;
 mod world;
 
-use broker::{BodyRef, Flow};
+use broker::{BodyRef, ReadControl};
 use wire::method::{Method, basic, confirm, exchange, queue, tx};
 use wire::{ShortStr, Table, TableRef, Value};
-use world::{At, World};
+use world::{WorldConnection, BrokerWorld};
 
 const LIMIT: u64 = 1 << 30;
 
 /// Runs a test with everybody on one shard, and with queue, publisher and consumer each on another.
-fn on_one_and_on_three(test: impl Fn(&mut World, At, At, At)) {
-    for (shards, places) in [(1, [0, 0, 0]), (3, [1, 2, 0]), (3, [0, 1, 2]), (2, [1, 0, 1])] {
-        let mut world = World::new(shards, LIMIT);
-        let owner = world.connect(places[0], 1);
-        let publisher = world.connect(places[1], 2);
-        let consumer = world.connect(places[2], 3);
+fn on_one_and_on_three(test: impl Fn(&mut BrokerWorld, WorldConnection, WorldConnection, WorldConnection)) {
+    for (shards, homes) in [(1, [0, 0, 0]), (3, [1, 2, 0]), (3, [0, 1, 2]), (2, [1, 0, 1])] {
+        let mut world = BrokerWorld::new(shards, LIMIT);
+        let owner = world.connect(homes[0], 1);
+        let publisher = world.connect(homes[1], 2);
+        let consumer = world.connect(homes[2], 3);
         declare(&mut world, owner, "q");
-        assert_eq!(world.heard(owner), "declare-ok q 0/0");
+        assert_eq!(world.sent(owner), "declare-ok q 0/0");
         test(&mut world, owner, publisher, consumer);
     }
 }
@@ -27,11 +27,11 @@ fn short(text: &str) -> ShortStr<'_> {
     ShortStr::new(text.as_bytes()).expect("a short text")
 }
 
-fn declare(world: &mut World, at: At, name: &str) {
+fn declare(world: &mut BrokerWorld, at: WorldConnection, name: &str) {
     declare_with(world, at, name, false, false);
 }
 
-fn declare_with(world: &mut World, at: At, name: &str, exclusive: bool, auto_delete: bool) {
+fn declare_with(world: &mut BrokerWorld, at: WorldConnection, name: &str, exclusive: bool, auto_delete: bool) {
     let arguments = TableRef::new(&[]);
     let declare = queue::Declare {
         queue: short(name),
@@ -42,27 +42,27 @@ fn declare_with(world: &mut World, at: At, name: &str, exclusive: bool, auto_del
         no_wait: false,
         arguments,
     };
-    world.say(at, declare);
+    world.command(at, declare);
 }
 
-fn consume(world: &mut World, at: At, name: &str, tag: &str, no_ack: bool) {
+fn consume(world: &mut BrokerWorld, at: WorldConnection, name: &str, tag: &str, no_ack: bool) {
     consume_with(world, at, name, tag, no_ack, false, &Table::default());
 }
 
-fn consume_with(world: &mut World, at: At, name: &str, tag: &str, no_ack: bool, exclusive: bool, arguments: &Table) {
+fn consume_with(world: &mut BrokerWorld, at: WorldConnection, name: &str, tag: &str, no_ack: bool, exclusive: bool, arguments: &Table) {
     let bytes = arguments.to_bytes();
     let (queue, consumer_tag, arguments) = (short(name), short(tag), TableRef::new(&bytes));
     world
-        .say(at, basic::Consume { queue, consumer_tag, no_local: false, no_ack, exclusive, no_wait: false, arguments });
+        .command(at, basic::Consume { queue, consumer_tag, no_local: false, no_ack, exclusive, no_wait: false, arguments });
 }
 
-fn ack(world: &mut World, at: At, delivery_tag: u64, multiple: bool) {
-    world.say(at, basic::Ack { delivery_tag, multiple });
+fn ack(world: &mut BrokerWorld, at: WorldConnection, delivery_tag: u64, multiple: bool) {
+    world.command(at, basic::Ack { delivery_tag, multiple });
 }
 
-fn prefetch(world: &mut World, at: At, prefetch_count: u16, global: bool) {
-    world.say(at, basic::Qos { prefetch_size: 0, prefetch_count, global });
-    world.heard(at);
+fn prefetch(world: &mut BrokerWorld, at: WorldConnection, prefetch_count: u16, global: bool) {
+    world.command(at, basic::Qos { prefetch_size: 0, prefetch_count, global });
+    world.sent(at);
 }
 
 #[test]
@@ -71,164 +71,164 @@ fn what_is_published_is_delivered_in_order() {
         world.publish(publisher, "", "q", "a");
         consume(world, consumer, "q", "c", true);
         world.publish(publisher, "", "q", "b");
-        assert_eq!(world.heard(consumer), "consume-ok c | c#1=a | c#2=b");
+        assert_eq!(world.sent(consumer), "consume-ok c | c#1=a | c#2=b");
     });
 }
 
 #[test]
-fn a_requeued_message_returns_to_its_place() {
+fn a_requeued_message_returns_to_its_position() {
     on_one_and_on_three(|world, _, publisher, consumer| {
         prefetch(world, consumer, 3, false);
         consume(world, consumer, "q", "c", false);
         for body in ["a", "b", "c", "d"] {
             world.publish(publisher, "", "q", body);
         }
-        assert_eq!(world.heard(consumer), "consume-ok c | c#1=a | c#2=b | c#3=c");
-        world.say(consumer, basic::Nack { delivery_tag: 2, multiple: true, requeue: true });
-        assert_eq!(world.heard(consumer), "c#4=a! | c#5=b!", "before d, which waits for prefetch");
+        assert_eq!(world.sent(consumer), "consume-ok c | c#1=a | c#2=b | c#3=c");
+        world.command(consumer, basic::Nack { delivery_tag: 2, multiple: true, requeue: true });
+        assert_eq!(world.sent(consumer), "c#4=a! | c#5=b!", "before d, which waits for prefetch");
         ack(world, consumer, 0, true);
-        assert_eq!(world.heard(consumer), "c#6=d");
+        assert_eq!(world.sent(consumer), "c#6=d");
         ack(world, consumer, 5, false);
-        assert!(world.heard(consumer).contains("unknown delivery tag 5"));
+        assert!(world.sent(consumer).contains("unknown delivery tag 5"));
     });
 }
 
 #[test]
-fn a_connection_that_is_cut_gives_back_what_it_had() {
+fn deliveries_of_a_lost_connection_return_to_their_queues() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         consume(world, consumer, "q", "c", false);
         for body in ["a", "b", "c"] {
             world.publish(publisher, "", "q", body);
         }
         ack(world, consumer, 2, false);
-        world.cut(consumer);
+        world.disconnect(consumer);
         consume(world, owner, "q", "o", true);
-        assert_eq!(world.heard(owner), "consume-ok o | o#1=a! | o#2=c!");
+        assert_eq!(world.sent(owner), "consume-ok o | o#1=a! | o#2=c!");
     });
 }
 
 #[test]
-fn prefetch_holds_for_each_consumer_or_for_all_of_the_channel() {
+fn prefetch_limits_each_consumer_or_the_whole_channel() {
     on_one_and_on_three(|world, _, publisher, consumer| {
         prefetch(world, consumer, 1, false);
         consume(world, consumer, "q", "c", false);
         consume(world, consumer, "q", "d", false);
-        world.heard(consumer);
+        world.sent(consumer);
         for body in ["1", "2", "3"] {
             world.publish(publisher, "", "q", body);
         }
-        assert_eq!(world.heard(consumer), "c#1=1 | d#2=2");
+        assert_eq!(world.sent(consumer), "c#1=1 | d#2=2");
         ack(world, consumer, 2, false);
-        assert_eq!(world.heard(consumer), "d#3=3");
-        world.say(consumer, basic::Recover { requeue: true });
-        assert_eq!(world.heard(consumer).matches('!').count(), 2);
+        assert_eq!(world.sent(consumer), "d#3=3");
+        world.command(consumer, basic::Recover { requeue: true });
+        assert_eq!(world.sent(consumer).matches('!').count(), 2);
     });
     on_one_and_on_three(|world, _, publisher, consumer| {
         prefetch(world, consumer, 1, true);
         consume(world, consumer, "q", "c", false);
         consume(world, consumer, "q", "d", false);
-        world.heard(consumer);
+        world.sent(consumer);
         for body in ["1", "2", "3"] {
             world.publish(publisher, "", "q", body);
         }
-        assert_eq!(world.heard(consumer).matches('#').count(), 1, "one for both");
+        assert_eq!(world.sent(consumer).matches('#').count(), 1, "one for both");
         ack(world, consumer, 1, false);
-        assert_eq!(world.heard(consumer).matches('#').count(), 1);
+        assert_eq!(world.sent(consumer).matches('#').count(), 1);
     });
 }
 
 #[test]
-fn an_output_without_room_costs_its_queue_alone() {
+fn a_full_output_stops_its_queue_alone() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         consume(world, consumer, "q", "c", true);
         declare(world, owner, "other");
         consume(world, owner, "other", "o", true);
-        world.heard(owner);
-        world.heard(consumer);
-        world.room(consumer, false);
+        world.sent(owner);
+        world.sent(consumer);
+        world.set_output_capacity(consumer, false);
         for body in ["1", "2", "3"] {
             world.publish(publisher, "", "q", body);
             world.publish(publisher, "", "other", body);
         }
-        assert_eq!(world.heard(consumer), "");
-        assert_eq!(world.heard(owner), "o#1=1 | o#2=2 | o#3=3");
-        world.room(consumer, true);
-        assert_eq!(world.heard(consumer), "c#1=1 | c#2=2 | c#3=3");
+        assert_eq!(world.sent(consumer), "");
+        assert_eq!(world.sent(owner), "o#1=1 | o#2=2 | o#3=3");
+        world.set_output_capacity(consumer, true);
+        assert_eq!(world.sent(consumer), "c#1=1 | c#2=2 | c#3=3");
     });
 }
 
 #[test]
-fn confirms_come_once_the_message_is_in_its_queue() {
+fn a_publish_is_confirmed_once_it_is_in_its_queue() {
     on_one_and_on_three(|world, owner, publisher, _| {
-        world.say(publisher, confirm::Select { no_wait: false });
-        world.heard(publisher);
+        world.command(publisher, confirm::Select { no_wait: false });
+        world.sent(publisher);
         for body in ["1", "2", "3"] {
-            let _flow = world.publish_first(publisher, "", "q", body, &[0, 0], false);
+            let _flow = world.publish_only(publisher, "", "q", body, &[0, 0], false);
         }
-        world.settle();
-        assert_eq!(world.heard(publisher), "ack 3+");
+        world.exchange_batches();
+        assert_eq!(world.sent(publisher), "ack 3+");
         world.publish_mandatory(publisher, "nowhere", "4");
-        assert_eq!(world.heard(publisher), "returned NO_ROUTE 4 | ack 4");
-        world.say(owner, queue::Purge { queue: short("q"), no_wait: false });
-        assert_eq!(world.heard(owner), "purge-ok 3");
+        assert_eq!(world.sent(publisher), "returned NO_ROUTE 4 | ack 4");
+        world.command(owner, queue::Purge { queue: short("q"), no_wait: false });
+        assert_eq!(world.sent(owner), "purge-ok 3");
     });
 }
 
 #[test]
-fn a_transaction_happens_at_commit() {
+fn a_transaction_takes_effect_at_commit() {
     on_one_and_on_three(|world, owner, publisher, _| {
-        world.say(publisher, tx::Select {});
+        world.command(publisher, tx::Select {});
         world.publish(publisher, "", "q", "a");
-        world.say(publisher, tx::Rollback {});
+        world.command(publisher, tx::Rollback {});
         world.publish(publisher, "", "q", "b");
-        world.say(owner, basic::Get { queue: short("q"), no_ack: true });
-        assert_eq!(world.heard(owner), "basic.get-empty");
-        world.say(publisher, tx::Commit {});
-        assert_eq!(world.heard(publisher), "tx.select-ok | tx.rollback-ok | tx.commit-ok");
-        world.say(owner, basic::Get { queue: short("q"), no_ack: true });
-        assert_eq!(world.heard(owner), "got#1=b (0 left)");
+        world.command(owner, basic::Get { queue: short("q"), no_ack: true });
+        assert_eq!(world.sent(owner), "basic.get-empty");
+        world.command(publisher, tx::Commit {});
+        assert_eq!(world.sent(publisher), "tx.select-ok | tx.rollback-ok | tx.commit-ok");
+        world.command(owner, basic::Get { queue: short("q"), no_ack: true });
+        assert_eq!(world.sent(owner), "got#1=b (0 left)");
     });
 }
 
 #[test]
-fn a_transaction_settles_what_was_out_when_it_was_told() {
+fn a_transaction_settles_the_deliveries_of_its_acknowledgements() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         for body in ["a", "b", "c"] {
             world.publish(publisher, "", "q", body);
         }
         let get = basic::Get { queue: short("q"), no_ack: false };
-        world.say(consumer, tx::Select {});
-        world.say(consumer, get);
-        world.say(consumer, get);
-        world.say(consumer, basic::Ack { delivery_tag: 0, multiple: true });
-        world.say(consumer, tx::Rollback {});
-        world.say(consumer, basic::Ack { delivery_tag: 2, multiple: false });
-        world.say(consumer, basic::Ack { delivery_tag: 0, multiple: true });
-        world.say(consumer, get);
-        world.say(consumer, tx::Commit {});
+        world.command(consumer, tx::Select {});
+        world.command(consumer, get);
+        world.command(consumer, get);
+        world.command(consumer, basic::Ack { delivery_tag: 0, multiple: true });
+        world.command(consumer, tx::Rollback {});
+        world.command(consumer, basic::Ack { delivery_tag: 2, multiple: false });
+        world.command(consumer, basic::Ack { delivery_tag: 0, multiple: true });
+        world.command(consumer, get);
+        world.command(consumer, tx::Commit {});
         let got = "got#1=a (2 left) | got#2=b (1 left)";
-        let heard = format!("tx.select-ok | {got} | tx.rollback-ok | got#3=c (0 left) | tx.commit-ok");
-        assert_eq!(world.heard(consumer), heard);
-        world.say(consumer, basic::Ack { delivery_tag: 3, multiple: false });
-        world.say(consumer, basic::Ack { delivery_tag: 3, multiple: false });
-        assert_eq!(world.heard(consumer), "refused PRECONDITION_FAILED - unknown delivery tag 3");
+        let sent = format!("tx.select-ok | {got} | tx.rollback-ok | got#3=c (0 left) | tx.commit-ok");
+        assert_eq!(world.sent(consumer), sent);
+        world.command(consumer, basic::Ack { delivery_tag: 3, multiple: false });
+        world.command(consumer, basic::Ack { delivery_tag: 3, multiple: false });
+        assert_eq!(world.sent(consumer), "refused PRECONDITION_FAILED - unknown delivery tag 3");
         // What was not committed has not happened.
-        world.cut(consumer);
-        world.say(owner, basic::Get { queue: short("q"), no_ack: true });
-        assert_eq!(world.heard(owner), "got#1=c! (0 left)");
+        world.disconnect(consumer);
+        world.command(owner, basic::Get { queue: short("q"), no_ack: true });
+        assert_eq!(world.sent(owner), "got#1=c! (0 left)");
     });
 }
 
 #[test]
-fn get_takes_one_and_its_connection_may_give_it_back() {
+fn get_takes_one_message_and_its_connection_may_requeue_it() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         world.publish(publisher, "", "q", "a");
         world.publish(publisher, "", "q", "b");
-        world.say(consumer, basic::Get { queue: short("q"), no_ack: false });
-        assert_eq!(world.heard(consumer), "got#1=a (1 left)");
-        world.cut(consumer);
-        world.say(owner, basic::Get { queue: short("q"), no_ack: true });
-        assert_eq!(world.heard(owner), "got#1=a! (1 left)");
+        world.command(consumer, basic::Get { queue: short("q"), no_ack: false });
+        assert_eq!(world.sent(consumer), "got#1=a (1 left)");
+        world.disconnect(consumer);
+        world.command(owner, basic::Get { queue: short("q"), no_ack: true });
+        assert_eq!(world.sent(owner), "got#1=a! (1 left)");
     });
 }
 
@@ -259,59 +259,59 @@ fn arguments_of_consumers_are_checked() {
             ),
         ),
     ] {
-        let mut world = World::new(1, LIMIT);
+        let mut world = BrokerWorld::new(1, LIMIT);
         let at = world.connect(0, 1);
         declare(&mut world, at, "q");
-        world.heard(at);
+        world.sent(at);
         let arguments = Table::default().with(name, value).expect("a short name");
         consume_with(&mut world, at, "q", "c", false, false, &arguments);
-        assert_eq!(world.heard(at), expect);
+        assert_eq!(world.sent(at), expect);
     }
 }
 
 #[test]
-fn what_is_wrong_with_a_message_is_said_if_its_exchange_is_there() {
+fn a_faulty_message_is_refused_only_if_its_exchange_exists() {
     let soon = wire::ShortString::try_from("soon").expect("short");
     let properties = wire::Properties { expiration: Some(soon), ..wire::Properties::default() };
-    let mut world = World::new(1, LIMIT);
+    let mut world = BrokerWorld::new(1, LIMIT);
     let at = world.connect(0, 1);
     world.publish_with(at, "q", "x", &properties);
-    assert_eq!(world.heard(at), "refused PRECONDITION_FAILED - invalid expiration 'soon': no_integer");
+    assert_eq!(world.sent(at), "refused PRECONDITION_FAILED - invalid expiration 'soon': no_integer");
     let at = world.connect(0, 2);
-    let _flow = world.publish_first(at, "nowhere", "q", "x", &properties.to_bytes(), false);
-    assert_eq!(world.heard(at), "refused NOT_FOUND - no exchange 'nowhere' in vhost '/'");
+    let _flow = world.publish_only(at, "nowhere", "q", "x", &properties.to_bytes(), false);
+    assert_eq!(world.sent(at), "refused NOT_FOUND - no exchange 'nowhere' in vhost '/'");
 }
 
 #[test]
-fn consumers_hear_when_their_queue_goes() {
+fn consumers_are_cancelled_when_their_queue_is_deleted() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         consume(world, consumer, "q", "c", true);
-        world.heard(consumer);
-        world.say(owner, queue::Delete { queue: short("q"), if_unused: true, if_empty: true, no_wait: false });
-        assert_eq!(world.heard(owner), "refused PRECONDITION_FAILED - queue 'q' in vhost '/' in use");
-        world.say(owner, queue::Delete { queue: short("q"), if_unused: false, if_empty: false, no_wait: false });
-        assert_eq!(world.heard(owner), "delete-ok 0");
-        assert_eq!(world.heard(consumer), "cancel c");
+        world.sent(consumer);
+        world.command(owner, queue::Delete { queue: short("q"), if_unused: true, if_empty: true, no_wait: false });
+        assert_eq!(world.sent(owner), "refused PRECONDITION_FAILED - queue 'q' in vhost '/' in use");
+        world.command(owner, queue::Delete { queue: short("q"), if_unused: false, if_empty: false, no_wait: false });
+        assert_eq!(world.sent(owner), "delete-ok 0");
+        assert_eq!(world.sent(consumer), "cancel c");
         world.publish(publisher, "", "q", "lost");
         declare(world, owner, "q");
-        assert_eq!(world.heard(owner), "declare-ok q 0/0");
+        assert_eq!(world.sent(owner), "declare-ok q 0/0");
     });
 }
 
 #[test]
-fn exclusive_and_auto_delete_queues_go_with_their_users() {
+fn exclusive_and_auto_delete_queues_are_deleted_with_their_users() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         declare_with(world, consumer, "mine", true, false);
-        world.heard(consumer);
+        world.sent(consumer);
         consume(world, publisher, "mine", "p", true);
-        assert!(world.heard(publisher).starts_with("refused RESOURCE_LOCKED"));
+        assert!(world.sent(publisher).starts_with("refused RESOURCE_LOCKED"));
         declare_with(world, owner, "brief", false, true);
-        world.heard(owner);
+        world.sent(owner);
         consume(world, consumer, "brief", "c", true);
-        world.cut(consumer);
+        world.disconnect(consumer);
         for gone in ["mine", "brief"] {
             world.publish_mandatory(publisher, gone, "x");
-            assert_eq!(world.heard(publisher), "returned NO_ROUTE x", "{gone}");
+            assert_eq!(world.sent(publisher), "returned NO_ROUTE x", "{gone}");
         }
     });
 }
@@ -323,76 +323,76 @@ fn exclusive_consumers_and_priorities() {
         prefetch(world, consumer, 1, false);
         consume(world, owner, "q", "low", false);
         consume_with(world, consumer, "q", "high", false, false, &high);
-        world.heard(owner);
-        world.heard(consumer);
+        world.sent(owner);
+        world.sent(consumer);
         for body in ["1", "2", "3"] {
             world.publish(publisher, "", "q", body);
         }
-        assert_eq!((&*world.heard(consumer), &*world.heard(owner)), ("high#1=1", "low#1=2 | low#2=3"));
+        assert_eq!((&*world.sent(consumer), &*world.sent(owner)), ("high#1=1", "low#1=2 | low#2=3"));
         consume_with(world, publisher, "q", "alone", false, true, &Table::default());
-        assert_eq!(world.heard(publisher), "refused ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use");
+        assert_eq!(world.sent(publisher), "refused ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use");
     });
 }
 
 #[test]
-fn cancelling_gives_back_what_was_not_delivered() {
+fn a_cancel_returns_messages_that_were_not_delivered() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         consume(world, consumer, "q", "c", true);
-        world.heard(consumer);
-        world.room(consumer, false);
+        world.sent(consumer);
+        world.set_output_capacity(consumer, false);
         for body in ["1", "2"] {
             world.publish(publisher, "", "q", body);
         }
-        world.say(consumer, basic::Cancel { consumer_tag: short("c"), no_wait: false });
-        assert_eq!(world.heard(consumer), "cancel-ok c");
+        world.command(consumer, basic::Cancel { consumer_tag: short("c"), no_wait: false });
+        assert_eq!(world.sent(consumer), "cancel-ok c");
         consume(world, owner, "q", "o", true);
-        assert_eq!(world.heard(owner), "consume-ok o | o#1=1 | o#2=2");
+        assert_eq!(world.sent(owner), "consume-ok o | o#1=1 | o#2=2");
     });
 }
 
 #[test]
-fn a_full_queue_holds_its_publishers_and_nobody_else() {
-    for (shards, places) in [(1, [0, 0, 0]), (3, [0, 1, 2])] {
-        let mut world = World::new(shards, 1_000);
-        let [owner, publisher, other] = [1, 2, 3].map(|slot| world.connect(places[slot as usize - 1], slot));
+fn a_full_queue_blocks_its_publishers_alone() {
+    for (shards, homes) in [(1, [0, 0, 0]), (3, [0, 1, 2])] {
+        let mut world = BrokerWorld::new(shards, 1_000);
+        let [owner, publisher, other] = [1, 2, 3].map(|slot| world.connect(homes[slot as usize - 1], slot));
         declare(&mut world, owner, "q");
         declare(&mut world, owner, "free");
-        world.heard(owner);
+        world.sent(owner);
         let body = "x".repeat(100);
         let sent = (0..100).take_while(|_| world.publish(publisher, "", "q", &body)).count();
         assert!((4..12).contains(&sent), "{sent}");
-        assert_eq!(world.heard(publisher), "0:blocked: queue is full");
+        assert_eq!(world.sent(publisher), "0:blocked: queue is full");
         assert!(world.publish(other, "", "free", "x"));
         assert!(!world.shards[publisher.0].0.may_read(publisher.1));
         consume(&mut world, owner, "q", "o", true);
-        assert_eq!(world.heard(publisher), "0:connection.unblocked");
+        assert_eq!(world.sent(publisher), "0:connection.unblocked");
         assert!(world.shards[publisher.0].0.may_read(publisher.1));
-        assert_eq!(world.heard(owner).matches('#').count(), sent + 1, "nothing was lost");
+        assert_eq!(world.sent(owner).matches('#').count(), sent + 1, "nothing was lost");
     }
 }
 
 #[test]
-fn who_is_held_back_is_told_even_if_its_first_publish_was_refused() {
-    let mut world = World::new(1, LIMIT);
+fn a_blocked_publisher_is_notified_even_if_its_first_publish_was_refused() {
+    let mut world = BrokerWorld::new(1, LIMIT);
     let [owner, publisher] = [1, 2].map(|slot| world.connect(0, slot));
     declare(&mut world, owner, "q");
     let (broker, recorder) = &mut world.shards[0];
     broker.set_memory_alarm(true, recorder);
     world.publish(publisher, "no-such-exchange", "q", "a");
-    assert!(world.heard(publisher).starts_with("refused NOT_FOUND"));
+    assert!(world.sent(publisher).starts_with("refused NOT_FOUND"));
     assert!(world.shards[0].0.may_read(publisher.1), "nothing of it was taken");
     assert!(!world.publish(publisher, "", "q", "b"));
-    assert_eq!(world.heard(publisher), "0:blocked: low on memory");
+    assert_eq!(world.sent(publisher), "0:blocked: low on memory");
     assert!(!world.shards[0].0.may_read(publisher.1));
     let (broker, recorder) = &mut world.shards[0];
     broker.set_memory_alarm(false, recorder);
-    assert_eq!(world.heard(publisher), "0:connection.unblocked");
+    assert_eq!(world.sent(publisher), "0:connection.unblocked");
 }
 
-/// Nobody but its owner can empty an exclusive queue: a client that fills its own and goes must be let go.
+/// Only its owner can empty an exclusive queue: a client that fills its own and disconnects must not stay blocked.
 #[test]
-fn a_connection_held_by_its_own_queue_is_known() {
-    let mut world = World::new(1, 1_000);
+fn a_connection_blocked_by_its_own_queue_is_recognised() {
+    let mut world = BrokerWorld::new(1, 1_000);
     let [owner, other] = [1, 2].map(|slot| world.connect(0, slot));
     declare_with(&mut world, owner, "mine", true, false);
     declare(&mut world, other, "shared");
@@ -401,42 +401,42 @@ fn a_connection_held_by_its_own_queue_is_known() {
         while world.publish(at, "", queue, &body) {}
     }
     let broker = &world.shards[0].0;
-    assert_eq!((broker.holds_its_own(owner.1), broker.holds_its_own(other.1)), (true, false));
-    world.cut(owner);
+    assert_eq!((broker.is_blocked_by_own_queues(owner.1), broker.is_blocked_by_own_queues(other.1)), (true, false));
+    world.disconnect(owner);
     world.publish_mandatory(other, "mine", "x");
-    assert!(world.heard(other).contains("returned NO_ROUTE x"));
+    assert!(world.sent(other).contains("returned NO_ROUTE x"));
 }
 
 /// A consumer that never reads is given a moment, again and again, but does not keep its publishers from their other work.
 #[test]
-fn a_deaf_consumer_does_not_hold_its_publishers_for_long() {
-    let mut world = World::new(1, LIMIT);
+fn a_consumer_that_reads_nothing_throttles_its_publishers_briefly() {
+    let mut world = BrokerWorld::new(1, LIMIT);
     let [consumer, publisher] = [1, 2].map(|slot| world.connect(0, slot));
     declare(&mut world, consumer, "q");
     consume(&mut world, consumer, "q", "c", true);
-    world.room(consumer, false);
+    world.set_output_capacity(consumer, false);
     let body = "x".repeat(10_000);
     let mut moments = 0;
-    for _ in 0..(50 * broker::limits::PACE_BYTES / 10_000) {
+    for _ in 0..(50 * broker::limits::THROTTLE_BYTES / 10_000) {
         if !world.publish(publisher, "", "q", &body) {
             moments += 1;
             let (broker, recorder) = &mut world.shards[0];
             assert!(!broker.may_read(publisher.1));
-            broker.end_pace(publisher.1, recorder);
+            broker.end_throttle(publisher.1, recorder);
             assert!(broker.may_read(publisher.1));
         }
     }
     assert!((40..=50).contains(&moments), "{moments} moments for fifty times the bytes of one");
-    // Once the consumer has taken everything, publishers pace themselves by it again.
-    world.room(consumer, true);
-    world.room(consumer, false);
+    // Once the consumer has received everything, its publishers are throttled again.
+    world.set_output_capacity(consumer, true);
+    world.set_output_capacity(consumer, false);
     let sent = (0..1000).take_while(|_| world.publish(publisher, "", "q", &body)).count() as u64;
-    assert!(sent * 10_000 < broker::limits::PACE_BYTES + 20_000, "{sent} before a pause");
+    assert!(sent * 10_000 < broker::limits::THROTTLE_BYTES + 20_000, "{sent} before a pause");
 }
 
 #[test]
-fn a_message_for_a_queue_that_is_not_declared_here_yet_waits_for_it() {
-    let mut world = World::new(3, LIMIT);
+fn a_publish_for_a_queue_not_yet_declared_here_waits_for_it() {
+    let mut world = BrokerWorld::new(3, LIMIT);
     let [owner, publisher] = [world.connect(2, 1), world.connect(1, 2)];
     let declare = queue::Declare {
         queue: short("q"),
@@ -447,36 +447,36 @@ fn a_message_for_a_queue_that_is_not_declared_here_yet_waits_for_it() {
         no_wait: false,
         arguments: TableRef::new(&[]),
     };
-    let _flow = world.say_first(owner, declare);
-    world.carry(2, 0);
-    world.carry(0, 1);
+    let _flow = world.command_only(owner, declare);
+    world.carry_batch(2, 0);
+    world.carry_batch(0, 1);
     // Shard 1 knows the queue, its home on shard 2 does not yet.
-    let _flow = world.publish_first(publisher, "", "q", "early", &[0, 0], true);
-    world.carry(1, 2);
-    world.settle();
-    assert_eq!(world.heard(publisher), "");
-    assert_eq!(world.heard(owner), "declare-ok q 1/0");
+    let _flow = world.publish_only(publisher, "", "q", "early", &[0, 0], true);
+    world.carry_batch(1, 2);
+    world.exchange_batches();
+    assert_eq!(world.sent(publisher), "");
+    assert_eq!(world.sent(owner), "declare-ok q 1/0");
 }
 
 #[test]
-fn direct_replies_find_their_requester() {
+fn direct_replies_reach_their_requester() {
     on_one_and_on_three(|world, _, publisher, consumer| {
         consume(world, consumer, "amq.rabbitmq.reply-to", "r", true);
-        assert_eq!(world.heard(consumer), "consume-ok r");
+        assert_eq!(world.sent(consumer), "consume-ok r");
         let reply_to = Some(short("amq.rabbitmq.reply-to").to_owned());
         let properties = wire::Properties { reply_to, ..Default::default() };
-        let _flow = world.publish_first(consumer, "", "q", "request", &properties.to_bytes(), false);
-        world.settle();
-        assert_eq!(world.heard(consumer), "");
-        let _flow = world.publish_first(publisher, "", "q", "stray", &properties.to_bytes(), false);
-        assert_eq!(world.heard(publisher), "refused PRECONDITION_FAILED - fast reply consumer does not exist");
+        let _flow = world.publish_only(consumer, "", "q", "request", &properties.to_bytes(), false);
+        world.exchange_batches();
+        assert_eq!(world.sent(consumer), "");
+        let _flow = world.publish_only(publisher, "", "q", "stray", &properties.to_bytes(), false);
+        assert_eq!(world.sent(publisher), "refused PRECONDITION_FAILED - fast reply consumer does not exist");
         world.publish(publisher, "", "amq.rabbitmq.reply-to.made.up", "guess");
-        assert_eq!(world.heard(consumer), "");
+        assert_eq!(world.sent(consumer), "");
     });
 }
 
 #[test]
-fn requests_of_administrators_reach_the_program_and_are_answered() {
+fn admin_requests_reach_the_program_and_are_answered() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         let queue = catalog::REQUEST_QUEUE;
         let asking = |reply_to: &str| wire::Properties {
@@ -489,92 +489,92 @@ fn requests_of_administrators_reach_the_program_and_are_answered() {
         world.publish_with(consumer, queue, "a", &replies);
         let refused =
             "refused ACCESS_REFUSED - user 'guest' is no administrator, and 'amq.harrier.requests' hears no others";
-        assert_eq!(world.heard(consumer), format!("consume-ok r | {refused}"));
+        assert_eq!(world.sent(consumer), format!("consume-ok r | {refused}"));
         let (name, password) = ("guest".into(), catalog::Password::plain("guest"));
         let tags = vec!["administrator".into()];
         let administrator = catalog::Definition::PutUser { name, password, tags, loopback_only: true };
         let (broker, recorder) = &mut world.shards[0];
-        broker.operate(administrator, recorder).expect("it is taken");
-        world.settle();
-        // The answer goes to the channel that asks, and to no other.
+        broker.define_as_operator(administrator, recorder).expect("it is taken");
+        world.exchange_batches();
+        // The answer goes to the channel of the request, and to no other.
         let wrong =
             "refused PRECONDITION_FAILED - the reply-to of a request is 'amq.rabbitmq.reply-to' of its own channel";
         world.publish_with(publisher, queue, "a", &Default::default());
         world.publish_with(publisher, queue, "a", &asking("q"));
-        assert_eq!(world.heard(publisher), format!("{wrong} | {wrong}"));
+        assert_eq!(world.sent(publisher), format!("{wrong} | {wrong}"));
         world.publish_with(consumer, queue, "question", &replies);
         let request = world.shards[consumer.0].1.requests.pop().expect("a request");
         assert_eq!((&*request.user, &*request.body), ("guest", &b"question"[..]));
         assert_eq!(request.correlation_id.as_deref(), Some(&b"id"[..]));
         world.publish_with(publisher, queue, "a", &asking(&request.reply_to.name()));
-        assert_eq!(world.heard(publisher), wrong, "it must not go to others");
-        let answer = |world: &mut World, text: &str| {
+        assert_eq!(world.sent(publisher), wrong, "it must not go to others");
+        let answer = |world: &mut BrokerWorld, text: &str| {
             let (broker, recorder) = &mut world.shards[consumer.0];
-            broker.answer_request(request.reply_to, &[0, 0], BodyRef::Small(text.as_bytes()), recorder);
+            broker.answer_admin_request(request.reply_to, &[0, 0], BodyRef::Small(text.as_bytes()), recorder);
         };
         answer(world, "answer");
-        assert_eq!(world.heard(consumer), "r#1=answer");
-        world.room(consumer, false);
+        assert_eq!(world.sent(consumer), "r#1=answer");
+        world.set_output_capacity(consumer, false);
         answer(world, "much");
-        assert_eq!(world.heard(consumer), "refused RESOURCE_ERROR - answers to requests are not read");
-        world.room(consumer, true);
+        assert_eq!(world.sent(consumer), "refused RESOURCE_ERROR - answers to requests are not read");
+        world.set_output_capacity(consumer, true);
         // What is refused is not confirmed, and what waits has its bounds.
-        world.say(consumer, confirm::Select { no_wait: true });
+        world.command(consumer, confirm::Select { no_wait: true });
         for _ in 0..3 {
             world.publish_with(consumer, queue, "a", &replies);
         }
         let busy = "refused RESOURCE_ERROR - too many requests wait to be answered";
-        assert_eq!(world.heard(consumer), format!("ack 1 | ack 2 | {busy} | nack 3"));
+        assert_eq!(world.sent(consumer), format!("ack 1 | ack 2 | {busy} | nack 3"));
         world.publish_with(consumer, queue, &"x".repeat(65_537), &replies);
         let long = "refused PRECONDITION_FAILED - a request of 65537 bytes; 65536 are the most";
-        assert_eq!(world.heard(consumer), format!("{long} | nack 4"));
+        assert_eq!(world.sent(consumer), format!("{long} | nack 4"));
         // Nobody can have a queue of this name.
         declare(world, owner, queue);
         let reserved = "refused ACCESS_REFUSED - queue name 'amq.harrier.requests' contains reserved prefix 'amq.*'";
-        assert_eq!(world.heard(owner), reserved);
-        world.cut(consumer);
+        assert_eq!(world.sent(owner), reserved);
+        world.disconnect(consumer);
         answer(world, "late");
-        assert_eq!(world.heard(consumer), "");
+        assert_eq!(world.sent(consumer), "");
     });
 }
 
 #[test]
-fn answers_come_before_the_deliveries_they_cause() {
+fn replies_precede_the_deliveries_they_cause() {
     on_one_and_on_three(|world, _, publisher, consumer| {
         prefetch(world, consumer, 1, true);
         consume(world, consumer, "q", "c", false);
         for body in ["a", "b", "c"] {
             world.publish(publisher, "", "q", body);
         }
-        assert_eq!(world.heard(consumer), "consume-ok c | c#1=a");
-        world.say(consumer, basic::Qos { prefetch_size: 0, prefetch_count: 2, global: true });
-        assert_eq!(world.heard(consumer), "basic.qos-ok | c#2=b");
-        world.say(consumer, basic::Recover { requeue: true });
-        let heard = world.heard(consumer);
-        assert!(heard.starts_with("basic.recover-ok | c#3="), "{heard}");
+        assert_eq!(world.sent(consumer), "consume-ok c | c#1=a");
+        world.command(consumer, basic::Qos { prefetch_size: 0, prefetch_count: 2, global: true });
+        assert_eq!(world.sent(consumer), "basic.qos-ok | c#2=b");
+        world.command(consumer, basic::Recover { requeue: true });
+        let sent = world.sent(consumer);
+        assert!(sent.starts_with("basic.recover-ok | c#3="), "{sent}");
     });
 }
 
 #[test]
-fn a_consumer_whose_queue_goes_while_it_is_cancelled_still_hears_cancel_ok() {
-    let mut world = World::new(3, LIMIT);
+fn a_consumer_whose_queue_is_deleted_while_it_is_cancelled_gets_cancel_ok() {
+    let mut world = BrokerWorld::new(3, LIMIT);
     let (owner, consumer) = (world.connect(1, 1), world.connect(2, 2));
     declare(&mut world, owner, "q");
     consume(&mut world, consumer, "q", "c", false);
-    world.heard(consumer);
+    world.sent(consumer);
     let cancel = basic::Cancel { consumer_tag: short("c"), no_wait: false };
-    let _waits = world.say_first(consumer, cancel);
+    let _waits = world.command_only(consumer, cancel);
     let delete = queue::Delete { queue: short("q"), if_unused: false, if_empty: false, no_wait: false };
-    let _waits = world.say_first(owner, delete);
-    // The question about the cancellation is on its way while the queue goes everywhere else.
-    while world.carry(1, 0) | world.carry(0, 1) | world.carry(0, 2) | world.carry(1, 2) {}
-    world.settle();
-    let heard = world.heard(consumer);
-    assert!(heard.ends_with("cancel-ok c"), "{heard}");
+    let _waits = world.command_only(owner, delete);
+    // The request to cancel is on its way while the queue is deleted everywhere else.
+    while world.carry_batch(1, 0) | world.carry_batch(0, 1) | world.carry_batch(0, 2) | world.carry_batch(1, 2) {}
+    world.exchange_batches();
+    let sent = world.sent(consumer);
+    assert!(sent.ends_with("cancel-ok c"), "{sent}");
 }
 
 #[test]
-fn a_shared_prefetch_that_grows_reaches_consumers_of_other_shards() {
+fn a_larger_shared_prefetch_reaches_consumers_of_other_shards() {
     on_one_and_on_three(|world, _, publisher, consumer| {
         prefetch(world, consumer, 3, false);
         prefetch(world, consumer, 1, true);
@@ -582,9 +582,9 @@ fn a_shared_prefetch_that_grows_reaches_consumers_of_other_shards() {
         for body in ["1", "2", "3", "4"] {
             world.publish(publisher, "", "q", body);
         }
-        assert_eq!(world.heard(consumer), "consume-ok c | c#1=1");
-        world.say(consumer, basic::Qos { prefetch_size: 0, prefetch_count: 0, global: true });
-        assert_eq!(world.heard(consumer), "basic.qos-ok | c#2=2 | c#3=3");
+        assert_eq!(world.sent(consumer), "consume-ok c | c#1=1");
+        world.command(consumer, basic::Qos { prefetch_size: 0, prefetch_count: 0, global: true });
+        assert_eq!(world.sent(consumer), "basic.qos-ok | c#2=2 | c#3=3");
     });
 }
 
@@ -600,86 +600,86 @@ fn make<'a>(exchange: &'a str, kind: &'a str) -> Method<'a> {
 }
 
 /// What reaches the queue of messages published with these keys.
-fn arrived(world: &mut World, publisher: At, consumer: At, exchange: &str, keys: &[&str]) -> String {
+fn arrived(world: &mut BrokerWorld, publisher: WorldConnection, consumer: WorldConnection, exchange: &str, keys: &[&str]) -> String {
     for key in keys {
         world.publish(publisher, exchange, key, key);
     }
-    world.heard(consumer)
+    world.sent(consumer)
 }
 
 #[test]
-fn definitions_that_nobody_waits_for_are_seen_by_everybody_when_their_connection_goes_on() {
+fn batched_definitions_are_visible_everywhere_before_their_connection_continues() {
     on_one_and_on_three(|world, _, publisher, consumer| {
         consume(world, consumer, "q", "c", true);
-        world.heard(consumer);
-        world.say_all(publisher, &[make("x", "direct"), bind("x", "a"), bind("x", "b"), bind("x", "a")]);
-        assert_eq!(world.heard(publisher), "", "nobody asked for an answer");
+        world.sent(consumer);
+        world.command_all(publisher, &[make("x", "direct"), bind("x", "a"), bind("x", "b"), bind("x", "a")]);
+        assert_eq!(world.sent(publisher), "", "nobody asked for an answer");
         assert_eq!(arrived(world, publisher, consumer, "x", &["a", "z", "b"]), "c#1=a | c#2=b");
     });
 }
 
 #[test]
-fn a_run_of_definitions_ends_at_the_first_that_is_refused() {
-    for (shards, places) in [(3, [1, 2]), (3, [0, 1]), (2, [1, 0])] {
-        let mut world = World::new(shards, LIMIT);
-        let (owner, other) = (world.connect(places[0], 1), world.connect(places[1], 2));
+fn a_batch_of_definitions_ends_at_the_first_that_is_refused() {
+    for (shards, homes) in [(3, [1, 2]), (3, [0, 1]), (2, [1, 0])] {
+        let mut world = BrokerWorld::new(shards, LIMIT);
+        let (owner, other) = (world.connect(homes[0], 1), world.connect(homes[1], 2));
         declare(&mut world, owner, "q");
         consume(&mut world, owner, "q", "c", true);
-        world.heard(owner);
-        let run = [make("x", "direct"), bind("x", "a"), bind("nowhere", "b"), bind("x", "c")];
-        for method in &run {
+        world.sent(owner);
+        let batch = [make("x", "direct"), bind("x", "a"), bind("nowhere", "b"), bind("x", "c")];
+        for method in &batch {
             let (broker, recorder) = &mut world.shards[other.0];
-            assert!(broker.gathers(other.1, method));
-            assert_eq!(broker.command(other.1, 1, *method, recorder), Ok(Flow::Gather));
+            assert!(broker.may_batch(other.1, method));
+            assert_eq!(broker.command(other.1, 1, *method, recorder), Ok(ReadControl::Batch));
         }
         let (broker, recorder) = &mut world.shards[other.0];
-        broker.end_run(other.1, recorder);
+        broker.flush_definitions(other.1, recorder);
         assert!(!broker.may_read(other.1), "the connection waits for all of them");
-        world.settle();
+        world.exchange_batches();
         assert!(world.shards[other.0].0.may_read(other.1));
-        assert_eq!(world.heard(other), "refused NOT_FOUND - no exchange 'nowhere' in vhost '/'");
-        assert_eq!(arrived(&mut world, owner, owner, "x", &["a", "c"]), "c#1=a", "{shards} {places:?}");
+        assert_eq!(world.sent(other), "refused NOT_FOUND - no exchange 'nowhere' in vhost '/'");
+        assert_eq!(arrived(&mut world, owner, owner, "x", &["a", "c"]), "c#1=a", "{shards} {homes:?}");
     }
 }
 
 #[test]
-fn a_refusal_behind_a_run_of_definitions_is_heard_behind_it() {
+fn a_refusal_behind_a_batch_of_definitions_comes_after_its_outcome() {
     for (bad, expect) in [
         (bind("x", "a"), "refused COMMAND_INVALID - unknown exchange type 'none-such'"),
         (bind("nowhere", "a"), "refused NOT_FOUND - no exchange 'nowhere' in vhost '/'"),
     ] {
-        let mut world = World::new(3, LIMIT);
+        let mut world = BrokerWorld::new(3, LIMIT);
         let (owner, other) = (world.connect(1, 1), world.connect(2, 2));
         declare(&mut world, owner, "q");
-        world.say_all(owner, &[make("x", "direct")]);
-        world.heard(owner);
+        world.command_all(owner, &[make("x", "direct")]);
+        world.sent(owner);
         for method in [bad, make("y", "none-such")] {
             let (broker, recorder) = &mut world.shards[other.0];
-            let _flow = broker.command(other.1, 1, method, recorder).expect("what is wrong is heard in its turn");
+            let _flow = broker.command(other.1, 1, method, recorder).expect("what is wrong is sent in its turn");
         }
-        world.settle();
-        assert_eq!(world.heard(other), expect);
+        world.exchange_batches();
+        assert_eq!(world.sent(other), expect);
     }
 }
 
 #[test]
-fn a_run_of_definitions_outlives_its_connection() {
-    let mut world = World::new(2, LIMIT);
+fn a_batch_of_definitions_outlives_its_connection() {
+    let mut world = BrokerWorld::new(2, LIMIT);
     let (owner, other) = (world.connect(0, 1), world.connect(1, 2));
     declare(&mut world, owner, "q");
     consume(&mut world, owner, "q", "c", true);
-    world.heard(owner);
+    world.sent(owner);
     for method in [make("x", "direct"), bind("x", "a")] {
         let (broker, recorder) = &mut world.shards[other.0];
-        assert_eq!(broker.command(other.1, 1, method, recorder), Ok(Flow::Gather));
+        assert_eq!(broker.command(other.1, 1, method, recorder), Ok(ReadControl::Batch));
     }
-    world.cut(other);
+    world.disconnect(other);
     assert_eq!(arrived(&mut world, owner, owner, "x", &["a"]), "c#1=a");
 }
 
 #[test]
-fn what_is_no_addition_or_is_waited_for_is_no_part_of_a_run() {
-    let mut world = World::new(2, LIMIT);
+fn only_additions_without_a_reply_are_batched() {
+    let mut world = BrokerWorld::new(2, LIMIT);
     let at = world.connect(1, 1);
     declare(&mut world, at, "q");
     let declare = |name, passive, no_wait| -> Method<'_> {
@@ -698,6 +698,6 @@ fn what_is_no_addition_or_is_waited_for_is_no_part_of_a_run() {
         (make("x", "topic"), true),
         (basic::Ack { delivery_tag: 1, multiple: false }.into(), false),
     ] {
-        assert_eq!(world.shards[1].0.gathers(1, &method), expect, "{method:?}");
+        assert_eq!(world.shards[1].0.may_batch(1, &method), expect, "{method:?}");
     }
 }

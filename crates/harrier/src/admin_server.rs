@@ -11,7 +11,7 @@ use crate::greeting;
 use crate::initial_definitions::salted;
 use definitions::{Json, UnusedSections};
 use shard::limits::ANSWER_BYTES_MAX;
-use shard::{AdminHandle, Request};
+use shard::{AdminHandle, AdminRequest};
 use std::io;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,12 +52,12 @@ fn error(code: &'static str, text: impl Into<String>) -> AdminError {
 }
 
 /// A request's user and arguments.
-struct AdminRequest<'a> {
+struct AdminCommand<'a> {
     user: &'a str,
     arguments: &'a Json,
 }
 
-type CommandHandler = fn(&mut AdminServer, &AdminRequest<'_>) -> Result<Json, AdminError>;
+type CommandHandler = fn(&mut AdminServer, &AdminCommand<'_>) -> Result<Json, AdminError>;
 
 /// Commands, with the arguments that each accepts.
 const COMMANDS: [(&str, &[&str], CommandHandler); 6] = [
@@ -86,14 +86,14 @@ impl AdminServer {
     ///
     /// # Errors
     /// The system refuses a thread.
-    pub fn serve(mut self, requests: Receiver<Request>) -> io::Result<()> {
+    pub fn serve(mut self, requests: Receiver<AdminRequest>) -> io::Result<()> {
         self.federation.restore(&self.operator);
         let serve = move || requests.iter().for_each(|request| self.answer(request));
         std::thread::Builder::new().name("requests".to_owned()).spawn(serve).map(drop)
     }
 
-    fn answer(&mut self, request: Request) {
-        let Request { user, reply_to, correlation_id, body } = request;
+    fn answer(&mut self, request: AdminRequest) {
+        let AdminRequest { user, reply_to, correlation_id, body } = request;
         let outcome = self.execute(&user, &body);
         if let Err(AdminError { code, text }) = &outcome {
             tracing::debug!(%user, code, text, "a request has no result");
@@ -146,11 +146,11 @@ impl AdminServer {
             return Err(error("unknown-argument", format!("command '{name}' has no argument '{key}'")));
         }
         tracing::info!(%user, command = name, "an administrator asks");
-        command(self, &AdminRequest { user, arguments })
+        command(self, &AdminCommand { user, arguments })
     }
 
     /// All definitions, or those of one virtual host.
-    fn definitions(&mut self, asked: &AdminRequest<'_>) -> Result<Json, AdminError> {
+    fn definitions(&mut self, asked: &AdminCommand<'_>) -> Result<Json, AdminError> {
         let vhost = asked.text("vhost")?.map(str::to_owned);
         let kept = self.ineffective.get();
         let seen = self.operator.with_catalog(move |catalog| {
@@ -168,7 +168,7 @@ impl AdminServer {
     }
 }
 
-impl AdminRequest<'_> {
+impl AdminCommand<'_> {
     fn text(&self, key: &str) -> Result<Option<&str>, AdminError> {
         match self.arguments.get(key) {
             None | Some(Json::Null) => Ok(None),

@@ -2,7 +2,7 @@
 
 use crate::inbox::{InboxMessage, ShardInbox};
 use crate::limits::REQUESTS_WAITING_MAX;
-use broker::{Address, Request};
+use broker::{AdminRequest, ReplyAddress};
 use catalog::{Catalog, Definition, Refusal};
 use federation::{LinkStatus, FederationCommand};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 
 /// The channel of administrative requests: a sender for `ServerOptions::requests`, and its receiver.
-pub fn request_channel() -> (SyncSender<Request>, Receiver<Request>) {
+pub fn request_channel() -> (SyncSender<AdminRequest>, Receiver<AdminRequest>) {
     mpsc::sync_channel(REQUESTS_WAITING_MAX)
 }
 
@@ -52,7 +52,7 @@ impl AdminHandle {
     ///
     /// # Panics
     /// On a longer body.
-    pub fn respond(&self, to: Address, properties: Vec<u8>, body: Vec<u8>) {
+    pub fn respond(&self, to: ReplyAddress, properties: Vec<u8>, body: Vec<u8>) {
         assert!(body.len() <= crate::limits::ANSWER_BYTES_MAX, "an answer beyond ANSWER_BYTES_MAX");
         let _stopped = self.send(to.shard.0, InboxMessage::Answer { to, properties, body });
     }

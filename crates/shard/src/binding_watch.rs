@@ -28,7 +28,7 @@ impl BindingWatch {
         cx: &mut LinkContext<'_>,
     ) -> Self {
         let id = cx.broker.catalog_mut().watch_bindings(vhost, &Name::from(&*spec.exchange));
-        let seed = cx.effects.chance();
+        let seed = cx.effects.random();
         if spec.kind == RouteKind::Dynamic {
             let propagation = BindingPropagation::new(session.own().clone(), spec, seed);
             session.routes.set_propagation(route, propagation);

@@ -5,7 +5,7 @@
 
 use crate::effects::ShardEffects;
 use crate::shared_state::SharedState;
-use broker::{Broker, Effects, Publish, Slot};
+use broker::{Broker, Effects, Publish, ConnectionSlot};
 use catalog::MessageStamp;
 use federation::UnconfirmedStamps;
 
@@ -64,12 +64,12 @@ impl ConnectionStamps {
 pub(crate) fn record_stamp(
     shared: &SharedState,
     effects: &mut ShardEffects,
-    slot: Slot,
+    slot: ConnectionSlot,
     channel: u16,
     number: Option<u64>,
     stamp: MessageStamp,
 ) -> bool {
-    let seed = effects.chance();
+    let seed = effects.random();
     let Some(output) = effects.output(slot) else { return true };
     let stamped = output.stamps.get_or_insert_default();
     let refused = stamped.take_refused();
@@ -86,7 +86,7 @@ pub(crate) fn record_stamp(
 /// Whether a message that another broker pushes has been here before.
 #[cold]
 pub(crate) fn is_duplicate(
-    slot: Slot,
+    slot: ConnectionSlot,
     channel: u16,
     publish: &Publish<'_>,
     broker: &Broker,
@@ -95,11 +95,11 @@ pub(crate) fn is_duplicate(
 ) -> bool {
     let Some(stamp) = MessageStamp::of(publish.properties) else { return false };
     let stamp = stamp.at(broker.vhost_name(slot), publish.exchange);
-    !record_stamp(shared, effects, slot, channel, broker.next_confirmed(slot, channel), stamp)
+    !record_stamp(shared, effects, slot, channel, broker.next_confirm_tag(slot, channel), stamp)
 }
 
 /// Removes the stamps of unconfirmed messages when one channel of a connection is closed, or all are.
-pub(crate) fn release_stamps(shared: &SharedState, effects: &mut ShardEffects, slot: Slot, only: Option<u16>) {
+pub(crate) fn release_stamps(shared: &SharedState, effects: &mut ShardEffects, slot: ConnectionSlot, only: Option<u16>) {
     let Some(stamped) = effects.output(slot).and_then(|output| output.stamps.as_mut()) else { return };
     stamped.drain_unconfirmed(only);
     let refused = stamped.take_refused();

@@ -3,30 +3,30 @@
 use crate::connection::{Connection, ConnectionPhase};
 use crate::limits::CLOSE_TIMEOUT;
 use crate::timers::ConnectionTimers;
-use broker::Slot;
+use broker::ConnectionSlot;
 use std::time::Instant;
 
 /// The connections of one shard by slot.
 #[derive(Default)]
 pub(crate) struct Connections {
     slots: Vec<Option<Box<Connection>>>,
-    free: Vec<Slot>,
+    free: Vec<ConnectionSlot>,
     serial: u32,
     /// Connections that wait for a turn, each at most once (`Connection::is_queued`).
-    ready: Vec<Slot>,
+    ready: Vec<ConnectionSlot>,
     /// The previous list of turns, kept for its capacity.
-    spare: Vec<Slot>,
+    spare: Vec<ConnectionSlot>,
     timers: ConnectionTimers,
 }
 
 impl Connections {
     /// The slot that the next connection gets.
-    pub fn next_slot(&self) -> Slot {
-        self.free.last().copied().unwrap_or(self.slots.len() as Slot)
+    pub fn next_slot(&self) -> ConnectionSlot {
+        self.free.last().copied().unwrap_or(self.slots.len() as ConnectionSlot)
     }
 
     /// Puts a connection into the next slot, with a timer for its deadline.
-    pub fn insert(&mut self, mut connection: Box<Connection>) -> Slot {
+    pub fn insert(&mut self, mut connection: Box<Connection>) -> ConnectionSlot {
         let slot = self.next_slot();
         self.free.pop();
         self.serial = self.serial.wrapping_add(1);
@@ -42,19 +42,19 @@ impl Connections {
     }
 
     /// Takes a connection out; its slot is free.
-    pub fn remove(&mut self, slot: Slot) -> Option<Box<Connection>> {
+    pub fn remove(&mut self, slot: ConnectionSlot) -> Option<Box<Connection>> {
         let connection = self.slots.get_mut(slot as usize)?.take()?;
         self.free.push(slot);
         Some(connection)
     }
 
     #[inline]
-    pub fn get(&self, slot: Slot) -> Option<&Connection> {
+    pub fn get(&self, slot: ConnectionSlot) -> Option<&Connection> {
         self.slots.get(slot as usize)?.as_deref()
     }
 
     #[inline]
-    pub fn get_mut(&mut self, slot: Slot) -> Option<&mut Connection> {
+    pub fn get_mut(&mut self, slot: ConnectionSlot) -> Option<&mut Connection> {
         self.slots.get_mut(slot as usize)?.as_deref_mut()
     }
 
@@ -64,12 +64,12 @@ impl Connections {
     }
 
     /// Every slot that was ever in use.
-    pub fn slots(&self) -> std::ops::Range<Slot> {
-        0..self.slots.len() as Slot
+    pub fn slots(&self) -> std::ops::Range<ConnectionSlot> {
+        0..self.slots.len() as ConnectionSlot
     }
 
     /// Gives a connection a turn, unless it is queued for one already.
-    pub fn enqueue(&mut self, slot: Slot) {
+    pub fn enqueue(&mut self, slot: ConnectionSlot) {
         if let Some(connection) = self.get_mut(slot)
             && !std::mem::replace(&mut connection.is_queued, true)
         {
@@ -83,23 +83,23 @@ impl Connections {
     }
 
     /// Takes the list of turns; connections that are queued from now on wait for the next one.
-    pub fn start_turns(&mut self) -> Vec<Slot> {
+    pub fn start_turns(&mut self) -> Vec<ConnectionSlot> {
         std::mem::replace(&mut self.ready, std::mem::take(&mut self.spare))
     }
 
     /// Starts the turn of a connection of the list. False if it is gone.
-    pub fn start_turn(&mut self, slot: Slot) -> bool {
+    pub fn start_turn(&mut self, slot: ConnectionSlot) -> bool {
         self.get_mut(slot).map(|connection| connection.is_queued = false).is_some()
     }
 
     /// Gives the list of turns back, for its capacity.
-    pub fn finish_turns(&mut self, mut turns: Vec<Slot>) {
+    pub fn finish_turns(&mut self, mut turns: Vec<ConnectionSlot>) {
         turns.clear();
         self.spare = turns;
     }
 
     /// Sets the timer of a connection, which replaces the one set before.
-    pub fn set_timer(&mut self, slot: Slot, at: Instant) {
+    pub fn set_timer(&mut self, slot: ConnectionSlot, at: Instant) {
         if let Some(Some(connection)) = self.slots.get_mut(slot as usize) {
             connection.timer_at = Some(at);
             self.timers.set(at, slot, connection.serial);
@@ -107,7 +107,7 @@ impl Connections {
     }
 
     /// Enters a phase that must be over within [`CLOSE_TIMEOUT`].
-    pub fn enter_closing_phase(&mut self, slot: Slot, phase: ConnectionPhase, now: Instant) {
+    pub fn enter_closing_phase(&mut self, slot: ConnectionSlot, phase: ConnectionPhase, now: Instant) {
         if let Some(connection) = self.get_mut(slot) {
             connection.phase = phase;
             connection.deadline = now + CLOSE_TIMEOUT;
@@ -116,7 +116,7 @@ impl Connections {
     }
 
     /// The next connection whose timer has expired.
-    pub fn next_expired(&mut self, now: Instant) -> Option<Slot> {
+    pub fn next_expired(&mut self, now: Instant) -> Option<ConnectionSlot> {
         while let Some((at, slot, serial)) = self.timers.next_due(now) {
             if let Some(connection) = self.get_mut(slot)
                 && connection.serial == serial

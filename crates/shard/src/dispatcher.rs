@@ -15,7 +15,7 @@ use crate::login::{LoginRequest, LoginService};
 use crate::receive_buffer::ReceiveBuffer;
 use crate::sessions::{Sessions, TimerOutcome};
 use crate::shared_state::SharedState;
-use broker::{BodyRef, Broker, Flow, Publish, Slot};
+use broker::{BodyRef, Broker, ReadControl, Publish, ConnectionSlot};
 use catalog::Refusal;
 use link::{AbortReason, LinkError, ReceiveOutcome};
 use session::{Body, Event, ProtocolFault};
@@ -83,7 +83,7 @@ impl Dispatcher {
     }
 
     /// Serves a connection for one turn.
-    fn serve(&mut self, slot: Slot, now: Instant) {
+    fn serve(&mut self, slot: ConnectionSlot, now: Instant) {
         let (links, mut cx) = self.federation(now);
         links.resume(slot, &mut cx);
         let mut turn_bytes = 0;
@@ -96,7 +96,7 @@ impl Dispatcher {
             let may_serve = self.sessions.may_serve(slot);
             if !may_serve
                 && self.sessions.is_closed(slot)
-                && (self.sessions.broker.holds_its_own(slot) || self.is_redelivered(slot))
+                && (self.sessions.broker.is_blocked_by_own_queues(slot) || self.is_redelivered(slot))
             {
                 return self.on_peer_closed(slot, now);
             }
@@ -121,7 +121,7 @@ impl Dispatcher {
             }
             has_unparsed = false;
             let is_stopped = self.dispatch_events(slot, now);
-            self.sessions.broker.end_of_batch(&mut self.sessions.effects);
+            self.sessions.broker.flush_batch(&mut self.sessions.effects);
             self.sessions.effects.send_acks(slot, Some(now));
             self.run_deferred(now);
             self.flush(now);
@@ -142,7 +142,7 @@ impl Dispatcher {
     }
 
     /// One read. Returns how many bytes arrived, or `None` if the connection is over.
-    fn receive(&mut self, slot: Slot, now: Instant) -> Option<usize> {
+    fn receive(&mut self, slot: ConnectionSlot, now: Instant) -> Option<usize> {
         let connection = self.sessions.connections.get_mut(slot)?;
         let mut direct_bytes = connection.inbound.direct().len();
         if direct_bytes >= connection.lend_threshold_bytes {
@@ -190,7 +190,7 @@ impl Dispatcher {
     }
 
     /// Carries out every event in the receive buffer. Returns whether it stopped before the last.
-    fn dispatch_events(&mut self, slot: Slot, now: Instant) -> bool {
+    fn dispatch_events(&mut self, slot: ConnectionSlot, now: Instant) -> bool {
         let mut consumed = 0;
         let mut is_stopped = false;
         while let Some(connection) = self.sessions.connections.get_mut(slot) {
@@ -233,7 +233,7 @@ impl Dispatcher {
                 EventOutcome::Continue if !self.sessions.effects.is_full(slot) => {}
                 EventOutcome::Gather { channel } if self.continues_gather(slot, channel, consumed) => {}
                 EventOutcome::Gather { .. } => {
-                    self.sessions.broker.end_run(slot, &mut self.sessions.effects);
+                    self.sessions.broker.flush_definitions(slot, &mut self.sessions.effects);
                     is_stopped = true;
                     break;
                 }
@@ -261,13 +261,13 @@ impl Dispatcher {
     }
 
     /// Whether the next method in the buffer continues a batch of definitions.
-    fn continues_gather(&self, slot: Slot, channel: u16, consumed: usize) -> bool {
+    fn continues_gather(&self, slot: ConnectionSlot, channel: u16, consumed: usize) -> bool {
         let Some(connection) = self.sessions.connections.get(slot) else { return false };
         let next = connection.inbound.next_method(channel, &self.receive_buffer.filled()[consumed..]);
-        next.is_some_and(|method| self.sessions.broker.gathers(slot, &method))
+        next.is_some_and(|method| self.sessions.broker.may_batch(slot, &method))
     }
 
-    fn apply_outcome(&mut self, slot: Slot, outcome: EventOutcome, now: Instant) {
+    fn apply_outcome(&mut self, slot: ConnectionSlot, outcome: EventOutcome, now: Instant) {
         let sessions = &mut self.sessions;
         match outcome {
             EventOutcome::Continue
@@ -295,7 +295,7 @@ impl Dispatcher {
     }
 
     /// Refuses a command of a client or of a federation route.
-    fn refuse(&mut self, slot: Slot, channel: u16, refusal: Refusal, method: (u16, u16), now: Instant) {
+    fn refuse(&mut self, slot: ConnectionSlot, channel: u16, refusal: Refusal, method: (u16, u16), now: Instant) {
         if self.federation_link(slot).is_some() {
             let (links, mut cx) = self.federation(now);
             return links.on_refusal(slot, channel, &refusal.text, &mut cx);
@@ -304,7 +304,7 @@ impl Dispatcher {
     }
 
     /// Handles a protocol fault of the peer: a client, or another broker.
-    fn on_fault(&mut self, slot: Slot, fault: &ProtocolFault, now: Instant) {
+    fn on_fault(&mut self, slot: ConnectionSlot, fault: &ProtocolFault, now: Instant) {
         if self.federation_link(slot).is_none() {
             return self.sessions.on_client_fault(slot, fault, now);
         }
@@ -313,12 +313,12 @@ impl Dispatcher {
         links.on_fault(slot, fault, &mut cx);
     }
 
-    fn on_peer_closed(&mut self, slot: Slot, now: Instant) {
+    fn on_peer_closed(&mut self, slot: ConnectionSlot, now: Instant) {
         self.lose(slot, "the other broker closed the connection", now);
         self.remove_connection(slot);
     }
 
-    fn on_link_error(&mut self, slot: Slot, error: &LinkError, now: Instant) {
+    fn on_link_error(&mut self, slot: ConnectionSlot, error: &LinkError, now: Instant) {
         self.sessions.log_link_error(slot, error);
         self.lose(slot, &error.to_string(), now);
         self.remove_connection(slot);
@@ -332,13 +332,13 @@ impl Dispatcher {
     }
 
     /// Acknowledges to another broker what is safe of its messages, while more of them wait in the receive buffer.
-    fn acknowledge_early(&mut self, slot: Slot, now: Instant) {
-        self.sessions.broker.end_of_batch(&mut self.sessions.effects);
+    fn acknowledge_early(&mut self, slot: ConnectionSlot, now: Instant) {
+        self.sessions.broker.flush_batch(&mut self.sessions.effects);
         self.sessions.effects.send_acks(slot, Some(now));
         self.flush_connection(slot, now);
     }
 
-    fn flush_connection(&mut self, slot: Slot, now: Instant) {
+    fn flush_connection(&mut self, slot: ConnectionSlot, now: Instant) {
         match flush_output(&mut self.sessions.connections, &mut self.sessions.effects.outputs, slot, now) {
             FlushOutcome::Flushed => self.sessions.after_flush(slot),
             FlushOutcome::Skipped => {}
@@ -385,7 +385,7 @@ impl Dispatcher {
     }
 
     /// Ends a connection at once.
-    pub fn abort_connection(&mut self, slot: Slot, why: AbortReason, now: Instant) {
+    pub fn abort_connection(&mut self, slot: ConnectionSlot, why: AbortReason, now: Instant) {
         if let Some(connection) = self.sessions.connections.get_mut(slot) {
             connection.link.abort(why);
         }
@@ -394,7 +394,7 @@ impl Dispatcher {
     }
 
     /// Removes a connection that is over; a federation link that waited for that dials again.
-    fn remove_connection(&mut self, slot: Slot) {
+    fn remove_connection(&mut self, slot: ConnectionSlot) {
         let connection = self.sessions.remove(slot);
         if let Some(link) = connection.and_then(|connection| connection.closes_link) {
             self.federation_links.on_closed(link);
@@ -425,7 +425,7 @@ impl Dispatcher {
 /// Carries out an event of a client as far as the broker core alone is concerned.
 #[inline]
 fn dispatch_event(
-    slot: Slot,
+    slot: ConnectionSlot,
     event: Event<'_>,
     broker: &mut Broker,
     effects: &mut ShardEffects,
@@ -443,11 +443,11 @@ fn dispatch_event(
                 && is_duplicate(slot, channel, &publish, broker, effects, shared);
             let published = match is_known {
                 false => broker.publish(slot, channel, publish, effects),
-                true => broker.publish_nowhere(slot, channel),
+                true => broker.publish_duplicate(slot, channel),
             };
             match published {
-                Ok(Flow::Go) => EventOutcome::Continue,
-                Ok(Flow::Wait | Flow::Gather) => EventOutcome::Wait,
+                Ok(ReadControl::Continue) => EventOutcome::Continue,
+                Ok(ReadControl::Pause | ReadControl::Batch) => EventOutcome::Wait,
                 Err(refusal) => EventOutcome::Refuse { channel, refusal, method: basic::Publish::ID },
             }
         }
@@ -455,9 +455,9 @@ fn dispatch_event(
         Event::Method { channel, method } => {
             let id = method.id();
             match broker.command(slot, channel, method, effects) {
-                Ok(Flow::Go) => EventOutcome::Continue,
-                Ok(Flow::Wait) => EventOutcome::Wait,
-                Ok(Flow::Gather) => EventOutcome::Gather { channel },
+                Ok(ReadControl::Continue) => EventOutcome::Continue,
+                Ok(ReadControl::Pause) => EventOutcome::Wait,
+                Ok(ReadControl::Batch) => EventOutcome::Gather { channel },
                 Err(refusal) => EventOutcome::Refuse { channel, refusal, method: id },
             }
         }

@@ -6,7 +6,7 @@
 use crate::link_output::LinkOutput;
 use crate::mailbox::Mailbox;
 use crate::output_queues::{OutputQueue, OutputQueues};
-use broker::{Batch, BodyRef, Content, Delivery, Effects, Message, NotTaken, Place, Request, Slot, Stored};
+use broker::{AdminRequest, AdminRequestError, AppendResult, BodyRef, Confirm, ConfirmOutcome, ConnectionSlot, Content, Delivery, Effects, Message, QueuePosition, ShardBatch};
 use catalog::{QueueId, Refusal, ShardId};
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use session::{BodyOut, DeliverHead, GetOkHead, Outbound, ReturnHead};
@@ -14,11 +14,10 @@ use slab::Pool;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Instant;
 use wire::Method;
-use wire::method::basic;
 
 /// A refusal by another shard, to be sent to the client.
 pub struct DeferredRefusal {
-    pub slot: Slot,
+    pub slot: ConnectionSlot,
     pub channel: u16,
     pub refusal: Refusal,
     /// Class and method that were refused.
@@ -44,16 +43,16 @@ pub struct ShardEffects {
     /// Messages to and from the other shards.
     pub mailbox: Mailbox,
     /// Connections that may be read again.
-    pub resumed: Vec<Slot>,
+    pub resumed: Vec<ConnectionSlot>,
     /// Publishers to throttle.
-    pub throttled: Vec<Slot>,
+    pub throttled: Vec<ConnectionSlot>,
     /// Connections to other brokers that hold acknowledgements back.
-    links_with_acks: Vec<Slot>,
+    links_with_acks: Vec<ConnectionSlot>,
     /// Refusals to send to clients.
     pub refusals: Vec<DeferredRefusal>,
     pub copied: CopiedBytes,
     /// Where administrative requests go, if the program answers them.
-    requests: Option<SyncSender<Request>>,
+    requests: Option<SyncSender<AdminRequest>>,
 }
 
 impl ShardEffects {
@@ -74,7 +73,7 @@ impl ShardEffects {
     }
 
     /// Sends administrative requests there; without it they are refused.
-    pub fn send_requests_to(&mut self, requests: SyncSender<Request>) {
+    pub fn send_requests_to(&mut self, requests: SyncSender<AdminRequest>) {
         self.requests = Some(requests);
     }
 
@@ -85,30 +84,30 @@ impl ShardEffects {
 
     /// A connection's output.
     #[inline]
-    pub fn output(&mut self, slot: Slot) -> Option<&mut OutputQueue> {
+    pub fn output(&mut self, slot: ConnectionSlot) -> Option<&mut OutputQueue> {
         self.outputs.get_mut(slot)
     }
 
     /// A connection's encoder and the memory it writes to; what is written will be sent.
     #[inline]
-    pub fn writer(&mut self, slot: Slot) -> Option<(&mut Outbound, &Pool)> {
+    pub fn writer(&mut self, slot: ConnectionSlot) -> Option<(&mut Outbound, &Pool)> {
         Some((&mut self.outputs.get_dirty(slot)?.out, &self.pool))
     }
 
     /// The encoder for a session that receives: it answers methods of the protocol itself. It marks nothing dirty.
     #[inline]
-    pub fn session_writer(&mut self, slot: Slot) -> Option<(&mut Outbound, &Pool)> {
+    pub fn session_writer(&mut self, slot: ConnectionSlot) -> Option<(&mut Outbound, &Pool)> {
         Some((&mut self.outputs.get_mut(slot)?.out, &self.pool))
     }
 
     /// Whether so much waits to be sent to a connection that the shard must not read more requests from it.
     #[inline]
-    pub fn is_full(&self, slot: Slot) -> bool {
+    pub fn is_full(&self, slot: ConnectionSlot) -> bool {
         self.outputs.is_full(slot)
     }
 
     /// Has a connection flushed.
-    pub fn make_dirty(&mut self, slot: Slot) {
+    pub fn make_dirty(&mut self, slot: ConnectionSlot) {
         self.outputs.get_dirty(slot);
     }
 
@@ -151,43 +150,36 @@ fn deliver_over_link(
 }
 
 impl ShardEffects {
-    /// A reply over a connection to or from another broker. Where this broker is the client, only settlements are
-    /// sent: of messages that are safe here, or that the source must send again, whose stamps are removed from the
-    /// window.
+    /// Confirms publishes over a connection to or from another broker. Where this broker is the client, they are messages
+    /// that it pulled: what is safe here is acknowledged in batches, and what was refused is asked for again, and its
+    /// stamps are removed from the window.
     #[cold]
-    fn reply_on_link(&mut self, slot: Slot, channel: u16, method: &Method<'_>) {
-        let again;
-        let (written, is_answer) = match method {
-            Method::BasicAck(_) => (method, true),
-            Method::BasicNack(nack) => {
-                again = basic::Nack { requeue: true, ..*nack }.into();
-                (&again, true)
-            }
-            _ => (method, false),
-        };
+    fn confirm_on_link(&mut self, slot: ConnectionSlot, channel: u16, confirm: Confirm) {
         let is_dialed = self.output(slot).is_some_and(|output| output.link_output.is_some());
-        if is_dialed && let Method::BasicNack(_) = method {
-            self.send_acks(slot, None);
-        }
-        let waits = match method {
-            Method::BasicAck(ack) => self.defer_ack(slot, channel, ack.delivery_tag),
-            _ => false,
+        let is_deferred = match confirm.outcome {
+            ConfirmOutcome::Accepted => self.defer_ack(slot, channel, confirm.delivery_tag),
+            ConfirmOutcome::Refused => {
+                if is_dialed {
+                    self.send_acks(slot, None);
+                }
+                false
+            }
         };
-        if !waits && let Some((out, pool)) = self.writer(slot).filter(|_| is_answer || !is_dialed) {
-            out.method(pool, channel, if is_dialed { written } else { method });
+        if !is_deferred && let Some((out, pool)) = self.writer(slot) {
+            out.method(pool, channel, &confirm.method(is_dialed));
         }
-        let Some(stamped) = self.output(slot).and_then(|output| output.stamps.as_mut()) else { return };
-        match method {
-            Method::BasicAck(ack) => stamped.on_ack(channel, ack.delivery_tag, ack.multiple),
-            Method::BasicNack(nack) => stamped.on_nack(channel, nack.delivery_tag, nack.multiple),
-            _ => {}
+        let Some(stamps) = self.output(slot).and_then(|output| output.stamps.as_mut()) else { return };
+        let Confirm { delivery_tag, multiple, outcome } = confirm;
+        match outcome {
+            ConfirmOutcome::Accepted => stamps.on_ack(channel, delivery_tag, multiple),
+            ConfirmOutcome::Refused => stamps.on_nack(channel, delivery_tag, multiple),
         }
     }
 }
 
 impl ShardEffects {
     /// Notes that pulled messages are safe here up to this tag. Returns whether the acknowledgement is batched.
-    fn defer_ack(&mut self, slot: Slot, channel: u16, tag: u64) -> bool {
+    fn defer_ack(&mut self, slot: ConnectionSlot, channel: u16, tag: u64) -> bool {
         let Some(output) = self.outputs.get_mut(slot) else { return false };
         let Some(link) = &mut output.link_output else { return false };
         let Some(batcher) = link.ack_batcher(channel) else { return false };
@@ -199,7 +191,7 @@ impl ShardEffects {
     }
 
     /// Sends the acknowledgements to another broker that are due; without a time, all. Returns when the next are due.
-    pub(crate) fn send_acks(&mut self, slot: Slot, now: Option<Instant>) -> Option<Instant> {
+    pub(crate) fn send_acks(&mut self, slot: ConnectionSlot, now: Option<Instant>) -> Option<Instant> {
         let output = self.outputs.get_mut(slot)?;
         let link = output.link_output.as_mut().filter(|link| link.is_queued)?;
         let before = output.out.bytes();
@@ -238,17 +230,17 @@ impl Effects for ShardEffects {
         &self.pool
     }
 
-    fn chance(&mut self) -> u64 {
+    fn random(&mut self) -> u64 {
         self.rng.next_u64()
     }
 
     #[inline]
-    fn has_room(&self, slot: Slot) -> bool {
+    fn has_capacity(&self, slot: ConnectionSlot) -> bool {
         self.outputs.has_capacity(slot)
     }
 
     #[inline]
-    fn deliver(&mut self, slot: Slot, channel: u16, delivery: Delivery<'_>) {
+    fn deliver(&mut self, slot: ConnectionSlot, channel: u16, delivery: Delivery<'_>) {
         let Some(output) = self.outputs.get_dirty(slot) else { return };
         if let Some(link) = &mut output.link_output {
             let copied = &mut self.copied.bytes_out;
@@ -266,7 +258,7 @@ impl Effects for ShardEffects {
         output.out.deliver(&self.pool, channel, &head, content.properties, body);
     }
 
-    fn got(&mut self, slot: Slot, channel: u16, tag: u64, redelivered: bool, messages_left: u32, content: Content<'_>) {
+    fn get_ok(&mut self, slot: ConnectionSlot, channel: u16, tag: u64, redelivered: bool, messages_left: u32, content: Content<'_>) {
         let mut copied = 0;
         let copy_threshold_bytes = self.output(slot).map_or(0, |output| output.copy_threshold_bytes);
         if let Some((out, pool)) = self.writer(slot) {
@@ -282,7 +274,7 @@ impl Effects for ShardEffects {
         self.copied.bytes_out += copied;
     }
 
-    fn returned(&mut self, slot: Slot, channel: u16, refusal: &Refusal, content: Content<'_>) {
+    fn return_message(&mut self, slot: ConnectionSlot, channel: u16, refusal: &Refusal, content: Content<'_>) {
         let mut copied = 0;
         let copy_threshold_bytes = self.output(slot).map_or(0, |output| output.copy_threshold_bytes);
         if let Some((out, pool)) = self.writer(slot) {
@@ -303,53 +295,62 @@ impl Effects for ShardEffects {
         self.copied.bytes_out += copied;
     }
 
-    fn reply(&mut self, slot: Slot, channel: u16, method: Method<'_>) {
-        let is_links = self.output(slot).is_some_and(|output| output.link_output.is_some() || output.stamps.is_some());
-        if is_links {
-            return self.reply_on_link(slot, channel, &method);
+    fn reply(&mut self, slot: ConnectionSlot, channel: u16, method: Method<'_>) {
+        if self.output(slot).is_some_and(|output| output.link_output.is_some()) {
+            // A broker that this one dialled has asked for nothing. Its input so far is served with the flush.
+            return self.make_dirty(slot);
         }
         if let Some((out, pool)) = self.writer(slot) {
             out.method(pool, channel, &method);
         }
     }
 
-    fn refuse(&mut self, slot: Slot, channel: u16, refusal: Refusal, method: (u16, u16)) {
+    fn confirm(&mut self, slot: ConnectionSlot, channel: u16, confirm: Confirm) {
+        if self.output(slot).is_some_and(|output| output.link_output.is_some() || output.stamps.is_some()) {
+            return self.confirm_on_link(slot, channel, confirm);
+        }
+        if let Some((out, pool)) = self.writer(slot) {
+            out.method(pool, channel, &confirm.method(false));
+        }
+    }
+
+    fn refuse(&mut self, slot: ConnectionSlot, channel: u16, refusal: Refusal, method: (u16, u16)) {
         self.refusals.push(DeferredRefusal { slot, channel, refusal, method });
     }
 
-    fn resume(&mut self, slot: Slot) {
+    fn resume(&mut self, slot: ConnectionSlot) {
         self.resumed.push(slot);
     }
 
-    fn pace(&mut self, slot: Slot) {
+    fn throttle(&mut self, slot: ConnectionSlot) {
         self.throttled.push(slot);
     }
 
     #[inline]
-    fn batch(&mut self, to: ShardId) -> &mut Batch {
+    fn batch(&mut self, to: ShardId) -> &mut ShardBatch {
         self.mailbox.batch(to.0)
     }
 
-    fn request(&mut self, request: Request) -> Result<(), NotTaken> {
-        let requests = self.requests.as_ref().ok_or(NotTaken::Nobody)?;
+    fn admin_request(&mut self, request: AdminRequest) -> Result<(), AdminRequestError> {
+        let requests = self.requests.as_ref().ok_or(AdminRequestError::Unavailable)?;
         requests.try_send(request).map_err(|error| match error {
-            TrySendError::Full(_) => NotTaken::Busy,
-            TrySendError::Disconnected(_) => NotTaken::Nobody,
+            TrySendError::Full(_) => AdminRequestError::Busy,
+            TrySendError::Disconnected(_) => AdminRequestError::Unavailable,
         })
     }
 
     // There is no store yet: a durable queue is kept in memory like any other, as documented.
-    fn append(&mut self, _queue: QueueId, _place: Place, _message: &Message) -> Stored {
-        Stored::Now
+    fn append(&mut self, _queue: QueueId, _position: QueuePosition, _message: &Message) -> AppendResult {
+        AppendResult::Durable
     }
 
-    fn forget(&mut self, _queue: QueueId, _place: Place) {}
+    fn forget(&mut self, _queue: QueueId, _position: QueuePosition) {}
 }
 
 #[cfg(test)]
 mod tests {
     use crate::test_sessions::sessions;
-    use broker::{Address, Effects, NotTaken, Request};
+    use broker::{ReplyAddress, Effects, AdminRequestError, AdminRequest};
     use catalog::{Refusal, ShardId};
     use session::Outbound;
     use std::sync::mpsc::sync_channel;
@@ -365,10 +366,10 @@ mod tests {
         effects.reply(4, 1, ack());
         assert!(effects.output_bytes() > 0 && effects.output(4).is_none());
         assert_eq!((effects.outputs.next_dirty(), effects.outputs.next_dirty()), (Some(3), None));
-        assert!(effects.has_room(3) && !effects.has_room(4));
+        assert!(effects.has_capacity(3) && !effects.has_capacity(4));
 
         effects.resume(5);
-        effects.pace(6);
+        effects.throttle(6);
         effects.refuse(7, 1, Refusal::connection(wire::ReplyCode::NotAllowed, "no"), basic::Publish::ID);
         let refused: Vec<_> = effects.refusals.iter().map(|refusal| (refusal.slot, refusal.method)).collect();
         assert_eq!((&effects.resumed[..], &effects.throttled[..]), (&[5][..], &[6][..]));
@@ -379,15 +380,15 @@ mod tests {
     fn administrative_requests_wait_for_the_program_up_to_a_limit() {
         let mut effects = sessions().effects;
         let request = || {
-            let reply_to = Address { shard: ShardId(0), channel: Default::default(), nonce: 1 };
-            Request { user: "guest".into(), reply_to, correlation_id: None, body: [].into() }
+            let reply_to = ReplyAddress { shard: ShardId(0), channel: Default::default(), nonce: 1 };
+            AdminRequest { user: "guest".into(), reply_to, correlation_id: None, body: [].into() }
         };
-        assert_eq!(effects.request(request()), Err(NotTaken::Nobody));
+        assert_eq!(effects.admin_request(request()), Err(AdminRequestError::Unavailable));
         let (sender, requests) = sync_channel(1);
         effects.send_requests_to(sender);
-        assert_eq!([effects.request(request()), effects.request(request())], [Ok(()), Err(NotTaken::Busy)]);
+        assert_eq!([effects.admin_request(request()), effects.admin_request(request())], [Ok(()), Err(AdminRequestError::Busy)]);
         assert_eq!(requests.try_recv(), Ok(request()));
         drop(requests);
-        assert_eq!(effects.request(request()), Err(NotTaken::Nobody));
+        assert_eq!(effects.admin_request(request()), Err(AdminRequestError::Unavailable));
     }
 }

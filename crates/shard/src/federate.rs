@@ -6,7 +6,7 @@ use crate::link_context::LinkContext;
 use crate::link_dial::{DialError, DialRequest, DialedLink};
 use crate::link_table::FederationLinkId;
 use crate::shard::Shard;
-use broker::Slot;
+use broker::ConnectionSlot;
 use federation::{FederationCommand, LinkStatus};
 use link::AbortReason;
 use std::time::Instant;
@@ -39,7 +39,7 @@ impl Shard {
         dial: &DialRequest,
         outcome: Result<DialedLink, DialError>,
         now: Instant,
-    ) -> Option<Slot> {
+    ) -> Option<ConnectionSlot> {
         let (links, mut cx) = self.dispatcher.federation(now);
         let (link, inbound, out) = links.on_dial_outcome(dial, outcome, &mut cx)?;
         let slot = self.dispatcher.sessions.insert(link, inbound, out, now);
@@ -78,18 +78,18 @@ impl Dispatcher {
     }
 
     /// The federation link that a connection was made for.
-    pub fn federation_link(&self, slot: Slot) -> Option<FederationLinkId> {
+    pub fn federation_link(&self, slot: ConnectionSlot) -> Option<FederationLinkId> {
         self.sessions.connections.get(slot)?.federation_link
     }
 
     /// Whether all messages that a connection brings come from another broker, which keeps them until they are acknowledged. One
     /// that is throttled here and broken may be given up at once: nobody else would take what waits at the source.
-    pub fn is_redelivered(&self, slot: Slot) -> bool {
+    pub fn is_redelivered(&self, slot: ConnectionSlot) -> bool {
         self.federation_link(slot).is_some_and(|link| self.federation_links.is_redelivered(link))
     }
 
     /// A connection is lost: if it belongs to a link, that dials again later.
-    pub fn lose(&mut self, slot: Slot, why: &str, now: Instant) {
+    pub fn lose(&mut self, slot: ConnectionSlot, why: &str, now: Instant) {
         let (links, mut cx) = self.federation(now);
         links.on_connection_lost(slot, why, &mut cx);
     }

@@ -13,7 +13,7 @@ use crate::link_record::LinkRecord;
 use crate::link_timers::LinkTimers;
 use crate::local_routes::LocalRoutes;
 use crate::push_setup::{PushProgress, PushSetup};
-use broker::{Effects, Slot};
+use broker::{Effects, ConnectionSlot};
 use catalog::{BindingChange, SessionId};
 use federation::{AckBatcher, AckMode, LinkDecision, LinkSession, LocalSetup, SessionEnd};
 use federation::{BrokerIdentity, LinkSpec, RouteDirection, RouteId, RouteKind, RouteSpec, Tracer};
@@ -32,7 +32,7 @@ pub(crate) enum LinkPhase {
     Waiting { until: Instant, refused: bool },
     /// The dial with this serial is under way.
     Dialing { serial: u64 },
-    Connected { slot: Slot },
+    Connected { slot: ConnectionSlot },
 }
 
 /// A federation link in one direction.
@@ -111,7 +111,7 @@ impl FederationLink {
     }
 
     /// The connection has got its slot.
-    pub fn connected(&mut self, slot: Slot, cx: &mut LinkContext<'_>) {
+    pub fn connected(&mut self, slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
         if let Some(connection) = cx.connections.get_mut(slot) {
             connection.federation_link = Some(self.id);
         }
@@ -125,7 +125,7 @@ impl FederationLink {
 
     /// The connection is gone, or could not be made: waits for the next try.
     pub fn lost(&mut self, why: Option<Box<str>>, refused: bool, at_once: bool, cx: &mut LinkContext<'_>) {
-        let chance = cx.effects.chance();
+        let chance = cx.effects.random();
         if let LinkPhase::Connected { slot } = self.phase {
             self.routes.keep_counts(&self.session, slot, None, cx);
             if let Some(connection) = cx.connections.get_mut(slot) {
@@ -144,13 +144,13 @@ impl FederationLink {
     }
 
     /// Closes the connection, for a reason that another one later may not meet.
-    pub fn close(&mut self, slot: Slot, why: &str, refused: bool, cx: &mut LinkContext<'_>) {
+    pub fn close(&mut self, slot: ConnectionSlot, why: &str, refused: bool, cx: &mut LinkContext<'_>) {
         self.send_close(slot, cx);
         self.lost(Some(why.into()), refused, false, cx);
     }
 
     /// Closes the connection and dials again at once.
-    pub fn reconnect(&mut self, slot: Slot, why: &str, cx: &mut LinkContext<'_>) {
+    pub fn reconnect(&mut self, slot: ConnectionSlot, why: &str, cx: &mut LinkContext<'_>) {
         let is_open = self.session.is_open();
         if is_open {
             self.send_close(slot, cx);
@@ -162,13 +162,13 @@ impl FederationLink {
     }
 
     /// Closes a connection without routes.
-    pub fn close_if_unused(&mut self, slot: Slot, cx: &mut LinkContext<'_>) {
+    pub fn close_if_unused(&mut self, slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
         if self.session.is_open() && self.session.routes.is_empty() {
             self.close(slot, "it has no routes", false, cx);
         }
     }
 
-    fn send_close(&mut self, slot: Slot, cx: &mut LinkContext<'_>) {
+    fn send_close(&mut self, slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
         self.routes.keep_counts(&self.session, slot, None, cx);
         // What is safe here is not sent again.
         cx.effects.send_acks(slot, None);
@@ -183,7 +183,7 @@ impl FederationLink {
     }
 
     /// The other broker violates the protocol, or speaks another one.
-    pub fn on_fault(&mut self, slot: Slot, fault: &session::ProtocolFault, cx: &mut LinkContext<'_>) {
+    pub fn on_fault(&mut self, slot: ConnectionSlot, fault: &session::ProtocolFault, cx: &mut LinkContext<'_>) {
         let no_amqp = if self.session.is_identified() { "" } else { "it does not speak AMQP 0-9-1: " };
         self.is_closing |= cx.mark_closing(slot, self.id);
         self.lost(Some(format!("{no_amqp}{fault}").into()), true, false, cx);
@@ -196,7 +196,7 @@ impl FederationLink {
     }
 
     /// Runs the timers of a connected link. Returns the routes to begin again.
-    pub fn run_timers(&mut self, slot: Slot, cx: &mut LinkContext<'_>) -> Vec<RouteId> {
+    pub fn run_timers(&mut self, slot: ConnectionSlot, cx: &mut LinkContext<'_>) -> Vec<RouteId> {
         if self.timers.lag_expired(cx.now)
             && let Some((out, pool)) = cx.effects.writer(slot)
         {
@@ -211,7 +211,7 @@ impl FederationLink {
     }
 
     /// Carries out a decision of the session, but for `Open`, which begins all routes.
-    pub fn carry_out(&mut self, decision: LinkDecision, slot: Slot, cx: &mut LinkContext<'_>) {
+    pub fn carry_out(&mut self, decision: LinkDecision, slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
         let Some(connection) = cx.connections.get_mut(slot) else { return };
         let Some((out, pool)) = cx.effects.writer(slot) else { return };
         let inbound = &mut connection.inbound;
@@ -250,7 +250,7 @@ impl FederationLink {
     }
 
     /// The connection is open: opens a session in the broker core. Returns whether routes may begin.
-    pub fn open_session(&mut self, slot: Slot, cx: &mut LinkContext<'_>) -> bool {
+    pub fn open_session(&mut self, slot: ConnectionSlot, cx: &mut LinkContext<'_>) -> bool {
         self.bootstrap = None;
         let (vhost, user) = (&*self.spec.key.vhost, &*self.spec.user);
         let catalog = cx.broker.catalog();
@@ -269,9 +269,9 @@ impl FederationLink {
         let Some(connection) = cx.connections.get_mut(slot) else { return false };
         connection.phase = ConnectionPhase::Open { user, vhost };
         let session = SessionId { shard: cx.options.shard, slot, serial: connection.serial };
-        let capabilities = broker::Capabilities::default();
-        cx.broker.open_session(slot, broker::Login { session, user, vhost, capabilities });
-        cx.broker.set_link(slot);
+        let capabilities = broker::ClientCapabilities::default();
+        cx.broker.open_session(slot, broker::SessionLogin { session, user, vhost, capabilities });
+        cx.broker.mark_link(slot);
         cx.connections.set_timer(slot, cx.now);
         true
     }
@@ -293,7 +293,7 @@ impl FederationLink {
     }
 
     /// Whether a route that begins now starts to watch the bindings of its exchange.
-    pub fn starts_watch(&self, route: RouteId, slot: Slot, cx: &LinkContext<'_>) -> bool {
+    pub fn starts_watch(&self, route: RouteId, slot: ConnectionSlot, cx: &LinkContext<'_>) -> bool {
         let is_watching = self.routes.get(route).is_some_and(|route| route.watch.is_some());
         let Some(spec) = self.session.routes.spec(route).filter(|_| self.session.peer().is_some()) else {
             return false;
@@ -305,7 +305,7 @@ impl FederationLink {
     }
 
     /// Begins a route on the open connection.
-    pub fn begin_route(&mut self, route: RouteId, slot: Slot, cx: &mut LinkContext<'_>) {
+    pub fn begin_route(&mut self, route: RouteId, slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
         let (Some(spec), Some(peer)) = (self.session.routes.spec(route).cloned(), self.session.peer().cloned())
         else {
             return;
@@ -381,7 +381,7 @@ impl FederationLink {
         }
     }
 
-    fn set_up_local_side(&mut self, route: RouteId, slot: Slot, cx: &mut LinkContext<'_>) {
+    fn set_up_local_side(&mut self, route: RouteId, slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
         let routes = &self.session.routes;
         let (Some(spec), Some(channel)) = (routes.spec(route), routes.channel(route)) else { return };
         if !cx.broker.has_channel(slot, channel) {
@@ -406,7 +406,7 @@ impl FederationLink {
         }
     }
 
-    fn advance_push(&mut self, route: RouteId, slot: Slot, cx: &mut LinkContext<'_>) {
+    fn advance_push(&mut self, route: RouteId, slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
         let Some(push) = self.routes.get_mut(route).and_then(|route| route.push.as_mut()) else { return };
         match push.advance(&self.session, route, slot, cx) {
             PushProgress::Done => {
@@ -420,7 +420,7 @@ impl FederationLink {
     }
 
     /// Goes on with routes whose setup here waited for an answer of the broker core.
-    pub fn resume_pushes(&mut self, slot: Slot, cx: &mut LinkContext<'_>) {
+    pub fn resume_pushes(&mut self, slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
         let waits = |route: RouteId| {
             self.routes.get(route).and_then(|route| route.push.as_ref()).is_some_and(|push| !push.is_done())
         };
@@ -432,7 +432,7 @@ impl FederationLink {
     }
 
     /// The broker core has refused a command of a route, at once or after asking another shard.
-    pub fn on_refusal(&mut self, slot: Slot, channel: u16, text: &str, cx: &mut LinkContext<'_>) {
+    pub fn on_refusal(&mut self, slot: ConnectionSlot, channel: u16, text: &str, cx: &mut LinkContext<'_>) {
         let Some(route) = self.session.routes.on_channel(channel) else {
             return self.close(slot, text, false, cx);
         };
@@ -446,7 +446,7 @@ impl FederationLink {
     }
 
     /// Closes the channel of a route in the broker core; pushed messages without an acknowledgement return to their queue.
-    fn close_local_channel(&mut self, slot: Slot, channel: u16, cx: &mut LinkContext<'_>) {
+    fn close_local_channel(&mut self, slot: ConnectionSlot, channel: u16, cx: &mut LinkContext<'_>) {
         self.routes.keep_counts(&self.session, slot, Some(channel), cx);
         if let Some(output) = cx.link_output(slot) {
             output.set_ack_batcher(channel, None);
@@ -455,7 +455,7 @@ impl FederationLink {
     }
 
     fn fail_route(&mut self, route: RouteId, text: &str, cx: &mut LinkContext<'_>) {
-        let chance = cx.effects.chance();
+        let chance = cx.effects.random();
         tracing::warn!(
             link = &*self.spec.key.peer,
             route = route.index(),
@@ -483,7 +483,7 @@ impl FederationLink {
     }
 }
 
-fn apply_tuning(slot: Slot, tuning: &Tuning, cx: &mut LinkContext<'_>) {
+fn apply_tuning(slot: ConnectionSlot, tuning: &Tuning, cx: &mut LinkContext<'_>) {
     let Some(connection) = cx.connections.get_mut(slot) else { return };
     connection.heartbeat = session::Heartbeat::new(tuning.heartbeat_s);
     // What both ends support is known only now.

@@ -15,7 +15,7 @@ use crate::link_record::{join_directions, link_status};
 use crate::link_table::{FederationLinkId, LinkTable};
 use crate::local_routes::PulledMessage;
 use crate::dispatcher::EventOutcome;
-use broker::{BodyRef, Broker, Flow, Slot};
+use broker::{BodyRef, Broker, ReadControl, ConnectionSlot};
 use federation::limits::BACK_OFF_MIN;
 use federation::{AckMode, FederationCommand, LinkDecision, LinkKey, LinkSpec, LinkStatus};
 use federation::{RouteDirection, RouteId, RouteSpec};
@@ -116,7 +116,7 @@ impl FederationLinks {
     }
 
     /// Begins routes on an open connection.
-    fn begin_routes(&mut self, id: FederationLinkId, routes: &[RouteId], slot: Slot, cx: &mut LinkContext<'_>) {
+    fn begin_routes(&mut self, id: FederationLinkId, routes: &[RouteId], slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
         for &route in routes {
             if self.table.get_mut(id).is_some_and(|link| link.starts_watch(route, slot, cx)) {
                 // The changes so far must not reach the new watch: it begins with all bindings.
@@ -167,7 +167,7 @@ impl FederationLinks {
     }
 
     /// A connection that was dialed has got its slot.
-    pub fn on_connected(&mut self, id: FederationLinkId, slot: Slot, cx: &mut LinkContext<'_>) {
+    pub fn on_connected(&mut self, id: FederationLinkId, slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
         if let Some(link) = self.table.get_mut(id) {
             link.connected(slot, cx);
         }
@@ -213,7 +213,7 @@ impl FederationLinks {
     pub fn receive(
         &mut self,
         id: FederationLinkId,
-        slot: Slot,
+        slot: ConnectionSlot,
         input: &mut &[u8],
         cx: &mut LinkContext<'_>,
     ) -> Result<Option<EventOutcome>, ProtocolFault> {
@@ -254,7 +254,7 @@ impl FederationLinks {
     }
 
     #[cold]
-    fn carry_out_decisions(&mut self, id: FederationLinkId, slot: Slot, cx: &mut LinkContext<'_>) {
+    fn carry_out_decisions(&mut self, id: FederationLinkId, slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
         while let Some(link) = self.table.get_mut(id)
             && let Some(decision) = link.session.next_decision()
         {
@@ -266,7 +266,7 @@ impl FederationLinks {
         self.finish(id, cx);
     }
 
-    fn open(&mut self, id: FederationLinkId, slot: Slot, cx: &mut LinkContext<'_>) {
+    fn open(&mut self, id: FederationLinkId, slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
         let Some(link) = self.table.get_mut(id) else { return };
         if !link.open_session(slot, cx) {
             return;
@@ -280,22 +280,22 @@ impl FederationLinks {
     }
 
     /// A connection's turn begins: routes whose setup here waited for an answer of the broker core go on.
-    pub fn resume(&mut self, slot: Slot, cx: &mut LinkContext<'_>) {
+    pub fn resume(&mut self, slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
         self.with_link_of(slot, cx, |link, cx| link.resume_pushes(slot, cx));
     }
 
     /// The broker core has refused a command of a route.
-    pub fn on_refusal(&mut self, slot: Slot, channel: u16, text: &str, cx: &mut LinkContext<'_>) {
+    pub fn on_refusal(&mut self, slot: ConnectionSlot, channel: u16, text: &str, cx: &mut LinkContext<'_>) {
         self.with_link_of(slot, cx, |link, cx| link.on_refusal(slot, channel, text, cx));
     }
 
     /// The other broker violates the protocol.
-    pub fn on_fault(&mut self, slot: Slot, fault: &ProtocolFault, cx: &mut LinkContext<'_>) {
+    pub fn on_fault(&mut self, slot: ConnectionSlot, fault: &ProtocolFault, cx: &mut LinkContext<'_>) {
         self.with_link_of(slot, cx, |link, cx| link.on_fault(slot, fault, cx));
     }
 
     /// A connection is lost, which may or may not belong to a link.
-    pub fn on_connection_lost(&mut self, slot: Slot, why: &str, cx: &mut LinkContext<'_>) {
+    pub fn on_connection_lost(&mut self, slot: ConnectionSlot, why: &str, cx: &mut LinkContext<'_>) {
         self.with_link_of(slot, cx, |link, cx| link.lost(Some(why.into()), false, false, cx));
     }
 
@@ -350,7 +350,7 @@ impl FederationLinks {
 
     fn with_link_of(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         cx: &mut LinkContext<'_>,
         act: impl FnOnce(&mut FederationLink, &mut LinkContext<'_>),
     ) {
@@ -371,11 +371,11 @@ impl FederationLinks {
 }
 
 /// Settles deliveries of a pushed route: the destination has accepted or refused its messages.
-fn settle(slot: Slot, channel: u16, method: Method<'_>, broker: &mut Broker, effects: &mut ShardEffects) -> EventOutcome {
+fn settle(slot: ConnectionSlot, channel: u16, method: Method<'_>, broker: &mut Broker, effects: &mut ShardEffects) -> EventOutcome {
     let id = method.id();
     match broker.command(slot, channel, method, effects) {
-        Ok(Flow::Go) => EventOutcome::Continue,
-        Ok(Flow::Wait | Flow::Gather) => EventOutcome::Wait,
+        Ok(ReadControl::Continue) => EventOutcome::Continue,
+        Ok(ReadControl::Pause | ReadControl::Batch) => EventOutcome::Wait,
         Err(refusal) => EventOutcome::Refuse { channel, refusal, method: id },
     }
 }

@@ -3,7 +3,7 @@
 use crate::connection::HalfClose;
 use crate::connections::Connections;
 use crate::output_queues::OutputQueues;
-use broker::Slot;
+use broker::ConnectionSlot;
 use link::{LinkError, SendOutcome};
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ pub(crate) enum FlushOutcome {
 pub(crate) fn flush_output(
     connections: &mut Connections,
     outputs: &mut OutputQueues,
-    slot: Slot,
+    slot: ConnectionSlot,
     now: Instant,
 ) -> FlushOutcome {
     let Some(connection) = connections.get_mut(slot) else { return FlushOutcome::Skipped };

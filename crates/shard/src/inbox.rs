@@ -1,7 +1,7 @@
 //! Messages that a shard gets from threads that are not shards: the operator's requests and outcomes of dials.
 
 use crate::link_dial::{DialRequest, DialError, DialProgress};
-use broker::Address;
+use broker::ReplyAddress;
 use catalog::{Catalog, Definition, Refusal};
 use federation::{LinkStatus, FederationCommand};
 use reactor::InboxSender;
@@ -16,7 +16,7 @@ pub(crate) enum InboxMessage {
     /// Runs on the shard's thread, with the definitions between two changes (to shard 0).
     ReadCatalog(Box<dyn FnOnce(&Catalog) + Send>),
     /// The answer to an administrative request.
-    Answer { to: Address, properties: Vec<u8>, body: Vec<u8> },
+    Answer { to: ReplyAddress, properties: Vec<u8>, body: Vec<u8> },
     /// A change of links and routes, and where it is confirmed.
     Federate(FederationCommand, Sender<()>),
     /// Asks for the state of this shard's links.

@@ -52,7 +52,7 @@ mod vhost_bytes;
 mod worker;
 
 pub use admin_handle::{AdminHandle, request_channel};
-pub use broker::{Address, Request};
+pub use broker::{AdminRequest, ReplyAddress};
 pub use cpu_latency::IdleProcessors;
 pub use effects::{CopiedBytes, ShardEffects};
 pub use link_dial::{DialCallback, DialError, DialFallback, DialProgress, DialRequest, DialedLink, RdmaDial};

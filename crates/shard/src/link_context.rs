@@ -9,7 +9,7 @@ use crate::sessions::Sessions;
 use crate::shard::ShardOptions;
 use crate::shared_state::SharedState;
 use crate::connection_stamps::release_stamps;
-use broker::{Broker, Slot};
+use broker::{Broker, ConnectionSlot};
 use catalog::{ExchangeId, VhostId};
 use federation::{LinkSpec, RouteSpec};
 use session::SessionLimits;
@@ -40,7 +40,7 @@ impl<'a> LinkContext<'a> {
         SessionLimits { owner_opens_channels: false, body_frame_bytes_max, ..self.options.session }
     }
 
-    pub fn link_output(&mut self, slot: Slot) -> Option<&mut LinkOutput> {
+    pub fn link_output(&mut self, slot: ConnectionSlot) -> Option<&mut LinkOutput> {
         self.effects.output(slot)?.link_output.as_deref_mut()
     }
 
@@ -50,25 +50,25 @@ impl<'a> LinkContext<'a> {
     }
 
     /// The exchange of a route at this broker, in the virtual host that its connection has opened.
-    pub fn local_exchange(&self, slot: Slot, route: &RouteSpec) -> Option<ExchangeId> {
+    pub fn local_exchange(&self, slot: ConnectionSlot, route: &RouteSpec) -> Option<ExchangeId> {
         let ConnectionPhase::Open { vhost, .. } = self.connections.get(slot)?.phase else { return None };
         self.broker.catalog().exchange(vhost, route.exchange.as_bytes())
     }
 
     /// Ends the session of a connection in the broker core.
-    pub fn close_session(&mut self, slot: Slot) {
+    pub fn close_session(&mut self, slot: ConnectionSlot) {
         release_stamps(self.shared, self.effects, slot, None);
         self.broker.close_session(slot, self.effects);
     }
 
     /// Has a link dial again only when this connection is over, so that what was sent on it arrives first. Returns false if it is
     /// over already.
-    pub fn mark_closing(&mut self, slot: Slot, link: FederationLinkId) -> bool {
+    pub fn mark_closing(&mut self, slot: ConnectionSlot, link: FederationLinkId) -> bool {
         self.connections.get_mut(slot).map(|connection| connection.closes_link = Some(link)).is_some()
     }
 
     /// Ends a connection once everything written has been sent.
-    pub fn close_when_sent(&mut self, slot: Slot) {
+    pub fn close_when_sent(&mut self, slot: ConnectionSlot) {
         self.close_session(slot);
         self.connections.enter_closing_phase(slot, ConnectionPhase::Leaving, self.now);
         if let Some(connection) = self.connections.get_mut(slot) {

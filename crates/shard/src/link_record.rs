@@ -59,7 +59,7 @@ fn route_status(link: &FederationLink, route: RouteId, spec: &RouteSpec, cx: &mu
     if let LinkPhase::Connected { slot } = link.phase
         && let Some(channel) = link.session.routes.channel(route)
     {
-        unacknowledged = cx.broker.under_way(slot, channel);
+        unacknowledged = cx.broker.in_flight(slot, channel);
         if let Some(pushed) = cx.link_output(slot).and_then(|output| output.push_route(channel)) {
             counts.add(pushed.counts);
         }
@@ -87,7 +87,7 @@ fn link_state(link: &FederationLink, cx: &LinkContext<'_>) -> LinkState {
         }
         LinkPhase::Connected { slot } => match link.session.state() {
             LinkState::Running if !cx.broker.may_read(slot) => LinkState::BlockedHere,
-            LinkState::Running if cx.effects.is_full(slot) || !cx.effects.has_room(slot) => {
+            LinkState::Running if cx.effects.is_full(slot) || !cx.effects.has_capacity(slot) => {
                 LinkState::BlockedThere { reason: "it does not read".into() }
             }
             state => state,

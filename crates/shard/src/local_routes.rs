@@ -8,7 +8,7 @@ use crate::push_setup::PushSetup;
 use crate::dispatcher::EventOutcome;
 use crate::shared_state::SharedState;
 use crate::connection_stamps::{record_stamp, release_stamps};
-use broker::{BodyRef, Broker, Flow, Publish, Slot};
+use broker::{BodyRef, Broker, ReadControl, Publish, ConnectionSlot};
 use federation::{AckMode, LinkSession, RouteId, RouteSpec, TraceVerdict, Tracer};
 use std::time::Instant;
 use wire::RawProperties;
@@ -88,7 +88,7 @@ impl LocalRoute {
         &mut self,
         spec: &RouteSpec,
         vhost: &str,
-        slot: Slot,
+        slot: ConnectionSlot,
         message: PulledMessage<'_>,
         (broker, effects, shared): (&mut Broker, &mut ShardEffects, &SharedState),
     ) -> EventOutcome {
@@ -113,12 +113,12 @@ impl LocalRoute {
                 broker.publish(slot, channel, publish, effects)
             }
             // It counts all the same: its number is its delivery tag's.
-            TraceVerdict::Drop => broker.publish_nowhere(slot, channel),
+            TraceVerdict::Drop => broker.publish_duplicate(slot, channel),
         };
         match published {
-            Ok(Flow::Go) if delivery_tag.is_multiple_of(self.ack_batch) => EventOutcome::AcknowledgeEarly,
-            Ok(Flow::Go) => EventOutcome::Continue,
-            Ok(Flow::Wait | Flow::Gather) => EventOutcome::Wait,
+            Ok(ReadControl::Continue) if delivery_tag.is_multiple_of(self.ack_batch) => EventOutcome::AcknowledgeEarly,
+            Ok(ReadControl::Continue) => EventOutcome::Continue,
+            Ok(ReadControl::Pause | ReadControl::Batch) => EventOutcome::Wait,
             Err(refusal) => EventOutcome::Refuse { channel, refusal, method: basic::Publish::ID },
         }
     }
@@ -172,7 +172,7 @@ impl LocalRoutes {
     }
 
     /// Adds what routes have pushed on a connection, or on one channel of it, to their counts; they push no more.
-    pub fn keep_counts(&mut self, session: &LinkSession, slot: Slot, only: Option<u16>, cx: &mut LinkContext<'_>) {
+    pub fn keep_counts(&mut self, session: &LinkSession, slot: ConnectionSlot, only: Option<u16>, cx: &mut LinkContext<'_>) {
         release_stamps(cx.shared, cx.effects, slot, only);
         let Some(output) = cx.link_output(slot) else { return };
         for (route, _) in session.routes.iter() {

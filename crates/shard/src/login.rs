@@ -5,7 +5,7 @@ use crate::mailbox::ShardWaker;
 use crate::password_verifier::{LoginAttempt, PasswordChecks, PasswordVerifier};
 use crate::sessions::{Sessions, greeting_with_token};
 use crate::tokens::TokenOwner;
-use broker::{Effects, Slot};
+use broker::{Effects, ConnectionSlot};
 use catalog::{Catalog, LoginRefused, UserId};
 use link::CertificateIdentity;
 use session::sasl::{self, Credentials};
@@ -54,7 +54,7 @@ impl LoginService {
     }
 
     /// Logs a client in, at once or when its password is verified.
-    pub fn log_in(&mut self, sessions: &mut Sessions, slot: Slot, request: LoginRequest, now: Instant) {
+    pub fn log_in(&mut self, sessions: &mut Sessions, slot: ConnectionSlot, request: LoginRequest, now: Instant) {
         let Some(connection) = sessions.connections.get_mut(slot) else { return };
         connection.capabilities = request.capabilities;
         let is_loopback = connection.link.peer().is_loopback;
@@ -95,7 +95,7 @@ impl LoginService {
             let is_correct = attempt.stored.is(&attempt.offered);
             return on_password_verified(sessions, &attempt, is_correct, now);
         }
-        if self.password_checks.is_verified(&attempt, || sessions.effects.chance()) {
+        if self.password_checks.is_verified(&attempt, || sessions.effects.random()) {
             return on_password_verified(sessions, &attempt, true, now);
         }
         if let Some(connection) = sessions.connections.get_mut(attempt.slot) {
@@ -162,7 +162,7 @@ fn on_password_verified(sessions: &mut Sessions, attempt: &LoginAttempt, is_corr
 
 fn finish_login(
     sessions: &mut Sessions,
-    slot: Slot,
+    slot: ConnectionSlot,
     mechanism: ShortStr<'_>,
     outcome: Result<UserId, String>,
     now: Instant,

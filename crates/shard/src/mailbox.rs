@@ -4,7 +4,7 @@
 //! wait at the sender, which stops reading its connections when too many of them wait.
 
 use crate::limits::{MAILBOX_BATCHES, MAILBOX_WAITING_BYTES_MAX};
-use broker::Batch;
+use broker::ShardBatch;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -54,18 +54,18 @@ impl ShardWaker {
 
 /// The rings to and from one other shard.
 struct RingPair {
-    outgoing: rtrb::Producer<Box<Batch>>,
+    outgoing: rtrb::Producer<Box<ShardBatch>>,
     /// Emptied batches that come back from the other shard.
-    outgoing_empty: rtrb::Consumer<Box<Batch>>,
-    incoming: rtrb::Consumer<Box<Batch>>,
+    outgoing_empty: rtrb::Consumer<Box<ShardBatch>>,
+    incoming: rtrb::Consumer<Box<ShardBatch>>,
     /// Emptied batches that go back to the other shard.
-    incoming_empty: rtrb::Producer<Box<Batch>>,
+    incoming_empty: rtrb::Producer<Box<ShardBatch>>,
     /// Wakes the other shard.
     waker: Arc<ShardWaker>,
     /// Batches that wait for space in the ring.
-    waiting: VecDeque<Box<Batch>>,
+    waiting: VecDeque<Box<ShardBatch>>,
     waiting_bytes: usize,
-    writing: Box<Batch>,
+    writing: Box<ShardBatch>,
     /// The ring has batches for which the other shard was not woken yet.
     needs_wake: bool,
 }
@@ -76,14 +76,14 @@ impl RingPair {
     fn seal(&mut self) {
         let empty = self.outgoing_empty.pop().unwrap_or_default();
         let batch = std::mem::replace(&mut self.writing, empty);
-        self.waiting_bytes += batch.room_bytes();
+        self.waiting_bytes += batch.capacity_bytes();
         self.waiting.push_back(batch);
     }
 
     /// Moves waiting batches into the ring, as far as it has space.
     fn push_waiting(&mut self) {
         while let Some(batch) = self.waiting.pop_front() {
-            let bytes = batch.room_bytes();
+            let bytes = batch.capacity_bytes();
             match self.outgoing.push(batch) {
                 Ok(()) => {
                     self.waiting_bytes -= bytes;
@@ -140,7 +140,7 @@ impl Mailbox {
 
     /// The batch being written for a shard. A full batch is sent first, so that the other shard can begin.
     #[inline]
-    pub fn batch(&mut self, to: u16) -> &mut Batch {
+    pub fn batch(&mut self, to: u16) -> &mut ShardBatch {
         match self.rings.get_mut(to as usize) {
             Some(Some(ring)) => {
                 if ring.writing.is_full() {
@@ -187,12 +187,12 @@ impl Mailbox {
     }
 
     /// The next batch from a shard.
-    pub fn next(&mut self, from: u16) -> Option<Box<Batch>> {
+    pub fn next(&mut self, from: u16) -> Option<Box<ShardBatch>> {
         self.rings.get_mut(from as usize)?.as_mut()?.incoming.pop().ok()
     }
 
     /// Returns an emptied batch to its sender. It is dropped if the sender has many already.
-    pub fn return_batch(&mut self, from: u16, batch: Box<Batch>) {
+    pub fn return_batch(&mut self, from: u16, batch: Box<ShardBatch>) {
         if let Some(Some(ring)) = self.rings.get_mut(from as usize)
             && let Err(rtrb::PushError::Full(surplus)) = ring.incoming_empty.push(batch)
         {
@@ -211,8 +211,8 @@ impl Mailbox {
 #[cfg(test)]
 mod tests {
     use super::{Mailbox, ShardWaker, WakeTarget};
-    use broker::Letter;
-    use broker::limits::BATCH_LETTERS;
+    use broker::ShardMessage;
+    use broker::limits::BATCH_MESSAGES;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -232,9 +232,9 @@ mod tests {
         let mut receiver = mail.pop().expect("two were connected");
         let mut sender = mail.pop().expect("two were connected");
         wakers[1].will_sleep();
-        let letters = 3 * BATCH_LETTERS as u32 + 1;
+        let letters = 3 * BATCH_MESSAGES as u32 + 1;
         for publishes in 0..letters {
-            sender.batch(1).push(Letter::Accepted { publishes });
+            sender.batch(1).push(ShardMessage::PublishesAccepted { publishes });
         }
         assert!(receiver.has_arrived(), "the full ones are on their way");
         assert_eq!(wakes.load(Ordering::Relaxed), 0);
@@ -242,9 +242,9 @@ mod tests {
         assert_eq!(wakes.load(Ordering::Relaxed), 1);
         let mut expected = 0;
         while let Some(batch) = receiver.next(0) {
-            assert!(batch.letters.len() <= BATCH_LETTERS);
-            for letter in &batch.letters {
-                assert!(matches!(letter, Letter::Accepted { publishes } if *publishes == expected), "{letter:?}");
+            assert!(batch.messages.len() <= BATCH_MESSAGES);
+            for letter in &batch.messages {
+                assert!(matches!(letter, ShardMessage::PublishesAccepted { publishes } if *publishes == expected), "{letter:?}");
                 expected += 1;
             }
         }

@@ -4,7 +4,7 @@
 
 use crate::connection_stamps::ConnectionStamps;
 use crate::link_output::LinkOutput;
-use broker::Slot;
+use broker::ConnectionSlot;
 use session::Outbound;
 
 /// The output of one connection.
@@ -25,7 +25,7 @@ pub struct OutputQueue {
 /// The outputs of one shard by slot, and which of them are dirty.
 pub struct OutputQueues {
     queues: Vec<Option<OutputQueue>>,
-    dirty: Vec<Slot>,
+    dirty: Vec<ConnectionSlot>,
     queue_bytes_max: usize,
 }
 
@@ -42,7 +42,7 @@ impl OutputQueues {
     }
 
     /// Adds the output of a new connection.
-    pub fn open(&mut self, slot: Slot, out: Outbound, copy_threshold_bytes: usize) {
+    pub fn open(&mut self, slot: ConnectionSlot, out: Outbound, copy_threshold_bytes: usize) {
         let index = slot as usize;
         if self.queues.len() <= index {
             self.queues.resize_with(index + 1, || None);
@@ -52,25 +52,25 @@ impl OutputQueues {
     }
 
     /// Drops the output of a connection that is gone.
-    pub fn close(&mut self, slot: Slot) {
+    pub fn close(&mut self, slot: ConnectionSlot) {
         if let Some(queue) = self.queues.get_mut(slot as usize) {
             *queue = None;
         }
     }
 
     #[inline]
-    pub fn get(&self, slot: Slot) -> Option<&OutputQueue> {
+    pub fn get(&self, slot: ConnectionSlot) -> Option<&OutputQueue> {
         self.queues.get(slot as usize)?.as_ref()
     }
 
     #[inline]
-    pub fn get_mut(&mut self, slot: Slot) -> Option<&mut OutputQueue> {
+    pub fn get_mut(&mut self, slot: ConnectionSlot) -> Option<&mut OutputQueue> {
         self.queues.get_mut(slot as usize)?.as_mut()
     }
 
     /// The output of a connection, marked dirty because the caller writes to it.
     #[inline]
-    pub fn get_dirty(&mut self, slot: Slot) -> Option<&mut OutputQueue> {
+    pub fn get_dirty(&mut self, slot: ConnectionSlot) -> Option<&mut OutputQueue> {
         let queue = self.queues.get_mut(slot as usize)?.as_mut()?;
         if !queue.is_dirty {
             queue.is_dirty = true;
@@ -81,7 +81,7 @@ impl OutputQueues {
 
     /// Removes a connection from the dirty list and returns it.
     #[inline]
-    pub fn next_dirty(&mut self) -> Option<Slot> {
+    pub fn next_dirty(&mut self) -> Option<ConnectionSlot> {
         let slot = self.dirty.pop()?;
         if let Some(queue) = self.get_mut(slot) {
             queue.is_dirty = false;
@@ -91,13 +91,13 @@ impl OutputQueues {
 
     /// Whether a connection may get more deliveries.
     #[inline]
-    pub fn has_capacity(&self, slot: Slot) -> bool {
+    pub fn has_capacity(&self, slot: ConnectionSlot) -> bool {
         self.get(slot).is_some_and(|queue| queue.out.bytes() < self.queue_bytes_max)
     }
 
     /// Whether so much waits to be sent to a connection that the shard must not read more requests from it.
     #[inline]
-    pub fn is_full(&self, slot: Slot) -> bool {
+    pub fn is_full(&self, slot: ConnectionSlot) -> bool {
         self.get(slot).is_some_and(|queue| queue.out.bytes() >= 2 * self.queue_bytes_max)
     }
 

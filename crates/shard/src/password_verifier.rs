@@ -6,7 +6,7 @@
 
 use crate::limits::{VERIFICATIONS_MAX, VERIFIED_PASSWORDS_MAX, VERIFIER_THREADS};
 use crate::mailbox::ShardWaker;
-use broker::Slot;
+use broker::ConnectionSlot;
 use catalog::{Password, UserId};
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A login by password, on the connection of this slot and serial number.
 pub(crate) struct LoginAttempt {
-    pub slot: Slot,
+    pub slot: ConnectionSlot,
     pub serial: u32,
     /// `None` if there is no such user: the password is verified all the same, so that it takes as long.
     pub user: Option<UserId>,

@@ -1,24 +1,24 @@
 //! Publishers that are ahead of their consumers and may not publish until their throttle time is over.
 
 use crate::limits::THROTTLE_TIME;
-use broker::Slot;
+use broker::ConnectionSlot;
 use std::collections::VecDeque;
 use std::time::Instant;
 
 /// The throttled publishers of one shard, in the order in which their time is over.
 #[derive(Default)]
 pub(crate) struct PublisherThrottle {
-    throttled: VecDeque<(Instant, Slot)>,
+    throttled: VecDeque<(Instant, ConnectionSlot)>,
 }
 
 impl PublisherThrottle {
     /// Throttles connections from now on.
-    pub fn add(&mut self, slots: impl Iterator<Item = Slot>, now: Instant) {
+    pub fn add(&mut self, slots: impl Iterator<Item = ConnectionSlot>, now: Instant) {
         self.throttled.extend(slots.map(|slot| (now + THROTTLE_TIME, slot)));
     }
 
     /// The next publisher whose time is over.
-    pub fn next_expired(&mut self, now: Instant) -> Option<Slot> {
+    pub fn next_expired(&mut self, now: Instant) -> Option<ConnectionSlot> {
         let &(until, slot) = self.throttled.front()?;
         if until > now {
             return None;

@@ -5,7 +5,7 @@
 
 use crate::link_context::LinkContext;
 use crate::link_output::PushRoute;
-use broker::{Flow, Slot};
+use broker::{ReadControl, ConnectionSlot};
 use catalog::Refusal;
 use federation::{AckMode, LinkSession, LocalSetup, RouteId, RouteKind, RouteSpec, Tracer};
 use wire::method::{Method, basic};
@@ -53,7 +53,7 @@ impl PushSetup {
         &mut self,
         session: &LinkSession,
         route: RouteId,
-        slot: Slot,
+        slot: ConnectionSlot,
         cx: &mut LinkContext<'_>,
     ) -> PushProgress {
         let routes = &session.routes;
@@ -75,7 +75,7 @@ impl PushSetup {
                     Some(method) => {
                         (PushStep::Define(number + 1), cx.broker.command(slot, channel, method, cx.effects))
                     }
-                    None => (PushStep::Qos, Ok(Flow::Go)),
+                    None => (PushStep::Qos, Ok(ReadControl::Continue)),
                 },
                 PushStep::Qos => (PushStep::Consume, set_qos(slot, channel, spec, cx)),
                 PushStep::Consume => {
@@ -91,8 +91,8 @@ impl PushSetup {
                 PushStep::Done => break,
             };
             match outcome {
-                Ok(Flow::Gather) => cx.broker.end_run(slot, cx.effects),
-                Ok(Flow::Go | Flow::Wait) => {}
+                Ok(ReadControl::Batch) => cx.broker.flush_definitions(slot, cx.effects),
+                Ok(ReadControl::Continue | ReadControl::Pause) => {}
                 Err(refusal) => return PushProgress::Refused { channel, refusal },
             }
             self.step = next_step;
@@ -101,21 +101,21 @@ impl PushSetup {
     }
 }
 
-fn set_qos(slot: Slot, channel: u16, spec: &RouteSpec, cx: &mut LinkContext<'_>) -> Result<Flow, Refusal> {
+fn set_qos(slot: ConnectionSlot, channel: u16, spec: &RouteSpec, cx: &mut LinkContext<'_>) -> Result<ReadControl, Refusal> {
     if spec.ack == AckMode::None || spec.credit == 0 {
-        return Ok(Flow::Go);
+        return Ok(ReadControl::Continue);
     }
     let qos = basic::Qos { prefetch_size: 0, prefetch_count: spec.credit, global: false };
     cx.broker.command(slot, channel, qos.into(), cx.effects)
 }
 
 fn consume(
-    slot: Slot,
+    slot: ConnectionSlot,
     channel: u16,
     spec: &RouteSpec,
     queue: &[u8],
     cx: &mut LinkContext<'_>,
-) -> Result<Flow, Refusal> {
+) -> Result<ReadControl, Refusal> {
     let consume = basic::Consume {
         queue: ShortStr::new(queue).unwrap_or(ShortStr::EMPTY),
         consumer_tag: ShortStr::literal("federation"),

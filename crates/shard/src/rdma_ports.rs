@@ -8,7 +8,7 @@ use crate::limits::{DIAL_CREDITS_MIN, DIAL_PORT_CONNECTIONS};
 use crate::rdma_options::RdmaPoll;
 use crate::shared_state::SharedState;
 use crate::tokens::TokenOwner;
-use broker::Slot;
+use broker::ConnectionSlot;
 use link::{AbortReason, Link};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
@@ -24,12 +24,12 @@ use verbs::{TokenVerifier, LinkId, Port, ReadinessEdges, PortSettings, VerbsLink
 /// What ports give their connections and readiness to: the shard.
 pub(crate) trait PortHandler {
     /// Takes over the link of a client, which is known by its owner if it has presented a token. Returns its slot.
-    fn on_accept(&mut self, link: Box<dyn Link>, owner: Option<TokenOwner>, now: Instant) -> Slot;
+    fn on_accept(&mut self, link: Box<dyn Link>, owner: Option<TokenOwner>, now: Instant) -> ConnectionSlot;
 
     /// Takes over the link that a dial has established. Returns its slot, unless the link is not wanted any more.
-    fn on_connect(&mut self, dial: &DialRequest, dialled: DialedLink, now: Instant) -> Option<Slot>;
+    fn on_connect(&mut self, dial: &DialRequest, dialled: DialedLink, now: Instant) -> Option<ConnectionSlot>;
 
-    fn on_ready(&mut self, slot: Slot, readiness: ReadinessEdges);
+    fn on_ready(&mut self, slot: ConnectionSlot, readiness: ReadinessEdges);
 }
 
 /// A port of the shard, and the slots of its links.
@@ -46,7 +46,7 @@ struct ShardPort {
     /// Bytes of receive buffers that were not counted when the broker started.
     dialled_bytes: u64,
     /// By the index of the link's id. Entries of ended links stay until the index is used again.
-    slots: Vec<Option<(LinkId, Slot)>>,
+    slots: Vec<Option<(LinkId, ConnectionSlot)>>,
     /// Connections to other brokers that are being established.
     pending: Vec<PendingDial>,
     /// The device has failed. The port is removed when its connections have ended.
@@ -316,7 +316,7 @@ impl ShardPort {
         true
     }
 
-    fn set_slot(&mut self, id: LinkId, slot: Slot) {
+    fn set_slot(&mut self, id: LinkId, slot: ConnectionSlot) {
         if self.slots.len() <= id.slot() {
             self.slots.resize(id.slot() + 1, None);
         }
@@ -367,21 +367,21 @@ mod tests {
     #[derive(Default)]
     struct RecordingHandler {
         links: Vec<Box<dyn Link>>,
-        readable: Vec<Slot>,
+        readable: Vec<ConnectionSlot>,
     }
 
     impl PortHandler for RecordingHandler {
-        fn on_accept(&mut self, link: Box<dyn Link>, owner: Option<TokenOwner>, _now: Instant) -> Slot {
+        fn on_accept(&mut self, link: Box<dyn Link>, owner: Option<TokenOwner>, _now: Instant) -> ConnectionSlot {
             assert!(owner.is_none(), "nobody presents a token");
             self.links.push(link);
-            self.links.len() as Slot - 1
+            self.links.len() as ConnectionSlot - 1
         }
 
-        fn on_connect(&mut self, _dial: &DialRequest, _dialled: DialedLink, _now: Instant) -> Option<Slot> {
+        fn on_connect(&mut self, _dial: &DialRequest, _dialled: DialedLink, _now: Instant) -> Option<ConnectionSlot> {
             unreachable!("nothing is dialled here")
         }
 
-        fn on_ready(&mut self, slot: Slot, readiness: ReadinessEdges) {
+        fn on_ready(&mut self, slot: ConnectionSlot, readiness: ReadinessEdges) {
             if readiness.readable {
                 self.readable.push(slot);
             }

@@ -14,7 +14,7 @@ use crate::rdma_ports::RdmaPorts;
 use crate::shard::{Shard, ShardOptions};
 use crate::shared_state::SharedState;
 use crate::worker::{BrokerDialler, ShardSpins, ShardWorker};
-use broker::{Broker, BrokerOptions, Request};
+use broker::{Broker, BrokerOptions, AdminRequest};
 use catalog::{Catalog, CatalogLimits, Definition, ShardId};
 use link::{Address, ListenOptions, Listener, TlsServer};
 use rand::TryRngCore;
@@ -71,7 +71,7 @@ pub struct ServerOptions {
     /// Connects to other brokers; without it there are no such connections.
     pub dialler: Option<Arc<dyn BrokerDialler>>,
     /// Where administrative requests go; without it they get no answer.
-    pub requests: Option<SyncSender<Request>>,
+    pub requests: Option<SyncSender<AdminRequest>>,
 }
 
 /// Why a broker did not start.
@@ -186,7 +186,7 @@ struct CommonParts {
     external: Option<ExternalMechanism>,
     latency_request: Option<Arc<CpuLatencyRequest>>,
     dialler: Option<Arc<dyn BrokerDialler>>,
-    requests: Option<SyncSender<Request>>,
+    requests: Option<SyncSender<AdminRequest>>,
     rdma_settings: PortSettings,
     rdma_poll: RdmaPoll,
     output_bytes_max: usize,

@@ -11,7 +11,7 @@ use crate::effects::ShardEffects;
 use crate::shard::ShardOptions;
 use crate::shared_state::SharedState;
 use crate::tokens::TokenOwner;
-use broker::{Broker, Effects, Slot};
+use broker::{Broker, Effects, ConnectionSlot};
 use catalog::{Refusal, SessionId, UserId};
 use link::{AbortReason, Link, LinkError};
 use session::heartbeat::HeartbeatAction;
@@ -54,7 +54,7 @@ pub(crate) fn greeting_with_token(greeting: &Arc<Greeting>, token: Option<RdmaTo
 
 impl Sessions {
     /// Accepts a link that a client opened; `token_owner` has logged in already, if it connects by a token.
-    pub fn accept(&mut self, link: Box<dyn Link>, token_owner: Option<TokenOwner>, now: Instant) -> Slot {
+    pub fn accept(&mut self, link: Box<dyn Link>, token_owner: Option<TokenOwner>, now: Instant) -> ConnectionSlot {
         let (slot, peer) = (self.connections.next_slot(), link.peer());
         tracing::debug!(shard = self.options.shard.0, slot, peer = &*peer.address, "connection accepted");
         let shape = link.capabilities();
@@ -86,7 +86,7 @@ impl Sessions {
     }
 
     /// Adds the connection of a link, whichever side opened it.
-    pub fn insert(&mut self, link: Box<dyn Link>, inbound: Inbound, out: Outbound, now: Instant) -> Slot {
+    pub fn insert(&mut self, link: Box<dyn Link>, inbound: Inbound, out: Outbound, now: Instant) -> ConnectionSlot {
         let copy_threshold_bytes = link.capabilities().copy_threshold_bytes;
         let deadline = now + self.options.login_timeout;
         let slot = self.connections.insert(Box::new(Connection::new(link, inbound, deadline, now)));
@@ -96,7 +96,7 @@ impl Sessions {
     }
 
     /// Removes a connection: its session ends, its slot is free.
-    pub fn remove(&mut self, slot: Slot) -> Option<Box<Connection>> {
+    pub fn remove(&mut self, slot: ConnectionSlot) -> Option<Box<Connection>> {
         let connection = self.connections.remove(slot)?;
         tracing::debug!(
             shard = self.options.shard.0,
@@ -119,13 +119,13 @@ impl Sessions {
         }
         let mut bytes = [0; TOKEN_BYTES];
         let (first, second) = bytes.split_at_mut(TOKEN_BYTES / 2);
-        first.copy_from_slice(&self.effects.chance().to_ne_bytes());
-        second.copy_from_slice(&self.effects.chance().to_ne_bytes());
+        first.copy_from_slice(&self.effects.random().to_ne_bytes());
+        second.copy_from_slice(&self.effects.random().to_ne_bytes());
         Some(RdmaToken(bytes))
     }
 
     /// Handles readiness edges of a link.
-    pub fn on_readiness(&mut self, slot: Slot, readable: bool, writable: bool, closed: bool) {
+    pub fn on_readiness(&mut self, slot: ConnectionSlot, readable: bool, writable: bool, closed: bool) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         // The link sends bytes of its own first; an error shows at the next read or write.
         if writable && connection.link.has_pending_output() {
@@ -143,23 +143,23 @@ impl Sessions {
     }
 
     /// Whether the peer has closed the link, or the link is broken.
-    pub fn is_closed(&self, slot: Slot) -> bool {
+    pub fn is_closed(&self, slot: ConnectionSlot) -> bool {
         self.connections.get(slot).is_some_and(|connection| connection.peer_closed)
     }
 
     /// Whether the next command of a connection may be carried out: it waits for no answer and no memory, and its
     /// client reads what it asked for.
-    pub fn may_serve(&self, slot: Slot) -> bool {
+    pub fn may_serve(&self, slot: ConnectionSlot) -> bool {
         self.broker.may_read(slot) && !self.effects.is_full(slot) && !self.is_verifying_password(slot)
     }
 
-    pub fn is_verifying_password(&self, slot: Slot) -> bool {
+    pub fn is_verifying_password(&self, slot: ConnectionSlot) -> bool {
         self.connections.get(slot).is_some_and(|connection| connection.is_verifying_password)
     }
 
     /// Continues after a connection's output was flushed: requests that waited for that, and deliveries.
     #[inline]
-    pub fn after_flush(&mut self, slot: Slot) {
+    pub fn after_flush(&mut self, slot: ConnectionSlot) {
         let has_unparsed = self.connections.get(slot).is_some_and(|connection| connection.has_unparsed);
         if has_unparsed && self.may_serve(slot) {
             self.connections.enqueue(slot);
@@ -170,7 +170,7 @@ impl Sessions {
 
     /// Checks a connection whose timer has expired: its heartbeat while its session is open, its deadline before and
     /// after that.
-    pub fn check_timer(&mut self, slot: Slot, now: Instant) -> TimerOutcome {
+    pub fn check_timer(&mut self, slot: ConnectionSlot, now: Instant) -> TimerOutcome {
         let Some(connection) = self.connections.get_mut(slot) else { return TimerOutcome::Done };
         let ConnectionPhase::Open { .. } = connection.phase else {
             if now < connection.deadline {
@@ -208,13 +208,13 @@ impl Sessions {
     }
 
     /// Opens the virtual host that a client has chosen.
-    pub fn open_vhost(&mut self, slot: Slot, name: &[u8], now: Instant) {
+    pub fn open_vhost(&mut self, slot: ConnectionSlot, name: &[u8], now: Instant) {
         if let Err(refusal) = self.try_open_vhost(slot, name, now) {
             self.refuse_client(slot, 0, refusal, connection::Open::ID, now);
         }
     }
 
-    fn try_open_vhost(&mut self, slot: Slot, name: &[u8], now: Instant) -> Result<(), Refusal> {
+    fn try_open_vhost(&mut self, slot: ConnectionSlot, name: &[u8], now: Instant) -> Result<(), Refusal> {
         let Some(connection) = self.connections.get_mut(slot) else { return Ok(()) };
         let ConnectionPhase::LoggedIn { user } = connection.phase else { return Ok(()) };
         let session = SessionId { shard: self.options.shard, slot, serial: connection.serial };
@@ -234,11 +234,11 @@ impl Sessions {
             self.shared.tokens.insert(token, owner, now);
         }
         connection.reservation = reservation;
-        let capabilities = broker::Capabilities {
+        let capabilities = broker::ClientCapabilities {
             consumer_cancel_notify: connection.capabilities.has(Capabilities::CONSUMER_CANCEL_NOTIFY),
             connection_blocked: connection.capabilities.has(Capabilities::CONNECTION_BLOCKED),
         };
-        self.broker.open_session(slot, broker::Login { session, user, vhost, capabilities });
+        self.broker.open_session(slot, broker::SessionLogin { session, user, vhost, capabilities });
         if let Some((out, pool)) = self.effects.writer(slot) {
             connection.inbound.open_accepted(out, pool);
         }
@@ -247,7 +247,7 @@ impl Sessions {
     }
 
     /// Opens a channel for a client, unless its user has as many as it may.
-    pub fn open_channel(&mut self, slot: Slot, channel: u16, now: Instant) {
+    pub fn open_channel(&mut self, slot: ConnectionSlot, channel: u16, now: Instant) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let ConnectionPhase::Open { user, .. } = connection.phase else { return };
         let Some(reservation) = &mut connection.reservation else { return };
@@ -263,7 +263,7 @@ impl Sessions {
     }
 
     /// Closes a channel and returns it to the limit of its user.
-    pub fn close_channel(&mut self, slot: Slot, channel: u16) {
+    pub fn close_channel(&mut self, slot: ConnectionSlot, channel: u16) {
         if let Some(connection) = self.connections.get_mut(slot)
             && let Some(reservation) = &mut connection.reservation
         {
@@ -274,7 +274,7 @@ impl Sessions {
     }
 
     /// Closes a session in the broker core, and returns it to the limits of its virtual host and user.
-    pub fn close_session(&mut self, slot: Slot) {
+    pub fn close_session(&mut self, slot: ConnectionSlot) {
         release_stamps(&self.shared, &mut self.effects, slot, None);
         if let Some(connection) = self.connections.get_mut(slot) {
             connection.reservation = None;
@@ -283,7 +283,7 @@ impl Sessions {
     }
 
     /// Closes the session; pending output is flushed, then the link is closed.
-    pub fn close_after_flush(&mut self, slot: Slot, now: Instant) {
+    pub fn close_after_flush(&mut self, slot: ConnectionSlot, now: Instant) {
         self.close_session(slot);
         self.enter_closing_phase(slot, ConnectionPhase::Leaving, now);
         if let Some(connection) = self.connections.get_mut(slot) {
@@ -293,14 +293,14 @@ impl Sessions {
     }
 
     /// Enters a phase that must end within [`CLOSE_TIMEOUT`].
-    pub fn enter_closing_phase(&mut self, slot: Slot, phase: ConnectionPhase, now: Instant) {
+    pub fn enter_closing_phase(&mut self, slot: ConnectionSlot, phase: ConnectionPhase, now: Instant) {
         self.connections.enter_closing_phase(slot, phase, now);
     }
 
     /// Refuses a client's command: its channel or its connection is closed.
     pub fn refuse_client(
         &mut self,
-        slot: Slot,
+        slot: ConnectionSlot,
         channel: u16,
         refusal: Refusal,
         (class_id, method_id): (u16, u16),
@@ -315,7 +315,7 @@ impl Sessions {
     }
 
     /// Reports a client's fault to it, and closes the channel or the connection.
-    pub fn on_client_fault(&mut self, slot: Slot, fault: &ProtocolFault, now: Instant) {
+    pub fn on_client_fault(&mut self, slot: ConnectionSlot, fault: &ProtocolFault, now: Instant) {
         self.log_fault(slot, fault);
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let Some((out, pool)) = self.effects.writer(slot) else { return };
@@ -331,7 +331,7 @@ impl Sessions {
         }
     }
 
-    pub fn log_fault(&self, slot: Slot, fault: &ProtocolFault) {
+    pub fn log_fault(&self, slot: ConnectionSlot, fault: &ProtocolFault) {
         let Some(connection) = self.connections.get(slot) else { return };
         let peer = &*connection.link.peer().address;
         match fault.code {
@@ -344,7 +344,7 @@ impl Sessions {
 
     /// Logs that a link has failed. An operator must know of offences and timeouts of a peer, but not that it has gone.
     #[cold]
-    pub fn log_link_error(&self, slot: Slot, error: &LinkError) {
+    pub fn log_link_error(&self, slot: ConnectionSlot, error: &LinkError) {
         let Some(connection) = self.connections.get(slot) else { return };
         let (shard, peer) = (self.options.shard.0, &*connection.link.peer().address);
         let is_offence = match error {

@@ -18,7 +18,7 @@ use crate::publisher_throttle::PublisherThrottle;
 use crate::sessions::Sessions;
 use crate::shared_state::SharedState;
 use crate::tokens::TokenOwner;
-use broker::{Address, BodyRef, Broker, Effects, Slot};
+use broker::{BodyRef, ReplyAddress, Broker, Effects, ConnectionSlot};
 use catalog::{Definition, Refusal, ShardId};
 use link::{AbortReason, Link};
 use session::{Greeting, SessionLimits};
@@ -78,28 +78,28 @@ impl Shard {
     }
 
     /// The slot that the next connection will get: its token at the poll.
-    pub fn next_slot(&self) -> Slot {
+    pub fn next_slot(&self) -> ConnectionSlot {
         self.dispatcher.sessions.connections.next_slot()
     }
 
     /// Accepts a link that a client opened.
-    pub fn accept(&mut self, link: Box<dyn Link>, now: Instant) -> Slot {
+    pub fn accept(&mut self, link: Box<dyn Link>, now: Instant) -> ConnectionSlot {
         self.dispatcher.sessions.accept(link, None, now)
     }
 
     /// Accepts a link of a client that may have logged in over TCP or TLS already and connects by the token it was
     /// given there.
-    pub(crate) fn accept_with_token(&mut self, link: Box<dyn Link>, owner: Option<TokenOwner>, now: Instant) -> Slot {
+    pub(crate) fn accept_with_token(&mut self, link: Box<dyn Link>, owner: Option<TokenOwner>, now: Instant) -> ConnectionSlot {
         self.dispatcher.sessions.accept(link, owner, now)
     }
 
     /// The link of a connection, to be registered at a poll.
-    pub fn link(&mut self, slot: Slot) -> Option<&mut Box<dyn Link>> {
+    pub fn link(&mut self, slot: ConnectionSlot) -> Option<&mut Box<dyn Link>> {
         Some(&mut self.dispatcher.sessions.connections.get_mut(slot)?.link)
     }
 
     /// Handles readiness edges of a link.
-    pub fn on_readiness(&mut self, slot: Slot, readable: bool, writable: bool, closed: bool) {
+    pub fn on_readiness(&mut self, slot: ConnectionSlot, readable: bool, writable: bool, closed: bool) {
         self.dispatcher.sessions.on_readiness(slot, readable, writable, closed);
     }
 
@@ -143,7 +143,7 @@ impl Shard {
                 }
                 broker.receive(ShardId(from), &mut batch, effects);
                 effects.mailbox.return_batch(from, batch);
-                broker.end_of_batch(effects);
+                broker.flush_batch(effects);
                 self.dispatcher.flush(now);
                 self.dispatcher.sessions.effects.mailbox.send(false);
             }
@@ -154,7 +154,7 @@ impl Shard {
         let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
         self.throttle.add(effects.throttled.drain(..), now);
         while let Some(slot) = self.throttle.next_expired(now) {
-            broker.end_pace(slot, effects);
+            broker.end_throttle(slot, effects);
         }
         self.dispatcher.run_deferred(now);
     }
@@ -167,7 +167,7 @@ impl Shard {
         let Sessions { options, broker, effects, shared, .. } = &mut self.dispatcher.sessions;
         let (shard, pool) = (options.shard.0, effects.pool());
         pool.collect();
-        let list_bytes = broker.room_bytes();
+        let list_bytes = broker.list_overhead_bytes();
         let is_short = self.memory.record_held(pool.mapped_bytes() + list_bytes, shared);
         if is_short {
             pool.trim();
@@ -180,7 +180,7 @@ impl Shard {
             tracing::warn!(shard, over, bytes = shared.used_bytes(), "memory limit");
             broker.set_memory_alarm(over, effects);
         }
-        let changed = self.memory.record_vhosts(broker.counted_vhosts(), |vhost| broker.is_vhost_full(vhost), shared);
+        let changed = self.memory.record_vhosts(broker.vhost_quotas(), |vhost| broker.is_vhost_full(vhost), shared);
         for vhost in changed {
             let (full, vhost_name) = (vhost.is_full, broker.catalog().vhost_name(vhost.vhost));
             tracing::warn!(shard, vhost = vhost_name, full, bytes = vhost.bytes, "limit of a virtual host's queues");
@@ -197,27 +197,27 @@ impl Shard {
     /// Runs the timers of queues and messages, and ends the batch of what was served.
     fn run_queue_timers(&mut self) {
         let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
-        broker.fire(effects);
-        broker.end_of_batch(effects);
+        broker.run_timers(effects);
+        broker.flush_batch(effects);
     }
 
     /// Changes definitions for an operator, at shard 0. Returns the refusals; the other changes are made.
     pub fn define(&mut self, definitions: Vec<Definition>, now: Instant) -> Vec<Refusal> {
         self.set_broker_time(now);
         let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
-        let outcomes = definitions.into_iter().map(|definition| broker.operate(definition, effects));
+        let outcomes = definitions.into_iter().map(|definition| broker.define_as_operator(definition, effects));
         outcomes.filter_map(Result::err).collect()
     }
 
     /// Answers an administrative request.
-    pub fn respond(&mut self, to: Address, properties: &[u8], body: &[u8], now: Instant) {
+    pub fn respond(&mut self, to: ReplyAddress, properties: &[u8], body: &[u8], now: Instant) {
         self.set_broker_time(now);
         let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
         if body.len() < ANSWER_SHARED_BYTES_MIN {
-            return broker.answer_request(to, properties, BodyRef::Small(body), effects);
+            return broker.answer_admin_request(to, properties, BodyRef::Small(body), effects);
         }
         let shared = effects.pool().copy(body);
-        broker.answer_request(to, properties, BodyRef::Large(&shared), effects);
+        broker.answer_admin_request(to, properties, BodyRef::Large(&shared), effects);
     }
 
     fn outcome(&self, now: Instant) -> TickOutcome {
@@ -232,11 +232,11 @@ impl Shard {
         {
             return TickOutcome::More;
         }
-        let used_bytes = || effects.pool().used_bytes() + broker.room_bytes();
+        let used_bytes = || effects.pool().used_bytes() + broker.list_overhead_bytes();
         let recheck_at = (is_congested
             || mailbox.has_waiting()
             || broker.is_alarmed()
-            || self.memory.needs_recheck(used_bytes(), broker.counted_vhosts(), shared))
+            || self.memory.needs_recheck(used_bytes(), broker.vhost_quotas(), shared))
         .then(|| now + RECHECK_INTERVAL);
         let resume_at =
             if effects.throttled.is_empty() { self.throttle.next_at() } else { Some(now + THROTTLE_TIME) };
@@ -272,7 +272,7 @@ impl Shard {
     }
 
     /// Ends a connection that cannot be served.
-    pub fn reject(&mut self, slot: Slot, now: Instant) {
+    pub fn reject(&mut self, slot: ConnectionSlot, now: Instant) {
         self.dispatcher.abort_connection(slot, AbortReason::Limit, now);
     }
 }

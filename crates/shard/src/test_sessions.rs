@@ -9,7 +9,7 @@ use crate::shard::ShardOptions;
 use crate::shared_state::SharedState;
 use crate::test_clock::some_instant;
 use crate::tokens::TokenOwner;
-use broker::{Broker, BrokerOptions, Slot};
+use broker::{Broker, BrokerOptions, ConnectionSlot};
 use catalog::{Catalog, Definition, CatalogLimits, Name, Password, Permission, ShardId};
 use link::sim::{SimLink, SimOptions, pair};
 use link::{Link, ReceiveOutcome};
@@ -66,7 +66,7 @@ pub(crate) struct LoginClient {
     link: SimLink,
     out: Outbound,
     pool: Pool,
-    pub slot: Slot,
+    pub slot: ConnectionSlot,
 }
 
 impl LoginClient {

@@ -9,7 +9,7 @@ use crate::rdma_ports::{PortHandler, RdmaPorts};
 use crate::shard::{Shard, TickOutcome};
 use crate::shared_state::SharedState;
 use crate::tokens::TokenOwner;
-use broker::Slot;
+use broker::ConnectionSlot;
 use link::Link;
 use mio::{Registry, Token};
 use reactor::{AdaptiveSpin, IdleStrategy, SocketReadiness, Worker};
@@ -187,16 +187,16 @@ impl Worker<InboxMessage> for ShardWorker {
 }
 
 impl PortHandler for Shard {
-    fn on_accept(&mut self, link: Box<dyn Link>, owner: Option<TokenOwner>, now: Instant) -> Slot {
+    fn on_accept(&mut self, link: Box<dyn Link>, owner: Option<TokenOwner>, now: Instant) -> ConnectionSlot {
         self.accept_with_token(link, owner, now)
     }
 
-    fn on_connect(&mut self, dial: &DialRequest, dialled: DialedLink, now: Instant) -> Option<Slot> {
+    fn on_connect(&mut self, dial: &DialRequest, dialled: DialedLink, now: Instant) -> Option<ConnectionSlot> {
         self.on_dial_outcome(dial, Ok(dialled), now)
     }
 
     #[inline]
-    fn on_ready(&mut self, slot: Slot, readiness: ReadinessEdges) {
+    fn on_ready(&mut self, slot: ConnectionSlot, readiness: ReadinessEdges) {
         self.on_readiness(slot, readiness.readable, readiness.writable, readiness.closed);
     }
 }
@@ -236,7 +236,7 @@ impl ShardWorker {
         }
     }
 
-    fn register(&mut self, slot: Slot, registry: &Registry, now: Instant) {
+    fn register(&mut self, slot: ConnectionSlot, registry: &Registry, now: Instant) {
         let registered = self.shard.link(slot).map(|link| link.register(registry, Token(slot as usize)));
         if let Some(Err(error)) = registered {
             tracing::warn!(%error, "cannot wait for a new connection");

@@ -187,7 +187,7 @@ impl Run {
                 }
             }
             // Where one at a time is served it may be any one, also one that fell silent and is not missed.
-            if let Some(tag) = free.filter(|_| idle == queue.takers.len() || !queue.is_single_active()) {
+            if let Some(tag) = free.filter(|_| idle == queue.consumers.len() || !queue.is_single_active()) {
                 let (name, messages) = (&queue.name, queue.ready.len());
                 complain(format!("at rest: {name} has {messages} messages, and {tag} is not given one"));
             }

@@ -247,7 +247,7 @@ impl World {
                 ("connections", node.shard.connections()),
                 ("queues", node.shard.broker().queues().count()),
                 ("bytes of output", node.shard.effects().output_bytes()),
-                ("bytes of lists", node.shard.broker().room_bytes()),
+                ("bytes of lists", node.shard.broker().list_overhead_bytes()),
                 ("bytes of message memory", node.pool.used_bytes()),
             ];
             let counts = counts.into_iter().chain(node.shard.broker().census());

@@ -5,7 +5,7 @@ use catalog::{ApplyTo, Definition, Policy, VhostLimits};
 use wire::method::exchange;
 
 /// `name pattern priority key=value …`, over queues and exchanges; `!` in front makes it the operator's own.
-fn policies(world: &mut World, written: &[&str]) {
+fn policies(world: &mut BrokerWorld, written: &[&str]) {
     let read = |text: &str| {
         let mut words = text.split(' ');
         let mut next = || words.next().expect("name, pattern, priority");
@@ -30,43 +30,43 @@ fn policies(world: &mut World, written: &[&str]) {
     operate(world, Definition::SetPolicies { policies, operator_policies });
 }
 
-fn operate(world: &mut World, definition: Definition) {
+fn operate(world: &mut BrokerWorld, definition: Definition) {
     let (broker, recorder) = &mut world.shards[0];
-    broker.operate(definition, recorder).expect("it is taken");
-    world.settle();
+    broker.define_as_operator(definition, recorder).expect("it is taken");
+    world.exchange_batches();
 }
 
-fn limit_bytes(world: &mut World, queue_bytes_max: Option<u64>) {
+fn limit_bytes(world: &mut BrokerWorld, queue_bytes_max: Option<u64>) {
     let limits = VhostLimits { queue_bytes_max, ..VhostLimits::default() };
     operate(world, Definition::SetVhostLimits { vhost: "/".into(), limits });
 }
 
 /// What waits in the one virtual host, as its shards count it.
-fn counted(world: &World) -> u64 {
-    world.shards.iter().flat_map(|(broker, _)| broker.counted_vhosts()).map(|(_, bytes, _)| bytes).sum()
+fn counted(world: &BrokerWorld) -> u64 {
+    world.shards.iter().flat_map(|(broker, _)| broker.vhost_quotas()).map(|(_, bytes, _)| bytes).sum()
 }
 
 #[test]
-fn a_policy_comes_over_a_living_queue_and_goes_again() {
+fn a_policy_applies_to_a_live_queue_until_it_is_removed() {
     on_one_and_on_three(|world, owner, publisher, _| {
         declare(world, owner, "q", &[]);
         declare(world, owner, "other", &[]);
         world.publish(publisher, "", "q", "a");
         world.publish(publisher, "", "other", "a");
-        world.pass(150);
+        world.advance(150);
         policies(world, &["ttl ^q$ 0 message-ttl=200"]);
         assert_eq!(counts(world, owner, "q"), "declare-ok q 1/0");
-        world.pass(49);
+        world.advance(49);
         assert_eq!(counts(world, owner, "q"), "declare-ok q 1/0");
-        world.pass(1);
+        world.advance(1);
         assert_eq!(counts(world, owner, "q"), "declare-ok q 0/0", "what waited before expires by the time it came");
         assert_eq!(counts(world, owner, "other"), "declare-ok other 1/0");
         // It is no argument.
         declare(world, publisher, "q", &[]);
         world.publish(publisher, "", "q", "b");
-        world.pass(100);
+        world.advance(100);
         policies(world, &[]);
-        world.pass(1_000);
+        world.advance(1_000);
         assert_eq!(counts(world, owner, "q"), "declare-ok q 1/0");
         // What is declared later is under it at once, and a lesser argument counts.
         policies(world, &["ttl ^q 0 message-ttl=200"]);
@@ -75,19 +75,19 @@ fn a_policy_comes_over_a_living_queue_and_goes_again() {
         declare(world, owner, "q3", &[("x-message-ttl", Value::I32(300))]);
         world.publish(publisher, "", "q2", "a");
         world.publish(publisher, "", "q3", "a");
-        world.pass(100);
+        world.advance(100);
         assert_eq!(counts(world, owner, "q2"), "declare-ok q2 0/0");
         assert_eq!(counts(world, owner, "q3"), "declare-ok q3 1/0");
-        world.pass(100);
+        world.advance(100);
         assert_eq!(counts(world, owner, "q3"), "declare-ok q3 0/0");
     });
 }
 
 #[test]
-fn of_several_the_highest_counts_and_the_operators_lesser_number() {
+fn the_highest_policy_applies_with_the_lesser_limit_of_the_operator() {
     on_one_and_on_three(|world, owner, publisher, _| {
         declare(world, owner, "q", &[]);
-        let fill = |world: &mut World| {
+        let fill = |world: &mut BrokerWorld| {
             for _ in 0..9 {
                 world.publish(publisher, "", "q", "x");
             }
@@ -118,17 +118,17 @@ fn dead_letters_and_refusals_come_and_go_with_a_policy() {
         world.publish(publisher, "", "q", "a");
         world.publish(publisher, "", "q", "b");
         assert_eq!(get(world, owner, "dead"), "got#1=a (0 left)");
-        // A consumer on any shard knows that a rejected message goes somewhere.
-        world.say(consumer, basic::Get { queue: short("q"), no_ack: false });
-        assert_eq!(world.heard(consumer), "got#1=b (0 left)");
-        world.say(consumer, basic::Reject { delivery_tag: 1, requeue: false });
+        // On every shard it is known that rejected messages have a target.
+        world.command(consumer, basic::Get { queue: short("q"), no_ack: false });
+        assert_eq!(world.sent(consumer), "got#1=b (0 left)");
+        world.command(consumer, basic::Reject { delivery_tag: 1, requeue: false });
         assert_eq!(get(world, owner, "dead"), "got#2=b (0 left)");
         policies(world, &["full ^q$ 0 max-length=1 overflow=reject-publish"]);
-        world.say(publisher, confirm::Select { no_wait: false });
-        assert_eq!(world.heard(publisher), "confirm.select-ok");
+        world.command(publisher, confirm::Select { no_wait: false });
+        assert_eq!(world.sent(publisher), "confirm.select-ok");
         world.publish(publisher, "", "q", "c");
         world.publish(publisher, "", "q", "d");
-        assert_eq!(world.heard(publisher), "ack 1 | nack 2");
+        assert_eq!(world.sent(publisher), "ack 1 | nack 2");
         policies(world, &[]);
         world.publish(publisher, "", "q", "e");
         assert_eq!(counts(world, owner, "q"), "declare-ok q 2/0");
@@ -137,28 +137,28 @@ fn dead_letters_and_refusals_come_and_go_with_a_policy() {
 }
 
 #[test]
-fn a_queue_expires_by_a_policy_counted_from_when_it_came() {
+fn a_queue_expires_by_a_policy_counted_from_when_it_was_set() {
     on_one_and_on_three(|world, owner, _, _| {
         declare(world, owner, "q", &[]);
-        world.pass(500);
+        world.advance(500);
         policies(world, &["gone q 0 expires=100"]);
-        world.pass(99);
-        let names = |world: &World| world.shards[0].0.catalog().queues().count();
+        world.advance(99);
+        let names = |world: &BrokerWorld| world.shards[0].0.catalog().queues().count();
         assert_eq!(names(world), 1);
-        world.pass(1);
+        world.advance(1);
         assert_eq!(names(world), 0);
     });
 }
 
 #[test]
-fn an_exchange_has_its_alternate_by_a_policy_unless_an_argument_says_another() {
+fn an_exchange_has_the_alternate_of_its_argument_before_that_of_a_policy() {
     on_one_and_on_three(|world, owner, publisher, _| {
         declare(world, owner, "lost", &[]);
-        let exchange = |world: &mut World, name: &str, arguments: Table| {
+        let exchange = |world: &mut BrokerWorld, name: &str, arguments: Table| {
             let bytes = arguments.to_bytes();
             let (exchange, kind, arguments) = (short(name), short("fanout"), TableRef::new(&bytes));
             let (passive, durable, auto_delete, internal, no_wait) = (false, false, false, false, false);
-            world.say(
+            world.command(
                 owner,
                 exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments },
             );
@@ -168,12 +168,12 @@ fn an_exchange_has_its_alternate_by_a_policy_unless_an_argument_says_another() {
         let own = Table::default().with("alternate-exchange", Value::text("amq.direct")).expect("short");
         exchange(world, "own", own);
         let (queue, exchange, routing_key, arguments) = (short("lost"), short("rest"), short(""), TableRef::EMPTY);
-        world.say(owner, queue::Bind { queue, exchange, routing_key, no_wait: false, arguments });
-        world.heard(owner);
-        let left = |world: &mut World, exchange: &str| {
+        world.command(owner, queue::Bind { queue, exchange, routing_key, no_wait: false, arguments });
+        world.sent(owner);
+        let left = |world: &mut BrokerWorld, exchange: &str| {
             world.publish(publisher, exchange, "k", "m");
             let found = counts(world, owner, "lost");
-            world.say(owner, queue::Purge { queue: short("lost"), no_wait: true });
+            world.command(owner, queue::Purge { queue: short("lost"), no_wait: true });
             found
         };
         assert_eq!(left(world, "x"), "declare-ok lost 0/0");
@@ -187,7 +187,7 @@ fn an_exchange_has_its_alternate_by_a_policy_unless_an_argument_says_another() {
 }
 
 #[test]
-fn what_waits_in_a_virtual_host_is_counted_where_it_has_a_limit() {
+fn waiting_bytes_are_counted_in_virtual_hosts_with_a_quota() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         declare(world, owner, "a", &[]);
         declare(world, owner, "b", &[("x-max-length", Value::I32(1))]);
@@ -204,43 +204,43 @@ fn what_waits_in_a_virtual_host_is_counted_where_it_has_a_limit() {
         get(world, owner, "a");
         assert_eq!(counted(world), 4 * one);
         // What is out under an acknowledgement waits no more, until it comes back.
-        world.say(consumer, basic::Get { queue: short("a"), no_ack: false });
+        world.command(consumer, basic::Get { queue: short("a"), no_ack: false });
         assert_eq!(counted(world), 3 * one);
-        world.say(consumer, basic::Nack { delivery_tag: 1, multiple: false, requeue: true });
+        world.command(consumer, basic::Nack { delivery_tag: 1, multiple: false, requeue: true });
         assert_eq!(counted(world), 4 * one);
-        world.say(owner, queue::Purge { queue: short("a"), no_wait: true });
+        world.command(owner, queue::Purge { queue: short("a"), no_wait: true });
         assert_eq!(counted(world), one);
-        world.say(owner, queue::Delete { queue: short("b"), if_unused: false, if_empty: false, no_wait: true });
+        world.command(owner, queue::Delete { queue: short("b"), if_unused: false, if_empty: false, no_wait: true });
         assert_eq!(counted(world), 0);
         world.publish(publisher, "", "a", "x");
         limit_bytes(world, None);
-        assert_eq!(world.shards.iter().flat_map(|(broker, _)| broker.counted_vhosts()).count(), 0);
+        assert_eq!(world.shards.iter().flat_map(|(broker, _)| broker.vhost_quotas()).count(), 0);
     });
 }
 
 #[test]
-fn publishers_of_a_full_virtual_host_are_held_back_and_told() {
+fn publishers_of_a_full_virtual_host_are_blocked_and_notified() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         declare(world, owner, "q", &[]);
         limit_bytes(world, Some(100));
         assert!(world.publish(publisher, "", "q", "a"));
-        let set_full = |world: &mut World, full: bool| {
+        let set_full = |world: &mut BrokerWorld, full: bool| {
             let vhost = world.shards[0].0.catalog().vhost_by_name("/").expect("the default vhost");
             for (broker, recorder) in &mut world.shards {
                 broker.set_vhost_full(vhost, full, recorder);
             }
         };
         set_full(world, true);
-        assert_eq!(world.heard(publisher), "0:blocked: virtual host is full");
+        assert_eq!(world.sent(publisher), "0:blocked: virtual host is full");
         assert!(!world.shards[publisher.0].0.may_read(publisher.1));
-        // Who has not published yet is held back with the first message.
-        assert_eq!((world.heard(owner), world.heard(consumer)), (String::new(), String::new()));
+        // A connection that has not published yet is blocked with its first message.
+        assert_eq!((world.sent(owner), world.sent(consumer)), (String::new(), String::new()));
         assert!(!world.publish(consumer, "", "q", "b"));
-        assert_eq!(world.heard(consumer), "0:blocked: virtual host is full");
+        assert_eq!(world.sent(consumer), "0:blocked: virtual host is full");
         assert_eq!(get(world, owner, "q"), "got#1=a (1 left)", "others go on");
         set_full(world, false);
         assert_eq!(
-            (world.heard(publisher), world.heard(consumer)),
+            (world.sent(publisher), world.sent(consumer)),
             [(); 2].map(|()| "0:connection.unblocked".to_owned()).into()
         );
         set_full(world, true);

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use wire::method::exchange as methods;
 
 /// Everything published to `x` goes to `here`, and what is bound to `up` with these arguments to `there`.
-fn federate(world: &mut World, owner: At, arguments: &[(&str, Value)]) {
+fn federate(world: &mut BrokerWorld, owner: WorldConnection, arguments: &[(&str, Value)]) {
     for name in ["here", "there"] {
         declare(world, owner, name, &[]);
     }
@@ -18,30 +18,30 @@ fn federate(world: &mut World, owner: At, arguments: &[(&str, Value)]) {
     bind_up(world, owner, "a.*", arguments);
 }
 
-fn bind_up(world: &mut World, at: At, key: &str, arguments: &[(&str, Value)]) {
+fn bind_up(world: &mut BrokerWorld, at: WorldConnection, key: &str, arguments: &[(&str, Value)]) {
     let table = arguments
         .iter()
         .fold(Table::default(), |table, (name, value)| table.with(name, value.clone()).expect("a short name"));
     let bytes = table.to_bytes();
     let (destination, source, routing_key) = (short("up"), short("x"), short(key));
     let arguments = TableRef::new(&bytes);
-    world.say(at, methods::Bind { destination, source, routing_key, no_wait: false, arguments });
-    assert_eq!(world.heard(at), "exchange.bind-ok");
+    world.command(at, methods::Bind { destination, source, routing_key, no_wait: false, arguments });
+    assert_eq!(world.sent(at), "exchange.bind-ok");
 }
 
-fn unbind_up(world: &mut World, at: At, key: &str, arguments: &[(&str, Value)]) {
+fn unbind_up(world: &mut BrokerWorld, at: WorldConnection, key: &str, arguments: &[(&str, Value)]) {
     let table = arguments
         .iter()
         .fold(Table::default(), |table, (name, value)| table.with(name, value.clone()).expect("a short name"));
     let bytes = table.to_bytes();
     let (destination, source, routing_key) = (short("up"), short("x"), short(key));
     let arguments = TableRef::new(&bytes);
-    world.say(at, methods::Unbind { destination, source, routing_key, no_wait: false, arguments });
-    assert_eq!(world.heard(at), "exchange.unbind-ok");
+    world.command(at, methods::Unbind { destination, source, routing_key, no_wait: false, arguments });
+    assert_eq!(world.sent(at), "exchange.unbind-ok");
 }
 
 /// The stamps of all deliveries of a body, wherever they went.
-fn stamps(world: &mut World, body: &str) -> Vec<Option<MessageStamp>> {
+fn stamps(world: &mut BrokerWorld, body: &str) -> Vec<Option<MessageStamp>> {
     let delivered = world.shards.iter_mut().flat_map(|(_, recorder)| std::mem::take(&mut recorder.stamps));
     delivered.filter(|(what, _)| what == body).map(|(_, stamp)| stamp).collect()
 }
@@ -49,7 +49,7 @@ fn stamps(world: &mut World, body: &str) -> Vec<Option<MessageStamp>> {
 const WINDOW: (&str, Value) = ("x-harrier-window", Value::Bool(true));
 
 #[test]
-fn what_goes_by_a_forced_route_is_stamped_once_before_it_is_spread() {
+fn messages_of_a_forced_route_are_stamped_once() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         for (broker, _) in &mut world.shards {
             broker.set_origin(0xfeed);
@@ -78,20 +78,20 @@ fn what_goes_by_a_forced_route_is_stamped_once_before_it_is_spread() {
 }
 
 /// A message that has been somewhere already.
-fn publish_stamped(world: &mut World, at: At, exchange: &str, key: &str, body: &str) -> MessageStamp {
+fn publish_stamped(world: &mut BrokerWorld, at: WorldConnection, exchange: &str, key: &str, body: &str) -> MessageStamp {
     let stamp = MessageStamp::new(0xbeef, 3, 9);
     let properties = stamp.put_on(wire::RawProperties::new(&with_headers(&[("n", Value::I32(1))]).to_bytes()));
-    let _flow = world.publish_first(at, exchange, key, body, &properties, false);
-    world.settle();
+    let _flow = world.publish_only(at, exchange, key, body, &properties, false);
+    world.exchange_batches();
     stamp
 }
 
 #[test]
-fn links_pass_stamps_on_and_clients_publish_other_messages() {
+fn links_keep_stamps_and_clients_lose_them() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         world.shards.iter_mut().for_each(|(broker, _)| broker.set_origin(0xfeed));
         let link = world.connect(0, 9);
-        world.shards[0].0.set_link(9);
+        world.shards[0].0.mark_link(9);
         declare(world, owner, "q", &[]);
         consume(world, consumer, "q", "q", true);
         publish_stamped(world, publisher, "", "q", "a");
@@ -118,11 +118,11 @@ fn links_pass_stamps_on_and_clients_publish_other_messages() {
 }
 
 #[test]
-fn a_dead_letter_is_another_message_and_a_delayed_one_is_not() {
+fn a_dead_letter_gets_another_stamp_and_a_delayed_message_keeps_its_own() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         world.shards.iter_mut().for_each(|(broker, _)| broker.set_origin(0xfeed));
         let link = world.connect(0, 9);
-        world.shards[0].0.set_link(9);
+        world.shards[0].0.mark_link(9);
         federate(world, owner, &[WINDOW]);
         let to = |key: &str| {
             [
@@ -137,36 +137,36 @@ fn a_dead_letter_is_another_message_and_a_delayed_one_is_not() {
         consume(world, consumer, "there", "there", true);
         for publisher in [publisher, link] {
             let before = publish_stamped(world, publisher, "", "dies", "m");
-            world.pass(1);
+            world.advance(1);
             let found = stamps(world, "m");
             assert!(
                 found.len() == 2 && found[0].is_some() && found[0] == found[1] && found[0] != Some(before),
                 "{found:?}"
             );
             publish_stamped(world, publisher, "", "dies alone", "m");
-            world.pass(1);
+            world.advance(1);
             assert_eq!(stamps(world, "m"), [None]);
         }
         exchange(world, owner, "later", "x-delayed-message", &[("x-delayed-type", Value::text("topic"))]);
         let (destination, source, routing_key) = (short("up"), short("later"), short("#"));
         let window = Table::default().with(WINDOW.0, WINDOW.1).expect("short").to_bytes();
         let arguments = TableRef::new(&window);
-        world.say(owner, methods::Bind { destination, source, routing_key, no_wait: false, arguments });
-        assert_eq!(world.heard(owner), "exchange.bind-ok");
+        world.command(owner, methods::Bind { destination, source, routing_key, no_wait: false, arguments });
+        assert_eq!(world.sent(owner), "exchange.bind-ok");
         publish(world, publisher, "later", "a", "d", &with_headers(&[("x-delay", Value::I32(100))]), false);
-        world.pass(101);
+        world.advance(101);
         assert!(matches!(stamps(world, "d")[..], [Some(_)]));
         let before = MessageStamp::new(0xbeef, 3, 9);
         let delayed =
             before.put_on(wire::RawProperties::new(&with_headers(&[("x-delay", Value::I32(100))]).to_bytes()));
-        let _flow = world.publish_first(link, "later", "a", "d", &delayed, false);
-        world.pass(101);
+        let _flow = world.publish_only(link, "later", "a", "d", &delayed, false);
+        world.advance(101);
         assert_eq!(stamps(world, "d"), [Some(before)]);
     });
 }
 
 #[test]
-fn the_messages_of_a_transaction_and_with_further_keys_are_stamped_too() {
+fn messages_of_a_transaction_and_with_further_keys_are_stamped() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         for (broker, _) in &mut world.shards {
             broker.set_origin(0xfeed);
@@ -180,16 +180,16 @@ fn the_messages_of_a_transaction_and_with_further_keys_are_stamped_too() {
             let found = stamps(world, "m");
             assert!(found.len() == 2 && found[0].is_some() && found[0] == found[1], "{header}: {found:?}");
         }
-        world.say(publisher, tx::Select {});
+        world.command(publisher, tx::Select {});
         publish(world, publisher, "x", "a.b", "t", &Properties::default(), false);
-        world.say(publisher, tx::Commit {});
+        world.command(publisher, tx::Commit {});
         let found = stamps(world, "t");
         assert!(found.len() == 2 && found[0].is_some() && found[0] == found[1], "{found:?}");
     });
 }
 
 #[test]
-fn a_broker_that_was_not_told_who_it_is_stamps_nothing() {
+fn a_broker_without_an_origin_stamps_nothing() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         federate(world, owner, &[WINDOW]);
         consume(world, consumer, "there", "there", true);

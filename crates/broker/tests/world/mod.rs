@@ -1,40 +1,36 @@
-//! A broker of several shards on one thread: effects are noted down as text, mail is carried from shard to shard.
-//!
-//! Enters: commands.  Leaves: what each client was sent, in words.
-//! Owns:   the brokers, the mail between them.
-//! Never:  uses a socket or a thread.
+//! A broker of several shards on one thread: effects are recorded as text, batches are carried from shard to shard.
 
 use broker::{
-    Batch, BodyRef, Broker, BrokerOptions, Capabilities, Content, Delivery, Effects, Flow, Login, Message, NotTaken,
-    Place, Publish, Request, Slot, Stored,
+    ShardBatch, BodyRef, Broker, BrokerOptions, ClientCapabilities, Confirm, ConfirmOutcome, Content, Delivery, Effects, ReadControl, SessionLogin,
+    Message, AdminRequestError, QueuePosition, Publish, AdminRequest, ConnectionSlot, AppendResult,
 };
 use catalog::{Catalog, Definition, CatalogLimits, Name, Password, Permission, QueueId, Refusal, SessionId, ShardId, MessageStamp};
 use slab::{Pool, PoolOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::{Method, RawProperties};
 
-/// What one shard's broker had carried out.
-pub struct Recorder {
+/// The effects of one shard's broker.
+pub struct EffectRecorder {
     pool: Pool,
-    chance: u64,
-    batches: Vec<Batch>,
+    random_state: u64,
+    batches: Vec<ShardBatch>,
     /// What each connection was sent.
-    pub sent: BTreeMap<Slot, Vec<String>>,
-    /// Connections without room in their outputs.
-    pub blocked: BTreeSet<Slot>,
-    /// Connections that may go on.
-    pub resumed: Vec<Slot>,
-    /// Administrative requests.
-    pub requests: Vec<Request>,
+    pub sent: BTreeMap<ConnectionSlot, Vec<String>>,
+    /// Connections whose outputs are full.
+    pub blocked: BTreeSet<ConnectionSlot>,
+    /// Connections that were resumed.
+    pub resumed: Vec<ConnectionSlot>,
+    /// Admin requests.
+    pub requests: Vec<AdminRequest>,
     /// The bodies of deliveries, with the stamps of the messages.
     pub stamps: Vec<(String, Option<MessageStamp>)>,
 }
 
-/// Requests that a shard of this world takes.
+/// Admin requests that a shard of this world accepts.
 const REQUESTS_MAX: usize = 2;
 
-impl Recorder {
-    fn say(&mut self, slot: Slot, channel: u16, text: String) {
+impl EffectRecorder {
+    fn record(&mut self, slot: ConnectionSlot, channel: u16, text: String) {
         self.sent.entry(slot).or_default().push(if channel == 1 { text } else { format!("{channel}:{text}") });
     }
 }
@@ -46,34 +42,32 @@ fn text(content: &Content<'_>) -> String {
     }
 }
 
-impl Effects for Recorder {
+impl Effects for EffectRecorder {
     fn pool(&self) -> &Pool {
         &self.pool
     }
-    fn chance(&mut self) -> u64 {
-        self.chance = self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        self.chance
+    fn random(&mut self) -> u64 {
+        self.random_state = self.random_state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.random_state
     }
-    fn has_room(&self, slot: Slot) -> bool {
+    fn has_capacity(&self, slot: ConnectionSlot) -> bool {
         !self.blocked.contains(&slot)
     }
-    fn deliver(&mut self, slot: Slot, channel: u16, delivery: Delivery<'_>) {
+    fn deliver(&mut self, slot: ConnectionSlot, channel: u16, delivery: Delivery<'_>) {
         let again = if delivery.redelivered { "!" } else { "" };
         let tag = String::from_utf8_lossy(delivery.consumer_tag).into_owned();
         self.stamps.push((text(&delivery.content), MessageStamp::of(RawProperties::new(delivery.content.properties))));
-        self.say(slot, channel, format!("{tag}#{}={}{again}", delivery.tag, text(&delivery.content)));
+        self.record(slot, channel, format!("{tag}#{}={}{again}", delivery.tag, text(&delivery.content)));
     }
-    fn got(&mut self, slot: Slot, channel: u16, tag: u64, redelivered: bool, left: u32, content: Content<'_>) {
+    fn get_ok(&mut self, slot: ConnectionSlot, channel: u16, tag: u64, redelivered: bool, left: u32, content: Content<'_>) {
         let again = if redelivered { "!" } else { "" };
-        self.say(slot, channel, format!("got#{tag}={}{again} ({left} left)", text(&content)));
+        self.record(slot, channel, format!("got#{tag}={}{again} ({left} left)", text(&content)));
     }
-    fn returned(&mut self, slot: Slot, channel: u16, refusal: &Refusal, content: Content<'_>) {
-        self.say(slot, channel, format!("returned {} {}", refusal.text, text(&content)));
+    fn return_message(&mut self, slot: ConnectionSlot, channel: u16, refusal: &Refusal, content: Content<'_>) {
+        self.record(slot, channel, format!("returned {} {}", refusal.text, text(&content)));
     }
-    fn reply(&mut self, slot: Slot, channel: u16, method: Method<'_>) {
+    fn reply(&mut self, slot: ConnectionSlot, channel: u16, method: Method<'_>) {
         let words = match method {
-            Method::BasicAck(ack) => format!("ack {}{}", ack.delivery_tag, if ack.multiple { "+" } else { "" }),
-            Method::BasicNack(nack) => format!("nack {}{}", nack.delivery_tag, if nack.multiple { "+" } else { "" }),
             Method::QueueDeclareOk(ok) => {
                 format!("declare-ok {} {}/{}", ok.queue, ok.message_count, ok.consumer_count)
             }
@@ -85,49 +79,53 @@ impl Effects for Recorder {
             Method::ConnectionBlocked(blocked) => format!("blocked: {}", blocked.reason),
             other => other.name().to_owned(),
         };
-        self.say(slot, channel, words);
+        self.record(slot, channel, words);
     }
-    fn refuse(&mut self, slot: Slot, channel: u16, refusal: Refusal, _method: (u16, u16)) {
-        self.say(slot, channel, format!("refused {}", refusal.text));
+    fn confirm(&mut self, slot: ConnectionSlot, channel: u16, confirm: Confirm) {
+        let outcome = if confirm.outcome == ConfirmOutcome::Accepted { "ack" } else { "nack" };
+        self.record(slot, channel, format!("{outcome} {}{}", confirm.delivery_tag, if confirm.multiple { "+" } else { "" }));
     }
-    fn pace(&mut self, _slot: Slot) {}
-    fn resume(&mut self, slot: Slot) {
+    fn refuse(&mut self, slot: ConnectionSlot, channel: u16, refusal: Refusal, _method: (u16, u16)) {
+        self.record(slot, channel, format!("refused {}", refusal.text));
+    }
+    fn throttle(&mut self, _slot: ConnectionSlot) {}
+    fn resume(&mut self, slot: ConnectionSlot) {
         self.resumed.push(slot);
     }
-    fn batch(&mut self, to: ShardId) -> &mut Batch {
+    fn batch(&mut self, to: ShardId) -> &mut ShardBatch {
         &mut self.batches[to.0 as usize]
     }
-    fn request(&mut self, request: Request) -> Result<(), NotTaken> {
+    fn admin_request(&mut self, request: AdminRequest) -> Result<(), AdminRequestError> {
         if self.requests.len() >= REQUESTS_MAX {
-            return Err(NotTaken::Busy);
+            return Err(AdminRequestError::Busy);
         }
         self.requests.push(request);
         Ok(())
     }
-    fn append(&mut self, _queue: QueueId, _place: Place, _message: &Message) -> Stored {
-        Stored::Now
+    fn append(&mut self, _queue: QueueId, _place: QueuePosition, _message: &Message) -> AppendResult {
+        AppendResult::Durable
     }
-    fn forget(&mut self, _queue: QueueId, _place: Place) {}
+    fn forget(&mut self, _queue: QueueId, _place: QueuePosition) {}
 }
 
 /// A connection: its shard and slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct At(pub usize, pub Slot);
+pub struct WorldConnection(pub usize, pub ConnectionSlot);
 
-/// The whole broker.
-pub struct World {
-    pub shards: Vec<(Broker, Recorder)>,
+/// The whole broker: its shards and the time.
+pub struct BrokerWorld {
+    pub shards: Vec<(Broker, EffectRecorder)>,
     now_us: u64,
 }
 
-impl World {
+impl BrokerWorld {
     /// A broker of so many shards with a queue limit in bytes.
-    pub fn new(shards: u16, queue_bytes_max: u64) -> World {
-        World::with(shards, queue_bytes_max, 0, CatalogLimits::default())
+    pub fn new(shards: u16, queue_bytes_max: u64) -> BrokerWorld {
+        BrokerWorld::with(shards, queue_bytes_max, 0, CatalogLimits::default())
     }
 
     /// With a consumer timeout, and limits of the definitions.
-    pub fn with(shards: u16, queue_bytes_max: u64, consumer_timeout_ms: u64, limits: CatalogLimits) -> World {
+    pub fn with(shards: u16, queue_bytes_max: u64, consumer_timeout_ms: u64, limits: CatalogLimits) -> BrokerWorld {
         let shards = (0..shards).map(|id| {
             let mut catalog = Catalog::new(limits.clone());
             let vhost = Name::from("/");
@@ -149,10 +147,10 @@ impl World {
                 epoch_unix_s: 1_000_000_000,
                 consumer_timeout_ms,
             };
-            let recorder = Recorder {
+            let recorder = EffectRecorder {
                 pool: Pool::new(PoolOptions::default()),
-                chance: 1,
-                batches: (0..shards).map(|_| Batch::default()).collect(),
+                random_state: 1,
+                batches: (0..shards).map(|_| ShardBatch::default()).collect(),
                 sent: BTreeMap::new(),
                 blocked: BTreeSet::new(),
                 resumed: Vec::new(),
@@ -161,20 +159,20 @@ impl World {
             };
             (Broker::new(options, catalog), recorder)
         });
-        World { shards: shards.collect(), now_us: 0 }
+        BrokerWorld { shards: shards.collect(), now_us: 0 }
     }
 
     /// Time passes on every shard, in steps as short as their timers want them.
-    pub fn pass(&mut self, ms: u64) {
+    pub fn advance(&mut self, ms: u64) {
         let until_us = self.now_us + ms * 1_000;
         loop {
             let next = self.shards.iter().filter_map(|(broker, _)| broker.next_timer()).min();
             self.now_us = next.map_or(until_us, |next| next.clamp(self.now_us, until_us));
             for (broker, recorder) in &mut self.shards {
                 broker.set_now(self.now_us);
-                broker.fire(recorder);
+                broker.run_timers(recorder);
             }
-            self.settle();
+            self.exchange_batches();
             let due = self.shards.iter().filter_map(|(broker, _)| broker.next_timer()).any(|next| next <= until_us);
             if self.now_us == until_us && !due {
                 return;
@@ -183,101 +181,101 @@ impl World {
     }
 
     /// A connection with channel 1 open.
-    pub fn connect(&mut self, shard: usize, slot: Slot) -> At {
+    pub fn connect(&mut self, shard: usize, slot: ConnectionSlot) -> WorldConnection {
         let (broker, _) = &mut self.shards[shard];
         let user = broker.catalog_mut().authenticate(b"guest", b"guest", true).expect("the guest");
         let vhost = broker.catalog().open_vhost(user, b"/").expect("the default vhost");
         let session = SessionId { shard: ShardId(shard as u16), slot, serial: 1 };
-        let capabilities = Capabilities { consumer_cancel_notify: true, connection_blocked: true };
-        broker.open_session(slot, Login { session, user, vhost, capabilities });
+        let capabilities = ClientCapabilities { consumer_cancel_notify: true, connection_blocked: true };
+        broker.open_session(slot, SessionLogin { session, user, vhost, capabilities });
         broker.open_channel(slot, 1);
-        At(shard, slot)
+        WorldConnection(shard, slot)
     }
 
-    /// The connection is gone.
-    pub fn cut(&mut self, at: At) {
+    /// Closes a connection.
+    pub fn disconnect(&mut self, at: WorldConnection) {
         let (broker, recorder) = &mut self.shards[at.0];
         broker.close_session(at.1, recorder);
-        self.settle();
+        self.exchange_batches();
     }
 
-    /// A command; its refusal is noted like everything else.
-    pub fn say<'a>(&mut self, at: At, method: impl Into<Method<'a>>) {
-        let _flow = self.say_first(at, method);
-        self.settle();
+    /// A command, and all that follows from it. Its refusal is recorded like an effect.
+    pub fn command<'a>(&mut self, at: WorldConnection, method: impl Into<Method<'a>>) {
+        let _flow = self.command_only(at, method);
+        self.exchange_batches();
     }
 
-    /// Commands that arrive together, as a connection reads them: what comes behind a run of definitions waits for it.
-    pub fn say_all(&mut self, at: At, methods: &[Method<'_>]) {
-        let mut gathering = false;
+    /// Commands that arrive together, as a connection reads them: those behind a batch of definitions wait for it.
+    pub fn command_all(&mut self, at: WorldConnection, methods: &[Method<'_>]) {
+        let mut batching = false;
         for method in methods {
             let (broker, recorder) = &mut self.shards[at.0];
-            if gathering && !broker.gathers(at.1, method) {
-                broker.end_run(at.1, recorder);
-                self.settle();
+            if batching && !broker.may_batch(at.1, method) {
+                broker.flush_definitions(at.1, recorder);
+                self.exchange_batches();
             }
             let (broker, recorder) = &mut self.shards[at.0];
-            gathering = match broker.command(at.1, 1, *method, recorder) {
-                Ok(flow) => flow == Flow::Gather,
+            batching = match broker.command(at.1, 1, *method, recorder) {
+                Ok(flow) => flow == ReadControl::Batch,
                 Err(refusal) => {
-                    recorder.say(at.1, 1, format!("refused {}", refusal.text));
+                    recorder.record(at.1, 1, format!("refused {}", refusal.text));
                     false
                 }
             };
-            if !gathering {
-                self.settle();
+            if !batching {
+                self.exchange_batches();
             }
         }
         let (broker, recorder) = &mut self.shards[at.0];
-        broker.end_run(at.1, recorder);
-        self.settle();
+        broker.flush_definitions(at.1, recorder);
+        self.exchange_batches();
     }
 
-    /// A command, before anybody has heard of it.
-    pub fn say_first<'a>(&mut self, at: At, method: impl Into<Method<'a>>) -> Flow {
+    /// A command, before any batch is carried.
+    pub fn command_only<'a>(&mut self, at: WorldConnection, method: impl Into<Method<'a>>) -> ReadControl {
         let (broker, recorder) = &mut self.shards[at.0];
         match broker.command(at.1, 1, method.into(), recorder) {
-            Ok(Flow::Gather) => {
-                broker.end_run(at.1, recorder);
-                Flow::Wait
+            Ok(ReadControl::Batch) => {
+                broker.flush_definitions(at.1, recorder);
+                ReadControl::Pause
             }
             Ok(flow) => flow,
             Err(refusal) => {
-                recorder.say(at.1, 1, format!("refused {}", refusal.text));
-                Flow::Go
+                recorder.record(at.1, 1, format!("refused {}", refusal.text));
+                ReadControl::Continue
             }
         }
     }
 
-    /// A publish. Answers whether the connection may go on.
-    pub fn publish(&mut self, at: At, exchange: &str, routing_key: &str, body: &str) -> bool {
-        let flow = self.publish_first(at, exchange, routing_key, body, &[0, 0], false);
-        self.settle();
-        flow == Flow::Go
+    /// A publish. Returns whether the connection may continue.
+    pub fn publish(&mut self, at: WorldConnection, exchange: &str, routing_key: &str, body: &str) -> bool {
+        let flow = self.publish_only(at, exchange, routing_key, body, &[0, 0], false);
+        self.exchange_batches();
+        flow == ReadControl::Continue
     }
 
     /// A publish with properties, to the default exchange.
-    pub fn publish_with(&mut self, at: At, key: &str, body: &str, properties: &wire::Properties) {
-        let _flow = self.publish_first(at, "", key, body, &properties.to_bytes(), false);
-        self.settle();
+    pub fn publish_with(&mut self, at: WorldConnection, key: &str, body: &str, properties: &wire::Properties) {
+        let _flow = self.publish_only(at, "", key, body, &properties.to_bytes(), false);
+        self.exchange_batches();
     }
 
     /// A mandatory publish.
-    pub fn publish_mandatory(&mut self, at: At, routing_key: &str, body: &str) {
-        let _flow = self.publish_first(at, "", routing_key, body, &[0, 0], true);
-        self.settle();
+    pub fn publish_mandatory(&mut self, at: WorldConnection, routing_key: &str, body: &str) {
+        let _flow = self.publish_only(at, "", routing_key, body, &[0, 0], true);
+        self.exchange_batches();
     }
 
-    /// A publish that nobody has heard of yet.
-    pub fn publish_first(
+    /// A publish, before any batch is carried.
+    pub fn publish_only(
         &mut self,
-        at: At,
+        at: WorldConnection,
         exchange: &str,
         key: &str,
         body: &str,
         properties: &[u8],
         mandatory: bool,
-    ) -> Flow {
+    ) -> ReadControl {
         let (broker, recorder) = &mut self.shards[at.0];
         let publish = Publish {
             exchange: exchange.as_bytes(),
@@ -290,35 +288,35 @@ impl World {
         match broker.publish(at.1, 1, publish, recorder) {
             Ok(flow) => flow,
             Err(refusal) => {
-                recorder.say(at.1, 1, format!("refused {}", refusal.text));
-                Flow::Go
+                recorder.record(at.1, 1, format!("refused {}", refusal.text));
+                ReadControl::Continue
             }
         }
     }
 
     /// Carries one batch from a shard to another, if there is one.
-    pub fn carry(&mut self, from: usize, to: usize) -> bool {
+    pub fn carry_batch(&mut self, from: usize, to: usize) -> bool {
         if from == to || self.shards[from].1.batches[to].is_empty() {
             return false;
         }
         let mut batch = std::mem::take(&mut self.shards[from].1.batches[to]);
         let (broker, recorder) = &mut self.shards[to];
         broker.receive(ShardId(from as u16), &mut batch, recorder);
-        broker.end_of_batch(recorder);
+        broker.flush_batch(recorder);
         true
     }
 
-    /// Carries mail until there is none.
-    pub fn settle(&mut self) {
+    /// Carries batches until there are none.
+    pub fn exchange_batches(&mut self) {
         let count = self.shards.len();
         loop {
             for (broker, recorder) in &mut self.shards {
-                broker.end_of_batch(recorder);
+                broker.flush_batch(recorder);
             }
             let mut moved = false;
             for from in 0..count {
                 for to in 0..count {
-                    moved |= self.carry(from, to);
+                    moved |= self.carry_batch(from, to);
                 }
             }
             if !moved {
@@ -327,20 +325,20 @@ impl World {
         }
     }
 
-    /// What a connection was sent since the last look.
-    pub fn heard(&mut self, at: At) -> String {
+    /// What a connection was sent since the last call.
+    pub fn sent(&mut self, at: WorldConnection) -> String {
         self.shards[at.0].1.sent.remove(&at.1).unwrap_or_default().join(" | ")
     }
 
-    /// Gives a connection's output room, or takes it.
-    pub fn room(&mut self, at: At, room: bool) {
+    /// Empties or fills a connection's output.
+    pub fn set_output_capacity(&mut self, at: WorldConnection, has_capacity: bool) {
         let (broker, recorder) = &mut self.shards[at.0];
-        if room {
+        if has_capacity {
             recorder.blocked.remove(&at.1);
             broker.output_ready(at.1, recorder);
         } else {
             recorder.blocked.insert(at.1);
         }
-        self.settle();
+        self.exchange_batches();
     }
 }

@@ -3,7 +3,7 @@
 //! Owns the federation plan of this broker and the transfer rates of its routes. A durable change is stored before it
 //! is applied; passwords are never shown.
 
-use super::{AdminError, AdminRequest, AdminServer, error};
+use super::{AdminCommand, AdminError, AdminServer, error};
 use crate::state_folder::{BrokerIdentity, StateFolder};
 use crate::{peer, plan_file, route_spec};
 use catalog::{BindingDestination, Catalog, ExchangeId, VhostId};
@@ -165,7 +165,7 @@ fn send_commands(operator: &AdminHandle, orders: Vec<FederationCommand>) {
 
 impl AdminServer {
     /// The state of all links, or of those of one virtual host.
-    pub(super) fn links(&mut self, asked: &AdminRequest<'_>) -> Result<Json, AdminError> {
+    pub(super) fn links(&mut self, asked: &AdminCommand<'_>) -> Result<Json, AdminError> {
         let vhost = asked.text("vhost")?;
         let stopping = || error("stopping", "the broker stops");
         let statuses = self.operator.link_statuses().ok_or_else(stopping)?;
@@ -303,7 +303,7 @@ impl AdminServer {
     }
 
     /// Adds a link, or changes the login of an existing one.
-    pub(super) fn link_add(&mut self, asked: &AdminRequest<'_>) -> Result<Json, AdminError> {
+    pub(super) fn link_add(&mut self, asked: &AdminCommand<'_>) -> Result<Json, AdminError> {
         let mut link = self.requested_link(asked)?;
         // The same address may be written differently.
         if let Some(there) = self.federation.plan.link(&link.key)
@@ -317,14 +317,14 @@ impl AdminServer {
     }
 
     /// Removes a link with its routes.
-    pub(super) fn link_delete(&mut self, asked: &AdminRequest<'_>) -> Result<Json, AdminError> {
+    pub(super) fn link_delete(&mut self, asked: &AdminCommand<'_>) -> Result<Json, AdminError> {
         let (key, _) = key_of(asked)?;
         self.change(asked, false, |plan| plan.remove_link(&key))
     }
 
     /// Adds a route, and its link if there is none. An existing link keeps its login, so that the user need not know
     /// it.
-    pub(super) fn route_add(&mut self, asked: &AdminRequest<'_>) -> Result<Json, AdminError> {
+    pub(super) fn route_add(&mut self, asked: &AdminCommand<'_>) -> Result<Json, AdminError> {
         let route = route_spec::read(asked.arguments).map_err(|why| error("malformed", why))?;
         let link = self.requested_link(asked)?;
         let (vhost, at) = (link.key.vhost.to_string(), route.clone());
@@ -339,7 +339,7 @@ impl AdminServer {
         })
     }
 
-    pub(super) fn route_delete(&mut self, asked: &AdminRequest<'_>) -> Result<Json, AdminError> {
+    pub(super) fn route_delete(&mut self, asked: &AdminCommand<'_>) -> Result<Json, AdminError> {
         let (key, _) = key_of(asked)?;
         let route = route_spec::read(asked.arguments).map_err(|why| error("malformed", why))?;
         let and_empty_link = asked.flag("del_empty_link")?;
@@ -347,7 +347,7 @@ impl AdminServer {
     }
 
     /// The link that a request names. Its user is the one who asks unless the request names another.
-    fn requested_link(&self, asked: &AdminRequest<'_>) -> Result<LinkSpec, AdminError> {
+    fn requested_link(&self, asked: &AdminCommand<'_>) -> Result<LinkSpec, AdminError> {
         let (key, url) = key_of(asked)?;
         let user = asked.text("user")?.unwrap_or(asked.user).to_owned();
         let (vhost, name) = (key.vhost.to_string(), user.clone());
@@ -366,7 +366,7 @@ impl AdminServer {
     /// Changes the plan, stores the durable part, and applies the change; a dry run only validates it.
     fn change(
         &mut self,
-        asked: &AdminRequest<'_>,
+        asked: &AdminCommand<'_>,
         is_durable: bool,
         change: impl FnOnce(&mut FederationPlan) -> Result<Vec<FederationCommand>, federation::PlanError>,
     ) -> Result<Json, AdminError> {
@@ -418,7 +418,7 @@ impl AdminServer {
 }
 
 /// The key of the link that a request names, and the other broker's address as written in the request.
-fn key_of<'a>(asked: &'a AdminRequest<'_>) -> Result<(LinkKey, &'a str), AdminError> {
+fn key_of<'a>(asked: &'a AdminCommand<'_>) -> Result<(LinkKey, &'a str), AdminError> {
     let text = asked.text("url")?.ok_or_else(|| error("malformed", "argument 'url' is missing"))?;
     // The error leaves the address out, since it may contain a password.
     let url = Url::parse(text).map_err(|why| error("malformed", why.to_string().replace(text, "the address")))?;

@@ -230,7 +230,7 @@ impl Run {
                 }
                 let broker = place.world.nodes[end.shard].shard.broker();
                 for channel in 1..=credits.len() as u16 {
-                    let under_way = broker.under_way(end.slot, channel);
+                    let under_way = broker.in_flight(end.slot, channel);
                     if under_way > most {
                         let (from, to) = (near.place, far.place);
                         let at = end.place;

@@ -1,0 +1,445 @@
+//! The broker of one shard: a facade over the objects that hold its state.
+//!
+//! Commands of connections and messages of other shards enter; effects leave. It never reads a clock: it is told the time.
+
+use crate::ack_timeouts::AckTimeouts;
+use crate::commands::Commands;
+use crate::control_plane::ControlPlane;
+use crate::data_plane::DataPlane;
+use crate::declarations;
+use crate::definitions::Definitions;
+use crate::direct_reply::ReplyAddress;
+use crate::early_publishes::EarlyPublishes;
+use crate::effects::Effects;
+use crate::ids::{ConnectionSlot, ShardIdentity};
+use crate::inbox::Inbox;
+use crate::message::{BodyRef, Content};
+use crate::publishing::{Publish, Publishing};
+use crate::queue::Queue;
+use crate::requests::Requests;
+use crate::session_state::{ReadControl, SessionLogin};
+use crate::sessions::Sessions;
+use crate::shard_message::ShardBatch;
+use catalog::{Catalog, Definition, Refusal, ShardId, VhostId};
+use wire::ReplyCode;
+use wire::method::{Method, basic};
+
+/// How a broker core is set up.
+#[derive(Clone, Debug)]
+pub struct BrokerOptions {
+    pub shard: ShardId,
+    pub shards: u16,
+    /// Bytes of waiting messages at which a queue blocks its publishers.
+    pub queue_bytes_max: u64,
+    /// How long a delivery may wait for its acknowledgement before its channel is closed, in milliseconds; zero: for ever.
+    pub consumer_timeout_ms: u64,
+    /// Seconds from 1970 to the moment from which [`Broker::set_now`] counts.
+    pub epoch_unix_s: u64,
+}
+
+/// Counts since the start.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct BrokerCounters {
+    /// Messages published.
+    pub published: u64,
+    /// Deliveries to consumers.
+    pub delivered: u64,
+    /// Messages that no queue took.
+    pub unroutable: u64,
+}
+
+/// The broker core of one shard.
+pub struct Broker {
+    identity: ShardIdentity,
+    sessions: Sessions,
+    definitions: Definitions,
+    data: DataPlane,
+    early: EarlyPublishes,
+    ack_timeouts: AckTimeouts,
+}
+
+impl Broker {
+    /// A broker core with these definitions, which must be the same on every shard.
+    pub fn new(options: BrokerOptions, catalog: Catalog) -> Self {
+        let identity = ShardIdentity { shard: options.shard, shards: options.shards };
+        let mut broker = Broker {
+            identity,
+            sessions: Sessions::new(options.shard),
+            definitions: Definitions::new(identity, catalog),
+            data: DataPlane::new(identity, options.queue_bytes_max, options.epoch_unix_s),
+            early: EarlyPublishes::default(),
+            ack_timeouts: AckTimeouts::new(options.consumer_timeout_ms),
+        };
+        broker.control().start();
+        broker
+    }
+
+    #[inline]
+    fn control(&mut self) -> ControlPlane<'_> {
+        let Broker { identity, sessions, definitions, data, .. } = self;
+        ControlPlane { identity: *identity, sessions, definitions, data }
+    }
+
+    #[inline]
+    fn requests(&mut self) -> Requests<'_> {
+        Requests { control: self.control() }
+    }
+
+    #[inline]
+    fn publishing(&mut self) -> Publishing<'_> {
+        let Broker { identity, sessions, definitions, data, .. } = self;
+        Publishing { identity: *identity, sessions, catalog: &mut definitions.catalog, data }
+    }
+
+    /// The definitions.
+    pub fn catalog(&self) -> &Catalog {
+        &self.definitions.catalog
+    }
+
+    /// The definitions, for checks that fill their caches. Changes go through [`Broker::receive`] and the commands.
+    pub fn catalog_mut(&mut self) -> &mut Catalog {
+        &mut self.definitions.catalog
+    }
+
+    /// Counts since the start.
+    pub fn counters(&self) -> BrokerCounters {
+        BrokerCounters {
+            published: self.data.published,
+            delivered: self.data.dispatcher.channels.delivered,
+            unroutable: self.data.forwarder.unroutable,
+        }
+    }
+
+    /// Every queue that lives here.
+    pub fn queues(&self) -> impl Iterator<Item = &Queue> {
+        self.data.dispatcher.queues.table.iter()
+    }
+
+    /// Bytes of the lists of messages, waiting, unsettled and delayed, beside the messages themselves.
+    pub fn list_overhead_bytes(&self) -> usize {
+        self.data.list_overhead_bytes()
+    }
+
+    /// What the tables of this shard hold beside queues, by name: all of it is zero when everybody has gone.
+    pub fn census(&self) -> [(&'static str, usize); 13] {
+        let dispatcher = &self.data.dispatcher;
+        let housekeeping = &dispatcher.queues.housekeeping;
+        [
+            ("sessions", self.sessions.len()),
+            ("channels", dispatcher.channels.len()),
+            ("consumers", dispatcher.channels.consumers_len()),
+            ("consumers of other shards", dispatcher.remotes.len()),
+            ("keys of consumers of other shards", dispatcher.remotes.keys_len()),
+            ("publishes that other shards have not accepted", self.data.confirms.awaiting_shards_len()),
+            ("publishes that are not stored", self.data.confirms.awaiting_store_len()),
+            ("definitions that are not answered", self.definitions.pending_len()),
+            ("early publishes", self.early.len()),
+            ("queues that are full", dispatcher.flow.full_len()),
+            ("timers", housekeeping.timers.len()),
+            ("delayed messages", self.data.forwarder.delayed.len()),
+            ("dead letters", housekeeping.dead_letters.len()),
+        ]
+    }
+
+    /// A connection has logged in and opened its virtual host.
+    pub fn open_session(&mut self, slot: ConnectionSlot, login: SessionLogin) {
+        let vhost_is_full = self.is_vhost_full(login.vhost);
+        self.sessions.open(slot, login, vhost_is_full);
+    }
+
+    /// A connection is gone: its deliveries return, and its exclusive queues are deleted.
+    pub fn close_session<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
+        self.control().close_session(slot, fx);
+    }
+
+    /// The client opened a channel.
+    pub fn open_channel(&mut self, slot: ConnectionSlot, number: u16) {
+        let key = self.data.dispatcher.channels.open(slot, number);
+        if !self.sessions.attach_channel(slot, number, key) {
+            self.data.dispatcher.channels.remove(key);
+        }
+    }
+
+    /// A channel is closed, by either side.
+    pub fn close_channel<E: Effects>(&mut self, slot: ConnectionSlot, number: u16, fx: &mut E) {
+        self.control().close_channel(slot, number, fx);
+    }
+
+    /// Whether a channel is open.
+    pub fn has_channel(&self, slot: ConnectionSlot, number: u16) -> bool {
+        self.sessions.channel_key(slot, number).is_some()
+    }
+
+    /// Messages of a channel that are in flight: published and not safe yet, delivered and not settled.
+    pub fn in_flight(&self, slot: ConnectionSlot, number: u16) -> u64 {
+        let key = self.sessions.channel_key(slot, number);
+        key.and_then(|key| self.data.dispatcher.channels.get(key)).map_or(0, |channel| channel.in_flight())
+    }
+
+    /// The virtual host of a connection.
+    pub fn vhost_name(&self, slot: ConnectionSlot) -> &str {
+        self.sessions.identity(slot).map_or("", |identity| self.definitions.catalog.vhost_name(identity.vhost))
+    }
+
+    /// Whether the connection's next command may be read.
+    #[inline]
+    pub fn may_read(&self, slot: ConnectionSlot) -> bool {
+        self.sessions.may_read(slot)
+    }
+
+    /// `basic.publish` with its content.
+    #[inline]
+    pub fn publish<E: Effects>(
+        &mut self,
+        slot: ConnectionSlot,
+        number: u16,
+        publish: Publish<'_>,
+        fx: &mut E,
+    ) -> Result<ReadControl, Refusal> {
+        self.publishing().publish(slot, number, publish, fx)
+    }
+
+    /// A publish that is a duplicate: it goes nowhere, and is confirmed.
+    pub fn publish_duplicate(&mut self, slot: ConnectionSlot, number: u16) -> Result<ReadControl, Refusal> {
+        self.publishing().publish_duplicate(slot, number)
+    }
+
+    /// The number by which the next publish on a channel will be confirmed, if it will.
+    pub fn next_confirm_tag(&self, slot: ConnectionSlot, number: u16) -> Option<u64> {
+        self.data.dispatcher.channels.get(self.sessions.channel_key(slot, number)?)?.next_confirm_tag()
+    }
+
+    /// A method without content on an open channel.
+    pub fn command<E: Effects>(
+        &mut self,
+        slot: ConnectionSlot,
+        number: u16,
+        method: Method<'_>,
+        fx: &mut E,
+    ) -> Result<ReadControl, Refusal> {
+        Commands { requests: self.requests() }.execute(slot, number, method, fx)
+    }
+
+    /// Whether a method may follow others in a batch of definitions ([`ReadControl::Batch`]).
+    pub fn may_batch(&self, slot: ConnectionSlot, method: &Method<'_>) -> bool {
+        declarations::may_batch(self.sessions.identity(slot).ok(), &self.definitions.catalog, method)
+    }
+
+    /// Nothing more follows in a connection's batch of definitions: it goes to shard 0, and the connection awaits the outcome.
+    pub fn flush_definitions<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
+        self.requests().send_batch(slot, None, fx);
+    }
+
+    /// Deletes a queue with its messages, whoever uses it; nobody awaits the outcome.
+    pub fn delete_queue<E: Effects>(&mut self, vhost: VhostId, name: &[u8], fx: &mut E) {
+        self.control().delete_queue(vhost, name, fx);
+    }
+
+    /// A change that an operator makes, at shard 0.
+    ///
+    /// # Errors
+    /// What the catalog refuses; nothing is changed then.
+    pub fn define_as_operator<E: Effects>(&mut self, definition: Definition, fx: &mut E) -> Result<(), Refusal> {
+        let mut control = self.control();
+        control.execute(definition, fx)?;
+        control.dispatch_due(fx);
+        Ok(())
+    }
+
+    /// Carries out a batch from another shard, and empties it.
+    pub fn receive<E: Effects>(&mut self, from: ShardId, batch: &mut ShardBatch, fx: &mut E) {
+        let Broker { identity, sessions, definitions, data, early, .. } = self;
+        let control = ControlPlane { identity: *identity, sessions, definitions, data };
+        Inbox { requests: Requests { control }, early }.receive(from, batch, fx);
+    }
+
+    /// Writes what must precede a flush of the outputs: one confirm per channel for all its publishes, answers to other shards.
+    pub fn flush_batch<E: Effects>(&mut self, fx: &mut E) {
+        let DataPlane { dispatcher, confirms, .. } = &mut self.data;
+        confirms.flush(&mut dispatcher.channels, fx);
+        confirms.flush_accepted(fx);
+        dispatcher.channels.flush_credits(fx);
+    }
+
+    /// The store has made everything up to this ticket durable.
+    pub fn durable<E: Effects>(&mut self, ticket: u64, fx: &mut E) {
+        while let Some(publish) = self.data.confirms.next_durable(ticket) {
+            self.publishing().on_answer(publish, fx);
+        }
+    }
+
+    /// A connection's output has capacity again: its idle consumers take their turns.
+    pub fn output_ready<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
+        self.control().wake_connection(slot, fx);
+    }
+
+    /// The moment is over for which [`Effects::throttle`] was called.
+    pub fn end_throttle<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
+        self.control().end_throttle(slot, fx);
+    }
+
+    /// The broker is over its memory limit, or below it again.
+    pub fn set_memory_alarm<E: Effects>(&mut self, on: bool, fx: &mut E) {
+        let any_vhost_full = self.data.dispatcher.queues.housekeeping.quotas.any_full();
+        self.sessions.set_memory_alarm(on, any_vhost_full, fx);
+    }
+
+    /// Whether publishers are blocked because memory is low, or a virtual host is full.
+    pub fn is_alarmed(&self) -> bool {
+        self.sessions.is_alarmed()
+    }
+
+    /// Whether the memory alarm is on.
+    pub fn memory_alarm(&self) -> bool {
+        self.sessions.memory_alarm()
+    }
+
+    /// The virtual hosts with a quota: the bytes that wait in their queues here, and those that may wait in all of them.
+    pub fn vhost_quotas(&self) -> impl Iterator<Item = (VhostId, u64, u64)> {
+        self.data.dispatcher.queues.housekeeping.quotas.iter()
+    }
+
+    /// A virtual host has reached its quota, or is below it again: its publishers are blocked, or continue.
+    pub fn set_vhost_full<E: Effects>(&mut self, vhost: VhostId, full: bool, fx: &mut E) {
+        let quotas = &mut self.data.dispatcher.queues.housekeeping.quotas;
+        if quotas.set_full(vhost, full) {
+            self.sessions.set_vhost_full(vhost, full, quotas.any_full(), fx);
+        }
+    }
+
+    /// Whether a virtual host has reached its quota.
+    pub fn is_vhost_full(&self, vhost: VhostId) -> bool {
+        self.data.dispatcher.queues.housekeeping.quotas.is_full(vhost)
+    }
+
+    /// Whether a connection is blocked and has queues of its own: if its client is gone, nobody can empty them, and it would
+    /// stay blocked for ever.
+    pub fn is_blocked_by_own_queues(&self, slot: ConnectionSlot) -> bool {
+        self.sessions.is_blocked_by_own_queues(slot)
+    }
+
+    /// Tells the time: microseconds since some moment that is the same for all shards.
+    #[inline]
+    pub fn set_now(&mut self, now_us: u64) {
+        debug_assert!(now_us >= self.data.dispatcher.now_us, "time goes on");
+        self.data.dispatcher.now_us = now_us;
+    }
+
+    /// When [`Broker::run_timers`] has something to do, in the same microseconds.
+    #[inline]
+    pub fn next_timer(&self) -> Option<u64> {
+        let dispatcher = &self.data.dispatcher;
+        let ack_timeout = self.ack_timeouts.next(dispatcher.channels.unsettled());
+        dispatcher.queues.housekeeping.timers.next().into_iter().chain(ack_timeout).min()
+    }
+
+    /// Does what is due.
+    pub fn run_timers<E: Effects>(&mut self, fx: &mut E) {
+        let Broker { identity, sessions, definitions, data, ack_timeouts, .. } = self;
+        ControlPlane { identity: *identity, sessions, definitions, data }.run_timers(ack_timeouts, fx);
+    }
+
+    /// The number of this start of this broker, drawn at random; the same on every shard. From now on messages are stamped where
+    /// a binding requires it (`x-harrier-window`).
+    pub fn set_origin(&mut self, origin: u64) {
+        self.data.forwarder.stamps.set_origin(origin);
+    }
+
+    /// This connection is a link to another broker: the messages that it publishes keep their stamps.
+    pub fn mark_link(&mut self, slot: ConnectionSlot) {
+        if let Some(session) = self.sessions.get_mut(slot) {
+            session.is_link = true;
+        }
+    }
+
+    /// Whether this connection is a link to another broker.
+    #[inline]
+    pub fn is_link(&self, slot: ConnectionSlot) -> bool {
+        self.sessions.get(slot).is_some_and(|session| session.is_link)
+    }
+
+    /// The answer to an admin request of this shard; it is dropped if the channel is gone.
+    pub fn answer_admin_request<E: Effects>(
+        &mut self,
+        to: ReplyAddress,
+        properties: &[u8],
+        body: BodyRef<'_>,
+        fx: &mut E,
+    ) {
+        let channels = &mut self.data.dispatcher.channels;
+        let Some(channel) = channels.get(to.channel) else { return };
+        // Answers to a client that makes many requests and reads nothing would pile up here.
+        if !fx.has_capacity(channel.slot) {
+            let refusal =
+                Refusal::channel(ReplyCode::ResourceError, "RESOURCE_ERROR - answers to requests are not read");
+            return fx.refuse(channel.slot, channel.number, refusal, basic::Publish::ID);
+        }
+        channels.deliver_reply(to, &Content { properties, body, ..Content::EMPTY }, fx);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Broker, BrokerOptions};
+    use crate::delayed_messages::DelayedMessages;
+    use crate::message::BodyRef;
+    use crate::publishing::Publish;
+    use crate::session_state::{ClientCapabilities, SessionLogin};
+    use crate::test_effects::RecordedEffects;
+    use catalog::{Catalog, Definition, ExchangeKind, CatalogLimits, SessionId, ShardId, default_definitions};
+    use wire::method::confirm;
+    use wire::{Properties, RawProperties, Table, Value};
+
+    #[test]
+    fn a_delaying_exchange_at_its_capacity_refuses_and_has_capacity_again_later() {
+        let mut catalog = Catalog::new(CatalogLimits::default());
+        for definition in default_definitions() {
+            catalog.execute(&definition).expect("the first definitions");
+        }
+        let vhost = catalog.vhost_by_name("/").expect("the default");
+        let user = catalog.authenticate(b"guest", b"guest", true).expect("the guest");
+        let arguments = Table::new().with("x-delayed-type", Value::text("fanout")).expect("short");
+        let (durable, auto_delete, internal) = (false, false, false);
+        let (name, kind) = ("x".into(), ExchangeKind::Delayed);
+        let declare = Definition::DeclareExchange { vhost, name, kind, durable, auto_delete, internal, arguments };
+        catalog.execute(&declare).expect("an exchange");
+        let options = BrokerOptions {
+            shard: ShardId(0),
+            shards: 1,
+            queue_bytes_max: 1 << 20,
+            consumer_timeout_ms: 0,
+            epoch_unix_s: 0,
+        };
+        let mut broker = Broker::new(options, catalog);
+        broker.data.forwarder.delayed = DelayedMessages::new(2);
+        let mut fx = RecordedEffects::default();
+        let session = SessionId { shard: ShardId(0), slot: 0, serial: 1 };
+        broker.open_session(0, SessionLogin { session, user, vhost, capabilities: ClientCapabilities::default() });
+        broker.open_channel(0, 1);
+        let mut publish = |broker: &mut Broker, publishes: usize| {
+            let headers = Table::new().with("x-delay", Value::I32(5)).ok();
+            let properties = Properties { headers, ..Properties::default() }.to_bytes();
+            for _ in 0..publishes {
+                let publish = Publish {
+                    exchange: b"x",
+                    routing_key: b"",
+                    mandatory: true,
+                    immediate: false,
+                    properties: RawProperties::new(&properties),
+                    body: BodyRef::Small(b"body"),
+                };
+                broker.publish(0, 1, publish, &mut fx).map(drop).expect("accepted, or refused with a nack");
+            }
+            broker.flush_batch(&mut fx);
+            broker.set_now(broker.data.dispatcher.now_us + 10_000);
+            broker.run_timers(&mut fx);
+            fx.take()
+        };
+        assert_eq!(publish(&mut broker, 3), "", "without confirms nothing is sent");
+        let select = confirm::Select { no_wait: true }.into();
+        broker.command(0, 1, select, &mut RecordedEffects::default()).map(drop).expect("confirms");
+        assert_eq!(publish(&mut broker, 4), "0: ack 2+ | 0: nack 3 | 0: nack 4");
+        assert_eq!(publish(&mut broker, 2), "0: ack 6+");
+        assert_eq!((broker.data.forwarder.delayed.len(), broker.list_overhead_bytes()), (0, 0));
+    }
+}

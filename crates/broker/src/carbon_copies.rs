@@ -1,0 +1,127 @@
+//! Sender-selected distribution: further routing keys in the headers `CC` and `BCC` (RabbitMQ extension).
+
+use crate::message::Content;
+use catalog::{Catalog, ExchangeId, Refusal, QueueRoute};
+use std::sync::Arc;
+use wire::{RawProperties, ReplyCode, TableRef, ValueRef};
+
+/// What differs from a publish as it came: further routing keys, other properties.
+#[derive(Default)]
+pub(crate) struct PublishRewrite {
+    /// The routing keys behind the first.
+    pub keys: Vec<Box<[u8]>>,
+    /// Those of `BCC`, packed.
+    pub bcc: Vec<u8>,
+    /// The properties without `BCC`, or with another stamp.
+    pub properties: Option<Vec<u8>>,
+}
+
+impl PublishRewrite {
+    /// The properties with which a publish goes on.
+    pub fn current<'a>(properties: RawProperties<'a>, rewrite: &'a Option<PublishRewrite>) -> RawProperties<'a> {
+        let changed = rewrite.as_ref().and_then(|rewrite| rewrite.properties.as_deref());
+        changed.map_or(properties, RawProperties::new)
+    }
+}
+
+/// The further routing keys of a publish; `None` if it has neither header.
+#[cold]
+pub(crate) fn parse(properties: RawProperties<'_>) -> Result<Option<PublishRewrite>, Refusal> {
+    let Some(headers) = properties.headers() else { return Ok(None) };
+    let (cc, bcc) = (headers.get("CC"), headers.get("BCC"));
+    if cc.is_none() && bcc.is_none() {
+        return Ok(None);
+    }
+    let mut keys = Vec::new();
+    // In the end: the number of keys of `CC`, which come before those of `BCC`.
+    let mut visible = 0;
+    for (name, value) in [("CC", cc), ("BCC", bcc)] {
+        visible = keys.len();
+        match value {
+            None => {}
+            Some(ValueRef::List(list)) => keys.extend(list.iter().filter_map(key)),
+            Some(other) => {
+                let why = format!("{{unacceptable_type_in_header,\"{name}\",{}}}", other.type_name());
+                return Err(Refusal::detail(ReplyCode::PreconditionFailed, format!("invalid message: {why}")));
+            }
+        }
+    }
+    let properties = bcc.map(|_| {
+        let mut out = Vec::new();
+        properties.rewrite(true, &mut out, |headers, out| {
+            let mut table = TableRef::new(headers).to_table().unwrap_or_default();
+            while table.remove("BCC").is_some() {}
+            out.extend_from_slice(&table.to_bytes());
+        });
+        out
+    });
+    let bcc = crate::bcc::pack(keys[visible..].iter().map(|key| &**key));
+    Ok(Some(PublishRewrite { keys, bcc, properties }))
+}
+
+/// The keys in `CC` of a message that is routed again.
+fn in_cc(properties: RawProperties<'_>) -> Vec<Box<[u8]>> {
+    match properties.headers().and_then(|headers| headers.get("CC")) {
+        Some(ValueRef::List(list)) => list.iter().filter_map(key).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// A key in a list. A value that is no text, or longer than a binding's key can be, matches nothing.
+fn key(value: Result<ValueRef<'_>, wire::DecodeError>) -> Option<Box<[u8]>> {
+    match value {
+        Ok(ValueRef::LongStr(key)) if key.len() <= catalog::limits::NAME_BYTES_MAX => Some(key.into()),
+        _ => None,
+    }
+}
+
+/// The queues for a message with further routing keys.
+pub(crate) fn route_all(
+    catalog: &mut Catalog,
+    exchange: ExchangeId,
+    routing_key: &[u8],
+    further_keys: &[Box<[u8]>],
+    properties: RawProperties<'_>,
+) -> Arc<QueueRoute> {
+    let keys: Vec<&[u8]> = std::iter::once(routing_key).chain(further_keys.iter().map(|key| &**key)).collect();
+    catalog.route_all(exchange, &keys, properties)
+}
+
+/// The queues for a message that is routed a second time: a dead letter, or one that was delayed.
+pub(crate) fn route_again(catalog: &mut Catalog, exchange: ExchangeId, content: &Content<'_>) -> Arc<QueueRoute> {
+    let properties = content.properties();
+    let visible = if properties.has_headers() { in_cc(properties) } else { Vec::new() };
+    if visible.is_empty() && content.bcc.is_empty() {
+        return catalog.route(exchange, content.routing_key, properties);
+    }
+    let further = visible.iter().map(|key| &**key).chain(crate::bcc::unpack(content.bcc));
+    let keys: Vec<&[u8]> = std::iter::once(content.routing_key).chain(further).collect();
+    catalog.route_all(exchange, &keys, properties)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+    use wire::{List, Properties, RawProperties, Table, Value};
+
+    #[test]
+    fn keys_of_bcc_leave_the_headers_and_keys_of_cc_stay() {
+        let list = |keys: &[&str]| {
+            let mut list = List::new();
+            keys.iter().for_each(|key| list.push(Value::text(key)));
+            Value::List(list)
+        };
+        let headers = Table::new().with("CC", list(&["a", "b"])).and_then(|table| table.with("BCC", list(&["c"])));
+        let properties = Properties { headers: headers.ok(), ..Properties::default() }.to_bytes();
+        let rewrite = parse(RawProperties::new(&properties)).expect("lists").expect("both headers");
+        assert_eq!(rewrite.keys.iter().map(|key| &**key).collect::<Vec<_>>(), [b"a", b"b", b"c"]);
+        assert_eq!(crate::bcc::unpack(&rewrite.bcc).collect::<Vec<_>>(), [b"c"]);
+        let rewritten = rewrite.properties.expect("BCC is gone");
+        let headers = RawProperties::new(&rewritten).headers().expect("CC is left");
+        assert!(headers.get("CC").is_some() && headers.get("BCC").is_none());
+        assert!(parse(RawProperties::EMPTY).expect("no headers").is_none());
+        let headers = Table::new().with("CC", Value::I32(1)).ok();
+        let properties = Properties { headers, ..Properties::default() }.to_bytes();
+        assert!(parse(RawProperties::new(&properties)).is_err());
+    }
+}

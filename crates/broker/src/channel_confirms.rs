@@ -1,0 +1,62 @@
+//! Publisher confirms of one channel.
+
+use std::collections::{BTreeSet, VecDeque};
+
+/// The publishes of a channel that its client awaits, in order, so that one confirm covers many.
+#[derive(Default)]
+pub struct ChannelConfirms {
+    /// Number of the last publish.
+    pub published: u64,
+    /// Number up to which the client was sent confirms.
+    pub confirmed: u64,
+    /// Publishes that wait for other shards or the store: the number of each, and how many answers it lacks.
+    pub pending: VecDeque<(u64, u32)>,
+    /// Publishes that a queue refused, and that the client was not sent a `basic.nack` for yet.
+    pub refused: BTreeSet<u64>,
+    /// The channel is on the list of those whose confirms are due.
+    pub due: bool,
+}
+
+impl ChannelConfirms {
+    /// Every publish up to this number is safe.
+    pub fn last_safe(&self) -> u64 {
+        self.pending.front().map_or(self.published, |&(number, _)| number - 1)
+    }
+
+    /// Takes the next publish that a queue refused, of those up to a number.
+    pub fn next_refused(&mut self, safe: u64) -> Option<u64> {
+        let first = self.refused.first().copied().filter(|&number| number <= safe)?;
+        self.refused.pop_first();
+        Some(first)
+    }
+
+    /// One answer for a publish arrived.
+    pub fn on_answer(&mut self, number: u64) {
+        if let Ok(at) = self.pending.binary_search_by_key(&number, |&(n, _)| n) {
+            self.pending[at].1 -= 1;
+        }
+        while let Some(&(_, 0)) = self.pending.front() {
+            self.pending.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ChannelConfirms;
+
+    #[test]
+    fn publishes_are_safe_in_their_order() {
+        let mut confirms = ChannelConfirms { published: 5, ..ChannelConfirms::default() };
+        confirms.pending.extend([(2, 1), (4, 2)]);
+        assert_eq!(confirms.last_safe(), 1);
+        confirms.on_answer(4);
+        confirms.on_answer(2);
+        assert_eq!(confirms.last_safe(), 3);
+        confirms.on_answer(9);
+        confirms.on_answer(4);
+        assert_eq!(confirms.last_safe(), 5);
+        confirms.refused.extend([3, 5]);
+        assert_eq!((confirms.next_refused(4), confirms.next_refused(4), confirms.next_refused(5)), (Some(3), None, Some(5)));
+    }
+}

@@ -1,0 +1,305 @@
+//! The control plane: what a change of definitions, the end of a connection, or a timer does to queues, consumers and sessions.
+
+use crate::ack_timeouts::AckTimeouts;
+use crate::channel::ChannelMode;
+use crate::data_plane::DataPlane;
+use crate::definitions::Definitions;
+use crate::effects::Effects;
+use crate::flow_control::FlowControl;
+use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, ShardIdentity};
+use crate::ledger::SettlementOutcome;
+use crate::limits::DEAD_LETTER_THROTTLE_US;
+use crate::publishing::Publishing;
+use crate::queue_timers::TimerTarget;
+use crate::queues::QueueTimerResult;
+use crate::sessions::Sessions;
+use crate::shard_message::{QueueRequest, RefusedDefinition, Requester, ShardMessage};
+use catalog::{Definition, ExecutedDefinition, DefinitionOutcome, QueueId, Refusal, ShardId, VhostId};
+use wire::ShortStr;
+use wire::method::{Method, basic};
+
+/// All that a change of definitions touches.
+pub(crate) struct ControlPlane<'a> {
+    pub identity: ShardIdentity,
+    pub sessions: &'a mut Sessions,
+    pub definitions: &'a mut Definitions,
+    pub data: &'a mut DataPlane,
+}
+
+impl ControlPlane<'_> {
+    pub fn publishing(&mut self) -> Publishing<'_> {
+        Publishing {
+            identity: self.identity,
+            sessions: self.sessions,
+            catalog: &mut self.definitions.catalog,
+            data: self.data,
+        }
+    }
+
+    /// Dispatches every queue that a command has touched.
+    #[inline]
+    pub fn dispatch_due<E: Effects>(&mut self, fx: &mut E) {
+        self.data.dispatch_due(self.sessions, &mut self.definitions.catalog, fx);
+    }
+
+    /// A channel may accept more deliveries.
+    #[inline]
+    pub fn wake_channel<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
+        self.data.wake_channel(key, self.sessions, &mut self.definitions.catalog, fx);
+    }
+
+    /// A connection has capacity again: its idle consumers take their turns.
+    pub fn wake_connection<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
+        let Some(session) = self.sessions.get(slot) else { return };
+        if self.data.dispatcher.wake_connection(slot, session, fx) {
+            self.dispatch_due(fx);
+        }
+    }
+
+    /// The moment for which a publisher was throttled is over.
+    pub fn end_throttle<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
+        FlowControl::end_throttle(slot, &mut self.data.dispatcher.queues.table, self.sessions, fx);
+    }
+
+    /// A change of definitions whose outcome nobody awaits.
+    pub fn define<E: Effects>(&mut self, definition: Definition, fx: &mut E) {
+        self.send_definitions(None, vec![definition], fx);
+    }
+
+    /// Changes of definitions, in their order up to the first that is refused: shard 0 makes them, other shards send them to it.
+    /// The outcome for a requester is in `Definitions::next_outcome` once every replica has made them.
+    pub fn send_definitions<E: Effects>(
+        &mut self,
+        requester: Option<Requester>,
+        definitions: Vec<Definition>,
+        fx: &mut E,
+    ) {
+        if !self.identity.is_home(ShardId(0)) {
+            fx.batch(ShardId(0)).push(ShardMessage::Define { requester, definitions });
+            return;
+        }
+        let mut result = Ok(());
+        for (made, definition) in definitions.into_iter().enumerate() {
+            if let Err(refusal) = self.execute(definition, fx) {
+                result = Err(RefusedDefinition { made, refusal });
+                break;
+            }
+        }
+        if let Some(requester) = requester {
+            self.definitions.await_replicas(requester, result);
+        }
+    }
+
+    /// Shard 0 makes a change.
+    pub fn execute<E: Effects>(&mut self, definition: Definition, fx: &mut E) -> Result<(), Refusal> {
+        let executed = self.definitions.execute(definition, fx)?;
+        self.carry_out(&executed, fx);
+        Ok(())
+    }
+
+    /// This replica makes a change of shard 0.
+    pub fn apply<E: Effects>(&mut self, version: u64, definition: &Definition, fx: &mut E) {
+        let executed = self.definitions.apply(version, definition);
+        self.carry_out(&executed, fx);
+    }
+
+    /// Deletes a queue with its messages, whoever uses it.
+    pub fn delete_queue<E: Effects>(&mut self, vhost: VhostId, name: &[u8], fx: &mut E) {
+        let catalog = &self.definitions.catalog;
+        let queue = catalog.queue(vhost, name).and_then(|id| catalog.queue_definition(id));
+        if let Some(name) = queue.map(|queue| queue.name.clone()) {
+            self.define(Definition::DeleteQueue { vhost, name, session: None }, fx);
+            self.dispatch_due(fx);
+        }
+    }
+
+    /// Creates, removes and updates the queues of this shard that a change concerns, and the quotas.
+    fn carry_out<E: Effects>(&mut self, executed: &ExecutedDefinition, fx: &mut E) {
+        for removed in &executed.queues_removed {
+            if self.identity.is_home(removed.home) {
+                self.remove_queue(removed.id, fx);
+            } else {
+                self.data.dispatcher.flow.forget(removed.id);
+            }
+        }
+        if let DefinitionOutcome::Queue { id, home, created: true } = executed.outcome
+            && self.identity.is_home(home)
+        {
+            self.create_queue(id);
+        }
+        for &id in &executed.queues_changed {
+            self.update_queue(id);
+        }
+        let quotas = &self.data.dispatcher.queues.housekeeping.quotas;
+        // A virtual host that is deleted takes its quota along.
+        let is_gone = |vhost| self.definitions.catalog.vhost_name(vhost).is_empty();
+        if executed.outcome == DefinitionOutcome::Limited || quotas.iter().any(|(vhost, ..)| is_gone(vhost)) {
+            for vhost in self.update_quotas() {
+                let any_full = self.data.dispatcher.queues.housekeeping.quotas.any_full();
+                self.sessions.set_vhost_full(vhost, false, any_full, fx);
+            }
+        }
+    }
+
+    /// Looks up which virtual hosts have a quota. Returns those that were full and have none any more.
+    fn update_quotas(&mut self) -> Vec<VhostId> {
+        let catalog = &self.definitions.catalog;
+        let limits = catalog.vhosts().filter_map(|(id, _)| Some((id, catalog.vhost_limits(id).queue_bytes_max?)));
+        self.data.dispatcher.queues.housekeeping.quotas.set_limits(limits)
+    }
+
+    /// Quotas and queues that were defined before this shard started.
+    pub fn start(&mut self) {
+        self.update_quotas();
+        let home = |queue: &catalog::QueueDefinition| self.identity.is_home(queue.home);
+        let queues = self.definitions.catalog.queues().filter(|(_, queue)| home(queue));
+        for id in queues.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.create_queue(id);
+        }
+    }
+
+    fn create_queue(&mut self, id: QueueId) {
+        let Some(definition) = self.definitions.catalog.queue_definition(id) else { return };
+        let has_quota = self.definitions.has_quota(definition.vhost);
+        let dispatcher = &mut self.data.dispatcher;
+        dispatcher.queues.create(id, definition, has_quota, dispatcher.now_us);
+    }
+
+    fn update_queue(&mut self, id: QueueId) {
+        let Some(definition) = self.definitions.catalog.queue_definition(id) else { return };
+        let has_quota = self.definitions.has_quota(definition.vhost);
+        let dispatcher = &mut self.data.dispatcher;
+        dispatcher.queues.update(id, definition, has_quota, dispatcher.now_us);
+    }
+
+    /// A queue of this shard is deleted: its consumers are cancelled, its publishers continue.
+    fn remove_queue<E: Effects>(&mut self, id: QueueId, fx: &mut E) {
+        let Some(queue) = self.data.dispatcher.queues.remove(id) else { return };
+        for consumer in queue.consumers.iter() {
+            match consumer {
+                ConsumerRef::Local(key) => self.cancel_consumer(key, fx),
+                ConsumerRef::Remote(key) => {
+                    if let Some(remote) = self.data.dispatcher.remotes.remove(key) {
+                        let cancelled = ShardMessage::ConsumerCancelled { consumer: remote.consumer };
+                        fx.batch(remote.shard).push(cancelled);
+                    }
+                }
+            }
+        }
+        self.data.dispatcher.flow.release(&queue, self.sessions, fx);
+    }
+
+    /// The queue of a consumer of this shard was deleted.
+    pub fn cancel_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
+        let channels = &mut self.data.dispatcher.channels;
+        let Some(consumer) = channels.consumer(key) else { return };
+        let session = self.sessions.get(consumer.slot);
+        if session.is_some_and(|session| session.capabilities.consumer_cancel_notify) {
+            let consumer_tag = ShortStr::new(&consumer.tag).unwrap_or(ShortStr::EMPTY);
+            let cancel = basic::Cancel { consumer_tag, no_wait: true };
+            fx.reply(consumer.slot, consumer.channel_number, Method::BasicCancel(cancel));
+        }
+        channels.remove_consumer(key, fx);
+    }
+
+    /// A connection is gone: its deliveries return, and its exclusive queues are deleted.
+    pub fn close_session<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
+        let Some(session) = self.sessions.close(slot) else { return };
+        if let Some(batch) = session.definition_batch {
+            self.send_definitions(None, batch.definitions, fx);
+        }
+        for &key in session.channels.iter().flatten() {
+            self.drop_channel(key, fx);
+        }
+        if session.owns_queues {
+            self.define(Definition::SessionGone { session: session.identity.session }, fx);
+        }
+        self.dispatch_due(fx);
+    }
+
+    /// A channel is closed, by either side.
+    pub fn close_channel<E: Effects>(&mut self, slot: ConnectionSlot, number: u16, fx: &mut E) {
+        let Some((key, batch)) = self.sessions.detach_channel(slot, number) else { return };
+        if let Some(batch) = batch {
+            self.send_definitions(None, batch.definitions, fx);
+        }
+        self.drop_channel(key, fx);
+        self.dispatch_due(fx);
+    }
+
+    /// Removes a channel: its consumers leave their queues, its deliveries return.
+    fn drop_channel<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
+        let Some(channel) = self.data.dispatcher.channels.get(key) else { return };
+        for consumer in channel.consumers.clone() {
+            self.drop_consumer(consumer, fx);
+        }
+        // Deliveries return after the consumers have left, so that they cannot come back to them.
+        let Some(channel) = self.data.dispatcher.channels.get_mut(key) else { return };
+        let mut ledger = std::mem::take(&mut channel.ledger);
+        if let ChannelMode::Transaction(transaction) = &mut channel.mode {
+            ledger.restore(transaction.roll_back());
+        }
+        let (dispatcher, catalog) = (&mut self.data.dispatcher, &self.definitions.catalog);
+        ledger.settle_through(0, |delivery| {
+            dispatcher.settle_delivery(key, delivery, SettlementOutcome::Requeued, catalog, fx);
+        });
+        dispatcher.channels.remove(key);
+    }
+
+    /// A consumer of this shard leaves its queue, wherever that is.
+    fn drop_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
+        let Some(consumer) = self.data.dispatcher.channels.consumer(key) else { return };
+        let (queue, home, slot, channel) = (consumer.queue, consumer.home, consumer.slot, consumer.channel_number);
+        if self.identity.is_home(home) {
+            if self.remove_consumer(queue, ConsumerRef::Local(key)) {
+                self.define(Definition::RemoveQueue { id: queue }, fx);
+            }
+        } else {
+            let requester = Requester { session: self.sessions.session_id(slot), channel, request: 0 };
+            fx.batch(home).push(ShardMessage::Request { requester, queue, request: QueueRequest::Cancel(key) });
+        }
+        self.data.dispatcher.channels.remove_consumer(key, fx);
+    }
+
+    /// A consumer leaves a queue of this shard. Returns whether the queue is to be deleted with it.
+    pub fn remove_consumer(&mut self, id: QueueId, consumer: ConsumerRef) -> bool {
+        let deletes = self.data.dispatcher.remove_consumer(id, consumer);
+        deletes && self.definitions.catalog.queue_definition(id).is_some()
+    }
+
+    /// Does what is due: messages expire, delayed messages are routed, unused queues are deleted, overdue channels are closed.
+    pub fn run_timers<E: Effects>(&mut self, ack_timeouts: &mut AckTimeouts, fx: &mut E) {
+        let now_us = self.data.dispatcher.now_us;
+        while let Some(target) = self.data.dispatcher.queues.housekeeping.timers.pop_due(now_us) {
+            match target {
+                TimerTarget::Queue(index) => self.on_queue_timer(index, now_us, fx),
+                TimerTarget::Delayed => {
+                    let DataPlane { dispatcher, forwarder, .. } = &mut *self.data;
+                    forwarder.release_delayed(dispatcher, &mut self.definitions.catalog, fx);
+                }
+            }
+        }
+        ack_timeouts.check(&mut self.data.dispatcher.channels, now_us, fx);
+        self.dispatch_due(fx);
+    }
+
+    fn on_queue_timer<E: Effects>(&mut self, index: u32, now_us: u64, fx: &mut E) {
+        let dispatcher = &mut self.data.dispatcher;
+        let id = match dispatcher.queues.on_timer(index, now_us) {
+            None => return,
+            Some(QueueTimerResult::Unused(id)) => {
+                self.define(Definition::RemoveQueue { id }, fx);
+                id
+            }
+            Some(QueueTimerResult::Expiring(id)) => {
+                if dispatcher.flow.slow_dead_letter_queue.take().is_some() {
+                    // The consumers of the dead letters need a moment, as after a publisher that is too fast for them.
+                    dispatcher.queues.postpone(id, now_us + DEAD_LETTER_THROTTLE_US);
+                    return;
+                }
+                id
+            }
+        };
+        self.data.dispatcher.queues.mark_due(id);
+    }
+}

@@ -1,0 +1,101 @@
+//! The data plane: the objects through which messages pass, from a publish to a consumer and back with a settlement.
+
+use crate::confirms::PublisherConfirms;
+use crate::dead_letter_router::DeadLetterRouter;
+use crate::dispatcher::{Dispatcher, EnqueueResult};
+use crate::effects::Effects;
+use crate::forwarder::Forwarder;
+use crate::ids::{ChannelKey, ShardIdentity};
+use crate::ledger::{SettlementOutcome, UnsettledDelivery};
+use crate::message::{Content, Message};
+use crate::sessions::Sessions;
+use catalog::{Catalog, QueueId};
+
+/// Messages, and what waits for them.
+pub(crate) struct DataPlane {
+    pub dispatcher: Dispatcher,
+    pub forwarder: Forwarder,
+    pub dead_letters: DeadLetterRouter,
+    pub confirms: PublisherConfirms,
+    /// Messages published since the start.
+    pub published: u64,
+}
+
+impl DataPlane {
+    pub fn new(identity: ShardIdentity, queue_bytes_max: u64, epoch_unix_s: u64) -> Self {
+        DataPlane {
+            dispatcher: Dispatcher::new(identity, queue_bytes_max),
+            forwarder: Forwarder::new(identity),
+            dead_letters: DeadLetterRouter::new(identity, epoch_unix_s),
+            confirms: PublisherConfirms::new(identity.shards),
+            published: 0,
+        }
+    }
+
+    /// Dispatches every queue that a command has touched, and routes the dead letters of that.
+    #[inline]
+    pub fn dispatch_due<E: Effects>(&mut self, sessions: &mut Sessions, catalog: &mut Catalog, fx: &mut E) {
+        loop {
+            while let Some(id) = self.dispatcher.queues.next_due() {
+                self.dispatcher.dispatch(id, sessions, fx);
+            }
+            let Some(group) = self.dispatcher.queues.housekeeping.dead_letters.next_group() else { return };
+            self.dead_letters.route_group(&group, &mut self.dispatcher, &mut self.forwarder, catalog, fx);
+            self.dispatcher.queues.housekeeping.dead_letters.finish_group(group);
+        }
+    }
+
+    /// A channel may accept more deliveries.
+    #[inline]
+    pub fn wake_channel<E: Effects>(
+        &mut self,
+        key: ChannelKey,
+        sessions: &mut Sessions,
+        catalog: &mut Catalog,
+        fx: &mut E,
+    ) {
+        self.dispatcher.wake_channel(key, fx);
+        self.dispatch_due(sessions, catalog, fx);
+    }
+
+    /// Settles deliveries that a rolled back or closed channel leaves, or that a commit settles.
+    pub fn settle_all<E: Effects>(
+        &mut self,
+        key: ChannelKey,
+        deliveries: impl Iterator<Item = UnsettledDelivery>,
+        outcome: SettlementOutcome,
+        catalog: &Catalog,
+        fx: &mut E,
+    ) {
+        deliveries.for_each(|delivery| self.dispatcher.settle_delivery(key, delivery, outcome, catalog, fx));
+    }
+
+    /// A publish of another shard for queues of this one. Returns whether all of them accepted it.
+    pub fn accept_remote<E: Effects>(
+        &mut self,
+        queues: &[QueueId],
+        content: &Content<'_>,
+        mut kept: Option<Message>,
+        fx: &mut E,
+    ) -> bool {
+        let count = queues.len();
+        let mut accepted = true;
+        for (at, &queue) in queues.iter().enumerate() {
+            // Once there is a store, appends for another shard's publish are awaited here before it is told.
+            let enqueued = self.dispatcher.enqueue_or_deliver(queue, content, &mut kept, at + 1 == count, fx);
+            accepted &= enqueued != EnqueueResult::Refused;
+        }
+        // Its publisher is on another shard, where the batches throttle it.
+        self.dispatcher.flow.slow_queue = None;
+        accepted
+    }
+
+    /// Bytes of the lists of messages, waiting, unsettled and delayed, beside the messages themselves. Waiting messages and
+    /// unsettled deliveries count alike, so that neither a delivery nor a requeue takes the broker over its limit.
+    pub fn list_overhead_bytes(&self) -> usize {
+        const ENTRY_BYTES: usize = size_of::<Option<UnsettledDelivery>>() + size_of::<Message>();
+        let waiting = self.dispatcher.queues.housekeeping.waiting;
+        let unsettled = self.dispatcher.channels.unsettled();
+        (waiting + unsettled) * ENTRY_BYTES + self.forwarder.delayed.list_overhead_bytes()
+    }
+}

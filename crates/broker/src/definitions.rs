@@ -1,0 +1,167 @@
+//! The definitions of this shard: its replica of the catalog, and on shard 0 the changes that not every replica has made yet.
+//!
+//! Shard 0 makes each change first and sends it to the others, so that all replicas make the same changes in one order. A change
+//! is answered once every replica has made it.
+
+use crate::effects::Effects;
+use crate::ids::ShardIdentity;
+use crate::session_state::SessionIdentity;
+use crate::shard_message::{QueueResponse, RefusedDefinition, Requester, ShardMessage};
+use catalog::{Catalog, Definition, ExecutedDefinition, PermissionKind, QueueId, Refusal, Resource, ShardId, VhostId};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use wire::ReplyCode;
+
+/// The outcome of changes that wait until every replica has made them (shard 0 only).
+struct PendingDefinition {
+    version: u64,
+    requester: Requester,
+    result: Result<(), RefusedDefinition>,
+}
+
+/// The replica and its version.
+pub(crate) struct Definitions {
+    identity: ShardIdentity,
+    pub catalog: Catalog,
+    /// Changes made here.
+    version: u64,
+    /// Shard 0: the changes that each replica has made.
+    applied: Vec<u64>,
+    pending: VecDeque<PendingDefinition>,
+}
+
+impl Definitions {
+    pub fn new(identity: ShardIdentity, catalog: Catalog) -> Self {
+        let applied = vec![0; usize::from(identity.shards)];
+        Definitions { identity, catalog, version: 0, applied, pending: VecDeque::new() }
+    }
+
+    /// Changes whose requesters have no response yet.
+    pub fn pending_len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Shard 0 makes a change, and sends it to the other replicas.
+    pub fn execute<E: Effects>(&mut self, definition: Definition, fx: &mut E) -> Result<ExecutedDefinition, Refusal> {
+        assert_eq!(self.identity.shard, ShardId(0), "changes are made by shard 0 first");
+        let executed = self.catalog.execute(&definition)?;
+        if executed.changed {
+            self.version += 1;
+            let (version, definition) = (self.version, Arc::new(definition));
+            for shard in self.identity.others() {
+                fx.batch(shard).push(ShardMessage::Apply { version, definition: Arc::clone(&definition) });
+            }
+        }
+        Ok(executed)
+    }
+
+    /// This replica makes a change of shard 0.
+    pub fn apply(&mut self, version: u64, definition: &Definition) -> ExecutedDefinition {
+        assert_eq!(version, self.version + 1, "changes arrive in their order");
+        self.version = version;
+        match self.catalog.execute(definition) {
+            Ok(executed) => executed,
+            Err(refusal) => unreachable!("replicas are alike, and shard 0 made this change: {refusal}"),
+        }
+    }
+
+    /// Shard 0: a requester awaits the outcome of changes. Even one that changed nothing waits for those before it: what it
+    /// found may not be visible on every shard yet.
+    pub fn await_replicas(&mut self, requester: Requester, result: Result<(), RefusedDefinition>) {
+        self.pending.push_back(PendingDefinition { version: self.version, requester, result });
+    }
+
+    /// Shard 0: a replica has made all changes up to a version.
+    pub fn note_applied(&mut self, shard: ShardId, version: u64) {
+        self.applied[usize::from(shard.0)] = version;
+    }
+
+    /// Shard 0: takes the next outcome that is visible on every shard.
+    pub fn next_outcome(&mut self) -> Option<(Requester, Result<(), RefusedDefinition>)> {
+        let everywhere = self.applied.iter().skip(1).copied().min().unwrap_or(self.version);
+        self.pending.front().filter(|pending| pending.version <= everywhere)?;
+        self.pending.pop_front().map(|pending| (pending.requester, pending.result))
+    }
+
+    /// Whether the sender of a queue's id knows a declaration that has not arrived here yet.
+    pub fn is_to_come(&self, id: QueueId) -> bool {
+        self.catalog.is_declared_ahead(id)
+    }
+
+    /// Whether the bytes of a virtual host have a quota.
+    pub fn has_quota(&self, vhost: VhostId) -> bool {
+        self.catalog.vhost_limits(vhost).queue_bytes_max.is_some()
+    }
+
+    /// The queue of a name and its home, if the session may do this with it.
+    pub fn queue_for(
+        &mut self,
+        identity: SessionIdentity,
+        name: &[u8],
+        operation: PermissionKind,
+    ) -> Result<(QueueId, ShardId), Refusal> {
+        self.catalog.check(identity.user, identity.vhost, operation, Resource::Queue, name)?;
+        self.queue(identity, name).map(|(id, home, _)| (id, home))
+    }
+
+    /// The queue of a name, its home and its name, if it is not another session's exclusive queue.
+    pub fn queue(&self, identity: SessionIdentity, name: &[u8]) -> Result<(QueueId, ShardId, Arc<str>), Refusal> {
+        let id = self.catalog.queue_for(identity.vhost, name, identity.session)?;
+        let definition = self.catalog.queue_definition(id).ok_or_else(|| self.catalog.no_queue(identity.vhost, name))?;
+        Ok((id, definition.home, definition.name.shared()))
+    }
+
+    /// A queue as error texts name it.
+    pub fn describe_queue(&self, id: QueueId) -> String {
+        let Some(definition) = self.catalog.queue_definition(id) else { return "queue".into() };
+        format!("queue '{}' in vhost '{}'", definition.name, self.catalog.vhost_name(definition.vhost))
+    }
+
+    /// The refusal to delete a queue that is not empty or in use.
+    pub fn precondition_failed(&self, id: QueueId, what: &str) -> QueueResponse {
+        QueueResponse::Refused(Refusal::channel(
+            ReplyCode::PreconditionFailed,
+            format!("PRECONDITION_FAILED - {} {what}", self.describe_queue(id)),
+        ))
+    }
+
+    /// The refusal to consume from a queue that another consumer has to itself.
+    pub fn exclusive_use(&self, id: QueueId) -> QueueResponse {
+        QueueResponse::Refused(Refusal::channel(
+            ReplyCode::AccessRefused,
+            format!("ACCESS_REFUSED - {} in exclusive use", self.describe_queue(id)),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Definitions;
+    use crate::effects::Effects;
+    use crate::ids::ShardIdentity;
+    use crate::shard_message::{Requester, ShardMessage};
+    use crate::test_effects::RecordedEffects;
+    use catalog::{Catalog, Definition, CatalogLimits, SessionId, ShardId};
+
+    #[test]
+    fn an_outcome_waits_until_every_replica_has_made_the_change() {
+        let identity = |shard| ShardIdentity { shard: ShardId(shard), shards: 3 };
+        let mut first = Definitions::new(identity(0), Catalog::new(CatalogLimits::default()));
+        let mut replica = Definitions::new(identity(2), Catalog::new(CatalogLimits::default()));
+        let mut fx = RecordedEffects::default();
+        let definition = Definition::CreateVhost { name: "v".into() };
+        assert!(first.execute(definition, &mut fx).expect("a new virtual host").changed);
+        let session = SessionId { shard: ShardId(1), slot: 0, serial: 0 };
+        first.await_replicas(Requester { session, channel: 1, request: 5 }, Ok(()));
+        assert!(first.next_outcome().is_none());
+        let sent = fx.batch(ShardId(2)).messages.pop();
+        let Some(ShardMessage::Apply { version, definition }) = sent else { panic!("{sent:?}") };
+        assert!(replica.apply(version, &definition).changed);
+        assert!(replica.catalog.vhost_by_name("v").is_some());
+        first.note_applied(ShardId(2), version);
+        assert!(first.next_outcome().is_none(), "shard 1 has not made it");
+        first.note_applied(ShardId(1), version);
+        let (requester, result) = first.next_outcome().expect("everywhere");
+        assert!(requester.request == 5 && result.is_ok() && first.pending_len() == 0);
+    }
+}

@@ -1,0 +1,368 @@
+//! Dispatch: which consumer gets the next message of a queue, and what a settlement or a woken consumer makes possible.
+//!
+//! Messages of a queue leave it for a consumer here and nowhere else.
+
+use crate::channel::unknown_tag;
+use crate::channels::Channels;
+use crate::effects::{AppendResult, Effects};
+use crate::flow_control::FlowControl;
+use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, QueuePosition, ShardIdentity};
+use crate::ledger::{SettlementOutcome, UnsettledDelivery};
+use crate::message::{Content, Message};
+use crate::payload::{DispatchSource, Payload};
+use crate::queue::Queue;
+use crate::queues::Queues;
+use crate::ready_messages::QueueEntry;
+use crate::remote_consumers::RemoteConsumers;
+use crate::session_state::SessionState;
+use crate::sessions::Sessions;
+use crate::shard_message::{ShardMessage, ShardPayload};
+use catalog::{Catalog, QueueId, Refusal};
+
+/// What a queue did with a new message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EnqueueResult {
+    /// The queue or a consumer has it, or it expired at once.
+    Accepted(AppendResult),
+    /// The queue has no capacity.
+    Refused,
+}
+
+/// Queues, consumers, and the flow control between them.
+pub(crate) struct Dispatcher {
+    identity: ShardIdentity,
+    pub queues: Queues,
+    pub channels: Channels,
+    pub remotes: RemoteConsumers,
+    pub flow: FlowControl,
+    /// Microseconds since a moment that is the same for all shards.
+    pub now_us: u64,
+}
+
+impl Dispatcher {
+    pub fn new(identity: ShardIdentity, queue_bytes_max: u64) -> Self {
+        Dispatcher {
+            identity,
+            queues: Queues::default(),
+            channels: Channels::new(identity.shard),
+            remotes: RemoteConsumers::default(),
+            flow: FlowControl::new(identity, queue_bytes_max),
+            now_us: 0,
+        }
+    }
+
+    /// Delivers a new message of a queue of this shard, or lets it wait. `kept` is the message once somebody had to keep it;
+    /// `last`: no other queue will want it.
+    #[inline]
+    pub fn enqueue_or_deliver<E: Effects>(
+        &mut self,
+        id: QueueId,
+        content: &Content<'_>,
+        kept: &mut Option<Message>,
+        last: bool,
+        fx: &mut E,
+    ) -> EnqueueResult {
+        let Some(queue) = self.queues.table.get_mut(id) else {
+            return EnqueueResult::Accepted(AppendResult::Durable);
+        };
+        let durable = queue.durable && is_persistent(content);
+        let mut level = 0;
+        if let Some(features) = &queue.features {
+            if features.refuses(&queue.ready, content) {
+                self.queues.refuse(id, content, kept, fx);
+                return EnqueueResult::Refused;
+            }
+            level = features.level(content);
+        }
+        if queue.ready.is_empty()
+            && let Some(consumer) = next_consumer(queue, &mut self.channels, &mut self.remotes, fx)
+        {
+            let position = queue.ready.bypass(level);
+            let source = DispatchSource::Passing { content, kept, last };
+            let (channels, remotes) = (&mut self.channels, &mut self.remotes);
+            let ack_required = deliver_or_send(channels, remotes, queue, consumer, position, false, source, fx);
+            if durable && ack_required {
+                let message = kept.get_or_insert_with(|| content.keep(fx.pool()));
+                return EnqueueResult::Accepted(fx.append(id, position, message));
+            }
+            return EnqueueResult::Accepted(AppendResult::Durable);
+        }
+        let time_to_live_us = queue.time_to_live_us(content);
+        if time_to_live_us == Some(0) && queue.ready.is_empty() {
+            self.queues.expire_at_once(id, content, kept, fx);
+            return EnqueueResult::Accepted(AppendResult::Durable);
+        }
+        let message = match (kept.as_ref(), last) {
+            (Some(message), false) => message.clone(),
+            (None, false) => kept.insert(content.keep(fx.pool())).clone(),
+            (_, true) => kept.take().unwrap_or_else(|| content.keep(fx.pool())),
+        };
+        let append = match durable {
+            true => fx.append(id, queue.ready.next_position(level), &message),
+            false => AppendResult::Durable,
+        };
+        queue.ready.push(level, message);
+        self.queues.housekeeping.waiting += 1;
+        if time_to_live_us.is_some() || queue.features.is_some() {
+            self.queues.housekeeping.after_push(queue, level, time_to_live_us.is_some(), fx);
+        }
+        self.flow.after_push(queue, &self.channels, fx);
+        EnqueueResult::Accepted(append)
+    }
+
+    /// Delivers what waits in a queue, as far as its consumers accept it.
+    pub fn dispatch<E: Effects>(&mut self, id: QueueId, sessions: &mut Sessions, fx: &mut E) {
+        let Some(queue) = self.queues.table.get_mut(id) else { return };
+        queue.due = false;
+        let housekeeping = &mut self.queues.housekeeping;
+        let (mut checks, mut more) = (0, false);
+        loop {
+            if queue.expiring && housekeeping.drop_expired(queue, self.now_us, &mut checks, fx) {
+                // The rest has a turn once others had theirs.
+                more = true;
+                break;
+            }
+            if queue.ready.is_empty() {
+                break;
+            }
+            let Some(consumer) = next_consumer(queue, &mut self.channels, &mut self.remotes, fx) else { break };
+            let Some(QueueEntry { position, message, redelivered }) = queue.ready.pop() else { break };
+            housekeeping.waiting -= 1;
+            let source = DispatchSource::Kept(message);
+            let (channels, remotes) = (&mut self.channels, &mut self.remotes);
+            let ack_required = deliver_or_send(channels, remotes, queue, consumer, position, redelivered, source, fx);
+            if !ack_required && let Some(features) = &mut queue.features {
+                features.forget_returns(position);
+            }
+        }
+        if queue.expiring || queue.features.is_some() {
+            housekeeping.after_dispatch(queue, more, self.now_us, fx);
+        }
+        self.flow.after_dispatch(queue, sessions, fx);
+    }
+
+    /// A connection has capacity again: its idle consumers are woken. Returns whether any was idle.
+    pub fn wake_connection<E: Effects>(&mut self, slot: ConnectionSlot, session: &SessionState, fx: &mut E) -> bool {
+        if !self.channels.has_idle_consumers(slot) {
+            return false;
+        }
+        for key in session.channels.iter().flatten() {
+            self.wake_channel(*key, fx);
+        }
+        true
+    }
+
+    /// A channel may accept more deliveries: its idle consumers are woken.
+    #[inline]
+    pub fn wake_channel<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
+        if self.channels.get(key).is_some_and(|channel| channel.idle_consumers > 0) {
+            self.wake_consumers(key, fx);
+        }
+    }
+
+    fn wake_consumers<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
+        for at in 0.. {
+            let consumer = self.channels.get(key).and_then(|channel| channel.consumers.get(at));
+            let Some(&consumer) = consumer else { return };
+            self.wake_consumer(consumer, fx);
+        }
+    }
+
+    fn wake_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
+        let Some(consumer) = self.channels.consumer(key).filter(|consumer| consumer.idle) else { return };
+        if !self.channels.accepts(key, fx) {
+            return;
+        }
+        let (home, queue, priority) = (consumer.home, consumer.queue, consumer.priority);
+        self.channels.set_idle(key, false);
+        if self.identity.is_home(home) {
+            self.queues.activate(queue, ConsumerRef::Local(key), priority);
+        } else {
+            self.channels.deliver_parked(key, fx);
+        }
+    }
+
+    /// Removes a consumer from a queue of this shard; where one at a time is served, the next takes over. Returns whether the
+    /// queue is to be deleted, as it was the last consumer of an auto-delete queue.
+    pub fn remove_consumer(&mut self, id: QueueId, consumer: ConsumerRef) -> bool {
+        let Some(queue) = self.queues.table.get_mut(id) else { return false };
+        let Some(removed) = queue.consumers.remove(consumer) else { return false };
+        if queue.consumers.is_empty() {
+            let auto_delete = queue.auto_delete;
+            self.queues.note_use(id, self.now_us);
+            return auto_delete;
+        }
+        if let Some(next) = queue.successor(removed) {
+            let priority = match next {
+                ConsumerRef::Local(key) => self.channels.consumer(key).map(|consumer| consumer.priority),
+                ConsumerRef::Remote(key) => self.remotes.get(key).map(|remote| remote.priority),
+            };
+            self.queues.activate(id, next, priority.unwrap_or(0));
+        }
+        false
+    }
+
+    /// Settles one tag of a channel, or all up to it.
+    #[inline]
+    pub fn settle<E: Effects>(
+        &mut self,
+        key: ChannelKey,
+        (tag, multiple): (u64, bool),
+        outcome: SettlementOutcome,
+        catalog: &Catalog,
+        fx: &mut E,
+    ) -> Result<(), Refusal> {
+        if multiple {
+            return self.settle_through(key, tag, outcome, catalog, fx);
+        }
+        let delivery = self.channels.open_channel(key)?.ledger.settle(tag).ok_or_else(|| unknown_tag(tag))?;
+        self.settle_delivery(key, delivery, outcome, catalog, fx);
+        Ok(())
+    }
+
+    fn settle_through<E: Effects>(
+        &mut self,
+        key: ChannelKey,
+        tag: u64,
+        outcome: SettlementOutcome,
+        catalog: &Catalog,
+        fx: &mut E,
+    ) -> Result<(), Refusal> {
+        let mut ledger = std::mem::take(&mut self.channels.open_channel(key)?.ledger);
+        let known =
+            ledger.settle_through(tag, |delivery| self.settle_delivery(key, delivery, outcome, catalog, fx));
+        if let Some(channel) = self.channels.get_mut(key) {
+            channel.ledger = ledger;
+        }
+        if known { Ok(()) } else { Err(unknown_tag(tag)) }
+    }
+
+    /// Settles one delivery: its queue, here or on another shard, is done with the message or gets it back.
+    #[inline]
+    pub fn settle_delivery<E: Effects>(
+        &mut self,
+        key: ChannelKey,
+        delivery: UnsettledDelivery,
+        outcome: SettlementOutcome,
+        catalog: &Catalog,
+        fx: &mut E,
+    ) {
+        self.channels.count_settled(key, &delivery);
+        let UnsettledDelivery { queue, home, position, message, .. } = delivery;
+        if self.identity.is_home(home) {
+            match outcome {
+                SettlementOutcome::Acknowledged => self.queues.settle(queue, position, 1, fx),
+                SettlementOutcome::Rejected => self.queues.reject(queue, position, message, fx),
+                SettlementOutcome::Requeued => {
+                    self.queues.requeue(queue, QueueEntry { position, message, redelivered: true }, true, true, fx);
+                }
+            }
+            return;
+        }
+        let batch = fx.batch(home);
+        match outcome {
+            SettlementOutcome::Rejected if catalog.has_dead_letters(queue) => {
+                batch.push(ShardMessage::Rejected { queue, position, message });
+            }
+            SettlementOutcome::Acknowledged | SettlementOutcome::Rejected => batch.push_settled(queue, position),
+            SettlementOutcome::Requeued => batch.push(ShardMessage::Returned {
+                queue,
+                position,
+                message,
+                redelivered: true,
+                was_delivered: true,
+                ack_required: true,
+            }),
+        }
+    }
+}
+
+/// The consumer of a queue whose turn it is. Those that accept nothing now are idle until they are woken.
+#[inline]
+fn next_consumer<E: Effects>(
+    queue: &mut Queue,
+    channels: &mut Channels,
+    remotes: &mut RemoteConsumers,
+    fx: &E,
+) -> Option<ConsumerRef> {
+    queue.consumers.next(|consumer| match consumer {
+        ConsumerRef::Local(key) => {
+            let accepts = channels.accepts(key, fx);
+            if !accepts {
+                channels.set_idle(key, true);
+            }
+            accepts
+        }
+        ConsumerRef::Remote(key) => remotes.accepts(key),
+    })
+}
+
+/// Delivers a message to a consumer of this shard, or sends it to the shard of its consumer. Returns whether an
+/// acknowledgement is required.
+#[inline]
+#[expect(clippy::too_many_arguments, reason = "a delivery names its queue, its consumer, its position and its message")]
+fn deliver_or_send<E: Effects>(
+    channels: &mut Channels,
+    remotes: &mut RemoteConsumers,
+    queue: &mut Queue,
+    consumer: ConsumerRef,
+    position: QueuePosition,
+    redelivered: bool,
+    source: DispatchSource<'_>,
+    fx: &mut E,
+) -> bool {
+    channels.delivered += 1;
+    match consumer {
+        ConsumerRef::Local(key) => {
+            let ack_required = channels.consumer(key).is_some_and(|consumer| !consumer.no_ack);
+            queue.unsettled += u64::from(ack_required);
+            let payload = match source {
+                DispatchSource::Kept(message) => Payload::Kept(message),
+                DispatchSource::Passing { content, .. } if !ack_required => Payload::Passing(*content, None),
+                DispatchSource::Passing { content, kept, last: true } if !queue.durable => {
+                    Payload::Passing(*content, kept.take())
+                }
+                DispatchSource::Passing { content, kept, .. } => {
+                    Payload::Passing(*content, Some(kept.get_or_insert_with(|| content.keep(fx.pool())).clone()))
+                }
+            };
+            channels.deliver(key, position, redelivered, payload, fx);
+            ack_required
+        }
+        ConsumerRef::Remote(key) => {
+            let Some(remote) = remotes.get_mut(key) else { return false };
+            let (shard, consumer, ack_required) = (remote.shard, remote.consumer, !remote.no_ack);
+            queue.unsettled += u64::from(ack_required);
+            let content = match &source {
+                DispatchSource::Passing { content, .. } => **content,
+                DispatchSource::Kept(message) => message.content(),
+            };
+            remote.credit_messages -= 1;
+            remote.credit_bytes -= content.bytes() as i64;
+            let queue = queue.id;
+            if !fx.batch(shard).push_deliver(&content, (consumer, queue, position), redelivered, ack_required) {
+                let payload = ShardPayload::Shared(match source {
+                    DispatchSource::Passing { content, kept, .. } => {
+                        kept.get_or_insert_with(|| content.keep(fx.pool())).clone()
+                    }
+                    DispatchSource::Kept(message) => message,
+                });
+                fx.batch(shard).push(ShardMessage::Deliver {
+                    consumer,
+                    queue,
+                    position,
+                    redelivered,
+                    ack_required,
+                    payload,
+                    messages: 1,
+                });
+            }
+            ack_required
+        }
+    }
+}
+
+#[inline]
+fn is_persistent(content: &Content<'_>) -> bool {
+    content.properties().is_persistent()
+}

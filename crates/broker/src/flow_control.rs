@@ -1,0 +1,213 @@
+//! Flow control: which queues are full, and whose consumers are slower than their publishers.
+
+use crate::channels::Channels;
+use crate::effects::Effects;
+use crate::ids::{ConnectionSlot, ConsumerRef, ShardIdentity};
+use crate::limits::{QUEUE_RESUME_TENTHS, THROTTLE_BYTES, THROTTLE_PROGRESS_BYTES_MIN};
+use crate::queue::Queue;
+use crate::queues::QueueTable;
+use crate::session_state::ReadControl;
+use crate::sessions::Sessions;
+use crate::shard_message::ShardMessage;
+use catalog::{QueueId, QueueRoute};
+use hashbrown::HashSet;
+
+/// Consumers of a queue that are checked to see whether it waits for their outputs.
+const SLOW_CONSUMERS_CHECKED: usize = 4;
+
+/// Full queues, here and on other shards, and the queue that the publisher at hand is too fast for.
+pub(crate) struct FlowControl {
+    identity: ShardIdentity,
+    /// Waiting bytes at which a queue is full.
+    queue_bytes_max: u64,
+    full: HashSet<QueueId>,
+    /// The queue whose consumers are slower than the publisher at hand.
+    pub slow_queue: Option<QueueId>,
+    /// The same of the dead letters routed last.
+    pub slow_dead_letter_queue: Option<QueueId>,
+}
+
+impl FlowControl {
+    pub fn new(identity: ShardIdentity, queue_bytes_max: u64) -> Self {
+        let (full, slow_queue, slow_dead_letter_queue) = (HashSet::new(), None, None);
+        FlowControl { identity, queue_bytes_max, full, slow_queue, slow_dead_letter_queue }
+    }
+
+    /// How many queues are full, here and on other shards.
+    pub fn full_len(&self) -> usize {
+        self.full.len()
+    }
+
+    #[inline]
+    pub fn is_any_full(&self) -> bool {
+        !self.full.is_empty()
+    }
+
+    /// A message waits in a queue: its consumers may be too slow, or it may be full.
+    #[inline]
+    pub fn after_push<E: Effects>(&mut self, queue: &mut Queue, channels: &Channels, fx: &mut E) {
+        if self.slow_queue.is_none()
+            && queue.memory_bytes() > queue.throttle.at_bytes
+            && waits_for_outputs(queue, channels, fx)
+        {
+            self.slow_queue = Some(queue.id);
+        }
+        if !queue.full && queue.memory_bytes() > self.queue_bytes_max {
+            queue.full = true;
+            self.send_full(queue.id, true, fx);
+            self.full.insert(queue.id);
+        }
+    }
+
+    /// Messages have left a queue: publishers that waited for it may continue.
+    pub fn after_dispatch<E: Effects>(&mut self, queue: &mut Queue, sessions: &mut Sessions, fx: &mut E) {
+        if (!queue.throttle.connections.is_empty() || queue.throttle.at_bytes > THROTTLE_BYTES)
+            && queue.memory_bytes() < THROTTLE_BYTES / 2
+        {
+            queue.throttle.at_bytes = THROTTLE_BYTES;
+            for slot in std::mem::take(&mut queue.throttle.connections) {
+                sessions.end_throttle(slot, fx);
+            }
+        }
+        if queue.full && queue.memory_bytes() < self.queue_bytes_max / 10 * QUEUE_RESUME_TENTHS {
+            queue.full = false;
+            self.send_full(queue.id, false, fx);
+            self.set_full(queue.id, false, sessions, fx);
+        }
+    }
+
+    /// A queue of this shard is deleted: its publishers continue.
+    pub fn release<E: Effects>(&mut self, queue: &Queue, sessions: &mut Sessions, fx: &mut E) {
+        for &slot in &queue.throttle.connections {
+            sessions.end_throttle(slot, fx);
+        }
+        if queue.full {
+            self.send_full(queue.id, false, fx);
+            self.set_full(queue.id, false, sessions, fx);
+        }
+    }
+
+    /// A queue of another shard is deleted. That shard reports, too, that it is not full any more.
+    pub fn forget(&mut self, queue: QueueId) {
+        self.full.remove(&queue);
+    }
+
+    /// Tells the other shards whether a queue is full.
+    fn send_full<E: Effects>(&self, queue: QueueId, full: bool, fx: &mut E) {
+        for shard in self.identity.others() {
+            fx.batch(shard).push(ShardMessage::QueueFull { queue, full });
+        }
+    }
+
+    /// A queue, here or on another shard, is full or is not any more.
+    pub fn set_full<E: Effects>(&mut self, queue: QueueId, full: bool, sessions: &mut Sessions, fx: &mut E) {
+        if full {
+            self.full.insert(queue);
+            return;
+        }
+        self.full.remove(&queue);
+        sessions.unblock(queue, fx);
+    }
+
+    /// Blocks a publisher while a queue it feeds is full, or memory is low.
+    pub fn block<E: Effects>(
+        &self,
+        slot: ConnectionSlot,
+        route: &QueueRoute,
+        sessions: &mut Sessions,
+        fx: &mut E,
+    ) -> ReadControl {
+        let full = route.queues.iter().map(|queue| queue.id).find(|id| self.full.contains(id));
+        if let (Some(queue), Some(session)) = (full, sessions.get_mut(slot)) {
+            session.blocked_by = Some(queue);
+        }
+        sessions.notify_blocked(slot, fx);
+        sessions.read_control(slot)
+    }
+
+    /// Has a publisher wait a moment for the consumers of a queue.
+    #[cold]
+    pub fn throttle<E: Effects>(
+        slot: ConnectionSlot,
+        id: QueueId,
+        queues: &mut QueueTable,
+        sessions: &mut Sessions,
+        fx: &mut E,
+    ) {
+        if let Some(queue) = queues.get_mut(id) {
+            queue.throttle.connections.push(slot);
+            queue.throttle.since_bytes = queue.memory_bytes();
+        }
+        if let Some(session) = sessions.get_mut(slot) {
+            session.throttled_by = Some(id);
+            fx.throttle(slot);
+        }
+    }
+
+    /// That moment is over. If the consumers took little, waiting for them is in vain until the queue has grown again.
+    pub fn end_throttle<E: Effects>(
+        slot: ConnectionSlot,
+        queues: &mut QueueTable,
+        sessions: &mut Sessions,
+        fx: &mut E,
+    ) {
+        let throttled_by = sessions.get(slot).and_then(|session| session.throttled_by);
+        if let Some(queue) = throttled_by.and_then(|id| queues.get_mut(id)) {
+            queue.throttle.connections.retain(|&throttled| throttled != slot);
+            let bytes = queue.memory_bytes();
+            if bytes + THROTTLE_PROGRESS_BYTES_MIN > queue.throttle.since_bytes {
+                queue.throttle.at_bytes = bytes + THROTTLE_BYTES;
+            }
+        }
+        sessions.end_throttle(slot, fx);
+    }
+}
+
+/// Whether a queue waits for consumers that would accept more if only their connections did.
+fn waits_for_outputs<E: Effects>(queue: &Queue, channels: &Channels, fx: &E) -> bool {
+    queue.consumers.iter().take(SLOW_CONSUMERS_CHECKED).any(|consumer| match consumer {
+        ConsumerRef::Local(key) => channels.waits_for_output(key, fx),
+        ConsumerRef::Remote(_) => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FlowControl;
+    use crate::channels::Channels;
+    use crate::effects::Effects;
+    use crate::ids::ShardIdentity;
+    use crate::message::{BodyRef, Content};
+    use crate::queue::Queue;
+    use crate::session_state::{ClientCapabilities, SessionLogin};
+    use crate::sessions::Sessions;
+    use crate::test_effects::RecordedEffects;
+    use catalog::{QueueId, SessionId, ShardId, UserId, VhostId};
+
+    #[test]
+    fn a_full_queue_is_reported_to_all_shards_and_blocks_until_it_has_drained() {
+        let identity = ShardIdentity { shard: ShardId(1), shards: 3 };
+        let mut flow = FlowControl::new(identity, 1_000);
+        let channels = Channels::new(identity.shard);
+        let mut sessions = Sessions::new(identity.shard);
+        let session = SessionId { shard: identity.shard, slot: 5, serial: 1 };
+        let capabilities = ClientCapabilities { connection_blocked: true, ..ClientCapabilities::default() };
+        sessions.open(5, SessionLogin { session, user: UserId(0), vhost: VhostId(0), capabilities }, false);
+        let mut fx = RecordedEffects::default();
+        let mut queue = Queue::new(QueueId { index: 0, serial: 1 }, "q".into(), VhostId(0), false, false);
+        for _ in 0..3 {
+            queue.ready.push(0, Content { body: BodyRef::Small(&[0; 300]), ..Content::EMPTY }.keep(fx.pool()));
+            flow.after_push(&mut queue, &channels, &mut fx);
+        }
+        assert!(queue.full && flow.is_any_full() && flow.slow_queue.is_none());
+        assert_eq!([0, 1, 2].map(|shard| fx.batch(ShardId(shard)).messages.len()), [1, 0, 1]);
+        sessions.get_mut(5).expect("open").blocked_by = Some(queue.id);
+        sessions.notify_blocked(5, &mut fx);
+        flow.after_dispatch(&mut queue, &mut sessions, &mut fx);
+        assert_eq!(fx.take(), "5: connection.blocked");
+        queue.ready.clear();
+        flow.after_dispatch(&mut queue, &mut sessions, &mut fx);
+        assert_eq!(fx.take(), "5: connection.unblocked | 5: resume");
+        assert!(!flow.is_any_full() && fx.batch(ShardId(2)).messages.len() == 2);
+    }
+}

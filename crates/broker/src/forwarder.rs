@@ -1,0 +1,275 @@
+//! Forwarding: a routed message goes to its queues here, to the shards of its other queues, and to the exchanges that delay it.
+
+use crate::carbon_copies::route_again;
+use crate::confirms::PublisherConfirms;
+use crate::delayed_messages::{DelayedMessage, DelayedMessages, negate_delay};
+use crate::dispatcher::{Dispatcher, EnqueueResult};
+use crate::effects::{AppendResult, Effects};
+use crate::ids::{PublishKey, ShardIdentity};
+use crate::limits::{DELAYED_MESSAGES_MAX, DELAYED_PER_CHECK};
+use crate::message::{BodyRef, Content, Message};
+use crate::queue_timers::TimerTarget;
+use crate::shard_message::{ShardMessage, ShardPayload};
+use crate::stamps::MessageStamps;
+use catalog::{Catalog, QueueId, QueueRoute, ShardId};
+
+/// What became of a publish.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct ForwardResult {
+    /// Answers of other shards and of the store that it waits for.
+    pub answers_awaited: u32,
+    /// A queue or a delaying exchange had no capacity.
+    pub refused: bool,
+}
+
+/// Forwards routed messages; holds those that exchanges delay.
+pub(crate) struct Forwarder {
+    identity: ShardIdentity,
+    pub delayed: DelayedMessages,
+    pub stamps: MessageStamps,
+    /// Messages that no queue took.
+    pub unroutable: u64,
+}
+
+impl Forwarder {
+    pub fn new(identity: ShardIdentity) -> Self {
+        Forwarder {
+            identity,
+            delayed: DelayedMessages::new(DELAYED_MESSAGES_MAX),
+            stamps: MessageStamps::new(identity.shard),
+            unroutable: 0,
+        }
+    }
+
+    /// Forwards a publish whose route is not empty. `publish` names it if its channel awaits an answer.
+    #[inline]
+    pub fn forward<E: Effects>(
+        &mut self,
+        route: &QueueRoute,
+        content: &Content<'_>,
+        publish: Option<PublishKey>,
+        (dispatcher, confirms): (&mut Dispatcher, &mut PublisherConfirms),
+        catalog: &Catalog,
+        fx: &mut E,
+    ) -> ForwardResult {
+        let mut kept: Option<Message> = None;
+        let mut result = ForwardResult {
+            answers_awaited: 0,
+            refused: !route.held.is_empty() && !self.delay(route, content, dispatcher, catalog, fx),
+        };
+        match &*route.queues {
+            [] => {}
+            [only] if self.identity.is_home(only.home) => {
+                let enqueued = dispatcher.enqueue_or_deliver(only.id, content, &mut kept, true, fx);
+                result.note(enqueued, publish, confirms);
+            }
+            [only] => {
+                send_publish(only.home, std::iter::once(only.id), content, &mut kept, publish.is_some(), fx);
+                result.await_shard(only.home, publish, confirms);
+            }
+            queues => {
+                let count = queues.len();
+                let body = content.share_body(fx.pool());
+                let content = &Content { body: body.as_ref().map_or(content.body, BodyRef::Large), ..*content };
+                let here = queues.iter().enumerate().filter(|(_, queue)| self.identity.is_home(queue.home));
+                for (at, queue) in here {
+                    let enqueued = dispatcher.enqueue_or_deliver(queue.id, content, &mut kept, at + 1 == count, fx);
+                    result.note(enqueued, publish, confirms);
+                }
+                if self.identity.shards > 1 {
+                    let confirm = publish.is_some();
+                    self.send_to_others(route, content, &mut kept, confirm, fx, |shard| {
+                        result.await_shard(shard, publish, confirms);
+                    });
+                }
+            }
+        }
+        result
+    }
+
+    /// Sends a message to the shards of its other queues.
+    fn send_to_others<E: Effects>(
+        &self,
+        route: &QueueRoute,
+        content: &Content<'_>,
+        kept: &mut Option<Message>,
+        confirm: bool,
+        fx: &mut E,
+        mut on_sent: impl FnMut(ShardId),
+    ) {
+        for shard in self.identity.others() {
+            let mut queues = route.queues.iter().filter(|queue| queue.home == shard).map(|queue| queue.id).peekable();
+            if queues.peek().is_none() {
+                continue;
+            }
+            send_publish(shard, queues, content, kept, confirm, fx);
+            on_sent(shard);
+        }
+    }
+
+    /// Holds a message in the exchanges of its route that delay it. Returns whether they had capacity.
+    #[cold]
+    pub fn delay<E: Effects>(
+        &mut self,
+        route: &QueueRoute,
+        content: &Content<'_>,
+        dispatcher: &mut Dispatcher,
+        catalog: &Catalog,
+        fx: &mut E,
+    ) -> bool {
+        let delay_ms = catalog::delay_ms(content.properties()).unwrap_or_default();
+        if !self.delayed.has_capacity(route.held.len()) {
+            return false;
+        }
+        let at_us = dispatcher.now_us.saturating_add(u64::from(delay_ms) * 1_000);
+        let properties = negate_delay(content.properties(), delay_ms);
+        // Its time to live in queues begins when the delay is over.
+        let message = Content { properties: &properties, arrived_us: at_us, ..*content }.keep(fx.pool());
+        for exchange in route.held.iter().filter_map(|&id| catalog.exchange_info(id)) {
+            let (vhost, exchange, message) = (exchange.vhost, exchange.name.clone(), message.clone());
+            self.delayed.insert(at_us, DelayedMessage { vhost, exchange, message });
+        }
+        let timers = &mut dispatcher.queues.housekeeping.timers;
+        timers.set(TimerTarget::Delayed, &mut self.delayed.timer_us, at_us);
+        true
+    }
+
+    /// Forwards the messages whose delay is over.
+    pub fn release_delayed<E: Effects>(&mut self, dispatcher: &mut Dispatcher, catalog: &mut Catalog, fx: &mut E) {
+        self.delayed.timer_us = 0;
+        for _ in 0..DELAYED_PER_CHECK {
+            let Some(delayed) = self.delayed.pop_due(dispatcher.now_us) else { break };
+            self.forward_delayed(delayed, dispatcher, catalog, fx);
+        }
+        // These have no publisher to throttle.
+        dispatcher.flow.slow_queue = None;
+        if let Some(next_us) = self.delayed.next() {
+            let timers = &mut dispatcher.queues.housekeeping.timers;
+            let next_us = next_us.max(dispatcher.now_us + 1);
+            timers.set(TimerTarget::Delayed, &mut self.delayed.timer_us, next_us);
+        }
+    }
+
+    /// Routes a delayed message by what is defined now. Its exchange is looked up by name, as in RabbitMQ's plugin, so that one
+    /// that was declared again routes what waited.
+    fn forward_delayed<E: Effects>(
+        &mut self,
+        delayed: DelayedMessage,
+        dispatcher: &mut Dispatcher,
+        catalog: &mut Catalog,
+        fx: &mut E,
+    ) {
+        let DelayedMessage { vhost, exchange, message } = delayed;
+        let Some(exchange) = catalog.exchange(vhost, exchange.as_bytes()) else {
+            self.unroutable += 1;
+            return;
+        };
+        let route = route_again(catalog, exchange, &message.content());
+        if route.is_empty() {
+            self.unroutable += 1;
+            return;
+        }
+        let mut kept = Some(message.clone());
+        let mut content = message.content();
+        let stamped;
+        if route.stamped
+            && let Some(changed) = self.stamps.stamp(content.properties())
+        {
+            stamped = changed;
+            content.properties = &stamped;
+            kept = None;
+        }
+        for queue in &route.queues {
+            if self.identity.is_home(queue.home) {
+                let _enqueued = dispatcher.enqueue_or_deliver(queue.id, &content, &mut kept, false, fx);
+            }
+        }
+        if self.identity.shards > 1 {
+            self.send_to_others(&route, &content, &mut kept, false, fx, |_| {});
+        }
+    }
+}
+
+impl ForwardResult {
+    #[inline]
+    fn note(&mut self, enqueued: EnqueueResult, publish: Option<PublishKey>, confirms: &mut PublisherConfirms) {
+        match (enqueued, publish) {
+            (EnqueueResult::Refused, _) => self.refused = true,
+            (EnqueueResult::Accepted(AppendResult::Pending(ticket)), Some(publish)) => {
+                confirms.await_store(ticket, publish);
+                self.answers_awaited += 1;
+            }
+            (EnqueueResult::Accepted(_), _) => {}
+        }
+    }
+
+    #[inline]
+    fn await_shard(&mut self, shard: ShardId, publish: Option<PublishKey>, confirms: &mut PublisherConfirms) {
+        if let Some(publish) = publish {
+            confirms.await_shard(shard, publish);
+            self.answers_awaited += 1;
+        }
+    }
+}
+
+/// Sends a message to queues of another shard. `confirm`: that shard is to accept or refuse it.
+#[inline]
+pub(crate) fn send_publish<E: Effects>(
+    shard: ShardId,
+    queues: impl Iterator<Item = QueueId> + Clone,
+    content: &Content<'_>,
+    kept: &mut Option<Message>,
+    confirm: bool,
+    fx: &mut E,
+) {
+    if !fx.batch(shard).push_publish(content, queues.clone(), confirm) {
+        let payload = ShardPayload::Shared(kept.get_or_insert_with(|| content.keep(fx.pool())).clone());
+        let batch = fx.batch(shard);
+        let queues = batch.push_queues(queues);
+        batch.push(ShardMessage::Publish { payload, messages: 1, queues, confirm });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ForwardResult, Forwarder};
+    use crate::confirms::PublisherConfirms;
+    use crate::dispatcher::Dispatcher;
+    use crate::effects::Effects;
+    use crate::ids::{PublishKey, ShardIdentity};
+    use crate::message::{BodyRef, Content};
+    use crate::test_effects::{RecordedEffects, queue_definition};
+    use catalog::{Catalog, RouteDependence, CatalogLimits, QueueId, QueueRoute, RoutedQueue, ShardId};
+    use wire::{Table, Value};
+
+    #[test]
+    fn a_publish_goes_to_queues_here_and_to_other_shards_whose_answers_it_awaits() {
+        let identity = ShardIdentity { shard: ShardId(0), shards: 3 };
+        let (mut dispatcher, mut confirms) = (Dispatcher::new(identity, 1 << 20), PublisherConfirms::new(3));
+        let (mut forwarder, mut fx) = (Forwarder::new(identity), RecordedEffects::default());
+        let catalog = Catalog::new(CatalogLimits::default());
+        let id = |index| QueueId { index, serial: 0 };
+        let arguments = |max| {
+            let overflow = Value::text("reject-publish");
+            let table = Table::new().with("x-max-length", Value::I32(max));
+            table.and_then(|table| table.with("x-overflow", overflow)).expect("short")
+        };
+        dispatcher.queues.create(id(0), &queue_definition("q", arguments(1)), false, 0);
+        let queues = [(0, 0), (1, 2), (2, 2)].map(|(index, home)| RoutedQueue { id: id(index), home: ShardId(home) });
+        let route = QueueRoute {
+            queues: queues.into(),
+            held: Box::default(),
+            decided: RouteDependence::ByKey,
+            stamped: false,
+        };
+        let content = Content { body: BodyRef::Small(b"m"), ..Content::EMPTY };
+        let publish = Some(PublishKey { channel: Default::default(), number: 1 });
+        for refused in [false, true] {
+            let to = (&mut dispatcher, &mut confirms);
+            let result = forwarder.forward(&route, &content, publish, to, &catalog, &mut fx);
+            assert_eq!(result, ForwardResult { answers_awaited: 1, refused });
+        }
+        assert_eq!((dispatcher.queues.housekeeping.waiting, confirms.awaiting_shards_len()), (1, 2));
+        assert!(fx.batch(ShardId(1)).is_empty() && fx.batch(ShardId(2)).messages.len() == 1, "packed into one");
+    }
+}

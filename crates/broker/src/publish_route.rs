@@ -1,0 +1,77 @@
+//! The route cache of a channel.
+
+use catalog::{RouteDependence, ExchangeId, QueueRoute};
+use std::sync::Arc;
+use wire::{ListRef, RawProperties};
+
+/// The route of a channel's last publish: a publisher that repeats itself looks nothing up.
+pub struct PublishRouteCache {
+    /// The catalog's version when the route was found.
+    pub version: u64,
+    pub exchange: Box<[u8]>,
+    /// The exchange, whose permission was checked.
+    pub exchange_id: ExchangeId,
+    pub routing_key: Vec<u8>,
+    /// `None` when the route depends on more than the routing key and the trace.
+    pub route: Option<Arc<QueueRoute>>,
+    /// The brokers that the message had come through, if the route depends on them.
+    pub trace: Option<Box<[u8]>>,
+}
+
+impl PublishRouteCache {
+    /// An empty cache for an exchange.
+    pub fn new(version: u64, exchange: &[u8], exchange_id: ExchangeId) -> Self {
+        Self { version, exchange: exchange.into(), exchange_id, routing_key: Vec::new(), route: None, trace: None }
+    }
+
+    /// The route of a message with this key and these properties, if it is the cached one.
+    #[inline]
+    pub fn get(&self, routing_key: &[u8], properties: RawProperties<'_>) -> Option<&Arc<QueueRoute>> {
+        let route = self.route.as_ref()?;
+        let is_alike = same(&self.routing_key, routing_key)
+            && (route.decided == RouteDependence::ByKey
+                || self.trace.as_deref() == catalog::trace(properties).map(ListRef::as_bytes));
+        is_alike.then_some(route)
+    }
+
+    pub fn set(&mut self, routing_key: &[u8], properties: RawProperties<'_>, route: &Arc<QueueRoute>) {
+        self.routing_key.clear();
+        self.routing_key.extend_from_slice(routing_key);
+        self.route = (route.decided < RouteDependence::ByMessage).then(|| Arc::clone(route));
+        self.trace = match route.decided {
+            RouteDependence::ByKeyAndTrace => catalog::trace(properties).map(|trace| trace.as_bytes().into()),
+            RouteDependence::ByKey | RouteDependence::ByMessage => None,
+        };
+    }
+}
+
+/// Compares short names word by word, inline. The default exchange's name is empty, an empty box dangles, and a vectorised
+/// `memcmp` of nothing at a dangling address costs a microcode assist: two fifths of a publish, measured.
+#[inline]
+pub fn same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let (words_a, rest_a) = a.as_chunks::<8>();
+    let (words_b, rest_b) = b.as_chunks::<8>();
+    words_a.iter().zip(words_b).all(|(a, b)| u64::from_ne_bytes(*a) == u64::from_ne_bytes(*b))
+        && rest_a.iter().zip(rest_b).all(|(a, b)| a == b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::same;
+
+    #[test]
+    fn names_are_the_same_in_length_and_bytes() {
+        for name in ["", "a", "12345678", "123456789", "0123456789abcdef!"] {
+            assert!(same(name.as_bytes(), name.as_bytes()));
+            assert!(!same(name.as_bytes(), format!("{name}x").as_bytes()));
+            let mut other = name.as_bytes().to_vec();
+            if let Some(last) = other.last_mut() {
+                *last += 1;
+                assert!(!same(name.as_bytes(), &other));
+            }
+        }
+    }
+}

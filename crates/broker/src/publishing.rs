@@ -1,0 +1,462 @@
+//! Publishing: from `basic.publish` or `tx.commit` to routed messages, returned messages and confirms.
+
+use crate::admin_request::{AdminRequest, AdminRequestError};
+use crate::carbon_copies;
+use crate::channel::{ChannelMode, not_open};
+use crate::data_plane::DataPlane;
+use crate::direct_reply::{PSEUDO_QUEUE, ReplyAddress};
+use crate::effects::Effects;
+use crate::flow_control::FlowControl;
+use crate::ids::{ChannelKey, ConnectionSlot, PublishKey, ShardIdentity};
+use crate::limits::ADMIN_REQUEST_BYTES_MAX;
+use crate::message::{BodyRef, Content};
+use crate::publish_route::{PublishRouteCache, same};
+use crate::session_state::{PendingCommand, PendingReply, ReadControl};
+use crate::sessions::Sessions;
+use crate::shard_message::ShardMessage;
+use crate::stamps::remove_stamp;
+use crate::transaction::TransactionOperation;
+use catalog::{Catalog, ExchangeId, PermissionKind, REQUEST_QUEUE, Refusal, Resource, QueueRoute};
+use std::sync::Arc;
+use wire::method::{Method, basic, tx};
+use wire::{RawProperties, ReplyCode, ShortStr};
+
+/// A publish as it arrives.
+#[derive(Clone, Copy)]
+pub struct Publish<'a> {
+    pub exchange: &'a [u8],
+    pub routing_key: &'a [u8],
+    /// Return the message if no queue takes it.
+    pub mandatory: bool,
+    /// Not supported; refused.
+    pub immediate: bool,
+    /// Properties, validated.
+    pub properties: RawProperties<'a>,
+    pub body: BodyRef<'a>,
+}
+
+/// The objects that a publish needs.
+pub(crate) struct Publishing<'a> {
+    pub identity: ShardIdentity,
+    pub sessions: &'a mut Sessions,
+    pub catalog: &'a mut Catalog,
+    pub data: &'a mut DataPlane,
+}
+
+impl Publishing<'_> {
+    /// `basic.publish` with its content.
+    #[inline]
+    pub fn publish<E: Effects>(
+        &mut self,
+        slot: ConnectionSlot,
+        number: u16,
+        publish: Publish<'_>,
+        fx: &mut E,
+    ) -> Result<ReadControl, Refusal> {
+        let session = self.sessions.get(slot).ok_or_else(not_open)?;
+        let key = session.channel(number).ok_or_else(not_open)?;
+        let first = !session.has_published;
+        if publish.immediate {
+            return Err(Refusal::connection(ReplyCode::NotImplemented, "NOT_IMPLEMENTED - immediate=true"));
+        }
+        self.data.published += 1;
+        let rewritten;
+        let mut properties = publish.properties;
+        if properties.reply_to().is_some_and(|reply_to| reply_to.as_bytes() == PSEUDO_QUEUE.as_bytes()) {
+            rewritten = self
+                .with_reply_address(key, properties)
+                .map_err(|refusal| self.exchange_refusal_or(slot, publish.exchange, refusal))?;
+            properties = RawProperties::new(&rewritten);
+        }
+        if properties.user_id().is_some() || properties.expiration().is_some() {
+            self.check_properties(slot, properties)
+                .map_err(|refusal| self.exchange_refusal_or(slot, publish.exchange, refusal))?;
+        }
+        let mut rewrite = None;
+        if properties.has_headers() {
+            rewrite = carbon_copies::parse(properties)
+                .map_err(|refusal| self.exchange_refusal_or(slot, publish.exchange, refusal))?;
+            if self.catalog.is_pulled_from() && !self.sessions.get(slot).is_some_and(|session| session.is_link) {
+                remove_stamp(properties, &mut rewrite);
+            }
+        }
+        let route = match &rewrite {
+            Some(rewrite) if !rewrite.keys.is_empty() => {
+                self.route_copies(slot, publish.exchange, publish.routing_key, &rewrite.keys, properties)?
+            }
+            _ => self.route(slot, key, publish.exchange, publish.routing_key, properties)?,
+        };
+        if route.stamped {
+            self.data.forwarder.stamps.stamp_publish(properties, &mut rewrite);
+        }
+        if let Some(changed) = rewrite.as_ref().and_then(|rewrite| rewrite.properties.as_deref()) {
+            properties = RawProperties::new(changed);
+        }
+        let content = Content {
+            exchange: publish.exchange,
+            routing_key: publish.routing_key,
+            properties: properties.as_bytes(),
+            body: publish.body,
+            bcc: rewrite.as_ref().map_or(&[], |rewrite| rewrite.bcc.as_slice()),
+            arrived_us: self.data.dispatcher.now_us,
+        };
+        let channel = self.data.dispatcher.channels.open_channel(key)?;
+        let awaited = match &mut channel.mode {
+            ChannelMode::Plain => None,
+            ChannelMode::Confirm => {
+                channel.confirms.published += 1;
+                self.data.confirms.mark_due(key, &mut channel.confirms);
+                Some(PublishKey { channel: key, number: channel.confirms.published })
+            }
+            ChannelMode::Transaction(transaction) => {
+                transaction.check_capacity("messages")?;
+                let (message, mandatory) = (content.keep(fx.pool()), publish.mandatory);
+                let further_keys = rewrite.filter(|rewrite| !rewrite.keys.is_empty()).map(|rewrite| rewrite.keys.into());
+                transaction.push(TransactionOperation::Publish { message, mandatory, further_keys });
+                return Ok(self.after_publish(slot, first, &route, fx));
+            }
+        };
+        self.forward((slot, number), &route, &content, publish.mandatory, awaited, fx);
+        if !self.data.dispatcher.queues.housekeeping.dead_letters.is_empty() {
+            self.data.dispatcher.flow.slow_dead_letter_queue = None;
+            self.data.dispatch_due(self.sessions, self.catalog, fx);
+            // A publisher of nothing but dead letters is throttled by the consumers of those.
+            let flow = &mut self.data.dispatcher.flow;
+            flow.slow_queue = flow.slow_queue.or(flow.slow_dead_letter_queue.take());
+        }
+        Ok(self.after_publish(slot, first, &route, fx))
+    }
+
+    /// A publish that is a duplicate: it goes nowhere, and is confirmed.
+    pub fn publish_duplicate(&mut self, slot: ConnectionSlot, number: u16) -> Result<ReadControl, Refusal> {
+        let key = self.sessions.channel_key(slot, number).ok_or_else(not_open)?;
+        let channel = self.data.dispatcher.channels.open_channel(key)?;
+        self.data.published += 1;
+        if matches!(channel.mode, ChannelMode::Confirm) {
+            channel.confirms.published += 1;
+            self.data.confirms.mark_due(key, &mut channel.confirms);
+        }
+        Ok(self.sessions.read_control(slot))
+    }
+
+    /// What is wrong with a message counts only if its exchange would take it, as in RabbitMQ.
+    #[cold]
+    fn exchange_refusal_or(&mut self, slot: ConnectionSlot, exchange: &[u8], refusal: Refusal) -> Refusal {
+        self.exchange(slot, exchange).err().unwrap_or(refusal)
+    }
+
+    /// Whether the publisher may continue.
+    #[inline]
+    fn after_publish<E: Effects>(
+        &mut self,
+        slot: ConnectionSlot,
+        first: bool,
+        route: &QueueRoute,
+        fx: &mut E,
+    ) -> ReadControl {
+        // A connection whose publishes were all refused is no publisher: it would be blocked without a notification.
+        if first && let Some(session) = self.sessions.get_mut(slot) {
+            session.has_published = true;
+        }
+        let dispatcher = &mut self.data.dispatcher;
+        if let Some(queue) = dispatcher.flow.slow_queue.take() {
+            FlowControl::throttle(slot, queue, &mut dispatcher.queues.table, self.sessions, fx);
+            let _blocked = dispatcher.flow.block(slot, route, self.sessions, fx);
+            return ReadControl::Pause;
+        }
+        if (self.sessions.is_alarmed() && first) || dispatcher.flow.is_any_full() {
+            return dispatcher.flow.block(slot, route, self.sessions, fx);
+        }
+        if self.sessions.is_alarmed() { self.sessions.read_control(slot) } else { ReadControl::Continue }
+    }
+
+    /// The queues for a publish, by the channel's route cache if it repeats the last one.
+    #[inline]
+    fn route(
+        &mut self,
+        slot: ConnectionSlot,
+        key: ChannelKey,
+        exchange: &[u8],
+        routing_key: &[u8],
+        properties: RawProperties<'_>,
+    ) -> Result<Arc<QueueRoute>, Refusal> {
+        let version = self.catalog.version();
+        let channel = self.data.dispatcher.channels.open_channel(key)?;
+        let known = match &mut channel.route_cache {
+            Some(cache) if cache.version == version && same(&cache.exchange, exchange) => {
+                if let Some(route) = cache.get(routing_key, properties) {
+                    return Ok(Arc::clone(route));
+                }
+                Some(cache.exchange_id)
+            }
+            _ => None,
+        };
+        let exchange_id = match known {
+            Some(id) => id,
+            None => self.exchange(slot, exchange)?,
+        };
+        if self.catalog.restricts_topics() {
+            let user = self.sessions.identity(slot)?.user;
+            self.catalog.check_topic(user, exchange_id, PermissionKind::Write, routing_key)?;
+        }
+        let route = self.catalog.route(exchange_id, routing_key, properties);
+        let Some(channel) = self.data.dispatcher.channels.get_mut(key) else { return Ok(route) };
+        let cache = match &mut channel.route_cache {
+            Some(cache) if known.is_some() => cache,
+            cache => cache.insert(Box::new(PublishRouteCache::new(version, exchange, exchange_id))),
+        };
+        cache.set(routing_key, properties, &route);
+        Ok(route)
+    }
+
+    /// The queues for a publish with further routing keys.
+    fn route_copies(
+        &mut self,
+        slot: ConnectionSlot,
+        exchange: &[u8],
+        routing_key: &[u8],
+        further_keys: &[Box<[u8]>],
+        properties: RawProperties<'_>,
+    ) -> Result<Arc<QueueRoute>, Refusal> {
+        let exchange = self.exchange(slot, exchange)?;
+        Ok(carbon_copies::route_all(self.catalog, exchange, routing_key, further_keys, properties))
+    }
+
+    /// The exchange of a publish, if the user may publish to it.
+    fn exchange(&mut self, slot: ConnectionSlot, name: &[u8]) -> Result<ExchangeId, Refusal> {
+        let identity = self.sessions.identity(slot)?;
+        self.catalog.check(identity.user, identity.vhost, PermissionKind::Write, Resource::Exchange, name)?;
+        let id = self.catalog.exchange(identity.vhost, name);
+        let id = id.ok_or_else(|| self.catalog.no_exchange(identity.vhost, name))?;
+        self.catalog.check_publishable(id)?;
+        Ok(id)
+    }
+
+    /// Forwards a routed publish, and notes what its channel awaits.
+    #[inline]
+    fn forward<E: Effects>(
+        &mut self,
+        (slot, number): (ConnectionSlot, u16),
+        route: &QueueRoute,
+        content: &Content<'_>,
+        mandatory: bool,
+        publish: Option<PublishKey>,
+        fx: &mut E,
+    ) {
+        let (answers_awaited, refused) = if route.is_empty() {
+            (0, !self.on_unroutable(slot, number, content, mandatory, fx))
+        } else {
+            let DataPlane { dispatcher, forwarder, confirms, .. } = &mut *self.data;
+            let result = forwarder.forward(route, content, publish, (dispatcher, confirms), self.catalog, fx);
+            (result.answers_awaited, result.refused)
+        };
+        if let Some(PublishKey { channel, number }) = publish
+            && (answers_awaited > 0 || refused)
+            && let Some(channel) = self.data.dispatcher.channels.get_mut(channel)
+        {
+            if answers_awaited > 0 {
+                channel.confirms.pending.push_back((number, answers_awaited));
+            }
+            if refused {
+                channel.confirms.refused.insert(number);
+            }
+        }
+    }
+
+    /// A message without queues may be an admin request or a direct reply, or is returned. Returns whether it was accepted.
+    #[cold]
+    fn on_unroutable<E: Effects>(
+        &mut self,
+        slot: ConnectionSlot,
+        number: u16,
+        content: &Content<'_>,
+        mandatory: bool,
+        fx: &mut E,
+    ) -> bool {
+        if content.exchange.is_empty() && content.routing_key == REQUEST_QUEUE.as_bytes() {
+            match self.admin_request(slot, number, content, fx) {
+                Ok(true) => return true,
+                Ok(false) => {}
+                Err(refusal) => {
+                    fx.refuse(slot, number, refusal, basic::Publish::ID);
+                    return false;
+                }
+            }
+        }
+        if content.exchange.is_empty()
+            && let Some(address) = ReplyAddress::parse(content.routing_key)
+            && address.shard.0 < self.identity.shards
+        {
+            if self.identity.is_home(address.shard) {
+                self.data.dispatcher.channels.deliver_reply(address, content, fx);
+            } else {
+                let message = content.keep(fx.pool());
+                fx.batch(address.shard).push(ShardMessage::DirectReply { address, message });
+            }
+            return true;
+        }
+        self.data.forwarder.unroutable += 1;
+        if mandatory {
+            let refusal = Refusal::channel(ReplyCode::NoRoute, "NO_ROUTE");
+            fx.return_message(slot, number, &refusal, *content);
+        }
+        true
+    }
+
+    /// A message to the request queue. Returns whether anybody accepts requests; where nobody does it is a message without a
+    /// queue. What the message says of its sender is not believed.
+    #[cold]
+    fn admin_request<E: Effects>(
+        &mut self,
+        slot: ConnectionSlot,
+        number: u16,
+        content: &Content<'_>,
+        fx: &mut E,
+    ) -> Result<bool, Refusal> {
+        let user = self.sessions.identity(slot)?.user;
+        let user_name = self.catalog.user_name(user);
+        if !self.catalog.is_administrator(user) {
+            let detail = format!("user '{user_name}' is no administrator, and '{REQUEST_QUEUE}' hears no others");
+            return Err(Refusal::detail(ReplyCode::AccessRefused, detail));
+        }
+        let wrong = |detail: String| Refusal::detail(ReplyCode::PreconditionFailed, detail);
+        let bytes = content.body.len();
+        if bytes > ADMIN_REQUEST_BYTES_MAX {
+            return Err(wrong(format!("a request of {bytes} bytes; {ADMIN_REQUEST_BYTES_MAX} are the most")));
+        }
+        let key = self.sessions.channel_key(slot, number).ok_or_else(not_open)?;
+        let properties = content.properties();
+        let named = properties.reply_to().and_then(|reply_to| ReplyAddress::parse(reply_to.as_bytes()));
+        let own = self.data.dispatcher.channels.reply_address(key);
+        let Some(reply_to) = own.filter(|own| named == Some(*own)) else {
+            return Err(wrong("the reply-to of a request is 'amq.rabbitmq.reply-to' of its own channel".to_owned()));
+        };
+        let request = AdminRequest {
+            user: user_name.into(),
+            reply_to,
+            correlation_id: properties.correlation_id().map(|id| id.as_bytes().into()),
+            body: match content.body {
+                BodyRef::Small(bytes) => bytes.into(),
+                BodyRef::Large(slice) => slice[..].into(),
+            },
+        };
+        match fx.admin_request(request) {
+            Ok(()) => Ok(true),
+            Err(AdminRequestError::Unavailable) => Ok(false),
+            Err(AdminRequestError::Busy) => Err(Refusal::channel(
+                ReplyCode::ResourceError,
+                "RESOURCE_ERROR - too many requests wait to be answered",
+            )),
+        }
+    }
+
+    /// Checks properties as RabbitMQ does: the user that a message claims to be from, and the form of its expiration.
+    #[cold]
+    fn check_properties(&self, slot: ConnectionSlot, properties: RawProperties<'_>) -> Result<(), Refusal> {
+        if let Some(claimed) = properties.user_id() {
+            let actual = self.catalog.user_name(self.sessions.identity(slot)?.user);
+            if claimed.as_bytes() != actual.as_bytes() {
+                let detail = format!("user_id property set to '{claimed}' but authenticated user was '{actual}'");
+                return Err(Refusal::detail(ReplyCode::PreconditionFailed, detail));
+            }
+        }
+        match properties.expiration() {
+            Some(expiration) => crate::expiration::check(&String::from_utf8_lossy(expiration.as_bytes())),
+            None => Ok(()),
+        }
+    }
+
+    /// The properties of a request whose `reply-to` names the pseudo-queue, with the channel's address instead.
+    #[cold]
+    fn with_reply_address(&self, key: ChannelKey, properties: RawProperties<'_>) -> Result<Vec<u8>, Refusal> {
+        let Some(address) = self.data.dispatcher.channels.reply_address(key) else {
+            return Err(Refusal::channel(
+                ReplyCode::PreconditionFailed,
+                "PRECONDITION_FAILED - fast reply consumer does not exist",
+            ));
+        };
+        let mut owned = properties.to_properties().map_err(|fault| Refusal::detail(fault.reply_code(), fault))?;
+        let name = address.name();
+        owned.reply_to = Some(ShortStr::truncated(&name).to_owned());
+        Ok(owned.to_bytes())
+    }
+
+    /// `tx.commit`: carries out the operations of the transaction, in their order. As in RabbitMQ, a commit is not atomic across
+    /// queues. The reply waits until every message is in its queues, on whatever shard.
+    pub fn commit<E: Effects>(
+        &mut self,
+        slot: ConnectionSlot,
+        number: u16,
+        key: ChannelKey,
+        fx: &mut E,
+    ) -> Result<ReadControl, Refusal> {
+        let mut settles = false;
+        for operation in self.data.dispatcher.channels.open_channel(key)?.transaction()?.take() {
+            match operation {
+                TransactionOperation::Publish { message, mandatory, further_keys } => {
+                    // The message is published now.
+                    let content = Content { arrived_us: self.data.dispatcher.now_us, ..message.content() };
+                    let properties = RawProperties::new(content.properties);
+                    // The exchange may have been deleted since: then the message has no queues.
+                    let (exchange, routing_key) = (content.exchange, content.routing_key);
+                    let route = match further_keys {
+                        None => self.route(slot, key, exchange, routing_key, properties),
+                        Some(keys) => self.route_copies(slot, exchange, routing_key, &keys, properties),
+                    };
+                    let Ok(route) = route else { continue };
+                    let Some(channel) = self.data.dispatcher.channels.get_mut(key) else { break };
+                    channel.confirms.published += 1;
+                    let publish = Some(PublishKey { channel: key, number: channel.confirms.published });
+                    self.forward((slot, number), &route, &content, mandatory, publish, fx);
+                }
+                TransactionOperation::Settle { deliveries, outcome } => {
+                    let deliveries = deliveries.into_iter().map(|(_, delivery)| delivery);
+                    self.data.settle_all(key, deliveries, outcome, self.catalog, fx);
+                    settles = true;
+                }
+            }
+        }
+        if settles {
+            self.data.dispatcher.wake_channel(key, fx);
+        }
+        self.data.dispatch_due(self.sessions, self.catalog, fx);
+        let channel = self.data.dispatcher.channels.open_channel(key)?;
+        if channel.confirms.pending.is_empty() {
+            channel.commit_result()?;
+            fx.reply(slot, number, Method::TxCommitOk(tx::CommitOk {}));
+            return Ok(ReadControl::Continue);
+        }
+        let request = self.sessions.next_request();
+        let reply = PendingReply::Commit;
+        self.sessions.await_response(slot, PendingCommand { channel: number, method: tx::Commit::ID, request, reply });
+        Ok(ReadControl::Pause)
+    }
+
+    /// Another shard or the store has answered a publish.
+    pub fn on_answer<E: Effects>(&mut self, publish: PublishKey, fx: &mut E) {
+        let Some(channel) = self.data.dispatcher.channels.get_mut(publish.channel) else { return };
+        channel.confirms.on_answer(publish.number);
+        match channel.mode {
+            ChannelMode::Transaction(_) => self.finish_commit(publish.channel, fx),
+            _ => self.data.confirms.mark_due(publish.channel, &mut channel.confirms),
+        }
+    }
+
+    /// Replies to a commit once the last of its messages is in its queues.
+    fn finish_commit<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
+        let channel = self.data.dispatcher.channels.get_mut(key);
+        let Some(channel) = channel.filter(|channel| channel.confirms.pending.is_empty()) else { return };
+        let (slot, number) = (channel.slot, channel.number);
+        let Some(session) = self.sessions.get_mut(slot) else { return };
+        let commits = |pending: &mut PendingCommand| {
+            pending.channel == number && matches!(pending.reply, PendingReply::Commit)
+        };
+        if session.pending.take_if(commits).is_some() {
+            match channel.commit_result() {
+                Ok(()) => fx.reply(slot, number, Method::TxCommitOk(tx::CommitOk {})),
+                Err(refusal) => fx.refuse(slot, number, refusal, tx::Commit::ID),
+            }
+            fx.resume(slot);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What all queues of a shard share: timers, quotas, how many messages wait, and the dead letters that nobody has routed yet.
+//!
+//! Whoever changes what waits in a queue ends with `after_push`, `after_dispatch` or one of the counts here, so that timers and
+//! quotas are exact whenever a command has run.
+
+use crate::death_history::DeadLetterReason;
+use crate::delivery_count::with_delivery_count;
+use crate::effects::Effects;
+use crate::ids::QueuePosition;
+use crate::limits::EXPIRED_PER_CHECK;
+use crate::message::Message;
+use crate::pending_dead_letters::PendingDeadLetters;
+use crate::queue::Queue;
+use crate::queue_timers::{QueueTimers, TimerTarget};
+use crate::vhost_quotas::VhostQuotas;
+
+/// Timers, quotas, counts and dead letters of the queues of a shard.
+#[derive(Default)]
+pub(crate) struct QueueHousekeeping {
+    pub timers: QueueTimers,
+    pub quotas: VhostQuotas,
+    /// Messages that wait in all queues.
+    pub waiting: usize,
+    pub dead_letters: PendingDeadLetters,
+}
+
+impl QueueHousekeeping {
+    /// A message has left its queue and no consumer got it: it becomes a dead letter, if its queue has a target for them.
+    pub fn dead_letter<E: Effects>(
+        &mut self,
+        queue: &mut Queue,
+        position: QueuePosition,
+        message: Message,
+        reason: DeadLetterReason,
+        fx: &mut E,
+    ) {
+        if queue.durable {
+            fx.forget(queue.id, position);
+        }
+        let was_returned = queue.features.as_mut().is_some_and(|features| features.forget_returns(position));
+        if let Some(target) = queue.dead_letter_target() {
+            let has_count = was_returned || reason == DeadLetterReason::DeliveryLimit;
+            let message = if has_count { with_delivery_count(&message, None, fx.pool()) } else { message };
+            self.dead_letters.push(target, reason, message);
+        }
+    }
+
+    /// Removes the messages for which a queue has no capacity, the next first. Returns whether there were any.
+    #[inline]
+    pub fn drop_overflow<E: Effects>(&mut self, queue: &mut Queue, fx: &mut E) -> bool {
+        let mut any = false;
+        while queue.features.as_ref().is_some_and(|features| features.overflows(&queue.ready))
+            && let Some(entry) = queue.ready.pop()
+        {
+            self.waiting -= 1;
+            any = true;
+            self.dead_letter(queue, entry.position, entry.message, DeadLetterReason::MaxLength, fx);
+        }
+        any
+    }
+
+    /// Removes expired messages from the head of a queue. Returns whether more may follow: `checks` are used up.
+    #[inline]
+    pub fn drop_expired<E: Effects>(
+        &mut self,
+        queue: &mut Queue,
+        now_us: u64,
+        checks: &mut usize,
+        fx: &mut E,
+    ) -> bool {
+        while let Some(head) = queue.ready.front()
+            && queue.deadline_us(head) <= now_us
+        {
+            if *checks >= EXPIRED_PER_CHECK {
+                return true;
+            }
+            *checks += 1;
+            if let Some(entry) = queue.ready.pop() {
+                self.waiting -= 1;
+                self.dead_letter(queue, entry.position, entry.message, DeadLetterReason::Expired, fx);
+            }
+        }
+        false
+    }
+
+    /// A message was added to a queue that has features, or that expires.
+    #[inline]
+    pub fn after_push<E: Effects>(&mut self, queue: &mut Queue, level: u8, expires: bool, fx: &mut E) {
+        queue.expiring |= expires;
+        let new_head = level > 0 || queue.ready.len() == 1;
+        if self.drop_overflow(queue, fx) || new_head {
+            self.rearm(queue);
+        }
+        self.quotas.update(queue);
+    }
+
+    /// Messages have left a queue, or returned to it. `more`: the queue has a turn again once others had theirs.
+    #[inline]
+    pub fn after_dispatch<E: Effects>(&mut self, queue: &mut Queue, more: bool, now_us: u64, fx: &mut E) {
+        // Requeued messages may exceed the limit.
+        self.drop_overflow(queue, fx);
+        self.rearm(queue);
+        if more {
+            self.timers.set_now(TimerTarget::Queue(queue.id.index), &mut queue.timer_us, now_us);
+        }
+        self.quotas.update(queue);
+    }
+
+    /// Sets the timer of a queue by its head and by its own expiration. An earlier timer stays.
+    pub fn rearm(&mut self, queue: &mut Queue) {
+        let target = TimerTarget::Queue(queue.id.index);
+        if queue.expiring {
+            match queue.ready.front().map(|head| queue.deadline_us(head)) {
+                Some(u64::MAX) => {}
+                Some(deadline_us) => self.timers.set(target, &mut queue.timer_us, deadline_us),
+                None => queue.expiring = queue.has_ttl(),
+            }
+        }
+        if let Some(unused_us) = queue.unused_deadline_us() {
+            self.timers.set(target, &mut queue.timer_us, unused_us);
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! The queues of this shard: their table, the list of those to dispatch, and what happens to a message outside a delivery.
+
+use crate::death_history::DeadLetterReason;
+use crate::delivery_count::{delivery_count, with_delivery_count};
+use crate::effects::Effects;
+use crate::features::FeatureState;
+use crate::ids::{ConsumerRef, QueuePosition};
+use crate::message::{Content, Message};
+use crate::queue::Queue;
+use crate::queue_housekeeping::QueueHousekeeping;
+use crate::queue_timers::TimerTarget;
+use crate::ready_messages::QueueEntry;
+use catalog::{OverflowPolicy, QueueDefinition, QueueId};
+
+/// The queues by the index in their ids.
+#[derive(Default)]
+pub(crate) struct QueueTable(Vec<Option<Box<Queue>>>);
+
+impl QueueTable {
+    /// The queue, if it lives here and is still the one meant.
+    #[inline]
+    pub fn get_mut(&mut self, id: QueueId) -> Option<&mut Queue> {
+        match self.0.get_mut(id.index as usize) {
+            Some(Some(queue)) if queue.id == id => Some(queue),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub fn get(&self, id: QueueId) -> Option<&Queue> {
+        match self.0.get(id.index as usize) {
+            Some(Some(queue)) if queue.id == id => Some(queue),
+            _ => None,
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Queue> {
+        self.0.iter().flatten().map(|queue| &**queue)
+    }
+}
+
+/// What the timer of a queue has found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum QueueTimerResult {
+    /// Its messages may have expired.
+    Expiring(QueueId),
+    /// Nobody has used it for as long as `x-expires`: it is to be deleted.
+    Unused(QueueId),
+}
+
+/// The queues of this shard.
+#[derive(Default)]
+pub(crate) struct Queues {
+    pub table: QueueTable,
+    /// Queues to dispatch before the command ends.
+    due: Vec<QueueId>,
+    pub housekeeping: QueueHousekeeping,
+}
+
+impl Queues {
+    /// Creates a queue. `is_counted`: its virtual host has a quota.
+    pub fn create(&mut self, id: QueueId, definition: &QueueDefinition, is_counted: bool, now_us: u64) {
+        let mut queue =
+            Queue::new(id, definition.name.shared(), definition.vhost, definition.durable, definition.auto_delete);
+        queue.features = FeatureState::new(definition, is_counted, now_us);
+        queue.expiring = queue.has_ttl();
+        self.housekeeping.rearm(&mut queue);
+        let index = id.index as usize;
+        if self.table.0.len() <= index {
+            self.table.0.resize_with(index + 1, || None);
+        }
+        assert!(self.table.get(id).is_none(), "a queue is created once");
+        self.table.0[index] = Some(Box::new(queue));
+    }
+
+    /// Puts a queue under other policies, or has its bytes counted from now on, or no more.
+    pub fn update(&mut self, id: QueueId, definition: &QueueDefinition, is_counted: bool, now_us: u64) {
+        let mut features = FeatureState::new(definition, is_counted, now_us);
+        let Some(queue) = self.table.get_mut(id) else { return };
+        self.housekeeping.quotas.remove_queue(queue);
+        if let Some(before) = queue.features.take()
+            && let Some(features) = &mut features
+        {
+            features.inherit(*before);
+        }
+        queue.features = features;
+        queue.expiring |= queue.has_ttl();
+        self.housekeeping.quotas.update(queue);
+        // Messages over the new limits go at once, and the next may expire sooner.
+        self.mark_due(id);
+    }
+
+    /// Removes a queue with its messages.
+    pub fn remove(&mut self, id: QueueId) -> Option<Box<Queue>> {
+        let entry = self.table.0.get_mut(id.index as usize)?;
+        if entry.as_ref().is_none_or(|queue| queue.id != id) {
+            return None;
+        }
+        let mut queue = entry.take()?;
+        self.housekeeping.timers.clear(TimerTarget::Queue(id.index), &mut queue.timer_us);
+        self.housekeeping.quotas.remove_queue(&mut queue);
+        self.housekeeping.waiting -= queue.ready.len();
+        Some(queue)
+    }
+
+    /// Has a queue dispatched before the command ends.
+    #[inline]
+    pub fn mark_due(&mut self, id: QueueId) {
+        if let Some(queue) = self.table.get_mut(id)
+            && !queue.due
+        {
+            queue.due = true;
+            self.due.push(id);
+        }
+    }
+
+    /// Takes the next queue to dispatch.
+    #[inline]
+    pub fn next_due(&mut self) -> Option<QueueId> {
+        self.due.pop()
+    }
+
+    /// Puts a consumer (back) into the rotation of its queue.
+    pub fn activate(&mut self, id: QueueId, consumer: ConsumerRef, priority: i32) {
+        if let Some(queue) = self.table.get_mut(id) {
+            queue.consumers.activate(consumer, priority);
+            self.mark_due(id);
+        }
+    }
+
+    /// A queue has no capacity for a new message, and refuses it.
+    #[cold]
+    pub fn refuse<E: Effects>(&mut self, id: QueueId, content: &Content<'_>, kept: &mut Option<Message>, fx: &mut E) {
+        let Some(features) = self.table.get(id).and_then(|queue| queue.features.as_ref()) else { return };
+        if features.overflow == OverflowPolicy::RejectToDeadLetters
+            && let Some(target) = &features.dead_letter_target
+        {
+            let message = kept.get_or_insert_with(|| content.keep(fx.pool())).clone();
+            self.housekeeping.dead_letters.push(target, DeadLetterReason::MaxLength, message);
+        }
+    }
+
+    /// A new message may not wait at all, and no consumer accepts it at once.
+    #[cold]
+    pub fn expire_at_once<E: Effects>(
+        &mut self,
+        id: QueueId,
+        content: &Content<'_>,
+        kept: &mut Option<Message>,
+        fx: &mut E,
+    ) {
+        if let Some(target) = self.table.get(id).and_then(|queue| queue.dead_letter_target()) {
+            let message = kept.get_or_insert_with(|| content.keep(fx.pool())).clone();
+            self.housekeeping.dead_letters.push(target, DeadLetterReason::Expired, message);
+        }
+    }
+
+    /// A queue is done with messages that follow one another.
+    #[inline]
+    pub fn settle<E: Effects>(&mut self, id: QueueId, first: QueuePosition, count: u32, fx: &mut E) {
+        let Some(queue) = self.table.get_mut(id) else { return };
+        queue.unsettled -= u64::from(count);
+        if let Some(features) = &mut queue.features
+            && !features.returns.is_empty()
+        {
+            for position in first.0..first.0 + u64::from(count) {
+                features.forget_returns(QueuePosition(position));
+            }
+        }
+        if queue.durable {
+            for position in first.0..first.0 + u64::from(count) {
+                fx.forget(id, QueuePosition(position));
+            }
+        }
+    }
+
+    /// A consumer does not want a message.
+    pub fn reject<E: Effects>(&mut self, id: QueueId, position: QueuePosition, message: Message, fx: &mut E) {
+        let Some(queue) = self.table.get_mut(id) else { return };
+        queue.unsettled -= 1;
+        self.housekeeping.dead_letter(queue, position, message, DeadLetterReason::Rejected, fx);
+    }
+
+    /// A message returns to its position. `was_delivered`: a client had it; `ack_required`: it was unsettled.
+    pub fn requeue<E: Effects>(
+        &mut self,
+        id: QueueId,
+        mut entry: QueueEntry,
+        was_delivered: bool,
+        ack_required: bool,
+        fx: &mut E,
+    ) {
+        let Some(queue) = self.table.get_mut(id) else { return };
+        if ack_required {
+            queue.unsettled -= 1;
+        }
+        if let Some(features) = queue.features.as_mut().filter(|features| features.delivery_limit.is_some()) {
+            if !was_delivered {
+                // It was on its way to a consumer that sends no acknowledgements, and its count was forgotten.
+                if let Some(count) = delivery_count(&entry.message).filter(|_| entry.redelivered) {
+                    features.restore_returns(entry.position, count);
+                }
+            } else {
+                match features.count_return(entry.position) {
+                    Some(count) => entry.message = with_delivery_count(&entry.message, Some(count), fx.pool()),
+                    None => {
+                        let (position, message) = (entry.position, entry.message);
+                        self.housekeeping.dead_letter(queue, position, message, DeadLetterReason::DeliveryLimit, fx);
+                        return;
+                    }
+                }
+            }
+        }
+        queue.expiring |= entry.message.has_expiration();
+        queue.ready.restore(entry);
+        self.housekeeping.waiting += 1;
+        self.mark_due(id);
+    }
+
+    /// Takes one message for `basic.get`, with how many wait behind it.
+    pub fn get<E: Effects>(
+        &mut self,
+        id: QueueId,
+        no_ack: bool,
+        now_us: u64,
+        fx: &mut E,
+    ) -> Option<(QueueEntry, usize)> {
+        let queue = self.table.get_mut(id)?;
+        while queue.expiring && self.housekeeping.drop_expired(queue, now_us, &mut 0, fx) {}
+        let entry = queue.ready.pop()?;
+        self.housekeeping.waiting -= 1;
+        match &mut queue.features {
+            _ if !no_ack => queue.unsettled += 1,
+            Some(features) => _ = features.forget_returns(entry.position),
+            None => {}
+        }
+        let left = queue.ready.len();
+        self.mark_due(id);
+        Some((entry, left))
+    }
+
+    /// Drops the waiting messages of a queue.
+    pub fn purge(&mut self, id: QueueId) {
+        let Some(queue) = self.table.get_mut(id) else { return };
+        if let Some(features) = &mut queue.features {
+            // Unsettled messages may return once more.
+            let ready = &queue.ready;
+            features.returns.retain(|&position, _| !ready.has_requeued(position));
+        }
+        self.housekeeping.waiting -= queue.ready.clear();
+        self.mark_due(id);
+    }
+
+    /// A queue is used: it does not expire for a while.
+    pub fn note_use(&mut self, id: QueueId, now_us: u64) {
+        if let Some(queue) = self.table.get_mut(id)
+            && let Some(features) = &mut queue.features
+            && features.expires_us.is_some()
+        {
+            features.used_us = now_us;
+            self.housekeeping.rearm(queue);
+        }
+    }
+
+    /// The timer of a queue has fired.
+    pub fn on_timer(&mut self, index: u32, now_us: u64) -> Option<QueueTimerResult> {
+        let queue = self.table.0.get_mut(index as usize)?.as_mut()?;
+        queue.timer_us = 0;
+        if !queue.is_unused_since(now_us) {
+            return Some(QueueTimerResult::Expiring(queue.id));
+        }
+        if let Some(features) = &mut queue.features {
+            features.expires_us = None;
+        }
+        Some(QueueTimerResult::Unused(queue.id))
+    }
+
+    /// Has the timer of a queue fire again at a later time.
+    pub fn postpone(&mut self, id: QueueId, at_us: u64) {
+        if let Some(queue) = self.table.get_mut(id) {
+            self.housekeeping.timers.set(TimerTarget::Queue(id.index), &mut queue.timer_us, at_us);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{QueueTimerResult, Queues};
+    use crate::effects::Effects;
+    use crate::ids::QueuePosition;
+    use crate::message::{BodyRef, Content};
+    use crate::test_effects::{RecordedEffects, body_text, queue_definition};
+    use catalog::QueueId;
+    use wire::{Table, Value};
+
+    const QUEUE: QueueId = QueueId { index: 2, serial: 7 };
+
+    fn push(queues: &mut Queues, bodies: &[&str], fx: &mut RecordedEffects) {
+        for body in bodies {
+            let content = Content { body: BodyRef::Small(body.as_bytes()), ..Content::EMPTY };
+            let queue = queues.table.get_mut(QUEUE).expect("created");
+            queue.ready.push(0, content.keep(fx.pool()));
+            queues.housekeeping.waiting += 1;
+            queues.housekeeping.after_push(queue, 0, false, fx);
+        }
+    }
+
+    #[test]
+    fn a_message_is_taken_requeued_and_dead_lettered_after_too_many_returns() {
+        let mut queues = Queues::default();
+        let mut fx = RecordedEffects::default();
+        let arguments = Table::new()
+            .with("x-delivery-limit", Value::I32(1))
+            .and_then(|table| table.with("x-dead-letter-exchange", Value::text("dead")))
+            .expect("short");
+        queues.create(QUEUE, &queue_definition("q", arguments), false, 0);
+        push(&mut queues, &["a", "b"], &mut fx);
+        for round in 0..2 {
+            let (entry, left) = queues.get(QUEUE, false, 0, &mut fx).expect("a waits");
+            assert_eq!((body_text(&entry.message.content()).as_str(), left), ("a", 1), "round {round}");
+            queues.requeue(QUEUE, entry, true, true, &mut fx);
+        }
+        assert_eq!((queues.housekeeping.waiting, queues.housekeeping.dead_letters.len()), (1, 1));
+        let queue = queues.table.get(QUEUE).expect("created");
+        assert_eq!((queue.unsettled, queue.ready.len()), (0, 1));
+        assert_eq!((queues.next_due(), queues.next_due()), (Some(QUEUE), None));
+        queues.purge(QUEUE);
+        assert_eq!(queues.housekeeping.waiting, 0);
+        assert!(queues.remove(QUEUE).is_some() && queues.remove(QUEUE).is_none());
+    }
+
+    #[test]
+    fn overflow_leaves_at_the_head_and_unused_queues_are_reported_once() {
+        let mut queues = Queues::default();
+        let mut fx = RecordedEffects::default();
+        let arguments = Table::new()
+            .with("x-max-length", Value::I32(2))
+            .and_then(|table| table.with("x-expires", Value::I32(5)))
+            .expect("short");
+        queues.create(QUEUE, &queue_definition("q", arguments), false, 0);
+        push(&mut queues, &["a", "b", "c"], &mut fx);
+        assert_eq!((queues.housekeeping.waiting, queues.housekeeping.timers.next()), (2, Some(5_000)));
+        let (entry, _) = queues.get(QUEUE, true, 0, &mut fx).expect("b waits");
+        assert_eq!((body_text(&entry.message.content()).as_str(), entry.position), ("b", QueuePosition(1)));
+        queues.note_use(QUEUE, 1_000);
+        assert!(queues.housekeeping.timers.pop_due(5_000).is_some());
+        assert_eq!(queues.on_timer(QUEUE.index, 5_000), Some(QueueTimerResult::Expiring(QUEUE)));
+        assert_eq!(queues.on_timer(QUEUE.index, 6_000), Some(QueueTimerResult::Unused(QUEUE)));
+        assert_eq!(queues.on_timer(QUEUE.index, 6_000), Some(QueueTimerResult::Expiring(QUEUE)));
+        assert_eq!(queues.on_timer(9, 6_000), None);
+    }
+}

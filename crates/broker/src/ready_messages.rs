@@ -1,0 +1,302 @@
+//! The messages of one queue that wait for a consumer, by priority level and then in the order of their arrival.
+
+use crate::chunked_queue::ChunkedQueue;
+use crate::ids::QueuePosition;
+use crate::message::Message;
+use std::collections::BTreeMap;
+
+/// A message of a queue with its position.
+pub struct QueueEntry {
+    pub position: QueuePosition,
+    pub message: Message,
+    /// It was delivered before.
+    pub redelivered: bool,
+}
+
+struct RequeuedMessage {
+    message: Message,
+    redelivered: bool,
+}
+
+/// The messages of one level. Positions in the list follow one another, so that a waiting message costs one reference; returned
+/// messages are kept apart and are all older than the list.
+#[derive(Default)]
+struct PriorityLevel {
+    list: ChunkedQueue<Message>,
+    list_front: u64,
+    returned: BTreeMap<u64, RequeuedMessage>,
+}
+
+impl PriorityLevel {
+    #[inline]
+    fn len(&self) -> usize {
+        self.list.len() + self.returned.len()
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.list.is_empty() && self.returned.is_empty()
+    }
+
+    #[inline]
+    fn next_number(&self) -> u64 {
+        self.list_front + self.list.len() as u64
+    }
+
+    fn front(&self) -> Option<&Message> {
+        match self.returned.first_key_value() {
+            Some((_, returned)) => Some(&returned.message),
+            None => self.list.front(),
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self, level: u8) -> Option<QueueEntry> {
+        if let Some((number, returned)) = self.returned.pop_first() {
+            let RequeuedMessage { message, redelivered } = returned;
+            return Some(QueueEntry { position: QueuePosition::new(level, number), message, redelivered });
+        }
+        let message = self.list.pop_front()?;
+        let number = self.list_front;
+        self.list_front += 1;
+        Some(QueueEntry { position: QueuePosition::new(level, number), message, redelivered: false })
+    }
+
+    fn restore(&mut self, entry: QueueEntry) {
+        let number = entry.position.number();
+        assert!(number < self.list_front, "only a message that was taken can return");
+        let earlier = self.returned.insert(number, RequeuedMessage { message: entry.message, redelivered: entry.redelivered });
+        assert!(earlier.is_none(), "a message returns once");
+    }
+
+    fn clear(&mut self) {
+        self.list_front += self.list.len() as u64;
+        self.list = ChunkedQueue::default();
+        self.returned.clear();
+    }
+}
+
+/// The levels above the lowest, each created when its first message arrives.
+#[derive(Default)]
+struct HigherLevels {
+    /// By level, less one.
+    lines: Vec<Option<Box<PriorityLevel>>>,
+    /// Which of them have messages: a bit each.
+    filled: [u64; 4],
+    len: usize,
+}
+
+impl HigherLevels {
+    fn line(&mut self, level: u8) -> &mut PriorityLevel {
+        let index = usize::from(level) - 1;
+        if self.lines.len() <= index {
+            self.lines.resize_with(index + 1, || None);
+        }
+        self.lines[index].get_or_insert_default()
+    }
+
+    /// The highest level with messages.
+    #[inline]
+    fn top(&self) -> Option<u8> {
+        let word = (0..4).rev().find(|&word| self.filled[word] != 0)?;
+        Some((word * 64) as u8 + (63 - self.filled[word].leading_zeros()) as u8)
+    }
+
+    #[inline]
+    fn fill(&mut self, level: u8) {
+        self.filled[usize::from(level >> 6)] |= 1 << (level & 63);
+        self.len += 1;
+    }
+
+    fn front(&self) -> Option<&Message> {
+        self.lines.get(usize::from(self.top()?) - 1)?.as_ref()?.front()
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<QueueEntry> {
+        let level = self.top()?;
+        let line = self.line(level);
+        let entry = line.pop(level);
+        if line.is_empty() {
+            self.filled[usize::from(level >> 6)] &= !(1 << (level & 63));
+        }
+        self.len -= 1;
+        entry
+    }
+}
+
+/// The waiting messages. Most queues have one level, and the others cost them one comparison.
+#[derive(Default)]
+pub struct ReadyMessages {
+    line: PriorityLevel,
+    higher: Option<Box<HigherLevels>>,
+    bytes: u64,
+    body_bytes: u64,
+}
+
+impl ReadyMessages {
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.line.len() + self.higher.as_ref().map_or(0, |higher| higher.len)
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.line.is_empty() && self.higher.as_ref().is_none_or(|higher| higher.len == 0)
+    }
+
+    /// Bytes of the waiting messages as the memory limits count them.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes of their bodies alone, as `x-max-length-bytes` counts them.
+    #[inline]
+    pub fn body_bytes(&self) -> u64 {
+        self.body_bytes
+    }
+
+    /// The position that the next new message of this level will get.
+    #[inline]
+    pub fn next_position(&self, level: u8) -> QueuePosition {
+        let higher = self.higher.as_ref().filter(|_| level > 0);
+        let line = match level {
+            0 => Some(&self.line),
+            _ => higher.and_then(|higher| higher.lines.get(usize::from(level) - 1)?.as_deref()),
+        };
+        QueuePosition::new(level, line.map_or(0, PriorityLevel::next_number))
+    }
+
+    #[inline]
+    fn count(&mut self, message: &Message) {
+        self.bytes += message.bytes() as u64;
+        self.body_bytes += message.body_bytes() as u64;
+    }
+
+    #[inline]
+    fn discount(&mut self, message: &Message) {
+        self.bytes -= message.bytes() as u64;
+        self.body_bytes -= message.body_bytes() as u64;
+    }
+
+    /// A new message at the end of its level.
+    #[inline]
+    pub fn push(&mut self, level: u8, message: Message) {
+        self.count(&message);
+        if level == 0 {
+            return self.line.list.push_back(message);
+        }
+        let higher = self.higher.get_or_insert_default();
+        higher.line(level).list.push_back(message);
+        higher.fill(level);
+    }
+
+    /// The position of a message that does not wait: it is delivered while the list is empty.
+    #[inline]
+    pub fn bypass(&mut self, level: u8) -> QueuePosition {
+        debug_assert!(self.is_empty(), "only an empty list is bypassed");
+        let line = if level == 0 { &mut self.line } else { self.higher.get_or_insert_default().line(level) };
+        line.list_front += 1;
+        QueuePosition::new(level, line.list_front - 1)
+    }
+
+    /// The next message.
+    #[inline]
+    pub fn front(&self) -> Option<&Message> {
+        self.higher.as_ref().and_then(|higher| higher.front()).or_else(|| self.line.front())
+    }
+
+    /// Takes the next message: the oldest of the highest level.
+    #[inline]
+    pub fn pop(&mut self) -> Option<QueueEntry> {
+        let entry = match self.higher.as_mut().and_then(|higher| higher.pop()) {
+            Some(entry) => entry,
+            None => self.line.pop(0)?,
+        };
+        self.discount(&entry.message);
+        Some(entry)
+    }
+
+    /// Returns a message to its position.
+    pub fn restore(&mut self, entry: QueueEntry) {
+        self.count(&entry.message);
+        match entry.position.level() {
+            0 => self.line.restore(entry),
+            level => {
+                let higher = self.higher.get_or_insert_default();
+                higher.line(level).restore(entry);
+                higher.fill(level);
+            }
+        }
+    }
+
+    /// Whether a message waits that was returned to this position.
+    pub fn has_requeued(&self, position: QueuePosition) -> bool {
+        let line = match (position.level(), &self.higher) {
+            (0, _) => Some(&self.line),
+            (level, Some(higher)) => higher.lines.get(usize::from(level) - 1).and_then(|line| line.as_deref()),
+            (_, None) => None,
+        };
+        line.is_some_and(|line| line.returned.contains_key(&position.number()))
+    }
+
+    /// Drops everything; returns how many messages that were.
+    pub fn clear(&mut self) -> usize {
+        let count = self.len();
+        self.line.clear();
+        if let Some(higher) = &mut self.higher {
+            higher.lines.iter_mut().flatten().for_each(|line| line.clear());
+            (higher.filled, higher.len) = ([0; 4], 0);
+        }
+        (self.bytes, self.body_bytes) = (0, 0);
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{BodyRef, Content};
+    use slab::{Pool, PoolOptions};
+
+    fn message(pool: &Pool, body: &[u8]) -> Message {
+        let body = BodyRef::Small(body);
+        Content { routing_key: b"k", body, ..Content::EMPTY }.keep(pool)
+    }
+
+    fn text(entry: &QueueEntry) -> String {
+        match entry.message.content().body {
+            BodyRef::Small(body) => String::from_utf8_lossy(body).into_owned(),
+            BodyRef::Large(_) => unreachable!("bodies here are small"),
+        }
+    }
+
+    #[test]
+    fn higher_levels_leave_first_and_returned_messages_keep_their_positions() {
+        let pool = Pool::new(PoolOptions::default());
+        let mut ready = ReadyMessages::default();
+        for (level, body) in [(0, "a"), (5, "b"), (255, "c"), (5, "d"), (64, "e"), (0, "f")] {
+            assert_eq!(ready.next_position(level).level(), level);
+            ready.push(level, message(&pool, body.as_bytes()));
+        }
+        assert_eq!((ready.len(), ready.body_bytes()), (6, 6));
+        let first: Vec<QueueEntry> = std::iter::from_fn(|| ready.pop()).take(4).collect();
+        assert_eq!(first.iter().map(text).collect::<String>(), "cebd");
+        let positions: Vec<QueuePosition> = first.iter().map(|entry| entry.position).collect();
+        assert!(!positions.iter().any(|&position| ready.has_requeued(position)));
+        for entry in first.into_iter().rev() {
+            ready.restore(entry);
+        }
+        assert!(positions.iter().all(|&position| ready.has_requeued(position)));
+        let all: Vec<QueueEntry> = std::iter::from_fn(|| ready.pop()).collect();
+        assert_eq!(all.iter().map(text).collect::<String>(), "cebdaf");
+        assert!(ready.is_empty() && ready.front().is_none() && ready.body_bytes() == 0);
+        let position = ready.bypass(5);
+        assert_eq!((position.level(), position.number()), (5, 2));
+        ready.push(5, message(&pool, b"g"));
+        assert_eq!(ready.clear(), 1);
+        assert!(ready.is_empty() && ready.pop().is_none());
+        assert_eq!(ready.next_position(5).number(), 4);
+    }
+}

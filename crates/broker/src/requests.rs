@@ -1,0 +1,434 @@
+//! Requests to queues, here and on other shards, and to the definitions; and what follows their responses.
+//!
+//! A connection awaits one response at a time, and its later commands wait with it.
+
+use crate::control_plane::ControlPlane;
+use crate::effects::Effects;
+use crate::ids::{ConnectionSlot, ConsumerRef};
+use crate::ledger::UnsettledDelivery;
+use crate::limits::DEFINITIONS_PER_BATCH_MAX;
+use crate::ready_messages::QueueEntry;
+use crate::session_state::{DefinitionBatch, PendingCommand, PendingReply, PlainReply, ReadControl};
+use crate::shard_message::{QueueRequest, QueueResponse, RefusedDefinition, Requester, ShardMessage};
+use catalog::{Definition, ResourceKind, Name, QueueId, Refusal, ShardId};
+use wire::ShortStr;
+use wire::method::{Method, basic, exchange, queue};
+
+/// The command of a client that makes a request.
+#[derive(Clone, Copy)]
+pub(crate) struct CommandOrigin {
+    pub slot: ConnectionSlot,
+    pub channel: u16,
+    pub method: (u16, u16),
+}
+
+/// Requests and responses.
+pub(crate) struct Requests<'a> {
+    pub control: ControlPlane<'a>,
+}
+
+impl Requests<'_> {
+    /// Makes a request to a queue. `reply` follows its response.
+    pub fn request<E: Effects>(
+        &mut self,
+        origin: CommandOrigin,
+        (queue, home): (QueueId, ShardId),
+        queue_request: QueueRequest,
+        reply: PendingReply,
+        fx: &mut E,
+    ) -> Result<ReadControl, Refusal> {
+        let CommandOrigin { slot, channel, method } = origin;
+        let request = self.control.sessions.next_request();
+        let requester = Requester { session: self.control.sessions.session_id(slot), channel, request };
+        let command = PendingCommand { channel, method, request, reply };
+        if !self.control.identity.is_home(home) {
+            self.control.sessions.await_response(slot, command);
+            fx.batch(home).push(ShardMessage::Request { requester, queue, request: queue_request });
+            return Ok(ReadControl::Pause);
+        }
+        // A new consumer is sent consume-ok before its first delivery: the queue is dispatched after the reply.
+        let response = self.respond(requester, queue, queue_request, fx);
+        if matches!(response, QueueResponse::Deferred) {
+            self.control.sessions.await_response(slot, command);
+            return Ok(ReadControl::Pause);
+        }
+        let control = self.follow(slot, command, response, fx)?;
+        self.control.dispatch_due(fx);
+        Ok(control)
+    }
+
+    /// Responds to a request to a queue of this shard.
+    pub fn respond<E: Effects>(
+        &mut self,
+        requester: Requester,
+        id: QueueId,
+        request: QueueRequest,
+        fx: &mut E,
+    ) -> QueueResponse {
+        let dispatcher = &mut self.control.data.dispatcher;
+        if let QueueRequest::ReplyConsumer(address) = request {
+            return match dispatcher.channels.reply_address(address.channel) {
+                Some(own) if own.nonce == address.nonce => QueueResponse::Counts { messages: 0, consumers: 1 },
+                _ => QueueResponse::Gone,
+            };
+        }
+        if matches!(request, QueueRequest::Counts | QueueRequest::Get { .. }) {
+            dispatcher.queues.note_use(id, dispatcher.now_us);
+        }
+        let Some(queue) = dispatcher.queues.table.get_mut(id) else { return QueueResponse::Gone };
+        let (messages, consumers) = (count(queue.ready.len()), count(queue.consumers.len()));
+        match request {
+            QueueRequest::ReplyConsumer(_) => QueueResponse::Gone,
+            QueueRequest::Counts => QueueResponse::Counts { messages, consumers },
+            QueueRequest::Purge => {
+                dispatcher.queues.purge(id);
+                QueueResponse::Counts { messages, consumers }
+            }
+            QueueRequest::Deletable { if_empty, .. } if if_empty && messages > 0 => {
+                self.control.definitions.precondition_failed(id, "not empty")
+            }
+            QueueRequest::Deletable { if_unused, .. } if if_unused && consumers > 0 => {
+                self.control.definitions.precondition_failed(id, "in use")
+            }
+            QueueRequest::Deletable { .. } => QueueResponse::Counts { messages, consumers },
+            QueueRequest::Get { no_ack } => match dispatcher.queues.get(id, no_ack, dispatcher.now_us, fx) {
+                None => QueueResponse::Empty,
+                Some((QueueEntry { position, message, redelivered }, left)) => QueueResponse::Message {
+                    queue: id,
+                    position,
+                    message,
+                    redelivered,
+                    ack_required: !no_ack,
+                    messages_left: count(left),
+                },
+            },
+            QueueRequest::Consume(subscription) => {
+                let alone = subscription.exclusive && (!queue.consumers.is_empty() || queue.is_single_active());
+                if queue.consumers.is_exclusive() || alone {
+                    return self.control.definitions.exclusive_use(id);
+                }
+                let consumer = if self.control.identity.is_home(requester.session.shard) {
+                    ConsumerRef::Local(subscription.consumer)
+                } else {
+                    ConsumerRef::Remote(dispatcher.remotes.add(requester.session.shard, &subscription))
+                };
+                queue.add_consumer(consumer, subscription.priority, subscription.exclusive);
+                dispatcher.queues.mark_due(id);
+                QueueResponse::Done
+            }
+            QueueRequest::Cancel(consumer) => {
+                let consumer = if self.control.identity.is_home(requester.session.shard) {
+                    ConsumerRef::Local(consumer)
+                } else {
+                    match dispatcher.remotes.cancel(requester.session.shard, consumer) {
+                        Some(key) => ConsumerRef::Remote(key),
+                        None => return QueueResponse::Done,
+                    }
+                };
+                self.remove_consumer(requester, id, consumer, fx)
+            }
+        }
+    }
+
+    /// Removes a consumer. If its queue is deleted with it, the response comes once that is visible on every shard.
+    fn remove_consumer<E: Effects>(
+        &mut self,
+        requester: Requester,
+        id: QueueId,
+        consumer: ConsumerRef,
+        fx: &mut E,
+    ) -> QueueResponse {
+        if !self.control.remove_consumer(id, consumer) {
+            return QueueResponse::Done;
+        }
+        let definition = Definition::RemoveQueue { id };
+        if requester.request == 0 || self.control.identity.shards == 1 {
+            self.control.define(definition, fx);
+            return QueueResponse::Done;
+        }
+        self.send_definitions(requester, vec![definition], fx);
+        QueueResponse::Deferred
+    }
+
+    /// A response has come from elsewhere.
+    pub fn on_response<E: Effects>(&mut self, requester: Requester, response: QueueResponse, fx: &mut E) {
+        let slot = requester.session.slot;
+        let Some(command) = self.control.sessions.take_pending(requester) else {
+            // The requester is gone: a message that was on its way to it returns.
+            if let QueueResponse::Message { queue, position, message, redelivered, ack_required, .. } = response {
+                self.return_message(queue, QueueEntry { position, message, redelivered }, ack_required, fx);
+            }
+            return;
+        };
+        let (channel, method) = (command.channel, command.method);
+        match self.follow(slot, command, response, fx) {
+            Ok(ReadControl::Continue) => fx.resume(slot),
+            // A response begins no batch: it belongs to a command that was made by itself.
+            Ok(ReadControl::Pause | ReadControl::Batch) => {}
+            Err(refusal) => {
+                fx.refuse(slot, channel, refusal, method);
+                fx.resume(slot);
+            }
+        }
+    }
+
+    /// Returns a message to its queue that nobody has seen.
+    fn return_message<E: Effects>(&mut self, queue: QueueId, entry: QueueEntry, ack_required: bool, fx: &mut E) {
+        let definition = self.control.definitions.catalog.queue_definition(queue);
+        let Some(home) = definition.map(|definition| definition.home) else { return };
+        if self.control.identity.is_home(home) {
+            self.control.data.dispatcher.queues.requeue(queue, entry, false, ack_required, fx);
+            self.control.dispatch_due(fx);
+        } else {
+            fx.batch(home).push(ShardMessage::returned(queue, entry, ack_required));
+        }
+    }
+
+    /// Replies to a command, or makes the request that follows.
+    fn follow<E: Effects>(
+        &mut self,
+        slot: ConnectionSlot,
+        command: PendingCommand,
+        response: QueueResponse,
+        fx: &mut E,
+    ) -> Result<ReadControl, Refusal> {
+        let PendingCommand { channel, method, reply, .. } = command;
+        let origin = CommandOrigin { slot, channel, method };
+        let counts = match &response {
+            QueueResponse::Counts { messages, consumers } => (*messages, *consumers),
+            _ => (0, 0),
+        };
+        let channels = &mut self.control.data.dispatcher.channels;
+        if let QueueResponse::Refused(refusal) = response {
+            if let PendingReply::Consuming { consumer, .. } = reply {
+                channels.remove_consumer(consumer, fx);
+            }
+            return Err(refusal);
+        }
+        let mut send = |no_wait: bool, method: Method<'_>| {
+            if !no_wait {
+                fx.reply(slot, channel, method);
+            }
+        };
+        match reply {
+            PendingReply::Plain { no_wait, reply } => send(no_wait, plain_method(reply)),
+            PendingReply::CountQueue { no_wait, name } => {
+                // It may have been deleted again in the meantime.
+                let identity = self.control.sessions.identity(slot)?;
+                let (id, home, _) = self.control.definitions.queue(identity, name.as_bytes())?;
+                let reply = PendingReply::QueueDeclared { no_wait, name };
+                return self.request(origin, (id, home), QueueRequest::Counts, reply, fx);
+            }
+            PendingReply::QueueDeclared { name, .. } if matches!(response, QueueResponse::Gone) => {
+                let vhost = self.control.sessions.identity(slot)?.vhost;
+                return Err(self.control.definitions.catalog.no_queue(vhost, name.as_bytes()));
+            }
+            PendingReply::QueueDeclared { no_wait, name } => send(
+                no_wait,
+                Method::QueueDeclareOk(queue::DeclareOk {
+                    queue: short(name.as_bytes()),
+                    message_count: counts.0,
+                    consumer_count: counts.1,
+                }),
+            ),
+            PendingReply::DeleteQueue { no_wait, name } => {
+                let Ok(identity) = self.control.sessions.identity(slot) else { return Ok(ReadControl::Continue) };
+                let definition = Definition::DeleteQueue {
+                    vhost: identity.vhost,
+                    name: Name::new(ResourceKind::Queue, name.as_bytes())?,
+                    session: Some(identity.session),
+                };
+                let reply = PendingReply::QueueDeleted { no_wait, messages: counts.0 };
+                return self.define(origin, definition, reply, fx);
+            }
+            PendingReply::QueueDeleted { no_wait, messages } => {
+                send(no_wait, Method::QueueDeleteOk(queue::DeleteOk { message_count: messages }))
+            }
+            PendingReply::QueuePurged { no_wait } => {
+                send(no_wait, Method::QueuePurgeOk(queue::PurgeOk { message_count: counts.0 }))
+            }
+            PendingReply::Consuming { no_wait, consumer } => {
+                let Some(found) = channels.consumer(consumer) else { return Ok(ReadControl::Continue) };
+                if matches!(response, QueueResponse::Gone) {
+                    let refusal = self.control.definitions.catalog.queue_is_gone(found.queue);
+                    channels.remove_consumer(consumer, fx);
+                    return Err(refusal);
+                }
+                send(no_wait, Method::BasicConsumeOk(basic::ConsumeOk { consumer_tag: short(&found.tag) }));
+            }
+            PendingReply::Cancelled { no_wait, consumer, tag } => {
+                send(no_wait, Method::BasicCancelOk(basic::CancelOk { consumer_tag: short(&tag) }));
+                channels.remove_consumer(consumer, fx);
+            }
+            PendingReply::Get { no_ack } => match response {
+                QueueResponse::Message { queue, position, message, redelivered, messages_left, .. } => {
+                    let Some(key) = self.control.sessions.channel_key(slot, channel) else {
+                        return Ok(ReadControl::Continue);
+                    };
+                    let definition = self.control.definitions.catalog.queue_definition(queue);
+                    let home = definition.map_or(self.control.identity.shard, |definition| definition.home);
+                    let delivery = UnsettledDelivery { queue, home, position, message, consumer: None };
+                    channels.deliver_get(key, delivery, !no_ack, redelivered, messages_left, fx);
+                }
+                _ => send(false, Method::BasicGetEmpty(basic::GetEmpty {})),
+            },
+            PendingReply::DefinitionBatch { refusal: Some(refusal), .. } => return Err(*refusal),
+            PendingReply::DefinitionBatch { refusal: None, .. } => {}
+            PendingReply::Commit => unreachable!("a commit waits for its messages, not for a response"),
+        }
+        Ok(ReadControl::Continue)
+    }
+
+    /// A change of definitions. `reply` follows once every shard has made it.
+    pub fn define<E: Effects>(
+        &mut self,
+        origin: CommandOrigin,
+        definition: Definition,
+        reply: PendingReply,
+        fx: &mut E,
+    ) -> Result<ReadControl, Refusal> {
+        let CommandOrigin { slot, channel, method } = origin;
+        let user = self.control.sessions.identity(slot)?.user;
+        self.control.definitions.catalog.authorize(user, &definition)?;
+        if self.control.identity.shards == 1 {
+            self.control.execute(definition, fx)?;
+            let command = PendingCommand { channel, method, request: 0, reply };
+            let control = self.follow(slot, command, QueueResponse::Done, fx)?;
+            self.control.dispatch_due(fx);
+            return Ok(control);
+        }
+        if self.can_batch(&definition, &reply) {
+            return Ok(self.batch(origin, definition, fx));
+        }
+        let request = self.control.sessions.next_request();
+        let requester = Requester { session: self.control.sessions.session_id(slot), channel, request };
+        self.control.sessions.await_response(slot, PendingCommand { channel, method, request, reply });
+        self.send_definitions(requester, vec![definition], fx);
+        Ok(ReadControl::Pause)
+    }
+
+    /// Changes of definitions for a requester.
+    fn send_definitions<E: Effects>(&mut self, requester: Requester, definitions: Vec<Definition>, fx: &mut E) {
+        self.control.send_definitions(Some(requester), definitions, fx);
+        self.send_outcomes(fx);
+    }
+
+    /// Shard 0: sends the outcomes that are visible on every shard to their requesters.
+    pub fn send_outcomes<E: Effects>(&mut self, fx: &mut E) {
+        while let Some((requester, result)) = self.control.definitions.next_outcome() {
+            let to = requester.session.shard;
+            if self.control.identity.is_home(to) {
+                self.on_definition_outcome(requester, result, fx);
+            } else {
+                fx.batch(to).push(ShardMessage::DefinitionOutcome { requester, result });
+            }
+        }
+    }
+
+    /// The outcome of changes that a connection of this shard requested.
+    pub fn on_definition_outcome<E: Effects>(
+        &mut self,
+        requester: Requester,
+        result: Result<(), RefusedDefinition>,
+        fx: &mut E,
+    ) {
+        let response = match result {
+            Ok(()) => QueueResponse::Done,
+            Err(RefusedDefinition { made, refusal }) => {
+                if let Some(command) = self.control.sessions.pending(requester)
+                    && let PendingReply::DefinitionBatch { methods, .. } = &command.reply
+                    && let Some(method) = methods.get(made)
+                {
+                    command.method = *method;
+                }
+                QueueResponse::Refused(refusal)
+            }
+        };
+        self.on_response(requester, response, fx);
+    }
+
+    /// Whether a definition of a client waits for others. Where routing keys are restricted, the exchange that a binding is
+    /// checked against must be known here, and may be part of the batch.
+    fn can_batch(&self, definition: &Definition, reply: &PendingReply) -> bool {
+        let catalog = &self.control.definitions.catalog;
+        let adds = match (definition, reply) {
+            (
+                Definition::DeclareExchange { .. } | Definition::BindExchange { .. } | Definition::BindQueue { .. },
+                PendingReply::Plain { no_wait, .. },
+            ) => *no_wait,
+            (Definition::DeclareQueue { vhost, name, .. }, PendingReply::CountQueue { no_wait, .. }) => {
+                *no_wait && catalog.queue(*vhost, name.as_bytes()).is_none()
+            }
+            _ => false,
+        };
+        adds && !catalog.restricts_topics()
+    }
+
+    /// Adds a checked definition to its connection's batch.
+    fn batch<E: Effects>(&mut self, origin: CommandOrigin, definition: Definition, fx: &mut E) -> ReadControl {
+        let Some(session) = self.control.sessions.get_mut(origin.slot) else { return ReadControl::Continue };
+        let definitions = session.batch_definition(origin.channel, origin.method, definition);
+        if definitions < DEFINITIONS_PER_BATCH_MAX {
+            return ReadControl::Batch;
+        }
+        self.send_batch(origin.slot, None, fx);
+        ReadControl::Pause
+    }
+
+    /// Sends a connection's batch of definitions to shard 0; the connection awaits its outcome. `refused` is the method behind
+    /// it, whose refusal follows.
+    pub fn send_batch<E: Effects>(
+        &mut self,
+        slot: ConnectionSlot,
+        refused: Option<(Refusal, (u16, u16))>,
+        fx: &mut E,
+    ) {
+        let session = self.control.sessions.get_mut(slot);
+        let Some(batch) = session.and_then(|session| session.definition_batch.take()) else { return };
+        let DefinitionBatch { channel, definitions, methods } = *batch;
+        let request = self.control.sessions.next_request();
+        let requester = Requester { session: self.control.sessions.session_id(slot), channel, request };
+        let (refusal, method) = refused.map_or((None, (0, 0)), |(refusal, method)| (Some(Box::new(refusal)), method));
+        let reply = PendingReply::DefinitionBatch { methods, refusal };
+        self.control.sessions.await_response(slot, PendingCommand { channel, method, request, reply });
+        self.send_definitions(requester, definitions, fx);
+    }
+
+    /// Refuses a method. If it follows a batch, the outcome of that comes first.
+    #[cold]
+    pub fn refuse_behind_batch<E: Effects>(
+        &mut self,
+        slot: ConnectionSlot,
+        refusal: Refusal,
+        method: (u16, u16),
+        fx: &mut E,
+    ) -> Result<ReadControl, Refusal> {
+        let session = self.control.sessions.get(slot);
+        if session.is_none_or(|session| session.definition_batch.is_none()) {
+            return Err(refusal);
+        }
+        self.send_batch(slot, Some((refusal, method)), fx);
+        Ok(ReadControl::Pause)
+    }
+}
+
+fn plain_method(reply: PlainReply) -> Method<'static> {
+    match reply {
+        PlainReply::ExchangeDeclared => Method::ExchangeDeclareOk(exchange::DeclareOk {}),
+        PlainReply::ExchangeDeleted => Method::ExchangeDeleteOk(exchange::DeleteOk {}),
+        PlainReply::ExchangeBound => Method::ExchangeBindOk(exchange::BindOk {}),
+        PlainReply::ExchangeUnbound => Method::ExchangeUnbindOk(exchange::UnbindOk {}),
+        PlainReply::QueueBound => Method::QueueBindOk(queue::BindOk {}),
+        PlainReply::QueueUnbound => Method::QueueUnbindOk(queue::UnbindOk {}),
+    }
+}
+
+/// A tag or name that came as a short string, or was made as short as one.
+pub(crate) fn short(bytes: &[u8]) -> ShortStr<'_> {
+    ShortStr::new(bytes).unwrap_or(ShortStr::EMPTY)
+}
+
+/// A count as AMQP carries it.
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

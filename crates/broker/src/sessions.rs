@@ -1,0 +1,297 @@
+//! The connections of this shard: their sessions, the responses they await, and whether they may be read.
+
+use crate::channel::not_open;
+use crate::effects::Effects;
+use crate::ids::{ChannelKey, ConnectionSlot};
+use crate::session_state::{DefinitionBatch, PendingCommand, ReadControl, SessionIdentity, SessionLogin, SessionState};
+use crate::shard_message::Requester;
+use catalog::{QueueId, Refusal, SessionId, ShardId, VhostId};
+use wire::ShortStr;
+use wire::method::{Method, connection};
+
+/// The sessions of this shard, by the slots of their connections.
+pub(crate) struct Sessions {
+    shard: ShardId,
+    table: Vec<Option<Box<SessionState>>>,
+    /// The broker is over its memory limit.
+    memory_alarm: bool,
+    /// The memory alarm is on, or a virtual host is full: publishers may have to wait.
+    alarmed: bool,
+    last_request: u32,
+}
+
+impl Sessions {
+    pub fn new(shard: ShardId) -> Self {
+        Sessions { shard, table: Vec::new(), memory_alarm: false, alarmed: false, last_request: 0 }
+    }
+
+    #[inline]
+    pub fn get(&self, slot: ConnectionSlot) -> Option<&SessionState> {
+        self.table.get(slot as usize)?.as_deref()
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, slot: ConnectionSlot) -> Option<&mut SessionState> {
+        self.table.get_mut(slot as usize)?.as_deref_mut()
+    }
+
+    pub fn len(&self) -> usize {
+        self.table.iter().flatten().count()
+    }
+
+    /// A connection has logged in and opened its virtual host.
+    pub fn open(&mut self, slot: ConnectionSlot, login: SessionLogin, vhost_is_full: bool) {
+        let index = slot as usize;
+        if self.table.len() <= index {
+            self.table.resize_with(index + 1, || None);
+        }
+        assert!(self.table[index].is_none(), "the slot's earlier connection was closed");
+        self.table[index] = Some(Box::new(SessionState::new(login, vhost_is_full)));
+    }
+
+    pub fn close(&mut self, slot: ConnectionSlot) -> Option<Box<SessionState>> {
+        self.table.get_mut(slot as usize)?.take()
+    }
+
+    /// Adds a channel to its session. Returns whether there is such a session.
+    pub fn attach_channel(&mut self, slot: ConnectionSlot, number: u16, key: ChannelKey) -> bool {
+        let Some(session) = self.get_mut(slot) else { return false };
+        let index = number as usize;
+        if session.channels.len() <= index {
+            session.channels.resize(index + 1, None);
+        }
+        let earlier = session.channels[index].replace(key);
+        assert!(earlier.is_none(), "the session opens a channel once");
+        true
+    }
+
+    /// Removes a channel from its session, with the batch of definitions that it left.
+    pub fn detach_channel(
+        &mut self,
+        slot: ConnectionSlot,
+        number: u16,
+    ) -> Option<(ChannelKey, Option<Box<DefinitionBatch>>)> {
+        let session = self.get_mut(slot)?;
+        let key = session.channels.get_mut(number as usize)?.take()?;
+        if session.pending.as_ref().is_some_and(|pending| pending.channel == number) {
+            session.pending = None;
+        }
+        Some((key, session.definition_batch.take_if(|batch| batch.channel == number)))
+    }
+
+    #[inline]
+    pub fn channel_key(&self, slot: ConnectionSlot, number: u16) -> Option<ChannelKey> {
+        self.get(slot)?.channel(number)
+    }
+
+    /// Whose session it is.
+    pub fn identity(&self, slot: ConnectionSlot) -> Result<SessionIdentity, Refusal> {
+        self.get(slot).map(|session| session.identity).ok_or_else(not_open)
+    }
+
+    /// The session's id; that of nobody once the connection is gone.
+    pub fn session_id(&self, slot: ConnectionSlot) -> SessionId {
+        let nobody = SessionId { shard: self.shard, slot, serial: 0 };
+        self.get(slot).map_or(nobody, |session| session.identity.session)
+    }
+
+    /// A number for a request to another shard; zero is nobody's.
+    pub fn next_request(&mut self) -> u32 {
+        self.last_request = self.last_request.wrapping_add(1).max(1);
+        self.last_request
+    }
+
+    /// Holds a session's later commands back until the response to this one has come.
+    pub fn await_response(&mut self, slot: ConnectionSlot, command: PendingCommand) {
+        if let Some(session) = self.get_mut(slot) {
+            assert!(session.pending.is_none(), "a connection waits for one response at a time");
+            session.pending = Some(command);
+        }
+    }
+
+    /// The command that waits for the response to a request, unless its session or channel is gone.
+    pub fn pending(&mut self, requester: Requester) -> Option<&mut PendingCommand> {
+        let session = self.get_mut(requester.session.slot)?;
+        let is_same = session.identity.session == requester.session;
+        session.pending.as_mut().filter(|pending| is_same && pending.request == requester.request)
+    }
+
+    /// Takes that command: its response is here.
+    pub fn take_pending(&mut self, requester: Requester) -> Option<PendingCommand> {
+        self.pending(requester)?;
+        self.get_mut(requester.session.slot)?.pending.take()
+    }
+
+    /// Whether the connection's next command may be read.
+    #[inline]
+    pub fn may_read(&self, slot: ConnectionSlot) -> bool {
+        match self.table.get(slot as usize) {
+            Some(Some(session)) => {
+                session.pending.is_none()
+                    && session.blocked_by.is_none()
+                    && session.throttled_by.is_none()
+                    && !((self.memory_alarm || session.vhost_is_full) && session.has_published)
+            }
+            _ => true,
+        }
+    }
+
+    /// The same, as commands answer it.
+    #[inline]
+    pub fn read_control(&self, slot: ConnectionSlot) -> ReadControl {
+        if self.may_read(slot) { ReadControl::Continue } else { ReadControl::Pause }
+    }
+
+    #[inline]
+    pub fn is_alarmed(&self) -> bool {
+        self.alarmed
+    }
+
+    pub fn memory_alarm(&self) -> bool {
+        self.memory_alarm
+    }
+
+    /// The broker is over its memory limit, or below it again.
+    pub fn set_memory_alarm<E: Effects>(&mut self, on: bool, any_vhost_full: bool, fx: &mut E) {
+        if self.memory_alarm == on {
+            return;
+        }
+        self.memory_alarm = on;
+        self.alarmed = on || any_vhost_full;
+        for slot in 0..self.table.len() as ConnectionSlot {
+            self.notify_blocked(slot, fx);
+        }
+    }
+
+    /// A virtual host has reached its quota, or is below it again.
+    pub fn set_vhost_full<E: Effects>(&mut self, vhost: VhostId, full: bool, any_vhost_full: bool, fx: &mut E) {
+        self.alarmed = self.memory_alarm || any_vhost_full;
+        for slot in 0..self.table.len() as ConnectionSlot {
+            if let Some(session) = self.get_mut(slot)
+                && session.identity.vhost == vhost
+            {
+                session.vhost_is_full = full;
+                self.notify_blocked(slot, fx);
+            }
+        }
+    }
+
+    /// A full queue has drained: its publishers continue.
+    pub fn unblock<E: Effects>(&mut self, queue: QueueId, fx: &mut E) {
+        for slot in 0..self.table.len() as ConnectionSlot {
+            if let Some(session) = self.get_mut(slot)
+                && session.blocked_by == Some(queue)
+            {
+                session.blocked_by = None;
+                self.notify_blocked(slot, fx);
+            }
+        }
+    }
+
+    /// Sends `connection.blocked` or `connection.unblocked` if that has changed.
+    pub fn notify_blocked<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
+        let alarm = self.memory_alarm;
+        let Some(session) = self.get_mut(slot) else { return };
+        match (session.blocked_reason(alarm), session.blocked_notified) {
+            (Some(reason), false) => {
+                session.blocked_notified = true;
+                if session.capabilities.connection_blocked {
+                    let blocked = connection::Blocked { reason: ShortStr::literal(reason) };
+                    fx.reply(slot, 0, Method::ConnectionBlocked(blocked));
+                }
+            }
+            (None, true) => {
+                session.blocked_notified = false;
+                if session.capabilities.connection_blocked {
+                    fx.reply(slot, 0, Method::ConnectionUnblocked(connection::Unblocked {}));
+                }
+                fx.resume(slot);
+            }
+            _ => {}
+        }
+    }
+
+    /// A throttled publisher continues.
+    pub fn end_throttle<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
+        if let Some(session) = self.get_mut(slot)
+            && session.throttled_by.take().is_some()
+        {
+            fx.resume(slot);
+        }
+    }
+
+    /// Whether a connection is blocked and has queues of its own: if its client is gone, nobody can empty them, and it would
+    /// stay blocked for ever.
+    pub fn is_blocked_by_own_queues(&self, slot: ConnectionSlot) -> bool {
+        self.get(slot).is_some_and(|session| {
+            session.owns_queues && (session.blocked_by.is_some() || (self.memory_alarm && session.has_published))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sessions;
+    use crate::session_state::{ClientCapabilities, PendingCommand, PendingReply, SessionLogin};
+    use crate::shard_message::Requester;
+    use crate::test_effects::RecordedEffects;
+    use catalog::{QueueId, SessionId, ShardId, UserId, VhostId};
+
+    fn sessions(connections: u32) -> Sessions {
+        let mut sessions = Sessions::new(ShardId(0));
+        for slot in 0..connections {
+            let session = SessionId { shard: ShardId(0), slot, serial: 9 };
+            let capabilities = ClientCapabilities { consumer_cancel_notify: true, connection_blocked: slot != 2 };
+            sessions.open(slot, SessionLogin { session, user: UserId(0), vhost: VhostId(slot), capabilities }, false);
+        }
+        sessions
+    }
+
+    #[test]
+    fn publishers_are_notified_when_they_are_blocked_and_when_they_continue() {
+        let mut sessions = sessions(4);
+        let mut fx = RecordedEffects::default();
+        for slot in [0, 2] {
+            sessions.get_mut(slot).expect("open").has_published = true;
+        }
+        sessions.set_memory_alarm(true, false, &mut fx);
+        sessions.set_memory_alarm(true, false, &mut fx);
+        assert_eq!(fx.take(), "0: connection.blocked");
+        assert_eq!([0, 1, 2].map(|slot| sessions.may_read(slot)), [false, true, false]);
+        sessions.set_vhost_full(VhostId(0), true, true, &mut fx);
+        sessions.set_memory_alarm(false, true, &mut fx);
+        assert_eq!(fx.take(), "2: resume", "the virtual host of 0 is full");
+        sessions.set_vhost_full(VhostId(0), false, false, &mut fx);
+        assert_eq!(fx.take(), "0: connection.unblocked | 0: resume");
+        let queue = QueueId { index: 3, serial: 1 };
+        sessions.get_mut(1).expect("open").blocked_by = Some(queue);
+        sessions.notify_blocked(1, &mut fx);
+        sessions.unblock(QueueId { index: 4, serial: 1 }, &mut fx);
+        assert!(!sessions.may_read(1));
+        sessions.unblock(queue, &mut fx);
+        assert_eq!(fx.take(), "1: connection.blocked | 1: connection.unblocked | 1: resume");
+        assert!(sessions.may_read(1) && !sessions.is_alarmed());
+    }
+
+    #[test]
+    fn a_response_finds_its_command_only_while_session_and_channel_are_there() {
+        let mut sessions = sessions(1);
+        let session = sessions.session_id(0);
+        let wait = |sessions: &mut Sessions| {
+            let request = sessions.next_request();
+            let command = PendingCommand { channel: 5, method: (0, 0), request, reply: PendingReply::Commit };
+            sessions.await_response(0, command);
+            Requester { session, channel: 5, request }
+        };
+        let requester = wait(&mut sessions);
+        let other = Requester { session: SessionId { serial: 8, ..session }, ..requester };
+        assert!(!sessions.may_read(0) && sessions.take_pending(other).is_none());
+        assert!(sessions.take_pending(requester).is_some() && sessions.take_pending(requester).is_none());
+        let requester = wait(&mut sessions);
+        let mut keys: slotmap::SlotMap<crate::ids::ChannelKey, ()> = slotmap::SlotMap::with_key();
+        assert!(sessions.attach_channel(0, 5, keys.insert(())) && !sessions.attach_channel(1, 5, keys.insert(())));
+        assert!(sessions.detach_channel(0, 5).is_some() && sessions.detach_channel(0, 5).is_none());
+        assert!(sessions.take_pending(requester).is_none() && sessions.may_read(0));
+        assert!(sessions.close(0).is_some() && sessions.close(0).is_none() && sessions.len() == 0);
+    }
+}

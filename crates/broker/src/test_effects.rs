@@ -1,0 +1,103 @@
+//! Effects of the unit tests: a list of what was carried out, as text.
+
+use crate::admin_request::{AdminRequest, AdminRequestError};
+use crate::effects::{AppendResult, Confirm, ConfirmOutcome, Delivery, Effects};
+use crate::ids::{ConnectionSlot, QueuePosition};
+use crate::message::{BodyRef, Content, Message};
+use crate::shard_message::ShardBatch;
+use catalog::{Name, QueueDefinition, QueueId, Refusal, ShardId, VhostId};
+use slab::{Pool, PoolOptions};
+use std::collections::BTreeSet;
+use wire::Table;
+use wire::method::Method;
+
+/// What was carried out since the last look, and the batches for four shards.
+pub struct RecordedEffects {
+    pub pool: Pool,
+    pub blocked: BTreeSet<ConnectionSlot>,
+    pub batches: [ShardBatch; 4],
+    list: Vec<String>,
+}
+
+impl Default for RecordedEffects {
+    fn default() -> Self {
+        let (pool, batches) = (Pool::new(PoolOptions::default()), Default::default());
+        RecordedEffects { pool, blocked: BTreeSet::new(), batches, list: Vec::new() }
+    }
+}
+
+impl RecordedEffects {
+    pub fn take(&mut self) -> String {
+        std::mem::take(&mut self.list).join(" | ")
+    }
+}
+
+pub fn body_text(content: &Content<'_>) -> String {
+    match content.body {
+        BodyRef::Small(body) => String::from_utf8_lossy(body).into_owned(),
+        BodyRef::Large(slice) => format!("{} bytes", slice.len()),
+    }
+}
+
+impl Effects for RecordedEffects {
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+    fn random(&mut self) -> u64 {
+        0
+    }
+    fn has_capacity(&self, slot: ConnectionSlot) -> bool {
+        !self.blocked.contains(&slot)
+    }
+    fn deliver(&mut self, slot: ConnectionSlot, _: u16, delivery: Delivery<'_>) {
+        let again = if delivery.redelivered { "!" } else { "" };
+        self.list.push(format!("{slot}: #{}={}{again}", delivery.tag, body_text(&delivery.content)));
+    }
+    fn get_ok(&mut self, slot: ConnectionSlot, _: u16, tag: u64, _: bool, _: u32, content: Content<'_>) {
+        self.list.push(format!("{slot}: get#{tag}={}", body_text(&content)));
+    }
+    fn return_message(&mut self, slot: ConnectionSlot, _: u16, refusal: &Refusal, _: Content<'_>) {
+        self.list.push(format!("{slot}: return {}", refusal.text));
+    }
+    fn reply(&mut self, slot: ConnectionSlot, _: u16, method: Method<'_>) {
+        self.list.push(format!("{slot}: {}", method.name()));
+    }
+    fn confirm(&mut self, slot: ConnectionSlot, _: u16, confirm: Confirm) {
+        let outcome = if confirm.outcome == ConfirmOutcome::Accepted { "ack" } else { "nack" };
+        let multiple = if confirm.multiple { "+" } else { "" };
+        self.list.push(format!("{slot}: {outcome} {}{multiple}", confirm.delivery_tag));
+    }
+    fn refuse(&mut self, slot: ConnectionSlot, _: u16, refusal: Refusal, _: (u16, u16)) {
+        self.list.push(format!("{slot}: refuse {}", refusal.text));
+    }
+    fn resume(&mut self, slot: ConnectionSlot) {
+        self.list.push(format!("{slot}: resume"));
+    }
+    fn throttle(&mut self, slot: ConnectionSlot) {
+        self.list.push(format!("{slot}: throttle"));
+    }
+    fn batch(&mut self, to: ShardId) -> &mut ShardBatch {
+        &mut self.batches[usize::from(to.0)]
+    }
+    fn admin_request(&mut self, _: AdminRequest) -> Result<(), AdminRequestError> {
+        Err(AdminRequestError::Unavailable)
+    }
+    fn append(&mut self, _: QueueId, _: QueuePosition, _: &Message) -> AppendResult {
+        AppendResult::Durable
+    }
+    fn forget(&mut self, _: QueueId, _: QueuePosition) {}
+}
+
+/// A queue of virtual host 0 on shard 0.
+pub fn queue_definition(name: &str, arguments: Table) -> QueueDefinition {
+    QueueDefinition {
+        name: Name::from(name),
+        vhost: VhostId(0),
+        durable: false,
+        auto_delete: false,
+        home: ShardId(0),
+        exclusive: None,
+        arguments: Some(Box::new(arguments)),
+        policy: None,
+    }
+}

@@ -1,0 +1,93 @@
+//! A transaction: what a channel published and settled since `tx.select` or the last commit.
+
+use crate::ledger::{SettlementOutcome, UnsettledDelivery};
+use crate::limits::TRANSACTION_ITEMS_MAX;
+use crate::message::Message;
+use catalog::Refusal;
+use wire::ReplyCode;
+
+/// An operation of an open transaction.
+pub enum TransactionOperation {
+    Publish {
+        /// The message with its exchange and routing key.
+        message: Message,
+        mandatory: bool,
+        /// Further routing keys (`CC` and `BCC`).
+        further_keys: Option<Box<[Box<[u8]>]>>,
+    },
+    Settle {
+        /// Deliveries with their tags. The ledger lacks them until the transaction is rolled back.
+        deliveries: Vec<(u64, UnsettledDelivery)>,
+        outcome: SettlementOutcome,
+    },
+}
+
+/// The operations of a transaction, in their order.
+#[derive(Default)]
+pub struct Transaction {
+    operations: Vec<TransactionOperation>,
+}
+
+impl Transaction {
+    /// Refuses one more operation if the transaction is at its limit.
+    pub fn check_capacity(&self, what: &str) -> Result<(), Refusal> {
+        if self.operations.len() < TRANSACTION_ITEMS_MAX {
+            return Ok(());
+        }
+        Err(Refusal::channel(
+            ReplyCode::ResourceError,
+            format!("RESOURCE_ERROR - transaction holds too many {what}"),
+        ))
+    }
+
+    /// Adds an operation whose capacity was checked.
+    pub fn push(&mut self, operation: TransactionOperation) {
+        self.operations.push(operation);
+    }
+
+    /// The operations, to commit them; the next transaction begins.
+    pub fn take(&mut self) -> Vec<TransactionOperation> {
+        std::mem::take(&mut self.operations)
+    }
+
+    /// The deliveries that it would have settled, to roll it back; the next transaction begins.
+    pub fn roll_back(&mut self) -> impl Iterator<Item = (u64, UnsettledDelivery)> + use<> {
+        self.take().into_iter().flat_map(|operation| match operation {
+            TransactionOperation::Settle { deliveries, .. } => deliveries,
+            TransactionOperation::Publish { .. } => Vec::new(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Transaction, TransactionOperation};
+    use crate::ids::QueuePosition;
+    use crate::ledger::{SettlementOutcome, UnsettledDelivery};
+    use crate::message::Content;
+    use catalog::{QueueId, ShardId};
+    use slab::{Pool, PoolOptions};
+
+    #[test]
+    fn a_rollback_returns_the_deliveries_and_forgets_the_messages() {
+        let pool = Pool::new(PoolOptions::default());
+        let message = || Content::EMPTY.keep(&pool);
+        let mut transaction = Transaction::default();
+        for tag in [4, 7] {
+            let delivery = UnsettledDelivery {
+                queue: QueueId { index: 0, serial: 0 },
+                home: ShardId(0),
+                position: QueuePosition(tag),
+                message: message(),
+                consumer: None,
+            };
+            transaction.check_capacity("acknowledgements").expect("two are few");
+            let (deliveries, outcome) = (vec![(tag, delivery)], SettlementOutcome::Acknowledged);
+            transaction.push(TransactionOperation::Settle { deliveries, outcome });
+            let (mandatory, further_keys) = (false, None);
+            transaction.push(TransactionOperation::Publish { message: message(), mandatory, further_keys });
+        }
+        assert_eq!(transaction.roll_back().map(|(tag, _)| tag).collect::<Vec<_>>(), [4, 7]);
+        assert!(transaction.take().is_empty());
+    }
+}

@@ -1,0 +1,85 @@
+//! Quotas of virtual hosts: how many bytes wait in their queues on this shard, and which of them are full.
+//!
+//! The sums are exact whenever a command has run. Queues of virtual hosts without a quota cost nothing.
+
+use crate::queue::Queue;
+use catalog::VhostId;
+
+struct VhostQuota {
+    vhost: VhostId,
+    bytes: u64,
+    bytes_max: u64,
+    full: bool,
+}
+
+/// The virtual hosts with a quota: few enough for a linear search.
+#[derive(Default)]
+pub(crate) struct VhostQuotas(Vec<VhostQuota>);
+
+impl VhostQuotas {
+    fn get_mut(&mut self, vhost: VhostId) -> &mut VhostQuota {
+        let at = self.0.iter().position(|quota| quota.vhost == vhost).unwrap_or_else(|| {
+            self.0.push(VhostQuota { vhost, bytes: 0, bytes_max: u64::MAX, full: false });
+            self.0.len() - 1
+        });
+        &mut self.0[at]
+    }
+
+    /// Sets which virtual hosts have a quota. Returns those that were full and have none any more.
+    pub fn set_limits(&mut self, limits: impl Iterator<Item = (VhostId, u64)>) -> Vec<VhostId> {
+        let mut before = std::mem::take(&mut self.0);
+        for (vhost, bytes_max) in limits {
+            let quota = before.iter().position(|quota| quota.vhost == vhost).map(|at| before.swap_remove(at));
+            let quota = quota.unwrap_or(VhostQuota { vhost, bytes: 0, bytes_max, full: false });
+            self.0.push(VhostQuota { bytes_max, ..quota });
+        }
+        before.iter().filter(|quota| quota.full).map(|quota| quota.vhost).collect()
+    }
+
+    /// The messages that wait in a queue have changed.
+    #[inline]
+    pub fn update(&mut self, queue: &mut Queue) {
+        if queue.features.as_ref().is_some_and(|features| features.counted_bytes.is_some()) {
+            self.update_counted(queue);
+        }
+    }
+
+    fn update_counted(&mut self, queue: &mut Queue) {
+        let bytes = queue.memory_bytes();
+        if let Some(features) = &mut queue.features
+            && let Some(counted) = &mut features.counted_bytes
+        {
+            let quota = self.get_mut(queue.vhost);
+            quota.bytes = quota.bytes + bytes - *counted;
+            *counted = bytes;
+        }
+    }
+
+    /// A queue is deleted, or is not counted any more.
+    pub fn remove_queue(&mut self, queue: &mut Queue) {
+        if let Some(features) = &mut queue.features
+            && let Some(counted) = features.counted_bytes.take()
+        {
+            self.get_mut(queue.vhost).bytes -= counted;
+        }
+    }
+
+    /// The virtual hosts with a quota: the bytes that wait here, and those that may wait on all shards.
+    pub fn iter(&self) -> impl Iterator<Item = (VhostId, u64, u64)> {
+        self.0.iter().map(|quota| (quota.vhost, quota.bytes, quota.bytes_max))
+    }
+
+    /// Notes whether a virtual host is full. Returns whether that has changed.
+    pub fn set_full(&mut self, vhost: VhostId, full: bool) -> bool {
+        let quota = self.0.iter_mut().find(|quota| quota.vhost == vhost);
+        quota.is_some_and(|quota| std::mem::replace(&mut quota.full, full) != full)
+    }
+
+    pub fn is_full(&self, vhost: VhostId) -> bool {
+        self.0.iter().any(|quota| quota.vhost == vhost && quota.full)
+    }
+
+    pub fn any_full(&self) -> bool {
+        self.0.iter().any(|quota| quota.full)
+    }
+}
