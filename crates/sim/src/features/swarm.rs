@@ -1,8 +1,4 @@
-//! The swarm: which features a run has, and how often its clients ask for what.
-//!
-//! Enters: chance.  Leaves: a thousandth part for each feature, a weight for each question.
-//! Owns:   the list of what can be switched, and how it is shown.
-//! Never:  changes once the run has begun.
+//! The swarm: which features a run has, and how often its clients send which request.
 //!
 //! A run in which everything happens a little rarely has enough of any two things for them to meet badly. So each seed leaves
 //! out about half of the features, and has more or less of the others than usual (Groce et al., Swarm Testing, 2012).
@@ -20,7 +16,7 @@ macro_rules! switches {
 }
 
 switches! {
-    /// What a run may have. The number is the usual thousandth part of the queues, messages, consumers or exchanges.
+    /// A feature that a run may have. The number is the usual thousandth part of the queues, messages, consumers or exchanges.
     Feature, FEATURES:
     /// Queues with `x-message-ttl`.
     Ttl, "ttl", 250;
@@ -30,11 +26,11 @@ switches! {
     Expires, "expires", 120;
     /// Queues with a length limit.
     Length, "length", 250;
-    /// Of these, queues that refuse what they have no room for.
+    /// Of these, queues that refuse messages when they are full.
     Refuses, "refuses", 500;
     /// Queues with dead letters.
     DeadLetters, "dead-letters", 350;
-    /// Of these, queues whose letters go to a queue that has features, too.
+    /// Of these, queues whose dead letters go to a queue that has features, too.
     Chains, "chains", 300;
     /// Queues with priorities.
     Priorities, "priorities", 250;
@@ -44,27 +40,27 @@ switches! {
     DeliveryLimit, "delivery-limit", 250;
     /// Messages with further routing keys.
     Copies, "copies", 60;
-    /// Queues with arguments that are accepted and mean nothing here.
+    /// Queues with arguments that are accepted and ignored.
     Modes, "modes", 200;
     /// Consumers with a priority.
     ConsumerPriorities, "consumer-priorities", 250;
-    /// Exchanges with an alternate.
+    /// Exchanges with an alternate exchange.
     Alternates, "alternates", 300;
-    /// Bindings that lead to an exchange.
+    /// Bindings of an exchange to an exchange.
     Chained, "exchange-bindings", 150;
-    /// Exchanges that go with their last binding.
+    /// Auto-delete exchanges.
     ExchangeAutoDelete, "exchange-auto-delete", 200;
     /// Exclusive queues.
     Exclusive, "exclusive", 150;
-    /// Queues that go with their last consumer.
+    /// Auto-delete queues.
     AutoDelete, "auto-delete", 150;
     /// Queues that the broker names.
     ServerNamed, "server-named", 150;
-    /// Consumers that want their queue alone.
-    Alone, "exclusive-consumers", 60;
+    /// Exclusive consumers.
+    ExclusiveConsumers, "exclusive-consumers", 60;
     /// Consumers and gets that need no acknowledgement.
     NoAck, "no-ack", 250;
-    /// Messages that come back if no queue takes them.
+    /// Mandatory messages.
     Mandatory, "mandatory", 150;
     /// Plain channels that select confirms, when they could.
     Confirms, "confirms", 600;
@@ -77,14 +73,14 @@ switches! {
 }
 
 switches! {
-    /// What a client may ask. The number is its usual weight among the others.
-    Ask, ASKS:
-    /// `queue.declare` of a queue that is not there.
+    /// A request that a client may send. The number is its usual weight among the others.
+    RequestChoice, REQUESTS:
+    /// `queue.declare` of a new queue.
     Declare, "declare", 10;
     /// `queue.declare`, passive.
-    Look, "look", 6;
-    /// `queue.declare` of a queue that is there.
-    Again, "declare-again", 4;
+    DeclarePassive, "look", 6;
+    /// `queue.declare` of an existing queue.
+    Redeclare, "declare-again", 4;
     /// `queue.delete`.
     Delete, "delete", 2;
     /// `queue.purge`.
@@ -124,14 +120,14 @@ impl Feature {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Switches {
     features: [u32; FEATURES.len()],
-    asks: [u32; ASKS.len()],
+    requests: [u32; REQUESTS.len()],
 }
 
 impl Switches {
-    /// Draws them. One run in eight has nothing but what AMQP itself has.
+    /// Draws them. One run in eight has no feature but those of AMQP 0-9-1.
     pub fn of(chance: &mut Chance) -> Self {
         let bare = chance.permille(125);
-        let (mut features, mut asks) = ([0; FEATURES.len()], [0; ASKS.len()]);
+        let (mut features, mut requests) = ([0; FEATURES.len()], [0; REQUESTS.len()]);
         for (slot, &(feature, _, usual)) in features.iter_mut().zip(FEATURES) {
             let on = if feature.is_basic() { 750 } else { 500 };
             let skewed = [(usual / 4).max(10), usual, (usual * 3).min(900)][chance.below(3) as usize];
@@ -139,12 +135,12 @@ impl Switches {
                 *slot = skewed;
             }
         }
-        for (slot, &(_, _, usual)) in asks.iter_mut().zip(ASKS) {
+        for (slot, &(_, _, usual)) in requests.iter_mut().zip(REQUESTS) {
             *slot = usual * [0, 1, 4, 4, 4, 16][chance.below(6) as usize];
         }
-        // Without queues there is nothing to see.
-        asks[Ask::Declare as usize] = asks[Ask::Declare as usize].max(10);
-        Switches { features, asks }
+        // A run needs queues.
+        requests[RequestChoice::Declare as usize] = requests[RequestChoice::Declare as usize].max(10);
+        Switches { features, requests }
     }
 
     /// The thousandth part of a feature; zero if it is off.
@@ -152,21 +148,21 @@ impl Switches {
         self.features[feature as usize]
     }
 
-    /// Whether this one has it.
+    /// Whether the next queue, message, consumer or exchange has a feature.
     pub(crate) fn has(&self, feature: Feature, chance: &mut Chance) -> bool {
         chance.permille(self.part(feature))
     }
 
-    /// What is asked next.
-    pub(crate) fn ask(&self, chance: &mut Chance) -> Ask {
-        let mut roll = chance.below(self.asks.iter().copied().map(u64::from).sum());
-        for (&(ask, ..), &weight) in ASKS.iter().zip(&self.asks) {
+    /// The next request.
+    pub(crate) fn draw_request(&self, chance: &mut Chance) -> RequestChoice {
+        let mut roll = chance.below(self.requests.iter().copied().map(u64::from).sum());
+        for (&(request, ..), &weight) in REQUESTS.iter().zip(&self.requests) {
             if roll < u64::from(weight) {
-                return ask;
+                return request;
             }
             roll -= u64::from(weight);
         }
-        Ask::Declare
+        RequestChoice::Declare
     }
 }
 
@@ -179,8 +175,8 @@ impl fmt::Display for Switches {
             format!("{}; off: {}", on.join(", "), off.join(", "))
         };
         let mut features = FEATURES.iter().map(|&(_, word, _)| word).zip(self.features);
-        let mut asks = ASKS.iter().map(|&(_, word, _)| word).zip(self.asks);
-        write!(to, "{}\nquestions: {}", words(&mut features), words(&mut asks))
+        let mut requests = REQUESTS.iter().map(|&(_, word, _)| word).zip(self.requests);
+        write!(to, "{}\nrequests: {}", words(&mut features), words(&mut requests))
     }
 }
 
@@ -206,13 +202,13 @@ mod tests {
     }
 
     #[test]
-    fn what_weighs_nothing_is_not_asked() {
+    fn a_request_of_no_weight_is_never_sent() {
         for seed in 0..50 {
             let mut chance = Chance::new(seed);
             let switches = Switches::of(&mut chance);
             for _ in 0..200 {
-                let ask = switches.ask(&mut chance);
-                assert!(switches.asks[ask as usize] > 0, "{ask:?} of {switches}");
+                let request = switches.draw_request(&mut chance);
+                assert!(switches.requests[request as usize] > 0, "{request:?} of {switches}");
             }
         }
     }

@@ -1,8 +1,4 @@
-//! A client of the simulation: a session in the client's role on a simulated link.
-//!
-//! Enters: edges and bytes of the link.  Leaves: what it heard, owned.
-//! Owns:   the link, the session, what it has not sent and not parsed.
-//! Never:  knows what the broker should have said.
+//! A client's end of a connection: a session in the client's role on a simulated link.
 
 use crate::limits::SCRATCH_BYTES;
 use link::sim::{Cable, Side, SimLink};
@@ -12,27 +8,24 @@ use slab::Pool;
 use std::time::{Duration, Instant};
 use wire::{Method, ShortStr, Table, Value, method};
 
-/// A message as it came.
+/// A message as the client received it.
 #[derive(Debug, Hash)]
-pub struct Came {
+pub struct ReceivedMessage {
     /// Delivery tag; zero for a return.
     pub tag: u64,
-    /// It was delivered before.
+    /// The broker flagged it as delivered before.
     pub redelivered: bool,
-    /// Its exchange.
     pub exchange: Vec<u8>,
-    /// Its routing key.
     pub routing_key: Vec<u8>,
-    /// Its properties in wire form.
+    /// In wire form.
     pub properties: Vec<u8>,
-    /// Its body.
     pub body: Vec<u8>,
 }
 
-/// What a client heard.
+/// What a client receives from its broker, or learns about its connection.
 #[derive(Debug, Hash)]
-pub enum Heard {
-    /// The connection runs.
+pub enum ClientEvent {
+    /// The connection is open.
     Opened,
     /// A channel is open.
     ChannelOpened(u16),
@@ -41,30 +34,30 @@ pub enum Heard {
     /// A channel that the client closed is closed.
     ChannelClosed(u16),
     /// A delivery for a consumer.
-    Deliver(u16, String, Came),
+    Deliver(u16, String, ReceivedMessage),
     /// An answer to `basic.get`.
-    Got(u16, Came),
+    Got(u16, ReceivedMessage),
     /// A returned message.
-    Returned(u16, Came),
-    /// A confirm: number, all up to it, and whether it is positive.
+    Returned(u16, ReceivedMessage),
+    /// A publisher confirm: its tag, whether it covers all tags up to that, and whether it is positive.
     Confirm(u16, u64, bool, bool),
     /// The broker cancelled a consumer.
     CancelledByBroker(u16, String),
-    /// The answer to a question.
-    Reply(u16, Reply),
-    /// The broker reads no more from publishers.
+    /// The answer to a request.
+    Reply(u16, BrokerReply),
+    /// `connection.blocked`.
     Blocked,
-    /// It does again.
+    /// `connection.unblocked`.
     Unblocked,
-    /// The broker ends the connection.
+    /// The broker closes the connection.
     Refused(String),
     /// The connection is over.
     Over,
 }
 
-/// An answer.
+/// The answer to a request.
 #[derive(Debug, Hash)]
-pub enum Reply {
+pub enum BrokerReply {
     /// `queue.declare-ok`.
     QueueDeclared(String),
     /// `queue.purge-ok`.
@@ -79,41 +72,41 @@ pub enum Reply {
     Other(&'static str),
 }
 
-/// A client.
-pub struct Client {
+/// A client's end of a connection.
+pub struct ClientConnection {
     link: Option<SimLink>,
     cable: Cable,
     inbound: Inbound,
-    /// What it says.
+    /// What it has not sent.
     pub out: Outbound,
-    kept: Vec<u8>,
+    unparsed: Vec<u8>,
     readable: bool,
     blocked: bool,
-    /// It does not read at the moment.
+    /// It does not read.
     pub paused: bool,
     limits: SessionLimits,
     heartbeat: Option<Duration>,
     sent_at: Instant,
 }
 
-enum Step {
+enum SessionAction {
     LogIn,
     Tune(method::connection::Tune),
-    Heard(Heard),
+    Report(ClientEvent),
     Nothing,
 }
 
-impl Client {
-    /// A client that begins to log in.
+impl ClientConnection {
+    /// A connection that begins to log in.
     pub fn new(link: SimLink, cable: Cable, limits: SessionLimits, pool: &Pool, now: Instant) -> Self {
         let mut out = Outbound::new();
         out.protocol_header(pool);
-        Client {
+        ClientConnection {
             link: Some(link),
             cable,
             inbound: Inbound::client(&limits),
             out,
-            kept: Vec::new(),
+            unparsed: Vec::new(),
             readable: true,
             blocked: false,
             paused: false,
@@ -123,7 +116,7 @@ impl Client {
         }
     }
 
-    /// Opens a channel; answers its number.
+    /// Opens a channel and returns its number.
     pub fn open_channel(&mut self, pool: &Pool) -> Option<u16> {
         self.inbound.open_channel(&mut self.out, pool)
     }
@@ -139,7 +132,7 @@ impl Client {
     }
 
     /// Sends a method.
-    pub fn say(&mut self, channel: u16, method: Method<'_>, pool: &Pool) {
+    pub fn send_method(&mut self, channel: u16, method: Method<'_>, pool: &Pool) {
         self.out.method(pool, channel, &method);
     }
 
@@ -160,14 +153,14 @@ impl Client {
         self.out.publish(pool, channel, &head, properties, BodyOut::Copy(body));
     }
 
-    /// The link is dropped as it is.
-    pub fn vanish(&mut self) {
+    /// Drops the link as it is.
+    pub fn drop_link(&mut self) {
         self.link = None;
         self.out.gather_mut().clear();
     }
 
-    /// Sends what it can and, unless paused, reads what is there. Answers whether anything moved.
-    pub fn pump(&mut self, pool: &Pool, scratch: &mut [u8], now: Instant, heard: &mut Vec<Heard>) -> bool {
+    /// Sends what it can and, unless paused, reads what is there. Returns whether anything moved.
+    pub fn pump(&mut self, pool: &Pool, scratch: &mut [u8], now: Instant, events: &mut Vec<ClientEvent>) -> bool {
         if self.link.is_none() {
             return false;
         }
@@ -180,19 +173,19 @@ impl Client {
         {
             self.out.heartbeat(pool);
         }
-        moved |= self.send(now, heard);
+        moved |= self.flush(now, events);
         if self.readable && !self.paused {
-            moved |= self.read(pool, scratch, heard);
-            moved |= self.send(now, heard);
+            moved |= self.read(pool, scratch, events);
+            moved |= self.flush(now, events);
         }
         if self.inbound.is_done() && self.out.is_empty() && self.link.is_some() {
             self.link = None;
-            heard.push(Heard::Over);
+            events.push(ClientEvent::Over);
         }
         moved
     }
 
-    fn send(&mut self, now: Instant, heard: &mut Vec<Heard>) -> bool {
+    fn flush(&mut self, now: Instant, events: &mut Vec<ClientEvent>) -> bool {
         let Some(link) = self.link.as_mut() else { return false };
         if self.out.is_empty() || self.blocked {
             return false;
@@ -201,24 +194,24 @@ impl Client {
         match link.send(self.out.gather_mut()) {
             Ok(Sent::Drained) => {}
             Ok(Sent::Blocked) => self.blocked = true,
-            // What can still be read is read first; then the end is heard.
+            // What can still be read is read first; then the end is reported.
             Err(_) => {
                 self.out.gather_mut().clear();
                 self.readable = true;
                 if self.paused {
                     self.link = None;
-                    heard.push(Heard::Over);
+                    events.push(ClientEvent::Over);
                 }
             }
         }
         true
     }
 
-    fn read(&mut self, pool: &Pool, scratch: &mut [u8], heard: &mut Vec<Heard>) -> bool {
+    fn read(&mut self, pool: &Pool, scratch: &mut [u8], events: &mut Vec<ClientEvent>) -> bool {
         let Some(link) = self.link.as_mut() else { return false };
         assert!(scratch.len() >= SCRATCH_BYTES);
-        let mut have = self.kept.len();
-        scratch[..have].copy_from_slice(&self.kept);
+        let mut have = self.unparsed.len();
+        scratch[..have].copy_from_slice(&self.unparsed);
         let wanted = self.inbound.scratch_bytes_wanted().min(scratch.len() - have);
         let direct_bytes = self.inbound.direct().len();
         match link.receive(self.inbound.direct(), &mut scratch[have..have + wanted]) {
@@ -230,21 +223,21 @@ impl Client {
             Ok(Received::Idle) => self.readable = false,
             Ok(Received::Closed) | Err(_) => {
                 self.link = None;
-                heard.push(Heard::Over);
+                events.push(ClientEvent::Over);
                 return true;
             }
         }
         let mut input = &scratch[..have];
         loop {
-            let step = match self.inbound.next(&mut input, &mut self.out, pool) {
-                Ok(Some(event)) => step(event),
+            let action = match self.inbound.next(&mut input, &mut self.out, pool) {
+                Ok(Some(event)) => action_of(event),
                 Ok(None) => break,
-                Err(fault) => Step::Heard(Heard::Refused(format!("the client found a fault: {fault}"))),
+                Err(fault) => SessionAction::Report(ClientEvent::Refused(format!("the client found a fault: {fault}"))),
             };
-            match step {
-                Step::Nothing => {}
-                Step::Heard(one) => heard.push(one),
-                Step::LogIn => {
+            match action {
+                SessionAction::Nothing => {}
+                SessionAction::Report(event) => events.push(event),
+                SessionAction::LogIn => {
                     let capabilities = Capabilities::CONSUMER_CANCEL_NOTIFY.with(Capabilities::CONNECTION_BLOCKED);
                     let properties = Table::default()
                         .with("capabilities", Value::Table(capabilities.to_table()))
@@ -253,7 +246,7 @@ impl Client {
                     let properties = wire::TableRef::new(&properties);
                     self.inbound.log_in("PLAIN", b"\0guest\0guest", properties, &mut self.out, pool);
                 }
-                Step::Tune(tune) => {
+                SessionAction::Tune(tune) => {
                     let tuning = self.inbound.tune(&tune, &self.limits, &mut self.out, pool);
                     let seconds = u64::from(tuning.heartbeat_s);
                     self.heartbeat = (seconds > 0).then(|| Duration::from_secs(seconds));
@@ -261,7 +254,7 @@ impl Client {
                 }
             }
         }
-        self.kept = input.to_vec();
+        self.unparsed = input.to_vec();
         true
     }
 }
@@ -270,15 +263,15 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What an event comes to, without borrowing.
-fn step(event: Event<'_>) -> Step {
-    Step::Heard(match event {
-        Event::Start(_) => return Step::LogIn,
-        Event::Tune(tune) => return Step::Tune(tune),
-        Event::OpenOk => Heard::Opened,
-        Event::ChannelOpened { channel } => Heard::ChannelOpened(channel),
-        Event::ChannelClosed { channel, text: why, .. } => Heard::ChannelRefused(channel, text(why.as_bytes())),
-        Event::ChannelCloseOk { channel } => Heard::ChannelClosed(channel),
+/// What an event of the session means for the client, without borrowing.
+fn action_of(event: Event<'_>) -> SessionAction {
+    SessionAction::Report(match event {
+        Event::Start(_) => return SessionAction::LogIn,
+        Event::Tune(tune) => return SessionAction::Tune(tune),
+        Event::OpenOk => ClientEvent::Opened,
+        Event::ChannelOpened { channel } => ClientEvent::ChannelOpened(channel),
+        Event::ChannelClosed { channel, text: why, .. } => ClientEvent::ChannelRefused(channel, text(why.as_bytes())),
+        Event::ChannelCloseOk { channel } => ClientEvent::ChannelClosed(channel),
         Event::Deliver {
             channel,
             consumer_tag,
@@ -289,7 +282,7 @@ fn step(event: Event<'_>) -> Step {
             properties,
             body,
         } => {
-            let came = Came {
+            let message = ReceivedMessage {
                 tag: delivery_tag,
                 redelivered,
                 exchange: exchange.into(),
@@ -297,10 +290,10 @@ fn step(event: Event<'_>) -> Step {
                 properties: properties.as_bytes().into(),
                 body: body.bytes().into(),
             };
-            Heard::Deliver(channel, text(consumer_tag), came)
+            ClientEvent::Deliver(channel, text(consumer_tag), message)
         }
         Event::GetOk { channel, delivery_tag, redelivered, exchange, routing_key, properties, body, .. } => {
-            let came = Came {
+            let message = ReceivedMessage {
                 tag: delivery_tag,
                 redelivered,
                 exchange: exchange.into(),
@@ -308,10 +301,10 @@ fn step(event: Event<'_>) -> Step {
                 properties: properties.as_bytes().into(),
                 body: body.bytes().into(),
             };
-            Heard::Got(channel, came)
+            ClientEvent::Got(channel, message)
         }
         Event::Return { channel, exchange, routing_key, properties, body, .. } => {
-            let came = Came {
+            let message = ReceivedMessage {
                 tag: 0,
                 redelivered: false,
                 exchange: exchange.into(),
@@ -319,28 +312,28 @@ fn step(event: Event<'_>) -> Step {
                 properties: properties.as_bytes().into(),
                 body: body.bytes().into(),
             };
-            Heard::Returned(channel, came)
+            ClientEvent::Returned(channel, message)
         }
-        Event::Blocked { .. } => Heard::Blocked,
-        Event::Unblocked => Heard::Unblocked,
-        Event::CloseRequested { text: why, .. } => Heard::Refused(text(why.as_bytes())),
-        Event::CloseOk => return Step::Nothing,
+        Event::Blocked { .. } => ClientEvent::Blocked,
+        Event::Unblocked => ClientEvent::Unblocked,
+        Event::CloseRequested { text: why, .. } => ClientEvent::Refused(text(why.as_bytes())),
+        Event::CloseOk => return SessionAction::Nothing,
         Event::Method { channel, method } => match method {
-            Method::BasicAck(ack) => Heard::Confirm(channel, ack.delivery_tag, ack.multiple, true),
-            Method::BasicNack(nack) => Heard::Confirm(channel, nack.delivery_tag, nack.multiple, false),
-            Method::BasicCancel(cancel) => Heard::CancelledByBroker(channel, text(cancel.consumer_tag.as_bytes())),
-            Method::QueueDeclareOk(ok) => Heard::Reply(channel, Reply::QueueDeclared(text(ok.queue.as_bytes()))),
-            Method::QueuePurgeOk(_) => Heard::Reply(channel, Reply::Purged),
-            Method::BasicConsumeOk(ok) => Heard::Reply(channel, Reply::Consuming(text(ok.consumer_tag.as_bytes()))),
-            Method::BasicCancelOk(ok) => Heard::Reply(channel, Reply::Cancelled(text(ok.consumer_tag.as_bytes()))),
-            Method::BasicGetEmpty(_) => Heard::Reply(channel, Reply::Empty),
-            other => Heard::Reply(channel, Reply::Other(other.name())),
+            Method::BasicAck(ack) => ClientEvent::Confirm(channel, ack.delivery_tag, ack.multiple, true),
+            Method::BasicNack(nack) => ClientEvent::Confirm(channel, nack.delivery_tag, nack.multiple, false),
+            Method::BasicCancel(cancel) => ClientEvent::CancelledByBroker(channel, text(cancel.consumer_tag.as_bytes())),
+            Method::QueueDeclareOk(ok) => ClientEvent::Reply(channel, BrokerReply::QueueDeclared(text(ok.queue.as_bytes()))),
+            Method::QueuePurgeOk(_) => ClientEvent::Reply(channel, BrokerReply::Purged),
+            Method::BasicConsumeOk(ok) => ClientEvent::Reply(channel, BrokerReply::Consuming(text(ok.consumer_tag.as_bytes()))),
+            Method::BasicCancelOk(ok) => ClientEvent::Reply(channel, BrokerReply::Cancelled(text(ok.consumer_tag.as_bytes()))),
+            Method::BasicGetEmpty(_) => ClientEvent::Reply(channel, BrokerReply::Empty),
+            other => ClientEvent::Reply(channel, BrokerReply::Other(other.name())),
         },
         Event::Secure { .. }
         | Event::Publish { .. }
         | Event::Login { .. }
         | Event::LoginResponse { .. }
         | Event::Tuned(_)
-        | Event::Open { .. } => Heard::Refused("an event that no client hears".into()),
+        | Event::Open { .. } => ClientEvent::Refused("an event that no client receives".into()),
     })
 }

@@ -1,0 +1,197 @@
+//! What clients and operators do in a federation: publish, bind and unbind, configure and remove routes.
+
+use super::expectations::{ExpectedQueue, PublishedMessage};
+use super::{FederationWorkload, StoppedBroker, declarations};
+use crate::simulated_client::ClientRole;
+use crate::world::World;
+use federation::Order;
+
+/// Bytes of a body before its padding: the number of the message.
+pub const NUMBER_BYTES: usize = 8;
+
+impl FederationWorkload {
+    /// Draws the queues of the run, with their first bindings.
+    pub fn draw_queues(&mut self, world: &mut World) {
+        for broker in 0..world.brokers.len() {
+            for _ in 0..world.chance.between(1, 2) {
+                let name = format!("q{}", self.expectations.queues.len());
+                let mut queue = ExpectedQueue { name, at: broker, ..ExpectedQueue::default() };
+                for _ in 0..world.chance.below(4) {
+                    queue.bindings.insert(self.draw_binding(world), 0);
+                }
+                self.expectations.queues.push(queue);
+            }
+        }
+    }
+
+    fn draw_binding(&self, world: &mut World) -> (usize, &'static str) {
+        let exchange = world.chance.below(self.settings.exchanges.len() as u64) as usize;
+        let patterns = self.settings.exchanges[exchange].patterns();
+        (exchange, patterns[world.chance.below(patterns.len() as u64) as usize])
+    }
+
+    /// One step of a storm: everything at once.
+    pub fn act_in_storm(&mut self, world: &mut World, step: u32) {
+        if world.chance.permille(self.rates.publish_permille) {
+            let broker = world.chance.below(world.brokers.len() as u64) as usize;
+            for _ in 0..world.chance.between(1, 8) {
+                self.publish(world, broker);
+            }
+        }
+        if world.chance.permille(self.rates.rebind_permille) {
+            self.rebind(world);
+        }
+        world.draw_cuts(self);
+        world.draw_slowness();
+        if world.settings.faults.reroutes && world.chance.permille(10) {
+            self.reroute(world);
+        }
+        match self.stopped {
+            Some(StoppedBroker { until_step, .. }) if step >= until_step => self.restart(world),
+            None if world.settings.faults.stops && world.chance.permille(8) => self.stop(world, step),
+            _ => {}
+        }
+    }
+
+    /// At the end of a storm every broker runs and every route is configured.
+    pub fn end_storm(&mut self, world: &mut World) {
+        world.cut_marked_links();
+        self.restart(world);
+        for route in 0..self.expectations.routes.len() {
+            if !self.expectations.routes[route].exists {
+                self.restore_route(world, route);
+            }
+        }
+    }
+
+    /// A broker may stop, once in a period.
+    fn stop(&mut self, world: &mut World, step: u32) {
+        let broker = world.chance.below(world.brokers.len() as u64) as usize;
+        if self.expectations.stopped[broker] < self.expectations.period {
+            world.stop_broker(broker);
+            self.expectations.stop_broker(broker);
+            let until_step = step + world.chance.between(0, 100) as u32;
+            self.stopped = Some(StoppedBroker { broker, until_step });
+        }
+    }
+
+    /// The broker that is stopped starts again.
+    fn restart(&mut self, world: &mut World) {
+        if let Some(StoppedBroker { broker, .. }) = self.stopped.take() {
+            world.start_broker(broker);
+            self.set_up_broker(world, broker);
+        }
+    }
+
+    /// The publisher of a broker publishes a message.
+    pub fn publish(&mut self, world: &mut World, broker: usize) {
+        let publisher = world.client_by_role(broker, ClientRole::Publisher);
+        let Some(client) = publisher.filter(|&client| world.clients[client].has_open_channel()) else { return };
+        let exchange = world.chance.below(self.settings.exchanges.len() as u64) as usize;
+        let keys = self.settings.exchanges[exchange].keys();
+        let key = keys[world.chance.below(keys.len() as u64) as usize];
+        self.messages += 1;
+        let id = self.messages;
+        let padding = if world.chance.permille(50) { world.chance.below(9_000) } else { world.chance.below(40) };
+        let mut body = vec![id as u8; NUMBER_BYTES + padding as usize];
+        body[..NUMBER_BYTES].copy_from_slice(&id.to_le_bytes());
+        let client = &mut world.clients[client];
+        let channel = &mut client.channels[0];
+        channel.published += 1;
+        channel.unconfirmed.insert(channel.published, id);
+        let (publisher, number) = (u64::from(client.uid), channel.number);
+        // No property at all.
+        let properties = [0, 0];
+        let pool = &world.memory.pool;
+        client.connection.publish(number, &format!("x{exchange}"), key, false, &properties, &body, pool);
+        world.tally.published += 1;
+        let (period, away) = (self.expectations.period, self.stopped.map(|stopped| stopped.broker));
+        self.expectations.sent.push(PublishedMessage {
+            id,
+            at: broker,
+            publisher,
+            exchange,
+            key,
+            period,
+            away,
+            is_unsure: false,
+        });
+        world.trace.note(|| format!("message {id} is published at b{broker} to x{exchange} with '{key}'"));
+    }
+
+    /// The consumer of a broker binds a queue, or unbinds it.
+    fn rebind(&mut self, world: &mut World) {
+        let at = world.chance.below(self.expectations.queues.len() as u64) as usize;
+        let (broker, name) = (self.expectations.queues[at].at, self.expectations.queues[at].name.clone());
+        let consumer = world.client_by_role(broker, ClientRole::Consumer);
+        if !consumer.is_some_and(|client| world.clients[client].has_open_channel()) {
+            return;
+        }
+        let binding = self.draw_binding(world);
+        let is_new = self.expectations.toggle_binding(at, binding);
+        world.tally.bindings += 1;
+        let verb = if is_new { "bound by" } else { "no longer bound by" };
+        world.trace.note(|| format!("{name} at b{broker} is {verb} {binding:?}"));
+        if is_new {
+            declarations::bind(world, broker, &name, binding);
+        } else {
+            declarations::unbind(world, broker, &name, binding);
+        }
+    }
+
+    /// An operator removes a route, or configures one that was removed.
+    fn reroute(&mut self, world: &mut World) {
+        let route = world.chance.below(self.expectations.routes.len() as u64) as usize;
+        if !self.expectations.routes[route].exists {
+            return self.restore_route(world, route);
+        }
+        let (broker, _) = self.expectations.routes[route].settings.ends();
+        if world.brokers[broker].is_up {
+            world.tally.reroutes += 1;
+            self.expectations.remove_route(route);
+            self.remove_route(world, route);
+        }
+    }
+
+    fn restore_route(&mut self, world: &mut World, route: usize) {
+        let (broker, _) = self.expectations.routes[route].settings.ends();
+        if world.brokers[broker].is_up {
+            self.expectations.restore_route(route);
+            self.configure_route(world, route, false);
+        }
+    }
+
+    /// An operator configures the link of a route, unless it exists, and the route. `is_restored`: the broker has the route
+    /// from its last life.
+    pub fn configure_route(&mut self, world: &mut World, route: usize, is_restored: bool) {
+        let settings = self.expectations.routes[route].settings.clone();
+        let ((broker, peer), link) = (settings.ends(), settings.link());
+        world.links.forget_failures(broker, &link.url);
+        let (key, title) = (link.key.clone(), settings.spec.title());
+        world.trace.note(|| format!("b{broker} gets a route of b{peer}: {title}"));
+        let now = world.clock.now;
+        let broker = &mut world.brokers[broker];
+        // All routes of a link have the same shard.
+        let shard = peer % broker.shards.len();
+        broker.wake(shard, |shard| {
+            shard.federate(Order::AddLink(link), now);
+            let spec = settings.spec;
+            shard.federate(
+                if is_restored { Order::ReturnRoute(key, spec) } else { Order::AddRoute(key, spec) },
+                now,
+            );
+        });
+    }
+
+    fn remove_route(&mut self, world: &mut World, route: usize) {
+        let settings = self.expectations.routes[route].settings.clone();
+        let ((broker, peer), link) = (settings.ends(), settings.link());
+        world.links.forget_failures(broker, &link.url);
+        let title = settings.spec.title();
+        world.trace.note(|| format!("b{broker} loses its route of b{peer}: {title}"));
+        let now = world.clock.now;
+        let broker = &mut world.brokers[broker];
+        let shard = peer % broker.shards.len();
+        broker.wake(shard, |shard| shard.federate(Order::RemoveRoute(link.key, settings.spec), now));
+    }
+}
