@@ -162,11 +162,12 @@ impl World {
                     self.brokers[broker].run_shard(shard, self.clock.now);
                 }
             }
+            moved |= self.brokers[broker].is_busy();
         }
         moved |= BrokerLinks::poll(self, workload);
         workload.check_step(self);
         self.sweep();
-        moved || self.links.is_dialing() || self.brokers.iter().any(SimulatedBroker::is_busy)
+        moved || self.links.is_dialing()
     }
 
     /// A client reads and sends. Returns whether anything moved.
