@@ -110,94 +110,92 @@ impl Faults {
         let SilentConnection { name, since, .. } = self.silent.first()?;
         Some(format!("{name} has been silent for {:?}, and one end has not noticed;", now.duration_since(*since)))
     }
-}
 
-impl World {
     /// Connections between brokers and of clients may break.
-    pub fn draw_cuts<W: Workload>(&mut self, workload: &mut W) {
-        let settings = self.settings.faults;
-        if settings.link_cuts && self.chance.permille(15) && !self.links.open.is_empty() {
-            let link = self.chance.below(self.links.open.len() as u64) as usize;
-            self.cut_link(link, workload);
+    pub fn draw_cuts<W: Workload>(world: &mut World, workload: &mut W) {
+        let settings = world.settings.faults;
+        if settings.link_cuts && world.chance.permille(15) && !world.links.open.is_empty() {
+            let link = world.chance.below(world.links.open.len() as u64) as usize;
+            Faults::cut_link(world, link, workload);
         }
-        if settings.silences && self.chance.permille(8) && !self.links.open.is_empty() {
-            let link = self.chance.below(self.links.open.len() as u64) as usize;
-            self.silence_link(link, workload);
+        if settings.silences && world.chance.permille(8) && !world.links.open.is_empty() {
+            let link = world.chance.below(world.links.open.len() as u64) as usize;
+            Faults::silence_link(world, link, workload);
         }
-        if settings.client_cuts && self.chance.permille(8) {
-            let broker = self.chance.below(self.brokers.len() as u64) as usize;
-            let role = if self.chance.permille(400) { ClientRole::Publisher } else { ClientRole::Consumer };
-            self.cut_client_by_role(broker, role, workload);
+        if settings.client_cuts && world.chance.permille(8) {
+            let broker = world.chance.below(world.brokers.len() as u64) as usize;
+            let role = if world.chance.permille(400) { ClientRole::Publisher } else { ClientRole::Consumer };
+            Faults::cut_client_by_role(world, broker, role, workload);
         }
     }
 
     /// A link or a consumer may become slow, or fast again.
-    pub fn draw_slowness(&mut self) {
-        if !self.settings.faults.slow || !self.chance.permille(40) {
+    pub fn draw_slowness(world: &mut World) {
+        if !world.settings.faults.slow || !world.chance.permille(40) {
             return;
         }
-        let pace = [None, Some(0), Some(1), Some(100)][self.chance.below(4) as usize];
-        let side = if self.chance.permille(500) { Side::Left } else { Side::Right };
-        if self.chance.permille(700) && !self.links.open.is_empty() {
-            let link = self.chance.below(self.links.open.len() as u64) as usize;
-            self.links.open[link].cable.set_pace(side, pace);
+        let pace = [None, Some(0), Some(1), Some(100)][world.chance.below(4) as usize];
+        let side = if world.chance.permille(500) { Side::Left } else { Side::Right };
+        if world.chance.permille(700) && !world.links.open.is_empty() {
+            let link = world.chance.below(world.links.open.len() as u64) as usize;
+            world.links.open[link].cable.set_pace(side, pace);
             return;
         }
-        let broker = self.chance.below(self.brokers.len() as u64) as usize;
-        if let Some(client) = self.client_by_role(broker, ClientRole::Consumer) {
-            self.clients[client].connection.paused = pace.is_some();
+        let broker = world.chance.below(world.brokers.len() as u64) as usize;
+        if let Some(client) = world.client_by_role(broker, ClientRole::Consumer) {
+            world.clients[client].connection.paused = pace.is_some();
         }
     }
 
     /// Links that are to be cut after some more bytes are cut now.
-    pub fn cut_marked_links(&mut self) {
-        let marked = self.links.open.iter().filter(|link| link.is_marked_cut);
+    pub fn cut_marked_links(world: &mut World) {
+        let marked = world.links.open.iter().filter(|link| link.is_marked_cut);
         marked.for_each(|link| link.cable.cut(Cut::Reset));
     }
 
-    fn cut_link<W: Workload>(&mut self, link: usize, workload: &mut W) {
-        let link = &mut self.links.open[link];
+    fn cut_link<W: Workload>(world: &mut World, link: usize, workload: &mut W) {
+        let link = &mut world.links.open[link];
         let [one, other] = link.ends;
-        if self.chance.permille(500) {
+        if world.chance.permille(500) {
             link.cable.cut(Cut::Reset);
         } else {
-            let from = if self.chance.permille(500) { Side::Left } else { Side::Right };
-            let bytes = self.chance.below(2_000);
+            let from = if world.chance.permille(500) { Side::Left } else { Side::Right };
+            let bytes = world.chance.below(2_000);
             link.cable.cut_after(from, bytes, Cut::Reset);
             link.is_marked_cut = true;
         }
-        self.trace.note(|| format!("the link of b{} to b{} is cut", one.broker, other.broker));
-        self.tally.link_cuts += 1;
+        world.trace.note(|| format!("the link of b{} to b{} is cut", one.broker, other.broker));
+        world.tally.link_cuts += 1;
         workload.on_link_lost(one.broker, other.broker);
     }
 
-    fn silence_link<W: Workload>(&mut self, link: usize, workload: &mut W) {
-        let link = &self.links.open[link];
+    fn silence_link<W: Workload>(world: &mut World, link: usize, workload: &mut W) {
+        let link = &world.links.open[link];
         let [one, other] = link.ends;
         let name = format!("the link of b{} to b{}", one.broker, other.broker);
-        self.trace.note(|| format!("{name} becomes silent"));
-        self.tally.silences += 1;
-        self.faults.silence(link.cable.clone(), name, self.clock.now);
+        world.trace.note(|| format!("{name} becomes silent"));
+        world.tally.silences += 1;
+        world.faults.silence(link.cable.clone(), name, world.clock.now);
         workload.on_link_lost(one.broker, other.broker);
     }
 
     /// Cuts the connection of a client whose channel is open, and tells the workload.
-    fn cut_client_by_role<W: Workload>(&mut self, broker: usize, role: ClientRole, workload: &mut W) {
-        let is_silent = self.settings.faults.silences && self.chance.permille(300);
-        let cut = [Cut::Reset, Cut::Vanish(Side::Left)][self.chance.below(2) as usize];
-        let client = self.client_by_role(broker, role).filter(|&client| self.clients[client].has_open_channel());
+    fn cut_client_by_role<W: Workload>(world: &mut World, broker: usize, role: ClientRole, workload: &mut W) {
+        let is_silent = world.settings.faults.silences && world.chance.permille(300);
+        let cut = [Cut::Reset, Cut::Vanish(Side::Left)][world.chance.below(2) as usize];
+        let client = world.client_by_role(broker, role).filter(|&client| world.clients[client].has_open_channel());
         let Some(client) = client else { return };
-        let mut client = self.clients.remove(client);
+        let mut client = world.clients.remove(client);
         let name = format!("the connection of the {} of b{broker}", role.name());
-        self.trace.note(|| format!("{name} {}", if is_silent { "becomes silent" } else { "is cut" }));
-        self.tally.client_cuts += 1;
+        world.trace.note(|| format!("{name} {}", if is_silent { "becomes silent" } else { "is cut" }));
+        world.tally.client_cuts += 1;
         if is_silent {
-            self.faults.silence(client.cable.clone(), name, self.clock.now);
+            world.faults.silence(client.cable.clone(), name, world.clock.now);
         } else {
             client.cable.cut(cut);
         }
         client.connection.drop_link();
-        workload.on_client_lost(self, client);
+        workload.on_client_lost(world, client);
     }
 }
 

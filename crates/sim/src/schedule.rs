@@ -6,7 +6,6 @@ use crate::client_connection::ClientEvent;
 use crate::broker_links::BrokerLinks;
 use crate::limits::{PATIENCE_ROUNDS, REST_QUIET_ROUNDS, REST_ROUNDS_MAX};
 use crate::settings::{Schedule, TurnOrder};
-use crate::simulated_broker::SimulatedBroker;
 use crate::simulated_client::SimulatedClient;
 use crate::world::World;
 
@@ -186,8 +185,11 @@ impl World {
     }
 
     fn pump_clients_of<W: Workload>(&mut self, broker: usize, workload: &mut W) -> bool {
-        let clients = self.clients_of(broker);
-        clients.into_iter().fold(false, |moved, client| self.pump(client, workload) || moved)
+        let mut moved = false;
+        for client in self.clients_of(broker) {
+            moved |= self.pump(client, workload);
+        }
+        moved
     }
 
     /// Nobody acts until nothing moves any more; then the workload checks what must be true.
@@ -258,5 +260,96 @@ impl World {
         let activity = if activity.is_empty() { "nothing moves" } else { &activity };
         self.trace.fail(format!("it takes for ever until {what}; {activity}"));
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RunPhase, Workload};
+    use crate::client_connection::ClientEvent;
+    use crate::settings::{Mode, Settings};
+    use crate::simulated_client::{ClientRole, ConnectionState};
+    use crate::world::World;
+
+    /// Clients that only connect, and a log of what the schedule asked for.
+    #[derive(Default)]
+    struct ConnectOnly {
+        log: Vec<&'static str>,
+        phases: u32,
+        fails_in_phase: Option<u32>,
+    }
+
+    impl Workload for ConnectOnly {
+        fn prepare(&mut self, world: &mut World) {
+            self.log.push("prepare");
+            for broker in 0..world.brokers.len() {
+                world.connect(broker, ClientRole::Any);
+            }
+        }
+
+        fn next_phase(&mut self, _: &mut World) -> Option<RunPhase> {
+            self.phases += 1;
+            self.log.push("phase");
+            (self.phases < 3).then_some(RunPhase { steps: 2, acts_first: self.phases == 2 })
+        }
+
+        fn act(&mut self, world: &mut World, step: u32) {
+            self.log.push(if step == 0 { "act" } else { "act again" });
+            if self.fails_in_phase == Some(self.phases) {
+                world.trace.fail("it fails");
+            }
+        }
+
+        fn end_phase(&mut self, _: &mut World) {
+            self.log.push("end");
+        }
+
+        fn on_event(&mut self, world: &mut World, client: usize, event: ClientEvent) {
+            world.trace.digest_event(&event);
+            assert!(matches!(event, ClientEvent::Opened), "{event:?}");
+            world.clients[client].state = ConnectionState::Open;
+        }
+
+        fn count_quiet_rounds(&mut self, _: &mut World, before: u32, moved: bool) -> u32 {
+            if moved { 0 } else { before + 1 }
+        }
+
+        fn check_rest(&mut self, world: &mut World) {
+            self.log.push("check");
+            assert!(world.clients.iter().all(|client| client.state == ConnectionState::Open));
+        }
+
+        fn end_rest(&mut self, _: &mut World) {}
+
+        fn finish(&mut self, _: &mut World) {
+            self.log.push("finish");
+        }
+    }
+
+    fn run(mode: Mode, fails_in_phase: Option<u32>) -> (Vec<&'static str>, World) {
+        let mut workload = ConnectOnly { fails_in_phase, ..ConnectOnly::default() };
+        // Seeds whose connections have no heartbeats, which are no reason to wait here.
+        let mut world = (0..).map(|seed| World::new(Settings::of(mode, seed), true));
+        let mut world = world.find(|world| world.settings.limits.heartbeat_s == 0).expect("there are such seeds");
+        world.run(&mut workload);
+        (workload.log, world)
+    }
+
+    #[test]
+    fn a_run_is_phases_of_steps_with_a_checked_rest_behind_each() {
+        for mode in [Mode::Features, Mode::Federation] {
+            let phase = ["phase", "act", "act again", "end", "check"];
+            let expected = [&["prepare"], &phase[..], &phase[..], &["phase", "finish"]].concat();
+            let (log, world) = run(mode, None);
+            assert_eq!(log, expected, "{mode:?}");
+            assert!(world.tally.ticks > 0 && world.tally.digest != 0 && !world.trace.has_failed());
+        }
+    }
+
+    #[test]
+    fn a_run_stops_at_the_first_violation() {
+        let (log, world) = run(Mode::Features, Some(2));
+        assert_eq!(log, ["prepare", "phase", "act", "act again", "end", "check", "phase", "act"]);
+        assert_eq!(world.trace.into_parts().0.as_deref(), Some("it fails"));
     }
 }

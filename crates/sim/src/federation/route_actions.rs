@@ -2,6 +2,7 @@
 
 use super::expectations::{ExpectedQueue, PublishedMessage};
 use super::{FederationWorkload, StoppedBroker, declarations};
+use crate::faults::Faults;
 use crate::simulated_client::ClientRole;
 use crate::world::World;
 use federation::Order;
@@ -41,8 +42,8 @@ impl FederationWorkload {
         if world.chance.permille(self.rates.rebind_permille) {
             self.rebind(world);
         }
-        world.draw_cuts(self);
-        world.draw_slowness();
+        Faults::draw_cuts(world, self);
+        Faults::draw_slowness(world);
         if world.settings.faults.reroutes && world.chance.permille(10) {
             self.reroute(world);
         }
@@ -55,7 +56,7 @@ impl FederationWorkload {
 
     /// At the end of a storm every broker runs and every route is configured.
     pub fn end_storm(&mut self, world: &mut World) {
-        world.cut_marked_links();
+        Faults::cut_marked_links(world);
         self.restart(world);
         for route in 0..self.expectations.routes.len() {
             if !self.expectations.routes[route].exists {
