@@ -1,7 +1,7 @@
 //! Connections between brokers: the dials that their shards request, whether they succeed, and how soon one may be repeated.
 
 use crate::schedule::Workload;
-use crate::world::World;
+use crate::world::SimulatedWorld;
 use federation::Login;
 use federation::limits::{BACK_OFF_MAX, BACK_OFF_MIN, REFUSED_WAIT};
 use link::sim::{Cable, Side, pair};
@@ -88,7 +88,7 @@ fn back_off_min(tries: u32) -> Duration {
 
 impl BrokerLinks {
     /// Accepts the dials that shards request, and completes those that are due. Returns whether there were any.
-    pub fn poll<W: Workload>(world: &mut World, workload: &mut W) -> bool {
+    pub fn poll<W: Workload>(world: &mut SimulatedWorld, workload: &mut W) -> bool {
         let mut links = std::mem::take(&mut world.links);
         links.record_losses(world.clock.now);
         let mut moved = links.accept_dials(world);
@@ -136,7 +136,7 @@ impl BrokerLinks {
     }
 
     /// Accepts the dials that shards request.
-    fn accept_dials(&mut self, world: &mut World) -> bool {
+    fn accept_dials(&mut self, world: &mut SimulatedWorld) -> bool {
         let mut moved = false;
         for broker in 0..world.brokers.len() {
             if !world.brokers[broker].is_up {
@@ -167,7 +167,7 @@ impl BrokerLinks {
     }
 
     /// Removes the dials that are due, and drops those of brokers that were stopped.
-    fn due_dials(&mut self, world: &World) -> Vec<PendingDial> {
+    fn due_dials(&mut self, world: &SimulatedWorld) -> Vec<PendingDial> {
         let is_alive = |dial: &PendingDial| {
             let broker = &world.brokers[dial.broker];
             broker.is_up && broker.lives == dial.life
@@ -178,7 +178,7 @@ impl BrokerLinks {
         due
     }
 
-    fn complete_dial<W: Workload>(&mut self, pending: PendingDial, world: &mut World, workload: &mut W) {
+    fn complete_dial<W: Workload>(&mut self, pending: PendingDial, world: &mut SimulatedWorld, workload: &mut W) {
         let PendingDial { broker, shard, dial, .. } = pending;
         let target =
             dial.url.rsplit_once("@b").and_then(|(_, rest)| rest.split('/').next()).and_then(|n| n.parse().ok());
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn a_dial_that_is_repeated_too_early_is_a_violation_until_failures_are_forgotten() {
         let mut links = BrokerLinks::default();
-        let start = crate::world::World::new(crate::settings::Settings::of(crate::settings::Mode::Features, 0), false);
+        let start = crate::world::SimulatedWorld::new(crate::settings::Settings::of(crate::settings::Mode::Features, 0), false);
         let (now, url) = (start.clock.now, "amqp://guest:guest@b1/%2F");
         let origin = DialOrigin { broker: 0, url: url.into(), shard: 0, link: 7 };
         let failure = DialFailure { at: now, tries: 1, wait_min: Duration::from_secs(1) };

@@ -6,7 +6,7 @@ use crate::schedule::Workload;
 use crate::settings::FaultSettings;
 use crate::simulated_client::{ClientRole, SimulatedClient};
 use crate::trace::Trace;
-use crate::world::World;
+use crate::world::SimulatedWorld;
 use link::sim::{Cable, Chance, Cut, Side};
 use std::time::Instant;
 
@@ -112,7 +112,7 @@ impl Faults {
     }
 
     /// Connections between brokers and of clients may break.
-    pub fn draw_cuts<W: Workload>(world: &mut World, workload: &mut W) {
+    pub fn draw_cuts<W: Workload>(world: &mut SimulatedWorld, workload: &mut W) {
         let settings = world.settings.faults;
         if settings.link_cuts && world.chance.permille(15) && !world.links.open.is_empty() {
             let link = world.chance.below(world.links.open.len() as u64) as usize;
@@ -130,7 +130,7 @@ impl Faults {
     }
 
     /// A link or a consumer may become slow, or fast again.
-    pub fn draw_slowness(world: &mut World) {
+    pub fn draw_slowness(world: &mut SimulatedWorld) {
         if !world.settings.faults.slow || !world.chance.permille(40) {
             return;
         }
@@ -148,12 +148,12 @@ impl Faults {
     }
 
     /// Links that are to be cut after some more bytes are cut now.
-    pub fn cut_marked_links(world: &mut World) {
+    pub fn cut_marked_links(world: &mut SimulatedWorld) {
         let marked = world.links.open.iter().filter(|link| link.is_marked_cut);
         marked.for_each(|link| link.cable.cut(Cut::Reset));
     }
 
-    fn cut_link<W: Workload>(world: &mut World, link: usize, workload: &mut W) {
+    fn cut_link<W: Workload>(world: &mut SimulatedWorld, link: usize, workload: &mut W) {
         let link = &mut world.links.open[link];
         let [one, other] = link.ends;
         if world.chance.permille(500) {
@@ -169,7 +169,7 @@ impl Faults {
         workload.on_link_lost(one.broker, other.broker);
     }
 
-    fn silence_link<W: Workload>(world: &mut World, link: usize, workload: &mut W) {
+    fn silence_link<W: Workload>(world: &mut SimulatedWorld, link: usize, workload: &mut W) {
         let link = &world.links.open[link];
         let [one, other] = link.ends;
         let name = format!("the link of b{} to b{}", one.broker, other.broker);
@@ -180,7 +180,7 @@ impl Faults {
     }
 
     /// Cuts the connection of a client whose channel is open, and tells the workload.
-    fn cut_client_by_role<W: Workload>(world: &mut World, broker: usize, role: ClientRole, workload: &mut W) {
+    fn cut_client_by_role<W: Workload>(world: &mut SimulatedWorld, broker: usize, role: ClientRole, workload: &mut W) {
         let is_silent = world.settings.faults.silences && world.chance.permille(300);
         let cut = [Cut::Reset, Cut::Vanish(Side::Left)][world.chance.below(2) as usize];
         let client = world.client_by_role(broker, role).filter(|&client| world.clients[client].has_open_channel());
@@ -204,7 +204,7 @@ mod tests {
     use super::Faults;
     use crate::settings::{FaultSettings, Mode, Settings};
     use crate::simulated_client::ClientRole;
-    use crate::world::World;
+    use crate::world::SimulatedWorld;
     use link::sim::Chance;
 
     #[test]
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_silent_connection_is_noticed_when_both_ends_are_over() {
-        let mut world = World::new(Settings::of(Mode::Features, 1), false);
+        let mut world = SimulatedWorld::new(Settings::of(Mode::Features, 1), false);
         let client = world.connect(0, ClientRole::Any);
         let (cable, now) = (world.clients[client].cable.clone(), world.clock.now);
         world.faults.silence(cable, "it".into(), now);

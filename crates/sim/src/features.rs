@@ -25,7 +25,7 @@ use crate::client_connection::ClientEvent;
 use crate::schedule::{RunPhase, Workload};
 use crate::settings::Settings;
 use crate::simulated_client::ConnectionState;
-use crate::world::World;
+use crate::world::SimulatedWorld;
 use actions::ClientTurn;
 use client_events::EventHandler;
 use delivery_checks::Suspicions;
@@ -55,37 +55,37 @@ impl FeatureWorkload {
         }
     }
 
-    fn turn<'a>(&'a mut self, world: &'a mut World) -> ClientTurn<'a> {
+    fn turn<'a>(&'a mut self, world: &'a mut SimulatedWorld) -> ClientTurn<'a> {
         ClientTurn { world, model: &mut self.model, settings: &self.settings }
     }
 }
 
 impl Workload for FeatureWorkload {
-    fn prepare(&mut self, world: &mut World) {
+    fn prepare(&mut self, world: &mut SimulatedWorld) {
         self.declare_first(world);
     }
 
-    fn next_phase(&mut self, world: &mut World) -> Option<RunPhase> {
+    fn next_phase(&mut self, world: &mut SimulatedWorld) -> Option<RunPhase> {
         let steps = (world.chance.between(60, 600) as u32).min(self.steps_left);
         self.steps_left -= steps;
         (steps > 0).then_some(RunPhase { steps, acts_first: false })
     }
 
-    fn act(&mut self, world: &mut World, _step: u32) {
+    fn act(&mut self, world: &mut SimulatedWorld, _step: u32) {
         self.turn(world).act_all();
     }
 
-    fn on_event(&mut self, world: &mut World, client: usize, event: ClientEvent) {
+    fn on_event(&mut self, world: &mut SimulatedWorld, client: usize, event: ClientEvent) {
         world.trace.digest_event((world.clients[client].uid, &event));
         EventHandler { world, model: &mut self.model, suspicions: &mut self.suspicions }.on_event(client, event);
     }
 
-    fn begin_rest(&mut self, world: &World) {
+    fn begin_rest(&mut self, world: &SimulatedWorld) {
         self.progress = (self.model.now, world.trace.digest);
     }
 
     /// Heartbeats never end; it is quiet when clients receive nothing else.
-    fn count_quiet_rounds(&mut self, world: &mut World, before: u32, moved: bool) -> u32 {
+    fn count_quiet_rounds(&mut self, world: &mut SimulatedWorld, before: u32, moved: bool) -> u32 {
         if moved {
             // The session of a client that has closed ignores everything, heartbeats too, and yet the client reads it.
             let may_read_unseen = world.settings.limits.heartbeat_s == 0
@@ -98,7 +98,7 @@ impl Workload for FeatureWorkload {
         quiet
     }
 
-    fn check_rest(&mut self, world: &mut World) {
+    fn check_rest(&mut self, world: &mut SimulatedWorld) {
         self.model.tick();
         let checker = RestChecker::new(world, &self.model, &self.suspicions);
         if let Some(violation) = checker.violation() {
@@ -108,11 +108,11 @@ impl Workload for FeatureWorkload {
         self.suspicions.unexplained_flags.clear();
     }
 
-    fn end_rest(&mut self, _world: &mut World) {
+    fn end_rest(&mut self, _world: &mut SimulatedWorld) {
         self.model.end_period();
     }
 
-    fn finish(&mut self, world: &mut World) {
+    fn finish(&mut self, world: &mut SimulatedWorld) {
         self.drain_and_delete(world);
     }
 }

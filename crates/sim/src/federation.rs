@@ -19,7 +19,7 @@ use crate::limits::REST_QUIET_ROUNDS;
 use crate::schedule::{RunPhase, Workload};
 use crate::settings::Settings;
 use crate::simulated_client::{ClientRole, SimulatedClient};
-use crate::world::World;
+use crate::world::SimulatedWorld;
 use expectations::Expectations;
 use route_checks::RouteChecker;
 
@@ -68,13 +68,13 @@ impl FederationWorkload {
         }
     }
 
-    fn checker<'a>(&'a self, world: &'a mut World) -> RouteChecker<'a> {
+    fn checker<'a>(&'a self, world: &'a mut SimulatedWorld) -> RouteChecker<'a> {
         RouteChecker { world, expectations: &self.expectations, settings: &self.settings }
     }
 }
 
 impl Workload for FederationWorkload {
-    fn prepare(&mut self, world: &mut World) {
+    fn prepare(&mut self, world: &mut SimulatedWorld) {
         world.tally.forced = u64::from(self.settings.forced);
         self.draw_queues(world);
         for broker in 0..world.brokers.len() {
@@ -83,7 +83,7 @@ impl Workload for FederationWorkload {
         world.rest(self);
     }
 
-    fn next_phase(&mut self, world: &mut World) -> Option<RunPhase> {
+    fn next_phase(&mut self, world: &mut SimulatedWorld) -> Option<RunPhase> {
         if std::mem::take(&mut self.is_calm_next) {
             self.expectations.calm = true;
             return Some(RunPhase { steps: world.chance.between(10, 60) as u32, acts_first: true });
@@ -96,7 +96,7 @@ impl Workload for FederationWorkload {
         Some(RunPhase { steps: self.settings.steps, acts_first: false })
     }
 
-    fn act(&mut self, world: &mut World, step: u32) {
+    fn act(&mut self, world: &mut SimulatedWorld, step: u32) {
         if self.expectations.calm {
             let broker = world.chance.below(world.brokers.len() as u64) as usize;
             self.publish(world, broker);
@@ -105,13 +105,13 @@ impl Workload for FederationWorkload {
         }
     }
 
-    fn end_phase(&mut self, world: &mut World) {
+    fn end_phase(&mut self, world: &mut SimulatedWorld) {
         if !self.expectations.calm {
             self.end_storm(world);
         }
     }
 
-    fn on_event(&mut self, world: &mut World, client: usize, event: ClientEvent) {
+    fn on_event(&mut self, world: &mut SimulatedWorld, client: usize, event: ClientEvent) {
         world.trace.digest_event((world.clients[client].broker, &event));
         self.handle_event(world, client, event);
     }
@@ -120,7 +120,7 @@ impl Workload for FederationWorkload {
         self.expectations.lose_link(from, to);
     }
 
-    fn on_client_lost(&mut self, world: &mut World, client: SimulatedClient) {
+    fn on_client_lost(&mut self, world: &mut SimulatedWorld, client: SimulatedClient) {
         let broker = client.broker;
         match client.role {
             ClientRole::Publisher => {
@@ -132,11 +132,11 @@ impl Workload for FederationWorkload {
         self.reconnect(world, broker, client.role);
     }
 
-    fn check_step(&mut self, world: &mut World) {
+    fn check_step(&mut self, world: &mut SimulatedWorld) {
         self.checker(world).check_credit();
     }
 
-    fn count_quiet_rounds(&mut self, world: &mut World, before: u32, moved: bool) -> u32 {
+    fn count_quiet_rounds(&mut self, world: &mut SimulatedWorld, before: u32, moved: bool) -> u32 {
         if self.is_finishing {
             return before + u32::from(!moved);
         }
@@ -146,26 +146,26 @@ impl Workload for FederationWorkload {
         if is_quiet { before + 1 } else { 0 }
     }
 
-    fn quiet_rounds_needed(&self, world: &World) -> u32 {
+    fn quiet_rounds_needed(&self, world: &SimulatedWorld) -> u32 {
         let awaits_expiry = self.is_finishing && teardown::has_federation_queues(world);
         REST_QUIET_ROUNDS + if awaits_expiry { teardown::expiry_rounds() } else { 0 }
     }
 
-    fn unrest(&mut self, world: &mut World) -> String {
+    fn unrest(&mut self, world: &mut SimulatedWorld) -> String {
         let silence = world.faults.unnoticed_silence(world.clock.now);
         [self.checker(world).broken_link(), silence].map(Option::unwrap_or_default).join(" ")
     }
 
-    fn check_rest(&mut self, world: &mut World) {
+    fn check_rest(&mut self, world: &mut SimulatedWorld) {
         self.checker(world).check_rest();
     }
 
-    fn end_rest(&mut self, _world: &mut World) {
+    fn end_rest(&mut self, _world: &mut SimulatedWorld) {
         self.expectations.calm = false;
         self.expectations.end_period();
     }
 
-    fn finish(&mut self, world: &mut World) {
+    fn finish(&mut self, world: &mut SimulatedWorld) {
         self.tear_down(world);
     }
 }

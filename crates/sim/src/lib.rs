@@ -34,17 +34,17 @@ mod world;
 pub use broker_limits::BrokerLimits;
 pub use features::{Feature, Switches};
 pub use settings::{Mode, Settings};
-pub use tally::{Failure, Tally};
+pub use tally::{SeedFailure, Tally};
 
 use crate::features::FeatureWorkload;
 use crate::federation::FederationWorkload;
 use settings::WorkloadSettings;
-use world::World;
+use world::SimulatedWorld;
 
 /// Runs a seed. `traced`: whether a failure has the list of events that led to it.
-pub fn run(mode: Mode, seed: u64, traced: bool) -> Result<Tally, Box<Failure>> {
+pub fn run(mode: Mode, seed: u64, traced: bool) -> Result<Tally, Box<SeedFailure>> {
     let settings = Settings::of(mode, seed);
-    let mut world = World::new(settings.clone(), traced);
+    let mut world = SimulatedWorld::new(settings.clone(), traced);
     match &settings.workload {
         WorkloadSettings::Features(features) => world.run(&mut FeatureWorkload::new(&settings, *features)),
         WorkloadSettings::Federation(federation) => {
@@ -54,6 +54,6 @@ pub fn run(mode: Mode, seed: u64, traced: bool) -> Result<Tally, Box<Failure>> {
     let tally = world.tally;
     match world.trace.into_parts() {
         (None, _) => Ok(tally),
-        (Some(violation), trace) => Err(Box::new(Failure { violation, settings, trace })),
+        (Some(violation), trace) => Err(Box::new(SeedFailure { violation, settings, trace })),
     }
 }

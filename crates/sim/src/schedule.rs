@@ -6,8 +6,8 @@ use crate::client_connection::ClientEvent;
 use crate::broker_links::BrokerLinks;
 use crate::limits::{PATIENCE_ROUNDS, REST_QUIET_ROUNDS, REST_ROUNDS_MAX};
 use crate::settings::{Schedule, TurnOrder};
-use crate::simulated_client::SimulatedClient;
-use crate::world::World;
+use crate::simulated_client::{ConnectionState, SimulatedClient};
+use crate::world::SimulatedWorld;
 
 /// Steps of a run between two rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,56 +20,56 @@ pub struct RunPhase {
 /// What clients do in a world, and the model that their events are compared with.
 pub trait Workload: Sized {
     /// Before the first phase: clients connect and declare what every run needs.
-    fn prepare(&mut self, world: &mut World);
+    fn prepare(&mut self, world: &mut SimulatedWorld);
 
     /// The next phase; `None` at the end.
-    fn next_phase(&mut self, world: &mut World) -> Option<RunPhase>;
+    fn next_phase(&mut self, world: &mut SimulatedWorld) -> Option<RunPhase>;
 
     /// Clients and faults act, in one step of a phase.
-    fn act(&mut self, world: &mut World, step: u32);
+    fn act(&mut self, world: &mut SimulatedWorld, step: u32);
 
     /// The steps of a phase are over; a rest follows.
-    fn end_phase(&mut self, _world: &mut World) {}
+    fn end_phase(&mut self, _world: &mut SimulatedWorld) {}
 
-    /// A client receives something.
-    fn on_event(&mut self, world: &mut World, client: usize, event: ClientEvent);
+    /// A client has received something, and its own state is up to date.
+    fn on_event(&mut self, world: &mut SimulatedWorld, client: usize, event: ClientEvent);
 
     /// A connection of one broker to another is lost, or will be.
     fn on_link_lost(&mut self, _from: usize, _to: usize) {}
 
     /// A fault has cut the connection of a client, which is no longer in the world.
-    fn on_client_lost(&mut self, _world: &mut World, _client: SimulatedClient) {}
+    fn on_client_lost(&mut self, _world: &mut SimulatedWorld, _client: SimulatedClient) {}
 
     /// What must be true at every moment.
-    fn check_step(&mut self, _world: &mut World) {}
+    fn check_step(&mut self, _world: &mut SimulatedWorld) {}
 
     /// A rest begins.
-    fn begin_rest(&mut self, _world: &World) {}
+    fn begin_rest(&mut self, _world: &SimulatedWorld) {}
 
     /// How many rounds have been quiet, after another one in which something moved or not.
-    fn count_quiet_rounds(&mut self, world: &mut World, before: u32, moved: bool) -> u32;
+    fn count_quiet_rounds(&mut self, world: &mut SimulatedWorld, before: u32, moved: bool) -> u32;
 
     /// How many rounds must be quiet before the world is at rest.
-    fn quiet_rounds_needed(&self, _world: &World) -> u32 {
+    fn quiet_rounds_needed(&self, _world: &SimulatedWorld) -> u32 {
         REST_QUIET_ROUNDS
     }
 
     /// What keeps the world from coming to rest, in words, as far as the workload knows.
-    fn unrest(&mut self, _world: &mut World) -> String {
+    fn unrest(&mut self, _world: &mut SimulatedWorld) -> String {
         String::new()
     }
 
     /// What must be true at rest.
-    fn check_rest(&mut self, world: &mut World);
+    fn check_rest(&mut self, world: &mut SimulatedWorld);
 
     /// After the checks of a rest.
-    fn end_rest(&mut self, world: &mut World);
+    fn end_rest(&mut self, world: &mut SimulatedWorld);
 
     /// After the last phase: everything is drained and deleted, and nothing is left.
-    fn finish(&mut self, world: &mut World);
+    fn finish(&mut self, world: &mut SimulatedWorld);
 }
 
-impl World {
+impl SimulatedWorld {
     /// A whole run.
     pub fn run<W: Workload>(&mut self, workload: &mut W) {
         self.trace.note(|| format!("{:?}", self.settings));
@@ -179,6 +179,12 @@ impl World {
             if self.trace.has_failed() {
                 break;
             }
+            let one = &mut self.clients[client];
+            // A client that has dropped its link receives nothing more.
+            if one.state != ConnectionState::Gone {
+                one.on_event(&event);
+                self.tally.blocked += u64::from(matches!(event, ClientEvent::Blocked));
+            }
             workload.on_event(self, client, event);
         }
         moved
@@ -240,7 +246,7 @@ impl World {
         &mut self,
         workload: &mut W,
         what: &str,
-        is_true: impl Fn(&World, &W) -> bool,
+        is_true: impl Fn(&SimulatedWorld, &W) -> bool,
     ) -> bool {
         let (mut digest, mut patience) = (self.trace.digest, PATIENCE_ROUNDS);
         while patience > 0 {
@@ -269,7 +275,7 @@ mod tests {
     use crate::client_connection::ClientEvent;
     use crate::settings::{Mode, Settings};
     use crate::simulated_client::{ClientRole, ConnectionState};
-    use crate::world::World;
+    use crate::world::SimulatedWorld;
 
     /// Clients that only connect, and a log of what the schedule asked for.
     #[derive(Default)]
@@ -280,56 +286,55 @@ mod tests {
     }
 
     impl Workload for ConnectOnly {
-        fn prepare(&mut self, world: &mut World) {
+        fn prepare(&mut self, world: &mut SimulatedWorld) {
             self.log.push("prepare");
             for broker in 0..world.brokers.len() {
                 world.connect(broker, ClientRole::Any);
             }
         }
 
-        fn next_phase(&mut self, _: &mut World) -> Option<RunPhase> {
+        fn next_phase(&mut self, _: &mut SimulatedWorld) -> Option<RunPhase> {
             self.phases += 1;
             self.log.push("phase");
             (self.phases < 3).then_some(RunPhase { steps: 2, acts_first: self.phases == 2 })
         }
 
-        fn act(&mut self, world: &mut World, step: u32) {
+        fn act(&mut self, world: &mut SimulatedWorld, step: u32) {
             self.log.push(if step == 0 { "act" } else { "act again" });
             if self.fails_in_phase == Some(self.phases) {
                 world.trace.fail("it fails");
             }
         }
 
-        fn end_phase(&mut self, _: &mut World) {
+        fn end_phase(&mut self, _: &mut SimulatedWorld) {
             self.log.push("end");
         }
 
-        fn on_event(&mut self, world: &mut World, client: usize, event: ClientEvent) {
+        fn on_event(&mut self, world: &mut SimulatedWorld, _: usize, event: ClientEvent) {
             world.trace.digest_event(&event);
             assert!(matches!(event, ClientEvent::Opened), "{event:?}");
-            world.clients[client].state = ConnectionState::Open;
         }
 
-        fn count_quiet_rounds(&mut self, _: &mut World, before: u32, moved: bool) -> u32 {
+        fn count_quiet_rounds(&mut self, _: &mut SimulatedWorld, before: u32, moved: bool) -> u32 {
             if moved { 0 } else { before + 1 }
         }
 
-        fn check_rest(&mut self, world: &mut World) {
+        fn check_rest(&mut self, world: &mut SimulatedWorld) {
             self.log.push("check");
             assert!(world.clients.iter().all(|client| client.state == ConnectionState::Open));
         }
 
-        fn end_rest(&mut self, _: &mut World) {}
+        fn end_rest(&mut self, _: &mut SimulatedWorld) {}
 
-        fn finish(&mut self, _: &mut World) {
+        fn finish(&mut self, _: &mut SimulatedWorld) {
             self.log.push("finish");
         }
     }
 
-    fn run(mode: Mode, fails_in_phase: Option<u32>) -> (Vec<&'static str>, World) {
+    fn run(mode: Mode, fails_in_phase: Option<u32>) -> (Vec<&'static str>, SimulatedWorld) {
         let mut workload = ConnectOnly { fails_in_phase, ..ConnectOnly::default() };
         // Seeds whose connections have no heartbeats, which are no reason to wait here.
-        let mut world = (0..).map(|seed| World::new(Settings::of(mode, seed), true));
+        let mut world = (0..).map(|seed| SimulatedWorld::new(Settings::of(mode, seed), true));
         let mut world = world.find(|world| world.settings.limits.heartbeat_s == 0).expect("there are such seeds");
         world.run(&mut workload);
         (workload.log, world)

@@ -1,6 +1,6 @@
 //! Runs many seeds on several threads, with progress on a terminal, until one fails or Ctrl-C is pressed.
 
-use sim::{Failure, Mode, Tally};
+use sim::{SeedFailure, Mode, Tally};
 use std::cell::Cell;
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
@@ -34,7 +34,7 @@ pub enum RunsEnd {
     /// Ctrl-C was pressed.
     Interrupted,
     /// A seed failed.
-    Failed(Box<Failure>),
+    Failed(Box<SeedFailure>),
 }
 
 /// What the threads share.
@@ -56,7 +56,7 @@ impl SharedRuns {
         *self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self, failures: &Sender<Box<Failure>>) {
+    fn run(&self, failures: &Sender<Box<SeedFailure>>) {
         while let Some(seed) = self.next_seed() {
             SEED.set(seed);
             match sim::run(self.mode, seed, false) {
@@ -88,7 +88,7 @@ pub fn run_seeds(plan: &SeedPlan, interrupted: &Arc<AtomicBool>) -> RunsEnd {
         sums: Mutex::new((0, Tally::default())),
     };
     let shown = std::io::stderr().is_terminal();
-    let mut first: Option<Box<Failure>> = None;
+    let mut first: Option<Box<SeedFailure>> = None;
     std::thread::scope(|scope| {
         let (sender, failures) = channel();
         for _ in 0..plan.threads.max(1) {

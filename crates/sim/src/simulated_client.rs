@@ -1,6 +1,6 @@
 //! A client with what it knows: its connection, channels, consumers, unsettled deliveries and pending requests.
 
-use crate::client_connection::ClientConnection;
+use crate::client_connection::{ClientConnection, ClientEvent};
 use crate::features::ModelTime;
 use link::sim::{Cable, Side};
 use std::collections::BTreeMap;
@@ -234,13 +234,27 @@ impl ClientChannel {
         self.pending = Some(PendingRequest { request, sent: now, unproven_publishes, unproven_settlements });
     }
 
-    /// The broker confirms a publish, or all up to it. `Err` names a violation.
-    pub fn confirm(&mut self, tag: u64, multiple: bool) -> Result<(), String> {
-        if !self.unconfirmed.contains_key(&tag) && (!multiple || tag > self.published) {
-            return Err(format!("a confirm of {tag}, which was not awaited"));
+    /// Records a publish, by the channel's mode.
+    pub fn record_publish(&mut self, id: u64) {
+        match self.mode {
+            PublishMode::Plain => self.unproven_publishes.push(id),
+            PublishMode::Confirm => {
+                self.published += 1;
+                self.unconfirmed.insert(self.published, id);
+            }
+            PublishMode::Tx => self.staged.push(id),
         }
-        self.unconfirmed.retain(|&one, _| if multiple { one > tag } else { one != tag });
-        Ok(())
+    }
+
+    /// The broker confirms a publish, or all up to it. Returns the messages, or a violation.
+    pub fn confirm(&mut self, tag: u64, multiple: bool) -> Result<Vec<u64>, String> {
+        if !self.unconfirmed.contains_key(&tag) {
+            return Err(format!("channel {}: a confirm of {tag}, which was not awaited", self.uid));
+        }
+        let first = if multiple { 0 } else { tag };
+        let confirmed: Vec<(u64, u64)> = self.unconfirmed.range(first..=tag).map(|(&tag, &id)| (tag, id)).collect();
+        confirmed.iter().for_each(|(tag, _)| _ = self.unconfirmed.remove(tag));
+        Ok(confirmed.into_iter().map(|(_, id)| id).collect())
     }
 
     /// Whether it is open and waits for no answer.
@@ -319,6 +333,43 @@ impl SimulatedClient {
         self.channels.iter().position(|channel| channel.number == number)
     }
 
+    /// Its connection or one of its channels has changed its state.
+    pub fn on_event(&mut self, event: &ClientEvent) {
+        match event {
+            ClientEvent::Opened if self.state == ConnectionState::Opening => self.state = ConnectionState::Open,
+            ClientEvent::ChannelOpened(number) => {
+                if let Some(channel) = self.channel_by_number(*number) {
+                    self.channels[channel].state = ChannelState::Open;
+                }
+            }
+            ClientEvent::Blocked => self.blocked = true,
+            ClientEvent::Unblocked => self.blocked = false,
+            ClientEvent::Reply(..) => self.replies += 1,
+            _ => {}
+        }
+    }
+
+    /// At rest: what it still waits for, in words.
+    pub fn waits_for(&self) -> Option<String> {
+        if self.state != ConnectionState::Open {
+            return Some(format!("is still {:?}", self.state));
+        }
+        if !self.connection.out.is_empty() {
+            return Some(format!("could not send {} bytes", self.connection.out.bytes()));
+        }
+        self.channels.iter().find_map(|channel| {
+            let uid = channel.uid;
+            if let Some(pending) = &channel.pending {
+                return Some(format!("waits for an answer to {:?} on channel {uid}", pending.request));
+            }
+            if !channel.is_open() {
+                return Some(format!("has channel {uid}, which is still {:?}", channel.state));
+            }
+            let (tag, _) = channel.unconfirmed.first_key_value()?;
+            Some(format!("waits for confirm {tag} on channel {uid}"))
+        })
+    }
+
     /// Lets it read, and its connection move at full speed.
     pub fn release(&mut self) {
         self.connection.paused = false;
@@ -329,15 +380,16 @@ impl SimulatedClient {
 
 #[cfg(test)]
 mod tests {
-    use super::{ClientChannel, ClientRequest};
+    use super::{ClientChannel, ClientRequest, PublishMode};
 
     #[test]
     fn a_confirm_covers_one_publish_or_all_up_to_it() {
         let mut channel = ClientChannel::new(1, 1);
-        channel.published = 4;
-        channel.unconfirmed = (1..=4).map(|tag| (tag, tag + 10)).collect();
-        assert!(channel.confirm(2, false).is_ok() && channel.confirm(2, false).is_err());
-        assert!(channel.confirm(3, true).is_ok() && channel.confirm(5, true).is_err());
+        channel.mode = PublishMode::Confirm;
+        (11..=14).for_each(|id| channel.record_publish(id));
+        assert_eq!(channel.confirm(2, false), Ok(vec![12]));
+        assert_eq!(channel.confirm(3, true), Ok(vec![11, 13]));
+        assert!(channel.confirm(2, false).is_err() && channel.confirm(5, true).is_err());
         assert!(channel.unconfirmed.into_keys().eq([4]));
     }
 

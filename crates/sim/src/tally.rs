@@ -112,7 +112,7 @@ impl Display for Tally {
 
 /// A violated promise.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct SeedFailure {
     /// What was violated.
     pub violation: String,
     /// The settings of the run, and with them its seed.
@@ -121,7 +121,7 @@ pub struct Failure {
     pub trace: Vec<String>,
 }
 
-impl Display for Failure {
+impl Display for SeedFailure {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for line in &self.trace[self.trace.len().saturating_sub(TRACE_LINES_SHOWN)..] {
             writeln!(f, "  {line}")?;
@@ -134,7 +134,7 @@ impl Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for SeedFailure {}
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! The world of a run: brokers, connections between them, clients, simulated time, chance, and the record of what happens.
 //!
-//! Everything is on one thread. The order of everything is drawn from [`World::chance`], which the seed determines.
+//! Everything is on one thread. The order of everything is drawn from [`SimulatedWorld::chance`], which the seed determines.
 
 use crate::client_connection::ClientConnection;
 use crate::broker_links::BrokerLinks;
@@ -44,8 +44,20 @@ pub struct ClientMemory {
     pub scratch: Vec<u8>,
 }
 
+/// A message to be published.
+pub struct NewMessage<'a> {
+    /// Its number in the run.
+    pub id: u64,
+    pub exchange: &'a str,
+    pub routing_key: &'a str,
+    pub mandatory: bool,
+    /// In wire form.
+    pub properties: &'a [u8],
+    pub body: &'a [u8],
+}
+
 /// A world.
-pub struct World {
+pub struct SimulatedWorld {
     pub settings: Settings,
     pub chance: Chance,
     pub clock: SimulatedClock,
@@ -61,10 +73,10 @@ pub struct World {
     uids: u64,
 }
 
-impl World {
+impl SimulatedWorld {
     /// Brokers without connections.
     pub fn new(settings: Settings, traced: bool) -> Self {
-        let mut world = World {
+        let mut world = SimulatedWorld {
             chance: Chance::new(settings.seed),
             clock: SimulatedClock::new(),
             brokers: Vec::new(),
@@ -145,6 +157,21 @@ impl World {
         let (method, uid) = (method.into(), channel.uid);
         self.trace.note(|| format!("channel {uid} sends {method:?}"));
         one.connection.send_method(channel.number, method, &self.memory.pool);
+    }
+
+    /// Publishes a message on a channel of a client, and records it there.
+    pub fn publish(&mut self, client: usize, channel: usize, message: &NewMessage<'_>) {
+        let NewMessage { id, exchange, routing_key, mandatory, properties, body } = *message;
+        let one = &mut self.clients[client];
+        let (broker, channel) = (one.broker, &mut one.channels[channel]);
+        channel.record_publish(id);
+        let (uid, number, bytes) = (channel.uid, channel.number, body.len());
+        self.tally.published += 1;
+        self.trace.note(|| {
+            format!("channel {uid} of broker {broker} publishes {id} to '{exchange}' by '{routing_key}', {bytes} bytes")
+        });
+        let pool = &self.memory.pool;
+        one.connection.publish(number, exchange, routing_key, mandatory, properties, body, pool);
     }
 
     /// Sends a method on the channel of the client that has this role at a broker, if there is one.
@@ -231,13 +258,13 @@ impl World {
 
 #[cfg(test)]
 mod tests {
-    use super::World;
+    use super::SimulatedWorld;
     use crate::settings::{Mode, Settings};
     use crate::simulated_client::ClientRole;
 
     #[test]
     fn a_stopped_broker_forgets_its_clients_and_others_keep_theirs() {
-        let mut world = World::new(Settings::of(Mode::Federation, 3), false);
+        let mut world = SimulatedWorld::new(Settings::of(Mode::Federation, 3), false);
         for broker in [0, 1] {
             world.connect(broker, ClientRole::Publisher);
             world.connect(broker, ClientRole::Consumer);
@@ -254,7 +281,7 @@ mod tests {
     #[test]
     fn a_world_without_clients_leaves_nothing() {
         for mode in [Mode::Features, Mode::Federation] {
-            let mut world = World::new(Settings::of(mode, 1), false);
+            let mut world = SimulatedWorld::new(Settings::of(mode, 1), false);
             world.check_nothing_left();
             assert!(!world.trace.has_failed(), "{mode:?}");
         }

@@ -3,7 +3,7 @@
 //! Clients do nothing for which the broker would close their whole connection.
 
 use crate::simulated_client::{ClientChannel, ClientRequest, ClientRole, ConnectionState, PublishMode, Settlement};
-use crate::world::World;
+use crate::world::{NewMessage, SimulatedWorld};
 use crate::limits::CHANNELS_MAX;
 use super::feature_settings::FeatureSettings;
 use super::queue_arguments::Generator;
@@ -20,7 +20,7 @@ const UNSENT_BYTES_MAX: usize = 200_000;
 
 /// A client's turn: the client may act.
 pub struct ClientTurn<'a> {
-    pub world: &'a mut World,
+    pub world: &'a mut SimulatedWorld,
     pub model: &'a mut ShadowModel,
     pub settings: &'a FeatureSettings,
 }
@@ -39,7 +39,7 @@ impl ClientTurn<'_> {
     }
 
     fn act(&mut self, client: usize) {
-        let World { faults, clients, chance, .. } = self.world;
+        let SimulatedWorld { faults, clients, chance, .. } = self.world;
         faults.draw_slow_client(&mut clients[client], chance);
         if faults.draw_client_cut(chance) {
             return self.cut(client);
@@ -71,7 +71,7 @@ impl ClientTurn<'_> {
 
     /// The connection is cut: it may end at any moment, and its exclusive queues with it.
     fn cut(&mut self, client: usize) {
-        let World { faults, clients, chance, trace, tally, .. } = self.world;
+        let SimulatedWorld { faults, clients, chance, trace, tally, .. } = self.world;
         tally.client_cuts += 1;
         let client = &mut clients[client];
         self.model.end_owned_queues(client.uid);
@@ -82,7 +82,7 @@ impl ClientTurn<'_> {
 
     /// The client closes its connection.
     pub fn leave(&mut self, client: usize) {
-        let World { clients, memory, trace, .. } = self.world;
+        let SimulatedWorld { clients, memory, trace, .. } = self.world;
         let client = &mut clients[client];
         trace.note(|| format!("client {} closes its connection", client.uid));
         client.connection.close(&memory.pool);
@@ -93,7 +93,7 @@ impl ClientTurn<'_> {
     /// The client opens a channel.
     pub fn open_channel(&mut self, client: usize) {
         let uid = self.world.uid() as u32;
-        let World { clients, memory, trace, .. } = self.world;
+        let SimulatedWorld { clients, memory, trace, .. } = self.world;
         let client = &mut clients[client];
         if let Some(number) = client.connection.open_channel(&memory.pool) {
             client.channels.push(ClientChannel::new(number, uid));
@@ -102,7 +102,7 @@ impl ClientTurn<'_> {
     }
 
     fn close_channel(&mut self, client: usize, channel: usize) {
-        let World { clients, memory, trace, .. } = self.world;
+        let SimulatedWorld { clients, memory, trace, .. } = self.world;
         let client = &mut clients[client];
         let channel = &mut client.channels[channel];
         trace.note(|| format!("channel {} is closed", channel.uid));
@@ -154,22 +154,14 @@ impl ClientTurn<'_> {
         let sent = with(&[&further_keys[0], &further_keys[1]], false);
         let properties = with(&[&further_keys[0]], !further_keys[1].is_empty());
         let id = self.model.newest() + 1;
-        let one = &mut self.world.clients[client].channels[channel];
+        let one = &self.world.clients[client].channels[channel];
         let outcome = if one.mode == PublishMode::Tx { PublishOutcome::Staged } else { PublishOutcome::Open };
-        let (uid, number) = (one.uid, one.number);
-        match one.mode {
-            PublishMode::Plain => one.unproven_publishes.push(id),
-            PublishMode::Confirm => {
-                one.published += 1;
-                one.unconfirmed.insert(one.published, id);
-            }
-            PublishMode::Tx => one.staged.push(id),
-        }
-        let name = self.model.exchanges[exchange].name.clone();
-        self.world.trace.note(|| format!("channel {uid} publishes {id} to '{name}' by '{key}', {headers:?}, {body_bytes} bytes"));
+        let (uid, name) = (one.uid, self.model.exchanges[exchange].name.clone());
+        self.world.trace.note(|| format!("message {id} has {headers:?}"));
         let body = body_of(id, body_bytes);
-        self.world.clients[client].connection.publish(number, &name, &key, mandatory, &sent, &body, &self.world.memory.pool);
-        self.world.tally.published += 1;
+        let message =
+            NewMessage { id, exchange: &name, routing_key: &key, mandatory, properties: &sent, body: &body };
+        self.world.publish(client, channel, &message);
         let period = self.model.period;
         let message = ShadowMessage {
             channel: uid,

@@ -3,17 +3,17 @@
 use super::dead_letters::number_of;
 use super::shadow_model::{ShadowModel, ShadowQueue};
 use crate::simulated_client::{ClientChannel, ConnectionState, PublishMode};
-use crate::world::World;
+use crate::world::SimulatedWorld;
 
 /// What is certain at a moment of a run.
 pub struct Certainty<'a> {
-    world: &'a World,
+    world: &'a SimulatedWorld,
     model: &'a ShadowModel,
 }
 
 impl<'a> Certainty<'a> {
     /// At this moment.
-    pub fn of(world: &'a World, model: &'a ShadowModel) -> Self {
+    pub fn of(world: &'a SimulatedWorld, model: &'a ShadowModel) -> Self {
         Certainty { world, model }
     }
 
@@ -78,7 +78,7 @@ impl<'a> Certainty<'a> {
 
 /// Whether a queue need not have delivered a message: it had a reason to drop it, and if its dead letters go to another
 /// queue, the message is there, or that queue had a reason.
-pub fn is_excused(world: &World, model: &mut ShadowModel, at: usize, copy: u64) -> bool {
+pub fn is_excused(world: &SimulatedWorld, model: &mut ShadowModel, at: usize, copy: u64) -> bool {
     let queue = &model.queues[at];
     let traits = queue.traits;
     // Nobody learns that a dead letter was refused.
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_message_expires_by_the_shorter_of_both_times_and_is_excused_then() {
-        let mut world = World::new(Settings::of(Mode::Features, 1), false);
+        let mut world = SimulatedWorld::new(Settings::of(Mode::Features, 1), false);
         let mut model = ShadowModel::new(true);
         let queue = model.add_queue("q".into(), None, false);
         model.queues[queue].traits.ttl_us = Some(500);

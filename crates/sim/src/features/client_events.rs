@@ -1,9 +1,9 @@
 //! What clients receive, and what the model learns from it: which answer fits which request, and which refusal was fair.
 
 use crate::simulated_client::{
-    ChannelState, ClientRequest, ConnectionState, ConsumerState, PendingRequest, Settlement,
+    ClientRequest, ConnectionState, ConsumerState, PendingRequest, Settlement,
 };
-use crate::world::World;
+use crate::world::SimulatedWorld;
 use super::certainty::Certainty;
 use super::delivery_checks::{DeliveryChecker, Recipient, Suspicions};
 use crate::client_connection::{ClientEvent, BrokerReply};
@@ -11,7 +11,7 @@ use super::shadow_model::{BindingTarget, PublishOutcome, SettlementProgress, Sha
 
 /// Handles the events of clients.
 pub struct EventHandler<'a> {
-    pub world: &'a mut World,
+    pub world: &'a mut SimulatedWorld,
     pub model: &'a mut ShadowModel,
     pub suspicions: &'a mut Suspicions,
 }
@@ -26,16 +26,7 @@ impl EventHandler<'_> {
             return;
         }
         match event {
-            ClientEvent::Opened => {
-                if self.world.clients[client].state == ConnectionState::Opening {
-                    self.world.clients[client].state = ConnectionState::Open;
-                }
-            }
-            ClientEvent::ChannelOpened(number) => {
-                if let Some(channel) = self.world.clients[client].channel_by_number(number) {
-                    self.world.clients[client].channels[channel].state = ChannelState::Open;
-                }
-            }
+            ClientEvent::Opened | ClientEvent::ChannelOpened(_) => {}
             ClientEvent::ChannelRefused(number, text) => self.on_refusal(client, number, &text),
             ClientEvent::ChannelClosed(number) => self.on_close(client, number),
             ClientEvent::Deliver(number, tag, message) => {
@@ -92,12 +83,9 @@ impl EventHandler<'_> {
             }
             ClientEvent::Blocked => {
                 self.world.trace.note(|| format!("client {uid} is blocked"));
-                self.world.tally.blocked += 1;
-                self.world.clients[client].blocked = true;
             }
             ClientEvent::Unblocked => {
                 self.world.trace.note(|| format!("client {uid} is unblocked"));
-                self.world.clients[client].blocked = false;
             }
             ClientEvent::Refused(text) => self.world.trace.fail(format!("client {uid} is refused: {text}")),
             ClientEvent::Over => {
@@ -162,24 +150,15 @@ impl EventHandler<'_> {
     fn on_confirm(&mut self, client: usize, channel: usize, tag: u64, multiple: bool, positive: bool) {
         let one = &mut self.world.clients[client].channels[channel];
         let uid = one.uid;
-        let first = one.unconfirmed.keys().next().copied().unwrap_or(u64::MAX);
-        let known = one.unconfirmed.contains_key(&tag);
-        let later = one.unconfirmed.split_off(&(tag + 1));
-        let mut safe = std::mem::replace(&mut one.unconfirmed, later);
-        if !multiple {
-            // Those before it stay unconfirmed.
-            let kept = safe.split_off(&tag);
-            let others = std::mem::replace(&mut safe, kept);
-            one.unconfirmed.extend(others);
-        }
         self.world.trace.note(|| format!("channel {uid} is confirmed {tag}, multiple: {multiple}"));
-        if !known || first > tag {
-            return self.world.trace.fail(format!("channel {uid}: a confirm of {tag} that fits nothing"));
-        }
+        let messages = match one.confirm(tag, multiple) {
+            Ok(messages) => messages,
+            Err(violation) => return self.world.trace.fail(violation),
+        };
         if positive {
-            return self.prove(safe.into_values().collect(), Vec::new(), true);
+            return self.prove(messages, Vec::new(), true);
         }
-        for id in safe.into_values() {
+        for id in messages {
             self.world.tally.declined += 1;
             if let Err(what) = self.model.refuse(id) {
                 self.world.trace.fail(what);

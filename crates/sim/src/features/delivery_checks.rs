@@ -1,7 +1,7 @@
 //! Checks of deliveries: content, routing, order, flags, priorities, prefetch and single active consumers.
 
 use crate::simulated_client::{ClientRequest, ConsumerState, PendingRequest, UnsettledDelivery};
-use crate::world::World;
+use crate::world::SimulatedWorld;
 use crate::client_connection::ReceivedMessage;
 use super::certainty::Certainty;
 use super::dead_letters::{self, IdentifiedMessage, number_of};
@@ -32,7 +32,7 @@ pub struct Suspicions {
 
 /// Checks what a client receives.
 pub struct DeliveryChecker<'a> {
-    pub world: &'a mut World,
+    pub world: &'a mut SimulatedWorld,
     pub model: &'a mut ShadowModel,
     pub suspicions: &'a mut Suspicions,
 }

@@ -11,7 +11,7 @@ use crate::limits::PATIENCE_ROUNDS;
 use crate::simulated_client::{
     ChannelConsumer, ClientRequest, ClientRole, ConnectionState, ConsumerState, Settlement, SimulatedClient,
 };
-use crate::world::World;
+use crate::world::SimulatedWorld;
 use link::sim::Cut;
 use wire::method::{basic, exchange, queue};
 
@@ -25,7 +25,7 @@ fn is_answered(client: Option<&SimulatedClient>) -> bool {
 
 impl FeatureWorkload {
     /// Declares the exchanges and queues with which every run begins.
-    pub fn declare_first(&mut self, world: &mut World) {
+    pub fn declare_first(&mut self, world: &mut SimulatedWorld) {
         let Some(client) = self.connect_with_channel(world) else { return };
         let [exchanges, others] = FIRST_REQUESTS;
         for number in 0..exchanges + others {
@@ -49,17 +49,17 @@ impl FeatureWorkload {
     }
 
     /// A client connects and opens a channel.
-    fn connect_with_channel(&mut self, world: &mut World) -> Option<usize> {
+    fn connect_with_channel(&mut self, world: &mut SimulatedWorld) -> Option<usize> {
         let client = world.connect(0, ClientRole::Any);
-        let is_open = |world: &World, _: &Self| world.clients[client].state == ConnectionState::Open;
+        let is_open = |world: &SimulatedWorld, _: &Self| world.clients[client].state == ConnectionState::Open;
         world.until(self, "a client connects", is_open).then_some(())?;
         self.turn(world).open_channel(client);
-        let has_channel = |world: &World, _: &Self| world.clients[client].channels[0].is_open();
+        let has_channel = |world: &SimulatedWorld, _: &Self| world.clients[client].channels[0].is_open();
         world.until(self, "a channel is open", has_channel).then_some(client)
     }
 
     /// The end: all clients go, everything that is owed is found, and nothing is left.
-    pub fn drain_and_delete(&mut self, world: &mut World) {
+    pub fn drain_and_delete(&mut self, world: &mut SimulatedWorld) {
         if !self.settings.drain_beside {
             for client in 0..world.clients.len() {
                 self.disconnect(world, client);
@@ -96,7 +96,7 @@ impl FeatureWorkload {
     }
 
     /// A client that is connected closes its connection, or is cut.
-    fn disconnect(&mut self, world: &mut World, client: usize) {
+    fn disconnect(&mut self, world: &mut SimulatedWorld, client: usize) {
         if world.clients[client].state != ConnectionState::Open {
             return;
         }
@@ -112,7 +112,7 @@ impl FeatureWorkload {
     }
 
     /// A client consumes from every queue and settles everything. Returns its uid.
-    fn start_drain(&mut self, world: &mut World) -> Option<u32> {
+    fn start_drain(&mut self, world: &mut SimulatedWorld) -> Option<u32> {
         let client = self.connect_with_channel(world)?;
         let uid = world.clients[client].uid;
         world.trace.note(|| format!("client {uid} drains"));
@@ -122,7 +122,7 @@ impl FeatureWorkload {
     }
 
     /// The drainer consumes from every queue from which it does not consume.
-    fn consume_all(&mut self, world: &mut World, drainer: u32) {
+    fn consume_all(&mut self, world: &mut SimulatedWorld, drainer: u32) {
         for queue in 0..self.model.queues.len() {
             let is_consuming = world.client_by_uid(drainer).is_some_and(|client| {
                 let mut consumers = world.clients[client].channels.iter().flat_map(|channel| &channel.consumers);
@@ -133,7 +133,7 @@ impl FeatureWorkload {
             }
             let Some(client) = world.client_by_uid(drainer) else { return };
             self.consume(world, client, queue);
-            let answered = |world: &World, _: &Self| {
+            let answered = |world: &SimulatedWorld, _: &Self| {
                 is_answered(world.client_by_uid(drainer).map(|client| &world.clients[client]))
             };
             if !world.until(self, "a queue is drained", answered) {
@@ -143,7 +143,7 @@ impl FeatureWorkload {
             let Some(client) = world.client_by_uid(drainer) else { return };
             if world.clients[client].channels.is_empty() {
                 self.turn(world).open_channel(client);
-                let is_open = |world: &World, _: &Self| {
+                let is_open = |world: &SimulatedWorld, _: &Self| {
                     world.client_by_uid(drainer).is_none_or(|client| world.clients[client].has_open_channel())
                 };
                 if !world.until(self, "the drain has another channel", is_open) {
@@ -153,7 +153,7 @@ impl FeatureWorkload {
         }
     }
 
-    fn consume(&mut self, world: &mut World, client: usize, queue: usize) {
+    fn consume(&mut self, world: &mut SimulatedWorld, client: usize, queue: usize) {
         self.model.tick();
         // The drainer settles only when nothing moves any more, which may be too late for the consumer timeout.
         let no_ack = world.settings.limits.consumer_timeout_ms > 0;
@@ -176,7 +176,7 @@ impl FeatureWorkload {
     }
 
     /// Whether a queue exists at the broker and any connection may use it.
-    fn is_usable(&self, world: &World, queue: usize) -> bool {
+    fn is_usable(&self, world: &SimulatedWorld, queue: usize) -> bool {
         let known = &self.model.queues[queue];
         let catalog = world.brokers[0].shards[0].shard.broker().catalog();
         let found = catalog.vhost_by_name("/").and_then(|vhost| catalog.queue(vhost, known.name.as_bytes()));
@@ -186,7 +186,7 @@ impl FeatureWorkload {
     }
 
     /// The drainer settles its deliveries until there are no more.
-    fn settle_all(&mut self, world: &mut World, drainer: u32) {
+    fn settle_all(&mut self, world: &mut SimulatedWorld, drainer: u32) {
         for _ in 0..PATIENCE_ROUNDS {
             world.rest(self);
             if world.trace.has_failed() {
@@ -212,7 +212,7 @@ impl FeatureWorkload {
     }
 
     /// Every message that the broker confirmed and nobody received must have been drained.
-    fn check_owed(&mut self, world: &mut World) {
+    fn check_owed(&mut self, world: &mut SimulatedWorld) {
         let now = self.model.now;
         let mut missing = Vec::new();
         for (at, queue) in self.model.queues.iter().enumerate() {
@@ -228,7 +228,7 @@ impl FeatureWorkload {
     }
 
     /// Everything is deleted and closed: what is left is a leak.
-    fn delete_all(&mut self, world: &mut World, drainer: u32) {
+    fn delete_all(&mut self, world: &mut SimulatedWorld, drainer: u32) {
         let Some(client) = world.client_by_uid(drainer) else { return };
         // Also queues whose names no client has received.
         let queues = shards(world).flat_map(|node| node.shard.broker().queues());

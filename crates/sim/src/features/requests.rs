@@ -5,7 +5,7 @@
 use crate::commands;
 use crate::faults::Faults;
 use crate::simulated_client::{ChannelConsumer, ClientRequest, ConsumerState, PublishMode};
-use crate::world::World;
+use crate::world::SimulatedWorld;
 use super::feature_settings::FeatureSettings;
 use super::queue_arguments::{Generator, LONG_MS};
 use crate::limits::{CONSUMERS_MAX, QUEUES_MAX};
@@ -37,7 +37,7 @@ fn retyped(table: &Table) -> Table {
 
 /// A client's turn to send a request on a channel that waits for no answer.
 pub struct RequestTurn<'a> {
-    pub world: &'a mut World,
+    pub world: &'a mut SimulatedWorld,
     pub model: &'a mut ShadowModel,
     pub settings: &'a FeatureSettings,
     pub client: usize,

@@ -4,26 +4,26 @@ use super::delivery_checks::Suspicions;
 use super::shadow_model::ShadowModel;
 use crate::simulated_broker::SimulatedShard;
 use crate::simulated_client::{ConnectionState, ConsumerState, SimulatedClient, UnsettledDelivery};
-use crate::world::World;
+use crate::world::SimulatedWorld;
 use wire::frame::HEARTBEAT_FRAME;
 
 /// Microseconds by which a channel may be closed late for the consumer timeout, beside a quarter of the timeout.
 const OVERDUE_SLACK_US: u64 = 60_000;
 
 /// Whether a limit blocks publishers.
-pub fn is_blocking(world: &World) -> bool {
+pub fn is_blocking(world: &SimulatedWorld) -> bool {
     let mut brokers = shards(world).map(|node| node.shard.broker());
     brokers.any(|broker| broker.memory_alarm() || broker.queues().any(|queue| queue.full))
 }
 
 /// The shards of all brokers.
-pub fn shards(world: &World) -> impl Iterator<Item = &SimulatedShard> {
+pub fn shards(world: &SimulatedWorld) -> impl Iterator<Item = &SimulatedShard> {
     world.brokers.iter().flat_map(|broker| &broker.shards)
 }
 
 /// Compares a world at rest with the model.
 pub struct RestChecker<'a> {
-    world: &'a World,
+    world: &'a SimulatedWorld,
     model: &'a ShadowModel,
     suspicions: &'a Suspicions,
     /// Whether a limit blocks publishers.
@@ -32,7 +32,7 @@ pub struct RestChecker<'a> {
 
 impl<'a> RestChecker<'a> {
     /// For a world at rest.
-    pub fn new(world: &'a World, model: &'a ShadowModel, suspicions: &'a Suspicions) -> Self {
+    pub fn new(world: &'a SimulatedWorld, model: &'a ShadowModel, suspicions: &'a Suspicions) -> Self {
         RestChecker { world, model, suspicions, is_blocking: is_blocking(world) }
     }
 
@@ -59,20 +59,11 @@ impl<'a> RestChecker<'a> {
         if self.is_blocking && (client.blocked || client.state == ConnectionState::Closing) {
             return;
         }
-        if client.state != ConnectionState::Open {
-            report(format!("at rest: client {uid} is still {:?}", client.state));
-        }
-        if !client.connection.out.is_empty() {
-            report(format!("at rest: client {uid} could not send {} bytes", client.connection.out.bytes()));
+        if let Some(what) = client.waits_for() {
+            report(format!("at rest: client {uid} {what}"));
         }
         for channel in &client.channels {
             let number = channel.uid;
-            if let Some(pending) = &channel.pending {
-                report(format!("at rest: channel {number} waits for an answer to {:?}", pending.request));
-            }
-            if !channel.is_open() {
-                report(format!("at rest: channel {number} is still {:?}", channel.state));
-            }
             if let Some((_, what)) = channel.suspicions.first() {
                 report(what.clone());
             }
@@ -85,9 +76,6 @@ impl<'a> RestChecker<'a> {
             if let Some(held) = channel.unsettled.values().find(late).filter(|_| !client.cut) {
                 let since_us = now_us - held.since_us;
                 report(format!("at rest: channel {number} has had message {} for {since_us} us", held.message));
-            }
-            if let Some(first) = channel.unconfirmed.keys().next() {
-                report(format!("at rest: channel {number} waits for confirm {first}"));
             }
         }
     }

@@ -2,45 +2,53 @@
 
 use super::FederationWorkload;
 use crate::commands;
-use crate::simulated_client::ClientRole;
-use crate::world::World;
+use crate::simulated_client::{ClientRole, PublishMode};
+use crate::world::SimulatedWorld;
 use federation::RouteKind;
 use wire::method::{basic, confirm, exchange, queue};
 
 /// Whether the client of a broker in a role has an open channel, if there is such a client.
-fn is_ready(world: &World, broker: usize, role: ClientRole) -> bool {
+fn is_ready(world: &SimulatedWorld, broker: usize, role: ClientRole) -> bool {
     world.client_by_role(broker, role).is_none_or(|client| world.clients[client].has_open_channel())
 }
 
-fn declare_queue(world: &mut World, broker: usize, name: &str) {
+/// The publisher of a broker has its publishes confirmed.
+fn select_confirms(world: &mut SimulatedWorld, broker: usize) {
+    if let Some(client) = world.client_by_role(broker, ClientRole::Publisher) {
+        world.send(client, 0, confirm::Select { no_wait: true });
+        world.clients[client].channels[0].mode = PublishMode::Confirm;
+    }
+}
+
+fn declare_queue(world: &mut SimulatedWorld, broker: usize, name: &str) {
     let declare = queue::Declare { no_wait: true, ..commands::declare_queue(name) };
     world.send_as(broker, ClientRole::Consumer, declare);
 }
 
 /// Sends `queue.bind`, which is not answered.
-pub fn bind(world: &mut World, broker: usize, queue: &str, (exchange, key): (usize, &str)) {
+pub fn bind(world: &mut SimulatedWorld, broker: usize, queue: &str, (exchange, key): (usize, &str)) {
     let exchange = format!("x{exchange}");
     let bind = queue::Bind { no_wait: true, ..commands::bind_queue(queue, &exchange, key) };
     world.send_as(broker, ClientRole::Consumer, bind);
 }
 
 /// Sends `queue.unbind`, which is answered.
-pub fn unbind(world: &mut World, broker: usize, queue: &str, (exchange, key): (usize, &str)) {
+pub fn unbind(world: &mut SimulatedWorld, broker: usize, queue: &str, (exchange, key): (usize, &str)) {
     world.send_as(broker, ClientRole::Consumer, commands::unbind_queue(queue, &format!("x{exchange}"), key));
 }
 
 impl FederationWorkload {
     /// A broker that has just started gets its clients, its definitions, and then its routes.
-    pub fn set_up_broker(&mut self, world: &mut World, broker: usize) {
+    pub fn set_up_broker(&mut self, world: &mut SimulatedWorld, broker: usize) {
         let roles = [ClientRole::Consumer, ClientRole::Publisher];
         for role in roles {
             world.connect(broker, role);
         }
-        let are_ready = |world: &World, _: &Self| roles.into_iter().all(|role| is_ready(world, broker, role));
+        let are_ready = |world: &SimulatedWorld, _: &Self| roles.into_iter().all(|role| is_ready(world, broker, role));
         if !world.until(self, "clients connect", are_ready) {
             return;
         }
-        world.send_as(broker, ClientRole::Publisher, confirm::Select { no_wait: true });
+        select_confirms(world, broker);
         for (number, federated) in self.settings.exchanges.iter().enumerate() {
             let name = format!("x{number}");
             let declare =
@@ -67,20 +75,20 @@ impl FederationWorkload {
     }
 
     /// A client whose connection was cut connects again: what it sent last may have been lost.
-    pub fn reconnect(&mut self, world: &mut World, broker: usize, role: ClientRole) {
+    pub fn reconnect(&mut self, world: &mut SimulatedWorld, broker: usize, role: ClientRole) {
         world.connect(broker, role);
         if !world.until(self, "a client is back", |world, _| is_ready(world, broker, role)) {
             return;
         }
         if role == ClientRole::Publisher {
-            world.send_as(broker, ClientRole::Publisher, confirm::Select { no_wait: true });
+            select_confirms(world, broker);
         } else {
             self.set_up_consumer(world, broker);
         }
     }
 
     /// The queues of a broker, their bindings and their consumers. Returns whether they exist now.
-    fn set_up_consumer(&mut self, world: &mut World, broker: usize) -> bool {
+    fn set_up_consumer(&mut self, world: &mut SimulatedWorld, broker: usize) -> bool {
         // The last request is answered, and so is every `queue.unbind`.
         let mut replies = 1;
         let no_ack = !world.settings.faults.client_cuts;
@@ -100,7 +108,7 @@ impl FederationWorkload {
         }
         let qos = basic::Qos { prefetch_size: 0, prefetch_count: 0, global: false };
         world.send_as(broker, ClientRole::Consumer, qos);
-        let are_answered = |world: &World, _: &Self| {
+        let are_answered = |world: &SimulatedWorld, _: &Self| {
             let consumer = world.client_by_role(broker, ClientRole::Consumer);
             consumer.is_none_or(|client| world.clients[client].replies >= replies)
         };

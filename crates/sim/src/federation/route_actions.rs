@@ -4,15 +4,17 @@ use super::expectations::{ExpectedQueue, PublishedMessage};
 use super::{FederationWorkload, StoppedBroker, declarations};
 use crate::faults::Faults;
 use crate::simulated_client::ClientRole;
-use crate::world::World;
+use crate::world::{NewMessage, SimulatedWorld};
 use federation::Order;
 
 /// Bytes of a body before its padding: the number of the message.
 pub const NUMBER_BYTES: usize = 8;
+/// Properties in wire form: none.
+const NO_PROPERTIES: [u8; 2] = [0, 0];
 
 impl FederationWorkload {
     /// Draws the queues of the run, with their first bindings.
-    pub fn draw_queues(&mut self, world: &mut World) {
+    pub fn draw_queues(&mut self, world: &mut SimulatedWorld) {
         for broker in 0..world.brokers.len() {
             for _ in 0..world.chance.between(1, 2) {
                 let name = format!("q{}", self.expectations.queues.len());
@@ -25,14 +27,14 @@ impl FederationWorkload {
         }
     }
 
-    fn draw_binding(&self, world: &mut World) -> (usize, &'static str) {
+    fn draw_binding(&self, world: &mut SimulatedWorld) -> (usize, &'static str) {
         let exchange = world.chance.below(self.settings.exchanges.len() as u64) as usize;
         let patterns = self.settings.exchanges[exchange].patterns();
         (exchange, patterns[world.chance.below(patterns.len() as u64) as usize])
     }
 
     /// One step of a storm: everything at once.
-    pub fn act_in_storm(&mut self, world: &mut World, step: u32) {
+    pub fn act_in_storm(&mut self, world: &mut SimulatedWorld, step: u32) {
         if world.chance.permille(self.rates.publish_permille) {
             let broker = world.chance.below(world.brokers.len() as u64) as usize;
             for _ in 0..world.chance.between(1, 8) {
@@ -55,7 +57,7 @@ impl FederationWorkload {
     }
 
     /// At the end of a storm every broker runs and every route is configured.
-    pub fn end_storm(&mut self, world: &mut World) {
+    pub fn end_storm(&mut self, world: &mut SimulatedWorld) {
         Faults::cut_marked_links(world);
         self.restart(world);
         for route in 0..self.expectations.routes.len() {
@@ -66,7 +68,7 @@ impl FederationWorkload {
     }
 
     /// A broker may stop, once in a period.
-    fn stop(&mut self, world: &mut World, step: u32) {
+    fn stop(&mut self, world: &mut SimulatedWorld, step: u32) {
         let broker = world.chance.below(world.brokers.len() as u64) as usize;
         if self.expectations.stopped[broker] < self.expectations.period {
             world.stop_broker(broker);
@@ -77,7 +79,7 @@ impl FederationWorkload {
     }
 
     /// The broker that is stopped starts again.
-    fn restart(&mut self, world: &mut World) {
+    fn restart(&mut self, world: &mut SimulatedWorld) {
         if let Some(StoppedBroker { broker, .. }) = self.stopped.take() {
             world.start_broker(broker);
             self.set_up_broker(world, broker);
@@ -85,7 +87,7 @@ impl FederationWorkload {
     }
 
     /// The publisher of a broker publishes a message.
-    pub fn publish(&mut self, world: &mut World, broker: usize) {
+    pub fn publish(&mut self, world: &mut SimulatedWorld, broker: usize) {
         let publisher = world.client_by_role(broker, ClientRole::Publisher);
         let Some(client) = publisher.filter(|&client| world.clients[client].has_open_channel()) else { return };
         let exchange = world.chance.below(self.settings.exchanges.len() as u64) as usize;
@@ -96,16 +98,10 @@ impl FederationWorkload {
         let padding = if world.chance.permille(50) { world.chance.below(9_000) } else { world.chance.below(40) };
         let mut body = vec![id as u8; NUMBER_BYTES + padding as usize];
         body[..NUMBER_BYTES].copy_from_slice(&id.to_le_bytes());
-        let client = &mut world.clients[client];
-        let channel = &mut client.channels[0];
-        channel.published += 1;
-        channel.unconfirmed.insert(channel.published, id);
-        let (publisher, number) = (u64::from(client.uid), channel.number);
-        // No property at all.
-        let properties = [0, 0];
-        let pool = &world.memory.pool;
-        client.connection.publish(number, &format!("x{exchange}"), key, false, &properties, &body, pool);
-        world.tally.published += 1;
+        let publisher = u64::from(world.clients[client].uid);
+        let (name, properties) = (format!("x{exchange}"), &NO_PROPERTIES);
+        let message = NewMessage { id, exchange: &name, routing_key: key, mandatory: false, properties, body: &body };
+        world.publish(client, 0, &message);
         let (period, away) = (self.expectations.period, self.stopped.map(|stopped| stopped.broker));
         self.expectations.sent.push(PublishedMessage {
             id,
@@ -117,11 +113,10 @@ impl FederationWorkload {
             away,
             is_unsure: false,
         });
-        world.trace.note(|| format!("message {id} is published at b{broker} to x{exchange} with '{key}'"));
     }
 
     /// The consumer of a broker binds a queue, or unbinds it.
-    fn rebind(&mut self, world: &mut World) {
+    fn rebind(&mut self, world: &mut SimulatedWorld) {
         let at = world.chance.below(self.expectations.queues.len() as u64) as usize;
         let (broker, name) = (self.expectations.queues[at].at, self.expectations.queues[at].name.clone());
         let consumer = world.client_by_role(broker, ClientRole::Consumer);
@@ -141,7 +136,7 @@ impl FederationWorkload {
     }
 
     /// An operator removes a route, or configures one that was removed.
-    fn reroute(&mut self, world: &mut World) {
+    fn reroute(&mut self, world: &mut SimulatedWorld) {
         let route = world.chance.below(self.expectations.routes.len() as u64) as usize;
         if !self.expectations.routes[route].exists {
             return self.restore_route(world, route);
@@ -154,7 +149,7 @@ impl FederationWorkload {
         }
     }
 
-    fn restore_route(&mut self, world: &mut World, route: usize) {
+    fn restore_route(&mut self, world: &mut SimulatedWorld, route: usize) {
         let (broker, _) = self.expectations.routes[route].settings.ends();
         if world.brokers[broker].is_up {
             self.expectations.restore_route(route);
@@ -164,7 +159,7 @@ impl FederationWorkload {
 
     /// An operator configures the link of a route, unless it exists, and the route. `is_restored`: the broker has the route
     /// from its last life.
-    pub fn configure_route(&mut self, world: &mut World, route: usize, is_restored: bool) {
+    pub fn configure_route(&mut self, world: &mut SimulatedWorld, route: usize, is_restored: bool) {
         let settings = self.expectations.routes[route].settings.clone();
         let ((broker, peer), link) = (settings.ends(), settings.link());
         world.links.forget_failures(broker, &link.url);
@@ -184,7 +179,7 @@ impl FederationWorkload {
         });
     }
 
-    fn remove_route(&mut self, world: &mut World, route: usize) {
+    fn remove_route(&mut self, world: &mut SimulatedWorld, route: usize) {
         let settings = self.expectations.routes[route].settings.clone();
         let ((broker, peer), link) = (settings.ends(), settings.link());
         world.links.forget_failures(broker, &link.url);

@@ -2,7 +2,7 @@
 
 use super::expectations::{ExpectedRoute, Expectations};
 use super::topology::{FederationSettings, RouteSettings};
-use crate::world::World;
+use crate::world::SimulatedWorld;
 use catalog::arguments::X_BOUND_FROM;
 use catalog::{BindingView, Catalog, Destination};
 use federation::{LinkState, LinkStatus};
@@ -14,7 +14,7 @@ pub const FEDERATION_PREFIX: &str = "federation: ";
 
 /// Compares a world with the expectations.
 pub struct RouteChecker<'a> {
-    pub world: &'a mut World,
+    pub world: &'a mut SimulatedWorld,
     pub expectations: &'a Expectations,
     pub settings: &'a FederationSettings,
 }
@@ -86,16 +86,11 @@ impl RouteChecker<'_> {
         violation.into_iter().for_each(|violation| self.world.trace.fail(violation));
     }
 
-    /// Clients have sent everything, and their publishes are confirmed.
+    /// No client waits for anything.
     fn check_clients(&mut self) {
-        let waiting = self.world.clients.iter().find(|client| {
-            let mut channels = client.channels.iter();
-            !client.connection.out.is_empty() || channels.any(|channel| !channel.unconfirmed.is_empty())
-        });
-        let violation = waiting.map(|client| {
-            let (name, broker, bytes) = (client.role.name(), client.broker, client.connection.out.bytes());
-            let first = client.channels.iter().find_map(|channel| channel.unconfirmed.first_key_value());
-            format!("at rest: the {name} of b{broker} has {bytes} bytes to send, and waits for confirm {first:?}")
+        let violation = self.world.clients.iter().find_map(|client| {
+            let (name, broker) = (client.role.name(), client.broker);
+            client.waits_for().map(|what| format!("at rest: the {name} of b{broker} {what}"))
         });
         violation.into_iter().for_each(|violation| self.world.trace.fail(violation));
     }

@@ -7,8 +7,8 @@ use super::expectations::{ExpectedRoute, Expectations};
 use super::route_actions::NUMBER_BYTES;
 use super::topology::FederationSettings;
 use crate::client_connection::{ClientEvent, ReceivedMessage};
-use crate::simulated_client::{ChannelState, ClientChannel, ConnectionState};
-use crate::world::World;
+use crate::simulated_client::{ClientChannel, ConnectionState};
+use crate::world::SimulatedWorld;
 use catalog::trace;
 use wire::method::basic;
 use wire::{RawProperties, ValueRef};
@@ -27,24 +27,21 @@ fn path_of(properties: &[u8]) -> Option<(Vec<usize>, bool)> {
 
 impl FederationWorkload {
     /// A client receives something.
-    pub fn handle_event(&mut self, world: &mut World, client: usize, event: ClientEvent) {
+    pub fn handle_event(&mut self, world: &mut SimulatedWorld, client: usize, event: ClientEvent) {
         let one = &mut world.clients[client];
         let broker = one.broker;
         let is_closing = one.state == ConnectionState::Closing;
         match event {
             ClientEvent::Opened => {
-                one.state = ConnectionState::Open;
                 if let Some(number) = one.connection.open_channel(&world.memory.pool) {
                     one.channels.push(ClientChannel::new(number, one.uid));
                 }
             }
-            ClientEvent::ChannelOpened(_) => {
-                one.channels.iter_mut().for_each(|channel| channel.state = ChannelState::Open);
-            }
-            ClientEvent::Reply(..) => one.replies += 1,
+            ClientEvent::ChannelOpened(_) | ClientEvent::Reply(..) => {}
             ClientEvent::Confirm(_, tag, multiple, true) => {
-                if let Err(violation) = one.channels[0].confirm(tag, multiple) {
-                    world.trace.fail(format!("at b{broker}: {violation}"));
+                match one.channels[0].confirm(tag, multiple) {
+                    Ok(messages) => world.tally.confirmed += messages.len() as u64,
+                    Err(violation) => world.trace.fail(violation),
                 }
             }
             ClientEvent::Deliver(_, tag, message) => {
@@ -67,7 +64,7 @@ impl FederationWorkload {
 
 /// Compares deliveries with the expectations.
 struct RouteDeliveryChecker<'a> {
-    world: &'a mut World,
+    world: &'a mut SimulatedWorld,
     expectations: &'a mut Expectations,
     settings: &'a FederationSettings,
 }

@@ -7,7 +7,7 @@ use super::route_checks::FEDERATION_PREFIX;
 use crate::commands;
 use crate::limits::REST_QUIET_STEP_US;
 use crate::simulated_client::{ClientRole, ConnectionState};
-use crate::world::World;
+use crate::world::SimulatedWorld;
 use federation::limits::QUEUE_EXPIRES;
 use federation::{Order, RouteKind};
 use wire::method::{exchange, queue};
@@ -18,7 +18,7 @@ pub fn expiry_rounds() -> u32 {
 }
 
 /// Whether a broker has a queue that federation has declared.
-pub fn has_federation_queues(world: &World) -> bool {
+pub fn has_federation_queues(world: &SimulatedWorld) -> bool {
     let mut shards = world.brokers.iter().flat_map(|broker| &broker.shards);
     shards.any(|node| {
         let mut queues = node.shard.broker().catalog().queues();
@@ -28,7 +28,7 @@ pub fn has_federation_queues(world: &World) -> bool {
 
 impl FederationWorkload {
     /// Routes go, then definitions, then clients.
-    pub fn tear_down(&mut self, world: &mut World) {
+    pub fn tear_down(&mut self, world: &mut SimulatedWorld) {
         for route in 0..self.expectations.routes.len() {
             let settings = self.expectations.routes[route].settings.clone();
             let ((broker, peer), key) = (settings.ends(), settings.link().key);
@@ -72,7 +72,7 @@ impl FederationWorkload {
     }
 
     /// Without routes there is nothing that federation has declared.
-    fn check_no_routes(&self, world: &mut World) {
+    fn check_no_routes(&self, world: &mut SimulatedWorld) {
         let mut left = Vec::new();
         for (at, broker) in world.brokers.iter_mut().enumerate() {
             for (shard, node) in broker.shards.iter_mut().enumerate() {

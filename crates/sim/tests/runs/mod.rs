@@ -1,6 +1,6 @@
 //! Runs of seeds on several threads, for tests.
 
-use sim::{Failure, Mode, Tally, run};
+use sim::{SeedFailure, Mode, Tally, run};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const THREADS: usize = 4;
@@ -16,7 +16,7 @@ impl Drop for PanicNotice {
     }
 }
 
-fn run_one(mode: Mode, seed: u64) -> Result<Tally, Box<Failure>> {
+fn run_one(mode: Mode, seed: u64) -> Result<Tally, Box<SeedFailure>> {
     let notice = PanicNotice(mode, seed);
     let outcome = run(mode, seed, false);
     std::mem::forget(notice);
