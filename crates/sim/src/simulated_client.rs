@@ -19,19 +19,19 @@ pub enum PublishMode {
 /// A request whose answer a channel waits for.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ClientRequest {
-    /// `queue.declare` of a queue that was not there.
+    /// `queue.declare` of a new queue.
     Declare(usize),
     /// `queue.declare`, passive.
     DeclarePassive(usize),
-    /// `queue.declare` of a queue that is there; whether as it is.
+    /// `queue.declare` of an existing queue; whether with equal arguments.
     Redeclare(usize, bool),
     /// `queue.delete`; whether only if unused or empty.
     Delete(usize, bool),
     /// `queue.purge`.
     Purge(usize),
-    /// `queue.bind` or `exchange.bind`, and the number of its life.
+    /// `queue.bind` or `exchange.bind`: the binding, and the index of its lifetime.
     Bind(usize, usize),
-    /// `queue.unbind` or `exchange.unbind`.
+    /// `queue.unbind` or `exchange.unbind`: the binding, and the index of its lifetime.
     Unbind(usize, usize),
     /// `exchange.declare`.
     DeclareExchange(usize),
@@ -43,7 +43,7 @@ pub enum ClientRequest {
     Cancel(usize),
     /// `basic.get`: the queue, and whether it needs no acknowledgement.
     Get(usize, bool),
-    /// `basic.qos` for consumers to come.
+    /// `basic.qos` for consumers that start later.
     Prefetch(u32),
     /// `basic.qos` for the channel.
     PrefetchShared(u32),
@@ -126,7 +126,7 @@ pub enum ChannelState {
     Gone,
 }
 
-/// What becomes of a settled delivery.
+/// How a delivery is settled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Settlement {
     /// Acknowledged.
@@ -220,11 +220,11 @@ impl ClientChannel {
 
     /// Whether messages of a queue may be on their way to it.
     pub fn may_receive_from(&self, queue: usize) -> bool {
-        let asked = self
+        let has_get = self
             .pending
             .as_ref()
             .is_some_and(|pending| matches!(pending.request, ClientRequest::Get(from, _) if from == queue));
-        asked || self.consumers.iter().any(|consumer| consumer.queue == queue && consumer.state != ConsumerState::Gone)
+        has_get || self.consumers.iter().any(|consumer| consumer.queue == queue && consumer.state != ConsumerState::Gone)
     }
 
     /// It waits for the answer to a request. What it sent before is proven by that answer.

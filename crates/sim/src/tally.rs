@@ -32,8 +32,8 @@ pub struct Tally {
     /// Messages found by the final drain.
     pub drained: u64,
     /// One if the run ended with publishers that nothing could unblock.
-    pub held_for_good: u64,
-    /// Times a client was told `connection.blocked`.
+    pub blocked_for_good: u64,
+    /// Times a client received `connection.blocked`.
     pub blocked: u64,
     /// Connections opened by clients.
     pub connections: u64,
@@ -79,7 +79,7 @@ impl std::ops::AddAssign for Tally {
         }
         add! {
             published confirmed declined delivered redelivered dead chained worn overdue answers refusals drained
-            held_for_good blocked connections client_cuts crossed owed bindings dials refused links link_cuts silences
+            blocked_for_good blocked connections client_cuts crossed owed bindings dials refused links link_cuts silences
             forced stops reroutes ticks
         }
     }
@@ -88,13 +88,13 @@ impl std::ops::AddAssign for Tally {
 impl Display for Tally {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Tally { published, confirmed, declined, delivered, redelivered, dead, chained, worn, .. } = self;
-        let Tally { drained, answers, refusals, overdue, connections, client_cuts, blocked, held_for_good, .. } = self;
+        let Tally { drained, answers, refusals, overdue, connections, client_cuts, blocked, blocked_for_good, .. } = self;
         write!(
             f,
             "{published} messages published, {confirmed} answered for, {declined} refused, {delivered} delivered \
              ({redelivered} again, {dead} dead letters of which {chained} had died before, {worn} worn out), {drained} found \
              at the end; {answers} requests answered, {refusals} channels refused, {overdue} of them for a timeout; \
-             {connections} connections, {client_cuts} cut, {blocked} times blocked, {held_for_good} runs blocked for good; "
+             {connections} connections, {client_cuts} cut, {blocked} times blocked, {blocked_for_good} runs blocked for good; "
         )?;
         let Tally { crossed, owed, bindings, stops, reroutes, dials, refused, links, link_cuts, silences, .. } = self;
         if *dials > 0 {

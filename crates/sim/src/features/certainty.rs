@@ -97,7 +97,7 @@ pub fn is_excused(world: &SimulatedWorld, model: &mut ShadowModel, at: usize, co
     let target = &model.queues[dead];
     target.deliveries.contains_key(&copy)
         || target.life.ending.is_some()
-        || target.leaky
+        || target.may_lose_messages
         || target.forgiven > 0
         || is_excused(world, model, dead, copy)
 }

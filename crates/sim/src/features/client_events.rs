@@ -193,7 +193,7 @@ impl EventHandler<'_> {
                 if known.name.starts_with('?') {
                     known.name = name;
                 } else if known.name != name {
-                    self.world.trace.fail(format!("'{name}' is declared, not the queue that was asked for"));
+                    self.world.trace.fail(format!("'{name}' is declared, not the queue of the request"));
                     return;
                 }
                 let is_cut = self.world.clients[client].cut && self.model.queues[queue].owner.is_some();
@@ -238,7 +238,7 @@ impl EventHandler<'_> {
             (&ClientRequest::Consume(at), BrokerReply::Consuming(tag)) => {
                 let consumer = &mut one.consumers[at];
                 if !consumer.tag.is_empty() && consumer.tag != tag {
-                    return self.world.trace.fail(format!("consume-ok for '{tag}', not for the tag that was asked for"));
+                    return self.world.trace.fail(format!("consume-ok for '{tag}', not for the tag of the request"));
                 }
                 consumer.tag = tag;
                 consumer.state = ConsumerState::Active;
@@ -249,7 +249,7 @@ impl EventHandler<'_> {
             }
             (&ClientRequest::Cancel(at), BrokerReply::Cancelled(tag)) => {
                 if one.consumers[at].tag != tag {
-                    return self.world.trace.fail(format!("cancel-ok for '{tag}', not for the tag that was asked for"));
+                    return self.world.trace.fail(format!("cancel-ok for '{tag}', not for the tag of the request"));
                 }
                 one.consumers[at].state = ConsumerState::Gone;
             }

@@ -236,23 +236,23 @@ impl DeliveryChecker<'_> {
             if at == 0 && !self.model.routes(message, routed, false).contains(origin) {
                 return Err(format!("it was never routed to {}", known.name));
             }
-            let seen = known.deliveries.get(&copy);
+            let delivery = known.deliveries.get(&copy);
             let certainty = Certainty::of(self.world, self.model);
             let is_fair = match &**reason {
                 "expired" => certainty.may_have_expired(known, copy),
                 "maxlen" => known.traits.length.is_some() && (!known.traits.refuses || known.traits.refuses_to_dead),
-                "rejected" => seen.is_some_and(|seen| seen.rejected),
+                "rejected" => delivery.is_some_and(|delivery| delivery.rejected),
                 "delivery_limit" => certainty.may_exceed_delivery_limit(*origin, copy),
                 _ => false,
             };
             if !is_fair {
                 return Err(format!("{} had no reason to dead-letter it for '{reason}'", known.name));
             }
-            if let Some(seen) = seen {
-                if seen.settled == SettlementProgress::Proven && !seen.rejected {
+            if let Some(delivery) = delivery {
+                if delivery.settled == SettlementProgress::Proven && !delivery.rejected {
                     return Err(format!("it was settled in {}", known.name));
                 }
-                if let Some(holder) = seen.holder.filter(|&holder| certainty.is_certain(holder)) {
+                if let Some(holder) = delivery.holder.filter(|&holder| certainty.is_certain(holder)) {
                     return Err(format!("channel {holder} has it from {}", known.name));
                 }
             }
@@ -262,7 +262,7 @@ impl DeliveryChecker<'_> {
         Ok(())
     }
 
-    /// The delivery count of a message is within the limit, and no count is seen twice, although deliveries may overtake each
+    /// The delivery count of a message is within the limit, and no count is delivery twice, although deliveries may overtake each
     /// other.
     pub fn check_returns(&mut self, queue: usize, copy: u64, returns: i64, flag: bool) -> Result<(), String> {
         let known = &mut self.model.queues[queue];
@@ -273,11 +273,11 @@ impl DeliveryChecker<'_> {
         if (returns > 0) != flag {
             return Err(format!("it was returned {returns} times, and is flagged: {flag}"));
         }
-        let (seen, bit) = (known.deliveries.entry(copy).or_default(), 1 << returns);
-        if seen.returns & bit != 0 {
+        let (delivery, bit) = (known.deliveries.entry(copy).or_default(), 1 << returns);
+        if delivery.returns & bit != 0 {
             return Err(format!("it was returned {returns} times, and an earlier delivery has the same count"));
         }
-        seen.returns |= bit;
+        delivery.returns |= bit;
         Ok(())
     }
 }

@@ -143,7 +143,7 @@ impl DeliveryChecker<'_> {
             self.model.queues[queue].disturbed = true;
             self.model.queues[queue].deliveries.entry(id).or_default().times += 1;
         }
-        self.hold(client, channel, queue, id, recipient, received.tag);
+        self.record_unsettled(client, channel, queue, id, recipient, received.tag);
     }
 
     /// A message that was delivered before is flagged; one that is settled is never delivered again, and one that a channel has
@@ -151,9 +151,9 @@ impl DeliveryChecker<'_> {
     fn check_repetition(&mut self, queue: usize, id: u64, redelivered: bool) -> Option<String> {
         let known = &mut self.model.queues[queue];
         let (name, disturbed) = (known.name.clone(), known.disturbed);
-        let seen = known.deliveries.entry(id).or_default();
-        let (times, settled, holder) = (seen.times, seen.settled, seen.holder);
-        seen.times += 1;
+        let delivery = known.deliveries.entry(id).or_default();
+        let (times, settled, holder) = (delivery.times, delivery.settled, delivery.holder);
+        delivery.times += 1;
         if times > 0 && !redelivered {
             return Some(format!("message {id} was delivered by {name} again, without the flag"));
         }
@@ -197,7 +197,7 @@ impl DeliveryChecker<'_> {
     }
 
     /// The channel has the delivery now; its prefetch counts must allow that.
-    fn hold(&mut self, client: usize, channel: usize, queue: usize, message: u64, recipient: Recipient, tag: u64) {
+    fn record_unsettled(&mut self, client: usize, channel: usize, queue: usize, message: u64, recipient: Recipient, tag: u64) {
         let since_us = self.world.clock.us();
         let one = &mut self.world.clients[client].channels[channel];
         let no_ack = match recipient {
@@ -206,13 +206,13 @@ impl DeliveryChecker<'_> {
         };
         let uid = one.uid;
         let known = &mut self.model.queues[queue];
-        let seen = known.deliveries.entry(message).or_default();
+        let delivery = known.deliveries.entry(message).or_default();
         if no_ack {
-            seen.settled = SettlementProgress::Proven;
+            delivery.settled = SettlementProgress::Proven;
             known.owed.remove(&message);
             return;
         }
-        seen.holder = Some(uid);
+        delivery.holder = Some(uid);
         let consumer = match recipient {
             Recipient::Consumer(at) => Some(at),
             Recipient::Get { .. } => None,

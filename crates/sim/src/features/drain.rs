@@ -86,7 +86,7 @@ impl FeatureWorkload {
             // Connections that publish and consume have the deliveries that would have to be settled: the broker reads
             // nothing from them, and nobody else can free that memory. RabbitMQ stops in the same way.
             world.trace.note(|| "blocked for good".into());
-            world.tally.held_for_good = 1;
+            world.tally.blocked_for_good = 1;
             return;
         }
         self.check_owed(world);
@@ -216,7 +216,7 @@ impl FeatureWorkload {
         let now = self.model.now;
         let mut missing = Vec::new();
         for (at, queue) in self.model.queues.iter().enumerate() {
-            if queue.life.surely_spans(now, now) && queue.owner.is_none() && !queue.leaky {
+            if queue.life.surely_spans(now, now) && queue.owner.is_none() && !queue.may_lose_messages {
                 let owed = queue.owed.iter().filter(|&&id| number_of(id) > queue.forgiven);
                 missing.extend(owed.map(|&id| (at, id)));
             }

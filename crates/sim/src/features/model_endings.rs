@@ -69,7 +69,7 @@ impl ShadowModel {
             queue.disturbed = true;
             queue.had_unseen_deliveries = true;
             if consumer.no_ack {
-                queue.leak(ample);
+                queue.allow_losses(ample);
             }
         }
         // The broker may not have received its last settlements.
@@ -91,11 +91,11 @@ impl ShadowModel {
         match pending.map(|pending| pending.request) {
             Some(ClientRequest::Declare(queue)) => self.queues[queue].life.may_end(now),
             Some(ClientRequest::DeclareExchange(exchange)) => self.exchanges[exchange].life.may_end(now),
-            Some(ClientRequest::Purge(queue)) => self.queues[queue].leak(ample),
+            Some(ClientRequest::Purge(queue)) => self.queues[queue].allow_losses(ample),
             Some(ClientRequest::Get(queue, no_ack)) => {
                 let queue = &mut self.queues[queue];
                 if no_ack {
-                    queue.leak(ample);
+                    queue.allow_losses(ample);
                 }
                 queue.departed = Some(period);
                 queue.disturbed = true;

@@ -1,6 +1,6 @@
 //! Requests of clients: declare, bind, consume, get, and all others that the broker answers.
 //!
-//! A name belongs to one queue at a time: no client declares two queues of one name.
+//! A name belongs to one queue at a time: clients do not declare a second queue of a name that is in use.
 
 use crate::commands;
 use crate::faults::Faults;
@@ -21,7 +21,7 @@ fn short(text: &str) -> ShortStr<'_> {
     ShortStr::truncated(text)
 }
 
-/// The same arguments, with whole numbers as short as they can be.
+/// The same arguments, with every whole number in its shortest type.
 fn retyped(table: &Table) -> Table {
     let value = |value: &Value| match value {
         Value::I64(number) => match (i8::try_from(*number), i16::try_from(*number), i32::try_from(*number)) {
@@ -116,14 +116,14 @@ impl RequestTurn<'_> {
         Generator { model: self.model, switches: self.settings.switches, chance: &mut self.world.chance }
     }
 
-    /// Queues that surely exist and that this client may use.
+    /// Queues that exist and that this client may use.
     fn usable(&self) -> Vec<usize> {
         let uid = self.world.clients[self.client].uid;
         let mine = |&queue: &usize| self.model.queues[queue].owner.is_none_or(|owner| owner == uid);
         self.model.living_queues().into_iter().filter(mine).collect()
     }
 
-    /// Whether some channel waits for an answer about a queue.
+    /// Whether a channel waits for an answer about a queue.
     fn has_pending_request(&self, queue: usize) -> bool {
         let channels = self.world.clients.iter().flat_map(|client| &client.channels);
         channels.filter_map(|channel| channel.pending.as_ref()).any(|pending| match pending.request {
@@ -133,7 +133,7 @@ impl RequestTurn<'_> {
             | ClientRequest::Delete(other, _)
             | ClientRequest::Purge(other)
             | ClientRequest::Get(other, _) => other == queue,
-            // Rarely a reason to wait, and simple to be sure of.
+            // These may concern the queue; waiting for all of them is simple and rare.
             ClientRequest::Bind(..) | ClientRequest::Unbind(..) | ClientRequest::Consume(_) | ClientRequest::Cancel(_) => true,
             _ => false,
         })
@@ -141,16 +141,16 @@ impl RequestTurn<'_> {
 
     fn declare(&mut self) -> ClientRequest {
         let uid = self.world.uid();
-        // A client that fills its own exclusive queue and goes is held back by it for ever: nobody else can empty it.
+        // A client that fills its own exclusive queue and closes is blocked by it for ever: nobody else can empty it.
         let switches = self.settings.switches;
         let exclusive = switches.has(Feature::Exclusive, &mut self.world.chance) && self.world.settings.limits.is_ample();
         let auto_delete = switches.has(Feature::AutoDelete, &mut self.world.chance);
         let server_named = switches.has(Feature::ServerNamed, &mut self.world.chance);
         let owner = exclusive.then(|| self.world.clients[self.client].uid);
-        // A name that is free again, perhaps.
+        // Perhaps a name that is free again.
         let ended = |queue: &usize| {
             let queue = &self.model.queues[*queue];
-            // What was said to the old one has been heard.
+            // The broker has received everything that was sent to the old one.
             queue.life.ended.is_some_and(|ended| ended < self.model.rested)
                 && !queue.name.starts_with("amq.")
                 && queue.traits == Default::default()
@@ -167,7 +167,7 @@ impl RequestTurn<'_> {
         let plain = server_named || name != format!("q{uid}");
         let (traits, table) = if plain { Default::default() } else { self.generator().queue_traits() };
         let queue = if server_named {
-            // Its name is known when the answer comes; nobody can mean it before.
+            // The answer has its name; no client can use it before.
             self.model.add_queue(format!("?{uid}"), owner, auto_delete)
         } else {
             self.model.add_queue(name.clone(), owner, auto_delete)
@@ -193,12 +193,12 @@ impl RequestTurn<'_> {
         ClientRequest::DeclarePassive(queue)
     }
 
-    /// Declares a queue that is there once more: as it is, though numbers may have another width, or otherwise.
+    /// Declares an existing queue again: with equal arguments, although numbers may have another type, or with others.
     fn redeclare(&mut self, queue: usize) -> Option<ClientRequest> {
         let (now, period) = (self.model.now, self.model.period);
         let known = &mut self.model.queues[queue];
         let is_simple = known.owner.is_none() && !known.auto_delete && !known.name.starts_with("amq.");
-        // Behind those who are held back it would make a queue that somebody has deleted meanwhile.
+        // On a blocked connection the request would create a queue that another client has deleted meanwhile.
         if !is_simple || !known.life.surely_spans(now, now) || !self.world.settings.limits.is_ample() {
             return None;
         }
@@ -221,7 +221,7 @@ impl RequestTurn<'_> {
     }
 
     fn delete(&mut self, queue: usize) -> Option<ClientRequest> {
-        // One that is declared again at the same time might be made anew.
+        // A redeclaration at the same time might create it again.
         if self.model.queues[queue].redeclared == Some(self.model.period) {
             return None;
         }
@@ -360,7 +360,7 @@ impl RequestTurn<'_> {
         self.send(basic::Get { queue: short(&name), no_ack });
         self.may_owe(no_ack);
         if self.world.settings.faults.client_cuts && self.world.clients.len() > 1 && self.world.chance.permille(40) {
-            // The message meets nobody when it comes.
+            // The delivery finds no client.
             let client = &mut self.world.clients[self.client];
             self.world.tally.client_cuts += 1;
             self.model.end_owned_queues(client.uid);
@@ -369,7 +369,7 @@ impl RequestTurn<'_> {
         ClientRequest::Get(queue, no_ack)
     }
 
-    /// A channel asks for messages.
+    /// The channel requests messages.
     fn may_owe(&mut self, no_ack: bool) {
         let now_us = self.world.clock.us();
         if !no_ack {
@@ -398,7 +398,7 @@ impl RequestTurn<'_> {
         let known = &mut self.model.queues[queue];
         known.contested |= exclusive;
         if known.auto_delete {
-            // From now on it may go at any time: whoever consumes may be cut off and not know it.
+            // From now on it may be deleted at any time: its consumer may be cut and not know it.
             known.life.may_end(now);
         }
         let bytes = table.to_bytes();
@@ -424,7 +424,7 @@ impl RequestTurn<'_> {
         self.send(basic::Cancel { consumer_tag: short(&tag), no_wait: false });
         self.world.clients[self.client].channels[self.channel].consumers[at].state = ConsumerState::Cancelling;
         self.model.consumer_leaves(queue, uid);
-        // What waited for it at its shard goes back, unflagged, behind what others were given meanwhile.
+        // Messages that its shard has kept for it are requeued without the flag, behind deliveries to others.
         self.model.queues[queue].departed = Some(self.model.leaving_period());
         Some(ClientRequest::Cancel(at))
     }
@@ -484,7 +484,7 @@ impl RequestTurn<'_> {
                 self.rollback();
                 Some(ClientRequest::Rollback)
             }
-            // What was published plainly and is not proven would be proven by confirms of others.
+            // Confirms of later messages would prove unproven publishes before the selection.
             PublishMode::Plain if self.settings.switches.has(Feature::Confirms, &mut self.world.chance) => {
                 self.send(confirm::Select { no_wait: false });
                 Some(ClientRequest::Select(PublishMode::Confirm))

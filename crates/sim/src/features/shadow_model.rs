@@ -211,7 +211,7 @@ pub struct ShadowQueue {
     /// Messages up to this one may be gone: purged, or sent to a consumer without acknowledgements.
     pub forgiven: u64,
     /// Until the end of this period messages may be lost without a violation.
-    pub leaky: bool,
+    pub may_lose_messages: bool,
     /// The last period in which a consumer left with deliveries under way.
     pub departed: Option<u32>,
     /// A message was requeued, ever.
@@ -237,8 +237,8 @@ pub struct ShadowQueue {
 
 impl ShadowQueue {
     /// Messages may be lost until the next rest; for ever, if limits may block the clients that have them.
-    pub fn leak(&mut self, has_ample_limits: bool) {
-        self.leaky = true;
+    pub fn allow_losses(&mut self, has_ample_limits: bool) {
+        self.may_lose_messages = true;
         if !has_ample_limits {
             self.forgiven = u64::MAX;
         }
@@ -304,7 +304,7 @@ impl ShadowModel {
             deliveries: HashMap::new(),
             newest: HashMap::new(),
             forgiven: 0,
-            leaky: false,
+            may_lose_messages: false,
             departed: None,
             disturbed: false,
             contested: false,
@@ -366,7 +366,7 @@ impl ShadowModel {
             }
         }
         for queue in &mut self.queues {
-            if std::mem::take(&mut queue.leaky) {
+            if std::mem::take(&mut queue.may_lose_messages) {
                 queue.forgiven = queue.forgiven.max(newest);
             }
         }

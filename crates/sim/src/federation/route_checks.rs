@@ -111,13 +111,13 @@ impl RouteChecker<'_> {
         let mut complaint = None;
         for sent in &self.expectations.sent {
             for queue in &self.expectations.queues {
-                let came = queue.deliveries.get(&sent.id).copied().unwrap_or_default();
+                let times = queue.deliveries.get(&sent.id).copied().unwrap_or_default();
                 let must = self.expectations.must_deliver(sent, queue);
                 owed += u64::from(must);
                 let (id, name, from, at) = (sent.id, &queue.name, sent.at, queue.at);
-                if must && came == 0 {
+                if must && times == 0 {
                     complaint = Some(format!("message {id} of b{from} was never delivered to {name} at b{at}"));
-                } else if self.expectations.calm && came > 0 && !must {
+                } else if self.expectations.calm && times > 0 && !must {
                     complaint =
                         Some(format!("message {id} of b{from} was delivered to {name} at b{at}, and there is no path"));
                 }
