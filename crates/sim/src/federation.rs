@@ -6,6 +6,7 @@
 
 mod declarations;
 mod expectations;
+mod operator;
 mod route_actions;
 mod route_checks;
 mod route_deliveries;
@@ -21,7 +22,9 @@ use crate::settings::Settings;
 use crate::simulated_client::{ClientRole, SimulatedClient};
 use crate::world::SimulatedWorld;
 use expectations::Expectations;
+use operator::RouteOperator;
 use route_checks::RouteChecker;
+use route_deliveries::FederationEventHandler;
 
 /// How often clients act in a storm.
 #[derive(Clone, Copy, Default)]
@@ -68,6 +71,10 @@ impl FederationWorkload {
         }
     }
 
+    fn operator<'a>(&'a mut self, world: &'a mut SimulatedWorld) -> RouteOperator<'a> {
+        RouteOperator { world, expectations: &mut self.expectations }
+    }
+
     fn checker<'a>(&'a self, world: &'a mut SimulatedWorld) -> RouteChecker<'a> {
         RouteChecker { world, expectations: &self.expectations, settings: &self.settings }
     }
@@ -76,7 +83,7 @@ impl FederationWorkload {
 impl Workload for FederationWorkload {
     fn prepare(&mut self, world: &mut SimulatedWorld) {
         world.tally.forced = u64::from(self.settings.forced);
-        self.draw_queues(world);
+        self.expectations.draw_queues(&mut world.chance);
         for broker in 0..world.brokers.len() {
             self.set_up_broker(world, broker);
         }
@@ -113,7 +120,8 @@ impl Workload for FederationWorkload {
 
     fn on_event(&mut self, world: &mut SimulatedWorld, client: usize, event: ClientEvent) {
         world.trace.digest_event((world.clients[client].broker, &event));
-        self.handle_event(world, client, event);
+        let (expectations, settings) = (&mut self.expectations, &self.settings);
+        FederationEventHandler { world, expectations, settings }.on_event(client, event);
     }
 
     fn on_link_lost(&mut self, from: usize, to: usize) {

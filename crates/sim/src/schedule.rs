@@ -8,6 +8,7 @@ use crate::limits::{PATIENCE_ROUNDS, REST_QUIET_ROUNDS, REST_ROUNDS_MAX};
 use crate::settings::{Schedule, TurnOrder};
 use crate::simulated_client::{ConnectionState, SimulatedClient};
 use crate::world::SimulatedWorld;
+use link::sim::Side;
 
 /// Steps of a run between two rests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -211,9 +212,12 @@ impl SimulatedWorld {
         workload.end_rest(self);
     }
 
-    /// Everything moves until nothing does.
+    /// Everything moves at full speed until nothing moves any more.
     pub fn run_until_quiet<W: Workload>(&mut self, workload: &mut W) {
-        self.release_all();
+        self.clients.iter_mut().for_each(SimulatedClient::release);
+        for (cable, side) in self.cables.iter().flat_map(|cable| [(cable, Side::Left), (cable, Side::Right)]) {
+            cable.set_pace(side, None);
+        }
         workload.begin_rest(self);
         let Schedule { quiet_step_us, rest_s_max, .. } = self.settings.schedule;
         let began_us = self.clock.us();

@@ -199,15 +199,6 @@ impl SimulatedWorld {
         clients
     }
 
-    /// All clients read, and all connections move at full speed.
-    pub fn release_all(&mut self) {
-        self.clients.iter_mut().for_each(SimulatedClient::release);
-        for cable in &self.cables {
-            cable.set_pace(Side::Left, None);
-            cable.set_pace(Side::Right, None);
-        }
-    }
-
     /// Stops a broker: its connections are reset, its clients are gone, and it forgets everything.
     pub fn stop_broker(&mut self, broker: usize) {
         self.tally.stops += 1;

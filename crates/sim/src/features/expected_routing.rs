@@ -32,13 +32,13 @@ impl ShadowModel {
         queues: &mut BTreeSet<usize>,
         visited: &mut BTreeSet<usize>,
     ) {
-        if !self.exists(BindingTarget::Exchange(exchange), view) || !visited.insert(exchange) {
+        if !view.includes(self, BindingTarget::Exchange(exchange)) || !visited.insert(exchange) {
             return;
         }
         let exchange_type = self.exchanges[exchange].exchange_type;
         if exchange_type == ShadowExchangeType::Default {
             let named = (0..self.queues.len()).filter(|&at| message.keys().any(|key| self.queues[at].name == *key));
-            queues.extend(named.filter(|&at| self.exists(BindingTarget::Queue(at), view)));
+            queues.extend(named.filter(|&at| view.includes(self, BindingTarget::Queue(at))));
             return;
         }
         for binding in self.matching(exchange, message, view) {
@@ -61,16 +61,19 @@ impl ShadowModel {
         self.bindings.iter().filter(move |binding| {
             binding.source == exchange
                 && matches(exchange_type, binding, message)
-                && self.exists(binding.target, view)
+                && view.includes(self, binding.target)
                 && binding.lives.iter().any(|life| exists_in(life, view))
         })
     }
+}
 
-    fn exists(&self, target: BindingTarget, view: DefinitionView) -> bool {
+impl DefinitionView {
+    /// Whether a queue or an exchange exists in this view.
+    fn includes(self, model: &ShadowModel, target: BindingTarget) -> bool {
         match target {
-            BindingTarget::Queue(queue) => exists_in(&self.queues[queue].life, view),
-            BindingTarget::Exchange(exchange) if view.surely => self.is_exchange(exchange, view.from, view.to),
-            BindingTarget::Exchange(exchange) => exists_in(&self.exchanges[exchange].life, view),
+            BindingTarget::Queue(queue) => exists_in(&model.queues[queue].life, self),
+            BindingTarget::Exchange(exchange) if self.surely => model.is_exchange(exchange, self.from, self.to),
+            BindingTarget::Exchange(exchange) => exists_in(&model.exchanges[exchange].life, self),
         }
     }
 }

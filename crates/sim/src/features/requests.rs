@@ -35,6 +35,22 @@ fn retyped(table: &Table) -> Table {
     table.iter().map(|(name, old)| (name.to_owned(), value(old))).collect()
 }
 
+/// Whether a channel waits for an answer about a queue.
+fn has_pending_request(world: &SimulatedWorld, queue: usize) -> bool {
+    let channels = world.clients.iter().flat_map(|client| &client.channels);
+    channels.filter_map(|channel| channel.pending.as_ref()).any(|pending| match pending.request {
+        ClientRequest::Declare(other)
+        | ClientRequest::DeclarePassive(other)
+        | ClientRequest::Redeclare(other, _)
+        | ClientRequest::Delete(other, _)
+        | ClientRequest::Purge(other)
+        | ClientRequest::Get(other, _) => other == queue,
+        // These may concern the queue; waiting for all of them is simple and rare.
+        ClientRequest::Bind(..) | ClientRequest::Unbind(..) | ClientRequest::Consume(_) | ClientRequest::Cancel(_) => true,
+        _ => false,
+    })
+}
+
 /// A client's turn to send a request on a channel that waits for no answer.
 pub struct RequestTurn<'a> {
     pub world: &'a mut SimulatedWorld,
@@ -123,22 +139,6 @@ impl RequestTurn<'_> {
         self.model.living_queues().into_iter().filter(mine).collect()
     }
 
-    /// Whether a channel waits for an answer about a queue.
-    fn has_pending_request(&self, queue: usize) -> bool {
-        let channels = self.world.clients.iter().flat_map(|client| &client.channels);
-        channels.filter_map(|channel| channel.pending.as_ref()).any(|pending| match pending.request {
-            ClientRequest::Declare(other)
-            | ClientRequest::DeclarePassive(other)
-            | ClientRequest::Redeclare(other, _)
-            | ClientRequest::Delete(other, _)
-            | ClientRequest::Purge(other)
-            | ClientRequest::Get(other, _) => other == queue,
-            // These may concern the queue; waiting for all of them is simple and rare.
-            ClientRequest::Bind(..) | ClientRequest::Unbind(..) | ClientRequest::Consume(_) | ClientRequest::Cancel(_) => true,
-            _ => false,
-        })
-    }
-
     fn declare(&mut self) -> ClientRequest {
         let uid = self.world.uid();
         // A client that fills its own exclusive queue and closes is blocked by it for ever: nobody else can empty it.
@@ -156,7 +156,7 @@ impl RequestTurn<'_> {
                 && queue.traits == Default::default()
                 && !self.model.queues.iter().any(|other| other.name == queue.name && other.life.ended.is_none())
         };
-        let free = (0..self.model.queues.len()).rev().find(|queue| ended(queue) && !self.has_pending_request(*queue));
+        let free = (0..self.model.queues.len()).rev().find(|queue| ended(queue) && !has_pending_request(self.world, *queue));
         let name = match free {
             Some(queue) if self.world.settings.limits.is_ample() && self.world.chance.permille(500) => {
                 self.model.queues[queue].name.clone()

@@ -69,7 +69,7 @@ impl FederationWorkload {
             if known.exists && known.settings.ends().0 == broker {
                 // A broker that comes back keeps its durable routes.
                 let is_restored = world.brokers[broker].lives > 1 && known.settings.spec.durable;
-                self.configure_route(world, route, is_restored);
+                self.operator(world).configure_route(route, is_restored);
             }
         }
     }

@@ -4,6 +4,7 @@
 
 use super::topology::{FederationSettings, RouteSettings};
 use crate::settings::{FaultSettings, Settings};
+use link::sim::Chance;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An exchange's number, and a key or pattern.
@@ -89,6 +90,20 @@ impl Expectations {
             calm: false,
             settings: settings.clone(),
             faults: run.faults,
+        }
+    }
+
+    /// Draws the queues of the run, with their first bindings.
+    pub fn draw_queues(&mut self, chance: &mut Chance) {
+        for at in 0..self.stopped.len() {
+            for _ in 0..chance.between(1, 2) {
+                let name = format!("q{}", self.queues.len());
+                let mut queue = ExpectedQueue { name, at, ..ExpectedQueue::default() };
+                for _ in 0..chance.below(4) {
+                    queue.bindings.insert(self.settings.draw_binding(chance), 0);
+                }
+                self.queues.push(queue);
+            }
         }
     }
 

@@ -1,11 +1,10 @@
 //! What clients and operators do in a federation: publish, bind and unbind, configure and remove routes.
 
-use super::expectations::{ExpectedQueue, PublishedMessage};
+use super::expectations::PublishedMessage;
 use super::{FederationWorkload, StoppedBroker, declarations};
 use crate::faults::Faults;
 use crate::simulated_client::ClientRole;
 use crate::world::{NewMessage, SimulatedWorld};
-use federation::Order;
 
 /// Bytes of a body before its padding: the number of the message.
 pub const NUMBER_BYTES: usize = 8;
@@ -13,26 +12,6 @@ pub const NUMBER_BYTES: usize = 8;
 const NO_PROPERTIES: [u8; 2] = [0, 0];
 
 impl FederationWorkload {
-    /// Draws the queues of the run, with their first bindings.
-    pub fn draw_queues(&mut self, world: &mut SimulatedWorld) {
-        for broker in 0..world.brokers.len() {
-            for _ in 0..world.chance.between(1, 2) {
-                let name = format!("q{}", self.expectations.queues.len());
-                let mut queue = ExpectedQueue { name, at: broker, ..ExpectedQueue::default() };
-                for _ in 0..world.chance.below(4) {
-                    queue.bindings.insert(self.draw_binding(world), 0);
-                }
-                self.expectations.queues.push(queue);
-            }
-        }
-    }
-
-    fn draw_binding(&self, world: &mut SimulatedWorld) -> (usize, &'static str) {
-        let exchange = world.chance.below(self.settings.exchanges.len() as u64) as usize;
-        let patterns = self.settings.exchanges[exchange].patterns();
-        (exchange, patterns[world.chance.below(patterns.len() as u64) as usize])
-    }
-
     /// One step of a storm: everything at once.
     pub fn act_in_storm(&mut self, world: &mut SimulatedWorld, step: u32) {
         if world.chance.permille(self.rates.publish_permille) {
@@ -47,7 +26,7 @@ impl FederationWorkload {
         Faults::draw_cuts(world, self);
         Faults::draw_slowness(world);
         if world.settings.faults.reroutes && world.chance.permille(10) {
-            self.reroute(world);
+            self.operator(world).reroute();
         }
         match self.stopped {
             Some(StoppedBroker { until_step, .. }) if step >= until_step => self.restart(world),
@@ -62,7 +41,7 @@ impl FederationWorkload {
         self.restart(world);
         for route in 0..self.expectations.routes.len() {
             if !self.expectations.routes[route].exists {
-                self.restore_route(world, route);
+                self.operator(world).restore_route(route);
             }
         }
     }
@@ -123,7 +102,7 @@ impl FederationWorkload {
         if !consumer.is_some_and(|client| world.clients[client].has_open_channel()) {
             return;
         }
-        let binding = self.draw_binding(world);
+        let binding = self.settings.draw_binding(&mut world.chance);
         let is_new = self.expectations.toggle_binding(at, binding);
         world.tally.bindings += 1;
         let verb = if is_new { "bound by" } else { "no longer bound by" };
@@ -133,61 +112,5 @@ impl FederationWorkload {
         } else {
             declarations::unbind(world, broker, &name, binding);
         }
-    }
-
-    /// An operator removes a route, or configures one that was removed.
-    fn reroute(&mut self, world: &mut SimulatedWorld) {
-        let route = world.chance.below(self.expectations.routes.len() as u64) as usize;
-        if !self.expectations.routes[route].exists {
-            return self.restore_route(world, route);
-        }
-        let (broker, _) = self.expectations.routes[route].settings.ends();
-        if world.brokers[broker].is_up {
-            world.tally.reroutes += 1;
-            self.expectations.remove_route(route);
-            self.remove_route(world, route);
-        }
-    }
-
-    fn restore_route(&mut self, world: &mut SimulatedWorld, route: usize) {
-        let (broker, _) = self.expectations.routes[route].settings.ends();
-        if world.brokers[broker].is_up {
-            self.expectations.restore_route(route);
-            self.configure_route(world, route, false);
-        }
-    }
-
-    /// An operator configures the link of a route, unless it exists, and the route. `is_restored`: the broker has the route
-    /// from its last life.
-    pub fn configure_route(&mut self, world: &mut SimulatedWorld, route: usize, is_restored: bool) {
-        let settings = self.expectations.routes[route].settings.clone();
-        let ((broker, peer), link) = (settings.ends(), settings.link());
-        world.links.forget_failures(broker, &link.url);
-        let (key, title) = (link.key.clone(), settings.spec.title());
-        world.trace.note(|| format!("b{broker} gets a route of b{peer}: {title}"));
-        let now = world.clock.now;
-        let broker = &mut world.brokers[broker];
-        // All routes of a link have the same shard.
-        let shard = peer % broker.shards.len();
-        broker.wake(shard, |shard| {
-            shard.federate(Order::AddLink(link), now);
-            let spec = settings.spec;
-            shard.federate(
-                if is_restored { Order::ReturnRoute(key, spec) } else { Order::AddRoute(key, spec) },
-                now,
-            );
-        });
-    }
-
-    fn remove_route(&mut self, world: &mut SimulatedWorld, route: usize) {
-        let settings = self.expectations.routes[route].settings.clone();
-        let ((broker, peer), link) = (settings.ends(), settings.link());
-        world.links.forget_failures(broker, &link.url);
-        let title = settings.spec.title();
-        world.trace.note(|| format!("b{broker} loses its route of b{peer}: {title}"));
-        let now = world.clock.now;
-        let broker = &mut world.brokers[broker];
-        let shard = peer % broker.shards.len();
-        broker.wake(shard, |shard| shard.federate(Order::RemoveRoute(link.key, settings.spec), now));
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Messages that were not delivered are found at the next rest.
 
-use super::FederationWorkload;
 use super::expectations::{ExpectedRoute, Expectations};
 use super::route_actions::NUMBER_BYTES;
 use super::topology::FederationSettings;
@@ -25,51 +24,47 @@ fn path_of(properties: &[u8]) -> Option<(Vec<usize>, bool)> {
     Some((path, again))
 }
 
-impl FederationWorkload {
+/// Handles the events of clients, and compares deliveries with the expectations.
+pub struct FederationEventHandler<'a> {
+    pub world: &'a mut SimulatedWorld,
+    pub expectations: &'a mut Expectations,
+    pub settings: &'a FederationSettings,
+}
+
+impl FederationEventHandler<'_> {
     /// A client receives something.
-    pub fn handle_event(&mut self, world: &mut SimulatedWorld, client: usize, event: ClientEvent) {
-        let one = &mut world.clients[client];
+    pub fn on_event(&mut self, client: usize, event: ClientEvent) {
+        let one = &mut self.world.clients[client];
         let broker = one.broker;
         let is_closing = one.state == ConnectionState::Closing;
         match event {
             ClientEvent::Opened => {
-                if let Some(number) = one.connection.open_channel(&world.memory.pool) {
+                if let Some(number) = one.connection.open_channel(&self.world.memory.pool) {
                     one.channels.push(ClientChannel::new(number, one.uid));
                 }
             }
             ClientEvent::ChannelOpened(_) | ClientEvent::Reply(..) => {}
             ClientEvent::Confirm(_, tag, multiple, true) => {
                 match one.channels[0].confirm(tag, multiple) {
-                    Ok(messages) => world.tally.confirmed += messages.len() as u64,
-                    Err(violation) => world.trace.fail(violation),
+                    Ok(messages) => self.world.tally.confirmed += messages.len() as u64,
+                    Err(violation) => self.world.trace.fail(violation),
                 }
             }
             ClientEvent::Deliver(_, tag, message) => {
-                world.tally.delivered += 1;
-                let (expectations, settings) = (&mut self.expectations, &self.settings);
-                let mut checker = RouteDeliveryChecker { world, expectations, settings };
-                if let Some(violation) = checker.violation(broker, &tag, &message) {
-                    world.trace.fail(violation);
+                self.world.tally.delivered += 1;
+                if let Some(violation) = self.violation(broker, &tag, &message) {
+                    self.world.trace.fail(violation);
                 }
-                if world.settings.faults.client_cuts {
-                    world.send(client, 0, basic::Ack { delivery_tag: message.tag, multiple: false });
+                if self.world.settings.faults.client_cuts {
+                    self.world.send(client, 0, basic::Ack { delivery_tag: message.tag, multiple: false });
                 }
             }
             ClientEvent::Blocked | ClientEvent::Unblocked => {}
             ClientEvent::CancelledByBroker(..) | ClientEvent::Over if is_closing => {}
-            other => world.trace.fail(format!("at b{broker}: a client received {other:?}")),
+            other => self.world.trace.fail(format!("at b{broker}: a client received {other:?}")),
         }
     }
-}
 
-/// Compares deliveries with the expectations.
-struct RouteDeliveryChecker<'a> {
-    world: &'a mut SimulatedWorld,
-    expectations: &'a mut Expectations,
-    settings: &'a FederationSettings,
-}
-
-impl RouteDeliveryChecker<'_> {
     /// What is wrong with a delivery. `tag`: the tag of the consumer, which is the number of its queue.
     fn violation(&mut self, broker: usize, tag: &str, message: &ReceivedMessage) -> Option<String> {
         let Some(at) = tag.parse().ok().filter(|at: &usize| *at < self.expectations.queues.len()) else {

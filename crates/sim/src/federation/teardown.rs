@@ -55,7 +55,7 @@ impl FederationWorkload {
         }
         self.is_finishing = true;
         world.run_until_quiet(self);
-        self.check_no_routes(world);
+        check_no_routes(world);
         for broker in 0..world.brokers.len() {
             for number in 0..self.settings.exchanges.len() {
                 let name = format!("x{number}");
@@ -70,28 +70,28 @@ impl FederationWorkload {
         world.run_until_quiet(self);
         world.check_nothing_left();
     }
+}
 
-    /// Without routes there is nothing that federation has declared.
-    fn check_no_routes(&self, world: &mut SimulatedWorld) {
-        let mut left = Vec::new();
-        for (at, broker) in world.brokers.iter_mut().enumerate() {
-            for (shard, node) in broker.shards.iter_mut().enumerate() {
-                let links = node.shard.links(world.clock.now);
-                let catalog = node.shard.broker().catalog();
-                let exchanges = catalog.exchanges().map(|(_, one)| one.name.to_string());
-                let queues = catalog.queues().map(|(_, one)| one.name.to_string());
-                let names: Vec<_> =
-                    exchanges.filter(|name| name.starts_with(FEDERATION_PREFIX)).chain(queues).collect();
-                if links.iter().any(|link| !link.routes.is_empty()) {
-                    left.push(format!("b{at}, shard {shard} has {links:?}"));
-                }
-                if !names.is_empty() {
-                    left.push(format!("b{at}, shard {shard} has {names:?}"));
-                }
+/// Without routes there is nothing that federation has declared.
+fn check_no_routes(world: &mut SimulatedWorld) {
+    let mut left = Vec::new();
+    for (at, broker) in world.brokers.iter_mut().enumerate() {
+        for (shard, node) in broker.shards.iter_mut().enumerate() {
+            let links = node.shard.links(world.clock.now);
+            let catalog = node.shard.broker().catalog();
+            let exchanges = catalog.exchanges().map(|(_, one)| one.name.to_string());
+            let queues = catalog.queues().map(|(_, one)| one.name.to_string());
+            let names: Vec<_> =
+                exchanges.filter(|name| name.starts_with(FEDERATION_PREFIX)).chain(queues).collect();
+            if links.iter().any(|link| !link.routes.is_empty()) {
+                left.push(format!("b{at}, shard {shard} has {links:?}"));
+            }
+            if !names.is_empty() {
+                left.push(format!("b{at}, shard {shard} has {names:?}"));
             }
         }
-        if !left.is_empty() {
-            world.trace.fail(format!("all routes are gone, and left: {}", left.join("; ")));
-        }
+    }
+    if !left.is_empty() {
+        world.trace.fail(format!("all routes are gone, and left: {}", left.join("; ")));
     }
 }

@@ -263,6 +263,13 @@ impl FederationSettings {
         }
     }
 
+    /// Draws an exchange and a binding key for it.
+    pub fn draw_binding(&self, chance: &mut Chance) -> (usize, &'static str) {
+        let exchange = chance.below(self.exchanges.len() as u64) as usize;
+        let patterns = self.exchanges[exchange].patterns();
+        (exchange, patterns[chance.below(patterns.len() as u64) as usize])
+    }
+
     /// Whether there is at most one path from one broker to another.
     pub fn is_tree(&self) -> bool {
         matches!(self.shape, TopologyShape::Down | TopologyShape::Tree)
