@@ -171,3 +171,23 @@ impl Generator<'_> {
         words.join(".")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_those_of_the_traits() {
+        for seed in 0..200 {
+            let (model, mut chance) = (ShadowModel::new(true), Chance::new(seed));
+            let switches = Switches::of(&mut chance);
+            let (traits, table) = Generator { model: &model, switches, chance: &mut chance }.queue_traits();
+            let has = |name: &str| table.get(name).is_some();
+            assert_eq!(has("x-message-ttl"), traits.ttl_us.is_some(), "seed {seed}");
+            assert_eq!(has("x-max-length") || has("x-max-length-bytes"), traits.length.is_some(), "seed {seed}");
+            assert_eq!(has("x-overflow"), traits.refuses, "seed {seed}");
+            assert_eq!(has("x-delivery-limit"), traits.delivery_limit.is_some(), "seed {seed}");
+            assert!(!has("x-dead-letter-exchange"), "no queue can have dead letters yet; seed {seed}");
+        }
+    }
+}

@@ -2,8 +2,8 @@
 //!
 //! The model does not guess the moment of a change: between a request and its answer both outcomes are possible.
 
-use super::queue_arguments::QueueTraits;
 use super::dead_letters::DeadLetterPaths;
+use super::queue_arguments::QueueTraits;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use wire::Table;
 

@@ -316,3 +316,51 @@ impl Expectations {
         self.period += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Expectations, PublishedMessage};
+    use crate::settings::{Mode, Settings, WorkloadSettings};
+    use link::sim::Chance;
+
+    /// Expectations of a run whose first queue has one binding to the first exchange, from the period before.
+    fn with_one_binding() -> (Expectations, &'static str) {
+        let settings = Settings::of(Mode::Federation, 3);
+        let WorkloadSettings::Federation(federation) = &settings.workload else { panic!("it is a federation") };
+        let mut expectations = Expectations::new(&settings, federation);
+        expectations.draw_queues(&mut Chance::new(1));
+        let key = federation.exchanges[0].keys()[0];
+        expectations.queues[0].bindings.clear();
+        assert!(expectations.toggle_binding(0, (0, key)));
+        expectations.end_period();
+        (expectations, key)
+    }
+
+    fn message(expectations: &Expectations, key: &'static str) -> PublishedMessage {
+        let (at, period) = (expectations.queues[0].at, expectations.period);
+        PublishedMessage { id: 1, at, publisher: 1, exchange: 0, key, period, away: None, is_unsure: false }
+    }
+
+    #[test]
+    fn a_message_is_owed_to_a_queue_of_its_broker_unless_something_may_lose_it() {
+        let (mut expectations, key) = with_one_binding();
+        let mut sent = message(&expectations, key);
+        assert!(expectations.must_deliver(&sent, &expectations.queues[0]));
+        sent.is_unsure = true;
+        assert!(!expectations.must_deliver(&sent, &expectations.queues[0]));
+        sent.is_unsure = false;
+        expectations.stop_broker(sent.at);
+        assert!(!expectations.must_deliver(&sent, &expectations.queues[0]) && !expectations.is_undisturbed());
+    }
+
+    #[test]
+    fn a_removed_binding_allows_deliveries_until_the_period_ends() {
+        let (mut expectations, key) = with_one_binding();
+        assert!(!expectations.toggle_binding(0, (0, key)));
+        let sent = message(&expectations, key);
+        assert!(expectations.may_deliver(&sent, &expectations.queues[0]));
+        assert!(!expectations.must_deliver(&sent, &expectations.queues[0]));
+        expectations.end_period();
+        assert!(!expectations.may_deliver(&sent, &expectations.queues[0]));
+    }
+}

@@ -25,6 +25,7 @@ impl RouteOperator<'_> {
         }
     }
 
+    /// Configures a route that was removed.
     pub fn restore_route(&mut self, route: usize) {
         let (broker, _) = self.expectations.routes[route].settings.ends();
         if self.world.brokers[broker].is_up {
