@@ -1,46 +1,59 @@
-//! The simulation: a whole broker of several shards on one thread, from a seed, against a shadow model.
+//! The simulation: brokers of several shards on one thread, from a seed, with faults, against a model.
 //!
-//! Enters: a seed.  Leaves: a tally of what happened, or the first broken promise with the command that shows it again.
-//! Owns:   time, chance, the links and their faults, the clients and what they know.
-//! Never:  uses a socket, a thread or a clock; knows how the broker keeps its promises.
+//! Begin with [`run`]. [`Settings`] are drawn from the seed; `world` has the brokers, the connections between them, the
+//! clients and simulated time; `schedule` is the loop of a run and of its rests; `faults` cut, slow and silence connections.
+//! A workload is plugged into that loop: it decides what clients do, and knows what must follow. There are two:
 //!
-//! Begin with [`run`]. A [`Setting`] says what kind of run a seed is, and its [`Switches`] which features it has and how
-//! often; `world` runs the shards as their reactors would, asleep until something wakes them; `deeds` and `ask` are what
-//! clients do; `hear` and `came` hold what they hear against the model; `letters` knows why a message may leave a queue and
-//! where it must be then; `finish` says what must be so when nothing moves, and when everybody has gone.
-//!
-//! What is checked: messages of one channel come from a queue in their order; what was confirmed, committed or followed
-//! by an answer is found, once, or settled; what comes again is flagged; what is settled never comes again; nothing
-//! comes that was not published there, or comes changed; prefetch counts hold; exclusive consumers are alone; what was
-//! declared is there for every shard, and a queue declared again is compared; exchanges that go with their last binding do;
-//! what leaves a queue without a consumer had a reason, and is found where its dead letters go, with each death in its
-//! headers; limits hold; what must expire does, and not too early; the highest priority goes first; what comes back too often
-//! goes, and what is held for too long ends its channel; nobody waits for an answer when nothing moves; queues with messages
-//! have no consumer with room; no connection or channel ends without a cause; and when all have gone no memory is in use.
-//!
-//! [`federation`] has several brokers, with links between them, and another book of promises.
+//! - `features` has one broker and a shadow model. Its clients use every feature of queues, and what is checked is: messages
+//!   of one channel are delivered in their order; what was confirmed or committed is delivered, once, unless it was settled
+//!   or had a reason to leave its queue, and then its dead letter is where it belongs, with every death in its headers; only
+//!   redeliveries are flagged, and settled messages are never delivered again; nothing arrives changed, or where it was
+//!   not routed; prefetch, exclusive and single active consumers, priorities, limits, expirations and the consumer timeout
+//!   hold; confirmed definitions exist on every shard; at rest no client waits, and no queue withholds messages; no channel
+//!   or connection ends without a cause; and when all clients have gone, no memory is in use.
+//! - `federation` has several brokers with routes between them, which are cut, stopped and changed under load.
 #![forbid(unsafe_code)]
 
-mod actor;
-mod ask;
-mod came;
-mod client;
-mod deeds;
+mod broker_limits;
+mod broker_links;
+mod client_connection;
+mod commands;
+mod faults;
 mod features;
-pub mod federation;
-mod finish;
-mod hear;
-mod letters;
+mod federation;
 pub mod limits;
-mod model;
-mod routing;
-mod run;
-mod setting;
-mod swarm;
-mod terms;
+mod schedule;
+mod settings;
+mod simulated_broker;
+mod simulated_client;
+mod tally;
+mod topic_pattern;
+mod trace;
 mod world;
 
-pub use run::{Failure, Tally, run};
-pub use setting::Setting;
-pub use swarm::{Feature, Switches};
-pub use terms::Bounds;
+pub use broker_limits::BrokerLimits;
+pub use features::{Feature, Switches};
+pub use settings::{Mode, Settings};
+pub use tally::{SeedFailure, Tally};
+
+use crate::features::FeatureWorkload;
+use crate::federation::FederationWorkload;
+use settings::WorkloadSettings;
+use world::SimulatedWorld;
+
+/// Runs a seed. `traced`: whether a failure has the list of events that led to it.
+pub fn run(mode: Mode, seed: u64, traced: bool) -> Result<Tally, Box<SeedFailure>> {
+    let settings = Settings::of(mode, seed);
+    let mut world = SimulatedWorld::new(settings.clone(), traced);
+    match &settings.workload {
+        WorkloadSettings::Features(features) => world.run(&mut FeatureWorkload::new(&settings, *features)),
+        WorkloadSettings::Federation(federation) => {
+            world.run(&mut FederationWorkload::new(&settings, federation.clone()));
+        }
+    }
+    let tally = world.tally;
+    match world.trace.into_parts() {
+        (None, _) => Ok(tally),
+        (Some(violation), trace) => Err(Box::new(SeedFailure { violation, settings, trace })),
+    }
+}

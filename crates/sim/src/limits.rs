@@ -4,8 +4,10 @@
 //! Owns:   how large a run may grow, and when it counts as stuck.
 //! Never:  a limit without a unit in its name.
 
-/// Rounds without new deeds after which everything must have come to rest.
+/// Rounds without actions after which everything must have come to rest.
 pub const REST_ROUNDS_MAX: u32 = 400_000;
+/// Rounds that a request may take from one event to the next: many, if megabytes are ahead of it on a link of a few bytes.
+pub const PATIENCE_ROUNDS: u32 = 50_000;
 /// Rounds in which nothing moves, with time going on, after which the system counts as at rest.
 pub const REST_QUIET_ROUNDS: u32 = 12;
 /// Time that passes in a quiet round, in microseconds: more than any timer of a shard but heartbeats.

@@ -1,265 +1,280 @@
-//! A broker of the simulation: shards that sleep and wake as their threads would, links, and time.
+//! The world of a run: brokers, connections between them, clients, simulated time, chance, and the record of what happens.
 //!
-//! Enters: connections, dials, rounds.  Leaves: ticks of the shards, in random order.
-//! Owns:   the clock, the shards, the cables of all connections.
-//! Never:  ticks a shard that a reactor would have left asleep: a wake-up that is lost stays lost.
+//! Everything is on one thread. The order of everything is drawn from [`SimulatedWorld::chance`], which the seed determines.
 
-use crate::terms::Terms;
-use broker::{Broker, BrokerOptions};
-use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
-use link::sim::{SimConnection, SimLink, SimOptions, SimSide, SplitMix64, pair};
-use session::Greeting;
-use shard::{
-    DialRequest, DialError, DialedLink, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, TickOutcome,
-};
+use crate::client_connection::ClientConnection;
+use crate::broker_links::BrokerLinks;
+use crate::faults::Faults;
+use crate::limits::SCRATCH_BYTES;
+use crate::settings::Settings;
+use crate::simulated_broker::{SimulatedBroker, SimulatedBrokerOptions};
+use crate::simulated_client::{ClientRole, ConnectionState, SimulatedClient};
+use crate::tally::Tally;
+use crate::trace::Trace;
+use link::sim::{SimConnection, SplitMix64, SimSide, SimOptions, pair};
 use slab::{Pool, PoolOptions};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use wire::{Table, Value};
+use wire::Method;
 
-/// One shard, as its reactor would run it.
-pub struct Node {
-    /// The shard.
-    pub shard: Shard,
-    /// Its message memory.
-    pub pool: Pool,
-    doorbell: Arc<ShardWaker>,
-    rung: Arc<AtomicBool>,
-    awake: bool,
-    until: Option<Instant>,
-}
-
-/// A connection's way through the broker.
-pub struct Wire {
-    /// The cable.
-    pub cable: SimConnection,
-    /// The broker's end: the right one of those that came, the left one of those that it has dialled.
-    pub side: SimSide,
-    /// The shard that serves it.
-    pub shard: usize,
-    /// Its slot there.
-    pub slot: u32,
-    over: bool,
-}
-
-struct NoteBell(Arc<AtomicBool>);
-
-impl WakeTarget for NoteBell {
-    fn wake(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// A broker with its links: everything but the clients.
-pub struct World {
-    /// The shards.
-    pub nodes: Vec<Node>,
-    /// Every connection there has been.
-    pub wires: Vec<Wire>,
-    /// What the shards share.
-    pub household: Arc<SharedState>,
-    /// Now.
+/// Simulated time.
+#[derive(Clone, Copy)]
+pub struct SimulatedClock {
     pub now: Instant,
     start: Instant,
-    /// Calls of `tick`.
-    pub ticks: u64,
 }
 
-impl World {
-    /// A broker without connections.
-    pub fn new(terms: &Terms) -> Self {
-        let mut chance = SplitMix64::new(terms.seed ^ 0xB40C);
-        let (now, epoch_unix_s) = (terms.now, 1_000_000_000);
-        let household = Arc::new(SharedState::new(terms.shards, terms.bounds.memory_bytes_max, 1_000));
-        let rungs: Vec<_> = (0..terms.shards).map(|_| Arc::new(AtomicBool::new(false))).collect();
-        let bells: Vec<_> = rungs.iter().map(|rung| ShardWaker::new(Box::new(NoteBell(Arc::clone(rung))))).collect();
-        let capabilities = ["publisher_confirms", "basic.nack", "consumer_cancel_notify", "connection.blocked"];
-        let capabilities = capabilities
-            .iter()
-            .fold(Table::default(), |table, name| table.with(name, Value::Bool(true)).expect("a short name"));
-        let properties = Table::default().with("capabilities", Value::Table(capabilities)).expect("a short name");
-        let properties = properties.with("cluster_name", Value::text(&terms.name)).expect("a short name");
-        let greeting = Arc::new(Greeting::new(&properties, "PLAIN"));
-        let nodes = Mailbox::connect(&bells).into_iter().zip(bells).zip(rungs).zip(0..terms.shards);
-        let nodes = nodes.map(|(((mail, doorbell), rung), id)| {
-            let mut catalog = Catalog::new(CatalogLimits {
-                hash_seed: terms.seed,
-                // Delivery limits come with the other types of queues.
-                queue_types_as_classic: true,
-                ..CatalogLimits::default()
-            });
-            let (vhost, user) = (Name::from("/"), Name::from("guest"));
-            let definitions = [
-                Definition::CreateVhost { name: vhost.clone() },
-                Definition::PutUser {
-                    name: user.clone(),
-                    password: Password::plain("guest"),
-                    tags: vec![],
-                    loopback_only: true,
-                },
-                Definition::SetPermission { user, vhost, permission: Permission::all() },
-            ];
-            for definition in &definitions {
-                catalog.execute(definition).expect("a fresh catalog takes its first definitions");
-            }
-            let shard = ShardId(id);
-            let pool = Pool::new(PoolOptions::default());
-            let mut seed = [0; 32];
-            seed[..8].copy_from_slice(&chance.next_u64().to_le_bytes());
-            let broker_options = BrokerOptions {
-                shard,
-                shards: terms.shards,
-                queue_bytes_max: terms.bounds.queue_bytes_max,
-                epoch_unix_s,
-                consumer_timeout_ms: terms.bounds.consumer_timeout_ms,
-            };
-            let options = ShardOptions {
-                shard,
-                session: terms.bounds.session(),
-                rdma_frame_bytes_max: session::limits::BODY_FRAME_BYTES_MAX,
-                greeting: Arc::clone(&greeting),
-                login_timeout: Duration::from_secs(10),
-                epoch: now,
-                cluster_name: terms.name.clone(),
-            };
-            let desk = ShardEffects::new(pool.clone(), mail, terms.bounds.output_bytes_max, seed);
-            let mut broker = Broker::new(broker_options, catalog);
-            broker.set_origin(terms.seed);
-            let shard = Shard::new(options, broker, desk, Arc::clone(&household));
-            Node { shard, pool, doorbell, rung, awake: true, until: None }
-        });
-        World { nodes: nodes.collect(), wires: Vec::new(), household, now, start: now, ticks: 0 }
+impl SimulatedClock {
+    #[expect(clippy::disallowed_methods, reason = "simulated time counts from any instant; nothing depends on it")]
+    fn new() -> Self {
+        let now = Instant::now();
+        SimulatedClock { now, start: now }
     }
 
-    /// A client connects. Answers its end, and the number of its wire.
-    pub fn connect(&mut self, options: &SimOptions) -> (SimLink, usize) {
-        let (near, far, cable) = pair(options);
-        (near, self.admit(far, cable))
-    }
-
-    /// The right end of a cable comes in. Answers the number of its wire.
-    pub fn admit(&mut self, far: SimLink, cable: SimConnection) -> usize {
-        let shard = usize::from(self.household.assign_connection().expect("there is room for a thousand"));
-        let node = &mut self.nodes[shard];
-        let slot = node.shard.accept(Box::new(far), self.now);
-        node.awake = true;
-        self.wires.push(Wire { cable, side: SimSide::Right, shard, slot, over: false });
-        self.wires.len() - 1
-    }
-
-    /// What became of a dial of a shard. Answers the number of the wire, if the shard still wanted one.
-    pub fn dialled(
-        &mut self,
-        shard: usize,
-        dial: &DialRequest,
-        outcome: Result<(DialedLink, SimConnection), DialError>,
-    ) -> Option<usize> {
-        let node = &mut self.nodes[shard];
-        node.awake = true;
-        let (outcome, cable) = match outcome {
-            Ok((dialled, cable)) => (Ok(dialled), Some(cable)),
-            Err(error) => (Err(error), None),
-        };
-        let slot = node.shard.on_dial_outcome(dial, outcome, self.now)?;
-        self.wires.push(Wire { cable: cable?, side: SimSide::Left, shard, slot, over: false });
-        Some(self.wires.len() - 1)
-    }
-
-    /// Does something to a shard that wakes it, as an arrival would.
-    pub fn wake<T>(&mut self, shard: usize, what: impl FnOnce(&mut Shard, Instant) -> T) -> T {
-        let node = &mut self.nodes[shard];
-        node.awake = true;
-        what(&mut node.shard, self.now)
-    }
-
-    /// Forgets the wires that are over.
-    pub fn forget_wires(&mut self) {
-        self.wires.retain(|wire| !wire.over);
-    }
-
-    /// Microseconds since the beginning.
+    /// Microseconds since the run began.
     pub fn us(&self) -> u64 {
         self.now.duration_since(self.start).as_micros() as u64
+    }
+}
+
+/// The memory that clients of a run share.
+pub struct ClientMemory {
+    /// For their messages.
+    pub pool: Pool,
+    /// What they read into.
+    pub scratch: Vec<u8>,
+}
+
+/// A message to be published.
+pub struct NewMessage<'a> {
+    /// Its number in the run.
+    pub id: u64,
+    pub exchange: &'a str,
+    pub routing_key: &'a str,
+    pub mandatory: bool,
+    /// In wire form.
+    pub properties: &'a [u8],
+    pub body: &'a [u8],
+}
+
+/// A world.
+pub struct SimulatedWorld {
+    pub settings: Settings,
+    pub chance: SplitMix64,
+    pub clock: SimulatedClock,
+    pub brokers: Vec<SimulatedBroker>,
+    /// Every connection that is not over, of clients and between brokers.
+    pub cables: Vec<SimConnection>,
+    pub links: BrokerLinks,
+    pub clients: Vec<SimulatedClient>,
+    pub memory: ClientMemory,
+    pub faults: Faults,
+    pub trace: Trace,
+    pub tally: Tally,
+    uids: u64,
+}
+
+impl SimulatedWorld {
+    /// Brokers without connections.
+    pub fn new(settings: Settings, traced: bool) -> Self {
+        let mut world = SimulatedWorld {
+            chance: SplitMix64::new(settings.seed),
+            clock: SimulatedClock::new(),
+            brokers: Vec::new(),
+            cables: Vec::new(),
+            links: BrokerLinks::default(),
+            clients: Vec::new(),
+            memory: ClientMemory { pool: Pool::new(PoolOptions::default()), scratch: vec![0; SCRATCH_BYTES] },
+            faults: Faults::new(settings.faults),
+            trace: Trace::new(traced),
+            tally: Tally::default(),
+            uids: 0,
+            settings,
+        };
+        for broker in 0..world.settings.shards.len() {
+            let options = world.broker_options(broker);
+            world.brokers.push(SimulatedBroker::new(&options));
+        }
+        world
+    }
+
+    /// The options of a broker. A lone broker has the run's seed; each of several draws one for each of its lives.
+    fn broker_options(&mut self, broker: usize) -> SimulatedBrokerOptions {
+        let is_alone = self.settings.shards.len() == 1;
+        let seed = if is_alone { self.settings.seed } else { self.chance.next_u64() };
+        let (name, limits) = (self.settings.broker_name(broker).into(), self.settings.limits);
+        SimulatedBrokerOptions { name, seed, shards: self.settings.shards[broker], limits, now: self.clock.now }
+    }
+
+    /// A number that nothing else in this run has.
+    pub fn uid(&mut self) -> u64 {
+        self.uids += 1;
+        self.uids
     }
 
     /// Time passes.
     pub fn pass(&mut self, us: u64) {
-        self.now += Duration::from_micros(us);
+        self.clock.now += Duration::from_micros(us);
+        self.trace.now_us = self.clock.us();
     }
 
-    /// One cable moves on. Answers whether something arrived.
-    pub fn step_wire(&mut self, wire: usize) -> bool {
-        !self.wires[wire].over && self.wires[wire].cable.step()
+    /// Draws what a new connection is like.
+    pub fn cable_options(&mut self) -> SimOptions {
+        self.settings.limits.cable_options(self.settings.schedule.window_bytes_min, &mut self.chance)
     }
 
-    /// Ticks a shard if it is awake or something wakes it. Answers whether it was ticked.
-    pub fn run(&mut self, node: usize) -> bool {
-        let now = self.now;
-        let mut edges_came = false;
-        for wire in self.wires.iter_mut().filter(|wire| !wire.over && wire.shard == node) {
-            if wire.cable.is_closed(wire.side) {
-                wire.over = true;
-                continue;
-            }
-            let edges = wire.cable.take_edges(wire.side);
-            if edges.any() {
-                edges_came = true;
-                self.nodes[node].shard.on_readiness(wire.slot, edges.readable, edges.writable, edges.closed);
-            }
-        }
-        let node = &mut self.nodes[node];
-        let rung = node.rung.swap(false, Ordering::Relaxed);
-        if !(node.awake || rung || edges_came || node.until.is_some_and(|until| until <= now)) {
-            return false;
-        }
-        node.doorbell.is_awake();
-        self.ticks += 1;
-        match node.shard.tick(now) {
-            TickOutcome::More => node.awake = true,
-            TickOutcome::Idle { until } => {
-                node.until = until;
-                node.doorbell.will_sleep();
-                node.awake = node.shard.has_messages();
-            }
-        }
-        true
-    }
-
-    /// What keeps the world busy, in words.
-    pub fn busy(&self) -> Vec<String> {
-        let nodes = self.nodes.iter().enumerate().filter(|(_, node)| node.awake);
-        let nodes = nodes.map(|(at, node)| format!("shard {at} is awake, mail: {}", node.shard.has_messages()));
-        let wires = self.wires.iter().filter(|wire| !wire.over && wire.cable.is_busy());
-        let wires = wires.map(|wire| {
-            let (left, right) = (wire.cable.unread_bytes(SimSide::Left), wire.cable.unread_bytes(SimSide::Right));
-            format!("slot {} of shard {}: {left} bytes for the client, {right} for the broker", wire.slot, wire.shard)
+    /// A client connects to a broker. Returns its index.
+    pub fn connect(&mut self, broker: usize, role: ClientRole) -> usize {
+        let uid = self.uid() as u32;
+        let (near, far, cable) = pair(&self.cable_options());
+        let now = self.clock.now;
+        let to = &mut self.brokers[broker];
+        let end = to.accept(far, cable.clone(), now);
+        let shard = to.connections[end].shard;
+        let limits = self.settings.limits.session();
+        let connection = ClientConnection::new(near, cable.clone(), limits, &self.memory.pool, now);
+        self.tally.connections += 1;
+        self.trace.note(|| format!("{} {uid} connects to shard {shard} of broker {broker}", role.name()));
+        self.cables.push(cable.clone());
+        self.clients.push(SimulatedClient {
+            connection,
+            cable,
+            uid,
+            broker,
+            role,
+            state: ConnectionState::Opening,
+            blocked: false,
+            channels: Vec::new(),
+            cut: false,
+            replies: 0,
         });
-        nodes.chain(wires).collect()
+        self.clients.len() - 1
     }
 
-    /// What is left of connections, queues and messages, in words: when everybody has gone, a leak.
-    pub fn left(&mut self) -> Vec<String> {
-        let mut left = Vec::new();
-        for (shard, node) in self.nodes.iter_mut().enumerate() {
-            node.pool.collect();
-            let counts = [
-                ("connections", node.shard.connections()),
-                ("queues", node.shard.broker().queues().count()),
-                ("bytes of output", node.shard.effects().output_bytes()),
-                ("bytes of lists", node.shard.broker().list_overhead_bytes()),
-                ("bytes of message memory", node.pool.used_bytes()),
-            ];
-            let counts = counts.into_iter().chain(node.shard.broker().census());
-            let counts = counts.filter(|&(_, count)| count > 0);
-            left.extend(counts.map(|(what, count)| format!("{count} {what} on shard {shard}")));
+    /// Sends a method on a channel of a client.
+    pub fn send<'a>(&mut self, client: usize, channel: usize, method: impl Into<Method<'a>>) {
+        let one = &mut self.clients[client];
+        let channel = &one.channels[channel];
+        let (method, uid) = (method.into(), channel.uid);
+        self.trace.note(|| format!("channel {uid} sends {method:?}"));
+        one.connection.send_method(channel.number, method, &self.memory.pool);
+    }
+
+    /// Publishes a message on a channel of a client, and records it there.
+    pub fn publish(&mut self, client: usize, channel: usize, message: &NewMessage<'_>) {
+        let NewMessage { id, exchange, routing_key, mandatory, properties, body } = *message;
+        let one = &mut self.clients[client];
+        let (broker, channel) = (one.broker, &mut one.channels[channel]);
+        channel.record_publish(id);
+        let (uid, number, bytes) = (channel.uid, channel.number, body.len());
+        self.tally.published += 1;
+        self.trace.note(|| {
+            format!("channel {uid} of broker {broker} publishes {id} to '{exchange}' by '{routing_key}', {bytes} bytes")
+        });
+        let pool = &self.memory.pool;
+        one.connection.publish(number, exchange, routing_key, mandatory, properties, body, pool);
+    }
+
+    /// Sends a method on the channel of the client that has this role at a broker, if there is one.
+    pub fn send_as<'a>(&mut self, broker: usize, role: ClientRole, method: impl Into<Method<'a>>) {
+        if let Some(client) = self.client_by_role(broker, role) {
+            self.send(client, 0, method);
         }
-        left
     }
 
-    /// Whether bytes are under way anywhere, or an edge waits for a shard.
-    pub fn is_busy(&self) -> bool {
-        self.wires.iter().any(|wire| !wire.over && wire.cable.is_busy())
-            || self.nodes.iter().any(|node| node.awake || node.rung.load(Ordering::Relaxed))
+    /// The client with this uid.
+    pub fn client_by_uid(&self, uid: u32) -> Option<usize> {
+        self.clients.iter().position(|client| client.uid == uid)
+    }
+
+    /// The client of a broker that has this role.
+    pub fn client_by_role(&self, broker: usize, role: ClientRole) -> Option<usize> {
+        self.clients.iter().position(|client| client.broker == broker && client.role == role)
+    }
+
+    /// The clients of a broker, consumers before publishers.
+    pub fn clients_of(&self, broker: usize) -> Vec<usize> {
+        let mut clients: Vec<usize> =
+            (0..self.clients.len()).filter(|&client| self.clients[client].broker == broker).collect();
+        clients.sort_by_key(|&client| self.clients[client].role);
+        clients
+    }
+
+    /// Stops a broker: its connections are reset, its clients are gone, and it forgets everything.
+    pub fn stop_broker(&mut self, broker: usize) {
+        self.tally.stops += 1;
+        let options = self.broker_options(broker);
+        self.brokers[broker].reset_connections();
+        self.clients.retain(|client| client.broker != broker);
+        self.brokers[broker].replace(&options);
+        self.links.forget_broker(broker);
+        self.trace.note(|| format!("broker {broker} is stopped"));
+    }
+
+    /// Starts a broker that was stopped.
+    pub fn start_broker(&mut self, broker: usize) {
+        self.brokers[broker].start();
+        self.trace.note(|| format!("broker {broker} is started"));
+    }
+
+    /// Forgets clients and connections that are over.
+    pub fn sweep(&mut self) {
+        self.clients.retain(|client| client.state != ConnectionState::Gone);
+        self.cables.retain(|cable| !cable.is_closed(SimSide::Left) || !cable.is_closed(SimSide::Right));
+        self.brokers.iter_mut().for_each(SimulatedBroker::forget_connections);
+    }
+
+    /// What keeps brokers and connections busy, in words.
+    pub fn activity(&self) -> String {
+        let activity: Vec<String> = self.brokers.iter().flat_map(SimulatedBroker::activity).collect();
+        activity.join(", ")
+    }
+
+    /// When all clients have gone: whatever is left is a leak.
+    pub fn check_nothing_left(&mut self) {
+        let mut left = Vec::new();
+        for (number, broker) in self.brokers.iter_mut().enumerate() {
+            let counted = broker.household.connections();
+            let counted = (counted > 0).then(|| format!("{counted} connections counted"));
+            let leftovers = counted.into_iter().chain(broker.leftovers());
+            left.extend(leftovers.map(|leftover| format!("{leftover} of broker {number}")));
+        }
+        if self.memory.pool.used_bytes() > 0 {
+            left.push(format!("{} bytes of the clients' memory", self.memory.pool.used_bytes()));
+        }
+        if !left.is_empty() {
+            self.trace.fail(format!("all clients have gone, and left: {}", left.join(", ")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SimulatedWorld;
+    use crate::settings::{Mode, Settings};
+    use crate::simulated_client::ClientRole;
+
+    #[test]
+    fn a_stopped_broker_forgets_its_clients_and_others_keep_theirs() {
+        let mut world = SimulatedWorld::new(Settings::of(Mode::Federation, 3), false);
+        for broker in [0, 1] {
+            world.connect(broker, ClientRole::Publisher);
+            world.connect(broker, ClientRole::Consumer);
+        }
+        assert_eq!(world.clients_of(0).len(), 2);
+        assert_eq!(world.clients[world.clients_of(1)[0]].role, ClientRole::Consumer);
+        world.stop_broker(0);
+        assert_eq!((world.clients_of(0).len(), world.clients_of(1).len()), (0, 2));
+        assert!(!world.brokers[0].is_up && world.brokers[1].is_up && world.tally.stops == 1);
+        world.start_broker(0);
+        assert_eq!((world.brokers[0].is_up, world.brokers[0].lives), (true, 2));
+    }
+
+    #[test]
+    fn a_world_without_clients_leaves_nothing() {
+        for mode in [Mode::Features, Mode::Federation] {
+            let mut world = SimulatedWorld::new(Settings::of(mode, 1), false);
+            world.check_nothing_left();
+            assert!(!world.trace.has_failed(), "{mode:?}");
+        }
     }
 }

@@ -1,0 +1,53 @@
+//! The limits of the brokers of a run, and what its connections are like.
+
+use link::sim::{SplitMix64, SimOptions};
+use session::SessionLimits;
+
+/// More bytes than any queue of a run holds.
+pub const AMPLE_QUEUE_BYTES: u64 = 1 << 30;
+/// More bytes than any run uses.
+pub const AMPLE_MEMORY_BYTES: u64 = 1 << 40;
+/// More bytes of output than a session ever queues.
+pub const AMPLE_OUTPUT_BYTES: usize = 256 * 1024;
+
+/// The limits of every broker of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct BrokerLimits {
+    /// Bytes of output at which a session accepts no more deliveries.
+    pub output_bytes_max: usize,
+    /// Bytes at which a queue blocks its publishers.
+    pub queue_bytes_max: u64,
+    /// Bytes at which a broker blocks all publishers.
+    pub memory_bytes_max: u64,
+    /// The frame size that both ends ask for.
+    pub frame_bytes_max: u32,
+    /// The heartbeat that a broker proposes and its peers keep; zero is none.
+    pub heartbeat_s: u16,
+    /// The consumer timeout: how long a delivery may stay unsettled before its channel is closed; zero is for ever.
+    pub consumer_timeout_ms: u64,
+    /// Whether connections delay and divide what they carry.
+    pub faulty_links: bool,
+}
+
+impl BrokerLimits {
+    /// Whether no limit ever blocks publishers.
+    pub fn is_ample(&self) -> bool {
+        self.queue_bytes_max == AMPLE_QUEUE_BYTES && self.memory_bytes_max == AMPLE_MEMORY_BYTES
+    }
+
+    /// What a session may use.
+    pub fn session(&self) -> SessionLimits {
+        SessionLimits {
+            frame_bytes_max: self.frame_bytes_max,
+            heartbeat_s: self.heartbeat_s,
+            ..SessionLimits::default()
+        }
+    }
+
+    /// What a new connection is like. `window_bytes_min`: how many bytes one direction holds at least.
+    pub fn cable_options(&self, window_bytes_min: usize, chance: &mut SplitMix64) -> SimOptions {
+        let seed = chance.next_u64();
+        let options = if self.faulty_links { SimOptions::faulty(seed) } else { SimOptions::faultless() };
+        SimOptions { seed, window_bytes: options.window_bytes.max(window_bytes_min), ..options }
+    }
+}

@@ -1,0 +1,271 @@
+//! A broker of the simulation: shards that sleep and wake as their threads would, and its ends of all connections.
+//!
+//! It never ticks a shard that a reactor would have left asleep, so a lost wake-up stays lost.
+
+use crate::broker_limits::BrokerLimits;
+use broker::{Broker, BrokerOptions};
+use catalog::{Catalog, Definition, CatalogLimits, Name, Password, Permission, ShardId};
+use link::sim::{SimConnection, SplitMix64, SimCut, SimSide, SimLink};
+use session::Greeting;
+use shard::{WakeTarget, ShardEffects, DialRequest, DialError, DialedLink, ShardWaker, SharedState, Mailbox, Shard, ShardOptions, TickOutcome};
+use slab::{Pool, PoolOptions};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use wire::{Table, Value};
+
+/// One shard, as its reactor would run it.
+pub struct SimulatedShard {
+    pub shard: Shard,
+    /// Its message memory.
+    pub pool: Pool,
+    doorbell: Arc<ShardWaker>,
+    woken: Arc<AtomicBool>,
+    awake: bool,
+    until: Option<Instant>,
+}
+
+/// The broker's end of a connection.
+pub struct BrokerConnection {
+    pub cable: SimConnection,
+    /// The right one if the broker accepted the connection, the left one if it dialled.
+    pub side: SimSide,
+    /// The shard that serves it.
+    pub shard: usize,
+    /// Its slot there.
+    pub slot: u32,
+    over: bool,
+}
+
+struct WakeFlag(Arc<AtomicBool>);
+
+impl WakeTarget for WakeFlag {
+    fn wake(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What a broker is.
+#[derive(Clone)]
+pub struct SimulatedBrokerOptions {
+    /// Its cluster name.
+    pub name: Box<str>,
+    /// The seed of its random numbers.
+    pub seed: u64,
+    /// The number of its shards.
+    pub shards: u16,
+    pub limits: BrokerLimits,
+    /// When it begins.
+    pub now: Instant,
+}
+
+/// A broker: everything but its clients.
+pub struct SimulatedBroker {
+    pub shards: Vec<SimulatedShard>,
+    /// Its ends of connections, those that are over until [`SimulatedBroker::forget_connections`].
+    pub connections: Vec<BrokerConnection>,
+    /// What the shards share.
+    pub household: Arc<SharedState>,
+    /// Ticks of its shards in all its lives.
+    pub ticks: u64,
+    /// Whether its process runs.
+    pub is_up: bool,
+    /// How often it was started.
+    pub lives: u32,
+}
+
+impl SimulatedBroker {
+    /// A broker without connections.
+    pub fn new(options: &SimulatedBrokerOptions) -> Self {
+        let mut chance = SplitMix64::new(options.seed ^ 0xB40C);
+        let (now, epoch_unix_s) = (options.now, 1_000_000_000);
+        let household = Arc::new(SharedState::new(options.shards, options.limits.memory_bytes_max, 1_000));
+        let wake_flags: Vec<_> = (0..options.shards).map(|_| Arc::new(AtomicBool::new(false))).collect();
+        let bells: Vec<_> = wake_flags.iter().map(|woken| ShardWaker::new(Box::new(WakeFlag(Arc::clone(woken))))).collect();
+        let capabilities = ["publisher_confirms", "basic.nack", "consumer_cancel_notify", "connection.blocked"];
+        let capabilities = capabilities
+            .iter()
+            .fold(Table::default(), |table, name| table.with(name, Value::Bool(true)).expect("a short name"));
+        let properties = Table::default().with("capabilities", Value::Table(capabilities)).expect("a short name");
+        let properties = properties.with("cluster_name", Value::text(&options.name)).expect("a short name");
+        let greeting = Arc::new(Greeting::new(&properties, "PLAIN"));
+        let nodes = Mailbox::connect(&bells).into_iter().zip(bells).zip(wake_flags).zip(0..options.shards);
+        let nodes = nodes.map(|(((mail, doorbell), woken), id)| {
+            let mut catalog = Catalog::new(CatalogLimits {
+                hash_seed: options.seed,
+                // Delivery limits come with the other types of queues.
+                queue_types_as_classic: true,
+                ..CatalogLimits::default()
+            });
+            let (vhost, user) = (Name::from("/"), Name::from("guest"));
+            let definitions = [
+                Definition::CreateVhost { name: vhost.clone() },
+                Definition::PutUser {
+                    name: user.clone(),
+                    password: Password::plain("guest"),
+                    tags: vec![],
+                    loopback_only: true,
+                },
+                Definition::SetPermission { user, vhost, permission: Permission::all() },
+            ];
+            for definition in &definitions {
+                catalog.execute(definition).expect("a fresh catalog takes its first definitions");
+            }
+            let shard = ShardId(id);
+            let pool = Pool::new(PoolOptions::default());
+            let mut seed = [0; 32];
+            seed[..8].copy_from_slice(&chance.next_u64().to_le_bytes());
+            let broker_options = BrokerOptions {
+                shard,
+                shards: options.shards,
+                queue_bytes_max: options.limits.queue_bytes_max,
+                epoch_unix_s,
+                consumer_timeout_ms: options.limits.consumer_timeout_ms,
+            };
+            let shard_options = ShardOptions {
+                shard,
+                session: options.limits.session(),
+                rdma_frame_bytes_max: session::limits::BODY_FRAME_BYTES_MAX,
+                greeting: Arc::clone(&greeting),
+                login_timeout: Duration::from_secs(10),
+                epoch: now,
+                cluster_name: options.name.clone(),
+            };
+            let desk = ShardEffects::new(pool.clone(), mail, options.limits.output_bytes_max, seed);
+            let mut broker = Broker::new(broker_options, catalog);
+            broker.set_origin(options.seed);
+            let shard = Shard::new(shard_options, broker, desk, Arc::clone(&household));
+            SimulatedShard { shard, pool, doorbell, woken, awake: true, until: None }
+        });
+        let (shards, connections) = (nodes.collect(), Vec::new());
+        SimulatedBroker { shards, connections, household, ticks: 0, is_up: true, lives: 1 }
+    }
+
+    /// Accepts a connection, and returns the index of the broker's end.
+    pub fn accept(&mut self, far: SimLink, cable: SimConnection, now: Instant) -> usize {
+        let shard = usize::from(self.household.assign_connection().expect("there is room for a thousand"));
+        let node = &mut self.shards[shard];
+        let slot = node.shard.accept(Box::new(far), now);
+        node.awake = true;
+        self.connections.push(BrokerConnection { cable, side: SimSide::Right, shard, slot, over: false });
+        self.connections.len() - 1
+    }
+
+    /// Tells a shard the outcome of a dial. Returns the index of the connection, if the shard still wanted one.
+    pub fn on_dial_outcome(
+        &mut self,
+        shard: usize,
+        dial: &DialRequest,
+        outcome: Result<(DialedLink, SimConnection), DialError>,
+        now: Instant,
+    ) -> Option<usize> {
+        let node = &mut self.shards[shard];
+        node.awake = true;
+        let (outcome, cable) = match outcome {
+            Ok((dialled, cable)) => (Ok(dialled), Some(cable)),
+            Err(error) => (Err(error), None),
+        };
+        let slot = node.shard.on_dial_outcome(dial, outcome, now)?;
+        self.connections.push(BrokerConnection { cable: cable?, side: SimSide::Left, shard, slot, over: false });
+        Some(self.connections.len() - 1)
+    }
+
+    /// Calls a shard and wakes it, as an arrival would.
+    pub fn wake<T>(&mut self, shard: usize, call: impl FnOnce(&mut Shard) -> T) -> T {
+        let node = &mut self.shards[shard];
+        node.awake = true;
+        call(&mut node.shard)
+    }
+
+    /// Forgets the connections that are over.
+    pub fn forget_connections(&mut self) {
+        self.connections.retain(|connection| !connection.over);
+    }
+
+    /// Its process is killed: all its connections are reset.
+    pub fn reset_connections(&mut self) {
+        self.connections.iter().for_each(|connection| connection.cable.cut(SimCut::Reset));
+    }
+
+    /// Replaces it by a broker that knows nothing and is down, until [`SimulatedBroker::start`].
+    pub fn replace(&mut self, options: &SimulatedBrokerOptions) {
+        let (ticks, lives) = (self.ticks, self.lives);
+        *self = SimulatedBroker { ticks, lives, is_up: false, ..SimulatedBroker::new(options) };
+    }
+
+    /// Its process is started again.
+    pub fn start(&mut self) {
+        self.is_up = true;
+        self.lives += 1;
+    }
+
+    /// Ticks a shard if it is awake or something wakes it. Returns whether it did.
+    pub fn run_shard(&mut self, index: usize, now: Instant) -> bool {
+        let mut has_edges = false;
+        for connection in self.connections.iter_mut().filter(|one| !one.over && one.shard == index) {
+            if connection.cable.is_closed(connection.side) {
+                connection.over = true;
+                continue;
+            }
+            let edges = connection.cable.take_edges(connection.side);
+            if edges.any() {
+                has_edges = true;
+                let shard = &mut self.shards[index].shard;
+                shard.on_readiness(connection.slot, edges.readable, edges.writable, edges.closed);
+            }
+        }
+        let node = &mut self.shards[index];
+        let was_woken = node.woken.swap(false, Ordering::Relaxed);
+        if !(node.awake || was_woken || has_edges || node.until.is_some_and(|until| until <= now)) {
+            return false;
+        }
+        node.doorbell.is_awake();
+        self.ticks += 1;
+        match node.shard.tick(now) {
+            TickOutcome::More => node.awake = true,
+            TickOutcome::Idle { until } => {
+                node.until = until;
+                node.doorbell.will_sleep();
+                node.awake = node.shard.has_messages();
+            }
+        }
+        true
+    }
+
+    /// What keeps it busy, in words.
+    pub fn activity(&self) -> Vec<String> {
+        let nodes = self.shards.iter().enumerate().filter(|(_, node)| node.awake);
+        let nodes = nodes.map(|(at, node)| format!("shard {at} is awake, mail: {}", node.shard.has_messages()));
+        let connections = self.connections.iter().filter(|connection| !connection.over && connection.cable.is_busy());
+        let connections = connections.map(|connection| {
+            let (left, right) = (connection.cable.unread_bytes(SimSide::Left), connection.cable.unread_bytes(SimSide::Right));
+            format!("slot {} of shard {}: {left} bytes for the client, {right} for the broker", connection.slot, connection.shard)
+        });
+        nodes.chain(connections).collect()
+    }
+
+    /// What it has of connections, queues and messages, in words: a leak when all clients have gone.
+    pub fn leftovers(&mut self) -> Vec<String> {
+        let mut left = Vec::new();
+        for (shard, node) in self.shards.iter_mut().enumerate() {
+            node.pool.collect();
+            let counts = [
+                ("connections", node.shard.connections()),
+                ("queues", node.shard.broker().queues().count()),
+                ("bytes of output", node.shard.effects().output_bytes()),
+                ("bytes of lists", node.shard.broker().list_overhead_bytes()),
+                ("bytes of message memory", node.pool.used_bytes()),
+            ];
+            let counts = counts.into_iter().chain(node.shard.broker().census());
+            let counts = counts.filter(|&(_, count)| count > 0);
+            left.extend(counts.map(|(what, count)| format!("{count} {what} on shard {shard}")));
+        }
+        left
+    }
+
+    /// Whether bytes are under way, an edge waits for a shard, or a shard is awake.
+    pub fn is_busy(&self) -> bool {
+        self.connections.iter().any(|connection| !connection.over && connection.cable.is_busy())
+            || self.shards.iter().any(|node| node.awake || node.woken.load(Ordering::Relaxed))
+    }
+}

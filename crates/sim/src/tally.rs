@@ -1,0 +1,156 @@
+//! Reports: what happened in a run, and the violation that ended it.
+
+use crate::limits::TRACE_LINES_SHOWN;
+use crate::settings::Settings;
+use std::fmt::{self, Display, Formatter};
+
+/// What happened in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Messages published.
+    pub published: u64,
+    /// Messages that brokers confirmed, or that a later answer on the channel covers.
+    pub confirmed: u64,
+    /// Messages that the broker refused because a queue was full.
+    pub declined: u64,
+    /// Deliveries to clients, `basic.get` included.
+    pub delivered: u64,
+    /// Of these, repeated ones: flagged as redelivered, or known to have come to this queue before.
+    pub redelivered: u64,
+    /// Deliveries of dead letters.
+    pub dead: u64,
+    /// Of these, messages that were dead-lettered more than once.
+    pub chained: u64,
+    /// Of these, messages that reached their delivery limit.
+    pub worn: u64,
+    /// Channels that the broker closed for the consumer timeout.
+    pub overdue: u64,
+    /// Requests answered.
+    pub answers: u64,
+    /// Channels that the broker closed, as it should.
+    pub refusals: u64,
+    /// Messages found by the final drain.
+    pub drained: u64,
+    /// One if the run ended with publishers that nothing could unblock.
+    pub blocked_for_good: u64,
+    /// Times a client received `connection.blocked`.
+    pub blocked: u64,
+    /// Connections opened by clients.
+    pub connections: u64,
+    /// Of these, connections that were cut.
+    pub client_cuts: u64,
+    /// Deliveries by way of another broker.
+    pub crossed: u64,
+    /// Deliveries that had to happen over federation routes, and did.
+    pub owed: u64,
+    /// Bindings added and removed under load.
+    pub bindings: u64,
+    /// Dials of brokers.
+    pub dials: u64,
+    /// Of these, refused ones.
+    pub refused: u64,
+    /// Connections between brokers.
+    pub links: u64,
+    /// Of these, connections that were cut.
+    pub link_cuts: u64,
+    /// Connections between brokers that became silent.
+    pub silences: u64,
+    /// Runs whose second paths are forced.
+    pub forced: u64,
+    /// Brokers stopped.
+    pub stops: u64,
+    /// Routes removed under load.
+    pub reroutes: u64,
+    /// Ticks of shards.
+    pub ticks: u64,
+    /// A digest of every event that clients received: the same for the same seed.
+    pub digest: u64,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        // Every field is named in a pattern without `..`, so that a new count cannot be forgotten.
+        macro_rules! add {
+            ($($count:ident)*) => {
+                let Tally { $($count,)* digest } = other;
+                $(self.$count += $count;)*
+                self.digest ^= digest;
+            };
+        }
+        add! {
+            published confirmed declined delivered redelivered dead chained worn overdue answers refusals drained
+            blocked_for_good blocked connections client_cuts crossed owed bindings dials refused links link_cuts silences
+            forced stops reroutes ticks
+        }
+    }
+}
+
+impl Display for Tally {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Tally { published, confirmed, declined, delivered, redelivered, dead, chained, worn, .. } = self;
+        let Tally { drained, answers, refusals, overdue, connections, client_cuts, blocked, blocked_for_good, .. } = self;
+        write!(
+            f,
+            "{published} messages published, {confirmed} answered for, {declined} refused, {delivered} delivered \
+             ({redelivered} again, {dead} dead letters of which {chained} had died before, {worn} worn out), {drained} found \
+             at the end; {answers} requests answered, {refusals} channels refused, {overdue} of them for a timeout; \
+             {connections} connections, {client_cuts} cut, {blocked} times blocked, {blocked_for_good} runs blocked for good; "
+        )?;
+        let Tally { crossed, owed, bindings, stops, reroutes, dials, refused, links, link_cuts, silences, .. } = self;
+        if *dials > 0 {
+            write!(
+                f,
+                "{crossed} deliveries from other brokers, {owed} were owed; {bindings} bindings changed, {stops} brokers \
+                 stopped, {reroutes} routes removed; {dials} dials, {refused} refused, {links} links, {link_cuts} cut, \
+                 {silences} silent; {} with forced paths; ",
+                self.forced
+            )?;
+        }
+        write!(f, "{} ticks; digest {:016x}", self.ticks, self.digest)
+    }
+}
+
+/// A violated promise.
+#[derive(Clone, Debug)]
+pub struct SeedFailure {
+    /// What was violated.
+    pub violation: String,
+    /// The settings of the run, and with them its seed.
+    pub settings: Settings,
+    /// What happened before, if the run was traced.
+    pub trace: Vec<String>,
+}
+
+impl Display for SeedFailure {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for line in &self.trace[self.trace.len().saturating_sub(TRACE_LINES_SHOWN)..] {
+            writeln!(f, "  {line}")?;
+        }
+        let seed = self.settings.seed;
+        writeln!(f, "seed {seed}: {}", self.violation)?;
+        writeln!(f, "{}", self.settings)?;
+        let option = self.settings.mode().option();
+        write!(f, "reproduce with: cargo run -p harrier-sim --release -- {option}--seed {seed}")
+    }
+}
+
+impl std::error::Error for SeedFailure {}
+
+#[cfg(test)]
+mod tests {
+    use super::Tally;
+
+    #[test]
+    fn sums_count_every_field_and_digests_cancel() {
+        let one = Tally { published: 1, ticks: 2, reroutes: 3, digest: 0xF0, ..Tally::default() };
+        let mut sum = one;
+        sum += one;
+        assert_eq!(sum, Tally { published: 2, ticks: 4, reroutes: 6, digest: 0, ..Tally::default() });
+    }
+
+    #[test]
+    fn only_runs_with_dials_report_links() {
+        let shown = |dials: u64| Tally { dials, ..Tally::default() }.to_string();
+        assert!(!shown(0).contains("dials") && shown(3).contains("3 dials"));
+    }
+}

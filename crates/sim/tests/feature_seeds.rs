@@ -1,0 +1,48 @@
+//! Seeds with one broker: a bounded number in every build, the same result for the same seed, and everything that can happen.
+
+mod runs;
+
+use sim::{Mode, Tally};
+
+/// Seeds that a test runs: as many as take some seconds, with and without optimisation. `tests/suite sim` runs 10,000.
+const SEEDS: u64 = if cfg!(debug_assertions) { 100 } else { 1_000 };
+
+#[test]
+fn no_seed_breaks_a_promise() {
+    runs::run_all(Mode::Features, SEEDS);
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    runs::check_repeatable(Mode::Features, &[3, 14, 41, 100]);
+}
+
+/// Some of it is rare, since a swarm has to switch several features on at once.
+#[test]
+fn the_seeds_meet_everything_that_can_happen() {
+    const SEEDS_MAX: u64 = 3_000;
+    let mut sum = Tally::default();
+    let mut missing = true;
+    for seed in 0..SEEDS_MAX {
+        sum += sim::run(Mode::Features, seed, false).expect("no promise is broken");
+        let sums = [
+            sum.published / 1_000,
+            sum.confirmed / 1_000,
+            sum.declined,
+            sum.redelivered / 100,
+            sum.dead / 10,
+            sum.chained,
+            sum.worn,
+            sum.overdue,
+            sum.refusals / 10,
+            sum.client_cuts / 10,
+            sum.blocked,
+            sum.drained / 100,
+        ];
+        missing = sums.contains(&0);
+        if !missing {
+            break;
+        }
+    }
+    assert!(!missing, "{sum:?}");
+}
