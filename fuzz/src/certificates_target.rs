@@ -7,7 +7,7 @@
 
 mod sound;
 
-use link::{Certificate, CertificateFiles, ClientCertificates, Identity, SanType, TlsServer, TlsServerOptions};
+use link::{Certificate, CertificateFiles, ClientCertificates, CertificateIdentity, SanType, TlsServer, TlsServerOptions};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::LazyLock;
@@ -73,11 +73,11 @@ fn names(der: &[u8]) {
     for kind in [SanType::Dns, SanType::Email, SanType::Uri, SanType::Ip] {
         let names = certificate.alternative_names(kind);
         for index in [0, 1, usize::MAX] {
-            let identity = certificate.identity(Identity::AlternativeName { kind, index });
+            let identity = certificate.identity(CertificateIdentity::AlternativeName { kind, index });
             assert_eq!(identity, names.get(index).filter(|name| !name.is_empty()).cloned());
         }
     }
-    for identity in [Identity::DistinguishedName, Identity::CommonName] {
+    for identity in [CertificateIdentity::DistinguishedName, CertificateIdentity::CommonName] {
         assert!(certificate.identity(identity).is_none_or(|name| !name.is_empty()));
     }
 }

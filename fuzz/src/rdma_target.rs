@@ -3,22 +3,22 @@
 //! Enters: bytes, taken for everything that they could be.
 //! Leaves: nothing, or a panic.
 //! Owns:   the promise that what is read is written again as it was, as far as it means something.
-//! Never:  has a connection: what a message may do there is tested with dishonest peers, in the room `verbs`.
+//! Never:  has a connection: what a message may do there is tested with dishonest peers, in the crate `verbs`.
 
-use verbs::Token;
-use verbs::limits::{CLOSE_TEXT_BYTES_MAX, HEADER_BYTES, RENDEZVOUS_BYTES_MAX};
+use verbs::RdmaToken;
+use verbs::limits::{CLOSE_TEXT_BYTES_MAX, MESSAGE_HEADER_BYTES, RENDEZVOUS_BYTES_MAX};
 use verbs::wire::{
-    CloseCode, Descriptor, Header, Hello, Kind, Refusal, Reject, VERSION_MAX, VERSION_MIN, decode_close, decode_done,
+    CloseCode, RendezvousDescriptor, MessageHeader, Hello, MessageKind, RejectReason, Reject, VERSION_MAX, VERSION_MIN, decode_close, decode_done,
     encode_close, encode_done,
 };
 
 /// Panics if bytes are read as what they are not.
 pub fn check(bytes: &[u8]) {
-    if let Ok(header) = Header::decode(bytes) {
-        assert_eq!(header.encode()[..], bytes[..HEADER_BYTES], "a header is all that its bytes say");
-        assert!(Kind::ALL.contains(&header.kind));
+    if let Ok(header) = MessageHeader::decode(bytes) {
+        assert_eq!(header.encode()[..], bytes[..MESSAGE_HEADER_BYTES], "a header is all that its bytes say");
+        assert!(MessageKind::ALL.contains(&header.kind));
     }
-    for payload in [bytes, bytes.get(HEADER_BYTES..).unwrap_or_default()] {
+    for payload in [bytes, bytes.get(MESSAGE_HEADER_BYTES..).unwrap_or_default()] {
         message(payload);
     }
     private(bytes);
@@ -29,8 +29,8 @@ pub fn check(bytes: &[u8]) {
 }
 
 fn message(payload: &[u8]) {
-    if let Some(descriptor) = Descriptor::decode(payload) {
-        assert_eq!(Descriptor::decode(&descriptor.encode()), Some(descriptor));
+    if let Some(descriptor) = RendezvousDescriptor::decode(payload) {
+        assert_eq!(RendezvousDescriptor::decode(&descriptor.encode()), Some(descriptor));
         assert!((1..=RENDEZVOUS_BYTES_MAX).contains(&descriptor.bytes), "{descriptor:?}");
         assert!(descriptor.address.checked_add(descriptor.bytes.into()).is_some(), "{descriptor:?}");
     }
@@ -59,21 +59,21 @@ fn private(bytes: &[u8]) {
 /// What the corpus begins with: one of each.
 pub fn samples() -> Vec<(String, Vec<u8>)> {
     let mut samples = Vec::new();
-    for (place, kind) in (0_u16..).zip(Kind::ALL) {
+    for (place, kind) in (0_u16..).zip(MessageKind::ALL) {
         let payload: Vec<u8> = match kind {
-            Kind::Data => b"some of the stream".to_vec(),
-            Kind::Rendezvous => Descriptor { number: 7, bytes: 65_536, address: 1 << 40, key: 99 }.encode().to_vec(),
-            Kind::Done => encode_done(7).to_vec(),
+            MessageKind::Data => b"some of the stream".to_vec(),
+            MessageKind::Rendezvous => RendezvousDescriptor { number: 7, bytes: 65_536, address: 1 << 40, key: 99 }.encode().to_vec(),
+            MessageKind::Done => encode_done(7).to_vec(),
             _ => Vec::new(),
         };
-        let header = Header { payload_bytes: payload.len() as u32, kind, returned: place, sequence: 1_000 + place };
+        let header = MessageHeader { payload_bytes: payload.len() as u32, kind, returned: place, sequence: 1_000 + place };
         samples.push((format!("message-{place}"), [&header.encode()[..], &payload].concat()));
     }
     let (close, bytes) = encode_close(CloseCode::PROTOCOL, "a header says what is not so");
     samples.push(("close".into(), close[..bytes].to_vec()));
-    let last = Descriptor { number: u32::MAX, bytes: RENDEZVOUS_BYTES_MAX, address: 1, key: 0 };
+    let last = RendezvousDescriptor { number: u32::MAX, bytes: RENDEZVOUS_BYTES_MAX, address: 1, key: 0 };
     samples.push(("descriptor".into(), last.encode().to_vec()));
-    for (name, token) in [("hello", None), ("hello-token", Some(Token([9; 16])))] {
+    for (name, token) in [("hello", None), ("hello-token", Some(RdmaToken([9; 16])))] {
         let hello = Hello {
             versions: (VERSION_MIN, VERSION_MAX),
             receive_buffer_bytes: 4_096,
@@ -86,7 +86,7 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
         };
         samples.push((name.into(), hello.encode().to_vec()));
     }
-    let reject = Reject { why: Refusal::Busy, versions: (VERSION_MIN, VERSION_MAX) };
+    let reject = Reject { reason: RejectReason::Busy, versions: (VERSION_MIN, VERSION_MAX) };
     samples.push(("reject".into(), reject.encode().to_vec()));
     samples
 }

@@ -156,7 +156,7 @@ mod tests {
         );
         assert_eq!(
             error(&["--rdma-receive-buffers", "79"]),
-            "--rdma-receive-buffers: settings of RDMA: receive buffers for one connection"
+            "--rdma-receive-buffers: RDMA settings: too few receive buffers for one connection"
         );
     }
 }

@@ -15,7 +15,7 @@ use verbs::PortSettings;
 pub fn options(config: &BrokerConfig, addresses: Vec<Address>, shards: u16) -> Result<RdmaOptions, ConfigError> {
     let settings = settings(config);
     // The rule for buffers is left to the user of the settings; all others are ranges.
-    settings.check().map_err(|what| config.fault("rdma_receive_buffers", format!("settings of RDMA: {what}")))?;
+    settings.check().map_err(|what| config.fault("rdma_receive_buffers", format!("RDMA settings: {what}")))?;
     let with_devices = |address: Address| match verbs::card::open_at(&RdmaListen::place_of(&address), shards.into()) {
         Ok(devices) => Ok(RdmaListen { address, devices }),
         Err(error) => Err(config.fault("listen", format!("{address}: {error}"))),

@@ -49,7 +49,8 @@ impl CmEventChannel {
     /// A channel with a non-blocking descriptor.
     ///
     /// # Errors
-    /// [`IbError::MissingLibrary`] without the libraries, [`IbError::NoDevice`] where the connection manager finds none.
+    /// [`IbError::MissingLibrary`] without the libraries, [`IbError::NoDevice`] where the connection manager finds
+    /// none.
     pub fn new() -> Result<Self, IbError> {
         crate::library::open()?;
         let cm = cm()?;
@@ -182,8 +183,8 @@ pub struct CmEvent {
     /// The id; of a request, the listening one.
     pub id: CmIdKey,
     pub kind: CmEventKind,
-    /// The peer's private data. On InfiniBand and RoCE the manager pads it with zeroes to the length of its message, so it
-    /// must contain its own length.
+    /// The peer's private data. On InfiniBand and RoCE the manager pads it with zeroes to the length of its message, so
+    /// it must contain its own length.
     pub private_data: Vec<u8>,
 }
 
@@ -246,9 +247,9 @@ pub enum ConnectStep {
 impl fmt::Display for ConnectStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            ConnectStep::Address => "no RDMA device leads to the address",
-            ConnectStep::Route => "no way to the address was found",
-            ConnectStep::Connect => "the connection could not be made",
+            ConnectStep::Address => "no RDMA device routes to the address",
+            ConnectStep::Route => "no route to the address was found",
+            ConnectStep::Connect => "the connection could not be established",
             ConnectStep::Unreachable => "nobody answered",
         })
     }

@@ -81,8 +81,8 @@ pub struct ConnectParams<'a> {
     /// Private data for the peer: at most [`CONNECT_DATA_BYTES_MAX`] or [`ACCEPT_DATA_BYTES_MAX`].
     pub private_data: &'a [u8],
     pub read_limits: ReadLimits,
-    /// How often an unacknowledged packet is retransmitted, [`RETRIES_MAX`] at most; both sides use the connecting side's
-    /// value.
+    /// How often an unacknowledged packet is retransmitted, [`RETRIES_MAX`] at most; both sides use the connecting
+    /// side's value.
     pub retry_count: u8,
     /// How often a packet is retransmitted after a receiver-not-ready answer, [`RETRIES_MAX`] at most.
     pub rnr_retry_count: u8,
@@ -108,8 +108,8 @@ impl CmId {
     /// The id of a connection request.
     ///
     /// # Safety
-    /// `raw` is the id of a connection request that was just read from `channel`, nobody else has taken it, and the caller
-    /// holds the lock.
+    /// `raw` is the id of a connection request that was just read from `channel`, nobody else has taken it, and the
+    /// caller holds the lock.
     pub(crate) unsafe fn of_request(channel: &CmEventChannel, raw: *mut abi::RdmaCmId) -> Self {
         let key = CmIdKey::new();
         // SAFETY: the id exists, and this field is its user's.
@@ -140,7 +140,7 @@ impl CmId {
         // SAFETY: the id exists.
         let verbs = unsafe { (*self.0.raw).verbs };
         if verbs.is_null() {
-            return Err(IbError::InvalidState("an id has no device before its address is resolved"));
+            return Err(IbError::InvalidState("the id has no device before its address is resolved"));
         }
         // SAFETY: the device of an id, and not null.
         unsafe { DeviceContext::of_cm(verbs) }
@@ -169,7 +169,8 @@ impl CmId {
     }
 
     /// How long the device waits for an acknowledgement before it retransmits: 4.096 us times 2 to the power of
-    /// `exponent`. Set it before connecting or accepting; with the kernel's default a dead peer goes unnoticed for long.
+    /// `exponent`. Set it before connecting or accepting; with the kernel's default a dead peer goes unnoticed for
+    /// long.
     ///
     /// # Errors
     /// [`IbError::Limit`], or the operating system's error: kernels before 5.1 do not know it.
@@ -196,8 +197,8 @@ impl CmId {
         self.call("rdma_listen", |cm, id| unsafe { (cm.rdma_listen)(id, backlog) })
     }
 
-    /// Finds the device that leads to `to`, from `from` if that is given. [`CmEventKind::AddressResolved`](crate::CmEventKind)
-    /// comes, or a failure.
+    /// Finds the device that leads to `to`, from `from` if that is given.
+    /// [`CmEventKind::AddressResolved`](crate::CmEventKind) comes, or a failure.
     ///
     /// # Errors
     /// The operating system's error at once.
@@ -209,8 +210,8 @@ impl CmId {
         self.call("rdma_resolve_addr", |cm, id| unsafe { (cm.rdma_resolve_addr)(id, from, to.pointer(), timeout) })
     }
 
-    /// Resolves the route, once the address is resolved. [`CmEventKind::RouteResolved`](crate::CmEventKind) follows, or a
-    /// failure.
+    /// Resolves the route, once the address is resolved. [`CmEventKind::RouteResolved`](crate::CmEventKind) follows, or
+    /// a failure.
     ///
     /// # Errors
     /// The operating system's error at once.
@@ -291,7 +292,7 @@ impl CmId {
 
 impl fmt::Debug for CmId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Id({})", self.0.key.0)
+        write!(f, "CmId({})", self.0.key.0)
     }
 }
 

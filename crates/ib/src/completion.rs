@@ -62,8 +62,8 @@ impl CompletionChannel {
         self.take(u32::MAX)
     }
 
-    /// The same for at most `most` notifications. An armed queue notifies once, so a caller that knows how often it armed
-    /// saves the call that finds nothing.
+    /// The same for at most `most` notifications. An armed queue notifies once, so a caller that knows how often it
+    /// armed saves the call that finds nothing.
     ///
     /// # Errors
     /// The operating system's error.
@@ -136,15 +136,15 @@ impl CompletionQueueHandle {
 }
 
 impl CompletionQueue {
-    /// A queue of at least `entries`: as many as there can be outstanding work requests. An overflow loses completions and
-    /// every queue pair that uses the queue.
+    /// A queue of at least `entries`: as many as there can be outstanding work requests. An overflow loses completions
+    /// and every queue pair that uses the queue.
     ///
     /// # Errors
     /// The operating system's error.
     pub fn new(context: &DeviceContext, entries: u32, channel: Option<&CompletionChannel>) -> Result<Self, IbError> {
         let on = channel.map_or(ptr::null_mut(), |channel| channel.0.raw);
         if channel.is_some_and(|channel| channel.0.context != *context) {
-            return Err(IbError::InvalidState("a channel of another device"));
+            return Err(IbError::InvalidState("the channel belongs to another device"));
         }
         let count = c_int::try_from(entries).unwrap_or(c_int::MAX);
         // SAFETY: the context is open and the channel exists; both stay so while the queue does, which holds them.
@@ -169,13 +169,13 @@ impl CompletionQueue {
         self.shared.entries
     }
 
-    /// Appends at most [`POLL_BATCH`] completions to `into` and returns their number. A smaller number means that there are
-    /// no more.
+    /// Appends at most [`POLL_BATCH`] completions to `into` and returns their number. A smaller number means that there
+    /// are no more.
     ///
     /// # Errors
     /// The device's error; then the queue is unusable.
     pub fn poll(&mut self, into: &mut Vec<Completion>) -> Result<usize, IbError> {
-        let poll = self.shared.context.ops().poll_cq.ok_or(IbError::InvalidState("the provider cannot poll"))?;
+        let poll = self.shared.context.ops().poll_cq.ok_or(IbError::InvalidState("the provider does not support polling"))?;
         // SAFETY: the queue exists, and the batch has room for as many completions.
         let count = unsafe { poll(self.shared.raw, self.batch.len() as c_int, self.batch.as_mut_ptr()) };
         let Ok(count) = usize::try_from(count) else {
@@ -185,13 +185,13 @@ impl CompletionQueue {
         Ok(count)
     }
 
-    /// Requests a notification of the next completion. Poll once more after this and before waiting: completions that are
-    /// there already do not notify.
+    /// Requests a notification of the next completion. Poll once more after this and before waiting: completions that
+    /// are there already do not notify.
     ///
     /// # Errors
     /// The device's error.
     pub fn arm(&mut self) -> Result<(), IbError> {
-        let arm = self.shared.context.ops().req_notify_cq.ok_or(IbError::InvalidState("the provider cannot notify"))?;
+        let arm = self.shared.context.ops().req_notify_cq.ok_or(IbError::InvalidState("the provider does not support notifications"))?;
         // SAFETY: the queue exists.
         IbError::check("ibv_req_notify_cq", unsafe { arm(self.shared.raw, 0) })
     }
@@ -338,14 +338,14 @@ impl fmt::Display for WcStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match *self {
             Self::SUCCESS => "done",
-            Self::LOCAL_LENGTH => "more has arrived than was room for",
-            Self::LOCAL_PROTECTION => "memory here is not registered",
-            Self::WR_FLUSH => "the connection had ended",
-            Self::REMOTE_INVALID => "the peer's device does not understand the request",
-            Self::REMOTE_ACCESS => "the peer's memory may not be used so",
+            Self::LOCAL_LENGTH => "the message is longer than the receive buffer",
+            Self::LOCAL_PROTECTION => "local memory is not registered",
+            Self::WR_FLUSH => "the connection has ended",
+            Self::REMOTE_INVALID => "the peer's device rejects the request as invalid",
+            Self::REMOTE_ACCESS => "the peer's memory does not allow this access",
             Self::REMOTE_OPERATION => "the peer's device has failed",
             Self::RETRY_EXCEEDED => "the peer does not answer",
-            Self::RNR_RETRY_EXCEEDED => "the peer has no room to receive",
+            Self::RNR_RETRY_EXCEEDED => "the peer has no receive posted",
             Self(number) => return write!(f, "failed with status {number}"),
         })
     }
@@ -353,7 +353,7 @@ impl fmt::Display for WcStatus {
 
 impl fmt::Debug for WcStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Status({}: {self})", self.0)
+        write!(f, "WcStatus({}: {self})", self.0)
     }
 }
 

@@ -56,7 +56,7 @@ impl Eq for DeviceContext {}
 
 impl fmt::Debug for DeviceContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Context({})", self.name())
+        write!(f, "DeviceContext({})", self.name())
     }
 }
 
@@ -163,15 +163,15 @@ impl DeviceContext {
             .into_owned()
     }
 
-    /// Whether the device speaks iWARP: RDMA over TCP. Over iWARP the accepting end must not send before it has received a
-    /// message, because its bytes could overtake the other end's set-up (RFC 5044, 7.1.2).
+    /// Whether the device speaks iWARP: RDMA over TCP. Over iWARP the accepting end must not send before it has
+    /// received a message, because its bytes could overtake the other end's set-up (RFC 5044, 7.1.2).
     pub fn is_iwarp(&self) -> bool {
         // SAFETY: an open context has a device, and what it is does not change.
         unsafe { (*(*self.raw()).device).transport_type == abi::TRANSPORT_IWARP }
     }
 
-    /// Whether the device is implemented in software (Soft-RoCE, siw): its figures are not those of a card. `None` if it is
-    /// unknown.
+    /// Whether the device is implemented in software (Soft-RoCE, siw): its figures are not those of a card. `None` if
+    /// it is unknown.
     pub fn is_software(&self) -> Option<bool> {
         let place = fs::canonicalize(format!("/sys/class/infiniband/{}", self.name())).ok()?;
         Some(place.starts_with("/sys/devices/virtual"))
@@ -432,8 +432,8 @@ pub struct GidEntry {
 /// An asynchronous event of a device or of an object made on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AsyncEvent {
-    /// A queue pair in the error state takes no more receives from its shared queue: once the completions that are there
-    /// now are polled, it can be destroyed without losing one.
+    /// A queue pair in the error state takes no more receives from its shared queue: once the completions that are
+    /// there now are polled, it can be destroyed without losing one.
     LastWqeReached {
         queue_pair: u32,
     },

@@ -75,8 +75,8 @@ impl IbError {
         }
     }
 
-    pub(crate) fn check_limit(what: &'static str, asked: usize, most: usize) -> Result<(), Self> {
-        if asked <= most { Ok(()) } else { Err(IbError::Limit { what, requested: asked, max: most }) }
+    pub(crate) fn check_limit(what: &'static str, requested: usize, max: usize) -> Result<(), Self> {
+        if requested <= max { Ok(()) } else { Err(IbError::Limit { what, requested, max }) }
     }
 
     /// The operating system's error number, if it is an error of a call.
@@ -93,14 +93,14 @@ impl fmt::Display for NoDeviceReason {
         f.write_str(match self {
             NoDeviceReason::NoKernel => {
                 "there is no RDMA device, and the kernel's RDMA modules are not loaded: a card's driver loads them, \
-                 and `modprobe rdma_rxe` and `rdma link add rxe0 type rxe netdev INTERFACE` make a device of software"
+                 and `modprobe rdma_rxe` and `rdma link add rxe0 type rxe netdev INTERFACE` create a software device"
             }
             NoDeviceReason::None => {
-                "there is no RDMA device: a card's driver brings one, and `rdma link add rxe0 type rxe netdev INTERFACE` \
-                 makes one of software"
+                "there is no RDMA device: a card's driver provides one, and `rdma link add rxe0 type rxe netdev INTERFACE` \
+                 creates a software device"
             }
             NoDeviceReason::NoProvider => {
-                "the kernel has RDMA devices that libibverbs cannot open: install ibverbs-providers, and look at the rights of /dev/infiniband"
+                "the kernel has RDMA devices that libibverbs cannot open: install ibverbs-providers, and check the permissions of /dev/infiniband"
             }
         })
     }
@@ -117,14 +117,14 @@ impl fmt::Display for IbError {
                 write!(f, "{call}: {error}")?;
                 if error.raw_os_error() == Some(libc::ENOMEM) {
                     // By far the most frequent cause.
-                    f.write_str(" (is the limit of locked memory, `ulimit -l`, large enough?)")?;
+                    f.write_str(" (is the limit of locked memory, `ulimit -l`, high enough?)")?;
                 }
                 Ok(())
             }
-            IbError::Limit { what, requested: asked, max: most } => write!(f, "{what}: {asked}, and at most {most} are possible"),
-            IbError::QueueFull => f.write_str("the queue is full of work that has not completed"),
-            IbError::NotRegistered => f.write_str("memory that was not registered with this key"),
-            IbError::WrongQueue => f.write_str("a completion of another queue"),
+            IbError::Limit { what, requested, max } => write!(f, "{what}: {requested}, and at most {max} are possible"),
+            IbError::QueueFull => f.write_str("the queue has no free slot"),
+            IbError::NotRegistered => f.write_str("the memory is not registered with this key"),
+            IbError::WrongQueue => f.write_str("the completion belongs to another queue"),
             IbError::InvalidState(what) => f.write_str(what),
         }
     }

@@ -138,7 +138,7 @@ impl SharedLibrary {
         // SAFETY: it may always be called; what it returns stays until this thread's next call of the loader.
         let text = unsafe { libc::dlerror() };
         let why = if text.is_null() {
-            "the loader does not say why".to_owned()
+            "no reason given".to_owned()
         } else {
             // SAFETY: not null, so it is a text that ends with a zero.
             unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()

@@ -1,6 +1,7 @@
 //! Limits of this crate, most of them from the InfiniBand standard. Those of a device are its attributes.
 
-/// Private data of a connection request (InfiniBand: 92 bytes, 36 of which the connection manager uses for IP addresses).
+/// Private data of a connection request (InfiniBand: 92 bytes, 36 of which the connection manager uses for IP
+/// addresses).
 pub const CONNECT_DATA_BYTES_MAX: usize = 56;
 /// Private data of a reply that accepts.
 pub const ACCEPT_DATA_BYTES_MAX: usize = 196;

@@ -206,7 +206,7 @@ unsafe impl StableMemory for SharedPages {
 
 impl fmt::Debug for SharedPages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pages({} bytes)", self.bytes())
+        write!(f, "SharedPages({} bytes)", self.bytes())
     }
 }
 
@@ -281,7 +281,7 @@ impl DerefMut for ArenaBlock {
 
 impl fmt::Debug for ArenaBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Part({} bytes)", self.bytes)
+        write!(f, "ArenaBlock({} bytes)", self.bytes)
     }
 }
 

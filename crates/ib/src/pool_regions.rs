@@ -24,14 +24,15 @@ impl PoolRegions {
         Self { domain: domain.clone(), generation: 0, registered: BTreeMap::new() }
     }
 
-    /// Registers the regions that the pool has mapped since the last call, and deregisters those it has unmapped. Cheap if
-    /// there are none. Always pass the same pool.
+    /// Registers the regions that the pool has mapped since the last call, and deregisters those it has unmapped. Cheap
+    /// if there are none. Always pass the same pool.
     ///
-    /// The pool may have unmapped a region and mapped another at the same address: call this before posting blocks of the
-    /// pool, whenever that is possible.
+    /// The pool may have unmapped a region and mapped another at the same address: call this before posting blocks of
+    /// the pool, whenever that is possible.
     ///
     /// # Errors
-    /// The operating system's error, `ENOMEM` where no more memory may be pinned; then what could not be registered has no key.
+    /// The operating system's error, `ENOMEM` where no more memory may be pinned; then what could not be registered has
+    /// no key.
     pub fn refresh(&mut self, pool: &Pool) -> Result<(), IbError> {
         let generation = pool.generation();
         if generation == self.generation {
@@ -45,7 +46,8 @@ impl PoolRegions {
         let before = self.registered.len();
         let kept = self.registered.iter().filter(|(at, one)| is_there(at, one)).count();
         let changes = (before - kept) + (there.len() - kept);
-        // Each mapping and unmapping counts one. More than the visible changes: a region was replaced at the same address.
+        // Each mapping and unmapping counts one. More than the visible changes: a region was replaced at the same
+        // address.
         if generation.wrapping_sub(self.generation) == changes as u64 {
             self.registered.retain(|at, one| is_there(at, one));
         } else {

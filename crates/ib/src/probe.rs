@@ -18,7 +18,7 @@ use crate::region::ProtectionDomain;
 pub fn probe_inline_bytes(domain: &ProtectionDomain, queue: &CompletionQueue, pieces_max: u32, wanted: u32) -> Result<u32, IbError> {
     IbError::check_limit("pieces of a send", pieces_max as usize, SGE_MAX)?;
     if queue.shared().context() != domain.context() {
-        return Err(IbError::InvalidState("a queue pair and what it is made with are of one device"));
+        return Err(IbError::InvalidState("a queue pair and its resources must belong to one device"));
     }
     let mut bytes = wanted;
     loop {

@@ -79,8 +79,8 @@ pub struct CompletedWork<F> {
 pub struct PostOptions {
     /// A number of the caller's choice, which is returned with the completed work.
     pub cookie: u64,
-    /// Whether the work is signalled. Unsignalled work completes with the next signalled work, or with a failure; so signal
-    /// at least one request in every `send_wr_max`, and the last one.
+    /// Whether the work is signalled. Unsignalled work completes with the next signalled work, or with a failure; so
+    /// signal at least one request in every `send_wr_max`, and the last one.
     pub signalled: bool,
 }
 
@@ -88,8 +88,8 @@ impl<S: StableMemory, F: ExclusiveMemory> QueuePair<S, F> {
     /// A queue pair for an id that has a device: [`CmId::accept`] or [`CmId::connect`] then connects it.
     ///
     /// # Errors
-    /// [`IbError::InvalidState`] if the id has no device, or not that of `domain`; [`IbError::Limit`]; the operating system's error:
-    /// `EINVAL` is most often an inline limit that the device does not have.
+    /// [`IbError::InvalidState`] if the id has no device, or not that of `domain`; [`IbError::Limit`]; the operating
+    /// system's error: `EINVAL` is most often an inline limit that the device does not have.
     pub fn new(
         id: &CmId,
         domain: &ProtectionDomain,
@@ -108,7 +108,7 @@ impl<S: StableMemory, F: ExclusiveMemory> QueuePair<S, F> {
             receives.shared().domain().context(),
         ];
         if parts.iter().any(|&part| *part != context) {
-            return Err(IbError::InvalidState("a queue pair and what it is made with are of one device"));
+            return Err(IbError::InvalidState("a queue pair and its resources must belong to one device"));
         }
         let mut attributes = abi::IbvQpInitAttr {
             qp_context: ptr::null_mut(),
@@ -186,7 +186,7 @@ impl<S: StableMemory, F: ExclusiveMemory> QueuePair<S, F> {
     /// Takes a completion of this queue pair's work: that work has completed, and all that was posted before it.
     ///
     /// # Errors
-    /// [`IbError::WrongQueue`] for a completion of another queue.
+    /// [`IbError::WrongQueue`] for the completion belongs to another queue.
     pub fn on_completion(&mut self, completion: Completion, into: &mut Vec<CompletedWork<F>>) -> Result<(), IbError> {
         self.on_completion_with(completion, into, drop)
     }
@@ -219,8 +219,8 @@ impl<S: StableMemory, F: ExclusiveMemory> QueuePair<S, F> {
         Ok(())
     }
 
-    /// Destroys it and returns the outstanding work, whose memory the device does not access any more. Completions that were
-    /// not polled have no meaning then.
+    /// Destroys it and returns the outstanding work, whose memory the device does not access any more. Completions that
+    /// were not polled have no meaning then.
     pub fn destroy(mut self, into: &mut Vec<CompletedWork<F>>, sent: impl FnMut(S)) {
         let (under_way, held) = (mem::take(&mut self.outstanding), mem::take(&mut self.segments));
         // Destroyed before any of the memory can be reused.
@@ -276,7 +276,7 @@ impl<S: StableMemory, F: ExclusiveMemory> Drop for QueuePair<S, F> {
     fn drop(&mut self) {
         let _locked = lock();
         // SAFETY: the id exists and has this queue pair, which is destroyed once. The device reaches none of the memory
-        // in `held` and `under_way` behind this, and these go after it.
+        // in `segments` and `outstanding` behind this, and these go after it.
         unsafe { (self.id.cm().rdma_destroy_qp)(self.id.raw()) };
     }
 }
@@ -321,11 +321,11 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
     /// Sends the segments, in order, as one message, which consumes one of the peer's receives.
     ///
     /// # Errors
-    /// [`IbError::QueueFull`], [`IbError::Limit`] for too many segments, [`IbError::NotRegistered`]. Then the segments are
-    /// dropped and the batch is unchanged.
-    pub fn send(&mut self, pieces: impl IntoIterator<Item = (S, LocalKey)>, how: PostOptions) -> Result<(), IbError> {
+    /// [`IbError::QueueFull`], [`IbError::Limit`] for too many segments, [`IbError::NotRegistered`]. Then the segments
+    /// are dropped and the batch is unchanged.
+    pub fn send(&mut self, pieces: impl IntoIterator<Item = (S, LocalKey)>, options: PostOptions) -> Result<(), IbError> {
         let held = self.add_segments(pieces)?;
-        self.add_request(abi::WR_SEND, 0, None, PostedWork { cookie: how.cookie, segments: held, read_memory: None }, held, how);
+        self.add_request(abi::WR_SEND, 0, None, PostedWork { cookie: options.cookie, segments: held, read_memory: None }, held, options);
         Ok(())
     }
 
@@ -333,30 +333,30 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    pub fn write(&mut self, pieces: impl IntoIterator<Item = (S, LocalKey)>, to: RemoteMemory, how: PostOptions) -> Result<(), IbError> {
+    pub fn write(&mut self, pieces: impl IntoIterator<Item = (S, LocalKey)>, to: RemoteMemory, options: PostOptions) -> Result<(), IbError> {
         let held = self.add_segments(pieces)?;
-        self.add_request(abi::WR_RDMA_WRITE, 0, Some(to), PostedWork { cookie: how.cookie, segments: held, read_memory: None }, held, how);
+        self.add_request(abi::WR_RDMA_WRITE, 0, Some(to), PostedWork { cookie: options.cookie, segments: held, read_memory: None }, held, options);
         Ok(())
     }
 
-    /// Sends the parts, in order, as one message of at most [`QueuePairOptions::inline_bytes_max`]. They are read when the
-    /// batch is posted; their memory need not be registered.
+    /// Sends the parts, in order, as one message of at most [`QueuePairOptions::inline_bytes_max`]. They are read when
+    /// the batch is posted; their memory need not be registered.
     ///
     /// # Errors
     /// [`IbError::QueueFull`], [`IbError::Limit`]. Then the batch is unchanged.
-    pub fn send_inline(&mut self, parts: &[&'i [u8]], how: PostOptions) -> Result<(), IbError> {
-        self.add_inline(abi::WR_SEND, parts, None, how)
+    pub fn send_inline(&mut self, parts: &[&'i [u8]], options: PostOptions) -> Result<(), IbError> {
+        self.add_inline(abi::WR_SEND, parts, None, options)
     }
 
     /// RDMA WRITE of the parts to the start of a peer's memory, inline as in [`send_inline`](Self::send_inline).
     ///
     /// # Errors
     /// As [`send_inline`](Self::send_inline).
-    pub fn write_inline(&mut self, parts: &[&'i [u8]], to: RemoteMemory, how: PostOptions) -> Result<(), IbError> {
-        self.add_inline(abi::WR_RDMA_WRITE, parts, Some(to), how)
+    pub fn write_inline(&mut self, parts: &[&'i [u8]], to: RemoteMemory, options: PostOptions) -> Result<(), IbError> {
+        self.add_inline(abi::WR_RDMA_WRITE, parts, Some(to), options)
     }
 
-    fn add_inline(&mut self, opcode: u32, parts: &[&'i [u8]], peer: Option<RemoteMemory>, how: PostOptions) -> Result<(), IbError> {
+    fn add_inline(&mut self, opcode: u32, parts: &[&'i [u8]], peer: Option<RemoteMemory>, options: PostOptions) -> Result<(), IbError> {
         let bytes = parts.iter().map(|part| part.len()).sum();
         IbError::check_limit("bytes of an inline send", bytes, self.queue_pair.options.inline_bytes_max as usize)?;
         IbError::check_limit("pieces of a send", parts.len(), self.queue_pair.options.send_sge_max as usize)?;
@@ -366,8 +366,8 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
             length: part.len() as u32,
             lkey: 0,
         }));
-        let work = PostedWork { cookie: how.cookie, segments: 0, read_memory: None };
-        self.add_request(opcode, abi::SEND_INLINE, peer, work, parts.len() as u32, how);
+        let work = PostedWork { cookie: options.cookie, segments: 0, read_memory: None };
+        self.add_request(opcode, abi::SEND_INLINE, peer, work, parts.len() as u32, options);
         Ok(())
     }
 
@@ -375,9 +375,9 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    pub fn read(&mut self, into: F, key: LocalKey, from: RemoteMemory, how: PostOptions) -> Result<(), IbError> {
+    pub fn read(&mut self, into: F, key: LocalKey, from: RemoteMemory, options: PostOptions) -> Result<(), IbError> {
         let (_, bytes) = into.span();
-        self.read_part(into, 0, bytes, key, from, how)
+        self.read_part(into, 0, bytes, key, from, options)
     }
 
     /// As [`read`](Self::read), into `bytes` bytes of the memory from `at`.
@@ -391,12 +391,12 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
         bytes: usize,
         key: LocalKey,
         from: RemoteMemory,
-        how: PostOptions,
+        options: PostOptions,
     ) -> Result<(), IbError> {
         self.check_room()?;
         let piece = key.sge_of_range(&into, at, bytes)?;
         self.queue_pair.pieces.push(piece);
-        self.add_request(abi::WR_RDMA_READ, 0, Some(from), PostedWork { cookie: how.cookie, segments: 0, read_memory: Some(into) }, 1, how);
+        self.add_request(abi::WR_RDMA_READ, 0, Some(from), PostedWork { cookie: options.cookie, segments: 0, read_memory: Some(into) }, 1, options);
         Ok(())
     }
 
@@ -411,7 +411,7 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
         }
         let post = self.queue_pair.domain.context().ops().post_send;
         let queue_pair = &mut *self.queue_pair;
-        let post = post.ok_or(IbError::InvalidState("the provider cannot send"))?;
+        let post = post.ok_or(IbError::InvalidState("the provider does not support sends"))?;
         let (requests, mut pieces) = (queue_pair.requests.as_mut_ptr(), queue_pair.pieces.as_mut_ptr());
         for at in 0..count {
             // SAFETY: the list has `count` entries, whose pieces follow each other in the other list; neither is moved
@@ -424,8 +424,8 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
             }
         }
         let mut refused = ptr::null_mut();
-        // SAFETY: the queue pair exists, and so do the list and its pieces. The memory that they name is held in `held`
-        // and `under_way` until a completion says that it is done with; inline parts outlive this batch, and the device
+        // SAFETY: the queue pair exists, and so do the list and its pieces. The memory that they name is held in `segments`
+        // and `outstanding` until a completion returns it; inline parts outlive this batch, and the device
         // has copied them when this returns.
         let answer = unsafe { post(queue_pair.raw, requests, &mut refused) };
         let taken = if answer == 0 { count } else { count_before(refused, requests, count) };
@@ -464,7 +464,7 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
         Ok(count as u32)
     }
 
-    fn add_request(&mut self, opcode: u32, flags: u32, peer: Option<RemoteMemory>, work: PostedWork<F>, pieces: u32, how: PostOptions) {
+    fn add_request(&mut self, opcode: u32, flags: u32, peer: Option<RemoteMemory>, work: PostedWork<F>, pieces: u32, options: PostOptions) {
         let queue_pair = &mut *self.queue_pair;
         let (remote_addr, rkey) = peer.map_or((0, 0), |peer| (peer.address, peer.key));
         queue_pair.requests.push(abi::IbvSendWr {
@@ -473,7 +473,7 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
             sg_list: ptr::null_mut(),
             num_sge: pieces as c_int,
             opcode,
-            send_flags: flags | if how.signalled { abi::SEND_SIGNALED } else { 0 },
+            send_flags: flags | if options.signalled { abi::SEND_SIGNALED } else { 0 },
             imm_data: 0,
             remote_addr,
             rkey,

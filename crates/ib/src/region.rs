@@ -60,8 +60,8 @@ impl ProtectionDomain {
 
 /// A memory region: registered memory, with its owner.
 ///
-/// Dropping it deregisters the memory, for peers too, and then drops the owner. Posted work holds its memory itself, and
-/// fails if it is still outstanding.
+/// Dropping it deregisters the memory, for peers too, and then drops the owner. Posted work holds its memory itself,
+/// and fails if it is still outstanding.
 pub struct MemoryRegion<O: StableMemory> {
     // Dropped before the memory: fields are dropped in this order.
     registration: Registration,
@@ -100,7 +100,7 @@ impl Registration {
         IbError::check_limit("bytes to register", bytes, SGE_BYTES_MAX)?;
         let address = start.cast_mut().cast();
         // SAFETY: the domain exists, and stays so while the registration does, which holds it; the bytes are mapped,
-        // says the caller.
+        // as the caller guarantees.
         let raw = unsafe { (domain.context().verbs().ibv_reg_mr)(domain.raw(), address, bytes, access) };
         if raw.is_null() {
             return Err(IbError::last_os_error("ibv_reg_mr"));
@@ -183,7 +183,7 @@ impl MemoryRegion<SharedPages> {
 
 impl<O: StableMemory> fmt::Debug for MemoryRegion<O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Region({} bytes at {:#x})", self.registration.bytes, self.registration.start)
+        write!(f, "MemoryRegion({} bytes at {:#x})", self.registration.bytes, self.registration.start)
     }
 }
 

@@ -37,7 +37,8 @@ impl RegistrationCache {
     /// The key of a slice.
     ///
     /// # Errors
-    /// [`IbError::NotRegistered`] for an empty one; the operating system's error, `ENOMEM` where no more memory may be pinned.
+    /// [`IbError::NotRegistered`] for an empty one; the operating system's error, `ENOMEM` where no more memory may be
+    /// pinned.
     pub fn key(&mut self, slice: &Slice) -> Result<LocalKey, IbError> {
         self.lookup(slice.region().ok_or(IbError::NotRegistered)?, || slice.weak_region())
     }
@@ -112,6 +113,6 @@ impl RegistrationCache {
 
 impl fmt::Debug for RegistrationCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Met({} regions, {} bytes)", self.regions.len(), self.pinned_bytes())
+        write!(f, "RegistrationCache({} regions, {} bytes)", self.regions.len(), self.pinned_bytes())
     }
 }

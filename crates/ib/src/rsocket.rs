@@ -154,8 +154,8 @@ impl RSocket {
         let mut message: libc::msghdr = unsafe { mem::zeroed() };
         message.msg_iov = parts.as_ptr().cast_mut().cast();
         message.msg_iovlen = parts.len() as _;
-        // SAFETY: the socket exists; an `IoSlice` has the layout of C's, and all of them live through the call, which copies
-        // what it takes.
+        // SAFETY: the socket exists; an `IoSlice` has the layout of C's, and all of them live through the call, which
+        // copies what it takes.
         checked(unsafe { (self.calls.rsendmsg)(self.fd, &message, libc::MSG_DONTWAIT) })
     }
 
@@ -246,8 +246,8 @@ impl<'d> PollEntry<'d> {
     }
 }
 
-/// Blocks until one of the entries is ready or the time-out has passed; `None`: no time-out. Returns the number of ready
-/// entries.
+/// Blocks until one of the entries is ready or the time-out has passed; `None`: no time-out. Returns the number of
+/// ready entries.
 ///
 /// # Errors
 /// The operating system's error. After a signal it returns 0.
@@ -260,8 +260,8 @@ pub fn rpoll(entries: &mut [PollEntry<'_>], timeout_ms: Option<u32>) -> io::Resu
     let mut raw: Vec<libc::pollfd> =
         entries.iter().map(|entry| libc::pollfd { fd: entry.fd, events: events(entry.interest), revents: 0 }).collect();
     let timeout = timeout_ms.map_or(-1, |ms| ms.min(RPOLL_MS_MAX) as c_int);
-    // SAFETY: as many entries as are said, which live through the call. Sockets of ours are held by the entries, so that
-    // none is closed meanwhile.
+    // SAFETY: as many entries as are said, which live through the call. Sockets of ours are held by the entries, so
+    // that none is closed meanwhile.
     let answer = unsafe { (calls.rpoll)(raw.as_mut_ptr(), raw.len() as libc::nfds_t, timeout) };
     let count = match checked(answer as isize) {
         Ok(count) => count,

@@ -35,7 +35,8 @@ unsafe impl<F: ExclusiveMemory> Send for SharedReceiveQueue<F> {}
 pub(crate) struct SharedReceiveQueueHandle {
     domain: ProtectionDomain,
     raw: *mut abi::IbvSrq,
-    /// The buffers that were posted when the handle was dropped: the device may write there until the queue is destroyed.
+    /// The buffers that were posted when the handle was dropped: the device may write there until the queue is
+    /// destroyed.
     left: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
@@ -105,8 +106,8 @@ impl<F: ExclusiveMemory> SharedReceiveQueue<F> {
         self.free.len()
     }
 
-    /// Posts buffers from the end of `from`, as many as there are free slots, with one call to the device, and removes them
-    /// from `from`.
+    /// Posts buffers from the end of `from`, as many as there are free slots, with one call to the device, and removes
+    /// them from `from`.
     ///
     /// # Errors
     /// [`IbError::NotRegistered`] before anything is posted; the device's error. Then what is still in `from` was not
@@ -138,9 +139,9 @@ impl<F: ExclusiveMemory> SharedReceiveQueue<F> {
             }
         }
         let post =
-            self.shared.domain.context().ops().post_srq_recv.ok_or(IbError::InvalidState("the provider has no such queue"))?;
+            self.shared.domain.context().ops().post_srq_recv.ok_or(IbError::InvalidState("the provider does not support shared receive queues"))?;
         let mut refused = ptr::null_mut();
-        // SAFETY: the queue exists, and so does the list with its pieces. What they name stays in `places` from here
+        // SAFETY: the queue exists, and so does the list with its pieces. What they name stays in `slots` from here
         // on, until the device is done with it: between this call and the moving below nothing can end early.
         let answer = unsafe { post(self.shared.raw, requests, &mut refused) };
         let taken = if answer == 0 { count } else { count_before(refused, requests, count) };
@@ -156,7 +157,7 @@ impl<F: ExclusiveMemory> SharedReceiveQueue<F> {
     /// Returns the buffer of a completed receive; the completion has the number of received bytes.
     ///
     /// # Errors
-    /// [`IbError::WrongQueue`] for a completion of another queue.
+    /// [`IbError::WrongQueue`] for the completion belongs to another queue.
     pub fn on_completion(&mut self, completion: Completion) -> Result<F, IbError> {
         if completion.work_queue() != self.tag {
             return Err(IbError::WrongQueue);
@@ -202,6 +203,6 @@ impl<F: ExclusiveMemory> Drop for SharedReceiveQueue<F> {
 
 impl<F: ExclusiveMemory> fmt::Debug for SharedReceiveQueue<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Receives({} of {})", self.posted(), self.slots.len())
+        write!(f, "SharedReceiveQueue({} of {})", self.posted(), self.slots.len())
     }
 }

@@ -150,7 +150,8 @@ fn values(t: &mut LayoutTable) {
     }
 }
 
-/// The calls of rsockets, declared a second time as they are called here: a compiler refuses what differs from the header.
+/// The calls of rsockets, declared a second time as they are called here: a compiler refuses what differs from the
+/// header.
 const PROTOTYPES: &str = "
 int rsocket(int, int, int);
 int rbind(int, const struct sockaddr *, socklen_t);

@@ -11,7 +11,7 @@ const TLS_PORT: u16 = 5671;
 const RDMA_PORT: u16 = 5672;
 
 /// Why the listeners and connections of this crate refuse an RDMA address.
-pub(crate) const NEEDS_RDMA_DEVICE: &str = "an address of RDMA needs an RDMA device, and none was given";
+pub(crate) const NEEDS_RDMA_DEVICE: &str = "an RDMA address needs an RDMA device, and none was given";
 
 /// An address to listen on or to connect to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -30,8 +30,8 @@ pub enum Address {
         /// The port; 0 makes the system choose one to listen on.
         port: u16,
     },
-    /// `amqp+rdma://10.0.0.1:5672`, also `rdma://`; the port may be left out. The crate `verbs` makes its connections, on
-    /// RDMA devices.
+    /// `amqp+rdma://10.0.0.1:5672`, also `rdma://`; the port may be left out. The crate `verbs` makes its connections,
+    /// on RDMA devices.
     Rdma {
         /// A host name or an IP address, without brackets.
         host: String,
@@ -106,7 +106,7 @@ impl FromStr for Address {
         let (host, port) = match rest.strip_prefix('[') {
             Some(rest) => {
                 let (host, port) = rest.split_once(']').ok_or_else(|| fault("the bracket is not closed"))?;
-                host.parse::<std::net::Ipv6Addr>().map_err(|_| fault("no IPv6 address stands in the brackets"))?;
+                host.parse::<std::net::Ipv6Addr>().map_err(|_| fault("there is no IPv6 address in the brackets"))?;
                 (host, port.strip_prefix(':').ok_or_else(|| fault("the port is missing"))?)
             }
             None => rest.rsplit_once(':').ok_or_else(|| fault("the port is missing (host:port, or unix:/path)"))?,
@@ -180,7 +180,7 @@ mod tests {
             ("::1:5672", "! an IPv6 address needs brackets"),
             ("[::1", "! the bracket is not closed"),
             ("[::1]", "! the port is missing"),
-            ("[host]:1", "! no IPv6 address stands in the brackets"),
+            ("[host]:1", "! there is no IPv6 address in the brackets"),
             ("host:65536", "! a port is a number from 0 to 65535"),
             ("a b:1", "! a host name has neither spaces nor slashes"),
         ];

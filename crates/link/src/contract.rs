@@ -29,7 +29,7 @@ pub const CONTRACT_TESTS: &[(&str, ContractTest)] = &[
     ("partial writes lose nothing", partial_writes_lose_nothing),
     ("gathers of many parts", gathers_of_many_parts),
     ("direct is filled before scratch", direct_is_filled_before_scratch),
-    ("lent memory is filled at its place", lent_memory_is_filled_at_its_place),
+    ("lent memory is filled in its range", lent_memory_is_filled_at_its_place),
     ("nothing to read is idle", nothing_to_read_is_idle),
     ("half close lets the rest arrive", half_close_lets_the_rest_arrive),
     ("abort ends both ways", abort_ends_both_ways),

@@ -21,13 +21,14 @@ pub fn dial(address: &Address, options: &DialOptions) -> io::Result<Box<dyn Link
         Address::Rdma { .. } => Err(io::Error::new(ErrorKind::Unsupported, crate::address::NEEDS_RDMA_DEVICE)),
         Address::Tcp { host, port } => Ok(Box::new(connect(host, *port, options)?)),
         Address::Rsocket { .. } => {
-            Err(io::Error::new(ErrorKind::Unsupported, "rsockets are dialled by their own room"))
+            Err(io::Error::new(ErrorKind::Unsupported, "the crate rsocket connects to this address"))
         }
         Address::Unix(path) => {
             let flags = SocketFlags::CLOEXEC;
             let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
             set_buffers(&socket, &options.socket)?;
-            // With a full backlog the connect waits as long as the send time-out (unix(7)); zero would mean without limit.
+            // With a full backlog the connect waits as long as the send time-out (unix(7)); zero would mean without
+            // limit.
             let timeout = options.timeout.max(Duration::from_millis(1));
             sockopt::set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
             let place = SocketAddrUnix::new(path.as_path())?;
@@ -35,7 +36,7 @@ pub fn dial(address: &Address, options: &DialOptions) -> io::Result<Box<dyn Link
                 match rustix::net::connect(&socket, &place) {
                     Ok(()) => break,
                     Err(Errno::INTR) => {}
-                    Err(Errno::AGAIN) => return Err(io::Error::new(ErrorKind::TimedOut, "it accepts nobody")),
+                    Err(Errno::AGAIN) => return Err(io::Error::new(ErrorKind::TimedOut, "the listener does not accept")),
                     Err(error) => return Err(error.into()),
                 }
             }

@@ -22,18 +22,19 @@ pub trait Link: Send {
     ///
     /// If both are empty it returns `Bytes { bytes: 0, drained: false }`.
     ///
-    /// `drained` means that there is nothing more *now*. The end of the stream is not a byte: an owner whose edge reports
-    /// that the peer closed (`mio::event::Event::is_read_closed`) keeps reading until [`ReceiveOutcome::Closed`].
+    /// `drained` means that there is nothing more *now*. The end of the stream is not a byte: an owner whose edge
+    /// reports that the peer closed (`mio::event::Event::is_read_closed`) keeps reading until
+    /// [`ReceiveOutcome::Closed`].
     ///
     /// # Errors
     /// [`LinkError::Lost`] or [`LinkError::Tls`] once, when the connection is lost; from then on
     /// [`ReceiveOutcome::Closed`].
     fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<ReceiveOutcome, LinkError>;
 
-    /// Lends memory whose range `place` is filled with the next bytes of the stream: a device may write them there in the
-    /// background. Until the range is full, `receive` returns [`ReceiveOutcome::Idle`], or the end of the stream. Then it
-    /// returns zero bytes, and [`take_filled`](Link::take_filled) returns the memory. Later bytes are received as usual.
-    /// The bytes outside the range are not changed.
+    /// Lends memory whose range `place` is filled with the next bytes of the stream: a device may write them there in
+    /// the background. Until the range is full, `receive` returns [`ReceiveOutcome::Idle`], or the end of the stream.
+    /// Then it returns zero bytes, and [`take_filled`](Link::take_filled) returns the memory. Later bytes are received
+    /// as usual. The bytes outside the range are not changed.
     ///
     /// Lending is optional. It pays off from [`LinkCapabilities::lend_threshold_bytes`] on.
     ///
@@ -50,28 +51,29 @@ pub trait Link: Send {
         None
     }
 
-    /// How many of the next bytes of the stream lie in the peer's memory, announced but not yet transferred: memory lent
-    /// for exactly so many will be filled, whatever follows. 0 for most links.
+    /// How many of the next bytes of the stream lie in the peer's memory, announced but not yet transferred: memory
+    /// lent for exactly so many will be filled, whatever follows. 0 for most links.
     fn announced_bytes(&self) -> usize {
         0
     }
 
-    /// Sends from the front of `from` until it is empty or the link takes no more, and consumes what was taken. The caller
-    /// must keep the rest in front for the next call: parts of it may be in flight already.
+    /// Sends from the front of `from` until it is empty or the link takes no more, and consumes what was taken. The
+    /// caller must keep the rest in front for the next call: parts of it may be in flight already.
     ///
     /// # Errors
-    /// [`LinkError::Closed`] if this end or the peer ended this direction, [`LinkError::Lost`] or [`LinkError::Tls`] if the
-    /// connection is lost. Either way every later `send` fails as well (never [`SendOutcome::Blocked`]), and the bytes left
-    /// in `from` will not arrive. After `Closed` there may still be bytes to receive.
+    /// [`LinkError::Closed`] if this end or the peer ended this direction, [`LinkError::Lost`] or [`LinkError::Tls`] if
+    /// the connection is lost. Either way every later `send` fails as well (never [`SendOutcome::Blocked`]), and the
+    /// bytes left in `from` will not arrive. After `Closed` there may still be bytes to receive.
     fn send(&mut self, from: &mut Gather) -> Result<SendOutcome, LinkError>;
 
     /// Ends both directions at once and discards unsent bytes: later calls of `receive` return
-    /// [`ReceiveOutcome::Closed`], of `send` [`LinkError::Closed`]. The peer is notified at once where the transport can.
-    /// The descriptor is closed; nothing needs to be deregistered.
+    /// [`ReceiveOutcome::Closed`], of `send` [`LinkError::Closed`]. The peer is notified at once where the transport
+    /// can. The descriptor is closed; nothing needs to be deregistered.
     fn abort(&mut self, why: AbortReason);
 
-    /// Ends the sending direction in order: what was sent before still arrives, then the peer reads the end of the stream.
-    /// Receiving is not affected. Call it after `send` has returned [`SendOutcome::Drained`]; later `send`s fail.
+    /// Ends the sending direction in order: what was sent before still arrives, then the peer reads the end of the
+    /// stream. Receiving is not affected. Call it after `send` has returned [`SendOutcome::Drained`]; later `send`s
+    /// fail.
     fn close_sending(&mut self);
 
     /// Whether the link has bytes of its own to send, such as a handshake's: then the owner calls `send` at the next
@@ -208,8 +210,8 @@ pub struct LinkCapabilities {
     pub gather_parts_max: usize,
     /// Bodies of fewer bytes than this are cheaper to copy between the headers than to gather.
     pub copy_threshold_bytes: usize,
-    /// From this many bytes on it pays to lend memory for receiving (see [`Link::lend`]), and a part that is sent reaches
-    /// memory lent by the peer without a copy; `usize::MAX`: never.
+    /// From this many bytes on it pays to lend memory for receiving (see [`Link::lend`]), and a part that is sent
+    /// reaches memory lent by the peer without a copy; `usize::MAX`: never.
     pub lend_threshold_bytes: usize,
     /// The kind of link: `tcp`, `tls`, `unix`, `rdma`, `sim`.
     pub name: &'static str,

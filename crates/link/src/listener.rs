@@ -53,7 +53,7 @@ impl Listener {
                 Ok(Listener { kind: ListenerKind::Tcp(listener), address })
             }
             Address::Rsocket { .. } => {
-                Err(io::Error::new(ErrorKind::Unsupported, "rsockets are listened on by their own room"))
+                Err(io::Error::new(ErrorKind::Unsupported, "the crate rsocket listens on this address"))
             }
             Address::Unix(path) => {
                 let socket = unix_path::socket()?;

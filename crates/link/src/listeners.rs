@@ -14,7 +14,8 @@ impl From<Vec<Listener>> for Listeners {
 }
 
 impl Listeners {
-    /// Reports waiting connections to `registry`: the first listener under `first`, each further one under the token before.
+    /// Reports waiting connections to `registry`: the first listener under `first`, each further one under the token
+    /// before.
     ///
     /// # Errors
     /// The operating system's error.

@@ -17,8 +17,8 @@ pub(crate) struct UnixPath {
 }
 
 impl UnixPath {
-    /// Binds a socket to a path. The socket file of a dead process is replaced; one in use, or another kind of file, is an
-    /// error.
+    /// Binds a socket to a path. The socket file of a dead process is replaced; one in use, or another kind of file, is
+    /// an error.
     pub fn bind(socket: &OwnedFd, path: &Path) -> io::Result<UnixPath> {
         let address = SocketAddrUnix::new(path)?;
         match rustix::net::bind(socket, &address) {
@@ -57,12 +57,12 @@ pub(crate) fn socket() -> io::Result<OwnedFd> {
 /// Removes the socket of a dead process.
 fn remove_dead(path: &Path, address: &SocketAddrUnix) -> io::Result<()> {
     if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
-        return Err(io::Error::new(ErrorKind::AlreadyExists, "a file that is no socket has this name"));
+        return Err(io::Error::new(ErrorKind::AlreadyExists, "a file with this name exists and is not a socket"));
     }
     match rustix::net::connect(socket()?, address) {
         Err(Errno::CONNREFUSED) => Ok(std::fs::remove_file(path)?),
         // `AGAIN` means a full backlog (unix(7)): the listener is busy, not dead.
-        Ok(()) | Err(Errno::AGAIN) => Err(io::Error::new(ErrorKind::AddrInUse, "somebody listens there already")),
+        Ok(()) | Err(Errno::AGAIN) => Err(io::Error::new(ErrorKind::AddrInUse, "the address is in use")),
         Err(error) => Err(error.into()),
     }
 }

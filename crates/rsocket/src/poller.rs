@@ -53,9 +53,9 @@ fn new_eventfd() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
-fn signal(bell: &OwnedFd) {
+fn signal(descriptor: &OwnedFd) {
     // It can fail only if the counter is at its maximum: then the descriptor is readable already.
-    let _full = rustix::io::write(bell, &1u64.to_ne_bytes());
+    let _full = rustix::io::write(descriptor, &1u64.to_ne_bytes());
 }
 
 impl PollerShared {
@@ -144,8 +144,8 @@ impl RsocketPoller {
 
     fn queue_close(&self, ending: SocketClose) {
         // The thread receives for as long as there is a sender. If it is gone the socket is closed here.
-        if let Err(unheard) = self.0.endings.send(ending) {
-            close_socket(unheard.0);
+        if let Err(unsent) = self.0.endings.send(ending) {
+            close_socket(unsent.0);
         }
     }
 }
@@ -187,8 +187,8 @@ fn poll(shared: &PollerShared, endings: &Sender<SocketClose>) {
                 Some(_) => {}
                 None => {
                     // Removed meanwhile: the entry may be its last holder.
-                    if let Some(Err(unheard)) = entry.into_socket().map(|socket| endings.send(SocketClose::Close(socket))) {
-                        close_socket(unheard.0);
+                    if let Some(Err(unsent)) = entry.into_socket().map(|socket| endings.send(SocketClose::Close(socket))) {
+                        close_socket(unsent.0);
                     }
                 }
             }

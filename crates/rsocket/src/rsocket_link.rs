@@ -128,8 +128,8 @@ impl Link for RsocketLink {
         let mut bytes = 0;
         'all: for buffer in [direct, scratch] {
             let mut at = 0;
-            // Until nothing has arrived, and not until a short read: an rsocket grants its peer new receive space only in a
-            // call that finds nothing, and the peer may wait for that space while no event is due at this end.
+            // Until nothing has arrived, and not until a short read: an rsocket grants its peer new receive space only
+            // in a call that finds nothing, and the peer may wait for that space while no event is due at this end.
             while at < buffer.len() {
                 match self.receive_into(&mut buffer[at..]) {
                     Ok(Some(0)) if bytes == 0 => {

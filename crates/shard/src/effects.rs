@@ -48,7 +48,7 @@ pub struct LateRefusal {
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Copied {
     /// On their way into memory of their own: those of large bodies alone (see `session::limits::LARGE_BODY_BYTES`, or
-    /// `link::Shape::lend_from_bytes` if that is less), whoever copied them, each counted once. What the kernel copies is not
+    /// `link::LinkCapabilities::lend_threshold_bytes` if that is less), whoever copied them, each counted once. What the kernel copies is not
     /// counted, and neither is a small body that is kept.
     pub bytes_in: u64,
     /// Between the heads of deliveries: those of small bodies, to each consumer.

@@ -51,7 +51,7 @@ impl BlockHeader {
     /// The header was written, and the caller owns the reference that is dropped.
     #[inline]
     pub(crate) unsafe fn release(head: NonNull<Self>) -> bool {
-        // SAFETY: the head is there while the caller's count is; its atomic alone may outlive that by an instruction.
+        // SAFETY: the header exists while the caller's count is; its atomic alone may outlive that by an instruction.
         let ref_count = unsafe { &(*head.as_ptr()).ref_count };
         // A sole holder needs no atomic read-modify-write: nobody else can acquire a reference.
         // Acquire: what former holders read and wrote happens before the block's next use.
@@ -99,14 +99,14 @@ impl BlockMut {
         }
         assert!(len <= BLOCK_BYTES_MAX, "a block beyond BLOCK_BYTES_MAX");
         let block = inner.allocate(BLOCK_HEADER_BYTES + len);
-        // SAFETY: the block is ours and has room for a head and at least one byte.
+        // SAFETY: the block is ours and has room for a header and at least one byte.
         let bytes = unsafe { block.add(BLOCK_HEADER_BYTES) };
         Self { bytes, len }
     }
 
     /// # Safety
-    /// Either `len` is zero, or `bytes` is the first byte after the header of a block that nobody else holds, and its first
-    /// `len` bytes are initialised.
+    /// Either `len` is zero, or `bytes` is the first byte after the header of a block that nobody else holds, and its
+    /// first `len` bytes are initialised.
     #[inline]
     pub(crate) unsafe fn from_raw(bytes: NonNull<u8>, len: usize) -> Self {
         Self { bytes, len }
@@ -118,7 +118,7 @@ impl BlockMut {
         let (bytes, len) = (self.bytes, self.len);
         mem::forget(self);
         if len > 0 {
-            // SAFETY: the head lies right before the bytes, and nobody else holds the block.
+            // SAFETY: the header lies right before the bytes, and nobody else holds the block.
             unsafe { header_of(bytes).write(BlockHeader::with_one_ref(0)) };
         }
         // SAFETY: a block with one holder, which `self` was and the slice now is; `len` bytes of it are initialised.
@@ -159,7 +159,7 @@ impl BlockMut {
 /// `bytes` is the first byte after the header of a block.
 #[inline]
 pub(crate) unsafe fn header_of(bytes: NonNull<u8>) -> NonNull<BlockHeader> {
-    // SAFETY: the head's room lies before the bytes, in the same block.
+    // SAFETY: the header lies before the bytes, in the same block.
     unsafe { bytes.sub(BLOCK_HEADER_BYTES) }.cast()
 }
 
@@ -177,7 +177,7 @@ pub(crate) unsafe fn weak_region_of(bytes: NonNull<u8>) -> WeakRegion {
 /// # Safety
 /// `bytes` is the first byte after the header of a block that the caller holds.
 pub(crate) unsafe fn region_of(bytes: NonNull<u8>) -> RegionInfo {
-    // SAFETY: the block is held, so its head and its region exist, and every block begins in its region's first part.
+    // SAFETY: the block is held, so its header and its region exist, and every block begins in its region's first part.
     unsafe { RegionRef::of(header_of(bytes).cast()).shared() }.info()
 }
 

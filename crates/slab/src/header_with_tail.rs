@@ -74,7 +74,7 @@ impl<T: Send + Sync> HeaderWithTail<T> {
     #[inline]
     pub fn tail(&self) -> &[u8] {
         let bytes = self.block_header().tail_bytes as usize;
-        // SAFETY: that many initialised bytes lie behind the value, and nobody writes to them while we hold the block.
+        // SAFETY: that many initialised bytes lie after the value, and nobody writes to them while we hold the block.
         unsafe {
             let first = self.block.byte_add(Self::TAIL_AT).cast::<u8>();
             std::slice::from_raw_parts(first.as_ptr(), bytes)
@@ -104,7 +104,7 @@ impl<T: Send + Sync> Clone for HeaderWithTail<T> {
 impl<T: Send + Sync> Drop for HeaderWithTail<T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: the head was written when the message was made, and we give up our count.
+        // SAFETY: the header was written when the message was made, and we give up our count.
         if !unsafe { BlockHeader::release(self.block) } {
             return;
         }

@@ -66,7 +66,7 @@ pub(crate) fn map(len: usize) -> NonNull<u8> {
 /// The bytes came from [`map`] with the same `len`, and nobody uses them any more.
 #[cfg(not(all(unix, not(miri))))]
 pub(crate) unsafe fn unmap(base: NonNull<u8>, len: usize) {
-    // SAFETY: the caller says that these bytes came from `map`, which used the same layout.
+    // SAFETY: the caller guarantees that these bytes came from `map`, which used the same layout.
     unsafe { std::alloc::dealloc(base.as_ptr(), layout(len)) };
 }
 

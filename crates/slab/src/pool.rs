@@ -97,7 +97,8 @@ impl Pool {
         self.inner().mapped_bytes()
     }
 
-    /// Bytes in allocated blocks, with headers and rounding. Blocks freed by other threads count until they are collected.
+    /// Bytes in allocated blocks, with headers and rounding. Blocks freed by other threads count until they are
+    /// collected.
     #[inline]
     pub fn used_bytes(&self) -> usize {
         self.inner().used_bytes()

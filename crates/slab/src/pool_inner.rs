@@ -60,7 +60,7 @@ pub(crate) unsafe fn free(block: NonNull<u8>) {
     let shared = unsafe { region.shared() };
     // Relaxed: only this thread stores its own id, and it sees its own stores.
     if shared.owner.load(Ordering::Relaxed) == thread_id::current() {
-        // SAFETY: this is the owner's thread and its pool is there, or the mark would be another.
+        // SAFETY: this is the owner's thread and its pool is there, or its id would be another.
         unsafe { shared.inner.as_ref().free_local(region, block.cast()) };
     } else {
         // SAFETY: the caller's promise, passed on; the block is of this pool.
@@ -216,8 +216,8 @@ impl PoolInner {
     }
 
     /// # Safety
-    /// The block is of this region and the region of this pool, and the caller is the block's only holder, on the owner's
-    /// thread.
+    /// The block is of this region and the region of this pool, and the caller is the block's only holder, on the
+    /// owner's thread.
     #[inline]
     unsafe fn free_local(&self, region: RegionRef, block: NonNull<FreeBlock>) {
         // SAFETY: the block is out, so its region exists; this is the owner's thread.
@@ -271,7 +271,8 @@ impl PoolInner {
         let mut blocks = 0;
         let mut next = NonNull::new(first);
         while let Some(block) = next {
-            // SAFETY: the block was put on the list of returns with its link written, and is ours since we took the list.
+            // SAFETY: the block was put on the list of returns with its link written, and is ours since we took the
+            // list.
             next = NonNull::new(unsafe { block.read() }.next);
             // SAFETY: it is a block of this pool, of which the region is found as for any block.
             let region = unsafe { RegionRef::of(block.cast()) };
@@ -441,7 +442,7 @@ impl PoolInner {
     fn detach(&self) -> usize {
         let regions = &self.free_regions.borrow().regions;
         for region in regions {
-            // SAFETY: all regions in the list exist. From now on this thread is a stranger to them, too.
+            // SAFETY: all regions in the list exist. From now on this thread does not own them, either.
             unsafe { region.shared() }.owner.store(thread_id::NO_THREAD, Ordering::Relaxed);
         }
         let mut came_back = 0;

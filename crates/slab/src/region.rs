@@ -126,7 +126,7 @@ impl RegionRef {
     /// Maps `len` bytes for the pool of the thread `owner`.
     pub(crate) fn map(len: usize, inner: NonNull<PoolInner>, owner: u64) -> Self {
         let base = os_memory::map(len);
-        // SAFETY: the head's place lies in the first page of the region, whatever the colour.
+        // SAFETY: the header lies in the first page of the region, whatever the colour.
         let head = unsafe { Self::of(base) };
         let region = RegionHeader {
             shared: RegionShared {
@@ -149,7 +149,7 @@ impl RegionRef {
                 next: Cell::new(None),
             },
         };
-        // SAFETY: the memory was mapped just now, is aligned to more than a head needs, and nobody else knows it.
+        // SAFETY: the memory was mapped just now, is aligned to more than a header needs, and nobody else knows it.
         unsafe { head.0.write(region) };
         head
     }
@@ -158,10 +158,10 @@ impl RegionRef {
     /// # Safety
     /// It exists, no block of it is out, and nobody uses this reference or a copy of it afterwards.
     pub(crate) unsafe fn unmap(self) {
-        // SAFETY: the region exists, says the caller.
+        // SAFETY: the region exists, as the caller guarantees.
         let shared = unsafe { self.shared() };
         let (base, len) = (shared.base, shared.len);
-        // SAFETY: written when the region was mapped, and nobody uses the head behind this.
+        // SAFETY: written when the region was mapped, and nobody uses the header after this.
         drop(unsafe { ptr::read(&raw const shared.liveness) });
         // After `liveness` has ended: a thread that sees this number change sees that, too.
         UNMAPPED.fetch_add(1, Ordering::Release);
@@ -180,7 +180,7 @@ impl RegionRef {
             let colour = (base / REGION_BYTES) % REGION_COLOURS;
             base + colour * (REGION_HEADER_BYTES / REGION_COLOURS)
         });
-        // SAFETY: a region does not start at address zero, and its head lies at or behind its start.
+        // SAFETY: a region does not start at address zero, and its header lies at or after its start.
         Self(unsafe { NonNull::new_unchecked(head) }.cast())
     }
 
@@ -190,7 +190,7 @@ impl RegionRef {
     /// The region exists for as long as the result is used: the caller holds a block of it, or is its owner.
     #[inline]
     pub(crate) unsafe fn shared<'a>(self) -> &'a RegionShared {
-        // SAFETY: the head was written when the region was mapped; its shared half is constant or atomic since.
+        // SAFETY: the header was written when the region was mapped; its shared half is constant or atomic since.
         unsafe { &(*self.0.as_ptr()).shared }
     }
 
@@ -201,7 +201,8 @@ impl RegionRef {
     /// pointer to a pool whose owner is gone).
     #[inline]
     pub(crate) unsafe fn owner_state<'a>(self) -> &'a OwnerState {
-        // SAFETY: the head was written when the region was mapped, and only one thread looks at this half, says the caller.
+        // SAFETY: the header was written when the region was mapped, and only one thread accesses this half, as the caller
+        // guarantees.
         unsafe { &(*self.0.as_ptr()).owner_state }
     }
 
@@ -210,7 +211,7 @@ impl RegionRef {
     /// # Safety
     /// The region exists.
     pub(crate) unsafe fn huge_block(self) -> NonNull<u8> {
-        // SAFETY: the region exists, and every region is longer than the room for its head.
+        // SAFETY: the region exists, and every region is longer than its header.
         unsafe { self.shared().base.add(REGION_HEADER_BYTES) }
     }
 
@@ -231,8 +232,8 @@ impl RegionRef {
         for index in (0..count).rev() {
             // SAFETY: `start + (index + 1) * stride` is at most the region's length, for `index < count <= fits`.
             let block = unsafe { shared.base.add(start + index * stride) }.cast::<FreeBlock>();
-            // SAFETY: these bytes were never given out since the region took its class, and are aligned to 16 as `start`
-            // and `stride` are.
+            // SAFETY: these bytes were never given out since the region took its class, and are aligned to 16 as
+            // `start` and `stride` are.
             unsafe { block.write(FreeBlock { next }) };
             next = block.as_ptr();
         }

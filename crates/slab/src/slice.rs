@@ -44,7 +44,8 @@ impl Slice {
         if self.len == 0 {
             return None;
         }
-        // SAFETY: `len` is not zero, so there is a block, whose head was written when it was frozen and lives while we hold it.
+        // SAFETY: `len` is not zero, so there is a block, whose header was written when it was frozen and lives while we
+        // hold it.
         Some(unsafe { header_of(self.bytes).as_ref() })
     }
 
@@ -131,8 +132,8 @@ impl Slice {
         }
         let (bytes, len) = (self.bytes, self.len());
         std::mem::forget(self);
-        // SAFETY: this was the only holder, by value, so that nobody else can come to hold the block; its first `len` bytes
-        // are initialised, and its one count is handed over.
+        // SAFETY: this was the only holder, by value, so that nobody else can come to hold the block; its first `len`
+        // bytes are initialised, and its one count is handed over.
         Ok(unsafe { BlockMut::from_raw(bytes, len) })
     }
 }
@@ -153,7 +154,7 @@ impl Drop for Slice {
         if self.len == 0 {
             return;
         }
-        // SAFETY: `len` is not zero, so there is a block, whose head was written when it was frozen, and whose count we
+        // SAFETY: `len` is not zero, so there is a block, whose header was written when it was frozen, and whose count we
         // give up; the last holder alone can reach it, and gives the block back.
         unsafe {
             let head = header_of(self.bytes);

@@ -1,8 +1,6 @@
-//! What the engine needs of a device: reliable connections as verbs have them, with memory that changes hands.
+//! The interface of a device: reliable connections, work requests, completions, and memory that changes owners.
 //!
-//! Enters: work and memory.  Leaves: completions, events of the connection manager, and the memory again.
-//! Owns:   the words of both; no device.
-//! Never:  knows the protocol. A device may refuse, delay and fail, but not lend the same memory to two.
+//! A device may refuse, delay and fail, but it never returns the same memory twice.
 
 use crate::limits::{HEAD_BYTES_MAX, MESSAGE_PARTS_MAX};
 use slab::{BlockMut, Slice};
@@ -13,72 +11,71 @@ use std::time::Duration;
 /// One shard's share of a device: one completion queue, one shared receive queue, one channel of events, any number of
 /// reliable connected queue pairs.
 ///
-/// Nothing here blocks but [`wait`](Device::wait). Memory that is posted belongs to the device until its completion is
-/// polled (of sends without a completion of their own: that of a later send of the same queue pair), or until the queue
-/// pair is destroyed. A device registers whole regions of message memory ([`Slice::region`]) when it first meets them,
-/// for local use only; only [`grant`](Device::grant) lets a peer read, and it exactly the bytes of one slice.
+/// Only [`wait`](Device::wait) blocks. Posted memory belongs to the device until its completion is polled (of
+/// unsignalled sends: that of a later send of the same queue pair), or until the queue pair is destroyed. A device
+/// registers whole regions of message memory ([`Slice::region`]) on first use, for local access only; only
+/// [`grant`](Device::grant) lets a peer read, and exactly the bytes of one slice.
 pub trait Device: Send + 'static {
-    /// What the device can do.
     fn capabilities(&self) -> DeviceCapabilities;
 
-    /// The name of the card that it is a share of: what one share of a card can reach another can, too.
+    /// The name of the card. All devices of one card reach the same peers.
     fn card(&self) -> String;
 
-    /// Time since some moment, which never goes back: all deadlines are counted by it.
+    /// Monotonic time since an arbitrary moment: the clock of all deadlines.
     fn now(&self) -> Duration;
 
-    /// Lets peers read these bytes, and no others, until the grant is revoked. The device holds the slice till then.
+    /// Lets peers read exactly these bytes until the grant is revoked. The device holds the slice until then.
     ///
     /// # Errors
-    /// The device has no room for another registration, or the system lets no more memory be pinned.
+    /// The device can make no more registrations, or the limit of locked memory is reached.
     fn grant(&mut self, memory: Slice) -> Result<ReadGrant, DeviceError>;
 
-    /// Ends a grant: no read that arrives later finds the memory.
+    /// Ends a grant: later READs fail.
     fn revoke(&mut self, grant: ReadGrant);
 
-    /// Puts buffers into the shared receive queue and empties the list: one doorbell. Only these have a length that the
-    /// device checks by itself.
+    /// Posts buffers to the shared receive queue and empties the list: one doorbell. The device checks that a message
+    /// fits into its buffer.
     ///
     /// # Errors
-    /// The device is broken. The list is empty then, too.
+    /// The device has failed. The list is emptied as well.
     fn post_receives(&mut self, buffers: &mut Vec<(WorkRequestId, BlockMut)>) -> Result<(), DeviceError>;
 
-    /// Puts work into the send queue of a queue pair, in order, and empties the list: one doorbell.
+    /// Posts work requests to the send queue of a queue pair, in order, and empties the list: one doorbell.
     ///
     /// # Errors
-    /// The queue pair or the device is broken. The list is empty then, too.
+    /// The queue pair or the device has failed. The list is emptied as well.
     fn post(&mut self, pair: QueuePairId, list: &mut Vec<WorkRequest>) -> Result<(), DeviceError>;
 
-    /// Appends at most `most` completions; how many.
+    /// Appends at most `most` completions. Returns their number.
     ///
     /// # Errors
-    /// The completion queue is broken.
+    /// The completion queue has failed.
     fn poll(&mut self, into: &mut Vec<WorkCompletion>, most: usize) -> Result<usize, DeviceError>;
 
-    /// Asks for a notice of the next completion. Whoever waits polls once more after this.
+    /// Requests a notification of the next completion. Poll once more after this and before waiting.
     ///
     /// # Errors
-    /// The device is broken.
+    /// The device has failed.
     fn arm(&mut self) -> Result<(), DeviceError>;
 
-    /// The next [`events`](Device::events) look for all that there is, for an owner that was woken by one of
-    /// [`news_descriptors`](Device::news_descriptors), or by something that it cannot tell from them. [`wait`](Device::wait)
-    /// tells by itself. Else a device may look now and then alone.
+    /// Makes the next call of [`events`](Device::events) poll in any case, for an owner that may have been woken by one
+    /// of [`event_descriptors`](Device::event_descriptors). Otherwise a device polls for events from time to time, and
+    /// after [`wait`](Device::wait).
     fn request_event_poll(&mut self) {}
 
-    /// Blocks until there may be a completion (if armed) or an event, or so long.
+    /// Blocks until there may be a completion (if armed) or an event, or until the time-out.
     ///
     /// # Errors
     /// The system cannot wait.
     fn wait(&mut self, timeout: Option<Duration>) -> Result<(), DeviceError>;
 
-    /// Descriptors that are readable when [`wait`](Device::wait) would answer at once, for an owner that waits for other
-    /// things too; they stay the same for the device's life. None: it has to look by itself.
+    /// The descriptors that are readable when [`wait`](Device::wait) would return at once, for an owner that waits for
+    /// several things. They never change. If there are none, the owner has to poll.
     fn descriptors(&self) -> Vec<RawFd> {
         Vec::new()
     }
 
-    /// Those of them that tell of rare events, and of no completion.
+    /// Those of the descriptors that report events, and no completions.
     fn event_descriptors(&self) -> Vec<RawFd> {
         Vec::new()
     }
@@ -86,38 +83,39 @@ pub trait Device: Send + 'static {
     /// Listens for requests.
     ///
     /// # Errors
-    /// The address is no address of a device, or is taken.
+    /// No device has the address, or it is in use.
     fn listen(&mut self, address: &str) -> Result<(), DeviceError>;
 
-    /// Asks for a connection; an event says what became of it.
+    /// Requests a connection; its result is an event.
     ///
     /// # Errors
-    /// The address is none, or the device has no room.
-    fn connect(&mut self, address: &str, private: &[u8], wanted: &QueuePairLimits) -> Result<QueuePairId, DeviceError>;
+    /// The address is invalid, or the device has no resources left.
+    fn connect(&mut self, address: &str, private: &[u8], limits: &QueuePairLimits) -> Result<QueuePairId, DeviceError>;
 
-    /// Accepts a request; [`Event::Established`] follows, or a failure.
+    /// Accepts a request; [`ConnectionEvent::Established`] follows, or a failure.
     ///
     /// # Errors
-    /// The request is gone, or the device has no room.
-    fn accept(&mut self, request: ConnectRequestId, private: &[u8], wanted: &QueuePairLimits) -> Result<QueuePairId, DeviceError>;
+    /// The request is gone, or the device has no resources left.
+    fn accept(&mut self, request: ConnectRequestId, private: &[u8], limits: &QueuePairLimits) -> Result<QueuePairId, DeviceError>;
 
     /// Refuses a request.
     fn reject(&mut self, request: ConnectRequestId, private: &[u8]);
 
-    /// Ends a connection: all of its work completes, most of it as [`Status::Flushed`], and the peer is told.
+    /// Ends a connection: all of its work completes, most of it as [`CompletionStatus::Flushed`], and the peer is
+    /// notified.
     fn disconnect(&mut self, pair: QueuePairId);
 
-    /// Forgets a queue pair and what it was given. Its completions may still be polled.
+    /// Destroys a queue pair. Its completions may still be polled.
     fn destroy(&mut self, pair: QueuePairId);
 
-    /// Appends what the connection manager has to tell. `now` is what [`now`](Device::now) has just said.
+    /// Appends connection events. `now` is the current value of [`now`](Device::now).
     ///
     /// # Errors
-    /// The channel of events is broken.
+    /// The event channel has failed.
     fn events(&mut self, now: Duration, into: &mut Vec<ConnectionEvent>) -> Result<(), DeviceError>;
 }
 
-/// A device of whatever kind.
+/// Any device.
 pub type AnyDevice = Box<dyn Device>;
 
 impl Device for AnyDevice {
@@ -177,12 +175,12 @@ impl Device for AnyDevice {
         (**self).listen(address)
     }
 
-    fn connect(&mut self, address: &str, private: &[u8], wanted: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
-        (**self).connect(address, private, wanted)
+    fn connect(&mut self, address: &str, private: &[u8], limits: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
+        (**self).connect(address, private, limits)
     }
 
-    fn accept(&mut self, request: ConnectRequestId, private: &[u8], wanted: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
-        (**self).accept(request, private, wanted)
+    fn accept(&mut self, request: ConnectRequestId, private: &[u8], limits: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
+        (**self).accept(request, private, limits)
     }
 
     fn reject(&mut self, request: ConnectRequestId, private: &[u8]) {
@@ -202,172 +200,168 @@ impl Device for AnyDevice {
     }
 }
 
-/// The way to a peer, looked up and not yet taken.
+/// A resolved route to a peer.
 pub struct ResolvedRoute {
-    /// The name of the card that leads there, see [`Device::card`].
+    /// The name of the card that routes to the peer, see [`Device::card`].
     pub card: String,
-    /// Where the peer is, in words that a device of that card need not look up: connecting there does not wait.
+    /// The peer's numeric address: connecting to it looks no name up.
     pub address: String,
-    /// A device of that card, for who has none.
+    /// Opens a device of that card.
     pub open: Box<dyn FnOnce() -> Result<AnyDevice, DeviceError> + Send>,
 }
 
 impl fmt::Debug for ResolvedRoute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Way({} by {})", self.address, self.card)
+        write!(f, "ResolvedRoute({} by {})", self.address, self.card)
     }
 }
 
 /// What a device can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceCapabilities {
-    /// Bytes that a send may carry within the work itself; 0: none.
+    /// Most bytes of an inline send; 0: none.
     pub inline_bytes_max: usize,
-    /// Parts that a send gathers, the head among them.
+    /// Scatter/gather elements of a send, including the header.
     pub sge_max: usize,
-    /// READs that a queue pair has under way at once.
+    /// READs that a queue pair may have outstanding.
     pub reads_issued_max: u8,
     /// READs of its peer that a queue pair answers at once.
     pub reads_answered_max: u8,
-    /// Receive buffers that the shared queue takes.
+    /// Receive buffers that the shared receive queue takes.
     pub receives_max: usize,
-    /// The end that asked for a connection sends the first message, and the other none before it has come: iWARP's rule. That
-    /// the connection stands is told to the end that accepted too early there.
+    /// iWARP's rule: the connecting end sends the first message, and the accepting end must not send before it has
+    /// arrived. There the accepting end gets its [`ConnectionEvent::Established`] too early.
     pub initiator_sends_first: bool,
 }
 
-/// What is wanted of a queue pair.
+/// The capacities of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePairLimits {
     /// Slots of its send queue.
     pub send_slots: usize,
-    /// How often the device tries again when the peer has no receive buffer: never for ever.
+    /// How often the device retries when the peer has no receive posted; never without end.
     pub receiver_not_ready_retries: u8,
-    /// READs under way at once.
+    /// READs outstanding at once.
     pub reads_issued_max: u8,
     /// READs answered at once.
     pub reads_answered_max: u8,
 }
 
-/// A queue pair of a device. A number is not given a second time while completions of its first owner can be polled.
+/// A queue pair of a device. A number is not reused while completions of its first queue pair can be polled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QueuePairId(pub u32);
 
-/// A request for a connection that was neither accepted nor rejected.
+/// A connection request that was neither accepted nor rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectRequestId(pub u64);
 
-/// The number that its poster gave a piece of work.
+/// The id of a work request (`wr_id`), chosen by the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WorkRequestId(pub u64);
 
 /// Memory that a peer may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ReadGrant {
-    /// Where it begins, as the device counts.
+    /// Its start in the device's address space.
     pub address: u64,
-    /// The key that a peer must show.
+    /// The remote key.
     pub key: u32,
 }
 
-/// A few bytes by value: a device copies them into memory of its own when they are posted.
+/// A message's header and short payload, by value: a device copies them when they are posted.
 #[derive(Clone, Copy)]
-pub struct MessageHead {
+pub struct SendHead {
     bytes: [u8; HEAD_BYTES_MAX],
     len: u8,
 }
 
-impl MessageHead {
-    /// Two pieces, one behind the other.
+impl SendHead {
+    /// A header followed by a payload.
     ///
     /// # Panics
     /// If they are too long together.
-    pub fn new(header: &[u8], payload: &[u8]) -> MessageHead {
+    pub fn new(header: &[u8], payload: &[u8]) -> SendHead {
         let mut bytes = [0; HEAD_BYTES_MAX];
         let len = header.len() + payload.len();
         bytes[..header.len()].copy_from_slice(header);
         bytes[header.len()..len].copy_from_slice(payload);
-        MessageHead { bytes, len: len as u8 }
+        SendHead { bytes, len: len as u8 }
     }
 
-    /// The bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 }
 
-impl fmt::Debug for MessageHead {
+impl fmt::Debug for SendHead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Head({:02x?})", self.as_bytes())
+        write!(f, "SendHead({:02x?})", self.as_bytes())
     }
 }
 
-/// Something to do for a queue pair.
+/// A work request.
 #[derive(Debug)]
 pub enum WorkRequest {
-    /// Sends a message: a head, then parts of message memory.
+    /// Sends a message: a header, then parts of message memory.
     Send {
         /// Its number.
         id: WorkRequestId,
-        /// What comes first.
-        head: MessageHead,
-        /// What follows; those behind the last are empty.
+        /// The start of the message.
+        head: SendHead,
+        /// The rest of the message; unused parts are empty.
         parts: [Slice; MESSAGE_PARTS_MAX],
-        /// Whether the bytes go within the work itself.
+        /// Whether the bytes are copied into the work request.
         inline: bool,
-        /// Whether its success gives a completion. A failure always does.
+        /// Whether it is signalled. A failure always gives a completion.
         signalled: bool,
     },
-    /// Reads from the peer's memory; always gives a completion, with the memory.
+    /// RDMA READ of the peer's memory; always gives a completion, which returns the memory.
     Read {
         /// Its number.
         id: WorkRequestId,
-        /// Where the bytes go.
+        /// The memory to read into.
         into: BlockMut,
-        /// Where in that memory they begin.
+        /// The offset in that memory.
         at: usize,
-        /// How many.
         bytes: u32,
-        /// Where they come from, as the peer's device counts.
+        /// The address in the peer's memory.
         address: u64,
-        /// The key that the peer gave.
+        /// The remote key.
         key: u32,
     },
 }
 
-/// Something was done.
+/// A work completion.
 #[derive(Debug)]
 pub struct WorkCompletion {
-    /// What.
     pub id: WorkRequestId,
-    /// For which queue pair.
     pub pair: QueuePairId,
     /// How it ended.
     pub status: CompletionStatus,
-    /// Of a receive: how many bytes arrived.
+    /// The number of received bytes.
     pub bytes: u32,
-    /// The memory of a receive or a read; empty for a send.
+    /// The memory of a receive or a READ; empty for a send.
     pub memory: BlockMut,
 }
 
-/// How a piece of work ended.
+/// The status of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CompletionStatus {
     /// Well.
     Success,
-    /// Not at all: its queue pair had failed before, or was disconnected.
+    /// Not executed: the queue pair had failed before, or was disconnected.
     Flushed,
-    /// The peer did not acknowledge it in time.
+    /// No acknowledgement after all retries.
     RetryExceeded,
-    /// The peer had no receive buffer for it in time.
+    /// The peer had no receive posted after all retries.
     RnrRetryExceeded,
-    /// The message was longer than the buffer that it met.
+    /// The message was longer than its receive buffer.
     LocalLength,
-    /// Our own device may not use this memory.
+    /// The local memory is not registered for this access.
     LocalProtection,
-    /// The peer's device may not use this memory.
+    /// The remote memory is not registered for this access.
     RemoteAccess,
-    /// Anything else, by the device's own number.
+    /// Another status, by its number.
     Other(u32),
 }
 
@@ -375,7 +369,7 @@ impl fmt::Display for CompletionStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             CompletionStatus::Success => "done",
-            CompletionStatus::Flushed => "the connection had ended",
+            CompletionStatus::Flushed => "the connection has ended",
             CompletionStatus::RetryExceeded => "the peer did not acknowledge in time",
             CompletionStatus::RnrRetryExceeded => "the peer had no receive buffer",
             CompletionStatus::LocalLength => "a message was longer than its buffer",
@@ -386,47 +380,43 @@ impl fmt::Display for CompletionStatus {
     }
 }
 
-/// What the connection manager tells.
+/// An event of the connection manager.
 #[derive(Debug)]
 pub enum ConnectionEvent {
-    /// Somebody asks for a connection.
+    /// A peer requests a connection.
     Request {
-        /// To accept or reject it by.
+        /// The id to accept or reject it.
         request: ConnectRequestId,
-        /// What the peer sent with it.
+        /// The private data of the request.
         private: Vec<u8>,
-        /// Who, and to which address of ours.
+        /// The peer's address, and the local one.
         peer: link::PeerAddress,
     },
-    /// A connection stands. Messages of the peer may have been received before this.
+    /// A connection is established. Messages of the peer may have been received before this event.
     Established {
-        /// Which.
         pair: QueuePairId,
-        /// What the peer sent with its acceptance; nothing at the end that accepted.
+        /// The private data of the acceptance; empty at the accepting end.
         private: Vec<u8>,
     },
-    /// The peer does not want it.
+    /// The peer has rejected it.
     Rejected {
-        /// Which.
         pair: QueuePairId,
-        /// What it says of that.
+        /// The private data of the rejection.
         private: Vec<u8>,
     },
-    /// It could not be had.
+    /// Connecting has failed.
     Failed {
-        /// Which.
         pair: QueuePairId,
-        /// In the words of the system.
+        /// Why.
         why: String,
     },
-    /// The peer has ended it.
+    /// The connection has ended.
     Disconnected {
-        /// Which.
         pair: QueuePairId,
     },
 }
 
-/// Why a device did not do what it was asked.
+/// Why a call of a device failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceError(pub String);
 

@@ -1,15 +1,11 @@
-//! Why a connection ended that nobody wanted to end.
-//!
-//! Enters: what a peer did, or a device, or time.  Leaves: words for an operator and for the peer.
-//! Owns:   the list.
-//! Never:  ends anything itself.
+//! Why a connection ended in disorder, as text for operators and as a close code for the peer.
 
 use crate::device::{DeviceError, CompletionStatus};
 use crate::wire::{CloseCode, PrivateDataError, Reject};
 use std::fmt;
 use std::io;
 
-/// Why a connection broke.
+/// Why a connection failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConnectionFault {
     /// A message shorter than a header.
@@ -17,64 +13,63 @@ pub enum ConnectionFault {
         /// Its bytes.
         bytes: u32,
     },
-    /// The header says another length than what arrived.
+    /// The length in the header differs from what arrived.
     LengthMismatch {
-        /// What it says, without itself.
+        /// The length in the header.
         announced: u32,
-        /// What arrived, without the header.
+        /// The length of the received payload.
         arrived: u32,
     },
-    /// No kind of message has this code.
+    /// An unknown type of message.
     UnknownKind {
         /// The code.
         code: u8,
     },
-    /// A message is missing, or came twice.
+    /// A message is missing or duplicated.
     OutOfSequence {
         /// Its number.
         got: u16,
-        /// The one that was next.
+        /// The expected number.
         expected: u16,
     },
-    /// The payload is none of its kind.
+    /// The payload is invalid for its type of message.
     InvalidPayload {
-        /// The kind.
         of: &'static str,
     },
-    /// The peer sent more than it was allowed.
+    /// The peer sent a message without credit.
     CreditExceeded,
-    /// The peer returned more credits than it had taken.
+    /// The peer returned more credits than were used.
     CreditOverReturned,
-    /// The peer offers more rendezvous than it may.
+    /// The peer has more rendezvous open than allowed.
     TooManyRendezvous,
-    /// A rendezvous or its end has a number that is not next.
+    /// A RENDEZVOUS or DONE has an unexpected number.
     RendezvousNumber,
-    /// Bytes of the stream behind its end.
+    /// Bytes of the stream after its end.
     DataAfterClose,
-    /// The peer never read what it was offered.
+    /// The peer did not read an offer in time.
     NotFetched,
-    /// Nothing was heard of the peer.
+    /// Nothing was received from the peer for too long.
     PeerSilent,
-    /// The connection did not stand in time.
+    /// The connection was not established in time.
     SetUpOverdue,
-    /// A READ did not end in time.
+    /// A READ did not complete in time.
     ReadOverdue,
-    /// A piece of work failed.
+    /// A work request failed.
     WorkFailed(CompletionStatus),
-    /// The peer is gone without an orderly end.
+    /// The peer disconnected without an orderly end.
     Disconnected,
-    /// The peer gave up and said why.
+    /// The peer closed the connection with this reason.
     ClosedByPeer(CloseCode, String),
-    /// The peer does not want the connection.
+    /// The peer rejected the connection.
     Rejected(Option<Reject>),
-    /// The acceptance makes no sense.
+    /// The private data of the acceptance is invalid.
     InvalidPrivateData(PrivateDataError),
-    /// The device does not take work.
+    /// The device has failed.
     DeviceFailed(String),
 }
 
 impl ConnectionFault {
-    /// What the peer is told, if it is its doing; it cannot be told when the connection is gone.
+    /// The close code to send, if the peer is at fault and the connection still exists.
     pub(crate) fn close_code(&self) -> Option<CloseCode> {
         Some(match self {
             ConnectionFault::ShortMessage { .. }
@@ -97,28 +92,28 @@ impl fmt::Display for ConnectionFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConnectionFault::ShortMessage { bytes } => write!(f, "a message of {bytes} bytes has no header"),
-            ConnectionFault::LengthMismatch { announced: says, arrived } => write!(f, "a header says {says} bytes, {arrived} arrived"),
+            ConnectionFault::LengthMismatch { announced: says, arrived } => write!(f, "a header announces {says} bytes, {arrived} arrived"),
             ConnectionFault::UnknownKind { code } => write!(f, "no message has the type {code:#04x}"),
-            ConnectionFault::OutOfSequence { got, expected } => write!(f, "message {got} came where {expected} was next"),
-            ConnectionFault::InvalidPayload { of } => write!(f, "the payload is none of a {of}"),
+            ConnectionFault::OutOfSequence { got, expected } => write!(f, "message {got} arrived instead of {expected}"),
+            ConnectionFault::InvalidPayload { of } => write!(f, "the payload of a {of} is invalid"),
             ConnectionFault::CreditExceeded => f.write_str("the peer sent more than its credit"),
-            ConnectionFault::CreditOverReturned => f.write_str("the peer returned credits that it did not have"),
-            ConnectionFault::TooManyRendezvous => f.write_str("the peer offers more rendezvous than it may"),
-            ConnectionFault::RendezvousNumber => f.write_str("a rendezvous is not the next one"),
-            ConnectionFault::DataAfterClose => f.write_str("bytes came behind the end of the stream"),
-            ConnectionFault::NotFetched => f.write_str("the peer did not read in time what it was offered"),
-            ConnectionFault::PeerSilent => f.write_str("nothing was heard of the peer"),
-            ConnectionFault::SetUpOverdue => f.write_str("the connection did not stand in time"),
+            ConnectionFault::CreditOverReturned => f.write_str("the peer returned more credits than were used"),
+            ConnectionFault::TooManyRendezvous => f.write_str("the peer has too many rendezvous open"),
+            ConnectionFault::RendezvousNumber => f.write_str("a rendezvous has an unexpected number"),
+            ConnectionFault::DataAfterClose => f.write_str("bytes arrived after the end of the stream"),
+            ConnectionFault::NotFetched => f.write_str("the peer did not read an offer in time"),
+            ConnectionFault::PeerSilent => f.write_str("nothing was received from the peer"),
+            ConnectionFault::SetUpOverdue => f.write_str("the connection was not established in time"),
             ConnectionFault::ReadOverdue => f.write_str("reading from the peer's memory took too long"),
             ConnectionFault::WorkFailed(status) => write!(f, "{status}"),
-            ConnectionFault::Disconnected => f.write_str("the peer is gone"),
-            ConnectionFault::ClosedByPeer(code, text) => write!(f, "the peer gave up ({code}): {text}"),
+            ConnectionFault::Disconnected => f.write_str("the peer has disconnected"),
+            ConnectionFault::ClosedByPeer(code, text) => write!(f, "the peer closed the connection ({code}): {text}"),
             ConnectionFault::Rejected(Some(reject)) => {
                 let (least, most) = reject.versions;
-                write!(f, "the peer refused: {} (it speaks versions {least} to {most})", reject.reason.as_str())
+                write!(f, "the peer rejected the connection: {} (it supports versions {least} to {most})", reject.reason.as_str())
             }
-            ConnectionFault::Rejected(None) => f.write_str("the peer refused: nobody listens there, or not for this protocol"),
-            ConnectionFault::InvalidPrivateData(error) => write!(f, "the peer's answer is wrong: {error}"),
+            ConnectionFault::Rejected(None) => f.write_str("the peer rejected the connection: nobody listens there, or not for this protocol"),
+            ConnectionFault::InvalidPrivateData(error) => write!(f, "the peer's answer is invalid: {error}"),
             ConnectionFault::DeviceFailed(why) => f.write_str(why),
         }
     }

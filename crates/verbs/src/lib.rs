@@ -1,12 +1,10 @@
-//! The RDMA link: AMQP's byte stream over reliable queue pairs, with credits, inline and eager sends, and rendezvous.
+//! AMQP over RDMA: a byte stream over reliable queue pairs, with credits, inline and eager sends, and rendezvous.
 //!
-//! Enters: a device, bytes to send, memory to fill.  Leaves: links that keep the contract of every link.
-//! Owns:   the protocol of `docs/protocol/rdma.md`, the receive buffers of a port, and who may read what.
-//! Never:  trusts a peer, copies a large body whose owner lends memory, knows what the bytes mean.
+//! - [`wire`] is the wire format (`docs/protocol/rdma.md`); [`device`] is the interface of a device, [`card`]
+//!   implements it for real devices, and [`sim`] in memory.
+//! - `engine` is the protocol; [`Port`] is a shard's handle on it, [`VerbsLink`] that of a connection.
 //!
-//! - [`wire`] is what goes over the wire; [`device`] is what is needed of a device, [`card`] a real one, and [`sim`] one in
-//!   memory.
-//! - `engine` is the protocol; [`Port`] is one shard's handle on it, [`VerbsLink`] a connection's.
+//! A large body is never copied if its owner lends memory for it. Peers are not trusted.
 #![forbid(unsafe_code)]
 
 mod wake_pipe;

@@ -1,8 +1,6 @@
 //! A port: one shard's connections over one device.
 //!
-//! Enters: a device, memory for its buffers, rounds of the owner's loop.  Leaves: links, edges, counts.
-//! Owns:   the engine, together with its links.
-//! Never:  is used by two threads at once; the lock is there for the compiler, and nobody waits for it.
+//! A port is used by one thread; the mutex is never contended.
 
 use crate::device::{Device, DeviceError};
 use crate::engine::{PortUsage, PortEngine, PortCounters, LinkUsage, PortShared};
@@ -16,7 +14,7 @@ use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// One connection of a port. A number is not given twice.
+/// Identifies a connection of a port. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LinkId {
     pub(crate) slot: u32,
@@ -24,8 +22,8 @@ pub struct LinkId {
 }
 
 impl LinkId {
-    /// Its place among those of its port, from zero: an owner may keep what belongs to links in a list. A place is given
-    /// to another link when this one is over; the numbers differ then.
+    /// Its slot in the port, from zero, so that an owner may keep the state of links in a list. A slot is reused after
+    /// the connection has ended, with another `LinkId`.
     pub fn slot(self) -> usize {
         self.slot as usize
     }
@@ -34,16 +32,15 @@ impl LinkId {
 /// Readiness edges of one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadinessEdges {
-    /// There is something to receive, or the end.
+    /// Bytes or the end of the stream can be received.
     pub readable: bool,
-    /// More can be sent, or nothing ever.
+    /// Bytes can be sent, or sending fails.
     pub writable: bool,
-    /// The peer's stream has ended, or the connection broke.
+    /// The peer's stream has ended, or the connection is lost.
     pub closed: bool,
 }
 
 impl ReadinessEdges {
-    /// Whether there is any.
     pub fn any(self) -> bool {
         self.readable || self.writable || self.closed
     }
@@ -55,10 +52,10 @@ impl ReadinessEdges {
     }
 }
 
-/// Who knows of tokens that were given out elsewhere.
+/// Verifies tokens that were issued elsewhere.
 pub trait TokenVerifier: Send + Sync {
-    /// Whether a client may come in by this token. It is asked once for each request that shows one; a token that was good
-    /// is used with that.
+    /// Whether a client with this token is accepted. Called once for each request with a token; a valid token is used
+    /// up.
     fn admits(&self, token: &RdmaToken) -> bool;
 }
 
@@ -67,14 +64,14 @@ pub trait TokenVerifier: Send + Sync {
 pub enum PortError {
     /// Its settings contradict one another.
     Settings(&'static str),
-    /// The device cannot do what they want.
+    /// The device cannot provide what they require.
     Device(DeviceError),
 }
 
 impl fmt::Display for PortError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PortError::Settings(what) => write!(f, "settings of RDMA: {what}"),
+            PortError::Settings(what) => write!(f, "RDMA settings: {what}"),
             PortError::Device(error) => write!(f, "{error}"),
         }
     }
@@ -84,19 +81,19 @@ impl std::error::Error for PortError {}
 
 /// A handle on a port; clones are the same port.
 ///
-/// In each round its owner calls [`poll`](Port::poll), looks at [`take_edges`](Port::take_edges) and
-/// [`accept`](Port::accept), serves its links, and, if it asked for [`Settings::corked`], calls [`flush`](Port::flush).
+/// In each round its owner calls [`poll`](Port::poll), [`take_edges`](Port::take_edges) and [`accept`](Port::accept),
+/// serves its links, and, with [`PortSettings::corked`], calls [`flush`](Port::flush).
 pub struct Port<D: Device>(Arc<Mutex<PortEngine<D>>>);
 
 impl<D: Device> Port<D> {
-    /// Opens a port. All the memory that it ever holds for peers is taken from the pool here.
+    /// Opens a port. All memory that it ever holds for peers is allocated here.
     ///
     /// # Errors
     /// Settings that contradict one another or the device.
     pub fn open(device: D, pool: &Pool, settings: PortSettings) -> Result<Self, PortError> {
         settings.check().map_err(PortError::Settings)?;
         if settings.receive_buffers > device.capabilities().receives_max {
-            return Err(PortError::Settings("more receive buffers than the device's queue takes"));
+            return Err(PortError::Settings("more receive buffers than the device's receive queue holds"));
         }
         let blocks = |count: usize, bytes: usize| (0..count).map(|_| pool.block(bytes)).collect::<Vec<BlockMut>>();
         let buffers = blocks(settings.receive_buffers, settings.receive_buffer_bytes as usize);
@@ -106,22 +103,22 @@ impl<D: Device> Port<D> {
     }
 
     pub(crate) fn engine(&self) -> MutexGuard<'_, PortEngine<D>> {
-        // Whoever panicked in it has ended its thread, and this port with it; the memory is whole.
+        // A panic ends the thread, and the port with it; the state is consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Listens for connections.
     ///
     /// # Errors
-    /// What the device says.
+    /// The device's error.
     pub fn listen(&self, address: &str) -> Result<(), DeviceError> {
         self.engine().shared.device.listen(address)
     }
 
-    /// Begins a connection. Its link takes bytes once it stands, and is readable once it failed.
+    /// Begins to connect. The link takes bytes once it is established, and is readable if it fails.
     ///
     /// # Errors
-    /// What the device says, or that there are no receive buffers left.
+    /// The device's error, or that there are no receive buffers left.
     pub fn connect(&self, address: &str, token: Option<RdmaToken>) -> Result<VerbsLink<D>, DeviceError> {
         let mut core = self.engine();
         let credits = core.shared.settings.credits;
@@ -130,7 +127,7 @@ impl<D: Device> Port<D> {
         Ok(VerbsLink::new(self.clone(), id))
     }
 
-    /// The same, with a promise to the peer of its own (see [`Settings::credits`]).
+    /// The same, with initial credits of its own for the peer (see [`PortSettings::credits`]).
     ///
     /// # Errors
     /// As [`connect`](Port::connect).
@@ -144,7 +141,7 @@ impl<D: Device> Port<D> {
         Ok(VerbsLink::new(self.clone(), id))
     }
 
-    /// Whether it has receive buffers for one connection more, with such a promise.
+    /// Whether there are receive buffers for one more connection with these initial credits.
     pub fn has_capacity_for(&self, credits: u16) -> bool {
         self.engine().has_capacity_for(credits)
     }
@@ -154,23 +151,25 @@ impl<D: Device> Port<D> {
         self.engine().shared.device.card()
     }
 
-    /// The next connection that a peer has made.
+    /// Accepts the next connection of a peer.
     pub fn accept(&self) -> Option<VerbsLink<D>> {
         let id = self.engine().accepted.pop_front()?;
         Some(VerbsLink::new(self.clone(), id))
     }
 
-    /// Lets one client in that shows this token, within [`Settings::token_max`]. False if too many are expected already.
+    /// Accepts one client with this token, within [`PortSettings::token_max`]. False if too many tokens are expected
+    /// already.
     pub fn expect_token(&self, token: RdmaToken) -> bool {
         self.engine().expect(token)
     }
 
-    /// Lets nobody in by this token any more.
+    /// Revokes an expected token.
     pub fn forget_token(&self, token: &RdmaToken) {
         self.engine().forget_token(token);
     }
 
-    /// Asks for tokens that it was not told of: for ports that share a listener, and do not know who comes to whom.
+    /// Sets who verifies tokens that were not passed to [`expect_token`](Port::expect_token): for ports that share a
+    /// listener, where any port may get a client.
     pub fn set_token_verifier(&self, doorkeeper: Arc<dyn TokenVerifier>) {
         self.engine().token_verifier = Some(doorkeeper);
     }
@@ -180,33 +179,33 @@ impl<D: Device> Port<D> {
         self.engine().stop();
     }
 
-    /// One round: what the device has to tell, and what time brings.
+    /// One round: events, completions and deadlines.
     ///
     /// # Errors
-    /// The device is broken, and all connections are over.
+    /// The device has failed, and all connections are closed.
     pub fn poll(&self) -> Result<(), DeviceError> {
         self.engine().poll()
     }
 
-    /// Rings one doorbell for each link that has something to post.
+    /// Posts the queued work of each link with one doorbell.
     pub fn flush(&self) {
         self.engine().flush();
     }
 
-    /// Asks the device to wake whoever waits for it; poll once more after this, and wait then.
+    /// Requests a notification from the device. Poll once more after this and before waiting.
     ///
     /// # Errors
     /// The device is broken.
     pub fn arm(&self) -> Result<(), DeviceError> {
         let device = &mut self.engine().shared.device;
-        // In the round between this and the sleep. What comes later ends the sleep, and is seen before the next: so an owner
-        // that waits for edges, and hears only once of what is not taken, misses nothing, and a sleep costs one look.
+        // The poll between this call and the sleep also polls for events; later events end the sleep. So an owner that
+        // waits for edges, which are reported once, misses none, at the cost of one poll for events per sleep.
         device.request_event_poll();
         device.arm()
     }
 
-    /// The same for an owner that calls [`heed_news`](Port::heed_news) when it is woken by one of
-    /// [`news_descriptors`](Port::news_descriptors): its sleeps cost no look at them.
+    /// The same for an owner that calls [`request_event_poll`](Port::request_event_poll) when it is woken by one of
+    /// [`event_descriptors`](Port::event_descriptors), which saves the poll for events per sleep.
     ///
     /// # Errors
     /// The device is broken.
@@ -214,17 +213,17 @@ impl<D: Device> Port<D> {
         self.engine().shared.device.arm()
     }
 
-    /// The next poll looks for rare events, too.
+    /// Makes the next poll also poll for events (see [`Device::request_event_poll`]).
     pub fn request_event_poll(&self) {
         self.engine().shared.device.request_event_poll();
     }
 
-    /// Descriptors that are readable when the device has something to tell (see [`Device::descriptors`]).
+    /// The device's descriptors (see [`Device::descriptors`]).
     pub fn descriptors(&self) -> Vec<RawFd> {
         self.engine().shared.device.descriptors()
     }
 
-    /// Those of them that tell of rare events alone (see [`Device::news_descriptors`]).
+    /// Those of them that report only events (see [`Device::event_descriptors`]).
     pub fn event_descriptors(&self) -> Vec<RawFd> {
         self.engine().shared.device.event_descriptors()
     }
@@ -234,19 +233,19 @@ impl<D: Device> Port<D> {
         self.engine().take_edges(out);
     }
 
-    /// Connections, those included that are being made or are ending.
+    /// The number of connections, including those that are being established or closed.
     pub fn connections(&self) -> usize {
         self.engine().connections()
     }
 
-    /// Whether there is something for the owner's next round, although the device may have nothing to tell: whoever sleeps
-    /// now sleeps too long.
+    /// Whether the owner's next round has something to do even without an event of the device, so that it must not
+    /// sleep.
     pub fn has_work(&self) -> bool {
         self.engine().has_work()
     }
 
-    /// Drives the port until its connections have ended, or so long: those whose links were dropped say what they have
-    /// still to say. It blocks; an owner with rounds of its own goes on polling instead.
+    /// Drives the port until its connections have ended or `longest` has passed, so that connections whose links were
+    /// dropped send their last messages. Blocks; an owner with a loop of its own keeps polling instead.
     pub fn linger(&self, longest: Duration) {
         let mut core = self.engine();
         let until = core.shared.device.now().saturating_add(longest);
@@ -269,17 +268,14 @@ impl<D: Device> Port<D> {
         }
     }
 
-    /// What it has done so far.
     pub fn counters(&self) -> PortCounters {
         self.engine().shared.counters
     }
 
-    /// Where its memory and promises are.
     pub fn usage(&self) -> PortUsage {
         self.engine().usage()
     }
 
-    /// The credits of a link.
     pub fn link_usage(&self, id: LinkId) -> LinkUsage {
         self.engine().link_usage(id)
     }

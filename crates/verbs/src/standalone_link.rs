@@ -1,8 +1,6 @@
-//! A link with a port of its own: what a program has that makes a connection and runs no rounds.
+//! A link with a port of its own, for programs that make one connection.
 //!
-//! Enters: a device, an address.  Leaves: a connected link that is like any other: it waits, and can be registered.
-//! Owns:   the port and its one connection.
-//! Never:  starts a thread; what the peer wants is answered while a call runs.
+//! It starts no thread; messages of the peer are answered while a call runs. It can be waited for or registered.
 
 use crate::wake_pipe::WakePipe;
 use crate::device::Device;
@@ -20,25 +18,25 @@ use std::ops::Range;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-/// One connection over a device that nobody else uses.
+/// One connection over a device of its own.
 pub struct StandaloneLink<D: Device> {
-    // In this order: the link says goodbye over the port.
+    // Dropped in this order: the link sends its last messages over the port.
     link: Option<VerbsLink<D>>,
     port: Port<D>,
     peer: PeerAddress,
-    /// Of a link that somebody waits for with a registry.
+    /// Made when the link is registered.
     wake_pipe: Option<WakePipe>,
-    /// What its owner waits for on its behalf.
+    /// The registered descriptors.
     registered: Vec<RawFd>,
-    /// The last `send` took less than it was offered, and its owner was not told that it would take more now.
+    /// The last `send` returned `Blocked`, and no writable edge was reported since.
     is_blocked: bool,
 }
 
 impl<D: Device> StandaloneLink<D> {
-    /// Connects, and waits until the connection stands.
+    /// Connects, and blocks until the connection is established.
     ///
     /// # Errors
-    /// No connection, in the words of the device or of the peer; [`io::ErrorKind::TimedOut`] when nobody answers in time.
+    /// The error of the device or the peer's reason; [`io::ErrorKind::TimedOut`] if nobody answers in time.
     pub fn connect(
         device: D,
         address: &str,
@@ -53,12 +51,12 @@ impl<D: Device> StandaloneLink<D> {
         let failed = |error: LinkError| io::Error::from(error);
         if !link.wait(WaitFor::Either, Some(timeout)).map_err(failed)? {
             link.abort(AbortReason::Overdue);
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "RDMA: nobody has answered in time"));
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "RDMA: nobody answered in time"));
         }
-        // A connection that could not be had says so here; one that stands has nothing yet.
+        // A failed connection reports its error here; an established one has received nothing yet.
         match link.receive(&mut [], &mut []) {
             Ok(ReceiveOutcome::Closed) => {
-                return Err(io::Error::new(io::ErrorKind::ConnectionReset, "RDMA: the peer is gone"));
+                return Err(io::Error::new(io::ErrorKind::ConnectionReset, "RDMA: the peer has disconnected"));
             }
             Ok(_) => {}
             Err(error) => return Err(failed(error)),
@@ -67,7 +65,7 @@ impl<D: Device> StandaloneLink<D> {
         Ok(StandaloneLink { link: Some(link), port, peer, wake_pipe: None, registered: Vec::new(), is_blocked: false })
     }
 
-    /// The port, to look at.
+    /// The port, for its counters.
     pub fn port(&self) -> &Port<D> {
         &self.port
     }
@@ -76,20 +74,19 @@ impl<D: Device> StandaloneLink<D> {
         self.link.as_mut().ok_or(LinkError::Closed)
     }
 
-    /// Takes in what the device has to tell; what is broken shows at the link.
+    /// Polls the port. Errors are reported by the link.
     fn poll_port(&mut self) {
-        // A device that fails ends the link, which says why.
+        // A failed device ends the link, which reports the error.
         let _told_by_the_link = self.port.poll();
         self.port.flush();
     }
 
-    /// Whoever waits has an edge, until it was told that there is nothing.
+    /// Raises an edge, which stays until a call has returned that there is nothing.
     fn wake(&mut self) {
         self.wake_pipe.iter_mut().for_each(WakePipe::wake);
     }
 
-    /// There is nothing to receive. The device is to wake whoever waits for it, and since it does not tell of what came
-    /// before that, there is another look.
+    /// There is nothing to receive: arms the device, and polls once more for what arrived before that.
     fn arm_and_recheck(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<ReceiveOutcome, LinkError> {
         let _told_by_the_link = self.port.arm();
         self.poll_port();
@@ -98,7 +95,7 @@ impl<D: Device> StandaloneLink<D> {
             return Ok(not_drained(received));
         }
         if self.is_blocked && self.inner()?.is_writable() {
-            // No bytes, but more can be sent, and no edge of its own would say so.
+            // No bytes, but more can be sent, which no edge would report.
             self.is_blocked = false;
             return Ok(ReceiveOutcome::Bytes { bytes: 0, drained: false });
         }
@@ -107,7 +104,7 @@ impl<D: Device> StandaloneLink<D> {
     }
 }
 
-/// Only who was told that there is nothing at all may wait: then the device is armed.
+/// Clears `drained`: the owner may wait only after `Idle`, when the device is armed.
 fn not_drained(received: ReceiveOutcome) -> ReceiveOutcome {
     match received {
         ReceiveOutcome::Bytes { bytes, .. } => ReceiveOutcome::Bytes { bytes, drained: false },
@@ -118,7 +115,7 @@ fn not_drained(received: ReceiveOutcome) -> ReceiveOutcome {
 impl<D: Device> Link for StandaloneLink<D> {
     fn receive(&mut self, direct: &mut [u8], scratch: &mut [u8]) -> Result<ReceiveOutcome, LinkError> {
         if self.wake_pipe.is_none() {
-            // What a wait has heard of comes first; only who finds nothing looks.
+            // Bytes that a `wait` has polled come first.
             let received = self.inner()?.receive(direct, scratch)?;
             if received != ReceiveOutcome::Idle {
                 return Ok(received);
@@ -131,7 +128,7 @@ impl<D: Device> Link for StandaloneLink<D> {
         }
         let received = if received == ReceiveOutcome::Idle { self.arm_and_recheck(direct, scratch)? } else { not_drained(received) };
         if received != ReceiveOutcome::Idle {
-            // Whoever stops here has looked at what the device has told, and finds an edge again.
+            // The device's edge is consumed, so the owner gets another one if it stops here.
             self.wake();
         }
         Ok(received)
@@ -155,7 +152,7 @@ impl<D: Device> Link for StandaloneLink<D> {
     fn send(&mut self, from: &mut Gather) -> Result<SendOutcome, LinkError> {
         let mut sent = self.inner()?.send(from)?;
         if sent == SendOutcome::Blocked && self.wake_pipe.is_some() {
-            // Room to send is told of by the device alone, and it may have been told already.
+            // Only the device reports that more can be sent, and it may have done so already.
             let _told_by_the_link = self.port.arm();
             self.poll_port();
             sent = self.inner()?.send(from)?;
@@ -190,7 +187,7 @@ impl<D: Device> Link for StandaloneLink<D> {
         &self.peer
     }
 
-    /// All descriptors of the device under one token; an edge of any says that it is worth looking.
+    /// Registers all descriptors of the device under one token; an edge of any means that the link must be polled.
     fn register(&mut self, registry: &Registry, token: mio::Token) -> io::Result<()> {
         let descriptors = self.port.descriptors();
         if descriptors.is_empty() {
@@ -201,14 +198,14 @@ impl<D: Device> Link for StandaloneLink<D> {
         for descriptor in descriptors.into_iter().chain([bell.descriptor()]) {
             match registry.register(&mut SourceFd(&descriptor), token, Interest::READABLE) {
                 Ok(()) => self.registered.push(descriptor),
-                // What a card tells of itself it tells the whole process by one descriptor: its owner may wait for it
-                // already, for another connection over this card or for a port of its own.
+                // A card has one descriptor for asynchronous events in a process: the owner may have registered it
+                // already, for another connection over this card or for a port.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
         }
         self.wake_pipe = Some(bell);
-        // What is there already is told of at once.
+        // Reports what has arrived before.
         self.wake();
         Ok(())
     }
@@ -221,16 +218,15 @@ impl<D: Device> Link for StandaloneLink<D> {
 
     fn wait(&mut self, what: WaitFor, timeout: Option<Duration>) -> Result<bool, LinkError> {
         let waited = self.inner()?.wait(what, timeout);
-        // It has heard what the device told, which nobody else hears any more.
+        // The wait may have consumed edges of the device.
         self.wake();
         waited
     }
 }
 
 impl<D: Device> Drop for StandaloneLink<D> {
-    /// The last words go out, as the kernel sends them for a socket: not longer than they may take, and not at all to a
-    /// device that is broken. What the peer was offered and has not read is of them, as long as the peer is there: it lies
-    /// in memory of this end.
+    /// Sends the last messages, as the kernel does for a socket, within a time limit. Unread offers belong to them,
+    /// because their bytes lie in memory of this end.
     fn drop(&mut self) {
         drop(self.link.take());
         self.port.linger(LINGER_MAX);

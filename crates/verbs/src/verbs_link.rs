@@ -1,8 +1,4 @@
-//! The link: one connection of a port as the rooms above see it.
-//!
-//! Enters: bytes to send, memory to fill.  Leaves: bytes received.
-//! Owns:   its connection; dropping the link ends that in order.
-//! Never:  blocks, but in `wait`.
+//! A connection of a port as a [`Link`]. Dropping it closes the connection in order; only `wait` blocks.
 
 use crate::device::Device;
 use crate::limits::{DEADLINE_CHECK_INTERVAL, MESSAGE_PARTS_MAX};
@@ -14,10 +10,11 @@ use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Bodies below so many bytes are cheaper copied between the heads than gathered: each part is work for the device.
+/// Bodies below this many bytes are cheaper to copy between the headers than to gather: each part costs the device
+/// time.
 const COPY_THRESHOLD_BYTES: usize = 1_024;
 
-/// What suits a link that lends nothing.
+/// The capabilities of a link that takes no lent memory.
 pub(crate) const DEFAULT_CAPABILITIES: LinkCapabilities = LinkCapabilities {
     gather_parts_max: MESSAGE_PARTS_MAX,
     copy_threshold_bytes: COPY_THRESHOLD_BYTES,
@@ -44,12 +41,12 @@ impl<D: Device> VerbsLink<D> {
         VerbsLink { port, id, peer, token }
     }
 
-    /// Its number, by which the port reports its edges.
+    /// The id under which the port reports its edges.
     pub fn id(&self) -> LinkId {
         self.id
     }
 
-    /// Whether `send` would take something, or say that it never will.
+    /// Whether `send` would take something, or fail.
     pub(crate) fn is_writable(&self) -> bool {
         self.port.engine().with(self.id).is_none_or(|(connection, shared)| connection.is_writable(shared))
     }
@@ -59,15 +56,15 @@ impl<D: Device> VerbsLink<D> {
         self.port.engine().with(self.id).is_none_or(|(connection, _)| connection.is_readable())
     }
 
-    /// Waits for its peer as long as that lives, whatever the port's [`fetch_max`](crate::Settings::fetch_max) says: what
-    /// suits an end that asked for the connection, on a port that others have asked to be let in at.
+    /// Lets the peer take any time to read offers, whatever the port's [`fetch_max`](crate::PortSettings::fetch_max):
+    /// for the connecting end, on a port that also accepts connections.
     pub fn disable_fetch_deadline(&self) {
         if let Some((connection, _)) = self.port.engine().with(self.id) {
             connection.has_no_fetch_deadline = true;
         }
     }
 
-    /// What the peer showed to be let in.
+    /// The token that the peer connected with.
     pub fn token(&self) -> Option<RdmaToken> {
         self.token
     }
@@ -78,7 +75,7 @@ impl<D: Device> Link for VerbsLink<D> {
         let mut core = self.port.engine();
         let Some((connection, shared)) = core.with(self.id) else { return Ok(ReceiveOutcome::Closed) };
         let received = connection.receive(shared, direct, scratch);
-        // Credits that are due go now: the peer may wait for them, and nobody may poll for a while.
+        // Returns due credits now: the peer may wait for them, and the next poll may be late.
         if !shared.settings.corked && connection.is_dirty {
             core.flush();
         }
@@ -121,7 +118,7 @@ impl<D: Device> Link for VerbsLink<D> {
         }
     }
 
-    /// `lend_from_bytes` is this end's own until the connection stands, and may be higher then.
+    /// `lend_threshold_bytes` is this end's own until the connection is established, and may be higher then.
     fn capabilities(&self) -> LinkCapabilities {
         let mut core = self.port.engine();
         let own = core.shared.settings.rendezvous_threshold_bytes as usize;
@@ -133,7 +130,7 @@ impl<D: Device> Link for VerbsLink<D> {
         &self.peer
     }
 
-    /// A link has no descriptor of its own: its port reports its edges by [`Port::take_edges`].
+    /// Always an error: the port reports the edges of its links by [`Port::take_edges`].
     fn register(&mut self, _registry: &mio::Registry, _token: mio::Token) -> io::Result<()> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "an RDMA link has no descriptor; its port has edges"))
     }
@@ -146,8 +143,8 @@ impl<D: Device> Link for VerbsLink<D> {
     fn wait(&mut self, what: WaitFor, mut timeout: Option<Duration>) -> Result<bool, LinkError> {
         let mut core = self.port.engine();
         let broken = |error: crate::device::DeviceError| LinkError::Lost(error.into());
-        // Where there was nothing the last time, most likely there is nothing now: then the look that must follow the arming
-        // will do. Else what is there already is found without a call into the kernel.
+        // If the last wait had to sleep, this one most likely has to: then the poll after arming is enough. Otherwise
+        // the first poll finds what has arrived without a system call.
         let mut sleeps_at_once = std::mem::take(&mut core.has_slept) && !core.shared.has_work();
         let mut until = None;
         loop {
@@ -178,7 +175,7 @@ impl<D: Device> Link for VerbsLink<D> {
                 core.shared.device.wait(Some(nap)).map_err(broken)?;
                 core.has_slept = true;
                 if sleeps_at_once {
-                    // No clock was read before: a nap that ended early counts as a whole one, and is short.
+                    // The clock was not read before: a sleep that ended early counts in full, and is short.
                     timeout = timeout.map(|timeout| timeout - nap);
                 }
             }

@@ -1,14 +1,10 @@
-//! A bell: a descriptor that is readable from the moment it is rung until it is silenced.
-//!
-//! Enters: rings.  Leaves: a descriptor to wait for.
-//! Owns:   a pair of sockets.
-//! Never:  says how often it was rung.
+//! A wake pipe: a pair of sockets whose reading end is readable from `wake` until `clear`.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-/// Rung by one who knows, heard by one who waits for descriptors.
+/// Wakes an owner that waits for descriptors.
 pub(crate) struct WakePipe {
     reader: UnixStream,
     writer: UnixStream,
@@ -17,7 +13,7 @@ pub(crate) struct WakePipe {
 
 impl WakePipe {
     /// # Errors
-    /// The system has no room for two more descriptors.
+    /// The process has no descriptors left.
     pub fn new() -> io::Result<Self> {
         let (reader, writer) = UnixStream::pair()?;
         reader.set_nonblocking(true)?;
@@ -29,18 +25,18 @@ impl WakePipe {
         self.reader.as_raw_fd()
     }
 
-    /// Readable from now on.
+    /// Makes the descriptor readable.
     pub fn wake(&mut self) {
         if !self.is_readable {
-            // One byte fits into an empty socket, and both ends live as long as this does.
+            // One byte fits into an empty socket, and both ends live as long as this value.
             self.is_readable = self.writer.write(&[1]).is_ok();
         }
     }
 
-    /// No longer readable.
+    /// Makes the descriptor unreadable.
     pub fn clear(&mut self) {
         if self.is_readable {
-            // The byte is there, since it was written before.
+            // The byte was written before.
             self.is_readable = self.reader.read(&mut [0]).is_err();
         }
     }

@@ -1,4 +1,4 @@
-//! Who speaks first, where a device wants it to be the end that asked.
+//! Which end sends first, on devices where it must be the end that connected.
 
 mod world;
 

@@ -83,8 +83,8 @@ fn small_messages_share_doorbells_and_completions() {
     assert!(large[0] <= 1_100 && large[3] <= 3_300, "an offer, a READ and a word that it is done: {large:?}");
 }
 
-/// Buffers go to the device several at a time. For each message that a peer may send it has one all the same, and half of the
-/// spare ones for those that a peer may not.
+/// Buffers go to the device several at a time. For each message that a peer may send it has one all the same, and half
+/// of the spare ones for those that a peer may not.
 #[test]
 fn receive_buffers_go_back_in_lists_and_no_credit_is_without_one() {
     let (spare_buffers, credits) = (16, 16);

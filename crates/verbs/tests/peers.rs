@@ -1,4 +1,4 @@
-//! Peers that do not keep the protocol, written against the device itself: only their own connection ends.
+//! Peers that violate the protocol, written against the device itself: only their own connection ends.
 
 mod world;
 
@@ -6,7 +6,7 @@ use link::{Link, ReceiveOutcome};
 use slab::{BlockMut, Gather, Slice};
 use verbs::PortSettings;
 use verbs::RdmaToken;
-use verbs::device::{WorkCompletion, Device, ConnectionEvent, ReadGrant, MessageHead, QueuePairId, QueuePairLimits, CompletionStatus, WorkRequest, WorkRequestId};
+use verbs::device::{WorkCompletion, Device, ConnectionEvent, ReadGrant, SendHead, QueuePairId, QueuePairLimits, CompletionStatus, WorkRequest, WorkRequestId};
 use verbs::sim::{FabricOptions, SimDevice};
 use verbs::wire::{RendezvousDescriptor, MessageHeader, Hello, MessageKind, RejectReason, Reject, encode_done};
 use world::{SimVerbsLink, TestWorld, drain, settings};
@@ -50,7 +50,7 @@ impl RawClient {
 
     fn send_bytes(&mut self, head: &[u8], part: Slice) {
         let parts = [part, Slice::empty(), Slice::empty(), Slice::empty()];
-        let head = MessageHead::new(head, &[]);
+        let head = SendHead::new(head, &[]);
         let work = WorkRequest::Send { id: WorkRequestId(0), head, parts, inline: false, signalled: true };
         // After the server has thrown it out it has no queue pair to post to.
         let _gone = self.device.post(self.pair, &mut vec![work]);
@@ -174,8 +174,8 @@ fn who_breaks_the_protocol_loses_the_connection_and_nobody_else_does() {
     let deeds: [(&str, Misbehaviour, &str); 20] = [
         ("beyond its credit", |raw| (0..30).for_each(|_| raw.send(MessageKind::Data, b"x")), "sent more than its credit"),
         ("no header", |raw| raw.send_bytes(&[1, 2, 3], Slice::empty()), "a message of 3 bytes has no header"),
-        ("a length that lies, over", |raw| raw.send_with(MessageKind::Data, b"1234", 5, 0), "says 5 bytes, 4 arrived"),
-        ("a length that lies, under", |raw| raw.send_with(MessageKind::Data, b"1234", 3, 0), "says 3 bytes, 4 arrived"),
+        ("a length that lies, over", |raw| raw.send_with(MessageKind::Data, b"1234", 5, 0), "announces 5 bytes, 4 arrived"),
+        ("a length that lies, under", |raw| raw.send_with(MessageKind::Data, b"1234", 3, 0), "announces 3 bytes, 4 arrived"),
         ("an unknown type", |raw| raw.send_bytes(&[0, 0, 0, 1, 0, 0, 0, 0], Slice::empty()), "the type 0x01"),
         (
             "a wrong sequence",
@@ -183,7 +183,7 @@ fn who_breaks_the_protocol_loses_the_connection_and_nobody_else_does() {
                 raw.sequence = 7;
                 raw.send(MessageKind::Data, b"x");
             },
-            "message 7 came where 0 was next",
+            "message 7 arrived instead of 0",
         ),
         (
             "a message twice",
@@ -192,23 +192,23 @@ fn who_breaks_the_protocol_loses_the_connection_and_nobody_else_does() {
                 raw.sequence = 0;
                 raw.send(MessageKind::Ping, b"");
             },
-            "message 0 came where 1 was next",
+            "message 0 arrived instead of 1",
         ),
-        ("credits that it never had", |raw| raw.send_with(MessageKind::Credit, b"", 0, 9), "returned credits"),
-        ("DATA without bytes", |raw| raw.send(MessageKind::Data, b""), "none of a DATA"),
-        ("PING with bytes", |raw| raw.send(MessageKind::Ping, b"x"), "none of a PING"),
-        ("a DONE for nothing", |raw| raw.send(MessageKind::Done, &encode_done(0)), "not the next one"),
-        ("a DONE too short", |raw| raw.send(MessageKind::Done, &[0]), "none of a DONE"),
-        ("a descriptor too short", |raw| raw.send(MessageKind::Rendezvous, &[0; 23]), "none of a RENDEZVOUS"),
+        ("credits that it never had", |raw| raw.send_with(MessageKind::Credit, b"", 0, 9), "returned more credits than were used"),
+        ("DATA without bytes", |raw| raw.send(MessageKind::Data, b""), "the payload of a DATA is invalid"),
+        ("PING with bytes", |raw| raw.send(MessageKind::Ping, b"x"), "the payload of a PING is invalid"),
+        ("a DONE for nothing", |raw| raw.send(MessageKind::Done, &encode_done(0)), "an unexpected number"),
+        ("a DONE too short", |raw| raw.send(MessageKind::Done, &[0]), "the payload of a DONE is invalid"),
+        ("a descriptor too short", |raw| raw.send(MessageKind::Rendezvous, &[0; 23]), "the payload of a RENDEZVOUS is invalid"),
         (
             "a descriptor of no bytes",
             |raw| raw.offer(RendezvousDescriptor { number: 0, bytes: 0, address: 1, key: 1 }),
-            "none of a RENDEZVOUS",
+            "the payload of a RENDEZVOUS is invalid",
         ),
         (
             "an address beyond all memory",
             |raw| raw.offer(RendezvousDescriptor { number: 0, bytes: 100, address: u64::MAX - 50, key: 1 }),
-            "none of a RENDEZVOUS",
+            "the payload of a RENDEZVOUS is invalid",
         ),
         (
             "an address and key of nothing",
@@ -218,12 +218,12 @@ fn who_breaks_the_protocol_loses_the_connection_and_nobody_else_does() {
         (
             "too many rendezvous",
             |raw| (0..12).for_each(|number| raw.offer(RendezvousDescriptor { number, bytes: 100, address: 4_096, key: 1 })),
-            "more rendezvous than it may",
+            "too many rendezvous open",
         ),
         (
             "a rendezvous out of turn",
             |raw| raw.offer(RendezvousDescriptor { number: 3, bytes: 100, address: 4_096, key: 1 }),
-            "not the next one",
+            "an unexpected number",
         ),
         (
             "bytes behind the end",
@@ -231,9 +231,9 @@ fn who_breaks_the_protocol_loses_the_connection_and_nobody_else_does() {
                 raw.send(MessageKind::Close, b"");
                 raw.send(MessageKind::Data, b"x");
             },
-            "behind the end",
+            "after the end of the stream",
         ),
-        ("silence", |_| (), "nothing was heard of the peer"),
+        ("silence", |_| (), "nothing was received from the peer"),
     ];
     assert!(RendezvousDescriptor::decode(&sound.encode()).is_some());
     for (name, deed, expect) in deeds {
@@ -304,7 +304,7 @@ fn a_body_that_is_never_fetched_is_not_offered_for_ever() {
         }
         end.is_some()
     });
-    assert!(end.is_some_and(|end| end.contains("did not read in time")), "it is told");
+    assert!(end.is_some_and(|end| end.contains("did not read an offer in time")), "it is told");
     assert_eq!(scene.world.ports[0].usage().granted_bytes, 0, "the grant has ended");
     // Too late: a read by the old key, over a connection that still stands.
     let mut other = RawClient::new(&scene.world);
@@ -361,7 +361,7 @@ fn a_reset_in_the_middle_of_a_rendezvous_returns_everything() {
     let mut link = scene.accept();
     offered(&scene, &mut raw, &mut link);
     raw.device.disconnect(raw.pair);
-    assert!(ends(&scene.world, &mut link).contains("the peer is gone"));
+    assert!(ends(&scene.world, &mut link).contains("the peer has disconnected"));
     drop(link);
     scene.assert_unharmed();
 }

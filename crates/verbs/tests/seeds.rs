@@ -1,4 +1,4 @@
-//! Streams both ways by chance: on fabrics that are slow, that are broken, and whose hosts disappear.
+//! Random streams in both directions: on fabrics that are slow, that are broken, and whose hosts disappear.
 
 mod world;
 

@@ -69,7 +69,7 @@ fn who_makes_the_broker_wait_is_given_up_and_what_it_held_returns() {
     }
     // Who lets nobody read cannot be told, nor asked whether it lives: the READ is in front of any message. The log has all.
     broker.await_line("did not read in time");
-    broker.await_line("nothing was heard of the peer");
+    broker.await_line("nothing was received from the peer");
     drop((never_done, silent, mute, stays, stuck, unreadable));
 
     // Too late: another connection has no use for the key.

@@ -30,9 +30,9 @@ const fn logged(name: &'static str, deed: ViolationFn, words: &'static str) -> V
 }
 
 const UNREADABLE: &str = "the peer's memory was not accessible";
-const GONE: &str = "the peer is gone";
-const NOT_NEXT: &str = "a rendezvous is not the next one";
-const NO_OFFER: &str = "the payload is none of a RENDEZVOUS";
+const GONE: &str = "the peer has disconnected";
+const NOT_NEXT: &str = "a rendezvous has an unexpected number";
+const NO_OFFER: &str = "the payload of a RENDEZVOUS is invalid";
 
 /// The broker offers it a body: the descriptor.
 fn offered(peer: &mut HostilePeer, honest: &mut HonestClients) -> RendezvousOffer {
@@ -72,13 +72,13 @@ fn messages() -> Vec<ViolationCase> {
         ),
         told("no header", |peer, _| peer.post(&[vec![1, 2, 3]]), "a message of 3 bytes has no header"),
         told("nothing at all", |peer, _| peer.post(&[vec![]]), "a message of 0 bytes has no header"),
-        told("a length that lies, one over", |peer, _| peer.send_lying(5, DATA, b"1234"), "says 5 bytes, 4 arrived"),
-        told("a length that lies, one under", |peer, _| peer.send_lying(3, DATA, b"1234"), "says 3 bytes, 4 arrived"),
-        told("a length of zero", |peer, _| peer.send_lying(0, DATA, b"1234"), "says 0 bytes, 4 arrived"),
+        told("a length that lies, one over", |peer, _| peer.send_lying(5, DATA, b"1234"), "announces 5 bytes, 4 arrived"),
+        told("a length that lies, one under", |peer, _| peer.send_lying(3, DATA, b"1234"), "announces 3 bytes, 4 arrived"),
+        told("a length of zero", |peer, _| peer.send_lying(0, DATA, b"1234"), "announces 0 bytes, 4 arrived"),
         told(
             "a length beyond everything",
             |peer, _| peer.send_lying(0xFF_FFFF, DATA, b"1234"),
-            "says 16777215 bytes, 4 arrived",
+            "announces 16777215 bytes, 4 arrived",
         ),
         logged(
             "longer than a buffer",
@@ -95,7 +95,7 @@ fn messages() -> Vec<ViolationCase> {
                 peer.sequence = 7;
                 peer.send(PING, b"");
             },
-            "message 7 came where 0 was next",
+            "message 7 arrived instead of 0",
         ),
         told(
             "a sequence that goes back",
@@ -104,7 +104,7 @@ fn messages() -> Vec<ViolationCase> {
                 peer.sequence = 0;
                 peer.send(PING, b"");
             },
-            "message 0 came where 1 was next",
+            "message 0 arrived instead of 1",
         ),
         told(
             "credits that it never had",
@@ -112,7 +112,7 @@ fn messages() -> Vec<ViolationCase> {
                 peer.returned = Some(9);
                 peer.send(CREDIT, b"");
             },
-            "the peer returned credits that it did not have",
+            "the peer returned more credits than were used",
         ),
         told(
             "credits that overflow",
@@ -120,18 +120,18 @@ fn messages() -> Vec<ViolationCase> {
                 peer.returned = Some(u16::MAX);
                 peer.send(CREDIT, b"");
             },
-            "the peer returned credits that it did not have",
+            "the peer returned more credits than were used",
         ),
-        told("DATA without bytes", |peer, _| peer.send(DATA, b""), "the payload is none of a DATA"),
-        told("PONG with bytes", |peer, _| peer.send(PONG, b"x"), "the payload is none of a PONG"),
-        told("CLOSE with one byte", |peer, _| peer.send(CLOSE, b"x"), "the payload is none of a CLOSE"),
+        told("DATA without bytes", |peer, _| peer.send(DATA, b""), "the payload of a DATA is invalid"),
+        told("PONG with bytes", |peer, _| peer.send(PONG, b"x"), "the payload of a PONG is invalid"),
+        told("CLOSE with one byte", |peer, _| peer.send(CLOSE, b"x"), "the payload of a CLOSE is invalid"),
         told(
             "bytes behind the end",
             |peer, _| {
                 let both = [peer.message(CLOSE, b""), peer.message(DATA, b"x")];
                 peer.post(&both);
             },
-            "bytes came behind the end of the stream",
+            "bytes arrived after the end of the stream",
         ),
         logged(
             "words that are none, at the end",
@@ -139,7 +139,7 @@ fn messages() -> Vec<ViolationCase> {
                 peer.send(CLOSE, b"\0\x01\xff\xfe\x1b[2J\nfalse line");
                 peer.until("an end", |peer| peer.is_gone().then_some(()));
             },
-            "the peer gave up (broken protocol): ",
+            "the peer closed the connection (protocol violation): ",
         ),
     ]
 }
@@ -147,7 +147,7 @@ fn messages() -> Vec<ViolationCase> {
 fn offers() -> Vec<ViolationCase> {
     vec![
         told("DONE for nothing", |peer, _| peer.send(DONE, &[0; 4]), NOT_NEXT),
-        told("a DONE too short", |peer, _| peer.send(DONE, &[0]), "the payload is none of a DONE"),
+        told("a DONE too short", |peer, _| peer.send(DONE, &[0]), "the payload of a DONE is invalid"),
         told("half a descriptor", |peer, _| peer.send(RENDEZVOUS, &[0; 12]), NO_OFFER),
         told("an offer of nothing", |peer, _| peer.offer(0, 4_096, 1), NO_OFFER),
         told("an offer beyond what one may have", |peer, _| peer.offer((16 << 20) + 1, 4_096, 1), NO_OFFER),
@@ -208,7 +208,7 @@ fn offers() -> Vec<ViolationCase> {
             },
             // Where a READ is under way already, it keeps the CLOSE back.
             told: "",
-            logged: "the peer offers more rendezvous than it may",
+            logged: "the peer has too many rendezvous open",
         },
         logged(
             "what it is offered is offered back",

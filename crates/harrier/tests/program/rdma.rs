@@ -27,9 +27,9 @@ fn what_is_missing_is_said_in_full_and_the_status_is_one() {
         assert!(lines[at].contains("librdmacm") || lines[at + 1] == package, "{text}");
     } else {
         let no_kernel = "FAILED: there is no RDMA device, and the kernel's RDMA modules are not loaded: a card's driver loads them, and \
-            `modprobe rdma_rxe` and `rdma link add rxe0 type rxe netdev INTERFACE` make a device of software";
-        let none = "FAILED: there is no RDMA device: a card's driver brings one, and `rdma link add rxe0 type rxe netdev INTERFACE` \
-            makes one of software";
+            `modprobe rdma_rxe` and `rdma link add rxe0 type rxe netdev INTERFACE` create a software device";
+        let none = "FAILED: there is no RDMA device: a card's driver provides one, and `rdma link add rxe0 type rxe netdev INTERFACE` \
+            creates a software device";
         let has_modules = std::path::Path::new("/sys/class/infiniband").exists();
         assert_eq!(lines[at..at + 2], [if has_modules { none } else { no_kernel }, no_device], "{text}");
     }

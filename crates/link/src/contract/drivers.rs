@@ -45,7 +45,7 @@ pub fn read(link: &mut dyn Link, room: usize) -> ReadProgress {
         Ok(ReceiveOutcome::Idle) => ReadProgress::Bytes(Vec::new()),
         Ok(ReceiveOutcome::Closed) => ReadProgress::Ended { lost: false },
         Err(LinkError::Lost(_) | LinkError::Tls(_)) => ReadProgress::Ended { lost: true },
-        Err(LinkError::Closed) => panic!("`receive` answers Closed in words, not as an error"),
+        Err(LinkError::Closed) => panic!("`receive` must return Closed as an outcome, not as an error"),
     }
 }
 
@@ -141,5 +141,5 @@ pub fn send_until_it_fails(link: &mut dyn Link, pool: &Pool) -> LinkError {
             Err(error) => return error,
         }
     }
-    panic!("160 MB went to somebody who is not there")
+    panic!("160 MB were sent to a peer that is gone")
 }

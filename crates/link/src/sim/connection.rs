@@ -99,7 +99,7 @@ impl SimState {
     /// The step in which bytes sent now arrive; `None`: at once.
     pub fn arrival_step(&mut self) -> Option<u64> {
         let max = self.options.delay_steps_max;
-        if max == 0 && !self.options.scatter && !self.silent && self.directions.iter().all(|way| way.bytes_per_step_max.is_none()) {
+        if max == 0 && !self.options.scatter && !self.silent && self.directions.iter().all(|direction| direction.bytes_per_step_max.is_none()) {
             return None;
         }
         let delay = self.chance.between(0, u64::from(max));
@@ -108,9 +108,9 @@ impl SimState {
 
     /// Raises the edges for what has arrived at an end.
     pub fn note_arrival(&mut self, side: SimSide) {
-        let way = self.inbound(side);
-        let ended = way.end_arrived() && !way.end_reported;
-        way.end_reported |= ended;
+        let direction = self.inbound(side);
+        let ended = direction.end_arrived() && !direction.end_reported;
+        direction.end_reported |= ended;
         let edges = self.edges(side);
         edges.readable = true;
         edges.closed |= ended;
@@ -227,18 +227,18 @@ impl SimConnection {
         if *silent {
             return false;
         }
-        let moved = [0, 1].map(|way: usize| {
-            let had_ended = ways[way].end_arrived();
-            let arrived = ways[way].advance(*step, options.scatter, chance);
-            arrived || (!had_ended && ways[way].end_arrived())
+        let moved = [0, 1].map(|direction: usize| {
+            let had_ended = ways[direction].end_arrived();
+            let arrived = ways[direction].advance(*step, options.scatter, chance);
+            arrived || (!had_ended && ways[direction].end_arrived())
         });
         for side in [SimSide::Left, SimSide::Right] {
             if moved[side.index()] {
                 state.note_arrival(side.other());
             }
-            let way = state.outbound(side);
-            if way.sender_blocked && way.free_bytes() > 0 {
-                way.sender_blocked = false;
+            let direction = state.outbound(side);
+            if direction.sender_blocked && direction.free_bytes() > 0 {
+                direction.sender_blocked = false;
                 state.edges(side).writable = true;
             }
         }
@@ -267,7 +267,8 @@ impl SimConnection {
         state.cut_at[from.index()] = Some((at, cut));
     }
 
-    /// Simulates a slow reader: at most so many bytes arrive at `side` in a step; zero stops it, `None` lifts the limit.
+    /// Simulates a slow reader: at most so many bytes arrive at `side` in a step; zero stops it, `None` lifts the
+    /// limit.
     pub fn limit_rate(&self, side: SimSide, bytes_per_step: Option<usize>) {
         self.state().inbound(side).bytes_per_step_max = bytes_per_step;
     }
@@ -275,14 +276,14 @@ impl SimConnection {
     /// Bytes that were sent to an end and that it has not received.
     pub fn unread_bytes(&self, side: SimSide) -> usize {
         let mut state = self.state();
-        let way = state.inbound(side);
-        way.buffered_bytes()
+        let direction = state.inbound(side);
+        direction.buffered_bytes()
     }
 
     /// Whether bytes are in flight, or an end has edges to take.
     pub fn is_busy(&self) -> bool {
         let state = self.state();
-        let under_way = |way: &SimDirection| way.bytes_per_step_max != Some(0) && way.is_in_flight();
+        let under_way = |direction: &SimDirection| direction.bytes_per_step_max != Some(0) && direction.is_in_flight();
         let awaited = |side: SimSide| state.edges[side.index()].any() && state.end_states[side.index()] != SimEndState::Closed;
         (!state.silent && state.directions.iter().any(under_way)) || awaited(SimSide::Left) || awaited(SimSide::Right)
     }

@@ -76,9 +76,9 @@ impl Link for SimLink {
         if state.chance.permille(partial) {
             most = most.min(state.chance.between(1, 300) as usize);
         }
-        let way = state.inbound(self.side);
-        if way.arrived() == 0 {
-            if way.end_arrived() {
+        let direction = state.inbound(self.side);
+        if direction.arrived() == 0 {
+            if direction.end_arrived() {
                 drop(state);
                 self.receiving_ended = true;
                 return Ok(ReceiveOutcome::Closed);
@@ -86,14 +86,14 @@ impl Link for SimLink {
             return Ok(ReceiveOutcome::Idle);
         }
         let from_direct = direct.len().min(most);
-        let mut bytes = way.read(&mut direct[..from_direct]);
+        let mut bytes = direction.read(&mut direct[..from_direct]);
         if bytes == direct.len() {
             let rest = scratch.len().min(most - from_direct);
-            bytes += way.read(&mut scratch[..rest]);
+            bytes += direction.read(&mut scratch[..rest]);
         }
-        let drained = bytes < room && way.arrived() == 0;
-        if way.sender_blocked && way.free_bytes() > 0 {
-            way.sender_blocked = false;
+        let drained = bytes < room && direction.arrived() == 0;
+        if direction.sender_blocked && direction.free_bytes() > 0 {
+            direction.sender_blocked = false;
             state.edges(self.side.other()).writable = true;
         }
         state.check_cut(self.side.other());
@@ -132,10 +132,10 @@ impl Link for SimLink {
         let due = state.arrival_step();
         let mut sent = 0;
         while sent < most && !from.is_empty() {
-            let way = state.outbound(self.side);
+            let direction = state.outbound(self.side);
             let Some(part) = from.parts().next() else { break };
             let bytes = part.len().min(most - sent);
-            way.write(&part[..bytes], due);
+            direction.write(&part[..bytes], due);
             from.consume(bytes);
             sent += bytes;
         }
@@ -185,7 +185,7 @@ impl Link for SimLink {
     }
 
     fn register(&mut self, _registry: &mio::Registry, _token: mio::Token) -> io::Result<()> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "a simulated link has no descriptor; its cable has edges"))
+        Err(io::Error::new(io::ErrorKind::Unsupported, "a simulated link has no descriptor; its connection has edges"))
     }
 
     fn deregister(&mut self, _registry: &mio::Registry) -> io::Result<()> {

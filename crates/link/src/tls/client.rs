@@ -41,7 +41,7 @@ impl TlsClient {
         let provider = provider();
         let system = || SYSTEM_CA_FILES.map(Path::new).into_iter().find(|path| path.exists());
         let path =
-            ca.or_else(system).ok_or_else(|| TlsError::other("no file of trusted certificates is given or found"))?;
+            ca.or_else(system).ok_or_else(|| TlsError::other("no file of trusted certificates was given or found"))?;
         let roots = Arc::new(roots(path)?);
         let verifier: Arc<dyn ServerCertVerifier> =
             WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
@@ -66,7 +66,7 @@ impl TlsClient {
         let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         let name = self.server_name.as_deref().unwrap_or(host);
         let server = ServerName::try_from(name.to_owned());
-        let server = server.map_err(|_| invalid(format!("'{name}' is no name that a certificate could have")))?;
+        let server = server.map_err(|_| invalid(format!("'{name}' is not a valid server name")))?;
         let connection = UnbufferedClientConnection::new(Arc::clone(&self.config), server);
         let connection = connection.map_err(|error| invalid(error.to_string()))?;
         let mut link = TlsLink::new(socket, TlsEngine::Client(Box::new(connection)));

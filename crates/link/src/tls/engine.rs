@@ -43,13 +43,13 @@ impl TlsEngine {
     pub fn step(
         &mut self,
         received: &mut [u8],
-        say: EngineOutput<'_>,
+        output: EngineOutput<'_>,
         out: &mut EncryptedBuffer,
         take: &mut impl FnMut(&[u8]),
     ) -> EngineStep {
         match self {
-            TlsEngine::Server(connection) => step(connection.process_tls_records(received), say, out, take),
-            TlsEngine::Client(connection) => step(connection.process_tls_records(received), say, out, take),
+            TlsEngine::Server(connection) => step(connection.process_tls_records(received), output, out, take),
+            TlsEngine::Client(connection) => step(connection.process_tls_records(received), output, out, take),
         }
     }
 
@@ -64,12 +64,12 @@ impl TlsEngine {
 
 fn step<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
-    say: EngineOutput<'_>,
+    output: EngineOutput<'_>,
     out: &mut EncryptedBuffer,
     take: &mut impl FnMut(&[u8]),
 ) -> EngineStep {
     let UnbufferedStatus { discard: mut used, state } = status;
-    let mut said = false;
+    let mut written = false;
     let outcome = state.and_then(|state| match state {
         ConnectionState::ReadTraffic(mut traffic) => {
             while let Some(record) = traffic.next_record() {
@@ -86,19 +86,19 @@ fn step<Data>(
             Ok(EngineProgress::Progressed)
         }
         ConnectionState::WriteTraffic(mut traffic) => {
-            said = !matches!(say, EngineOutput::Nothing);
-            let written = match say {
+            written = !matches!(output, EngineOutput::Nothing);
+            let encoded = match output {
                 EngineOutput::Nothing => Ok(()),
                 EngineOutput::Plain(bytes) => write_growing(out, |room| traffic.encrypt(bytes, room)),
                 EngineOutput::CloseNotify => write_growing(out, |room| traffic.queue_close_notify(room)),
             };
-            written.map(|()| EngineProgress::Waiting)
+            encoded.map(|()| EngineProgress::Waiting)
         }
         ConnectionState::PeerClosed | ConnectionState::Closed => Ok(EngineProgress::PeerClosed),
         // Early data is never requested, and unknown states need no action.
         _ => Ok(EngineProgress::Waiting),
     });
-    EngineStep { used, outcome, written: said }
+    EngineStep { used, outcome, written }
 }
 
 fn encode<Data>(mut data: EncodeTlsData<'_, Data>, out: &mut EncryptedBuffer) -> Result<(), Error> {

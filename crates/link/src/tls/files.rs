@@ -67,7 +67,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     match found {
         Ok(found) if found.is_empty() => Err(TlsError::new(path, "there is no certificate in it (PEM)")),
         Ok(found) => Ok(found),
-        Err(error) => Err(TlsError::new(path, format!("it is no PEM: {}", what_is_wrong(&error)))),
+        Err(error) => Err(TlsError::new(path, format!("it is not PEM: {}", what_is_wrong(&error)))),
     }
 }
 
@@ -75,10 +75,10 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 fn what_is_wrong(error: &pem::Error) -> &'static str {
     match error {
         pem::Error::MissingSectionEnd { .. } => "a section has no end",
-        pem::Error::IllegalSectionStart { .. } => "a section begins with a broken line",
-        pem::Error::Base64Decode(_) => "what stands in a section is no base64",
+        pem::Error::IllegalSectionStart { .. } => "a section begins with a malformed line",
+        pem::Error::Base64Decode(_) => "the content of a section is not base64",
         pem::Error::SectionTooLarge => "a section is too large",
-        _ => "there is nothing of use in it",
+        _ => "it contains nothing usable",
     }
 }
 
@@ -86,16 +86,16 @@ fn what_is_wrong(error: &pem::Error) -> &'static str {
 pub(super) fn certified(files: &CertificateFiles, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
     let chain = certificates(&files.certificate)?;
     if Certificate::new(chain[0].to_vec()).validity_s().is_none() {
-        return Err(TlsError::new(&files.certificate, "its first certificate cannot be understood"));
+        return Err(TlsError::new(&files.certificate, "its first certificate cannot be parsed"));
     }
     let bytes = read(&files.key)?;
     let encrypted = String::from_utf8_lossy(&bytes).contains("ENCRYPTED");
     let key = PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| match error {
         _ if encrypted => {
-            TlsError::new(&files.key, "the key is encrypted, and nobody here could be asked for its password")
+            TlsError::new(&files.key, "the key is encrypted, which is not supported")
         }
         pem::Error::NoItemsFound => TlsError::new(&files.key, "there is no private key in it (PEM)"),
-        error => TlsError::new(&files.key, format!("it is no PEM: {}", what_is_wrong(&error))),
+        error => TlsError::new(&files.key, format!("it is not PEM: {}", what_is_wrong(&error))),
     })?;
     CertifiedKey::from_der(chain, key, provider).map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => {
@@ -124,11 +124,11 @@ mod tests {
     #[test]
     fn a_fault_shows_nothing_of_the_file() {
         for (file, expect) in [
-            ("-----BEGIN PRIVATE KEY---secret\n", "a section begins with a broken line"),
+            ("-----BEGIN PRIVATE KEY---secret\n", "a section begins with a malformed line"),
             ("-----BEGIN PRIVATE KEY-----\nsecret\n", "a section has no end"),
             (
                 "-----BEGIN PRIVATE KEY-----\n!secret\n-----END PRIVATE KEY-----\n",
-                "what stands in a section is no base64",
+                "the content of a section is not base64",
             ),
         ] {
             let error: pem::Error = PrivateKeyDer::from_pem_slice(file.as_bytes()).expect_err("no key");

@@ -123,7 +123,7 @@ fn configure(options: &TlsServerOptions) -> Result<ActiveConfig, TlsError> {
     let verifier: Option<Arc<dyn ClientCertVerifier>> = match (options.client_certificates, &options.client_ca) {
         (ClientCertificates::None, _) => None,
         (_, None) => {
-            return Err(TlsError::other("without a file of those who vouch for them no client's certificate is sound"));
+            return Err(TlsError::other("client certificates need a file of trusted authorities"));
         }
         (how, Some(path)) => {
             let roots = Arc::new(roots(path)?);

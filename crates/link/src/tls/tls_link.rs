@@ -123,8 +123,8 @@ impl TlsLink {
     /// Makes the handshake; blocks for up to `timeout`.
     pub fn handshake(&mut self, timeout: Duration) -> io::Result<()> {
         let until = now() + timeout;
-        TLS_BUFFERS.with_borrow_mut(|bench| {
-            self.decrypt(&mut [], &mut ReceiveBuffers { direct: &mut [], scratch: &mut [], filled: 0 }, bench)
+        TLS_BUFFERS.with_borrow_mut(|buffers| {
+            self.decrypt(&mut [], &mut ReceiveBuffers { direct: &mut [], scratch: &mut [], filled: 0 }, buffers)
         })?;
         while self.phase == TlsPhase::Handshaking {
             let left = until.saturating_duration_since(now());
@@ -155,18 +155,18 @@ impl TlsLink {
 
     /// Reads the socket once and decrypts. Returns whether the socket is drained.
     fn read_socket(&mut self, target: &mut ReceiveBuffers<'_>) -> Result<bool, LinkError> {
-        TLS_BUFFERS.with_borrow_mut(|bench| {
-            let mut buffer = std::mem::take(&mut bench.received);
+        TLS_BUFFERS.with_borrow_mut(|buffers| {
+            let mut buffer = std::mem::take(&mut buffers.received);
             if buffer.is_empty() {
                 buffer = vec![0; TLS_RECEIVE_BYTES];
             }
-            let outcome = self.read_socket_into(&mut buffer, target, bench);
-            bench.received = buffer;
+            let outcome = self.read_socket_into(&mut buffer, target, buffers);
+            buffers.received = buffer;
             outcome
         })
     }
 
-    fn read_socket_into(&mut self, buffer: &mut [u8], target: &mut ReceiveBuffers<'_>, bench: &mut TlsBuffers) -> Result<bool, LinkError> {
+    fn read_socket_into(&mut self, buffer: &mut [u8], target: &mut ReceiveBuffers<'_>, buffers: &mut TlsBuffers) -> Result<bool, LinkError> {
         let have = self.ciphertext.len();
         buffer[..have].copy_from_slice(&self.ciphertext);
         self.ciphertext = Vec::new();
@@ -184,11 +184,11 @@ impl TlsLink {
             Err(error) => return Err(self.fail(error)),
         };
         let end = have + bytes;
-        let (used, stopped) = self.decrypt(&mut buffer[..end], target, bench)?;
+        let (used, stopped) = self.decrypt(&mut buffer[..end], target, buffers)?;
         let left = &buffer[used..end];
         let most = if self.phase == TlsPhase::Handshaking { TLS_HANDSHAKE_BYTES_MAX } else { buffer.len() - 1 };
         if left.len() > most {
-            return Err(self.fail(LinkError::Tls("more bytes than a handshake has".into())));
+            return Err(self.fail(LinkError::Tls("the handshake is too long".into())));
         }
         // AMQP has a close of its own, so truncation is detected above: an end of the socket without close_notify is an
         // ordinary end of the stream.
@@ -205,19 +205,19 @@ impl TlsLink {
         &mut self,
         received: &mut [u8],
         target: &mut ReceiveBuffers<'_>,
-        bench: &mut TlsBuffers,
+        buffers: &mut TlsBuffers,
     ) -> Result<(usize, bool), LinkError> {
         let (mut used, mut stopped) = (0, false);
-        bench.out.clear();
-        let roomless = target.room() == 0;
-        let broke = loop {
+        buffers.out.clear();
+        let without_room = target.room() == 0;
+        let failed = loop {
             // A caller without room wants one record decrypted and kept, to learn whether there is any.
-            if self.has_plaintext() || (target.room() == 0 && !roomless) {
+            if self.has_plaintext() || (target.room() == 0 && !without_room) {
                 stopped = true;
                 break None;
             }
             let plain = &mut self.plaintext;
-            let step = self.engine.step(&mut received[used..], EngineOutput::Nothing, &mut bench.out, &mut |bytes| {
+            let step = self.engine.step(&mut received[used..], EngineOutput::Nothing, &mut buffers.out, &mut |bytes| {
                 let taken = target.put(bytes);
                 plain.extend_from_slice(&bytes[taken..]);
             });
@@ -232,17 +232,17 @@ impl TlsLink {
                 Err(error) => break Some(error),
             }
         };
-        if let Some(error) = broke {
+        if let Some(error) = failed {
             let why = self.reason(&error, received);
-            return Err(self.send_alert(why, &mut received[used..], &mut bench.out));
+            return Err(self.send_alert(why, &mut received[used..], &mut buffers.out));
         }
         if self.phase == TlsPhase::Handshaking && !self.engine.state().is_handshaking() {
             self.phase = TlsPhase::Open;
             let leaf = self.engine.state().peer_certificates().and_then(<[_]>::first);
             self.certificate = leaf.map(|leaf| Certificate::new(leaf.to_vec()));
         }
-        if !bench.out.bytes().is_empty() {
-            self.queue_encrypted(&bench.out);
+        if !buffers.out.bytes().is_empty() {
+            self.queue_encrypted(&buffers.out);
             match self.flush_pending() {
                 // A peer that has stopped reading may still have sent something.
                 Ok(_) | Err(LinkError::Closed) => {}
@@ -320,8 +320,8 @@ impl TlsLink {
     }
 
     /// Encrypts the front of a gather, for one write to the socket. Returns the number of plain bytes.
-    fn encrypt(&mut self, from: &Gather, bench: &mut TlsBuffers) -> Result<usize, LinkError> {
-        let TlsBuffers { joined, out, .. } = bench;
+    fn encrypt(&mut self, from: &Gather, buffers: &mut TlsBuffers) -> Result<usize, LinkError> {
+        let TlsBuffers { joined, out, .. } = buffers;
         out.clear();
         joined.clear();
         let mut bytes = 0;
@@ -360,11 +360,11 @@ impl TlsLink {
         Ok(bytes)
     }
 
-    fn encrypt_output(&mut self, say: EngineOutput<'_>, out: &mut EncryptedBuffer) -> Result<(), LinkError> {
+    fn encrypt_output(&mut self, output: EngineOutput<'_>, out: &mut EncryptedBuffer) -> Result<(), LinkError> {
         loop {
             let plain = &mut self.plaintext;
             // The engine expects the unused bytes again with every step.
-            let step = self.engine.step(&mut self.ciphertext, say, out, &mut |bytes| plain.extend_from_slice(bytes));
+            let step = self.engine.step(&mut self.ciphertext, output, out, &mut |bytes| plain.extend_from_slice(bytes));
             self.ciphertext.drain(..step.used);
             match step.outcome {
                 Ok(_) if step.written => return Ok(()),
@@ -376,9 +376,9 @@ impl TlsLink {
         }
     }
 
-    fn send_encrypted(&mut self, from: &mut Gather, bench: &mut TlsBuffers) -> Result<bool, LinkError> {
-        let bytes = self.encrypt(from, bench)?;
-        let out = bench.out.bytes();
+    fn send_encrypted(&mut self, from: &mut Gather, buffers: &mut TlsBuffers) -> Result<bool, LinkError> {
+        let bytes = self.encrypt(from, buffers)?;
+        let out = buffers.out.bytes();
         let mut sent = 0;
         while sent < out.len() {
             match self.socket.write(&out[sent..]) {
@@ -444,7 +444,7 @@ impl Link for TlsLink {
             if from.is_empty() {
                 return Ok(SendOutcome::Drained);
             }
-            if !TLS_BUFFERS.with_borrow_mut(|bench| self.send_encrypted(from, bench))? {
+            if !TLS_BUFFERS.with_borrow_mut(|buffers| self.send_encrypted(from, buffers))? {
                 return Ok(SendOutcome::Blocked);
             }
         }
@@ -463,16 +463,16 @@ impl Link for TlsLink {
         if std::mem::replace(&mut self.sending_ended, true) {
             return;
         }
-        let said = TLS_BUFFERS.with_borrow_mut(|bench| {
-            bench.out.clear();
+        let written = TLS_BUFFERS.with_borrow_mut(|buffers| {
+            buffers.out.clear();
             if self.phase == TlsPhase::Open {
-                self.encrypt_output(EngineOutput::CloseNotify, &mut bench.out)?;
-                self.queue_encrypted(&bench.out);
+                self.encrypt_output(EngineOutput::CloseNotify, &mut buffers.out)?;
+                self.queue_encrypted(&buffers.out);
             }
             self.shutdown_when_sent = true;
             self.flush_pending()
         });
-        if let Err(error) = said {
+        if let Err(error) = written {
             self.failure = error.is_lost().then_some(error);
         }
     }

@@ -1,7 +1,6 @@
-//! The rare half of a card: what the connection manager, the device and siblings have to tell.
+//! Connection manager events, asynchronous events of the device, and messages of other shards.
 //!
-//! Enters: their events.  Leaves: the engine's, and the next step of each connection that is being made.
-//! Never:  trusts that an event is about something that still exists.
+//! An event may concern an object that does not exist any more.
 
 use super::address::{is_errno, device_error};
 use super::cm_connection::connect_params;
@@ -17,13 +16,13 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Numbers of the C interface for events that `ib` has no names for.
+/// `IBV_EVENT_CQ_ERR`.
 const COMPLETION_QUEUE_FAILED: u32 = 0;
-/// See above.
+/// `IBV_EVENT_SRQ_ERR`.
 const RECEIVE_QUEUE_FAILED: u32 = 14;
 
 impl CardDevice {
-    /// Looks for news if it is time: each look is a call into the kernel.
+    /// Polls for events if it is time: each poll is a system call.
     pub fn poll_events(&mut self, now: Duration, into: &mut Vec<ConnectionEvent>) -> Result<(), DeviceError> {
         self.check_not_broken()?;
         if std::mem::take(&mut self.events_just_polled) {
@@ -36,8 +35,8 @@ impl CardDevice {
             }
         }
         if self.mailbox.has_messages() {
-            for letter in self.mailbox.take_messages() {
-                match letter {
+            for message in self.mailbox.take_messages() {
+                match message {
                     CardMessage::Request { id, private, reads } => self.queue_request(id, private, reads, into),
                     CardMessage::Device(event) => self.on_async_event(event, into),
                 }
@@ -65,7 +64,7 @@ impl CardDevice {
             self.broken = Some(DeviceError(format!("the device {} was removed", self.context.name())));
             return;
         }
-        // One that was forgotten meanwhile has no number.
+        // The connection may have been destroyed meanwhile.
         let Some(&number) = self.by_id.get(&key) else { return };
         let pair = QueuePairId(number);
         let failed = |why: String| ConnectionEvent::Failed { pair, why };
@@ -74,7 +73,7 @@ impl CardDevice {
             CmEventKind::RouteResolved => self.send_request(number).err().map(|error| failed(error.0)),
             CmEventKind::Established { .. } => Some(ConnectionEvent::Established { pair, private: data }),
             CmEventKind::Rejected { reason: ib::REJECTED_BY_PROGRAM } => Some(ConnectionEvent::Rejected { pair, private: data }),
-            // iWARP has no numbers for reasons, but the system's, less than 0; who has words has read the request.
+            // iWARP reports negative error numbers as reasons; with private data it is a rejection by the program.
             CmEventKind::Rejected { reason: ..0 } if !data.is_empty() => Some(ConnectionEvent::Rejected { pair, private: data }),
             CmEventKind::Rejected { reason: ib::REJECTED_NO_LISTENER } => {
                 Some(failed(format!("nobody listens at {}", self.address_of(number))))
@@ -100,7 +99,7 @@ impl CardDevice {
         let context = conn.id.context().map_err(device_error)?;
         if context != self.context {
             let (theirs, ours) = (context.name(), self.context.name());
-            return Err(DeviceError(format!("{theirs} leads to {}, and not {ours}", conn.address)));
+            return Err(DeviceError(format!("{theirs} routes to {}, not {ours}", conn.address)));
         }
         conn.id.resolve_route(RESOLVE_MAX).map_err(device_error)
     }
@@ -114,13 +113,13 @@ impl CardDevice {
         let asked = conn.id.connect(&connect_params(&conn.private_data, &conn.limits, None));
         self.index_queue_pair(number, tag, device_number);
         asked.map_err(|error| match is_errno(&error, Errno::CONNREFUSED) {
-            // iWARP connects at once, by TCP.
+            // iWARP makes the TCP connection within this call.
             true => DeviceError(format!("nobody listens at {}", self.address_of(number))),
             false => device_error(error),
         })
     }
 
-    /// A request at the listener of all siblings.
+    /// A request at the listener of the group.
     fn on_listener_request(&mut self, id: CmId, private: Vec<u8>, reads: ReadLimits, into: &mut Vec<ConnectionEvent>) {
         match id.context() {
             Ok(context) if context == self.context => {}
@@ -128,11 +127,11 @@ impl CardDevice {
                 let (theirs, ours) = (context.name(), self.context.name());
                 let peer = id.peer_address().map_or_else(|| "a peer".to_owned(), |peer| peer.to_string());
                 tracing::warn!(
-                    "RDMA: {peer} is refused: it asks through {theirs}, and this broker uses {ours}; listen on an address of the device to use"
+                    "RDMA: {peer} is rejected: its request came through {theirs}, and this broker uses {ours}; listen on an address of the device to use"
                 );
                 return;
             }
-            Err(error) => return tracing::warn!("RDMA: a request is refused: {error}"),
+            Err(error) => return tracing::warn!("RDMA: a request is rejected: {error}"),
         }
         let Some(family) = self.listener_group.clone() else {
             self.mailbox.add_queue_pair();
@@ -141,17 +140,17 @@ impl CardDevice {
         match family.assign_request(&self.mailbox, id, private, reads) {
             Ok(Some((id, private, reads))) => self.queue_request(id, private, reads, into),
             Ok(None) => {}
-            Err(error) => tracing::warn!("RDMA: a request is refused, since it cannot go to its shard: {error}"),
+            Err(error) => tracing::warn!("RDMA: a request is rejected, because it cannot be passed to its shard: {error}"),
         }
     }
 
-    /// A request that is this card's own.
+    /// A request that this device serves.
     fn queue_request(&mut self, id: CmId, private: Vec<u8>, reads: ReadLimits, into: &mut Vec<ConnectionEvent>) {
         let text = |address: Option<std::net::SocketAddr>| address.map_or_else(|| "?".to_owned(), |it| it.to_string());
         let peer = PeerAddress {
             address: text(id.peer_address()).into(),
             local_address: text(id.local_address()).into(),
-            // The loopback address has no device; that two addresses are of one machine proves nothing of who asks.
+            // The loopback address has no device, and an address of this machine proves nothing about the client.
             is_loopback: false,
         };
         self.next_request += 1;
@@ -175,15 +174,15 @@ impl CardDevice {
             AsyncEvent::DeviceFailed => {
                 self.broken = Some(DeviceError(format!("the device {} has failed", self.context.name())));
             }
-            // A link that comes back soon does no harm. One that does not ends its connections by their retries, and
-            // those that say nothing by their silence.
+            // A short outage does no harm. A long one ends connections by their retries, and idle ones by their
+            // missing PONG.
             AsyncEvent::PortDown(port) => {
                 tracing::warn!("RDMA: port {port} of {} has lost its link", self.context.name());
             }
             AsyncEvent::PortUp(port) => {
-                tracing::info!("RDMA: port {port} of {} has its link again", self.context.name());
+                tracing::info!("RDMA: port {port} of {} is active again", self.context.name());
             }
-            // Whose it is the event does not say here. It cannot be for want of room, which is counted (`queue_pair`).
+            // The event does not name the queue. An overflow is impossible, because `queue_pair` counts the entries.
             AsyncEvent::Other(COMPLETION_QUEUE_FAILED | RECEIVE_QUEUE_FAILED) => {
                 self.broken = Some(DeviceError(format!("a queue of the device {} has failed", self.context.name())));
             }

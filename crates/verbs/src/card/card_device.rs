@@ -1,8 +1,6 @@
-//! A card as the engine wants it.
+//! A real device as the engine sees it: one shard's queues, registrations and connections.
 //!
-//! Enters: the engine's calls.  Leaves: its completions and events.
-//! Owns:   one shard's share of a device: queues, registrations, connections.
-//! Never:  shares any of it with another thread; siblings write letters.
+//! Each belongs to one thread; those of other shards send it messages.
 
 use super::address::{addresses, device_error, bind_error};
 use super::cm_connection::{CmConnection, CardQueuePair, connect_params};
@@ -29,10 +27,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Parts that a send gathers, the head among them.
+/// Scatter/gather elements of a send: the header and the parts.
 const SGE_NEEDED: usize = MESSAGE_PARTS_MAX + 1;
 
-/// A receive buffer, with the number that its owner gave it, and that of its turn.
+/// A receive buffer, with its owner's number and its position in posting order.
 pub(super) type ReceiveBuffer = TaggedMemory<TaggedMemory<BlockMut>>;
 
 pub(super) struct CardDevice {
@@ -40,14 +38,14 @@ pub(super) struct CardDevice {
     domain: ProtectionDomain,
     completion_channel: CompletionChannel,
     pub completion_queue: CompletionQueue,
-    /// Made for as many buffers as are first posted: their owner has no more.
+    /// Made for as many buffers as are posted first: the owner has no more.
     pub receive_queue: Option<SharedReceiveQueue<ReceiveBuffer>>,
     pub receive_order: ReceiveOrder,
     pub receive_list: Vec<(ReceiveBuffer, LocalKey)>,
     pub cm_channel: CmEventChannel,
     pub mailbox: Arc<CardMailbox>,
     pub listener_group: Option<Arc<ListenerGroup>>,
-    /// An address that was looked up already.
+    /// A peer's address that is resolved already.
     pub resolved: Option<(String, SocketAddr)>,
     capabilities: DeviceCapabilities,
     pub registrations: RegistrationCache,
@@ -57,22 +55,22 @@ pub(super) struct CardDevice {
     pub connections: HashMap<u32, CmConnection>,
     pub by_id: HashMap<CmIdKey, u32>,
     pub by_tag: HashMap<WorkQueueId, u32>,
-    /// By the device's own numbers, which it may give again; ours are not.
+    /// By the device's queue pair numbers, which it may reuse; ours are unique.
     pub by_device_number: HashMap<u32, u32>,
     next_number: u32,
-    /// Connections that their owner has forgotten and the device has not.
+    /// Connections that the owner has destroyed and that wait for their last completions.
     pub leaving: Vec<u32>,
     pub requests: HashMap<u64, (CmId, ReadLimits)>,
     pub next_request: u64,
-    /// Completions that nobody has asked for yet.
+    /// Completions that were polled and not yet returned.
     pub ready: VecDeque<WorkCompletion>,
     pub batch: Vec<ib::Completion>,
     pub finished: Vec<CompletedWork<BlockMut>>,
-    /// The next round looks for news, whatever the time.
+    /// The next round polls for events, whatever the time.
     pub event_poll_due: bool,
-    /// Of a device that somebody has waited for by `wait`.
+    /// Made by the first `wait`.
     epoll: Option<EpollSet>,
-    /// A wait has just looked for them.
+    /// A `wait` has just polled for events.
     pub events_just_polled: bool,
     pub events_polled_at: Duration,
     begun: Instant,
@@ -80,14 +78,14 @@ pub(super) struct CardDevice {
 }
 
 impl CardDevice {
-    /// Everything is made on a context of the connection manager's: that of `ib::devices` is another opening, and
-    /// queue pairs of ids cannot be made with what belongs to it.
+    /// All objects are made on a context of the connection manager: that of `ib::devices` is another opening, whose
+    /// objects cannot be used for queue pairs of ids.
     pub fn open(context: &DeviceContext) -> Result<Self, DeviceError> {
         let facts = context.attributes().map_err(device_error)?;
         if (facts.sge_max as usize) < SGE_NEEDED {
             let most = facts.sge_max;
             return Err(DeviceError(format!(
-                "{} gathers {most} pieces in a send, and {SGE_NEEDED} are needed",
+                "{} allows {most} scatter/gather elements per send, and {SGE_NEEDED} are needed",
                 context.name()
             )));
         }
@@ -115,7 +113,7 @@ impl CardDevice {
                 sge_max: SGE_NEEDED,
                 reads_issued_max: facts.initiator_depth_max,
                 reads_answered_max: facts.responder_resources_max.min(READS_ANSWERED_MAX),
-                // The other half of the queue is for what is sent.
+                // The other half of the completion queue is for sends.
                 receives_max: facts.shared_receive_wr_max.min(queue.entries() / 2).min(ib::WORK_REQUESTS_MAX) as usize,
                 initiator_sends_first: context.is_iwarp(),
             },
@@ -149,34 +147,34 @@ impl CardDevice {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
-    /// Completions first, then the connection manager, the device's own news, letters.
+    /// The descriptors of completions, connection manager events, asynchronous events and messages, in this order.
     fn fds(&self) -> [BorrowedFd<'_>; 4] {
         [self.completion_channel.as_fd(), self.cm_channel.as_fd(), self.context.async_fd(), self.mailbox.wake.as_fd()]
     }
 
-    /// A queue pair for an id that has this device, if the completion queue can bear all of its work failing at once:
-    /// a queue that overflows takes every connection with it.
-    pub fn queue_pair(&self, id: &CmId, wishes: &QueuePairLimits) -> Result<CardQueuePair, DeviceError> {
+    /// Makes a queue pair for an id of this device, if the completion queue has entries for all of its work failing at
+    /// once: an overflow would lose every connection.
+    pub fn queue_pair(&self, id: &CmId, limits: &QueuePairLimits) -> Result<CardQueuePair, DeviceError> {
         let receives =
             self.receive_queue.as_ref().ok_or_else(|| DeviceError("no receive buffers were posted yet".into()))?;
         let pairs = self.connections.values().filter_map(|conn| conn.pair.as_ref());
         let taken: usize = pairs.map(|pair| pair.options().send_wr_max as usize).sum();
-        let needed = taken + receives.posted() + receives.free_slots() + wishes.send_slots;
+        let needed = taken + receives.posted() + receives.free_slots() + limits.send_slots;
         if needed > self.completion_queue.entries() as usize {
             let most = self.completion_queue.entries();
             return Err(DeviceError(format!(
-                "the device's completion queue holds {most}: too few for another connection"
+                "the device's completion queue has {most} entries: too few for another connection"
             )));
         }
         let options = QueuePairOptions {
-            send_wr_max: wishes.send_slots as u32,
+            send_wr_max: limits.send_slots as u32,
             send_sge_max: SGE_NEEDED as u32,
             inline_bytes_max: self.capabilities.inline_bytes_max as u32,
         };
         CardQueuePair::new(id, &self.domain, &self.completion_queue, &self.completion_queue, receives, options).map_err(device_error)
     }
 
-    /// Takes a connection in, and gives it a number that no other ever has here.
+    /// Adds a connection under a number that is never reused.
     pub fn add(&mut self, conn: CmConnection) -> u32 {
         self.next_number += 1;
         let number = self.next_number;
@@ -193,7 +191,7 @@ impl CardDevice {
         self.by_device_number.insert(device_number, number);
     }
 
-    /// The owner forgets it. What has a queue pair goes later, see `Card::let_leave`.
+    /// The owner destroys a connection. One with a queue pair is kept for a while, see `CardDevice::destroy_leaving`.
     fn forget(&mut self, number: u32) {
         let now = self.now();
         let Some(conn) = self.connections.get_mut(&number).filter(|conn| conn.destroy_at.is_none()) else { return };
@@ -207,14 +205,14 @@ impl CardDevice {
         }
     }
 
-    /// Both ends' own wishes have met: the connection is let in.
-    fn admit(&mut self, id: CmId, offered: ReadLimits, private: &[u8], wishes: &QueuePairLimits) -> Result<u32, DeviceError> {
+    /// Accepts a request.
+    fn admit(&mut self, id: CmId, offered: ReadLimits, private: &[u8], limits: &QueuePairLimits) -> Result<u32, DeviceError> {
         self.check_not_broken()?;
-        // What the kernel takes unless it is told makes a dead peer go unnoticed for long.
+        // With the kernel's default a dead peer goes unnoticed for long.
         id.set_ack_timeout(ACKNOWLEDGE_EXPONENT).map_err(device_error)?;
-        let pair = self.queue_pair(&id, wishes)?;
-        let number = self.add(CmConnection::new(id, "", Some(pair), *wishes, &[]));
-        let accepted = self.connections.get(&number).map(|conn| conn.id.accept(&connect_params(private, wishes, Some(offered))));
+        let pair = self.queue_pair(&id, limits)?;
+        let number = self.add(CmConnection::new(id, "", Some(pair), *limits, &[]));
+        let accepted = self.connections.get(&number).map(|conn| conn.id.accept(&connect_params(private, limits, Some(offered))));
         if let Some(Err(error)) = accepted {
             self.disconnect(QueuePairId(number));
             self.forget(number);
@@ -223,7 +221,7 @@ impl CardDevice {
         Ok(number)
     }
 
-    /// The address that a connection is asked for at.
+    /// Resolves the address to connect to.
     fn target(&self, address: &str) -> Result<SocketAddr, DeviceError> {
         match &self.resolved {
             Some((text, known)) if text == address => Ok(*known),
@@ -247,7 +245,7 @@ impl Device for CardDevice {
 
     fn grant(&mut self, memory: Slice) -> Result<ReadGrant, DeviceError> {
         self.check_not_broken()?;
-        // Exactly its bytes: the key opens no neighbour in the same region of message memory.
+        // Exactly these bytes: the key must not cover other messages in the same region.
         let region = MemoryRegion::new(&self.domain, memory, RemoteAccess::Read).map_err(device_error)?;
         let grant = region.remote();
         self.grants.insert(grant.key, region);
@@ -278,8 +276,8 @@ impl Device for CardDevice {
 
     fn arm(&mut self) -> Result<(), DeviceError> {
         self.check_not_broken()?;
-        // What has woken us is taken before the next is asked for: it would wake for ever. It is one at most, since the
-        // last time that it was asked for.
+        // Takes the notification of the last `arm`, of which there is one at most: it would keep the descriptor
+        // readable.
         self.completion_channel.take(1).map_err(device_error)?;
         self.completion_queue.arm().map_err(device_error)
     }
@@ -298,7 +296,7 @@ impl Device for CardDevice {
         };
         let [_, channel, device, _] = self.epoll.insert(watch).wait(timeout)?;
         self.event_poll_due |= channel || device;
-        // Who was told which are readable has looked.
+        // Knowing which descriptors are readable counts as a poll for events.
         self.events_just_polled = true;
         Ok(())
     }
@@ -328,26 +326,26 @@ impl Device for CardDevice {
         Ok(())
     }
 
-    fn connect(&mut self, address: &str, private: &[u8], wanted: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
+    fn connect(&mut self, address: &str, private: &[u8], limits: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
         self.check_not_broken()?;
         let to = self.target(address)?;
         let id = CmId::new(&self.cm_channel).map_err(device_error)?;
-        // What the kernel takes unless it is told makes a dead peer go unnoticed for long.
+        // With the kernel's default a dead peer goes unnoticed for long.
         id.set_ack_timeout(ACKNOWLEDGE_EXPONENT).map_err(device_error)?;
         let asked = id.resolve_address(None, to, RESOLVE_MAX);
-        asked.map_err(|error| DeviceError(format!("no RDMA device leads to {address}: {error}")))?;
+        asked.map_err(|error| DeviceError(format!("no RDMA device routes to {address}: {error}")))?;
         self.mailbox.add_queue_pair();
-        // Its queue pair is made when the way is known; nothing is posted before the connection stands.
-        Ok(QueuePairId(self.add(CmConnection::new(id, address, None, *wanted, private))))
+        // The queue pair is made after route resolution; nothing is posted before the connection is established.
+        Ok(QueuePairId(self.add(CmConnection::new(id, address, None, *limits, private))))
     }
 
-    fn accept(&mut self, request: ConnectRequestId, private: &[u8], wanted: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
+    fn accept(&mut self, request: ConnectRequestId, private: &[u8], limits: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
         let gone = || DeviceError("the request is gone".into());
         let (id, offered) = self.requests.remove(&request.0).ok_or_else(gone)?;
         let before = self.next_number;
-        let admitted = self.admit(id, offered, private, wanted);
+        let admitted = self.admit(id, offered, private, limits);
         if admitted.is_err() && self.next_number == before {
-            // It never became a connection; one that did is counted out when it leaves.
+            // It never became a connection; one that did is uncounted when it is destroyed.
             self.mailbox.remove_queue_pair();
         }
         admitted.map(QueuePairId)
@@ -357,19 +355,19 @@ impl Device for CardDevice {
         let Some((id, _)) = self.requests.remove(&request.0) else { return };
         self.mailbox.remove_queue_pair();
         if let Err(error) = id.reject(private) {
-            // The peer may have gone meanwhile. Dropping the id refuses it without a word.
-            tracing::debug!("RDMA: a request could not be refused in words: {error}");
+            // The peer may be gone. Dropping the id rejects the request without private data.
+            tracing::debug!("RDMA: a request could not be rejected with a reason: {error}");
         }
     }
 
     fn disconnect(&mut self, pair: QueuePairId) {
         let Some(conn) = self.connections.get_mut(&pair.0) else { return };
         let Some(queue_pair) = &mut conn.pair else { return };
-        // Either may fail because the other end was quicker, or because it never stood. The first tells the peer; the
-        // second makes all work end where there is nobody to tell.
+        // Either may fail if the other end was quicker, or the connection was never established. The first notifies the
+        // peer; the second completes all work if there is nobody to notify.
         let (told, failed) = (conn.id.disconnect(), queue_pair.move_to_error());
         if let (Err(one), Err(other)) = (told, failed) {
-            tracing::debug!("RDMA: a connection could not be ended in order: {one}; {other}");
+            tracing::debug!("RDMA: a connection could not be disconnected: {one}; {other}");
         }
     }
 

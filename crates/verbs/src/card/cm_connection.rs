@@ -1,8 +1,6 @@
-//! One connection of a card: its id, its queue pair, how far it has come.
+//! One connection of a device: its id, its queue pair and its state.
 //!
-//! Enters: wishes.  Leaves: terms, in the words of the connection manager.
-//! Owns:   the id and the queue pair.
-//! Never:  outlives the completions of its work: it goes when the device has given everything back.
+//! It is destroyed when the device has returned all memory of its work.
 
 use crate::device::QueuePairLimits;
 use crate::limits::ACKNOWLEDGE_RETRIES;
@@ -10,31 +8,31 @@ use ib::{CmId, SendSegment, ReadLimits, ConnectParams};
 use slab::BlockMut;
 use std::time::Duration;
 
-/// A queue pair that sends heads and message memory, and reads into blocks.
+/// A queue pair that sends headers and message memory, and reads into blocks.
 pub(super) type CardQueuePair = ib::QueuePair<SendSegment, BlockMut>;
 
 pub(super) struct CmConnection {
     pub id: CmId,
-    /// The peer's address as the owner calls it; empty if the peer has come to us.
+    /// The peer's address as the owner wrote it; empty if the peer has connected.
     pub address: String,
-    /// None before the way to the peer is known.
+    /// `None` before the route to the peer is resolved.
     pub pair: Option<CardQueuePair>,
     pub limits: QueuePairLimits,
-    /// What the peer gets with the request.
+    /// The private data of the request.
     pub private_data: Vec<u8>,
-    /// The owner has forgotten it: when it goes, whatever the device says until then.
+    /// The owner has destroyed it: when its queue pair is destroyed at the latest.
     pub destroy_at: Option<Duration>,
-    /// The device takes no more receive buffers for it.
+    /// The device has reported its last receive.
     pub last_wqe_reached: bool,
 }
 
 impl CmConnection {
-    pub fn new(id: CmId, address: &str, pair: Option<CardQueuePair>, wishes: QueuePairLimits, private: &[u8]) -> Self {
+    pub fn new(id: CmId, address: &str, pair: Option<CardQueuePair>, limits: QueuePairLimits, private: &[u8]) -> Self {
         CmConnection {
             id,
             address: address.to_owned(),
             pair,
-            limits: wishes,
+            limits,
             private_data: private.to_owned(),
             destroy_at: None,
             last_wqe_reached: false,
@@ -42,15 +40,15 @@ impl CmConnection {
     }
 }
 
-/// What a connection is asked or let in with. `offered` is what the peer has said of READs.
-pub(super) fn connect_params<'a>(private: &'a [u8], wishes: &QueuePairLimits, offered: Option<ReadLimits>) -> ConnectParams<'a> {
+/// The parameters of a request or its acceptance. `offered` are the peer's limits of READs.
+pub(super) fn connect_params<'a>(private: &'a [u8], limits: &QueuePairLimits, offered: Option<ReadLimits>) -> ConnectParams<'a> {
     let reads = offered.unwrap_or(ReadLimits { responder_resources: u8::MAX, initiator_depth: u8::MAX });
     ConnectParams {
         private_data: private,
-        read_limits: ReadLimits { responder_resources: wishes.reads_answered_max.min(reads.responder_resources), initiator_depth: wishes.reads_issued_max.min(reads.initiator_depth) },
-        // Neither may be 7: to a card that means for ever, and a peer that is switched off is then never noticed.
+        read_limits: ReadLimits { responder_resources: limits.reads_answered_max.min(reads.responder_resources), initiator_depth: limits.reads_issued_max.min(reads.initiator_depth) },
+        // Neither may be 7, which means without end: a peer that is switched off would never be noticed.
         retry_count: ACKNOWLEDGE_RETRIES,
-        rnr_retry_count: wishes.receiver_not_ready_retries.min(ib::RETRIES_MAX),
+        rnr_retry_count: limits.receiver_not_ready_retries.min(ib::RETRIES_MAX),
     }
 }
 
@@ -62,12 +60,12 @@ mod tests {
 
     #[test]
     fn terms_ask_for_no_more_than_the_peer_offers_and_for_nothing_without_end() {
-        let wishes =
+        let limits =
             QueuePairLimits { send_slots: 8, receiver_not_ready_retries: 7, reads_issued_max: 1, reads_answered_max: 16 };
-        let asked = connect_params(b"x", &wishes, None);
+        let asked = connect_params(b"x", &limits, None);
         assert_eq!(asked.read_limits, ReadLimits { responder_resources: 16, initiator_depth: 1 });
         assert!(asked.retry_count < 7 && asked.rnr_retry_count < 7);
-        let granted = connect_params(b"", &wishes, Some(ReadLimits { responder_resources: 2, initiator_depth: 0 }));
+        let granted = connect_params(b"", &limits, Some(ReadLimits { responder_resources: 2, initiator_depth: 0 }));
         assert_eq!(granted.read_limits, ReadLimits { responder_resources: 2, initiator_depth: 0 });
     }
 }

@@ -1,8 +1,6 @@
-//! Slots for the heads of messages, in registered memory.
+//! Registered slots for the headers of messages, shared by all queue pairs of a device.
 //!
-//! Enters: heads, by value.  Leaves: pieces to send, which come back with their completions.
-//! Owns:   the slots, for all queue pairs of a card: an idle connection has none.
-//! Never:  gives a slot to two: a head is read by the card after the call that posts it, until its completion.
+//! A slot is used from the call that posts it until its completion: the device reads it in between.
 
 use crate::limits::{HEAD_SLOT_BYTES, HEAD_SLOTS};
 use ib::{Arena, ProtectionDomain, IbError, FilledArenaBlock, LocalKey, ArenaBlock, RemoteAccess, SendSegment, MemoryRegion};
@@ -19,7 +17,7 @@ impl HeadSlots {
         HeadSlots { domain: domain.clone(), chunks: Vec::new(), free: Vec::new() }
     }
 
-    /// A piece with these bytes, and its key.
+    /// A segment with these bytes, and its key.
     pub fn fill(&mut self, bytes: &[u8]) -> Result<(SendSegment, LocalKey), IbError> {
         let (mut part, chunk) = match self.free.pop() {
             Some(slot) => slot,
@@ -38,7 +36,7 @@ impl HeadSlots {
         self.free.pop().ok_or(IbError::QueueFull)
     }
 
-    /// What was sent: a slot is free again; message memory goes.
+    /// Frees the slot of a segment that was sent; message memory is dropped.
     pub fn release(&mut self, piece: SendSegment) {
         if let SendSegment::Own(filled) = piece {
             self.free.push(filled.into_block());

@@ -1,8 +1,6 @@
-//! Cards that listen together, and what they and others of the same device have to tell each other.
+//! Devices that listen together, and the messages between them.
 //!
-//! Enters: requests that one sibling got, news of the device that one of all got.  Leaves: letters to whom they concern.
-//! Owns:   the mailboxes, and which sibling listens.
-//! Never:  is asked where messages flow, but for one look at a flag.
+//! The message path reads only one flag of a mailbox.
 
 use super::wait::EventFd;
 use crate::device::DeviceError;
@@ -12,30 +10,30 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is behind these locks is whole between any two statements.
+    // The guarded data is consistent between any two statements.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Something for a card.
+/// A message to a device of another shard.
 pub(super) enum CardMessage {
-    /// A request that is its own from now on.
+    /// A request that it serves from now on.
     Request { id: CmId, private: Vec<u8>, reads: ReadLimits },
-    /// Something has happened to the device, or to something made on it.
+    /// An asynchronous event.
     Device(AsyncEvent),
 }
 
-/// Where a card is written to, from any thread.
+/// The mailbox of a device, for messages from any thread.
 pub(super) struct CardMailbox {
     context: DeviceContext,
     channel: CmEventChannel,
     messages: Mutex<Vec<CardMessage>>,
     has_messages: AtomicBool,
-    /// Queue pairs, and requests that may become such.
+    /// The number of queue pairs, and of requests that may become one.
     queue_pairs: AtomicUsize,
     pub wake: EventFd,
 }
 
-/// All cards of the process. The device's own news come to whoever asks first, and may be for any of them.
+/// All mailboxes of the process: the first caller gets an asynchronous event, which may concern any of them.
 static ALL: Mutex<Vec<Weak<CardMailbox>>> = Mutex::new(Vec::new());
 
 impl CardMailbox {
@@ -54,8 +52,8 @@ impl CardMailbox {
         Ok(mailbox)
     }
 
-    fn send(&self, letter: CardMessage) {
-        locked(&self.messages).push(letter);
+    fn send(&self, message: CardMessage) {
+        locked(&self.messages).push(message);
         self.has_messages.store(true, Ordering::Release);
         self.wake.signal();
     }
@@ -65,7 +63,7 @@ impl CardMailbox {
     }
 
     pub fn take_messages(&self) -> Vec<CardMessage> {
-        // First these two: a letter that comes behind them is found the next time.
+        // These two first: a message that is sent afterwards is found by the next call.
         self.wake.clear();
         self.has_messages.store(false, Ordering::Release);
         std::mem::take(&mut *locked(&self.messages))
@@ -80,7 +78,7 @@ impl CardMailbox {
     }
 }
 
-/// Tells all cards of a device what has happened to it.
+/// Sends an asynchronous event to all openings of the device.
 pub(super) fn broadcast(context: &DeviceContext, event: AsyncEvent) {
     let all: Vec<_> = locked(&ALL).iter().filter_map(Weak::upgrade).collect();
     for mailbox in all.iter().filter(|mailbox| mailbox.context == *context) {
@@ -88,9 +86,9 @@ pub(super) fn broadcast(context: &DeviceContext, event: AsyncEvent) {
     }
 }
 
-/// Cards that listen together: whoever of them is told to first does it for all.
+/// Devices that listen together: the first that is told to listen does so for all.
 pub(super) struct ListenerGroup {
-    /// The address as the owner calls it.
+    /// The address as the owner wrote it.
     text: String,
     pub address: SocketAddr,
     members: Vec<Weak<CardMailbox>>,
@@ -107,7 +105,7 @@ impl ListenerGroup {
         self.text == text
     }
 
-    /// Listens by `begin`, unless a sibling does.
+    /// Listens by `begin`, unless another member does.
     pub fn listen<T>(&self, begin: impl FnOnce() -> Result<T, DeviceError>) -> Result<Option<T>, DeviceError> {
         let mut is_listening = locked(&self.is_listening);
         if *is_listening {
@@ -118,12 +116,12 @@ impl ListenerGroup {
         Ok(Some(begun))
     }
 
-    /// The sibling that listened has gone.
+    /// The member that listened is dropped.
     pub fn on_listener_closed(&self) {
         *locked(&self.is_listening) = false;
     }
 
-    /// Gives a request to the sibling with the fewest queue pairs; back comes one that is the giver's own to serve.
+    /// Passes a request to the member with the fewest queue pairs. Returns it if that is the caller.
     pub fn assign_request(
         &self,
         own: &Arc<CardMailbox>,
@@ -133,17 +131,17 @@ impl ListenerGroup {
     ) -> Result<Option<(CmId, Vec<u8>, ReadLimits)>, IbError> {
         let members: Vec<_> = self.members.iter().filter_map(Weak::upgrade).collect();
         let least = members.iter().min_by_key(|member| member.queue_pairs.load(Ordering::Relaxed));
-        let taker = least.unwrap_or(own);
-        taker.add_queue_pair();
-        if Arc::ptr_eq(taker, own) {
+        let target = least.unwrap_or(own);
+        target.add_queue_pair();
+        if Arc::ptr_eq(target, own) {
             return Ok(Some((id, private, reads)));
         }
-        // Its later events come to the sibling's channel, which wakes the sibling's owner for them.
-        if let Err(error) = id.migrate(&taker.channel) {
-            taker.remove_queue_pair();
+        // Its later events arrive at the channel of that member and wake its thread.
+        if let Err(error) = id.migrate(&target.channel) {
+            target.remove_queue_pair();
             return Err(error);
         }
-        taker.send(CardMessage::Request { id, private, reads });
+        target.send(CardMessage::Request { id, private, reads });
         Ok(None)
     }
 }

@@ -1,12 +1,10 @@
-//! A real device: cards that speak verbs, by way of libibverbs and librdmacm.
+//! Real devices, by way of libibverbs and librdmacm.
 //!
-//! Enters: addresses.  Leaves: devices for ports, one for each shard.
-//! Owns:   the queues, registrations and connections of each; nothing when the libraries are not there.
-//! Never:  is `unsafe` (that is `ib`), knows the protocol, retries without end.
-//!
-//! - `address` finds the device that an address belongs to, or leads to; `wait` waits for descriptors.
-//! - `family` joins devices that listen together. `conn` is one connection, `heads` the memory that its heads go from.
-//! - `device` is the whole, in the engine's words; `news` is its rare half (connections), `queues` its busy one (work).
+//! - `address` finds the device for an address; `wait` waits for descriptors.
+//! - `listener_group` joins devices that listen together. `cm_connection` is one connection, `head_slots` the memory of
+//!   its message headers.
+//! - `card_device` implements [`Device`](crate::device::Device); `async_events` handles connections and asynchronous
+//!   events, `work_queues` work requests and completions, and `receive_order` notices receive buffers that are missing.
 
 mod address;
 mod cm_connection;
@@ -26,19 +24,18 @@ use ib::DeviceContext;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// So many devices, one for each shard, on the card that has an address of ours (`host:port`; names, too; IPv6 in
-/// brackets). For the address of all interfaces it is the first card with an active port, and a request that arrives
-/// through another is refused.
+/// Opens the card with a local address (`host:port`, with a name or an IP address; IPv6 in brackets) once for each of
+/// `devices` shards. For the address of all interfaces it is the first card with an active port, and requests through
+/// other cards are refused.
 ///
-/// They listen together: [`Port::listen`](crate::Port::listen) with the same text on all of them, or on one, makes one
-/// listener, whose requests go to the device that has the fewest queue pairs. It lives as long as the device that was
-/// told first. Each may be used by a thread of its own.
+/// They listen together: [`Port::listen`](crate::Port::listen) with the same text on any of them makes one listener,
+/// whose requests are passed to the device with the fewest queue pairs. It lives as long as the device that listened
+/// first. Each device may be used by a thread of its own.
 ///
 /// # Errors
-/// In words: a library that is missing, no device, an address without one or in use, too little memory that may be
-/// locked.
+/// A missing library, no device, an address without a device or in use, too low a limit of locked memory.
 pub fn open_at(listen_address: &str, devices: usize) -> Result<Vec<AnyDevice>, DeviceError> {
-    // A name may have several addresses: the first with a device is it.
+    // A name may have several addresses: the first with a device is taken.
     let mut last = DeviceError(format!("`{listen_address}` has no address"));
     for address in addresses(listen_address)? {
         match device_with_address(address) {
@@ -55,11 +52,11 @@ pub fn open_at(listen_address: &str, devices: usize) -> Result<Vec<AnyDevice>, D
     Err(last)
 }
 
-/// A device on the card that leads to a peer's address, for who connects there. Looks the name up, and waits for the
-/// kernel to find the way to it: some seconds at most.
+/// Opens the card that routes to a peer's address, to connect to it. Blocks for name and address resolution: some
+/// seconds at most.
 ///
 /// # Errors
-/// As [`at`]; or no card leads there.
+/// As [`open_at`]; or no card routes to the address.
 pub fn open_towards(peer_address: &str) -> Result<AnyDevice, DeviceError> {
     let (context, address) = find_device(peer_address)?;
     let mut card = CardDevice::open(&context)?;
@@ -67,10 +64,10 @@ pub fn open_towards(peer_address: &str) -> Result<AnyDevice, DeviceError> {
     Ok(Box::new(card))
 }
 
-/// The same way, for who may have a port on that card already. It waits as [`towards`] does.
+/// Resolves the route without opening the card, for a caller that may have a port on it. Blocks as [`open_towards`].
 ///
 /// # Errors
-/// As [`towards`].
+/// As [`open_towards`].
 pub fn resolve_route(peer_address: &str) -> Result<ResolvedRoute, DeviceError> {
     let (context, address) = find_device(peer_address)?;
     let open = {

@@ -1,35 +1,32 @@
-//! Whose turn it was in the shared receive queue: what tells of buffers that a device has forgotten.
+//! Counts receives in posting order, to notice buffers that a device has not returned.
 //!
-//! Enters: buffers posted, buffers that came back.  Leaves: the suspicion that some never will.
-//! Owns:   counts.
-//! Never:  gives a buffer back by suspicion: the device might still write to it.
+//! Such a buffer is not reused on suspicion, because the device might still write to it.
 
-/// Turns since the queue was made.
+/// Positions in posting order since the queue was made.
 ///
-/// A device takes buffers in the order in which they were posted. When no queue pair is left to hold one, all up to the
-/// last that came back must have come back.
+/// A device takes buffers in the order in which they were posted. If no queue pair is left to hold one, all buffers up
+/// to the last that was returned must have been returned.
 #[derive(Debug, Default)]
 pub(super) struct ReceiveOrder {
     posted: u64,
     returned: u64,
-    /// Turns up to the last that came back.
+    /// Positions up to the last that was returned.
     reached: u64,
 }
 
 impl ReceiveOrder {
-    /// The turn of a buffer that is posted.
+    /// The position of a buffer that is posted now.
     pub fn on_posted(&mut self) -> u64 {
         self.posted += 1;
         self.posted - 1
     }
 
-    /// One came back.
     pub fn on_returned(&mut self, turn: u64) {
         self.returned += 1;
         self.reached = self.reached.max(turn + 1);
     }
 
-    /// How many were passed over, as far as can be seen.
+    /// Buffers before the last returned one that were not returned.
     pub fn missing(&self) -> u64 {
         self.reached - self.returned
     }

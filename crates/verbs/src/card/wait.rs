@@ -1,8 +1,4 @@
-//! Waiting for descriptors, and one to be woken by.
-//!
-//! Enters: descriptors, a patience.  Leaves: which of them are readable.
-//! Owns:   the descriptor that siblings wake each other by.
-//! Never:  spins.
+//! Waiting for descriptors, and an eventfd by which one thread wakes another.
 
 use crate::device::DeviceError;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
@@ -14,7 +10,7 @@ fn os_error(what: &str, error: Errno) -> DeviceError {
     DeviceError(format!("{what}: {}", std::io::Error::from(error)))
 }
 
-/// Waits until one of them is readable, or for `patience`: which are. A signal counts as nothing that happened.
+/// Waits until one of them is readable, or for `patience`. Returns which are; after a signal none.
 pub(super) fn poll_readable<const N: usize>(
     which: &[BorrowedFd<'_>; N],
     patience: Option<Duration>,
@@ -32,8 +28,7 @@ fn time(patience: Duration) -> Timespec {
     Timespec { tv_sec, tv_nsec: patience.subsec_nanos().into() }
 }
 
-/// Waits for the same descriptors again and again. The system knows them already, and looks only at those of which there is
-/// something: less work in the kernel, before a sleep and after it, than [`readable`] is.
+/// An epoll instance for a fixed set of descriptors: less work in the kernel for each wait than [`poll_readable`].
 pub(super) struct EpollSet(OwnedFd);
 
 impl EpollSet {
@@ -41,15 +36,15 @@ impl EpollSet {
         let made = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| os_error("epoll_create", error))?;
         for (number, fd) in which.iter().enumerate() {
             let data = epoll::EventData::new_u64(number as u64);
-            // Edges: whoever waits has taken all that there was, or has noted that there is some.
+            // Edge-triggered: the caller has taken everything before it waits, or has noted that there is more.
             epoll::add(&made, fd, data, epoll::EventFlags::IN | epoll::EventFlags::ET)
                 .map_err(|error| os_error("epoll_ctl", error))?;
         }
         Ok(EpollSet(made))
     }
 
-    /// Waits until something new comes to one of them, or for `patience`: which, by their places in [`new`](Self::new). A
-    /// signal counts as nothing that happened.
+    /// Waits for an edge of one of them, or for `patience`. Returns which have one, by their index in
+    /// [`new`](Self::new); after a signal none.
     pub fn wait<const N: usize>(&self, patience: Option<Duration>) -> Result<[bool; N], DeviceError> {
         let nothing = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         let mut events = [nothing; N];
@@ -70,7 +65,7 @@ impl EpollSet {
     }
 }
 
-/// A descriptor that becomes readable when another thread says so.
+/// A descriptor that another thread can make readable.
 pub(super) struct EventFd(OwnedFd);
 
 impl EventFd {
@@ -80,7 +75,7 @@ impl EventFd {
 
     pub fn signal(&self) {
         let rung = rustix::io::write(&self.0, &1u64.to_ne_bytes());
-        // Full is rung, too.
+        // A counter at its maximum is readable, too.
         debug_assert!(matches!(rung, Ok(8) | Err(Errno::AGAIN)), "an event descriptor takes a number: {rung:?}");
     }
 

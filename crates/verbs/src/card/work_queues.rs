@@ -1,8 +1,6 @@
-//! The busy half of a card: work out, completions in.
+//! Work requests and completions of a device.
 //!
-//! Enters: lists of work and buffers.  Leaves: completions, each with the memory that it ends.
-//! Owns:   nothing; all that is posted is the queues'.
-//! Never:  calls into the kernel but for a doorbell on devices of software; loses memory of a queue pair that goes.
+//! The only system call here is the doorbell of software devices.
 
 use super::address::device_error;
 use super::card_device::CardDevice;
@@ -12,7 +10,7 @@ use crate::limits::MESSAGE_PARTS_MAX;
 use ib::{PostOptions, LocalKey, TaggedMemory, POLL_BATCH, SendSegment, SharedReceiveQueue};
 use slab::BlockMut;
 
-/// Of a receive for a queue pair that nobody knows any more: no queue pair has it.
+/// Stands for the queue pair of a receive whose queue pair is destroyed.
 const NO_QUEUE_PAIR: u32 = u32::MAX;
 
 impl CardDevice {
@@ -36,7 +34,7 @@ impl CardDevice {
     }
 
     pub fn post_all(&mut self, number: u32, list: &mut [WorkRequest]) -> Result<(), DeviceError> {
-        let CardDevice { connections: conns, registrations: met, heads, .. } = self;
+        let CardDevice { connections: conns, registrations, heads, .. } = self;
         let pair = conns.get_mut(&number).filter(|conn| conn.destroy_at.is_none()).and_then(|conn| conn.pair.as_mut());
         let pair = pair.ok_or_else(|| DeviceError("no such queue pair".into()))?;
         let mut batch = pair.batch();
@@ -50,12 +48,12 @@ impl CardDevice {
                     batch.send_inline(&pieces[..count], PostOptions { cookie: id.0, signalled: *signalled }).map_err(device_error)?;
                 }
                 WorkRequest::Send { id, head, parts, inline: false, signalled } => {
-                    // The card reads a head after this call, so it has a slot of its own till its completion.
+                    // The device reads the header after this call, so it has a slot until its completion.
                     let mut pieces: [Option<(SendSegment, LocalKey)>; MESSAGE_PARTS_MAX + 1] = Default::default();
                     pieces[0] = Some(heads.fill(head.as_bytes()).map_err(device_error)?);
                     for (part, at) in parts.iter_mut().filter(|part| !part.is_empty()).zip(&mut pieces[1..]) {
                         let part = std::mem::take(part);
-                        let key = met.key(&part).map_err(device_error)?;
+                        let key = registrations.key(&part).map_err(device_error)?;
                         *at = Some((SendSegment::Shared(part), key));
                     }
                     let how = PostOptions { cookie: id.0, signalled: *signalled };
@@ -63,7 +61,7 @@ impl CardDevice {
                 }
                 WorkRequest::Read { id, into, at, bytes, address, key } => {
                     let into = std::mem::take(into);
-                    let own = met.block_key(&into).map_err(device_error)?;
+                    let own = registrations.block_key(&into).map_err(device_error)?;
                     let from = ib::RemoteMemory { address: *address, bytes: u64::from(*bytes), key: *key };
                     let how = PostOptions { cookie: id.0, signalled: true };
                     batch.read_part(into, *at, *bytes as usize, own, from, how).map_err(device_error)?;
@@ -73,7 +71,7 @@ impl CardDevice {
         batch.post().map(drop).map_err(device_error)
     }
 
-    /// Completions, `most` at most; fewer mean that there are no more.
+    /// Appends at most `most` completions. Fewer mean that there are no more.
     pub fn poll_completions(&mut self, into: &mut Vec<WorkCompletion>, most: usize) -> Result<usize, DeviceError> {
         let before = into.len();
         let end = before + most;
@@ -96,7 +94,7 @@ impl CardDevice {
         Ok(into.len() - before)
     }
 
-    /// All completions that there are now wait for whoever asks.
+    /// Polls all completions into `ready`.
     pub fn drain(&mut self) -> Result<(), DeviceError> {
         let mut batch = std::mem::take(&mut self.batch);
         loop {
@@ -114,12 +112,12 @@ impl CardDevice {
         Ok(())
     }
 
-    /// In the engine's words; none if it is of work that came back when its queue pair went.
+    /// Converts a completion; `None` if its work was returned when the queue pair was destroyed.
     fn translate_completion(&mut self, completion: ib::Completion) -> Option<WorkCompletion> {
         let status = translate_status(completion.status());
         if let Some(receives) = self.receive_queue.as_mut().filter(|receives| receives.work_queue() == completion.work_queue()) {
             let (device_number, bytes) = (completion.queue_pair(), completion.bytes());
-            // An error would be a completion that came twice: its buffer is here already.
+            // An error would mean a duplicate completion, whose buffer was returned already.
             let TaggedMemory { memory: TaggedMemory { memory, tag: number }, tag: turn } = receives.on_completion(completion).ok()?;
             self.receive_order.on_returned(turn);
             let pair = QueuePairId(self.by_device_number.get(&device_number).copied().unwrap_or(NO_QUEUE_PAIR));
@@ -128,7 +126,7 @@ impl CardDevice {
         let number = *self.by_tag.get(&completion.work_queue())?;
         let pair = self.connections.get_mut(&number)?.pair.as_mut()?;
         let heads = &mut self.heads;
-        // The same: what came twice has ended.
+        // Likewise.
         pair.on_completion_with(completion, &mut self.finished, |piece| heads.release(piece)).ok()?;
         let last = self.finished.pop()?;
         self.flush_finished(number);
@@ -136,7 +134,7 @@ impl CardDevice {
         Some(WorkCompletion { id: WorkRequestId(last.cookie), pair: QueuePairId(number), status, bytes: 0, memory })
     }
 
-    /// Memory of READs that ended without a word of their own.
+    /// Returns the memory of READs that had no completion of their own.
     fn flush_finished(&mut self, number: u32) {
         for work in self.finished.drain(..) {
             if let Some(memory) = work.read_memory {
@@ -146,12 +144,12 @@ impl CardDevice {
         }
     }
 
-    /// Queue pairs go that their owner has forgotten: when the device takes no more receive buffers for them, or after a
-    /// while, because not every device says so.
+    /// Destroys the queue pairs that their owner has destroyed, when the device has reported their last receive, or
+    /// after a while, because not every device reports it.
     ///
-    /// Destroyed at once, a queue pair of some devices takes along completions that were not polled, and with these the
-    /// receive buffers and the memory of READs. So it has failed before (`disconnect`), all that is there is polled, and
-    /// what still was under way is given back as flushed.
+    /// Some devices discard completions that were not polled when a queue pair is destroyed, and with them receive
+    /// buffers and the memory of READs. So the queue pair was moved to the error state before (`disconnect`), all
+    /// completions are polled here, and outstanding work is returned as flushed.
     pub fn destroy_leaving(&mut self) -> Result<(), DeviceError> {
         if self.leaving.is_empty() {
             return Ok(());
@@ -174,7 +172,7 @@ impl CardDevice {
             pair.destroy(&mut self.finished, |piece| heads.release(piece));
             self.flush_finished(number);
         }
-        // Once more before the device can give their numbers again: what it completed last is still theirs.
+        // Once more before the device can reuse their numbers: the last completions are still theirs.
         self.drain()?;
         for (number, tag, device_number) in left {
             self.by_tag.remove(&tag);
@@ -185,9 +183,9 @@ impl CardDevice {
         self.recreate_receive_queue()
     }
 
-    /// Takes back what the device has forgotten. By the standard it gives every receive buffer back that it took for a
-    /// queue pair; some may not if the connection ended in the middle of a message. Which these are is certain only when
-    /// the queue has been destroyed, and that is possible only when no queue pair uses it.
+    /// Recovers receive buffers that the device has not returned. By the standard it returns every buffer that it took
+    /// for a queue pair; some devices do not if the connection ended in the middle of a message. Destroying the queue
+    /// returns them, which is possible only when no queue pair uses it.
     fn recreate_receive_queue(&mut self) -> Result<(), DeviceError> {
         let missing = self.receive_order.missing();
         if missing == 0 || !self.by_tag.is_empty() {
@@ -198,7 +196,7 @@ impl CardDevice {
         match receives.destroy() {
             Ok(buffers) => {
                 tracing::debug!(
-                    "RDMA: {} has kept {missing} receive buffers; they are taken back",
+                    "RDMA: {} has not returned {missing} receive buffers; they are recovered",
                     self.context.name()
                 );
                 self.receive_order = ReceiveOrder::default();
@@ -237,7 +235,7 @@ mod tests {
     use slab::{Pool, PoolOptions};
     use std::io::Write as _;
 
-    /// No device at hand forgets buffers, so this pretends that the last of four came back alone.
+    /// No device at hand keeps buffers, so this simulates that only the last of four was returned.
     #[test]
     fn buffers_that_the_device_forgot_come_back_when_no_queue_pair_is_left() {
         let Ok(ip) = std::env::var("LAB_ADDRESS") else {

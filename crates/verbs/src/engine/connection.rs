@@ -1,9 +1,6 @@
-//! One connection: its phase, what it hears, what it owes, how it ends.
-//!
-//! Enters: messages, completions, deadlines.  Leaves: messages, edges, a fault.
-//! Owns:   both halves and the credits.
-//! Never:  touches another connection.
+//! One connection: its phase, received messages, pending control messages, and how it ends.
 
+use super::connection_state::{ConnectionPhase, PeerLimits};
 use super::credit::CreditWindow;
 use super::receive_half::{FreedMemory, ReceiveHalf, StreamSegment};
 use super::send_half::{OutgoingMessage, SendHalf};
@@ -19,37 +16,11 @@ use link::PeerAddress;
 use slab::BlockMut;
 use std::time::Duration;
 
-/// Where a connection is in its life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ConnectionPhase {
-    /// We asked for it, and the peer has not answered.
-    Connecting,
-    /// We accepted it, and the peer has not confirmed.
-    Accepting,
-    /// It stands.
-    Open,
-    /// Nothing more is received; what is owed is still said.
-    Closing,
-    /// The queue pair is gone.
-    Closed,
-}
-
-/// What the peer's [`Hello`] comes to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct PeerLimits {
-    /// Bytes behind the header of a message to it.
-    pub payload_max: usize,
-    /// Bodies from here on are offered.
-    pub threshold: usize,
-    /// Rendezvous offered to it at once.
-    pub rendezvous_max: usize,
-}
-
 pub(crate) struct Connection {
     pub slot: u32,
     pub pair: QueuePairId,
     pub phase: ConnectionPhase,
-    /// When the phase must be over, if it is not `Open`.
+    /// When the phase must have ended, if it is not `Open`.
     pub deadline: Duration,
     pub peer: PeerAddress,
     pub token: Option<crate::RdmaToken>,
@@ -57,42 +28,42 @@ pub(crate) struct Connection {
     pub credits: CreditWindow,
     pub receive_half: ReceiveHalf,
     pub send_half: SendHalf,
-    /// Messages that came before we were told that the peer has accepted: their bytes, and where they lie.
+    /// Messages that arrived before the event that the peer has accepted: length and buffer.
     early_messages: Vec<(u32, BlockMut)>,
-    /// Nobody holds a link to it.
+    /// There is no link to it: not yet accepted by the owner, or dropped.
     pub is_unowned: bool,
-    /// The peer may leave unread what it is offered for as long as it lives.
+    /// The peer may leave offers unread without limit.
     pub has_no_fetch_deadline: bool,
-    /// Why it broke, for the owner.
+    /// Why it failed, for the owner.
     pub fault: Option<ConnectionFault>,
-    /// The owner was told, or need not be.
+    /// The owner has got the fault, or need not get it.
     pub fault_reported: bool,
-    /// This end's stream is over: nothing more is taken.
+    /// This end has ended its stream.
     pub sending_ended: bool,
-    /// The last `send` took less than it was offered.
+    /// The last `send` returned `Blocked`.
     pub blocked: bool,
-    /// It was a body that the peer cannot be offered before it has done with others.
+    /// It did so because of a body that can be offered only after earlier offers are done.
     pub awaits_done: bool,
     pub edges: ReadinessEdges,
     pub is_dirty: bool,
-    /// The number of the next message to come.
+    /// The sequence number of the next message of the peer.
     sequence_in: u16,
     last_received_at: Duration,
     has_pinged: bool,
     owes_ping: bool,
-    /// The peer says nothing before it has heard of us, and has said nothing: when to speak again.
+    /// The peer has to wait for a message of ours, and nothing has arrived: when to send the next PING.
     next_ping_at: Option<Duration>,
     owes_pong: bool,
     owes_done: Option<u32>,
-    /// The number of the first rendezvous of the peer for which no DONE was said or is owed.
+    /// The number of the peer's first rendezvous without a DONE sent or owed.
     first_not_done: u32,
     pub owes_close: bool,
-    /// What the peer is told before the end.
+    /// The reason to send in the last CLOSE.
     close_reason: Option<ConnectionFault>,
 }
 
 impl Connection {
-    /// `credits` are what the peer is promised.
+    /// `credits` are the peer's initial credits.
     pub fn new<D>(shared: &PortShared<D>, slot: u32, pair: QueuePairId, peer: PeerAddress, phase: ConnectionPhase, credits: u16) -> Self {
         Connection {
             slot,
@@ -128,7 +99,7 @@ impl Connection {
         }
     }
 
-    /// Takes over what the peer said of itself.
+    /// Applies the limits that the peer has announced.
     pub fn apply_hello<D>(&mut self, shared: &PortShared<D>, hello: &Hello) {
         let payload_max = (hello.receive_buffer_bytes as usize - MESSAGE_HEADER_BYTES).min(PAYLOAD_BYTES_MAX as usize);
         let threshold = hello.rendezvous_threshold_bytes.max(shared.settings.rendezvous_threshold_bytes);
@@ -138,7 +109,7 @@ impl Connection {
         self.token = hello.token;
     }
 
-    /// The connection stands.
+    /// The connection is established.
     pub fn open<D>(&mut self, shared: &mut PortShared<D>) {
         self.phase = ConnectionPhase::Open;
         self.last_received_at = shared.now;
@@ -146,8 +117,8 @@ impl Connection {
         self.raise_edges(shared, edges);
     }
 
-    /// The peer waits for a word of ours. Not every device passes the first one on when it comes (siw, on a busy machine, only
-    /// with the next), so it is repeated until something comes back.
+    /// Sends a PING, because the peer has to wait for a message of ours. It is repeated until something arrives: not
+    /// every device delivers the first message at once (siw on a busy machine delivers it with the next).
     pub fn send_first_ping(&mut self, now: Duration) {
         self.owes_ping = true;
         self.next_ping_at = Some(now + FIRST_PING_INTERVAL);
@@ -163,7 +134,7 @@ impl Connection {
         self.edges.merge(edges);
     }
 
-    /// There may be something to post.
+    /// Notes that there may be something to post.
     pub fn mark_dirty<D>(&mut self, shared: &mut PortShared<D>) {
         if !self.is_dirty {
             self.is_dirty = true;
@@ -171,14 +142,14 @@ impl Connection {
         }
     }
 
-    /// A message has arrived in a buffer of ours.
+    /// A message has arrived.
     pub fn on_message<D: Device>(&mut self, shared: &mut PortShared<D>, bytes: u32, buffer: BlockMut) -> Result<(), ConnectionFault> {
         if self.phase == ConnectionPhase::Accepting {
-            // Its first message has overtaken the event.
+            // The peer's first message has overtaken the event.
             self.open(shared);
         }
         if self.phase == ConnectionPhase::Closing && self.fault.is_some() {
-            // It is being told why; what it says meanwhile changes nothing.
+            // The peer is being sent the close reason; its messages have no effect any more.
             shared.free_buffer(buffer);
             return Ok(());
         }
@@ -197,8 +168,8 @@ impl Connection {
         Ok(())
     }
 
-    /// A message has arrived, and what the peer says of itself has not: that comes by the connection manager, which is
-    /// looked at before and not after. It waits for that.
+    /// Keeps a message that has arrived before the event with the peer's private data: events are polled before
+    /// completions.
     pub fn defer_message<D: Device>(&mut self, shared: &mut PortShared<D>, bytes: u32, buffer: BlockMut) -> Result<(), ConnectionFault> {
         if self.early_messages.len() >= usize::from(self.credits.promised()) {
             shared.free_buffer(buffer);
@@ -208,7 +179,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The connection stands: what has come before that is heard now.
+    /// Handles the messages that arrived before the connection was established.
     pub fn replay_deferred<D: Device>(&mut self, shared: &mut PortShared<D>) -> Result<(), ConnectionFault> {
         let mut outcome = Ok(());
         for (bytes, buffer) in std::mem::take(&mut self.early_messages) {
@@ -220,7 +191,7 @@ impl Connection {
         outcome
     }
 
-    /// Leaves the buffer in `kept` unless the stream keeps it.
+    /// Leaves the buffer in `kept` unless the stream needs it.
     fn handle_message<D: Device>(
         &mut self,
         shared: &mut PortShared<D>,
@@ -334,7 +305,7 @@ impl Connection {
         }
     }
 
-    /// Work of ours has ended well; a READ brings its memory.
+    /// A work request has succeeded; a READ returns its memory.
     pub fn on_completion<D: Device>(&mut self, shared: &mut PortShared<D>, id: WorkRequestId, memory: BlockMut) -> Result<(), ConnectionFault> {
         self.send_half.on_completion(id);
         if !memory.is_empty() {
@@ -350,8 +321,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Nobody receives any more: what the peer has offered it may forget, and does not wait for us, as we do not for it.
-    /// While a READ is under way its memory must stay; that is told then.
+    /// Nothing is received any more: a DONE lets the peer drop its offers. While a READ is in flight the peer's memory
+    /// must stay; the DONE follows its completion.
     pub fn decline_offers(&mut self) {
         if self.receive_half.read_in_flight.is_none() && self.first_not_done != self.receive_half.next_number {
             self.owes_done = Some(self.receive_half.next_number.wrapping_sub(1));
@@ -359,7 +330,7 @@ impl Connection {
         }
     }
 
-    /// A READ for nobody has ended.
+    /// A READ whose bytes are not wanted any more has completed.
     pub fn on_unwanted_read<D>(&mut self, shared: &mut PortShared<D>) {
         self.receive_half.read_in_flight = None;
         if self.fault.is_none() {
@@ -368,7 +339,7 @@ impl Connection {
         }
     }
 
-    /// What one look at the clock finds. `is_crowded`: others wait for the place of one that does not come to stand.
+    /// Checks all deadlines. `is_crowded`: requests of other peers are being refused, so the set-up has less time.
     pub fn check_deadlines<D: Device>(&mut self, shared: &mut PortShared<D>, is_crowded: bool) -> Result<(), ConnectionFault> {
         let now = shared.now;
         let patience = shared.settings.set_up_max;
@@ -403,7 +374,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Puts what is owed into the list, as far as credits and slots go.
+    /// Queues pending control messages, as far as credits and slots allow.
     pub fn queue_control_messages<D: Device>(&mut self, shared: &mut PortShared<D>) {
         if !matches!(self.phase, ConnectionPhase::Open | ConnectionPhase::Closing) {
             return;
@@ -447,10 +418,10 @@ impl Connection {
     ) {
         let message = OutgoingMessage { kind, returned: self.credits.use_for_send(), payload, parts };
         shared.counters.messages_sent += 1;
-        self.send_half.queue_message(message, shared.settings.signal_every, shared.abilities.inline_bytes_max);
+        self.send_half.queue_message(message, shared.settings.signal_every, shared.capabilities.inline_bytes_max);
     }
 
-    /// Rings the doorbell for what is in the list.
+    /// Posts the queued work: one doorbell.
     pub fn post<D: Device>(&mut self, shared: &mut PortShared<D>) -> Result<(), ConnectionFault> {
         if self.send_half.work_list.is_empty() {
             return Ok(());
@@ -462,26 +433,26 @@ impl Connection {
         Ok(())
     }
 
-    /// An ended connection that owes nothing more.
+    /// Whether a closing connection has nothing more to send or to wait for.
     pub fn is_finished(&self) -> bool {
         let owes = self.owes_close || self.owes_done.is_some() || self.close_reason.is_some();
         self.phase == ConnectionPhase::Closing && !owes && self.send_half.is_quiet()
     }
 
-    /// Everything goes back that is held for the peer.
+    /// Revokes everything that the peer may read.
     fn revoke_offers<D: Device>(&mut self, shared: &mut PortShared<D>) {
         while let Some(offered) = self.send_half.take_offer() {
             shared.revoke(offered.grant, offered.bytes);
         }
     }
 
-    /// Forgets what was not received. Buffers come back, and with them the peer's credits.
+    /// Discards unread messages, which frees their buffers and returns the peer's credits.
     pub fn discard_received<D: Device>(&mut self, shared: &mut PortShared<D>) {
         self.receive_half.clear(&mut shared.freed);
         self.release_freed(shared);
     }
 
-    /// Gives used up memory back.
+    /// Returns freed memory to the port.
     pub fn release_freed<D: Device>(&mut self, shared: &mut PortShared<D>) {
         while let Some(free) = shared.freed.pop() {
             match free {
@@ -494,13 +465,13 @@ impl Connection {
         }
     }
 
-    /// It broke. The owner will be told, and so is the peer where that helps.
+    /// Fails the connection. The owner gets the fault, and the peer a close reason if it is at fault.
     pub fn fail<D: Device>(&mut self, shared: &mut PortShared<D>, fault: ConnectionFault) {
         if self.phase == ConnectionPhase::Closed {
             return;
         }
         let stands = self.phase == ConnectionPhase::Open;
-        // A peer that has ended its stream and goes then has done nothing wrong.
+        // A peer may disconnect after it has ended its stream.
         let in_order = fault == ConnectionFault::Disconnected && self.receive_half.is_all_local();
         self.revoke_offers(shared);
         if !in_order {
@@ -524,7 +495,7 @@ impl Connection {
         }
     }
 
-    /// The owner gives it up, with everything that is under way.
+    /// The owner aborts it; everything in flight is discarded.
     pub fn abort<D: Device>(&mut self, shared: &mut PortShared<D>) {
         self.discard_received(shared);
         self.receive_half.ended = true;
@@ -538,19 +509,19 @@ impl Connection {
         (self.fault.is_some() && !self.fault_reported) || self.receive_half.is_closed() || self.receive_half.is_ready()
     }
 
-    /// Whether `send` would take something, or say that it never will.
+    /// Whether `send` would take something, or fail.
     pub fn is_writable<D>(&self, shared: &PortShared<D>) -> bool {
         self.sending_ended || (self.fault.is_some() && !self.fault_reported) || self.can_send(shared)
     }
 
-    /// Nothing more is received; the rest is said.
+    /// Stops receiving; pending control messages are still sent.
     pub fn begin_close<D: Device>(&mut self, shared: &mut PortShared<D>) {
         self.phase = ConnectionPhase::Closing;
         self.deadline = shared.now + shared.settings.ending_max;
         self.mark_dirty(shared);
     }
 
-    /// The queue pair goes.
+    /// Disconnects and destroys the queue pair.
     pub fn close<D: Device>(&mut self, shared: &mut PortShared<D>) {
         if self.phase == ConnectionPhase::Closed {
             return;
@@ -561,7 +532,7 @@ impl Connection {
         self.send_half.work_list.clear();
         shared.device.disconnect(self.pair);
         shared.device.destroy(self.pair);
-        // Its slot is cleared away by whoever looks at the dirty ones.
+        // `flush` frees its slot.
         self.mark_dirty(shared);
     }
 

@@ -1,30 +1,28 @@
-//! Credits, both ways: how many messages each end of a connection may still send.
+//! Credits in both directions: how many messages each end of a connection may still send.
 //!
-//! Enters: messages sent, messages received, buffers that are free again.  Leaves: whether one may send, what to return.
-//! Owns:   the counts. What an end may send, what is under way or unread, and what is owed add up to what was promised.
-//! Never:  sends anything.
+//! What an end may send, what is in flight or unread, and what is still to be returned add up to the initial credits.
 
 use crate::fault::ConnectionFault;
 use crate::limits::RESERVE_CREDITS;
 
-/// The counts of one connection at one end.
+/// The credits of one connection at one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CreditWindow {
-    /// What the peer promised us in the beginning.
+    /// The initial credits from the peer.
     window: u16,
     /// Messages we may send.
     left: u16,
-    /// What the peer has returned in all, modulo 2^16.
+    /// Credits that the peer has returned in total, modulo 2^16.
     returned_by_peer: u16,
-    /// What we promised the peer in the beginning.
+    /// The peer's initial credits.
     promised: u16,
-    /// Messages the peer may send, by what we have told it.
+    /// Messages the peer may send, as far as it knows.
     peer_left: u16,
-    /// Buffers that are free again, which the peer does not know yet.
+    /// Freed buffers whose credits are still to be returned.
     owed: u16,
-    /// What we have returned in all, modulo 2^16.
+    /// Credits that we have returned in total, modulo 2^16.
     returned: u16,
-    /// Something that must not wait for the stream is owed.
+    /// A credit must be returned without waiting for a message of the stream.
     urgent: bool,
 }
 
@@ -43,17 +41,17 @@ impl CreditWindow {
         self.owed
     }
 
-    /// Messages of the peer that were received and are not free again.
+    /// Messages of the peer that occupy a buffer.
     pub fn unread(&self) -> u16 {
         self.promised - self.peer_left - self.owed
     }
 
-    /// What we promised the peer.
+    /// The peer's initial credits.
     pub fn promised(&self) -> u16 {
         self.promised
     }
 
-    /// A message goes out: uses a credit, and answers what its header returns.
+    /// Uses a credit for a message. Returns the total of returned credits for its header.
     pub fn use_for_send(&mut self) -> u16 {
         assert!(self.left > 0, "a message beyond our credit");
         self.left -= 1;
@@ -64,13 +62,13 @@ impl CreditWindow {
         self.returned
     }
 
-    /// A message came in.
+    /// A message has arrived.
     pub fn on_receive(&mut self) -> Result<(), ConnectionFault> {
         self.peer_left = self.peer_left.checked_sub(1).ok_or(ConnectionFault::CreditExceeded)?;
         Ok(())
     }
 
-    /// Its header says that the peer has returned so much in all. Answers whether that is more than before.
+    /// Takes the total of returned credits from a header. Returns whether it has grown.
     pub fn on_returned(&mut self, returned: u16) -> Result<bool, ConnectionFault> {
         let more = returned.wrapping_sub(self.returned_by_peer);
         if more > self.window - self.left {
@@ -81,14 +79,14 @@ impl CreditWindow {
         Ok(more > 0)
     }
 
-    /// A buffer is free again. `urgent`: the peer may need this one although its stream stands still.
+    /// A buffer is freed. `urgent`: the peer may need its credit although its stream is idle.
     pub fn release(&mut self, urgent: bool) {
         assert!(self.owed + self.peer_left < self.promised, "a buffer came back that the peer did not use");
         self.owed += 1;
         self.urgent |= urgent;
     }
 
-    /// Whether what is owed is worth a message of its own.
+    /// Whether the owed credits justify a message of their own.
     pub fn is_due(&self) -> bool {
         self.owed >= self.promised / 2 || (self.urgent && self.owed > 0 && self.peer_left <= RESERVE_CREDITS)
     }

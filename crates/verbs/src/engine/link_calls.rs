@@ -1,11 +1,10 @@
-//! The two streams of a connection as its owner sees them: what `send` takes and `receive` gives.
+//! The calls of a link: `send`, `receive`, `lend`, and the choice between a message and a rendezvous.
 //!
-//! Enters: bytes to send, memory to fill.  Leaves: messages, bytes.
-//! Owns:   the choice between a message and a rendezvous.
-//! Never:  copies what it sends, or splits what may be offered whole.
+//! Nothing that is sent is copied.
 
 use super::PortShared;
-use super::connection::{Connection, ConnectionPhase};
+use super::connection::Connection;
+use super::connection_state::ConnectionPhase;
 use super::receive_half::ReadRequest;
 use super::send_half::RendezvousOffer;
 use crate::device::Device;
@@ -17,29 +16,29 @@ use slab::{BlockMut, Gather};
 use std::ops::Range;
 use std::time::Duration;
 
-/// What became of a large body.
+/// Whether a large body was offered to the peer.
 enum OfferOutcome {
     Made,
-    /// Earlier ones must be done first.
+    /// Earlier offers must be done first.
     Later,
-    /// It is sent like any other bytes.
+    /// It must be sent in messages.
     No,
 }
 
 impl Connection {
-    /// The fault, once.
+    /// The fault, the first time.
     fn take_unreported_fault(&mut self) -> Option<LinkError> {
         let fault = self.fault.as_ref().filter(|_| !self.fault_reported)?;
         self.fault_reported = true;
         Some(LinkError::Lost(fault.into()))
     }
 
-    /// Whether a message of the stream could go out.
+    /// Whether a message of the stream could be sent.
     pub fn can_send<D>(&self, shared: &PortShared<D>) -> bool {
         !self.sending_ended && !self.awaits_done && self.can_queue_data(shared)
     }
 
-    /// Whether so many bytes more must wait for what the peer was offered before.
+    /// Whether an offer of `bytes` must wait until earlier offers are done.
     fn is_offer_limit_reached<D>(&self, shared: &PortShared<D>, bytes: usize) -> bool {
         self.send_half.offer_count() > 0
             && (self.send_half.offer_count() >= self.peer_limits.rendezvous_max
@@ -75,14 +74,14 @@ impl Connection {
         Ok(if from.is_empty() { SendOutcome::Drained } else { SendOutcome::Blocked })
     }
 
-    /// Credits and slots for one more message of the stream.
+    /// Whether there are credits and slots for a message of the stream.
     fn can_queue_data<D>(&self, shared: &PortShared<D>) -> bool {
         self.phase == ConnectionPhase::Open
             && self.credits.left() > RESERVE_CREDITS
             && self.send_half.slots_used() + RESERVE_SLOTS < shared.settings.send_slots
     }
 
-    /// Posts at once, unless the owner of the port does that for all links together.
+    /// Posts at once, unless the owner of the port calls `flush` for all links.
     fn post_unless_corked<D: Device>(&mut self, shared: &mut PortShared<D>) -> Result<(), LinkError> {
         if shared.settings.corked {
             self.mark_dirty(shared);
@@ -99,7 +98,7 @@ impl Connection {
     }
 
     fn send_data<D: Device>(&mut self, shared: &mut PortShared<D>, from: &mut Gather) {
-        let parts_max = MESSAGE_PARTS_MAX.min(shared.abilities.sge_max.saturating_sub(1)).max(1);
+        let parts_max = MESSAGE_PARTS_MAX.min(shared.capabilities.sge_max.saturating_sub(1)).max(1);
         let mut parts: [slab::Slice; MESSAGE_PARTS_MAX] = Default::default();
         let mut room = self.peer_limits.payload_max;
         for (at, place) in parts[..parts_max].iter_mut().enumerate() {
@@ -118,7 +117,7 @@ impl Connection {
         self.queue_message(shared, MessageKind::Data, &[], parts);
     }
 
-    /// Lets the peer read the body in front.
+    /// Offers the body in front to the peer.
     fn offer<D: Device>(&mut self, shared: &mut PortShared<D>, from: &mut Gather, bytes: usize) -> OfferOutcome {
         let most = shared.settings.granted_bytes_max.min(RENDEZVOUS_BYTES_MAX as usize);
         let bytes = bytes.min(most);
@@ -143,7 +142,7 @@ impl Connection {
                 OfferOutcome::Made
             }
             Err(_no_room) => {
-                // The device registers no more just now; messages need no registration of their own.
+                // The device cannot register more now; messages need no registration of their own.
                 from.unpop(body);
                 OfferOutcome::No
             }
@@ -168,7 +167,7 @@ impl Connection {
         if let Some(error) = self.take_unreported_fault() {
             return Err(error);
         }
-        // What was lent comes before the end of the stream.
+        // Lent memory that is full is returned before the end of the stream.
         if self.receive_half.is_lent_full() {
             return Ok(ReceiveOutcome::Bytes { bytes: 0, drained: false });
         }
@@ -191,7 +190,7 @@ impl Connection {
             self.mark_dirty(shared);
         }
         if bytes > 0 {
-            // A large body that is next may find lent memory when the owner has seen what came before it.
+            // The owner may lend memory for a large body that is next once it has seen the bytes before it.
             let drained = bytes < room && !self.receive_half.wants_read() && !self.receive_half.ended;
             return Ok(ReceiveOutcome::Bytes { bytes, drained });
         }
@@ -204,7 +203,7 @@ impl Connection {
         Ok(ReceiveOutcome::Idle)
     }
 
-    /// Nobody lent memory for the body that is next: it lands in a block of the port's, in pieces.
+    /// Reads the next body into a landing block of the port, piece by piece, because the owner has lent no memory.
     fn read_into_landing<D: Device>(&mut self, shared: &mut PortShared<D>) {
         let has_slot = self.send_half.slots_used() < shared.settings.send_slots;
         let Some(block) = has_slot.then(|| shared.take_landing()).flatten() else {
@@ -243,7 +242,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Goes on filling lent memory.
+    /// Continues to fill lent memory.
     pub fn fill_lent<D: Device>(&mut self, shared: &mut PortShared<D>) -> Result<(), ConnectionFault> {
         if self.phase != ConnectionPhase::Open || self.send_half.slots_used() >= shared.settings.send_slots {
             return Ok(());

@@ -1,10 +1,9 @@
-//! The engine: connections of one port over a device.
+//! The protocol engine: all connections of one port.
 //!
-//! Enters: calls of links, completions and events of the device, time.  Leaves: work for the device, bytes for links.
-//! Owns:   the protocol's state.
-//! Never:  trusts a peer, waits, takes memory of its own after the port was opened.
+//! After the port is opened it allocates no memory for peers.
 
 mod connection;
+mod connection_state;
 mod port_engine;
 mod credit;
 mod receive_half;
@@ -15,34 +14,34 @@ mod link_calls;
 pub(crate) use self::port_engine::PortEngine;
 pub(crate) use port_shared::PortShared;
 
-/// What a port has done since it was opened.
+/// Counters of a port since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
-    /// Lists of work given to send queues.
+    /// Doorbells of send queues: lists of work requests posted.
     pub doorbells: u64,
-    /// Lists of buffers given to the shared receive queue.
+    /// Doorbells of the shared receive queue: lists of buffers posted.
     pub receive_doorbells: u64,
     /// Messages sent.
     pub messages_sent: u64,
     /// Messages received.
     pub messages_received: u64,
-    /// READs asked for.
+    /// READs issued.
     pub reads: u64,
-    /// Completions of sends and READs that were asked for.
+    /// Completions of signalled sends and of READs.
     pub signalled: u64,
-    /// Bytes of streams that were copied out of receive buffers and landing blocks.
+    /// Bytes that were copied out of receive buffers and landing blocks.
     pub copied_bytes: u64,
-    /// Bytes that were read from a peer straight into the memory of their owner.
+    /// Bytes that were read from peers straight into lent memory.
     pub placed_bytes: u64,
-    /// Bytes that were read from a peer into landing blocks, because their owner lent nothing, and copied from there.
+    /// Bytes that were read from peers into landing blocks, because no memory was lent.
     pub landed_bytes: u64,
-    /// Bodies that peers were offered for reading, each by itself.
+    /// Rendezvous offered to peers.
     pub offers: u64,
-    /// Bytes that peers were offered for reading.
+    /// Bytes offered to peers.
     pub offered_bytes: u64,
-    /// Bytes above the threshold that were sent all the same, because too much was granted already.
+    /// Bytes of bodies above the threshold that were sent in messages, because a limit of grants was reached.
     pub large_sent_bytes: u64,
-    /// Connections that ended by a fault.
+    /// Connections that failed.
     pub faults: u64,
     /// Requests that were refused.
     pub refusals: u64,
@@ -67,33 +66,33 @@ impl std::ops::AddAssign for PortCounters {
     }
 }
 
-/// Where the memory and the promises of a port are at this moment.
+/// The memory and credits in use at a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortUsage {
-    /// Receive buffers that the device has.
+    /// Receive buffers that are posted.
     pub posted_buffers: usize,
-    /// Receive buffers that the device gets with the next list of them.
+    /// Receive buffers that wait to be posted.
     pub free_buffers: usize,
-    /// Receive buffers that hold bytes nobody has received.
+    /// Receive buffers that hold unread bytes.
     pub unread_buffers: usize,
-    /// Credits promised to all peers together.
+    /// The sum of all peers' initial credits.
     pub promised_credits: usize,
     /// Landing blocks that are free.
     pub free_landings: usize,
     /// Bytes that peers may read.
     pub granted_bytes: usize,
-    /// Connections, those that are ending included.
+    /// Connections, including those that are closing.
     pub connections: usize,
 }
 
-/// The credits of one connection at one end.
+/// The credits and slots in use at one end of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkUsage {
     /// Messages that may be sent.
     pub credits_left: u16,
-    /// Credits that are to be returned.
+    /// Credits still to be returned.
     pub credits_owed: u16,
-    /// Messages of the peer that hold a buffer.
+    /// Messages of the peer that occupy a buffer.
     pub unread_messages: u16,
     /// Slots of the send queue in use.
     pub send_slots_used: usize,

@@ -1,10 +1,9 @@
-//! A port's connections and its round: events, completions, deadlines, doorbells.
+//! All connections of a port and the polling round: events, completions, deadlines, doorbells.
 //!
-//! Enters: calls of the port and its links.  Leaves: connections that stand, edges.
-//! Owns:   the table of connections, the promises to peers, the tokens.
-//! Never:  lets one connection's end reach another.
+//! The end of a connection does not affect any other.
 
-use super::connection::{Connection, ConnectionPhase};
+use super::connection::Connection;
+use super::connection_state::ConnectionPhase;
 use super::port_shared::{LANDING, RECEIVE};
 use super::{PortUsage, LinkUsage, PortShared};
 use crate::device::{WorkCompletion, Device, DeviceError, ConnectionEvent, QueuePairId, QueuePairLimits, ConnectRequestId, CompletionStatus};
@@ -26,22 +25,22 @@ pub(crate) struct PortEngine<D> {
     pub shared: PortShared<D>,
     slots: Vec<ConnectionSlot>,
     free_slots: Vec<u32>,
-    /// By numbers of the device's own, which no peer chooses.
+    /// The keys are the device's numbers, which no peer can choose, so the hash need not resist attacks.
     slot_by_queue_pair: hashbrown::HashMap<QueuePairId, u32>,
-    /// Credits promised to the peers of connections that have a place, and of those that had one in the last round.
+    /// Initial credits of all peers with a slot, and of those that had one in the last round.
     promised: usize,
     retiring: usize,
     accepting: usize,
-    /// Connections of peers that stand and that nobody has taken.
+    /// Established connections of peers that the owner has not accepted yet.
     pub accepted: VecDeque<LinkId>,
     tokens: HashMap<RdmaToken, Duration>,
-    /// Knows of others.
+    /// Verifies tokens that were issued elsewhere.
     pub token_verifier: Option<Arc<dyn TokenVerifier>>,
     is_stopping: bool,
     next_check: Duration,
-    /// Whoever waited last for a link of this port had to sleep.
+    /// The last `wait` for a link of this port had to sleep.
     pub has_slept: bool,
-    /// Peers that went, until what they had sent is polled.
+    /// Disconnected peers, until the messages they had sent are polled.
     disconnected: Vec<QueuePairId>,
     completions: Vec<WorkCompletion>,
     events: Vec<ConnectionEvent>,
@@ -71,7 +70,7 @@ impl<D: Device> PortEngine<D> {
         Ok(core)
     }
 
-    /// The connection of a link, with what it shares.
+    /// The connection of a link, with the port's shared state.
     pub fn with(&mut self, id: LinkId) -> Option<(&mut Connection, &mut PortShared<D>)> {
         let place = self.slots.get_mut(id.slot as usize).filter(|place| place.generation == id.generation)?;
         Some((place.connection.as_deref_mut()?, &mut self.shared))
@@ -86,33 +85,33 @@ impl<D: Device> PortEngine<D> {
         self.has_capacity_for(self.shared.settings.credits)
     }
 
-    /// Whether there are receive buffers for one connection more whose peer is promised so many.
+    /// Whether there are receive buffers for one more connection with these initial credits.
     pub fn has_capacity_for(&self, credits: u16) -> bool {
         let settings = &self.shared.settings;
         self.promised + usize::from(credits) <= settings.receive_buffers - settings.spare_buffers
     }
 
     fn queue_pair_limits(&self) -> QueuePairLimits {
-        let (settings, abilities) = (&self.shared.settings, &self.shared.abilities);
+        let (settings, capabilities) = (&self.shared.settings, &self.shared.capabilities);
         QueuePairLimits {
             send_slots: settings.send_slots,
             receiver_not_ready_retries: settings.receiver_not_ready_retries,
-            reads_issued_max: abilities.reads_issued_max.min(1),
-            reads_answered_max: abilities.reads_answered_max,
+            reads_issued_max: capabilities.reads_issued_max.min(1),
+            reads_answered_max: capabilities.reads_answered_max,
         }
     }
 
     fn hello(&self, versions: (u8, u8), token: Option<RdmaToken>, credits: u16) -> Hello {
         let settings = &self.shared.settings;
-        let wishes = self.queue_pair_limits();
+        let limits = self.queue_pair_limits();
         Hello {
             versions,
             receive_buffer_bytes: settings.receive_buffer_bytes,
             credits,
             rendezvous_max: settings.rendezvous_max,
             rendezvous_threshold_bytes: settings.rendezvous_threshold_bytes,
-            reads_issued_max: wishes.reads_issued_max,
-            reads_answered_max: wishes.reads_answered_max,
+            reads_issued_max: limits.reads_issued_max,
+            reads_answered_max: limits.reads_answered_max,
             token,
         }
     }
@@ -144,16 +143,16 @@ impl<D: Device> PortEngine<D> {
         if !self.has_capacity_for(credits) {
             return Err(DeviceError("there are no receive buffers left for another connection".into()));
         }
-        // Whoever has no connections may not have polled for long: the time to stand begins now, not then.
+        // A port without connections may not have been polled for long, and the set-up time begins now.
         self.shared.now = self.shared.device.now();
         let hello = self.hello((VERSION_MIN, VERSION_MAX), token, credits).encode();
-        let wishes = self.queue_pair_limits();
-        let pair = self.shared.device.connect(address, &hello, &wishes)?;
+        let limits = self.queue_pair_limits();
+        let pair = self.shared.device.connect(address, &hello, &limits)?;
         let peer = PeerAddress { address: address.into(), local_address: "rdma".into(), is_loopback: false };
         Ok(self.add(pair, peer, ConnectionPhase::Connecting, credits))
     }
 
-    /// Lets one client in that shows this token, for a while.
+    /// Accepts one client with this token, for a limited time.
     pub fn expect(&mut self, token: RdmaToken) -> bool {
         let now = self.shared.now;
         if self.tokens.len() >= TOKENS_MAX {
@@ -182,7 +181,7 @@ impl<D: Device> PortEngine<D> {
         }
         let now = self.shared.now;
         match &hello.token {
-            // Once: whatever becomes of the connection.
+            // A token is used up even if the connection fails.
             Some(token) => match self.tokens.remove(token) {
                 Some(until) if until > now => {}
                 None if self.token_verifier.as_ref().is_some_and(|doorkeeper| doorkeeper.admits(token)) => {}
@@ -209,8 +208,8 @@ impl<D: Device> PortEngine<D> {
         };
         let credits = self.shared.settings.credits;
         let answer = self.hello((version, version), None, credits).encode();
-        let wishes = self.queue_pair_limits();
-        match self.shared.device.accept(request, &answer, &wishes) {
+        let limits = self.queue_pair_limits();
+        match self.shared.device.accept(request, &answer, &limits) {
             Ok(pair) => {
                 let id = self.add(pair, peer, ConnectionPhase::Accepting, credits);
                 self.accepting += 1;
@@ -219,7 +218,7 @@ impl<D: Device> PortEngine<D> {
                     connection.is_unowned = true;
                 }
             }
-            // The request is gone, or the device is full; the peer learns of it from the device.
+            // The request is gone, or the device has no resources; the peer is notified by the device.
             Err(_gone) => self.shared.counters.refusals += 1,
         }
     }
@@ -235,7 +234,7 @@ impl<D: Device> PortEngine<D> {
                 {
                     connection.apply_hello(shared, &hello);
                     connection.open(shared);
-                    if shared.abilities.initiator_sends_first {
+                    if shared.capabilities.initiator_sends_first {
                         connection.send_first_ping(shared.now);
                     }
                     connection.mark_dirty(shared);
@@ -246,14 +245,14 @@ impl<D: Device> PortEngine<D> {
                 Ok(_) => connection.fail(shared, ConnectionFault::InvalidPrivateData(crate::wire::PrivateDataError::Value("version"))),
                 Err(error) => connection.fail(shared, ConnectionFault::InvalidPrivateData(error)),
             },
-            // Else the first message says so.
-            ConnectionPhase::Accepting if !shared.abilities.initiator_sends_first => connection.open(shared),
+            // Otherwise the first message opens it.
+            ConnectionPhase::Accepting if !shared.capabilities.initiator_sends_first => connection.open(shared),
             _ => {}
         }
         self.queue_for_accept(slot);
     }
 
-    /// A peer's connection that has come to stand waits for an owner.
+    /// Queues an established connection of a peer for `accept`.
     fn queue_for_accept(&mut self, slot: u32) {
         let place = &mut self.slots[slot as usize];
         let Some(connection) = place.connection.as_deref_mut() else { return };
@@ -286,7 +285,7 @@ impl<D: Device> PortEngine<D> {
         let is_over = !matches!(connection.phase, ConnectionPhase::Open | ConnectionPhase::Closing);
         if status != CompletionStatus::Success {
             self.reclaim(id.0, memory);
-            // Flushed work follows a failure or an end, which is told by itself.
+            // Flushed work follows a failure or a disconnect, which is reported by itself.
             if status != CompletionStatus::Flushed {
                 self.fail(pair, ConnectionFault::WorkFailed(status));
             } else if !is_over && !self.disconnected.contains(&pair) {
@@ -325,7 +324,7 @@ impl<D: Device> PortEngine<D> {
         }
     }
 
-    /// Memory that came back and that no stream has use for. What was lent goes.
+    /// Returns memory that no stream needs to the port. Lent memory is dropped.
     fn reclaim(&mut self, id: u64, memory: slab::BlockMut) {
         if memory.is_empty() {
             return;
@@ -347,10 +346,10 @@ impl<D: Device> PortEngine<D> {
         }
     }
 
-    /// One round: what the device has to tell, and what time brings. Rings the doorbells, unless that is asked for apart.
+    /// One round: events, completions and deadlines. Posts queued work, unless the port is corked.
     ///
     /// # Errors
-    /// The device is broken; all connections are over.
+    /// The device has failed; all connections are closed.
     pub fn poll(&mut self) -> Result<(), DeviceError> {
         self.shared.now = self.shared.device.now();
         let mut events = std::mem::take(&mut self.events);
@@ -375,11 +374,11 @@ impl<D: Device> PortEngine<D> {
         outcome
     }
 
-    /// A look at completions alone, by who has armed the device after a whole look that found nothing, and sleeps if this does
-    /// not either. Says whether there were some: then a whole look follows.
+    /// Polls completions only, after arming the device and before sleeping. Returns whether there were any: then a full
+    /// poll must follow.
     ///
     /// # Errors
-    /// The device is broken, which the next whole look tells all connections.
+    /// The device has failed, which the next full poll reports to all connections.
     pub fn poll_completions(&mut self) -> Result<bool, DeviceError> {
         let mut completions = std::mem::take(&mut self.completions);
         let polled = self.shared.device.poll(&mut completions, COMPLETIONS_MAX);
@@ -403,11 +402,11 @@ impl<D: Device> PortEngine<D> {
                 self.on_completion(completion);
             }
             if polled < COMPLETIONS_MAX {
-                // All that a peer had sent before it went is here.
+                // All messages that a peer had sent before it disconnected are received.
                 for pair in std::mem::take(&mut self.disconnected) {
                     self.fail(pair, ConnectionFault::Disconnected);
                 }
-                // No completion of a connection that is over holds a buffer any more.
+                // No completion of a closed connection holds a buffer any more.
                 self.promised -= std::mem::take(&mut self.retiring);
                 break;
             }
@@ -415,7 +414,7 @@ impl<D: Device> PortEngine<D> {
         Ok(())
     }
 
-    /// Landing blocks that came back go to those that wait.
+    /// Wakes connections that wait for a landing block, as many as there are free blocks.
     fn wake_landing_waiters(&mut self) {
         let mut blocks = self.shared.usage().free_landings;
         while blocks > 0
@@ -432,7 +431,7 @@ impl<D: Device> PortEngine<D> {
 
     fn check_deadlines(&mut self) {
         self.next_check = self.shared.now + DEADLINE_CHECK_INTERVAL.min(self.shared.settings.silent_max / 8);
-        // Who asks and never finishes must not keep the others out for long.
+        // A peer that never finishes its set-up must not keep others out for long.
         let is_crowded = !self.has_capacity() || self.accepting >= HANDSHAKES_MAX;
         for slot in 0..self.slots.len() as u32 {
             let Some((connection, shared)) = self.at(slot) else { continue };
@@ -443,11 +442,11 @@ impl<D: Device> PortEngine<D> {
         }
     }
 
-    /// Rings one doorbell for each link that has something to post, and clears ended connections away.
+    /// Posts the queued work of each link with one doorbell, and removes closed connections.
     pub fn flush(&mut self) {
         let mut dirty = std::mem::take(&mut self.shared.dirty);
         if let Err(error) = self.shared.replenish() {
-            // The next poll finds the device broken, too; until then nobody is promised these buffers.
+            // The next poll reports the failed device, too; until then these buffers' credits are not returned.
             dirty.iter().for_each(|slot| {
                 if let Some((connection, shared)) = self.at(*slot) {
                     connection.fail(shared, error.clone().into());
@@ -467,13 +466,13 @@ impl<D: Device> PortEngine<D> {
                 self.remove(slot);
             }
         }
-        // What was touched meanwhile is looked at in the next round.
+        // Connections that were marked meanwhile are handled in the next round.
         if self.shared.dirty.is_empty() {
             self.shared.dirty = dirty;
         }
     }
 
-    /// The owner of a link is done with it.
+    /// The owner has dropped a link.
     pub fn abandon(&mut self, id: LinkId) {
         let Some((connection, shared)) = self.with(id) else { return };
         connection.is_unowned = true;
@@ -507,12 +506,12 @@ impl<D: Device> PortEngine<D> {
         }
     }
 
-    /// Connections that have a place.
+    /// The number of connections.
     pub fn connections(&self) -> usize {
         self.slots.len() - self.free_slots.len()
     }
 
-    /// Whether links have edges that nobody took, or something to post, or have no owner yet.
+    /// Whether there are edges to take, work to post, or connections to accept.
     pub fn has_work(&self) -> bool {
         !self.shared.edged.is_empty() || !self.shared.dirty.is_empty() || !self.accepted.is_empty()
     }

@@ -1,8 +1,4 @@
-//! What all connections of a port share: the device, the buffers, the limits in all.
-//!
-//! Enters: buffers that are free, grants that end.  Leaves: buffers posted, landing blocks lent.
-//! Owns:   the device, free memory, the sum of what peers may read.
-//! Never:  knows one connection from another.
+//! What all connections of a port share: the device, its buffers, and the limits on their sum.
 
 use super::receive_half::FreedMemory;
 use super::{PortUsage, PortCounters};
@@ -12,14 +8,14 @@ use slab::{BlockMut, Slice};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The bit in the number of a receive.
+/// The bit in the work request id of a receive.
 pub(crate) const RECEIVE: u64 = 1 << 63;
-/// The bit in the number of a READ into a landing block.
+/// The bit in the work request id of a READ into a landing block.
 pub(crate) const LANDING: u64 = 1 << 62;
 
 pub(crate) struct PortShared<D> {
     pub device: D,
-    pub abilities: DeviceCapabilities,
+    pub capabilities: DeviceCapabilities,
     pub settings: PortSettings,
     pub now: Duration,
     pub counters: PortCounters,
@@ -30,7 +26,7 @@ pub(crate) struct PortShared<D> {
     /// Connections that wait for a landing block.
     pub landing_waiters: VecDeque<u32>,
     pub granted_bytes: usize,
-    /// Connections with edges that nobody took.
+    /// Connections with edges to take.
     pub edged: Vec<u32>,
     /// Connections that may have something to post.
     pub dirty: Vec<u32>,
@@ -40,7 +36,7 @@ pub(crate) struct PortShared<D> {
 impl<D: Device> PortShared<D> {
     pub fn new(device: D, settings: PortSettings, buffers: Vec<BlockMut>, landings: Vec<BlockMut>) -> Self {
         PortShared {
-            abilities: device.capabilities(),
+            capabilities: device.capabilities(),
             now: device.now(),
             device,
             settings,
@@ -56,19 +52,18 @@ impl<D: Device> PortShared<D> {
         }
     }
 
-    /// A receive buffer is free.
     pub fn free_buffer(&mut self, buffer: BlockMut) {
         self.free_buffers.push((WorkRequestId(RECEIVE), buffer));
     }
 
-    /// The device gave a receive buffer back.
+    /// A receive has completed.
     pub fn receive_completed(&mut self) {
         self.posted_buffers -= 1;
     }
 
-    /// Gives free buffers to the device, once they are worth a list. It must happen before the credits for them are returned,
-    /// but for so many that half of the spare buffers stand in for them: the device has one for each message that peers may
-    /// send, and the other half for those that they may not.
+    /// Posts the free buffers, once there are enough for a list. That must happen before their credits are returned,
+    /// except for as many as half of the spare buffers replace: so the device has a buffer for each message that peers
+    /// may send, and the other half of the spares for messages beyond their credit.
     pub fn replenish(&mut self) -> Result<(), DeviceError> {
         if self.free_buffers.len() <= self.settings.spare_buffers / 2 {
             return Ok(());
@@ -100,7 +95,7 @@ impl<D: Device> PortShared<D> {
         self.device.revoke(grant);
     }
 
-    /// Whether a look has something to do, whatever the device says.
+    /// Whether a poll has something to do even if the device has no event.
     pub fn has_work(&self) -> bool {
         !self.dirty.is_empty() || !self.landing_waiters.is_empty()
     }

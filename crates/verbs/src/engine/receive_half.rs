@@ -1,8 +1,6 @@
-//! The receiving half of a connection: what has arrived and was not received, and where the rest shall land.
+//! The receive half of a connection: received segments, lent memory, and the READ in flight.
 //!
-//! Enters: messages, descriptors, memory that was lent, reads that ended.  Leaves: bytes in order, buffers that are free.
-//! Owns:   unread buffers, what is lent, the one READ under way.
-//! Never:  copies what is read into lent memory; talks to a device.
+//! Bytes that are read into lent memory are never copied.
 
 use crate::engine::PortCounters;
 use crate::wire::RendezvousDescriptor;
@@ -12,19 +10,19 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
-/// Something of the stream.
+/// A segment of the received stream.
 #[derive(Debug)]
 pub(crate) enum StreamSegment {
-    /// Bytes that are here: in a receive buffer, or in a landing block.
+    /// Bytes that have arrived: in a receive buffer or a landing block.
     Local { memory: BlockMut, at: usize, end: usize, landed: bool },
-    /// Bytes that are still the peer's.
+    /// Bytes in the peer's memory.
     Remote { descriptor: RendezvousDescriptor, read: u32 },
 }
 
-/// Memory that the owner lent.
+/// Memory that the owner has lent.
 #[derive(Debug)]
 struct LentMemory {
-    /// `None` while the device has it.
+    /// `None` while a READ fills it.
     memory: Option<BlockMut>,
     at: usize,
     end: usize,
@@ -37,7 +35,7 @@ impl LentMemory {
     }
 }
 
-/// A READ under way.
+/// The READ in flight.
 #[derive(Debug)]
 pub(crate) struct ReadInFlight {
     bytes: u32,
@@ -45,10 +43,10 @@ pub(crate) struct ReadInFlight {
     pub deadline: Duration,
 }
 
-/// Memory that was used up.
+/// Memory that was read completely.
 #[derive(Debug)]
 pub(crate) enum FreedMemory {
-    /// A receive buffer: the peer gets a credit for it.
+    /// A receive buffer, whose credit is returned to the peer.
     Buffer(BlockMut),
     Landing(BlockMut),
 }
@@ -70,11 +68,11 @@ pub(crate) struct ReceiveHalf {
     pub ended: bool,
     lent: Option<LentMemory>,
     pub read_in_flight: Option<ReadInFlight>,
-    /// Rendezvous taken in and not read to their end.
+    /// Rendezvous that are not read completely.
     pub open_rendezvous: u16,
-    /// The number of the next rendezvous.
+    /// The number of the peer's next rendezvous.
     pub next_number: u32,
-    /// A landing block is waited for.
+    /// It waits for a landing block.
     pub wants_landing: bool,
 }
 
@@ -83,10 +81,10 @@ impl ReceiveHalf {
         self.segments.push_back(piece);
     }
 
-    /// Whether `receive` has something to say or to begin.
+    /// Whether `receive` would return something other than `Idle`, or issue a READ.
     pub fn is_ready(&self) -> bool {
         if let Some(lent) = &self.lent {
-            // It may be that what would fill it never comes.
+            // After the end of the stream it will never be full.
             return lent.is_full() || self.is_closed();
         }
         match self.segments.front() {
@@ -96,12 +94,12 @@ impl ReceiveHalf {
         }
     }
 
-    /// Whether nothing is left and nothing will come.
+    /// Whether the stream has ended and everything is read.
     pub fn is_closed(&self) -> bool {
         self.ended && self.segments.is_empty()
     }
 
-    /// Whether all that is left is here.
+    /// Whether the stream has ended and all unread bytes have arrived.
     pub fn is_all_local(&self) -> bool {
         self.ended && self.segments.iter().all(|piece| matches!(piece, StreamSegment::Local { .. }))
     }
@@ -110,18 +108,18 @@ impl ReceiveHalf {
         self.lent.is_some()
     }
 
-    /// Whether the next bytes are the peer's still, and nobody reads them.
+    /// Whether the next bytes must be read from the peer's memory.
     pub fn wants_read(&self) -> bool {
         self.read_in_flight.is_none() && matches!(self.segments.front(), Some(StreamSegment::Remote { .. }))
     }
 
-    /// Whether lent memory waits to be taken back.
+    /// Whether lent memory can be taken.
     pub fn is_lent_full(&self) -> bool {
         self.lent.as_ref().is_some_and(LentMemory::is_full)
     }
 
     pub fn lend(&mut self, memory: BlockMut, place: Range<usize>) -> Result<(), BlockMut> {
-        // A READ into a landing block is under way: what it brings comes first, and is soon there.
+        // A READ into a landing block may be in flight: its bytes come first, and will arrive soon.
         if self.lent.is_some() || place.is_empty() || place.end > memory.len() {
             return Err(memory);
         }
@@ -129,13 +127,13 @@ impl ReceiveHalf {
         Ok(())
     }
 
-    /// Lent memory that is full.
+    /// Takes lent memory that is full.
     pub fn take_filled(&mut self) -> Option<FilledMemory> {
         let LentMemory { memory, copied_bytes, .. } = self.lent.take_if(|lent| lent.is_full())?;
         Some(FilledMemory { memory: memory?, copied_bytes })
     }
 
-    /// Copies what is here into lent memory; answers with the READ that must come next, if one must.
+    /// Copies bytes that have arrived into lent memory. Returns the READ that must follow, if any.
     pub fn fill_lent(&mut self, frees: &mut Vec<FreedMemory>, counters: &mut PortCounters) -> Option<ReadRequest> {
         loop {
             if self.read_in_flight.is_some() {
@@ -159,7 +157,7 @@ impl ReceiveHalf {
         }
     }
 
-    /// The READ into a landing block that comes next.
+    /// The next READ, into a landing block.
     pub fn read_into_landing(&mut self, into: BlockMut) -> Result<ReadRequest, BlockMut> {
         let Some(StreamSegment::Remote { descriptor, read }) = self.segments.front() else { return Err(into) };
         let bytes = (descriptor.bytes - read).min(u32::try_from(into.len()).unwrap_or(u32::MAX));
@@ -167,12 +165,11 @@ impl ReceiveHalf {
         Ok(ReadRequest { into, at: 0, bytes, address, key: descriptor.key })
     }
 
-    /// A READ was issued.
     pub fn on_read_issued(&mut self, bytes: u32, landing: bool, deadline: Duration) {
         self.read_in_flight = Some(ReadInFlight { bytes, landing, deadline });
     }
 
-    /// It has ended well. Answers the number of the rendezvous if that was the last of it.
+    /// The READ has succeeded. Returns the number of the rendezvous if it is read completely.
     pub fn on_read_completed(&mut self, memory: BlockMut, counters: &mut PortCounters) -> Option<u32> {
         let ReadInFlight { bytes, landing, .. } = self.read_in_flight.take()?;
         let Some(StreamSegment::Remote { descriptor, read }) = self.segments.front_mut() else { return None };
@@ -194,7 +191,7 @@ impl ReceiveHalf {
         whole.then_some(number)
     }
 
-    /// Copies what is here; how many bytes.
+    /// Copies bytes that have arrived. Returns their number.
     pub fn copy(&mut self, out: &mut [u8], frees: &mut Vec<FreedMemory>, counters: &mut PortCounters) -> usize {
         let mut copied = 0;
         while copied < out.len() && matches!(self.segments.front(), Some(StreamSegment::Local { .. })) {
@@ -203,7 +200,7 @@ impl ReceiveHalf {
         copied
     }
 
-    /// How many bytes of what is next can be read into memory that is lent now.
+    /// How many of the next bytes can be read into lent memory.
     pub fn announced_bytes(&self) -> usize {
         match self.segments.front() {
             Some(StreamSegment::Remote { descriptor, read }) if self.read_in_flight.is_none() && self.lent.is_none() => {
@@ -213,7 +210,7 @@ impl ReceiveHalf {
         }
     }
 
-    /// Forgets everything that was not received; the memory.
+    /// Discards everything unread, and frees its memory.
     pub fn clear(&mut self, frees: &mut Vec<FreedMemory>) {
         self.lent = None;
         self.open_rendezvous = 0;
@@ -226,7 +223,7 @@ impl ReceiveHalf {
     }
 }
 
-/// Copies from the first piece, which is here.
+/// Copies from the first segment, which is local.
 fn copy_local(pieces: &mut VecDeque<StreamSegment>, out: &mut [u8], frees: &mut Vec<FreedMemory>, counters: &mut PortCounters) -> usize {
     let Some(StreamSegment::Local { memory, at, end, landed }) = pieces.front_mut() else { return 0 };
     let bytes = out.len().min(*end - *at);

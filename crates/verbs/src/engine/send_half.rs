@@ -1,10 +1,8 @@
-//! The sending half of a connection: the list for the next doorbell, slots of the send queue, what the peer may read.
+//! The send half of a connection: work for the next doorbell, slots of the send queue, memory offered to the peer.
 //!
-//! Enters: messages, completions, ends of rendezvous.  Leaves: a list of work, grants to revoke.
-//! Owns:   the numbers of messages and work, and who holds a slot.
-//! Never:  counts a slot as free before a completion says so, whatever the peer has answered.
+//! Only a completion frees a slot, never a message of the peer.
 
-use crate::device::{ReadGrant, MessageHead, WorkRequest, WorkRequestId};
+use crate::device::{ReadGrant, SendHead, WorkRequest, WorkRequestId};
 use crate::engine::port_shared::LANDING;
 use crate::fault::ConnectionFault;
 use crate::wire::{MessageHeader, MessageKind};
@@ -12,7 +10,7 @@ use slab::Slice;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Memory that the peer was offered.
+/// Memory that is offered to the peer.
 #[derive(Debug)]
 pub(crate) struct RendezvousOffer {
     pub grant: ReadGrant,
@@ -24,38 +22,37 @@ pub(crate) struct RendezvousOffer {
 pub(crate) struct SendHalf {
     /// Work for the next doorbell.
     pub work_list: Vec<WorkRequest>,
-    /// The number of the next message.
+    /// The sequence number of the next message.
     sequence: u16,
-    /// Pieces of work put into the list so far, and those of them that are known to be over.
+    /// Work requests queued so far, and those of them that have completed.
     posted: u64,
     completed: u64,
-    /// Messages since the last that gives a completion, and whether the device holds memory for one of them.
+    /// Messages since the last signalled one, and whether the device holds memory for one of them.
     unsignalled: usize,
     holds_memory: bool,
-    /// The stream has ended: whatever is said still is waited for, too, since nothing may follow it.
+    /// CLOSE was queued: each message is signalled from now on, because no later one may follow.
     is_closing: bool,
-    /// Offered and not done, by number, which go up by one.
+    /// Offers without a DONE. Their numbers are consecutive.
     offers: VecDeque<RendezvousOffer>,
     pub offered_bytes: usize,
     next_number: u32,
 }
 
-/// A message to put into the list.
 pub(crate) struct OutgoingMessage<'a> {
     pub kind: MessageKind,
-    /// What the peer gets back, from [`Credits::send`](super::credit::Credits::send).
+    /// Returned credits, from [`CreditWindow::use_for_send`](super::credit::CreditWindow::use_for_send).
     pub returned: u16,
     pub payload: &'a [u8],
     pub parts: [Slice; crate::limits::MESSAGE_PARTS_MAX],
 }
 
 impl SendHalf {
-    /// Slots of the send queue that are taken.
+    /// Slots of the send queue in use.
     pub fn slots_used(&self) -> usize {
         (self.posted - self.completed) as usize
     }
 
-    /// Whether everything is over and nothing waits.
+    /// Whether all work has completed and all offers are done.
     pub fn is_quiet(&self) -> bool {
         self.posted == self.completed && self.offers.is_empty()
     }
@@ -68,13 +65,13 @@ impl SendHalf {
         Some(self.offers.front()?.deadline)
     }
 
-    /// Puts a message into the list. `signal_every` and `inline_bytes_max` are the port's.
+    /// Queues a message. `signal_every` and `inline_bytes_max` are the port's.
     pub fn queue_message(&mut self, message: OutgoingMessage<'_>, signal_every: usize, inline_bytes_max: usize) {
         let OutgoingMessage { kind, returned, payload, parts } = message;
         let stream_bytes: usize = parts.iter().map(|part| part.len()).sum();
         let payload_bytes = (payload.len() + stream_bytes) as u32;
         let header = MessageHeader { payload_bytes, kind, returned, sequence: self.sequence };
-        let head = MessageHead::new(&header.encode(), payload);
+        let head = SendHead::new(&header.encode(), payload);
         let inline = head.as_bytes().len() + stream_bytes <= inline_bytes_max;
         self.sequence = self.sequence.wrapping_add(1);
         self.unsignalled += 1;
@@ -88,10 +85,9 @@ impl SendHalf {
         self.work_list.push(WorkRequest::Send { id, head, parts, inline, signalled });
     }
 
-    /// Puts a READ into the list.
     pub fn queue_read(&mut self, wish: super::receive_half::ReadRequest, landing: bool) {
         let super::receive_half::ReadRequest { into, at, bytes, address, key } = wish;
-        // Its completion stands for all before it.
+        // Its completion completes all work before it.
         self.reset_unsignalled();
         let id = self.next_id(if landing { LANDING } else { 0 });
         self.work_list.push(WorkRequest::Read { id, into, at, bytes, address, key });
@@ -108,7 +104,7 @@ impl SendHalf {
         WorkRequestId(number | kind)
     }
 
-    /// Makes the list ready for its doorbell: memory that the device holds must come back without a later message.
+    /// Signals the last message if the device holds memory: it must be returned without a later message.
     pub fn signal_last(&mut self) {
         if self.holds_memory
             && let Some(WorkRequest::Send { signalled, .. }) = self.work_list.last_mut()
@@ -118,14 +114,13 @@ impl SendHalf {
         }
     }
 
-    /// A completion says that this work and all before it are over.
+    /// This work request and all before it have completed.
     pub fn on_completion(&mut self, id: WorkRequestId) {
         let number = id.0 & !LANDING;
         debug_assert!(number < self.posted, "work that was never put");
         self.completed = self.completed.max(number + 1).min(self.posted);
     }
 
-    /// The number that the next rendezvous has.
     pub fn next_number(&self) -> u32 {
         self.next_number
     }
@@ -136,7 +131,7 @@ impl SendHalf {
         self.offers.push_back(offered);
     }
 
-    /// The peer has read everything up to this number. Answers how many that are.
+    /// The peer has read every rendezvous up to this number. Returns how many that are.
     pub fn count_done(&mut self, number: u32) -> Result<usize, ConnectionFault> {
         let first = self.next_number.wrapping_sub(self.offers.len() as u32);
         let place = number.wrapping_sub(first) as usize;

@@ -1,8 +1,7 @@
-//! A simulated device: reliable connections in memory, with faults from a seed.
+//! A simulated device: reliable connections in memory, with faults drawn from a seed.
 //!
-//! Enters: options.  Leaves: devices, all on one fabric, and the fabric to move time on.
-//! Owns:   what is under way, the order of faults: the same seed and calls give the same run.
-//! Never:  starts a thread; reads a clock but for [`Fabric::live`]: elsewhere time is the number of [`Fabric::step`] calls.
+//! The same seed and the same calls give the same run: time is the number of [`Fabric::step`] calls, except with
+//! [`Fabric::real_time`]. No thread is started.
 
 mod sim_cm;
 mod sim_device;
@@ -18,41 +17,40 @@ use sim_network::SimNetwork;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Time that one step of the fabric takes.
+/// The duration of one step of the fabric.
 pub const STEP: Duration = Duration::from_micros(10);
 
 /// The longest wait of a device in real time.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// How a simulated fabric behaves.
 #[derive(Clone, Debug)]
 pub struct FabricOptions {
-    /// Where chance begins.
+    /// The seed of the random number generator.
     pub seed: u64,
-    /// Most steps that anything is under way; zero: it is there in the next step.
+    /// Most steps that anything is in flight; zero: it arrives in the next step.
     pub delay_steps_max: u32,
-    /// Whether completions of different queue pairs come in any order.
+    /// Whether completions of different queue pairs are reordered.
     pub reorder: bool,
-    /// In how many of a thousand cases a message finds no receive buffer although there are some.
+    /// In how many of a thousand cases the receiver is not ready although buffers are posted.
     pub not_ready_permille: u32,
-    /// In how many of a million cases a piece of work fails.
+    /// In how many of a million cases a work request fails.
     pub error_ppm: u32,
     /// In how many of a million cases a bit of a message's first eight bytes flips.
     pub flip_ppm: u32,
-    /// In how many of a thousand cases a look for events finds none although there are some: as where one arrives between
-    /// the look for events and the look for completions. Not in real time, where whoever sleeps would miss it.
+    /// In how many of a thousand cases a poll for events finds none although there are some, as if one arrived between
+    /// the polls for events and for completions. Not in real time, where a sleeping thread would miss it.
     pub late_events_permille: u32,
-    /// Grants that a device has room for.
+    /// Grants that a device can hold.
     pub grants_max: usize,
-    /// Bytes that a send may carry inline.
+    /// Most bytes of an inline send.
     pub inline_bytes_max: usize,
-    /// As iWARP has it: who accepts is told at once that the connection stands, and a message that comes to the end that
-    /// asked before it has the answer ends the connection.
+    /// As on iWARP: the accepting end gets its established event at once, and a message that reaches the connecting end
+    /// before the acceptance ends the connection.
     pub initiator_sends_first: bool,
 }
 
 impl FabricOptions {
-    /// A fabric on which nothing goes wrong.
+    /// A fabric without faults.
     pub fn faultless() -> Self {
         FabricOptions {
             seed: 0,
@@ -68,7 +66,7 @@ impl FabricOptions {
         }
     }
 
-    /// One that is slow and in no order, but loses nothing.
+    /// A fabric that delays and reorders, but loses nothing.
     pub fn slow(seed: u64) -> Self {
         let mut chance = link::sim::SplitMix64::new(seed);
         FabricOptions {
@@ -84,7 +82,7 @@ impl FabricOptions {
         }
     }
 
-    /// One on which work fails and bits flip as well.
+    /// A fabric on which work also fails and bits flip.
     pub fn broken(seed: u64) -> Self {
         let mut chance = link::sim::SplitMix64::new(!seed);
         FabricOptions {
@@ -97,11 +95,11 @@ impl FabricOptions {
 
 struct FabricInner {
     net: Mutex<SimNetwork>,
-    /// Something has arrived somewhere.
+    /// Notified when something has arrived at any node.
     moved: Condvar,
 }
 
-/// The fabric between devices. Clones are the same.
+/// A handle on the fabric between devices. Clones are handles on the same one.
 #[derive(Clone)]
 pub struct Fabric(Arc<FabricInner>);
 
@@ -111,8 +109,8 @@ impl Fabric {
         Self::with(options, None)
     }
 
-    /// One in real time: its devices may be used on several threads, have descriptors to wait for, and move it on by
-    /// being used. Delays are no longer than the calls make them.
+    /// A fabric in real time: its devices may be used by several threads, have descriptors to wait for, and advance the
+    /// fabric with each call.
     pub fn real_time(options: &FabricOptions) -> Self {
         Self::with(options, Some(RealTimeClock::new()))
     }
@@ -121,13 +119,13 @@ impl Fabric {
         Fabric(Arc::new(FabricInner { net: Mutex::new(SimNetwork::new(options, live)), moved: Condvar::new() }))
     }
 
-    /// One more device.
+    /// Adds a device.
     pub fn device(&self) -> SimDevice {
         let node = self.network().add_node(None);
         SimDevice::new(self.clone(), node)
     }
 
-    /// So many devices that listen together: requests go to the one with the fewest queue pairs.
+    /// Adds devices that listen together: requests are passed to the one with the fewest queue pairs.
     pub fn siblings(&self, count: usize) -> Vec<SimDevice> {
         let mut net = self.network();
         let group = net.nodes.len();
@@ -136,12 +134,12 @@ impl Fabric {
         nodes.into_iter().map(|node| SimDevice::new(self.clone(), node)).collect()
     }
 
-    /// All devices of a fabric count as shares of one card: each reaches whatever another does.
+    /// All devices of a fabric count as one card.
     fn card(&self) -> String {
         format!("sim-{:p}", Arc::as_ptr(&self.0))
     }
 
-    /// The way to an address of this fabric.
+    /// The route to an address of this fabric.
     pub fn route_to(&self, place: &str) -> ResolvedRoute {
         let fabric = self.clone();
         ResolvedRoute { card: self.card(), address: place.to_owned(), open: Box::new(move || Ok(Box::new(fabric.device()))) }
@@ -152,7 +150,7 @@ impl Fabric {
         self.0.net.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything arrives that can, in real time.
+    /// Delivers everything that is due, in real time.
     fn settle(&self, mut net: MutexGuard<'_, SimNetwork>) {
         if net.live.is_some() {
             net.deliver_pending();
@@ -161,9 +159,9 @@ impl Fabric {
         }
     }
 
-    /// Waits until a device has something to look at, or so long.
+    /// Waits until a device has something to poll, or until the time-out.
     fn wait(&self, mut net: MutexGuard<'_, SimNetwork>, node: usize, timeout: Option<Duration>) {
-        // Nobody sleeps for ever for want of a limit: whoever waits looks again.
+        // Even without a time-out the caller polls from time to time.
         let timeout = timeout.unwrap_or(WAIT_MAX);
         net.deliver_pending();
         self.0.moved.notify_all();
@@ -171,8 +169,8 @@ impl Fabric {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// As a card that is pulled out: every call of the device fails, and nothing leaves or reaches it. Devices are
-    /// numbered as they were made, from zero.
+    /// Simulates a card that is removed: every call of the device fails, and nothing leaves or reaches it. Devices are
+    /// numbered in the order of their creation, from zero.
     pub fn break_nth(&self, node: usize) {
         let mut net = self.network();
         net.break_down(node);
@@ -180,37 +178,38 @@ impl Fabric {
         self.0.moved.notify_all();
     }
 
-    /// Time moves on by one step.
+    /// Advances time by one step.
     pub fn step(&self) {
         self.network().step();
     }
 
-    /// A device's host disappears: it answers nothing and tells nobody.
+    /// Simulates a host that is switched off: it answers nothing and notifies nobody.
     pub fn vanish(&self, device: &SimDevice) {
         self.network().vanish(device.node());
     }
 
-    /// As [`vanish`](Self::vanish), for a device that was handed to a port: they are numbered as they were made, from zero.
+    /// As [`vanish`](Self::vanish), for a device that was moved to a port: numbered in the order of creation, from
+    /// zero.
     pub fn vanish_nth(&self, node: usize) {
         self.network().vanish(node);
     }
 
-    /// Work fails and bits flip no more.
+    /// Ends all faults.
     pub fn heal(&self) {
         self.network().heal();
     }
 
-    /// Devices made so far.
+    /// The number of devices.
     pub fn devices(&self) -> usize {
         self.network().nodes.len()
     }
 
-    /// Messages delivered so far.
+    /// The number of delivered messages.
     pub fn delivered(&self) -> u64 {
         self.network().delivered
     }
 
-    /// Most regions of message memory that a device has registered.
+    /// The largest number of regions that a device has registered.
     pub fn regions_max(&self) -> usize {
         self.network().nodes.iter().map(|node| node.regions.len()).max().unwrap_or(0)
     }

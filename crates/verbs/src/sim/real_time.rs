@@ -1,13 +1,11 @@
-//! A fabric in real time: what several threads need to sleep until their device has something to tell.
+//! A fabric in real time: its devices can be used by several threads that sleep until there is an event.
 //!
-//! Enters: calls of devices, from any thread.  Leaves: descriptors that become readable, waits that end.
-//! Owns:   the clock of such a fabric.
-//! Never:  is used by a fabric whose runs must be repeatable; there time is the number of steps.
+//! Runs of such a fabric cannot be reproduced; elsewhere time is the number of steps.
 
 use super::sim_network::SimNetwork;
 use std::time::{Duration, Instant};
 
-/// Steps that one call takes at most: what nobody acknowledges is tried again by the next.
+/// Most steps of one call: unacknowledged work is retried by the next.
 const STEPS_A_CALL_MAX: u32 = 64;
 
 /// The clock of a fabric.
@@ -28,7 +26,7 @@ impl RealTimeClock {
 }
 
 impl SimNetwork {
-    /// Lets everything arrive that can, and wakes those it arrives at. Only in real time.
+    /// Delivers everything that is due, and wakes the nodes it arrives at. Only in real time.
     pub fn deliver_pending(&mut self) {
         if self.live.is_none() {
             return;
@@ -55,7 +53,7 @@ impl SimNetwork {
         })
     }
 
-    /// The device looks: it need not be told of what is there by now.
+    /// The device polls, so earlier notifications are cleared.
     pub fn on_poll(&mut self, node: usize) {
         self.deliver_pending();
         let node = &mut self.nodes[node];

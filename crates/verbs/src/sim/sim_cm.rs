@@ -1,7 +1,6 @@
 //! The connection manager of a simulated fabric.
 //!
-//! Enters: requests and their answers.  Leaves: events, in the order of one device.
-//! Never:  lets an event overtake a message of the same queue pair that was sent before.
+//! An event never overtakes a message that the same queue pair sent before.
 
 use super::sim_network::SimNetwork;
 use super::sim_queue_pair::{SimQueuePair, SimQueuePairState};
@@ -9,9 +8,9 @@ use crate::device::{DeviceError, ConnectionEvent, QueuePairId, QueuePairLimits, 
 use crate::limits::PRIVATE_BYTES_MAX;
 use link::PeerAddress;
 
-/// An acceptance's private data has so many bytes; what is not used is zero.
+/// The private data of an acceptance is padded with zeroes to this length.
 const REPLY_BYTES: usize = 196;
-/// A reject's.
+/// That of a rejection.
 const REJECT_BYTES: usize = 148;
 
 fn padded(private: &[u8], bytes: usize) -> Result<Vec<u8>, DeviceError> {
@@ -29,11 +28,11 @@ impl SimNetwork {
         node: usize,
         address: &str,
         private: &[u8],
-        wishes: QueuePairLimits,
+        limits: QueuePairLimits,
     ) -> Result<QueuePairId, DeviceError> {
         let private = padded(private, PRIVATE_BYTES_MAX)?;
         let number = self.next_number();
-        self.nodes[node].queue_pairs.insert(number, SimQueuePair::new(number, SimQueuePairState::Connecting, None, wishes));
+        self.nodes[node].queue_pairs.insert(number, SimQueuePair::new(number, SimQueuePairState::Connecting, None, limits));
         let pair = QueuePairId(number);
         match self.least_busy(address) {
             Some(listener) => {
@@ -47,7 +46,7 @@ impl SimNetwork {
         Ok(pair)
     }
 
-    /// Of those that listen together the one with the fewest queue pairs.
+    /// Of the nodes that listen together, the one with the fewest queue pairs.
     fn least_busy(&self, address: &str) -> Option<usize> {
         let listeners = self.listeners.get(address)?.iter().copied();
         listeners.filter(|&node| !self.nodes[node].is_broken).min_by_key(|&node| self.nodes[node].queue_pairs.len())
@@ -58,7 +57,7 @@ impl SimNetwork {
         node: usize,
         request: ConnectRequestId,
         private: &[u8],
-        wishes: QueuePairLimits,
+        limits: QueuePairLimits,
     ) -> Result<QueuePairId, DeviceError> {
         let private = padded(private, REPLY_BYTES)?;
         let (client, theirs) = self.requests.remove(&request.0).ok_or(DeviceError("the request is gone".into()))?;
@@ -66,7 +65,7 @@ impl SimNetwork {
             return Err(DeviceError("the request is gone".into()));
         }
         let number = self.next_number();
-        self.nodes[node].queue_pairs.insert(number, SimQueuePair::new(number, SimQueuePairState::Connected, Some((client, theirs)), wishes));
+        self.nodes[node].queue_pairs.insert(number, SimQueuePair::new(number, SimQueuePairState::Connected, Some((client, theirs)), limits));
         if let Some(pair) = self.queue_pair(client, theirs) {
             pair.peer = Some((node, number));
         }
@@ -79,7 +78,7 @@ impl SimNetwork {
 
     pub fn reject(&mut self, request: ConnectRequestId, private: &[u8]) {
         let Some((client, theirs)) = self.requests.remove(&request.0) else { return };
-        // What is too long is the caller's mistake, and rejected all the same.
+        // Too long private data is the caller's mistake; the request is rejected nevertheless.
         let private = padded(private, REJECT_BYTES).unwrap_or_default();
         self.queue_event(client, ConnectionEvent::Rejected { pair: QueuePairId(theirs), private });
     }
@@ -96,7 +95,7 @@ impl SimNetwork {
         }
     }
 
-    /// Events whose time has come.
+    /// Delivers the events that are due.
     pub fn deliver_events(&mut self, node: usize) {
         while let Some((due, _)) = self.nodes[node].pending_events.front()
             && *due <= self.now
@@ -108,13 +107,13 @@ impl SimNetwork {
             match &event {
                 ConnectionEvent::Established { pair, .. } => {
                     let Some(it) = self.queue_pair(node, pair.0).filter(|it| it.state != SimQueuePairState::Failed) else { continue };
-                    // The end that accepted is up since then.
+                    // The accepting end is connected since it accepted.
                     let was = std::mem::replace(&mut it.state, SimQueuePairState::Connected);
                     if was == SimQueuePairState::Connecting
                         && let Some((there, theirs)) = it.peer
                         && !self.options.initiator_sends_first
                     {
-                        // It hears last that the connection stands; a message may come before that.
+                        // The accepting end gets its event last; a message may arrive earlier.
                         self.queue_event(there, ConnectionEvent::Established { pair: QueuePairId(theirs), private: Vec::new() });
                     }
                 }

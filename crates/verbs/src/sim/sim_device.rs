@@ -1,8 +1,4 @@
-//! A simulated device: one node of a fabric.
-//!
-//! Enters: work.  Leaves: completions, when the fabric has moved on.
-//! Owns:   its number.
-//! Never:  moves time on, but in `wait`, by one step.
+//! A simulated device: one node of a fabric. Only `wait` advances the fabric's time, by one step.
 
 use super::sim_network::{SimGrant, SimNetwork};
 use super::{Fabric, STEP};
@@ -26,15 +22,15 @@ impl SimDevice {
         SimDevice { fabric, node }
     }
 
-    /// Its number on the fabric, from zero.
+    /// Its number in the fabric, from zero.
     pub fn node(&self) -> usize {
         self.node
     }
 }
 
-/// A device that is broken does nothing more.
+/// Fails if the device was removed.
 fn whole(net: &SimNetwork, node: usize) -> Result<(), DeviceError> {
-    if net.nodes[node].is_broken { Err(mistake("the device is broken")) } else { Ok(()) }
+    if net.nodes[node].is_broken { Err(mistake("the device has failed")) } else { Ok(()) }
 }
 
 fn mistake(what: &str) -> DeviceError {
@@ -42,7 +38,7 @@ fn mistake(what: &str) -> DeviceError {
 }
 
 impl Drop for SimDevice {
-    /// In real time other threads live on: whoever was connected finds that nobody answers.
+    /// In real time other threads keep running: connected peers get no answer any more.
     fn drop(&mut self) {
         let mut net = self.fabric.network();
         if net.live.is_some() {
@@ -83,7 +79,7 @@ impl Device for SimDevice {
     fn grant(&mut self, memory: Slice) -> Result<ReadGrant, DeviceError> {
         let mut net = self.fabric.network();
         if net.grants.values().filter(|granted| granted.node == self.node).count() >= net.options.grants_max {
-            return Err(mistake("no room for another registration"));
+            return Err(mistake("no more registrations are possible"));
         }
         let key = net.next_number();
         let address = memory.as_ptr().addr() as u64;
@@ -161,7 +157,7 @@ impl Device for SimDevice {
         Ok(())
     }
 
-    /// One step, and whoever waits longer calls again; in real time, as long as it takes.
+    /// Advances time by one step; in real time, blocks.
     fn wait(&mut self, timeout: Option<Duration>) -> Result<(), DeviceError> {
         let net = self.fabric.network();
         whole(&net, self.node)?;
@@ -183,24 +179,24 @@ impl Device for SimDevice {
         let group = net.nodes[self.node].group;
         let listeners = net.listeners.get(address).cloned().unwrap_or_default();
         if listeners.iter().any(|&other| other == self.node || net.nodes[other].group != group) {
-            return Err(mistake("somebody listens there already"));
+            return Err(mistake("the address is in use"));
         }
         net.listeners.entry(address.to_owned()).or_default().push(self.node);
         Ok(())
     }
 
-    fn connect(&mut self, address: &str, private: &[u8], wanted: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
+    fn connect(&mut self, address: &str, private: &[u8], limits: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
         let mut net = self.fabric.network();
         whole(&net, self.node)?;
-        let outcome = net.connect(self.node, address, private, *wanted);
+        let outcome = net.connect(self.node, address, private, *limits);
         self.fabric.settle(net);
         outcome
     }
 
-    fn accept(&mut self, request: ConnectRequestId, private: &[u8], wanted: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
+    fn accept(&mut self, request: ConnectRequestId, private: &[u8], limits: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
         let mut net = self.fabric.network();
         whole(&net, self.node)?;
-        let outcome = net.accept(self.node, request, private, *wanted);
+        let outcome = net.accept(self.node, request, private, *limits);
         self.fabric.settle(net);
         outcome
     }

@@ -1,8 +1,6 @@
-//! What a simulated fabric is made of, and one step of it.
+//! The state of a simulated fabric, and one step of it.
 //!
-//! Enters: posted work.  Leaves: completions and events, when they are due.
-//! Owns:   all devices' queues, all grants.
-//! Never:  delivers a queue pair's messages out of order, or twice.
+//! Messages of a queue pair are delivered in order and once.
 
 use super::FabricOptions;
 use super::real_time::RealTimeClock;
@@ -13,7 +11,7 @@ use link::sim::SplitMix64;
 use slab::{BlockMut, Slice};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-/// Steps after which a peer that does not acknowledge is given up.
+/// Steps without an acknowledgement after which work fails.
 const ACKNOWLEDGE_STEPS_MAX: u32 = 2_000;
 /// Steps for each retry when the receiver is not ready.
 const NOT_READY_STEPS: u32 = 100;
@@ -22,22 +20,22 @@ const NOT_READY_STEPS: u32 = 100;
 pub(super) struct SimNode {
     pub receives: VecDeque<(WorkRequestId, BlockMut)>,
     pub completions: VecDeque<QueuedCompletion>,
-    /// Events that are still under way: when they are there.
+    /// Events in flight, with the step in which they arrive.
     pub pending_events: VecDeque<(u64, ConnectionEvent)>,
     pub events: VecDeque<ConnectionEvent>,
     pub queue_pairs: BTreeMap<u32, SimQueuePair>,
-    /// Regions it has met, by their serial numbers.
+    /// Registered regions, by their serial numbers.
     pub regions: HashSet<u64>,
     pub is_gone: bool,
-    /// Every call of its device fails.
+    /// Its card was removed: every call of its device fails.
     pub is_broken: bool,
-    /// Devices that listen together have the same.
+    /// The same number for devices that listen together.
     pub group: usize,
-    /// A notice of the next completion is wanted.
+    /// A notification of the next completion was requested.
     pub is_armed: bool,
-    /// There is something that the device has not looked at since it wanted to be told.
+    /// There is something to poll since the last notification was requested.
     pub is_notified: bool,
-    /// What stands for a card's channels of completions and events.
+    /// Simulates a card's completion and event channels.
     pub wake_pipe: Option<WakePipe>,
 }
 
@@ -53,12 +51,12 @@ pub(super) struct SimNetwork {
     pub now: u64,
     pub nodes: Vec<SimNode>,
     pub listeners: HashMap<String, Vec<usize>>,
-    /// Requests that were neither accepted nor rejected: who asks.
+    /// Requests that were neither accepted nor rejected: the connecting node and queue pair.
     pub requests: HashMap<u64, (usize, u32)>,
     pub grants: HashMap<u32, SimGrant>,
     pub next_number: u32,
     pub delivered: u64,
-    /// Time is real time.
+    /// The clock, in real time.
     pub live: Option<RealTimeClock>,
 }
 
@@ -78,7 +76,7 @@ impl SimNetwork {
         }
     }
 
-    /// One more device, which listens together with those of its group.
+    /// Adds a node, which listens together with those of its group.
     pub fn add_node(&mut self, group: Option<usize>) -> usize {
         let number = self.nodes.len();
         let bell = self.live.is_some().then(|| WakePipe::new().expect("the system has room for two sockets"));
@@ -86,7 +84,7 @@ impl SimNetwork {
         number
     }
 
-    /// Every call of a device fails from now on, and nothing leaves or reaches it.
+    /// Removes the card: every call of the device fails from now on, and nothing leaves or reaches it.
     pub fn break_down(&mut self, node: usize) {
         let it = &mut self.nodes[node];
         (it.is_gone, it.is_broken, it.is_notified) = (true, true, true);
@@ -120,7 +118,7 @@ impl SimNetwork {
         self.nodes.get_mut(node)?.queue_pairs.get_mut(&number)
     }
 
-    /// Puts completions of one queue pair among those of the others.
+    /// Queues completions of one queue pair.
     pub fn complete(&mut self, node: usize, entries: Vec<QueuedCompletion>) {
         for entry in entries {
             let queue = &mut self.nodes[node].completions;
@@ -176,7 +174,7 @@ impl SimNetwork {
         }
     }
 
-    /// What a queue pair does in this step.
+    /// Executes the work of a queue pair in this step.
     fn run_queue_pair(&mut self, node: usize, number: u32) {
         let now = self.now;
         let Some(pair) = self.nodes[node].queue_pairs.get(&number) else { return };
@@ -194,7 +192,7 @@ impl SimNetwork {
         }
     }
 
-    /// One piece of work; false if there is none, or it must wait.
+    /// Executes one work request; false if there is none, or it must wait.
     fn run_work_request(&mut self, node: usize, number: u32) -> bool {
         let Some(pair) = self.queue_pair(node, number) else { return false };
         let (Some(peer), false) = (pair.peer, pair.queue.is_empty() || pair.state != SimQueuePairState::Connected) else { return false };
@@ -204,7 +202,7 @@ impl SimNetwork {
             self.fail_queue_pair(peer.0, peer.1, None);
             self.queue_event(
                 peer.0,
-                ConnectionEvent::Failed { pair: QueuePairId(peer.1), why: "a message has overtaken the answer".into() },
+                ConnectionEvent::Failed { pair: QueuePairId(peer.1), why: "a message has overtaken the acceptance".into() },
             );
         }
         let reachable = !self.nodes[peer.0].is_gone && stage == Some(SimQueuePairState::Connected);
@@ -236,7 +234,7 @@ impl SimNetwork {
         }
     }
 
-    /// The first piece of work found nobody; after so many steps of that it fails.
+    /// The first work request could not be delivered; after so many steps of that it fails.
     fn count_retry(&mut self, node: usize, number: u32, steps_max: u32, status: CompletionStatus) -> bool {
         let Some(pair) = self.queue_pair(node, number) else { return false };
         pair.retries += 1;
@@ -317,7 +315,7 @@ impl SimNetwork {
         self.put_back(node, number, work);
         self.fail_queue_pair(node, number, Some(status));
         if status == CompletionStatus::RemoteAccess {
-            // The responder's end fails as well, and is told nothing but by its completions.
+            // The responder's queue pair fails as well, and only its completions report that.
             self.fail_queue_pair(peer.0, peer.1, None);
         }
         false

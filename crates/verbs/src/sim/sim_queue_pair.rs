@@ -1,8 +1,4 @@
-//! A simulated queue pair: work that waits, work that is not acknowledged.
-//!
-//! Enters: work.  Leaves: its completions, in order.
-//! Owns:   what was posted, until it is polled.
-//! Never:  releases memory before a completion stands for it.
+//! A simulated queue pair: queued work, unacknowledged work, and their completions in order.
 
 use crate::device::{WorkCompletion, QueuePairId, QueuePairLimits, CompletionStatus, WorkRequest};
 use slab::{BlockMut, Slice};
@@ -16,7 +12,7 @@ pub(super) enum SimQueuePairState {
     Failed,
 }
 
-/// Work that the peer has, and of which we do not know that.
+/// Work that is delivered and not acknowledged.
 struct Unacknowledged {
     due: u64,
     work: WorkRequest,
@@ -25,20 +21,20 @@ struct Unacknowledged {
 pub(super) struct SimQueuePair {
     pub number: u32,
     pub state: SimQueuePairState,
-    /// The node and the queue pair at the other end.
+    /// The peer's node and queue pair.
     pub peer: Option<(usize, u32)>,
     pub queue: VecDeque<WorkRequest>,
     unacknowledged: VecDeque<Unacknowledged>,
-    /// Memory of sends without a completion of their own.
+    /// Memory of unsignalled sends.
     held: Vec<Slice>,
-    /// The step before which nothing is done.
+    /// The next step in which it executes work.
     pub due: u64,
-    /// Steps for which the first piece of work has found nobody.
+    /// Steps in which the first work request could not be delivered.
     pub retries: u32,
     pub limits: QueuePairLimits,
 }
 
-/// A completion, and the memory that goes when it is polled.
+/// A completion, and the memory that is freed when it is polled.
 pub(super) struct QueuedCompletion {
     pub completion: WorkCompletion,
     _held: Vec<Slice>,
@@ -51,7 +47,7 @@ impl QueuedCompletion {
 }
 
 impl SimQueuePair {
-    pub fn new(number: u32, stage: SimQueuePairState, peer: Option<(usize, u32)>, wishes: QueuePairLimits) -> Self {
+    pub fn new(number: u32, stage: SimQueuePairState, peer: Option<(usize, u32)>, limits: QueuePairLimits) -> Self {
         SimQueuePair {
             number,
             state: stage,
@@ -61,7 +57,7 @@ impl SimQueuePair {
             held: Vec::new(),
             due: 0,
             retries: 0,
-            limits: wishes,
+            limits,
         }
     }
 
@@ -69,18 +65,18 @@ impl SimQueuePair {
         self.queue.len() + self.unacknowledged.len()
     }
 
-    /// Whether another step would do something for it.
+    /// Whether it has something to do in the next step.
     pub fn is_working(&self) -> bool {
         (self.state == SimQueuePairState::Connected && !self.queue.is_empty()) || !self.unacknowledged.is_empty()
     }
 
-    /// The peer has it; the acknowledgement comes at `due`.
+    /// The work is delivered; the acknowledgement arrives in step `due`.
     pub fn on_sent(&mut self, work: WorkRequest, due: u64) {
         let earlier = self.unacknowledged.back().map_or(0, |last| last.due);
         self.unacknowledged.push_back(Unacknowledged { due: due.max(earlier), work });
     }
 
-    /// Completions of what is acknowledged by this step.
+    /// Completes the work that is acknowledged by this step.
     pub fn acknowledge(&mut self, step: u64, out: &mut Vec<QueuedCompletion>) {
         while let Some(first) = self.unacknowledged.front()
             && first.due <= step
@@ -107,7 +103,7 @@ impl SimQueuePair {
         }
     }
 
-    /// The first piece of work fails with `status`, if one is named, and all the rest is flushed.
+    /// Fails the first work request with `status`, if given, and flushes the rest.
     pub fn fail(&mut self, status: Option<CompletionStatus>, out: &mut Vec<QueuedCompletion>) {
         self.state = SimQueuePairState::Failed;
         self.acknowledge(u64::MAX, out);

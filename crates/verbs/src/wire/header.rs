@@ -1,40 +1,35 @@
-//! The eight bytes that every message begins with.
-//!
-//! Enters: their values, or the bytes of a message.  Leaves: the bytes, or the values.
-//! Owns:   the codes of the seven kinds.
-//! Never:  compares with what is expected; the engine does that.
+//! The eight bytes that start every message.
 
 use super::array;
 use crate::limits::{MESSAGE_HEADER_BYTES, PAYLOAD_BYTES_MAX};
 
-/// What a message is for.
+/// The type of a message.
 ///
-/// All codes have an even number of ones: a single flipped bit gives no kind.
+/// All codes have an even number of ones, so a single flipped bit gives an invalid code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum MessageKind {
     /// Bytes of the stream.
     Data = 0x03,
-    /// Nothing but the credits in its header.
+    /// No payload, only the credits in its header.
     Credit = 0x05,
-    /// Bytes of the stream that the receiver reads from the sender's memory: a [`Descriptor`](super::Descriptor).
+    /// Bytes of the stream that the receiver reads from the sender's memory: a
+    /// [`RendezvousDescriptor`](super::RendezvousDescriptor).
     Rendezvous = 0x06,
-    /// Such bytes were read; the grant may end.
+    /// Rendezvous were read; their grants may be revoked.
     Done = 0x09,
-    /// Asks for a sign of life.
+    /// Requests a PONG.
     Ping = 0x0A,
-    /// Gives it.
+    /// Answers a PING.
     Pong = 0x0C,
-    /// The end of the sender's stream, or of everything and why.
+    /// The end of the sender's stream, or with a reason the end of the connection.
     Close = 0x0F,
 }
 
 impl MessageKind {
-    /// All kinds.
     pub const ALL: [MessageKind; 7] =
         [MessageKind::Data, MessageKind::Credit, MessageKind::Rendezvous, MessageKind::Done, MessageKind::Ping, MessageKind::Pong, MessageKind::Close];
 
-    /// The kind of a code.
     pub fn from_code(code: u8) -> Option<MessageKind> {
         MessageKind::ALL.into_iter().find(|kind| *kind as u8 == code)
     }
@@ -43,13 +38,12 @@ impl MessageKind {
 /// The header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageHeader {
-    /// Bytes behind the header; 24 bits.
+    /// Bytes after the header; 24 bits.
     pub payload_bytes: u32,
-    /// What the message is for.
     pub kind: MessageKind,
-    /// How many credits the sender of this message has returned since the connection began, modulo 2^16.
+    /// Credits that the sender has returned since the connection began, modulo 2^16.
     pub returned: u16,
-    /// The number of the message in its direction, from zero, modulo 2^16.
+    /// The sequence number of the message in its direction, from zero, modulo 2^16.
     pub sequence: u16,
 }
 
@@ -57,7 +51,7 @@ impl MessageHeader {
     /// The bytes.
     ///
     /// # Panics
-    /// If the payload is beyond 24 bits, which is a mistake of the caller's.
+    /// If the payload length exceeds 24 bits.
     pub fn encode(self) -> [u8; MESSAGE_HEADER_BYTES] {
         assert!(self.payload_bytes <= PAYLOAD_BYTES_MAX, "a payload beyond 24 bits");
         let [_, a, b, c] = self.payload_bytes.to_be_bytes();
@@ -66,7 +60,7 @@ impl MessageHeader {
         [a, b, c, self.kind as u8, d, e, f, g]
     }
 
-    /// The header of a message. `Err` has the code of an unknown kind; `None` in it: the message is too short for a header.
+    /// The header of a message. The error is an unknown code, or `None` if the message is shorter than a header.
     pub fn decode(message: &[u8]) -> Result<MessageHeader, Option<u8>> {
         let [a, b, c, code, d, e, f, g] = array::<MESSAGE_HEADER_BYTES>(message, 0).ok_or(None)?;
         Ok(MessageHeader {

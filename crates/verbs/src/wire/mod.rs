@@ -1,8 +1,6 @@
-//! What goes over the wire: the private data of the set-up, and the messages of a connection.
+//! The wire format: the private data of the connection set-up, and the messages of a connection.
 //!
-//! Enters: values, or the bytes of a peer.  Leaves: bytes, or values, or what is wrong with the bytes.
-//! Owns:   the layout that `docs/protocol/rdma.md` describes.
-//! Never:  panics, whatever the bytes are; knows a state.
+//! Its description is `docs/protocol/rdma.md`. Decoding never panics, whatever the bytes are, and has no state.
 
 mod payload;
 mod header;

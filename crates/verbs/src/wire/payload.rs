@@ -1,23 +1,19 @@
-//! What stands behind the header: rendezvous descriptors, their ends, and reasons to close.
-//!
-//! Enters: values, or the payload of a message.  Leaves: the payload, or the values.
-//! Owns:   their layouts.
-//! Never:  believes an address; the device finds out whether it is one.
+//! The payloads of messages: rendezvous descriptors, their DONE, and reasons to close.
 
 use super::array;
 use crate::limits::{CLOSE_TEXT_BYTES_MAX, DESCRIPTOR_BYTES, DONE_BYTES, RENDEZVOUS_BYTES_MAX};
 use std::fmt;
 
-/// Where bytes of the stream lie in the sender's memory.
+/// The location of bytes of the stream in the sender's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RendezvousDescriptor {
     /// The number of this rendezvous in its direction, from zero, modulo 2^32.
     pub number: u32,
-    /// How many bytes.
+    /// The number of bytes.
     pub bytes: u32,
-    /// Where they begin, as the sender's device counts.
+    /// Their address in the sender's memory.
     pub address: u64,
-    /// The key that lets them be read.
+    /// The remote key.
     pub key: u32,
 }
 
@@ -32,7 +28,7 @@ impl RendezvousDescriptor {
         payload
     }
 
-    /// The descriptor of a payload, if it is one that could be true: some bytes, not too many, at addresses that exist.
+    /// Decodes a descriptor; `None` if it cannot be valid: no bytes, too many, or a range that overflows.
     pub fn decode(payload: &[u8]) -> Option<RendezvousDescriptor> {
         let payload: &[u8; DESCRIPTOR_BYTES] = payload.try_into().ok()?;
         let descriptor = RendezvousDescriptor {
@@ -48,7 +44,7 @@ impl RendezvousDescriptor {
     }
 }
 
-/// The payload that says that every rendezvous up to `number` was read.
+/// The payload of a DONE for every rendezvous up to `number`.
 pub fn encode_done(number: u32) -> [u8; DONE_BYTES] {
     number.to_be_bytes()
 }
@@ -58,28 +54,28 @@ pub fn decode_done(payload: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(payload.try_into().ok()?))
 }
 
-/// Why an end gives up a connection.
+/// Why an end closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CloseCode(pub u16);
 
 impl CloseCode {
-    /// The other end broke the protocol.
+    /// The other end violated the protocol.
     pub const PROTOCOL: CloseCode = CloseCode(1);
-    /// Something was waited for too long.
+    /// A time limit was exceeded.
     pub const OVERDUE: CloseCode = CloseCode(2);
 }
 
 impl fmt::Display for CloseCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            CloseCode::PROTOCOL => f.write_str("broken protocol"),
+            CloseCode::PROTOCOL => f.write_str("protocol violation"),
             CloseCode::OVERDUE => f.write_str("time-out"),
             CloseCode(code) => write!(f, "code {code}"),
         }
     }
 }
 
-/// The payload of a CLOSE that ends everything; its text is cut to what fits. One without payload ends a stream in order.
+/// The payload of a CLOSE with a reason, whose text is cut to fit. A CLOSE without payload ends the stream in order.
 pub fn encode_close(code: CloseCode, text: &str) -> ([u8; 2 + CLOSE_TEXT_BYTES_MAX], usize) {
     let mut payload = [0; 2 + CLOSE_TEXT_BYTES_MAX];
     payload[..2].copy_from_slice(&code.0.to_be_bytes());
@@ -91,12 +87,12 @@ pub fn encode_close(code: CloseCode, text: &str) -> ([u8; 2 + CLOSE_TEXT_BYTES_M
     (payload, 2 + bytes)
 }
 
-/// The code and text of a CLOSE with a payload; `None` if it is none.
+/// The code and text of a CLOSE with a payload; `None` if it is malformed.
 pub fn decode_close(payload: &[u8]) -> Option<(CloseCode, String)> {
     let code = u16::from_be_bytes(array(payload, 0)?);
     let text = payload.get(2..).filter(|text| text.len() <= CLOSE_TEXT_BYTES_MAX)?;
-    // What a peer says is shown to an operator: no control characters.
-    let text = String::from_utf8_lossy(text).chars().filter(|letter| !letter.is_control()).collect();
+    // The text is shown to operators, so control characters are removed.
+    let text = String::from_utf8_lossy(text).chars().filter(|message| !message.is_control()).collect();
     Some((CloseCode(code), text))
 }
 

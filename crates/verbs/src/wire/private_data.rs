@@ -1,8 +1,4 @@
-//! The private data of the connection manager: what each end says of itself before the first message.
-//!
-//! Enters: values, or the bytes of a peer.  Leaves: the bytes, or the values.
-//! Owns:   the layout, the versions, the reasons of a refusal.
-//! Never:  decides whether a peer is welcome.
+//! The private data of the connection manager: what each end announces before the first message.
 
 use super::array;
 use crate::limits::{CREDITS_MIN, HELLO_BYTES, RECEIVE_BUFFER_BYTES_MIN, REJECT_BYTES, TOKEN_BYTES};
@@ -10,53 +6,53 @@ use std::fmt;
 
 /// The first bytes of all private data: `HRDM`.
 const MAGIC: [u8; 4] = *b"HRDM";
-/// The oldest version this tree speaks.
+/// The oldest version of the protocol that is supported.
 pub const VERSION_MIN: u8 = 1;
-/// The newest.
+/// The newest version.
 pub const VERSION_MAX: u8 = 1;
-/// The flag that says that a token follows.
+/// The flag for a token.
 const HAS_TOKEN: u16 = 1;
 
-/// What lets a client move an AMQP connection that it opened elsewhere onto a queue pair, once.
+/// Lets a client that has opened a connection by TCP or TLS continue it over RDMA, once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RdmaToken(pub [u8; TOKEN_BYTES]);
 
 impl fmt::Debug for RdmaToken {
-    /// Says nothing of what is in it: logs are read by many.
+    /// Hides the value, because logs are read by many.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
+        f.write_str("RdmaToken(…)")
     }
 }
 
-/// What an end says of itself: with the request for a connection, and with its acceptance.
+/// What an end announces: in the private data of a connection request and of its acceptance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The oldest and the newest version it speaks; in an acceptance both are the one that was chosen.
+    /// The oldest and the newest version it supports; in an acceptance both are the chosen one.
     pub versions: (u8, u8),
-    /// Bytes of each of its receive buffers, headers included: no message to it is longer.
+    /// Bytes of its receive buffers: the longest message to it, with the header.
     pub receive_buffer_bytes: u32,
-    /// Messages it may be sent before it has returned a credit.
+    /// The initial credits: messages that may be sent to it before it returns a credit.
     pub credits: u16,
-    /// Rendezvous it may be offered and has not done with.
+    /// Rendezvous that may be offered to it at once.
     pub rendezvous_max: u16,
-    /// Bodies of at least this many bytes are better offered to it than sent.
+    /// Bodies of at least this many bytes should be offered to it, not sent.
     pub rendezvous_threshold_bytes: u32,
-    /// RDMA READs that it will have under way at once.
+    /// RDMA READs that it issues at once.
     pub reads_issued_max: u8,
     /// RDMA READs that it answers at once.
     pub reads_answered_max: u8,
-    /// What it was given over another connection, in a request.
+    /// In a request: the token from the bootstrap connection.
     pub token: Option<RdmaToken>,
 }
 
-/// Why private data is none.
+/// Why private data is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrivateDataError {
-    /// It is shorter than it must be.
+    /// It is too short.
     Short,
-    /// It does not begin as ours does: another protocol's peer.
+    /// It does not start with the magic bytes: the peer uses another protocol.
     Magic,
-    /// A value in it cannot be.
+    /// A value in it is invalid.
     Value(&'static str),
 }
 
@@ -65,7 +61,7 @@ impl fmt::Display for PrivateDataError {
         match self {
             PrivateDataError::Short => f.write_str("its private data is too short"),
             PrivateDataError::Magic => f.write_str("it does not speak this protocol"),
-            PrivateDataError::Value(what) => write!(f, "its private data is wrong: {what}"),
+            PrivateDataError::Value(what) => write!(f, "its private data is invalid: {what}"),
         }
     }
 }
@@ -91,7 +87,7 @@ impl Hello {
         bytes
     }
 
-    /// What a peer says. Bytes behind it are not looked at: connection managers pad, and later versions may say more.
+    /// Decodes private data. Further bytes are ignored: connection managers pad, and later versions may add fields.
     pub fn decode(bytes: &[u8]) -> Result<Hello, PrivateDataError> {
         let bytes: [u8; HELLO_BYTES] = array(bytes, 0).ok_or(PrivateDataError::Short)?;
         let u16_at = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
@@ -120,33 +116,32 @@ impl Hello {
         }
     }
 
-    /// The newest version that both speak.
+    /// The newest version that both ends support.
     pub fn version_with(&self, least: u8, most: u8) -> Option<u8> {
         let newest = self.versions.1.min(most);
         (newest >= self.versions.0.max(least)).then_some(newest)
     }
 }
 
-/// Why a listener does not want a connection.
+/// Why a listener rejects a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum RejectReason {
-    /// The private data of the request made no sense.
+    /// The private data of the request is invalid.
     Malformed = 1,
-    /// No version that both speak; the reject names those of the listener.
+    /// There is no version in common; the rejection contains the listener's versions.
     Version = 2,
-    /// Connections without a token are not let in here.
+    /// Connections without a token are not accepted.
     TokenNeeded = 3,
-    /// The token is unknown, was used, or is too old.
+    /// The token is unknown, used or expired.
     TokenWrong = 4,
-    /// There are no receive buffers left to promise.
+    /// There are no receive buffers left.
     Busy = 5,
-    /// The listener is about to stop.
+    /// The listener is shutting down.
     Shutdown = 6,
 }
 
 impl RejectReason {
-    /// All of them.
     pub const ALL: [RejectReason; 6] = [
         RejectReason::Malformed,
         RejectReason::Version,
@@ -156,25 +151,24 @@ impl RejectReason {
         RejectReason::Shutdown,
     ];
 
-    /// In words.
     pub fn as_str(self) -> &'static str {
         match self {
             RejectReason::Malformed => "our private data is malformed",
             RejectReason::Version => "no version in common",
             RejectReason::TokenNeeded => "a token is needed: open the connection by TCP or TLS first",
-            RejectReason::TokenWrong => "the token is unknown, used or too old",
-            RejectReason::Busy => "no receive buffers are left there",
-            RejectReason::Shutdown => "it is about to stop",
+            RejectReason::TokenWrong => "the token is unknown, used or expired",
+            RejectReason::Busy => "the peer has no receive buffers left",
+            RejectReason::Shutdown => "the peer is shutting down",
         }
     }
 }
 
-/// The private data of a reject.
+/// The private data of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reject {
     /// Why.
     pub reason: RejectReason,
-    /// The versions that the listener speaks.
+    /// The versions that the listener supports.
     pub versions: (u8, u8),
 }
 
@@ -186,7 +180,7 @@ impl Reject {
         [a, b, c, d, e, f, self.versions.0, self.versions.1]
     }
 
-    /// Why a listener refused; `None` if these bytes do not say: another program, or the device itself.
+    /// Decodes a rejection; `None` if it is not of this protocol: another program's, or the device's own.
     pub fn decode(bytes: &[u8]) -> Option<Reject> {
         let [a, b, c, d, e, f, least, most] = array::<REJECT_BYTES>(bytes, 0)?;
         let code = u16::from_be_bytes([e, f]);
@@ -224,8 +218,8 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused() {
         let wrong = |hello: Hello| Hello::decode(&hello.encode()).expect_err("wrong").to_string();
-        assert_eq!(wrong(Hello { versions: (2, 1), ..HELLO }), "its private data is wrong: versions");
-        assert_eq!(wrong(Hello { credits: 1, ..HELLO }), "its private data is wrong: too few credits");
+        assert_eq!(wrong(Hello { versions: (2, 1), ..HELLO }), "its private data is invalid: versions");
+        assert_eq!(wrong(Hello { credits: 1, ..HELLO }), "its private data is invalid: too few credits");
         assert!(wrong(Hello { receive_buffer_bytes: 10, ..HELLO }).contains("too small"));
         assert_eq!(Hello::decode(b"HRDM"), Err(PrivateDataError::Short));
         assert_eq!(Hello::decode(&[0; 56]), Err(PrivateDataError::Magic));

@@ -17,7 +17,8 @@ fn run(words: &str) -> bool {
 #[test]
 fn a_request_through_another_device_is_refused_and_a_device_that_goes_is_told_of() {
     let Some(ip) = lab() else { return };
-    // The connection manager's library looks for devices when it is first used: `SECOND` is a process that starts later.
+    // The connection manager's library looks for devices when it is first used: `SECOND` is a process that starts
+    // later.
     if std::env::var_os(SECOND).is_some() {
         return with_two(&ip.to_string());
     }
@@ -73,7 +74,7 @@ fn with_two(ip: &str) {
     }
     outcomes.sort();
     assert_eq!(outcomes[0], "accepted");
-    assert!(outcomes[1].contains("the peer refused"), "{outcomes:?}");
+    assert!(outcomes[1].contains("the peer rejected"), "{outcomes:?}");
     println!("{outcomes:?}");
     // A port on the second device, with a connection; then the device goes.
     let address = other.replace(number, "19999");

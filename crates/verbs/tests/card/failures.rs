@@ -28,12 +28,12 @@ fn an_address_without_a_device_is_said_in_words() {
     let text = words("192.0.2.7:5673");
     assert!(text.starts_with("RDMA: no RDMA device has the address 192.0.2.7: "), "{text}");
     let text = words("127.0.0.1:5673");
-    assert!(text.contains("the loopback one belongs to no device"), "{text}");
+    assert!(text.contains("the loopback address belongs to no device"), "{text}");
     let text = match card::open_towards("192.0.2.7:5673") {
         Ok(_) => panic!("nothing leads there"),
         Err(error) => error.to_string(),
     };
-    assert!(text.starts_with("RDMA: no RDMA device leads to 192.0.2.7: "), "{text}");
+    assert!(text.starts_with("RDMA: no RDMA device routes to 192.0.2.7: "), "{text}");
 }
 
 /// Anywhere: what is missing is named, and the program goes on.
@@ -55,7 +55,7 @@ fn an_address_that_is_taken_is_refused() {
     let address = fresh(ip);
     let _listening = listening(&address, &settings());
     let text = words(&address);
-    assert_eq!(text, format!("RDMA: somebody listens on {address} already"));
+    assert_eq!(text, format!("RDMA: {address} is in use"));
 }
 
 #[test]
