@@ -7,7 +7,9 @@
 
 mod sound;
 
-use link::{Certificate, CertificateFiles, ClientCertificates, CertificateIdentity, SanType, TlsServer, TlsServerOptions};
+use link::{
+    Certificate, CertificateFiles, CertificateIdentity, ClientCertificates, SanType, TlsServer, TlsServerOptions,
+};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::LazyLock;

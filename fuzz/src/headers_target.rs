@@ -6,7 +6,7 @@
 //! Never:  shares code with the catalog's.
 
 use crate::tables::{headers_only, list, samples_of_tables, table};
-use catalog::{Catalog, Definition, CatalogLimits, Name, ShardId, default_definitions};
+use catalog::{Catalog, CatalogLimits, Definition, Name, ShardId, default_definitions};
 use wire::{RawProperties, ReplyCode, Table, TableRef, Value};
 
 /// Panics if the catalog routes otherwise than a naive reading says, or remembers a binding wrongly.

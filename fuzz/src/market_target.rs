@@ -6,8 +6,9 @@
 //! Never:  says what trades with what: the oracle of `crates/market/tests` does.
 
 use market::{
-    EndOfStream, EngineRules, GatewayId, InputOutcome, MarketMessage, MarketSample, Matching, MatchingEngine, MessageSink,
-    NewOrder, ORDER_BYTES, OrderSide, OutstandingOrders, Recipient, SampleSource, SequenceGap, ShortSequence, Symbol, Trade,
+    EndOfStream, EngineRules, GatewayId, InputOutcome, MarketMessage, MarketSample, Matching, MatchingEngine,
+    MessageSink, NewOrder, ORDER_BYTES, OrderSide, OutstandingOrders, Recipient, SampleSource, SequenceGap,
+    ShortSequence, Symbol, Trade,
 };
 
 /// Few, so that books fill up, orders meet and symbols are unknown.
@@ -21,7 +22,8 @@ const UNDER_WAY: u64 = 16;
 pub fn check(bytes: &[u8]) {
     let Some((&how, messages)) = bytes.split_first() else { return };
     let matching = if how & 1 == 0 { Matching::Crossing } else { Matching::Exact };
-    let rules = EngineRules { symbols: SYMBOLS, matching, resting_book_max: RESTING_BOOK_MAX, resting_max: RESTING_MAX };
+    let rules =
+        EngineRules { symbols: SYMBOLS, matching, resting_book_max: RESTING_BOOK_MAX, resting_max: RESTING_MAX };
     let (mut engine, mut said) = (MatchingEngine::new(rules), SentMessages::default());
     let mut journal: Vec<[u8; ORDER_BYTES]> = Vec::new();
     let mut listener = OutstandingOrders::new(GatewayId::default(), UNDER_WAY);
@@ -43,10 +45,16 @@ pub fn check(bytes: &[u8]) {
             }
             InputOutcome::Repeat => assert_eq!(said.messages.len(), before, "what comes again is not answered"),
             InputOutcome::Malformed => {
-                assert!(matches!(said.messages[before..], [(Recipient::Sender, MarketMessage::Reject(_))]), "{:?}", said.messages);
+                assert!(
+                    matches!(said.messages[before..], [(Recipient::Sender, MarketMessage::Reject(_))]),
+                    "{:?}",
+                    said.messages
+                );
             }
             InputOutcome::End(gateway) => {
-                assert!(matches!(said.messages[before..], [(Recipient::Gateway(to), MarketMessage::End(_))] if to == gateway));
+                assert!(
+                    matches!(said.messages[before..], [(Recipient::Gateway(to), MarketMessage::End(_))] if to == gateway)
+                );
             }
         }
         assert!(engine.resting() <= RESTING_MAX);
@@ -121,7 +129,9 @@ fn built_again(engine: &MatchingEngine, said: &SentMessages, journal: &[[u8; ORD
         again.replay(entry, &mut repeated).expect("what was taken once is taken again");
     }
     let kept = |said: &SentMessages| -> Vec<(Recipient, MarketMessage)> {
-        let is_kept = |(to, message): &(Recipient, MarketMessage)| *to != Recipient::Sender && !matches!(message, MarketMessage::End(_));
+        let is_kept = |(to, message): &(Recipient, MarketMessage)| {
+            *to != Recipient::Sender && !matches!(message, MarketMessage::End(_))
+        };
         said.messages.iter().filter(|one| is_kept(one)).copied().collect()
     };
     assert_eq!(kept(&repeated), kept(said));
@@ -156,7 +166,9 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
         let sequence = ShortSequence::of(sequence);
         NewOrder { gateway: gateway(number), side, symbol: Symbol(symbol), price, lots, sequence }.encode().to_vec()
     };
-    let end = |number, count| MarketMessage::End(EndOfStream { gateway: gateway(number), count, checksum: 7 }).encode().to_vec();
+    let end = |number, count| {
+        MarketMessage::End(EndOfStream { gateway: gateway(number), count, checksum: 7 }).encode().to_vec()
+    };
     let (buy, sell) = (OrderSide::Buy, OrderSide::Sell);
     let two = [
         order(0, 0, buy, 1, 100, 5),

@@ -5,8 +5,8 @@
 //! Never:  uses a frame or a socket: the targets `wire` and `session` have those.
 
 use broker::{
-    ShardBatch, BodyRef, Broker, BrokerOptions, ClientCapabilities, Confirm, Content, Delivery, Effects, SessionLogin, Message, AdminRequestError,
-    QueuePosition, Publish, AdminRequest, ConnectionSlot, AppendResult,
+    AdminRequest, AdminRequestError, AppendResult, BodyRef, Broker, BrokerOptions, ClientCapabilities, Confirm,
+    ConnectionSlot, Content, Delivery, Effects, Message, Publish, QueuePosition, SessionLogin, ShardBatch,
 };
 use catalog::{Catalog, CatalogLimits, QueueId, Refusal, SessionId, ShardId, default_definitions};
 use slab::{Pool, PoolOptions};
@@ -58,7 +58,15 @@ impl Effects for Noted {
     fn deliver(&mut self, _slot: ConnectionSlot, _channel: u16, delivery: Delivery<'_>) {
         self.got.push(got(delivery.tag, &delivery.content));
     }
-    fn get_ok(&mut self, _slot: ConnectionSlot, _channel: u16, tag: u64, _again: bool, _left: u32, content: Content<'_>) {
+    fn get_ok(
+        &mut self,
+        _slot: ConnectionSlot,
+        _channel: u16,
+        tag: u64,
+        _again: bool,
+        _left: u32,
+        content: Content<'_>,
+    ) {
         self.got.push(got(tag, &content));
     }
     fn return_message(&mut self, _slot: ConnectionSlot, _channel: u16, _refusal: &Refusal, _content: Content<'_>) {}
@@ -91,7 +99,8 @@ pub struct OneShard {
 impl OneShard {
     /// With the definitions of a broker that was told nothing. `as_classic`: other types of queues are taken as classic ones.
     pub fn new(as_classic: bool) -> Self {
-        let mut catalog = Catalog::new(CatalogLimits { queue_types_as_classic: as_classic, ..CatalogLimits::default() });
+        let mut catalog =
+            Catalog::new(CatalogLimits { queue_types_as_classic: as_classic, ..CatalogLimits::default() });
         for definition in default_definitions() {
             catalog.execute(&definition).expect("the first definitions");
         }

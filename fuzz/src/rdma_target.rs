@@ -8,8 +8,8 @@
 use verbs::RdmaToken;
 use verbs::limits::{CLOSE_TEXT_BYTES_MAX, MESSAGE_HEADER_BYTES, RENDEZVOUS_BYTES_MAX};
 use verbs::wire::{
-    CloseCode, RendezvousDescriptor, MessageHeader, Hello, MessageKind, RejectReason, Reject, VERSION_MAX, VERSION_MIN, decode_close, decode_done,
-    encode_close, encode_done,
+    CloseCode, Hello, MessageHeader, MessageKind, Reject, RejectReason, RendezvousDescriptor, VERSION_MAX, VERSION_MIN,
+    decode_close, decode_done, encode_close, encode_done,
 };
 
 /// Panics if bytes are read as what they are not.
@@ -62,11 +62,14 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
     for (place, kind) in (0_u16..).zip(MessageKind::ALL) {
         let payload: Vec<u8> = match kind {
             MessageKind::Data => b"some of the stream".to_vec(),
-            MessageKind::Rendezvous => RendezvousDescriptor { number: 7, bytes: 65_536, address: 1 << 40, key: 99 }.encode().to_vec(),
+            MessageKind::Rendezvous => {
+                RendezvousDescriptor { number: 7, bytes: 65_536, address: 1 << 40, key: 99 }.encode().to_vec()
+            }
             MessageKind::Done => encode_done(7).to_vec(),
             _ => Vec::new(),
         };
-        let header = MessageHeader { payload_bytes: payload.len() as u32, kind, returned: place, sequence: 1_000 + place };
+        let header =
+            MessageHeader { payload_bytes: payload.len() as u32, kind, returned: place, sequence: 1_000 + place };
         samples.push((format!("message-{place}"), [&header.encode()[..], &payload].concat()));
     }
     let (close, bytes) = encode_close(CloseCode::PROTOCOL, "a header says what is not so");

@@ -243,8 +243,8 @@ mod tests {
     }
 
     fn check(line: &str, expected: &str) {
-        let shown =
-            ParsedOptions::parse(&words(line), &[KNOWN]).map_or_else(|error| error.0, |given| format!("{:?}", given.shown()));
+        let shown = ParsedOptions::parse(&words(line), &[KNOWN])
+            .map_or_else(|error| error.0, |given| format!("{:?}", given.shown()));
         assert_eq!(shown, expected, "{line:?}");
     }
 
@@ -276,7 +276,10 @@ mod tests {
         assert_eq!(given.number("sizes", 1, 1, 9), Ok(7));
         assert_eq!(given.number("other", 1, 1, 9), Ok(1));
         assert_eq!(given.number_if_given("other", 1, 9), Ok(None));
-        assert_eq!(given.number("sizes", 1, 1, 6), Err(UsageError("--sizes is a number from 1 to 6, not '7'".to_owned())));
+        assert_eq!(
+            given.number("sizes", 1, 1, 6),
+            Err(UsageError("--sizes is a number from 1 to 6, not '7'".to_owned()))
+        );
     }
 
     #[test]

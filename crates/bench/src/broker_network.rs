@@ -26,7 +26,12 @@ pub(crate) struct BrokerNetwork {
 /// The networks that the papers compared, by their present names.
 pub(crate) const NETWORKS: [BrokerNetwork; 4] = [
     TCP,
-    BrokerNetwork { name: "tcp-nagle", scheme: "amqp", broker: &["--tcp-nodelay", "false"], parameters: "?nodelay=false" },
+    BrokerNetwork {
+        name: "tcp-nagle",
+        scheme: "amqp",
+        broker: &["--tcp-nodelay", "false"],
+        parameters: "?nodelay=false",
+    },
     BrokerNetwork { name: "rsocket", scheme: "amqp+rsocket", broker: &[], parameters: "" },
     VERBS,
 ];

@@ -4,19 +4,19 @@
 
 use std::collections::BTreeMap;
 
-use report::document::{LoopMode, SeriesPoint, MeasuredRun, MeasuredSeries};
+use report::document::{LoopMode, MeasuredRun, MeasuredSeries, SeriesPoint};
 use report::stdout::put;
 use report::{OsuTable, ProgressLine};
 
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help_with, option};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
 use crate::failure::CommandFailure;
 use crate::launcher::TargetMeter;
 use crate::limits::{CHURN_OPERATIONS_MAX, CLIENTS_MAX, REPORT_WAIT, ROLE_READY_WAIT};
-use crate::role_protocol::{RoleReport, SelfUsage};
+use crate::measure_options::{MeasureOptions, OUTPUT, TARGETS};
 use crate::process::RoleHandle;
+use crate::role::churner::{ChurnCommand, ChurnKind, ChurnTask};
+use crate::role_protocol::{RoleReport, SelfUsage};
 use crate::run_recorder::{RunRecorder, check_interrupted};
-use crate::role::churner::{ChurnCommand, ChurnTask, ChurnKind};
-use crate::measure_options::{OUTPUT, MeasureOptions, TARGETS};
 use crate::target::{BenchmarkTarget, TargetAddress};
 use crate::tcp::QUEUE;
 use gauge::{LatencyHistogram, validity};
@@ -106,7 +106,12 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     record.end(outcome)
 }
 
-fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &ChurnOptions, targets: &[BenchmarkTarget]) -> Result<(), CommandFailure> {
+fn measure(
+    record: &mut RunRecorder,
+    setup: &MeasureOptions,
+    options: &ChurnOptions,
+    targets: &[BenchmarkTarget],
+) -> Result<(), CommandFailure> {
     let progress = ProgressLine::begin();
     let all = (options.kinds.len() * options.clients.len() * setup.runs) as f64;
     let mut done = 0.0;
@@ -175,7 +180,12 @@ struct ChurnRun {
 }
 
 impl ChurnRun {
-    fn start(kind: ChurnKind, clients: usize, setup: &MeasureOptions, target: &BenchmarkTarget) -> Result<Self, String> {
+    fn start(
+        kind: ChurnKind,
+        clients: usize,
+        setup: &MeasureOptions,
+        target: &BenchmarkTarget,
+    ) -> Result<Self, String> {
         let TargetAddress::Amqp(url) = &target.address else { return Err("a relay has nothing to open".to_owned()) };
         let broker = TargetMeter::of(target)?;
         let mut churning =
@@ -202,7 +212,8 @@ impl ChurnRun {
             client.send_command(order)?;
         }
         let (mut first_ns, mut last_ns, mut operations) = (u64::MAX, 0, 0);
-        let (mut opens, mut closes, mut sum) = (LatencyHistogram::default(), LatencyHistogram::default(), SelfUsage::default());
+        let (mut opens, mut closes, mut sum) =
+            (LatencyHistogram::default(), LatencyHistogram::default(), SelfUsage::default());
         let mut unseen = false;
         for client in &mut self.clients {
             match client.report(REPORT_WAIT)? {

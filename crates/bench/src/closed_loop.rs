@@ -4,14 +4,14 @@
 
 mod benchmarks;
 mod generator_ceiling;
-mod run_length;
 mod options;
+mod run_length;
 mod runner;
 
 use crate::arguments::{ParsedOptions, help_with};
 use crate::failure::CommandFailure;
-use crate::run_recorder::RunRecorder;
 use crate::measure_options::MeasureOptions;
+use crate::run_recorder::RunRecorder;
 use report::stdout::put;
 
 pub use benchmarks::{ALL, Benchmark, find};

@@ -6,7 +6,7 @@ use std::path::Path;
 use report::Document;
 use report::stdout::put;
 
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help_with, option};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
 use crate::failure::CommandFailure;
 
 const OPTIONS: &[OptionSpec] = &[
@@ -52,7 +52,8 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
 
 /// Reads a saved document. Like a missing workload file, a missing document is a usage error.
 pub(crate) fn read(file: &str) -> Result<Document, CommandFailure> {
-    let text = fs::read_to_string(Path::new(file)).map_err(|error| CommandFailure::Usage(format!("{file}: {error}")))?;
+    let text =
+        fs::read_to_string(Path::new(file)).map_err(|error| CommandFailure::Usage(format!("{file}: {error}")))?;
     report::json::read(&text).map_err(|why| CommandFailure::Usage(format!("{file}: {why}")))
 }
 

@@ -4,23 +4,23 @@
 
 use std::collections::BTreeMap;
 
-use report::document::{LoopMode, SeriesPoint, MeasuredRun, MeasuredSeries};
+use report::document::{LoopMode, MeasuredRun, MeasuredSeries, SeriesPoint};
 use report::stdout::put;
 use report::{OsuTable, ProgressLine};
 
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help_with, option};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
 use crate::failure::CommandFailure;
 use crate::launcher::TargetMeter;
 use crate::limits::{BACKLOG_BYTES_DEFAULT, BACKLOG_MESSAGES_DEFAULT, CONSUMERS_MAX, REPORT_WAIT, ROLE_READY_WAIT};
-use crate::role_protocol::{RoleReport, sizes};
+use crate::measure_options::{EFFORT, MeasureOptions, OUTPUT, TARGETS};
 use crate::process::RoleHandle;
-use crate::run_recorder::{RunRecorder, check_interrupted};
-use crate::role::drain_roles::{BacklogTask, EmptyCommand, FillCommand};
 use crate::role::connect;
-use crate::measure_options::{EFFORT, OUTPUT, MeasureOptions, TARGETS};
+use crate::role::drain_roles::{BacklogTask, EmptyCommand, FillCommand};
+use crate::role_protocol::{RoleReport, sizes};
+use crate::run_recorder::{RunRecorder, check_interrupted};
 use crate::target::{BenchmarkTarget, TargetAddress};
 use crate::tcp::QUEUE;
-use gauge::{Steadiness, validity, steadiness};
+use gauge::{Steadiness, steadiness, validity};
 
 const OWN: &[OptionSpec] = &[
     option("sizes", Some('m'), "MIN:MAX", "message sizes in powers of two (default 64:64K)"),
@@ -95,7 +95,12 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     record.end(outcome)
 }
 
-fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &DrainOptions, targets: &[BenchmarkTarget]) -> Result<(), CommandFailure> {
+fn measure(
+    record: &mut RunRecorder,
+    setup: &MeasureOptions,
+    options: &DrainOptions,
+    targets: &[BenchmarkTarget],
+) -> Result<(), CommandFailure> {
     let progress = ProgressLine::begin();
     // Two series for each target: filling, then emptying.
     for target in targets {
@@ -138,7 +143,8 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &DrainOpti
         }
         progress.clear();
         if let Some(table) = &table {
-            let points: Vec<&SeriesPoint> = record.document.series.iter().filter_map(|series| series.points.last()).collect();
+            let points: Vec<&SeriesPoint> =
+                record.document.series.iter().filter_map(|series| series.points.last()).collect();
             table.row(&points)?;
         }
     }
@@ -274,7 +280,8 @@ impl DrainRun {
     fn empty(&mut self, size_bytes: usize, count: u64, held: u64) -> Result<MeasuredRun, String> {
         self.broker.begin_sampling()?;
         self.emptier.send_command(&EmptyCommand { size_bytes, count, held })?;
-        let RoleReport::Emptied { began_ns, ended_ns, received, faults, rates, used } = self.emptier.report(REPORT_WAIT)?
+        let RoleReport::Emptied { began_ns, ended_ns, received, faults, rates, used } =
+            self.emptier.report(REPORT_WAIT)?
         else {
             return Err("the emptier did not report its results".to_owned());
         };

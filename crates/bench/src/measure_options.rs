@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use report::DocumentFormat;
 
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, option};
 use crate::limits::{RUNS_MAX, SEGMENT_MESSAGES_MAX, TARGETS_MAX};
 use crate::placement::CpuPlacement;
 use crate::target::BenchmarkTarget;
@@ -129,7 +129,9 @@ impl MeasureOptions {
     pub fn read(given: &ParsedOptions) -> Result<Self, UsageError> {
         let starts = ["broker-command", "broker-options"].into_iter().find(|name| given.has(name));
         let source = match (given.text("url"), starts) {
-            (Some(_), Some(name)) => return Err(UsageError(format!("--{name} starts a broker, --url is for a running one"))),
+            (Some(_), Some(name)) => {
+                return Err(UsageError(format!("--{name} starts a broker, --url is for a running one")));
+            }
             (Some(url), None) => BrokerSource::Url(url.to_owned()),
             (None, _) => BrokerSource::Started {
                 command: given.text("broker-command").map(str::to_owned),

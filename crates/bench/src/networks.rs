@@ -5,18 +5,18 @@
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 
-use report::document::{Document, SeriesPoint, MeasuredSeries};
+use report::document::{Document, MeasuredSeries, SeriesPoint};
 use report::stdout::put;
-use report::{MetricEstimate, Metric, json};
+use report::{Metric, MetricEstimate, json};
 
-use crate::arguments::{ParsedOptions, OptionSpec, help_with, option};
+use crate::arguments::{OptionSpec, ParsedOptions, help_with, option};
+use crate::broker_network::{BrokerNetwork, NETWORKS, NetworkBroker};
 use crate::closed_loop;
 use crate::failure::CommandFailure;
 use crate::launcher::has_ranks;
-use crate::broker_network::{NETWORKS, BrokerNetwork, NetworkBroker};
+use crate::measure_options::{MeasureOptions, OUTPUT};
 use crate::run_recorder::check_interrupted;
 use crate::scratch::ScratchDirectory;
-use crate::measure_options::{OUTPUT, MeasureOptions};
 use crate::verbs::{self, device::SOFTWARE_SENTENCE, device::first_address, device::packets_sent};
 use report::page::write_file;
 
@@ -71,10 +71,14 @@ pub fn run(words: &[String]) -> Result<(), CommandFailure> {
     let mut must = Vec::new();
     for name in given.text("must").into_iter().flat_map(|list| list.split(',')) {
         let known = names.iter().find(|&&known| known == name);
-        must.push(*known.ok_or_else(|| CommandFailure::Usage(format!("--must: the networks are {}", names.join(", "))))?);
+        must.push(
+            *known.ok_or_else(|| CommandFailure::Usage(format!("--must: the networks are {}", names.join(", "))))?,
+        );
     }
     let address = match given.text("address") {
-        Some(text) => text.parse().map_err(|_| CommandFailure::Usage(format!("--address is an IP address, not '{text}'")))?,
+        Some(text) => {
+            text.parse().map_err(|_| CommandFailure::Usage(format!("--address is an IP address, not '{text}'")))?
+        }
         // Without a device, the rows of networks that need one say so.
         None => first_address().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)),
     };
@@ -119,7 +123,12 @@ fn effort_options(given: &ParsedOptions) -> Vec<String> {
     words
 }
 
-fn measure(network: &BrokerNetwork, address: IpAddr, given: &ParsedOptions, folder: &ScratchDirectory) -> Result<NetworkResults, String> {
+fn measure(
+    network: &BrokerNetwork,
+    address: IpAddr,
+    given: &ParsedOptions,
+    folder: &ScratchDirectory,
+) -> Result<NetworkResults, String> {
     let broker = NetworkBroker::start(network, address, &["--log-level", "error"])?;
     let before = packets_sent();
     let mut documents = Vec::new();

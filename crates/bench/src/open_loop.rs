@@ -8,29 +8,35 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use gauge::limits::SAMPLES_ABOVE_MIN;
-use report::document::{LoopMode, SeriesPoint, MeasuredRun, MeasuredSeries};
+use report::document::{LoopMode, MeasuredRun, MeasuredSeries, SeriesPoint};
 use report::stdout::put;
 use report::{Metric, OsuTable, ProgressLine, invalid_reasons_of_run};
 
 pub(crate) use self::rate_search::RateSearch;
 use self::rate_search::{RATE_MAX, RATE_MIN};
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help, option};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help, option};
 use crate::failure::CommandFailure;
 use crate::limits::{PAIRS_MAX, WORKLOAD_NS_MAX};
+use crate::measure_options::{MeasureOptions, OUTPUT, TARGETS};
 use crate::role_protocol::sizes;
 use crate::run_recorder::{RunRecorder, check_interrupted, is_broken};
-use crate::measure_options::{OUTPUT, MeasureOptions, TARGETS};
 use crate::target::BenchmarkTarget;
 use crate::tcp::QUEUE;
-use crate::workload::spec::{
-    AckMode, ArrivalProcess, WorkloadBinding, ConsumerGroup, WorkloadExchange, WorkloadExchangeType, SymbolPopularity, PublisherGroup, SendRate, SizeDistribution, QueueSource, WorkloadSpec,
-};
 use crate::workload::message_stamp::STAMP_BYTES;
-use crate::workload::{validation, execution, number, run_results, units};
+use crate::workload::spec::{
+    AckMode, ArrivalProcess, ConsumerGroup, PublisherGroup, QueueSource, SendRate, SizeDistribution, SymbolPopularity,
+    WorkloadBinding, WorkloadExchange, WorkloadExchangeType, WorkloadSpec,
+};
+use crate::workload::{execution, number, run_results, units, validation};
 
 const OPTIONS: &[OptionSpec] = &[
     option("rate", None, "R,R,…", "messages per second of all pairs together (default 1000,2000,5000,10000)"),
-    option("objective", None, "pQ=TIME", "search for the highest rate that meets it, as in p99=1ms, p99.9=10ms, max=1s"),
+    option(
+        "objective",
+        None,
+        "pQ=TIME",
+        "search for the highest rate that meets it, as in p99=1ms, p99.9=10ms, max=1s",
+    ),
     option("arrivals", None, "HOW", "poisson (default) or even"),
     option("seconds", None, "S", "measured time of each rate, and of the confirmation of a search (default 5)"),
     option("warm-up", None, "S", "unmeasured time before that (default 1)"),
@@ -289,10 +295,16 @@ impl OpenLoopOptions {
     }
 
     /// Measures every rate on every target, interleaved.
-    fn sweep(&self, setup: &MeasureOptions, targets: &[BenchmarkTarget], record: &mut RunRecorder) -> Result<(), CommandFailure> {
+    fn sweep(
+        &self,
+        setup: &MeasureOptions,
+        targets: &[BenchmarkTarget],
+        record: &mut RunRecorder,
+    ) -> Result<(), CommandFailure> {
         for &size_bytes in &self.sizes {
             let first = record.document.series.len();
-            let empty: Vec<MeasuredSeries> = targets.iter().map(|target| self.series(size_bytes, target, None)).collect();
+            let empty: Vec<MeasuredSeries> =
+                targets.iter().map(|target| self.series(size_bytes, target, None)).collect();
             let table = match record.output.format.is_incremental() {
                 true => {
                     let series: Vec<&MeasuredSeries> = empty.iter().collect();
@@ -344,7 +356,10 @@ impl OpenLoopOptions {
                         print_line(record, &format!("{}: {found}", target.name))?;
                     }
                     None => {
-                        missed = Err(CommandFailure::Missed(format!("{}: kept at no rate from {RATE_MIN}/s on", target.name)));
+                        missed = Err(CommandFailure::Missed(format!(
+                            "{}: kept at no rate from {RATE_MIN}/s on",
+                            target.name
+                        )));
                     }
                 }
             }

@@ -1,26 +1,26 @@
 //! The `perf` command: compares this broker with RabbitMQ and the relay floor against goals, interleaved, in one run.
 
+mod broker_goals;
 mod certificate;
 mod features;
-mod broker_goals;
+pub(crate) mod interleaved;
 mod memory;
 pub(crate) mod perf_table;
-pub(crate) mod interleaved;
 mod tls;
 
 pub(crate) use certificate::TemporaryCertificate;
 
 use std::path::{Path, PathBuf};
 
-use crate::arguments::{ParsedOptions, OptionSpec, help, option};
+use crate::arguments::{OptionSpec, ParsedOptions, help, option};
 use crate::limits::RUNS_MAX;
 use crate::placement::{CpuList, CpuPlacement};
 use crate::target::BenchmarkTarget;
 use gauge::HostEnvironment;
+use interleaved::PerfEffort;
 use perf_table::{PerfHeading, PerfTable};
 use report::page;
 use report::stdout::put;
-use interleaved::PerfEffort;
 
 const OPTIONS: &[OptionSpec] = &[
     option("against", None, "URL", "the RabbitMQ to compare with (default: started by the scripts below)"),

@@ -105,7 +105,11 @@ pub struct RoleProcess {
 
 impl RoleProcess {
     /// Starts the role `kind`, pinned to `cpus`. A reader thread passes its output to `output_sender` until that returns `false`.
-    pub fn start(kind: &str, cpus: &CpuList, output_sender: impl FnMut(RoleOutput) -> bool + Send + 'static) -> Result<Self, String> {
+    pub fn start(
+        kind: &str,
+        cpus: &CpuList,
+        output_sender: impl FnMut(RoleOutput) -> bool + Send + 'static,
+    ) -> Result<Self, String> {
         Self::start_within(&[], kind, cpus, output_sender)
     }
 
@@ -199,7 +203,8 @@ impl RoleHandle {
 
     fn local(within: &[String], kind: &str, task: &str, cpus: &CpuList) -> Result<Self, String> {
         let (output_sender, output) = channel();
-        let mut process = RoleProcess::start_within(within, kind, cpus, move |output| output_sender.send(output).is_ok())?;
+        let mut process =
+            RoleProcess::start_within(within, kind, cpus, move |output| output_sender.send(output).is_ok())?;
         process.send_line(task)?;
         Ok(Self { kind: kind.to_owned(), location: RoleLocation::Local { process, output } })
     }
@@ -225,9 +230,9 @@ impl RoleHandle {
     pub fn send_command<T: Serialize>(&mut self, order: &T) -> Result<(), String> {
         let line = serde_json::to_string(order).map_err(|error| error.to_string())?;
         match &mut self.location {
-            RoleLocation::Local { process, .. } => {
-                process.send_line(&line).map_err(|why| process.failure().map_or(why, |how| format!("{}: {how}", self.kind)))
-            }
+            RoleLocation::Local { process, .. } => process
+                .send_line(&line)
+                .map_err(|why| process.failure().map_or(why, |how| format!("{}: {how}", self.kind))),
             RoleLocation::Remote(remote) => remote.send_line(&line),
         }
     }

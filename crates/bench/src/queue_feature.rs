@@ -87,6 +87,10 @@ mod tests {
         assert_eq!(names(QueueFeature::DeadLetters), ["x-dead-letter-exchange"]);
         assert_eq!(names(QueueFeature::Expired), ["x-message-ttl", "x-dead-letter-exchange"]);
         assert_eq!(names(QueueFeature::NoRoom), ["x-max-length", "x-dead-letter-exchange"]);
-        assert!(QueueFeature::Expired.dead_letters() && QueueFeature::NoRoom.dead_letters() && !QueueFeature::DeadLetters.dead_letters());
+        assert!(
+            QueueFeature::Expired.dead_letters()
+                && QueueFeature::NoRoom.dead_letters()
+                && !QueueFeature::DeadLetters.dead_letters()
+        );
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! Figures of different runs of the program are never compared.
 
-mod syscalls;
-mod operation_counts;
 mod cpu_cost;
+mod operation_counts;
 mod pinned_memory;
 mod round_trips;
+mod syscalls;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use gauge::HostEnvironment;
 use report::page;
 use report::stdout::put;
 
-use crate::arguments::{ParsedOptions, OptionSpec, help_with, option};
+use crate::arguments::{OptionSpec, ParsedOptions, help_with, option};
+use crate::broker_network::{NetworkBroker, VERBS};
 use crate::failure::CommandFailure;
 use crate::launcher::has_ranks;
 use crate::limits::{RUNS_MAX, SECONDS_MAX};
-use crate::broker_network::{NetworkBroker, VERBS};
-use crate::perf::perf_table::{GoalBound, PerfHeading, PerfTable, PerfRow};
 use crate::perf::interleaved::{PerfEffort, PerfSeries};
+use crate::perf::perf_table::{GoalBound, PerfHeading, PerfRow, PerfTable};
 use crate::run_recorder::check_interrupted;
 use crate::verbs::device::{DeviceFacts, SOFTWARE_SENTENCE, first_address};
 
@@ -142,7 +142,8 @@ fn of(all: &[PerfSeries], name: &str, value: impl Fn(&PerfSeries) -> f64) -> Opt
 }
 
 fn heading() -> Result<PerfHeading, String> {
-    let devices: Vec<DeviceFacts> = ib::devices().map_err(|error| error.to_string())?.iter().map(DeviceFacts::of).collect();
+    let devices: Vec<DeviceFacts> =
+        ib::devices().map_err(|error| error.to_string())?.iter().map(DeviceFacts::of).collect();
     let named: Vec<String> = devices.iter().map(|facts| format!("{} ({})", facts.name, facts.words())).collect();
     let is_software = devices.iter().any(|facts| facts.software == Some(true));
     let mut remark = format!(

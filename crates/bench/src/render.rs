@@ -5,7 +5,7 @@ use std::path::Path;
 use report::stdout::put;
 use report::{Document, DocumentFormat, page};
 
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help_with, option};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
 use crate::compare::read;
 use crate::failure::CommandFailure;
 

@@ -2,27 +2,27 @@
 //! standard output.
 
 mod agent;
-pub(crate) mod drain_roles;
-mod binder;
-pub(crate) mod churner;
 mod benchmark_consumer;
-mod worker_thread;
-pub(crate) mod socket_baseline;
-mod broker_supervisor;
-mod launch;
-mod tree_consumer;
-mod null_broker;
-mod command_reader;
 mod benchmark_publisher;
+mod binder;
+mod broker_supervisor;
+pub(crate) mod churner;
+mod command_reader;
+pub(crate) mod drain_roles;
+mod launch;
+mod null_broker;
 mod raw_socket;
 mod relay;
-mod tree_publisher;
-pub(crate) mod tls_stream;
-mod workload_publishers;
-mod stand_in;
-mod workload_consumers;
 pub(crate) mod role_tasks;
+pub(crate) mod socket_baseline;
+mod stand_in;
+pub(crate) mod tls_stream;
+mod tree_consumer;
+mod tree_publisher;
 pub(crate) mod verbs_roles;
+mod worker_thread;
+mod workload_consumers;
+mod workload_publishers;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -98,6 +98,7 @@ pub(crate) fn report(report: &RoleReport) -> Result<(), String> {
 
 /// Connects to the broker under the role's name.
 pub(crate) fn connect(url: &str, role: &str) -> client::Result<client::Client> {
-    let options = client::ConnectOptions { name: Some(format!("harrier bench {role}")), ..client::ConnectOptions::default() };
+    let options =
+        client::ConnectOptions { name: Some(format!("harrier bench {role}")), ..client::ConnectOptions::default() };
     client::Client::connect_with(&client::Url::parse(url)?, options)
 }

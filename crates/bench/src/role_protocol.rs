@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{MESSAGE_BYTES_MAX, SEGMENT_MESSAGES_MAX};
-use gauge::{HistogramBuckets, DeliveryFaults, ProcessMeter, NetworkUsage, NetworkMeter, RoleUsage};
+use gauge::{DeliveryFaults, HistogramBuckets, NetworkMeter, NetworkUsage, ProcessMeter, RoleUsage};
 
 /// Sizes from `MIN` to `MAX` inclusive, each `factor` times the previous one (`MAX` is added if it is not among them).
 pub fn sizes(range: &str, factor: usize) -> Result<Vec<usize>, String> {
@@ -153,9 +153,7 @@ pub enum RoleReport {
         used: SelfUsage,
     },
     /// Work of a role without messages of its own (the binder: bindings added and removed).
-    Worked {
-        operations: u64,
-    },
+    Worked { operations: u64 },
     /// Results in a format of the role's own (open loop, workloads).
     #[serde(rename = "Found")]
     Results(serde_json::Value),
@@ -192,9 +190,7 @@ pub enum RoleReport {
         used: SelfUsage,
     },
     /// The role has failed.
-    Failed {
-        why: String,
-    },
+    Failed { why: String },
 }
 
 #[cfg(test)]

@@ -27,7 +27,13 @@ pub struct RunRecorder {
 
 impl RunRecorder {
     /// Begins the document of `harrier bench COMMAND WORDS`.
-    pub fn begin(command: &str, words: &[String], given: &ParsedOptions, setup: &MeasureOptions, targets: &[BenchmarkTarget]) -> Self {
+    pub fn begin(
+        command: &str,
+        words: &[String],
+        given: &ParsedOptions,
+        setup: &MeasureOptions,
+        targets: &[BenchmarkTarget],
+    ) -> Self {
         let mut options = given.shown();
         for name in ["url", "against"] {
             if let Some(urls) = options.get_mut(name) {
@@ -52,7 +58,10 @@ impl RunRecorder {
         };
         record.document.options = options;
         record.note_option("runs", setup.runs);
-        record.note_option("iterations", setup.iterations.map_or_else(|| "by size".to_owned(), |count| count.to_string()));
+        record.note_option(
+            "iterations",
+            setup.iterations.map_or_else(|| "by size".to_owned(), |count| count.to_string()),
+        );
         record.note_option("check", if setup.checks { "yes" } else { "no" });
         record.note_option("cpus", "any");
         record
@@ -75,7 +84,11 @@ impl RunRecorder {
     ///
     /// # Errors
     /// As `end`.
-    pub fn end_with(mut self, outcome: Result<(), CommandFailure>, sections: &[PageSection]) -> Result<(), CommandFailure> {
+    pub fn end_with(
+        mut self,
+        outcome: Result<(), CommandFailure>,
+        sections: &[PageSection],
+    ) -> Result<(), CommandFailure> {
         for series in &mut self.document.series {
             series.points.retain(|point| !point.runs.is_empty());
         }
@@ -128,7 +141,11 @@ pub fn conclude(document: &mut Document, outcome: Result<(), CommandFailure>) ->
 ///
 /// # Errors
 /// The error of `outcome`, otherwise that of `written`, otherwise `CommandFailure::Invalid` for INVALID figures.
-pub fn finish(document: &Document, outcome: Result<(), CommandFailure>, written: Result<(), CommandFailure>) -> Result<(), CommandFailure> {
+pub fn finish(
+    document: &Document,
+    outcome: Result<(), CommandFailure>,
+    written: Result<(), CommandFailure>,
+) -> Result<(), CommandFailure> {
     outcome?;
     written?;
     match verdict(document) {

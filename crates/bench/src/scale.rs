@@ -4,10 +4,10 @@
 
 use client::{Client, ConsumeOptions, ExchangeOptions, Publish, QueueOptions, Table};
 
-use crate::arguments::{ParsedOptions, OptionSpec, help, option};
+use crate::arguments::{OptionSpec, ParsedOptions, help, option};
 use crate::placement::{CpuList, CpuPlacement};
-use crate::role_protocol::{LoadSegment, TrafficShape};
 use crate::role::connect;
+use crate::role_protocol::{LoadSegment, TrafficShape};
 use crate::scenario::{RunningScenario, Scenario};
 use crate::target::{BenchmarkTarget, TargetAddress};
 use gauge::clock::{Deadline, pause};
@@ -125,9 +125,10 @@ pub(crate) fn settled_bytes(broker: &BenchmarkTarget) -> Result<u64, String> {
 fn amqp(broker: &BenchmarkTarget) -> Result<&str, String> {
     match &broker.address {
         TargetAddress::Amqp(url) => Ok(url),
-        TargetAddress::RawRelay { .. } | TargetAddress::Sink(_) | TargetAddress::Source(_) | TargetAddress::SocketBaseline(_) => {
-            Err("the target is not a broker and has no queues".to_owned())
-        }
+        TargetAddress::RawRelay { .. }
+        | TargetAddress::Sink(_)
+        | TargetAddress::Source(_)
+        | TargetAddress::SocketBaseline(_) => Err("the target is not a broker and has no queues".to_owned()),
     }
 }
 
@@ -168,7 +169,10 @@ pub fn run(words: &[String]) -> Result<(), String> {
         match object {
             ScaledObject::Connections => {
                 let busy = round_trips(&broker)?;
-                result_sender(busy > 0.0, format!("one active pair beside {count} idle connections: {busy:.0} round trips/s"))?;
+                result_sender(
+                    busy > 0.0,
+                    format!("one active pair beside {count} idle connections: {busy:.0} round trips/s"),
+                )?;
             }
             ScaledObject::Messages => {
                 let received = drain(amqp(&broker)?, count)?;

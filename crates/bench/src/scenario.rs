@@ -8,19 +8,21 @@ use std::time::Duration;
 use report::document::MeasuredRun;
 use serde::{Deserialize, Serialize};
 
-use crate::queue_feature::QueueFeature;
 use crate::launcher::TargetMeter;
 use crate::limits::{REPORT_WAIT, ROLE_POLL_WAIT, ROLE_READY_WAIT};
 use crate::patterns::{PatternMatching, TopicPatterns};
 use crate::placement::{CpuList, CpuPlacement};
-use crate::role_protocol::{RoleReport, LoadSegment, TrafficShape, SelfUsage};
 use crate::process::RoleHandle;
+use crate::queue_feature::QueueFeature;
+use crate::role::role_tasks::{
+    BinderCommand, BinderTask, ConsumerTask, PublisherTask, RawSocketTask, SocketBaselineTask,
+};
 use crate::role::socket_baseline::{deliver_heads_bytes, publish_heads_bytes};
-use crate::role::role_tasks::{BinderCommand, BinderTask, ConsumerTask, SocketBaselineTask, PublisherTask, RawSocketTask};
+use crate::role_protocol::{LoadSegment, RoleReport, SelfUsage, TrafficShape};
 use crate::target::{BenchmarkTarget, TargetAddress};
 use crate::tcp::TcpOptions;
 use gauge::clock::Deadline;
-use gauge::{HostEnvironment, DeliveryFaults, LatencyHistogram, NetworkUsage, RoleUsage, validity, steadiness};
+use gauge::{DeliveryFaults, HostEnvironment, LatencyHistogram, NetworkUsage, RoleUsage, steadiness, validity};
 
 /// A closed-loop scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -175,8 +177,10 @@ impl SegmentFigures {
         let mut invalid: Vec<String> = validity::faulty(&self.faults, self.refused).into_iter().collect();
         invalid.extend(clients.iter().filter_map(|(role, usage)| validity::client_was_full(role, usage)));
         invalid.extend(validity::unoptimised(&HostEnvironment::read()));
-        let mut notes: Vec<String> =
-            clients.iter().filter_map(|(role, usage)| validity::client_was_starved(role, usage, self.elapsed_s)).collect();
+        let mut notes: Vec<String> = clients
+            .iter()
+            .filter_map(|(role, usage)| validity::client_was_starved(role, usage, self.elapsed_s))
+            .collect();
         notes.extend(steadiness(&self.rates).and_then(|steadiness| steadiness.note()));
         MeasuredRun {
             elapsed_s: self.elapsed_s,
@@ -281,7 +285,13 @@ impl RunningScenario {
         Ok(running)
     }
 
-    fn start_amqp(&mut self, scenario: &Scenario, url: &str, placement: &CpuPlacement, ends: ScenarioEndpoints) -> Result<(), String> {
+    fn start_amqp(
+        &mut self,
+        scenario: &Scenario,
+        url: &str,
+        placement: &CpuPlacement,
+        ends: ScenarioEndpoints,
+    ) -> Result<(), String> {
         let run = run_name();
         let topic = scenario.exchange_type == ScenarioExchange::Topic;
         let exchange = format!("{run}.x");
@@ -462,7 +472,15 @@ impl RunningScenario {
                 let wait = if index == 0 { ROLE_POLL_WAIT } else { Duration::ZERO };
                 match role.report_within(wait)? {
                     None => silent.push(role),
-                    Some(RoleReport::Published { began_ns, ended_ns, published, latencies, confirms, refused, used }) => {
+                    Some(RoleReport::Published {
+                        began_ns,
+                        ended_ns,
+                        published,
+                        latencies,
+                        confirms,
+                        refused,
+                        used,
+                    }) => {
                         first_ns = first_ns.min(began_ns);
                         last_ns = last_ns.max(ended_ns);
                         figures.published += published;

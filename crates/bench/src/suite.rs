@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use report::document::Document;
 
-use crate::arguments::{ParsedOptions, OptionSpec, help_with, option};
+use crate::arguments::{OptionSpec, ParsedOptions, help_with, option};
 use crate::failure::CommandFailure;
 use crate::interrupt;
-use crate::run_recorder::{is_broken, write_page};
 use crate::measure_options::TARGETS;
+use crate::run_recorder::{is_broken, write_page};
 use report::json;
 use report::page::write_file;
 use report::stdout::put;
@@ -18,7 +18,12 @@ use report::stdout::put;
 const OPTIONS: &[OptionSpec] = &[
     option("quick", None, "", "few sizes, three short runs: three minutes"),
     option("full", None, "", "all sizes, five runs: half an hour (default)"),
-    option("out", None, "FOLDER", "directory for report.html, report.json and one document per benchmark (default out)"),
+    option(
+        "out",
+        None,
+        "FOLDER",
+        "directory for report.html, report.json and one document per benchmark (default out)",
+    ),
     option("only", None, "NAMES", "only these benchmarks, separated by commas"),
     option("iterations", Some('i'), "COUNT", "messages of each size in closed loop (default: by size and broker)"),
     option("check", Some('c'), "", "check sequence and checksum of every message"),
@@ -247,9 +252,9 @@ fn finish(mut whole: Document, words: &[String], out: &Path, ends: &SuiteFailure
     let runs = || whole.series.iter().flat_map(|series| &series.points).flat_map(|point| &point.runs);
     match runs().filter(|run| is_broken(run)).count() {
         0 => Ok(()),
-        count => {
-            Err(CommandFailure::Invalid(format!("messages went wrong in {count} runs; they are marked in the tables above")))
-        }
+        count => Err(CommandFailure::Invalid(format!(
+            "messages went wrong in {count} runs; they are marked in the tables above"
+        ))),
     }
 }
 

@@ -14,10 +14,10 @@ use nix::unistd::Pid;
 use crate::interrupt;
 use crate::launcher::{is_local_address, stand_in_address};
 use crate::limits::{BROKER_READY_WAIT, ROLE_READY_WAIT};
-use crate::placement::{CpuList, PinnedProcess, CpuPlacement};
+use crate::placement::{CpuList, CpuPlacement, PinnedProcess};
 use crate::process::{ChildProcess, RoleHandle, launch_command, this_program};
 use crate::role::connect;
-use crate::role::role_tasks::{StandInTask, RelayTask, TlsFiles};
+use crate::role::role_tasks::{RelayTask, StandInTask, TlsFiles};
 use crate::tcp::TcpOptions;
 use gauge::clock::{Deadline, pause};
 use gauge::{listener_at, listener_on};
@@ -226,7 +226,12 @@ impl BenchmarkTarget {
     }
 
     /// Starts a process of this program in the broker's place.
-    fn start_stand_in(name: &str, kind: &str, cpus: &CpuList, way: impl Fn(SocketAddr) -> TargetAddress) -> Result<Self, String> {
+    fn start_stand_in(
+        name: &str,
+        kind: &str,
+        cpus: &CpuList,
+        way: impl Fn(SocketAddr) -> TargetAddress,
+    ) -> Result<Self, String> {
         let address = stand_in_address()?;
         let mut role = RoleHandle::start(kind, &StandInTask { address }, cpus)?;
         let port = role.ready(ROLE_READY_WAIT)?;
@@ -299,9 +304,9 @@ impl BenchmarkTarget {
     /// # Errors
     /// An unknown process, or one that may not be stopped.
     pub fn pause(&self) -> Result<PausedProcess, String> {
-        let pid = self.pid.ok_or_else(|| {
-            format!("{} cannot be paused: its process is unknown or on another host", self.name)
-        })?;
+        let pid = self
+            .pid
+            .ok_or_else(|| format!("{} cannot be paused: its process is unknown or on another host", self.name))?;
         let pid = Pid::from_raw(pid as i32);
         kill(pid, Signal::SIGSTOP).map_err(|error| format!("{} cannot be paused: {error}", self.name))?;
         Ok(PausedProcess(pid))

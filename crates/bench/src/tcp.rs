@@ -11,7 +11,7 @@ use gauge::{HostEnvironment, observed_socket_options};
 use nix::sys::socket::{setsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, option};
 use crate::limits::SOCKET_BUFFER_BYTES_MAX;
 
 /// For commands whose queues can be limited; the socket options are in `measure_options::TARGETS`.
@@ -67,7 +67,10 @@ impl TcpOptions {
     pub fn on_url(&self, url: &str) -> Result<String, String> {
         let is_unix = url.starts_with("amqp+unix:");
         if is_unix && (self.nagle || self.congestion.is_some()) {
-            return Err(format!("{}: --nagle and --congestion are TCP options, and this is a Unix socket", host_of(url)));
+            return Err(format!(
+                "{}: --nagle and --congestion are TCP options, and this is a Unix socket",
+                host_of(url)
+            ));
         }
         let is_set =
             self.nagle || self.congestion.is_some() || self.send_buffer_bytes.or(self.receive_buffer_bytes).is_some();

@@ -4,29 +4,29 @@
 //! measured together). Matching is the job of the crate `market`; measurements are never taken in the process that
 //! prints.
 
-mod market_options;
+mod answer_outbox;
 mod blotter;
 mod engine;
-mod market_figures;
-mod program_results;
 mod gateway;
+mod market_address;
+mod market_figures;
+mod market_options;
+pub(crate) mod market_roles;
+mod market_table;
+mod max_rate;
 mod measurement_interval;
 mod order_journal;
-mod answer_outbox;
-mod max_rate;
 mod paper_2008;
-mod market_address;
-mod sweep_placements;
+mod process_usage;
+mod program_results;
 mod programs;
+mod rate_sweep;
+mod report_lines;
 mod reporter;
-pub(crate) mod market_roles;
 mod run_market;
 mod running_market;
-mod report_lines;
-mod rate_sweep;
-mod market_table;
+mod sweep_placements;
 mod tail;
-mod process_usage;
 
 use std::process::ExitCode;
 

@@ -4,36 +4,36 @@
 //! Read `live_tree` first (how a tree is started and a segment is measured on it), then `tree_environment` (where its
 //! nodes run). What a tree is, is defined in the crate `topology`; routes are added with `harrier route`.
 
-mod paper_report;
-mod tree_options;
-mod tree_record;
+mod broker_resources;
 mod calibrate;
-mod tree_enumeration;
+mod calibration_sweeps;
 mod experiment;
-mod segment_figures;
 mod federation_goals;
-mod tree_environment;
-mod live_tree;
-mod tree_layout;
+mod interleaved_runs;
 mod limited_links;
-mod tree_list;
-mod tree_measurement;
+mod live_tree;
 mod namespaces;
 mod observation_set;
+mod paper_report;
 mod plan_command;
 mod plan_output;
-mod profile_files;
-mod broker_resources;
-mod run_command;
-mod simulate;
-mod calibration_sweeps;
-mod interleaved_runs;
 mod prediction_verdict;
+mod profile_files;
+mod run_command;
+mod segment_figures;
+mod simulate;
+mod tree_enumeration;
+mod tree_environment;
+mod tree_layout;
+mod tree_list;
+mod tree_measurement;
+mod tree_options;
+mod tree_record;
 mod verify;
 
-pub(crate) use tree_record::text;
 use planner::paper;
 use std::process::ExitCode;
+pub(crate) use tree_record::text;
 
 use crate::failure::CommandFailure;
 use crate::{command, launcher};

@@ -5,31 +5,31 @@
 pub(crate) mod connect;
 pub(crate) mod device;
 mod endpoint;
-pub(crate) mod verbs_request;
 mod segment_driver;
+pub(crate) mod verbs_request;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use report::document::{LoopMode, SeriesPoint, MeasuredRun, MeasuredSeries, TargetFacts};
+use report::document::{LoopMode, MeasuredRun, MeasuredSeries, SeriesPoint, TargetFacts};
 use report::stdout::put;
 use report::{OsuTable, ProgressLine};
 use serde::de::DeserializeOwned;
 
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help_with, option};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help_with, option};
 use crate::failure::CommandFailure;
 use crate::limits::{
     REPORT_WAIT, ROLE_READY_WAIT, SECONDS_MAX, SEGMENT_MESSAGES_MAX, STEP_MAX, VERBS_IN_FLIGHT_BYTES, VERBS_WINDOW_MAX,
 };
-use crate::role_protocol::{MessageCounts, RoleReport, TrafficShape, sizes};
+use crate::measure_options::{EFFORT, MeasureOptions, OUTPUT};
 use crate::process::RoleHandle;
-use crate::run_recorder::{RunRecorder, check_interrupted};
 use crate::role::verbs_roles::{VerbsConsumerReady, VerbsConsumerTask, VerbsPublisherTask};
-use crate::measure_options::{EFFORT, OUTPUT, MeasureOptions};
+use crate::role_protocol::{MessageCounts, RoleReport, TrafficShape, sizes};
+use crate::run_recorder::{RunRecorder, check_interrupted};
 use connect::{VerbsListener, VerbsResults};
 use device::{DeviceFacts, SOFTWARE_SENTENCE, first_address};
 use gauge::validity;
-use verbs_request::{VerbsOperation, VerbsRequest, CompletionWait};
+use verbs_request::{CompletionWait, VerbsOperation, VerbsRequest};
 
 const OWN: &[OptionSpec] = &[
     option("kind", Some('k'), "KIND", "send, write, read or all (default)"),
@@ -39,7 +39,12 @@ const OWN: &[OptionSpec] = &[
     option("seconds", None, "S", "approximate length of each run (default 0.5)"),
     option("window", None, "N", "messages in flight in a stream, fewer if they are large (default 64)"),
     option("signal-every", None, "N", "one completion for N messages (default: a quarter of the window)"),
-    option("inline", None, "BYTES", "send messages of up to BYTES inline (default: the largest usual limit the device has)"),
+    option(
+        "inline",
+        None,
+        "BYTES",
+        "send messages of up to BYTES inline (default: the largest usual limit the device has)",
+    ),
     option("poll", None, "HOW", "busy (default), or events: both ends sleep until the device signals a completion"),
     option("address", None, "IP", "the address of a device to use on this host (default: the first one)"),
     option("listen", None, "IP:PORT", "be the passive end for measurements from another host, until Ctrl-C"),
@@ -102,7 +107,11 @@ impl VerbsOptions {
         if u8::from(listen.is_some()) + u8::from(connect.is_some()) + u8::from(address.is_some()) > 1 {
             return Err(UsageError("--listen, --connect and --address exclude one another".to_owned()));
         }
-        let poll = if given.one_of("poll", &["busy", "events"])? == "busy" { CompletionWait::Busy } else { CompletionWait::Events };
+        let poll = if given.one_of("poll", &["busy", "events"])? == "busy" {
+            CompletionWait::Busy
+        } else {
+            CompletionWait::Events
+        };
         let mut options = Self {
             kinds: VerbsOperation::ALL.into_iter().filter(|one| kind == "all" || kind == one.name()).collect(),
             shapes: match shape {
@@ -119,7 +128,10 @@ impl VerbsOptions {
             peer: connect.map_or(PeerLocation::Started(address), PeerLocation::At),
             listen,
         };
-        if options.kinds == [VerbsOperation::Write] && options.shapes == [TrafficShape::PingPong] && poll == CompletionWait::Events {
+        if options.kinds == [VerbsOperation::Write]
+            && options.shapes == [TrafficShape::PingPong]
+            && poll == CompletionWait::Events
+        {
             return Err(UsageError("--poll events: one-sided writes raise no event".to_owned()));
         }
         if options.peer != PeerLocation::Started(None) && crate::launcher::has_ranks() {
@@ -132,7 +144,8 @@ impl VerbsOptions {
     /// The measured series, in order. One-sided writes raise no event, so they have no ping-pong with events.
     fn series(&self) -> Vec<(VerbsOperation, TrafficShape)> {
         let all = self.kinds.iter().flat_map(|&kind| self.shapes.iter().map(move |&shape| (kind, shape)));
-        all.filter(|&pair| pair != (VerbsOperation::Write, TrafficShape::PingPong) || self.poll == CompletionWait::Busy).collect()
+        all.filter(|&pair| pair != (VerbsOperation::Write, TrafficShape::PingPong) || self.poll == CompletionWait::Busy)
+            .collect()
     }
 
     /// The request for messages of a size, whose counts are determined later.
@@ -193,7 +206,9 @@ struct VerbsPair {
 
 fn parse_report<T: DeserializeOwned>(report: RoleReport) -> Result<T, String> {
     match report {
-        RoleReport::Results(value) => serde_json::from_value(value).map_err(|error| format!("the results of a role: {error}")),
+        RoleReport::Results(value) => {
+            serde_json::from_value(value).map_err(|error| format!("the results of a role: {error}"))
+        }
         other => Err(format!("a role answered {other:?} instead of its results")),
     }
 }
@@ -203,18 +218,23 @@ impl VerbsPair {
         let (consumer, to, consumer_device) = match options.peer {
             PeerLocation::At(to) => (None, to, None),
             PeerLocation::Started(address) => {
-                let mut consumer = RoleHandle::start("verbs-consumer", &VerbsConsumerTask { address }, &setup.placement.consumer)?;
+                let mut consumer =
+                    RoleHandle::start("verbs-consumer", &VerbsConsumerTask { address }, &setup.placement.consumer)?;
                 let VerbsConsumerReady { address, device } = parse_report(consumer.report(ROLE_READY_WAIT)?)?;
                 (Some(consumer), address, Some(device))
             }
         };
-        let mut publisher = RoleHandle::start("verbs-publisher", &VerbsPublisherTask { to }, &setup.placement.publisher)?;
+        let mut publisher =
+            RoleHandle::start("verbs-publisher", &VerbsPublisherTask { to }, &setup.placement.publisher)?;
         let device = parse_report(publisher.report(ROLE_READY_WAIT)?)?;
         Ok(Self { publisher, _consumer: consumer, to, device, consumer_device })
     }
 
     fn is_software(&self) -> bool {
-        [Some(&self.device), self.consumer_device.as_ref()].into_iter().flatten().any(|facts| facts.software == Some(true))
+        [Some(&self.device), self.consumer_device.as_ref()]
+            .into_iter()
+            .flatten()
+            .any(|facts| facts.software == Some(true))
     }
 
     fn facts(&self) -> TargetFacts {
@@ -234,7 +254,12 @@ impl VerbsPair {
     }
 
     /// Determines how many messages take about `seconds`, with trials that grow until they can be timed.
-    fn counts(&mut self, setup: &MeasureOptions, options: &VerbsOptions, request: &VerbsRequest) -> Result<MessageCounts, String> {
+    fn counts(
+        &mut self,
+        setup: &MeasureOptions,
+        options: &VerbsOptions,
+        request: &VerbsRequest,
+    ) -> Result<MessageCounts, String> {
         const TRIAL_S: f64 = 0.02;
         if let Some(iterations) = setup.iterations {
             return Ok(MessageCounts::with_tenth(iterations));
@@ -251,7 +276,12 @@ impl VerbsPair {
     }
 }
 
-fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &VerbsOptions, ends: &mut VerbsPair) -> Result<(), CommandFailure> {
+fn measure(
+    record: &mut RunRecorder,
+    setup: &MeasureOptions,
+    options: &VerbsOptions,
+    ends: &mut VerbsPair,
+) -> Result<(), CommandFailure> {
     let progress = ProgressLine::begin();
     let series = options.series();
     let all = (series.len() * options.sizes.len() * setup.runs) as f64;
@@ -298,7 +328,11 @@ fn measure(record: &mut RunRecorder, setup: &MeasureOptions, options: &VerbsOpti
     Ok(())
 }
 
-fn begin(options: &VerbsOptions, (kind, shape): (VerbsOperation, TrafficShape), device: &DeviceFacts) -> MeasuredSeries {
+fn begin(
+    options: &VerbsOptions,
+    (kind, shape): (VerbsOperation, TrafficShape),
+    device: &DeviceFacts,
+) -> MeasuredSeries {
     let shape_name = match (shape, kind) {
         (TrafficShape::Stream, _) => "stream",
         (TrafficShape::PingPong, VerbsOperation::Read) => "fetch",
@@ -341,7 +375,11 @@ fn to_run(request: &VerbsRequest, found: &VerbsResults) -> MeasuredRun {
             of_thousand(options.sleeps),
         )
     };
-    let way = if request.kind != VerbsOperation::Read && request.size_bytes <= found.inline_bytes { "inline" } else { "not inline" };
+    let way = if request.kind != VerbsOperation::Read && request.size_bytes <= found.inline_bytes {
+        "inline"
+    } else {
+        "not inline"
+    };
     MeasuredRun {
         elapsed_s: found.elapsed_ns.max(1) as f64 / 1e9,
         published: request.count,
@@ -376,7 +414,10 @@ mod tests {
         assert_eq!(few.series(), [(VerbsOperation::Read, TrafficShape::PingPong)]);
         assert_eq!(few.peer, PeerLocation::At("10.0.0.2:7471".parse().expect("an address")));
         let sleeping = options("--poll events").expect("nothing is wrong");
-        assert!(sleeping.series().len() == 5 && !sleeping.series().contains(&(VerbsOperation::Write, TrafficShape::PingPong)));
+        assert!(
+            sleeping.series().len() == 5
+                && !sleeping.series().contains(&(VerbsOperation::Write, TrafficShape::PingPong))
+        );
     }
 
     #[test]

@@ -6,39 +6,39 @@
 //! and `workload_consumers`.
 
 pub(crate) mod arrivals;
-pub(crate) mod random;
-pub(crate) mod validation;
-pub(crate) mod execution;
-mod toml_fields;
+mod declared_topology;
 pub(crate) mod delivery_ledger;
+pub(crate) mod execution;
+pub(crate) mod message_stamp;
 mod objective;
 pub(crate) mod pacer;
 mod parse;
+pub(crate) mod process_messages;
+pub(crate) mod random;
 pub(crate) mod run_results;
 mod scaling;
 pub(crate) mod shipped;
 pub(crate) mod spec;
-mod declared_topology;
-pub(crate) mod message_stamp;
-pub(crate) mod process_messages;
+mod toml_fields;
 pub(crate) mod topology;
 pub(crate) mod units;
+pub(crate) mod validation;
 
 use std::collections::BTreeMap;
 use std::io::Read;
 
-use report::document::{LoopMode, SeriesPoint, MeasuredSeries};
+use report::document::{LoopMode, MeasuredSeries, SeriesPoint};
 use report::stdout::put;
 use report::{OsuTable, ProgressLine};
 
 use self::objective::{ObjectiveStatus, ObjectiveVerdict};
 use self::shipped::SHIPPED;
 use self::spec::WorkloadSpec;
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, help, option};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, help, option};
 use crate::failure::CommandFailure;
 use crate::limits::WORKLOAD_FILE_BYTES_MAX;
+use crate::measure_options::{MeasureOptions, OUTPUT, TARGETS};
 use crate::run_recorder::{RunRecorder, check_interrupted};
-use crate::measure_options::{OUTPUT, MeasureOptions, TARGETS};
 use crate::target::BenchmarkTarget;
 use crate::tcp::QUEUE;
 
@@ -117,7 +117,9 @@ fn read(source: &str) -> Result<WorkloadSpec, CommandFailure> {
     };
     file.read_to_string(&mut text).map_err(|error| CommandFailure::Usage(format!("{source}: {error}")))?;
     if text.len() as u64 > WORKLOAD_FILE_BYTES_MAX {
-        return Err(CommandFailure::Usage(format!("{source}: a workload file may have at most {WORKLOAD_FILE_BYTES_MAX} bytes")));
+        return Err(CommandFailure::Usage(format!(
+            "{source}: a workload file may have at most {WORKLOAD_FILE_BYTES_MAX} bytes"
+        )));
     }
     let name = std::path::Path::new(source).file_stem().map_or(source.into(), |stem| stem.to_string_lossy());
     parse::parse(&name, source, &text).map_err(CommandFailure::Usage)
@@ -146,7 +148,12 @@ pub(crate) fn number(name: &str, text: &str, least: f64, most: f64) -> Result<f6
     }
 }
 
-fn measure(spec: &WorkloadSpec, setup: &MeasureOptions, targets: &[BenchmarkTarget], record: &mut RunRecorder) -> Result<(), CommandFailure> {
+fn measure(
+    spec: &WorkloadSpec,
+    setup: &MeasureOptions,
+    targets: &[BenchmarkTarget],
+    record: &mut RunRecorder,
+) -> Result<(), CommandFailure> {
     let groups = run_results::groups(spec);
     for target in targets {
         record.document.series.push(empty_series(spec, &groups, target));
@@ -191,12 +198,18 @@ fn empty_series(spec: &WorkloadSpec, groups: &[String], target: &BenchmarkTarget
         pace: LoopMode::Open,
         parameters,
         axis: "group".to_owned(),
-        points: (0..groups.len()).map(|at| SeriesPoint { at: at as f64, size_bytes: bytes(at), runs: Vec::new() }).collect(),
+        points: (0..groups.len())
+            .map(|at| SeriesPoint { at: at as f64, size_bytes: bytes(at), runs: Vec::new() })
+            .collect(),
     }
 }
 
 /// Prints the table and the verdicts on the objectives, which the document records too.
-fn judge(spec: &WorkloadSpec, targets: &[BenchmarkTarget], record: &mut RunRecorder) -> Result<Vec<ObjectiveVerdict>, String> {
+fn judge(
+    spec: &WorkloadSpec,
+    targets: &[BenchmarkTarget],
+    record: &mut RunRecorder,
+) -> Result<Vec<ObjectiveVerdict>, String> {
     let groups = run_results::groups(spec);
     let document = &record.document;
     if document.series.iter().flat_map(|series| &series.points).all(|point| point.runs.is_empty()) {

@@ -386,7 +386,7 @@ mod tests {
     use crate::publishing::Publish;
     use crate::session_state::{ClientCapabilities, SessionLogin};
     use crate::test_effects::RecordedEffects;
-    use catalog::{Catalog, Definition, ExchangeKind, CatalogLimits, SessionId, ShardId, default_definitions};
+    use catalog::{Catalog, CatalogLimits, Definition, ExchangeKind, SessionId, ShardId, default_definitions};
     use wire::method::confirm;
     use wire::{Properties, RawProperties, Table, Value};
 

@@ -1,7 +1,7 @@
 //! Sender-selected distribution: further routing keys in the headers `CC` and `BCC` (RabbitMQ extension).
 
 use crate::message::Content;
-use catalog::{Catalog, ExchangeId, Refusal, QueueRoute};
+use catalog::{Catalog, ExchangeId, QueueRoute, Refusal};
 use std::sync::Arc;
 use wire::{RawProperties, ReplyCode, TableRef, ValueRef};
 

@@ -57,6 +57,9 @@ mod tests {
         confirms.on_answer(4);
         assert_eq!(confirms.last_safe(), 5);
         confirms.refused.extend([3, 5]);
-        assert_eq!((confirms.next_refused(4), confirms.next_refused(4), confirms.next_refused(5)), (Some(3), None, Some(5)));
+        assert_eq!(
+            (confirms.next_refused(4), confirms.next_refused(4), confirms.next_refused(5)),
+            (Some(3), None, Some(5))
+        );
     }
 }

@@ -12,7 +12,7 @@ use crate::limits::CONSUMERS_PER_CHANNEL_MAX;
 use crate::requests::{CommandOrigin, Requests, short};
 use crate::session_state::{PendingReply, ReadControl, SessionIdentity};
 use crate::shard_message::{QueueRequest, Subscription};
-use catalog::{ResourceKind, Name, PermissionKind, QueueId, Refusal, Resource};
+use catalog::{Name, PermissionKind, QueueId, Refusal, Resource, ResourceKind};
 use std::collections::VecDeque;
 use wire::ReplyCode;
 use wire::method::{Method, access, basic, channel, confirm, exchange, queue, tx};

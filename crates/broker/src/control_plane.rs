@@ -14,7 +14,7 @@ use crate::queue_timers::TimerTarget;
 use crate::queues::QueueTimerResult;
 use crate::sessions::Sessions;
 use crate::shard_message::{QueueRequest, RefusedDefinition, Requester, ShardMessage};
-use catalog::{Definition, ExecutedDefinition, DefinitionOutcome, QueueId, Refusal, ShardId, VhostId};
+use catalog::{Definition, DefinitionOutcome, ExecutedDefinition, QueueId, Refusal, ShardId, VhostId};
 use wire::ShortStr;
 use wire::method::{Method, basic};
 

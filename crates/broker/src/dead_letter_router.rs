@@ -10,7 +10,7 @@ use crate::forwarder::{Forwarder, send_publish};
 use crate::ids::ShardIdentity;
 use crate::message::Content;
 use crate::pending_dead_letters::DeadLetterGroup;
-use catalog::{Catalog, RouteDependence, QueueRoute};
+use catalog::{Catalog, QueueRoute, RouteDependence};
 use std::sync::Arc;
 
 /// Routes dead letters.

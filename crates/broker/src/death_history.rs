@@ -90,7 +90,9 @@ impl DeathHistoryWriter {
     }
 
     fn set(&mut self, death: &DeathEvent<'_>) {
-        if self.target.as_ref().is_none_or(|target| !Arc::ptr_eq(target, death.dead_letter.target)) || self.key != death.key {
+        if self.target.as_ref().is_none_or(|target| !Arc::ptr_eq(target, death.dead_letter.target))
+            || self.key != death.key
+        {
             self.route = None;
         }
         self.before = None;
@@ -123,7 +125,8 @@ impl DeathHistoryWriter {
         let DeathHistoryWriter { headers: ours, after, .. } = self;
         after.clear();
         properties.rewrite(false, after, |headers, out| {
-            if TableRef::new(headers).iter().any(|entry| entry.is_ok_and(|(name, _)| is_death_header(name.as_bytes()))) {
+            if TableRef::new(headers).iter().any(|entry| entry.is_ok_and(|(name, _)| is_death_header(name.as_bytes())))
+            {
                 first = false;
                 death.write_merged(headers, out);
             } else {
@@ -165,7 +168,8 @@ impl DeadLetter<'_> {
         if self.reason == DeadLetterReason::Rejected {
             return false;
         }
-        let deaths = properties.and_then(|properties| properties.headers()?.get(X_DEATH)?.as_list()).unwrap_or_default();
+        let deaths =
+            properties.and_then(|properties| properties.headers()?.get(X_DEATH)?.as_list()).unwrap_or_default();
         let deaths = deaths.iter().filter_map(|event| event.ok()?.as_table());
         let rejected = |event: &TableRef<'_>| is(*event, "reason", DeadLetterReason::Rejected.name().as_bytes());
         *self.target.queue == *queue
@@ -367,8 +371,12 @@ mod tests {
         for (now_s, &(queue, reason)) in deaths.iter().enumerate() {
             let body = BodyRef::Small(b"x");
             let content = Content { exchange: b"e", routing_key: b"k", properties: &bytes, body, ..Content::EMPTY };
-            let target =
-                DeadLetterTarget { vhost: VhostId(0), queue: queue.into(), exchange: b"d".as_slice().into(), routing_key: None };
+            let target = DeadLetterTarget {
+                vhost: VhostId(0),
+                queue: queue.into(),
+                exchange: b"d".as_slice().into(),
+                routing_key: None,
+            };
             let (message, target) = (content.keep(&pool), Arc::new(target));
             let dead = DeadLetter { message: &message, reason, target: &target };
             let first = writer.write(dead, now_s as u64);
@@ -423,8 +431,12 @@ mod tests {
 
     #[test]
     fn deaths_are_counted_by_queue_and_reason_and_the_last_comes_first() {
-        let deaths =
-            [("q", DeadLetterReason::Rejected), ("r", DeadLetterReason::Expired), ("q", DeadLetterReason::Rejected), ("r", DeadLetterReason::MaxLength)];
+        let deaths = [
+            ("q", DeadLetterReason::Rejected),
+            ("r", DeadLetterReason::Expired),
+            ("q", DeadLetterReason::Rejected),
+            ("r", DeadLetterReason::MaxLength),
+        ];
         let (after, _) = die(Properties::default(), &deaths);
         assert_eq!(events(&after), ["r maxlen 1 -", "q rejected 2 -", "r expired 1 -"]);
         let headers = after.headers.expect("headers");
@@ -462,8 +474,10 @@ mod tests {
             (list(vec![Value::Table(count.clone()), Value::Table(count)]), "q rejected 15 -"),
         ] {
             let headers = Table::new().with(X_DEATH, forged).expect("short");
-            let (after, _) =
-                die(Properties { headers: Some(headers), ..Properties::default() }, &[("q", DeadLetterReason::Rejected)]);
+            let (after, _) = die(
+                Properties { headers: Some(headers), ..Properties::default() },
+                &[("q", DeadLetterReason::Rejected)],
+            );
             assert_eq!(events(&after), [expect]);
         }
     }

@@ -4,7 +4,7 @@ use crate::definitions::Definitions;
 use crate::effects::Effects;
 use crate::session_state::{PendingReply, PlainReply, SessionIdentity};
 use catalog::arguments::X_HARRIER_WINDOW;
-use catalog::{Catalog, Definition, ExchangeKind, ResourceKind, Name, QueueId, Refusal, ShardId};
+use catalog::{Catalog, Definition, ExchangeKind, Name, QueueId, Refusal, ResourceKind, ShardId};
 use wire::method::{Method, exchange, queue};
 use wire::{ReplyCode, Table, TableRef, ValueRef};
 
@@ -185,7 +185,8 @@ pub(crate) fn accept_link(catalog: &Catalog, identity: SessionIdentity, required
         return Ok(false);
     }
     let name = catalog.user_name(identity.user);
-    let why = format!("of a forced route user '{name}' needs the tag 'federation': it may not say which messages are one");
+    let why =
+        format!("of a forced route user '{name}' needs the tag 'federation': it may not say which messages are one");
     Err(Refusal::detail(ReplyCode::AccessRefused, why))
 }
 

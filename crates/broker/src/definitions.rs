@@ -107,7 +107,8 @@ impl Definitions {
     /// The queue of a name, its home and its name, if it is not another session's exclusive queue.
     pub fn queue(&self, identity: SessionIdentity, name: &[u8]) -> Result<(QueueId, ShardId, Arc<str>), Refusal> {
         let id = self.catalog.queue_for(identity.vhost, name, identity.session)?;
-        let definition = self.catalog.queue_definition(id).ok_or_else(|| self.catalog.no_queue(identity.vhost, name))?;
+        let definition =
+            self.catalog.queue_definition(id).ok_or_else(|| self.catalog.no_queue(identity.vhost, name))?;
         Ok((id, definition.home, definition.name.shared()))
     }
 
@@ -141,7 +142,7 @@ mod tests {
     use crate::ids::ShardIdentity;
     use crate::shard_message::{Requester, ShardMessage};
     use crate::test_effects::RecordedEffects;
-    use catalog::{Catalog, Definition, CatalogLimits, SessionId, ShardId};
+    use catalog::{Catalog, CatalogLimits, Definition, SessionId, ShardId};
 
     #[test]
     fn an_outcome_waits_until_every_replica_has_made_the_change() {

@@ -85,7 +85,7 @@ pub(crate) fn negate_delay(properties: RawProperties<'_>, delay_ms: u32) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use super::{DelayedMessages, DelayedMessage};
+    use super::{DelayedMessage, DelayedMessages};
     use crate::message::{BodyRef, Content};
     use catalog::{Name, VhostId};
     use slab::{Pool, PoolOptions};

@@ -229,8 +229,7 @@ impl Dispatcher {
         fx: &mut E,
     ) -> Result<(), Refusal> {
         let mut ledger = std::mem::take(&mut self.channels.open_channel(key)?.ledger);
-        let known =
-            ledger.settle_through(tag, |delivery| self.settle_delivery(key, delivery, outcome, catalog, fx));
+        let known = ledger.settle_through(tag, |delivery| self.settle_delivery(key, delivery, outcome, catalog, fx));
         if let Some(channel) = self.channels.get_mut(key) {
             channel.ledger = ledger;
         }

@@ -3,10 +3,10 @@
 //! It is a trait and not a list so that the hottest effect, a delivery, goes from the publisher's receive buffer into the consumer's
 //! send buffer without being stored in between (docs/decisions/0002). Tests record effects as text.
 
-use crate::shard_message::ShardBatch;
+use crate::admin_request::{AdminRequest, AdminRequestError};
 use crate::ids::{ConnectionSlot, QueuePosition};
 use crate::message::{Content, Message};
-use crate::admin_request::{AdminRequestError, AdminRequest};
+use crate::shard_message::ShardBatch;
 use catalog::{QueueId, Refusal, ShardId};
 use slab::Pool;
 use wire::method::{Method, basic};
@@ -71,7 +71,15 @@ pub trait Effects {
     /// Sends `basic.deliver`.
     fn deliver(&mut self, slot: ConnectionSlot, channel: u16, delivery: Delivery<'_>);
     /// Sends `basic.get-ok`.
-    fn get_ok(&mut self, slot: ConnectionSlot, channel: u16, tag: u64, redelivered: bool, messages_left: u32, content: Content<'_>);
+    fn get_ok(
+        &mut self,
+        slot: ConnectionSlot,
+        channel: u16,
+        tag: u64,
+        redelivered: bool,
+        messages_left: u32,
+        content: Content<'_>,
+    );
     /// Sends `basic.return`.
     fn return_message(&mut self, slot: ConnectionSlot, channel: u16, refusal: &Refusal, content: Content<'_>);
     /// Answers a command, or notifies the client of an event.

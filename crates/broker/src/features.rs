@@ -1,8 +1,8 @@
 //! State of the features that a queue has beyond queueing: limits, expiration, dead letters, priorities, delivery counts.
 
 use crate::death_history::DeadLetterTarget;
-use crate::message::Content;
 use crate::ids::QueuePosition;
+use crate::message::Content;
 use crate::ready_messages::ReadyMessages;
 use catalog::{OverflowPolicy, QueueDefinition, QueueFeatures};
 use hashbrown::HashMap;

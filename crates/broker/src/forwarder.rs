@@ -239,7 +239,7 @@ mod tests {
     use crate::ids::{PublishKey, ShardIdentity};
     use crate::message::{BodyRef, Content};
     use crate::test_effects::{RecordedEffects, queue_definition};
-    use catalog::{Catalog, RouteDependence, CatalogLimits, QueueId, QueueRoute, RoutedQueue, ShardId};
+    use catalog::{Catalog, CatalogLimits, QueueId, QueueRoute, RouteDependence, RoutedQueue, ShardId};
     use wire::{Table, Value};
 
     #[test]
@@ -256,12 +256,8 @@ mod tests {
         };
         dispatcher.queues.create(id(0), &queue_definition("q", arguments(1)), false, 0);
         let queues = [(0, 0), (1, 2), (2, 2)].map(|(index, home)| RoutedQueue { id: id(index), home: ShardId(home) });
-        let route = QueueRoute {
-            queues: queues.into(),
-            held: Box::default(),
-            decided: RouteDependence::ByKey,
-            stamped: false,
-        };
+        let route =
+            QueueRoute { queues: queues.into(), held: Box::default(), decided: RouteDependence::ByKey, stamped: false };
         let content = Content { body: BodyRef::Small(b"m"), ..Content::EMPTY };
         let publish = Some(PublishKey { channel: Default::default(), number: 1 });
         for refused in [false, true] {

@@ -3,7 +3,7 @@
 //! A kept message is one counted block that any number of queues and consumers share.
 
 use crate::limits::SHARED_BODY_BYTES_MIN;
-use slab::{Pool, Slice, HeaderWithTail};
+use slab::{HeaderWithTail, Pool, Slice};
 use wire::RawProperties;
 
 /// A body: small ones are copied where they are needed, large ones are shared.

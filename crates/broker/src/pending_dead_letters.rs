@@ -1,6 +1,6 @@
 //! Dead letters that nobody has routed yet, in their order, grouped by target and reason.
 
-use crate::death_history::{DeadLetterTarget, DeadLetterReason};
+use crate::death_history::{DeadLetterReason, DeadLetterTarget};
 use crate::limits::DEAD_LETTERS_CAPACITY_KEPT;
 use crate::message::Message;
 use std::collections::VecDeque;

@@ -1,6 +1,6 @@
 //! The route cache of a channel.
 
-use catalog::{RouteDependence, ExchangeId, QueueRoute};
+use catalog::{ExchangeId, QueueRoute, RouteDependence};
 use std::sync::Arc;
 use wire::{ListRef, RawProperties};
 

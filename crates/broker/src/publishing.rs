@@ -16,7 +16,7 @@ use crate::sessions::Sessions;
 use crate::shard_message::ShardMessage;
 use crate::stamps::remove_stamp;
 use crate::transaction::TransactionOperation;
-use catalog::{Catalog, ExchangeId, PermissionKind, REQUEST_QUEUE, Refusal, Resource, QueueRoute};
+use catalog::{Catalog, ExchangeId, PermissionKind, QueueRoute, REQUEST_QUEUE, Refusal, Resource};
 use std::sync::Arc;
 use wire::method::{Method, basic, tx};
 use wire::{RawProperties, ReplyCode, ShortStr};
@@ -111,7 +111,8 @@ impl Publishing<'_> {
             ChannelMode::Transaction(transaction) => {
                 transaction.check_capacity("messages")?;
                 let (message, mandatory) = (content.keep(fx.pool()), publish.mandatory);
-                let further_keys = rewrite.filter(|rewrite| !rewrite.keys.is_empty()).map(|rewrite| rewrite.keys.into());
+                let further_keys =
+                    rewrite.filter(|rewrite| !rewrite.keys.is_empty()).map(|rewrite| rewrite.keys.into());
                 transaction.push(TransactionOperation::Publish { message, mandatory, further_keys });
                 return Ok(self.after_publish(slot, first, &route, fx));
             }
@@ -448,9 +449,8 @@ impl Publishing<'_> {
         let Some(channel) = channel.filter(|channel| channel.confirms.pending.is_empty()) else { return };
         let (slot, number) = (channel.slot, channel.number);
         let Some(session) = self.sessions.get_mut(slot) else { return };
-        let commits = |pending: &mut PendingCommand| {
-            pending.channel == number && matches!(pending.reply, PendingReply::Commit)
-        };
+        let commits =
+            |pending: &mut PendingCommand| pending.channel == number && matches!(pending.reply, PendingReply::Commit);
         if session.pending.take_if(commits).is_some() {
             match channel.commit_result() {
                 Ok(()) => fx.reply(slot, number, Method::TxCommitOk(tx::CommitOk {})),

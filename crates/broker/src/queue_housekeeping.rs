@@ -61,13 +61,7 @@ impl QueueHousekeeping {
 
     /// Removes expired messages from the head of a queue. Returns whether more may follow: `checks` are used up.
     #[inline]
-    pub fn drop_expired<E: Effects>(
-        &mut self,
-        queue: &mut Queue,
-        now_us: u64,
-        checks: &mut usize,
-        fx: &mut E,
-    ) -> bool {
+    pub fn drop_expired<E: Effects>(&mut self, queue: &mut Queue, now_us: u64, checks: &mut usize, fx: &mut E) -> bool {
         while let Some(head) = queue.ready.front()
             && queue.deadline_us(head) <= now_us
         {

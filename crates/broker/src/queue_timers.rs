@@ -71,8 +71,8 @@ impl QueueTimers {
 
 #[cfg(test)]
 mod tests {
-    use super::TimerTarget::{Delayed, Queue};
     use super::QueueTimers;
+    use super::TimerTarget::{Delayed, Queue};
 
     #[test]
     fn a_queue_has_one_time_the_earliest() {

@@ -65,7 +65,8 @@ impl PriorityLevel {
     fn restore(&mut self, entry: QueueEntry) {
         let number = entry.position.number();
         assert!(number < self.list_front, "only a message that was taken can return");
-        let earlier = self.returned.insert(number, RequeuedMessage { message: entry.message, redelivered: entry.redelivered });
+        let earlier =
+            self.returned.insert(number, RequeuedMessage { message: entry.message, redelivered: entry.redelivered });
         assert!(earlier.is_none(), "a message returns once");
     }
 

@@ -121,8 +121,7 @@ mod tests {
     fn a_consumer_without_credit_is_idle_until_it_is_granted_both_messages_and_bytes() {
         let mut remotes = RemoteConsumers::default();
         let consumer = ConsumerKey::default();
-        let subscription =
-            Subscription { consumer, no_ack: true, exclusive: false, priority: 7, credit_messages: 1 };
+        let subscription = Subscription { consumer, no_ack: true, exclusive: false, priority: 7, credit_messages: 1 };
         let key = remotes.add(ShardId(2), &subscription);
         assert!(remotes.accepts(key));
         let remote = remotes.get_mut(key).expect("just added");

@@ -10,7 +10,7 @@ use crate::limits::DEFINITIONS_PER_BATCH_MAX;
 use crate::ready_messages::QueueEntry;
 use crate::session_state::{DefinitionBatch, PendingCommand, PendingReply, PlainReply, ReadControl};
 use crate::shard_message::{QueueRequest, QueueResponse, RefusedDefinition, Requester, ShardMessage};
-use catalog::{Definition, ResourceKind, Name, QueueId, Refusal, ShardId};
+use catalog::{Definition, Name, QueueId, Refusal, ResourceKind, ShardId};
 use wire::ShortStr;
 use wire::method::{Method, basic, exchange, queue};
 
@@ -377,12 +377,7 @@ impl Requests<'_> {
 
     /// Sends a connection's batch of definitions to shard 0; the connection awaits its outcome. `refused` is the method behind
     /// it, whose refusal follows.
-    pub fn send_batch<E: Effects>(
-        &mut self,
-        slot: ConnectionSlot,
-        refused: Option<(Refusal, (u16, u16))>,
-        fx: &mut E,
-    ) {
+    pub fn send_batch<E: Effects>(&mut self, slot: ConnectionSlot, refused: Option<(Refusal, (u16, u16))>, fx: &mut E) {
         let session = self.control.sessions.get_mut(slot);
         let Some(batch) = session.and_then(|session| session.definition_batch.take()) else { return };
         let DefinitionBatch { channel, definitions, methods } = *batch;

@@ -36,24 +36,53 @@ pub struct SessionLogin {
 /// The reply to a pending command, sent once its response has come.
 pub(crate) enum PendingReply {
     /// A method without content.
-    Plain { no_wait: bool, reply: PlainReply },
+    Plain {
+        no_wait: bool,
+        reply: PlainReply,
+    },
     /// The queue is declared: next, request its counts.
-    CountQueue { no_wait: bool, name: Arc<str> },
+    CountQueue {
+        no_wait: bool,
+        name: Arc<str>,
+    },
     /// `queue.declare-ok` with the counts.
-    QueueDeclared { no_wait: bool, name: Arc<str> },
+    QueueDeclared {
+        no_wait: bool,
+        name: Arc<str>,
+    },
     /// The queue may be deleted: next, remove its definition.
-    DeleteQueue { no_wait: bool, name: Arc<str> },
-    QueueDeleted { no_wait: bool, messages: u32 },
-    QueuePurged { no_wait: bool },
-    Consuming { no_wait: bool, consumer: ConsumerKey },
+    DeleteQueue {
+        no_wait: bool,
+        name: Arc<str>,
+    },
+    QueueDeleted {
+        no_wait: bool,
+        messages: u32,
+    },
+    QueuePurged {
+        no_wait: bool,
+    },
+    Consuming {
+        no_wait: bool,
+        consumer: ConsumerKey,
+    },
     /// The queue may have been deleted with the consumer in the meantime, so the tag is here.
-    Cancelled { no_wait: bool, consumer: ConsumerKey, tag: Box<[u8]> },
+    Cancelled {
+        no_wait: bool,
+        consumer: ConsumerKey,
+        tag: Box<[u8]>,
+    },
     /// `basic.get-ok` or `basic.get-empty`.
-    Get { no_ack: bool },
+    Get {
+        no_ack: bool,
+    },
     /// `tx.commit-ok`, once the messages are in their queues.
     Commit,
     /// A batch of definitions, whose clients await no reply. `methods` are theirs, and `refusal` is of the method behind them.
-    DefinitionBatch { methods: Vec<(u16, u16)>, refusal: Option<Box<Refusal>> },
+    DefinitionBatch {
+        methods: Vec<(u16, u16)>,
+        refusal: Option<Box<Refusal>>,
+    },
 }
 
 /// Replies without arguments.
@@ -152,9 +181,9 @@ impl SessionState {
 
     /// Adds a definition to the batch of a channel. Returns how many it holds.
     pub fn batch_definition(&mut self, channel: u16, method: (u16, u16), definition: Definition) -> usize {
-        let batch = self.definition_batch.get_or_insert_with(|| {
-            Box::new(DefinitionBatch { channel, definitions: vec![], methods: vec![] })
-        });
+        let batch = self
+            .definition_batch
+            .get_or_insert_with(|| Box::new(DefinitionBatch { channel, definitions: vec![], methods: vec![] }));
         assert_eq!(batch.channel, channel, "a batch is of one channel");
         batch.definitions.push(definition);
         batch.methods.push(method);

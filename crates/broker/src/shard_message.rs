@@ -290,8 +290,12 @@ impl ShardBatch {
         confirm: bool,
     ) -> bool {
         let Some(body) = small(content) else { return false };
-        if let Some(ShardMessage::Publish { payload: ShardPayload::Packed(packed), messages, queues: range, confirm: before }) =
-            self.messages.last_mut()
+        if let Some(ShardMessage::Publish {
+            payload: ShardPayload::Packed(packed),
+            messages,
+            queues: range,
+            confirm: before,
+        }) = self.messages.last_mut()
             && *before == confirm
             && *messages < PACKED_MESSAGES_MAX
             && packed.has_head_of(content, body, &self.bytes)
@@ -425,7 +429,7 @@ fn small<'a>(content: &Content<'a>) -> Option<&'a [u8]> {
 mod tests {
     use super::{ShardBatch, ShardMessage, ShardPayload};
     use crate::ids::{ConsumerKey, QueuePosition};
-        use crate::limits::INLINE_BODY_BYTES_MAX;
+    use crate::limits::INLINE_BODY_BYTES_MAX;
     use crate::message::{BodyRef, Content};
     use catalog::QueueId;
 
@@ -488,7 +492,8 @@ mod tests {
         let mut lengths = Vec::new();
         let mut back = Vec::new();
         for message in &batch.messages {
-            let ShardMessage::Publish { payload: ShardPayload::Packed(packed), messages, queues, confirm } = message else {
+            let ShardMessage::Publish { payload: ShardPayload::Packed(packed), messages, queues, confirm } = message
+            else {
                 panic!("{message:?}")
             };
             lengths.push(*messages);

@@ -4,7 +4,7 @@
 //! copied the headers of one that it got, and so is a dead letter: with the old stamp they would be taken for duplicates.
 
 use crate::carbon_copies::PublishRewrite;
-use catalog::{ShardId, MessageStamp};
+use catalog::{MessageStamp, ShardId};
 use wire::RawProperties;
 
 /// The stamps of this shard.
@@ -56,7 +56,7 @@ pub(crate) fn remove_stamp(properties: RawProperties<'_>, rewrite: &mut Option<P
 #[cfg(test)]
 mod tests {
     use super::{MessageStamps, remove_stamp};
-    use catalog::{ShardId, MessageStamp};
+    use catalog::{MessageStamp, ShardId};
     use wire::RawProperties;
 
     #[test]

@@ -34,10 +34,7 @@ impl Transaction {
         if self.operations.len() < TRANSACTION_ITEMS_MAX {
             return Ok(());
         }
-        Err(Refusal::channel(
-            ReplyCode::ResourceError,
-            format!("RESOURCE_ERROR - transaction holds too many {what}"),
-        ))
+        Err(Refusal::channel(ReplyCode::ResourceError, format!("RESOURCE_ERROR - transaction holds too many {what}")))
     }
 
     /// Adds an operation whose capacity was checked.

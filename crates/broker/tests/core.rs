@@ -6,7 +6,7 @@ mod world;
 use broker::{BodyRef, ReadControl};
 use wire::method::{Method, basic, confirm, exchange, queue, tx};
 use wire::{ShortStr, Table, TableRef, Value};
-use world::{WorldConnection, BrokerWorld};
+use world::{BrokerWorld, WorldConnection};
 
 const LIMIT: u64 = 1 << 30;
 
@@ -49,11 +49,21 @@ fn consume(world: &mut BrokerWorld, at: WorldConnection, name: &str, tag: &str, 
     consume_with(world, at, name, tag, no_ack, false, &Table::default());
 }
 
-fn consume_with(world: &mut BrokerWorld, at: WorldConnection, name: &str, tag: &str, no_ack: bool, exclusive: bool, arguments: &Table) {
+fn consume_with(
+    world: &mut BrokerWorld,
+    at: WorldConnection,
+    name: &str,
+    tag: &str,
+    no_ack: bool,
+    exclusive: bool,
+    arguments: &Table,
+) {
     let bytes = arguments.to_bytes();
     let (queue, consumer_tag, arguments) = (short(name), short(tag), TableRef::new(&bytes));
-    world
-        .command(at, basic::Consume { queue, consumer_tag, no_local: false, no_ack, exclusive, no_wait: false, arguments });
+    world.command(
+        at,
+        basic::Consume { queue, consumer_tag, no_local: false, no_ack, exclusive, no_wait: false, arguments },
+    );
 }
 
 fn ack(world: &mut BrokerWorld, at: WorldConnection, delivery_tag: u64, multiple: bool) {
@@ -600,7 +610,13 @@ fn make<'a>(exchange: &'a str, kind: &'a str) -> Method<'a> {
 }
 
 /// What reaches the queue of messages published with these keys.
-fn arrived(world: &mut BrokerWorld, publisher: WorldConnection, consumer: WorldConnection, exchange: &str, keys: &[&str]) -> String {
+fn arrived(
+    world: &mut BrokerWorld,
+    publisher: WorldConnection,
+    consumer: WorldConnection,
+    exchange: &str,
+    keys: &[&str],
+) -> String {
     for key in keys {
         world.publish(publisher, exchange, key, key);
     }

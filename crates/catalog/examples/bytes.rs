@@ -5,7 +5,7 @@
 //!
 //! `cargo run --release -p harrier-catalog --example bytes`
 
-use catalog::{Catalog, Definition, ExchangeKind, CatalogLimits, Name, DefinitionOutcome, ShardId, VhostId};
+use catalog::{Catalog, CatalogLimits, Definition, DefinitionOutcome, ExchangeKind, Name, ShardId, VhostId};
 use std::{fs, hint::black_box, process::Command};
 use wire::Table;
 

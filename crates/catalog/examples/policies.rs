@@ -6,7 +6,7 @@
 //! `cargo run --release -p harrier-catalog --example policies`
 #![expect(clippy::disallowed_methods, reason = "a program that measures reads the clock")]
 
-use catalog::{ApplyTo, Catalog, Definition, CatalogLimits, DefinitionOutcome, Policy, ShardId, VhostId};
+use catalog::{ApplyTo, Catalog, CatalogLimits, Definition, DefinitionOutcome, Policy, ShardId, VhostId};
 use std::time::Instant;
 use wire::{Table, Value};
 

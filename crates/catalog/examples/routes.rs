@@ -6,7 +6,9 @@
 //! `cargo run --release -p harrier-catalog --example routes`
 #![expect(clippy::disallowed_methods, reason = "a program that measures reads the clock")]
 
-use catalog::{Catalog, Definition, ExchangeKind, CatalogLimits, Name, DefinitionOutcome, Password, Permission, ShardId, VhostId};
+use catalog::{
+    Catalog, CatalogLimits, Definition, DefinitionOutcome, ExchangeKind, Name, Password, Permission, ShardId, VhostId,
+};
 use catalog::{PermissionKind, Resource};
 use std::{hint::black_box, time::Instant};
 use wire::{RawProperties, Table};

@@ -130,7 +130,11 @@ pub(crate) fn check_size(what: ResourceName<'_>, table: &Table) -> Result<(), Re
 }
 
 /// A name in an argument.
-pub(crate) fn long_string<'a>(what: ResourceName<'_>, table: &'a Table, argument: &str) -> Result<Option<&'a [u8]>, Refusal> {
+pub(crate) fn long_string<'a>(
+    what: ResourceName<'_>,
+    table: &'a Table,
+    argument: &str,
+) -> Result<Option<&'a [u8]>, Refusal> {
     match table.get(argument) {
         None => Ok(None),
         Some(Value::LongStr(name)) => Ok(Some(name)),
@@ -159,7 +163,12 @@ pub(crate) fn check_queue_equivalence(
     QUEUE_ARGUMENTS_COMPARED.iter().try_for_each(|argument| check_same(what, argument, current, received))
 }
 
-fn check_same(what: ResourceName<'_>, argument: &str, current: Option<&Table>, received: &Table) -> Result<(), Refusal> {
+fn check_same(
+    what: ResourceName<'_>,
+    argument: &str,
+    current: Option<&Table>,
+    received: &Table,
+) -> Result<(), Refusal> {
     let (current, received) = (current.and_then(|table| table.get(argument)), received.get(argument));
     match (current, received) {
         (None, None) => Ok(()),

@@ -6,7 +6,7 @@
 
 use crate::{
     limits::CatalogLimits,
-    texts::{TextId, TextArena},
+    texts::{TextArena, TextId},
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;

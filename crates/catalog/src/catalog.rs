@@ -8,21 +8,21 @@
 mod access;
 mod bindings;
 mod exchanges;
+mod limits_and_policies;
 mod lookup;
 mod queues;
 mod routing;
-mod limits_and_policies;
 mod users;
 mod vhosts;
 mod watches;
 
 use crate::{
     binding::BindingTable,
-    definition::{Definition, ExecutedDefinition, DefinitionOutcome, RemovedQueue},
+    definition::{Definition, DefinitionOutcome, ExecutedDefinition, RemovedQueue},
     exchange::{ExchangeTable, direct::DirectIndex, topic::TopicTrie},
     ids::{QueueId, SessionId},
     limits::CatalogLimits,
-    name::{ResourceKind, Name},
+    name::{Name, ResourceKind},
     permission::PermissionCache,
     queue::QueueTable,
     refusal::{Refusal, ResourceName},
@@ -31,7 +31,7 @@ use crate::{
     vhost::VhostTable,
     watch::BindingSubscriptions,
 };
-pub use lookup::{BindingView, BindingDestination};
+pub use lookup::{BindingDestination, BindingView};
 use routing::RouteSearch;
 use wire::ReplyCode;
 

@@ -104,7 +104,9 @@ impl RoutingTable {
             ExchangeKind::Topic => Self::Topic,
             ExchangeKind::Headers => Self::Headers,
             ExchangeKind::ConsistentHash => Self::ConsistentHash(Box::new(HashRing::new(what, arguments)?)),
-            ExchangeKind::FederationUpstream => Self::FederationUpstream(Box::new(DownstreamFilter::new(what, arguments)?)),
+            ExchangeKind::FederationUpstream => {
+                Self::FederationUpstream(Box::new(DownstreamFilter::new(what, arguments)?))
+            }
             ExchangeKind::Delayed => return Self::of(what, delayed::routes_as(arguments)?, arguments),
         })
     }

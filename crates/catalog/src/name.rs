@@ -113,7 +113,7 @@ impl fmt::Display for ResourceKind {
 
 #[cfg(test)]
 mod tests {
-    use super::{ResourceKind, Name};
+    use super::{Name, ResourceKind};
 
     #[test]
     fn what_is_a_name() {

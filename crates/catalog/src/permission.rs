@@ -123,7 +123,8 @@ pub(crate) struct CompiledTopic {
 impl CompiledTopic {
     /// For a user in a vhost, whose names the patterns may hold.
     pub fn new(written: &TopicPermission, user: &str, vhost: &str) -> Result<Self, Refusal> {
-        let pattern = |text: &str| PermissionPattern::compile(&text.replace("{username}", user).replace("{vhost}", vhost));
+        let pattern =
+            |text: &str| PermissionPattern::compile(&text.replace("{username}", user).replace("{vhost}", vhost));
         Ok(Self { write: pattern(&written.write)?, read: pattern(&written.read)?, written: written.clone() })
     }
 

@@ -11,7 +11,7 @@ use crate::{
     name::Name,
     named::{NameTable, Named},
     policy::EffectivePolicy,
-    route::{RouteDependence, QueueRoute, RoutedQueue},
+    route::{QueueRoute, RouteDependence, RoutedQueue},
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -101,7 +101,8 @@ impl QueueTable {
             return Arc::clone(route);
         }
         let queues = Box::new([self.routed(index)]);
-        let route = Arc::new(QueueRoute { queues, held: Box::default(), decided: RouteDependence::ByKey, stamped: false });
+        let route =
+            Arc::new(QueueRoute { queues, held: Box::default(), decided: RouteDependence::ByKey, stamped: false });
         self.table.at_mut(index).route = Some(Arc::clone(&route));
         route
     }

@@ -183,7 +183,7 @@ mod tests {
     use crate::{
         ids::{QueueId, ShardId},
         limits::CatalogLimits,
-        route::{RouteDependence, QueueRoute, RoutedQueue},
+        route::{QueueRoute, RouteDependence, RoutedQueue},
     };
     use std::sync::Arc;
 

@@ -80,7 +80,7 @@ impl TextArena {
 
 #[cfg(test)]
 mod tests {
-    use super::{TextId, TextArena};
+    use super::{TextArena, TextId};
 
     #[test]
     fn what_is_kept_comes_back_and_what_is_dropped_is_reused() {

@@ -6,8 +6,8 @@
 mod script;
 
 use catalog::{
-    Catalog, Definition, CatalogLimits, LoginRefused, Name, PermissionKind, DefinitionOutcome, Password, Permission, Resource, RefusalScope, UserId,
-    VhostId, default_definitions,
+    Catalog, CatalogLimits, Definition, DefinitionOutcome, LoginRefused, Name, Password, Permission, PermissionKind,
+    RefusalScope, Resource, UserId, VhostId, default_definitions,
 };
 
 fn default_catalog() -> Catalog {
@@ -110,7 +110,8 @@ fn operations_ask_patterns() {
         assert!(check(&mut catalog, PermissionKind::Write, ""), "the default exchange is amq.default");
         assert!(check(&mut catalog, PermissionKind::Read, "\u{fffd}"));
     }
-    let refusal = catalog.check(user, vhost, PermissionKind::Configure, Resource::Queue, b"q").expect_err("not permitted");
+    let refusal =
+        catalog.check(user, vhost, PermissionKind::Configure, Resource::Queue, b"q").expect_err("not permitted");
     assert_eq!(refusal.text, "ACCESS_REFUSED - access to queue 'q' in vhost '/' refused for user 'u'");
     assert_eq!((refusal.code.number(), refusal.scope), (403, RefusalScope::Channel));
     // What was remembered goes with the permission.
@@ -139,7 +140,9 @@ fn a_vhost_goes_with_everything_in_it() {
     let mut catalog = default_catalog();
     let before = (catalog.queues_count(), catalog.exchanges_count(), catalog.bindings_count());
     let create = Definition::CreateVhost { name: "v".into() };
-    let DefinitionOutcome::Vhost { id, created: true } = catalog.execute(&create).expect("created").outcome else { panic!() };
+    let DefinitionOutcome::Vhost { id, created: true } = catalog.execute(&create).expect("created").outcome else {
+        panic!()
+    };
     assert!(!catalog.execute(&create).expect("there already").changed);
     let queue = Name::from("q");
     let declare = Definition::DeclareQueue {
@@ -175,7 +178,9 @@ fn a_vhost_goes_with_everything_in_it() {
     // A session that still has it open is refused rather than believed.
     let refusal = catalog.execute(&declare).expect_err("no vhost to declare in");
     assert_eq!(refusal.scope, RefusalScope::Connection);
-    let DefinitionOutcome::Vhost { id: next, .. } = catalog.execute(&create).expect("created").outcome else { panic!() };
+    let DefinitionOutcome::Vhost { id: next, .. } = catalog.execute(&create).expect("created").outcome else {
+        panic!()
+    };
     assert_ne!(id, next, "an id is never reused");
 }
 
@@ -222,7 +227,10 @@ fn definitions_are_authorized_in_the_order_of_rabbitmq() {
 
 #[test]
 fn topic_permissions_cover_the_keys_of_topic_exchanges() {
-    use catalog::{Catalog, Definition, CatalogLimits, Name, PermissionKind, DefinitionOutcome, Password, Permission, TopicPermission};
+    use catalog::{
+        Catalog, CatalogLimits, Definition, DefinitionOutcome, Name, Password, Permission, PermissionKind,
+        TopicPermission,
+    };
     let mut catalog = Catalog::new(CatalogLimits::default());
     let (vhost, user) = (Name::from("/"), Name::from("ann"));
     let topics = |exchange: &str, write: &str, read: &str| Definition::SetTopicPermission {

@@ -5,7 +5,7 @@
 
 mod script;
 
-use catalog::{RouteDependence, CatalogLimits};
+use catalog::{CatalogLimits, RouteDependence};
 use script::{RoutingScript, check, table};
 use std::collections::BTreeMap;
 use wire::{Properties, RawProperties, ShortString};

@@ -43,7 +43,9 @@ fn a_route_says_who_holds_the_message_back() {
          exchange y x-delayed-message x-delayed-type=fanout; queue q1; queue q2; queue q3; bind x '' q1; bind in '' q2; bind lost '' q3;
          bind-exchange in '' x; bind-exchange in '' y",
     );
-    let id = |script: &RoutingScript, name: &str| script.catalog.exchange(script.vhost, name.as_bytes()).expect("it is there");
+    let id = |script: &RoutingScript, name: &str| {
+        script.catalog.exchange(script.vhost, name.as_bytes()).expect("it is there")
+    };
     let mut held = |from: &str, delay: &str| {
         let headers = Some(table([delay]));
         let bytes = Properties { headers, ..Properties::default() }.to_bytes();
@@ -57,7 +59,11 @@ fn a_route_says_who_holds_the_message_back() {
     };
     assert_eq!(held("in", "x-delay=5"), (1, "x y".to_owned(), RouteDependence::ByMessage));
     assert_eq!(held("in", "x-delay=-5"), (2, String::new(), RouteDependence::ByMessage), "its time has come");
-    assert_eq!(held("x", "x-delay=5"), (0, "x".to_owned(), RouteDependence::ByMessage), "and the alternate exchange waits too");
+    assert_eq!(
+        held("x", "x-delay=5"),
+        (0, "x".to_owned(), RouteDependence::ByMessage),
+        "and the alternate exchange waits too"
+    );
     assert_eq!(held("y", "x-delay=1"), (0, "y".to_owned(), RouteDependence::ByMessage));
 }
 

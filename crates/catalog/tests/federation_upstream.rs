@@ -50,7 +50,11 @@ fn a_message_goes_on_unless_it_came_from_there_or_too_far() {
         ("a trace of what are no hops", traced(vec![Value::text("B")]), both),
         ("published here, in the end", plain, both),
     ] {
-        assert_eq!(routed(&mut script, "a.b", &properties), (expect.to_owned(), RouteDependence::ByKeyAndTrace), "{what}");
+        assert_eq!(
+            routed(&mut script, "a.b", &properties),
+            (expect.to_owned(), RouteDependence::ByKeyAndTrace),
+            "{what}"
+        );
     }
     // A key that nobody pulls is as cheap as ever.
     assert_eq!(routed(&mut script, "b", &traced(vec![a()])), ("local".to_owned(), RouteDependence::ByKey));

@@ -152,7 +152,9 @@ impl ReferenceModel {
                     self.bindings.insert((source, to, pattern));
                 }
             }
-            ModelStep::Bind { source, to, pattern, bind: false } => self.unbind(|binding| *binding == (source, to, pattern)),
+            ModelStep::Bind { source, to, pattern, bind: false } => {
+                self.unbind(|binding| *binding == (source, to, pattern))
+            }
             ModelStep::DeleteExchange { exchange } => self.delete_exchange(exchange),
             ModelStep::DeleteQueue { queue } => self.delete_queue(queue),
             ModelStep::Gone { session } => {

@@ -220,7 +220,8 @@ fn exclusive_queues_go_with_their_session() {
 
 #[test]
 fn a_full_route_cache_still_routes_right() {
-    let mut script = RoutingScript::with(catalog::CatalogLimits { cached_routes_max: 8, ..catalog::CatalogLimits::default() });
+    let mut script =
+        RoutingScript::with(catalog::CatalogLimits { cached_routes_max: 8, ..catalog::CatalogLimits::default() });
     script.run("queue q1; queue q2; bind amq.topic a.# q1; bind amq.topic *.1 q2");
     for round in 0..3 {
         for number in 0..100 {

@@ -5,7 +5,8 @@
 
 mod script;
 use catalog::{
-    ApplyTo, Definition, DefinitionOutcome, OverflowPolicy, Password, Permission, Policy, QueueFeatures, UserLimits, VhostLimits,
+    ApplyTo, Definition, DefinitionOutcome, OverflowPolicy, Password, Permission, Policy, QueueFeatures, UserLimits,
+    VhostLimits,
 };
 use script::{RoutingScript, table};
 

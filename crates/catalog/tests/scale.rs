@@ -3,7 +3,7 @@
 //! Leaves: bytes of each, printed, and held to their bounds.
 //! Owns:   the bounds: 200 bytes a binding, 500 a queue.
 
-use catalog::{Catalog, Definition, CatalogLimits, Name, DefinitionOutcome, ShardId};
+use catalog::{Catalog, CatalogLimits, Definition, DefinitionOutcome, Name, ShardId};
 use std::fs;
 use wire::{RawProperties, Table};
 

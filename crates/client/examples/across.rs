@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use client::{Client, ConsumeOptions, ClientError, Publish, QueueOptions, Table};
+use client::{Client, ClientError, ConsumeOptions, Publish, QueueOptions, Table};
 
 /// Publishes that are not confirmed, at most.
 const OUTSTANDING_MAX: u64 = 2000;

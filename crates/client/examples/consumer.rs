@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use client::{Client, ConsumeOptions, ClientError, QueueOptions};
+use client::{Client, ClientError, ConsumeOptions, QueueOptions};
 
 const ACK_EVERY: u64 = 100;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use client::{Client, ConsumeOptions, ClientError, Publish, QueueOptions};
+use client::{Client, ClientError, ConsumeOptions, Publish, QueueOptions};
 
 fn main() -> Result<(), ClientError> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "amqp://guest:guest@127.0.0.1:5672/%2F".to_owned());

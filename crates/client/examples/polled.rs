@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use client::{ClientChannel, Client, ConsumeOptions, ClientError, Publish, QueueOptions};
+use client::{Client, ClientChannel, ClientError, ConsumeOptions, Publish, QueueOptions};
 use mio::{Events, Poll, Token};
 
 const CLIENTS: usize = 10;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use client::{Client, ConsumeOptions, ClientError, Publish, QueueOptions};
+use client::{Client, ClientError, ConsumeOptions, Publish, QueueOptions};
 
 #[expect(clippy::disallowed_methods, reason = "a program that measures time")]
 fn main() -> Result<(), ClientError> {

@@ -168,7 +168,12 @@ impl Client {
     ///
     /// # Errors
     /// The server's refusal, which closes the channel: 404, 405 (another connection's), 406 (it exists and is different).
-    pub fn declare_queue(&mut self, channel: ClientChannel, name: &str, options: &QueueOptions) -> Result<QueueDeclared> {
+    pub fn declare_queue(
+        &mut self,
+        channel: ClientChannel,
+        name: &str,
+        options: &QueueOptions,
+    ) -> Result<QueueDeclared> {
         let arguments = encoded(&options.arguments);
         let method = queue::Declare {
             queue: short(name)?,
@@ -386,7 +391,12 @@ impl Client {
     /// # Errors
     /// As `publish`.
     #[inline]
-    pub fn publish_shared(&mut self, channel: ClientChannel, to: &crate::Publish<'_>, body: &slab::Slice) -> Result<u64> {
+    pub fn publish_shared(
+        &mut self,
+        channel: ClientChannel,
+        to: &crate::Publish<'_>,
+        body: &slab::Slice,
+    ) -> Result<u64> {
         let tag = self.output().publish_shared(channel, to, body)?;
         self.flush_if_much()?;
         Ok(tag)

@@ -56,8 +56,12 @@ impl ClientChannels {
         if self.records.len() <= index {
             self.records.resize_with(index + 1, || None);
         }
-        self.records[index] =
-            Some(ChannelRecord { serial: self.serial, state: ChannelState::Open, confirming: false, confirms: Confirms::default() });
+        self.records[index] = Some(ChannelRecord {
+            serial: self.serial,
+            state: ChannelState::Open,
+            confirming: false,
+            confirms: Confirms::default(),
+        });
         ClientChannel { number, serial: self.serial }
     }
 

@@ -8,20 +8,20 @@ use std::time::Instant;
 
 use link::{Address, CertificateFiles, DialOptions, Link, TlsClient};
 use session::heartbeat::Heartbeat;
-use session::{Capabilities, Inbound, Outbound, DeliveryTemplate, SessionLimits, Tuning, sasl};
+use session::{Capabilities, DeliveryTemplate, Inbound, Outbound, SessionLimits, Tuning, sasl};
 use slab::{BlockMut, Pool, PoolOptions};
 use wire::{Table, TableRef, Value};
 
 use crate::buffer::ReceiveBuffer;
+use crate::buffered_delivery::BufferedDelivery;
 use crate::channel::ClientChannel;
 use crate::clock::now;
 use crate::error::{ClientError, Result};
 use crate::message::{ReceivedMessage, Returned};
 use crate::options::ConnectOptions;
 use crate::output::{ClientOutput, short};
-use crate::buffered_delivery::BufferedDelivery;
 use crate::rdma;
-use crate::state::{Reply, Cancelled, SessionState};
+use crate::state::{Cancelled, Reply, SessionState};
 use crate::url::{RDMA, TlsFiles, Url};
 
 /// A connection to a broker. It belongs to one thread; open one for each thread that needs one.

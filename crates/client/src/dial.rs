@@ -83,7 +83,8 @@ pub fn prepare(url: &Url, options: &ConnectOptions) -> Result<DialPlan> {
     match (token_of(first.server_properties()), tcp) {
         (Some(token), tcp) => {
             let known = Url { external: true, ..url.clone() };
-            let ask = RdmaDialRequest { place: place.to_owned(), token: Some(token), url: known, first: Some(first), tcp };
+            let ask =
+                RdmaDialRequest { place: place.to_owned(), token: Some(token), url: known, first: Some(first), tcp };
             Ok(DialPlan::Ask(Box::new(ask)))
         }
         (None, None) => Err(ClientError::NotAnnounced { what: "RDMA" }),

@@ -31,8 +31,8 @@
 #![forbid(unsafe_code)]
 
 mod buffer;
+mod buffered_delivery;
 mod calls;
-mod prepared_batch;
 mod channel;
 mod client;
 mod clock;
@@ -43,24 +43,24 @@ pub mod limits;
 mod message;
 mod options;
 mod output;
-mod buffered_delivery;
-mod wait_deadline;
 mod polled;
+mod prepared_batch;
 mod pump;
 mod rdma;
 mod state;
 mod url;
+mod wait_deadline;
 
 pub use calls::{ConsumeOptions, ExchangeOptions, QueueDeclared, QueueOptions};
-pub use prepared_batch::PreparedBatch;
 pub use channel::ClientChannel;
 pub use client::Client;
-pub use dial::{RdmaDialRequest, DialledLink, DialPlan, dial, prepare};
+pub use dial::{DialPlan, DialledLink, RdmaDialRequest, dial, prepare};
 pub use error::{ClientError, Result};
 pub use link::SocketOptions;
 pub use message::{Delivery, ReceivedMessage, Returned};
 pub use options::ConnectOptions;
 pub use output::{ClientOutput, Publish};
+pub use prepared_batch::PreparedBatch;
 pub use pump::DispatchSummary;
 pub use rdma::{CarrierPass, DeviceFinder, RdmaOptions};
 pub use session::Capabilities;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use link::{LinkError, ReceiveOutcome, SendOutcome, WaitFor};
 use session::heartbeat::HeartbeatAction;
-use session::{RepeatedDelivery, Body, Event, FaultScope};
+use session::{Body, Event, FaultScope, RepeatedDelivery};
 
 use crate::client::Client;
 use crate::clock::now;
@@ -16,8 +16,8 @@ use crate::error::{ClientError, Result};
 use crate::limits::{ASIDE_BYTES_MAX, WRITTEN_BYTES_MAX};
 use crate::message::Delivery;
 use crate::output::ClientOutput;
-use crate::wait_deadline::WaitDeadline;
 use crate::state::Reply;
+use crate::wait_deadline::WaitDeadline;
 
 /// What one look at the events came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,11 +119,13 @@ impl Client {
         &mut self,
         on_delivery: &mut impl FnMut(Delivery<'_>, &mut ClientOutput<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let RepeatedDelivery { channel, consumer_tag, redelivered, exchange, routing_key, properties } = self.repeat.alike();
+        let RepeatedDelivery { channel, consumer_tag, redelivered, exchange, routing_key, properties } =
+            self.repeat.alike();
         let channel = self.state.channels.handle(channel);
         let unread = self.buffer.unread();
         let mut input = unread;
-        let mut outlet = ClientOutput { outbound: &mut self.outbound, pool: &self.pool, channels: &mut self.state.channels };
+        let mut outlet =
+            ClientOutput { outbound: &mut self.outbound, pool: &self.pool, channels: &mut self.state.channels };
         let mut flow = ControlFlow::Continue(());
         while let Some((delivery_tag, body)) = self.repeat.next(&mut input) {
             let body = Body::Small(body);

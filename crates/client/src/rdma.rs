@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use link::Link;
 use verbs::device::{AnyDevice, DeviceError};
-use verbs::{PortSettings, StandaloneLink, RdmaToken};
+use verbs::{PortSettings, RdmaToken, StandaloneLink};
 use wire::{Table, Value};
 
 use crate::client::Client;
@@ -104,7 +104,12 @@ impl RdmaOptions {
     ///
     /// # Errors
     /// No device, or no connection over it.
-    pub(crate) fn dial(&self, place: &str, token: Option<RdmaToken>, timeout: Duration) -> std::io::Result<Box<dyn Link>> {
+    pub(crate) fn dial(
+        &self,
+        place: &str,
+        token: Option<RdmaToken>,
+        timeout: Duration,
+    ) -> std::io::Result<Box<dyn Link>> {
         let device = (self.devices)(place)?;
         Ok(Box::new(StandaloneLink::connect(device, place, token, self.settings.clone(), timeout)?))
     }

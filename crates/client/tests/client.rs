@@ -4,7 +4,10 @@ mod peer;
 
 use std::time::Duration;
 
-use client::{ClientChannel, Client, ConsumeOptions, ClientError, ConnectOptions, Publish, QueueDeclared, QueueOptions, Table, Url};
+use client::{
+    Client, ClientChannel, ClientError, ConnectOptions, ConsumeOptions, Publish, QueueDeclared, QueueOptions, Table,
+    Url,
+};
 
 const WAIT: Duration = Duration::from_secs(20);
 
@@ -131,7 +134,10 @@ fn what_the_server_does_not_offer_is_not_asked_for() {
     let (mut client, channel, thread) = connected();
     let why = client.bind_exchange(channel, "a", "b", "", &Table::new()).expect_err("not offered").to_string();
     assert_eq!(why, "the broker does not offer bindings between exchanges");
-    assert!(matches!(client.unbind_exchange(channel, "a", "b", "", &Table::new()), Err(ClientError::NotAnnounced { .. })));
+    assert!(matches!(
+        client.unbind_exchange(channel, "a", "b", "", &Table::new()),
+        Err(ClientError::NotAnnounced { .. })
+    ));
     client.qos(channel, 10, false).expect("nothing was sent, so the channel is open");
     client.close().expect("an orderly end");
     thread.join().expect("the server ends");
@@ -278,8 +284,10 @@ fn canned_messages_are_those_that_would_be_published() {
         let to: Vec<Publish<'_>> = keys.iter().map(|key| Publish::to("x", key)).collect();
         let to = if bytes > 8_184 { &to[..1] } else { &to };
         let template = body(7, bytes);
-        let mut canned =
-            client.prepare_batch(channel, to, &template, 1_000).expect("names are short").expect("it is no large batch");
+        let mut canned = client
+            .prepare_batch(channel, to, &template, 1_000)
+            .expect("names are short")
+            .expect("it is no large batch");
         assert!(canned.len().is_multiple_of(to.len()) && canned.body_bytes() == bytes);
         let (rounds, mut sent) = (3, Vec::new());
         for round in 0..rounds {
@@ -312,7 +320,8 @@ fn canned_messages_are_those_that_would_be_published() {
 fn canned_messages_are_confirmed_one_by_one() {
     let (mut client, channel, thread) = connected();
     client.confirm_select(channel).expect("confirms");
-    let mut canned = client.prepare_batch(channel, &[Publish::to("x", "key")], b"text", 500).expect("a name").expect("a batch");
+    let mut canned =
+        client.prepare_batch(channel, &[Publish::to("x", "key")], b"text", 500).expect("a name").expect("a batch");
     let many = canned.len() as u64;
     assert_eq!(client.publish_prepared(&mut canned, usize::MAX, |_, _| ()).expect("published"), many);
     assert_eq!(client.publish_prepared(&mut canned, 2, |_, _| ()).expect("published"), many + 2);

@@ -118,7 +118,13 @@ pub(crate) struct TableReader<'t, 'd> {
 
 impl Accounts {
     /// Takes in the value of a key that is one of the tables.
-    pub fn read(&mut self, place: &SourceText<'_>, name: &str, value: &Spanned<DeValue<'_>>, faults: &mut Vec<ConfigFault>) {
+    pub fn read(
+        &mut self,
+        place: &SourceText<'_>,
+        name: &str,
+        value: &Spanned<DeValue<'_>>,
+        faults: &mut Vec<ConfigFault>,
+    ) {
         let Some(form) = TABLES.iter().find(|form| form.name == name) else { return };
         let DeValue::Array(items) = value.get_ref() else {
             let what = type_of(value.get_ref());
@@ -155,7 +161,14 @@ impl Accounts {
                     let names = ["user", "vhost", "exchange"].map(|key| entry.name(key));
                     let patterns = ["write", "read"].map(|key| entry.text(key));
                     if let ([Some(user), Some(vhost), Some(exchange)], [Some(write), Some(read)]) = (names, patterns) {
-                        self.topic_permissions.push(TopicPermissionConfig { user, vhost, exchange, write, read, origin });
+                        self.topic_permissions.push(TopicPermissionConfig {
+                            user,
+                            vhost,
+                            exchange,
+                            write,
+                            read,
+                            origin,
+                        });
                     }
                 }
                 _ => {

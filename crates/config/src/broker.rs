@@ -12,7 +12,7 @@ use crate::limits::{
 use crate::machine::Machine;
 use crate::origin::{ConfigError, ConfigFault, Origin};
 use crate::policies::PolicyConfig;
-use crate::setting::{SettingKind, Setting, SettingValue};
+use crate::setting::{Setting, SettingKind, SettingValue};
 use std::path::Path;
 use std::sync::Arc;
 

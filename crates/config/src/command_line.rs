@@ -20,7 +20,11 @@ pub(crate) struct CommandLineFlags {
 }
 
 /// Takes in the words behind `harrier broker`.
-pub(crate) fn take(words: impl IntoIterator<Item = OsString>, values: &mut SourceValues, faults: &mut Vec<ConfigFault>) -> CommandLineFlags {
+pub(crate) fn take(
+    words: impl IntoIterator<Item = OsString>,
+    values: &mut SourceValues,
+    faults: &mut Vec<ConfigFault>,
+) -> CommandLineFlags {
     let mut asked = CommandLineFlags::default();
     let mut lists: Vec<(usize, Vec<String>)> = Vec::new();
     let mut words = words.into_iter().peekable();

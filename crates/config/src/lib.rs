@@ -28,9 +28,9 @@ pub use broker::{
     BrokerConfig, ClientCertificates, IdleProcessors, LogFormat, LogLevel, LoginFrom, MemoryLimit, RdmaPoll, RdmaToken,
     SETTINGS, SanType, TlsVersion,
 };
-pub use load::{DEFAULT_FILE, BrokerInvocation};
+pub use load::{BrokerInvocation, DEFAULT_FILE};
 pub use machine::Machine;
 pub use origin::{ConfigError, ConfigFault, Origin};
 pub use page::{help, reference};
 pub use policies::{PolicyConfig, PolicyTerm, TermValue};
-pub use setting::{SettingKind, Setting, SettingValue, quoted};
+pub use setting::{Setting, SettingKind, SettingValue, quoted};

@@ -64,7 +64,8 @@ impl BrokerConfig {
         default_file: &Path,
     ) -> Result<BrokerInvocation, ConfigError> {
         let (mut faults, mut warnings) = (Vec::new(), Vec::new());
-        let (mut from_words, mut from_variables, mut from_file) = (SourceValues::new(), SourceValues::new(), SourceValues::new());
+        let (mut from_words, mut from_variables, mut from_file) =
+            (SourceValues::new(), SourceValues::new(), SourceValues::new());
         let asked = command_line::take(words, &mut from_words, &mut faults);
         if asked.help && faults.is_empty() {
             return Ok(BrokerInvocation::Help);

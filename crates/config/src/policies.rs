@@ -134,7 +134,9 @@ impl TermValue {
             TermValue::Flag(flag) => flag.to_string(),
             TermValue::Number(number) => number.to_string(),
             TermValue::Text(text) => quoted(text),
-            TermValue::List(items) => format!("[{}]", items.iter().map(TermValue::printed).collect::<Vec<_>>().join(", ")),
+            TermValue::List(items) => {
+                format!("[{}]", items.iter().map(TermValue::printed).collect::<Vec<_>>().join(", "))
+            }
         }
     }
 }

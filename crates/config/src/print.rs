@@ -32,7 +32,9 @@ impl BrokerConfig {
             };
             let _infallible = writeln!(out, "# It takes {}. {from}", setting.kind.form());
             let size = match (setting.kind, value) {
-                (SettingKind::Bytes { .. } | SettingKind::Memory, SettingValue::Number(bytes)) => format!("  # {}", size::readable(*bytes)),
+                (SettingKind::Bytes { .. } | SettingKind::Memory, SettingValue::Number(bytes)) => {
+                    format!("  # {}", size::readable(*bytes))
+                }
                 _ => String::new(),
             };
             let _infallible = writeln!(out, "{} = {}{size}", setting.name, value.to_toml());

@@ -105,7 +105,11 @@ impl SettingKind {
         match self {
             SettingKind::Number { most, .. } | SettingKind::Bytes { most, .. } => most,
             SettingKind::Percent => 100,
-            SettingKind::Memory | SettingKind::Flag | SettingKind::Choice(_) | SettingKind::Text | SettingKind::List { .. } => 0,
+            SettingKind::Memory
+            | SettingKind::Flag
+            | SettingKind::Choice(_)
+            | SettingKind::Text
+            | SettingKind::List { .. } => 0,
         }
     }
 
@@ -169,7 +173,9 @@ impl SettingKind {
             }
             SettingKind::Memory => match text.strip_suffix('%') {
                 Some(percent) => match SettingKind::Percent.read(percent) {
-                    Ok(SettingValue::Number(percent)) => Ok(SettingValue::Percent(u8::try_from(percent).unwrap_or(100))),
+                    Ok(SettingValue::Number(percent)) => {
+                        Ok(SettingValue::Percent(u8::try_from(percent).unwrap_or(100)))
+                    }
                     _ => Err(format!("'{}' is no percentage from 1% to 100%", shown(text))),
                 },
                 None => self.within(size::parse(text)?, MEMORY_LIMIT_BYTES_LEAST, u64::MAX, text),
@@ -206,7 +212,10 @@ impl SettingKind {
     pub(crate) fn read_toml(self, value: &DeValue<'_>) -> Result<SettingValue, String> {
         let mismatch = || Err(format!("{} is needed, not {}", self.toml_form(), type_of(value)));
         match (self, value) {
-            (SettingKind::Number { .. } | SettingKind::Bytes { .. } | SettingKind::Percent, DeValue::Integer(number)) => {
+            (
+                SettingKind::Number { .. } | SettingKind::Bytes { .. } | SettingKind::Percent,
+                DeValue::Integer(number),
+            ) => {
                 let text = if number.as_str().starts_with('-') { number.as_str() } else { &*decimal(number)? };
                 self.read(text)
             }

@@ -1,6 +1,6 @@
 //! The promises of the configuration, as tables: what sets what, what overrides what, what is refused and where.
 
-use config::{BrokerConfig, ConfigError, PasswordConfig, BrokerInvocation, SETTINGS};
+use config::{BrokerConfig, BrokerInvocation, ConfigError, PasswordConfig, SETTINGS};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -97,7 +97,8 @@ fn every_setting_is_set_by_every_source() {
             _ => ("7", "7"),
         };
         assert_ne!(setting.default_value().to_toml(), toml, "{}", setting.name);
-        let file = TemporaryFile::new(&format!("every-{}", setting.name), format!("{} = {toml}", setting.name).as_bytes());
+        let file =
+            TemporaryFile::new(&format!("every-{}", setting.name), format!("{} = {toml}", setting.name).as_bytes());
         let path = file.0.to_string_lossy().into_owned();
         let with_underscores = format!("--{}", setting.name);
         let options = [

@@ -5,7 +5,9 @@
 
 use crate::limits::{FAULTS_MAX, FILE_BYTES_MAX};
 use crate::{DefinitionsFault, Json};
-use catalog::{ExchangeKind, ResourceKind, Name, Password, Permission, Policy, TopicPermission, UserLimits, VhostLimits};
+use catalog::{
+    ExchangeKind, Name, Password, Permission, Policy, ResourceKind, TopicPermission, UserLimits, VhostLimits,
+};
 use wire::{Table, Value};
 
 /// An entry and where it stands.
@@ -223,7 +225,8 @@ impl EntryReader<'_> {
             "permissions" => {
                 let [configure, write, read] = [self.text("configure")?, self.text("write")?, self.text("read")?];
                 let permission = Permission { configure, write, read };
-                let entry = (self.name(ResourceKind::User, "user")?, self.name(ResourceKind::Vhost, "vhost")?, permission);
+                let entry =
+                    (self.name(ResourceKind::User, "user")?, self.name(ResourceKind::Vhost, "vhost")?, permission);
                 file.permissions.push(Located { path, entry });
                 &["user", "vhost", "configure", "write", "read"]
             }
@@ -278,7 +281,8 @@ impl EntryReader<'_> {
                 let entry = DefinedBinding {
                     vhost: self.name(ResourceKind::Vhost, "vhost")?,
                     source: self.name(ResourceKind::Exchange, "source")?,
-                    destination: self.name(if to_queue { ResourceKind::Queue } else { ResourceKind::Exchange }, "destination")?,
+                    destination: self
+                        .name(if to_queue { ResourceKind::Queue } else { ResourceKind::Exchange }, "destination")?,
                     to_queue,
                     routing_key: routing_key.into_bytes().into(),
                     arguments: self.arguments()?,
@@ -306,7 +310,9 @@ impl EntryReader<'_> {
                 }
                 &["vhost", "component", "name", "value"]
             }
-            other => return Err(DefinitionsFault { path: format!(".{other}"), why: "there is no such section".to_owned() }),
+            other => {
+                return Err(DefinitionsFault { path: format!(".{other}"), why: "there is no such section".to_owned() });
+            }
         })
     }
 
@@ -372,8 +378,10 @@ impl EntryReader<'_> {
             Some(_) => return Err(wrong()),
         };
         let tags = texts.iter().filter(|tag| !tag.is_empty());
-        tags.map(|tag| Name::new(ResourceKind::User, tag.as_bytes()).map_err(|refusal| self.fault("tags", refusal.text)))
-            .collect()
+        tags.map(|tag| {
+            Name::new(ResourceKind::User, tag.as_bytes()).map_err(|refusal| self.fault("tags", refusal.text))
+        })
+        .collect()
     }
 
     fn arguments(&self) -> Result<Table, DefinitionsFault> {

@@ -9,10 +9,10 @@
 
 mod file;
 mod json;
-mod unused_sections;
 pub mod limits;
 mod load;
 mod rules;
+mod unused_sections;
 mod write;
 
 pub use file::{DefinitionsFile, read};

@@ -3,7 +3,7 @@
 //! Enters: a checked file, a catalog.  Leaves: the definitions that brought the catalog there, or the first it refused.
 //! Owns:   their order, and which shard each queue lives on.
 
-use crate::file::{Located, DefinedBinding, DefinedExchange, DefinitionsFile, DefinedQueue, UserEntry};
+use crate::file::{DefinedBinding, DefinedExchange, DefinedQueue, DefinitionsFile, Located, UserEntry};
 use crate::{DefinitionsFault, UnusedSections};
 use catalog::{Catalog, Definition, Name, Refusal, ShardId, UserLimits, VhostId};
 
@@ -25,7 +25,8 @@ impl Loader<'_> {
     }
 
     fn vhost(&self, path: &str, name: &Name) -> Result<VhostId, DefinitionsFault> {
-        let missing = || DefinitionsFault { path: format!("{path}.vhost"), why: format!("there is no virtual host '{name}'") };
+        let missing =
+            || DefinitionsFault { path: format!("{path}.vhost"), why: format!("there is no virtual host '{name}'") };
         self.catalog.vhost_by_name(name).ok_or_else(missing)
     }
 }

@@ -3,7 +3,7 @@
 //! Enters: entries of `policies` and `parameters`, `limits` of users and virtual hosts.  Leaves: what a catalog makes of them.
 //! Owns:   their keys; where a limit counts.
 
-use crate::file::{EntryReader, DefinitionsFile, table};
+use crate::file::{DefinitionsFile, EntryReader, table};
 use crate::{DefinitionsFault, Json};
 use catalog::{ApplyTo, Name, Policy, UserLimits, VhostLimits};
 use wire::Table;
@@ -18,7 +18,13 @@ impl EntryReader<'_> {
     }
 
     /// What stands in a policy beside its name and its virtual host.
-    pub(crate) fn policy(&self, file: &mut DefinitionsFile, vhost: Name, name: Name, operator: bool) -> Result<Policy, DefinitionsFault> {
+    pub(crate) fn policy(
+        &self,
+        file: &mut DefinitionsFile,
+        vhost: Name,
+        name: Name,
+        operator: bool,
+    ) -> Result<Policy, DefinitionsFault> {
         let apply_to = self.optional_text("apply-to")?.unwrap_or_else(|| ApplyTo::All.name().to_owned());
         let Some(apply_to) = ApplyTo::parse(&apply_to) else {
             return Err(self.fault("apply-to", format!("it takes queues, exchanges or all, not '{apply_to}'")));

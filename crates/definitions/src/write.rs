@@ -7,7 +7,7 @@
 use crate::file::{OPERATOR_POLICY, VHOST_LIMITS};
 use crate::rules::MAX_QUEUE_BYTES;
 use crate::{Json, UnusedSections};
-use catalog::{Catalog, BindingDestination, Password, VhostId, VhostLimits};
+use catalog::{BindingDestination, Catalog, Password, VhostId, VhostLimits};
 use wire::{Table, Value};
 
 /// What a catalog holds, as the text of a file; what was `kept` goes with it. `salt` is drawn for each plain password.
@@ -106,7 +106,9 @@ pub fn snapshot(
         let from: Vec<_> = catalog.bindings_from(id).collect();
         for binding in from.iter().rev() {
             let (destination, kind) = match binding.destination {
-                BindingDestination::Exchange(id) => (catalog.exchange_info(id).map(|exchange| &exchange.name), "exchange"),
+                BindingDestination::Exchange(id) => {
+                    (catalog.exchange_info(id).map(|exchange| &exchange.name), "exchange")
+                }
                 BindingDestination::Queue(id) => match catalog.queue_definition(id) {
                     // It goes with its queue, which is not written.
                     Some(queue) if queue.exclusive.is_some() => continue,

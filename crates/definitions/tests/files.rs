@@ -1,6 +1,6 @@
 //! Files of definitions: RabbitMQ's own, what is wrong with others, and that what is written is read.
 
-use catalog::{ApplyTo, Catalog, Definition, CatalogLimits, LoginRefused, PermissionKind, VhostLimits};
+use catalog::{ApplyTo, Catalog, CatalogLimits, Definition, LoginRefused, PermissionKind, VhostLimits};
 use definitions::{UnusedSections, read, write};
 
 const RABBITMQ: &[u8] = include_bytes!("data/rabbitmq-3.10.8.json");

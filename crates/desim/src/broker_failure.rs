@@ -6,9 +6,9 @@
 //! the real ones do; the publisher keeps what is due.
 
 use crate::edge::EdgeTarget;
-use crate::simulation::{Simulation, SimulationEvent};
 use crate::limits::{BACK_OFF_NS_MAX, BACK_OFF_NS_MIN, RETURN_NS};
 use crate::scenario::AckMode;
+use crate::simulation::{Simulation, SimulationEvent};
 
 impl Simulation<'_> {
     pub fn on_broker_fails(&mut self, number: u32) {
@@ -70,7 +70,10 @@ impl Simulation<'_> {
             Some(_) => None,
         };
         if let Some(at_ns) = above_ns {
-            self.calendar.schedule(at_ns, SimulationEvent::Reconnected { edge: broker, epoch: self.edges[broker as usize].epoch });
+            self.calendar.schedule(
+                at_ns,
+                SimulationEvent::Reconnected { edge: broker, epoch: self.edges[broker as usize].epoch },
+            );
         }
         for edge in node.children.clone().filter(|child| self.hosts[*child as usize].is_up).collect::<Vec<_>>() {
             self.schedule_reconnect(edge, gone_ns, now_ns);

@@ -3,9 +3,9 @@
 //! Divides a broker's time for a message among receiving and copying, and separates the part of a measured latency that
 //! is not processor time.
 
-use crate::tree_topology::{TreeTopology, ServiceTimes};
 use crate::scenario::{InvalidScenario, Scenario};
-use planner::{Estimate, HostModel, NodeModel, TreePosition, SizeCosts};
+use crate::tree_topology::{ServiceTimes, TreeTopology};
+use planner::{Estimate, HostModel, NodeModel, SizeCosts, TreePosition};
 use topology::Tree;
 
 /// How many of `degree` copies the busiest of `threads` threads makes.
@@ -21,7 +21,12 @@ fn copies_of_busiest_thread(degree: u32, threads: u32) -> f64 {
 ///
 /// # Errors
 /// The tree is too large, or the costs are invalid.
-pub fn scenario_from_costs(tree: &Tree, costs: &SizeCosts, host: &HostModel, messages: u32) -> Result<Scenario, InvalidScenario> {
+pub fn scenario_from_costs(
+    tree: &Tree,
+    costs: &SizeCosts,
+    host: &HostModel,
+    messages: u32,
+) -> Result<Scenario, InvalidScenario> {
     let nodes = NodeModel::new(costs, *host);
     let threads = nodes.shards();
     let levels = tree.levels().len() as i32;

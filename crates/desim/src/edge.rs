@@ -122,7 +122,12 @@ impl Edge {
         self.accumulate_queue_area(now_ns);
         let range = self.queue.take(self.window - self.in_flight)?;
         self.in_flight += u64::from(range.count);
-        assert!(self.in_flight <= self.window, "{} messages are under way where {} may be", self.in_flight, self.window);
+        assert!(
+            self.in_flight <= self.window,
+            "{} messages are under way where {} may be",
+            self.in_flight,
+            self.window
+        );
         self.in_flight_max = self.in_flight_max.max(self.in_flight);
         self.carried += u64::from(range.count);
         if self.retains_unconfirmed {

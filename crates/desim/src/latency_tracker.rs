@@ -95,6 +95,9 @@ mod tests {
         }
         // 0, 3, 6 and 9, of two consumers each.
         assert_eq!((watch.delivery.count(), watch.last_delivery(2).count(), watch.last_delivery(3).count()), (8, 4, 0));
-        assert_eq!((watch.last_delivery(2).quantile_ns(0.0), watch.last_delivery(2).quantile_ns(1.0)), (Some(20), Some(20)));
+        assert_eq!(
+            (watch.last_delivery(2).quantile_ns(0.0), watch.last_delivery(2).quantile_ns(1.0)),
+            (Some(20), Some(20))
+        );
     }
 }

@@ -11,26 +11,26 @@
 //! stream is ranges of sequence numbers: no message is stored.
 #![forbid(unsafe_code)]
 
+mod broker_failure;
 mod calendar;
 mod costs_to_scenario;
-mod split_mix;
 mod edge;
-mod simulation;
-mod broker_failure;
-mod load_trace;
-mod tree_topology;
 mod histogram;
-pub mod limits;
-mod simulation_result;
-mod sequence_ranges;
-mod scenario;
-mod sequence_tracker;
 mod latency_tracker;
+pub mod limits;
+mod load_trace;
+mod scenario;
+mod sequence_ranges;
+mod sequence_tracker;
+mod simulation;
+mod simulation_result;
+mod split_mix;
+mod tree_topology;
 
 pub use costs_to_scenario::scenario_from_costs;
-pub use simulation::{simulate, simulate_while};
-pub use load_trace::{LoadTrace, SampleInterval, BrokerLoad, Spread};
-pub use tree_topology::{TreeTopology, ServiceTimes};
 pub use histogram::Histogram;
+pub use load_trace::{BrokerLoad, LoadTrace, SampleInterval, Spread};
+pub use scenario::{AckMode, ArrivalProcess, BrokerFailure, InvalidScenario, LinkModel, Scenario, Straggler};
+pub use simulation::{simulate, simulate_while};
 pub use simulation_result::{LevelResult, SimulationResult};
-pub use scenario::{AckMode, BrokerFailure, InvalidScenario, LinkModel, ArrivalProcess, Scenario, Straggler};
+pub use tree_topology::{ServiceTimes, TreeTopology};

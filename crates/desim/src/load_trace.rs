@@ -2,8 +2,8 @@
 //!
 //! Of a level with too many brokers only an evenly spaced selection is traced.
 
+use crate::limits::{PLOTTED_BROKERS_MAX, SAMPLE_INTERVAL_NS_FIRST, SAMPLES_MAX, TRACED_BROKERS_MAX};
 use crate::tree_topology::TreeTopology;
-use crate::limits::{PLOTTED_BROKERS_MAX, TRACED_BROKERS_MAX, SAMPLE_INTERVAL_NS_FIRST, SAMPLES_MAX};
 
 /// Cumulative counters of a broker at the time of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -119,7 +119,8 @@ impl LoadTrace {
     /// The intervals between samples.
     pub fn intervals(&self) -> impl Iterator<Item = SampleInterval> + '_ {
         let every_ns = self.interval_ns;
-        (0..self.samples.len() as u64).map(move |at| SampleInterval { from_ns: at * every_ns, to_ns: (at + 1) * every_ns })
+        (0..self.samples.len() as u64)
+            .map(move |at| SampleInterval { from_ns: at * every_ns, to_ns: (at + 1) * every_ns })
     }
 
     /// The load of a broker, by its index in [`brokers`](Self::brokers), in an interval.
@@ -165,7 +166,8 @@ mod tests {
         for _ in 0..1_000 {
             let at_ns = trace.next_sample_ns();
             // The third broker is busy half of the time.
-            let tally = |place| BrokerCounters { busy_ns: if place == 2 { at_ns / 2 } else { 0 }, ..BrokerCounters::default() };
+            let tally =
+                |place| BrokerCounters { busy_ns: if place == 2 { at_ns / 2 } else { 0 }, ..BrokerCounters::default() };
             trace.push((0..5).map(tally).collect());
         }
         let frames: Vec<SampleInterval> = trace.intervals().collect();
@@ -181,7 +183,8 @@ mod tests {
     #[test]
     fn a_large_level_is_thinned_out_evenly() {
         let tree = "B-20000B-20000C".parse().expect("a tree");
-        let trace = LoadTrace::new(&TreeTopology::from_tree(&tree, |_, _| ServiceTimes::default()).expect("a topology"));
+        let trace =
+            LoadTrace::new(&TreeTopology::from_tree(&tree, |_, _| ServiceTimes::default()).expect("a topology"));
         assert!(trace.brokers().len() <= TRACED_BROKERS_MAX && !trace.is_small());
         assert!(trace.brokers().windows(2).all(|two| two[0] < two[1]));
     }

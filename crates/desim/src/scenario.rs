@@ -1,8 +1,8 @@
 //! The scenario: a tree of brokers and everything that limits and disturbs the stream through it.
 
-use crate::tree_topology::TreeTopology;
 use crate::limits::SIMULATED_NS_MAX;
 use crate::limits::{CORES_MAX, COST_NS_MAX, FAILURES_MAX, MESSAGE_BYTES_MAX, MESSAGES_MAX, STRAGGLERS_MAX};
+use crate::tree_topology::TreeTopology;
 use std::fmt;
 
 /// Why a scenario is invalid.
@@ -217,7 +217,9 @@ impl Scenario {
             if fail.at_ns.saturating_add(fail.away_ns.unwrap_or(0)) > SIMULATED_NS_MAX || fail.away_ns == Some(0) {
                 let most = SIMULATED_NS_MAX / 1_000_000_000;
                 let name = self.tree.name(fail.broker);
-                return Err(InvalidScenario(format!("{name} must fail and return within {most} s, with a pause between")));
+                return Err(InvalidScenario(format!(
+                    "{name} must fail and return within {most} s, with a pause between"
+                )));
             }
         }
         for two in failures.windows(2).filter(|two| two[0].broker == two[1].broker) {
@@ -272,7 +274,8 @@ mod tests {
         check(|it| it.failures = vec![fail(1, 5, Some(0))], "with a pause between");
         check(|it| it.failures = vec![fail(1, 5, None), fail(1, 9, Some(1))], "b1.0 fails again before it is back");
         check(|it| it.failures = vec![fail(1, 5, Some(4)), fail(1, 9, Some(1))], "well");
-        let free = TreeTopology::from_tree(&"B-C".parse().expect("a tree"), |_, _| ServiceTimes::default()).expect("a topology");
+        let free = TreeTopology::from_tree(&"B-C".parse().expect("a tree"), |_, _| ServiceTimes::default())
+            .expect("a topology");
         check(|it| it.tree = free.clone(), "nothing limits the rate");
     }
 }

@@ -43,7 +43,9 @@ impl SequenceRanges {
         }
         self.count += u64::from(range.count);
         match self.ranges.back_mut() {
-            Some(last) if last.end() == range.first && last.is_redelivered == range.is_redelivered => last.count += range.count,
+            Some(last) if last.end() == range.first && last.is_redelivered == range.is_redelivered => {
+                last.count += range.count
+            }
             _ => self.ranges.push_back(range),
         }
     }

@@ -76,7 +76,11 @@ mod tests {
     #[track_caller]
     fn check(ranges: &[(u32, u32, bool)], unique: u64, again: u64, late: u64, unmarked: u64) {
         let seen = seen(ranges);
-        assert_eq!((seen.unique, seen.redelivered, seen.late, seen.unmarked), (unique, again, late, unmarked), "{ranges:?}");
+        assert_eq!(
+            (seen.unique, seen.redelivered, seen.late, seen.unmarked),
+            (unique, again, late, unmarked),
+            "{ranges:?}"
+        );
     }
 
     #[test]

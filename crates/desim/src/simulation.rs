@@ -1,15 +1,15 @@
 //! The event loop of a simulation: brokers, connections, consumers and their events.
 
 use crate::calendar::Calendar;
-use crate::split_mix::SplitMix64;
-use crate::edge::{EdgeTarget, Edge, ConsumerGroup};
-use crate::load_trace::{LoadTrace, BrokerCounters};
-use crate::tree_topology::TreeTopology;
-use crate::limits::{BATCH_BYTES, EVENTS_MAX, QUEUE_RESUMES_PERCENT, SIMULATED_NS_MAX, TRAIN_BYTES, WINDOW_BYTES};
-use crate::simulation_result::{SimulationResult, summarize};
-use crate::sequence_ranges::{SequenceRange, SequenceRanges};
-use crate::scenario::{AckMode, InvalidScenario, ArrivalProcess, Scenario};
+use crate::edge::{ConsumerGroup, Edge, EdgeTarget};
 use crate::latency_tracker::{BatchArrival, LatencyTracker};
+use crate::limits::{BATCH_BYTES, EVENTS_MAX, QUEUE_RESUMES_PERCENT, SIMULATED_NS_MAX, TRAIN_BYTES, WINDOW_BYTES};
+use crate::load_trace::{BrokerCounters, LoadTrace};
+use crate::scenario::{AckMode, ArrivalProcess, InvalidScenario, Scenario};
+use crate::sequence_ranges::{SequenceRange, SequenceRanges};
+use crate::simulation_result::{SimulationResult, summarize};
+use crate::split_mix::SplitMix64;
+use crate::tree_topology::TreeTopology;
 use std::collections::VecDeque;
 
 /// How long a slow consumer collects messages before it acknowledges them, in nanoseconds: one read.
@@ -128,7 +128,9 @@ impl<'a> Simulation<'a> {
             tree: topology,
             calendar: Calendar::new(),
             random: SplitMix64::new(scenario.seed),
-            hosts: (0..=topology.brokers()).map(|_| SimulatedHost { is_up: true, ..SimulatedHost::default() }).collect(),
+            hosts: (0..=topology.brokers())
+                .map(|_| SimulatedHost { is_up: true, ..SimulatedHost::default() })
+                .collect(),
             edges: Vec::new(),
             to_consumers: Vec::new(),
             consumer_groups: Vec::new(),
@@ -194,7 +196,12 @@ impl<'a> Simulation<'a> {
                 let rest = f64::from(copies - 1);
                 edge.spread_ns = rest * (node.service.to_consumer_ns / f64::from(threads) + scenario.sibling_delay_ns);
                 let number = self.edges.len() as u32;
-                self.consumer_groups.push(ConsumerGroup { edge: number, consumers: copies, service_ns: take_ns, ..ConsumerGroup::default() });
+                self.consumer_groups.push(ConsumerGroup {
+                    edge: number,
+                    consumers: copies,
+                    service_ns: take_ns,
+                    ..ConsumerGroup::default()
+                });
                 self.edges.push(edge);
             }
             self.to_consumers.push(from..self.edges.len() as u32);
@@ -233,7 +240,9 @@ impl<'a> Simulation<'a> {
                 self.edges[0].enqueue(all, 0);
                 self.send_queued(0);
             }
-            ArrivalProcess::Even(_) | ArrivalProcess::Poisson(_) => self.calendar.schedule(0, SimulationEvent::PublishDue),
+            ArrivalProcess::Even(_) | ArrivalProcess::Poisson(_) => {
+                self.calendar.schedule(0, SimulationEvent::PublishDue)
+            }
         }
         while let Some(at_ns) = self.calendar.next_event_ns() {
             if self.calendar.scheduled() > EVENTS_MAX {
@@ -261,7 +270,9 @@ impl<'a> Simulation<'a> {
             SimulationEvent::PublishDue => self.publish(),
             SimulationEvent::Copied { edge, range, epoch } => self.on_copied(edge, range, epoch),
             SimulationEvent::BatchDone { broker, range, epoch } => self.on_batch_done(broker, range, epoch),
-            SimulationEvent::Transmitted { edge, range, epoch, host_epoch } => self.on_transmitted(edge, range, epoch, host_epoch),
+            SimulationEvent::Transmitted { edge, range, epoch, host_epoch } => {
+                self.on_transmitted(edge, range, epoch, host_epoch)
+            }
             SimulationEvent::Arrived { edge, range, epoch } => self.on_arrived(edge, range, epoch),
             SimulationEvent::Settled { edge, count, epoch } => self.on_settled(edge, count, epoch),
             SimulationEvent::Consumed { group, range, epoch } => self.on_consumed(group, range, epoch),
@@ -347,7 +358,8 @@ impl<'a> Simulation<'a> {
             if !edge.outbox.is_empty() {
                 link.waiting.push_back(number);
             }
-            let event = SimulationEvent::Transmitted { edge: number, range, epoch: edge.epoch, host_epoch: *host_epoch };
+            let event =
+                SimulationEvent::Transmitted { edge: number, range, epoch: edge.epoch, host_epoch: *host_epoch };
             self.calendar.schedule(link.until_ns, event);
         }
     }
@@ -496,7 +508,8 @@ impl<'a> Simulation<'a> {
     /// Consumers that are never behind receive a range.
     fn consume_at_once(&mut self, number: u32, range: SequenceRange) {
         let now_ns = self.calendar.now_ns() as f64;
-        let (edge, copies) = (self.consumer_groups[number as usize].edge, self.consumer_groups[number as usize].consumers);
+        let (edge, copies) =
+            (self.consumer_groups[number as usize].edge, self.consumer_groups[number as usize].consumers);
         let one_ns = self.copy_wire_ns;
         let each_ns = one_ns * f64::from(copies);
         let spread_ns = if one_ns > 0.0 { each_ns - one_ns } else { self.edges[edge as usize].spread_ns };
@@ -516,7 +529,8 @@ impl<'a> Simulation<'a> {
         group.is_busy = true;
         let takes_ns = (f64::from(range.count) * group.service_ns).round() as u64;
         let epoch = self.edges[group.edge as usize].epoch;
-        self.calendar.schedule(self.calendar.now_ns() + takes_ns, SimulationEvent::Consumed { group: number, range, epoch });
+        self.calendar
+            .schedule(self.calendar.now_ns() + takes_ns, SimulationEvent::Consumed { group: number, range, epoch });
     }
 
     fn on_consumed(&mut self, number: u32, range: SequenceRange, epoch: u32) {
@@ -537,7 +551,8 @@ impl<'a> Simulation<'a> {
         let group = &mut self.consumer_groups[number as usize];
         let new = group.received.receive(range);
         let behind = f64::from(new.first - range.first);
-        self.latencies.on_arrived(new, BatchArrival { first_ns: arrival.first_ns + behind * arrival.each_ns, ..arrival });
+        self.latencies
+            .on_arrived(new, BatchArrival { first_ns: arrival.first_ns + behind * arrival.each_ns, ..arrival });
         if group.quarter.is_none() && group.received.unique * 4 >= u64::from(self.scenario.messages) {
             group.quarter = Some((group.received.unique, now_ns));
         }

@@ -2,10 +2,10 @@
 //!
 //! A run that was cut short says so in `cut_short`.
 
-use crate::edge::{Edge, ConsumerGroup};
-use crate::simulation::Simulation;
-use crate::load_trace::{LoadTrace, Spread};
+use crate::edge::{ConsumerGroup, Edge};
 use crate::histogram::Histogram;
+use crate::load_trace::{LoadTrace, Spread};
+use crate::simulation::Simulation;
 
 /// The results of one level of brokers.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,7 @@
 use crate::limits::{BROKERS_MAX, CONSUMERS_MAX, COST_NS_MAX};
 use crate::scenario::InvalidScenario;
 use std::ops::Range;
-use topology::{TreeBroker, Tree};
+use topology::{Tree, TreeBroker};
 
 /// Service times of one message at one thread of a broker, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -61,7 +61,9 @@ impl TreeTopology {
             }
             let costs = [work.receive_ns, work.to_broker_ns, work.to_consumer_ns];
             if !costs.iter().all(|cost| (0.0..=COST_NS_MAX).contains(cost)) {
-                return Err(InvalidScenario(format!("a message costs a broker from 0 to {COST_NS_MAX} ns, not {costs:?}")));
+                return Err(InvalidScenario(format!(
+                    "a message costs a broker from 0 to {COST_NS_MAX} ns, not {costs:?}"
+                )));
             }
             let in_order = match (above, nodes.last()) {
                 (None, None) => true,
@@ -69,7 +71,9 @@ impl TreeTopology {
                 _ => false,
             };
             if !in_order {
-                return Err(InvalidScenario(format!("broker {number} is not in the order of levels, from left to right")));
+                return Err(InvalidScenario(format!(
+                    "broker {number} is not in the order of levels, from left to right"
+                )));
             }
             let (mut level, mut place) = (0, 0);
             if let Some(above) = above {
@@ -82,7 +86,15 @@ impl TreeTopology {
             let sum = consumers.checked_add(own).filter(|sum| *sum <= CONSUMERS_MAX);
             let sum = sum.ok_or_else(|| InvalidScenario(format!("at most {CONSUMERS_MAX} consumers are simulated")))?;
             let consumers_from = std::mem::replace(&mut consumers, sum);
-            nodes.push(BrokerNode { parent: above, children: 0..0, consumers: own, consumers_from, service: work, level, index: place });
+            nodes.push(BrokerNode {
+                parent: above,
+                children: 0..0,
+                consumers: own,
+                consumers_from,
+                service: work,
+                level,
+                index: place,
+            });
         }
         if consumers == 0 {
             return Err(InvalidScenario("a tree without consumers carries nothing".to_owned()));

@@ -98,7 +98,8 @@ fn trees_that_ran_on_limited_links_are_met() {
     const BYTES: u64 = 65_536;
     for (notation, measured) in MEASURED_MB_PER_S {
         let tree: Tree = notation.parse().expect("a tree");
-        let topology = desim::TreeTopology::from_tree(&tree, |_, _| desim::ServiceTimes::default()).expect("a topology");
+        let topology =
+            desim::TreeTopology::from_tree(&tree, |_, _| desim::ServiceTimes::default()).expect("a topology");
         let mut scenario = desim::Scenario::new(topology, BYTES, 2_000);
         scenario.wire_bytes = planner::estimated_wire_bytes(BYTES);
         scenario.link.bits_per_s = Some(200_000_000);

@@ -1,6 +1,9 @@
 //! Invariants of every simulated tree.
 
-use desim::{AckMode, BrokerFailure, TreeTopology, LinkModel, SimulationResult, ArrivalProcess, Scenario, Straggler, ServiceTimes, simulate};
+use desim::{
+    AckMode, ArrivalProcess, BrokerFailure, LinkModel, Scenario, ServiceTimes, SimulationResult, Straggler,
+    TreeTopology, simulate,
+};
 use proptest::prelude::*;
 use topology::Tree;
 

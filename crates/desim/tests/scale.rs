@@ -1,6 +1,6 @@
 //! A thousand brokers with a hundred thousand consumers: the effort, counted in events.
 
-use desim::{AckMode, TreeTopology, ArrivalProcess, Scenario, Straggler, ServiceTimes, simulate};
+use desim::{AckMode, ArrivalProcess, Scenario, ServiceTimes, Straggler, TreeTopology, simulate};
 use topology::Tree;
 
 fn large(messages: u32) -> Scenario {

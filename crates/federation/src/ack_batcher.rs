@@ -82,7 +82,11 @@ mod tests {
         assert_eq!(batcher.next_ack(Some(begin)), None);
         assert!(batcher.is_pending());
         batcher.accepted_up_to(1 + AckBatcher::batch_size(1_000));
-        assert_eq!(batcher.next_ack(Some(begin)), Some((1 + AckBatcher::batch_size(1_000), true)), "a share of the credit");
+        assert_eq!(
+            batcher.next_ack(Some(begin)),
+            Some((1 + AckBatcher::batch_size(1_000), true)),
+            "a share of the credit"
+        );
         assert!(!batcher.is_pending());
     }
 

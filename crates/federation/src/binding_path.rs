@@ -52,7 +52,8 @@ pub(crate) struct BindingPaths {
 
 impl BindingPaths {
     pub fn new(own: BrokerIdentity, hops_max: u16, hash_seed: u64) -> Self {
-        let own_path = BindingPath { encoded: Box::default(), list: Box::default(), brokers: 0, hops: hops_max, references: 1 };
+        let own_path =
+            BindingPath { encoded: Box::default(), list: Box::default(), brokers: 0, hops: hops_max, references: 1 };
         Self {
             paths: vec![own_path],
             free: Vec::new(),
@@ -151,7 +152,13 @@ impl BindingPaths {
         for value in argument.as_list().into_iter().flat_map(|list| list.iter()) {
             value.encode(&mut list);
         }
-        let path = BindingPath { encoded: encoded.into(), list: list.into(), brokers, hops: self.hops_of(encoded), references: 0 };
+        let path = BindingPath {
+            encoded: encoded.into(),
+            list: list.into(),
+            brokers,
+            hops: self.hops_of(encoded),
+            references: 0,
+        };
         let at = match self.free.pop() {
             Some(at) => {
                 self.paths[at as usize] = path;

@@ -5,8 +5,8 @@ use crate::remote_setup::{passive_declare, short, static_arguments};
 use crate::{BindingOperation, BindingPropagation, RouteDirection, RouteKind, RouteSpec};
 use session::Outbound;
 use slab::Pool;
-use wire::method::{Method, exchange};
 use wire::TableRef;
+use wire::method::{Method, exchange};
 
 /// What a route has requested of its source, and what it is going to request.
 pub(crate) struct BindingRequests {
@@ -76,7 +76,8 @@ impl BindingRequests {
         let mut left = BINDINGS_AT_ONCE;
         // A broker whose own output is full reads nothing. If the source's output were full of deliveries at the same time, each
         // broker would wait for the other to read.
-        while let Some(propagation) = self.propagation.as_mut().filter(|_| left > 0 && out.bytes() < self.output_bytes_max)
+        while let Some(propagation) =
+            self.propagation.as_mut().filter(|_| left > 0 && out.bytes() < self.output_bytes_max)
             && let Some(BindingOperation { bind, key, arguments }) = propagation.next_operation()
         {
             left -= 1;

@@ -4,7 +4,7 @@
 //! Owns:   which links and routes exist, which combinations are forbidden, and which survive a restart.
 
 use crate::limits::{LINKS_MAX, ROUTES_MAX};
-use crate::{RouteDirection, LinkKey, LinkSpec, FederationCommand, RouteKind, RouteSpec};
+use crate::{FederationCommand, LinkKey, LinkSpec, RouteDirection, RouteKind, RouteSpec};
 use std::fmt;
 
 /// A link and its routes.
@@ -196,7 +196,8 @@ impl FederationPlan {
     pub fn commands(&self) -> Vec<FederationCommand> {
         let of = |planned: &PlannedLink| {
             let key = planned.link.key.clone();
-            let routes = planned.routes.iter().map(move |route| FederationCommand::AddRoute(key.clone(), route.clone()));
+            let routes =
+                planned.routes.iter().map(move |route| FederationCommand::AddRoute(key.clone(), route.clone()));
             std::iter::once(FederationCommand::AddLink(planned.link.clone())).chain(routes).collect::<Vec<_>>()
         };
         self.links.iter().flat_map(of).collect()

@@ -148,9 +148,8 @@ impl LinkSession {
     }
 
     pub fn state(&self) -> LinkState {
-        let is_set_up = |setup: &RemoteSetup| {
-            setup.step == SetupStep::Running || setup.is_delayed() || setup.error.is_some()
-        };
+        let is_set_up =
+            |setup: &RemoteSetup| setup.step == SetupStep::Running || setup.is_delayed() || setup.error.is_some();
         match &self.blocked {
             Some(reason) => LinkState::BlockedThere { reason: reason.clone() },
             None if self.stage == SessionStage::Open && self.routes.setups().all(is_set_up) => LinkState::Running,
@@ -220,14 +219,7 @@ impl LinkSession {
     }
 
     /// Closes the channel of a route, which ends with an error until it begins again.
-    pub fn close_channel(
-        &mut self,
-        route: RouteId,
-        why: &str,
-        inbound: &mut Inbound,
-        out: &mut Outbound,
-        pool: &Pool,
-    ) {
+    pub fn close_channel(&mut self, route: RouteId, why: &str, inbound: &mut Inbound, out: &mut Outbound, pool: &Pool) {
         let Some(setup) = self.routes.get_mut(route) else { return };
         let channel = setup.channel;
         setup.disconnect();
@@ -343,13 +335,7 @@ impl LinkSession {
     }
 
     /// Answers `connection.tune` and asks for the virtual host. Returns the limits that apply from now on.
-    pub fn tune(
-        &mut self,
-        tune: &connection::Tune,
-        inbound: &mut Inbound,
-        out: &mut Outbound,
-        pool: &Pool,
-    ) -> Tuning {
+    pub fn tune(&mut self, tune: &connection::Tune, inbound: &mut Inbound, out: &mut Outbound, pool: &Pool) -> Tuning {
         let tuning = inbound.tune(tune, &self.limits, out, pool);
         match ShortStr::new(self.login.vhost.as_bytes()) {
             Ok(vhost) => {

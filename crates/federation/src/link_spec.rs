@@ -45,13 +45,9 @@ pub enum RouteKind {
     /// Messages that match the destination's bindings to the exchange.
     Dynamic,
     /// Messages published to the exchange with this key, which is a pattern for a topic exchange.
-    Static {
-        key: Box<str>,
-    },
+    Static { key: Box<str> },
     /// Messages of this queue at the source; their keys are kept.
-    Queue {
-        queue: Box<str>,
-    },
+    Queue { queue: Box<str> },
 }
 
 /// A route: messages from the source to an exchange of the destination.

@@ -13,19 +13,13 @@ pub enum LinkState {
     /// Messages flow as they arrive.
     Running,
     /// The other broker accepts no publishes (`connection.blocked`), or does not read.
-    BlockedThere {
-        reason: Box<str>,
-    },
+    BlockedThere { reason: Box<str> },
     /// This broker accepts no messages at the moment: its memory is short, or a queue is full.
     BlockedHere,
     /// The connection failed; the next try follows soon.
-    BackingOff {
-        next_in: Duration,
-    },
+    BackingOff { next_in: Duration },
     /// The other broker refuses the login, or what the routes need: the next try follows much later.
-    Refused {
-        next_in: Duration,
-    },
+    Refused { next_in: Duration },
 }
 
 impl LinkState {

@@ -402,7 +402,10 @@ impl RemoteSetup {
     /// The route is removed: deletes what it has declared.
     pub fn tear_down(&mut self, out: &mut Outbound, pool: &Pool) {
         let is_set_up = !matches!(self.step, SetupStep::NotStarted | SetupStep::OpenChannel | SetupStep::Closing);
-        if is_set_up && self.spec.direction == RouteDirection::Pull && !matches!(self.spec.kind, RouteKind::Queue { .. }) {
+        if is_set_up
+            && self.spec.direction == RouteDirection::Pull
+            && !matches!(self.spec.kind, RouteKind::Queue { .. })
+        {
             let InternalExchange { suffix, old_suffix, .. } = self.internal;
             for suffix in [Some(suffix), old_suffix].into_iter().flatten().filter(|suffix| *suffix != 0) {
                 let name = self.internal.name_with(suffix);

@@ -169,7 +169,7 @@ fn copy_without_trace(headers: &[u8], out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Tracer, TraceVerdict};
+    use super::{TraceVerdict, Tracer};
     use crate::BrokerIdentity;
     use wire::{Properties, RawProperties, Table, Value};
 

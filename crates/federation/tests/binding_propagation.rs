@@ -3,7 +3,7 @@
 //! Proves what is promised of `x-bound-from`, of counting bindings, and of the choice among paths.
 
 use catalog::arguments::{X_BOUND_FROM, X_HARRIER_WINDOW};
-use federation::{RouteDirection, BrokerIdentity, BindingPropagation, BindingOperation, RouteKind, RouteSpec};
+use federation::{BindingOperation, BindingPropagation, BrokerIdentity, RouteDirection, RouteKind, RouteSpec};
 use wire::{List, ShortString, Table, TableRef, Value};
 
 fn identity(name: &str) -> BrokerIdentity {
@@ -166,7 +166,11 @@ fn a_path_that_cannot_be_read_is_not_propagated() {
         let mut propagation = propagation();
         let arguments = named([(X_BOUND_FROM, argument)]);
         propagation.add(b"k", Some(&arguments));
-        assert_eq!((propagation.interests(), propagation.unreadable(), requests(&mut propagation)), (0, 1, String::new()), "{arguments:?}");
+        assert_eq!(
+            (propagation.interests(), propagation.unreadable(), requests(&mut propagation)),
+            (0, 1, String::new()),
+            "{arguments:?}"
+        );
         assert!(propagation.remove(b"k", Some(&arguments)));
         assert!(!propagation.remove(b"k", Some(&arguments)));
         assert_eq!(propagation.unreadable(), 0);
@@ -285,7 +289,11 @@ fn a_forced_route_requests_stamps_and_others_propagate_the_request() {
     forced.begin(Some(identity("up")), 'A');
     forced.add(b"k", Some(&stamped));
     forced.add(b"k", None);
-    assert_eq!(requests(&mut forced), "+k [me:5] x-harrier-window=Bool(true)", "one interest, with a stamp in any case");
+    assert_eq!(
+        requests(&mut forced),
+        "+k [me:5] x-harrier-window=Bool(true)",
+        "one interest, with a stamp in any case"
+    );
 }
 
 #[test]

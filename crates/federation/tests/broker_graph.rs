@@ -5,7 +5,7 @@
 //! happen in random order and pace. Only what a propagation sends to its source counts.
 
 use catalog::arguments::X_BOUND_FROM;
-use federation::{AckMode, RouteDirection, BrokerIdentity, BindingPropagation, RouteKind, RouteSpec};
+use federation::{AckMode, BindingPropagation, BrokerIdentity, RouteDirection, RouteKind, RouteSpec};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wire::{Table, TableRef, Value};
@@ -369,7 +369,9 @@ fn run(
             GraphAction::Connect(at) => world.connect(at % edges),
             GraphAction::Expire(at) => world.expire(at % edges),
             // It makes no difference whether there was a step to take.
-            GraphAction::Advance(at, steps) => (0..steps).for_each(|step| _ = world.advance((at % edges + step) % edges, true)),
+            GraphAction::Advance(at, steps) => {
+                (0..steps).for_each(|step| _ = world.advance((at % edges + step) % edges, true))
+            }
             GraphAction::Send(at, steps) => (0..steps).for_each(|_| _ = world.advance(at % edges, false)),
         }
     }

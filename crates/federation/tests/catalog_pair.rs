@@ -6,7 +6,7 @@ use catalog::arguments::{X_BOUND_FROM, X_HARRIER_WINDOW};
 use catalog::{
     BindingEvent, Catalog, CatalogLimits, Definition, DefinitionOutcome, ExchangeKind, Name, ShardId, VhostId, WatchId,
 };
-use federation::{AckMode, RouteDirection, BrokerIdentity, BindingPropagation, RouteKind, RouteSpec};
+use federation::{AckMode, BindingPropagation, BrokerIdentity, RouteDirection, RouteKind, RouteSpec};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use wire::{Properties, RawProperties, ShortString, Table, Value};
@@ -123,7 +123,9 @@ impl CatalogPair {
         for change in self.down.catalog.take_binding_changes() {
             assert_eq!(change.watch, self.watch);
             match change.what {
-                BindingEvent::Bound { routing_key, arguments } => self.propagation.add(&routing_key, arguments.as_deref()),
+                BindingEvent::Bound { routing_key, arguments } => {
+                    self.propagation.add(&routing_key, arguments.as_deref())
+                }
                 BindingEvent::Unbound { routing_key, arguments } => {
                     assert!(self.propagation.remove(&routing_key, arguments.as_deref()));
                 }

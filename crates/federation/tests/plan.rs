@@ -1,7 +1,9 @@
 //! What a federation plan accepts, what it refuses, and what of it survives a restart.
 
 use federation::limits::{CREDIT_DEFAULT, HOPS_DEFAULT, LINKS_MAX, ROUTES_MAX};
-use federation::{AckMode, RouteDirection, LinkKey, LinkSpec, FederationCommand, FederationPlan, RouteKind, RouteSpec, PlanError};
+use federation::{
+    AckMode, FederationCommand, FederationPlan, LinkKey, LinkSpec, PlanError, RouteDirection, RouteKind, RouteSpec,
+};
 
 fn key(peer: &str) -> LinkKey {
     LinkKey { vhost: "/".into(), peer: peer.into() }
@@ -64,7 +66,11 @@ fn changes_become_commands_or_are_refused_with_a_reason() {
         "duplicate-route: duplicate route: the link to a:1 has amq.topic(k) already"
     );
     let pushed = RouteSpec { direction: RouteDirection::Push, ..with_key("k") };
-    assert_eq!(outcome(plan.add_route(&key("a:1"), pushed)), "+a:1 amq.topic(k, pushed)", "the other direction is another route");
+    assert_eq!(
+        outcome(plan.add_route(&key("a:1"), pushed)),
+        "+a:1 amq.topic(k, pushed)",
+        "the other direction is another route"
+    );
     let dynamic = route(RouteKind::Dynamic);
     let pushed = RouteSpec { direction: RouteDirection::Push, ..dynamic.clone() };
     assert!(outcome(plan.add_route(&key("a:1"), pushed)).starts_with("not-permitted: a dynamic route is pulled"));
@@ -116,7 +122,8 @@ fn links_and_routes_have_limits() {
         plan.add_route(&key("h0:1"), with_key(&at.to_string())).expect("below the limit");
     }
     assert!(
-        outcome(plan.add_route(&key("h0:1"), with_key("more"))).starts_with("too-many: the link to h0:1 has 255 routes")
+        outcome(plan.add_route(&key("h0:1"), with_key("more")))
+            .starts_with("too-many: the link to h0:1 has 255 routes")
     );
     plan.add_route(&key("h1:1"), with_key("more")).expect("another link has none");
 }

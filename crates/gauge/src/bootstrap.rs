@@ -5,7 +5,7 @@
 //! runs nothing is resampled: the interval is the whole range, and `confidence` says how much that is worth (three runs: 75 %).
 
 use crate::limits::{BOOTSTRAP_RUNS_MIN, RESAMPLES};
-use crate::run_summary::{RunValues, RunSummary};
+use crate::run_summary::{RunSummary, RunValues};
 
 /// The median with an interval that contains the true median in a share `confidence` of all repetitions, as far as resampling
 /// can tell. `None` without values or if one is not a number.

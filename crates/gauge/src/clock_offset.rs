@@ -48,8 +48,14 @@ impl ClockExchange {
     /// The smallest and largest offset with which no message arrives before it is sent.
     fn bounds(&self) -> Option<(i128, i128)> {
         let between = |later: u64, earlier: u64| i128::from(later) - i128::from(earlier);
-        let (low, high) = (between(self.reply_sent_ns, self.reply_received_ns), between(self.request_received_ns, self.request_sent_ns));
-        (self.request_sent_ns <= self.reply_received_ns && self.request_received_ns <= self.reply_sent_ns && low <= high).then_some((low, high))
+        let (low, high) = (
+            between(self.reply_sent_ns, self.reply_received_ns),
+            between(self.request_received_ns, self.request_sent_ns),
+        );
+        (self.request_sent_ns <= self.reply_received_ns
+            && self.request_received_ns <= self.reply_sent_ns
+            && low <= high)
+            .then_some((low, high))
     }
 }
 
@@ -93,13 +99,20 @@ mod tests {
 
     #[test]
     fn nonsense_is_left_out() {
-        let backwards = ClockExchange { request_sent_ns: 10, request_received_ns: 5, reply_sent_ns: 5, reply_received_ns: 9 };
+        let backwards =
+            ClockExchange { request_sent_ns: 10, request_received_ns: 5, reply_sent_ns: 5, reply_received_ns: 9 };
         assert_eq!(offset(&[backwards]), None);
         assert_eq!(offset(&[]), None);
         // More time at the other side than the whole exchange took.
-        let impossible = ClockExchange { request_sent_ns: 10, request_received_ns: 0, reply_sent_ns: 100, reply_received_ns: 20 };
+        let impossible =
+            ClockExchange { request_sent_ns: 10, request_received_ns: 0, reply_sent_ns: 100, reply_received_ns: 20 };
         assert_eq!(offset(&[impossible]), None);
-        let far = ClockExchange { request_sent_ns: 0, request_received_ns: u64::MAX, reply_sent_ns: u64::MAX, reply_received_ns: 0 };
+        let far = ClockExchange {
+            request_sent_ns: 0,
+            request_received_ns: u64::MAX,
+            reply_sent_ns: u64::MAX,
+            reply_received_ns: 0,
+        };
         assert_eq!(offset(&[far]), None, "no such lead fits");
         let good = exchange(100, 7, 1, 0, 1);
         assert_eq!(offset(&[backwards, good]), Some(ClockOffset { offset_ns: 7, error_ns: 1 }));

@@ -1,34 +1,34 @@
 //! Measuring instruments: clock, histograms, resource usage from `/proc`, and the statistics of repeated runs.
 #![forbid(unsafe_code)]
 
+mod body_stamp;
 mod bootstrap;
 pub mod clock;
-mod socket_diag;
+mod clock_offset;
 mod environment;
-pub mod validity;
 pub mod latency_histogram;
 pub mod limits;
 mod listener;
-mod process_snapshot;
-mod process_meter;
 mod network_usage;
-mod clock_offset;
+mod process_meter;
+mod process_snapshot;
 mod role_usage;
-mod body_stamp;
-mod steadiness;
 mod run_summary;
 mod sequence_tally;
+mod socket_diag;
+mod steadiness;
+pub mod validity;
 
+pub use body_stamp::BodyStamp;
 pub use bootstrap::{bootstrap_interval, ratio_interval};
+pub use clock_offset::{ClockExchange, ClockOffset, offset};
 pub use environment::{HostEnvironment, processors};
 pub use latency_histogram::{HistogramBuckets, LatencyHistogram};
 pub use listener::{broker_at, broker_on, listener_at, listener_on, with_descendants};
-pub use process_snapshot::resident_bytes;
+pub use network_usage::{NetworkMeter, NetworkUsage, observed_socket_options};
 pub use process_meter::ProcessMeter;
-pub use network_usage::{NetworkUsage, NetworkMeter, observed_socket_options};
-pub use clock_offset::{ClockExchange, ClockOffset, offset};
+pub use process_snapshot::resident_bytes;
 pub use role_usage::RoleUsage;
-pub use body_stamp::BodyStamp;
+pub use run_summary::{RunSummary, RunValues};
+pub use sequence_tally::{DeliveryFaults, EXACT_BYTES_MIN, SEQUENCE_BYTES_MAX, SequenceTally, write_sequence};
 pub use steadiness::{Steadiness, steadiness};
-pub use run_summary::{RunValues, RunSummary};
-pub use sequence_tally::{EXACT_BYTES_MIN, DeliveryFaults, SEQUENCE_BYTES_MAX, SequenceTally, write_sequence};

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::socket_diag::{self, SocketCounters, SocketInfo};
 use crate::listener::socket_inodes;
+use crate::socket_diag::{self, SocketCounters, SocketInfo};
 
 /// Network traffic in an interval, over all sockets of the roles.
 ///
@@ -222,7 +222,11 @@ mod tests {
     #[test]
     fn counters_go_round_and_sockets_come_and_go() {
         assert_eq!(wrapped(5, u64::from(u32::MAX) - 4), 10);
-        let counts = |segments_sent| SocketCounters { segments_sent, bytes_sent: 10 * segments_sent, ..SocketCounters::default() };
+        let counts = |segments_sent| SocketCounters {
+            segments_sent,
+            bytes_sent: 10 * segments_sent,
+            ..SocketCounters::default()
+        };
         let before = BTreeMap::from([((1, 1, 1), counts(5)), ((2, 2, 2), counts(100))]);
         let after = BTreeMap::from([((1, 1, 1), counts(7)), ((3, 3, 3), counts(4))]);
         assert_eq!(difference(&before, &after), NetworkUsage { packets: 6, bytes: 60, bytes_sent: 60, retransmits: 0 });

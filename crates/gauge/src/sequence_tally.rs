@@ -229,7 +229,11 @@ mod tests {
                 tally.arrived(&body);
             }
             assert!(tally.complete());
-            assert_eq!(tally.faults(), DeliveryFaults { damaged: 1, ..DeliveryFaults::default() }, "{size_bytes} bytes");
+            assert_eq!(
+                tally.faults(),
+                DeliveryFaults { damaged: 1, ..DeliveryFaults::default() },
+                "{size_bytes} bytes"
+            );
         }
     }
 

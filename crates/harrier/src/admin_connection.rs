@@ -5,7 +5,9 @@
 
 use crate::admin_server::{CONTENT_TYPE, VERSION};
 use catalog::REQUEST_QUEUE;
-use client::{ClientChannel, Client, ConsumeOptions, ClientError, ConnectOptions, Properties, Publish, RawProperties, Url, Value};
+use client::{
+    Client, ClientChannel, ClientError, ConnectOptions, ConsumeOptions, Properties, Publish, RawProperties, Url, Value,
+};
 use definitions::Json;
 use std::fmt;
 use std::time::Duration;
@@ -81,12 +83,16 @@ impl AdminConnection {
     /// The address is unreachable, the login is refused, or the peer is not a broker.
     pub fn begin(url: &Url, name: &str, step_wait: Duration) -> Result<Self, RequestError> {
         let place = &url.address;
-        let options = ConnectOptions { name: Some(name.to_owned()), answer_wait: step_wait, ..ConnectOptions::default() };
+        let options =
+            ConnectOptions { name: Some(name.to_owned()), answer_wait: step_wait, ..ConnectOptions::default() };
         let client = Client::connect_with(url, options).map_err(|error| match error {
-            ClientError::Link(error) => request_error(RequestErrorKind::Unreachable, format!("no broker answers at {place}: {error}")),
-            ClientError::ConnectionClosed { code, text } => {
-                request_error(RequestErrorKind::Login, format!("the broker at {place} refuses the connection: {code} {text}"))
+            ClientError::Link(error) => {
+                request_error(RequestErrorKind::Unreachable, format!("no broker answers at {place}: {error}"))
             }
+            ClientError::ConnectionClosed { code, text } => request_error(
+                RequestErrorKind::Login,
+                format!("the broker at {place} refuses the connection: {code} {text}"),
+            ),
             ClientError::Protocol(_) | ClientError::Unexpected { .. } => {
                 request_error(RequestErrorKind::NotAmqp, format!("the peer at {place} is not an AMQP broker: {error}"))
             }
@@ -112,7 +118,8 @@ impl AdminConnection {
         let said = |name: &str| self.server_property(name).unwrap_or_else(|| "unknown".to_owned());
         if self.server_property("harrier").is_none() {
             let (product, version) = (said("product"), said("version"));
-            let text = format!("the broker at {place} is not Harrier, and takes no requests: it is {product} {version}");
+            let text =
+                format!("the broker at {place} is not Harrier, and takes no requests: it is {product} {version}");
             return Err(request_error(RequestErrorKind::NotHarrier, text));
         }
         let version = said("harrier");
@@ -126,25 +133,31 @@ impl AdminConnection {
                 let text = format!("the broker at {place} is Harrier {version}, which takes no requests");
                 request_error(RequestErrorKind::NotHarrier, text)
             }
-            ExchangeFailure::Silent => {
-                request_error(RequestErrorKind::Other, format!("the broker at {place} has not answered for {} s", ANSWER_WAIT.as_secs()))
-            }
+            ExchangeFailure::Silent => request_error(
+                RequestErrorKind::Other,
+                format!("the broker at {place} has not answered for {} s", ANSWER_WAIT.as_secs()),
+            ),
             ExchangeFailure::Call(ClientError::ChannelClosed { code, text, .. }) => {
                 request_error(RequestErrorKind::NotAllowed, format!("the broker at {place} refuses: {code} {text}"))
             }
             ExchangeFailure::Call(error) => request_error(RequestErrorKind::Other, format!("{place}: {error}")),
         })?;
-        let strange =
-            |why: &str| request_error(RequestErrorKind::Other, format!("the broker at {place} sent a reply that is not understood: {why}"));
+        let strange = |why: &str| {
+            request_error(
+                RequestErrorKind::Other,
+                format!("the broker at {place} sent a reply that is not understood: {why}"),
+            )
+        };
         let answer = Json::read(&answer).map_err(|why| strange(&why))?;
         let Json::Object(fields) = answer else { return Err(strange("no object")) };
         let entry = |name: &str| fields.iter().position(|(key, _)| key == name);
         if let Some(at) = entry("error") {
             let error = &fields[at].1;
             return Err(match (error.get("code"), error.get("text")) {
-                (Some(Json::Text(code)), Some(Json::Text(text))) => {
-                    request_error(RequestErrorKind::Refused(code.clone()), format!("the broker at {place} says: {text} ({code})"))
-                }
+                (Some(Json::Text(code)), Some(Json::Text(text))) => request_error(
+                    RequestErrorKind::Refused(code.clone()),
+                    format!("the broker at {place} says: {text} ({code})"),
+                ),
                 _ => strange("an error without a text"),
             });
         }

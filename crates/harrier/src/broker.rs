@@ -7,7 +7,7 @@ use crate::reload::Reload;
 use crate::state_folder::BrokerIdentity;
 use crate::{USAGE_STATUS, greeting, log, print, tls};
 use config::{BrokerConfig, BrokerInvocation, ConfigError, Machine, Origin};
-use shard::{CopiedBytes, Server, BrokerStartError};
+use shard::{BrokerStartError, CopiedBytes, Server};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Instant;

@@ -5,7 +5,7 @@ use crate::options::limits;
 use crate::process::seed;
 use crate::{USAGE_STATUS, greeting, print, usage_error};
 use catalog::{Catalog, CatalogLimits};
-use config::{BrokerConfig, Machine, BrokerInvocation};
+use config::{BrokerConfig, BrokerInvocation, Machine};
 use std::ffi::OsString;
 use std::process::ExitCode;
 

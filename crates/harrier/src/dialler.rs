@@ -5,7 +5,7 @@
 
 use client::{Client, ClientError, ConnectOptions, DialPlan, RdmaDialRequest, Url};
 use federation::LinkLogin;
-use shard::{RdmaDial, DialError, DialedLink, DialFallback, DialProgress, DialCallback};
+use shard::{DialCallback, DialError, DialFallback, DialProgress, DialedLink, RdmaDial};
 use std::any::Any;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
@@ -83,7 +83,13 @@ fn resolve_rdma(ask: RdmaDialRequest, tell: DialCallback) {
                 })
             });
             drop_when_open(first, |first| {
-                tell(Ok(DialProgress::Rdma(Box::new(RdmaDial { way, token, login, bootstrap: first, fallback: otherwise }))));
+                tell(Ok(DialProgress::Rdma(Box::new(RdmaDial {
+                    way,
+                    token,
+                    login,
+                    bootstrap: first,
+                    fallback: otherwise,
+                }))));
             });
         }
         Err(error) => match tcp {

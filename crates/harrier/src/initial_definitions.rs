@@ -5,7 +5,9 @@
 
 use crate::policies;
 use crate::process::salt;
-use catalog::{Catalog, Definition, CatalogLimits, Name, Password, Permission, TopicPermission, UserLimits, VhostLimits};
+use catalog::{
+    Catalog, CatalogLimits, Definition, Name, Password, Permission, TopicPermission, UserLimits, VhostLimits,
+};
 use config::{BrokerConfig, ConfigError, ConfigFault, Origin};
 use definitions::DefinitionsFile;
 

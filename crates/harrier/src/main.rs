@@ -3,24 +3,24 @@
 //! Exit status: 0, 1 for a failure, 2 for wrong usage.
 #![forbid(unsafe_code)]
 
-mod admin_server;
 mod admin_connection;
+mod admin_server;
 mod broker;
 mod ctl;
-mod initial_definitions;
-mod dialler;
 mod definitions_command;
+mod dialler;
 mod greeting;
 mod hash_password;
-mod plan_file;
+mod initial_definitions;
 mod log;
 mod options;
 mod peer;
+mod plan_file;
 mod policies;
-mod rdma_options;
 mod process;
 mod proxy;
 mod rdma;
+mod rdma_options;
 mod reload;
 mod route;
 mod route_spec;

@@ -2,9 +2,9 @@
 //!
 //! Maps each setting to its option and unit. Defaults are in `config`, except those that only a process can know.
 
-use crate::initial_definitions::initial;
 use crate::dialler::Dialler;
 use crate::greeting::greeting;
+use crate::initial_definitions::initial;
 use catalog::{Catalog, CatalogLimits};
 use config::{BrokerConfig, ConfigError, Machine};
 use link::{Address, ListenOptions, SocketOptions};
@@ -104,7 +104,7 @@ fn seconds(seconds: u32) -> Duration {
 mod tests {
     use super::{limits, options};
     use catalog::CatalogLimits;
-    use config::{BrokerConfig, ConfigError, Machine, BrokerInvocation, limits as settings};
+    use config::{BrokerConfig, BrokerInvocation, ConfigError, Machine, limits as settings};
     use session::SessionLimits;
 
     const MACHINE: Machine = Machine { cores: 3, memory_bytes: Some(1000) };

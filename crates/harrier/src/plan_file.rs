@@ -7,7 +7,7 @@ use crate::state_folder::StateFolder;
 use crate::{route_spec, toml_text};
 use client::Url;
 use definitions::Json;
-use federation::{LinkKey, LinkSpec, FederationPlan};
+use federation::{FederationPlan, LinkKey, LinkSpec};
 use std::fmt::Write;
 
 const FILE: &str = "federation.toml";
@@ -116,7 +116,7 @@ mod tests {
     use crate::{peer::peer, route_spec};
     use client::Url;
     use definitions::Json;
-    use federation::{LinkKey, LinkSpec, FederationPlan};
+    use federation::{FederationPlan, LinkKey, LinkSpec};
 
     #[test]
     fn what_is_durable_is_read_as_it_was_written() {

@@ -12,7 +12,11 @@ use wire::{List, ShortString, Table, Value};
 ///
 /// # Errors
 /// The first that is wrong, with its line.
-pub fn all(config: &BrokerConfig, file: Option<&DefinitionsFile>, trial: &mut Catalog) -> Result<Option<Definition>, ConfigError> {
+pub fn all(
+    config: &BrokerConfig,
+    file: Option<&DefinitionsFile>,
+    trial: &mut Catalog,
+) -> Result<Option<Definition>, ConfigError> {
     let of_file = |operator: bool| -> Vec<Policy> {
         let policies = file.into_iter().flat_map(|file| file.policies().map(|(_, policy)| (false, policy)));
         let operators = file.into_iter().flat_map(|file| file.operator_policies().map(|(_, policy)| (true, policy)));

@@ -74,8 +74,11 @@ fn run(order: ProxyArguments) -> Result<(), ProxyStartError> {
     let ProxyArguments { mut options, login, log_level, log_format } = order;
     log::begin(log_level, log_format);
     let tokens = login.map(|login| token_source::fetched_from(login, options.dial.timeout));
-    options.rdma =
-        Some(RdmaUpstreamOptions { devices: Arc::new(device_source::towards), settings: verbs::PortSettings::for_client(), tokens });
+    options.rdma = Some(RdmaUpstreamOptions {
+        devices: Arc::new(device_source::towards),
+        settings: verbs::PortSettings::for_client(),
+        tokens,
+    });
     let open_files_max = raise_open_files();
     let ProxyOptions { connections_max, threads, tls, .. } = options.clone();
     if open_files_max.is_some_and(|files| files < 2 * connections_max as u64 + OTHER_FILES) {

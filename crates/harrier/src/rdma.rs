@@ -5,8 +5,8 @@
 mod calibrate;
 mod findings;
 mod message_paths;
-mod show;
 mod self_test;
+mod show;
 
 use crate::{print, usage_error};
 use std::ffi::OsString;

@@ -16,10 +16,11 @@ pub fn options(config: &BrokerConfig, addresses: Vec<Address>, shards: u16) -> R
     let settings = settings(config);
     // The rule for buffers is left to the user of the settings; all others are ranges.
     settings.check().map_err(|what| config.fault("rdma_receive_buffers", format!("RDMA settings: {what}")))?;
-    let with_devices = |address: Address| match verbs::card::open_at(&RdmaListen::device_address(&address), shards.into()) {
-        Ok(devices) => Ok(RdmaListen { address, devices }),
-        Err(error) => Err(config.fault("listen", format!("{address}: {error}"))),
-    };
+    let with_devices =
+        |address: Address| match verbs::card::open_at(&RdmaListen::device_address(&address), shards.into()) {
+            Ok(devices) => Ok(RdmaListen { address, devices }),
+            Err(error) => Err(config.fault("listen", format!("{address}: {error}"))),
+        };
     Ok(RdmaOptions {
         listen: addresses.into_iter().map(with_devices).collect::<Result<_, _>>()?,
         settings,

@@ -66,7 +66,10 @@ impl Reload {
             }
         }
         for (_, vhost) in self.last_catalog.vhosts().filter(|(_, name)| begun.catalog.vhost_by_name(name).is_none()) {
-            tracing::warn!(vhost = &**vhost, "a virtual host was removed from the configuration; it stays until the broker stops");
+            tracing::warn!(
+                vhost = &**vhost,
+                "a virtual host was removed from the configuration; it stays until the broker stops"
+            );
         }
         let changes = differences(&self.last_catalog, &begun.catalog);
         let count = changes.len();

@@ -241,7 +241,12 @@ fn report_done(options: &RouteOptions, output: &mut CommandOutput, what: String,
     }
 }
 
-fn add_route(ends: &LinkEnds, route: RouteSpec, options: &RouteOptions, output: &mut CommandOutput) -> Result<(), RouteFailure> {
+fn add_route(
+    ends: &LinkEnds,
+    route: RouteSpec,
+    options: &RouteOptions,
+    output: &mut CommandOutput,
+) -> Result<(), RouteFailure> {
     if route.kind == RouteKind::Dynamic && options.src_local {
         return refused(federation::PlanError::DynamicPush.to_string());
     }
@@ -253,7 +258,12 @@ fn add_route(ends: &LinkEnds, route: RouteSpec, options: &RouteOptions, output: 
     readiness::wait_until_running(ends, Some(&route), options)
 }
 
-fn remove_route(ends: &LinkEnds, route: &RouteSpec, options: &RouteOptions, output: &mut CommandOutput) -> Result<(), RouteFailure> {
+fn remove_route(
+    ends: &LinkEnds,
+    route: &RouteSpec,
+    options: &RouteOptions,
+    output: &mut CommandOutput,
+) -> Result<(), RouteFailure> {
     let mut arguments = ends.arguments(options);
     arguments.push(("del_empty_link", Json::Bool(options.del_empty_link)));
     let meant = route_spec::entries(route);
@@ -285,7 +295,12 @@ fn named(ends: &LinkEnds) -> String {
 /// Inspects the other broker, and the brokers around both, before a link is requested. A broker that is unreachable
 /// from here may be reachable from there, and only causes a remark. With `--force`, only what force cannot fix is an
 /// error.
-fn check_before_adding(ends: &LinkEnds, route: Option<&RouteSpec>, options: &RouteOptions, output: &mut CommandOutput) -> Result<(), RouteFailure> {
+fn check_before_adding(
+    ends: &LinkEnds,
+    route: Option<&RouteSpec>,
+    options: &RouteOptions,
+    output: &mut CommandOutput,
+) -> Result<(), RouteFailure> {
     let new = route.filter(|route| !matches!(route.kind, RouteKind::Queue { .. }));
     if options.force && new.is_none() {
         return Ok(());

@@ -187,7 +187,8 @@ mod tests {
         }
 
         fn take(&self, wanted: Option<&str>) -> Result<BrokerIdentity, String> {
-            BrokerIdentity::open(Some(&self.0.to_string_lossy()), wanted).map_err(|(setting, why)| format!("{setting}: {why}"))
+            BrokerIdentity::open(Some(&self.0.to_string_lossy()), wanted)
+                .map_err(|(setting, why)| format!("{setting}: {why}"))
         }
     }
 
@@ -210,7 +211,11 @@ mod tests {
         let mode = std::fs::metadata(own.0.join("identity.toml")).expect("a file").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let nameless = BrokerIdentity::open(None, None).expect("a name").cluster_name;
-        assert_ne!(BrokerIdentity::open(None, None).expect("a name").cluster_name, nameless, "without a folder, by chance");
+        assert_ne!(
+            BrokerIdentity::open(None, None).expect("a name").cluster_name,
+            nameless,
+            "without a folder, by chance"
+        );
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 #[path = "card/deaths.rs"]
 mod deaths;
+#[path = "card/fixture.rs"]
+mod fixture;
 #[path = "card/hosts.rs"]
 mod hosts;
 #[path = "card/many.rs"]
@@ -13,5 +15,3 @@ mod outage;
 mod peers;
 #[path = "card/sizes.rs"]
 mod sizes;
-#[path = "card/fixture.rs"]
-mod fixture;

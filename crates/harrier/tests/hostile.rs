@@ -7,20 +7,20 @@
 mod amqp;
 #[path = "hostile/broker.rs"]
 mod broker;
-#[path = "hostile/violations.rs"]
-mod violations;
 #[path = "hostile/flood.rs"]
 mod flood;
 #[path = "hostile/format.rs"]
 mod format;
 #[path = "hostile/honest.rs"]
 mod honest;
-#[path = "hostile/timeouts.rs"]
-mod timeouts;
 #[path = "hostile/peer.rs"]
 mod peer;
 #[path = "hostile/requests.rs"]
 mod requests;
+#[path = "hostile/timeouts.rs"]
+mod timeouts;
+#[path = "hostile/violations.rs"]
+mod violations;
 
 use std::io::Write as _;
 use std::net::IpAddr;

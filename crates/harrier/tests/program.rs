@@ -6,12 +6,12 @@ mod certificates;
 mod ctl;
 #[path = "program/definitions.rs"]
 mod definitions;
+#[path = "program/federation.rs"]
+mod federation;
 #[path = "program/forced.rs"]
 mod forced;
 #[path = "program/idle.rs"]
 mod idle;
-#[path = "program/federation.rs"]
-mod federation;
 #[path = "program/market.rs"]
 mod market;
 #[path = "program/passwords.rs"]
@@ -312,7 +312,8 @@ fn it_starts_and_says_how() {
 fn it_greets_over_tcp_and_unix_sockets() {
     let folder = TempFolder::new("greets");
     let path = folder.path("h.sock");
-    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--listen", &format!("unix:{path}"), "--shards", "1"]);
+    let broker =
+        BrokerProcess::start(&["--listen", "127.0.0.1:0", "--listen", &format!("unix:{path}"), "--shards", "1"]);
     let mut tcp = broker.connect();
     tcp.write_all(&PROTOCOL_HEADER).expect("sent");
     let start = read_frame(&mut tcp);

@@ -9,9 +9,9 @@ use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::abi;
+use crate::cm_id::{CmId, CmIdKey};
 use crate::device::nonblocking;
 use crate::error::{IbError, NoDeviceReason};
-use crate::cm_id::{CmId, CmIdKey};
 use crate::library::{CmLibrary, cm};
 
 /// librdmacm changes an id's queue pair while it returns an event, so getting an event and destroying a queue pair
@@ -99,8 +99,14 @@ impl CmEventChannel {
         let event = unsafe { &*raw };
         let kind = CmEventCode::of(event.event);
         // Only these carry connection parameters; for others the union is empty.
-        let carries =
-            matches!(kind, CmEventCode::Request | CmEventCode::Response | CmEventCode::Established | CmEventCode::Rejected | CmEventCode::Disconnected);
+        let carries = matches!(
+            kind,
+            CmEventCode::Request
+                | CmEventCode::Response
+                | CmEventCode::Established
+                | CmEventCode::Rejected
+                | CmEventCode::Disconnected
+        );
         let (start, bytes) = (event.conn.private_data, event.conn.private_data_len.into());
         let data = if !carries || start.is_null() || bytes == 0 {
             Vec::new()
@@ -115,12 +121,18 @@ impl CmEventChannel {
             CmEventCode::AddressResolved => CmEventKind::AddressResolved,
             CmEventCode::RouteResolved => CmEventKind::RouteResolved,
             CmEventCode::Request => {
-                let reads = ReadLimits { responder_resources: event.conn.responder_resources, initiator_depth: event.conn.initiator_depth };
+                let reads = ReadLimits {
+                    responder_resources: event.conn.responder_resources,
+                    initiator_depth: event.conn.initiator_depth,
+                };
                 // SAFETY: a request brings an id of its own, which belongs to who takes the event.
                 CmEventKind::ConnectRequest { id: unsafe { CmId::of_request(self, event.id) }, reads }
             }
             CmEventCode::Response | CmEventCode::Established => CmEventKind::Established {
-                reads: ReadLimits { responder_resources: event.conn.responder_resources, initiator_depth: event.conn.initiator_depth },
+                reads: ReadLimits {
+                    responder_resources: event.conn.responder_resources,
+                    initiator_depth: event.conn.initiator_depth,
+                },
             },
             CmEventCode::Rejected => CmEventKind::Rejected { reason: event.status },
             CmEventCode::Disconnected => CmEventKind::Disconnected,

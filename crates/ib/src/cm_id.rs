@@ -12,7 +12,6 @@ use std::time::Duration;
 use libc::{c_int, c_void};
 
 use crate::abi;
-use crate::socket_address::{self, SockAddr};
 use crate::cm::{CmEventChannel, ReadLimits, lock};
 use crate::device::DeviceContext;
 use crate::error::IbError;
@@ -20,6 +19,7 @@ use crate::library::CmLibrary;
 use crate::limits::{
     ACCEPT_DATA_BYTES_MAX, ACK_TIMEOUT_EXPONENT_MAX, CONNECT_DATA_BYTES_MAX, REJECT_DATA_BYTES_MAX, RETRIES_MAX,
 };
+use crate::socket_address::{self, SockAddr};
 
 /// Identifies the id of an event. Never reused in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -175,7 +175,11 @@ impl CmId {
     /// # Errors
     /// [`IbError::Limit`], or the operating system's error: kernels before 5.1 do not know it.
     pub fn set_ack_timeout(&self, exponent: u8) -> Result<(), IbError> {
-        IbError::check_limit("exponent of the acknowledgement's time-out", exponent.into(), ACK_TIMEOUT_EXPONENT_MAX.into())?;
+        IbError::check_limit(
+            "exponent of the acknowledgement's time-out",
+            exponent.into(),
+            ACK_TIMEOUT_EXPONENT_MAX.into(),
+        )?;
         self.set(abi::OPTION_ID_ACK_TIMEOUT, &[exponent])
     }
 
@@ -300,7 +304,11 @@ impl ConnectParams<'_> {
     fn raw(&self, data_bytes_max: usize) -> Result<abi::RdmaConnParam, IbError> {
         IbError::check_limit("bytes of private data", self.private_data.len(), data_bytes_max)?;
         IbError::check_limit("retries", self.retry_count.into(), RETRIES_MAX.into())?;
-        IbError::check_limit("retries of a receiver that is not ready", self.rnr_retry_count.into(), RETRIES_MAX.into())?;
+        IbError::check_limit(
+            "retries of a receiver that is not ready",
+            self.rnr_retry_count.into(),
+            RETRIES_MAX.into(),
+        )?;
         Ok(abi::RdmaConnParam {
             private_data: self.private_data.as_ptr().cast(),
             private_data_len: self.private_data.len() as u8,
@@ -328,7 +336,12 @@ mod tests {
 
     #[test]
     fn retries_without_end_cannot_be_asked_for() {
-        let terms = ConnectParams { private_data: &[], read_limits: ReadLimits { responder_resources: 1, initiator_depth: 1 }, retry_count: 7, rnr_retry_count: 0 };
+        let terms = ConnectParams {
+            private_data: &[],
+            read_limits: ReadLimits { responder_resources: 1, initiator_depth: 1 },
+            retry_count: 7,
+            rnr_retry_count: 0,
+        };
         assert!(matches!(terms.raw(56), Err(IbError::Limit { requested: 7, max: 6, .. })));
         let terms = ConnectParams { retry_count: 6, rnr_retry_count: 7, ..terms };
         assert!(matches!(terms.raw(56), Err(IbError::Limit { requested: 7, max: 6, .. })));

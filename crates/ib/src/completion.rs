@@ -154,7 +154,8 @@ impl CompletionQueue {
         }
         // SAFETY: made just now.
         let entries = u32::try_from(unsafe { (*raw).cqe }).unwrap_or(entries);
-        let shared = Arc::new(CompletionQueueHandle { context: context.clone(), raw, entries, _channel: channel.cloned() });
+        let shared =
+            Arc::new(CompletionQueueHandle { context: context.clone(), raw, entries, _channel: channel.cloned() });
         // SAFETY: a structure of numbers, for which zero is a value.
         let empty: abi::IbvWc = unsafe { mem::zeroed() };
         Ok(Self { shared, batch: vec![empty; POLL_BATCH].into() })
@@ -175,7 +176,8 @@ impl CompletionQueue {
     /// # Errors
     /// The device's error; then the queue is unusable.
     pub fn poll(&mut self, into: &mut Vec<Completion>) -> Result<usize, IbError> {
-        let poll = self.shared.context.ops().poll_cq.ok_or(IbError::InvalidState("the provider does not support polling"))?;
+        let poll =
+            self.shared.context.ops().poll_cq.ok_or(IbError::InvalidState("the provider does not support polling"))?;
         // SAFETY: the queue exists, and the batch has room for as many completions.
         let count = unsafe { poll(self.shared.raw, self.batch.len() as c_int, self.batch.as_mut_ptr()) };
         let Ok(count) = usize::try_from(count) else {
@@ -191,7 +193,12 @@ impl CompletionQueue {
     /// # Errors
     /// The device's error.
     pub fn arm(&mut self) -> Result<(), IbError> {
-        let arm = self.shared.context.ops().req_notify_cq.ok_or(IbError::InvalidState("the provider does not support notifications"))?;
+        let arm = self
+            .shared
+            .context
+            .ops()
+            .req_notify_cq
+            .ok_or(IbError::InvalidState("the provider does not support notifications"))?;
         // SAFETY: the queue exists.
         IbError::check("ibv_req_notify_cq", unsafe { arm(self.shared.raw, 0) })
     }
@@ -359,7 +366,7 @@ impl fmt::Debug for WcStatus {
 
 #[cfg(test)]
 mod tests {
-    use super::{Completion, WcOpcode, WorkQueueId, WcStatus};
+    use super::{Completion, WcOpcode, WcStatus, WorkQueueId};
     use crate::abi;
 
     fn raw(status: u32, opcode: u32) -> abi::IbvWc {

@@ -79,7 +79,11 @@ pub fn devices() -> Result<Vec<DeviceContext>, IbError> {
     let opened = (0..count as usize).map(|at| {
         // SAFETY: the list has `count` devices, which exist until it is freed, and the opened ones beyond that.
         let context = unsafe { (verbs.ibv_open_device)(*list.add(at)) };
-        if context.is_null() { Err(IbError::last_os_error("ibv_open_device")) } else { Ok(DeviceContext::new(verbs, context, true)) }
+        if context.is_null() {
+            Err(IbError::last_os_error("ibv_open_device"))
+        } else {
+            Ok(DeviceContext::new(verbs, context, true))
+        }
     });
     let opened: Result<Vec<_>, _> = opened.collect();
     // SAFETY: the list came from the function that this one belongs to, and is not used any more.
@@ -434,9 +438,7 @@ pub struct GidEntry {
 pub enum AsyncEvent {
     /// A queue pair in the error state takes no more receives from its shared queue: once the completions that are
     /// there now are polled, it can be destroyed without losing one.
-    LastWqeReached {
-        queue_pair: u32,
-    },
+    LastWqeReached { queue_pair: u32 },
     /// A queue pair has failed.
     QueuePairFailed {
         queue_pair: u32,

@@ -32,38 +32,44 @@
 
 #[doc(hidden)]
 pub mod abi;
-mod socket_address;
 mod cm;
+mod cm_id;
 mod completion;
 mod device;
 mod error;
-mod cm_id;
 mod library;
 mod limits;
 mod memory;
-mod registration_cache;
 mod pool_regions;
 mod probe;
 mod queue_pair;
-mod shared_receive_queue;
 mod region;
+mod registration_cache;
 mod rsocket;
+mod shared_receive_queue;
+mod socket_address;
 
-pub use cm::{CmEventKind, CmEventChannel, CmEvent, ConnectStep, REJECTED_BY_PROGRAM, REJECTED_NO_LISTENER, ReadLimits};
-pub use completion::{Completion, CompletionChannel, CompletionQueue, WcOpcode, WorkQueueId, WcStatus};
-pub use device::{AsyncEvent, DeviceContext, DeviceAttributes, GidEntry, LinkLayer, DevicePort, PortState, cm_devices, devices};
-pub use error::{IbError, MissingLibrary, NoDeviceReason};
+pub use cm::{
+    CmEvent, CmEventChannel, CmEventKind, ConnectStep, REJECTED_BY_PROGRAM, REJECTED_NO_LISTENER, ReadLimits,
+};
 pub use cm_id::{CmId, CmIdKey, ConnectParams};
+pub use completion::{Completion, CompletionChannel, CompletionQueue, WcOpcode, WcStatus, WorkQueueId};
+pub use device::{
+    AsyncEvent, DeviceAttributes, DeviceContext, DevicePort, GidEntry, LinkLayer, PortState, cm_devices, devices,
+};
+pub use error::{IbError, MissingLibrary, NoDeviceReason};
 pub use library::open;
 pub use limits::{
-    ACCEPT_DATA_BYTES_MAX, ACK_TIMEOUT_EXPONENT_MAX, CONNECT_DATA_BYTES_MAX, ARENA_BLOCKS_MAX, SGE_BYTES_MAX, SGE_MAX,
-    POLL_BATCH, REJECT_DATA_BYTES_MAX, RETRIES_MAX, WORK_REQUESTS_MAX,
+    ACCEPT_DATA_BYTES_MAX, ACK_TIMEOUT_EXPONENT_MAX, ARENA_BLOCKS_MAX, CONNECT_DATA_BYTES_MAX, POLL_BATCH,
+    REJECT_DATA_BYTES_MAX, RETRIES_MAX, SGE_BYTES_MAX, SGE_MAX, WORK_REQUESTS_MAX,
 };
-pub use memory::{Arena, ExclusiveMemory, FilledArenaBlock, TaggedMemory, SharedPages, ArenaBlock, SendSegment, StableMemory};
-pub use registration_cache::RegistrationCache;
+pub use memory::{
+    Arena, ArenaBlock, ExclusiveMemory, FilledArenaBlock, SendSegment, SharedPages, StableMemory, TaggedMemory,
+};
 pub use pool_regions::PoolRegions;
 pub use probe::probe_inline_bytes;
-pub use queue_pair::{SendBatch, CompletedWork, PostOptions, QueuePairOptions, QueuePair, QueuePairState};
+pub use queue_pair::{CompletedWork, PostOptions, QueuePair, QueuePairOptions, QueuePairState, SendBatch};
+pub use region::{LocalKey, MemoryRegion, ProtectionDomain, RemoteAccess, RemoteMemory};
+pub use registration_cache::RegistrationCache;
+pub use rsocket::{PollEntry, PollInterest, RSocket, open_rsockets, rpoll};
 pub use shared_receive_queue::SharedReceiveQueue;
-pub use region::{ProtectionDomain, RemoteMemory, LocalKey, RemoteAccess, MemoryRegion};
-pub use rsocket::{PollEntry, RSocket, PollInterest, open_rsockets, rpoll};

@@ -287,7 +287,7 @@ impl fmt::Debug for ArenaBlock {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arena, FilledArenaBlock, SharedPages, SendSegment, StableMemory};
+    use super::{Arena, FilledArenaBlock, SendSegment, SharedPages, StableMemory};
 
     #[test]
     fn parts_of_an_arena_are_apart_and_outlive_it() {

@@ -8,7 +8,7 @@ use slab::Pool;
 use crate::abi;
 use crate::error::IbError;
 use crate::memory::StableMemory;
-use crate::region::{ProtectionDomain, LocalKey, Registration};
+use crate::region::{LocalKey, ProtectionDomain, Registration};
 
 /// The registered regions of one pool, in one protection domain.
 pub struct PoolRegions {

@@ -15,7 +15,12 @@ use crate::region::ProtectionDomain;
 ///
 /// # Errors
 /// The operating system's error for a queue pair without inline sends; [`IbError::Limit`] for `pieces_max`.
-pub fn probe_inline_bytes(domain: &ProtectionDomain, queue: &CompletionQueue, pieces_max: u32, wanted: u32) -> Result<u32, IbError> {
+pub fn probe_inline_bytes(
+    domain: &ProtectionDomain,
+    queue: &CompletionQueue,
+    pieces_max: u32,
+    wanted: u32,
+) -> Result<u32, IbError> {
     IbError::check_limit("pieces of a send", pieces_max as usize, SGE_MAX)?;
     if queue.shared().context() != domain.context() {
         return Err(IbError::InvalidState("a queue pair and its resources must belong to one device"));

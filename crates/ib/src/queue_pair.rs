@@ -13,13 +13,13 @@ use libc::c_int;
 
 use crate::abi;
 use crate::cm::lock;
+use crate::cm_id::{CmId, CmIdHandle};
 use crate::completion::{self, Completion, CompletionQueue, WorkQueueId};
 use crate::error::IbError;
-use crate::cm_id::{CmId, CmIdHandle};
 use crate::limits::{SGE_MAX, WORK_REQUESTS_MAX};
 use crate::memory::{ExclusiveMemory, StableMemory};
+use crate::region::{LocalKey, ProtectionDomain, RemoteMemory};
 use crate::shared_receive_queue::{self, SharedReceiveQueue, count_before};
-use crate::region::{ProtectionDomain, RemoteMemory, LocalKey};
 
 /// The capacities of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,7 +225,9 @@ impl<S: StableMemory, F: ExclusiveMemory> QueuePair<S, F> {
         let (under_way, held) = (mem::take(&mut self.outstanding), mem::take(&mut self.segments));
         // Destroyed before any of the memory can be reused.
         drop(self);
-        into.extend(under_way.into_iter().map(|work| CompletedWork { cookie: work.cookie, read_memory: work.read_memory }));
+        into.extend(
+            under_way.into_iter().map(|work| CompletedWork { cookie: work.cookie, read_memory: work.read_memory }),
+        );
         held.into_iter().for_each(sent);
     }
 
@@ -323,9 +325,20 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
     /// # Errors
     /// [`IbError::QueueFull`], [`IbError::Limit`] for too many segments, [`IbError::NotRegistered`]. Then the segments
     /// are dropped and the batch is unchanged.
-    pub fn send(&mut self, pieces: impl IntoIterator<Item = (S, LocalKey)>, options: PostOptions) -> Result<(), IbError> {
+    pub fn send(
+        &mut self,
+        pieces: impl IntoIterator<Item = (S, LocalKey)>,
+        options: PostOptions,
+    ) -> Result<(), IbError> {
         let held = self.add_segments(pieces)?;
-        self.add_request(abi::WR_SEND, 0, None, PostedWork { cookie: options.cookie, segments: held, read_memory: None }, held, options);
+        self.add_request(
+            abi::WR_SEND,
+            0,
+            None,
+            PostedWork { cookie: options.cookie, segments: held, read_memory: None },
+            held,
+            options,
+        );
         Ok(())
     }
 
@@ -333,9 +346,21 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
     ///
     /// # Errors
     /// As [`send`](Self::send).
-    pub fn write(&mut self, pieces: impl IntoIterator<Item = (S, LocalKey)>, to: RemoteMemory, options: PostOptions) -> Result<(), IbError> {
+    pub fn write(
+        &mut self,
+        pieces: impl IntoIterator<Item = (S, LocalKey)>,
+        to: RemoteMemory,
+        options: PostOptions,
+    ) -> Result<(), IbError> {
         let held = self.add_segments(pieces)?;
-        self.add_request(abi::WR_RDMA_WRITE, 0, Some(to), PostedWork { cookie: options.cookie, segments: held, read_memory: None }, held, options);
+        self.add_request(
+            abi::WR_RDMA_WRITE,
+            0,
+            Some(to),
+            PostedWork { cookie: options.cookie, segments: held, read_memory: None },
+            held,
+            options,
+        );
         Ok(())
     }
 
@@ -356,7 +381,13 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
         self.add_inline(abi::WR_RDMA_WRITE, parts, Some(to), options)
     }
 
-    fn add_inline(&mut self, opcode: u32, parts: &[&'i [u8]], peer: Option<RemoteMemory>, options: PostOptions) -> Result<(), IbError> {
+    fn add_inline(
+        &mut self,
+        opcode: u32,
+        parts: &[&'i [u8]],
+        peer: Option<RemoteMemory>,
+        options: PostOptions,
+    ) -> Result<(), IbError> {
         let bytes = parts.iter().map(|part| part.len()).sum();
         IbError::check_limit("bytes of an inline send", bytes, self.queue_pair.options.inline_bytes_max as usize)?;
         IbError::check_limit("pieces of a send", parts.len(), self.queue_pair.options.send_sge_max as usize)?;
@@ -396,7 +427,14 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
         self.check_room()?;
         let piece = key.sge_of_range(&into, at, bytes)?;
         self.queue_pair.pieces.push(piece);
-        self.add_request(abi::WR_RDMA_READ, 0, Some(from), PostedWork { cookie: options.cookie, segments: 0, read_memory: Some(into) }, 1, options);
+        self.add_request(
+            abi::WR_RDMA_READ,
+            0,
+            Some(from),
+            PostedWork { cookie: options.cookie, segments: 0, read_memory: Some(into) },
+            1,
+            options,
+        );
         Ok(())
     }
 
@@ -464,7 +502,15 @@ impl<'i, S: StableMemory, F: ExclusiveMemory> SendBatch<'_, 'i, S, F> {
         Ok(count as u32)
     }
 
-    fn add_request(&mut self, opcode: u32, flags: u32, peer: Option<RemoteMemory>, work: PostedWork<F>, pieces: u32, options: PostOptions) {
+    fn add_request(
+        &mut self,
+        opcode: u32,
+        flags: u32,
+        peer: Option<RemoteMemory>,
+        work: PostedWork<F>,
+        pieces: u32,
+        options: PostOptions,
+    ) {
         let queue_pair = &mut *self.queue_pair;
         let (remote_addr, rkey) = peer.map_or((0, 0), |peer| (peer.address, peer.key));
         queue_pair.requests.push(abi::IbvSendWr {

@@ -96,7 +96,12 @@ impl Registration {
     /// # Safety
     /// The bytes are mapped now. If `access` lets peers write them, they stay mapped while this lives, and nobody holds
     /// a reference to them. Otherwise the device accesses them only for posted work, which holds its memory itself.
-    pub(crate) unsafe fn new(domain: &ProtectionDomain, start: *const u8, bytes: usize, access: c_int) -> Result<Self, IbError> {
+    pub(crate) unsafe fn new(
+        domain: &ProtectionDomain,
+        start: *const u8,
+        bytes: usize,
+        access: c_int,
+    ) -> Result<Self, IbError> {
         IbError::check_limit("bytes to register", bytes, SGE_BYTES_MAX)?;
         let address = start.cast_mut().cast();
         // SAFETY: the domain exists, and stays so while the registration does, which holds it; the bytes are mapped,
@@ -161,7 +166,11 @@ impl<O: StableMemory> MemoryRegion<O> {
 
     /// The address and remote key (rkey) with which a peer can access it.
     pub fn remote(&self) -> RemoteMemory {
-        RemoteMemory { address: self.registration.start, bytes: self.registration.bytes as u64, key: self.registration.rkey }
+        RemoteMemory {
+            address: self.registration.start,
+            bytes: self.registration.bytes as u64,
+            key: self.registration.rkey,
+        }
     }
 
     /// Deregisters the memory and returns it.
@@ -206,7 +215,12 @@ impl LocalKey {
     }
 
     /// As [`sge`](Self::sge), for `bytes` bytes of it from `at`, which must not exceed it.
-    pub(crate) fn sge_of_range(&self, piece: &impl StableMemory, at: usize, bytes: usize) -> Result<abi::IbvSge, IbError> {
+    pub(crate) fn sge_of_range(
+        &self,
+        piece: &impl StableMemory,
+        at: usize,
+        bytes: usize,
+    ) -> Result<abi::IbvSge, IbError> {
         let (start, most) = piece.span();
         IbError::check_limit("the end of a part of a piece", at.saturating_add(bytes), most)?;
         let start = (start.as_ptr().expose_provenance() + at) as u64;

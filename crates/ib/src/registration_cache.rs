@@ -5,11 +5,11 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use slab::{BlockMut, RegionInfo, WeakRegion, Slice};
+use slab::{BlockMut, RegionInfo, Slice, WeakRegion};
 
 use crate::abi;
 use crate::error::IbError;
-use crate::region::{ProtectionDomain, LocalKey, Registration};
+use crate::region::{LocalKey, ProtectionDomain, Registration};
 
 /// The registered regions, in one protection domain.
 ///
@@ -60,7 +60,11 @@ impl RegistrationCache {
         }
     }
 
-    fn lookup_slow(&mut self, facts: RegionInfo, life: impl FnOnce() -> Option<WeakRegion>) -> Result<LocalKey, IbError> {
+    fn lookup_slow(
+        &mut self,
+        facts: RegionInfo,
+        life: impl FnOnce() -> Option<WeakRegion>,
+    ) -> Result<LocalKey, IbError> {
         let key = match self.regions.get(&facts.serial) {
             Some((one, _)) => one.key(),
             None => self.register(facts, life().ok_or(IbError::NotRegistered)?)?,

@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use libc::{c_int, c_short, c_void, sockaddr, sockaddr_storage, socklen_t};
 
-use crate::socket_address::{self, SockAddr};
 use crate::error::{IbError, NoDeviceReason};
 use crate::library::{RsocketLibrary, rsockets};
 use crate::limits::RPOLL_MS_MAX;
+use crate::socket_address::{self, SockAddr};
 
 /// A connected or listening rsocket.
 ///
@@ -227,13 +227,25 @@ pub struct PollEntry<'d> {
 
 impl<'d> PollEntry<'d> {
     pub fn socket(socket: &Arc<RSocket>, wants: PollInterest) -> Self {
-        Self { fd: socket.fd, interest: wants, ready: PollInterest::default(), _socket: Some(socket.clone()), _other: None }
+        Self {
+            fd: socket.fd,
+            interest: wants,
+            ready: PollInterest::default(),
+            _socket: Some(socket.clone()),
+            _other: None,
+        }
     }
 
     /// The readability of a descriptor that is not an rsocket.
     pub fn other(descriptor: BorrowedFd<'d>) -> Self {
         let fd = descriptor.as_raw_fd();
-        Self { fd, interest: PollInterest::READABLE, ready: PollInterest::default(), _socket: None, _other: Some(descriptor) }
+        Self {
+            fd,
+            interest: PollInterest::READABLE,
+            ready: PollInterest::default(),
+            _socket: None,
+            _other: Some(descriptor),
+        }
     }
 
     /// The readiness that the poll has found.
@@ -271,7 +283,8 @@ pub fn rpoll(entries: &mut [PollEntry<'_>], timeout_ms: Option<u32>) -> io::Resu
     const OVER: c_short = libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
     for (entry, raw) in entries.iter_mut().zip(raw) {
         let is = if count == 0 { 0 } else { raw.revents };
-        entry.ready = PollInterest { readable: is & (libc::POLLIN | OVER) != 0, writable: is & (libc::POLLOUT | OVER) != 0 };
+        entry.ready =
+            PollInterest { readable: is & (libc::POLLIN | OVER) != 0, writable: is & (libc::POLLOUT | OVER) != 0 };
     }
     Ok(count)
 }

@@ -14,7 +14,7 @@ use crate::completion::{Completion, WorkQueueId};
 use crate::error::IbError;
 use crate::limits::WORK_REQUESTS_MAX;
 use crate::memory::ExclusiveMemory;
-use crate::region::{ProtectionDomain, LocalKey};
+use crate::region::{LocalKey, ProtectionDomain};
 
 /// A shared receive queue. Completions of its receives arrive at the completion queue of the queue pair, with the
 /// [`WorkQueueId`] of this queue.
@@ -70,7 +70,8 @@ impl<F: ExclusiveMemory> SharedReceiveQueue<F> {
     /// [`IbError::Limit`], or the operating system's error.
     pub fn new(domain: &ProtectionDomain, most: u32) -> Result<Self, IbError> {
         IbError::check_limit("receives of a queue", most as usize, WORK_REQUESTS_MAX as usize)?;
-        let mut attributes = abi::IbvSrqInitAttr { srq_context: ptr::null_mut(), max_wr: most, max_sge: 1, srq_limit: 0 };
+        let mut attributes =
+            abi::IbvSrqInitAttr { srq_context: ptr::null_mut(), max_wr: most, max_sge: 1, srq_limit: 0 };
         // SAFETY: the domain exists, and stays so while the queue does, which holds it.
         let raw = unsafe { (domain.context().verbs().ibv_create_srq)(domain.raw(), &mut attributes) };
         if raw.is_null() {
@@ -138,8 +139,13 @@ impl<F: ExclusiveMemory> SharedReceiveQueue<F> {
                 (*requests.add(at)).next = if at + 1 < count { requests.add(at + 1) } else { ptr::null_mut() };
             }
         }
-        let post =
-            self.shared.domain.context().ops().post_srq_recv.ok_or(IbError::InvalidState("the provider does not support shared receive queues"))?;
+        let post = self
+            .shared
+            .domain
+            .context()
+            .ops()
+            .post_srq_recv
+            .ok_or(IbError::InvalidState("the provider does not support shared receive queues"))?;
         let mut refused = ptr::null_mut();
         // SAFETY: the queue exists, and so does the list with its pieces. What they name stays in `slots` from here
         // on, until the device is done with it: between this call and the moving below nothing can end early.

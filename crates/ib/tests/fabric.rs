@@ -11,10 +11,13 @@ mod hosts;
 mod resources;
 
 use endpoints::{
-    TestResources, TestEndpoint, PART_BYTES, connect, disconnected, established, event, lab, listen, pair, readable, request, routed,
-    signalled, terms,
+    PART_BYTES, TestEndpoint, TestResources, connect, disconnected, established, event, lab, listen, pair, readable,
+    request, routed, signalled, terms,
 };
-use ib::{CmEventKind, CmEventChannel, RemoteMemory, PostOptions, WcOpcode, SharedPages, RemoteAccess, QueuePair, MemoryRegion, QueuePairState};
+use ib::{
+    CmEventChannel, CmEventKind, MemoryRegion, PostOptions, QueuePair, QueuePairState, RemoteAccess, RemoteMemory,
+    SharedPages, WcOpcode,
+};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -25,7 +28,10 @@ fn a_device_says_what_it_is() {
     let context = &devices[0];
     let facts = context.attributes().expect("it can be asked");
     assert!(
-        facts.ports >= 1 && facts.queue_pairs_max > 100 && facts.work_requests_max >= 64 && facts.initiator_depth_max > 0,
+        facts.ports >= 1
+            && facts.queue_pairs_max > 100
+            && facts.work_requests_max >= 64
+            && facts.initiator_depth_max > 0,
         "{facts:?}"
     );
     let port = context.port(1).expect("it has a port");
@@ -208,8 +214,9 @@ fn a_read_fetches_exactly_what_was_granted() {
 fn a_write_lands_where_the_peer_allows_it() {
     let Some(ip) = lab() else { return };
     let (mut near, far) = pair(ip, 2);
-    let region = MemoryRegion::new_remote_writable(&far.bench.domain, SharedPages::new(2 * PART_BYTES).expect("memory"))
-        .expect("it can be registered");
+    let region =
+        MemoryRegion::new_remote_writable(&far.bench.domain, SharedPages::new(2 * PART_BYTES).expect("memory"))
+            .expect("it can be registered");
     let (part, key) = (near.bench.filled(b"written"), near.bench.key);
     let mut batch = near.pair.batch();
     let to = RemoteMemory { address: region.remote().address + 1, ..region.remote() };

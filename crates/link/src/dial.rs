@@ -36,7 +36,9 @@ pub fn dial(address: &Address, options: &DialOptions) -> io::Result<Box<dyn Link
                 match rustix::net::connect(&socket, &place) {
                     Ok(()) => break,
                     Err(Errno::INTR) => {}
-                    Err(Errno::AGAIN) => return Err(io::Error::new(ErrorKind::TimedOut, "the listener does not accept")),
+                    Err(Errno::AGAIN) => {
+                        return Err(io::Error::new(ErrorKind::TimedOut, "the listener does not accept"));
+                    }
                     Err(error) => return Err(error.into()),
                 }
             }

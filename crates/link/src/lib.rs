@@ -24,12 +24,12 @@ mod unix_path;
 pub use address::{Address, AddressError};
 pub use dial::{dial, dial_tls};
 pub use error::LinkError;
-pub use link::{AbortReason, FilledMemory, Link, ReceiveOutcome, SendOutcome, LinkCapabilities, WaitFor};
+pub use link::{AbortReason, FilledMemory, Link, LinkCapabilities, ReceiveOutcome, SendOutcome, WaitFor};
 pub use listener::{Acceptor, Listener};
 pub use listeners::Listeners;
 pub use options::{DialOptions, ListenOptions, SocketOptions};
 pub use peer::PeerAddress;
 pub use tls::{
-    Certificate, CertificateFiles, ClientCertificates, CertificateIdentity, SanType, TlsClient, TlsError, TlsServer,
+    Certificate, CertificateFiles, CertificateIdentity, ClientCertificates, SanType, TlsClient, TlsError, TlsServer,
     TlsServerOptions, TlsVersion,
 };

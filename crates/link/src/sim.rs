@@ -5,9 +5,9 @@
 //! the connection at any byte.
 
 mod connection;
+mod direction;
 mod rng;
 mod sim_link;
-mod direction;
 
 pub use connection::{SimConnection, SimCut, SimEdges, SimSide};
 pub use rng::SplitMix64;

@@ -3,7 +3,9 @@
 //! Only `WouldBlock` and `Interrupted` are retried: a broken pipe must end the link, not spin.
 
 use crate::limits::{COPY_THRESHOLD_BYTES, GATHER_PARTS_MAX};
-use crate::{AbortReason, Link, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, LinkCapabilities, SocketOptions, WaitFor};
+use crate::{
+    AbortReason, Link, LinkCapabilities, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, SocketOptions, WaitFor,
+};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use rustix::event::{PollFd, PollFlags};
@@ -107,7 +109,9 @@ impl<S: Stream> Link for SocketLink<S> {
             self.end();
             return Err(LinkError::Lost(error));
         }
-        let Some(stream) = self.stream.as_ref().filter(|_| !self.receiving_ended) else { return Ok(ReceiveOutcome::Closed) };
+        let Some(stream) = self.stream.as_ref().filter(|_| !self.receiving_ended) else {
+            return Ok(ReceiveOutcome::Closed);
+        };
         let room = direct.len() + scratch.len();
         if room == 0 {
             return Ok(ReceiveOutcome::Bytes { bytes: 0, drained: false });

@@ -6,11 +6,11 @@
 mod certificate;
 mod client;
 mod der;
+mod distinguished_name;
 mod engine;
 mod files;
-mod tls_link;
-mod distinguished_name;
 mod server;
+mod tls_link;
 
 pub use certificate::{Certificate, CertificateIdentity, SanType};
 pub use client::TlsClient;

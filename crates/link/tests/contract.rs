@@ -1,6 +1,6 @@
 //! The contract over every link of this crate.
 
-use link::contract::{LinkPair, CONTRACT_TESTS, check_all};
+use link::contract::{CONTRACT_TESTS, LinkPair, check_all};
 use link::sim::{SimOptions, pair};
 use link::{Address, DialOptions, Link, ListenOptions, Listener, dial};
 use std::sync::atomic::{AtomicU32, Ordering};

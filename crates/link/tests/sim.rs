@@ -1,7 +1,7 @@
 //! What the simulated link guarantees beyond the contract: cuts, edges, slow readers, and the same run for the same
 //! seed.
 
-use link::sim::{SimConnection, SimCut, SimSide, SimLink, SimOptions, pair};
+use link::sim::{SimConnection, SimCut, SimLink, SimOptions, SimSide, pair};
 use link::{Link, LinkError, ReceiveOutcome, SendOutcome};
 use slab::{Gather, Pool, PoolOptions};
 

@@ -1,6 +1,9 @@
 //! What sockets guarantee beyond the contract: how an abort looks to the peer, and the file of a Unix socket.
 
-use link::{AbortReason, Address, DialOptions, Link, ListenOptions, Listener, ReceiveOutcome, SendOutcome, SocketOptions, WaitFor, dial};
+use link::{
+    AbortReason, Address, DialOptions, Link, ListenOptions, Listener, ReceiveOutcome, SendOutcome, SocketOptions,
+    WaitFor, dial,
+};
 use slab::{Gather, Pool, PoolOptions};
 use std::path::PathBuf;
 use std::time::Duration;

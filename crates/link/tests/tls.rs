@@ -5,8 +5,8 @@ mod certificates;
 use certificates::Authority;
 use link::contract::{LinkPair, check_all};
 use link::{
-    Address, CertificateFiles, ClientCertificates, DialOptions, CertificateIdentity, Link, LinkError, ListenOptions, Listener,
-    ReceiveOutcome, SanType, TlsClient, TlsServer, TlsServerOptions, TlsVersion, WaitFor, dial, dial_tls,
+    Address, CertificateFiles, CertificateIdentity, ClientCertificates, DialOptions, Link, LinkError, ListenOptions,
+    Listener, ReceiveOutcome, SanType, TlsClient, TlsServer, TlsServerOptions, TlsVersion, WaitFor, dial, dial_tls,
 };
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -5,9 +5,12 @@
 //!
 //! `cargo run --release -p harrier-market --example book`
 
-use market::order_book::{OrderBook, IncomingOrder, RestingOrders};
 use market::limits::{RESTING_BOOK_MAX, RESTING_MAX};
-use market::{MessageSink, MatchingEngine, OrderFlow, OrderFlowRules, GatewayId, Matching, MarketMessage, ORDER_BYTES, OrderId, EngineRules, Recipient};
+use market::order_book::{IncomingOrder, OrderBook, RestingOrders};
+use market::{
+    EngineRules, GatewayId, MarketMessage, Matching, MatchingEngine, MessageSink, ORDER_BYTES, OrderFlow,
+    OrderFlowRules, OrderId, Recipient,
+};
 use std::hint::black_box;
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! Prints messages for people, one line each.
 
 use crate::messages::MarketMessage;
-use crate::sample::{NAMES, SampleSource, MarketSample};
+use crate::sample::{MarketSample, NAMES, SampleSource};
 use crate::terms::{OrderSide, Ticks};
 use std::fmt;
 

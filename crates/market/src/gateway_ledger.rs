@@ -69,7 +69,8 @@ impl GatewayLedger {
             return Admission::Repeat(sequence);
         };
         let gap = self.gaps[at];
-        let parts = [SequenceGap { from: gap.from, until: sequence }, SequenceGap { from: sequence + 1, until: gap.until }];
+        let parts =
+            [SequenceGap { from: gap.from, until: sequence }, SequenceGap { from: sequence + 1, until: gap.until }];
         self.gaps.remove(at);
         for part in parts.into_iter().rev().filter(|part| part.orders() > 0) {
             self.gaps.insert(at, part);

@@ -6,29 +6,34 @@
 //! [`MatchingEngine::replay`] rebuilds the same engine from the journal.
 #![forbid(unsafe_code)]
 
-pub mod order_book;
 mod checksum;
-mod matching_engine;
-mod order_flow;
-mod messages;
+mod display;
 mod gateway_ledger;
 pub mod limits;
+mod matching_engine;
+mod messages;
+pub mod order_book;
+mod order_flow;
 mod order_id;
 mod outstanding_orders;
 mod price_set;
 mod resting_orders;
 mod sample;
 mod sequence;
-mod display;
 mod terms;
 
-pub use checksum::{TradesChecksum, OrdersChecksum};
-pub use matching_engine::{MessageSink, EngineCounts, MatchingEngine, JournalError, EngineRules, InputOutcome, Recipient};
-pub use order_flow::{OrderFlow, OrderFlowRules};
-pub use messages::{OrderConfirmation, EncodedMessage, EndOfStream, MalformedMessage, MarketMessage, ORDER_BYTES, NewOrder, Quote, OrderReject, Trade};
+pub use checksum::{OrdersChecksum, TradesChecksum};
 pub use gateway_ledger::SequenceGap;
+pub use matching_engine::{
+    EngineCounts, EngineRules, InputOutcome, JournalError, MatchingEngine, MessageSink, Recipient,
+};
+pub use messages::{
+    EncodedMessage, EndOfStream, MalformedMessage, MarketMessage, NewOrder, ORDER_BYTES, OrderConfirmation,
+    OrderReject, Quote, Trade,
+};
+pub use order_flow::{OrderFlow, OrderFlowRules};
 pub use order_id::OrderId;
 pub use outstanding_orders::{GatewayEvent, OutstandingOrders};
-pub use sample::{SampleSource, MarketSample};
+pub use sample::{MarketSample, SampleSource};
 pub use sequence::ShortSequence;
-pub use terms::{GatewayId, Lots, Matching, RejectReason, OrderSide, Symbol, Ticks};
+pub use terms::{GatewayId, Lots, Matching, OrderSide, RejectReason, Symbol, Ticks};

@@ -2,11 +2,13 @@
 //!
 //! The same orders in the same order give the same answers, to the bit.
 
-use crate::order_book::{OrderBook, BookFill, MatchOutcome, IncomingOrder, RestingOrders};
 use crate::checksum::TradesChecksum;
-use crate::messages::{OrderConfirmation, EndOfStream, MalformedMessage, MarketMessage, ORDER_BYTES, NewOrder, Quote, OrderReject, Trade};
-use crate::gateway_ledger::{Admission, SequenceGap, GatewayLedger};
+use crate::gateway_ledger::{Admission, GatewayLedger, SequenceGap};
 use crate::limits::{GATEWAYS_MAX, ORDERS_IN_FLIGHT_MAX, RESTING_BOOK_MAX, RESTING_MAX, SYMBOLS_MAX};
+use crate::messages::{
+    EndOfStream, MalformedMessage, MarketMessage, NewOrder, ORDER_BYTES, OrderConfirmation, OrderReject, Quote, Trade,
+};
+use crate::order_book::{BookFill, IncomingOrder, MatchOutcome, OrderBook, RestingOrders};
 use crate::order_id::OrderId;
 use crate::sequence::ShortSequence;
 use crate::terms::{GatewayId, Matching, RejectReason, Symbol};
@@ -252,7 +254,8 @@ impl MatchingEngine {
         };
         let book = &mut listed.book;
         let taker = OrderId::new(order.gateway, sequence);
-        let incoming = IncomingOrder { order: taker, side: order.side, price: order.price, lots: u32::from(order.lots) };
+        let incoming =
+            IncomingOrder { order: taker, side: order.side, price: order.price, lots: u32::from(order.lots) };
         let best = (book.bid(), book.ask());
         let (ledgers, counts, checksum) = (&mut self.ledgers, &mut self.counts, &mut self.checksum);
         let mut deal = |deal: BookFill| {
@@ -290,8 +293,12 @@ impl MatchingEngine {
                 let confirmation = OrderConfirmation { gateway: order.gateway, number, sequence: order.sequence };
                 answers.message(Recipient::Gateway(order.gateway), &MarketMessage::Confirmation(confirmation));
             }
-            MatchOutcome::BookFull => return self.reject(order.gateway, order.sequence, RejectReason::BookFull, answers),
-            MatchOutcome::EngineFull => return self.reject(order.gateway, order.sequence, RejectReason::EngineFull, answers),
+            MatchOutcome::BookFull => {
+                return self.reject(order.gateway, order.sequence, RejectReason::BookFull, answers);
+            }
+            MatchOutcome::EngineFull => {
+                return self.reject(order.gateway, order.sequence, RejectReason::EngineFull, answers);
+            }
         }
         let (bid, ask) = (book.bid(), book.ask());
         if best != (bid, ask) {
@@ -304,7 +311,13 @@ impl MatchingEngine {
     }
 
     #[cold]
-    fn reject(&mut self, gateway: GatewayId, sequence: ShortSequence, reason: RejectReason, answers: &mut impl MessageSink) -> InputOutcome {
+    fn reject(
+        &mut self,
+        gateway: GatewayId,
+        sequence: ShortSequence,
+        reason: RejectReason,
+        answers: &mut impl MessageSink,
+    ) -> InputOutcome {
         self.counts.rejects += 1;
         let number = self.ledgers[gateway.number()].next_answer_number();
         let reject = OrderReject { gateway, number, sequence, reason };
@@ -314,7 +327,12 @@ impl MatchingEngine {
 
     /// Handles an input that is not a valid order.
     #[cold]
-    fn process_other(&mut self, bytes: &[u8], malformed: MalformedMessage, answers: &mut impl MessageSink) -> InputOutcome {
+    fn process_other(
+        &mut self,
+        bytes: &[u8],
+        malformed: MalformedMessage,
+        answers: &mut impl MessageSink,
+    ) -> InputOutcome {
         if let Some((gateway, short)) = malformed.order {
             return match self.admit(gateway, short, answers) {
                 Some(_) => self.reject(gateway, short, malformed.reason, answers),

@@ -4,7 +4,7 @@
 
 use crate::limits::PRICE_TICKS_MAX;
 use crate::sequence::ShortSequence;
-use crate::terms::{GatewayId, RejectReason, OrderSide, Symbol, Ticks};
+use crate::terms::{GatewayId, OrderSide, RejectReason, Symbol, Ticks};
 
 /// Bytes of an order, and of an entry of the engine's journal.
 pub const ORDER_BYTES: usize = 9;
@@ -193,7 +193,14 @@ impl RejectReason {
     /// Whether a rejection for this reason identifies an order and has a number of its own. Otherwise it answers an
     /// input without a readable sequence number.
     pub fn names_an_order(self) -> bool {
-        matches!(self, RejectReason::Symbol | RejectReason::Price | RejectReason::Quantity | RejectReason::BookFull | RejectReason::EngineFull)
+        matches!(
+            self,
+            RejectReason::Symbol
+                | RejectReason::Price
+                | RejectReason::Quantity
+                | RejectReason::BookFull
+                | RejectReason::EngineFull
+        )
     }
 }
 
@@ -345,9 +352,9 @@ impl MarketMessage {
                 EncodedMessage::empty(first >> 4, first & 0x0F).put(rest)
             }
             MarketMessage::Trade(trade) => trade.encode(),
-            MarketMessage::Confirmation(of) => {
-                EncodedMessage::empty(kind::CONFIRMATION, of.gateway.nibble()).put(of.number.write()).put(of.sequence.write())
-            }
+            MarketMessage::Confirmation(of) => EncodedMessage::empty(kind::CONFIRMATION, of.gateway.nibble())
+                .put(of.number.write())
+                .put(of.sequence.write()),
             MarketMessage::Quote(quote) => EncodedMessage::empty(kind::QUOTE, 0)
                 .put(quote.symbol.0.to_be_bytes())
                 .put(quote.bid.unwrap_or(0).to_be_bytes())

@@ -1,7 +1,7 @@
 //! Random orders from a seed: an endless flow, the same for the same seed. Producing orders does not allocate.
 
-use crate::messages::NewOrder;
 use crate::limits::{GATEWAYS_MAX, PRICE_TICKS_MAX, SYMBOLS_MAX};
+use crate::messages::NewOrder;
 use crate::sequence::ShortSequence;
 use crate::terms::{GatewayId, Matching, OrderSide, Symbol, Ticks};
 

@@ -2,8 +2,8 @@
 //!
 //! Never has more orders in flight than its limit.
 
-use crate::messages::MarketMessage;
 use crate::limits::ORDERS_IN_FLIGHT_MAX;
+use crate::messages::MarketMessage;
 use crate::sequence::ShortSequence;
 use crate::terms::GatewayId;
 
@@ -115,7 +115,9 @@ impl OutstandingOrders {
             return GatewayEvent::Unsolicited;
         }
         let place = self.place(sequence);
-        let Some(sent_ns) = std::mem::take(&mut self.sent[place]).checked_sub(1) else { return GatewayEvent::Unsolicited };
+        let Some(sent_ns) = std::mem::take(&mut self.sent[place]).checked_sub(1) else {
+            return GatewayEvent::Unsolicited;
+        };
         while self.oldest < self.next && self.sent[self.place(self.oldest)] == 0 {
             self.oldest += 1;
         }

@@ -2,8 +2,8 @@
 //!
 //! Decoding accepts any bytes without panicking.
 
-use crate::messages::kind;
 use crate::limits::BUCKETS_MAX;
+use crate::messages::kind;
 use crate::terms::{GatewayId, RejectReason};
 
 /// The source of a sample.

@@ -2,9 +2,9 @@
 
 mod oracle;
 
-use market::order_book::{OrderBook, BookFill, MatchOutcome, IncomingOrder, RestingOrders};
 use market::limits::PRICE_TICKS_MAX;
-use market::{OrderFlow, OrderFlowRules, GatewayId, Lots, Matching, OrderId, OrderSide, Ticks};
+use market::order_book::{BookFill, IncomingOrder, MatchOutcome, OrderBook, RestingOrders};
+use market::{GatewayId, Lots, Matching, OrderFlow, OrderFlowRules, OrderId, OrderSide, Ticks};
 use oracle::BookOracle;
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -124,7 +124,13 @@ proptest! {
 fn the_flow_is_matched_as_by_the_obvious_book() {
     for matching in MATCHINGS {
         let mut pair = BookPair::new(matching, u32::MAX >> 1);
-        let flow = OrderFlow::new(OrderFlowRules { seed: 7, gateway: GatewayId::default(), symbols: 1, shared_by: 1, matching });
+        let flow = OrderFlow::new(OrderFlowRules {
+            seed: 7,
+            gateway: GatewayId::default(),
+            symbols: 1,
+            shared_by: 1,
+            matching,
+        });
         let mut traded = 0;
         for (at, order) in flow.take(4_000).enumerate() {
             let (outcome, _) = pair.enter(incoming(at, order.side, order.price, u32::from(order.lots)));
@@ -223,5 +229,14 @@ fn all_books_together_have_a_limit() {
     for (at, (book, side)) in [(0, Buy), (1, Buy), (1, Buy), (0, Sell), (1, Buy)].into_iter().enumerate() {
         fates.push(books[book].submit(&mut resting, incoming(at, side, 7, 1), Matching::Crossing, &mut |_| {}));
     }
-    assert_eq!(fates, [MatchOutcome::Resting, MatchOutcome::Resting, MatchOutcome::EngineFull, MatchOutcome::Traded, MatchOutcome::Resting]);
+    assert_eq!(
+        fates,
+        [
+            MatchOutcome::Resting,
+            MatchOutcome::Resting,
+            MatchOutcome::EngineFull,
+            MatchOutcome::Traded,
+            MatchOutcome::Resting
+        ]
+    );
 }

@@ -3,8 +3,9 @@
 
 use market::limits::{GAPS_MAX, ORDERS_IN_FLIGHT_MAX};
 use market::{
-    MessageSink, OrderConfirmation, EndOfStream, MatchingEngine, OrderFlow, OrderFlowRules, SequenceGap, GatewayId, GatewayEvent, Matching, MarketMessage, JournalError,
-    ORDER_BYTES, NewOrder, OutstandingOrders, RejectReason, OrderReject, EngineRules, ShortSequence, OrderSide, Symbol, InputOutcome, Recipient,
+    EndOfStream, EngineRules, GatewayEvent, GatewayId, InputOutcome, JournalError, MarketMessage, Matching,
+    MatchingEngine, MessageSink, NewOrder, ORDER_BYTES, OrderConfirmation, OrderFlow, OrderFlowRules, OrderReject,
+    OrderSide, OutstandingOrders, Recipient, RejectReason, SequenceGap, ShortSequence, Symbol,
 };
 use proptest::prelude::*;
 
@@ -47,7 +48,13 @@ impl EngineHarness {
     fn new(number: usize, seed: u64, rules: EngineRules, shared_by: usize, count: usize) -> Self {
         let gateway = gateway(number);
         let mut outstanding = OutstandingOrders::new(gateway, count as u64);
-        let flow = OrderFlow::new(OrderFlowRules { seed, gateway, symbols: rules.symbols, shared_by, matching: rules.matching });
+        let flow = OrderFlow::new(OrderFlowRules {
+            seed,
+            gateway,
+            symbols: rules.symbols,
+            shared_by,
+            matching: rules.matching,
+        });
         let orders: Vec<_> = flow.take(count).map(|order| order.encode()).collect();
         for at in 0..count as u64 {
             assert_eq!(outstanding.send(at * 10), Some(at));

@@ -1,7 +1,10 @@
 //! The flow of orders, and the checksums that compare two runs.
 
 use market::limits::PRICE_TICKS_MAX;
-use market::{MessageSink, MatchingEngine, OrderFlow, OrderFlowRules, GatewayId, Matching, MarketMessage, NewOrder, EngineRules, OrderSide, InputOutcome, Recipient};
+use market::{
+    EngineRules, GatewayId, InputOutcome, MarketMessage, Matching, MatchingEngine, MessageSink, NewOrder, OrderFlow,
+    OrderFlowRules, OrderSide, Recipient,
+};
 use std::collections::HashSet;
 
 fn rules(seed: u64, gateway: usize, symbols: u16, shared_by: usize) -> OrderFlowRules {
@@ -25,7 +28,8 @@ fn the_same_seed_gives_the_same_orders_and_another_one_others() {
     let first = orders(rules(1, 0, 10, 1), 1_000);
     assert_eq!(first, orders(rules(1, 0, 10, 1), 1_000));
     for other in [rules(2, 0, 10, 1), rules(1, 1, 10, 1)] {
-        let same = first.iter().zip(OrderFlow::new(other)).filter(|(a, b)| (a.price, a.lots) == (b.price, b.lots)).count();
+        let same =
+            first.iter().zip(OrderFlow::new(other)).filter(|(a, b)| (a.price, a.lots) == (b.price, b.lots)).count();
         assert!(same < 50, "{same} of 1,000 are the same with {other:?}");
     }
 }

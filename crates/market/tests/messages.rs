@@ -3,8 +3,8 @@
 
 use market::limits::{BUCKETS_MAX, GAPS_MAX, ORDERS_IN_FLIGHT_MAX, PRICE_TICKS_MAX, SYMBOLS_MAX};
 use market::{
-    OrderConfirmation, EndOfStream, GatewayId, MalformedMessage, MarketMessage, NewOrder, Quote, RejectReason, OrderReject, SampleSource, MarketSample, ShortSequence, OrderSide, Symbol,
-    Trade,
+    EndOfStream, GatewayId, MalformedMessage, MarketMessage, MarketSample, NewOrder, OrderConfirmation, OrderReject,
+    OrderSide, Quote, RejectReason, SampleSource, ShortSequence, Symbol, Trade,
 };
 use proptest::prelude::*;
 
@@ -42,13 +42,15 @@ fn message() -> impl Strategy<Value = MarketMessage> {
             MarketMessage::Trade(parties)
         },
     );
-    let confirmation = (gateway(), short(), short())
-        .prop_map(|(gateway, number, sequence)| MarketMessage::Confirmation(OrderConfirmation { gateway, number, sequence }));
+    let confirmation = (gateway(), short(), short()).prop_map(|(gateway, number, sequence)| {
+        MarketMessage::Confirmation(OrderConfirmation { gateway, number, sequence })
+    });
     let best = || prop::option::of(price());
     let quote = (symbol(), best(), best(), any::<u16>())
         .prop_map(|(symbol, bid, ask, number)| MarketMessage::Quote(Quote { symbol, bid, ask, number }));
-    let reject = (gateway(), short(), short(), prop::sample::select(&RejectReason::ALL[..]))
-        .prop_map(|(gateway, number, sequence, reason)| MarketMessage::Reject(OrderReject { gateway, number, sequence, reason }));
+    let reject = (gateway(), short(), short(), prop::sample::select(&RejectReason::ALL[..])).prop_map(
+        |(gateway, number, sequence, reason)| MarketMessage::Reject(OrderReject { gateway, number, sequence, reason }),
+    );
     let end = (gateway(), any::<u64>(), any::<u64>())
         .prop_map(|(gateway, count, checksum)| MarketMessage::End(EndOfStream { gateway, count, checksum }));
     prop_oneof![order, trade, confirmation, quote, reject, end]
@@ -184,7 +186,14 @@ fn the_page_says_what_the_code_does() {
     const PAGE: &str = include_str!("../../../docs/protocol/market.md");
     let gateway = GatewayId::new(3).expect("there are 16");
     let (number, symbol) = (ShortSequence::of(7), Symbol(0x1234));
-    let order = NewOrder { gateway, side: OrderSide::Sell, symbol, price: 0x2345, lots: 0x56, sequence: ShortSequence::of(0x789ABC) };
+    let order = NewOrder {
+        gateway,
+        side: OrderSide::Sell,
+        symbol,
+        price: 0x2345,
+        lots: 0x56,
+        sequence: ShortSequence::of(0x789ABC),
+    };
     let hex: Vec<String> = order.encode().iter().map(|byte| format!("{byte:02X}")).collect();
     assert!(PAGE.contains(&format!("`{}`", hex.join(" "))), "{hex:?}");
     assert_eq!((order.symbol.0, order.price, order.lots, order.sequence.bits()), (4_660, 9_029, 86, 7_903_932));
@@ -203,9 +212,15 @@ fn the_page_says_what_the_code_does() {
     let rows = [
         ("| 1, 2 | order: buy, sell", MarketMessage::Order(order)),
         ("| 3 | trade confirmation", MarketMessage::Trade(trade)),
-        ("| 4 | order confirmation", MarketMessage::Confirmation(OrderConfirmation { gateway, number, sequence: number })),
+        (
+            "| 4 | order confirmation",
+            MarketMessage::Confirmation(OrderConfirmation { gateway, number, sequence: number }),
+        ),
         ("| 5 | price quote", MarketMessage::Quote(Quote { symbol, bid: None, ask: None, number: 0 })),
-        ("| 6 | rejection", MarketMessage::Reject(OrderReject { gateway, number, sequence: number, reason: RejectReason::Price })),
+        (
+            "| 6 | rejection",
+            MarketMessage::Reject(OrderReject { gateway, number, sequence: number, reason: RejectReason::Price }),
+        ),
         ("| 9 | end of stream", MarketMessage::End(EndOfStream { gateway, count: 0, checksum: 0 })),
     ];
     for (row, message) in rows {

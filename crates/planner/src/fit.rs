@@ -18,7 +18,7 @@ use topology::Tree;
 use crate::estimate::median;
 use crate::limits::{ESTIMATED_HEADER_BYTES, LINE_ERROR_MAX, OBSERVATIONS_MAX, SEGMENT_BYTES};
 use crate::regression::{self, RegressionRow};
-use crate::{Basis, CostSet, Estimate, Observation, MeasuredRange, Sharing, SizeCosts};
+use crate::{Basis, CostSet, Estimate, MeasuredRange, Observation, Sharing, SizeCosts};
 
 /// Why costs cannot be fitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,7 +180,9 @@ impl SizeMeasurements {
         let brokers = most(|sweep| if let CalibrationSweep::Brokers(count) = sweep { Some(*count) } else { None });
         let chain = most(|sweep| if let CalibrationSweep::Chain(levels) = sweep { Some(*levels) } else { None });
         match (consumers, brokers) {
-            (Some(consumers @ 2..), Some(brokers)) => Ok(MeasuredRange { consumers, brokers, levels: chain.unwrap_or(2) }),
+            (Some(consumers @ 2..), Some(brokers)) => {
+                Ok(MeasuredRange { consumers, brokers, levels: chain.unwrap_or(2) })
+            }
             (_, Some(_)) => Err(FitError("no broker with several consumers was measured".to_owned())),
             _ => Err(FitError("no brokers below a broker were measured, as in B-B-C or B-2B-2C".to_owned())),
         }
@@ -194,8 +196,12 @@ impl SizeMeasurements {
                 rows.extend(Estimate::of(runs).map(|sum| RegressionRow { factors, sum }));
             };
             match (basis, *sweep) {
-                (Basis::Wall, CalibrationSweep::Consumers(count)) => add([1.0, 0.0, f64::from(count), 0.0], &cell.time_us),
-                (Basis::Wall, CalibrationSweep::Brokers(count)) => add([1.0, 0.0, 0.0, f64::from(count)], &cell.time_us),
+                (Basis::Wall, CalibrationSweep::Consumers(count)) => {
+                    add([1.0, 0.0, f64::from(count), 0.0], &cell.time_us)
+                }
+                (Basis::Wall, CalibrationSweep::Brokers(count)) => {
+                    add([1.0, 0.0, 0.0, f64::from(count)], &cell.time_us)
+                }
                 (Basis::Wall, CalibrationSweep::Chain(_)) => {}
                 (Basis::Processor, sweep) => {
                     if cell.cpu_us.iter().any(Vec::is_empty) {

@@ -2,7 +2,7 @@
 
 use topology::Tree;
 
-use crate::{Estimate, HostModel, Prediction, Sharing, FitError, fit, paper, predict};
+use crate::{Estimate, FitError, HostModel, Prediction, Sharing, fit, paper, predict};
 
 /// Figures that differ by no more than this share are ties: the paper's own noise.
 pub const TIED_SHARE: f64 = 0.1;

@@ -6,7 +6,7 @@
 
 use topology::Tree;
 
-use crate::{Basis, Estimate, HostModel, NodeModel, TreePosition, LimitingResource, Sharing, SizeCosts};
+use crate::{Basis, Estimate, HostModel, LimitingResource, NodeModel, Sharing, SizeCosts, TreePosition};
 
 /// The prediction for a tree.
 #[derive(Clone, Debug, PartialEq)]

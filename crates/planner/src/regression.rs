@@ -25,7 +25,8 @@ pub(crate) fn fit<const N: usize>(rows: &[RegressionRow<N>]) -> Option<[Estimate
     let mut used: Vec<usize> = (0..N).filter(|&at| rows.iter().any(|row| row.factors[at] > 0.0)).collect();
     loop {
         // Everything is divided by the measured value, so that errors are relative.
-        let scaled = |row: &RegressionRow<N>| -> Vec<f64> { used.iter().map(|&at| row.factors[at] / row.sum.value).collect() };
+        let scaled =
+            |row: &RegressionRow<N>| -> Vec<f64> { used.iter().map(|&at| row.factors[at] / row.sum.value).collect() };
         let matrix: Vec<Vec<f64>> = rows.iter().map(scaled).collect();
         let size = used.len();
         let mut square = vec![vec![0.0; size]; size];

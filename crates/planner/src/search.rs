@@ -33,9 +33,9 @@ use std::fmt;
 use topology::Tree;
 use topology::limits::LEVELS_MAX;
 
-use crate::limits::{EXTRAPOLATION_FACTOR, CONSUMERS_MAX, PRUNING_THRESHOLD};
+use crate::limits::{CONSUMERS_MAX, EXTRAPOLATION_FACTOR, PRUNING_THRESHOLD};
 use crate::predict::predict_with;
-use crate::{NodeModel, TreePosition, Prediction, MeasuredRange};
+use crate::{MeasuredRange, NodeModel, Prediction, TreePosition};
 
 /// The requirements on a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -114,7 +114,10 @@ impl fmt::Display for Unsatisfiable {
             ),
             Unsatisfiable::Brokers { least, tree } => write!(to, "{least} brokers are needed at least, as in {tree}"),
             Unsatisfiable::Rate { best_per_s, tree } => {
-                write!(to, "no tree is predicted to be faster than {best_per_s:.0} messages a second, the rate of {tree}")
+                write!(
+                    to,
+                    "no tree is predicted to be faster than {best_per_s:.0} messages a second, the rate of {tree}"
+                )
             }
             Unsatisfiable::Together { least, best_per_s } => write!(
                 to,
@@ -193,7 +196,9 @@ pub fn search(nodes: &NodeModel<'_>, requirements: &TreeRequirements) -> Result<
         return Ok(found);
     }
     // Without requirements there always is a tree, so that one of them, or both together, exclude it.
-    let without = |brokers_max, rate_min| Search::new(nodes, TreeRequirements { brokers_max, rate_min, ..*requirements }).run().trees;
+    let without = |brokers_max, rate_min| {
+        Search::new(nodes, TreeRequirements { brokers_max, rate_min, ..*requirements }).run().trees
+    };
     let fastest = |trees: Vec<Candidate>| trees.into_iter().next();
     let smallest = |trees: Vec<Candidate>| trees.into_iter().min_by_key(|one| one.tree.brokers_count());
     match (smallest(without(None, requirements.rate_min)), fastest(without(requirements.brokers_max, None))) {

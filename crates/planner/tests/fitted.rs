@@ -1,7 +1,7 @@
 //! Fitting: costs are recovered from the observations that they imply, and missing or invalid observations are
 //! reported.
 
-use planner::{Basis, Observation, Profile, CostSource, SCHEMA, Sharing, MissingCosts, ProfileError, VERSION, fit};
+use planner::{Basis, CostSource, MissingCosts, Observation, Profile, ProfileError, SCHEMA, Sharing, VERSION, fit};
 
 const TAKE: f64 = 2.0;
 const RELAY: f64 = 3.0;

@@ -1,7 +1,10 @@
 //! The search against an exhaustive one: every sequence of counts, each predicted separately.
 
 use planner::limits::EXTRAPOLATION_FACTOR;
-use planner::{Basis, Candidate, Estimate, HostModel, Unsatisfiable, NodeModel, MeasuredRange, Sharing, SizeCosts, TreeRequirements, predict, search};
+use planner::{
+    Basis, Candidate, Estimate, HostModel, MeasuredRange, NodeModel, Sharing, SizeCosts, TreeRequirements,
+    Unsatisfiable, predict, search,
+};
 use proptest::prelude::*;
 use topology::Tree;
 
@@ -92,7 +95,11 @@ prop_compose! {
 
 fn hosts() -> impl Strategy<Value = HostModel> {
     let link = prop::option::of(1_000_000_000u64..20_000_000_000);
-    (1u32..6, link).prop_map(|(cores, link_bits_per_s)| HostModel { cores, link_bits_per_s, sharing: Sharing::OwnHosts })
+    (1u32..6, link).prop_map(|(cores, link_bits_per_s)| HostModel {
+        cores,
+        link_bits_per_s,
+        sharing: Sharing::OwnHosts,
+    })
 }
 
 proptest! {
@@ -192,7 +199,8 @@ fn a_million_consumers_are_planned_with_bounded_work() {
     {
         let costs = usual(MeasuredRange { consumers: 16, brokers: 8, levels: 7 });
         let nodes = NodeModel::new(&costs, host);
-        let front = search(&nodes, &TreeRequirements { consumers, extrapolate: beyond, ..TreeRequirements::default() }).expect("trees");
+        let front = search(&nodes, &TreeRequirements { consumers, extrapolate: beyond, ..TreeRequirements::default() })
+            .expect("trees");
         println!("{consumers} {beyond}: {} of {}", front.trees.len(), front.examined);
         assert!(front.examined <= examined_max, "{consumers} {beyond}: {}", front.examined);
         assert!(front.trees.iter().all(|one| one.tree.consumers() == consumers) && !front.trees.is_empty());

@@ -2,11 +2,11 @@
 //!
 //! When one of the two links breaks, the other is ended as well.
 
-use crate::totals::ProxyTotals;
 use crate::dialler::BootstrapGuard;
 use crate::endpoint::Endpoint;
-use crate::relay::{Relay, RelayError, RelayState};
 use crate::limits::HALF_CLOSE_TIMEOUT;
+use crate::relay::{Relay, RelayError, RelayState};
+use crate::totals::ProxyTotals;
 use link::{AbortReason, Link, LinkError};
 use slab::Pool;
 use std::fmt;
@@ -48,7 +48,9 @@ impl fmt::Display for DisconnectReason {
 /// The outcome of a connection's turn.
 pub(crate) enum TurnOutcome {
     /// The next turn follows the next edge; at once if there is more to do.
-    Continue { more: bool },
+    Continue {
+        more: bool,
+    },
     Disconnect(DisconnectReason),
 }
 
@@ -130,7 +132,9 @@ impl ProxiedConnection {
     pub fn on_upstream_ready(&mut self, readable: bool, writable: bool, closed: bool) {
         match &mut self.upstream {
             UpstreamState::Dialling(_) => {}
-            UpstreamState::Connecting(endpoint) | UpstreamState::Connected(endpoint) => endpoint.on_ready(readable, writable, closed),
+            UpstreamState::Connecting(endpoint) | UpstreamState::Connected(endpoint) => {
+                endpoint.on_ready(readable, writable, closed)
+            }
         }
     }
 
@@ -160,20 +164,28 @@ impl ProxiedConnection {
         {
             return TurnOutcome::Disconnect(DisconnectReason::Unreachable(error.to_string()));
         }
-        let UpstreamState::Connected(upstream) = &mut self.upstream else { return TurnOutcome::Continue { more: false } };
+        let UpstreamState::Connected(upstream) = &mut self.upstream else {
+            return TurnOutcome::Continue { more: false };
+        };
         // The broker's bytes first: its last ones may explain why the client's next bytes cannot be sent.
         let back = self.to_client.run(upstream, &mut self.client, pool, totals);
         let there = self.to_upstream.run(&mut self.client, upstream, pool, totals);
         let mut more = match (back, there) {
             (Ok(back), Ok(there)) => back || there,
-            (Err(RelayError::Source(error)), _) | (_, Err(RelayError::Sink(error))) => return TurnOutcome::Disconnect(DisconnectReason::UpstreamFailed(error)),
-            (Err(RelayError::Sink(error)), _) | (_, Err(RelayError::Source(error))) => return TurnOutcome::Disconnect(DisconnectReason::ClientFailed(error)),
+            (Err(RelayError::Source(error)), _) | (_, Err(RelayError::Sink(error))) => {
+                return TurnOutcome::Disconnect(DisconnectReason::UpstreamFailed(error));
+            }
+            (Err(RelayError::Sink(error)), _) | (_, Err(RelayError::Source(error))) => {
+                return TurnOutcome::Disconnect(DisconnectReason::ClientFailed(error));
+            }
         };
         // A read may have completed a TLS handshake, after which the other direction can be sent without an edge.
         more |= self.to_client.waiting_bytes() > 0 && self.client.writable;
         more |= self.to_upstream.waiting_bytes() > 0 && upstream.writable;
         match (self.to_upstream.state(), self.to_client.state()) {
-            (RelayState::Done, RelayState::Done) if !self.client.link.has_pending_output() && !upstream.link.has_pending_output() => {
+            (RelayState::Done, RelayState::Done)
+                if !self.client.link.has_pending_output() && !upstream.link.has_pending_output() =>
+            {
                 return TurnOutcome::Disconnect(DisconnectReason::Closed);
             }
             (RelayState::Done, RelayState::Done | RelayState::Dropping) | (RelayState::Dropping, RelayState::Done) => {
@@ -187,7 +199,9 @@ impl ProxiedConnection {
     /// Why the connection ends when its deadline has passed.
     pub fn timeout_reason(&self) -> DisconnectReason {
         match &self.upstream {
-            UpstreamState::Dialling(_) | UpstreamState::Connecting(_) => DisconnectReason::Unreachable("no answer in time".to_owned()),
+            UpstreamState::Dialling(_) | UpstreamState::Connecting(_) => {
+                DisconnectReason::Unreachable("no answer in time".to_owned())
+            }
             UpstreamState::Connected(_) => DisconnectReason::HalfCloseTimeout,
         }
     }

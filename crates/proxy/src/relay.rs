@@ -2,9 +2,9 @@
 //!
 //! Reading stops while the window is full. Well-filled reads are sent from where they lie; small ones are copied.
 
-use crate::totals::ProxyTotals;
 use crate::endpoint::Endpoint;
 use crate::limits::{FILLED_PART_MIN, READ_BYTES_MAX, READ_BYTES_MIN, TURN_BYTES, WINDOW_BYTES};
+use crate::totals::ProxyTotals;
 use link::{FilledMemory, LinkError, ReceiveOutcome, SendOutcome};
 use slab::{BlockMut, Gather, Pool};
 
@@ -78,11 +78,18 @@ impl Relay {
     }
 
     /// Relays what can be relayed now. Returns whether there is more for the next turn.
-    pub fn run(&mut self, from: &mut Endpoint, to: &mut Endpoint, pool: &Pool, totals: &mut ProxyTotals) -> Result<bool, RelayError> {
+    pub fn run(
+        &mut self,
+        from: &mut Endpoint,
+        to: &mut Endpoint,
+        pool: &Pool,
+        totals: &mut ProxyTotals,
+    ) -> Result<bool, RelayError> {
         let mut turn_bytes = 0;
         loop {
             self.send(to).map_err(RelayError::Sink)?;
-            let has_capacity = matches!(self.state, RelayState::Open | RelayState::Dropping) && self.out.bytes() < WINDOW_BYTES;
+            let has_capacity =
+                matches!(self.state, RelayState::Open | RelayState::Dropping) && self.out.bytes() < WINDOW_BYTES;
             if !has_capacity || !from.readable {
                 return Ok(false);
             }
@@ -172,7 +179,14 @@ impl Relay {
     }
 
     /// Queues what was read: the block itself if it is well filled, else a copy.
-    fn enqueue(&mut self, mut block: BlockMut, bytes: usize, copy_threshold_bytes: usize, pool: &Pool, totals: &mut ProxyTotals) {
+    fn enqueue(
+        &mut self,
+        mut block: BlockMut,
+        bytes: usize,
+        copy_threshold_bytes: usize,
+        pool: &Pool,
+        totals: &mut ProxyTotals,
+    ) {
         self.bytes += bytes as u64;
         let capacity = block.len();
         if bytes == capacity {
@@ -196,7 +210,7 @@ impl Relay {
 
 #[cfg(test)]
 mod tests {
-    use super::{RelayState, RelayEvent};
+    use super::{RelayEvent, RelayState};
 
     #[test]
     fn a_relay_ends_in_order_or_drops_what_the_sink_refuses() {
@@ -208,7 +222,8 @@ mod tests {
             (Done, [Done, Done, Done]),
         ];
         for (state, expect) in cases {
-            let found = [RelayEvent::SourceEnded, RelayEvent::Sent, RelayEvent::SinkClosed].map(|event| state.next(event));
+            let found =
+                [RelayEvent::SourceEnded, RelayEvent::Sent, RelayEvent::SinkClosed].map(|event| state.next(event));
             assert_eq!(found, expect, "{state:?}");
         }
     }

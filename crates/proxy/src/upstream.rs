@@ -1,11 +1,11 @@
 //! How a thread connects to the broker: by sockets, or over a port of an RDMA device.
 
-use crate::proxied_connection::UpstreamState;
-use crate::totals::ProxyTotals;
 use crate::dialler::{Dialler, ProxyInbox};
 use crate::endpoint::Endpoint;
 use crate::limits::{CHECK_INTERVAL, DEVICE_POLL_INTERVAL};
 use crate::options::RdmaUpstreamOptions;
+use crate::proxied_connection::UpstreamState;
+use crate::totals::ProxyTotals;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 use reactor::COMPLETIONS;

@@ -48,7 +48,8 @@ impl FromStr for UpstreamAddress {
             "amqp+unix:" => format!("unix:{rest}"),
             _ => rest.to_owned(),
         };
-        let parsed: Address = address.parse().map_err(|error: link::AddressError| UpstreamAddressError(error.to_string()))?;
+        let parsed: Address =
+            address.parse().map_err(|error: link::AddressError| UpstreamAddressError(error.to_string()))?;
         match (scheme, &parsed) {
             ("amqp+rdma://", Address::Tcp { .. }) => Ok(UpstreamAddress::Rdma(address)),
             ("amqp+rdma://" | "amqp://", _) if !matches!(parsed, Address::Tcp { .. }) => {

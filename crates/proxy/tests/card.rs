@@ -3,7 +3,8 @@
 mod fabric_broker;
 mod harness;
 
-use fabric_broker::{BrokerConnection, BrokerBehavior};
+use fabric_broker::{BrokerBehavior, BrokerConnection};
+use harness::{PATIENCE, TestProxy, must_echo, until};
 use proxy::RdmaUpstreamOptions;
 use slab::{Gather, Pool, PoolOptions};
 use std::io::{Read, Write};
@@ -11,8 +12,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use verbs::{PortCounters, Port, PortSettings};
-use harness::{PATIENCE, TestProxy, must_echo, until};
+use verbs::{Port, PortCounters, PortSettings};
 
 /// The address of the guest's device, if this is the guest.
 fn lab() -> Option<String> {
@@ -62,8 +62,11 @@ fn echo_at(address: String) -> (Sender<()>, JoinHandle<PortCounters>) {
 
 fn start(address: &str) -> TestProxy {
     TestProxy::start(&format!("amqp+rdma://{address}"), |options| {
-        options.rdma =
-            Some(RdmaUpstreamOptions { devices: Arc::new(verbs::card::open_towards), settings: PortSettings::default(), tokens: None });
+        options.rdma = Some(RdmaUpstreamOptions {
+            devices: Arc::new(verbs::card::open_towards),
+            settings: PortSettings::default(),
+            tokens: None,
+        });
         options.connections_max = 16;
     })
 }

@@ -3,9 +3,10 @@
 mod fabric_broker;
 mod harness;
 
-use fabric_broker::{ADDRESS, FabricBroker, ReceivedStream, BrokerBehavior};
+use fabric_broker::{ADDRESS, BrokerBehavior, FabricBroker, ReceivedStream};
+use harness::{TestProxy, TestStream, must_echo, pattern, settled, until};
 use proxy::limits::{READ_BYTES_MAX, WINDOW_BYTES};
-use proxy::{DeviceSource, BootstrapToken, TokenSource, Proxy, ProxyOptions, RdmaUpstreamOptions, ProxyStartError};
+use proxy::{BootstrapToken, DeviceSource, Proxy, ProxyOptions, ProxyStartError, RdmaUpstreamOptions, TokenSource};
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
@@ -13,7 +14,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use verbs::device::DeviceError;
 use verbs::{PortSettings, RdmaToken};
-use harness::{TestProxy, TestStream, must_echo, pattern, settled, until};
 
 /// The broker's settings, and the proxy's.
 fn settings() -> PortSettings {

@@ -2,6 +2,7 @@
 
 mod harness;
 
+use harness::{SocketPath, TestProxy, TestStream, UpstreamListener, echo, must_echo, pattern, settled, until};
 use proxy::ProxyOptions;
 use proxy::limits::{READ_BYTES_MAX, WINDOW_BYTES};
 use rustix::net::{AddressFamily, SocketType, sockopt};
@@ -10,7 +11,6 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
-use harness::{UpstreamListener, TestProxy, SocketPath, TestStream, echo, must_echo, pattern, settled, until};
 
 /// Closes with a reset.
 fn reset(stream: TcpStream) {

@@ -6,10 +6,10 @@ mod certificates;
 mod harness;
 
 use certificates::Authority;
+use harness::{TestProxy, TestStream, UpstreamListener, echo, must_echo};
 use link::{TlsClient, TlsServer, TlsServerOptions};
 use std::io::{Read, Write};
 use std::net::Shutdown;
-use harness::{UpstreamListener, TestProxy, TestStream, echo, must_echo};
 
 #[test]
 fn two_proxies_connect_by_tls() {

@@ -123,13 +123,7 @@ impl<W: Worker<M>, M> EventLoop<W, M> {
     }
 
     /// Polls until there is work or `window` is over. Returns whether there is work.
-    fn spin(
-        &mut self,
-        events: &mut Events,
-        began: Instant,
-        window: Duration,
-        has_devices: bool,
-    ) -> io::Result<bool> {
+    fn spin(&mut self, events: &mut Events, began: Instant, window: Duration, has_devices: bool) -> io::Result<bool> {
         let mut turns: u32 = 0;
         loop {
             let elapsed = began.elapsed();

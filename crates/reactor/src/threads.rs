@@ -1,6 +1,6 @@
 //! The threads of a reactor: they start together, and the end of one is the end of all.
 
-use crate::event_loop::{LinkDistributor, EventLoop};
+use crate::event_loop::{EventLoop, LinkDistributor};
 use crate::inbox::{Envelope, InboxSender, ThreadWaker, inbox};
 use crate::limits::LISTENERS_MAX;
 use crate::state::ReactorState;

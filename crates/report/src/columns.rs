@@ -167,7 +167,10 @@ mod tests {
     #[test]
     fn all_metrics_begin_with_the_usual_ones_and_leave_out_what_no_run_has() {
         let empty = fixture::series("de-pp", "size_bytes", Vec::new());
-        assert!(available_metrics(&empty).starts_with(&default_metrics(&empty)) && available_metrics(&empty).contains(&Metric::PacketGapUs));
+        assert!(
+            available_metrics(&empty).starts_with(&default_metrics(&empty))
+                && available_metrics(&empty).contains(&Metric::PacketGapUs)
+        );
         let document = fixture::document();
         let found = available_metrics(&document.series[0]);
         assert!(found.contains(&Metric::Cores(MetricRole::Broker)) && !found.contains(&Metric::OperationsPerS));

@@ -10,9 +10,9 @@ pub(crate) use pairs::same_measurement;
 use serde::{Serialize, Serializer};
 
 use crate::columns;
-use crate::document::{Document, SeriesPoint, MeasuredSeries, TargetFacts};
+use crate::document::{Document, MeasuredSeries, SeriesPoint, TargetFacts};
 use crate::estimate::{MetricEstimate, invalid_reasons};
-use crate::metric::{MetricDirection, Metric};
+use crate::metric::{Metric, MetricDirection};
 use crate::paired_ratios;
 
 /// Runs required on each side to call a difference real.
@@ -163,7 +163,12 @@ impl DocumentComparison {
     }
 }
 
-fn row(what: &str, axis: &str, metric: &Metric, (first, second, in_turns): (&SeriesPoint, &SeriesPoint, bool)) -> Option<ComparisonRow> {
+fn row(
+    what: &str,
+    axis: &str,
+    metric: &Metric,
+    (first, second, in_turns): (&SeriesPoint, &SeriesPoint, bool),
+) -> Option<ComparisonRow> {
     let (a, b) = (MetricEstimate::of_medians(metric, first)?, MetricEstimate::of_medians(metric, second)?);
     let ratios = if in_turns { paired_ratios::ratios(metric, second, first) } else { Vec::new() };
     // Quantiles from merged histograms have no ratios within turns.

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use crate::columns;
-use crate::document::{Document, LoopMode, SeriesPoint, MeasuredRun, MeasuredSeries};
+use crate::document::{Document, LoopMode, MeasuredRun, MeasuredSeries, SeriesPoint};
 use crate::estimate::invalid_reasons_of_run;
 use crate::metric::Metric;
 use crate::osu::plain;

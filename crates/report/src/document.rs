@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use gauge::{HistogramBuckets, HostEnvironment, DeliveryFaults};
+use gauge::{DeliveryFaults, HistogramBuckets, HostEnvironment};
 pub use gauge::{NetworkUsage, RoleUsage};
 use serde::{Deserialize, Serialize};
 

@@ -3,9 +3,9 @@
 //! A quantile for which single runs have too few samples is read from the merged histograms of all runs, and a maximum is that of
 //! all runs. INVALID runs count and mark their point.
 
-use gauge::{LatencyHistogram, RunValues, RunSummary};
+use gauge::{LatencyHistogram, RunSummary, RunValues};
 
-use crate::document::{SeriesPoint, MeasuredRun};
+use crate::document::{MeasuredRun, SeriesPoint};
 use crate::metric::Metric;
 
 /// The estimate of a metric from the runs of one point.

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use gauge::{HostEnvironment, DeliveryFaults, LatencyHistogram};
+use gauge::{DeliveryFaults, HostEnvironment, LatencyHistogram};
 use serde_json::json;
 
-use crate::document::{Document, NetworkUsage, LoopMode, SeriesPoint, RoleUsage, MeasuredRun, SCHEMA, MeasuredSeries, TargetFacts};
+use crate::document::{
+    Document, LoopMode, MeasuredRun, MeasuredSeries, NetworkUsage, RoleUsage, SCHEMA, SeriesPoint, TargetFacts,
+};
 
 /// A run of one second in which `count` messages of `size_bytes` passed.
 pub fn run(size_bytes: f64, count: u64) -> MeasuredRun {

@@ -17,16 +17,16 @@ pub mod markdown;
 mod metric;
 pub mod osu;
 pub mod page;
+pub mod paired_ratios;
 mod progress;
 #[cfg(test)]
 mod schema;
 pub mod stdout;
-pub mod paired_ratios;
 
 pub use compare::DocumentComparison;
 pub use document::Document;
-pub use estimate::{MetricEstimate, invalid_reasons_of_run, invalid_reasons};
+pub use estimate::{MetricEstimate, invalid_reasons, invalid_reasons_of_run};
 pub use format::DocumentFormat;
-pub use metric::{MetricDirection, Metric, MetricRole};
-pub use osu::{OsuTable, YardstickShare, Yardstick};
+pub use metric::{Metric, MetricDirection, MetricRole};
+pub use osu::{OsuTable, Yardstick, YardstickShare};
 pub use progress::ProgressLine;

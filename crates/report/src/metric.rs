@@ -4,7 +4,7 @@
 
 use gauge::LatencyHistogram;
 
-use crate::document::{RoleUsage, MeasuredRun};
+use crate::document::{MeasuredRun, RoleUsage};
 
 /// The direction of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,11 +3,11 @@
 //! A `*` after a row marks it as INVALID. Every line is a comment (`#`) or a row.
 
 use crate::columns;
-use crate::document::{Document, LoopMode, SeriesPoint, MeasuredSeries};
+use crate::document::{Document, LoopMode, MeasuredSeries, SeriesPoint};
 use crate::estimate::{MetricEstimate, invalid_reasons};
 use crate::metric::Metric;
-use crate::stdout::put;
 use crate::paired_ratios;
+use crate::stdout::put;
 
 const AXIS_WIDTH: usize = 10;
 const FIELD_WIDTH: usize = 18;
@@ -182,7 +182,9 @@ impl YardstickColumns {
         let Some(own) = points.get(self.index) else { return Vec::new() };
         let mut values = vec![MetricEstimate::of(&self.metric, own).map(|estimate| estimate.median)];
         let shares = self.shares.iter();
-        values.extend(shares.map(|(_, YardstickShare { index, metric })| paired_ratios::ratio(metric, points.get(*index)?, own)));
+        values.extend(
+            shares.map(|(_, YardstickShare { index, metric })| paired_ratios::ratio(metric, points.get(*index)?, own)),
+        );
         values
     }
 }
@@ -204,8 +206,11 @@ fn columns_of(series: &MeasuredSeries, full: bool, number: &str) -> Vec<OsuColum
     let shown = if full { columns::available_metrics(series) } else { usual.clone() };
     let mut columns = Vec::new();
     for metric in shown {
-        let parts: &[IntervalPart] =
-            if full && usual.contains(&metric) { &[IntervalPart::Median, IntervalPart::Low, IntervalPart::High] } else { &[IntervalPart::Median] };
+        let parts: &[IntervalPart] = if full && usual.contains(&metric) {
+            &[IntervalPart::Median, IntervalPart::Low, IntervalPart::High]
+        } else {
+            &[IntervalPart::Median]
+        };
         for &part in parts {
             let name = match part {
                 IntervalPart::Median => format!("{}{number}", metric.name()),

@@ -1,13 +1,13 @@
 //! The HTML page: figures and tables of one or several documents in a single file without scripts or external resources.
 
+mod axis_scale;
 mod catalogue;
-mod dot_chart;
 mod curves;
+mod dot_chart;
 mod figure;
 mod figure_data;
 mod line_style;
 mod plot;
-mod axis_scale;
 mod section;
 mod style_sheet;
 mod tables;
@@ -232,7 +232,13 @@ fn tables_of(documents: &[&Document], entries: &[SeriesEntry<'_>], mine: impl Fn
         .collect()
 }
 
-fn assemble(id: String, title: String, about: &'static str, figures: Vec<figure::PageFigure>, tables: &str) -> DrawnChapter {
+fn assemble(
+    id: String,
+    title: String,
+    about: &'static str,
+    figures: Vec<figure::PageFigure>,
+    tables: &str,
+) -> DrawnChapter {
     let mut html = String::new();
     if !figures.is_empty() {
         html.push_str("<div class=\"figures\">\n");
@@ -245,7 +251,13 @@ fn assemble(id: String, title: String, about: &'static str, figures: Vec<figure:
             "<details class=\"all\"><summary>All figures, and what they took</summary>\n{tables}</details>"
         );
     }
-    DrawnChapter { id, title, about, figures: figures.into_iter().map(|figure| (figure.id, figure.title)).collect(), html }
+    DrawnChapter {
+        id,
+        title,
+        about,
+        figures: figures.into_iter().map(|figure| (figure.id, figure.title)).collect(),
+        html,
+    }
 }
 
 fn head(documents: &[&Document]) -> String {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::columns;
 use crate::fixture;
-use crate::metric::{MetricDirection, Metric, MetricRole};
+use crate::metric::{Metric, MetricDirection, MetricRole};
 
 const PAGE: &str = include_str!("../../../docs/measurements/schema.md");
 /// Objects whose keys are names and not fields.

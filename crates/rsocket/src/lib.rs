@@ -6,10 +6,10 @@
 #![forbid(unsafe_code)]
 
 mod limits;
-mod rsocket_link;
 mod listener;
 mod poller;
+mod rsocket_link;
 
-pub use rsocket_link::{RsocketLink, dial};
 pub use listener::RsocketListener;
 pub use poller::RsocketPoller;
+pub use rsocket_link::{RsocketLink, dial};

@@ -5,13 +5,13 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-use ib::{RSocket, PollInterest};
+use ib::{PollInterest, RSocket};
 use link::{Acceptor, Address, Link, ListenOptions, Listener};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 
 use crate::RsocketPoller;
-use crate::rsocket_link::{RsocketLink, as_io, apply_options};
+use crate::rsocket_link::{RsocketLink, apply_options, as_io};
 
 /// A listening rsocket.
 pub struct RsocketListener {

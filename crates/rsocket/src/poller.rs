@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
-use ib::{PollEntry, RSocket, PollInterest, rpoll};
+use ib::{PollEntry, PollInterest, RSocket, rpoll};
 use rustix::event::{EventfdFlags, eventfd};
 
 /// A handle on the poller. Its threads end when the last clone is dropped; each link holds one.
@@ -187,7 +187,9 @@ fn poll(shared: &PollerShared, endings: &Sender<SocketClose>) {
                 Some(_) => {}
                 None => {
                     // Removed meanwhile: the entry may be its last holder.
-                    if let Some(Err(unsent)) = entry.into_socket().map(|socket| endings.send(SocketClose::Close(socket))) {
+                    if let Some(Err(unsent)) =
+                        entry.into_socket().map(|socket| endings.send(SocketClose::Close(socket)))
+                    {
                         close_socket(unsent.0);
                     }
                 }

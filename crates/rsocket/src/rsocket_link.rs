@@ -6,8 +6,10 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ib::{PollEntry, RSocket, PollInterest, rpoll};
-use link::{AbortReason, Link, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, LinkCapabilities, SocketOptions, WaitFor};
+use ib::{PollEntry, PollInterest, RSocket, rpoll};
+use link::{
+    AbortReason, Link, LinkCapabilities, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, SocketOptions, WaitFor,
+};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use slab::Gather;

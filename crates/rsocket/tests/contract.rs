@@ -1,7 +1,7 @@
 //! Links over rsockets keep the contract of every link, over the lab's device (`tests/lab`). Without it each test
 //! prints that it is skipped, and why.
 
-use link::contract::{LinkPair, CONTRACT_TESTS};
+use link::contract::{CONTRACT_TESTS, LinkPair};
 use link::{Acceptor, ListenOptions, ReceiveOutcome, SendOutcome, SocketOptions, WaitFor};
 use mio::{Events, Poll, Token};
 use rsocket::{RsocketListener, RsocketPoller, dial};

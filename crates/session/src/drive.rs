@@ -3,7 +3,9 @@
 //! Enters: bytes, and how they are cut.  Leaves: a line of text for each event and fault.
 //! Owns:   a session and what a reactor keeps for it.
 
-use crate::{RepeatedDelivery, Body, Event, ProtocolFault, Greeting, Inbound, Outbound, DeliveryTemplate, SessionLimits, sasl};
+use crate::{
+    Body, DeliveryTemplate, Event, Greeting, Inbound, Outbound, ProtocolFault, RepeatedDelivery, SessionLimits, sasl,
+};
 use slab::{BlockMut, Pool};
 use std::ops::Range;
 use std::sync::Arc;
@@ -178,7 +180,8 @@ impl TestEndpoint {
         let Some(repeat) = self.repeat.as_mut().filter(|repeat| self.inbound.may_repeat(repeat)) else { return };
         let mut found = 0;
         while let Some((delivery_tag, body)) = repeat.next(input) {
-            let RepeatedDelivery { channel, consumer_tag, redelivered, exchange, routing_key, properties } = repeat.alike();
+            let RepeatedDelivery { channel, consumer_tag, redelivered, exchange, routing_key, properties } =
+                repeat.alike();
             let body = Body::Small(body);
             let event = Event::Deliver {
                 channel,
@@ -281,7 +284,8 @@ pub(crate) struct EndpointPair {
 impl EndpointPair {
     /// A client and a server that have opened a connection.
     pub fn open(limits: &SessionLimits, in_place: bool, cuts: &mut dyn Fragmentation) -> Self {
-        let mut pair = Self { client: TestEndpoint::client(limits, in_place), server: TestEndpoint::server(limits, in_place) };
+        let mut pair =
+            Self { client: TestEndpoint::client(limits, in_place), server: TestEndpoint::server(limits, in_place) };
         pair.pump(cuts);
         assert!(pair.client.inbound.is_running() && pair.server.inbound.is_running(), "{:?}", pair.client.log);
         pair

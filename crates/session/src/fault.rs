@@ -113,7 +113,7 @@ pub(crate) fn numbers(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{ProtocolFault, FaultScope, binary, reply_text, snippet};
+    use super::{FaultScope, ProtocolFault, binary, reply_text, snippet};
     use wire::ReplyCode;
 
     #[test]

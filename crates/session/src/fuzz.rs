@@ -5,7 +5,7 @@
 
 use crate::{
     SessionLimits,
-    drive::{TestEndpoint, EndpointPair},
+    drive::{EndpointPair, TestEndpoint},
 };
 
 /// Small limits, so that a fuzzer reaches them.

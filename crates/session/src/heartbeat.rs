@@ -48,7 +48,7 @@ impl Heartbeat {
 
 #[cfg(test)]
 mod tests {
-    use super::{HeartbeatAction, Heartbeat};
+    use super::{Heartbeat, HeartbeatAction};
     use std::time::{Duration, Instant};
 
     #[test]

@@ -10,19 +10,19 @@
 mod command;
 mod content;
 mod control;
+mod fast_path;
 mod frame;
 mod lending;
 mod method;
-mod fast_path;
 mod repeat;
 mod text;
 
-pub use repeat::{RepeatedDelivery, DeliveryTemplate};
+pub use repeat::{DeliveryTemplate, RepeatedDelivery};
 
 use lending::BodyBufferLoan;
 
 use crate::{
-    Capabilities, Event, ProtocolFault, Greeting, Outbound, FaultScope, SessionLimits,
+    Capabilities, Event, FaultScope, Greeting, Outbound, ProtocolFault, SessionLimits,
     assembly::ContentAssembly,
     channels::{ChannelState, ChannelTable},
     limits::{CLIENT_GREETING_BYTES_MAX, CONTENT_ARGUMENTS_BYTES_MAX, LARGE_BODY_BYTES, WAITED_HEADER_BYTES_MAX},
@@ -231,7 +231,12 @@ impl Inbound {
     }
 
     /// One frame, or as much of one as has come.
-    fn step<'a>(&mut self, input: &mut &'a [u8], out: &mut Outbound, pool: &Pool) -> Result<ParseStep<'a>, ProtocolFault> {
+    fn step<'a>(
+        &mut self,
+        input: &mut &'a [u8],
+        out: &mut Outbound,
+        pool: &Pool,
+    ) -> Result<ParseStep<'a>, ProtocolFault> {
         match (self.phase, self.mid) {
             (HandshakePhase::Deaf | HandshakePhase::Failed, _) => {
                 *input = &[];
@@ -245,7 +250,10 @@ impl Inbound {
 
     /// The method that comes next, if it lies whole in the input, on this channel, and may come there. Nothing is taken.
     pub fn next_method<'a>(&self, channel: u16, input: &'a [u8]) -> Option<Method<'a>> {
-        if self.phase != HandshakePhase::Running || self.mid != PartialFrame::No || !self.channels.is_free_for_content(channel) {
+        if self.phase != HandshakePhase::Running
+            || self.mid != PartialFrame::No
+            || !self.channels.is_free_for_content(channel)
+        {
             return None;
         }
         let head = split_head(input).filter(|head| head.kind == FRAME_METHOD && head.channel == channel)?;

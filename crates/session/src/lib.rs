@@ -55,18 +55,18 @@ pub mod heartbeat;
 mod inbound;
 pub mod limits;
 mod outbound;
-mod slice_writer;
 pub mod sasl;
+mod slice_writer;
 #[cfg(test)]
 mod tests;
 mod tuning;
 
 pub use capabilities::Capabilities;
 pub use event::{Body, Event};
-pub use fault::{ProtocolFault, FaultScope, cut, reply_text};
+pub use fault::{FaultScope, ProtocolFault, cut, reply_text};
 pub use greeting::Greeting;
 pub use heartbeat::Heartbeat;
-pub use inbound::{RepeatedDelivery, Inbound, DeliveryTemplate};
+pub use inbound::{DeliveryTemplate, Inbound, RepeatedDelivery};
 pub use limits::SessionLimits;
 pub use outbound::{BodyOut, DeliverHead, GetOkHead, Outbound, PublishHead, ReturnHead};
 pub use tuning::Tuning;

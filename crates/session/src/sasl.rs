@@ -4,7 +4,7 @@
 //! Owns:   PLAIN (RFC 4616), AMQPLAIN (AMQP 0-8), EXTERNAL (RFC 4422 appendix A).
 //! Never:  knows a user, compares a password, prints one.
 
-use crate::{ProtocolFault, FaultScope, fault::numbers};
+use crate::{FaultScope, ProtocolFault, fault::numbers};
 use wire::{ReplyCode, ShortStr, Table, TableRef, TooLong, Value, ValueRef};
 
 /// Who wants to log in, and how it is proved.
@@ -47,7 +47,10 @@ pub fn credentials<'a>(mechanism: ShortStr<'_>, response: &'a [u8]) -> Result<Cr
 }
 
 fn refused(code: ReplyCode, explanation: &str) -> ProtocolFault {
-    ProtocolFault { scope: FaultScope::Link, ..ProtocolFault::new(code, 0, wire::method::connection::StartOk::ID, explanation) }
+    ProtocolFault {
+        scope: FaultScope::Link,
+        ..ProtocolFault::new(code, 0, wire::method::connection::StartOk::ID, explanation)
+    }
 }
 
 /// `NUL user NUL password`. As RabbitMQ, it takes no authorisation identity in front.

@@ -3,7 +3,7 @@
 //! Enters: what one side proposes and the other answers.  Leaves: the settled values, or a refusal.
 //! Owns:   the rules of `connection.tune`, as RabbitMQ 3.10 applies them.
 
-use crate::{ProtocolFault, FaultScope, SessionLimits, limits::FRAME_BYTES_CEILING};
+use crate::{FaultScope, ProtocolFault, SessionLimits, limits::FRAME_BYTES_CEILING};
 use wire::{
     ReplyCode,
     frame::FRAME_BYTES_MIN,

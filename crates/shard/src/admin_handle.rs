@@ -4,7 +4,7 @@ use crate::inbox::{InboxMessage, ShardInbox};
 use crate::limits::REQUESTS_WAITING_MAX;
 use broker::{AdminRequest, ReplyAddress};
 use catalog::{Catalog, Definition, Refusal};
-use federation::{LinkStatus, FederationCommand};
+use federation::{FederationCommand, LinkStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -65,8 +65,8 @@ impl AdminHandle {
         {
             return Some(());
         }
-        let only =
-            matches!(order, FederationCommand::AddLink(_)).then(|| self.links.fetch_add(1, Ordering::Relaxed) % self.inboxes.len());
+        let only = matches!(order, FederationCommand::AddLink(_))
+            .then(|| self.links.fetch_add(1, Ordering::Relaxed) % self.inboxes.len());
         // A shard without the link does nothing.
         let shards = (0..self.inboxes.len()).filter(|shard| only.is_none_or(|only| only == *shard));
         let (done, shards_done) = mpsc::channel();

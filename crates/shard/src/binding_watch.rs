@@ -79,13 +79,7 @@ impl BindingWatch {
 }
 
 /// Looks whether messages of the exchange go where they may arrive twice, so that they are to be stamped.
-fn refresh_stamps(
-    session: &mut LinkSession,
-    route: RouteId,
-    spec: &RouteSpec,
-    vhost: VhostId,
-    cx: &LinkContext<'_>,
-) {
+fn refresh_stamps(session: &mut LinkSession, route: RouteId, spec: &RouteSpec, vhost: VhostId, cx: &LinkContext<'_>) {
     let catalog = cx.broker.catalog();
     let exchange = catalog.exchange(vhost, spec.exchange.as_bytes());
     let wants_stamps = exchange.is_some_and(|exchange| catalog.asks_for_stamps(exchange));

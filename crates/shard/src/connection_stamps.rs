@@ -5,7 +5,7 @@
 
 use crate::effects::ShardEffects;
 use crate::shared_state::SharedState;
-use broker::{Broker, Effects, Publish, ConnectionSlot};
+use broker::{Broker, ConnectionSlot, Effects, Publish};
 use catalog::MessageStamp;
 use federation::UnconfirmedStamps;
 
@@ -99,7 +99,12 @@ pub(crate) fn is_duplicate(
 }
 
 /// Removes the stamps of unconfirmed messages when one channel of a connection is closed, or all are.
-pub(crate) fn release_stamps(shared: &SharedState, effects: &mut ShardEffects, slot: ConnectionSlot, only: Option<u16>) {
+pub(crate) fn release_stamps(
+    shared: &SharedState,
+    effects: &mut ShardEffects,
+    slot: ConnectionSlot,
+    only: Option<u16>,
+) {
     let Some(stamped) = effects.output(slot).and_then(|output| output.stamps.as_mut()) else { return };
     stamped.drain_unconfirmed(only);
     let refused = stamped.take_refused();

@@ -15,7 +15,7 @@ use crate::login::{LoginRequest, LoginService};
 use crate::receive_buffer::ReceiveBuffer;
 use crate::sessions::{Sessions, TimerOutcome};
 use crate::shared_state::SharedState;
-use broker::{BodyRef, Broker, ReadControl, Publish, ConnectionSlot};
+use broker::{BodyRef, Broker, ConnectionSlot, Publish, ReadControl};
 use catalog::Refusal;
 use link::{AbortReason, LinkError, ReceiveOutcome};
 use session::{Body, Event, ProtocolFault};
@@ -32,12 +32,24 @@ pub(crate) enum EventOutcome {
     /// The connection must wait.
     Wait,
     /// More definitions may follow; other methods must wait for their answers.
-    Gather { channel: u16 },
-    Refuse { channel: u16, refusal: Refusal, method: (u16, u16) },
+    Gather {
+        channel: u16,
+    },
+    Refuse {
+        channel: u16,
+        refusal: Refusal,
+        method: (u16, u16),
+    },
     LogIn(LoginRequest),
-    OpenVhost { vhost: Vec<u8> },
-    OpenChannel { channel: u16 },
-    CloseChannel { channel: u16 },
+    OpenVhost {
+        vhost: Vec<u8>,
+    },
+    OpenChannel {
+        channel: u16,
+    },
+    CloseChannel {
+        channel: u16,
+    },
     /// Limits and heartbeat are negotiated.
     Tuned(session::Tuning),
     UpdateSecret,

@@ -6,7 +6,10 @@
 use crate::link_output::LinkOutput;
 use crate::mailbox::Mailbox;
 use crate::output_queues::{OutputQueue, OutputQueues};
-use broker::{AdminRequest, AdminRequestError, AppendResult, BodyRef, Confirm, ConfirmOutcome, ConnectionSlot, Content, Delivery, Effects, Message, QueuePosition, ShardBatch};
+use broker::{
+    AdminRequest, AdminRequestError, AppendResult, BodyRef, Confirm, ConfirmOutcome, ConnectionSlot, Content, Delivery,
+    Effects, Message, QueuePosition, ShardBatch,
+};
 use catalog::{QueueId, Refusal, ShardId};
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use session::{BodyOut, DeliverHead, GetOkHead, Outbound, ReturnHead};
@@ -244,7 +247,15 @@ impl Effects for ShardEffects {
         let Some(output) = self.outputs.get_dirty(slot) else { return };
         if let Some(link) = &mut output.link_output {
             let copied = &mut self.copied.bytes_out;
-            return deliver_over_link(link, &mut output.out, output.copy_threshold_bytes, &self.pool, channel, &delivery, copied);
+            return deliver_over_link(
+                link,
+                &mut output.out,
+                output.copy_threshold_bytes,
+                &self.pool,
+                channel,
+                &delivery,
+                copied,
+            );
         }
         let Delivery { consumer_tag, tag, redelivered, content } = delivery;
         let head = DeliverHead {
@@ -258,7 +269,15 @@ impl Effects for ShardEffects {
         output.out.deliver(&self.pool, channel, &head, content.properties, body);
     }
 
-    fn get_ok(&mut self, slot: ConnectionSlot, channel: u16, tag: u64, redelivered: bool, messages_left: u32, content: Content<'_>) {
+    fn get_ok(
+        &mut self,
+        slot: ConnectionSlot,
+        channel: u16,
+        tag: u64,
+        redelivered: bool,
+        messages_left: u32,
+        content: Content<'_>,
+    ) {
         let mut copied = 0;
         let copy_threshold_bytes = self.output(slot).map_or(0, |output| output.copy_threshold_bytes);
         if let Some((out, pool)) = self.writer(slot) {
@@ -269,7 +288,13 @@ impl Effects for ShardEffects {
                 routing_key: content.routing_key,
                 message_count: messages_left,
             };
-            out.get_ok(pool, channel, &head, content.properties, outgoing_body(content.body, copy_threshold_bytes, &mut copied));
+            out.get_ok(
+                pool,
+                channel,
+                &head,
+                content.properties,
+                outgoing_body(content.body, copy_threshold_bytes, &mut copied),
+            );
         }
         self.copied.bytes_out += copied;
     }
@@ -350,7 +375,7 @@ impl Effects for ShardEffects {
 #[cfg(test)]
 mod tests {
     use crate::test_sessions::sessions;
-    use broker::{ReplyAddress, Effects, AdminRequestError, AdminRequest};
+    use broker::{AdminRequest, AdminRequestError, Effects, ReplyAddress};
     use catalog::{Refusal, ShardId};
     use session::Outbound;
     use std::sync::mpsc::sync_channel;
@@ -386,7 +411,10 @@ mod tests {
         assert_eq!(effects.admin_request(request()), Err(AdminRequestError::Unavailable));
         let (sender, requests) = sync_channel(1);
         effects.send_requests_to(sender);
-        assert_eq!([effects.admin_request(request()), effects.admin_request(request())], [Ok(()), Err(AdminRequestError::Busy)]);
+        assert_eq!(
+            [effects.admin_request(request()), effects.admin_request(request())],
+            [Ok(()), Err(AdminRequestError::Busy)]
+        );
         assert_eq!(requests.try_recv(), Ok(request()));
         drop(requests);
         assert_eq!(effects.admin_request(request()), Err(AdminRequestError::Unavailable));

@@ -6,14 +6,14 @@
 
 use crate::binding_watch::BindingWatch;
 use crate::connection::ConnectionPhase;
-use crate::link_table::FederationLinkId;
 use crate::link_context::LinkContext;
 use crate::link_dial::DialedLink;
 use crate::link_record::LinkRecord;
+use crate::link_table::FederationLinkId;
 use crate::link_timers::LinkTimers;
 use crate::local_routes::LocalRoutes;
 use crate::push_setup::{PushProgress, PushSetup};
-use broker::{Effects, ConnectionSlot};
+use broker::{ConnectionSlot, Effects};
 use catalog::{BindingChange, SessionId};
 use federation::{AckBatcher, AckMode, LinkDecision, LinkSession, LocalSetup, SessionEnd};
 use federation::{BrokerIdentity, LinkSpec, RouteDirection, RouteId, RouteKind, RouteSpec, Tracer};
@@ -29,10 +29,17 @@ pub(crate) enum LinkPhase {
     /// It has no routes.
     Idle,
     /// It dials then.
-    Waiting { until: Instant, refused: bool },
+    Waiting {
+        until: Instant,
+        refused: bool,
+    },
     /// The dial with this serial is under way.
-    Dialing { serial: u64 },
-    Connected { slot: ConnectionSlot },
+    Dialing {
+        serial: u64,
+    },
+    Connected {
+        slot: ConnectionSlot,
+    },
 }
 
 /// A federation link in one direction.
@@ -58,8 +65,7 @@ pub(crate) struct FederationLink {
 
 impl FederationLink {
     pub fn new(id: FederationLinkId, spec: LinkSpec, direction: RouteDirection, cx: &LinkContext<'_>) -> Self {
-        let own =
-            BrokerIdentity { cluster_name: cx.options.cluster_name.clone(), vhost: spec.key.vhost.clone() };
+        let own = BrokerIdentity { cluster_name: cx.options.cluster_name.clone(), vhost: spec.key.vhost.clone() };
         FederationLink {
             id,
             spec,
@@ -94,11 +100,7 @@ impl FederationLink {
     }
 
     /// Starts a session over a link that was dialed. Returns what the connection table needs.
-    pub fn start_session(
-        &mut self,
-        dialed: DialedLink,
-        cx: &LinkContext<'_>,
-    ) -> (Box<dyn Link>, Inbound, Outbound) {
+    pub fn start_session(&mut self, dialed: DialedLink, cx: &LinkContext<'_>) -> (Box<dyn Link>, Inbound, Outbound) {
         let DialedLink { link, login, bootstrap } = dialed;
         let shape = link.capabilities();
         let limits = cx.session_limits(shape.lend_threshold_bytes < usize::MAX);
@@ -306,8 +308,7 @@ impl FederationLink {
 
     /// Begins a route on the open connection.
     pub fn begin_route(&mut self, route: RouteId, slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
-        let (Some(spec), Some(peer)) = (self.session.routes.spec(route).cloned(), self.session.peer().cloned())
-        else {
+        let (Some(spec), Some(peer)) = (self.session.routes.spec(route).cloned(), self.session.peer().cloned()) else {
             return;
         };
         let exchange = cx.local_exchange(slot, &spec);
@@ -456,12 +457,7 @@ impl FederationLink {
 
     fn fail_route(&mut self, route: RouteId, text: &str, cx: &mut LinkContext<'_>) {
         let chance = cx.effects.random();
-        tracing::warn!(
-            link = &*self.spec.key.peer,
-            route = route.index(),
-            text,
-            "a federation route does not run"
-        );
+        tracing::warn!(link = &*self.spec.key.peer, route = route.index(), text, "a federation route does not run");
         self.routes.entry(route).fail(chance, cx.now);
         cx.timers_changed = true;
     }

@@ -7,6 +7,7 @@
 //! [`FederationLinks::receive`]; messages and acknowledgements go to the broker core at once, and everything else to the link's
 //! `LinkSession`, whose decisions [`FederationLink::carry_out`] carries out.
 
+use crate::dispatcher::EventOutcome;
 use crate::effects::ShardEffects;
 use crate::federation_link::{FederationLink, LinkPhase};
 use crate::link_context::LinkContext;
@@ -14,13 +15,12 @@ use crate::link_dial::{DialError, DialQueue, DialRequest, DialedLink};
 use crate::link_record::{join_directions, link_status};
 use crate::link_table::{FederationLinkId, LinkTable};
 use crate::local_routes::PulledMessage;
-use crate::dispatcher::EventOutcome;
-use broker::{BodyRef, Broker, ReadControl, ConnectionSlot};
+use broker::{BodyRef, Broker, ConnectionSlot, ReadControl};
 use federation::limits::BACK_OFF_MIN;
 use federation::{AckMode, FederationCommand, LinkDecision, LinkKey, LinkSpec, LinkStatus};
 use federation::{RouteDirection, RouteId, RouteSpec};
 use link::{AbortReason, Link};
-use session::{Body, Event, ProtocolFault, Inbound, Outbound};
+use session::{Body, Event, Inbound, Outbound, ProtocolFault};
 use std::time::Instant;
 use wire::Method;
 use wire::method::basic;
@@ -116,7 +116,13 @@ impl FederationLinks {
     }
 
     /// Begins routes on an open connection.
-    fn begin_routes(&mut self, id: FederationLinkId, routes: &[RouteId], slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
+    fn begin_routes(
+        &mut self,
+        id: FederationLinkId,
+        routes: &[RouteId],
+        slot: ConnectionSlot,
+        cx: &mut LinkContext<'_>,
+    ) {
         for &route in routes {
             if self.table.get_mut(id).is_some_and(|link| link.starts_watch(route, slot, cx)) {
                 // The changes so far must not reach the new watch: it begins with all bindings.
@@ -371,7 +377,13 @@ impl FederationLinks {
 }
 
 /// Settles deliveries of a pushed route: the destination has accepted or refused its messages.
-fn settle(slot: ConnectionSlot, channel: u16, method: Method<'_>, broker: &mut Broker, effects: &mut ShardEffects) -> EventOutcome {
+fn settle(
+    slot: ConnectionSlot,
+    channel: u16,
+    method: Method<'_>,
+    broker: &mut Broker,
+    effects: &mut ShardEffects,
+) -> EventOutcome {
     let id = method.id();
     match broker.command(slot, channel, method, effects) {
         Ok(ReadControl::Continue) => EventOutcome::Continue,
@@ -420,13 +432,8 @@ mod tests {
             let (shard, now) = (ShardId(0), Instant::now());
             let mailbox = Mailbox::connect(&[ShardWaker::new(Box::new(IgnoredWake))]).pop().expect("one shard's");
             let catalog = Catalog::new(CatalogLimits::default());
-            let broker_options = BrokerOptions {
-                shard,
-                shards: 1,
-                queue_bytes_max: 1 << 20,
-                epoch_unix_s: 0,
-                consumer_timeout_ms: 0,
-            };
+            let broker_options =
+                BrokerOptions { shard, shards: 1, queue_bytes_max: 1 << 20, epoch_unix_s: 0, consumer_timeout_ms: 0 };
             let options = ShardOptions {
                 shard,
                 session: SessionLimits::default(),

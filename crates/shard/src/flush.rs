@@ -66,9 +66,8 @@ mod tests {
         let inbound = Inbound::client(&SessionLimits::default());
         let slot = connections.insert(Box::new(Connection::new(Box::new(far), inbound, now, now)));
         outputs.open(slot, Outbound::new(), 0);
-        let flush = |connections: &mut Connections, outputs: &mut OutputQueues| {
-            flush_output(connections, outputs, slot, now)
-        };
+        let flush =
+            |connections: &mut Connections, outputs: &mut OutputQueues| flush_output(connections, outputs, slot, now);
         for _ in 0..2 {
             outputs.get_dirty(slot).expect("open").out.heartbeat(&pool);
         }

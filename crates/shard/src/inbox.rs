@@ -1,9 +1,9 @@
 //! Messages that a shard gets from threads that are not shards: the operator's requests and outcomes of dials.
 
-use crate::link_dial::{DialRequest, DialError, DialProgress};
+use crate::link_dial::{DialError, DialProgress, DialRequest};
 use broker::ReplyAddress;
 use catalog::{Catalog, Definition, Refusal};
-use federation::{LinkStatus, FederationCommand};
+use federation::{FederationCommand, LinkStatus};
 use reactor::InboxSender;
 use std::sync::mpsc::Sender;
 

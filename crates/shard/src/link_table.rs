@@ -6,7 +6,7 @@ use std::time::Instant;
 
 /// Identifies a federation link of one shard, in one direction. The id of a removed link is used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct FederationLinkId(u32);
+pub struct FederationLinkId(pub u32);
 
 impl FederationLinkId {
     fn at(index: usize) -> Self {
@@ -73,9 +73,8 @@ impl LinkTable {
         let Some(link) = self.get(id) else { return false };
         let mut others = self.links.iter().flatten();
         !link.is_removed
-            && others.any(|other| {
-                other.is_removed && other.direction == link.direction && other.spec.key == link.spec.key
-            })
+            && others
+                .any(|other| other.is_removed && other.direction == link.direction && other.spec.key == link.spec.key)
     }
 
     /// The first timer of all links.

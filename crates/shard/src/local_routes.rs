@@ -1,14 +1,14 @@
 //! The routes of one link at this broker: tracers, counts, retries, and what has been set up here.
 
 use crate::binding_watch::BindingWatch;
+use crate::connection_stamps::{record_stamp, release_stamps};
+use crate::dispatcher::EventOutcome;
 use crate::effects::ShardEffects;
 use crate::link_context::LinkContext;
 use crate::link_timers::back_off;
 use crate::push_setup::PushSetup;
-use crate::dispatcher::EventOutcome;
 use crate::shared_state::SharedState;
-use crate::connection_stamps::{record_stamp, release_stamps};
-use broker::{BodyRef, Broker, ReadControl, Publish, ConnectionSlot};
+use broker::{BodyRef, Broker, ConnectionSlot, Publish, ReadControl};
 use federation::{AckMode, LinkSession, RouteId, RouteSpec, TraceVerdict, Tracer};
 use std::time::Instant;
 use wire::RawProperties;
@@ -172,7 +172,13 @@ impl LocalRoutes {
     }
 
     /// Adds what routes have pushed on a connection, or on one channel of it, to their counts; they push no more.
-    pub fn keep_counts(&mut self, session: &LinkSession, slot: ConnectionSlot, only: Option<u16>, cx: &mut LinkContext<'_>) {
+    pub fn keep_counts(
+        &mut self,
+        session: &LinkSession,
+        slot: ConnectionSlot,
+        only: Option<u16>,
+        cx: &mut LinkContext<'_>,
+    ) {
         release_stamps(cx.shared, cx.effects, slot, only);
         let Some(output) = cx.link_output(slot) else { return };
         for (route, _) in session.routes.iter() {

@@ -5,7 +5,7 @@ use crate::mailbox::ShardWaker;
 use crate::password_verifier::{LoginAttempt, PasswordChecks, PasswordVerifier};
 use crate::sessions::{Sessions, greeting_with_token};
 use crate::tokens::TokenOwner;
-use broker::{Effects, ConnectionSlot};
+use broker::{ConnectionSlot, Effects};
 use catalog::{Catalog, LoginRefused, UserId};
 use link::CertificateIdentity;
 use session::sasl::{self, Credentials};
@@ -73,9 +73,8 @@ impl LoginService {
                 Some(owner) => authenticate_token_owner(catalog, &owner),
                 None => {
                     let certificate = self.external.as_ref().zip(connection.link.certificate());
-                    let name = certificate.map(|(external, certificate)| {
-                        (external.identity, certificate.identity(external.identity))
-                    });
+                    let name = certificate
+                        .map(|(external, certificate)| (external.identity, certificate.identity(external.identity)));
                     authenticate_certificate(catalog, name, is_loopback)
                 }
             },

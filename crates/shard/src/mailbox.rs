@@ -244,7 +244,10 @@ mod tests {
         while let Some(batch) = receiver.next(0) {
             assert!(batch.messages.len() <= BATCH_MESSAGES);
             for letter in &batch.messages {
-                assert!(matches!(letter, ShardMessage::PublishesAccepted { publishes } if *publishes == expected), "{letter:?}");
+                assert!(
+                    matches!(letter, ShardMessage::PublishesAccepted { publishes } if *publishes == expected),
+                    "{letter:?}"
+                );
                 expected += 1;
             }
         }

@@ -47,8 +47,14 @@ impl OutputQueues {
         if self.queues.len() <= index {
             self.queues.resize_with(index + 1, || None);
         }
-        self.queues[index] =
-            Some(OutputQueue { out, copy_threshold_bytes, blocked: false, link_output: None, stamps: None, is_dirty: false });
+        self.queues[index] = Some(OutputQueue {
+            out,
+            copy_threshold_bytes,
+            blocked: false,
+            link_output: None,
+            stamps: None,
+            is_dirty: false,
+        });
     }
 
     /// Drops the output of a connection that is gone.
@@ -129,7 +135,11 @@ mod tests {
         outputs.get_dirty(1).expect("open").out.heartbeat(&pool);
         assert!(outputs.is_full(1));
         outputs.close(1);
-        assert_eq!((outputs.next_dirty(), outputs.bytes()), (Some(1), 0), "the dirty list may name a closed connection");
+        assert_eq!(
+            (outputs.next_dirty(), outputs.bytes()),
+            (Some(1), 0),
+            "the dirty list may name a closed connection"
+        );
         assert!(!outputs.is_full(1) && outputs.get_mut(1).is_none());
     }
 }

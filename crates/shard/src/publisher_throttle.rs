@@ -48,7 +48,8 @@ mod tests {
         throttle.add([3, 1].into_iter(), start);
         throttle.add([2].into_iter(), later);
         assert_eq!((throttle.next_at(), throttle.next_expired(later)), (Some(start + THROTTLE_TIME), None));
-        let expired = |throttle: &mut PublisherThrottle, now| std::iter::from_fn(|| throttle.next_expired(now)).collect();
+        let expired =
+            |throttle: &mut PublisherThrottle, now| std::iter::from_fn(|| throttle.next_expired(now)).collect();
         let first: Vec<_> = expired(&mut throttle, start + THROTTLE_TIME);
         let second: Vec<_> = expired(&mut throttle, later + THROTTLE_TIME);
         assert_eq!((first, second, throttle.next_at()), (vec![3, 1], vec![2], None));

@@ -5,7 +5,7 @@
 
 use crate::link_context::LinkContext;
 use crate::link_output::PushRoute;
-use broker::{ReadControl, ConnectionSlot};
+use broker::{ConnectionSlot, ReadControl};
 use catalog::Refusal;
 use federation::{AckMode, LinkSession, LocalSetup, RouteId, RouteKind, RouteSpec, Tracer};
 use wire::method::{Method, basic};
@@ -101,7 +101,12 @@ impl PushSetup {
     }
 }
 
-fn set_qos(slot: ConnectionSlot, channel: u16, spec: &RouteSpec, cx: &mut LinkContext<'_>) -> Result<ReadControl, Refusal> {
+fn set_qos(
+    slot: ConnectionSlot,
+    channel: u16,
+    spec: &RouteSpec,
+    cx: &mut LinkContext<'_>,
+) -> Result<ReadControl, Refusal> {
     if spec.ack == AckMode::None || spec.credit == 0 {
         return Ok(ReadControl::Continue);
     }

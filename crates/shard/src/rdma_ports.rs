@@ -2,9 +2,9 @@
 //!
 //! A port that fails ends its own connections and no others. Nothing here waits; the reactor does.
 
-use crate::pending_dial::PendingDial;
-use crate::link_dial::{RdmaDial, DialRequest, DialedLink, DialCallback};
 use crate::limits::{DIAL_CREDITS_MIN, DIAL_PORT_CONNECTIONS};
+use crate::link_dial::{DialCallback, DialRequest, DialedLink, RdmaDial};
+use crate::pending_dial::PendingDial;
 use crate::rdma_options::RdmaPoll;
 use crate::shared_state::SharedState;
 use crate::tokens::TokenOwner;
@@ -19,7 +19,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Instant;
 use verbs::device::{AnyDevice, ResolvedRoute};
-use verbs::{TokenVerifier, LinkId, Port, ReadinessEdges, PortSettings, VerbsLink};
+use verbs::{LinkId, Port, PortSettings, ReadinessEdges, TokenVerifier, VerbsLink};
 
 /// What ports give their connections and readiness to: the shard.
 pub(crate) trait PortHandler {
@@ -124,7 +124,8 @@ impl RdmaPorts {
 
     /// A port with capacity on the card of a way: an existing one, or a new one.
     fn port_for(&mut self, way: ResolvedRoute, credits: u16, registry: &Registry) -> io::Result<usize> {
-        let suits = |port: &ShardPort| !port.is_failed && *port.card == *way.card && port.port.has_capacity_for(credits);
+        let suits =
+            |port: &ShardPort| !port.is_failed && *port.card == *way.card && port.port.has_capacity_for(credits);
         if let Some(index) = self.ports.iter().position(suits) {
             return Ok(index);
         }

@@ -1,20 +1,20 @@
 //! The server: a running broker, from its options to the end of its shards.
 
+use crate::admin_handle::AdminHandle;
 use crate::cpu_latency::{CPU_LATENCY_FILE, CpuLatencyRequest, IdleProcessors};
 use crate::cpu_latency_guard::CpuLatencyGuard;
 use crate::effects::ShardEffects;
-use crate::login::ExternalMechanism;
 use crate::inbox::InboxMessage;
 use crate::limits::{PORT_MEMORY_DIVISOR, RDMA_SPIN};
+use crate::login::ExternalMechanism;
 use crate::mailbox::{Mailbox, ShardWaker, WakeTarget};
-use crate::admin_handle::AdminHandle;
 use crate::password_verifier::PasswordVerifier;
 use crate::rdma_options::{RdmaListen, RdmaOptions, RdmaPoll};
 use crate::rdma_ports::RdmaPorts;
 use crate::shard::{Shard, ShardOptions};
 use crate::shared_state::SharedState;
 use crate::worker::{BrokerDialler, ShardSpins, ShardWorker};
-use broker::{Broker, BrokerOptions, AdminRequest};
+use broker::{AdminRequest, Broker, BrokerOptions};
 use catalog::{Catalog, CatalogLimits, Definition, ShardId};
 use link::{Address, ListenOptions, Listener, TlsServer};
 use rand::TryRngCore;
@@ -162,7 +162,9 @@ fn devices_of_shards(
 fn bind_listeners(options: &ServerOptions) -> Result<Vec<Listener>, BrokerStartError> {
     let bind = |address: &Address| {
         let listener = match (address, &options.tls) {
-            (Address::Rsocket { host, port }, _) => RsocketListener::bind_listener(host, *port, &options.listen_options),
+            (Address::Rsocket { host, port }, _) => {
+                RsocketListener::bind_listener(host, *port, &options.listen_options)
+            }
             (_, Some(tls)) => Listener::bind_tls(address, &options.listen_options, tls),
             (_, None) => Listener::bind(address, &options.listen_options),
         };
@@ -249,7 +251,8 @@ impl Server {
         let latency_request = options.idle_processors.latency_request().map_err(BrokerStartError::CpuLatency)?;
         let listeners = bind_listeners(&options)?;
         let mut addresses: Vec<_> = listeners.iter().map(|listener| listener.local_address().to_string()).collect();
-        let RdmaOptions { listen: rdma_listen, settings: rdma_settings, poll: rdma_poll, frame_bytes_max } = options.rdma;
+        let RdmaOptions { listen: rdma_listen, settings: rdma_settings, poll: rdma_poll, frame_bytes_max } =
+            options.rdma;
         addresses.extend(rdma_listen.iter().map(|listen| listen.address.to_string()));
         let ports = rdma_listen.len() as u64 * u64::from(options.shards);
         let ports_bytes = ports * rdma_settings.port_bytes();
@@ -312,8 +315,7 @@ impl Server {
                 ShardBuilder { common, broker_options, shard_options, catalog, mailbox, waker, devices, seed };
             builders.push(|context: WorkerContext<'_, InboxMessage>| builder.build(context));
         }
-        let reactor_options =
-            ReactorOptions { name: "shard", listeners, drain_timeout: options.drain_timeout };
+        let reactor_options = ReactorOptions { name: "shard", listeners, drain_timeout: options.drain_timeout };
         let threads = reactor.start(reactor_options, builders)?;
         Ok(Server { threads, shared, admin, addresses })
     }

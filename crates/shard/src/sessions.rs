@@ -11,11 +11,11 @@ use crate::effects::ShardEffects;
 use crate::shard::ShardOptions;
 use crate::shared_state::SharedState;
 use crate::tokens::TokenOwner;
-use broker::{Broker, Effects, ConnectionSlot};
+use broker::{Broker, ConnectionSlot, Effects};
 use catalog::{Refusal, SessionId, UserId};
 use link::{AbortReason, Link, LinkError};
 use session::heartbeat::HeartbeatAction;
-use session::{Capabilities, ProtocolFault, Greeting, Inbound, Outbound, FaultScope, SessionLimits};
+use session::{Capabilities, FaultScope, Greeting, Inbound, Outbound, ProtocolFault, SessionLimits};
 use slab::Gather;
 use std::io;
 use std::sync::Arc;
@@ -310,7 +310,8 @@ impl Sessions {
             catalog::RefusalScope::Channel if channel > 0 => FaultScope::Channel,
             _ => FaultScope::Connection,
         };
-        let fault = ProtocolFault { code: refusal.code, scope, channel, class_id, method_id, text: session::cut(refusal.text) };
+        let fault =
+            ProtocolFault { code: refusal.code, scope, channel, class_id, method_id, text: session::cut(refusal.text) };
         self.on_client_fault(slot, &fault, now);
     }
 

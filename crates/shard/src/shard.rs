@@ -18,7 +18,7 @@ use crate::publisher_throttle::PublisherThrottle;
 use crate::sessions::Sessions;
 use crate::shared_state::SharedState;
 use crate::tokens::TokenOwner;
-use broker::{BodyRef, ReplyAddress, Broker, Effects, ConnectionSlot};
+use broker::{BodyRef, Broker, ConnectionSlot, Effects, ReplyAddress};
 use catalog::{Definition, Refusal, ShardId};
 use link::{AbortReason, Link};
 use session::{Greeting, SessionLimits};
@@ -89,7 +89,12 @@ impl Shard {
 
     /// Accepts a link of a client that may have logged in over TCP or TLS already and connects by the token it was
     /// given there.
-    pub(crate) fn accept_with_token(&mut self, link: Box<dyn Link>, owner: Option<TokenOwner>, now: Instant) -> ConnectionSlot {
+    pub(crate) fn accept_with_token(
+        &mut self,
+        link: Box<dyn Link>,
+        owner: Option<TokenOwner>,
+        now: Instant,
+    ) -> ConnectionSlot {
         self.dispatcher.sessions.accept(link, owner, now)
     }
 
@@ -238,8 +243,7 @@ impl Shard {
             || broker.is_alarmed()
             || self.memory.needs_recheck(used_bytes(), broker.vhost_quotas(), shared))
         .then(|| now + RECHECK_INTERVAL);
-        let resume_at =
-            if effects.throttled.is_empty() { self.throttle.next_at() } else { Some(now + THROTTLE_TIME) };
+        let resume_at = if effects.throttled.is_empty() { self.throttle.next_at() } else { Some(now + THROTTLE_TIME) };
         let queues_at = broker.next_timer().map(|us| options.epoch + Duration::from_micros(us));
         let links_at = self.dispatcher.federation_links.next_timer();
         let until = [recheck_at, resume_at, queues_at, connections.next_timer(), links_at];

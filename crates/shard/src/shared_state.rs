@@ -4,9 +4,9 @@
 //! Counts are atomics, one group of cache lines for each shard. The only lock that a message may take is that of the
 //! window, and only if the message carries a stamp.
 
+use crate::connection_limits::ConnectionLimits;
 use crate::effects::CopiedBytes;
 use crate::limits::{PORT_MEMORY_DIVISOR, PROCESS_BYTES};
-use crate::connection_limits::ConnectionLimits;
 use crate::tokens::BootstrapTokens;
 use crate::vhost_bytes::VhostBytes;
 use catalog::MessageStamp;

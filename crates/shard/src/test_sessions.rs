@@ -10,7 +10,7 @@ use crate::shared_state::SharedState;
 use crate::test_clock::some_instant;
 use crate::tokens::TokenOwner;
 use broker::{Broker, BrokerOptions, ConnectionSlot};
-use catalog::{Catalog, Definition, CatalogLimits, Name, Password, Permission, ShardId};
+use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
 use link::sim::{SimLink, SimOptions, pair};
 use link::{Link, ReceiveOutcome};
 use session::{Event, Greeting, Outbound, SessionLimits};

@@ -1,8 +1,8 @@
 //! A shard as the worker of a reactor thread: its ticks, its RDMA ports, its dials and how it waits.
 
 use crate::cpu_latency_guard::CpuLatencyGuard;
-use crate::link_dial::{DialRequest, DialError, DialedLink, DialProgress, DialCallback};
 use crate::inbox::{InboxMessage, ShardInbox};
+use crate::link_dial::{DialCallback, DialError, DialProgress, DialRequest, DialedLink};
 use crate::mailbox::ShardWaker;
 use crate::rdma_options::RdmaPoll;
 use crate::rdma_ports::{PortHandler, RdmaPorts};
@@ -222,7 +222,13 @@ impl ShardWorker {
         })
     }
 
-    fn on_dialled(&mut self, dial: DialRequest, outcome: Result<DialProgress, DialError>, registry: &Registry, now: Instant) {
+    fn on_dialled(
+        &mut self,
+        dial: DialRequest,
+        outcome: Result<DialProgress, DialError>,
+        registry: &Registry,
+        now: Instant,
+    ) {
         let outcome = match outcome {
             Ok(DialProgress::Rdma(asked)) => {
                 let tell = self.dial_callback(dial.clone());

@@ -3,7 +3,7 @@
 mod fabric;
 
 use client::{ClientError, ConsumeOptions, Publish};
-use fabric::{PATIENCE, ServerPlan, FabricServer, body, consume, exchange, queue};
+use fabric::{FabricServer, PATIENCE, ServerPlan, body, consume, exchange, queue};
 use shard::RdmaPoll;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;

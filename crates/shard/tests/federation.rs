@@ -3,9 +3,9 @@
 #[expect(dead_code, reason = "others dial over a fabric")]
 mod brokers;
 
-use brokers::{TestBroker, PATIENCE, bound, eventually, publish, pull};
+use brokers::{PATIENCE, TestBroker, bound, eventually, publish, pull};
 use client::{Client, Publish, QueueOptions};
-use federation::{AckMode, RouteDirection, LinkKey, LinkSpec, LinkState, FederationCommand, RouteKind, RouteSpec};
+use federation::{AckMode, FederationCommand, LinkKey, LinkSpec, LinkState, RouteDirection, RouteKind, RouteSpec};
 use std::time::Duration;
 use wire::{Properties, RawProperties, Table, Value};
 
@@ -118,8 +118,9 @@ fn source_has_from(broker: &TestBroker) -> u32 {
 
 #[test]
 fn static_and_queue_routes_pull_and_push() {
-    for (direction, ack) in
-        [RouteDirection::Pull, RouteDirection::Push].into_iter().flat_map(|way| [(way, AckMode::Confirm), (way, AckMode::None)])
+    for (direction, ack) in [RouteDirection::Pull, RouteDirection::Push]
+        .into_iter()
+        .flat_map(|way| [(way, AckMode::Confirm), (way, AckMode::None)])
     {
         let (source, destination) = (TestBroker::start("source", 2), TestBroker::start("destination", 2));
         for broker in [&source, &destination] {
@@ -350,13 +351,16 @@ fn a_client_that_may_not_federate_cannot_mark_messages_as_duplicates() {
     let (mut consumer, _) = bound(&destination, "trades", "eu.x");
     // A link from there, so that stamps mean something here.
     source.route(&destination, pull("trades", RouteKind::Dynamic));
-    let spec = RouteSpec { direction: RouteDirection::Push, ..pull("trades", RouteKind::Static { key: "eu.*".into() }) };
+    let spec =
+        RouteSpec { direction: RouteDirection::Push, ..pull("trades", RouteKind::Static { key: "eu.*".into() }) };
     let key = LinkKey { peer: "plain".into(), ..source.key(&destination) };
     let url = destination.url().replace("guest:guest", "plain:plain");
     let link = LinkSpec { key: key.clone(), url: url.into(), user: "guest".into(), durable: false };
     let admin = source.server.admin();
     admin.change_links(FederationCommand::AddLink(link)).expect("taken");
-    admin.change_links(FederationCommand::AddRoute(key.clone(), RouteSpec { forced: true, ..spec.clone() })).expect("taken");
+    admin
+        .change_links(FederationCommand::AddRoute(key.clone(), RouteSpec { forced: true, ..spec.clone() }))
+        .expect("taken");
     source.until("it is told what it lacks", |links| {
         let errors = links.iter().flat_map(|link| &link.routes).filter_map(|route| route.error.as_ref());
         errors.into_iter().any(|error| error.contains("user 'plain' needs the tag 'federation'"))
@@ -401,7 +405,8 @@ fn a_push_route_removed_while_its_destination_is_silent_leaves_nothing() {
         for broker in [&source, &destination] {
             broker.declare("trades", "direct");
         }
-        let spec = RouteSpec { direction: RouteDirection::Push, ..pull("trades", RouteKind::Static { key: "k".into() }) };
+        let spec =
+            RouteSpec { direction: RouteDirection::Push, ..pull("trades", RouteKind::Static { key: "k".into() }) };
         source.route(&destination, spec.clone());
         assert!(made(&source) > 0);
         let key = source.key(&destination);

@@ -3,9 +3,9 @@
 #[expect(dead_code, reason = "others dial by sockets")]
 mod brokers;
 
-use brokers::{TestBroker, PATIENCE, bound, eventually, publish, pull};
+use brokers::{PATIENCE, TestBroker, bound, eventually, publish, pull};
 use client::Client;
-use federation::{AckMode, RouteDirection, LinkSpec, LinkState, FederationCommand, RouteKind, RouteSpec};
+use federation::{AckMode, FederationCommand, LinkSpec, LinkState, RouteDirection, RouteKind, RouteSpec};
 use std::time::{Duration, Instant};
 use verbs::sim::{Fabric, FabricOptions};
 

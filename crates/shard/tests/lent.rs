@@ -4,7 +4,7 @@ mod over_verbs;
 
 use link::AbortReason;
 use link::sim::SplitMix64;
-use over_verbs::{ShardBounds, VerbsClient, FAR, HEADS_BYTES_MAX, NEAR, VerbsHarness, body, settings};
+use over_verbs::{FAR, HEADS_BYTES_MAX, NEAR, ShardBounds, VerbsClient, VerbsHarness, body, settings};
 use session::limits::{BODY_FRAME_BYTES_MAX, FRAME_BYTES_CEILING, FRAME_BYTES_MAX};
 use shard::CopiedBytes;
 use slab::{Pool, PoolOptions, Slice};

@@ -3,9 +3,9 @@
 mod fabric;
 
 use client::{CarrierPass, Client, ClientError, ConsumeOptions, Publish, Url, Value};
-use fabric::{ADDRESSES, PATIENCE, PLACE, ServerPlan, FabricServer, body, consume, exchange, queue};
+use fabric::{ADDRESSES, FabricServer, PATIENCE, PLACE, ServerPlan, body, consume, exchange, queue};
 use session::limits::{BODY_FRAME_BYTES_MAX, FRAME_BYTES_MAX};
-use shard::{RdmaListen, RdmaPoll, BrokerStartError};
+use shard::{BrokerStartError, RdmaListen, RdmaPoll};
 use std::time::Duration;
 use verbs::sim::{Fabric, FabricOptions};
 use verbs::{PortSettings, RdmaToken, StandaloneLink};

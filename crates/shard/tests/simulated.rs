@@ -3,11 +3,13 @@
 use broker::{Broker, BrokerOptions};
 use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
 use federation::limits::BACK_OFF_MIN;
-use federation::{AckMode, RouteDirection, LinkKey, LinkSpec, LinkState, LinkLogin, FederationCommand, RouteKind, RouteSpec};
+use federation::{
+    AckMode, FederationCommand, LinkKey, LinkLogin, LinkSpec, LinkState, RouteDirection, RouteKind, RouteSpec,
+};
 use link::sim::{SimConnection, SimCut, SimLink, SimOptions, SimSide, pair};
 use link::{Link, ReceiveOutcome};
 use session::{BodyOut, Event, Greeting, Inbound, Outbound, PublishHead, SessionLimits};
-use shard::{DialedLink, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, TickOutcome};
+use shard::{DialedLink, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, TickOutcome, WakeTarget};
 use slab::{Pool, PoolOptions};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

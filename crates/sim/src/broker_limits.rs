@@ -1,6 +1,6 @@
 //! The limits of the brokers of a run, and what its connections are like.
 
-use link::sim::{SplitMix64, SimOptions};
+use link::sim::{SimOptions, SplitMix64};
 use session::SessionLimits;
 
 /// More bytes than any queue of a run holds.

@@ -5,7 +5,7 @@ use crate::world::SimulatedWorld;
 use federation::LinkLogin;
 use federation::limits::{BACK_OFF_MAX, BACK_OFF_MIN, REFUSED_WAIT};
 use link::sim::{SimConnection, SimSide, pair};
-use shard::{DialRequest, DialError, DialedLink};
+use shard::{DialError, DialRequest, DialedLink};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -116,8 +116,7 @@ impl BrokerLinks {
     pub fn forget_broker(&mut self, broker: usize) {
         self.failures.retain(|origin, _| origin.broker != broker);
         let address = format!("@b{broker}/");
-        self.failures
-            .retain(|origin, failure| failure.wait_min < REFUSED_WAIT / 2 || !origin.url.contains(&address));
+        self.failures.retain(|origin, failure| failure.wait_min < REFUSED_WAIT / 2 || !origin.url.contains(&address));
         self.dialled.retain(|one| one.origin.broker != broker);
     }
 
@@ -249,9 +248,10 @@ mod tests {
     #[test]
     fn a_dial_that_is_repeated_too_early_is_a_violation_until_failures_are_forgotten() {
         let mut links = BrokerLinks::default();
-        let start = crate::world::SimulatedWorld::new(crate::settings::Settings::of(crate::settings::Mode::Features, 0), false);
+        let start =
+            crate::world::SimulatedWorld::new(crate::settings::Settings::of(crate::settings::Mode::Features, 0), false);
         let (now, url) = (start.clock.now, "amqp://guest:guest@b1/%2F");
-        let origin = DialOrigin { broker: 0, url: url.into(), shard: 0, link: 7 };
+        let origin = DialOrigin { broker: 0, url: url.into(), shard: 0, link: shard::FederationLinkId(7) };
         let failure = DialFailure { at: now, tries: 1, wait_min: Duration::from_secs(1) };
         links.failures.insert(origin.clone(), failure);
         let later = now + Duration::from_millis(SplitMix64::new(1).below(999));

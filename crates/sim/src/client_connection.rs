@@ -1,7 +1,7 @@
 //! A client's end of a connection: a session in the client's role on a simulated link.
 
 use crate::limits::SCRATCH_BYTES;
-use link::sim::{SimConnection, SimSide, SimLink};
+use link::sim::{SimConnection, SimLink, SimSide};
 use link::{Link, ReceiveOutcome, SendOutcome};
 use session::{BodyOut, Capabilities, Event, Inbound, Outbound, PublishHead, SessionLimits};
 use slab::Pool;
@@ -321,11 +321,19 @@ fn action_of(event: Event<'_>) -> SessionAction {
         Event::Method { channel, method } => match method {
             Method::BasicAck(ack) => ClientEvent::Confirm(channel, ack.delivery_tag, ack.multiple, true),
             Method::BasicNack(nack) => ClientEvent::Confirm(channel, nack.delivery_tag, nack.multiple, false),
-            Method::BasicCancel(cancel) => ClientEvent::CancelledByBroker(channel, text(cancel.consumer_tag.as_bytes())),
-            Method::QueueDeclareOk(ok) => ClientEvent::Reply(channel, BrokerReply::QueueDeclared(text(ok.queue.as_bytes()))),
+            Method::BasicCancel(cancel) => {
+                ClientEvent::CancelledByBroker(channel, text(cancel.consumer_tag.as_bytes()))
+            }
+            Method::QueueDeclareOk(ok) => {
+                ClientEvent::Reply(channel, BrokerReply::QueueDeclared(text(ok.queue.as_bytes())))
+            }
             Method::QueuePurgeOk(_) => ClientEvent::Reply(channel, BrokerReply::Purged),
-            Method::BasicConsumeOk(ok) => ClientEvent::Reply(channel, BrokerReply::Consuming(text(ok.consumer_tag.as_bytes()))),
-            Method::BasicCancelOk(ok) => ClientEvent::Reply(channel, BrokerReply::Cancelled(text(ok.consumer_tag.as_bytes()))),
+            Method::BasicConsumeOk(ok) => {
+                ClientEvent::Reply(channel, BrokerReply::Consuming(text(ok.consumer_tag.as_bytes())))
+            }
+            Method::BasicCancelOk(ok) => {
+                ClientEvent::Reply(channel, BrokerReply::Cancelled(text(ok.consumer_tag.as_bytes())))
+            }
             Method::BasicGetEmpty(_) => ClientEvent::Reply(channel, BrokerReply::Empty),
             other => ClientEvent::Reply(channel, BrokerReply::Other(other.name())),
         },

@@ -7,7 +7,7 @@ use crate::settings::FaultSettings;
 use crate::simulated_client::{ClientRole, SimulatedClient};
 use crate::trace::Trace;
 use crate::world::SimulatedWorld;
-use link::sim::{SimConnection, SplitMix64, SimCut, SimSide};
+use link::sim::{SimConnection, SimCut, SimSide, SplitMix64};
 use std::time::Instant;
 
 /// A connection over which nothing passes any more, and whose ends have not been told.

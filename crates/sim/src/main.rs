@@ -32,7 +32,10 @@ fn main() -> ExitCode {
     std::panic::set_hook(Box::new(move |info| {
         hook(info);
         let seed = SEED.get();
-        eprintln!("seed {seed} panics\nreproduce with: cargo run -p harrier-sim --release -- {}--seed {seed}", mode.option());
+        eprintln!(
+            "seed {seed} panics\nreproduce with: cargo run -p harrier-sim --release -- {}--seed {seed}",
+            mode.option()
+        );
     }));
     let range = get("--seeds").and_then(|text| {
         let (from, to) = text.split_once("..")?;
@@ -45,7 +48,9 @@ fn main() -> ExitCode {
             let whole = args.iter().any(|arg| arg == "--whole");
             run_one(mode, seed, whole)
         }
-        (None, Some(seeds), None, _, Ok(threads)) => run_many(&SeedPlan { mode, seeds, time: None, threads: threads as usize }),
+        (None, Some(seeds), None, _, Ok(threads)) => {
+            run_many(&SeedPlan { mode, seeds, time: None, threads: threads as usize })
+        }
         (None, None, Some(Ok(seconds)), Ok(from), Ok(threads)) => {
             let (seeds, time) = (from..u64::MAX, Some(Duration::from_secs(seconds)));
             run_many(&SeedPlan { mode, seeds, time, threads: threads as usize })

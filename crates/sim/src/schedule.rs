@@ -2,8 +2,8 @@
 //!
 //! A [`Workload`] decides what clients do and what must be true; the schedule runs it and stops at the first violation.
 
-use crate::client_connection::ClientEvent;
 use crate::broker_links::BrokerLinks;
+use crate::client_connection::ClientEvent;
 use crate::limits::{PATIENCE_ROUNDS, REST_QUIET_ROUNDS, REST_ROUNDS_MAX};
 use crate::settings::{Schedule, TurnOrder};
 use crate::simulated_client::{ConnectionState, SimulatedClient};

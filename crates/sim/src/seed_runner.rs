@@ -1,6 +1,6 @@
 //! Runs many seeds on several threads, with progress on a terminal, until one fails or Ctrl-C is pressed.
 
-use sim::{SeedFailure, Mode, Tally};
+use sim::{Mode, SeedFailure, Tally};
 use std::cell::Cell;
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
@@ -120,7 +120,10 @@ pub fn run_seeds(plan: &SeedPlan, interrupted: &Arc<AtomicBool>) -> RunsEnd {
     let (count, sums) = runs.sums();
     let (start_seed, seconds) = (plan.seeds.start, start.elapsed().as_secs_f64());
     let each_ms = seconds * 1e3 * plan.threads as f64 / count.max(1) as f64;
-    println!("{count} seeds from {start_seed} on {} threads in {seconds:.1} s, {each_ms:.1} ms each: {sums}", plan.threads);
+    println!(
+        "{count} seeds from {start_seed} on {} threads in {seconds:.1} s, {each_ms:.1} ms each: {sums}",
+        plan.threads
+    );
     match first {
         Some(failure) => RunsEnd::Failed(failure),
         None if count == plan.seeds.end.saturating_sub(start_seed)

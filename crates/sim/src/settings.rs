@@ -140,7 +140,10 @@ impl Display for Settings {
             WorkloadSettings::Federation(federation) => {
                 let FederationSettings { shape, exchanges, routes, hops_max, .. } = federation;
                 let shards = &self.shards;
-                write!(f, "{shape:?} of brokers with {shards:?} shards, exchanges {exchanges:?}, at most {hops_max} hops")?;
+                write!(
+                    f,
+                    "{shape:?} of brokers with {shards:?} shards, exchanges {exchanges:?}, at most {hops_max} hops"
+                )?;
                 routes.iter().try_for_each(|route| write!(f, "\n  {route}"))
             }
         }

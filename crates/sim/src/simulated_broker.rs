@@ -4,10 +4,13 @@
 
 use crate::broker_limits::BrokerLimits;
 use broker::{Broker, BrokerOptions};
-use catalog::{Catalog, Definition, CatalogLimits, Name, Password, Permission, ShardId};
-use link::sim::{SimConnection, SplitMix64, SimCut, SimSide, SimLink};
+use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
+use link::sim::{SimConnection, SimCut, SimLink, SimSide, SplitMix64};
 use session::Greeting;
-use shard::{WakeTarget, ShardEffects, DialRequest, DialError, DialedLink, ShardWaker, SharedState, Mailbox, Shard, ShardOptions, TickOutcome};
+use shard::{
+    DialError, DialRequest, DialedLink, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState,
+    TickOutcome, WakeTarget,
+};
 use slab::{Pool, PoolOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,7 +84,8 @@ impl SimulatedBroker {
         let (now, epoch_unix_s) = (options.now, 1_000_000_000);
         let household = Arc::new(SharedState::new(options.shards, options.limits.memory_bytes_max, 1_000));
         let wake_flags: Vec<_> = (0..options.shards).map(|_| Arc::new(AtomicBool::new(false))).collect();
-        let bells: Vec<_> = wake_flags.iter().map(|woken| ShardWaker::new(Box::new(WakeFlag(Arc::clone(woken))))).collect();
+        let bells: Vec<_> =
+            wake_flags.iter().map(|woken| ShardWaker::new(Box::new(WakeFlag(Arc::clone(woken))))).collect();
         let capabilities = ["publisher_confirms", "basic.nack", "consumer_cancel_notify", "connection.blocked"];
         let capabilities = capabilities
             .iter()
@@ -238,8 +242,12 @@ impl SimulatedBroker {
         let nodes = nodes.map(|(at, node)| format!("shard {at} is awake, mail: {}", node.shard.has_messages()));
         let connections = self.connections.iter().filter(|connection| !connection.over && connection.cable.is_busy());
         let connections = connections.map(|connection| {
-            let (left, right) = (connection.cable.unread_bytes(SimSide::Left), connection.cable.unread_bytes(SimSide::Right));
-            format!("slot {} of shard {}: {left} bytes for the client, {right} for the broker", connection.slot, connection.shard)
+            let (left, right) =
+                (connection.cable.unread_bytes(SimSide::Left), connection.cable.unread_bytes(SimSide::Right));
+            format!(
+                "slot {} of shard {}: {left} bytes for the client, {right} for the broker",
+                connection.slot, connection.shard
+            )
         });
         nodes.chain(connections).collect()
     }

@@ -224,7 +224,8 @@ impl ClientChannel {
             .pending
             .as_ref()
             .is_some_and(|pending| matches!(pending.request, ClientRequest::Get(from, _) if from == queue));
-        has_get || self.consumers.iter().any(|consumer| consumer.queue == queue && consumer.state != ConsumerState::Gone)
+        has_get
+            || self.consumers.iter().any(|consumer| consumer.queue == queue && consumer.state != ConsumerState::Gone)
     }
 
     /// It waits for the answer to a request. What it sent before is proven by that answer.

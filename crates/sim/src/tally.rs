@@ -88,7 +88,8 @@ impl std::ops::AddAssign for Tally {
 impl Display for Tally {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Tally { published, confirmed, declined, delivered, redelivered, dead, chained, worn, .. } = self;
-        let Tally { drained, answers, refusals, overdue, connections, client_cuts, blocked, blocked_for_good, .. } = self;
+        let Tally { drained, answers, refusals, overdue, connections, client_cuts, blocked, blocked_for_good, .. } =
+            self;
         write!(
             f,
             "{published} messages published, {confirmed} answered for, {declined} refused, {delivered} delivered \

@@ -2,8 +2,8 @@
 //!
 //! Everything is on one thread. The order of everything is drawn from [`SimulatedWorld::chance`], which the seed determines.
 
-use crate::client_connection::ClientConnection;
 use crate::broker_links::BrokerLinks;
+use crate::client_connection::ClientConnection;
 use crate::faults::Faults;
 use crate::limits::SCRATCH_BYTES;
 use crate::settings::Settings;
@@ -11,7 +11,7 @@ use crate::simulated_broker::{SimulatedBroker, SimulatedBrokerOptions};
 use crate::simulated_client::{ClientRole, ConnectionState, SimulatedClient};
 use crate::tally::Tally;
 use crate::trace::Trace;
-use link::sim::{SimConnection, SplitMix64, SimSide, SimOptions, pair};
+use link::sim::{SimConnection, SimOptions, SimSide, SplitMix64, pair};
 use slab::{Pool, PoolOptions};
 use std::time::{Duration, Instant};
 use wire::Method;

@@ -9,7 +9,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use slab::{Gather, Pool, HeaderWithTail};
+use slab::{Gather, HeaderWithTail, Pool};
 
 const RUNS: usize = 15;
 const OPERATIONS: u32 = 1_000_000;

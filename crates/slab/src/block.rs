@@ -8,9 +8,9 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::pool_inner::{self, PoolInner};
 use crate::limits::{BLOCK_ALIGN_BYTES, BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES};
-use crate::region::{RegionInfo, WeakRegion, RegionRef};
+use crate::pool_inner::{self, PoolInner};
+use crate::region::{RegionInfo, RegionRef, WeakRegion};
 use crate::slice::Slice;
 
 /// The header of a shared block.

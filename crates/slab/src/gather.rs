@@ -276,9 +276,9 @@ impl Gather {
         }
         self.bytes += slice.len();
         let consumed = self.sealed;
-        let earlier = self
-            .earlier
-            .get_or_insert_with(|| Box::new(EarlierParts { parts: VecDeque::new(), chunks: VecDeque::new(), consumed }));
+        let earlier = self.earlier.get_or_insert_with(|| {
+            Box::new(EarlierParts { parts: VecDeque::new(), chunks: VecDeque::new(), consumed })
+        });
         earlier.parts.push_front(GatherPart::Borrowed(slice));
     }
 

@@ -6,8 +6,8 @@ use std::mem;
 use std::ptr::NonNull;
 
 use crate::block::BlockHeader;
-use crate::pool_inner::{self, PoolInner};
 use crate::limits::{BLOCK_ALIGN_BYTES, BLOCK_BYTES_MAX};
+use crate::pool_inner::{self, PoolInner};
 
 /// A shared `T` followed by bytes, in one block: a pointer of 8 bytes.
 ///

@@ -16,21 +16,22 @@
 #![deny(clippy::undocumented_unsafe_blocks)]
 
 mod block;
-mod size_class;
-mod pool_inner;
 mod gather;
+mod header_with_tail;
 mod heap;
 mod limits;
-mod thread_id;
+mod os_memory;
 mod pool;
+mod pool_inner;
 mod region;
 mod remote_frees;
+mod size_class;
 mod slice;
-mod os_memory;
-mod header_with_tail;
+mod thread_id;
 
 pub use block::BlockMut;
 pub use gather::Gather;
+pub use header_with_tail::HeaderWithTail;
 pub use heap::{Heap, trim_heap};
 pub use limits::{
     BLOCK_BYTES_MAX, CACHED_BYTES_MAX, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CLASSED_BYTES_MAX, REGION_BYTES,
@@ -38,4 +39,3 @@ pub use limits::{
 pub use pool::{Pool, PoolOptions};
 pub use region::{RegionInfo, WeakRegion, regions_unmapped};
 pub use slice::Slice;
-pub use header_with_tail::HeaderWithTail;

@@ -7,10 +7,10 @@ use std::fmt;
 use std::ptr::NonNull;
 
 use crate::block::BlockMut;
-use crate::pool_inner::PoolInner;
-use crate::limits::CACHED_BYTES_MAX;
-use crate::slice::Slice;
 use crate::header_with_tail::HeaderWithTail;
+use crate::limits::CACHED_BYTES_MAX;
+use crate::pool_inner::PoolInner;
+use crate::slice::Slice;
 
 #[derive(Debug, Clone)]
 pub struct PoolOptions {
@@ -77,7 +77,12 @@ impl Pool {
     /// # Panics
     /// If head and tail exceed [`BLOCK_BYTES_MAX`](crate::BLOCK_BYTES_MAX).
     #[inline]
-    pub fn header_with_tail<T: Send + Sync>(&self, head: T, tail_bytes: usize, fill: impl FnOnce(&mut [u8])) -> HeaderWithTail<T> {
+    pub fn header_with_tail<T: Send + Sync>(
+        &self,
+        head: T,
+        tail_bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> HeaderWithTail<T> {
         HeaderWithTail::allocate(self.inner(), head, tail_bytes, fill)
     }
 

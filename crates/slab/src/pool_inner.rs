@@ -12,13 +12,13 @@ use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use crate::size_class::{CLASSES, HUGE_CLASS, STRIDES, class_of};
 use crate::limits::{
     BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, HUGE_CACHED_MAX, HUGE_STEP_BYTES, REGION_BYTES, REGION_HEADER_BYTES,
 };
-use crate::thread_id;
 use crate::region::{OwnerState, RegionRef};
-use crate::remote_frees::{PushResult, RemoteFrees, FreeBlock};
+use crate::remote_frees::{FreeBlock, PushResult, RemoteFrees};
+use crate::size_class::{CLASSES, HUGE_CLASS, STRIDES, class_of};
+use crate::thread_id;
 
 #[repr(C, align(128))]
 pub(crate) struct PoolInner {

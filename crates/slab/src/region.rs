@@ -8,11 +8,11 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-use crate::size_class::HUGE_CLASS;
-use crate::pool_inner::PoolInner;
 use crate::limits::{CARVE_BYTES, REGION_BYTES, REGION_COLOURS, REGION_HEADER_BYTES};
-use crate::remote_frees::FreeBlock;
 use crate::os_memory;
+use crate::pool_inner::PoolInner;
+use crate::remote_frees::FreeBlock;
+use crate::size_class::HUGE_CLASS;
 
 /// Distinguishes regions that are mapped at the same address one after the other.
 static SERIAL: AtomicU64 = AtomicU64::new(0);

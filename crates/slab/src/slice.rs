@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::{Bound, Deref, RangeBounds};
 use std::ptr::NonNull;
 
-use crate::block::{BlockHeader, BlockMut, header_of, weak_region_of, region_of};
+use crate::block::{BlockHeader, BlockMut, header_of, region_of, weak_region_of};
 use crate::pool_inner;
 use crate::region::{RegionInfo, WeakRegion};
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
-use slab::{BLOCK_BYTES_MAX, BlockMut, CLASSED_BYTES_MAX, Pool, PoolOptions, REGION_BYTES, Slice, HeaderWithTail};
+use slab::{BLOCK_BYTES_MAX, BlockMut, CLASSED_BYTES_MAX, HeaderWithTail, Pool, PoolOptions, REGION_BYTES, Slice};
 
 /// Sizes on either side of every boundary that matters.
 const SIZES: [usize; 20] = [

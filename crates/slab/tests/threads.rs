@@ -7,7 +7,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use slab::{BlockMut, Pool, PoolOptions, REGION_BYTES, Slice, HeaderWithTail};
+use slab::{BlockMut, HeaderWithTail, Pool, PoolOptions, REGION_BYTES, Slice};
 
 const THREADS: usize = 3;
 const STEPS: usize = if cfg!(miri) { 60 } else { 30_000 };

@@ -48,7 +48,12 @@ impl<N: Ord + Clone> BrokerGraph<N> {
     }
 
     /// The first result of [`second_path`](Self::second_path)'s search that `is_such` accepts.
-    pub fn second_path_where(&self, from: &N, to: &N, is_such: impl Fn(&ParallelPaths<N>) -> bool) -> Option<ParallelPaths<N>> {
+    pub fn second_path_where(
+        &self,
+        from: &N,
+        to: &N,
+        is_such: impl Fn(&ParallelPaths<N>) -> bool,
+    ) -> Option<ParallelPaths<N>> {
         if from == to || self.has_edge(from, to) {
             return None;
         }

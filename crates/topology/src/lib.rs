@@ -6,13 +6,13 @@
 //! publisher is at the root.
 #![forbid(unsafe_code)]
 
+mod broker_graph;
+mod key_matching;
 pub mod limits;
 mod notation;
-mod key_matching;
-mod broker_graph;
 mod tree;
 
-pub use notation::TreeParseError;
-pub use key_matching::{KeyMatching, patterns_overlap};
 pub use broker_graph::{BrokerGraph, ParallelPaths};
-pub use tree::{TreeBroker, DegreeRange, TreeRoute, Tree};
+pub use key_matching::{KeyMatching, patterns_overlap};
+pub use notation::TreeParseError;
+pub use tree::{DegreeRange, Tree, TreeBroker, TreeRoute};

@@ -70,7 +70,9 @@ fn parse(text: &str) -> Result<Tree, String> {
             .ok_or(format!("a tree has {NODES_MAX} nodes at most"))?;
         match (brokers.last(), of) {
             (None, LevelRole::Consumers) => return Err("consumers need a broker above them".to_owned()),
-            (None, LevelRole::Brokers) if count != 1 => return Err(format!("it begins with one broker, not with {count}")),
+            (None, LevelRole::Brokers) if count != 1 => {
+                return Err(format!("it begins with one broker, not with {count}"));
+            }
             (Some(&above), _) if count < above => {
                 let (here, there) = (of.name(count), LevelRole::Brokers.name(above));
                 return Err(format!("{above} {there} need at least one below each, not {count} {here}"));

@@ -91,7 +91,9 @@ impl Tree {
 
     /// Every broker, in the order of their numbers.
     pub fn brokers(&self) -> impl Iterator<Item = TreeBroker> + '_ {
-        (0..).zip(&self.levels).flat_map(|(level, &count)| (0..count).map(move |place| TreeBroker { level, index: place }))
+        (0..)
+            .zip(&self.levels)
+            .flat_map(|(level, &count)| (0..count).map(move |place| TreeBroker { level, index: place }))
     }
 
     /// A broker's number in the order of [`brokers`](Self::brokers).

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use topology::limits::{LEVELS_MAX, NODES_MAX, NOTATION_BYTES_MAX};
-use topology::{TreeBroker, DegreeRange, Tree};
+use topology::{DegreeRange, Tree, TreeBroker};
 
 fn tree(text: &str) -> Tree {
     text.parse().unwrap_or_else(|why| panic!("{why}"))

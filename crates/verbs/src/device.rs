@@ -96,7 +96,12 @@ pub trait Device: Send + 'static {
     ///
     /// # Errors
     /// The request is gone, or the device has no resources left.
-    fn accept(&mut self, request: ConnectRequestId, private: &[u8], limits: &QueuePairLimits) -> Result<QueuePairId, DeviceError>;
+    fn accept(
+        &mut self,
+        request: ConnectRequestId,
+        private: &[u8],
+        limits: &QueuePairLimits,
+    ) -> Result<QueuePairId, DeviceError>;
 
     /// Refuses a request.
     fn reject(&mut self, request: ConnectRequestId, private: &[u8]);
@@ -179,7 +184,12 @@ impl Device for AnyDevice {
         (**self).connect(address, private, limits)
     }
 
-    fn accept(&mut self, request: ConnectRequestId, private: &[u8], limits: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
+    fn accept(
+        &mut self,
+        request: ConnectRequestId,
+        private: &[u8],
+        limits: &QueuePairLimits,
+    ) -> Result<QueuePairId, DeviceError> {
         (**self).accept(request, private, limits)
     }
 
@@ -411,9 +421,7 @@ pub enum ConnectionEvent {
         why: String,
     },
     /// The connection has ended.
-    Disconnected {
-        pair: QueuePairId,
-    },
+    Disconnected { pair: QueuePairId },
 }
 
 /// Why a call of a device failed.

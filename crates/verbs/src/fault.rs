@@ -1,6 +1,6 @@
 //! Why a connection ended in disorder, as text for operators and as a close code for the peer.
 
-use crate::device::{DeviceError, CompletionStatus};
+use crate::device::{CompletionStatus, DeviceError};
 use crate::wire::{CloseCode, PrivateDataError, Reject};
 use std::fmt;
 use std::io;
@@ -33,9 +33,7 @@ pub enum ConnectionFault {
         expected: u16,
     },
     /// The payload is invalid for its type of message.
-    InvalidPayload {
-        of: &'static str,
-    },
+    InvalidPayload { of: &'static str },
     /// The peer sent a message without credit.
     CreditExceeded,
     /// The peer returned more credits than were used.
@@ -82,7 +80,9 @@ impl ConnectionFault {
             | ConnectionFault::TooManyRendezvous
             | ConnectionFault::RendezvousNumber
             | ConnectionFault::DataAfterClose => CloseCode::PROTOCOL,
-            ConnectionFault::NotFetched | ConnectionFault::PeerSilent | ConnectionFault::ReadOverdue => CloseCode::OVERDUE,
+            ConnectionFault::NotFetched | ConnectionFault::PeerSilent | ConnectionFault::ReadOverdue => {
+                CloseCode::OVERDUE
+            }
             _ => return None,
         })
     }
@@ -92,9 +92,13 @@ impl fmt::Display for ConnectionFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConnectionFault::ShortMessage { bytes } => write!(f, "a message of {bytes} bytes has no header"),
-            ConnectionFault::LengthMismatch { announced: says, arrived } => write!(f, "a header announces {says} bytes, {arrived} arrived"),
+            ConnectionFault::LengthMismatch { announced: says, arrived } => {
+                write!(f, "a header announces {says} bytes, {arrived} arrived")
+            }
             ConnectionFault::UnknownKind { code } => write!(f, "no message has the type {code:#04x}"),
-            ConnectionFault::OutOfSequence { got, expected } => write!(f, "message {got} arrived instead of {expected}"),
+            ConnectionFault::OutOfSequence { got, expected } => {
+                write!(f, "message {got} arrived instead of {expected}")
+            }
             ConnectionFault::InvalidPayload { of } => write!(f, "the payload of a {of} is invalid"),
             ConnectionFault::CreditExceeded => f.write_str("the peer sent more than its credit"),
             ConnectionFault::CreditOverReturned => f.write_str("the peer returned more credits than were used"),
@@ -110,9 +114,15 @@ impl fmt::Display for ConnectionFault {
             ConnectionFault::ClosedByPeer(code, text) => write!(f, "the peer closed the connection ({code}): {text}"),
             ConnectionFault::Rejected(Some(reject)) => {
                 let (least, most) = reject.versions;
-                write!(f, "the peer rejected the connection: {} (it supports versions {least} to {most})", reject.reason.as_str())
+                write!(
+                    f,
+                    "the peer rejected the connection: {} (it supports versions {least} to {most})",
+                    reject.reason.as_str()
+                )
             }
-            ConnectionFault::Rejected(None) => f.write_str("the peer rejected the connection: nobody listens there, or not for this protocol"),
+            ConnectionFault::Rejected(None) => {
+                f.write_str("the peer rejected the connection: nobody listens there, or not for this protocol")
+            }
             ConnectionFault::InvalidPrivateData(error) => write!(f, "the peer's answer is invalid: {error}"),
             ConnectionFault::DeviceFailed(why) => f.write_str(why),
         }
@@ -128,9 +138,14 @@ impl From<DeviceError> for ConnectionFault {
 impl From<&ConnectionFault> for io::Error {
     fn from(fault: &ConnectionFault) -> Self {
         let kind = match fault {
-            ConnectionFault::PeerSilent | ConnectionFault::NotFetched | ConnectionFault::SetUpOverdue | ConnectionFault::ReadOverdue => io::ErrorKind::TimedOut,
+            ConnectionFault::PeerSilent
+            | ConnectionFault::NotFetched
+            | ConnectionFault::SetUpOverdue
+            | ConnectionFault::ReadOverdue => io::ErrorKind::TimedOut,
             ConnectionFault::Rejected(_) => io::ErrorKind::ConnectionRefused,
-            ConnectionFault::WorkFailed(_) | ConnectionFault::Disconnected | ConnectionFault::DeviceFailed(_) => io::ErrorKind::ConnectionReset,
+            ConnectionFault::WorkFailed(_) | ConnectionFault::Disconnected | ConnectionFault::DeviceFailed(_) => {
+                io::ErrorKind::ConnectionReset
+            }
             _ => io::ErrorKind::InvalidData,
         };
         io::Error::new(kind, format!("RDMA: {fault}"))

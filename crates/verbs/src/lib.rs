@@ -7,23 +7,23 @@
 //! A large body is never copied if its owner lends memory for it. Peers are not trusted.
 #![forbid(unsafe_code)]
 
-mod wake_pipe;
 pub mod card;
 pub mod device;
 mod engine;
 mod fault;
 pub mod limits;
-mod verbs_link;
 mod port;
 mod settings;
 pub mod sim;
 mod standalone_link;
+mod verbs_link;
+mod wake_pipe;
 pub mod wire;
 
-pub use engine::{PortUsage, PortCounters, LinkUsage};
+pub use engine::{LinkUsage, PortCounters, PortUsage};
 pub use fault::ConnectionFault;
-pub use verbs_link::VerbsLink;
-pub use port::{TokenVerifier, LinkId, Port, PortError, ReadinessEdges};
+pub use port::{LinkId, Port, PortError, ReadinessEdges, TokenVerifier};
 pub use settings::PortSettings;
 pub use standalone_link::StandaloneLink;
+pub use verbs_link::VerbsLink;
 pub use wire::RdmaToken;

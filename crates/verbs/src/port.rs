@@ -3,10 +3,10 @@
 //! A port is used by one thread; the mutex is never contended.
 
 use crate::device::{Device, DeviceError};
-use crate::engine::{PortUsage, PortEngine, PortCounters, LinkUsage, PortShared};
+use crate::engine::{LinkUsage, PortCounters, PortEngine, PortShared, PortUsage};
 use crate::limits::DEADLINE_CHECK_INTERVAL;
-use crate::verbs_link::VerbsLink;
 use crate::settings::PortSettings;
+use crate::verbs_link::VerbsLink;
 use crate::wire::RdmaToken;
 use slab::{BlockMut, Pool};
 use std::fmt;

@@ -2,14 +2,16 @@
 //!
 //! It starts no thread; messages of the peer are answered while a call runs. It can be waited for or registered.
 
-use crate::wake_pipe::WakePipe;
 use crate::device::Device;
 use crate::limits::LINGER_MAX;
-use crate::verbs_link::VerbsLink;
 use crate::port::Port;
 use crate::settings::PortSettings;
+use crate::verbs_link::VerbsLink;
+use crate::wake_pipe::WakePipe;
 use crate::wire::RdmaToken;
-use link::{AbortReason, FilledMemory, Link, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, LinkCapabilities, WaitFor};
+use link::{
+    AbortReason, FilledMemory, Link, LinkCapabilities, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, WaitFor,
+};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 use slab::{BlockMut, Gather, Pool, PoolOptions};
@@ -126,7 +128,11 @@ impl<D: Device> Link for StandaloneLink<D> {
         if self.wake_pipe.is_none() {
             return Ok(received);
         }
-        let received = if received == ReceiveOutcome::Idle { self.arm_and_recheck(direct, scratch)? } else { not_drained(received) };
+        let received = if received == ReceiveOutcome::Idle {
+            self.arm_and_recheck(direct, scratch)?
+        } else {
+            not_drained(received)
+        };
         if received != ReceiveOutcome::Idle {
             // The device's edge is consumed, so the owner gets another one if it stops here.
             self.wake();

@@ -4,7 +4,9 @@ use crate::device::Device;
 use crate::limits::{DEADLINE_CHECK_INTERVAL, MESSAGE_PARTS_MAX};
 use crate::port::{LinkId, Port};
 use crate::wire::RdmaToken;
-use link::{AbortReason, FilledMemory, Link, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, LinkCapabilities, WaitFor};
+use link::{
+    AbortReason, FilledMemory, Link, LinkCapabilities, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, WaitFor,
+};
 use slab::{BlockMut, Gather};
 use std::io;
 use std::ops::Range;
@@ -122,7 +124,8 @@ impl<D: Device> Link for VerbsLink<D> {
     fn capabilities(&self) -> LinkCapabilities {
         let mut core = self.port.engine();
         let own = core.shared.settings.rendezvous_threshold_bytes as usize;
-        let lend_from_bytes = core.with(self.id).map_or(own, |(connection, _)| connection.peer_limits.threshold.max(own));
+        let lend_from_bytes =
+            core.with(self.id).map_or(own, |(connection, _)| connection.peer_limits.threshold.max(own));
         LinkCapabilities { lend_threshold_bytes: lend_from_bytes, ..DEFAULT_CAPABILITIES }
     }
 

@@ -14,7 +14,7 @@ mod many;
 mod outage;
 
 use ends::{asking, carry, connected, drive, fresh, lab, listening, pattern, port, settings};
-use link::contract::{LinkPair, CONTRACT_TESTS};
+use link::contract::{CONTRACT_TESTS, LinkPair};
 use slab::{Gather, Pool, PoolOptions};
 use verbs::{PortSettings, card};
 

@@ -1,6 +1,6 @@
 //! The contract of every link, over the simulated device.
 
-use link::contract::{LinkPair, CONTRACT_TESTS, check_all};
+use link::contract::{CONTRACT_TESTS, LinkPair, check_all};
 use link::{Link, SendOutcome, WaitFor};
 use slab::{Gather, Pool, PoolOptions};
 use std::time::Duration;

@@ -44,8 +44,9 @@ fn count(messages: usize, bytes: usize, a_round: usize) -> [u64; 7] {
         received += world::drain(&mut far).expect("open").0.len();
     }
     let after = [0, 1].map(|at| world.ports[at].counters());
-    let of =
-        |at: usize, what: fn(&verbs::PortCounters) -> u64| (what(&after[at]) - what(&before[at])) * 1_000 / messages as u64;
+    let of = |at: usize, what: fn(&verbs::PortCounters) -> u64| {
+        (what(&after[at]) - what(&before[at])) * 1_000 / messages as u64
+    };
     [
         of(0, |counters| counters.doorbells),
         of(0, |counters| counters.messages_sent),

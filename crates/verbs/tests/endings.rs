@@ -12,7 +12,8 @@ use world::{TestWorld, bytes, drain, settings};
 const BODY_BYTES: usize = 40_000;
 
 fn world() -> TestWorld {
-    let settings = PortSettings { rendezvous_threshold_bytes: 10_000, ending_max: Duration::from_secs(5), ..settings() };
+    let settings =
+        PortSettings { rendezvous_threshold_bytes: 10_000, ending_max: Duration::from_secs(5), ..settings() };
     TestWorld::new(&FabricOptions::faultless(), &[settings.clone(), settings])
 }
 

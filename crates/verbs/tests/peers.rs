@@ -6,9 +6,12 @@ use link::{Link, ReceiveOutcome};
 use slab::{BlockMut, Gather, Slice};
 use verbs::PortSettings;
 use verbs::RdmaToken;
-use verbs::device::{WorkCompletion, Device, ConnectionEvent, ReadGrant, SendHead, QueuePairId, QueuePairLimits, CompletionStatus, WorkRequest, WorkRequestId};
+use verbs::device::{
+    CompletionStatus, ConnectionEvent, Device, QueuePairId, QueuePairLimits, ReadGrant, SendHead, WorkCompletion,
+    WorkRequest, WorkRequestId,
+};
 use verbs::sim::{FabricOptions, SimDevice};
-use verbs::wire::{RendezvousDescriptor, MessageHeader, Hello, MessageKind, RejectReason, Reject, encode_done};
+use verbs::wire::{Hello, MessageHeader, MessageKind, Reject, RejectReason, RendezvousDescriptor, encode_done};
 use world::{SimVerbsLink, TestWorld, drain, settings};
 
 const HELLO: Hello = Hello {
@@ -172,10 +175,22 @@ fn who_breaks_the_protocol_loses_the_connection_and_nobody_else_does() {
     type Misbehaviour = fn(&mut RawClient);
     let sound = RendezvousDescriptor { number: 0, bytes: 100, address: 4_096, key: 1 };
     let deeds: [(&str, Misbehaviour, &str); 20] = [
-        ("beyond its credit", |raw| (0..30).for_each(|_| raw.send(MessageKind::Data, b"x")), "sent more than its credit"),
+        (
+            "beyond its credit",
+            |raw| (0..30).for_each(|_| raw.send(MessageKind::Data, b"x")),
+            "sent more than its credit",
+        ),
         ("no header", |raw| raw.send_bytes(&[1, 2, 3], Slice::empty()), "a message of 3 bytes has no header"),
-        ("a length that lies, over", |raw| raw.send_with(MessageKind::Data, b"1234", 5, 0), "announces 5 bytes, 4 arrived"),
-        ("a length that lies, under", |raw| raw.send_with(MessageKind::Data, b"1234", 3, 0), "announces 3 bytes, 4 arrived"),
+        (
+            "a length that lies, over",
+            |raw| raw.send_with(MessageKind::Data, b"1234", 5, 0),
+            "announces 5 bytes, 4 arrived",
+        ),
+        (
+            "a length that lies, under",
+            |raw| raw.send_with(MessageKind::Data, b"1234", 3, 0),
+            "announces 3 bytes, 4 arrived",
+        ),
         ("an unknown type", |raw| raw.send_bytes(&[0, 0, 0, 1, 0, 0, 0, 0], Slice::empty()), "the type 0x01"),
         (
             "a wrong sequence",
@@ -194,12 +209,20 @@ fn who_breaks_the_protocol_loses_the_connection_and_nobody_else_does() {
             },
             "message 0 arrived instead of 1",
         ),
-        ("credits that it never had", |raw| raw.send_with(MessageKind::Credit, b"", 0, 9), "returned more credits than were used"),
+        (
+            "credits that it never had",
+            |raw| raw.send_with(MessageKind::Credit, b"", 0, 9),
+            "returned more credits than were used",
+        ),
         ("DATA without bytes", |raw| raw.send(MessageKind::Data, b""), "the payload of a DATA is invalid"),
         ("PING with bytes", |raw| raw.send(MessageKind::Ping, b"x"), "the payload of a PING is invalid"),
         ("a DONE for nothing", |raw| raw.send(MessageKind::Done, &encode_done(0)), "an unexpected number"),
         ("a DONE too short", |raw| raw.send(MessageKind::Done, &[0]), "the payload of a DONE is invalid"),
-        ("a descriptor too short", |raw| raw.send(MessageKind::Rendezvous, &[0; 23]), "the payload of a RENDEZVOUS is invalid"),
+        (
+            "a descriptor too short",
+            |raw| raw.send(MessageKind::Rendezvous, &[0; 23]),
+            "the payload of a RENDEZVOUS is invalid",
+        ),
         (
             "a descriptor of no bytes",
             |raw| raw.offer(RendezvousDescriptor { number: 0, bytes: 0, address: 1, key: 1 }),
@@ -217,7 +240,10 @@ fn who_breaks_the_protocol_loses_the_connection_and_nobody_else_does() {
         ),
         (
             "too many rendezvous",
-            |raw| (0..12).for_each(|number| raw.offer(RendezvousDescriptor { number, bytes: 100, address: 4_096, key: 1 })),
+            |raw| {
+                (0..12)
+                    .for_each(|number| raw.offer(RendezvousDescriptor { number, bytes: 100, address: 4_096, key: 1 }))
+            },
             "too many rendezvous open",
         ),
         (

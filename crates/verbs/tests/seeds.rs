@@ -6,7 +6,7 @@ use link::sim::SplitMix64;
 use link::{AbortReason, Link};
 use verbs::PortSettings;
 use verbs::sim::FabricOptions;
-use world::{TestStream, STEPS_MAX, SimVerbsLink, TestWorld, any_settings};
+use world::{STEPS_MAX, SimVerbsLink, TestStream, TestWorld, any_settings};
 
 /// Runs of each test, unless `VERBS_SEEDS` says otherwise.
 const SEEDS: u64 = 1_000;

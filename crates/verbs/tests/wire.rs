@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use verbs::wire::{
-    CloseCode, RendezvousDescriptor, MessageHeader, Hello, MessageKind, Reject, RdmaToken, decode_close, decode_done, encode_close, encode_done,
+    CloseCode, Hello, MessageHeader, MessageKind, RdmaToken, Reject, RendezvousDescriptor, decode_close, decode_done,
+    encode_close, encode_done,
 };
 
 fn message_kind() -> impl Strategy<Value = MessageKind> {

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::options::{BASELINE, CONFIRM, CONSUMERS, DELIVERY, NULL, PAIRS, RAW, SIZES, TOPIC};
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError};
 use crate::limits::{CHANGES_PER_S_MAX, CONSUMERS_MAX, KEYS_MAX, PAIRS_MAX, PATTERNS_MAX};
+use crate::measure_options::{EFFORT, OUTPUT, SOCKETS, TARGETS};
 use crate::patterns::PatternMatching;
 use crate::role_protocol::TrafficShape;
-use crate::scenario::{ScenarioExchange, Scenario};
-use crate::measure_options::{EFFORT, OUTPUT, SOCKETS, TARGETS};
+use crate::scenario::{Scenario, ScenarioExchange};
 use crate::tcp::QUEUE;
 
 /// A closed-loop benchmark.
@@ -332,7 +332,10 @@ mod tests {
 
     #[test]
     fn contradictory_options_are_refused() {
-        assert_eq!(shown("de-spsc", "--ack-every 10 --prefetch 5"), "--ack-every must not exceed --prefetch: the consumer would stall");
+        assert_eq!(
+            shown("de-spsc", "--ack-every 10 --prefetch 5"),
+            "--ack-every must not exceed --prefetch: the consumer would stall"
+        );
         assert_eq!(shown("de-spsc", "--prefetch 5"), "--prefetch has no effect without --ack-every");
         assert_eq!(shown("de-pp", "--pairs 2"), "unknown option '--pairs'");
         assert_eq!(shown("te-spsc", "--match some"), "--match is one of one, all, wildcards, not 'some'");

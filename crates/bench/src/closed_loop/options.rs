@@ -2,11 +2,11 @@
 
 use super::benchmarks::{Benchmark, BenchmarkVariant};
 use super::run_length::RunLength;
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, option};
 use crate::limits::{SECONDS_MAX, SPIN_US_MAX, STEP_MAX};
+use crate::measure_options::MeasureOptions;
 use crate::role_protocol::{TrafficShape, sizes};
 use crate::run_recorder::RunRecorder;
-use crate::measure_options::MeasureOptions;
 
 /// Message sizes and length of runs.
 pub const SIZES: &[OptionSpec] = &[
@@ -38,8 +38,12 @@ pub const CONFIRM: &[OptionSpec] = &[
     option("prefetch", None, "N", "prefetch count (default: no limit)"),
 ];
 /// The raw-socket baseline beside the brokers.
-pub const BASELINE: &[OptionSpec] =
-    &[option("baseline", None, "", "also measure raw sockets through a relay, in turns, and each broker's share of it")];
+pub const BASELINE: &[OptionSpec] = &[option(
+    "baseline",
+    None,
+    "",
+    "also measure raw sockets through a relay, in turns, and each broker's share of it",
+)];
 /// The load generator's ceiling beside the brokers.
 pub const NULL: &[OptionSpec] = &[option(
     "null",

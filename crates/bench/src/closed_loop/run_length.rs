@@ -3,7 +3,7 @@
 //! A fast target needs many messages for a stable figure, and a slow one can only finish a few in time.
 
 use crate::limits::SEGMENT_MESSAGES_MAX;
-use crate::role_protocol::{MessageCounts, LoadSegment, TrafficShape};
+use crate::role_protocol::{LoadSegment, MessageCounts, TrafficShape};
 use crate::scenario::RunningScenario;
 
 /// The length of a run.
@@ -17,7 +17,12 @@ pub struct RunLength {
 
 impl RunLength {
     /// Determines the number of messages for these running scenarios, and warms them up.
-    pub fn counts(self, all: &mut [(String, RunningScenario)], shape: TrafficShape, size_bytes: usize) -> Result<MessageCounts, String> {
+    pub fn counts(
+        self,
+        all: &mut [(String, RunningScenario)],
+        shape: TrafficShape,
+        size_bytes: usize,
+    ) -> Result<MessageCounts, String> {
         if let Some(iterations) = self.iterations {
             return Ok(MessageCounts::with_tenth(iterations));
         }

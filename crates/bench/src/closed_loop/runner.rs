@@ -2,19 +2,19 @@
 //!
 //! Every second run takes the targets in reverse order, so that none is always first. Rows are printed as they are measured.
 
-use report::document::{LoopMode, SeriesPoint, MeasuredSeries};
-use report::{Metric, OsuTable, ProgressLine, YardstickShare, Yardstick};
+use report::document::{LoopMode, MeasuredSeries, SeriesPoint};
+use report::{Metric, OsuTable, ProgressLine, Yardstick, YardstickShare};
 
 use super::benchmarks::{Benchmark, BenchmarkVariant};
 use super::generator_ceiling;
 use super::options::ClosedLoopOptions;
 use crate::failure::CommandFailure;
 use crate::launcher::stand_in_address;
+use crate::measure_options::MeasureOptions;
+use crate::role::role_tasks::RelayTask;
 use crate::role_protocol::{LoadSegment, TrafficShape};
 use crate::run_recorder::{RunRecorder, check_interrupted};
-use crate::role::role_tasks::RelayTask;
 use crate::scenario::{RunningScenario, Scenario};
-use crate::measure_options::MeasureOptions;
 use crate::target::{BenchmarkTarget, TargetAddress};
 
 /// A benchmark in progress.
@@ -45,8 +45,11 @@ impl<'a> ClosedLoopRunner<'a> {
     }
 
     pub fn run(mut self) -> Result<(), CommandFailure> {
-        let mut null =
-            if self.options.null { Vec::from(BenchmarkTarget::null(&self.setup.placement.broker)?) } else { Vec::new() };
+        let mut null = if self.options.null {
+            Vec::from(BenchmarkTarget::null(&self.setup.placement.broker)?)
+        } else {
+            Vec::new()
+        };
         null.iter_mut().try_for_each(|target| target.set_tcp(&self.setup.tcp))?;
         for (index, variant) in self.options.variants.iter().enumerate() {
             if index > 0 && self.record.output.format.is_incremental() {
@@ -104,7 +107,8 @@ impl<'a> ClosedLoopRunner<'a> {
                 TargetAddress::RawRelay { .. } => of_brokers(Metric::MbPerS),
                 way @ (TargetAddress::Sink(_) | TargetAddress::Source(_)) => of_brokers(generator_ceiling::metric(way)),
                 TargetAddress::SocketBaseline(_) => {
-                    let is_null = |way: &TargetAddress| matches!(way, TargetAddress::Sink(_) | TargetAddress::Source(_));
+                    let is_null =
+                        |way: &TargetAddress| matches!(way, TargetAddress::Sink(_) | TargetAddress::Source(_));
                     (Metric::PublishedPerS, shares(is_null, &generator_ceiling::metric))
                 }
             };
@@ -145,7 +149,8 @@ impl<'a> ClosedLoopRunner<'a> {
             self.size(size_bytes, first, contestants, &mut running)?;
             self.progress.clear();
             let series = &mut self.record.document.series[first..];
-            let mut points: Vec<&mut SeriesPoint> = series.iter_mut().filter_map(|series| series.points.last_mut()).collect();
+            let mut points: Vec<&mut SeriesPoint> =
+                series.iter_mut().filter_map(|series| series.points.last_mut()).collect();
             let near = generator_ceiling::near_ceiling_warnings(contestants, &points);
             for (index, why) in &near {
                 if let Some(run) = points.get_mut(*index).and_then(|point| point.runs.last_mut()) {

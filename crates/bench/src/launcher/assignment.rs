@@ -184,10 +184,11 @@ mod tests {
         let number = |host: char| host as usize;
         let roles = if roles.is_empty() { Ok(None) } else { RoleOverrides::parse(roles).map(Some) };
         let places: Vec<usize> = hosts.chars().map(number).collect();
-        let shown = match roles.and_then(|roles| RankAssignment::assign(&places, broker.map(number), agent, roles.as_ref())) {
-            Ok(assignment) => format!("{:?} {:?}", assignment.publishers, assignment.consumers),
-            Err(why) => why,
-        };
+        let shown =
+            match roles.and_then(|roles| RankAssignment::assign(&places, broker.map(number), agent, roles.as_ref())) {
+                Ok(assignment) => format!("{:?} {:?}", assignment.publishers, assignment.consumers),
+                Err(why) => why,
+            };
         assert_eq!(shown, expected, "{hosts} {broker:?} {agent:?}");
     }
 

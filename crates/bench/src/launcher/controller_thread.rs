@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::rank_controller::RankController;
 use super::membership::RankMembership;
+use super::rank_controller::RankController;
 use super::rank_options::RankOptions;
 
 type ControllerRequest = Box<dyn FnOnce(&mut RankController) + Send>;

@@ -30,7 +30,10 @@ struct LauncherVariables {
 ///
 /// # Errors
 /// Contradictory or incomplete variables, or a rank out of range.
-pub fn detect(variable: &dyn Fn(&str) -> Option<String>, options: &RankOptions) -> Result<Option<RankMembership>, String> {
+pub fn detect(
+    variable: &dyn Fn(&str) -> Option<String>,
+    options: &RankOptions,
+) -> Result<Option<RankMembership>, String> {
     // If both are given as options, variables are not read and cannot contradict them.
     let variables = match (options.rank, options.ranks) {
         (Some(_), Some(_)) => LauncherVariables { launcher: "--rank and --ranks", rank: None, ranks: None, job: None },
@@ -53,7 +56,9 @@ pub fn detect(variable: &dyn Fn(&str) -> Option<String>, options: &RankOptions) 
         (None, Some((name, _))) => return Err(format!("{name} is set, but not which rank this is: give --rank R")),
     };
     if rank >= ranks {
-        return Err(format!("{rank_source} is {rank}, but {ranks_source} says that there are {ranks} ranks, counted from 0"));
+        return Err(format!(
+            "{rank_source} is {rank}, but {ranks_source} says that there are {ranks} ranks, counted from 0"
+        ));
     }
     if ranks == 1 {
         // Under a launcher that starts a single process, the command runs as from a shell.

@@ -7,17 +7,17 @@
 
 mod assignment;
 mod clock_mapping;
+mod controller_thread;
+mod host_facts;
+mod membership;
 mod rank_controller;
 mod rank_facts;
-mod host_facts;
-mod rank_message;
-mod membership;
-mod controller_thread;
 mod rank_mailbox;
-mod time_fields;
-mod target_meter;
+mod rank_message;
 mod rank_options;
 mod rank_worker;
+mod target_meter;
+mod time_fields;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -26,14 +26,14 @@ use crate::failure::CommandFailure;
 use crate::interrupt;
 use crate::placement::CpuList;
 use crate::process::RoleOutput;
-use rank_message::RoleId;
 use controller_thread::ask;
 pub(crate) use controller_thread::has_ranks;
+use rank_message::RoleId;
 use rank_options::RankOptions;
 
 pub use host_facts::is_local_address;
-pub use target_meter::TargetMeter;
 pub use rank_options::HELP;
+pub use target_meter::TargetMeter;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -68,7 +68,9 @@ pub fn run_on_ranks(
     }
     let by_rank = |why: String| format!("rank {}: {why}", membership.rank);
     if ONE_MACHINE.contains(&command) {
-        return Err(CommandFailure::Usage(by_rank(format!("{command} measures one machine: start it without a launcher"))));
+        return Err(CommandFailure::Usage(by_rank(format!(
+            "{command} measures one machine: start it without a launcher"
+        ))));
     }
     let url = rank_options::url(&words).ok_or_else(|| {
         CommandFailure::Usage(by_rank("ranks meet through the broker: --url says where it listens".to_owned()))

@@ -9,19 +9,20 @@ use gauge::clock::{Deadline, now_ns};
 use gauge::{ClockExchange, offset};
 
 use super::VERSION;
-use super::assignment::{RoleClass, RoleOverrides, RankAssignment};
-use super::clock_mapping::{ClockMapping, ClockComparison};
+use super::assignment::{RankAssignment, RoleClass, RoleOverrides};
+use super::clock_mapping::{ClockComparison, ClockMapping};
 use super::host_facts::{self, HostFacts};
-use super::rank_message::{RankMessage, RoleId};
 use super::membership::RankMembership;
 use super::rank_mailbox::{MailboxEvent, RankMailbox};
+use super::rank_message::{RankMessage, RoleId};
 use super::time_fields::{has_times, map_times};
 use crate::interrupt;
 use crate::limits::{
-    CHILD_END_WAIT, CLOCK_QUESTIONS, CLOCK_WAIT, KEEPALIVE_INTERVAL, BROKER_QUERY_WAIT, RANKS_ARRIVE_WAIT, RANKS_LEAVE_WAIT,
+    BROKER_QUERY_WAIT, CHILD_END_WAIT, CLOCK_QUESTIONS, CLOCK_WAIT, KEEPALIVE_INTERVAL, RANKS_ARRIVE_WAIT,
+    RANKS_LEAVE_WAIT,
 };
-use crate::role_protocol::RoleReport;
 use crate::process::RoleOutput;
+use crate::role_protocol::RoleReport;
 
 /// Longest time between checks for Ctrl-C.
 const INTERRUPT_CHECK_INTERVAL: Duration = Duration::from_millis(200);
@@ -107,7 +108,8 @@ impl RankController {
             Ok(placed) => placed,
             Err(why) => {
                 // Release the ranks that have arrived, which would otherwise wait until their timeout.
-                let sent = (1..membership.ranks).try_for_each(|rank| mailbox.send(rank, RankMessage::End { status: 1 }));
+                let sent =
+                    (1..membership.ranks).try_for_each(|rank| mailbox.send(rank, RankMessage::End { status: 1 }));
                 return match sent.and_then(|()| mailbox.close()) {
                     Ok(()) => Err(why),
                     Err(error) => Err(format!("{why} (and the others could not be notified: {error})")),
@@ -185,7 +187,9 @@ impl RankController {
                 match self.broker_seen.take() {
                     Some((requested, sees)) if requested == question => break sees,
                     _ if deadline.passed() => {
-                        return Err(format!("rank {rank} did not report whether the broker at {address} is on its host"));
+                        return Err(format!(
+                            "rank {rank} did not report whether the broker at {address} is on its host"
+                        ));
                     }
                     _ => self.process_next(deadline)?,
                 }
@@ -227,7 +231,8 @@ impl RankController {
                         self.compare_clocks(rank)?;
                     }
                     let clocks = &self.ranks[rank].clocks;
-                    return map_times(&line, &|time_ns| clocks.to_own(time_ns)).map(|line| Some(RoleOutput::Line(line)));
+                    return map_times(&line, &|time_ns| clocks.to_own(time_ns))
+                        .map(|line| Some(RoleOutput::Line(line)));
                 }
                 Some(output) => return Ok(Some(output)),
                 None if state.ended => return Ok(Some(RoleOutput::Ended(None))),
@@ -282,7 +287,12 @@ impl RankController {
                     _ => self.process_next(deadline)?,
                 }
             };
-            exchanges.push(ClockExchange { request_sent_ns, request_received_ns: answered_ns, reply_sent_ns: answered_ns, reply_received_ns: received_ns });
+            exchanges.push(ClockExchange {
+                request_sent_ns,
+                request_received_ns: answered_ns,
+                reply_sent_ns: answered_ns,
+                reply_received_ns: received_ns,
+            });
         }
         let offset = offset(&exchanges).ok_or_else(|| format!("the clock of rank {rank} cannot be compared"))?;
         let rank = &mut self.ranks[rank];
@@ -472,7 +482,11 @@ fn host_numbers(hosts: &[HostFacts]) -> Vec<usize> {
 }
 
 /// Waits for the hosts of all ranks; this rank's is the first.
-fn wait_for_all(mailbox: &mut RankMailbox, membership: &RankMembership, own: HostFacts) -> Result<Vec<HostFacts>, String> {
+fn wait_for_all(
+    mailbox: &mut RankMailbox,
+    membership: &RankMembership,
+    own: HostFacts,
+) -> Result<Vec<HostFacts>, String> {
     let mut hosts: Vec<Option<HostFacts>> = vec![None; membership.ranks];
     hosts[0] = Some(own);
     let deadline = Deadline::after(RANKS_ARRIVE_WAIT);
@@ -497,7 +511,9 @@ fn wait_for_all(mailbox: &mut RankMailbox, membership: &RankMembership, own: Hos
             }
             // The rank has its mailbox already, so it will arrive.
             Some(MailboxEvent::Message(_, RankMessage::KeepAlive)) => {}
-            Some(MailboxEvent::Message(from, RankMessage::Failed { why })) => return Err(format!("rank {from}: {why}")),
+            Some(MailboxEvent::Message(from, RankMessage::Failed { why })) => {
+                return Err(format!("rank {from}: {why}"));
+            }
             Some(MailboxEvent::Message(from, message)) => {
                 return Err(format!("rank {from} sent {message:?} before all ranks were ready"));
             }

@@ -1,9 +1,9 @@
 //! Facts about a run on many hosts for the document. Hosts are numbered in the order of their first ranks and never named.
 
 use super::assignment::RankAssignment;
-use super::clock_mapping::{ClockMapping, ClockComparison};
-use super::rank_controller::RankState;
+use super::clock_mapping::{ClockComparison, ClockMapping};
 use super::membership::RankMembership;
+use super::rank_controller::RankState;
 
 /// See [`super::one_clock`].
 pub fn one_clock(ranks: &[RankState]) -> Result<(), u64> {

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use client::{ClientChannel, Client, ConsumeOptions, ClientError, ConnectOptions, Publish, QueueOptions, Url};
+use client::{Client, ClientChannel, ClientError, ConnectOptions, ConsumeOptions, Publish, QueueOptions, Url};
 use mio::{Registry, Token};
 
 use super::rank_message::{RankEnvelope, RankMessage};
-use crate::limits::{RANK_MESSAGE_BYTES_MAX, MAILBOX_HEARTBEAT_S};
+use crate::limits::{MAILBOX_HEARTBEAT_S, RANK_MESSAGE_BYTES_MAX};
 
 /// Events of a mailbox.
 #[derive(Debug)]
@@ -56,7 +56,8 @@ impl RankMailbox {
             heartbeat_s: MAILBOX_HEARTBEAT_S,
             ..ConnectOptions::default()
         };
-        let failed = |error: ClientError| format!("the broker at {}, through which the ranks communicate: {error}", url.address);
+        let failed =
+            |error: ClientError| format!("the broker at {}, through which the ranks communicate: {error}", url.address);
         let mut client = Client::connect_with(&url, options).map_err(failed)?;
         let channel = client.open_channel().map_err(failed)?;
         let names = RankQueueNames::of(run);
@@ -77,7 +78,10 @@ impl RankMailbox {
     pub fn send(&mut self, to: usize, message: RankMessage) -> Result<(), String> {
         let body = RankEnvelope { from: self.rank, message }.to_body()?;
         if body.len() > RANK_MESSAGE_BYTES_MAX {
-            return Err(format!("a message to rank {to} of {} bytes; the limit is {RANK_MESSAGE_BYTES_MAX}", body.len()));
+            return Err(format!(
+                "a message to rank {to} of {} bytes; the limit is {RANK_MESSAGE_BYTES_MAX}",
+                body.len()
+            ));
         }
         let queue = self.names.queue(to);
         let publish = Publish { mandatory: true, ..Publish::to("", &queue) };
@@ -101,7 +105,10 @@ impl RankMailbox {
 
     /// A returned message identifies the rank whose queue is missing.
     fn returned(&mut self) -> Option<MailboxEvent> {
-        self.client.take_returned().and_then(|returned| self.names.rank(&returned.routing_key)).map(MailboxEvent::RankGone)
+        self.client
+            .take_returned()
+            .and_then(|returned| self.names.rank(&returned.routing_key))
+            .map(MailboxEvent::RankGone)
     }
 
     /// Registers the connection with a poll.

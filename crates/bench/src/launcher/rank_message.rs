@@ -41,19 +41,11 @@ pub enum RankMessage {
     },
     /// From rank 0: a line of input for a role.
     #[serde(rename = "Order")]
-    Command {
-        role: RoleId,
-        line: String,
-    },
+    Command { role: RoleId, line: String },
     /// From rank 0: stop this role.
-    Stop {
-        role: RoleId,
-    },
+    Stop { role: RoleId },
     /// To rank 0: a line of a role's output.
-    Report {
-        role: RoleId,
-        line: String,
-    },
+    Report { role: RoleId, line: String },
     /// To rank 0: the role's process has ended or could not be started.
     Ended {
         role: RoleId,
@@ -61,9 +53,7 @@ pub enum RankMessage {
         why: Option<String>,
     },
     /// From rank 0: asks for the current time of the rank's clock.
-    Clock {
-        question: u64,
-    },
+    Clock { question: u64 },
     /// To rank 0: the answer to `Clock`.
     Time {
         question: u64,
@@ -88,9 +78,7 @@ pub enum RankMessage {
     #[serde(rename = "Knock")]
     KeepAlive,
     /// To rank 0: this rank has failed.
-    Failed {
-        why: String,
-    },
+    Failed { why: String },
     /// From rank 0: the run is over.
     End {
         /// The exit status of all ranks.

@@ -12,9 +12,9 @@ use gauge::clock::{Deadline, now_ns, pause};
 use mio::{Events, Poll, Token, Waker};
 
 use super::host_facts::{HostFacts, listens_here};
-use super::rank_message::{RankMessage, RoleId};
 use super::membership::RankMembership;
 use super::rank_mailbox::{MailboxEvent, RankMailbox};
+use super::rank_message::{RankMessage, RoleId};
 use super::{RankExit, VERSION};
 use crate::interrupt;
 use crate::limits::{KEEPALIVE_INTERVAL, RANKS_ARRIVE_WAIT, RANKS_LEAVE_WAIT};
@@ -117,11 +117,15 @@ impl RankWorker {
             // Messages last: sending may have buffered some, and no edge would announce them.
             while let Some(event) = self.mailbox.receive(Duration::ZERO).map_err(WorkerError::Disconnected)? {
                 match event {
-                    MailboxEvent::RankGone(rank) => return Err(WorkerError::Disconnected(format!("rank {rank} ended"))),
+                    MailboxEvent::RankGone(rank) => {
+                        return Err(WorkerError::Disconnected(format!("rank {rank} ended")));
+                    }
                     MailboxEvent::Message(0, RankMessage::End { status }) => return Ok(RankExit { status }),
                     MailboxEvent::Message(0, message) => self.execute(message)?,
                     MailboxEvent::Message(from, message) => {
-                        return Err(WorkerError::Failed(format!("rank {from} is not the controller, but sent {message:?}")));
+                        return Err(WorkerError::Failed(format!(
+                            "rank {from} is not the controller, but sent {message:?}"
+                        )));
                     }
                 }
             }
@@ -137,14 +141,20 @@ impl RankWorker {
     fn execute(&mut self, message: RankMessage) -> Result<(), WorkerError> {
         match message {
             RankMessage::Clock { question } => {
-                self.mailbox.send(0, RankMessage::Time { question, now_ns: now_ns() }).map_err(WorkerError::Disconnected)?;
+                self.mailbox
+                    .send(0, RankMessage::Time { question, now_ns: now_ns() })
+                    .map_err(WorkerError::Disconnected)?;
             }
             RankMessage::FindBroker { question, address } => {
-                self.mailbox.send(0, RankMessage::BrokerSeen { question, sees: listens_here(&address) }).map_err(WorkerError::Disconnected)?;
+                self.mailbox
+                    .send(0, RankMessage::BrokerSeen { question, sees: listens_here(&address) })
+                    .map_err(WorkerError::Disconnected)?;
             }
             RankMessage::Start { role, kind, task, cpus } => {
                 if let Err(why) = self.start(role, &kind, &task, &cpus) {
-                    self.mailbox.send(0, RankMessage::Ended { role, why: Some(why) }).map_err(WorkerError::Disconnected)?;
+                    self.mailbox
+                        .send(0, RankMessage::Ended { role, why: Some(why) })
+                        .map_err(WorkerError::Disconnected)?;
                 }
             }
             RankMessage::Command { role, line } => {
@@ -153,7 +163,9 @@ impl RankWorker {
                     && let Err(why) = process.send_line(&line)
                 {
                     let why = process.failure().unwrap_or(why);
-                    self.mailbox.send(0, RankMessage::Ended { role, why: Some(why) }).map_err(WorkerError::Disconnected)?;
+                    self.mailbox
+                        .send(0, RankMessage::Ended { role, why: Some(why) })
+                        .map_err(WorkerError::Disconnected)?;
                 }
             }
             RankMessage::Stop { role } => {

@@ -6,9 +6,9 @@ use serde::de::DeserializeOwned;
 
 use super::{has_ranks, rank_beside_broker};
 use crate::limits::ROLE_READY_WAIT;
-use crate::role_protocol::RoleReport;
 use crate::process::RoleHandle;
 use crate::role::role_tasks::{AgentCommand, AgentTask};
+use crate::role_protocol::RoleReport;
 use crate::sampler::MemorySampler;
 use crate::target::{BenchmarkTarget, TargetAddress};
 

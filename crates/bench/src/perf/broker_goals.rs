@@ -3,11 +3,11 @@
 //! Goals of queue features, memory and TLS are in the files beside this one.
 
 use super::PerfRun;
-use super::perf_table::{GoalBound, PerfRow};
 use super::interleaved::{PerfContestant, PerfSeries, compare};
+use super::perf_table::{GoalBound, PerfRow};
 use crate::placement::CpuPlacement;
 use crate::role_protocol::TrafficShape;
-use crate::scenario::{SegmentFigures, Scenario};
+use crate::scenario::{Scenario, SegmentFigures};
 use crate::target::BenchmarkTarget;
 
 pub(super) const SMALL: usize = 64;
@@ -20,7 +20,11 @@ fn confirmed() -> Scenario {
     Scenario { confirm_window: 1_000, ack_every: 100, ..Scenario::default() }
 }
 
-pub(super) fn perf_contestant<'a>(name: &'a str, target: &'a BenchmarkTarget, scenario: Scenario) -> PerfContestant<'a> {
+pub(super) fn perf_contestant<'a>(
+    name: &'a str,
+    target: &'a BenchmarkTarget,
+    scenario: Scenario,
+) -> PerfContestant<'a> {
     PerfContestant { name, target, scenario }
 }
 
@@ -128,10 +132,13 @@ impl PerfRun {
     }
 
     pub(super) fn large(&mut self) -> Result<(), String> {
-        let (broker, relay) = (self.broker("harrier", None)?, BenchmarkTarget::relay(0, &crate::placement::CpuList::default())?);
+        let (broker, relay) =
+            (self.broker("harrier", None)?, BenchmarkTarget::relay(0, &crate::placement::CpuList::default())?);
         for (name, size) in [("64 KiB", LARGE), ("1 MiB", MIB)] {
-            let contestants =
-                [perf_contestant("harrier", &broker, Scenario::default()), perf_contestant("relay", &relay, Scenario::default())];
+            let contestants = [
+                perf_contestant("harrier", &broker, Scenario::default()),
+                perf_contestant("relay", &relay, Scenario::default()),
+            ];
             let all = self.compared(&contestants, TrafficShape::Stream, size, &CpuPlacement::default())?;
             let rate = |series: &PerfSeries| series.median(SegmentFigures::mb_per_s);
             let detail = all
@@ -170,7 +177,8 @@ impl PerfRun {
         let relay = BenchmarkTarget::relay(0, &placement.broker)?;
         let all = self.with_rabbit(|perf, rabbit| {
             let plain = Scenario::default;
-            let mut contestants = vec![perf_contestant("harrier", &broker, plain()), perf_contestant("relay", &relay, plain())];
+            let mut contestants =
+                vec![perf_contestant("harrier", &broker, plain()), perf_contestant("relay", &relay, plain())];
             contestants.extend(spinning.as_ref().map(|spinning| perf_contestant("spinning", spinning, plain())));
             contestants.extend(rabbit.map(|rabbit| perf_contestant("rabbitmq", rabbit, plain())));
             perf.compared(&contestants, TrafficShape::PingPong, SMALL, placement)
@@ -183,7 +191,12 @@ impl PerfRun {
             let against = |one: &str, other: &str| ratio(&all, one, other, us);
             let (relay, rabbit) = (against("harrier", "relay"), against("harrier", "rabbitmq"));
             let (spin_relay, spin_rabbit) = (against("spinning", "relay"), against("spinning", "rabbitmq"));
-            self.row(&format!("{what} {name}, times the sleeping relay's"), GoalBound::AtMost(1.15), relay, detail.clone());
+            self.row(
+                &format!("{what} {name}, times the sleeping relay's"),
+                GoalBound::AtMost(1.15),
+                relay,
+                detail.clone(),
+            );
             self.row(&format!("{what} {name}, times RabbitMQ's"), GoalBound::AtMost(1.0 / 3.0), rabbit, detail.clone());
             if with_spinning {
                 let what = format!("{what} {name}, spinning");
@@ -273,7 +286,8 @@ impl PerfRun {
     pub(super) fn pairs(&mut self) -> Result<(), String> {
         let broker = self.broker("harrier", None)?;
         let eight = Scenario { pairs: 8, ..Scenario::default() };
-        let contestants = [perf_contestant("1 pair", &broker, Scenario::default()), perf_contestant("8 pairs", &broker, eight)];
+        let contestants =
+            [perf_contestant("1 pair", &broker, Scenario::default()), perf_contestant("8 pairs", &broker, eight)];
         let all = self.compared(&contestants, TrafficShape::Stream, SMALL, &CpuPlacement::default())?;
         let detail =
             all.iter().map(|series| format!("{} {:.0}/s", series.name, series.rate())).collect::<Vec<_>>().join(", ");

@@ -5,8 +5,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::role::tls_stream::HOST;
 use crate::role::role_tasks::TlsFiles;
+use crate::role::tls_stream::HOST;
 
 /// A certificate for this host's loopback address, and its key.
 pub(crate) struct TemporaryCertificate {

@@ -4,10 +4,10 @@
 
 use super::PerfRun;
 use super::broker_goals::{SMALL, perf_contestant, ratio};
-use super::perf_table::GoalBound;
 use super::interleaved::PerfSeries;
-use crate::queue_feature::QueueFeature;
+use super::perf_table::GoalBound;
 use crate::placement::CpuPlacement;
+use crate::queue_feature::QueueFeature;
 use crate::role_protocol::TrafficShape;
 use crate::scenario::Scenario;
 

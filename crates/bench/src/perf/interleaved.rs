@@ -5,9 +5,9 @@
 use crate::limits::SEGMENT_MESSAGES_MAX;
 use crate::placement::CpuPlacement;
 use crate::role_protocol::{LoadSegment, TrafficShape};
-use crate::scenario::{SegmentFigures, RunningScenario, Scenario};
+use crate::scenario::{RunningScenario, Scenario, SegmentFigures};
 use crate::target::BenchmarkTarget;
-use gauge::{RoleUsage, RunValues, RunSummary};
+use gauge::{RoleUsage, RunSummary, RunValues};
 use report::stdout::put;
 
 /// The amount of measurement.
@@ -102,7 +102,8 @@ pub(crate) fn compare(
         for index in (0..contestants.len()).map(turn) {
             let contestant = &contestants[index];
             let failed = |why: String| format!("{}: {why}", contestant.name);
-            let mut running = RunningScenario::start(&contestant.scenario, contestant.target, placement).map_err(failed)?;
+            let mut running =
+                RunningScenario::start(&contestant.scenario, contestant.target, placement).map_err(failed)?;
             if counts[index] == 0 {
                 counts[index] = trial(&mut running, effort, shape, size_bytes).map_err(failed)?;
             } else {
@@ -118,7 +119,12 @@ pub(crate) fn compare(
 }
 
 /// Warms up and determines how many messages take the requested time.
-fn trial(running: &mut RunningScenario, effort: PerfEffort, shape: TrafficShape, size_bytes: usize) -> Result<u64, String> {
+fn trial(
+    running: &mut RunningScenario,
+    effort: PerfEffort,
+    shape: TrafficShape,
+    size_bytes: usize,
+) -> Result<u64, String> {
     let long_enough_s = effort.seconds / 8.0;
     let mut count = match shape {
         TrafficShape::Stream => (64 << 20) / size_bytes.max(64 << 10) as u64,

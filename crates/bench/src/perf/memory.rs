@@ -8,8 +8,12 @@ use crate::scale::{ScaledObject, cost, settled_bytes};
 use report::stdout::put;
 
 /// Few enough for the default limit of open files.
-const THINGS: [(ScaledObject, usize); 4] =
-    [(ScaledObject::Connections, 800), (ScaledObject::Queues, 20_000), (ScaledObject::Bindings, 200_000), (ScaledObject::Messages, 1_000_000)];
+const THINGS: [(ScaledObject, usize); 4] = [
+    (ScaledObject::Connections, 800),
+    (ScaledObject::Queues, 20_000),
+    (ScaledObject::Bindings, 200_000),
+    (ScaledObject::Messages, 1_000_000),
+];
 
 impl PerfRun {
     pub(super) fn memory(&mut self) -> Result<(), String> {

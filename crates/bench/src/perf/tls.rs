@@ -3,12 +3,12 @@
 //! The goals are from the issue "Everything a RabbitMQ client relies on".
 
 use super::broker_goals::{LARGE, SMALL, perf_contestant, ratio};
-use super::perf_table::GoalBound;
 use super::interleaved::PerfSeries;
-use super::{TemporaryCertificate, PerfRun};
+use super::perf_table::GoalBound;
+use super::{PerfRun, TemporaryCertificate};
 use crate::placement::{CpuList, CpuPlacement};
 use crate::role_protocol::TrafficShape;
-use crate::scenario::{SegmentFigures, Scenario};
+use crate::scenario::{Scenario, SegmentFigures};
 use crate::target::BenchmarkTarget;
 
 impl PerfRun {
@@ -19,16 +19,20 @@ impl PerfRun {
         let plain = self.broker("harrier", None)?;
         let relay = BenchmarkTarget::relay_tls(certificate.files(), &anywhere)?;
         let placement = CpuPlacement::default();
-        let contestants =
-            [perf_contestant("plain", &plain, Scenario::default()), perf_contestant("TLS", &secure, Scenario::default())];
+        let contestants = [
+            perf_contestant("plain", &plain, Scenario::default()),
+            perf_contestant("TLS", &secure, Scenario::default()),
+        ];
         let small = self.compared(&contestants, TrafficShape::Stream, SMALL, &placement)?;
         let detail: Vec<String> =
             small.iter().map(|series| format!("{} {:.3} s/M", series.name, series.cpu())).collect();
         let times = ratio(&small, "TLS", "plain", PerfSeries::cpu);
         self.row("64 B over TLS: CPU, times a plain connection's", GoalBound::AtMost(1.5), times, detail.join(", "));
         self.record_series("64 B, TLS", small);
-        let contestants =
-            [perf_contestant("harrier", &secure, Scenario::default()), perf_contestant("relay", &relay, Scenario::default())];
+        let contestants = [
+            perf_contestant("harrier", &secure, Scenario::default()),
+            perf_contestant("relay", &relay, Scenario::default()),
+        ];
         let large = self.compared(&contestants, TrafficShape::Stream, LARGE, &placement)?;
         let rate = |series: &PerfSeries| series.median(SegmentFigures::mb_per_s);
         let detail: Vec<String> = large

@@ -2,10 +2,10 @@
 //!
 //! Kernel time is left out: with a software device the kernel does work that a real card does itself.
 
-use super::{RdmaGoals, POLLS, of};
+use super::{POLLS, RdmaGoals, of};
 use crate::broker_network::{NetworkBroker, TCP};
-use crate::perf::perf_table::GoalBound;
 use crate::perf::interleaved::{PerfContestant, PerfSeries, compare};
+use crate::perf::perf_table::GoalBound;
 use crate::placement::CpuPlacement;
 use crate::role_protocol::TrafficShape;
 use crate::scenario::Scenario;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{RdmaGoals, POLLS};
+use super::{POLLS, RdmaGoals};
 use crate::perf::perf_table::GoalBound;
 use crate::placement::CpuPlacement;
 use crate::role_protocol::{LoadSegment, TrafficShape};
@@ -32,7 +32,8 @@ impl RdmaGoals {
         for (name, shape, size_bytes, a_second) in LOADS {
             let count = (a_second * self.effort.seconds).max(10.0) as u64;
             let broker = self.broker(POLLS[0])?;
-            let mut running = RunningScenario::start(&Scenario::default(), &broker.target("broker")?, &CpuPlacement::default())?;
+            let mut running =
+                RunningScenario::start(&Scenario::default(), &broker.target("broker")?, &CpuPlacement::default())?;
             let figures = running.segment(&LoadSegment { shape, size_bytes, count })?;
             drop(running);
             // A round trip is two messages.

@@ -1,6 +1,6 @@
 //! Memory that a broker has pinned for its device per idle connection.
 
-use super::{RdmaGoals, POLLS};
+use super::{POLLS, RdmaGoals};
 use crate::perf::perf_table::GoalBound;
 use crate::role::connect;
 

@@ -5,11 +5,11 @@ use report::document::Document;
 
 use super::cpu_cost::cost;
 use super::{RdmaGoals, of};
-use crate::failure::CommandFailure;
 use crate::broker_network::{NetworkBroker, TCP};
+use crate::failure::CommandFailure;
 use crate::networks::{median, point};
-use crate::perf::perf_table::GoalBound;
 use crate::perf::interleaved::{PerfContestant, PerfSeries, compare};
+use crate::perf::perf_table::GoalBound;
 use crate::placement::CpuPlacement;
 use crate::role_protocol::TrafficShape;
 use crate::scenario::Scenario;
@@ -20,8 +20,11 @@ const TIMES_MAX: f64 = 1.5;
 /// Publish, its delivery, the answer, its delivery.
 const HOPS: f64 = 4.0;
 /// The sizes of one run of the baseline: 64 B, 2 KiB, 64 KiB.
-const SIZES: [(usize, &str, GoalBound); 3] =
-    [(64, "64 B", GoalBound::AtMost(TIMES_MAX)), (2 << 10, "2 KiB", GoalBound::Nothing), (64 << 10, "64 KiB", GoalBound::Nothing)];
+const SIZES: [(usize, &str, GoalBound); 3] = [
+    (64, "64 B", GoalBound::AtMost(TIMES_MAX)),
+    (2 << 10, "2 KiB", GoalBound::Nothing),
+    (64 << 10, "64 KiB", GoalBound::Nothing),
+];
 const SIZE_WORDS: [&str; 2] = ["--sizes=64:64K", "--step=32"];
 /// How the broker waits; its clients sleep.
 const POLLS: [&str; 3] = ["event", "adaptive", "busy"];
@@ -46,7 +49,13 @@ impl RdmaGoals {
                 .iter()
                 .map(|(name, target)| PerfContestant { name, target, scenario: Scenario::default() })
                 .collect();
-            measured.push(compare(self.effort, &contestants, TrafficShape::PingPong, size_bytes, &CpuPlacement::default())?);
+            measured.push(compare(
+                self.effort,
+                &contestants,
+                TrafficShape::PingPong,
+                size_bytes,
+                &CpuPlacement::default(),
+            )?);
         }
         drop((targets, brokers));
         let after = [self.measure_device(&folder, "events")?, self.measure_device(&folder, "busy")?];

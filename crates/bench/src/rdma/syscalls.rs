@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{RdmaGoals, POLLS};
+use super::{POLLS, RdmaGoals};
 use crate::broker_network::{NetworkBroker, TCP};
 use crate::perf::perf_table::GoalBound;
 use crate::placement::CpuPlacement;
@@ -117,7 +117,8 @@ impl RdmaGoals {
 
     /// System calls per thousand messages, and which they are.
     fn calls_of(&self, calls: &SyscallTrace, broker: &NetworkBroker) -> Result<(f64, String), String> {
-        let mut running = RunningScenario::start(&Scenario::default(), &broker.target("broker")?, &CpuPlacement::default())?;
+        let mut running =
+            RunningScenario::start(&Scenario::default(), &broker.target("broker")?, &CpuPlacement::default())?;
         let count = (self.effort.seconds * MESSAGES_A_SECOND) as u64;
         let segment = |count| LoadSegment { shape: TrafficShape::Stream, size_bytes: 64, count };
         running.segment(&segment(count / 4 + 1))?;

@@ -27,7 +27,9 @@ pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
             AgentCommand::End => {
                 report_results(&sampler.take().and_then(MemorySampler::stop))?;
             }
-            AgentCommand::ResidentBytes => report_results(&pids.iter().filter_map(|&pid| resident_bytes(pid)).sum::<u64>())?,
+            AgentCommand::ResidentBytes => {
+                report_results(&pids.iter().filter_map(|&pid| resident_bytes(pid)).sum::<u64>())?
+            }
         }
     }
     Ok(())

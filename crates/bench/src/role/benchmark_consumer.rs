@@ -4,14 +4,16 @@
 
 use std::time::Duration;
 
-use client::{ClientChannel, Client, ConsumeOptions, Delivery, ExchangeOptions, ClientOutput, Publish, QueueOptions, Table};
+use client::{
+    Client, ClientChannel, ClientOutput, ConsumeOptions, Delivery, ExchangeOptions, Publish, QueueOptions, Table,
+};
 use mio::{Events, Poll, Token};
 
 use super::null_broker::{BEGIN_EXCHANGE, begin_key};
 use super::role_tasks::ConsumerTask;
 use super::{CommandReader, report};
 use crate::limits::{SEGMENT_PARTS, SEGMENT_WAIT, SILENCE_WAIT};
-use crate::role_protocol::{SelfMeters, RoleReport, LoadSegment, TrafficShape};
+use crate::role_protocol::{LoadSegment, RoleReport, SelfMeters, TrafficShape};
 use crate::tcp::queue_arguments;
 use gauge::clock::{Deadline, now_ns, pause};
 use gauge::{DeliveryFaults, SequenceTally};
@@ -117,7 +119,12 @@ pub(super) fn connect_all(task: &ConsumerTask) -> client::Result<Vec<BenchmarkCo
 }
 
 /// Declares and binds a consumer's queue; for dead letters, also the queue that they come from.
-fn declare_queue(client: &mut Client, channel: ClientChannel, task: &ConsumerTask, index: usize) -> client::Result<String> {
+fn declare_queue(
+    client: &mut Client,
+    channel: ClientChannel,
+    task: &ConsumerTask,
+    index: usize,
+) -> client::Result<String> {
     let name = format!("{}.{index}", task.queue_prefix);
     let dead_letters = format!("{}.d", task.exchange);
     let own = queue_arguments(task.queue_bytes);
@@ -168,7 +175,11 @@ impl SegmentArrivals {
         let (size_bytes, count) = (segment.size_bytes, segment.count);
         let part = (count / SEGMENT_PARTS as u64).max(1);
         Self {
-            tally: if task.checks { SequenceTally::with_checksums(size_bytes, count) } else { SequenceTally::new(size_bytes, count) },
+            tally: if task.checks {
+                SequenceTally::with_checksums(size_bytes, count)
+            } else {
+                SequenceTally::new(size_bytes, count)
+            },
             next_mark: part,
             part,
             count,

@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use client::{
-    PreparedBatch, ClientChannel, Client, ConsumeOptions, ExchangeOptions, Properties, Publish, QueueOptions, RawProperties, Table,
+    Client, ClientChannel, ConsumeOptions, ExchangeOptions, PreparedBatch, Properties, Publish, QueueOptions,
+    RawProperties, Table,
 };
 use wire::frame::FRAME_OVERHEAD_BYTES;
 
@@ -16,9 +17,9 @@ use crate::limits::{
     CANNED_BATCH_BYTES, CONFIRM_SAMPLES_PER_WINDOW, KEYS_CANNED_MAX, PROBE_BYTES, SEGMENT_WAIT, SHARED_BODY_BYTES_MIN,
     SILENCE_WAIT,
 };
-use crate::role_protocol::{SelfMeters, RoleReport, LoadSegment, TrafficShape};
+use crate::role_protocol::{LoadSegment, RoleReport, SelfMeters, TrafficShape};
 use gauge::clock::{Deadline, now_ns};
-use gauge::{LatencyHistogram, BodyStamp, write_sequence};
+use gauge::{BodyStamp, LatencyHistogram, write_sequence};
 
 pub(super) struct BenchmarkPublisher {
     client: Client,

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use client::{ClientChannel, Client, ExchangeOptions, QueueOptions, Table};
+use client::{Client, ClientChannel, ExchangeOptions, QueueOptions, Table};
 
 use super::role_tasks::{BinderCommand, BinderTask};
 use super::{CommandReader, report};

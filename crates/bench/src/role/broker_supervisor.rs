@@ -11,18 +11,21 @@ use client::ExchangeOptions;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::role_tasks::{SupervisorCommand, SupervisorTask, BrokerAddresses, BrokerLogin, ListenAddress, RouteTask, RoutesStatus, TreeTransport};
+use super::role_tasks::{
+    BrokerAddresses, BrokerLogin, ListenAddress, RouteTask, RoutesStatus, SupervisorCommand, SupervisorTask,
+    TreeTransport,
+};
 use super::{CommandReader, connect, report};
+use crate::broker_network::{CapturedOutput, NetworkBroker};
 use crate::interrupt;
 use crate::launcher::address_towards;
 use crate::limits::ROUTE_WAIT;
-use crate::broker_network::{NetworkBroker, CapturedOutput};
 use crate::placement::CpuList;
-use crate::role_protocol::RoleReport;
 use crate::process::{ChildProcess, launch_command, this_program};
+use crate::role_protocol::RoleReport;
 use crate::target::free_port;
 use gauge::clock::{Deadline, pause};
-use gauge::{ProcessMeter, NetworkMeter};
+use gauge::{NetworkMeter, ProcessMeter};
 use report::document::NodeUsage;
 
 pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
@@ -46,7 +49,8 @@ pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
                 report(&RoleReport::Armed)?;
             }
             SupervisorCommand::End => {
-                let ended = meters.take().map(|(network, meter)| NodeUsage { usage: meter.stop(), network: network.stop() });
+                let ended =
+                    meters.take().map(|(network, meter)| NodeUsage { usage: meter.stop(), network: network.stop() });
                 report_results(&ended.ok_or("received `End` before `Begin`")?)?;
             }
         }
@@ -73,8 +77,10 @@ impl BrokerSupervisor {
             ListenAddress::Towards(other) => address_towards(other)?,
         };
         let address = SocketAddr::new(ip, free_port()?);
-        let login =
-            task.login.as_ref().map_or_else(String::new, |BrokerLogin { user, password }| format!("{user}:{password}@"));
+        let login = task
+            .login
+            .as_ref()
+            .map_or_else(String::new, |BrokerLogin { user, password }| format!("{user}:{password}@"));
         let mut words = ["--log-level", "error", "--listen"].map(str::to_owned).to_vec();
         words.push(address.to_string());
         if !task.cluster_name.is_empty() {
@@ -100,8 +106,9 @@ impl BrokerSupervisor {
         };
         match &task.login {
             Some(login) => words.extend(["--config".to_owned(), folder.write_config(login)?]),
-            None => words
-                .extend(["--loopback-users".to_owned(), String::new()].into_iter().filter(|_| !ip.is_loopback())),
+            None => {
+                words.extend(["--loopback-users".to_owned(), String::new()].into_iter().filter(|_| !ip.is_loopback()))
+            }
         }
         words.extend_from_slice(&task.options);
         let broker = NetworkBroker::start_with_options(&words, url.clone())?;

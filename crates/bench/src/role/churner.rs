@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use client::{ClientChannel, Client, QueueOptions};
+use client::{Client, ClientChannel, QueueOptions};
 use serde::{Deserialize, Serialize};
 
 use super::{CommandReader, report};
-use crate::role_protocol::{SelfMeters, RoleReport};
+use crate::role_protocol::{RoleReport, SelfMeters};
 use crate::tcp::queue_arguments;
 use gauge::LatencyHistogram;
 use gauge::clock::{Deadline, now_ns};
@@ -88,7 +88,12 @@ impl ChurnClient {
         Ok(Self { task, connection, queues, created: 0 })
     }
 
-    fn work(&mut self, command: &ChurnCommand, opened: &mut LatencyHistogram, closed: &mut LatencyHistogram) -> client::Result<u64> {
+    fn work(
+        &mut self,
+        command: &ChurnCommand,
+        opened: &mut LatencyHistogram,
+        closed: &mut LatencyHistogram,
+    ) -> client::Result<u64> {
         let deadline = Deadline::after(Duration::from_millis(command.duration_ms_max));
         let mut operations = 0;
         while operations < command.count_max && !deadline.passed() {

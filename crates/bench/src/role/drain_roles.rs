@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use client::{ClientChannel, Client, ConsumeOptions, Publish, QueueOptions};
+use client::{Client, ClientChannel, ConsumeOptions, Publish, QueueOptions};
 use mio::{Events, Poll, Token};
 use serde::{Deserialize, Serialize};
 
 use super::{CommandReader, report};
-use crate::limits::{SEGMENT_PARTS, QUEUE_COUNT_INTERVAL, SEGMENT_WAIT, SHARED_BODY_BYTES_MIN, SILENCE_WAIT};
-use crate::role_protocol::{SelfMeters, RoleReport};
+use crate::limits::{QUEUE_COUNT_INTERVAL, SEGMENT_PARTS, SEGMENT_WAIT, SHARED_BODY_BYTES_MIN, SILENCE_WAIT};
+use crate::role_protocol::{RoleReport, SelfMeters};
 use crate::tcp::queue_arguments;
 use gauge::clock::{Deadline, now_ns, pause};
 use gauge::{BodyStamp, SequenceTally, write_sequence};
@@ -34,10 +34,7 @@ pub(crate) struct BacklogTask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum FillCommand {
     /// Declares and fills the queue.
-    Fill {
-        size_bytes: usize,
-        count: u64,
-    },
+    Fill { size_bytes: usize, count: u64 },
     /// Deletes the queue and reports its remaining messages.
     Delete,
 }
@@ -206,7 +203,8 @@ fn consume_all(
     } else {
         SequenceTally::new(command.size_bytes, command.count)
     };
-    let mut drained = DrainProgress { tally, reordered: 0, marks_ns: Vec::new(), sent: command.count, expected: command.held };
+    let mut drained =
+        DrainProgress { tally, reordered: 0, marks_ns: Vec::new(), sent: command.count, expected: command.held };
     let options = ConsumeOptions { no_ack: task.ack_every == 0, ..ConsumeOptions::default() };
     let meters = SelfMeters::start();
     let began_ns = now_ns();

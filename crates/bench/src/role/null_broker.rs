@@ -2,8 +2,8 @@
 //!
 //! It neither routes nor decodes messages, so the measured rate is the load generator's own ceiling.
 
-mod publish_skimmer;
 mod encoded_deliveries;
+mod publish_skimmer;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -17,8 +17,8 @@ use wire::frame::HEARTBEAT_FRAME;
 use wire::method::{basic, exchange, queue};
 use wire::{Method, ShortStr, Table, Value};
 
+use self::encoded_deliveries::{DeliveryHeads, EncodedDeliveries};
 use self::publish_skimmer::{PublishSkimmer, SkimResult};
-use self::encoded_deliveries::{EncodedDeliveries, DeliveryHeads};
 use super::{CommandReader, stand_in};
 use crate::limits::{NULL_BUFFER_BYTES, NULL_HEADER_BYTES, NULL_HEARTBEAT_WAIT};
 use crate::role_protocol::LoadSegment;

@@ -3,13 +3,13 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use super::tls_stream::TlsStream;
 use super::role_tasks::RawSocketTask;
+use super::tls_stream::TlsStream;
 use super::{CommandReader, report};
 use crate::limits::{RAW_BUFFER_BYTES, SEGMENT_WAIT};
-use crate::role_protocol::{SelfMeters, RoleReport, LoadSegment, TrafficShape};
+use crate::role_protocol::{LoadSegment, RoleReport, SelfMeters, TrafficShape};
 use gauge::clock::now_ns;
-use gauge::{HistogramBuckets, DeliveryFaults, LatencyHistogram};
+use gauge::{DeliveryFaults, HistogramBuckets, LatencyHistogram};
 
 /// A connection to the relay.
 enum RawStream {

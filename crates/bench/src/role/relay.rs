@@ -10,8 +10,8 @@ use std::time::Duration;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 
-use super::tls_stream::{TlsStream, server_config};
 use super::role_tasks::RelayTask;
+use super::tls_stream::{TlsStream, server_config};
 use super::{CommandReader, report};
 use crate::limits::{CONSUMERS_MAX, RAW_BUFFER_BYTES};
 use crate::role_protocol::RoleReport;
@@ -169,7 +169,9 @@ pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
     let task: RelayTask = commands.task()?;
     let ended = match &task.tls {
         None => relay(&task, Ok),
-        Some(files) => server_config(files).and_then(|config| relay(&task, |socket| TlsStream::server(socket, &config))),
+        Some(files) => {
+            server_config(files).and_then(|config| relay(&task, |socket| TlsStream::server(socket, &config)))
+        }
     };
     ended.map_err(|error| format!("relay: {error}"))
 }

@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use super::role_tasks::SocketBaselineTask;
 use super::{CommandReader, report, stand_in};
 use crate::limits::{RAW_BUFFER_BYTES, SEGMENT_WAIT};
-use crate::role_protocol::{SelfMeters, RoleReport, LoadSegment};
+use crate::role_protocol::{LoadSegment, RoleReport, SelfMeters};
 use gauge::clock::now_ns;
 use wire::frame::FRAME_OVERHEAD_BYTES;
 

@@ -157,8 +157,12 @@ impl<S: Read + Write> TlsStream<S> {
     fn step(&mut self, plaintext: Option<&[u8]>, mut take: impl FnMut(&[u8])) -> Result<TlsProgress> {
         let received = &mut self.received[self.used..self.have];
         let (used, step) = match &mut self.tls {
-            TlsConnection::Server(tls) => step(tls.process_tls_records(received), plaintext, &mut self.ciphertext, &mut take),
-            TlsConnection::Client(tls) => step(tls.process_tls_records(received), plaintext, &mut self.ciphertext, &mut take),
+            TlsConnection::Server(tls) => {
+                step(tls.process_tls_records(received), plaintext, &mut self.ciphertext, &mut take)
+            }
+            TlsConnection::Client(tls) => {
+                step(tls.process_tls_records(received), plaintext, &mut self.ciphertext, &mut take)
+            }
         }?;
         self.used += used;
         self.ended |= step == TlsProgress::Ended;

@@ -2,7 +2,7 @@
 //!
 //! A route counts as established once a probe message has reached every consumer.
 
-use super::benchmark_consumer::{BenchmarkConsumer, connect_all, keep_alive, consume_segment, poll_of};
+use super::benchmark_consumer::{BenchmarkConsumer, connect_all, consume_segment, keep_alive, poll_of};
 use super::role_tasks::{ConsumerTask, LeafCommand};
 use super::{CommandReader, report};
 use crate::limits::{PROBE_BYTES, PROBE_LAST, PROBE_TURN, TREE_READY_WAIT};
@@ -36,7 +36,9 @@ enum ProbeProgress {
 fn probe(consumers: &mut [BenchmarkConsumer], acks: bool) -> Result<(), String> {
     let deadline = Deadline::after(TREE_READY_WAIT);
     let mut progress = vec![ProbeProgress::None; consumers.len()];
-    for (awaited, answer) in [(ProbeProgress::Some, RoleReport::Armed), (ProbeProgress::Last, RoleReport::Ready { port: 0 })] {
+    for (awaited, answer) in
+        [(ProbeProgress::Some, RoleReport::Armed), (ProbeProgress::Last, RoleReport::Ready { port: 0 })]
+    {
         while let Some(index) = progress.iter().position(|&progress| progress < awaited) {
             if deadline.passed() {
                 return Err(format!("no message reached it within {} s", TREE_READY_WAIT.as_secs()));

@@ -9,7 +9,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::Serialize;
 
 use super::{CommandReader, report};
-use crate::role_protocol::{SelfMeters, RoleReport, SelfUsage};
+use crate::role_protocol::{RoleReport, SelfMeters, SelfUsage};
 use crate::workload::process_messages::WorkloadCommand;
 
 /// The poll token of a command.
@@ -46,7 +46,10 @@ impl WorkerContext {
 }
 
 /// Runs `work` on a thread of its own and passes it commands until they end.
-pub(super) fn run(commands: &mut CommandReader, work: impl FnOnce(WorkerContext) -> Result<(), String> + Send) -> Result<(), String> {
+pub(super) fn run(
+    commands: &mut CommandReader,
+    work: impl FnOnce(WorkerContext) -> Result<(), String> + Send,
+) -> Result<(), String> {
     raise_limit()?;
     let poll = Poll::new().map_err(|error| format!("no poll: {error}"))?;
     let waker = Waker::new(poll.registry(), COMMAND_TOKEN).map_err(|error| format!("no bell: {error}"))?;
@@ -73,7 +76,11 @@ fn raise_limit() -> Result<(), String> {
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|error| format!("the limit of open files: {error}"))
 }
 
-fn forward_commands(commands: &mut CommandReader, sender: &Sender<WorkloadCommand>, waker: &Waker) -> Result<(), String> {
+fn forward_commands(
+    commands: &mut CommandReader,
+    sender: &Sender<WorkloadCommand>,
+    waker: &Waker,
+) -> Result<(), String> {
     while let Some(command) = commands.next::<WorkloadCommand>()? {
         if sender.send(command).is_err() {
             return Ok(());

@@ -2,8 +2,8 @@
 //!
 //! A busy consumer reads nothing: its messages wait in the socket and then in the broker.
 
-mod workload_consumer;
 mod group_results;
+mod workload_consumer;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -16,12 +16,12 @@ use mio::{Events, Interest, Token};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use self::workload_consumer::WorkloadConsumer;
 use self::group_results::ConsumerGroupResults;
+use self::workload_consumer::WorkloadConsumer;
 use super::CommandReader;
-use super::worker_thread::{self, WorkerContext, ScheduledMeter, TIMER_TOKEN};
+use super::worker_thread::{self, ScheduledMeter, TIMER_TOKEN, WorkerContext};
 use crate::limits::{IDLE_POLL_INTERVAL, SWEEP_IDLE_WAIT};
-use crate::workload::delivery_ledger::{MessageSetSum, DeliveryLedger};
+use crate::workload::delivery_ledger::{DeliveryLedger, MessageSetSum};
 use crate::workload::process_messages::{WorkloadCommand, WorkloadConsumerReport, WorkloadConsumerTask};
 use crate::workload::topology::WorkloadTopology;
 
@@ -63,8 +63,9 @@ impl WorkloadConsumerProcess {
         for &group in &task.groups {
             for number in 0..task.common.spec.consumers[group].count {
                 let token = Token(consumers.len());
-                let consumer = WorkloadConsumer::connect(&task.common, &topology, (group, number), worker.poll.registry(), token)
-                    .map_err(|error| error.to_string())?;
+                let consumer =
+                    WorkloadConsumer::connect(&task.common, &topology, (group, number), worker.poll.registry(), token)
+                        .map_err(|error| error.to_string())?;
                 queues.push(consumer.queue());
                 consumers.push(consumer);
             }
@@ -73,16 +74,21 @@ impl WorkloadConsumerProcess {
         queues.dedup();
         let timer = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC)
             .map_err(|error| format!("no timer: {error}"))?;
-        worker.poll
+        worker
+            .poll
             .registry()
             .register(&mut SourceFd(&timer.as_fd().as_raw_fd()), TIMER_TOKEN, Interest::READABLE)
             .map_err(|error| format!("no timer: {error}"))?;
         let streams = task.common.spec.streams();
         let context = ConsumerContext {
             ledgers: (0..topology.queues.len())
-                .map(
-                    |queue| if queues.binary_search(&queue).is_ok() { DeliveryLedger::new(streams) } else { DeliveryLedger::default() },
-                )
+                .map(|queue| {
+                    if queues.binary_search(&queue).is_ok() {
+                        DeliveryLedger::new(streams)
+                    } else {
+                        DeliveryLedger::default()
+                    }
+                })
                 .collect(),
             groups: task.groups.iter().map(|&group| (group, ConsumerGroupResults::default())).collect(),
             measured_from_ns: 0,

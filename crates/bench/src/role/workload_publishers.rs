@@ -2,8 +2,8 @@
 //!
 //! A publisher waits for nothing before it sends the next message, except for a confirm window if the workload has one.
 
-mod workload_publisher;
 mod publisher_results;
+mod workload_publisher;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,16 +16,16 @@ use mio::{Events, Interest, Token};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-use self::workload_publisher::{WorkloadPublisher, SendReadiness};
 use self::publisher_results::PublisherResults;
+use self::workload_publisher::{SendReadiness, WorkloadPublisher};
 use super::CommandReader;
-use super::worker_thread::{self, WorkerContext, ScheduledMeter, TIMER_TOKEN};
+use super::worker_thread::{self, ScheduledMeter, TIMER_TOKEN, WorkerContext};
 use crate::limits::{IDLE_POLL_INTERVAL, SENDS_PER_TURN_MAX};
+use crate::workload::message_stamp::pattern;
+use crate::workload::pacer::{PacerAction, SendPacer};
+use crate::workload::process_messages::{WorkloadCommand, WorkloadPublisherTask};
 use crate::workload::random;
 use crate::workload::random::SymbolDistribution;
-use crate::workload::pacer::{SendPacer, PacerAction};
-use crate::workload::message_stamp::pattern;
-use crate::workload::process_messages::{WorkloadCommand, WorkloadPublisherTask};
 use crate::workload::topology::{RoutingKeys, WorkloadTopology};
 
 /// State shared by all publishers of the process.
@@ -100,7 +100,8 @@ impl WorkloadPublisherProcess {
             );
         }
         let timer = timer().map_err(|error| format!("no timer: {error}"))?;
-        worker.poll
+        worker
+            .poll
             .registry()
             .register(&mut SourceFd(&timer.as_fd().as_raw_fd()), TIMER_TOKEN, Interest::READABLE)
             .map_err(|error| format!("no timer: {error}"))?;

@@ -4,8 +4,8 @@
 
 use std::collections::VecDeque;
 
-use client::{ClientChannel, Client, ClientOutput, Publish};
-use market::{MessageSink, EncodedMessage, SequenceGap, GatewayId, MarketMessage, Recipient};
+use client::{Client, ClientChannel, ClientOutput, Publish};
+use market::{EncodedMessage, GatewayId, MarketMessage, MessageSink, Recipient, SequenceGap};
 
 use super::market_address::{MarketAddress, REJECTS};
 use crate::limits::MARKET_GAPS_TOLD;
@@ -46,9 +46,7 @@ impl MessageSink for AnswerOutbox {
         self.gaps += 1;
         if self.gaps <= MARKET_GAPS_TOLD {
             let SequenceGap { from, until } = gap;
-            eprintln!(
-                "harrier market: engine: gateway {gateway}: orders {from} to before {until} are missing"
-            );
+            eprintln!("harrier market: engine: gateway {gateway}: orders {from} to before {until} are missing");
         }
     }
 }
@@ -118,7 +116,10 @@ impl AnswerOutbox {
     }
 
     #[inline]
-    fn publish_each(&mut self, mut publish: impl FnMut(&Publish<'_>, &[u8]) -> client::Result<u64>) -> client::Result<()> {
+    fn publish_each(
+        &mut self,
+        mut publish: impl FnMut(&Publish<'_>, &[u8]) -> client::Result<u64>,
+    ) -> client::Result<()> {
         for (to, body) in &self.waiting {
             let keys = match to {
                 Recipient::Gateway(gateway) => match self.keys.get(gateway.number()) {

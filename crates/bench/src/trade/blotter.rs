@@ -4,11 +4,14 @@
 
 use gauge::LatencyHistogram;
 use market::limits::ORDERS_IN_FLIGHT_MAX;
-use market::{EndOfStream, OrderFlow, OrderFlowRules, GatewayId, GatewayEvent, MarketMessage, ORDER_BYTES, OrdersChecksum, OutstandingOrders, SampleSource};
+use market::{
+    EndOfStream, GatewayEvent, GatewayId, MarketMessage, ORDER_BYTES, OrderFlow, OrderFlowRules, OrdersChecksum,
+    OutstandingOrders, SampleSource,
+};
 
-use super::program_results::GatewayResults;
 use super::gateway::GatewayTask;
-use super::measurement_interval::{MeasurementInterval, MarketTotals};
+use super::measurement_interval::{MarketTotals, MeasurementInterval};
+use super::program_results::GatewayResults;
 
 /// The orders of a gateway.
 pub(super) struct Blotter {
@@ -202,9 +205,9 @@ impl Blotter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trade::market_options::MarketLoad;
     use crate::trade::market_address::MarketAddress;
-    use market::{MatchingEngine, EngineRules, MarketSample, Recipient};
+    use crate::trade::market_options::MarketLoad;
+    use market::{EngineRules, MarketSample, MatchingEngine, Recipient};
 
     fn task(orders: u64) -> GatewayTask {
         let load = MarketLoad {
@@ -275,10 +278,13 @@ mod tests {
     #[test]
     fn what_is_lost_is_told() {
         let (found, ..) = market(500, |mut answers| {
-            let lost =
-                answers.iter().position(|(_, one)| matches!(one, MarketMessage::Confirmation(_))).expect("there is one");
+            let lost = answers
+                .iter()
+                .position(|(_, one)| matches!(one, MarketMessage::Confirmation(_)))
+                .expect("there is one");
             answers.remove(lost);
-            let lost = answers.iter().position(|(_, one)| matches!(one, MarketMessage::Quote(_))).expect("there is one");
+            let lost =
+                answers.iter().position(|(_, one)| matches!(one, MarketMessage::Quote(_))).expect("there is one");
             answers.remove(lost);
             answers
         });

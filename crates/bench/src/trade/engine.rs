@@ -8,19 +8,19 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use client::{ClientChannel, Client, ConsumeOptions, ClientError, Publish};
+use client::{Client, ClientChannel, ClientError, ConsumeOptions, Publish};
 use gauge::clock::{Deadline, now_ns, pause};
 use market::limits::GATEWAYS_MAX;
-use market::{EngineCounts, SampleSource, EngineRules, InputOutcome};
+use market::{EngineCounts, EngineRules, InputOutcome, SampleSource};
 use mio::{Events, Poll, Token};
 use serde::{Deserialize, Serialize};
 
-use super::market_options::MarketLoad;
-use super::program_results::EngineResults;
-use super::measurement_interval::{MeasurementInterval, MarketTotals};
-use super::order_journal::{OrderJournal, RecoveredOrders};
 use super::answer_outbox::AnswerOutbox;
-use super::market_address::{ORDERS, MarketAddress, STATISTICS};
+use super::market_address::{MarketAddress, ORDERS, STATISTICS};
+use super::market_options::MarketLoad;
+use super::measurement_interval::{MarketTotals, MeasurementInterval};
+use super::order_journal::{OrderJournal, RecoveredOrders};
+use super::program_results::EngineResults;
 use crate::interrupt;
 use crate::limits::{
     MARKET_END_WAIT, MARKET_LOOK, MARKET_PREFETCH, MARKET_TAKE_OVER_LOOK, MARKET_TAKE_OVER_WAIT,
@@ -67,7 +67,8 @@ struct PendingAck {
 impl EngineProgram {
     /// Connects, and recovers the journal.
     pub(crate) fn start(task: EngineTask) -> Result<Self, String> {
-        let rules = EngineRules { symbols: task.load.symbols, matching: task.load.matching(), ..EngineRules::default() };
+        let rules =
+            EngineRules { symbols: task.load.symbols, matching: task.load.matching(), ..EngineRules::default() };
         let mut engine = market::MatchingEngine::new(rules);
         let mut mailbox = AnswerOutbox::new(&task.place);
         let (journal, kept) = match &task.journal {
@@ -82,7 +83,8 @@ impl EngineProgram {
         }
         mailbox.skip(kept.confirmed);
         for entry in &kept.orders {
-            let entry = entry.as_slice().try_into().map_err(|_| "an entry of the journal is not an order".to_owned())?;
+            let entry =
+                entry.as_slice().try_into().map_err(|_| "an entry of the journal is not an order".to_owned())?;
             engine.replay(entry, &mut mailbox).map_err(|error| error.to_string())?;
         }
         let poll = Poll::new().map_err(|error| format!("no poll: {error}"))?;
@@ -199,14 +201,17 @@ impl EngineProgram {
                             interval.begin(found.began_ns);
                         }
                         if is_due {
-                            let bytes = interval.end(SampleSource::Engine, found.ended_ns, totals(engine.counts()), Vec::new());
+                            let bytes =
+                                interval.end(SampleSource::Engine, found.ended_ns, totals(engine.counts()), Vec::new());
                             outlet.publish(delivery.channel, &Publish::to(name, STATISTICS), bytes)?;
                         }
                     }
                 }
                 InputOutcome::End(gateway) => ended[gateway.number()] = true,
                 // The sender may name a queue for the rejection.
-                InputOutcome::Malformed => mailbox.set_sender_queue(delivery.properties.reply_to().map(|queue| queue.as_bytes())),
+                InputOutcome::Malformed => {
+                    mailbox.set_sender_queue(delivery.properties.reply_to().map(|queue| queue.as_bytes()))
+                }
                 InputOutcome::Repeat => {}
             }
             if journal.is_none() { mailbox.publish(delivery.channel, outlet) } else { Ok(()) }

@@ -5,7 +5,7 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use client::{ClientChannel, Client, ConsumeOptions, ClientOutput, Publish};
+use client::{Client, ClientChannel, ClientOutput, ConsumeOptions, Publish};
 use gauge::clock::now_ns;
 use gauge::limits::LATE_SEND_NS;
 use mio::unix::SourceFd;
@@ -14,15 +14,15 @@ use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use serde::{Deserialize, Serialize};
 
-use super::market_options::MarketLoad;
 use super::blotter::Blotter;
+use super::market_address::{MarketAddress, ORDERS, STATISTICS};
+use super::market_options::MarketLoad;
 use super::program_results::GatewayResults;
-use super::market_address::{ORDERS, MarketAddress, STATISTICS};
 use crate::interrupt;
 use crate::limits::{
     MARKET_ANSWER_WAIT, MARKET_LOOK, MARKET_UNCONFIRMED_MAX, MARKET_UNSENT_BYTES_MAX, SENDS_PER_TURN_MAX,
 };
-use crate::workload::pacer::{SendPacer, PacerAction};
+use crate::workload::pacer::{PacerAction, SendPacer};
 
 /// Poll events of the connection and of the timer.
 const LINK: Token = Token(0);
@@ -131,7 +131,9 @@ impl GatewayProgram {
             if self.is_finished() || interrupt::requested() {
                 break;
             }
-            if self.sent() == self.orders && time_ns > self.blotter.last_event_ns() + MARKET_ANSWER_WAIT.as_nanos() as u64 {
+            if self.sent() == self.orders
+                && time_ns > self.blotter.last_event_ns() + MARKET_ANSWER_WAIT.as_nanos() as u64
+            {
                 // Missing answers are reported at the end.
                 return Ok(());
             }
@@ -183,7 +185,8 @@ impl GatewayProgram {
         let mut time_ns = now_ns();
         let mut count = 0;
         let key = Publish::to(&self.task.place.name, ORDERS);
-        while self.sent() < self.orders && count < SENDS_PER_TURN_MAX && self.due_ns() <= time_ns && self.has_capacity() {
+        while self.sent() < self.orders && count < SENDS_PER_TURN_MAX && self.due_ns() <= time_ns && self.has_capacity()
+        {
             let due_ns = if self.task.rate.is_some() { self.due_ns() } else { time_ns };
             let late = time_ns - due_ns > LATE_SEND_NS;
             let order = self.blotter.order(due_ns, time_ns, late);

@@ -2,7 +2,7 @@
 //!
 //! Every program declares the same objects, so they may start in any order.
 
-use client::{ClientChannel, Client, ExchangeOptions, ConnectOptions, QueueOptions, Table, Url};
+use client::{Client, ClientChannel, ConnectOptions, ExchangeOptions, QueueOptions, Table, Url};
 use serde::{Deserialize, Serialize};
 
 /// Routing key of orders.

@@ -125,10 +125,7 @@ impl MarketFigures {
             ));
         }
         if reported.rejections > 0 {
-            text.push_str(&format!(
-                "; {} foreign messages were rejected",
-                reported.rejections
-            ));
+            text.push_str(&format!("; {} foreign messages were rejected", reported.rejections));
         }
         text
     }

@@ -4,7 +4,7 @@ use market::Matching;
 use market::limits::{GATEWAYS_MAX, ORDERS_IN_FLIGHT_MAX, SYMBOLS_MAX};
 use serde::{Deserialize, Serialize};
 
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, option};
 use crate::limits::{MARKET_ORDERS_MAX, MARKET_RATE_MAX};
 
 /// Trading options.
@@ -16,7 +16,12 @@ pub(crate) const TRADING: &[OptionSpec] = &[
     option("matching", None, "HOW", "crossing (default), or exact: only at the same price, as in the paper"),
     option("sample", None, "N", "orders between two measurements (default 10000, as in the paper)"),
     option("window", None, "N", "without a rate: orders in flight of each gateway (default 1000)"),
-    option("confirms", None, "", "publisher confirms and acknowledgements everywhere, and a journal, so that nothing is lost"),
+    option(
+        "confirms",
+        None,
+        "",
+        "publisher confirms and acknowledgements everywhere, and a journal, so that nothing is lost",
+    ),
 ];
 
 /// The load of a market without its rate.
@@ -115,7 +120,9 @@ mod tests {
 
     fn load(line: &str) -> Result<MarketLoad, String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        ParsedOptions::parse(&words, &[TRADING]).and_then(|given| MarketLoad::read(&given, 100)).map_err(|wrong| wrong.0)
+        ParsedOptions::parse(&words, &[TRADING])
+            .and_then(|given| MarketLoad::read(&given, 100))
+            .map_err(|wrong| wrong.0)
     }
 
     #[test]
@@ -128,7 +135,10 @@ mod tests {
     #[test]
     fn what_does_not_go_together_is_refused() {
         for (line, expected) in [
-            ("--gateways 3 --symbols 2", "--gateways 3: each gateway needs a symbol of its own, and there are 2 (--symbols)"),
+            (
+                "--gateways 3 --symbols 2",
+                "--gateways 3: each gateway needs a symbol of its own, and there are 2 (--symbols)",
+            ),
             ("--gateways 17", "--gateways is a number from 1 to 16, not '17'"),
             ("--gateways 2 --orders 1", "--orders 1: there are 2 gateways"),
             ("--matching fuzzy", "--matching is one of crossing, exact, not 'fuzzy'"),

@@ -9,11 +9,11 @@ use gauge::{ProcessMeter, RoleUsage};
 use serde::{Deserialize, Serialize};
 
 use super::engine::{EngineProgram, EngineTask};
-use super::gateway::{GatewayStart, GatewayProgram};
+use super::gateway::{GatewayProgram, GatewayStart};
 use super::reporter::ReporterProgram;
 use crate::interrupt;
-use crate::role_protocol::RoleReport;
 use crate::role::{CommandReader, report};
+use crate::role_protocol::RoleReport;
 
 /// The results of a program, and its resource usage from when it was ready (a gateway: from its start time) to its end.
 #[derive(Debug, Serialize, Deserialize)]

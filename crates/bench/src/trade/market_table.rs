@@ -3,8 +3,8 @@
 
 use report::page::{PageSection, number};
 
-use super::market_options::rate_label;
 use super::market_figures::MarketFigures;
+use super::market_options::rate_label;
 
 const COLUMNS: [(&str, &str); 12] = [
     ("Orders/s", "sent"),
@@ -62,7 +62,9 @@ pub(super) fn section(name: &str, facts: Vec<String>, rows: &[(Option<f64>, Stri
         columns: columns.chain(COLUMNS.iter().map(|(above, below)| format!("{above}, {below}"))).collect(),
         rows: rows
             .iter()
-            .map(|(rate, broker, figures)| [rate_label(*rate), broker.clone()].into_iter().chain(cells(figures)).collect())
+            .map(|(rate, broker, figures)| {
+                [rate_label(*rate), broker.clone()].into_iter().chain(cells(figures)).collect()
+            })
             .collect(),
     }
 }

@@ -4,16 +4,16 @@
 
 use report::stdout::put;
 
-use super::market_options::{MarketLoad, TRADING};
-use super::market_figures::MarketFigures;
 use super::help;
+use super::market_figures::MarketFigures;
+use super::market_options::{MarketLoad, TRADING};
 use super::run_market::{MarketBench, TURNS};
 use super::running_market::MarketRun;
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, option};
 use crate::failure::CommandFailure;
 use crate::limits::MARKET_ORDERS_MAX;
+use crate::measure_options::{MeasureOptions, OUTPUT, TARGETS};
 use crate::open_loop::RateSearch;
-use crate::measure_options::{OUTPUT, MeasureOptions, TARGETS};
 use crate::workload::units;
 
 const OWN: &[OptionSpec] = &[
@@ -61,8 +61,9 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
         for target in 0..market.targets.len() {
             let name = market.targets[target].name.clone();
             match search(&mut market, target, &limit, &effort)? {
-                Some(rate) => market
-                    .show(&format!("# {name}: {rate:.0} orders/s is the highest rate found within {limit}\n"))?,
+                Some(rate) => {
+                    market.show(&format!("# {name}: {rate:.0} orders/s is the highest rate found within {limit}\n"))?
+                }
                 None => missed.push(format!("{limit}: no rate that was tried stays within it on {name}")),
             }
         }
@@ -109,7 +110,12 @@ impl CompletionLimit {
     }
 }
 
-fn search(market: &mut MarketBench, target: usize, limit: &CompletionLimit, effort: &SearchEffort) -> Result<Option<f64>, CommandFailure> {
+fn search(
+    market: &mut MarketBench,
+    target: usize,
+    limit: &CompletionLimit,
+    effort: &SearchEffort,
+) -> Result<Option<f64>, CommandFailure> {
     let mut search = RateSearch::from(effort.from);
     for _probe in 0..effort.probes {
         let Some(rate) = search.rate() else { break };
@@ -131,7 +137,8 @@ fn search(market: &mut MarketBench, target: usize, limit: &CompletionLimit, effo
 fn one(market: &mut MarketBench, target: usize, rate: f64, seconds: f64) -> Result<MarketFigures, CommandFailure> {
     let orders = ((rate * seconds) as u64).clamp(u64::from(market.load.gateways), MARKET_ORDERS_MAX);
     let load = MarketLoad { orders, ..market.load.clone() };
-    let figures = market.measure(&MarketRun { load: &load, rate: Some(rate), file: None, kill_engine_s: None }, target)?;
+    let figures =
+        market.measure(&MarketRun { load: &load, rate: Some(rate), file: None, kill_engine_s: None }, target)?;
     market.show_row(Some(rate), &market.targets[target].name, &figures)?;
     Ok(figures)
 }

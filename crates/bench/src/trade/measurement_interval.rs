@@ -1,6 +1,6 @@
 //! Sampling: what a gateway or the engine counted and used since the last sample.
 
-use market::{SampleSource, MarketSample};
+use market::{MarketSample, SampleSource};
 
 use super::process_usage::ProcessUsage;
 
@@ -43,7 +43,13 @@ impl MeasurementInterval {
     }
 
     /// Ends the interval: returns its sample, with the completion times in it, and starts the next one.
-    pub(super) fn end(&mut self, role: SampleSource, time_ns: u64, totals: MarketTotals, completions: Vec<(u64, u64)>) -> &[u8] {
+    pub(super) fn end(
+        &mut self,
+        role: SampleSource,
+        time_ns: u64,
+        totals: MarketTotals,
+        completions: Vec<(u64, u64)>,
+    ) -> &[u8] {
         let (user_us, system_us) = self.usage.since();
         let before = std::mem::replace(&mut self.before, totals);
         let sample = MarketSample {

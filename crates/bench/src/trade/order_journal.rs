@@ -49,7 +49,9 @@ impl OrderJournal {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(wrong)?;
         let (kept, whole) = match bytes.strip_prefix(MAGIC) {
-            Some(records) => read(records).map_or((RecoveredOrders::default(), 0), |(kept, whole)| (kept, MAGIC.len() + whole)),
+            Some(records) => {
+                read(records).map_or((RecoveredOrders::default(), 0), |(kept, whole)| (kept, MAGIC.len() + whole))
+            }
             // Shorter than the header: it was torn at its creation.
             None if MAGIC.starts_with(&bytes) => (RecoveredOrders::default(), 0),
             None => return Err(format!("{}: not the journal of a matching engine", path.display())),
@@ -167,7 +169,9 @@ mod tests {
             std::fs::write(&scratch.0, &whole[..whole.len() - cut]).expect("written");
             let expected = match cut {
                 0 => RecoveredOrders { orders: orders(), confirmed: 7, torn_bytes: 0 },
-                cut => RecoveredOrders { orders: orders()[..2].to_vec(), confirmed: 7, torn_bytes: (last - cut) as u64 },
+                cut => {
+                    RecoveredOrders { orders: orders()[..2].to_vec(), confirmed: 7, torn_bytes: (last - cut) as u64 }
+                }
             };
             let (mut journal, kept) = OrderJournal::open(&scratch.0).expect("a journal");
             assert_eq!(kept, expected, "{cut}");

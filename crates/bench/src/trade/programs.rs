@@ -10,14 +10,14 @@ use market::limits::GATEWAYS_MAX;
 use report::stdout::put;
 use serde::Serialize;
 
-use super::market_options::{MarketLoad, TRADING, rate};
 use super::engine::{EngineProgram, EngineTask};
-use super::program_results::{EngineResults, GatewayResults};
 use super::gateway::{GatewayProgram, GatewayTask};
 use super::help;
 use super::market_address::MarketAddress;
-use super::reporter::{ReporterResults, ReporterProgram, ReporterTask};
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use super::market_options::{MarketLoad, TRADING, rate};
+use super::program_results::{EngineResults, GatewayResults};
+use super::reporter::{ReporterProgram, ReporterResults, ReporterTask};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, option};
 use crate::failure::CommandFailure;
 
 /// Options that select the market.
@@ -83,7 +83,11 @@ pub(super) fn market_address(given: &ParsedOptions, gateways: u16) -> Result<Mar
 }
 
 /// Prints results as JSON or in words.
-fn print_results<T: Serialize>(given: &ParsedOptions, found: &T, words: impl FnOnce() -> String) -> Result<(), CommandFailure> {
+fn print_results<T: Serialize>(
+    given: &ParsedOptions,
+    found: &T,
+    words: impl FnOnce() -> String,
+) -> Result<(), CommandFailure> {
     let line = match given.has("json") {
         true => serde_json::to_string(found).map_err(|error| error.to_string())?,
         false => words(),
@@ -201,9 +205,12 @@ pub(super) fn reporter(words: &[String]) -> Result<(), CommandFailure> {
         ))?);
     }
     let gateways = given.number("gateways", 1, 1, GATEWAYS_MAX as u64)? as u16;
-    let file =
-        given.text("file").map(PathBuf::from).ok_or_else(|| UsageError("--file says where measurements go".to_owned()))?;
-    let found = ReporterProgram::start(&ReporterTask { place: market_address(&given, gateways)?, file: Some(file) })?.work()?;
+    let file = given
+        .text("file")
+        .map(PathBuf::from)
+        .ok_or_else(|| UsageError("--file says where measurements go".to_owned()))?;
+    let found =
+        ReporterProgram::start(&ReporterTask { place: market_address(&given, gateways)?, file: Some(file) })?.work()?;
     let ReporterResults { gateway, engine, rejections, strays } = found;
     print_results(&given, &found, || {
         format!(

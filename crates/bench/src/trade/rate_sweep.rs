@@ -5,18 +5,18 @@
 use report::page::PageSection;
 use report::stdout::put;
 
-use super::market_options::{MarketLoad, TRADING, rates, rate_label};
 use super::help;
+use super::market_options::{MarketLoad, TRADING, rate_label, rates};
+use super::market_table::{packets, section};
 use super::paper_2008;
-use super::sweep_placements::{PLACEMENTS, SweepPlacements, SweepRun, best};
 use super::run_market::{MarketBench, TURNS};
 use super::running_market::{MarketRun, trade};
-use super::market_table::{packets, section};
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use super::sweep_placements::{PLACEMENTS, SweepPlacements, SweepRun, best};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, option};
 use crate::failure::CommandFailure;
 use crate::limits::MARKET_ORDERS_MAX;
+use crate::measure_options::{MeasureOptions, OUTPUT, TARGETS};
 use crate::run_recorder::check_interrupted;
-use crate::measure_options::{OUTPUT, MeasureOptions, TARGETS};
 use crate::target::BenchmarkTarget;
 use crate::tcp::TcpOptions;
 
@@ -24,12 +24,7 @@ const OWN: &[OptionSpec] = &[
     option("rates", None, "R,R,…", "orders a second (default 1000,2000,4000,6000,8000,80000,400000)"),
     option("seconds", None, "S", "length of each rate's run (default 5); --orders sets the number of orders instead"),
     option("runs", None, "N", "runs of each rate, interleaved over all brokers (default 1)"),
-    option(
-        "nagle-table",
-        None,
-        "",
-        "also Table 1: packets with and without Nagle's algorithm at a started broker",
-    ),
+    option("nagle-table", None, "", "also Table 1: packets with and without Nagle's algorithm at a started broker"),
 ];
 
 const ABOUT: &str = "\
@@ -47,7 +42,10 @@ const EXAMPLES: &[(&str, &str)] = &[
         "sweep --rates 8000 --runs 5 --against amqp://127.0.0.1:5673 --also-cpus broker=0,publisher=0,consumer=0 --pause-others",
         "two brokers, unrestricted and with everything on one processor; reports where each is fastest",
     ),
-    ("sweep --against amqp://127.0.0.1:5673 --json sweep.json --html sweep.html", "against another broker, with files of the results"),
+    (
+        "sweep --against amqp://127.0.0.1:5673 --json sweep.json --html sweep.html",
+        "against another broker, with files of the results",
+    ),
 ];
 
 /// Runs the command.
@@ -147,9 +145,12 @@ fn nagle(market: &mut MarketBench, load_at: &dyn Fn(Option<f64>) -> MarketLoad) 
         let broker = BenchmarkTarget::embedded(None, &tcp.broker_words(), &market.setup.placement.broker)?;
         let load = load_at(Some(theirs.rate));
         let run = MarketRun { load: &load, rate: Some(theirs.rate), file: None, kill_engine_s: None };
-        let figures = super::market_figures::MarketFigures::of(trade(&run, &broker, &market.setup.placement)?, &load, run.rate);
+        let figures =
+            super::market_figures::MarketFigures::of(trade(&run, &broker, &market.setup.placement)?, &load, run.rate);
         let Some([packets, bytes, gap]) = packets(&figures) else {
-            return Err(CommandFailure::Failed("the kernel does not count packets: Table 1 is not available".to_owned()));
+            return Err(CommandFailure::Failed(
+                "the kernel does not count packets: Table 1 is not available".to_owned(),
+            ));
         };
         let network_packets = figures.network().map_or(0, |network| network.packets);
         let per_order = |packets: u64, orders: u64| format!("{:.2}", packets as f64 / orders as f64);

@@ -1,7 +1,7 @@
 //! The lines of the reporter: samples and rejections as JSON objects. `docs/market.md` describes the fields.
 
 use gauge::{HistogramBuckets, LatencyHistogram};
-use market::{OrderReject, SampleSource, MarketSample};
+use market::{MarketSample, OrderReject, SampleSource};
 use serde::{Deserialize, Serialize};
 
 /// One sample.
@@ -142,7 +142,8 @@ mod tests {
 
     #[test]
     fn a_line_says_whose_it_is_and_has_the_whole_histogram() {
-        let line = MeasurementLine::of(sample(SampleSource::Gateway(GatewayId::default()))).line().expect("it has a form");
+        let line =
+            MeasurementLine::of(sample(SampleSource::Gateway(GatewayId::default()))).line().expect("it has a form");
         let read: MeasurementLine = serde_json::from_str(&line).expect("an object");
         assert_eq!((read.from.as_str(), read.gateway, read.number), ("gateway", Some(0), 3));
         assert_eq!((read.orders_per_s, read.answers_per_s), (20_000.0, 30_000.0));

@@ -8,12 +8,12 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use client::{ClientChannel, Client, ConsumeOptions, QueueOptions, Table};
-use market::{MarketMessage, SampleSource, MarketSample};
+use client::{Client, ClientChannel, ConsumeOptions, QueueOptions, Table};
+use market::{MarketMessage, MarketSample, SampleSource};
 use serde::{Deserialize, Serialize};
 
 use super::market_address::{MarketAddress, REJECTS, STATISTICS};
-use super::report_lines::{RejectionLine, MeasurementLine};
+use super::report_lines::{MeasurementLine, RejectionLine};
 use crate::interrupt;
 use crate::limits::{MARKET_LOOK, MARKET_SILENCE};
 

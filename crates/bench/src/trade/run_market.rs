@@ -5,33 +5,28 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use report::document::{LoopMode, SeriesPoint, MeasuredSeries};
+use report::document::{LoopMode, MeasuredSeries, SeriesPoint};
 use report::page::PageSection;
 use report::stdout::put;
 
-use super::market_options::{MarketLoad, TRADING, rate};
-use super::market_figures::MarketFigures;
 use super::help;
-use super::running_market::{MarketRun, trade};
+use super::market_figures::MarketFigures;
+use super::market_options::{MarketLoad, TRADING, rate};
 use super::market_table::{head, row};
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use super::running_market::{MarketRun, trade};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, option};
 use crate::failure::CommandFailure;
 use crate::launcher::has_ranks;
+use crate::measure_options::{MeasureOptions, OUTPUT, TARGETS};
 use crate::placement::CpuPlacement;
 use crate::run_recorder::{RunRecorder, check_interrupted};
-use crate::measure_options::{OUTPUT, MeasureOptions, TARGETS};
 use crate::target::BenchmarkTarget;
 
 const OWN: &[OptionSpec] = &[
     option("rate", None, "R", "orders a second of all gateways together, or max: as fast as possible (default 8000)"),
     option("runs", None, "N", "runs, interleaved over all brokers (default 1)"),
     option("file", None, "FILE", "file for the reporter's measurements, a line of JSON each (of the last run)"),
-    option(
-        "kill-engine-after",
-        None,
-        "S",
-        "kill the engine after S seconds and start another one (with --confirms)",
-    ),
+    option("kill-engine-after", None, "S", "kill the engine after S seconds and start another one (with --confirms)"),
 ];
 
 /// How brokers take turns.
@@ -53,10 +48,7 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("run", "100,000 orders at 8,000 a second, the paper's highest rate"),
     ("run --rate 400000 --orders 4000000 --file measurements.jsonl", "far above it, with a file of all measurements"),
     ("run --rate max --against amqp://127.0.0.1:5673", "two brokers, interleaved, as fast as possible"),
-    (
-        "run --confirms --kill-engine-after 1 --orders 40000",
-        "nothing is lost or duplicated when the engine is killed",
-    ),
+    ("run --confirms --kill-engine-after 1 --orders 40000", "nothing is lost or duplicated when the engine is killed"),
 ];
 
 /// Runs the command.
@@ -74,15 +66,15 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
     let kill_engine_s = given.has("kill-engine-after").then(|| given.decimal("kill-engine-after", 1.0, 0.0, 3_600.0));
     let kill_engine_s = kill_engine_s.transpose()?;
     if kill_engine_s.is_some() && !load.confirms {
-        return Err(UsageError(
-            "--kill-engine-after: without --confirms a killed engine loses its orders".to_owned(),
-        )
-        .into());
+        return Err(
+            UsageError("--kill-engine-after: without --confirms a killed engine loses its orders".to_owned()).into()
+        );
     }
     if kill_engine_s.is_some() && has_ranks() {
-        return Err(
-            UsageError("--kill-engine-after: under a launcher the engine is another rank's process".to_owned()).into()
-        );
+        return Err(UsageError(
+            "--kill-engine-after: under a launcher the engine is another rank's process".to_owned(),
+        )
+        .into());
     }
     let file = given.text("file").map(PathBuf::from);
     let mut market = MarketBench::begin("run", words, &given, setup, load)?;
@@ -155,7 +147,12 @@ impl MarketBench {
     }
 
     /// Prints a row.
-    pub(super) fn show_row(&self, rate: Option<f64>, broker: &str, figures: &MarketFigures) -> Result<(), CommandFailure> {
+    pub(super) fn show_row(
+        &self,
+        rate: Option<f64>,
+        broker: &str,
+        figures: &MarketFigures,
+    ) -> Result<(), CommandFailure> {
         self.show(&row(rate, broker, self.letters, figures))
     }
 
@@ -173,7 +170,13 @@ impl MarketBench {
     }
 
     /// Adds a run to the document; `place` if there are several placements.
-    pub(super) fn add_run(&mut self, rate: Option<f64>, target: usize, place: Option<&CpuPlacement>, figures: &MarketFigures) {
+    pub(super) fn add_run(
+        &mut self,
+        rate: Option<f64>,
+        target: usize,
+        place: Option<&CpuPlacement>,
+        figures: &MarketFigures,
+    ) {
         let mut parameters = parameters(figures.load());
         parameters.extend(place.map(|place| ("cpus".to_owned(), place.to_string())));
         // Runs of equal length at different rates differ in orders, and are points of the same curve.
@@ -188,7 +191,14 @@ impl MarketBench {
         let found = all.iter().position(|one| one.target == name && one.axis == axis && one.parameters == parameters);
         let index = found.unwrap_or_else(|| {
             let benchmark = "order".to_owned();
-            all.push(MeasuredSeries { benchmark, target: name, pace, parameters, axis: axis.to_owned(), points: Vec::new() });
+            all.push(MeasuredSeries {
+                benchmark,
+                target: name,
+                pace,
+                parameters,
+                axis: axis.to_owned(),
+                points: Vec::new(),
+            });
             all.len() - 1
         });
         let points = &mut all[index].points;

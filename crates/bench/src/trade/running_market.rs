@@ -6,24 +6,24 @@ use std::path::Path;
 use std::time::Duration;
 
 use gauge::clock::now_ns;
-use gauge::{NetworkUsage, NetworkMeter, RoleUsage};
+use gauge::{NetworkMeter, NetworkUsage, RoleUsage};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde::de::DeserializeOwned;
 
-use super::market_options::MarketLoad;
 use super::engine::EngineTask;
-use super::program_results::{EngineResults, GatewayResults};
 use super::gateway::{GatewayStart, GatewayTask};
 use super::market_address::MarketAddress;
-use super::reporter::{ReporterResults, ReporterTask};
+use super::market_options::MarketLoad;
 use super::market_roles::{EngineRole, FinishCommand, JournalFile, RoleResults};
+use super::program_results::{EngineResults, GatewayResults};
+use super::reporter::{ReporterResults, ReporterTask};
 use crate::failure::CommandFailure;
 use crate::launcher::{TargetMeter, has_ranks};
 use crate::limits::{BEGIN_LEAD, MARKET_END_WAIT, ROLE_POLL_WAIT, ROLE_READY_WAIT};
 use crate::placement::CpuPlacement;
-use crate::role_protocol::RoleReport;
 use crate::process::RoleHandle;
+use crate::role_protocol::RoleReport;
 use crate::run_recorder::check_interrupted;
 use crate::target::{BenchmarkTarget, TargetAddress};
 
@@ -80,7 +80,11 @@ struct RunningMarket {
 ///
 /// # Errors
 /// A program or a broker failed; Ctrl-C.
-pub(super) fn trade(run: &MarketRun<'_>, target: &BenchmarkTarget, placement: &CpuPlacement) -> Result<MarketResults, CommandFailure> {
+pub(super) fn trade(
+    run: &MarketRun<'_>,
+    target: &BenchmarkTarget,
+    placement: &CpuPlacement,
+) -> Result<MarketResults, CommandFailure> {
     check_interrupted()?;
     let outcome = RunningMarket::start(run, target, placement).and_then(|market| market.trade(run, target, placement));
     outcome
@@ -120,7 +124,12 @@ impl RunningMarket {
         Ok(market)
     }
 
-    fn trade(mut self, run: &MarketRun<'_>, target: &BenchmarkTarget, placement: &CpuPlacement) -> Result<MarketResults, String> {
+    fn trade(
+        mut self,
+        run: &MarketRun<'_>,
+        target: &BenchmarkTarget,
+        placement: &CpuPlacement,
+    ) -> Result<MarketResults, String> {
         let mut broker = TargetMeter::of(target)?;
         let network = target.tcp_port().filter(|_| !has_ranks()).map(NetworkMeter::of_clients);
         broker.begin()?;
@@ -146,7 +155,8 @@ impl RunningMarket {
         }
         let broker = broker.end()?;
         let network = network.and_then(NetworkMeter::stop);
-        let told = said.into_iter().flatten().map(parse_results).collect::<Result<Vec<RoleResults<GatewayResults>>, _>>()?;
+        let told =
+            said.into_iter().flatten().map(parse_results).collect::<Result<Vec<RoleResults<GatewayResults>>, _>>()?;
         let gateways: RoleUsage = told.iter().map(|told| told.used).collect::<Vec<_>>().iter().collect();
         let matched: RoleResults<EngineResults> = finish_role(&mut self.engine)?;
         let reported: RoleResults<ReporterResults> = finish_role(&mut self.reporter)?;
@@ -171,7 +181,12 @@ impl RunningMarket {
     }
 }
 
-fn engine(load: &MarketLoad, place: &MarketAddress, journal: Option<String>, placement: &CpuPlacement) -> Result<RoleHandle, String> {
+fn engine(
+    load: &MarketLoad,
+    place: &MarketAddress,
+    journal: Option<String>,
+    placement: &CpuPlacement,
+) -> Result<RoleHandle, String> {
     let task = EngineTask { place: place.clone(), load: load.clone(), journal: None, ends_with_gateways: false };
     RoleHandle::start("market-engine", &EngineRole { task, journal }, &placement.consumer)
 }

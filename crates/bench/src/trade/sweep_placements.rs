@@ -4,9 +4,9 @@
 
 use gauge::RunValues;
 
-use super::market_options::rate_label;
 use super::market_figures::MarketFigures;
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use super::market_options::rate_label;
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, option};
 use crate::launcher::has_ranks;
 use crate::limits::PLACES_MAX;
 use crate::placement::CpuPlacement;
@@ -38,7 +38,10 @@ impl SweepPlacements {
         }
         let others = others.iter().map(|text| CpuPlacement::parse(if text == "any" { "" } else { text }));
         let all: Vec<CpuPlacement> = [Ok(first.clone())].into_iter().chain(others).collect::<Result<_, _>>()?;
-        all.iter().skip(1).try_for_each(CpuPlacement::check_processors).map_err(|why| UsageError(format!("--also-cpus: {why}")))?;
+        all.iter()
+            .skip(1)
+            .try_for_each(CpuPlacement::check_processors)
+            .map_err(|why| UsageError(format!("--also-cpus: {why}")))?;
         match (1..all.len()).find(|&index| all[..index].contains(&all[index])) {
             Some(index) => Err(UsageError(format!("--also-cpus: '{}' is given twice", all[index]))),
             None => Ok(Self(all)),

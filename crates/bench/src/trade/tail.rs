@@ -2,15 +2,15 @@
 //!
 //! It consumes copies from a queue of its own that is bound with every routing key of the market.
 
-use client::{ClientChannel, Client, ConsumeOptions, QueueOptions, Table};
+use client::{Client, ClientChannel, ConsumeOptions, QueueOptions, Table};
 use market::{MarketMessage, MarketSample};
 use report::stdout::put;
 
-use super::market_options::TRADING;
 use super::help;
-use super::market_address::{ORDERS, MarketAddress, REJECTS, STATISTICS};
+use super::market_address::{MarketAddress, ORDERS, REJECTS, STATISTICS};
+use super::market_options::TRADING;
 use super::programs::{MARKET, market_address};
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, option};
 use crate::failure::CommandFailure;
 use crate::interrupt;
 use crate::limits::MARKET_LOOK;

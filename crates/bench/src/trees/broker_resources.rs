@@ -5,9 +5,9 @@
 use report::page::{PageSection, number};
 use topology::Tree;
 
+use super::run_command::section as empty;
 use super::segment_figures::SegmentFigures;
 use super::tree_measurement::SizeMeasurement;
-use super::run_command::section as empty;
 use report::document::NodeUsage;
 
 const COLUMNS: [&str; 8] =

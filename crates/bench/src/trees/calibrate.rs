@@ -9,24 +9,24 @@ use report::ProgressLine;
 use report::page::number;
 use report::stdout::put;
 
-use super::tree_options::{self, bits_per_s, sizes, hosting_over};
-use super::tree_record::text;
-use super::tree_environment::NodeHosting;
-use super::live_tree::TreePlan;
+use super::calibration_sweeps::{CalibrationSweeps, RouteMode, SweepTree, nodes, seconds};
+use super::interleaved_runs::{InterleavedRuns, RunProgress};
 use super::limited_links::fair_options;
-use super::tree_measurement::MeasurementEffort;
+use super::live_tree::TreePlan;
 use super::observation_set::ObservationSet;
 use super::profile_files;
 use super::run_command::{help, section};
-use super::calibration_sweeps::{RouteMode, SweepTree, CalibrationSweeps, nodes, seconds};
-use super::interleaved_runs::{RunProgress, InterleavedRuns};
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use super::tree_environment::NodeHosting;
+use super::tree_measurement::MeasurementEffort;
+use super::tree_options::{self, bits_per_s, hosting_over, sizes};
+use super::tree_record::text;
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, option};
 use crate::failure::CommandFailure;
-use crate::open_files::raise_for;
 use crate::launcher::{has_ranks, lone_ranks};
 use crate::limits::{CALIBRATION_RUNS_MIN, RUNS_MAX, SECONDS_MAX, TREE_BROKERS_MAX, TREE_CONSUMERS_MAX};
-use crate::role::role_tasks::TreeTransport;
 use crate::measure_options::OutputOptions;
+use crate::open_files::raise_for;
+use crate::role::role_tasks::TreeTransport;
 use crate::verbs::device::first_address;
 use gauge::{HostEnvironment, validity};
 
@@ -117,7 +117,8 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
         return put(&calibration.list()).map_err(CommandFailure::from);
     }
     let out = Path::new(given.text("out").unwrap_or("profile.json"));
-    OutputOptions { format: report::DocumentFormat::Osu, full: false, json: Some(out.to_owned()), html: None }.prepare()?;
+    OutputOptions { format: report::DocumentFormat::Osu, full: false, json: Some(out.to_owned()), html: None }
+        .prepare()?;
     let mut profile = match given.has("add") {
         true => calibration.earlier(out)?,
         false => calibration.empty(),
@@ -163,8 +164,10 @@ impl Calibration {
         let on_hosts = given.has("namespaces") || has_ranks();
         let transports = transports(given, quick, on_hosts)?;
         let acks = words_of(given, "acks", if quick { &["none"] } else { &["none", "confirm"] }, &["none", "confirm"])?;
-        let modes: Vec<RouteMode> =
-            transports.iter().flat_map(|&transport| acks.iter().map(move |&ack| RouteMode { transport, ack })).collect();
+        let modes: Vec<RouteMode> = transports
+            .iter()
+            .flat_map(|&transport| acks.iter().map(move |&ack| RouteMode { transport, ack }))
+            .collect();
         let list = |name: &str, usual: &[usize], quickly: &[usize], most: u32| {
             given.list(name, if quick { quickly } else { usual }, 1, most as usize)
         };

@@ -4,8 +4,8 @@
 
 use topology::Tree;
 
-use super::tree_options;
 use super::tree_measurement::MeasurementEffort;
+use super::tree_options;
 use crate::arguments::UsageError;
 use crate::role::role_tasks::TreeTransport;
 

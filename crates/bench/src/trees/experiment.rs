@@ -9,17 +9,17 @@ use std::collections::BTreeMap;
 use report::page::{PageSection, number};
 use report::stdout::put;
 
-use super::tree_options::{EFFORT, OUTPUT, HOSTING, effort, plan, sizes, hosting};
-use super::tree_record::TreeRecord;
+use super::interleaved_runs::{InterleavedRuns, RunProgress};
+use super::live_tree::TreePlan;
+use super::paper::{self, EXPERIMENTS, PaperCell, is_large};
+use super::run_command::{describe_plan, help, section};
 use super::segment_figures::SegmentFigures;
 use super::tree_environment::NodeHosting;
-use super::live_tree::TreePlan;
 use super::tree_measurement::{MeasurementEffort, SizeMeasurement};
-use super::paper::{self, PaperCell, EXPERIMENTS, is_large};
-use super::run_command::{help, section, describe_plan};
-use super::interleaved_runs::{RunProgress, InterleavedRuns};
-use super::{tree_options, broker_resources};
-use crate::arguments::{ParsedOptions, OptionSpec, option};
+use super::tree_options::{EFFORT, HOSTING, OUTPUT, effort, hosting, plan, sizes};
+use super::tree_record::TreeRecord;
+use super::{broker_resources, tree_options};
+use crate::arguments::{OptionSpec, ParsedOptions, option};
 use crate::failure::CommandFailure;
 
 const OWN: &[OptionSpec] = &[
@@ -88,11 +88,9 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
     }
     let names: Vec<&str> = EXPERIMENTS.iter().map(|(name, _)| *name).collect();
     let name = match given.bare() {
-        [one] => names
-            .iter()
-            .copied()
-            .find(|name| name == one)
-            .ok_or_else(|| CommandFailure::Usage(format!("unknown experiment '{one}': there are {}", names.join(", "))))?,
+        [one] => names.iter().copied().find(|name| name == one).ok_or_else(|| {
+            CommandFailure::Usage(format!("unknown experiment '{one}': there are {}", names.join(", ")))
+        })?,
         [] => return Err(CommandFailure::Usage(format!("experiment needs a name: {}", names.join(", ")))),
         [_, more, ..] => return Err(CommandFailure::Usage(format!("unexpected argument '{more}'"))),
     };
@@ -196,7 +194,12 @@ fn line(measured: &SizeMeasurement) -> String {
 }
 
 /// The paper's tables with ours beside: figure, share of the first row's, and rank.
-fn tables(name: &str, kinds: &[CreditMode], results: &ExperimentResults, record: &mut TreeRecord) -> Result<(), CommandFailure> {
+fn tables(
+    name: &str,
+    kinds: &[CreditMode],
+    results: &ExperimentResults,
+    record: &mut TreeRecord,
+) -> Result<(), CommandFailure> {
     for number in paper::tables(name) {
         let cells: Vec<PaperCell> = paper::table(number).into_iter().filter(|cell| has(results, cell, kinds)).collect();
         if !cells.is_empty() {
@@ -278,7 +281,12 @@ const COLLAPSES: [(&str, &str, &str, f64); 4] = [
 /// A rate has collapsed if it falls by this many times more than its copies explain.
 const COLLAPSE_TIMES: f64 = 2.0;
 
-fn collapses(name: &str, kinds: &[CreditMode], results: &ExperimentResults, record: &mut TreeRecord) -> Result<(), CommandFailure> {
+fn collapses(
+    name: &str,
+    kinds: &[CreditMode],
+    results: &ExperimentResults,
+    record: &mut TreeRecord,
+) -> Result<(), CommandFailure> {
     let cells = paper::cells();
     let mut columns = vec!["from", "to", "size", "copies explain", "paper"];
     columns.extend(kinds.iter().map(|kind| kind.name()));
@@ -289,7 +297,8 @@ fn collapses(name: &str, kinds: &[CreditMode], results: &ExperimentResults, reco
     ];
     let mut table = section("Steps at which the paper's brokers collapsed".to_owned(), facts, &columns);
     for (_, from, to, explained) in COLLAPSES.iter().filter(|(experiment, ..)| *experiment == name) {
-        let is_small = |cell: &&PaperCell| cell.experiment == name && cell.topology == *to && !is_large(cell.size_bytes);
+        let is_small =
+            |cell: &&PaperCell| cell.experiment == name && cell.topology == *to && !is_large(cell.size_bytes);
         for cell in cells.iter().filter(is_small) {
             let size_bytes = cell.size_bytes;
             let before = cells

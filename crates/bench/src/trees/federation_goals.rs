@@ -6,18 +6,18 @@ use report::page::{render_section, write_file};
 use report::stdout::put;
 use topology::Tree;
 
-use super::tree_options::{self, plan};
+use super::interleaved_runs::{InterleavedRuns, RunProgress};
+use super::limited_links;
+use super::live_tree::TreePlan;
+use super::run_command::help;
 use super::segment_figures::SegmentFigures;
 use super::tree_environment::NodeHosting;
-use super::live_tree::TreePlan;
-use super::limited_links;
 use super::tree_measurement::{MeasurementEffort, SizeMeasurement};
-use super::run_command::help;
-use super::interleaved_runs::{RunProgress, InterleavedRuns};
-use crate::arguments::{ParsedOptions, OptionSpec, option};
+use super::tree_options::{self, plan};
+use crate::arguments::{OptionSpec, ParsedOptions, option};
 use crate::failure::CommandFailure;
 use crate::limits::{RUNS_MAX, SECONDS_MAX};
-use crate::perf::perf_table::{GoalBound, PerfHeading, PerfTable, PerfRow};
+use crate::perf::perf_table::{GoalBound, PerfHeading, PerfRow, PerfTable};
 use crate::run_recorder::check_interrupted;
 use gauge::HostEnvironment;
 
@@ -85,7 +85,8 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
     let environment = HostEnvironment::read();
     put(&format!("# harrier topology figures\n# {}\n", environment.line()))?;
     let remark = "Brokers, publisher and consumers share the processors of this host.".to_owned();
-    let heading = PerfHeading { title: "Figures to reach with trees of brokers", by: "harrier topology figures", remark };
+    let heading =
+        PerfHeading { title: "Figures to reach with trees of brokers", by: "harrier topology figures", remark };
     let record = PerfTable::new(heading, environment, effort.runs, effort.seconds);
     let mut goals = FederationGoals { given: &given, effort, record };
     for part in parts {
@@ -124,7 +125,12 @@ impl FederationGoals<'_> {
     }
 
     /// Measures one size on several trees, interleaved. A message that went wrong ends the command.
-    pub fn measure_interleaved(&self, plans: &[TreePlan], hosting: &NodeHosting, size_bytes: usize) -> Result<Vec<SizeMeasurement>, CommandFailure> {
+    pub fn measure_interleaved(
+        &self,
+        plans: &[TreePlan],
+        hosting: &NodeHosting,
+        size_bytes: usize,
+    ) -> Result<Vec<SizeMeasurement>, CommandFailure> {
         let trees: Vec<(TreePlan, NodeHosting)> = plans.iter().map(|plan| (plan.clone(), hosting.clone())).collect();
         let turns = InterleavedRuns { trees: &trees, sizes: &[size_bytes], effort: self.effort };
         let all = turns.all(|step| match step {

@@ -2,8 +2,8 @@
 //!
 //! Every tree is started anew for each run, and every second round has the opposite order.
 
-use super::tree_environment::NodeHosting;
 use super::live_tree::{LiveTree, TreePlan};
+use super::tree_environment::NodeHosting;
 use super::tree_measurement::{MeasurementEffort, SizeMeasurement, measure};
 use crate::failure::CommandFailure;
 use crate::run_recorder::check_interrupted;
@@ -28,7 +28,10 @@ impl InterleavedRuns<'_> {
     ///
     /// # Errors
     /// A tree that cannot be started, a node that failed, Ctrl-C, or an error of `told`.
-    pub fn all(&self, mut on_progress: impl FnMut(RunProgress<'_>) -> Result<(), CommandFailure>) -> Result<Vec<Vec<SizeMeasurement>>, CommandFailure> {
+    pub fn all(
+        &self,
+        mut on_progress: impl FnMut(RunProgress<'_>) -> Result<(), CommandFailure>,
+    ) -> Result<Vec<Vec<SizeMeasurement>>, CommandFailure> {
         let once = MeasurementEffort { runs: 1, ..self.effort };
         let mut all: Vec<Vec<SizeMeasurement>> = self.trees.iter().map(|_| Vec::new()).collect();
         for round in 0..self.effort.runs {

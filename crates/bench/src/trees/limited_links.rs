@@ -5,12 +5,12 @@
 
 use topology::Tree;
 
-use super::segment_figures::SegmentFigures;
 use super::federation_goals::FederationGoals;
-use super::tree_environment::NodeHosting;
 use super::live_tree::TreePlan;
-use super::tree_measurement::MeasurementEffort;
 use super::paper;
+use super::segment_figures::SegmentFigures;
+use super::tree_environment::NodeHosting;
+use super::tree_measurement::MeasurementEffort;
 use crate::arguments::ParsedOptions;
 use crate::failure::CommandFailure;
 use crate::perf::perf_table::GoalBound;
@@ -32,8 +32,8 @@ const CARRIED: f64 = 1_448.0 / 1_514.0;
 /// Broker options that make streams share a link evenly; `None` if the command line has others, or the kernel lacks
 /// that congestion control.
 pub(super) fn fair_options(given: &ParsedOptions) -> Option<Vec<String>> {
-    let is_fair =
-        !given.has("broker-options") && HostEnvironment::read().congestion_controls.iter().any(|name| name == FAIR_CONTROL);
+    let is_fair = !given.has("broker-options")
+        && HostEnvironment::read().congestion_controls.iter().any(|name| name == FAIR_CONTROL);
     is_fair.then(|| ["--tcp-congestion", FAIR_CONTROL].map(str::to_owned).to_vec())
 }
 
@@ -85,7 +85,8 @@ pub(super) fn run(goals: &mut FederationGoals<'_>, bits_per_s: u64) -> Result<()
                 continue;
             }
         };
-        let (got, allowed) = (measured.median(SegmentFigures::aggregate_mb_per_s), allowed_mb_per_s(&plan.tree, bits_per_s));
+        let (got, allowed) =
+            (measured.median(SegmentFigures::aggregate_mb_per_s), allowed_mb_per_s(&plan.tree, bits_per_s));
         let (copies, raw) = (copies_max(&plan.tree), allowed / CARRIED);
         let detail = format!(
             "{got:.1} of {allowed:.1} MB/s aggregate ({raw:.1} with headers): the narrowest link has {copies} copies{with}"

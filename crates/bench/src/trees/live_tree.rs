@@ -5,20 +5,21 @@
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use topology::{TreeBroker, Tree};
+use topology::{Tree, TreeBroker};
 
 use super::segment_figures::SegmentFigures;
-use super::tree_environment::{TreeEnvironment, NodeHosting};
-use crate::queue_feature::QueueFeature;
+use super::tree_environment::{NodeHosting, TreeEnvironment};
 use crate::limits::{
     CHILD_END_WAIT, PROBE_AGAIN, PROBE_LAST, REPORT_WAIT, ROLE_POLL_WAIT, ROLE_READY_WAIT, ROUTE_WAIT,
     ROUTES_LOOK_INTERVAL, TREE_READY_WAIT,
 };
-use crate::role_protocol::{RoleReport, LoadSegment, TrafficShape};
 use crate::process::RoleHandle;
+use crate::queue_feature::QueueFeature;
 use crate::role::role_tasks::{
-    ConsumerTask, SupervisorCommand, SupervisorTask, BrokerAddresses, LeafCommand, PublisherTask, RootCommand, RouteTask, RoutesStatus, TreeTransport,
+    BrokerAddresses, ConsumerTask, LeafCommand, PublisherTask, RootCommand, RouteTask, RoutesStatus, SupervisorCommand,
+    SupervisorTask, TreeTransport,
 };
+use crate::role_protocol::{LoadSegment, RoleReport, TrafficShape};
 use crate::scenario::ScenarioExchange;
 use gauge::clock::{Deadline, pause};
 use report::document::NodeUsage;

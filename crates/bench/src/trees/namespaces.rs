@@ -122,9 +122,7 @@ fn ready(limited: bool) -> Result<(), String> {
             .status()
             .is_err()
         {
-            return Err(format!(
-                "--namespaces needs the program {tool} of the package iproute2"
-            ));
+            return Err(format!("--namespaces needs the program {tool} of the package iproute2"));
         }
     }
     Ok(())

@@ -5,10 +5,10 @@
 use planner::Observation;
 use topology::Tree;
 
-use super::segment_figures::SegmentFigures;
-use super::limited_links::with_heads;
-use super::tree_measurement::SizeMeasurement;
 use super::calibration_sweeps::RouteMode;
+use super::limited_links::with_heads;
+use super::segment_figures::SegmentFigures;
+use super::tree_measurement::SizeMeasurement;
 use crate::failure::CommandFailure;
 use crate::role::role_tasks::TreeTransport;
 
@@ -103,8 +103,13 @@ mod tests {
         };
         figures.add_report(published).expect("figures");
         let received = 100 * consumers;
-        let consumed =
-            RoleReport::Consumed { received, faults, rates: vec![], ended_ns: 1 + elapsed_ns, used: SelfUsage::default() };
+        let consumed = RoleReport::Consumed {
+            received,
+            faults,
+            rates: vec![],
+            ended_ns: 1 + elapsed_ns,
+            used: SelfUsage::default(),
+        };
         figures.add_report(consumed).expect("figures");
         for broker in tree.brokers() {
             let usage = RoleUsage { processes: 1, user_s: 0.001, ..RoleUsage::default() };

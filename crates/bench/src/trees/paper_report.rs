@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use planner::paper_comparison::{TreeComparison, TIED_SHARE, compare_with_paper};
+use planner::paper_comparison::{TIED_SHARE, TreeComparison, compare_with_paper};
 
 use crate::failure::CommandFailure;
 
@@ -17,8 +17,9 @@ pub(super) fn paper() -> Result<String, CommandFailure> {
          # Messages a second of one stream; tables of large messages count bytes of all consumers, and are converted.\n",
     );
     for size in &sizes {
-        let place =
-            |of: &dyn Fn(&TreeComparison) -> f64, held: &TreeComparison| size.trees.iter().filter(|one| of(one) > of(held)).count() + 1;
+        let place = |of: &dyn Fn(&TreeComparison) -> f64, held: &TreeComparison| {
+            size.trees.iter().filter(|one| of(one) > of(held)).count() + 1
+        };
         let _infallible = writeln!(
             text,
             "# {:<16}{:>8}{:>11}{:>7}{:>11}{:>21}{:>7}{:>9}",

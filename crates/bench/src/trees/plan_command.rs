@@ -6,17 +6,18 @@
 use std::path::Path;
 
 use planner::{
-    Basis, Candidate, CostSet, HostModel, Unsatisfiable, NodeModel, Prediction, Profile, CostSource, Sharing, SizeCosts, TreeRequirements, search,
+    Basis, Candidate, CostSet, CostSource, HostModel, NodeModel, Prediction, Profile, Sharing, SizeCosts,
+    TreeRequirements, Unsatisfiable, search,
 };
 use report::page::write_file;
 use report::stdout::put;
 
-use super::tree_options::bits_per_s;
-use super::tree_layout::{self, TreeLayout};
 use super::plan_output::PlanOutput;
 use super::run_command::help;
+use super::tree_layout::{self, TreeLayout};
+use super::tree_options::bits_per_s;
 use super::{paper_report, profile_files};
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, option};
 use crate::failure::CommandFailure;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::role_protocol::bytes;
@@ -85,10 +86,10 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
         sharing: Sharing::OwnHosts,
     };
     let nodes = NodeModel::new(&costs, host);
-    let front = search(&nodes, &request.requirements()).map_err(|why| CommandFailure::Usage(request.explain_unsatisfiable(&why, file)))?;
-    let chosen = choose(&front.trees, request.objective).ok_or_else(|| {
-        CommandFailure::Usage(format!("{}: no latencies were measured", file.display()))
-    })?;
+    let front = search(&nodes, &request.requirements())
+        .map_err(|why| CommandFailure::Usage(request.explain_unsatisfiable(&why, file)))?;
+    let chosen = choose(&front.trees, request.objective)
+        .ok_or_else(|| CommandFailure::Usage(format!("{}: no latencies were measured", file.display())))?;
     let planned = PlanOutput {
         facts: request.facts(&profile, file, &nodes, resting),
         front: &front.trees,
@@ -100,7 +101,13 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
         reach: costs.reach,
         extrapolates_size: matches!(resting, CostSource::Beyond(_)),
         examined: front.examined,
-        layout: TreeLayout::new(&chosen.tree, request.hosts.as_deref(), &request.exchange, request.transport, request.ack),
+        layout: TreeLayout::new(
+            &chosen.tree,
+            request.hosts.as_deref(),
+            &request.exchange,
+            request.transport,
+            request.ack,
+        ),
     };
     if let Some(file) = given.text("routes") {
         write_file(file.as_ref(), &planned.layout.file())?;
@@ -132,7 +139,9 @@ impl PlanRequest {
         let (Some(consumers), Some(size)) =
             (given.number_if_given("consumers", 0, u64::from(u32::MAX))?, given.text("size"))
         else {
-            return Err(CommandFailure::Usage("plan needs to know --consumers N, and --size S of their messages".to_owned()));
+            return Err(CommandFailure::Usage(
+                "plan needs to know --consumers N, and --size S of their messages".to_owned(),
+            ));
         };
         let message_bytes = bytes(size).map_err(UsageError)?;
         if !(1..=MESSAGE_BYTES_MAX).contains(&message_bytes) {
@@ -197,7 +206,9 @@ impl PlanRequest {
         };
         let rate = format!("--min-rate {}", self.rate_min.unwrap_or_default());
         match why {
-            Unsatisfiable::NoConsumers | Unsatisfiable::TooManyConsumers => format!("--consumers {}: {why}", self.consumers),
+            Unsatisfiable::NoConsumers | Unsatisfiable::TooManyConsumers => {
+                format!("--consumers {}: {why}", self.consumers)
+            }
             Unsatisfiable::Reach { .. } => {
                 let file = file.display();
                 format!("--consumers {}: in {file} {why} (--extrapolate accepts that, and marks it)", self.consumers)
@@ -283,7 +294,7 @@ fn choose<'a>(front: &'a [Candidate], objective: &str) -> Option<&'a Candidate> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use planner::{paper_comparison, paper};
+    use planner::{paper, paper_comparison};
 
     fn given(line: &str) -> Result<ParsedOptions, UsageError> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use planner::{Bottleneck, Candidate, Estimate, TreePosition, Prediction, MeasuredRange, LimitingResource};
+use planner::{Bottleneck, Candidate, Estimate, LimitingResource, MeasuredRange, Prediction, TreePosition};
 use serde_json::{Value, json};
 use topology::Tree;
 
@@ -257,8 +257,11 @@ fn loads(prediction: &Prediction) -> String {
 /// # Errors
 /// The text is not a plan.
 pub(super) fn parse_chosen(text: &str) -> Result<(Tree, Vec<String>), UsageError> {
-    let none =
-        || UsageError("standard input is not a plan: it has no line 'chosen: ' as printed by harrier topology plan".to_owned());
+    let none = || {
+        UsageError(
+            "standard input is not a plan: it has no line 'chosen: ' as printed by harrier topology plan".to_owned(),
+        )
+    };
     let tree = |text: &str| text.parse().map_err(|why: topology::TreeParseError| UsageError(why.to_string()));
     if text.trim_start().starts_with('{') {
         let broken = |why: String| UsageError(format!("standard input is not a plan: {why}"));
@@ -284,7 +287,11 @@ pub(super) fn parse_chosen(text: &str) -> Result<(Tree, Vec<String>), UsageError
     let known = ["--sizes", "--transport", "--ack"];
     let is_known =
         words.chunks(2).all(|pair| pair.len() == 2 && known.contains(&&*pair[0]) && !pair[1].starts_with('-'));
-    if is_known { Ok((tree, words)) } else { Err(UsageError(format!("standard input is not a plan: '{CHOSEN}{line}'"))) }
+    if is_known {
+        Ok((tree, words))
+    } else {
+        Err(UsageError(format!("standard input is not a plan: '{CHOSEN}{line}'")))
+    }
 }
 
 #[cfg(test)]
@@ -293,7 +300,8 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        let shown = parse_chosen(text).map_or_else(|wrong| wrong.0, |(tree, words)| format!("{tree} {}", words.join(" ")));
+        let shown =
+            parse_chosen(text).map_or_else(|wrong| wrong.0, |(tree, words)| format!("{tree} {}", words.join(" ")));
         assert!(shown.starts_with(expected), "{text}: {shown}");
     }
 

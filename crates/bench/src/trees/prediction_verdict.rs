@@ -65,7 +65,12 @@ pub(super) struct PredictionVerdict {
 
 impl PredictionVerdict {
     /// `chosen` is the notation of the chosen tree.
-    pub fn of(pairs: &[CheckedTree], chosen: Option<&str>, better: BetterDirection, asked: PredictionTolerance) -> Self {
+    pub fn of(
+        pairs: &[CheckedTree],
+        chosen: Option<&str>,
+        better: BetterDirection,
+        asked: PredictionTolerance,
+    ) -> Self {
         let predicted = pairs.iter().filter(|pair| !pair.calibrated);
         let farthest = predicted.max_by(|one, other| one.error().abs().total_cmp(&other.error().abs()));
         let farthest = farthest.map(|pair| (pair.tree.clone(), pair.error()));
@@ -74,7 +79,8 @@ impl PredictionVerdict {
             BetterDirection::Higher => value,
             BetterDirection::Lower => -value,
         };
-        let by = |value: &dyn Fn(&CheckedTree) -> f64| pairs.iter().map(|pair| score(value(pair))).collect::<Vec<f64>>();
+        let by =
+            |value: &dyn Fn(&CheckedTree) -> f64| pairs.iter().map(|pair| score(value(pair))).collect::<Vec<f64>>();
         let spearman = spearman(&by(&|pair| pair.predicted.value), &by(&|pair| pair.measured.value));
         let best = pairs.iter().max_by(|one, other| score(one.measured.value).total_cmp(&score(other.measured.value)));
         let chosen = chosen.and_then(|chosen| pairs.iter().find(|pair| pair.tree == chosen));

@@ -85,10 +85,7 @@ mod tests {
                 r#"{"schema": "harrier-bench"}"#,
                 "not a profile: its schema is \"harrier-bench\", not \"harrier-profile\"",
             ),
-            (
-                r#"{"schema": "harrier-profile", "version": 2}"#,
-                "a profile of version 2; this program reads version 1",
-            ),
+            (r#"{"schema": "harrier-profile", "version": 2}"#, "a profile of version 2; this program reads version 1"),
             (r#"{"schema": "harrier-profile"}"#, "a profile of version null"),
             (r#"{"schema": "harrier-profile", "version": 1}"#, "its profile cannot be read: missing field"),
             (

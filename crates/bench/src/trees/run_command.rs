@@ -6,16 +6,16 @@ use report::page::{PageSection, number};
 use report::stdout::put;
 use topology::Tree;
 
-use super::tree_options::{EFFORT, OUTPUT, HOSTING, TREE, effort, plan, sizes, tree, hosting};
-use super::tree_record::TreeRecord;
-use super::segment_figures::SegmentFigures;
 use super::live_tree::{LiveTree, TreePlan};
+use super::segment_figures::SegmentFigures;
 use super::tree_measurement::{SizeMeasurement, measure};
-use super::{tree_list, plan_output, broker_resources};
-use crate::arguments::{ParsedOptions, OptionSpec, help_with, option};
+use super::tree_options::{EFFORT, HOSTING, OUTPUT, TREE, effort, hosting, plan, sizes, tree};
+use super::tree_record::TreeRecord;
+use super::{broker_resources, plan_output, tree_list};
+use crate::arguments::{OptionSpec, ParsedOptions, help_with, option};
 use crate::failure::CommandFailure;
-use crate::open_files::raise_for;
 use crate::launcher::{has_ranks, one_clock};
+use crate::open_files::raise_for;
 use crate::run_recorder::check_interrupted;
 
 const OWN: &[OptionSpec] = &[
@@ -117,7 +117,9 @@ pub(super) fn run(words: &[String]) -> Result<(), CommandFailure> {
 /// overrides them.
 fn planned_tree(words: &[String], given: ParsedOptions) -> Result<(ParsedOptions, Tree), CommandFailure> {
     if has_ranks() {
-        return Err(CommandFailure::Usage("under a launcher there is no common standard input: name the tree".to_owned()));
+        return Err(CommandFailure::Usage(
+            "under a launcher there is no common standard input: name the tree".to_owned(),
+        ));
     }
     let (chosen, planned) = plan_output::parse_chosen(&tree_list::standard_input()?)?;
     let chosen = tree(&chosen.to_string())?;

@@ -3,8 +3,8 @@
 //! **Aggregate** figures are over all consumers, **per stream** is what one of them gets. A segment in which a consumer
 //! missed a message, or got one twice or out of order, has a problem.
 
-use gauge::{HostEnvironment, DeliveryFaults, LatencyHistogram, NetworkUsage, RoleUsage, validity, steadiness};
-use report::document::{NodeUsage, MeasuredRun};
+use gauge::{DeliveryFaults, HostEnvironment, LatencyHistogram, NetworkUsage, RoleUsage, steadiness, validity};
+use report::document::{MeasuredRun, NodeUsage};
 use topology::Tree;
 
 use crate::role_protocol::{RoleReport, SelfUsage};

@@ -2,20 +2,22 @@
 //!
 //! Reads no clock: the same arguments print the same text.
 
-mod tree_drawing;
 mod simulation_page;
 mod simulation_report;
+mod tree_drawing;
 
-use desim::{AckMode, BrokerFailure, TreeTopology, SimulationResult, ArrivalProcess, Scenario, Straggler, ServiceTimes};
-use planner::{HostModel, Profile, CostSource, Sharing, SizeCosts};
+use desim::{
+    AckMode, ArrivalProcess, BrokerFailure, Scenario, ServiceTimes, SimulationResult, Straggler, TreeTopology,
+};
+use planner::{CostSource, HostModel, Profile, Sharing, SizeCosts};
 use report::page::write_file;
 use report::stdout::put;
 use topology::Tree;
 
-use super::tree_options::{ACK, CREDIT, PREFETCH, bits_per_s, duration_ns};
 use super::profile_files;
 use super::run_command::help;
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use super::tree_options::{ACK, CREDIT, PREFETCH, bits_per_s, duration_ns};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, option};
 use crate::failure::CommandFailure;
 use crate::interrupt;
 use crate::limits::{SIMULATED_QUEUE_BYTES_MAX, SIMULATED_SECONDS_MAX};
@@ -155,7 +157,8 @@ fn read_request(given: &ParsedOptions) -> Result<SimulationRequest, CommandFailu
     }
     let ack = given.one_of("ack", &["none", "confirm"])?;
     let (mut scenario, costs, predicted_per_s) = scenario_with_costs(given, &tree, size, ack)?;
-    scenario.link.delay_ns = given.text("link-delay").map(|text| duration_ns("link-delay", text)).transpose()?.unwrap_or(0);
+    scenario.link.delay_ns =
+        given.text("link-delay").map(|text| duration_ns("link-delay", text)).transpose()?.unwrap_or(0);
     scenario.ack = if ack == "confirm" { AckMode::Confirm } else { AckMode::None };
     let bound = |count: u64| u32::try_from(count).ok().filter(|count| *count > 0);
     let number = |name: &str| given.number_if_given(name, 0, u64::from(u16::MAX));
@@ -187,7 +190,8 @@ fn read_request(given: &ParsedOptions) -> Result<SimulationRequest, CommandFailu
         false => invalid_scenario(why),
     })?;
     // The model covers none of these.
-    let is_plain = scenario.arrivals == ArrivalProcess::Closed && scenario.stragglers.is_empty() && scenario.failures.is_empty();
+    let is_plain =
+        scenario.arrivals == ArrivalProcess::Closed && scenario.stragglers.is_empty() && scenario.failures.is_empty();
     Ok(SimulationRequest { tree, scenario, seconds, costs, predicted_per_s: predicted_per_s.filter(|_| is_plain) })
 }
 
@@ -215,7 +219,9 @@ fn messages_of(scenario: &Scenario, seconds: f64) -> Result<u32, CommandFailure>
     let messages = (per_s * seconds).round().max(1.0);
     if messages > f64::from(desim::limits::MESSAGES_MAX) {
         let most = desim::limits::MESSAGES_MAX;
-        return Err(CommandFailure::Usage(format!("{seconds} s are {messages} messages, and at most {most} are simulated")));
+        return Err(CommandFailure::Usage(format!(
+            "{seconds} s are {messages} messages, and at most {most} are simulated"
+        )));
     }
     Ok(messages as u32)
 }
@@ -234,7 +240,12 @@ fn arrival_process(given: &ParsedOptions) -> Result<ArrivalProcess, UsageError> 
 }
 
 /// A scenario with the costs of its brokers, their description, and the model's prediction.
-fn scenario_with_costs(given: &ParsedOptions, tree: &Tree, size: u64, ack: &str) -> Result<(Scenario, String, Option<f64>), CommandFailure> {
+fn scenario_with_costs(
+    given: &ParsedOptions,
+    tree: &Tree,
+    size: u64,
+    ack: &str,
+) -> Result<(Scenario, String, Option<f64>), CommandFailure> {
     let link = given.text("link-rate").map(bits_per_s).transpose()?;
     let cores = given.number_if_given("cores", 1, u64::from(desim::limits::CORES_MAX))?;
     let Some(file) = given.text("profile") else {
@@ -243,7 +254,8 @@ fn scenario_with_costs(given: &ParsedOptions, tree: &Tree, size: u64, ack: &str)
         }
         let [take_in_ns, copy_ns] = given.text("costs").map_or(Ok([0.0, 0.0]), two_costs)?;
         let work = ServiceTimes { receive_ns: take_in_ns, to_broker_ns: copy_ns, to_consumer_ns: copy_ns };
-        let mut scenario = Scenario::new(TreeTopology::from_tree(tree, |_, _| work).map_err(invalid_scenario)?, size, 1);
+        let mut scenario =
+            Scenario::new(TreeTopology::from_tree(tree, |_, _| work).map_err(invalid_scenario)?, size, 1);
         scenario.wire_bytes = planner::estimated_wire_bytes(size);
         scenario.link.bits_per_s = link;
         scenario.cores = (cores.unwrap_or(CORES_DEFAULT) as u32).saturating_sub(1).max(1);
@@ -302,7 +314,11 @@ fn two_costs(text: &str) -> Result<[f64; 2], UsageError> {
 }
 
 /// Parses a comma-separated option value.
-fn listed<T>(given: &ParsedOptions, name: &str, part: impl Fn(&str) -> Result<T, UsageError>) -> Result<Vec<T>, UsageError> {
+fn listed<T>(
+    given: &ParsedOptions,
+    name: &str,
+    part: impl Fn(&str) -> Result<T, UsageError>,
+) -> Result<Vec<T>, UsageError> {
     given.texts(name).iter().flat_map(|text| text.split(',')).map(|text| part(text.trim())).collect()
 }
 
@@ -326,8 +342,9 @@ fn stragglers(text: &str) -> Result<Vec<Straggler>, UsageError> {
 }
 
 fn failure(text: &str, topology: &TreeTopology) -> Result<BrokerFailure, UsageError> {
-    let wrong =
-        || UsageError(format!("--fail is a broker with a time and how long it is away, as in b1.0@2s+5s, not '{text}'"));
+    let wrong = || {
+        UsageError(format!("--fail is a broker with a time and how long it is away, as in b1.0@2s+5s, not '{text}'"))
+    };
     let (name, times) = text.split_once('@').ok_or_else(wrong)?;
     let broker = topology.find(name).ok_or_else(|| {
         let last = topology.name(topology.brokers() - 1);
@@ -357,7 +374,10 @@ mod tests {
         let it = it.unwrap_or_else(|why| panic!("{why}")).scenario;
         assert_eq!((it.message_bytes, it.cores, it.messages, it.seed), (1_024, 3, 7, 5));
         assert_eq!((it.link.bits_per_s, it.link.delay_ns), (Some(200_000_000), 50_000));
-        assert_eq!((it.arrivals, it.ack, it.credit, it.prefetch), (ArrivalProcess::Poisson(100.0), AckMode::Confirm, None, Some(9)));
+        assert_eq!(
+            (it.arrivals, it.ack, it.credit, it.prefetch),
+            (ArrivalProcess::Poisson(100.0), AckMode::Confirm, None, Some(9))
+        );
         assert_eq!((it.queue_bytes_max, it.stragglers.len()), (Some(2 << 20), 3));
         assert_eq!(it.failures[0], BrokerFailure { broker: 2, at_ns: 2_000_000_000, away_ns: Some(500_000_000) });
         assert_eq!(it.failures[1], BrokerFailure { broker: 0, at_ns: 1_000_000_000, away_ns: None });

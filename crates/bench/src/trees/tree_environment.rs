@@ -53,9 +53,10 @@ impl TreeEnvironment {
     pub fn prepare(hosting: &NodeHosting) -> Result<Self, String> {
         let (kind, place) = match hosting {
             NodeHosting::Local(address) => (EnvironmentKind::Local, ListenAddress::At(*address)),
-            NodeHosting::Namespaces(bits_per_s) => {
-                (EnvironmentKind::Namespaces(NetworkNamespaces::new(*bits_per_s)?), ListenAddress::At(Ipv4Addr::UNSPECIFIED.into()))
-            }
+            NodeHosting::Namespaces(bits_per_s) => (
+                EnvironmentKind::Namespaces(NetworkNamespaces::new(*bits_per_s)?),
+                ListenAddress::At(Ipv4Addr::UNSPECIFIED.into()),
+            ),
             NodeHosting::Ranks(url) => {
                 let address = Url::parse(url).map_err(|error| error.to_string())?.address;
                 (EnvironmentKind::Ranks(ranks()?), ListenAddress::Towards(address))
@@ -138,9 +139,11 @@ mod tests {
 
     #[test]
     fn who_comes_from_elsewhere_needs_a_password() {
-        let here = TreeEnvironment::prepare(&NodeHosting::Local(Ipv4Addr::LOCALHOST.into())).expect("nothing is needed");
+        let here =
+            TreeEnvironment::prepare(&NodeHosting::Local(Ipv4Addr::LOCALHOST.into())).expect("nothing is needed");
         assert_eq!(here.login, None);
-        let far = TreeEnvironment::prepare(&NodeHosting::Local(Ipv4Addr::new(192, 0, 2, 1).into())).expect("nothing is needed yet");
+        let far = TreeEnvironment::prepare(&NodeHosting::Local(Ipv4Addr::new(192, 0, 2, 1).into()))
+            .expect("nothing is needed yet");
         assert!(far.login.is_some_and(|login| login.password.len() == 32));
     }
 }

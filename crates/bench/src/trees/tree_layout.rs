@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use topology::{TreeBroker, Tree};
+use topology::{Tree, TreeBroker};
 
 use crate::failure::CommandFailure;
 use crate::limits::LISTED_BYTES_MAX;

@@ -33,9 +33,7 @@ pub(super) fn trees(text: &str) -> Result<Vec<Tree>, UsageError> {
     match trees.len() {
         0 => Err(UsageError("there is no tree on standard input, as in B-2B-4B-16C".to_owned())),
         1..=LISTED_TREES_MAX => Ok(trees),
-        more => {
-            Err(UsageError(format!("standard input has {more} trees; at most {LISTED_TREES_MAX} are measured")))
-        }
+        more => Err(UsageError(format!("standard input has {more} trees; at most {LISTED_TREES_MAX} are measured"))),
     }
 }
 

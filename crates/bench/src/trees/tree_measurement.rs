@@ -4,8 +4,8 @@
 
 use gauge::{LatencyHistogram, RunValues};
 
-use super::segment_figures::SegmentFigures;
 use super::live_tree::LiveTree;
+use super::segment_figures::SegmentFigures;
 use crate::failure::CommandFailure;
 use crate::launcher::one_clock;
 use crate::limits::SEGMENT_MESSAGES_MAX;
@@ -61,7 +61,11 @@ impl SizeMeasurement {
 ///
 /// # Errors
 /// A role failed; Ctrl-C.
-pub(super) fn measure(tree: &mut LiveTree, size_bytes: usize, effort: &MeasurementEffort) -> Result<SizeMeasurement, CommandFailure> {
+pub(super) fn measure(
+    tree: &mut LiveTree,
+    size_bytes: usize,
+    effort: &MeasurementEffort,
+) -> Result<SizeMeasurement, CommandFailure> {
     let count = match effort.messages {
         Some(messages) => {
             tree.segment(size_bytes, (messages / 10).max(1), false)?;

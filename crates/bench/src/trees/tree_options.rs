@@ -4,18 +4,18 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use topology::Tree;
 
-use super::tree_environment::NodeHosting;
 use super::live_tree::TreePlan;
+use super::tree_environment::NodeHosting;
 use super::tree_measurement::MeasurementEffort;
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, option};
 use crate::failure::CommandFailure;
 use crate::launcher::has_ranks;
 use crate::limits::{
     LINK_BITS_PER_S, MESSAGE_BYTES_MAX, RUNS_MAX, SECONDS_MAX, SEGMENT_MESSAGES_MAX, TREE_BROKERS_MAX,
     TREE_CONSUMERS_MAX, TREE_LATENCY_MESSAGES, TREE_MESSAGE_BYTES_MIN,
 };
-use crate::role_protocol::bytes;
 use crate::role::role_tasks::TreeTransport;
+use crate::role_protocol::bytes;
 use crate::scenario::ScenarioExchange;
 use crate::verbs::device::first_address;
 
@@ -231,9 +231,14 @@ mod tests {
         let read = || -> Result<String, CommandFailure> {
             let given = given(line)?;
             let tree = tree(given.bare().first().map_or("B-C", String::as_str))?;
-            let (plan, effort, sizes, hosting) = (plan(tree, &given)?, effort(&given)?, sizes(&given)?, hosting(&given)?);
+            let (plan, effort, sizes, hosting) =
+                (plan(tree, &given)?, effort(&given)?, sizes(&given)?, hosting(&given)?);
             let TreePlan { tree, exchange, ack, credit, prefetch, .. } = plan;
-            Ok(format!("{tree} {exchange:?} {ack} {credit} {prefetch:?} {} {hosting:?} {}", sizes.len(), effort.seconds))
+            Ok(format!(
+                "{tree} {exchange:?} {ack} {credit} {prefetch:?} {} {hosting:?} {}",
+                sizes.len(),
+                effort.seconds
+            ))
         };
         assert_eq!(read().unwrap_or_else(|wrong| wrong.to_string()), expected, "{line}");
     }

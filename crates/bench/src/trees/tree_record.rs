@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use report::document::{Document, LoopMode, SeriesPoint, SCHEMA, MeasuredSeries, TargetFacts};
+use report::document::{Document, LoopMode, MeasuredSeries, SCHEMA, SeriesPoint, TargetFacts};
 use report::page::{PageSection, render_with, write_file};
 use report::stdout::put;
 
@@ -14,7 +14,7 @@ use super::tree_measurement::SizeMeasurement;
 use crate::arguments::ParsedOptions;
 use crate::failure::CommandFailure;
 use crate::launcher;
-use crate::run_recorder::{conclude, finish, command_line};
+use crate::run_recorder::{command_line, conclude, finish};
 use gauge::HostEnvironment;
 
 pub(super) struct TreeRecord {
@@ -31,8 +31,13 @@ impl TreeRecord {
     /// A file cannot be written.
     pub fn begin(command: &str, words: &[String], given: &ParsedOptions) -> Result<Self, CommandFailure> {
         let [json, page] = ["json", "report"].map(|name| given.text(name).map(PathBuf::from));
-        crate::measure_options::OutputOptions { format: report::DocumentFormat::Osu, full: false, json: json.clone(), html: page.clone() }
-            .prepare()?;
+        crate::measure_options::OutputOptions {
+            format: report::DocumentFormat::Osu,
+            full: false,
+            json: json.clone(),
+            html: page.clone(),
+        }
+        .prepare()?;
         let mut options = given.shown();
         options.remove("url");
         let said = command_line(&format!("topology {command}"), words).replacen("harrier bench ", "harrier ", 1);
@@ -80,8 +85,9 @@ impl TreeRecord {
             });
         }
         let parameters = parameters(plan);
-        let is_it =
-            |series: &MeasuredSeries| series.benchmark == benchmark && series.target == name && series.parameters == parameters;
+        let is_it = |series: &MeasuredSeries| {
+            series.benchmark == benchmark && series.target == name && series.parameters == parameters
+        };
         let index = self.document.series.iter().position(is_it).unwrap_or_else(|| {
             self.document.series.push(MeasuredSeries {
                 benchmark: benchmark.to_owned(),

@@ -4,7 +4,8 @@
 //! one host.
 
 use planner::{
-    Bottleneck, Estimate, HostModel, NodeModel, Prediction, Profile, LimitingResource, Sharing, SizeCosts, predict, processors_us, search,
+    Bottleneck, Estimate, HostModel, LimitingResource, NodeModel, Prediction, Profile, Sharing, SizeCosts, predict,
+    processors_us, search,
 };
 use report::ProgressLine;
 use report::page::{PageSection, number, write_file};
@@ -12,25 +13,25 @@ use report::stdout::put;
 use serde::Serialize;
 use topology::Tree;
 
-use super::tree_options::{self, HOSTING, bits_per_s, sizes, tree, hosting};
-use super::tree_record::text;
 use super::calibrate::minutes;
-use super::tree_enumeration::TreeEnumeration;
-use super::segment_figures::SegmentFigures;
-use super::tree_environment::NodeHosting;
-use super::live_tree::TreePlan;
-use super::limited_links::fair_options;
-use super::tree_measurement::{MeasurementEffort, SizeMeasurement};
-use super::run_command::{help, section};
 use super::calibration_sweeps::{nodes, seconds};
-use super::interleaved_runs::{RunProgress, InterleavedRuns};
-use super::prediction_verdict::{PredictionTolerance, BetterDirection, CheckedTree, PredictionVerdict, ranks};
-use super::{tree_list, plan_output, profile_files};
-use crate::arguments::{ParsedOptions, OptionSpec, UsageError, option};
+use super::interleaved_runs::{InterleavedRuns, RunProgress};
+use super::limited_links::fair_options;
+use super::live_tree::TreePlan;
+use super::prediction_verdict::{BetterDirection, CheckedTree, PredictionTolerance, PredictionVerdict, ranks};
+use super::run_command::{help, section};
+use super::segment_figures::SegmentFigures;
+use super::tree_enumeration::TreeEnumeration;
+use super::tree_environment::NodeHosting;
+use super::tree_measurement::{MeasurementEffort, SizeMeasurement};
+use super::tree_options::{self, HOSTING, bits_per_s, hosting, sizes, tree};
+use super::tree_record::text;
+use super::{plan_output, profile_files, tree_list};
+use crate::arguments::{OptionSpec, ParsedOptions, UsageError, option};
 use crate::failure::CommandFailure;
-use crate::open_files::raise_for;
 use crate::launcher::{has_ranks, lone_ranks};
 use crate::limits::{LISTED_TREES_MAX, RUNS_MAX, SECONDS_MAX, TREE_CONSUMERS_MAX};
+use crate::open_files::raise_for;
 use gauge::{HostEnvironment, validity};
 
 const MEASURED: &[OptionSpec] = &[
@@ -186,7 +187,9 @@ impl Verification {
         let mut guessed = Vec::new();
         for size in wanted {
             let (costs, resting) = set.for_size(size, given.has("extrapolate")).map_err(|why| {
-                CommandFailure::Usage(format!("there is no prediction for {size} bytes: {why} (--extrapolate accepts that)"))
+                CommandFailure::Usage(format!(
+                    "there is no prediction for {size} bytes: {why} (--extrapolate accepts that)"
+                ))
             })?;
             if matches!(resting, planner::CostSource::Beyond(_)) {
                 guessed.push(size);
@@ -226,7 +229,18 @@ impl Verification {
         let plans = plans.collect::<Result<Vec<_>, UsageError>>()?;
         let most = trees.iter().map(Tree::consumers).max().unwrap_or(1);
         raise_for(most as usize)?;
-        Ok(Self { profile, trees: plans, chosen, sizes: priced, extrapolated: guessed, host, effort, tolerance: asked, better, left_out })
+        Ok(Self {
+            profile,
+            trees: plans,
+            chosen,
+            sizes: priced,
+            extrapolated: guessed,
+            host,
+            effort,
+            tolerance: asked,
+            better,
+            left_out,
+        })
     }
 
     fn describe(&self) -> String {
@@ -378,7 +392,8 @@ impl Verification {
             "processors",
         ];
         let mut table = section(format!("{} bytes", result.message_bytes), facts, &columns);
-        let of = |value: fn(&CheckedTree) -> f64| ranks(&result.trees.iter().map(value).collect::<Vec<f64>>(), self.better);
+        let of =
+            |value: fn(&CheckedTree) -> f64| ranks(&result.trees.iter().map(value).collect::<Vec<f64>>(), self.better);
         let (predicted, measured) = (of(|pair| pair.predicted.value), of(|pair| pair.measured.value));
         table.rows = result
             .trees
@@ -443,9 +458,15 @@ fn planner_choices(sizes: &[SizeCosts], host: HostModel, consumers: u32) -> Resu
 
 /// The trees on standard input. Of a plan, the chosen one comes first, and its messages apply unless the command line
 /// overrides them.
-fn trees_of_plan(words: &[String], given: ParsedOptions, lists: &[&[OptionSpec]]) -> Result<(ParsedOptions, Vec<Tree>), CommandFailure> {
+fn trees_of_plan(
+    words: &[String],
+    given: ParsedOptions,
+    lists: &[&[OptionSpec]],
+) -> Result<(ParsedOptions, Vec<Tree>), CommandFailure> {
     if has_ranks() {
-        return Err(CommandFailure::Usage("under a launcher there is no common standard input: name the trees".to_owned()));
+        return Err(CommandFailure::Usage(
+            "under a launcher there is no common standard input: name the trees".to_owned(),
+        ));
     }
     let text = tree_list::standard_input()?;
     let mut trees = tree_list::trees(&text)?;
@@ -469,12 +490,10 @@ fn trees_of_arguments(given: &ParsedOptions) -> Result<TreeEnumeration, CommandF
         (true, _, [word, ..]) => {
             Err(CommandFailure::Usage(format!("--all selects the trees; unexpected argument '{word}'")))
         }
-        (false, Some(_), _) => {
-            Err(CommandFailure::Usage("--consumers needs --all".to_owned()))
-        }
-        (false, None, []) => {
-            Err(CommandFailure::Usage("verify needs trees, as in B-2B-4B-16C, or - to read them from standard input".to_owned()))
-        }
+        (false, Some(_), _) => Err(CommandFailure::Usage("--consumers needs --all".to_owned())),
+        (false, None, []) => Err(CommandFailure::Usage(
+            "verify needs trees, as in B-2B-4B-16C, or - to read them from standard input".to_owned(),
+        )),
         (false, None, words) => {
             let mut trees = Vec::new();
             for word in words {

@@ -3,13 +3,13 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
-use ib::{CmEventKind, CmEventChannel, CmEvent, CmId, ReadLimits, ConnectParams};
+use ib::{CmEvent, CmEventChannel, CmEventKind, CmId, ConnectParams, ReadLimits};
 use serde::{Deserialize, Serialize};
 
 use super::device::DeviceFacts;
 use super::endpoint::{DeviceCounts, VerbsEndpoint, readable, text};
-use super::verbs_request::{VerbsRequest, CompletionWait, acceptance, of_acceptance};
 use super::segment_driver::SegmentDriver;
+use super::verbs_request::{CompletionWait, VerbsRequest, acceptance, of_acceptance};
 use crate::interrupt;
 use crate::limits::{VERBS_ACK_TIMEOUT_EXPONENT, VERBS_SET_UP_WAIT};
 use gauge::clock::{Deadline, now_ns};
@@ -69,7 +69,11 @@ fn other_than_expected(event: &CmEvent) -> String {
 }
 
 /// Waits for the expected event of an id.
-fn await_event(channel: &CmEventChannel, id: &CmId, is_wanted: impl Fn(&CmEventKind) -> bool) -> Result<CmEvent, String> {
+fn await_event(
+    channel: &CmEventChannel,
+    id: &CmId,
+    is_wanted: impl Fn(&CmEventKind) -> bool,
+) -> Result<CmEvent, String> {
     loop {
         let event = event(channel)?;
         if event.id == id.key() {
@@ -106,7 +110,12 @@ pub fn device_towards(to: SocketAddr) -> Result<DeviceFacts, String> {
 }
 
 fn terms(data: &[u8], reads: ReadLimits) -> ConnectParams<'_> {
-    ConnectParams { private_data: data, read_limits: reads, retry_count: ib::RETRIES_MAX, rnr_retry_count: ib::RETRIES_MAX }
+    ConnectParams {
+        private_data: data,
+        read_limits: reads,
+        retry_count: ib::RETRIES_MAX,
+        rnr_retry_count: ib::RETRIES_MAX,
+    }
 }
 
 /// Measures a segment with the listener at `to`.
@@ -138,11 +147,18 @@ pub fn run_segment(to: SocketAddr, request: &VerbsRequest) -> Result<VerbsResult
     work.end.send_number(0)?;
     work.await_next()?;
     let last_text = work.end.last_text.take().unwrap_or_default();
-    let peer: PeerResults = serde_json::from_slice(&last_text).map_err(|error| format!("the other end's results: {error}"))?;
+    let peer: PeerResults =
+        serde_json::from_slice(&last_text).map_err(|error| format!("the other end's results: {error}"))?;
     let inline_bytes = work.end.inline_bytes_max();
     id.disconnect().map_err(text)?;
     await_event(&channel, &id, |about| matches!(about, CmEventKind::Disconnected))?;
-    Ok(VerbsResults { elapsed_ns, latencies: latencies.buckets(), inline_bytes, active, passive: (peer.used, peer.device_counts) })
+    Ok(VerbsResults {
+        elapsed_ns,
+        latencies: latencies.buckets(),
+        inline_bytes,
+        active,
+        passive: (peer.used, peer.device_counts),
+    })
 }
 
 /// The listening side.
@@ -207,7 +223,10 @@ impl VerbsListener {
         };
         let facts = serde_json::to_string(&end.device()).map_err(|error| error.to_string())?;
         let own = end.reads()?;
-        let reads = ReadLimits { responder_resources: own.responder_resources.min(offered.responder_resources), initiator_depth: own.initiator_depth.min(offered.initiator_depth) };
+        let reads = ReadLimits {
+            responder_resources: own.responder_resources.min(offered.responder_resources),
+            initiator_depth: own.initiator_depth.min(offered.initiator_depth),
+        };
         let data = acceptance(end.memory(), &facts);
         id.accept(&terms(&data[..data.len().min(ib::ACCEPT_DATA_BYTES_MAX)], reads)).map_err(text)?;
         await_event(&self.channel, id, |about| matches!(about, CmEventKind::Established { .. }))?;

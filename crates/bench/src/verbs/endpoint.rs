@@ -4,18 +4,19 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use ib::{
-    CmEventKind, Arena, CmEventChannel, Completion, CompletionChannel, CompletionQueue, ProtectionDomain, CompletedWork, RemoteMemory, PostOptions, CmId, CmIdKey,
-    LocalKey, QueuePairOptions, SharedPages, ArenaBlock, RemoteAccess, QueuePair, ReadLimits, SharedReceiveQueue, MemoryRegion,
+    Arena, ArenaBlock, CmEventChannel, CmEventKind, CmId, CmIdKey, CompletedWork, Completion, CompletionChannel,
+    CompletionQueue, LocalKey, MemoryRegion, PostOptions, ProtectionDomain, QueuePair, QueuePairOptions, ReadLimits,
+    RemoteAccess, RemoteMemory, SharedPages, SharedReceiveQueue,
 };
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Deserialize, Serialize};
 
 use super::device::DeviceFacts;
-use super::verbs_request::{VerbsOperation, VerbsRequest, CompletionWait};
+use super::verbs_request::{CompletionWait, VerbsOperation, VerbsRequest};
 use crate::limits::{
-    SILENCE_WAIT, VERBS_BATCH_MAX, VERBS_EMPTY_POLLS_PER_CHECK, VERBS_EMPTY_POLLS_PER_YIELD, VERBS_INLINE_BYTES,
-    VERBS_CHECK_MS, VERBS_READS_MAX, VERBS_SPARE, VERBS_TEXT_BYTES_MAX,
+    SILENCE_WAIT, VERBS_BATCH_MAX, VERBS_CHECK_MS, VERBS_EMPTY_POLLS_PER_CHECK, VERBS_EMPTY_POLLS_PER_YIELD,
+    VERBS_INLINE_BYTES, VERBS_READS_MAX, VERBS_SPARE, VERBS_TEXT_BYTES_MAX,
 };
 use gauge::clock::Deadline;
 
@@ -106,7 +107,8 @@ impl VerbsEndpoint {
         let (receive_count, work_max) = (request.window + VERBS_SPARE, 2 * request.window + VERBS_SPARE);
         let queue = CompletionQueue::new(&context, receive_count + work_max, Some(&wakes))?;
         let mut receives = SharedReceiveQueue::new(&domain, receive_count)?;
-        let received_bytes = if request.kind == VerbsOperation::Send { request.size_bytes } else { 0 }.max(VERBS_TEXT_BYTES_MAX);
+        let received_bytes =
+            if request.kind == VerbsOperation::Send { request.size_bytes } else { 0 }.max(VERBS_TEXT_BYTES_MAX);
         let (arena, parts) = Arena::new(receive_count as usize, received_bytes)?;
         let received = MemoryRegion::new(&domain, arena, RemoteAccess::None)?;
         let receive_key = received.key();
@@ -162,7 +164,14 @@ impl VerbsEndpoint {
         request: &VerbsRequest,
     ) -> Result<QueuePair<SharedPages, ArenaBlock>, ib::IbError> {
         let with = |inline_bytes_max| {
-            QueuePair::new(id, domain, queue, queue, receives, QueuePairOptions { send_wr_max: work_max, send_sge_max: 1, inline_bytes_max })
+            QueuePair::new(
+                id,
+                domain,
+                queue,
+                queue,
+                receives,
+                QueuePairOptions { send_wr_max: work_max, send_sge_max: 1, inline_bytes_max },
+            )
         };
         if let Some(bytes) = request.inline_bytes {
             return with(bytes);

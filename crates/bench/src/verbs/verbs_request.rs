@@ -189,7 +189,10 @@ mod tests {
 
     #[test]
     fn a_request_arrives_as_it_was_made() {
-        for request in [REQUEST, VerbsRequest { kind: VerbsOperation::Read, shape: TrafficShape::Stream, inline_bytes: Some(0), ..REQUEST }] {
+        for request in [
+            REQUEST,
+            VerbsRequest { kind: VerbsOperation::Read, shape: TrafficShape::Stream, inline_bytes: Some(0), ..REQUEST },
+        ] {
             let memory = RemoteMemory { address: u64::MAX - 7, bytes: request.size_bytes as u64, key: 0xdead_beef };
             let mut data = request.request(memory);
             assert!(data.len() <= ib::CONNECT_DATA_BYTES_MAX && data.len() <= REQUEST_BYTES);
@@ -217,7 +220,10 @@ mod tests {
             VerbsRequest { warm_up: u64::MAX, ..REQUEST },
         ];
         for request in beyond {
-            assert!(VerbsRequest::of_request(&request.request(RemoteMemory { address: 1, bytes: 1, key: 1 })).is_err(), "{request:?}");
+            assert!(
+                VerbsRequest::of_request(&request.request(RemoteMemory { address: 1, bytes: 1, key: 1 })).is_err(),
+                "{request:?}"
+            );
         }
         assert!(of_acceptance(b"hbv\x01short", 1).is_err() && of_acceptance(b"AMQP", 1).is_err());
     }

@@ -2,7 +2,7 @@
 //!
 //! Exclusive queues of consumers disappear with their connections.
 
-use client::{ClientChannel, Client, ExchangeOptions, QueueOptions, Table, Url};
+use client::{Client, ClientChannel, ExchangeOptions, QueueOptions, Table, Url};
 
 use super::process_messages::WorkloadContext;
 use super::topology::WorkloadTopology;
@@ -20,7 +20,8 @@ pub(crate) struct DeclaredTopology {
 impl DeclaredTopology {
     /// Declares everything.
     pub(crate) fn create(common: &WorkloadContext, topology: &WorkloadTopology) -> Result<Self, String> {
-        let mut stage = Self { url: common.url.clone(), exchanges: Vec::new(), queues: Vec::new(), broker_may_be_gone: false };
+        let mut stage =
+            Self { url: common.url.clone(), exchanges: Vec::new(), queues: Vec::new(), broker_may_be_gone: false };
         stage.declare(common, topology).map_err(|error| error.to_string())?;
         Ok(stage)
     }
@@ -80,11 +81,15 @@ impl Drop for DeclaredTopology {
 
 /// Whether the error means that the broker is gone, and with it everything declared.
 fn is_gone(why: &client::ClientError) -> bool {
-    matches!(why, client::ClientError::Link(_) | client::ClientError::Closed | client::ClientError::ConnectionClosed { .. })
+    matches!(
+        why,
+        client::ClientError::Link(_) | client::ClientError::Closed | client::ClientError::ConnectionClosed { .. }
+    )
 }
 
 fn connect(url: &str) -> client::Result<(Client, ClientChannel)> {
-    let options = client::ConnectOptions { name: Some("harrier bench workload".to_owned()), ..client::ConnectOptions::default() };
+    let options =
+        client::ConnectOptions { name: Some("harrier bench workload".to_owned()), ..client::ConnectOptions::default() };
     let mut client = Client::connect_with(&Url::parse(url)?, options)?;
     let channel = client.open_channel()?;
     Ok((client, channel))

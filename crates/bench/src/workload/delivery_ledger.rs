@@ -84,12 +84,22 @@ impl StreamPositions {
 
 impl DeliveryLedger {
     pub(crate) fn new(streams: usize) -> Self {
-        Self { seen: vec![SequenceBits::default(); streams], done: vec![SequenceBits::default(); streams], ..Self::default() }
+        Self {
+            seen: vec![SequenceBits::default(); streams],
+            done: vec![SequenceBits::default(); streams],
+            ..Self::default()
+        }
     }
 
     /// Records a delivery.
     #[inline]
-    pub(crate) fn arrived(&mut self, positions: &mut StreamPositions, stream: u32, sequence: u32, redelivered: bool) -> ArrivalKind {
+    pub(crate) fn arrived(
+        &mut self,
+        positions: &mut StreamPositions,
+        stream: u32,
+        sequence: u32,
+        redelivered: bool,
+    ) -> ArrivalKind {
         let Some(seen) = self.seen.get_mut(stream as usize).filter(|_| u64::from(sequence) < SEGMENT_MESSAGES_MAX)
         else {
             self.faults.strays += 1;
@@ -159,7 +169,8 @@ mod tests {
 
     /// `1` arrives and is done, `1?` arrives, `1r` arrives marked as redelivered, `1+` is done.
     fn check(script: &str, sent: &[u32], expected: DeliveryFaults, redelivered: u64) {
-        let (mut ledger, mut positions, mut census) = (DeliveryLedger::new(2), StreamPositions::new(2), MessageSetSum::default());
+        let (mut ledger, mut positions, mut census) =
+            (DeliveryLedger::new(2), StreamPositions::new(2), MessageSetSum::default());
         sent.iter().for_each(|&sequence| census.add(1, sequence));
         for step in script.split_whitespace() {
             let digits = step.trim_end_matches(['?', 'r', '+']);

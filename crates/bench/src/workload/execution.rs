@@ -8,18 +8,21 @@ use nix::sys::resource::{Resource, getrlimit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::delivery_ledger::MessageSetSum;
-use super::spec::{QueueSource, WorkloadSpec};
 use super::declared_topology::DeclaredTopology;
-use super::process_messages::{WorkloadContext, WorkloadCommand, WorkloadPublisherTask, WorkloadPublisherReport, WorkloadConsumerReport, WorkloadConsumerTask};
+use super::delivery_ledger::MessageSetSum;
+use super::process_messages::{
+    WorkloadCommand, WorkloadConsumerReport, WorkloadConsumerTask, WorkloadContext, WorkloadPublisherReport,
+    WorkloadPublisherTask,
+};
+use super::spec::{QueueSource, WorkloadSpec};
 use super::topology::WorkloadTopology;
 use crate::interrupt;
 use crate::launcher::{self, TargetMeter};
 use crate::limits::{BEGIN_LEAD, REPORT_WAIT, ROLE_READY_WAIT, SWEEP_IDLE_WAIT};
-use crate::placement::{CpuList, PinnedProcess, CpuPlacement};
-use crate::role_protocol::RoleReport;
-use crate::process::RoleHandle;
 use crate::measure_options::MeasureOptions;
+use crate::placement::{CpuList, CpuPlacement, PinnedProcess};
+use crate::process::RoleHandle;
+use crate::role_protocol::RoleReport;
 use crate::target::{BenchmarkTarget, TargetAddress};
 
 /// Interval between polls of the processes.
@@ -57,7 +60,12 @@ struct WorkloadProcesses {
     stage: DeclaredTopology,
 }
 
-pub(crate) fn run(spec: &WorkloadSpec, target: &BenchmarkTarget, setup: &MeasureOptions, show: &ProgressCallback<'_>) -> Result<WorkloadOutcome, String> {
+pub(crate) fn run(
+    spec: &WorkloadSpec,
+    target: &BenchmarkTarget,
+    setup: &MeasureOptions,
+    show: &ProgressCallback<'_>,
+) -> Result<WorkloadOutcome, String> {
     launcher::one_clock().map_err(|error_ns| {
         format!(
             "intended times are of one clock, and those of these hosts differ by up to {error_ns} ns: \
@@ -87,7 +95,12 @@ pub(crate) fn run(spec: &WorkloadSpec, target: &BenchmarkTarget, setup: &Measure
     })
 }
 
-fn run_processes(common: &WorkloadContext, target: &BenchmarkTarget, processes: &mut WorkloadProcesses, show: &ProgressCallback<'_>) -> Result<WorkloadOutcome, String> {
+fn run_processes(
+    common: &WorkloadContext,
+    target: &BenchmarkTarget,
+    processes: &mut WorkloadProcesses,
+    show: &ProgressCallback<'_>,
+) -> Result<WorkloadOutcome, String> {
     let spec = &common.spec;
     let mut broker = TargetMeter::of(target)?;
     let begin_ns = now_ns() + BEGIN_LEAD.as_nanos() as u64;
@@ -109,7 +122,9 @@ fn run_processes(common: &WorkloadContext, target: &BenchmarkTarget, processes: 
         process.role.send_command(&WorkloadCommand::Expect { queues: expected.clone() })?;
     }
     // After the drain time, consumers read what is left without thinking, as long as anything arrives.
-    processes.await_reports(wait + SWEEP_IDLE_WAIT + Duration::from_nanos(spec.duration_ns), |processes| &mut processes.consumers)?;
+    processes.await_reports(wait + SWEEP_IDLE_WAIT + Duration::from_nanos(spec.duration_ns), |processes| {
+        &mut processes.consumers
+    })?;
     let taken = processes.consumers.iter_mut().map(collect::<WorkloadConsumerReport>).collect::<Result<Vec<_>, _>>()?;
     Ok(WorkloadOutcome { measured_from_ns, end_ns, publishers: sent, consumers: taken, broker })
 }
@@ -170,8 +185,18 @@ impl WorkloadProcesses {
         for (group, publishers) in spec.publishers.iter().enumerate() {
             for process in 0..publishers.processes {
                 let bound = |process: usize| publishers.count * process / publishers.processes;
-                let task = WorkloadPublisherTask { common: common.clone(), group, from: bound(process), to: bound(process + 1) };
-                processes.publishers.push(WorkloadProcess::start("workload-publisher", &task, &placement.publisher, group)?);
+                let task = WorkloadPublisherTask {
+                    common: common.clone(),
+                    group,
+                    from: bound(process),
+                    to: bound(process + 1),
+                };
+                processes.publishers.push(WorkloadProcess::start(
+                    "workload-publisher",
+                    &task,
+                    &placement.publisher,
+                    group,
+                )?);
             }
         }
         for process in &mut processes.publishers {
@@ -200,7 +225,11 @@ impl WorkloadProcesses {
     }
 
     /// Waits until some of the roles have reported; fails if another one fails meanwhile.
-    fn await_reports(&mut self, wait: Duration, of: impl Fn(&mut Self) -> &mut Vec<WorkloadProcess>) -> Result<(), String> {
+    fn await_reports(
+        &mut self,
+        wait: Duration,
+        of: impl Fn(&mut Self) -> &mut Vec<WorkloadProcess>,
+    ) -> Result<(), String> {
         let deadline = Deadline::after(wait);
         loop {
             self.poll_reports()?;

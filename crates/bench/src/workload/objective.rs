@@ -41,7 +41,11 @@ impl fmt::Display for ObjectiveVerdict {
 }
 
 /// Judges all objectives; `groups` are the names of the series' points.
-pub(crate) fn judge(objectives: &[WorkloadObjective], groups: &[String], series: &MeasuredSeries) -> Vec<ObjectiveVerdict> {
+pub(crate) fn judge(
+    objectives: &[WorkloadObjective],
+    groups: &[String],
+    series: &MeasuredSeries,
+) -> Vec<ObjectiveVerdict> {
     objectives.iter().map(|objective| judge_one(objective, groups, series)).collect()
 }
 
@@ -61,7 +65,11 @@ fn judge_one(objective: &WorkloadObjective, groups: &[String], series: &Measured
             match value {
                 Some(us) => (what, shown_ns((us * 1e3) as u64), us <= *most_us),
                 None => {
-                    return ObjectiveVerdict { what, found: "too few messages for that quantile".to_owned(), met: ObjectiveStatus::Unknown };
+                    return ObjectiveVerdict {
+                        what,
+                        found: "too few messages for that quantile".to_owned(),
+                        met: ObjectiveStatus::Unknown,
+                    };
                 }
             }
         }
@@ -78,7 +86,7 @@ fn judge_one(objective: &WorkloadObjective, groups: &[String], series: &Measured
 mod tests {
     use super::*;
     use gauge::LatencyHistogram;
-    use report::document::{LoopMode, SeriesPoint, MeasuredRun};
+    use report::document::{LoopMode, MeasuredRun, SeriesPoint};
     use std::collections::BTreeMap;
 
     fn series(latency_us: u64, count: u64) -> MeasuredSeries {

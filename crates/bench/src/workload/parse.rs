@@ -2,13 +2,14 @@
 
 use toml::de::DeTable;
 
-use super::validation;
-use super::toml_fields::{TomlField, TomlFields, WorkloadFile as File};
 use super::spec::{
-    AckMode, AnswerSpec, ArrivalProcess, WorkloadBinding, ConsumerGroup, WorkloadExchange, WorkloadExchangeType, ObjectiveGoal, WorkloadObjective, SymbolPopularity, PublisherGroup, SendRate,
-    SharedQueueSpec, SizeDistribution, QueueSource, WorkloadSpec, ThinkTime,
+    AckMode, AnswerSpec, ArrivalProcess, ConsumerGroup, ObjectiveGoal, PublisherGroup, QueueSource, SendRate,
+    SharedQueueSpec, SizeDistribution, SymbolPopularity, ThinkTime, WorkloadBinding, WorkloadExchange,
+    WorkloadExchangeType, WorkloadObjective, WorkloadSpec,
 };
+use super::toml_fields::{TomlField, TomlFields, WorkloadFile as File};
 use super::units;
+use super::validation;
 use crate::limits::{KEYS_MAX, MESSAGE_BYTES_MAX, WORKLOAD_CONNECTIONS_MAX, WORKLOAD_NS_MAX};
 
 /// Highest rate of a group, in messages per second.
@@ -72,8 +73,11 @@ pub(crate) fn parse(name: &str, file: &str, text: &str) -> Result<WorkloadSpec, 
     for mut table in fields.tables("exchanges")? {
         table.only(&["name", "type"])?;
         let name = name_of(&mut table)?;
-        let kinds =
-            [("direct", WorkloadExchangeType::Direct), ("fanout", WorkloadExchangeType::Fanout), ("topic", WorkloadExchangeType::Topic)];
+        let kinds = [
+            ("direct", WorkloadExchangeType::Direct),
+            ("fanout", WorkloadExchangeType::Fanout),
+            ("topic", WorkloadExchangeType::Topic),
+        ];
         if spec.exchanges.iter().any(|other| other.name == name) {
             return Err(table.fault(&format!("there are two exchanges '{name}'")));
         }
@@ -139,7 +143,11 @@ fn exchange(field: &TomlField<'_, '_>, exchanges: &[WorkloadExchange]) -> Result
     })
 }
 
-fn bindings(list: &TomlField<'_, '_>, exchanges: &[WorkloadExchange], allowed: &[&str]) -> Result<Vec<WorkloadBinding>, String> {
+fn bindings(
+    list: &TomlField<'_, '_>,
+    exchanges: &[WorkloadExchange],
+    allowed: &[&str],
+) -> Result<Vec<WorkloadBinding>, String> {
     let mut bindings = Vec::new();
     for field in list.list()? {
         let mut table = field.table()?;
@@ -328,7 +336,9 @@ fn consumers(table: &mut TomlFields<'_, '_>, spec: &WorkloadSpec) -> Result<Cons
         (Some(field), None) => {
             let text = field.text()?;
             let found = spec.queues.iter().position(|queue| queue.name == text);
-            QueueSource::Shared(found.ok_or_else(|| field.fault(&format!("there is no queue '{text}' under [[queues]]")))?)
+            QueueSource::Shared(
+                found.ok_or_else(|| field.fault(&format!("there is no queue '{text}' under [[queues]]")))?,
+            )
         }
         (None, Some(list)) => QueueSource::Own {
             bindings: bindings(&list, &spec.exchanges, &["{consumer}", "{pick}"])?,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gauge::{HistogramBuckets, DeliveryFaults};
+use gauge::{DeliveryFaults, HistogramBuckets};
 use serde::{Deserialize, Serialize};
 
 use super::delivery_ledger::MessageSetSum;

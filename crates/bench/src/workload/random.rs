@@ -5,7 +5,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp1, LogNormal, StandardNormal, Zipf};
 
-use super::spec::{SymbolPopularity, SizeDistribution, ThinkTime};
+use super::spec::{SizeDistribution, SymbolPopularity, ThinkTime};
 
 pub(crate) type WorkloadRng = rand_pcg::Pcg64;
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use gauge::{HistogramBuckets, HostEnvironment, DeliveryFaults, LatencyHistogram, validity};
+use gauge::{DeliveryFaults, HistogramBuckets, HostEnvironment, LatencyHistogram, validity};
 use report::document::MeasuredRun;
 
 use super::execution::WorkloadOutcome;
+use super::process_messages::{ConsumerGroupReport, WorkloadPublisherReport};
 use super::spec::WorkloadSpec;
-use super::process_messages::{WorkloadPublisherReport, ConsumerGroupReport};
 use crate::role_protocol::SelfUsage;
 
 /// The name of the first point.
@@ -27,14 +27,16 @@ pub(crate) fn runs(spec: &WorkloadSpec, outcome: &WorkloadOutcome, environment: 
     let mut runs = vec![all(spec, outcome, environment, elapsed_s)];
     for group in 0..spec.publishers.len() {
         let mut run = MeasuredRun { elapsed_s, ..MeasuredRun::default() };
-        let of_group = outcome.publishers.iter().filter(|(of, _)| *of == group).map(|(_, publisher_report)| publisher_report);
+        let of_group =
+            outcome.publishers.iter().filter(|(of, _)| *of == group).map(|(_, publisher_report)| publisher_report);
         add_publisher_reports(&mut run, of_group, &mut LatencyKinds::default());
         runs.push(run);
     }
     for group in 0..spec.consumers.len() {
         let mut run = MeasuredRun { elapsed_s, ..MeasuredRun::default() };
         let mut kinds = LatencyKinds::default();
-        for consumer_report in outcome.consumers.iter().filter_map(|consumer_report| consumer_report.groups.get(&group)) {
+        for consumer_report in outcome.consumers.iter().filter_map(|consumer_report| consumer_report.groups.get(&group))
+        {
             add_consumer_report(&mut run, consumer_report, outcome, &mut kinds);
             run.notes.extend(group_notes(consumer_report));
         }
@@ -46,7 +48,11 @@ pub(crate) fn runs(spec: &WorkloadSpec, outcome: &WorkloadOutcome, environment: 
 
 /// From the end of the warm-up to the last message, or to the end if no message came later.
 fn elapsed_s(outcome: &WorkloadOutcome) -> f64 {
-    let last = outcome.consumers.iter().map(|consumer_report| consumer_report.last_ns).chain(outcome.publishers.iter().map(|(_, publisher_report)| publisher_report.last_ns));
+    let last = outcome
+        .consumers
+        .iter()
+        .map(|consumer_report| consumer_report.last_ns)
+        .chain(outcome.publishers.iter().map(|(_, publisher_report)| publisher_report.last_ns));
     let end_ns = last.max().unwrap_or(0).max(outcome.end_ns);
     end_ns.saturating_sub(outcome.measured_from_ns).max(1) as f64 / 1e9
 }
@@ -67,7 +73,11 @@ impl LatencyKinds {
     }
 }
 
-fn add_publisher_reports<'a>(run: &mut MeasuredRun, all: impl Iterator<Item = &'a WorkloadPublisherReport>, kinds: &mut LatencyKinds) {
+fn add_publisher_reports<'a>(
+    run: &mut MeasuredRun,
+    all: impl Iterator<Item = &'a WorkloadPublisherReport>,
+    kinds: &mut LatencyKinds,
+) {
     for publisher_report in all {
         run.published += publisher_report.measured;
         kinds.merge("lateness", &publisher_report.lateness);
@@ -76,7 +86,12 @@ fn add_publisher_reports<'a>(run: &mut MeasuredRun, all: impl Iterator<Item = &'
     std::mem::take(kinds).into_run(run);
 }
 
-fn add_consumer_report(run: &mut MeasuredRun, consumer_report: &ConsumerGroupReport, outcome: &WorkloadOutcome, kinds: &mut LatencyKinds) {
+fn add_consumer_report(
+    run: &mut MeasuredRun,
+    consumer_report: &ConsumerGroupReport,
+    outcome: &WorkloadOutcome,
+    kinds: &mut LatencyKinds,
+) {
     run.delivered += consumer_report.delivered;
     run.delivered_bytes += consumer_report.delivered_bytes;
     kinds.merge("delivery", &consumer_report.delivery);
@@ -94,12 +109,24 @@ fn all(spec: &WorkloadSpec, outcome: &WorkloadOutcome, environment: &HostEnviron
         add_consumer_report(&mut run, consumer_report, outcome, &mut kinds);
     }
     kinds.into_run(&mut run);
-    add_publisher_reports(&mut run, outcome.publishers.iter().map(|(_, publisher_report)| publisher_report), &mut LatencyKinds::default());
+    add_publisher_reports(
+        &mut run,
+        outcome.publishers.iter().map(|(_, publisher_report)| publisher_report),
+        &mut LatencyKinds::default(),
+    );
     let mut faults = DeliveryFaults::default();
-    outcome.consumers.iter().flat_map(|consumer_report| consumer_report.faults.values()).for_each(|one| faults.add(*one));
+    outcome
+        .consumers
+        .iter()
+        .flat_map(|consumer_report| consumer_report.faults.values())
+        .for_each(|one| faults.add(*one));
     outcome.publishers.iter().for_each(|(_, publisher_report)| faults.add(publisher_report.answer_faults));
     run.faults = faults;
-    run.refused = outcome.publishers.iter().map(|(group, publisher_report)| refused(spec.publishers[*group].mandatory, publisher_report)).sum();
+    run.refused = outcome
+        .publishers
+        .iter()
+        .map(|(group, publisher_report)| refused(spec.publishers[*group].mandatory, publisher_report))
+        .sum();
     let (mut publishers, mut consumers) = (SelfUsage::default(), SelfUsage::default());
     outcome.publishers.iter().for_each(|(_, publisher_report)| publishers.add(&publisher_report.used));
     outcome.consumers.iter().for_each(|consumer_report| consumers.add(&consumer_report.used));
@@ -122,8 +149,11 @@ fn refused(mandatory: bool, publisher_report: &WorkloadPublisherReport) -> u64 {
 }
 
 fn invalid(outcome: &WorkloadOutcome, run: &MeasuredRun, environment: &HostEnvironment) -> Vec<String> {
-    let sum = |count: &dyn Fn(&WorkloadPublisherReport) -> u64| outcome.publishers.iter().map(|(_, publisher_report)| count(publisher_report)).sum::<u64>();
-    let (late, unsent) = (sum(&|publisher_report| publisher_report.late), sum(&|publisher_report| publisher_report.unsent));
+    let sum = |count: &dyn Fn(&WorkloadPublisherReport) -> u64| {
+        outcome.publishers.iter().map(|(_, publisher_report)| count(publisher_report)).sum::<u64>()
+    };
+    let (late, unsent) =
+        (sum(&|publisher_report| publisher_report.late), sum(&|publisher_report| publisher_report.unsent));
     let stalled_ns = sum(&|publisher_report| publisher_report.stalled_ns);
     let behind = validity::generator_fell_behind(late + unsent, run.published + unsent).map(|why| {
         if stalled_ns == 0 {
@@ -140,9 +170,13 @@ fn invalid(outcome: &WorkloadOutcome, run: &MeasuredRun, environment: &HostEnvir
 }
 
 fn notes(outcome: &WorkloadOutcome, run: &MeasuredRun, elapsed_s: f64) -> Vec<String> {
-    let sum = |count: &dyn Fn(&WorkloadPublisherReport) -> u64| outcome.publishers.iter().map(|(_, publisher_report)| count(publisher_report)).sum::<u64>();
-    let digest = outcome.publishers.iter().fold(0_u64, |all, (_, publisher_report)| all.wrapping_add(publisher_report.digest));
-    let mut notes = vec![format!("{} messages sent, digest {digest:016x}", sum(&|publisher_report| publisher_report.sent))];
+    let sum = |count: &dyn Fn(&WorkloadPublisherReport) -> u64| {
+        outcome.publishers.iter().map(|(_, publisher_report)| count(publisher_report)).sum::<u64>()
+    };
+    let digest =
+        outcome.publishers.iter().fold(0_u64, |all, (_, publisher_report)| all.wrapping_add(publisher_report.digest));
+    let mut notes =
+        vec![format!("{} messages sent, digest {digest:016x}", sum(&|publisher_report| publisher_report.sent))];
     let mut note = |count: u64, words: &str| {
         if count > 0 {
             notes.push(format!("{count} {words}"));
@@ -150,9 +184,17 @@ fn notes(outcome: &WorkloadOutcome, run: &MeasuredRun, elapsed_s: f64) -> Vec<St
     };
     note(sum(&|publisher_report| publisher_report.unsent), "messages were not sent before the time to drain was over");
     note(sum(&|publisher_report| publisher_report.unroutable), "messages had a key that no queue is bound to");
-    note(outcome.consumers.iter().map(|consumer_report| consumer_report.redelivered).sum(), "deliveries were redeliveries, and said so");
     note(
-        outcome.consumers.iter().flat_map(|consumer_report| consumer_report.groups.values()).map(|group| group.behind).sum(),
+        outcome.consumers.iter().map(|consumer_report| consumer_report.redelivered).sum(),
+        "deliveries were redeliveries, and said so",
+    );
+    note(
+        outcome
+            .consumers
+            .iter()
+            .flat_map(|consumer_report| consumer_report.groups.values())
+            .map(|group| group.behind)
+            .sum(),
         "deliveries came after the time to drain: consumers were too slow",
     );
     let full = [("publishers", &run.publishers), ("consumers", &run.consumers)];

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use super::random::{RngPurpose, rng, sample_symbols};
-use super::spec::{WorkloadBinding, WorkloadExchangeType, QueueSource, WorkloadSpec};
+use super::spec::{QueueSource, WorkloadBinding, WorkloadExchangeType, WorkloadSpec};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkloadQueue {

@@ -1,8 +1,11 @@
 //! Checks that the parts of a workload fit together and stay within the limits.
 
-use super::random::{size_min, size_max};
-use super::spec::{AckMode, WorkloadBinding, ConsumerGroup, WorkloadExchangeType, ObjectiveGoal, WorkloadObjective, PublisherGroup, SendRate, QueueSource, WorkloadSpec};
 use super::message_stamp::STAMP_BYTES;
+use super::random::{size_max, size_min};
+use super::spec::{
+    AckMode, ConsumerGroup, ObjectiveGoal, PublisherGroup, QueueSource, SendRate, WorkloadBinding,
+    WorkloadExchangeType, WorkloadObjective, WorkloadSpec,
+};
 use super::topology::{WorkloadTopology, is_pattern};
 use crate::limits::{
     KEYS_MAX, MESSAGE_BYTES_MAX, WORKLOAD_BINDINGS_MAX, WORKLOAD_CONNECTIONS_MAX, WORKLOAD_MATCHES_MAX,
@@ -74,7 +77,10 @@ pub(crate) fn consumers(group: &ConsumerGroup, spec: &WorkloadSpec) -> Result<()
     }
     match group.ack {
         AckMode::Every(count) if group.prefetch > 0 && count > u64::from(group.prefetch) => {
-            return Err(format!("ack every {count} must not exceed prefetch {}: the consumer would stall", group.prefetch));
+            return Err(format!(
+                "ack every {count} must not exceed prefetch {}: the consumer would stall",
+                group.prefetch
+            ));
         }
         AckMode::None if group.prefetch > 0 => {
             return Err(

@@ -24,7 +24,14 @@ fn delete_exchange(world: &mut BrokerWorld, at: WorldConnection, name: &str) {
     assert_eq!(world.sent(at), "exchange.delete-ok");
 }
 
-pub fn bind(world: &mut BrokerWorld, at: WorldConnection, exchange: &str, key: &str, queue: &str, arguments: &[(&str, Value)]) {
+pub fn bind(
+    world: &mut BrokerWorld,
+    at: WorldConnection,
+    exchange: &str,
+    key: &str,
+    queue: &str,
+    arguments: &[(&str, Value)],
+) {
     let table = arguments
         .iter()
         .fold(Table::default(), |table, (name, value)| table.with(name, value.clone()).expect("a short name"));
@@ -226,7 +233,10 @@ fn messages_due_at_once_arrive_in_their_order() {
             let _flow = world.publish_only(publisher, "x", "", &number.to_string(), &properties, false);
         }
         world.exchange_batches();
-        assert!(world.shards[publisher.0].0.list_overhead_bytes() >= idle[publisher.0] + COUNT * 48, "they are counted");
+        assert!(
+            world.shards[publisher.0].0.list_overhead_bytes() >= idle[publisher.0] + COUNT * 48,
+            "they are counted"
+        );
         world.advance(100);
         let expected: Vec<String> = (0..COUNT).map(|number| format!("c#{}={number}", number + 1)).collect();
         assert!(world.sent(consumer) == expected.join(" | "), "all of them, in order");

@@ -4,7 +4,7 @@ mod delays;
 mod policies;
 mod stamps;
 
-use crate::world::{WorldConnection, BrokerWorld};
+use crate::world::{BrokerWorld, WorldConnection};
 use catalog::CatalogLimits;
 use wire::method::{basic, confirm, queue, tx};
 use wire::{Properties, ShortStr, ShortString, Table, TableRef, Value};
@@ -371,11 +371,7 @@ fn one_consumer_at_a_time_in_the_order_of_subscription() {
         }
         assert_eq!(world.sent(consumer), "consume-ok first | first#1=a | first#2=b");
         cancel(world, second, "second");
-        assert_eq!(
-            world.sent(second),
-            "consume-ok second | cancel-ok second",
-            "one that waited leaves nothing behind"
-        );
+        assert_eq!(world.sent(second), "consume-ok second | cancel-ok second", "one that waited leaves nothing behind");
         consume(world, second, "q", "fourth", false);
         world.command(consumer, basic::Ack { delivery_tag: 1, multiple: false });
         world.disconnect(consumer);

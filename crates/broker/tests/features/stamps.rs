@@ -78,7 +78,13 @@ fn messages_of_a_forced_route_are_stamped_once() {
 }
 
 /// A message that has been somewhere already.
-fn publish_stamped(world: &mut BrokerWorld, at: WorldConnection, exchange: &str, key: &str, body: &str) -> MessageStamp {
+fn publish_stamped(
+    world: &mut BrokerWorld,
+    at: WorldConnection,
+    exchange: &str,
+    key: &str,
+    body: &str,
+) -> MessageStamp {
     let stamp = MessageStamp::new(0xbeef, 3, 9);
     let properties = stamp.put_on(wire::RawProperties::new(&with_headers(&[("n", Value::I32(1))]).to_bytes()));
     let _flow = world.publish_only(at, exchange, key, body, &properties, false);

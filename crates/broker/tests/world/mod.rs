@@ -1,10 +1,13 @@
 //! A broker of several shards on one thread: effects are recorded as text, batches are carried from shard to shard.
 
 use broker::{
-    ShardBatch, BodyRef, Broker, BrokerOptions, ClientCapabilities, Confirm, ConfirmOutcome, Content, Delivery, Effects, ReadControl, SessionLogin,
-    Message, AdminRequestError, QueuePosition, Publish, AdminRequest, ConnectionSlot, AppendResult,
+    AdminRequest, AdminRequestError, AppendResult, BodyRef, Broker, BrokerOptions, ClientCapabilities, Confirm,
+    ConfirmOutcome, ConnectionSlot, Content, Delivery, Effects, Message, Publish, QueuePosition, ReadControl,
+    SessionLogin, ShardBatch,
 };
-use catalog::{Catalog, Definition, CatalogLimits, Name, Password, Permission, QueueId, Refusal, SessionId, ShardId, MessageStamp};
+use catalog::{
+    Catalog, CatalogLimits, Definition, MessageStamp, Name, Password, Permission, QueueId, Refusal, SessionId, ShardId,
+};
 use slab::{Pool, PoolOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::{Method, RawProperties};
@@ -59,7 +62,15 @@ impl Effects for EffectRecorder {
         self.stamps.push((text(&delivery.content), MessageStamp::of(RawProperties::new(delivery.content.properties))));
         self.record(slot, channel, format!("{tag}#{}={}{again}", delivery.tag, text(&delivery.content)));
     }
-    fn get_ok(&mut self, slot: ConnectionSlot, channel: u16, tag: u64, redelivered: bool, left: u32, content: Content<'_>) {
+    fn get_ok(
+        &mut self,
+        slot: ConnectionSlot,
+        channel: u16,
+        tag: u64,
+        redelivered: bool,
+        left: u32,
+        content: Content<'_>,
+    ) {
         let again = if redelivered { "!" } else { "" };
         self.record(slot, channel, format!("got#{tag}={}{again} ({left} left)", text(&content)));
     }
@@ -83,7 +94,11 @@ impl Effects for EffectRecorder {
     }
     fn confirm(&mut self, slot: ConnectionSlot, channel: u16, confirm: Confirm) {
         let outcome = if confirm.outcome == ConfirmOutcome::Accepted { "ack" } else { "nack" };
-        self.record(slot, channel, format!("{outcome} {}{}", confirm.delivery_tag, if confirm.multiple { "+" } else { "" }));
+        self.record(
+            slot,
+            channel,
+            format!("{outcome} {}{}", confirm.delivery_tag, if confirm.multiple { "+" } else { "" }),
+        );
     }
     fn refuse(&mut self, slot: ConnectionSlot, channel: u16, refusal: Refusal, _method: (u16, u16)) {
         self.record(slot, channel, format!("refused {}", refusal.text));

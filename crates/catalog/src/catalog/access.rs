@@ -194,7 +194,11 @@ impl Catalog {
         if restricted.is_none_or(|topics| topics.permits(operation, routing_key)) {
             return Ok(());
         }
-        let what = ResourceName { kind: ResourceKind::Exchange, name: &definition.name, vhost: self.vhost_name(definition.vhost) };
+        let what = ResourceName {
+            kind: ResourceKind::Exchange,
+            name: &definition.name,
+            vhost: self.vhost_name(definition.vhost),
+        };
         let key = String::from_utf8_lossy(routing_key);
         Err(Refusal::detail(
             ReplyCode::AccessRefused,

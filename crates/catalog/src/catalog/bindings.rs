@@ -6,7 +6,7 @@
 use super::*;
 use crate::{
     arguments::{self, X_HARRIER_WINDOW},
-    binding::{ListHead, BindingIdentity, BindingTarget, BindingList},
+    binding::{BindingIdentity, BindingList, BindingTarget, ListHead},
     exchange::{RoutingTable, consistent_hash, headers},
     ids::VhostId,
     watch::UNWATCHED,
@@ -75,11 +75,13 @@ impl Catalog {
             ResourceKind::Queue => self.no_queue(asked.vhost, asked.destination.as_bytes()),
             _ => self.no_exchange(asked.vhost, asked.destination.as_bytes()),
         })?;
-        let what = ResourceName { kind: ResourceKind::Exchange, name: asked.source, vhost: self.vhost_name(asked.vhost) };
+        let what =
+            ResourceName { kind: ResourceKind::Exchange, name: asked.source, vhost: self.vhost_name(asked.vhost) };
         match self.exchanges.0.at(source).matching {
             RoutingTable::Headers => headers::check(asked.arguments)?,
             RoutingTable::ConsistentHash(_) => drop(consistent_hash::weight(asked.key)?),
-            RoutingTable::Direct | RoutingTable::Fanout | RoutingTable::Topic | RoutingTable::FederationUpstream(_) => {}
+            RoutingTable::Direct | RoutingTable::Fanout | RoutingTable::Topic | RoutingTable::FederationUpstream(_) => {
+            }
         }
         if target.as_exchange().is_none() {
             self.check_lock(target.index(), asked.session)?;

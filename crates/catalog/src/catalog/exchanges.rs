@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     arguments::{self, ALTERNATE_EXCHANGE},
     binding::ListHead,
-    exchange::{ExchangeEntry, ExchangeDefinition, ExchangeKind, RoutingTable},
+    exchange::{ExchangeDefinition, ExchangeEntry, ExchangeKind, RoutingTable},
     ids::VhostId,
     watch::UNWATCHED,
 };
@@ -36,7 +36,10 @@ impl Catalog {
             same("auto_delete", truth(*auto_delete), truth(current.auto_delete))?;
             same("internal", truth(*internal), truth(current.internal))?;
             arguments::check_exchange_equivalence(what, current.arguments.as_deref(), arguments)?;
-            return Ok(ExecutedDefinition::new(DefinitionOutcome::Exchange { id: self.exchanges.id(index), created: false }, false));
+            return Ok(ExecutedDefinition::new(
+                DefinitionOutcome::Exchange { id: self.exchanges.id(index), created: false },
+                false,
+            ));
         }
         if name.starts_with("amq.") {
             return Err(Refusal::reserved(ResourceKind::Exchange, name));

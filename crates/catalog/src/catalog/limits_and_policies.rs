@@ -9,14 +9,18 @@ use super::*;
 use crate::{
     ids::{UserId, VhostId},
     limits::POLICIES_MAX,
-    policy::{PolicyTable, Policy},
+    policy::{Policy, PolicyTable},
     user::UserLimits,
     vhost::{Vhost, VhostLimits},
 };
 use std::collections::BTreeMap;
 
 impl Catalog {
-    pub(super) fn set_policies(&mut self, policies: &[Policy], operator: &[Policy]) -> Result<ExecutedDefinition, Refusal> {
+    pub(super) fn set_policies(
+        &mut self,
+        policies: &[Policy],
+        operator: &[Policy],
+    ) -> Result<ExecutedDefinition, Refusal> {
         if policies.len() + operator.len() > POLICIES_MAX {
             return Err(Refusal::precondition(format_args!("{POLICIES_MAX} policies are the most")));
         }
@@ -81,7 +85,11 @@ impl Catalog {
         }
     }
 
-    pub(super) fn set_vhost_limits(&mut self, vhost: &Name, limits: VhostLimits) -> Result<ExecutedDefinition, Refusal> {
+    pub(super) fn set_vhost_limits(
+        &mut self,
+        vhost: &Name,
+        limits: VhostLimits,
+    ) -> Result<ExecutedDefinition, Refusal> {
         let id = self.vhosts.find(vhost).ok_or_else(|| unknown(ResourceKind::Vhost, vhost))?;
         let before = std::mem::replace(&mut self.vhosts.at_mut(id).limits, limits);
         let mut executed = ExecutedDefinition::new(DefinitionOutcome::Limited, before != limits);

@@ -238,9 +238,11 @@ impl Catalog {
     pub(super) fn check_lock(&self, index: u32, session: Option<SessionId>) -> Result<(), Refusal> {
         let queue = &self.queues.table.at(index).definition;
         match (queue.exclusive, session) {
-            (Some(owner), Some(session)) if owner != session => {
-                Err(Refusal::locked(ResourceName { kind: ResourceKind::Queue, name: &queue.name, vhost: self.vhost_name(queue.vhost) }))
-            }
+            (Some(owner), Some(session)) if owner != session => Err(Refusal::locked(ResourceName {
+                kind: ResourceKind::Queue,
+                name: &queue.name,
+                vhost: self.vhost_name(queue.vhost),
+            })),
             _ => Ok(()),
         }
     }

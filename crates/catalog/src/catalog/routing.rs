@@ -5,10 +5,10 @@
 
 use super::*;
 use crate::{
-    binding::{NONE, BindingTarget, BindingList},
+    binding::{BindingList, BindingTarget, NONE},
     exchange::{ExchangeEntry, ExchangeKind, RoutingTable, delayed, fanout, federation_upstream, headers},
     ids::ExchangeId,
-    route::{RouteDependence, QueueRoute, RoutedQueue},
+    route::{QueueRoute, RouteDependence, RoutedQueue},
 };
 use std::sync::Arc;
 use wire::RawProperties;
@@ -32,8 +32,10 @@ pub(super) struct RouteSearch {
 
 impl Default for RouteSearch {
     fn default() -> Self {
-        let nowhere = [RouteDependence::ByKey, RouteDependence::ByKeyAndTrace, RouteDependence::ByMessage]
-            .map(|decided| Arc::new(QueueRoute { queues: Box::default(), held: Box::default(), decided, stamped: false }));
+        let nowhere =
+            [RouteDependence::ByKey, RouteDependence::ByKeyAndTrace, RouteDependence::ByMessage].map(|decided| {
+                Arc::new(QueueRoute { queues: Box::default(), held: Box::default(), decided, stamped: false })
+            });
         Self {
             number: 0,
             to_visit: Vec::new(),
@@ -90,8 +92,9 @@ impl Catalog {
         let hash = self.routes.hash(id.index, key);
         let known = self.routes.find(hash, id.index, key, version);
         // Routes that depend on traces are remembered for messages without one.
-        let is_first =
-            |route: &QueueRoute| route.decided == RouteDependence::ByKey || federation_upstream::trace(properties).is_none();
+        let is_first = |route: &QueueRoute| {
+            route.decided == RouteDependence::ByKey || federation_upstream::trace(properties).is_none()
+        };
         if let Some(route) = known
             && is_first(&route)
         {
@@ -124,7 +127,12 @@ impl Catalog {
             return route;
         }
         let queues = route.queues.clone();
-        Arc::new(QueueRoute { queues, held: Box::default(), decided: RouteDependence::ByMessage, stamped: route.stamped })
+        Arc::new(QueueRoute {
+            queues,
+            held: Box::default(),
+            decided: RouteDependence::ByMessage,
+            stamped: route.stamped,
+        })
     }
 
     fn walk_from(&mut self, index: u32, keys: &[&[u8]], properties: RawProperties<'_>) -> Arc<QueueRoute> {

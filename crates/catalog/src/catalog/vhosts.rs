@@ -5,7 +5,7 @@
 
 use super::*;
 use crate::{
-    exchange::{ExchangeDefinition, RoutingTable, PREDECLARED},
+    exchange::{ExchangeDefinition, PREDECLARED, RoutingTable},
     ids::{ExchangeId, VhostId},
     policy::PolicyTable,
     vhost::{Vhost, VhostLimits},

@@ -4,7 +4,7 @@
 //! Owns:   one hash table over all direct exchanges, from exchange and key to the first such binding.
 
 use crate::{
-    binding::{BindingTable, ListHead, NONE, BindingTarget, BindingList},
+    binding::{BindingList, BindingTable, BindingTarget, ListHead, NONE},
     limits::CatalogLimits,
 };
 use foldhash::fast::FixedState;

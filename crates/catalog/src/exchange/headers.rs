@@ -5,7 +5,7 @@
 
 use crate::{
     arguments::{X_BOUND_FROM, X_HARRIER_WINDOW, X_MATCH, term},
-    binding::{BindingTable, ListHead, BindingTarget, BindingList},
+    binding::{BindingList, BindingTable, BindingTarget, ListHead},
     refusal::Refusal,
 };
 use wire::{Table, TableRef, Value, ValueRef};

@@ -13,7 +13,7 @@ mod pattern;
 mod words;
 
 use crate::{
-    binding::{BindingTable, ListHead, NONE, BindingTarget, BindingList},
+    binding::{BindingList, BindingTable, BindingTarget, ListHead, NONE},
     limits::CatalogLimits,
 };
 use foldhash::fast::FixedState;
@@ -307,22 +307,27 @@ fn append(bindings: &BindingTable, alike: ListHead, found: &mut Vec<BindingTarge
 mod tests {
     use super::TopicTrie;
     use crate::{
-        binding::{BindingTable, BindingIdentity, BindingTarget},
+        binding::{BindingIdentity, BindingTable, BindingTarget},
         limits::CatalogLimits,
     };
     use wire::Table;
 
     #[test]
     fn nodes_words_and_texts_come_back_with_the_last_pattern() {
-        let (mut bindings, mut topics) = (BindingTable::new(&CatalogLimits::default()), TopicTrie::new(&CatalogLimits::default()));
+        let (mut bindings, mut topics) =
+            (BindingTable::new(&CatalogLimits::default()), TopicTrie::new(&CatalogLimits::default()));
         let root = topics.insert();
         let mut most = 0;
         for round in 0..3 {
             let patterns = (0..2000).map(|n| format!("a.{}.#.{}.*.x{}", n % 7, n % 11, n));
             let added: Vec<u32> = patterns
                 .map(|pattern| {
-                    let said =
-                        BindingIdentity { source: 0, target: BindingTarget::queue(1), key: pattern.as_bytes(), arguments: &Table::new() };
+                    let said = BindingIdentity {
+                        source: 0,
+                        target: BindingTarget::queue(1),
+                        key: pattern.as_bytes(),
+                        arguments: &Table::new(),
+                    };
                     let binding = bindings.add(&said);
                     topics.add(&mut bindings, root, binding);
                     binding
@@ -345,13 +350,18 @@ mod tests {
 
     #[test]
     fn many_wild_patterns_cost_nodes_times_words_at_most() {
-        let (mut bindings, mut topics) = (BindingTable::new(&CatalogLimits::default()), TopicTrie::new(&CatalogLimits::default()));
+        let (mut bindings, mut topics) =
+            (BindingTable::new(&CatalogLimits::default()), TopicTrie::new(&CatalogLimits::default()));
         let root = topics.insert();
         for length in 1..60 {
             for ending in ["b", "*", "#", "a"] {
                 let pattern = format!("{}{ending}", "#.a.".repeat(length));
-                let said =
-                    BindingIdentity { source: 0, target: BindingTarget::queue(1), key: pattern.as_bytes(), arguments: &Table::new() };
+                let said = BindingIdentity {
+                    source: 0,
+                    target: BindingTarget::queue(1),
+                    key: pattern.as_bytes(),
+                    arguments: &Table::new(),
+                };
                 let binding = bindings.add(&said);
                 topics.add(&mut bindings, root, binding);
             }

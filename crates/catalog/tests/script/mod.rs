@@ -7,8 +7,8 @@
 #![allow(dead_code, reason = "each test file uses a part of the language")]
 
 use catalog::{
-    Catalog, Definition, BindingDestination, ExchangeKind, ExecutedDefinition, ResourceKind, CatalogLimits, Name, DefinitionOutcome, Refusal, RefusalScope, SessionId,
-    ShardId, VhostId,
+    BindingDestination, Catalog, CatalogLimits, Definition, DefinitionOutcome, ExchangeKind, ExecutedDefinition, Name,
+    Refusal, RefusalScope, ResourceKind, SessionId, ShardId, VhostId,
 };
 use wire::{Properties, RawProperties, ShortString, Table, Value};
 
@@ -173,7 +173,8 @@ impl RoutingScript {
                 }
             }
             [verb @ ("bind-exchange" | "unbind-exchange"), source, key, destination, ref flags @ ..] => {
-                let (source, destination) = (name(ResourceKind::Exchange, source)?, name(ResourceKind::Exchange, destination)?);
+                let (source, destination) =
+                    (name(ResourceKind::Exchange, source)?, name(ResourceKind::Exchange, destination)?);
                 let (routing_key, arguments) = (word(key).as_bytes().into(), arguments(flags));
                 if verb == "bind-exchange" {
                     Definition::BindExchange { vhost, source, destination, routing_key, arguments }
@@ -219,7 +220,9 @@ impl RoutingScript {
         let shown = self.catalog.bindings_from(id).map(|binding| {
             let to = match binding.destination {
                 BindingDestination::Queue(id) => self.catalog.queue_definition(id).map(|queue| queue.name.clone()),
-                BindingDestination::Exchange(id) => self.catalog.exchange_info(id).map(|exchange| exchange.name.clone()),
+                BindingDestination::Exchange(id) => {
+                    self.catalog.exchange_info(id).map(|exchange| exchange.name.clone())
+                }
             };
             format!("{}>{}", String::from_utf8_lossy(binding.routing_key), to.expect("bindings lead somewhere"))
         });

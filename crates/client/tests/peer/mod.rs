@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use session::{
-    Body, BodyOut, Capabilities, DeliverHead, Event, ProtocolFault, Greeting, Inbound, Outbound, ReturnHead, SessionLimits,
+    Body, BodyOut, Capabilities, DeliverHead, Event, Greeting, Inbound, Outbound, ProtocolFault, ReturnHead,
+    SessionLimits,
 };
 use slab::{Pool, PoolOptions};
 use wire::method::{basic, confirm, queue};
@@ -148,10 +149,20 @@ impl PeerReplies {
                 let (out, pool) = (&mut self.outbound, &self.pool);
                 match key.as_str() {
                     "close-channel" => {
-                        return PeerReaction::Fail(ProtocolFault::new(ReplyCode::NotFound, channel, (60, 40), "no exchange"));
+                        return PeerReaction::Fail(ProtocolFault::new(
+                            ReplyCode::NotFound,
+                            channel,
+                            (60, 40),
+                            "no exchange",
+                        ));
                     }
                     "close-connection" => {
-                        return PeerReaction::Fail(ProtocolFault::new(ReplyCode::InternalError, 0, (60, 40), "it broke"));
+                        return PeerReaction::Fail(ProtocolFault::new(
+                            ReplyCode::InternalError,
+                            0,
+                            (60, 40),
+                            "it broke",
+                        ));
                     }
                     "hang-up" => self.hang_up = true,
                     "return" => {
@@ -187,7 +198,12 @@ impl PeerReplies {
             Event::Method { channel, method } => {
                 let answer: Option<Method<'_>> = match method {
                     Method::QueueDeclare(declare) if declare.passive => {
-                        return PeerReaction::Fail(ProtocolFault::new(ReplyCode::NotFound, channel, (50, 10), "no queue"));
+                        return PeerReaction::Fail(ProtocolFault::new(
+                            ReplyCode::NotFound,
+                            channel,
+                            (50, 10),
+                            "no queue",
+                        ));
                     }
                     Method::QueueDeclare(_) => {
                         let queue = ShortStr::literal("amq.gen-1");

@@ -9,7 +9,10 @@ use crate::{peer, plan_file, route_spec};
 use catalog::{BindingDestination, Catalog, ExchangeId, VhostId};
 use client::Url;
 use definitions::Json;
-use federation::{RouteDirection, LinkKey, LinkSpec, LinkState, LinkStatus, FederationCommand, FederationPlan, RouteKind, RouteSpec, RouteStatus};
+use federation::{
+    FederationCommand, FederationPlan, LinkKey, LinkSpec, LinkState, LinkStatus, RouteDirection, RouteKind, RouteSpec,
+    RouteStatus,
+};
 use shard::AdminHandle;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -377,8 +380,7 @@ impl AdminServer {
         let mut warnings = Vec::new();
         match &state.folder {
             None if is_durable => {
-                let why =
-                    "durable links and routes need a state folder: start the broker with --state DIR";
+                let why = "durable links and routes need a state folder: start the broker with --state DIR";
                 return Err(error("no-state", why));
             }
             None if is_added => {

@@ -3,7 +3,7 @@
 //! Prints settings as TOML or JSON, with the measurements behind them.
 
 use super::findings::{self, Problem};
-use super::message_paths::{BODY_BYTES_MAX, TimedBody, ConnectedEnds, MessagePath};
+use super::message_paths::{BODY_BYTES_MAX, ConnectedEnds, MessagePath, TimedBody};
 use super::self_test::StepResult;
 use crate::{print, usage_error};
 use gauge::{RunSummary, bootstrap_interval, ratio_interval};
@@ -85,7 +85,9 @@ fn measure(device: Option<&str>, rounds: u32) -> StepResult<CalibrationResult> {
     let mut ends = ConnectedEnds::connect(address)?;
     let inline_max = ends.inline_bytes_max();
     let small = SMALL.into_iter().filter(|&bytes| bytes <= inline_max);
-    let inline = small.map(|bytes| compare_with_eager(&mut ends, bytes, MessagePath::Inline, rounds)).collect::<StepResult<_>>()?;
+    let inline = small
+        .map(|bytes| compare_with_eager(&mut ends, bytes, MessagePath::Inline, rounds))
+        .collect::<StepResult<_>>()?;
     let rendezvous = LARGE.map(|bytes| compare_with_eager(&mut ends, bytes, MessagePath::Rendezvous, rounds));
     Ok(CalibrationResult {
         device: context.name(),
@@ -98,7 +100,12 @@ fn measure(device: Option<&str>, rounds: u32) -> StepResult<CalibrationResult> {
 }
 
 /// Compares a path with the eager one, in turns, in the opposite order every second round.
-fn compare_with_eager(ends: &mut ConnectedEnds, bytes: usize, path: MessagePath, rounds: u32) -> StepResult<PathComparison> {
+fn compare_with_eager(
+    ends: &mut ConnectedEnds,
+    bytes: usize,
+    path: MessagePath,
+    rounds: u32,
+) -> StepResult<PathComparison> {
     let mut body = ends.body(bytes)?;
     let paths = [path, MessagePath::Eager];
     let mut times = [1; 2];
@@ -126,12 +133,21 @@ fn time_us(ends: &mut ConnectedEnds, path: MessagePath, body: &mut TimedBody, ti
 
 /// The largest size at and below which the first path is never slower.
 fn largest_not_slower(comparison: &[PathComparison]) -> usize {
-    comparison.iter().take_while(|comparison| comparison.ratio.median <= 1.0).last().map_or(0, |comparison| comparison.bytes)
+    comparison
+        .iter()
+        .take_while(|comparison| comparison.ratio.median <= 1.0)
+        .last()
+        .map_or(0, |comparison| comparison.bytes)
 }
 
 /// The smallest size at and above which the first path is never slower.
 fn smallest_not_slower(comparison: &[PathComparison]) -> Option<usize> {
-    comparison.iter().rev().take_while(|comparison| comparison.ratio.median <= 1.0).last().map(|comparison| comparison.bytes)
+    comparison
+        .iter()
+        .rev()
+        .take_while(|comparison| comparison.ratio.median <= 1.0)
+        .last()
+        .map(|comparison| comparison.bytes)
 }
 
 /// Whether the interval includes 1.
@@ -179,8 +195,7 @@ impl CalibrationResult {
     }
 
     fn json(&self) -> String {
-        let summary =
-            |of: &RunSummary| json!({ "median": of.median, "low": of.low, "high": of.high, "confidence": of.confidence });
+        let summary = |of: &RunSummary| json!({ "median": of.median, "low": of.low, "high": of.high, "confidence": of.confidence });
         let list = |comparison: &[PathComparison]| -> Value {
             let one = |comparison: &PathComparison| {
                 json!({
@@ -211,7 +226,7 @@ impl CalibrationResult {
 
 #[cfg(test)]
 mod tests {
-    use super::{PathComparison, RunSummary, smallest_not_slower, is_undecided, largest_not_slower};
+    use super::{PathComparison, RunSummary, is_undecided, largest_not_slower, smallest_not_slower};
 
     fn comparison(ratios: &[f64]) -> Vec<PathComparison> {
         let summary = |median: f64| RunSummary { median, low: median - 0.05, high: median + 0.05, confidence: 0.95 };
@@ -234,7 +249,11 @@ mod tests {
             (&[], 0, None),
         ] {
             let comparison = comparison(ratios);
-            assert_eq!((largest_not_slower(&comparison), smallest_not_slower(&comparison)), (small, large), "{ratios:?}");
+            assert_eq!(
+                (largest_not_slower(&comparison), smallest_not_slower(&comparison)),
+                (small, large),
+                "{ratios:?}"
+            );
         }
         let comparison = comparison(&[0.9, 0.97, 1.04, 1.2]);
         assert_eq!(comparison.iter().map(is_undecided).collect::<Vec<_>>(), [false, true, true, false]);

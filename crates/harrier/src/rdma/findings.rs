@@ -3,7 +3,7 @@
 //! Every problem comes with a remedy, and none stops the inspection.
 
 use super::self_test::{SelfTest, run};
-use ib::{DeviceContext, IbError, DeviceAttributes, GidEntry, LinkLayer, DevicePort, PortState};
+use ib::{DeviceAttributes, DeviceContext, DevicePort, GidEntry, IbError, LinkLayer, PortState};
 use rustix::process::{Resource, geteuid, getrlimit};
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -136,7 +136,9 @@ fn inspect_port(port: DevicePort, gids: Vec<GidEntry>) -> PortFindings {
     if found.port.state != PortState::Active {
         let named = interface().unwrap_or_else(|| "INTERFACE".to_owned());
         let fix = match found.port.link_layer {
-            LinkLayer::Infiniband => "a cable, and a subnet manager on the fabric (opensm, or the switch's own)".to_owned(),
+            LinkLayer::Infiniband => {
+                "a cable, and a subnet manager on the fabric (opensm, or the switch's own)".to_owned()
+            }
             _ => format!("a cable, and `ip link set {named} up`"),
         };
         found.problems.push(Problem::new("the port is not active", fix));
@@ -147,7 +149,9 @@ fn inspect_port(port: DevicePort, gids: Vec<GidEntry>) -> PortFindings {
         let named = interface().unwrap_or_else(|| "INTERFACE".to_owned());
         let what = "the port has no IP address, by which connections are made";
         let fix = match found.port.link_layer {
-            LinkLayer::Infiniband => "IPoIB: `modprobe ib_ipoib`, then `ip address add ADDRESS/LENGTH dev ib0`".to_owned(),
+            LinkLayer::Infiniband => {
+                "IPoIB: `modprobe ib_ipoib`, then `ip address add ADDRESS/LENGTH dev ib0`".to_owned()
+            }
             _ => format!("`ip address add ADDRESS/LENGTH dev {named}`"),
         };
         found.problems.push(Problem::new(what, fix));

@@ -2,10 +2,11 @@
 //! process.
 
 use super::findings::Problem;
-use super::self_test::{StepResult, connect_ends, now, explain};
+use super::self_test::{StepResult, connect_ends, explain, now};
 use ib::{
-    Arena, CmEventChannel, Completion, CompletionQueue, ProtectionDomain, IbError, CompletedWork, RemoteMemory, PostOptions, CmId, LocalKey, QueuePairOptions, SharedPages, ArenaBlock,
-    RemoteAccess, QueuePair, SharedReceiveQueue, MemoryRegion,
+    Arena, ArenaBlock, CmEventChannel, CmId, CompletedWork, Completion, CompletionQueue, IbError, LocalKey,
+    MemoryRegion, PostOptions, ProtectionDomain, QueuePair, QueuePairOptions, RemoteAccess, RemoteMemory, SharedPages,
+    SharedReceiveQueue,
 };
 use std::net::IpAddr;
 use std::time::Duration;
@@ -134,10 +135,7 @@ impl TimedEnd {
                 // A software device may need this processor.
                 std::thread::yield_now();
                 if now() > deadline {
-                    return Err(Problem::new(
-                        "the device reports no completion",
-                        "see what `harrier rdma check` says",
-                    ));
+                    return Err(Problem::new("the device reports no completion", "see what `harrier rdma check` says"));
                 }
             }
         }
@@ -155,7 +153,11 @@ impl TimedBody {
     fn new(from: &TimedEnd, to: &TimedEnd, bytes: usize) -> Result<Self, IbError> {
         let mut pieces = Vec::new();
         for at in (0..bytes).step_by(RECEIVE_BYTES) {
-            pieces.push(MemoryRegion::new(&from.domain, SharedPages::new(RECEIVE_BYTES.min(bytes - at))?, RemoteAccess::None)?);
+            pieces.push(MemoryRegion::new(
+                &from.domain,
+                SharedPages::new(RECEIVE_BYTES.min(bytes - at))?,
+                RemoteAccess::None,
+            )?);
         }
         let (arena, mut parts) = Arena::new(1, bytes)?;
         Ok(Self {

@@ -4,8 +4,9 @@
 
 use super::findings::Problem;
 use ib::{
-    CmEventKind, Arena, CmEventChannel, CmEvent, CompletionChannel, CompletionQueue, ProtectionDomain, IbError, RemoteMemory, PostOptions, CmId, QueuePairOptions,
-    SharedPages, ArenaBlock, RemoteAccess, QueuePair, ReadLimits, SharedReceiveQueue, MemoryRegion, ConnectParams,
+    Arena, ArenaBlock, CmEvent, CmEventChannel, CmEventKind, CmId, CompletionChannel, CompletionQueue, ConnectParams,
+    IbError, MemoryRegion, PostOptions, ProtectionDomain, QueuePair, QueuePairOptions, ReadLimits, RemoteAccess,
+    RemoteMemory, SharedPages, SharedReceiveQueue,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::{IpAddr, SocketAddr};

@@ -1,7 +1,7 @@
 //! Prints findings as lines for people and as JSON for programs.
 
 use super::findings::{DeviceFindings, Findings, PortFindings, Problem};
-use super::self_test::{SelfTestStep, SelfTest};
+use super::self_test::{SelfTest, SelfTestStep};
 use ib::{GidEntry, LinkLayer, PortState};
 use serde_json::{Value, json};
 use std::fmt::Write;

@@ -12,7 +12,7 @@ use crate::admin_connection::{AdminConnection, RequestErrorKind};
 use crate::plan_file::{list as tables, only};
 use crate::{peer, route_spec, toml_text};
 use definitions::Json;
-use federation::{RouteDirection, LinkKey, LinkSpec, FederationPlan, RouteKind, RouteSpec};
+use federation::{FederationPlan, LinkKey, LinkSpec, RouteDirection, RouteKind, RouteSpec};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
 use topology::KeyMatching;
@@ -21,7 +21,8 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Applies the file, or shows the differences.
 pub fn apply(file: &str, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
-    let declared = DeclaredTopology::read(file, options).map_err(|why| RouteFailure::Refused(format!("{file}: {why}")))?;
+    let declared =
+        DeclaredTopology::read(file, options).map_err(|why| RouteFailure::Refused(format!("{file}: {why}")))?;
     let (mut asked, mut changes, mut known) = (Vec::new(), Vec::new(), HashMap::new());
     let (mut types, mut others) = (BTreeMap::new(), BTreeSet::new());
     for (name, broker) in &declared.brokers {
@@ -175,7 +176,10 @@ impl DeclaredTopology {
                     _ => {}
                 }
             }
-            declared.brokers.insert(name.clone(), DeclaredBroker { admin_address: at, dial_address: dialled, plan: FederationPlan::default() });
+            declared.brokers.insert(
+                name.clone(),
+                DeclaredBroker { admin_address: at, dial_address: dialled, plan: FederationPlan::default() },
+            );
         }
         for (at, link) in tables(said, "link")?.iter().enumerate() {
             let place = |why: String| format!("link {}: {why}", at + 1);
@@ -268,7 +272,8 @@ impl DeclaredBroker {
         let routes = self.plan.links().iter().flat_map(|planned| &planned.routes);
         let keyed = routes.filter(|route| matches!(route.kind, RouteKind::Static { .. }));
         for exchange in keyed.map(|route| &*route.exchange).collect::<BTreeSet<_>>() {
-            let arguments = vec![("vhost", Json::text(&self.admin_address.url.vhost)), ("exchange", Json::text(exchange))];
+            let arguments =
+                vec![("vhost", Json::text(&self.admin_address.url.vhost)), ("exchange", Json::text(exchange))];
             let reply = connection.ask("links", arguments)?;
             types.entry(exchange.to_owned()).or_default().insert(text(&reply, "exchange_type").to_owned());
         }
@@ -311,7 +316,12 @@ impl DeclaredBroker {
     }
 
     /// The changes that bring a broker to its plan.
-    fn changes(&self, name: &str, reply: &Json, declared: &DeclaredTopology) -> Result<Vec<TopologyChange>, RouteFailure> {
+    fn changes(
+        &self,
+        name: &str,
+        reply: &Json,
+        declared: &DeclaredTopology,
+    ) -> Result<Vec<TopologyChange>, RouteFailure> {
         let vhost = &self.admin_address.url.vhost;
         let change = |adds, command, peer: &str, url: &str, more: Vec<(&'static str, Json)>, what: String| {
             let mut arguments = vec![("vhost", Json::text(vhost)), ("url", Json::text(url))];

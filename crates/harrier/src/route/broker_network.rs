@@ -3,8 +3,8 @@
 //! Two addresses are the same broker if both report the same name and virtual host. The search is bounded and changes
 //! nothing.
 
-use super::listing::{carried, flag, list, named, text};
 use super::broker_address::BrokerAddress;
+use super::listing::{carried, flag, list, named, text};
 use super::second_path::{self, RouteEdge};
 use crate::admin_connection::{AdminConnection, RequestError, RequestErrorKind};
 use crate::peer;
@@ -114,7 +114,8 @@ impl BrokerNetwork {
         for (from, exchange, identity) in std::mem::take(&mut self.announced_pulls) {
             let known = self.brokers.iter().position(|broker| broker.identity.as_ref() == Some(&identity));
             let to = known.unwrap_or_else(|| {
-                let unmet = DiscoveredBroker { addresses: Vec::new(), identity: Some(identity), outcome: None, alias_of: None };
+                let unmet =
+                    DiscoveredBroker { addresses: Vec::new(), identity: Some(identity), outcome: None, alias_of: None };
                 self.brokers.push(unmet);
                 self.brokers.len() - 1
             });
@@ -178,7 +179,11 @@ impl BrokerNetwork {
 
     /// Every flow.
     pub fn flows(&self) -> impl Iterator<Item = DiscoveredFlow> {
-        self.flows.iter().map(|flow| DiscoveredFlow { from: self.canonical(flow.from), to: self.canonical(flow.to), ..flow.clone() })
+        self.flows.iter().map(|flow| DiscoveredFlow {
+            from: self.canonical(flow.from),
+            to: self.canonical(flow.to),
+            ..flow.clone()
+        })
     }
 
     /// Brokers that could not be probed, and why.
@@ -225,8 +230,7 @@ impl BrokerNetwork {
         };
         let legs: Vec<_> = flows.iter().map(leg).collect();
         let new = RouteEdge { from: self.canonical(new.from), to: self.canonical(new.to), ..new };
-        let marks =
-            |at: &BrokerIndex| !matches!(&self.brokers[*at].outcome, Some(Err(none)) if none.kind == RequestErrorKind::NotHarrier);
+        let marks = |at: &BrokerIndex| !matches!(&self.brokers[*at].outcome, Some(Err(none)) if none.kind == RequestErrorKind::NotHarrier);
         let wrong = second_path::check_second_path(&legs, &new, KeyMatching::of_exchange_type(kind), marks)?;
         Some(wrong.describe(exchange, "--force adds it, and duplicates are dropped", |at| self.title(*at)))
     }
@@ -235,7 +239,12 @@ impl BrokerNetwork {
     fn index_of(&mut self, place: &str) -> BrokerIndex {
         let known = self.brokers.iter().position(|broker| broker.addresses.iter().any(|known| known == place));
         known.unwrap_or_else(|| {
-            self.brokers.push(DiscoveredBroker { addresses: vec![place.to_owned()], identity: None, outcome: None, alias_of: None });
+            self.brokers.push(DiscoveredBroker {
+                addresses: vec![place.to_owned()],
+                identity: None,
+                outcome: None,
+                alias_of: None,
+            });
             self.brokers.len() - 1
         })
     }
@@ -256,7 +265,12 @@ impl BrokerNetwork {
             if let Some(other) = other.map(|other| self.canonical(other)).filter(|other| *other != number) {
                 let places = std::mem::take(&mut self.brokers[number].addresses);
                 self.brokers[other].addresses.extend(places.clone());
-                self.brokers[number] = DiscoveredBroker { addresses: places, identity: None, outcome: Some(Ok(())), alias_of: Some(other) };
+                self.brokers[number] = DiscoveredBroker {
+                    addresses: places,
+                    identity: None,
+                    outcome: Some(Ok(())),
+                    alias_of: Some(other),
+                };
                 if self.brokers[other].outcome.is_some() {
                     return connection.end();
                 }

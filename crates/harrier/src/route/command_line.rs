@@ -159,7 +159,9 @@ pub fn parse<'a>(words: &[&'a str]) -> Result<ParsedCommand<'a>, CommandLineErro
     if options.dot && !matches!(command, RouteCommand::Map(_)) {
         return usage("--dot belongs to route map");
     }
-    if options.wait.is_some() && !matches!(command, RouteCommand::Route { add: true, .. } | RouteCommand::Link { add: true, .. }) {
+    if options.wait.is_some()
+        && !matches!(command, RouteCommand::Route { add: true, .. } | RouteCommand::Link { add: true, .. })
+    {
         return usage("--wait belongs to what is added");
     }
     Ok(ParsedCommand { command, options, ignored })
@@ -309,7 +311,10 @@ mod tests {
     #[test]
     fn the_words_of_qpid_route_mean_what_they_mean_there() {
         let (command, options, ignored) = sound("-d dynamic add d s x");
-        assert_eq!(command, RouteCommand::Route { add: true, dest: "d", src: "s", exchange: "x", kind: RouteKind::Dynamic });
+        assert_eq!(
+            command,
+            RouteCommand::Route { add: true, dest: "d", src: "s", exchange: "x", kind: RouteKind::Dynamic }
+        );
         assert!(options.durable && !options.src_local && ignored == 0);
         assert_eq!((options.ack, options.credit), (AckMode::Confirm, 1000));
         let (command, options, _) = sound("route add d s x k.# -ds --ack=none --credit 0 -tunix");

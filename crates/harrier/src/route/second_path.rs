@@ -3,7 +3,7 @@
 //! Knows which routes can carry the same message, and where messages must be marked so that duplicates are recognised.
 
 use std::fmt::Display;
-use topology::{KeyMatching, BrokerGraph, ParallelPaths};
+use topology::{BrokerGraph, KeyMatching, ParallelPaths};
 
 /// A flow of one exchange from one broker to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,9 @@ pub fn check_second_path<N: Ord + Clone>(
 impl<N> SecondPathProblem<N> {
     /// A sentence with the brokers' names. `force` says how to allow a second path.
     pub fn describe<T: Display>(&self, exchange: &str, force: &str, title: impl Fn(&N) -> T) -> String {
-        let (SecondPathProblem::Duplicates(two) | SecondPathProblem::Unmarked(two, _) | SecondPathProblem::Unforced(two, _)) = self;
+        let (SecondPathProblem::Duplicates(two)
+        | SecondPathProblem::Unmarked(two, _)
+        | SecondPathProblem::Unforced(two, _)) = self;
         let way = |way: &[N]| way.iter().map(|at| title(at).to_string()).collect::<Vec<_>>();
         let (new, there) = (way(&two.new), way(&two.existing));
         let first = there.first().cloned().unwrap_or_default();
@@ -119,7 +121,8 @@ mod tests {
         let edges: Vec<_> = edges.split_whitespace().map(edge).collect();
         // Upper-case brokers are not Harrier.
         let found = check_second_path(&edges, &edge(new), KeyMatching::of_exchange_type(kind), |at| at.is_lowercase());
-        let text = |two: &ParallelPaths<char>| [&two.new, &two.existing].map(|way| way.iter().collect::<String>()).join(" ");
+        let text =
+            |two: &ParallelPaths<char>| [&two.new, &two.existing].map(|way| way.iter().collect::<String>()).join(" ");
         let found = match found {
             None => String::new(),
             Some(SecondPathProblem::Duplicates(two)) => text(&two),

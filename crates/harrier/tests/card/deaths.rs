@@ -1,10 +1,10 @@
 //! `kill -9` in the middle of a rendezvous: of a publisher, of a consumer, of the broker.
 
-use super::peers::{QUEUE, WINDOW};
 use super::fixture::{
-    CardBroker, MIB, PATIENCE, PINNED_SLACK_BYTES, LoggedProcess, body, connect, consume, fresh, get, next, now, number,
-    try_connect,
+    CardBroker, LoggedProcess, MIB, PATIENCE, PINNED_SLACK_BYTES, body, connect, consume, fresh, get, next, now,
+    number, try_connect,
 };
+use super::peers::{QUEUE, WINDOW};
 use client::{Client, Publish};
 use std::sync::mpsc::{Receiver, Sender, channel};
 

@@ -1,6 +1,6 @@
 //! Fixture of the card tests: a broker process with its pinned memory and log, clients, and bodies.
 
-use client::{ClientChannel, Client, ConsumeOptions, ReceivedMessage, ConnectOptions, QueueOptions, Url};
+use client::{Client, ClientChannel, ConnectOptions, ConsumeOptions, QueueOptions, ReceivedMessage, Url};
 use std::io::{BufRead, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};

@@ -2,8 +2,8 @@
 //! the first off under load. The first is a broker's machine and a client's to the second.
 
 use super::fixture::{
-    CardBroker, MIB, PATIENCE, PINNED_SLACK_BYTES, LoggedProcess, SILENCE, TCP_PORTS_BEYOND, body, connect, consume, get, lab,
-    next, now, number, try_connect,
+    CardBroker, LoggedProcess, MIB, PATIENCE, PINNED_SLACK_BYTES, SILENCE, TCP_PORTS_BEYOND, body, connect, consume,
+    get, lab, next, now, number, try_connect,
 };
 use client::{Client, Publish};
 use std::io::Write as _;

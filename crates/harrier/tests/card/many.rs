@@ -1,7 +1,7 @@
 //! Five hundred connections to one broker, and the pinned memory of an idle one. A proxy carries them on one port,
 //! since as many clients would need more memory than a guest has.
 
-use super::fixture::{CardBroker, PINNED_SLACK_BYTES, LoggedProcess, body, connect, fresh, get, try_connect};
+use super::fixture::{CardBroker, LoggedProcess, PINNED_SLACK_BYTES, body, connect, fresh, get, try_connect};
 use client::Publish;
 
 const CONNECTIONS: usize = 500;

@@ -141,7 +141,11 @@ impl WatchedBroker {
             let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("Linux tells");
             line.trim().trim_end_matches(" kB").parse().expect("a number")
         };
-        ResourceCounts { counts: kinds.iter().map(count).collect(), pinned_kib: kib("VmPin:"), resident_kib: kib("VmRSS:") }
+        ResourceCounts {
+            counts: kinds.iter().map(count).collect(),
+            pinned_kib: kib("VmPin:"),
+            resident_kib: kib("VmRSS:"),
+        }
     }
 
     /// Whether it still has its end of a TCP connection from this address.
@@ -164,7 +168,13 @@ impl WatchedBroker {
         self.wait_for(before, what, &KINDS, honest);
     }
 
-    fn wait_for(&self, before: &ResourceCounts, what: &str, kinds: &[&'static str], mut honest: Option<&mut HonestClients>) {
+    fn wait_for(
+        &self,
+        before: &ResourceCounts,
+        what: &str,
+        kinds: &[&'static str],
+        mut honest: Option<&mut HonestClients>,
+    ) {
         let deadline = now() + PATIENCE;
         loop {
             let holdings = self.holdings_of(kinds);

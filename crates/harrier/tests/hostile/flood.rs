@@ -5,8 +5,11 @@ use super::format::PeerHello;
 use super::honest::{HonestClients, connect};
 use super::peer::{HostilePeer, terms, towards};
 use super::{PATIENCE, lab, now, port};
-use client::{ClientChannel, Client};
-use ib::{CmEventChannel, CompletionQueue, ProtectionDomain, QueuePairOptions, ArenaBlock, QueuePair, ReadLimits, SharedReceiveQueue};
+use client::{Client, ClientChannel};
+use ib::{
+    ArenaBlock, CmEventChannel, CompletionQueue, ProtectionDomain, QueuePair, QueuePairOptions, ReadLimits,
+    SharedReceiveQueue,
+};
 
 const REQUESTS: usize = 300;
 
@@ -79,7 +82,8 @@ fn a_flood_of_requests_meets_limits_and_honest_clients_get_in() {
     broker.holds_no_more_than(&before, "a flood of unfinished requests", Some(&mut honest));
 
     // And a flood of connections that complete and stay silent.
-    let mut peers: Vec<_> = (0..100).map_while(|_| HostilePeer::connect(broker.address, &PeerHello::default()).ok()).collect();
+    let mut peers: Vec<_> =
+        (0..100).map_while(|_| HostilePeer::connect(broker.address, &PeerHello::default()).ok()).collect();
     assert!(peers.len() <= 58, "promises are limited: {}", peers.len());
     honest.exchange("beside many connections");
     peers.iter_mut().for_each(HostilePeer::poll);

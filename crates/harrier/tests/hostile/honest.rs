@@ -2,7 +2,7 @@
 //! every message arrives whole and in order.
 
 use super::PATIENCE;
-use client::{ClientChannel, Client, ConsumeOptions, Publish, QueueOptions};
+use client::{Client, ClientChannel, ConsumeOptions, Publish, QueueOptions};
 use std::net::SocketAddr;
 
 /// Sizes of a round: inline, in one buffer, in several, and offered for reading.

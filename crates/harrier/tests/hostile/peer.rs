@@ -1,11 +1,12 @@
 //! A hostile client with a queue pair of its own, which sends whatever it is told to. It keeps the protocol's counts
 //! only where it is not told otherwise, and does not use the crate `verbs`.
 
-use super::format::{CLOSE, DATA, HEADER_BYTES, PeerHello, WireMessage, RendezvousOffer, RENDEZVOUS, header};
+use super::format::{CLOSE, DATA, HEADER_BYTES, PeerHello, RENDEZVOUS, RendezvousOffer, WireMessage, header};
 use super::{PATIENCE, now};
 use ib::{
-    CmEventKind, Arena, CmEventChannel, CompletionChannel, CompletionQueue, ProtectionDomain, FilledArenaBlock, RemoteMemory, PostOptions, CmId, LocalKey, QueuePairOptions, SharedPages,
-    ArenaBlock, RemoteAccess, QueuePair, ReadLimits, SharedReceiveQueue, MemoryRegion, WcStatus, ConnectParams,
+    Arena, ArenaBlock, CmEventChannel, CmEventKind, CmId, CompletionChannel, CompletionQueue, ConnectParams,
+    FilledArenaBlock, LocalKey, MemoryRegion, PostOptions, ProtectionDomain, QueuePair, QueuePairOptions, ReadLimits,
+    RemoteAccess, RemoteMemory, SharedPages, SharedReceiveQueue, WcStatus,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::SocketAddr;
@@ -132,7 +133,8 @@ impl HostilePeer {
         let key = region.key();
         let mut some: Vec<_> = parts.drain(..RECEIVES).map(|part| (part, key)).collect();
         assert_eq!(receives.post(&mut some).expect("they can be posted"), RECEIVES);
-        let options = QueuePairOptions { send_wr_max: WORK_MAX, send_sge_max: 1, inline_bytes_max: INLINE_BYTES as u32 };
+        let options =
+            QueuePairOptions { send_wr_max: WORK_MAX, send_sge_max: 1, inline_bytes_max: INLINE_BYTES as u32 };
         let pair = QueuePair::new(&id, &domain, &queue, &queue, &receives, options).expect("a queue pair");
         HostilePeer {
             pair,

@@ -4,7 +4,7 @@ use super::amqp::{start_ok, tune_ok_and_open};
 use super::broker::{WatchedBroker, pause};
 use super::format::PeerHello;
 use super::honest::HonestClients;
-use super::peer::{HostilePeer, ConnectRefusal};
+use super::peer::{ConnectRefusal, HostilePeer};
 use super::{PATIENCE, lab, now, port};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -3,7 +3,7 @@
 
 use super::amqp::{Talk, begin_publish};
 use super::broker::{WatchedBroker, pause};
-use super::format::{PeerHello, RendezvousOffer, RENDEZVOUS};
+use super::format::{PeerHello, RENDEZVOUS, RendezvousOffer};
 use super::honest::HonestClients;
 use super::peer::HostilePeer;
 use super::{PATIENCE, lab, now, port};

@@ -2,7 +2,7 @@
 
 use super::amqp::{Talk, begin_publish};
 use super::broker::WatchedBroker;
-use super::format::{CLOSE, CREDIT, DATA, DONE, PeerHello, RendezvousOffer, PING, PONG, RENDEZVOUS, header};
+use super::format::{CLOSE, CREDIT, DATA, DONE, PING, PONG, PeerHello, RENDEZVOUS, RendezvousOffer, header};
 use super::honest::HonestClients;
 use super::peer::HostilePeer;
 use super::{lab, now, port};
@@ -72,8 +72,16 @@ fn messages() -> Vec<ViolationCase> {
         ),
         told("no header", |peer, _| peer.post(&[vec![1, 2, 3]]), "a message of 3 bytes has no header"),
         told("nothing at all", |peer, _| peer.post(&[vec![]]), "a message of 0 bytes has no header"),
-        told("a length that lies, one over", |peer, _| peer.send_lying(5, DATA, b"1234"), "announces 5 bytes, 4 arrived"),
-        told("a length that lies, one under", |peer, _| peer.send_lying(3, DATA, b"1234"), "announces 3 bytes, 4 arrived"),
+        told(
+            "a length that lies, one over",
+            |peer, _| peer.send_lying(5, DATA, b"1234"),
+            "announces 5 bytes, 4 arrived",
+        ),
+        told(
+            "a length that lies, one under",
+            |peer, _| peer.send_lying(3, DATA, b"1234"),
+            "announces 3 bytes, 4 arrived",
+        ),
         told("a length of zero", |peer, _| peer.send_lying(0, DATA, b"1234"), "announces 0 bytes, 4 arrived"),
         told(
             "a length beyond everything",
@@ -411,7 +419,8 @@ fn who_breaks_the_protocol_loses_the_connection_and_nobody_else_does() {
         }
         let began = now();
         broker.forget_lines();
-        let mut peer = HostilePeer::connect(broker.address, &hello()).unwrap_or_else(|refused| panic!("{name}: {refused:?}"));
+        let mut peer =
+            HostilePeer::connect(broker.address, &hello()).unwrap_or_else(|refused| panic!("{name}: {refused:?}"));
         deed(&mut peer, &mut honest);
         if !peer.is_gone() {
             let words = peer.ends();

@@ -1,9 +1,9 @@
 //! Admin requests to a running broker: what is defined, who may ask, and how others are refused.
 
-use super::{BrokerProcess, TempFolder, PATIENCE, harrier, output, read_frame, send};
+use super::{BrokerProcess, PATIENCE, TempFolder, harrier, output, read_frame, send};
 use client::{
-    ClientChannel, Client, ConsumeOptions, ClientError, ExchangeOptions, Properties, Publish, QueueOptions, RawProperties, Table,
-    Value,
+    Client, ClientChannel, ClientError, ConsumeOptions, ExchangeOptions, Properties, Publish, QueueOptions,
+    RawProperties, Table, Value,
 };
 use std::io::{Read, Write};
 use std::net::TcpListener;

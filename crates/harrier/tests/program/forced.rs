@@ -1,7 +1,7 @@
 //! Forced second paths, links that are waited for, and changed logins with `harrier route`.
 
 use super::route::{done, refused, until};
-use super::{BrokerProcess, TempFolder, PATIENCE};
+use super::{BrokerProcess, PATIENCE, TempFolder};
 use client::{Client, ConsumeOptions, Publish, QueueOptions, Table};
 use std::collections::BTreeSet;
 use wire::RawProperties;

@@ -1,6 +1,6 @@
 //! `harrier market`: every order is answered exactly once, over any transport, after a kill, and with foreign input.
 
-use super::{BrokerProcess, TempFolder, PATIENCE, harrier, output};
+use super::{BrokerProcess, PATIENCE, TempFolder, harrier, output};
 use client::{Client, ConsumeOptions, Properties, Publish, QueueOptions, RawProperties};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
@@ -133,7 +133,8 @@ fn a_killed_engine_loses_no_order_and_makes_no_trade_twice() {
     let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0"]);
     let (url, journal) = (format!("amqp://{}", broker.address), folder.path("engine.journal"));
     let place = ["--url", url.as_str(), "--name", "killed", "--json"];
-    let engine = || MarketProcess::start(&[&["engine", "--journal", &journal, "--sample", "5000"], &place[..]].concat());
+    let engine =
+        || MarketProcess::start(&[&["engine", "--journal", &journal, "--sample", "5000"], &place[..]].concat());
     let gateway = ["gateway", "--rate", "max", "--window", "300", "--confirms"];
     let mut first = engine();
     let gateway = MarketProcess::start(&[&gateway[..], &TRADING, &place].concat());

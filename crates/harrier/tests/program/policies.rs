@@ -1,7 +1,7 @@
 //! Policies and limits: in the configuration, in a definitions file, and reloaded while clients work.
 
-use super::{BrokerProcess, TempFolder, PATIENCE, output};
-use client::{ClientChannel, Client, Publish, QueueOptions};
+use super::{BrokerProcess, PATIENCE, TempFolder, output};
+use client::{Client, ClientChannel, Publish, QueueOptions};
 use std::time::Instant;
 
 /// A configuration with a system-chosen address, rewritten while the broker runs.

@@ -11,9 +11,11 @@ use std::os::unix::net::UnixStream;
 fn clients_reach_a_broker_through_it() {
     let folder = TempFolder::new("proxy");
     let (front, back) = (folder.path("front.sock"), folder.path("back.sock"));
-    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--listen", &format!("unix:{back}"), "--shards", "1"]);
+    let broker =
+        BrokerProcess::start(&["--listen", "127.0.0.1:0", "--listen", &format!("unix:{back}"), "--shards", "1"]);
     let listen = format!("unix:{front}");
-    let proxy = BrokerProcess::proxy(&["--listen", "127.0.0.1:0", "--listen", &listen, "--to", &format!("amqp+unix:{back}")]);
+    let proxy =
+        BrokerProcess::proxy(&["--listen", "127.0.0.1:0", "--listen", &listen, "--to", &format!("amqp+unix:{back}")]);
     assert_eq!(open(&mut UnixStream::connect(&front).expect("it listens")), "connection.open-ok");
     // Through two proxies, with bodies beyond their windows.
     let second = BrokerProcess::proxy(&["--listen", "127.0.0.1:0", "--to", &format!("amqp://{}", proxy.address)]);

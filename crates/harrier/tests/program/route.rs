@@ -1,6 +1,6 @@
 //! `harrier route`: what it does, prints and refuses, and what the broker stores.
 
-use super::{BrokerProcess, TempFolder, PATIENCE, harrier, output};
+use super::{BrokerProcess, PATIENCE, TempFolder, harrier, output};
 use crate::certificates::Authority;
 use client::{Client, ConsumeOptions, ExchangeOptions, Publish, QueueOptions, Table, Value};
 use std::io::Read;
@@ -246,7 +246,8 @@ fn a_broker_keeps_its_name_and_what_is_durable() {
 
 #[test]
 fn without_a_state_folder_nothing_is_promised() {
-    let (dest, src) = (BrokerProcess::start(&["--listen", "127.0.0.1:0"]), BrokerProcess::start(&["--listen", "127.0.0.1:0"]));
+    let (dest, src) =
+        (BrokerProcess::start(&["--listen", "127.0.0.1:0"]), BrokerProcess::start(&["--listen", "127.0.0.1:0"]));
     assert_ne!(cluster_name(&dest), cluster_name(&src));
     let (status, _, stderr) = route(&["dynamic", "add", &dest.address, &src.address, "amq.topic"]);
     assert_eq!(status, Some(0), "{stderr}");
@@ -381,7 +382,8 @@ fn routes_belong_to_virtual_hosts_and_are_asked_for_by_administrators() {
     let text = format!("{vhosts}{}{}", user("root", "\"administrator\""), user("clerk", ""));
     std::fs::write(&config, text).expect("written");
     let unix = folder.path("h.sock");
-    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--listen", &format!("unix:{unix}"), "--config", &config]);
+    let broker =
+        BrokerProcess::start(&["--listen", "127.0.0.1:0", "--listen", &format!("unix:{unix}"), "--config", &config]);
     let at = |user: &str, vhost: &str| format!("amqp://{user}:p%40ss%2Fword@{}/{vhost}", broker.address);
     let (shop, other, clerk) = (at("root", "shop"), at("clerk", "other"), at("clerk", "shop"));
     assert!(refused(&["link", "list", &format!("root/p@ss/word@{}", broker.address)]).contains("vhost / not found"));

@@ -158,6 +158,7 @@ fn certificates_that_cannot_be_used_are_told_with_their_setting() {
     let old = authority.issue_until("old", &["127.0.0.1"], 2001);
     let (certificate, key) = (shown(&old.certificate), shown(&old.key));
     let words = ["--tls-certificates", &certificate, "--tls-keys", &key];
-    let broker = BrokerProcess::start_until(&[&["--listen", "tls://127.0.0.1:0"], &words[..]].concat(), "a certificate expired");
+    let broker =
+        BrokerProcess::start_until(&[&["--listen", "tls://127.0.0.1:0"], &words[..]].concat(), "a certificate expired");
     assert!(broker.ready.contains("CN=old"), "{}", broker.ready);
 }

@@ -8,8 +8,9 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use ib::{
-    CmEventKind, Arena, CmEventChannel, CmEvent, Completion, CompletionChannel, CompletionQueue, ProtectionDomain, CompletedWork, PostOptions, CmId, LocalKey,
-    QueuePairOptions, ArenaBlock, RemoteAccess, QueuePair, ReadLimits, SharedReceiveQueue, MemoryRegion, ConnectParams,
+    Arena, ArenaBlock, CmEvent, CmEventChannel, CmEventKind, CmId, CompletedWork, Completion, CompletionChannel,
+    CompletionQueue, ConnectParams, LocalKey, MemoryRegion, PostOptions, ProtectionDomain, QueuePair, QueuePairOptions,
+    ReadLimits, RemoteAccess, SharedReceiveQueue,
 };
 
 /// Longer than anything here takes on a loaded machine; who waits for it has failed.
@@ -111,7 +112,11 @@ pub fn routed(channel: &CmEventChannel, to: SocketAddr) -> CmId {
         |event| if matches!(event.kind, CmEventKind::AddressResolved) { Ok(()) } else { Err(event) },
     );
     id.resolve_route(PATIENCE).expect("it can be asked");
-    expect(channel, "a way", |event| if matches!(event.kind, CmEventKind::RouteResolved) { Ok(()) } else { Err(event) });
+    expect(
+        channel,
+        "a way",
+        |event| if matches!(event.kind, CmEventKind::RouteResolved) { Ok(()) } else { Err(event) },
+    );
     id
 }
 
@@ -229,7 +234,12 @@ pub fn pair(ip: IpAddr, posted: usize) -> (TestEndpoint, TestEndpoint) {
 }
 
 /// Two more ends by a listener that is there.
-pub fn connect(asking: &CmEventChannel, listening: &CmEventChannel, address: SocketAddr, posted: usize) -> (TestEndpoint, TestEndpoint) {
+pub fn connect(
+    asking: &CmEventChannel,
+    listening: &CmEventChannel,
+    address: SocketAddr,
+    posted: usize,
+) -> (TestEndpoint, TestEndpoint) {
     let id = routed(asking, address);
     let bench = TestResources::new(&id, posted);
     let near = TestEndpoint { pair: bench.queue_pair(&id), bench, id, channel: asking.clone() };

@@ -1,10 +1,13 @@
 //! Failures over a real device, each limited to its own connection.
 
 use super::endpoints::{
-    TestResources, TestEndpoint, PART_BYTES, PATIENCE, connect, disconnected, established, event, expect, lab, listen, now, pair,
-    readable, request, routed, signalled, terms,
+    PART_BYTES, PATIENCE, TestEndpoint, TestResources, connect, disconnected, established, event, expect, lab, listen,
+    now, pair, readable, request, routed, signalled, terms,
 };
-use ib::{CmEventKind, AsyncEvent, CmEventChannel, IbError, ConnectStep, RemoteMemory, PostOptions, SharedPages, RemoteAccess, MemoryRegion, QueuePairState, WcStatus, ConnectParams};
+use ib::{
+    AsyncEvent, CmEventChannel, CmEventKind, ConnectParams, ConnectStep, IbError, MemoryRegion, PostOptions,
+    QueuePairState, RemoteAccess, RemoteMemory, SharedPages, WcStatus,
+};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
@@ -16,8 +19,9 @@ fn two(ip: IpAddr) -> ((TestEndpoint, TestEndpoint), (TestEndpoint, TestEndpoint
     let asking = CmEventChannel::new().expect("a channel");
     let one = connect(&asking, &listening, address, 4);
     let other = connect(&asking, &listening, address, 4);
-    let region = MemoryRegion::new(&one.1.bench.domain, SharedPages::new(PART_BYTES).expect("memory"), RemoteAccess::Read)
-        .expect("it can be registered");
+    let region =
+        MemoryRegion::new(&one.1.bench.domain, SharedPages::new(PART_BYTES).expect("memory"), RemoteAccess::Read)
+            .expect("it can be registered");
     (one, other, region)
 }
 
@@ -167,7 +171,10 @@ fn what_a_queue_cannot_take_is_refused_before_the_device_sees_it() {
     drop(batch);
     assert_eq!((near.pair.free_slots(), near.pair.outstanding()), (most, 0));
     let long = [0; 4097];
-    assert!(matches!(near.pair.batch().send_inline(&[&long], signalled(0)), Err(IbError::Limit { requested: 4097, .. })));
+    assert!(matches!(
+        near.pair.batch().send_inline(&[&long], signalled(0)),
+        Err(IbError::Limit { requested: 4097, .. })
+    ));
     let (foreign, key) = (far.bench.filled(b"of another region"), near.bench.key);
     assert!(matches!(near.pair.batch().send([(foreign, key)], signalled(0)), Err(IbError::NotRegistered)));
     let parts: Vec<_> = (0..9).map(|_| (near.bench.filled(b""), key)).collect();

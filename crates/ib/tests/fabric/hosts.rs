@@ -1,9 +1,12 @@
 //! Two machines, each with one of these tests: `tests/lab/run` joins two guests by a cable and switches the first off.
 
 use super::endpoints::{
-    TestResources, TestEndpoint, PART_BYTES, PATIENCE, established, event, lab, now, readable, request, signalled, terms,
+    PART_BYTES, PATIENCE, TestEndpoint, TestResources, established, event, lab, now, readable, request, signalled,
+    terms,
 };
-use ib::{CmEventKind, CmEventChannel, ConnectStep, RemoteMemory, CmId, SharedPages, RemoteAccess, MemoryRegion, WcStatus};
+use ib::{
+    CmEventChannel, CmEventKind, CmId, ConnectStep, MemoryRegion, RemoteAccess, RemoteMemory, SharedPages, WcStatus,
+};
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;

@@ -1,9 +1,11 @@
 //! Memory, registrations and queues over a real device: what they return when they end.
 
-use super::endpoints::{TestResources, TestEndpoint, PATIENCE, established, lab, listen, now, pair, request, routed, signalled, terms};
+use super::endpoints::{
+    PATIENCE, TestEndpoint, TestResources, established, lab, listen, now, pair, request, routed, signalled, terms,
+};
 use ib::{
-    Arena, CmEventChannel, CompletionQueue, ProtectionDomain, FilledArenaBlock, RegistrationCache, TaggedMemory, QueuePairOptions, RemoteAccess, SendSegment, QueuePair, SharedReceiveQueue,
-    MemoryRegion,
+    Arena, CmEventChannel, CompletionQueue, FilledArenaBlock, MemoryRegion, ProtectionDomain, QueuePair,
+    QueuePairOptions, RegistrationCache, RemoteAccess, SendSegment, SharedReceiveQueue, TaggedMemory,
 };
 use slab::{Pool, PoolOptions};
 
@@ -56,12 +58,14 @@ fn a_read_fills_a_part_and_heads_go_before_message_memory() {
     let body = pool.copy(b" and body");
     let body_key = met.key(&body).expect("it can be registered");
     let mut batch = sender.batch();
-    let pieces = [(SendSegment::Own(FilledArenaBlock::new(part, 4, 77)), heads.key()), (SendSegment::Shared(body), body_key)];
+    let pieces =
+        [(SendSegment::Own(FilledArenaBlock::new(part, 4, 77)), heads.key()), (SendSegment::Shared(body), body_key)];
     batch.send(pieces, signalled(1)).expect("there is room");
     batch.post().expect("it can be posted");
     assert_eq!(far.received(), b"head and body");
     // Read into the middle of a block.
-    let grant = MemoryRegion::new(&far.bench.domain, pool.copy(b"0123456789"), RemoteAccess::Read).expect("it can be registered");
+    let grant = MemoryRegion::new(&far.bench.domain, pool.copy(b"0123456789"), RemoteAccess::Read)
+        .expect("it can be registered");
     let mut into = pool.block(300);
     into.fill(b'.');
     let key = met.block_key(&into).expect("it can be registered");
@@ -148,7 +152,8 @@ fn a_queue_that_ends_gives_back_what_was_posted() {
     let mut left = Vec::new();
     user.destroy(&mut left, drop);
     assert!(left.is_empty(), "nothing was posted there");
-    let mut numbers: Vec<_> = receives.destroy().expect("nobody uses it").into_iter().map(|buffer| buffer.tag).collect();
+    let mut numbers: Vec<_> =
+        receives.destroy().expect("nobody uses it").into_iter().map(|buffer| buffer.tag).collect();
     numbers.sort_unstable();
     assert_eq!(numbers, [0, 1, 2]);
     drop(listening);

@@ -72,7 +72,10 @@ pub fn a_failed_send_stays_failed((mut a, mut b): LinkPair) {
         let mut some = gather(&pool, b"more");
         assert!(a.send(&mut some).is_err(), "a failed link takes nothing");
         assert_eq!(some.bytes(), 4, "and consumes nothing");
-        assert!(a.wait(WaitFor::Writable, Some(super::drivers::PATIENCE)).expect("waited for"), "an ended link is ready");
+        assert!(
+            a.wait(WaitFor::Writable, Some(super::drivers::PATIENCE)).expect("waited for"),
+            "an ended link is ready"
+        );
     }
 }
 

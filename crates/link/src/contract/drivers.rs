@@ -28,9 +28,7 @@ pub enum ReadProgress {
     /// Bytes, perhaps none.
     Bytes(Vec<u8>),
     /// The stream has ended, or the connection is lost.
-    Ended {
-        lost: bool,
-    },
+    Ended { lost: bool },
 }
 
 /// One `receive` into `scratch` of `room` bytes.
@@ -71,7 +69,8 @@ pub fn pump(from: &mut dyn Link, to: &mut dyn Link, gather: &mut Gather) -> Vec<
 pub fn pump_until(from: &mut dyn Link, to: &mut dyn Link, gather: &mut Gather, total: usize) -> Vec<u8> {
     let mut all = Vec::new();
     while all.len() < total {
-        let sent = if gather.is_empty() { SendOutcome::Drained } else { from.send(gather).expect("both ends are open") };
+        let sent =
+            if gather.is_empty() { SendOutcome::Drained } else { from.send(gather).expect("both ends are open") };
         assert_eq!(sent == SendOutcome::Drained, gather.is_empty(), "drained means that the gather is empty");
         match read(to, 100_000) {
             ReadProgress::Bytes(some) if some.is_empty() => await_progress(from, to, gather),

@@ -2,7 +2,9 @@
 //! memory.
 
 use super::LinkPair;
-use super::drivers::{await_progress, await_ready, pump_exactly, gather, await_memory_returned, pattern, pool, pump, pump_until};
+use super::drivers::{
+    await_memory_returned, await_progress, await_ready, gather, pattern, pool, pump, pump_exactly, pump_until,
+};
 use crate::{ReceiveOutcome, SendOutcome, WaitFor};
 use slab::Gather;
 

@@ -1,8 +1,8 @@
 //! A simulated connection as its simulator sees it: time, readiness edges, faults. It decides nothing by itself.
 
 use super::SimOptions;
-use super::rng::SplitMix64;
 use super::direction::SimDirection;
+use super::rng::SplitMix64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One of the two ends of a simulated connection.
@@ -99,7 +99,11 @@ impl SimState {
     /// The step in which bytes sent now arrive; `None`: at once.
     pub fn arrival_step(&mut self) -> Option<u64> {
         let max = self.options.delay_steps_max;
-        if max == 0 && !self.options.scatter && !self.silent && self.directions.iter().all(|direction| direction.bytes_per_step_max.is_none()) {
+        if max == 0
+            && !self.options.scatter
+            && !self.silent
+            && self.directions.iter().all(|direction| direction.bytes_per_step_max.is_none())
+        {
             return None;
         }
         let delay = self.chance.between(0, u64::from(max));
@@ -284,7 +288,8 @@ impl SimConnection {
     pub fn is_busy(&self) -> bool {
         let state = self.state();
         let under_way = |direction: &SimDirection| direction.bytes_per_step_max != Some(0) && direction.is_in_flight();
-        let awaited = |side: SimSide| state.edges[side.index()].any() && state.end_states[side.index()] != SimEndState::Closed;
+        let awaited =
+            |side: SimSide| state.edges[side.index()].any() && state.end_states[side.index()] != SimEndState::Closed;
         (!state.silent && state.directions.iter().any(under_way)) || awaited(SimSide::Left) || awaited(SimSide::Right)
     }
 

@@ -1,8 +1,8 @@
 //! One end of a simulated connection. Only `wait` advances the connection's time.
 
-use super::connection::{SimConnection, SimSide, SimEndState};
+use super::connection::{SimConnection, SimEndState, SimSide};
 use crate::limits::{COPY_THRESHOLD_BYTES, GATHER_PARTS_MAX, SIM_WAIT_STEPS_MAX};
-use crate::{AbortReason, Link, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, LinkCapabilities, WaitFor};
+use crate::{AbortReason, Link, LinkCapabilities, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, WaitFor};
 use slab::Gather;
 use std::io;
 use std::time::Duration;
@@ -22,7 +22,13 @@ impl SimLink {
             SimSide::Left => ("sim:left", "sim:right"),
             SimSide::Right => ("sim:right", "sim:left"),
         };
-        SimLink { cable, side, peer: PeerAddress::in_process(there, here), sending_ended: false, receiving_ended: false }
+        SimLink {
+            cable,
+            side,
+            peer: PeerAddress::in_process(there, here),
+            sending_ended: false,
+            receiving_ended: false,
+        }
     }
 
     fn end(&mut self) {

@@ -85,7 +85,9 @@ impl Certificate {
         let name = match from {
             CertificateIdentity::DistinguishedName => self.distinguished_name()?,
             CertificateIdentity::CommonName => self.common_names()?.join(","),
-            CertificateIdentity::AlternativeName { kind, index } => self.alternative_names(kind).into_iter().nth(index)?,
+            CertificateIdentity::AlternativeName { kind, index } => {
+                self.alternative_names(kind).into_iter().nth(index)?
+            }
         };
         Some(name).filter(|name| !name.is_empty())
     }

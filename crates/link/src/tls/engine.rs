@@ -111,7 +111,10 @@ fn encode<Data>(mut data: EncodeTlsData<'_, Data>, out: &mut EncryptedBuffer) ->
 }
 
 /// Appends to `out`, growing it as needed.
-fn write_growing(out: &mut EncryptedBuffer, mut write: impl FnMut(&mut [u8]) -> Result<usize, EncryptError>) -> Result<(), Error> {
+fn write_growing(
+    out: &mut EncryptedBuffer,
+    mut write: impl FnMut(&mut [u8]) -> Result<usize, EncryptError>,
+) -> Result<(), Error> {
     loop {
         match write(&mut out.bytes[out.filled..]) {
             Ok(bytes) => {

@@ -91,9 +91,7 @@ pub(super) fn certified(files: &CertificateFiles, provider: &CryptoProvider) -> 
     let bytes = read(&files.key)?;
     let encrypted = String::from_utf8_lossy(&bytes).contains("ENCRYPTED");
     let key = PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| match error {
-        _ if encrypted => {
-            TlsError::new(&files.key, "the key is encrypted, which is not supported")
-        }
+        _ if encrypted => TlsError::new(&files.key, "the key is encrypted, which is not supported"),
         pem::Error::NoItemsFound => TlsError::new(&files.key, "there is no private key in it (PEM)"),
         error => TlsError::new(&files.key, format!("it is not PEM: {}", what_is_wrong(&error))),
     })?;

@@ -4,13 +4,13 @@
 //! less than a record, and nothing while it is idle. Bytes leave the sender's gather when the socket has taken them.
 
 use super::certificate::Certificate;
-use super::engine::{TlsEngine, EncryptedBuffer, EngineOutput, EngineProgress};
+use super::engine::{EncryptedBuffer, EngineOutput, EngineProgress, TlsEngine};
 use crate::limits::{
     TLS_HANDSHAKE_BYTES_MAX, TLS_RECEIVE_BYTES, TLS_RECORD_BYTES_MAX, TLS_RECORD_EXTRA_BYTES, TLS_RECORD_PLAIN_BYTES,
     TLS_SEND_BYTES,
 };
 use crate::socket::SocketLink;
-use crate::{AbortReason, Link, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, LinkCapabilities, WaitFor};
+use crate::{AbortReason, Link, LinkCapabilities, LinkError, PeerAddress, ReceiveOutcome, SendOutcome, WaitFor};
 use mio::{Registry, Token};
 use slab::Gather;
 use std::cell::RefCell;
@@ -166,7 +166,12 @@ impl TlsLink {
         })
     }
 
-    fn read_socket_into(&mut self, buffer: &mut [u8], target: &mut ReceiveBuffers<'_>, buffers: &mut TlsBuffers) -> Result<bool, LinkError> {
+    fn read_socket_into(
+        &mut self,
+        buffer: &mut [u8],
+        target: &mut ReceiveBuffers<'_>,
+        buffers: &mut TlsBuffers,
+    ) -> Result<bool, LinkError> {
         let have = self.ciphertext.len();
         buffer[..have].copy_from_slice(&self.ciphertext);
         self.ciphertext = Vec::new();

@@ -1,6 +1,6 @@
 //! A slow, obvious book: all resting orders in one vector, sorted again for each order.
 
-use market::order_book::{BookFill, MatchOutcome, IncomingOrder};
+use market::order_book::{BookFill, IncomingOrder, MatchOutcome};
 use market::{Lots, Matching, OrderId, OrderSide, Ticks};
 
 /// A resting order, and the turn at which it arrived.
@@ -28,7 +28,13 @@ impl BookOracle {
         self.rests.iter().filter(|rests| rests.side == OrderSide::Sell).map(|rests| rests.price).min()
     }
 
-    pub fn enter(&mut self, incoming: IncomingOrder, matching: Matching, max: usize, fills: &mut Vec<BookFill>) -> MatchOutcome {
+    pub fn enter(
+        &mut self,
+        incoming: IncomingOrder,
+        matching: Matching,
+        max: usize,
+        fills: &mut Vec<BookFill>,
+    ) -> MatchOutcome {
         self.turn += 1;
         // The best price for the incoming order comes first, and at one price the oldest order.
         self.rests.sort_by_key(|rests| match incoming.side {

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use link::Address;
-use proxy::{Proxy, ProxyOptions, UpstreamAddress, ProxyTotals};
+use proxy::{Proxy, ProxyOptions, ProxyTotals, UpstreamAddress};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};

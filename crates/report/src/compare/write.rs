@@ -1,6 +1,6 @@
 //! Writes a comparison as text, Markdown and JSON. A ratio without an interval is shown with the reason.
 
-use super::{DocumentComparison, RUNS_MIN, ComparisonRow};
+use super::{ComparisonRow, DocumentComparison, RUNS_MIN};
 use crate::json;
 use crate::markdown::{head, number};
 use crate::osu::{axis_name, plain};
@@ -135,7 +135,7 @@ impl ComparisonRow {
 
 #[cfg(test)]
 mod tests {
-    use crate::compare::{DocumentComparison, ComparisonRow, ComparisonVerdict};
+    use crate::compare::{ComparisonRow, ComparisonVerdict, DocumentComparison};
     use crate::metric::Metric;
 
     fn comparison() -> DocumentComparison {

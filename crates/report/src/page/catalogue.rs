@@ -318,7 +318,8 @@ fn drain() -> PageChapter {
 
 fn open() -> PageChapter {
     let delivery = |quantile| Metric::LatencyUs("delivery".to_owned(), quantile);
-    let base = |id, title, metric, spread| spec(id, title, &["open"], FigureAxis::Parameter("rate_per_s"), metric, spread);
+    let base =
+        |id, title, metric, spread| spec(id, title, &["open"], FigureAxis::Parameter("rate_per_s"), metric, spread);
     PageChapter {
         id: "open",
         title: "Open loop: latency at a rate",

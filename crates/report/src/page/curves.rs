@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use super::axis_scale::{AxisUnit, ScaleKind};
 use super::figure::{legend, tables};
 use super::line_style::LineStyle;
-use super::plot::{ALONE, PlotAxis, PlotDot, PlotLine, LinePlot};
-use super::axis_scale::{ScaleKind, AxisUnit};
+use super::plot::{ALONE, LinePlot, PlotAxis, PlotDot, PlotLine};
 use super::section::escaped;
 
 /// A value with its interval.
@@ -27,7 +27,8 @@ pub struct Curve {
 /// Draws curves on linear axes from zero with these axis names. Without values, returns nothing.
 pub fn curves(id: &str, title: &str, caption: &str, (x, y): (&str, &str), curves: &[Curve]) -> String {
     let axis = |label: &str| PlotAxis { label: label.to_owned(), spread: ScaleKind::Linear, unit: AxisUnit::Plain };
-    let dot = |value: &CurveValue| PlotDot { x: value.x, y: value.y, interval: value.interval, invalid: Vec::new(), runs: 1 };
+    let dot =
+        |value: &CurveValue| PlotDot { x: value.x, y: value.y, interval: value.interval, invalid: Vec::new(), runs: 1 };
     let lines = curves.iter().enumerate().map(|(number, curve)| PlotLine {
         label: curve.label.clone(),
         look: LineStyle::number(number),

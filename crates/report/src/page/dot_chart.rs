@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use super::axis_scale::{AxisScale, AxisUnit, ScaleKind};
 use super::plot::LinePlot;
-use super::axis_scale::{AxisScale, ScaleKind, AxisUnit};
 use super::section::escaped;
 use crate::markdown::number;
 

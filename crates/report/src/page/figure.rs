@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::catalogue::{LineGrouping, FigureSpec};
-use super::dot_chart;
-use super::figure_data::{SeriesEntry, FigureData, axis_words, covers};
-use super::plot::{ALONE, AMONG_OTHERS, PlotDot, PlotLine, LinePlot};
 use super::axis_scale::{AxisUnit, bytes};
+use super::catalogue::{FigureSpec, LineGrouping};
+use super::dot_chart;
+use super::figure_data::{FigureData, SeriesEntry, axis_words, covers};
+use super::plot::{ALONE, AMONG_OTHERS, LinePlot, PlotDot, PlotLine};
 use super::section::escaped;
 use crate::document::LoopMode;
 use crate::markdown::number;
@@ -25,7 +25,12 @@ pub(super) struct PageFigure {
 }
 
 /// Renders a figure.
-pub(super) fn build(spec: &FigureSpec, gathered: &FigureData, entries: &[SeriesEntry<'_>], number: usize) -> PageFigure {
+pub(super) fn build(
+    spec: &FigureSpec,
+    gathered: &FigureData,
+    entries: &[SeriesEntry<'_>],
+    number: usize,
+) -> PageFigure {
     let mut html = format!("<figure id=\"{}\">\n<h3>Figure {number}. {}</h3>\n", spec.id, escaped(&spec.title));
     let many = gathered.plots.len() > 1;
     _ = writeln!(html, "<div class=\"panels{}\">", if many { " many" } else { "" });
@@ -77,7 +82,10 @@ fn thin_out(plot: &LinePlot, from: &mut Option<usize>) -> LinePlot {
     let chosen = (0..LINES_MAX).map(|index| index * (count - 1) / (LINES_MAX - 1));
     let lines = chosen
         .enumerate()
-        .map(|(x_value, index)| PlotLine { look: super::line_style::LineStyle::number(x_value), ..plot.lines[index].clone() })
+        .map(|(x_value, index)| PlotLine {
+            look: super::line_style::LineStyle::number(x_value),
+            ..plot.lines[index].clone()
+        })
         .collect();
     LinePlot { lines, ..plot.clone() }
 }
@@ -96,7 +104,12 @@ pub(super) fn legend(plots: &[LinePlot]) -> String {
     html + "</ul>\n"
 }
 
-fn caption(spec: &FigureSpec, gathered: &FigureData, entries: &[SeriesEntry<'_>], thinned_from: Option<usize>) -> String {
+fn caption(
+    spec: &FigureSpec,
+    gathered: &FigureData,
+    entries: &[SeriesEntry<'_>],
+    thinned_from: Option<usize>,
+) -> String {
     let mut parts = vec![escaped(spec.about)];
     for &(name, value) in &gathered.fixed {
         parts.push(match name {
@@ -108,7 +121,8 @@ fn caption(spec: &FigureSpec, gathered: &FigureData, entries: &[SeriesEntry<'_>]
         parts.push(format!("Lines: {}.", axis_words(name)));
     }
     let series = || entries.iter().map(|entry| entry.series).filter(|series| covers(spec, series));
-    let (open, closed) = (series().any(|one| one.pace == LoopMode::Open), series().any(|one| one.pace == LoopMode::Closed));
+    let (open, closed) =
+        (series().any(|one| one.pace == LoopMode::Open), series().any(|one| one.pace == LoopMode::Closed));
     parts.push(match (open, closed) {
         (true, true) => "Open and closed loop.".to_owned(),
         (true, false) => "Open loop.".to_owned(),

@@ -4,13 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::catalogue::{LineGrouping, FigureAxis, FigureSpec};
+use super::axis_scale::{AxisUnit, ScaleKind};
+use super::catalogue::{FigureAxis, FigureSpec, LineGrouping};
 use super::line_style::LineStyle;
-use super::plot::{PlotAxis, PlotDot, PlotLine, LinePlot};
-use super::axis_scale::{ScaleKind, AxisUnit};
+use super::plot::{LinePlot, PlotAxis, PlotDot, PlotLine};
 use crate::columns::is_ping_pong;
 use crate::compare::same_measurement;
-use crate::document::{Document, SeriesPoint, MeasuredSeries, TargetFacts};
+use crate::document::{Document, MeasuredSeries, SeriesPoint, TargetFacts};
 use crate::estimate::{MetricEstimate, invalid_reasons};
 use crate::metric::Metric;
 use crate::osu::plain;
@@ -60,7 +60,8 @@ pub(super) fn contestants(documents: &[&Document]) -> Vec<PageContestant> {
             match known {
                 Some((known, _)) => known.documents.push(number),
                 None => {
-                    let contestant = PageContestant { documents: vec![number], target: name.clone(), label: name.clone() };
+                    let contestant =
+                        PageContestant { documents: vec![number], target: name.clone(), label: name.clone() };
                     found.push((contestant, facts));
                 }
             }
@@ -116,7 +117,11 @@ pub(super) fn covers(spec: &FigureSpec, series: &MeasuredSeries) -> bool {
 }
 
 /// Collects a figure's data; `None` if there is nothing to draw.
-pub(super) fn gather(spec: &FigureSpec, contestants: &[PageContestant], entries: &[SeriesEntry<'_>]) -> Option<FigureData> {
+pub(super) fn gather(
+    spec: &FigureSpec,
+    contestants: &[PageContestant],
+    entries: &[SeriesEntry<'_>],
+) -> Option<FigureData> {
     let has = |series: &MeasuredSeries| {
         let points = || series.points.iter();
         spec.metrics.iter().any(|metric| points().any(|point| !dots(spec, series, point, metric).is_empty()))
@@ -332,7 +337,9 @@ fn dots(spec: &FigureSpec, series: &MeasuredSeries, point: &SeriesPoint, metric:
         }
         FigureAxis::Size(least, most) if !(*least..=*most).contains(&point.size_bytes) => Vec::new(),
         FigureAxis::Size(..) => dot(point.size_bytes, metric).into_iter().collect(),
-        FigureAxis::Parameter(name) => coordinate(series, point, name).and_then(|x| dot(x, metric)).into_iter().collect(),
+        FigureAxis::Parameter(name) => {
+            coordinate(series, point, name).and_then(|x| dot(x, metric)).into_iter().collect()
+        }
         FigureAxis::Own(_) if series.name_at(point.at).is_some() => dot(0.0, metric).into_iter().collect(),
         FigureAxis::Own(_) => dot(point.at, metric).into_iter().collect(),
     }
@@ -420,8 +427,11 @@ mod tests {
     fn lines(spec: &FigureSpec, document: &Document) -> Vec<String> {
         let all = contestants(&[document]);
         let find = |series: &MeasuredSeries| all.iter().position(|one| one.has(0, series)).expect("a contestant");
-        let entries: Vec<_> =
-            document.series.iter().map(|series| SeriesEntry { document: 0, contestant: find(series), series }).collect();
+        let entries: Vec<_> = document
+            .series
+            .iter()
+            .map(|series| SeriesEntry { document: 0, contestant: find(series), series })
+            .collect();
         let Some(gathered) = gather(spec, &all, &entries) else { return Vec::new() };
         let mut text = Vec::new();
         for plot in gathered.plots {

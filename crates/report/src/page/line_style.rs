@@ -109,7 +109,9 @@ mod tests {
     fn eight_lines_differ_without_their_colours() {
         let shapes: std::collections::BTreeSet<String> = (0..8)
             .map(|index| {
-                LineStyle::number(index).marker((0.0, 0.0), 1.0, false, "").replace(LineStyle::number(index).colour(), "")
+                LineStyle::number(index)
+                    .marker((0.0, 0.0), 1.0, false, "")
+                    .replace(LineStyle::number(index).colour(), "")
             })
             .collect();
         assert_eq!(shapes.len(), 8);

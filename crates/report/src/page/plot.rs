@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use super::axis_scale::{AxisScale, AxisUnit, ScaleKind};
 use super::line_style::LineStyle;
-use super::axis_scale::{AxisScale, ScaleKind, AxisUnit};
 use super::section::escaped;
 
 /// Sizes of a single panel and of one among several. Both are drawn at natural size if there is space, so that all text has the

@@ -100,8 +100,10 @@ fn facts_of(document: &Document) -> Vec<DocumentFact> {
 /// All figures of a series, and the resource usage of every role.
 pub(super) fn series(document: &Document, series: &MeasuredSeries) -> String {
     let usual = columns::default_metrics(series);
-    let used: Vec<Metric> =
-        columns::available_metrics(series).into_iter().filter(|metric| !usual.contains(metric) && is_resource(metric)).collect();
+    let used: Vec<Metric> = columns::available_metrics(series)
+        .into_iter()
+        .filter(|metric| !usual.contains(metric) && is_resource(metric))
+        .collect();
     let heading = escaped(&title(document, series));
     let mut html = format!("<h4>{heading}</h4>\n");
     html.push_str(&points(series, &usual, "figures"));

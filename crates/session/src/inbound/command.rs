@@ -3,8 +3,10 @@
 //! Enters: decisions.  Leaves: the methods that carry them out, and the state that follows.
 //! Owns:   nothing more than the rest of `Inbound`.
 
-use super::{Inbound, HandshakePhase, EndpointRole};
-use crate::{ProtocolFault, Outbound, FaultScope, SessionLimits, Tuning, channels::ChannelState, fault::reply_text, tuning};
+use super::{EndpointRole, HandshakePhase, Inbound};
+use crate::{
+    FaultScope, Outbound, ProtocolFault, SessionLimits, Tuning, channels::ChannelState, fault::reply_text, tuning,
+};
 use slab::Pool;
 use wire::{
     Method, ReplyCode, ShortStr, TableRef,
@@ -84,7 +86,13 @@ impl Inbound {
 
     /// The login is refused: the fault to log. A client that can hear it is told, without the reason; others find the
     /// link closed, as with RabbitMQ. End the link when what is written is sent, better after a pause of some seconds.
-    pub fn login_refused(&mut self, mechanism: ShortStr<'_>, reason: &str, out: &mut Outbound, pool: &Pool) -> ProtocolFault {
+    pub fn login_refused(
+        &mut self,
+        mechanism: ShortStr<'_>,
+        reason: &str,
+        out: &mut Outbound,
+        pool: &Pool,
+    ) -> ProtocolFault {
         if self.capabilities.has(crate::Capabilities::AUTHENTICATION_FAILURE_CLOSE) {
             let told = format!(
                 "Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."

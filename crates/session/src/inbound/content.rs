@@ -3,7 +3,7 @@
 //! Enters: content frames.  Leaves: a whole content's event.
 //! Owns:   the faults of contents (RabbitMQ's command assembler).
 
-use super::{Inbound, PartialFrame, HandshakePhase, ParseStep};
+use super::{HandshakePhase, Inbound, ParseStep, PartialFrame};
 use crate::{
     Body, Event, ProtocolFault,
     assembly::{ContentAssembly, ContentMethod},
@@ -113,7 +113,12 @@ impl Inbound {
     }
 
     /// Checks the payload of a header frame.
-    fn header<'a>(&self, head: FrameHead, payload: &'a [u8], method: ContentMethod) -> Result<HeaderFrame<'a>, ProtocolFault> {
+    fn header<'a>(
+        &self,
+        head: FrameHead,
+        payload: &'a [u8],
+        method: ContentMethod,
+    ) -> Result<HeaderFrame<'a>, ProtocolFault> {
         let &[class_0, class_1, weight_0, weight_1, s0, s1, s2, s3, s4, s5, s6, s7, ref properties @ ..] = payload
         else {
             return Err(self.frame_fault(head, payload, "unknown_frame"));
@@ -197,7 +202,11 @@ impl Inbound {
     }
 
     /// The head of a body frame, which is taken; the payload follows as it comes.
-    pub(super) fn body_frame<'a>(&mut self, head: FrameHead, input: &mut &'a [u8]) -> Result<ParseStep<'a>, ProtocolFault> {
+    pub(super) fn body_frame<'a>(
+        &mut self,
+        head: FrameHead,
+        input: &mut &'a [u8],
+    ) -> Result<ParseStep<'a>, ProtocolFault> {
         let bytes = head.payload_bytes as usize;
         let rest = &input[FRAME_HEAD_BYTES..];
         let dropped = self.phase == HandshakePhase::Closing

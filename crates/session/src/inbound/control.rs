@@ -3,8 +3,8 @@
 //! Enters: methods on channel 0.  Leaves: events, answers, the next phase.
 //! Owns:   which method may come in which phase (AMQP 0-9-1 §2.2.4).
 
-use super::{Inbound, HandshakePhase, EndpointRole, ParseStep};
-use crate::{Capabilities, Event, ProtocolFault, Outbound, fault::numbers, tuning};
+use super::{EndpointRole, HandshakePhase, Inbound, ParseStep};
+use crate::{Capabilities, Event, Outbound, ProtocolFault, fault::numbers, tuning};
 use slab::Pool;
 use wire::{DecodeError, Method, ReplyCode, method::connection};
 
@@ -89,7 +89,9 @@ impl Inbound {
                 self.phase = HandshakePhase::Opening;
                 Event::Tuned(tuning)
             }
-            (HandshakePhase::Opening, Method::ConnectionOpen(connection::Open { virtual_host: vhost })) => Event::Open { vhost },
+            (HandshakePhase::Opening, Method::ConnectionOpen(connection::Open { virtual_host: vhost })) => {
+                Event::Open { vhost }
+            }
             (HandshakePhase::Running, Method::ConnectionUpdateSecret(_)) => Event::Method { channel: 0, method },
             _ => return Err(self.out_of_phase(&method)),
         };
@@ -114,7 +116,9 @@ impl Inbound {
                 self.phase = HandshakePhase::Running;
                 Event::OpenOk
             }
-            (HandshakePhase::Running, Method::ConnectionBlocked(connection::Blocked { reason })) => Event::Blocked { reason },
+            (HandshakePhase::Running, Method::ConnectionBlocked(connection::Blocked { reason })) => {
+                Event::Blocked { reason }
+            }
             (HandshakePhase::Running, Method::ConnectionUnblocked(_)) => Event::Unblocked,
             (HandshakePhase::Running, Method::ConnectionUpdateSecretOk(_)) => Event::Method { channel: 0, method },
             _ => return Err(self.out_of_phase(&method)),

@@ -2,7 +2,7 @@
 //!
 //! Enters: bytes.  Leaves: a `Publish` (server) or `Deliver` (client), or nothing and the input untouched.
 
-use super::{Inbound, PartialFrame, HandshakePhase, EndpointRole};
+use super::{EndpointRole, HandshakePhase, Inbound, PartialFrame};
 use crate::{Body, Event, assembly::ContentMethod, limits::WAITED_HEADER_BYTES_MAX};
 use wire::{
     RawProperties,

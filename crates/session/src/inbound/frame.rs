@@ -3,8 +3,8 @@
 //! Enters: input at a frame head, or within a frame.  Leaves: steps.
 //! Owns:   the faults of framing (RabbitMQ's reader).
 
-use super::{Inbound, PartialFrame, HandshakePhase, ParseStep};
-use crate::{ProtocolFault, Outbound, FaultScope, fault::snippet, limits::FRAME_FUDGE_BYTES};
+use super::{HandshakePhase, Inbound, ParseStep, PartialFrame};
+use crate::{FaultScope, Outbound, ProtocolFault, fault::snippet, limits::FRAME_FUDGE_BYTES};
 use slab::Pool;
 use wire::{
     PROTOCOL_HEADER, ReplyCode,
@@ -39,7 +39,9 @@ impl Inbound {
     /// Whether the payload of such a frame is taken as it comes; all others are kept until they are whole.
     #[inline]
     fn comes_in_parts(&self, head: FrameHead) -> bool {
-        head.kind == FRAME_BODY && head.channel != 0 && matches!(self.phase, HandshakePhase::Running | HandshakePhase::Closing)
+        head.kind == FRAME_BODY
+            && head.channel != 0
+            && matches!(self.phase, HandshakePhase::Running | HandshakePhase::Closing)
     }
 
     /// Whether the head is of a frame that may come at all. Body frames may be a little too long.
@@ -91,7 +93,9 @@ impl Inbound {
         pool: &Pool,
     ) -> Result<ParseStep<'a>, ProtocolFault> {
         let Some(head) = split_head(input) else { return Ok(ParseStep::More) };
-        if let (HandshakePhase::Starting, super::EndpointRole::Client, Some(b"AMQP")) = (self.phase, &self.role, input.first_chunk()) {
+        if let (HandshakePhase::Starting, super::EndpointRole::Client, Some(b"AMQP")) =
+            (self.phase, &self.role, input.first_chunk())
+        {
             // A protocol header is one byte longer than a frame's head.
             let Some(header) = input.first_chunk::<8>() else { return Ok(ParseStep::More) };
             let text = format!("the server speaks another protocol: {}", snippet(header));
@@ -145,7 +149,12 @@ impl Inbound {
     }
 
     /// The rest of a frame whose head is taken, as far as it has come.
-    pub(super) fn rest_of_frame<'a>(&mut self, mid: PartialFrame, input: &mut &'a [u8], pool: &Pool) -> Result<ParseStep<'a>, ProtocolFault> {
+    pub(super) fn rest_of_frame<'a>(
+        &mut self,
+        mid: PartialFrame,
+        input: &mut &'a [u8],
+        pool: &Pool,
+    ) -> Result<ParseStep<'a>, ProtocolFault> {
         match mid {
             PartialFrame::No => Ok(ParseStep::Taken),
             PartialFrame::Skip { .. } if self.lending.is_lent() => Ok(ParseStep::More),

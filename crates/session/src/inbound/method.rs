@@ -3,8 +3,8 @@
 //! Enters: method frames on channels other than 0.  Leaves: events; answers to opening and closing.
 //! Owns:   which method may come on a channel in which state, and from which side.
 
-use super::{Inbound, EndpointRole, ParseStep};
-use crate::{Event, ProtocolFault, Outbound, assembly::ContentMethod, channels::ChannelState};
+use super::{EndpointRole, Inbound, ParseStep};
+use crate::{Event, Outbound, ProtocolFault, assembly::ContentMethod, channels::ChannelState};
 use slab::Pool;
 use wire::{
     Method, ReplyCode,
@@ -55,7 +55,9 @@ impl Inbound {
                 method if is_from_client(&method) => Ok(ParseStep::Event(Event::Method { channel: number, method })),
                 _ => Err(self.unimplemented(number, id)),
             },
-            (_, EndpointRole::Client) if is_from_server(&method) => Ok(ParseStep::Event(Event::Method { channel: number, method })),
+            (_, EndpointRole::Client) if is_from_server(&method) => {
+                Ok(ParseStep::Event(Event::Method { channel: number, method }))
+            }
             (_, EndpointRole::Client) => Err(self.unimplemented(number, id)),
         }
     }

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use super::{Inbound, PartialFrame, HandshakePhase, EndpointRole};
+use super::{EndpointRole, HandshakePhase, Inbound, PartialFrame};
 use crate::{Body, Event};
 use wire::{
     RawProperties,

@@ -5,7 +5,7 @@
 use super::{frame, header, method, publish, whole};
 use crate::{
     SessionLimits,
-    drive::{TestEndpoint, EndpointPair},
+    drive::{EndpointPair, TestEndpoint},
 };
 use wire::{
     ShortStr, TableRef,
@@ -255,7 +255,8 @@ fn offences_on_a_running_connection() {
 
 #[test]
 fn a_channel_that_took_too_much_can_be_closed_and_the_others_go_on() {
-    let mut pair = EndpointPair::open(&SessionLimits { message_bytes_max: 10, ..SessionLimits::default() }, true, &mut whole());
+    let mut pair =
+        EndpointPair::open(&SessionLimits { message_bytes_max: 10, ..SessionLimits::default() }, true, &mut whole());
     pair.open_channel(&mut whole());
     pair.open_channel(&mut whole());
     pair.server.log.clear();

@@ -5,7 +5,7 @@
 use super::{pattern, rich_properties, whole};
 use crate::{
     BodyOut, DeliverHead, GetOkHead, PublishHead, ReturnHead, SessionLimits,
-    drive::{Fragmentation, TestEndpoint, EndpointPair},
+    drive::{EndpointPair, Fragmentation, TestEndpoint},
     limits::{BODY_STEP_BYTES, LARGE_BODY_BYTES},
 };
 use wire::{ReplyCode, method::basic};

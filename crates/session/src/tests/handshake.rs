@@ -4,8 +4,8 @@
 
 use super::{method, whole};
 use crate::{
-    Capabilities, Event, ProtocolFault, Greeting, Inbound, Outbound, FaultScope, SessionLimits,
-    drive::{TestEndpoint, EndpointPair},
+    Capabilities, Event, FaultScope, Greeting, Inbound, Outbound, ProtocolFault, SessionLimits,
+    drive::{EndpointPair, TestEndpoint},
 };
 use slab::Pool;
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 
 use super::{frame, header, pattern, publish, whole};
 use crate::{
-    BodyOut, ProtocolFault, PublishHead, FaultScope, SessionLimits,
-    drive::{TestEndpoint, EndpointPair},
+    BodyOut, FaultScope, ProtocolFault, PublishHead, SessionLimits,
+    drive::{EndpointPair, TestEndpoint},
     limits::{BODY_FRAME_BYTES_MAX, BODY_LENT_STEP_BYTES, FRAME_BYTES_MAX},
 };
 use wire::{
@@ -58,7 +58,10 @@ fn a_larger_frame_bound_is_for_bodies_alone() {
     pair.open_channel(&mut whole());
     pair.server.lend_from(THRESHOLD);
     let most = pair.server.inbound.input_bytes_max();
-    assert_eq!(most, EndpointPair::open(&SessionLimits::default(), true, &mut whole()).server.inbound.input_bytes_max());
+    assert_eq!(
+        most,
+        EndpointPair::open(&SessionLimits::default(), true, &mut whole()).server.inbound.input_bytes_max()
+    );
     let body = pattern(1 << 20);
     let TestEndpoint { out, pool, .. } = &mut pair.client;
     let head = PublishHead { exchange: b"x", routing_key: b"k", mandatory: false, immediate: false };
@@ -79,7 +82,8 @@ fn a_larger_frame_bound_is_for_bodies_alone() {
     }
     // A client that wants less gets less, also where its server would take more.
     let wanted = SessionLimits { body_frame_bytes_max: 200_000, ..limits };
-    let mut pair = EndpointPair { client: TestEndpoint::client(&wanted, true), server: TestEndpoint::server(&limits, true) };
+    let mut pair =
+        EndpointPair { client: TestEndpoint::client(&wanted, true), server: TestEndpoint::server(&limits, true) };
     pair.pump(&mut whole());
     assert!(pair.server.log[1].contains("frame_bytes_max: 200000"), "{:?}", pair.server.log);
 }

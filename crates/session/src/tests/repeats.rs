@@ -5,7 +5,7 @@
 use super::{frame, header, pattern, rich_properties, whole};
 use crate::{
     BodyOut, DeliverHead, SessionLimits,
-    drive::{TestEndpoint, EndpointPair},
+    drive::{EndpointPair, TestEndpoint},
     limits::LARGE_BODY_BYTES,
 };
 use proptest::prelude::*;
@@ -98,7 +98,8 @@ fn what_is_alike_is_taken_for_its_likeness() {
         let all: Vec<SampleDelivery> = (0..10).map(|tag| SampleDelivery { tag, bytes, ..PLAIN }).collect();
         assert_eq!(same(&all, usize::MAX), 8, "{bytes} bytes");
     }
-    let large: Vec<SampleDelivery> = (0..10).map(|tag| SampleDelivery { tag, bytes: LARGE_BODY_BYTES, ..PLAIN }).collect();
+    let large: Vec<SampleDelivery> =
+        (0..10).map(|tag| SampleDelivery { tag, bytes: LARGE_BODY_BYTES, ..PLAIN }).collect();
     assert_eq!(same(&large, usize::MAX), 0, "large bodies have memory of their own");
 }
 

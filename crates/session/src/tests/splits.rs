@@ -5,7 +5,7 @@
 use super::{frame, header, method, pattern, publish, rich_properties, whole};
 use crate::{
     SessionLimits,
-    drive::{TestEndpoint, EndpointPair},
+    drive::{EndpointPair, TestEndpoint},
     fuzz,
 };
 use proptest::prelude::*;

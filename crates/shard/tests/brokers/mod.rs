@@ -7,12 +7,14 @@ use client::{
     Client, ClientChannel, ConnectOptions, ConsumeOptions, DialPlan, ExchangeOptions, Publish, QueueOptions,
     RdmaDialRequest, Url,
 };
-use federation::{AckMode, RouteDirection, LinkKey, LinkSpec, LinkStatus, LinkLogin, FederationCommand, RouteKind, RouteSpec};
+use federation::{
+    AckMode, FederationCommand, LinkKey, LinkLogin, LinkSpec, LinkStatus, RouteDirection, RouteKind, RouteSpec,
+};
 use link::{Address, ListenOptions};
 use session::{Greeting, SessionLimits};
 use shard::{
-    BrokerDialler, DialCallback, DialError, DialProgress, DialedLink, IdleProcessors, RdmaDial, RdmaListen, RdmaOptions, Server,
-    ServerOptions,
+    BrokerDialler, DialCallback, DialError, DialProgress, DialedLink, IdleProcessors, RdmaDial, RdmaListen,
+    RdmaOptions, Server, ServerOptions,
 };
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,15 +39,23 @@ impl BrokerDialler for TestDialler {
             };
             tell(match client::prepare(&url, &ConnectOptions::default()) {
                 Err(error) => Err(DialError { text: error.to_string().into(), is_refusal: false }),
-                Ok(DialPlan::Stands(dialled)) => {
-                    Ok(DialProgress::Connected(DialedLink { link: dialled.link, login: login(dialled.url), bootstrap: None }))
-                }
+                Ok(DialPlan::Stands(dialled)) => Ok(DialProgress::Connected(DialedLink {
+                    link: dialled.link,
+                    login: login(dialled.url),
+                    bootstrap: None,
+                })),
                 Ok(DialPlan::Ask(ask)) => {
                     let RdmaDialRequest { place, token, url, first, .. } = *ask;
                     let way = fabric.expect("a fabric").route_to(&place);
                     assert!(first.is_none(), "no address here asks for a token");
                     let (login, first, otherwise) = (login(url), None, None);
-                    Ok(DialProgress::Rdma(Box::new(RdmaDial { way, token, login, bootstrap: first, fallback: otherwise })))
+                    Ok(DialProgress::Rdma(Box::new(RdmaDial {
+                        way,
+                        token,
+                        login,
+                        bootstrap: first,
+                        fallback: otherwise,
+                    })))
                 }
             });
         });

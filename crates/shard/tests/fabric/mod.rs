@@ -5,7 +5,7 @@ use catalog::{CatalogLimits, Definition, Name, Password, Permission};
 use client::{Client, ClientChannel, ConnectOptions, ConsumeOptions, Publish, QueueOptions, Url};
 use link::{Address, ListenOptions};
 use session::{Greeting, SessionLimits};
-use shard::{IdleProcessors, RdmaListen, RdmaOptions, RdmaPoll, Server, ServerOptions, BrokerStartError};
+use shard::{BrokerStartError, IdleProcessors, RdmaListen, RdmaOptions, RdmaPoll, Server, ServerOptions};
 use std::sync::Arc;
 use std::time::Duration;
 use verbs::PortSettings;
@@ -34,7 +34,9 @@ impl Interconnect {
             Interconnect::Fabric(fabric) => {
                 fabric.siblings(count).into_iter().map(|device| Box::new(device) as AnyDevice).collect()
             }
-            Interconnect::Card => verbs::card::open_at(&RdmaListen::device_address(address), count).expect("the card is there"),
+            Interconnect::Card => {
+                verbs::card::open_at(&RdmaListen::device_address(address), count).expect("the card is there")
+            }
         }
     }
 }

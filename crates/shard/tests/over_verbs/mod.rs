@@ -7,7 +7,9 @@ use link::sim::{SimConnection, SimOptions, SimSide, pair};
 use link::{AbortReason, FilledMemory, Link, LinkError, ReceiveOutcome};
 use session::limits::FRAME_BYTES_CEILING;
 use session::{Body, BodyOut, Event, Greeting, Inbound, Outbound, PublishHead, SessionLimits};
-use shard::{CopiedBytes, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, WakeTarget, TickOutcome};
+use shard::{
+    CopiedBytes, Mailbox, Shard, ShardEffects, ShardOptions, ShardWaker, SharedState, TickOutcome, WakeTarget,
+};
 use slab::{Pool, PoolOptions, Slice};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -172,7 +174,12 @@ impl VerbsHarness {
         self.ports.iter().for_each(Port::flush);
     }
 
-    pub fn until(&mut self, what: &str, clients: &mut [VerbsClient], mut holds: impl FnMut(&Self, &[VerbsClient]) -> bool) {
+    pub fn until(
+        &mut self,
+        what: &str,
+        clients: &mut [VerbsClient],
+        mut holds: impl FnMut(&Self, &[VerbsClient]) -> bool,
+    ) {
         for _ in 0..STEPS_MAX {
             if holds(self, clients) {
                 return;
@@ -214,7 +221,15 @@ impl VerbsHarness {
         let (exchange, routing_key) = (ShortStr::literal("amq.fanout"), ShortStr::literal(""));
         client.send_method(queue::Bind { queue: name, exchange, routing_key, no_wait, arguments });
         let (consumer_tag, no_local, no_ack) = (ShortStr::literal("c"), false, true);
-        client.send_method(basic::Consume { queue: name, consumer_tag, no_local, no_ack, exclusive, no_wait, arguments });
+        client.send_method(basic::Consume {
+            queue: name,
+            consumer_tag,
+            no_local,
+            no_ack,
+            exclusive,
+            no_wait,
+            arguments,
+        });
         let mut client = [client];
         self.until("a consumer", &mut client, |_, client| client[0].answers == 3);
         let [client] = client;

@@ -2,9 +2,6 @@
 //!
 //! Clients do nothing for which the broker would close their whole connection.
 
-use crate::simulated_client::{ClientChannel, ClientRequest, ClientRole, ConnectionState, PublishMode, Settlement};
-use crate::world::{NewMessage, SimulatedWorld};
-use crate::limits::CHANNELS_MAX;
 use super::feature_settings::FeatureSettings;
 use super::queue_arguments::Generator;
 use super::requests::RequestTurn;
@@ -12,6 +9,9 @@ use super::shadow_model::{
     HEADER_NAMES, MessageHeaders, PublishOutcome, ShadowExchangeType, ShadowMessage, ShadowModel,
 };
 use super::swarm::Feature;
+use crate::limits::CHANNELS_MAX;
+use crate::simulated_client::{ClientChannel, ClientRequest, ClientRole, ConnectionState, PublishMode, Settlement};
+use crate::world::{NewMessage, SimulatedWorld};
 use wire::method::basic;
 use wire::{Properties, ShortString, Table, Value};
 
@@ -125,7 +125,11 @@ impl ClientTurn<'_> {
         } else {
             let there = |at: &usize| self.model.is_exchange(*at, now, now);
             let candidates: Vec<usize> = (1..self.model.exchanges.len()).filter(there).collect();
-            if candidates.is_empty() { 0 } else { candidates[self.world.chance.below(candidates.len() as u64) as usize] }
+            if candidates.is_empty() {
+                0
+            } else {
+                candidates[self.world.chance.below(candidates.len() as u64) as usize]
+            }
         };
         let key = match self.model.exchanges[exchange].exchange_type {
             ShadowExchangeType::Default if !living.is_empty() => {
@@ -135,7 +139,8 @@ impl ClientTurn<'_> {
             ShadowExchangeType::Topic => self.generator().words(false),
             _ => format!("k{}", self.world.chance.below(4)),
         };
-        let headers: MessageHeaders = [(); 3].map(|()| (self.world.chance.below(3) > 0).then(|| self.world.chance.below(3) as u8));
+        let headers: MessageHeaders =
+            [(); 3].map(|()| (self.world.chance.below(3) > 0).then(|| self.world.chance.below(3) as u8));
         let mandatory = self.settings.switches.has(Feature::Mandatory, &mut self.world.chance);
         let body_bytes = match self.world.chance.below(100) {
             0..80 => self.world.chance.between(8, 120),
@@ -159,8 +164,7 @@ impl ClientTurn<'_> {
         let (uid, name) = (one.uid, self.model.exchanges[exchange].name.clone());
         self.world.trace.note(|| format!("message {id} has {headers:?}"));
         let body = body_of(id, body_bytes);
-        let message =
-            NewMessage { id, exchange: &name, routing_key: &key, mandatory, properties: &sent, body: &body };
+        let message = NewMessage { id, exchange: &name, routing_key: &key, mandatory, properties: &sent, body: &body };
         self.world.publish(client, channel, &message);
         let period = self.model.period;
         let message = ShadowMessage {
@@ -193,7 +197,8 @@ impl ClientTurn<'_> {
         if one.pending.as_ref().is_some_and(|pending| matches!(pending.request, ClientRequest::Recover)) {
             return;
         }
-        let free: Vec<u64> = one.unsettled.iter().filter(|(_, delivery)| !delivery.staged).map(|(&tag, _)| tag).collect();
+        let free: Vec<u64> =
+            one.unsettled.iter().filter(|(_, delivery)| !delivery.staged).map(|(&tag, _)| tag).collect();
         if free.is_empty() {
             return;
         }

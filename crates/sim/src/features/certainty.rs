@@ -35,8 +35,7 @@ impl<'a> Certainty<'a> {
     /// Whether a channel may have had an unsettled delivery for so long that the broker has closed it.
     pub fn may_be_overdue(&self, channel: &ClientChannel) -> bool {
         let timeout_us = self.world.settings.limits.consumer_timeout_ms * 1_000;
-        timeout_us > 0
-            && channel.owing_since_us.is_some_and(|since_us| since_us + timeout_us <= self.world.clock.us())
+        timeout_us > 0 && channel.owing_since_us.is_some_and(|since_us| since_us + timeout_us <= self.world.clock.us())
     }
 
     /// Whether an unproven publish of a channel may have gone to a deleted exchange.

@@ -1,13 +1,11 @@
 //! What clients receive, and what the model learns from it: which answer fits which request, and which refusal was fair.
 
-use crate::simulated_client::{
-    ClientRequest, ConnectionState, ConsumerState, PendingRequest, Settlement,
-};
-use crate::world::SimulatedWorld;
 use super::certainty::Certainty;
 use super::delivery_checks::{DeliveryChecker, Recipient, Suspicions};
-use crate::client_connection::{ClientEvent, BrokerReply};
 use super::shadow_model::{BindingTarget, PublishOutcome, SettlementProgress, ShadowModel};
+use crate::client_connection::{BrokerReply, ClientEvent};
+use crate::simulated_client::{ClientRequest, ConnectionState, ConsumerState, PendingRequest, Settlement};
+use crate::world::SimulatedWorld;
 
 /// Handles the events of clients.
 pub struct EventHandler<'a> {
@@ -36,11 +34,17 @@ impl EventHandler<'_> {
                     consumers.iter().position(|consumer| consumer.tag == tag && stage.contains(&consumer.state))
                 };
                 let Some(at) = named(&[ConsumerState::Active, ConsumerState::Cancelling]) else {
-                    return self.world.trace.fail(format!("client {uid}: a delivery for '{tag}', which does not consume"));
+                    return self
+                        .world
+                        .trace
+                        .fail(format!("client {uid}: a delivery for '{tag}', which does not consume"));
                 };
                 let queue = consumers[at].queue;
                 if !self.world.clients[client].channels[channel].flow {
-                    return self.world.trace.fail(format!("client {uid}: a delivery on channel {number}, whose flow is stopped"));
+                    return self
+                        .world
+                        .trace
+                        .fail(format!("client {uid}: a delivery on channel {number}, whose flow is stopped"));
                 }
                 self.checker().on_delivery(client, channel, queue, Recipient::Consumer(at), &message);
             }
@@ -121,8 +125,12 @@ impl EventHandler<'_> {
         let one = &mut self.world.clients[client].channels[channel];
         // The broker had not closed the channel when it received the request.
         let suspicion = one.suspicions.first().filter(|(noticed, _)| *noticed < pending.sent).cloned();
-        let plains: Vec<u64> = one.unproven_publishes.drain(..pending.unproven_publishes.min(one.unproven_publishes.len())).collect();
-        let settles: Vec<_> = one.unproven_settlements.drain(..pending.unproven_settlements.min(one.unproven_settlements.len())).collect();
+        let plains: Vec<u64> =
+            one.unproven_publishes.drain(..pending.unproven_publishes.min(one.unproven_publishes.len())).collect();
+        let settles: Vec<_> = one
+            .unproven_settlements
+            .drain(..pending.unproven_settlements.min(one.unproven_settlements.len()))
+            .collect();
         if let Some((_, what)) = suspicion {
             self.world.trace.fail(what);
         }
@@ -169,7 +177,8 @@ impl EventHandler<'_> {
     fn on_cancellation(&mut self, client: usize, channel: usize, tag: &str) {
         let one = &mut self.world.clients[client].channels[channel];
         let uid = one.uid;
-        let found = one.consumers.iter_mut().find(|consumer| consumer.tag == tag && consumer.state != ConsumerState::Gone);
+        let found =
+            one.consumers.iter_mut().find(|consumer| consumer.tag == tag && consumer.state != ConsumerState::Gone);
         let Some(consumer) = found else {
             return self.world.trace.fail(format!("channel {uid}: the broker cancels '{tag}', which does not consume"));
         };
@@ -283,7 +292,10 @@ impl EventHandler<'_> {
         let active = if may_be_gone { Vec::new() } else { self.model.queues[queue].active.clone() };
         let name = self.model.queues[queue].name.clone();
         for (_, other, alone) in active {
-            if (alone || exclusive) && Certainty::of(self.world, self.model).is_certain(other) && self.model.queues[queue].life.ending.is_none() {
+            if (alone || exclusive)
+                && Certainty::of(self.world, self.model).is_certain(other)
+                && self.model.queues[queue].life.ending.is_none()
+            {
                 let what =
                     format!("channel {channel} consumes from {name} beside channel {other}; exclusive: {exclusive}");
                 return self.world.trace.fail(what);
@@ -304,12 +316,13 @@ impl EventHandler<'_> {
         // A publish to an exchange that was deleted.
         let mut gone = (0..self.model.exchanges.len()).filter(|&at| self.model.may_be_gone(at));
         let by_publish = gone.any(|at| text.contains(&format!("no exchange '{}'", self.model.exchanges[at].name)));
-        let timed_out =
-            text.contains("delivery acknowledgement") && Certainty::of(self.world, self.model).may_be_overdue(&self.world.clients[client].channels[channel]);
+        let timed_out = text.contains("delivery acknowledgement")
+            && Certainty::of(self.world, self.model).may_be_overdue(&self.world.clients[client].channels[channel]);
         self.world.tally.overdue += u64::from(timed_out);
         // The pending request was not the reason, and may have been executed or not.
         let by_publish = by_publish || timed_out;
-        let is_fair = by_publish || pending.as_ref().is_some_and(|pending| self.may_be_refused(client, channel, pending));
+        let is_fair =
+            by_publish || pending.as_ref().is_some_and(|pending| self.may_be_refused(client, channel, pending));
         if !is_fair {
             return self.world.trace.fail(format!("channel {uid} is refused: {text}; its request was {request:?}"));
         }
@@ -351,7 +364,9 @@ impl EventHandler<'_> {
         };
         match pending.request {
             ClientRequest::Redeclare(queue, same) => !same || ending(BindingTarget::Queue(queue)),
-            ClientRequest::DeclarePassive(queue) | ClientRequest::Purge(queue) | ClientRequest::Get(queue, _) => ending(BindingTarget::Queue(queue)),
+            ClientRequest::DeclarePassive(queue) | ClientRequest::Purge(queue) | ClientRequest::Get(queue, _) => {
+                ending(BindingTarget::Queue(queue))
+            }
             ClientRequest::Delete(queue, conditional) => {
                 conditional || self.model.queues[queue].life.ending != Some(pending.sent)
             }
@@ -379,7 +394,9 @@ impl EventHandler<'_> {
         let one = self.world.clients[client].channels.remove(channel);
         let uid = one.uid;
         self.world.trace.note(|| format!("channel {uid} has closed"));
-        let doubtful = one.doubtful || Certainty::of(self.world, self.model).may_be_refused(&one) || Certainty::of(self.world, self.model).may_be_overdue(&one);
+        let doubtful = one.doubtful
+            || Certainty::of(self.world, self.model).may_be_refused(&one)
+            || Certainty::of(self.world, self.model).may_be_overdue(&one);
         let safe: Vec<u64> = one.unproven_publishes.into_iter().chain(one.unconfirmed.into_values()).collect();
         for id in &safe {
             // It may have been returned when the client no longer listened.

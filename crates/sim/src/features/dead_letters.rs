@@ -1,9 +1,9 @@
 //! Dead letters: the paths that they take from queue to queue, and what their headers must say about it.
 
-use crate::client_connection::ReceivedMessage;
 use super::certainty::Certainty;
 use super::delivery_checks::DeliveryChecker;
 use super::shadow_model::{PublishOutcome, SettlementProgress, ShadowModel};
+use crate::client_connection::ReceivedMessage;
 use std::collections::{BTreeSet, HashMap};
 use wire::{Properties, RawProperties, Table, Value};
 
@@ -125,8 +125,7 @@ pub fn identify(
     }
     let mut properties = decode(&received.properties)?;
     let before = decode(&message.properties)?;
-    let count =
-        properties.headers.as_mut().filter(|_| counts).and_then(|headers| headers.remove("x-delivery-count"));
+    let count = properties.headers.as_mut().filter(|_| counts).and_then(|headers| headers.remove("x-delivery-count"));
     let returns = match (counts, count) {
         (false, _) => None,
         (true, None) => Some(0),
@@ -302,7 +301,10 @@ mod tests {
         let first = paths.copy(7, 3);
         let second = paths.copy(first, 5);
         assert_eq!((number_of(second), paths.copy(7, 3), paths.copy(first, 5)), (7, first, second));
-        assert_eq!((paths.before(second), paths.before(first), paths.before(7)), (Some((first, 5)), Some((7, 3)), None));
+        assert_eq!(
+            (paths.before(second), paths.before(first), paths.before(7)),
+            (Some((first, 5)), Some((7, 3)), None)
+        );
         assert_ne!(paths.copy(8, 3), first);
         assert_eq!(paths.before(paths.known[&(0, 3)] << 40 | 9), Some((9, 3)));
     }

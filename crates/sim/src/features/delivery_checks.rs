@@ -1,11 +1,11 @@
 //! Checks of deliveries: content, routing, order, flags, priorities, prefetch and single active consumers.
 
-use crate::simulated_client::{ClientRequest, ConsumerState, PendingRequest, UnsettledDelivery};
-use crate::world::SimulatedWorld;
-use crate::client_connection::ReceivedMessage;
 use super::certainty::Certainty;
 use super::dead_letters::{self, IdentifiedMessage, number_of};
 use super::shadow_model::{PublishOutcome, SettlementProgress, ShadowModel};
+use crate::client_connection::ReceivedMessage;
+use crate::simulated_client::{ClientRequest, ConsumerState, PendingRequest, UnsettledDelivery};
+use crate::world::SimulatedWorld;
 
 /// What a message was delivered to.
 #[derive(Clone, Copy)]
@@ -54,7 +54,9 @@ impl DeliveryChecker<'_> {
             }
         };
         if matches!(outcome, PublishOutcome::Staged | PublishOutcome::Never) {
-            self.world.trace.fail(format!("message {id} was delivered, but its transaction is not committed: {outcome:?}"));
+            self.world
+                .trace
+                .fail(format!("message {id} was delivered, but its transaction is not committed: {outcome:?}"));
             return None;
         }
         Some(identified)
@@ -96,7 +98,10 @@ impl DeliveryChecker<'_> {
         } else {
             let message = &self.model.messages[&id];
             if !self.model.routes(message, message.routed.unwrap_or(now), false).contains(&queue) {
-                return self.world.trace.fail(format!("message {id} was delivered by {name}, where it was never routed"));
+                return self
+                    .world
+                    .trace
+                    .fail(format!("message {id} was delivered by {name}, where it was never routed"));
             }
             if self.model.is_refused_by(queue, id) {
                 return self.world.trace.fail(format!("message {id} was delivered by {name}, which had refused it"));
@@ -197,7 +202,15 @@ impl DeliveryChecker<'_> {
     }
 
     /// The channel has the delivery now; its prefetch counts must allow that.
-    fn record_unsettled(&mut self, client: usize, channel: usize, queue: usize, message: u64, recipient: Recipient, tag: u64) {
+    fn record_unsettled(
+        &mut self,
+        client: usize,
+        channel: usize,
+        queue: usize,
+        message: u64,
+        recipient: Recipient,
+        tag: u64,
+    ) {
         let since_us = self.world.clock.us();
         let one = &mut self.world.clients[client].channels[channel];
         let no_ack = match recipient {
@@ -230,10 +243,15 @@ impl DeliveryChecker<'_> {
         let changing = one.pending.as_ref().is_some_and(lowers_prefetch);
         // Settlements of a transaction count when it is committed.
         if prefetch > 0 && held > prefetch && !changing {
-            return self.world.trace.fail(format!("consumer {tag} of channel {uid} has {held} unsettled, its prefetch is {prefetch}"));
+            return self
+                .world
+                .trace
+                .fail(format!("consumer {tag} of channel {uid} has {held} unsettled, its prefetch is {prefetch}"));
         }
         if shared > 0 && all > shared && !changing {
-            self.world.trace.fail(format!("the consumers of channel {uid} have {all} unsettled, its prefetch is {shared}"));
+            self.world
+                .trace
+                .fail(format!("the consumers of channel {uid} have {all} unsettled, its prefetch is {shared}"));
         }
     }
 
@@ -245,12 +263,17 @@ impl DeliveryChecker<'_> {
         self.world.trace.note(|| format!("channel {uid} gets {id} back"));
         // Dead letters are never returned.
         let Some(message) = self.model.messages.get_mut(&id) else {
-            return self.world.trace.fail(format!("message {id} was returned to channel {uid}, and nobody published it"));
+            return self
+                .world
+                .trace
+                .fail(format!("message {id} was returned to channel {uid}, and nobody published it"));
         };
         let (mine, mandatory, again) = (message.channel == uid, message.mandatory, message.returned);
         message.returned = true;
         if !mine || !mandatory || again || message.routed.is_some() {
-            self.world.trace.fail(format!("message {id} was returned to channel {uid}: mandatory {mandatory}, again {again}"));
+            self.world
+                .trace
+                .fail(format!("message {id} was returned to channel {uid}: mandatory {mandatory}, again {again}"));
         }
     }
 
@@ -289,7 +312,9 @@ impl DeliveryChecker<'_> {
         let still = draining && !takes_dead_letters;
         (still || waited).then(|| {
             let name = &known.name;
-            format!("message {copy} of priority {level} was delivered by {name} behind one of priority {low} that is newer")
+            format!(
+                "message {copy} of priority {level} was delivered by {name} behind one of priority {low} that is newer"
+            )
         })
     }
 }

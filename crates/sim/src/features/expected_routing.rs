@@ -2,7 +2,10 @@
 //!
 //! Keys and headers are matched as the specification reads; the broker's routing is compared with this.
 
-use super::shadow_model::{Lifetime, ShadowBinding, MessageHeaders, ShadowExchangeType, ShadowMessage, ShadowModel, ModelTime, BindingTarget, VOID, HeaderMatch};
+use super::shadow_model::{
+    BindingTarget, HeaderMatch, Lifetime, MessageHeaders, ModelTime, ShadowBinding, ShadowExchangeType, ShadowMessage,
+    ShadowModel, VOID,
+};
 use crate::topic_pattern;
 use std::collections::BTreeSet;
 
@@ -56,7 +59,12 @@ impl ShadowModel {
         }
     }
 
-    fn matching<'a>(&'a self, exchange: usize, message: &'a ShadowMessage, view: DefinitionView) -> impl Iterator<Item = &'a ShadowBinding> {
+    fn matching<'a>(
+        &'a self,
+        exchange: usize,
+        message: &'a ShadowMessage,
+        view: DefinitionView,
+    ) -> impl Iterator<Item = &'a ShadowBinding> {
         let exchange_type = self.exchanges[exchange].exchange_type;
         self.bindings.iter().filter(move |binding| {
             binding.source == exchange
@@ -101,8 +109,8 @@ fn headers_match(wanted: HeaderMatch, has: MessageHeaders) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::shadow_model::{HeaderMatch, MessageHeaders, VOID};
     use super::headers_match;
-    use super::super::shadow_model::{MessageHeaders, VOID, HeaderMatch};
 
     #[test]
     fn headers_match_all_or_any() {

@@ -53,15 +53,8 @@ impl FeatureSettings {
         // Every rest is longer than the longest timeout, so that the timeout ends within it.
         let consumer_timeout_ms = if chance.permille(120) { chance.between(5, 150) } else { 0 };
         let switches = Switches::of(&mut SplitMix64::new(seed ^ 0xFEA7));
-        let workload = FeatureSettings {
-            clients,
-            steps,
-            large_bodies,
-            publish_permille,
-            settle_permille,
-            switches,
-            drain_beside,
-        };
+        let workload =
+            FeatureSettings { clients, steps, large_bodies, publish_permille, settle_permille, switches, drain_beside };
         // A quiet rest is long enough for a broker to close a connection that became silent.
         let heartbeat_us = u64::from(heartbeat_s) * 3_000_000 / u64::from(REST_QUIET_ROUNDS);
         Settings {

@@ -107,7 +107,8 @@ impl Generator<'_> {
                     && !queue.auto_delete
                     && !queue.name.starts_with("amq.")
             };
-            let targets: Vec<usize> = (0..self.model.queues.len()).filter(|&at| is_suitable(&self.model.queues[at])).collect();
+            let targets: Vec<usize> =
+                (0..self.model.queues.len()).filter(|&at| is_suitable(&self.model.queues[at])).collect();
             if !targets.is_empty() {
                 let target = targets[self.chance.below(targets.len() as u64) as usize];
                 traits.dead = Some(target);

@@ -2,18 +2,18 @@
 //!
 //! A name belongs to one queue at a time: clients do not declare a second queue of a name that is in use.
 
-use crate::commands;
-use crate::faults::Faults;
-use crate::simulated_client::{ChannelConsumer, ClientRequest, ConsumerState, PublishMode};
-use crate::world::SimulatedWorld;
 use super::feature_settings::FeatureSettings;
 use super::queue_arguments::{Generator, LONG_MS};
-use crate::limits::{CONSUMERS_MAX, QUEUES_MAX};
 use super::shadow_model::{
     BindingTarget, HEADER_NAMES, HeaderMatch, Lifetime, ModelTime, PublishOutcome, ShadowBinding, ShadowExchange,
     ShadowExchangeType, ShadowModel, VOID,
 };
-use super::swarm::{RequestChoice, Feature};
+use super::swarm::{Feature, RequestChoice};
+use crate::commands;
+use crate::faults::Faults;
+use crate::limits::{CONSUMERS_MAX, QUEUES_MAX};
+use crate::simulated_client::{ChannelConsumer, ClientRequest, ConsumerState, PublishMode};
+use crate::world::SimulatedWorld;
 use wire::method::{basic, channel, confirm, exchange, queue, tx};
 use wire::{Method, ShortStr, Table, TableRef, Value};
 
@@ -46,7 +46,9 @@ fn has_pending_request(world: &SimulatedWorld, queue: usize) -> bool {
         | ClientRequest::Purge(other)
         | ClientRequest::Get(other, _) => other == queue,
         // These may concern the queue; waiting for all of them is simple and rare.
-        ClientRequest::Bind(..) | ClientRequest::Unbind(..) | ClientRequest::Consume(_) | ClientRequest::Cancel(_) => true,
+        ClientRequest::Bind(..) | ClientRequest::Unbind(..) | ClientRequest::Consume(_) | ClientRequest::Cancel(_) => {
+            true
+        }
         _ => false,
     })
 }
@@ -65,7 +67,8 @@ impl RequestTurn<'_> {
     pub fn send_any(&mut self) {
         let now = self.model.tick();
         let living = self.usable();
-        let queue = if living.is_empty() { None } else { Some(living[self.world.chance.below(living.len() as u64) as usize]) };
+        let queue =
+            if living.is_empty() { None } else { Some(living[self.world.chance.below(living.len() as u64) as usize]) };
         let alive = self.model.living_queues().len();
         let request = match (self.settings.switches.draw_request(&mut self.world.chance), queue) {
             (RequestChoice::Declare, _) if alive < QUEUES_MAX => Some(self.declare()),
@@ -75,9 +78,7 @@ impl RequestTurn<'_> {
             (RequestChoice::Delete, Some(queue)) if alive > 4 => self.delete(queue),
             (RequestChoice::Delete, Some(_)) => None,
             (RequestChoice::Purge, Some(queue)) => {
-                self.send(
-                    queue::Purge { queue: short(&self.model.queues[queue].name.clone()), no_wait: false },
-                );
+                self.send(queue::Purge { queue: short(&self.model.queues[queue].name.clone()), no_wait: false });
                 Some(ClientRequest::Purge(queue))
             }
             (RequestChoice::Bind, Some(queue)) => self.bind(queue),
@@ -143,7 +144,8 @@ impl RequestTurn<'_> {
         let uid = self.world.uid();
         // A client that fills its own exclusive queue and closes is blocked by it for ever: nobody else can empty it.
         let switches = self.settings.switches;
-        let exclusive = switches.has(Feature::Exclusive, &mut self.world.chance) && self.world.settings.limits.is_ample();
+        let exclusive =
+            switches.has(Feature::Exclusive, &mut self.world.chance) && self.world.settings.limits.is_ample();
         let auto_delete = switches.has(Feature::AutoDelete, &mut self.world.chance);
         let server_named = switches.has(Feature::ServerNamed, &mut self.world.chance);
         let owner = exclusive.then(|| self.world.clients[self.client].uid);
@@ -156,7 +158,8 @@ impl RequestTurn<'_> {
                 && queue.traits == Default::default()
                 && !self.model.queues.iter().any(|other| other.name == queue.name && other.life.ended.is_none())
         };
-        let free = (0..self.model.queues.len()).rev().find(|queue| ended(queue) && !has_pending_request(self.world, *queue));
+        let free =
+            (0..self.model.queues.len()).rev().find(|queue| ended(queue) && !has_pending_request(self.world, *queue));
         let name = match free {
             Some(queue) if self.world.settings.limits.is_ample() && self.world.chance.permille(500) => {
                 self.model.queues[queue].name.clone()
@@ -378,14 +381,18 @@ impl RequestTurn<'_> {
     }
 
     pub fn consume(&mut self, queue: usize) -> Option<ClientRequest> {
-        let active = self.world.clients[self.client].channels[self.channel].consumers.iter().filter(|one| one.state != ConsumerState::Gone);
+        let active = self.world.clients[self.client].channels[self.channel]
+            .consumers
+            .iter()
+            .filter(|one| one.state != ConsumerState::Gone);
         if active.count() >= CONSUMERS_MAX {
             return None;
         }
         let uid = self.world.uid();
         let switches = self.settings.switches;
         let no_ack = switches.has(Feature::NoAck, &mut self.world.chance);
-        let exclusive = switches.has(Feature::ExclusiveConsumers, &mut self.world.chance) && self.world.settings.limits.is_ample();
+        let exclusive =
+            switches.has(Feature::ExclusiveConsumers, &mut self.world.chance) && self.world.settings.limits.is_ample();
         let tag = if self.world.chance.permille(200) { String::new() } else { format!("c{uid}") };
         let name = self.model.queues[queue].name.clone();
         let table = if switches.has(Feature::ConsumerPriorities, &mut self.world.chance) {
@@ -415,7 +422,8 @@ impl RequestTurn<'_> {
 
     fn cancel(&mut self) -> Option<ClientRequest> {
         let consumers = &self.world.clients[self.client].channels[self.channel].consumers;
-        let active: Vec<usize> = (0..consumers.len()).filter(|&at| consumers[at].state == ConsumerState::Active).collect();
+        let active: Vec<usize> =
+            (0..consumers.len()).filter(|&at| consumers[at].state == ConsumerState::Active).collect();
         if active.is_empty() {
             return None;
         }
@@ -439,12 +447,16 @@ impl RequestTurn<'_> {
 
     pub fn declare_exchange(&mut self) -> ClientRequest {
         let uid = self.world.uid();
-        let (exchange_type, word) =
-            [(ShadowExchangeType::Direct, "direct"), (ShadowExchangeType::Fanout, "fanout"), (ShadowExchangeType::Topic, "topic"), (ShadowExchangeType::Headers, "headers")]
-                [self.world.chance.below(4) as usize];
+        let (exchange_type, word) = [
+            (ShadowExchangeType::Direct, "direct"),
+            (ShadowExchangeType::Fanout, "fanout"),
+            (ShadowExchangeType::Topic, "topic"),
+            (ShadowExchangeType::Headers, "headers"),
+        ][self.world.chance.below(4) as usize];
         let exchanges = self.living_exchanges();
-        let alternate = (!exchanges.is_empty() && self.settings.switches.has(Feature::Alternates, &mut self.world.chance))
-            .then(|| exchanges[self.world.chance.below(exchanges.len() as u64) as usize]);
+        let alternate = (!exchanges.is_empty()
+            && self.settings.switches.has(Feature::Alternates, &mut self.world.chance))
+        .then(|| exchanges[self.world.chance.below(exchanges.len() as u64) as usize]);
         let auto_delete = self.settings.switches.has(Feature::ExchangeAutoDelete, &mut self.world.chance);
         let mut table = Table::default();
         if let Some(alternate) = alternate {

@@ -84,8 +84,11 @@ impl<'a> RestChecker<'a> {
     fn check_output(&self, report: &mut impl FnMut(String)) {
         for (shard, node) in shards(self.world).enumerate() {
             // A heartbeat may be under way at any moment.
-            let heartbeats =
-                if self.world.settings.limits.heartbeat_s > 0 { node.shard.connections() * HEARTBEAT_FRAME.len() } else { 0 };
+            let heartbeats = if self.world.settings.limits.heartbeat_s > 0 {
+                node.shard.connections() * HEARTBEAT_FRAME.len()
+            } else {
+                0
+            };
             let bytes = node.shard.effects().output_bytes().saturating_sub(heartbeats);
             // A blocked connection that becomes silent is not closed, as in RabbitMQ.
             if bytes > 0 && !self.is_blocking {
@@ -124,7 +127,8 @@ impl<'a> RestChecker<'a> {
                     let has_capacity = consumer.no_ack
                         || (consumer.prefetch == 0 || consumer.unsettled < consumer.prefetch)
                             && (shared == 0 || channel.consumers_unsettled < shared);
-                    if self.model.queues[consumer.queue].name != *queue.name || consumer.state != ConsumerState::Active {
+                    if self.model.queues[consumer.queue].name != *queue.name || consumer.state != ConsumerState::Active
+                    {
                         continue;
                     }
                     if channel.flow && has_capacity && !blocked {
@@ -154,7 +158,9 @@ impl<'a> RestChecker<'a> {
                 let there = catalog.queue(vhost, queue.name.as_bytes()).is_some();
                 let is_replaced =
                     self.model.queues.iter().any(|other| other.name == queue.name && other.life.ended.is_none());
-                if (queue.life.surely_spans(now, now) && !there) || (queue.life.ended.is_some() && there && !is_replaced) {
+                if (queue.life.surely_spans(now, now) && !there)
+                    || (queue.life.ended.is_some() && there && !is_replaced)
+                {
                     report(format!("at rest: queue {} on shard {shard}: {there}", queue.name));
                 }
             }

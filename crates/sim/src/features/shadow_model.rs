@@ -268,7 +268,13 @@ impl ShadowModel {
     /// A broker without definitions.
     pub fn new(has_ample_limits: bool) -> Self {
         let life = Lifetime { made: Some(0), ..Lifetime::requested(0) };
-        let default = ShadowExchange { name: String::new(), exchange_type: ShadowExchangeType::Default, alternate: None, auto_delete: false, life };
+        let default = ShadowExchange {
+            name: String::new(),
+            exchange_type: ShadowExchangeType::Default,
+            alternate: None,
+            auto_delete: false,
+            life,
+        };
         ShadowModel {
             now: 1,
             period: 0,
@@ -332,7 +338,9 @@ impl ShadowModel {
         let must = self.routes(message, now, true);
         if message.returned {
             return match must.first() {
-                Some(&queue) => Err(format!("message {id} was returned, but is routed to queue {}", self.queues[queue].name)),
+                Some(&queue) => {
+                    Err(format!("message {id} was returned, but is routed to queue {}", self.queues[queue].name))
+                }
                 None => Ok(()),
             };
         }
@@ -386,7 +394,8 @@ impl ShadowModel {
             };
             target && binding.lives.iter().any(|life| life.surely_spans(from, to))
         };
-        exchange.life.surely_spans(from, to) && (!exchange.auto_delete || bindings.peek().is_none() || bindings.any(holds))
+        exchange.life.surely_spans(from, to)
+            && (!exchange.auto_delete || bindings.peek().is_none() || bindings.any(holds))
     }
 
     /// Whether an exchange may have been deleted by now.

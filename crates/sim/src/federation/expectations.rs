@@ -79,7 +79,8 @@ pub struct Expectations {
 impl Expectations {
     /// The expectations before the first message.
     pub fn new(run: &Settings, settings: &FederationSettings) -> Self {
-        let route = |settings: &RouteSettings| ExpectedRoute { settings: settings.clone(), exists: true, since: 0, cut: 0 };
+        let route =
+            |settings: &RouteSettings| ExpectedRoute { settings: settings.clone(), exists: true, since: 0, cut: 0 };
         Expectations {
             period: 1,
             routes: settings.routes.iter().map(route).collect(),
@@ -112,7 +113,8 @@ impl Expectations {
     pub fn local_interest(&self, at: usize, exchange: usize, surely: bool) -> BTreeSet<&str> {
         let queues = self.queues.iter().filter(|queue| queue.at == at).flat_map(|queue| &queue.bindings);
         let queues = queues.filter(|((of, _), since)| *of == exchange && (!surely || **since < self.period));
-        let routes = self.routes.iter().filter(|route| route.settings.source == at && route.settings.exchange == exchange);
+        let routes =
+            self.routes.iter().filter(|route| route.settings.source == at && route.settings.exchange == exchange);
         // The queue of a route stays bound when the route is removed.
         let there = routes.filter(|route| route.settings.feed.is_some() || self.exists(route, surely));
         queues.map(|((_, key), _)| *key).chain(there.filter_map(|route| route.settings.pattern())).collect()
@@ -131,7 +133,13 @@ impl Expectations {
         keys
     }
 
-    fn collect_interest<'a>(&'a self, exchange: usize, surely: bool, path: &mut Vec<usize>, keys: &mut BTreeSet<&'a str>) {
+    fn collect_interest<'a>(
+        &'a self,
+        exchange: usize,
+        surely: bool,
+        path: &mut Vec<usize>,
+        keys: &mut BTreeSet<&'a str>,
+    ) {
         if path.len() > usize::from(self.settings.hops_max) + 1 {
             return;
         }
@@ -150,7 +158,10 @@ impl Expectations {
     pub fn downstream(&self, at: usize, exchange: usize, surely: bool) -> impl Iterator<Item = usize> {
         let routes = self.routes.iter().filter(move |route| {
             let settings = &route.settings;
-            settings.source == at && settings.exchange == exchange && settings.is_dynamic() && self.exists(route, surely)
+            settings.source == at
+                && settings.exchange == exchange
+                && settings.is_dynamic()
+                && self.exists(route, surely)
         });
         routes.map(|route| route.settings.destination)
     }
@@ -212,7 +223,8 @@ impl Expectations {
         }
         // Messages for a broker that is stopped are kept until it dials again, which it does when its queues exist again. A
         // route that pushes does not know when that is, and one without acknowledgements has no queue that keeps them.
-        let waits = settings.destination == last && sent.away == Some(last) && settings.ends().0 == last && settings.keeps();
+        let waits =
+            settings.destination == last && sent.away == Some(last) && settings.ends().0 == last && settings.keeps();
         let comes_by = settings.keeps() && settings.spec.durable && settings.ends().0 == settings.destination;
         self.stopped[settings.destination] != self.period || waits || (comes_by && returns(settings.destination))
     }

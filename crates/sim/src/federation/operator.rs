@@ -50,7 +50,11 @@ impl RouteOperator<'_> {
             shard.federate(FederationCommand::AddLink(link), now);
             let spec = settings.spec;
             shard.federate(
-                if is_restored { FederationCommand::ReturnRoute(key, spec) } else { FederationCommand::AddRoute(key, spec) },
+                if is_restored {
+                    FederationCommand::ReturnRoute(key, spec)
+                } else {
+                    FederationCommand::AddRoute(key, spec)
+                },
                 now,
             );
         });

@@ -1,10 +1,10 @@
 //! Checks of a federation: credit at every moment; at rest also deliveries, bindings, clients and links.
 
-use super::expectations::{ExpectedRoute, Expectations};
+use super::expectations::{Expectations, ExpectedRoute};
 use super::topology::{FederationSettings, RouteSettings};
 use crate::world::SimulatedWorld;
 use catalog::arguments::X_BOUND_FROM;
-use catalog::{BindingView, Catalog, BindingDestination};
+use catalog::{BindingDestination, BindingView, Catalog};
 use federation::{LinkState, LinkStatus};
 use std::collections::BTreeSet;
 use wire::Value;
@@ -33,7 +33,10 @@ impl RouteChecker<'_> {
         for (broker, link) in self.links() {
             let of = &link.spec.key.peer;
             if link.state != LinkState::Running {
-                return Some(format!("b{broker}'s link to {of} is {:?}, last error {:?};", link.state, link.last_error));
+                return Some(format!(
+                    "b{broker}'s link to {of} is {:?}, last error {:?};",
+                    link.state, link.last_error
+                ));
             }
             if let Some(route) = link.routes.iter().find(|route| !route.is_running || route.error.is_some()) {
                 return Some(format!(
@@ -51,7 +54,9 @@ impl RouteChecker<'_> {
         let now = self.world.clock.now;
         let brokers = self.world.brokers.iter_mut().enumerate();
         let shards = brokers.flat_map(|(number, broker)| broker.shards.iter_mut().map(move |node| (number, node)));
-        shards.flat_map(|(broker, node)| node.shard.link_statuses(now).into_iter().map(move |link| (broker, link))).collect()
+        shards
+            .flat_map(|(broker, node)| node.shard.link_statuses(now).into_iter().map(move |link| (broker, link)))
+            .collect()
     }
 
     /// No more deliveries are under way on a link than its routes have credit.
@@ -147,7 +152,8 @@ impl RouteChecker<'_> {
         let is_source = |route: &&ExpectedRoute| route.exists && route.settings.source == at;
         let routes: Vec<_> = self.expectations.routes.iter().filter(is_source).map(|route| &route.settings).collect();
         let exchange_routes: Vec<_> = routes.iter().filter(|route| route.feed.is_none()).collect();
-        let exchanges: Vec<_> = catalog.exchanges().filter(|(_, one)| one.name.starts_with(FEDERATION_PREFIX)).collect();
+        let exchanges: Vec<_> =
+            catalog.exchanges().filter(|(_, one)| one.name.starts_with(FEDERATION_PREFIX)).collect();
         if exchanges.len() != exchange_routes.len() {
             let names: Vec<_> = exchanges.iter().map(|(_, one)| one.name.to_string()).collect();
             return Some(format!("{} internal exchanges for {} routes: {names:?}", names.len(), exchange_routes.len()));
@@ -187,14 +193,20 @@ impl RouteChecker<'_> {
             if had != expected {
                 let (more, less): (Vec<_>, Vec<_>) =
                     (had.difference(&expected).collect(), expected.difference(&had).collect());
-                return Some(format!("x{number} has bindings without interest {more:?}, and interest without bindings {less:?}"));
+                return Some(format!(
+                    "x{number} has bindings without interest {more:?}, and interest without bindings {less:?}"
+                ));
             }
         }
         None
     }
 
     fn interest_of(&self, route: &RouteSettings) -> Vec<(usize, bool, String)> {
-        self.expectations.expected_interest(route, false).into_iter().map(|key| (route.destination, true, key.to_owned())).collect()
+        self.expectations
+            .expected_interest(route, false)
+            .into_iter()
+            .map(|key| (route.destination, true, key.to_owned()))
+            .collect()
     }
 
     /// Whether a binding of a route names the brokers through which it propagated, and these are a path of routes to a broker
@@ -207,12 +219,16 @@ impl RouteChecker<'_> {
         key: &str,
         binding: &BindingView<'_>,
     ) -> Result<bool, String> {
-        let Some(argument) = binding.arguments.and_then(|arguments| arguments.get(X_BOUND_FROM)) else { return Ok(false) };
+        let Some(argument) = binding.arguments.and_then(|arguments| arguments.get(X_BOUND_FROM)) else {
+            return Ok(false);
+        };
         let Value::List(list) = argument else { return Err("its path is no list".into()) };
         let mut path = vec![at];
         for (passed, hop) in list.iter().enumerate() {
             let Value::Table(hop) = hop else { return Err("its path has no tables".into()) };
-            let Some(broker) = broker_of(hop.get("cluster-name")) else { return Err("its path names no broker".into()) };
+            let Some(broker) = broker_of(hop.get("cluster-name")) else {
+                return Err("its path names no broker".into());
+            };
             let left = usize::from(self.settings.hops_max) + 1 + passed;
             let hops = hop.get("hops").and_then(Value::as_i64).unwrap_or_default();
             if hops != (left - list.len()) as i64 || hops < 1 {

@@ -2,7 +2,7 @@
 //!
 //! Messages that were not delivered are found at the next rest.
 
-use super::expectations::{ExpectedRoute, Expectations};
+use super::expectations::{Expectations, ExpectedRoute};
 use super::route_actions::NUMBER_BYTES;
 use super::topology::FederationSettings;
 use crate::client_connection::{ClientEvent, ReceivedMessage};
@@ -44,12 +44,10 @@ impl FederationEventHandler<'_> {
                 }
             }
             ClientEvent::ChannelOpened(_) | ClientEvent::Reply(..) => {}
-            ClientEvent::Confirm(_, tag, multiple, true) => {
-                match one.channels[0].confirm(tag, multiple) {
-                    Ok(messages) => self.world.tally.confirmed += messages.len() as u64,
-                    Err(violation) => self.world.trace.fail(violation),
-                }
-            }
+            ClientEvent::Confirm(_, tag, multiple, true) => match one.channels[0].confirm(tag, multiple) {
+                Ok(messages) => self.world.tally.confirmed += messages.len() as u64,
+                Err(violation) => self.world.trace.fail(violation),
+            },
             ClientEvent::Deliver(_, tag, message) => {
                 self.world.tally.delivered += 1;
                 if let Some(violation) = self.violation(broker, &tag, &message) {
@@ -97,7 +95,8 @@ impl FederationEventHandler<'_> {
         }
         // From its first broker to this one.
         let whole: Vec<_> = path.iter().rev().copied().chain([broker]).collect();
-        if (1..whole.len()).any(|n| whole[..n].contains(&whole[n])) || path.len() > usize::from(self.settings.hops_max) {
+        if (1..whole.len()).any(|n| whole[..n].contains(&whole[n])) || path.len() > usize::from(self.settings.hops_max)
+        {
             return Some(format!("{what}: it passed a cycle, or too many brokers"));
         }
         for pair in whole.windows(2) {

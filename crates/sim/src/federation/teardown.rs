@@ -36,7 +36,11 @@ impl FederationWorkload {
             let now = world.clock.now;
             let broker = &mut world.brokers[broker];
             let shard = peer % broker.shards.len();
-            let order = if is_whole_link { FederationCommand::RemoveLink(key) } else { FederationCommand::RemoveRoute(key, settings.spec) };
+            let order = if is_whole_link {
+                FederationCommand::RemoveLink(key)
+            } else {
+                FederationCommand::RemoveRoute(key, settings.spec)
+            };
             broker.wake(shard, |shard| shard.federate(order, now));
             world.advance(self);
         }
@@ -81,8 +85,7 @@ fn check_no_routes(world: &mut SimulatedWorld) {
             let catalog = node.shard.broker().catalog();
             let exchanges = catalog.exchanges().map(|(_, one)| one.name.to_string());
             let queues = catalog.queues().map(|(_, one)| one.name.to_string());
-            let names: Vec<_> =
-                exchanges.filter(|name| name.starts_with(FEDERATION_PREFIX)).chain(queues).collect();
+            let names: Vec<_> = exchanges.filter(|name| name.starts_with(FEDERATION_PREFIX)).chain(queues).collect();
             if links.iter().any(|link| !link.routes.is_empty()) {
                 left.push(format!("b{at}, shard {shard} has {links:?}"));
             }

@@ -1,9 +1,9 @@
 //! The settings of a run with several brokers: which brokers, which routes between them, which faults.
 
-use crate::broker_limits::{BrokerLimits, AMPLE_MEMORY_BYTES, AMPLE_OUTPUT_BYTES, AMPLE_QUEUE_BYTES};
+use crate::broker_limits::{AMPLE_MEMORY_BYTES, AMPLE_OUTPUT_BYTES, AMPLE_QUEUE_BYTES, BrokerLimits};
 use crate::limits::REST_QUIET_STEP_US;
 use crate::settings::{FaultSettings, Schedule, Settings, TurnOrder, WorkloadSettings};
-use federation::{AckMode, RouteDirection, LinkKey, LinkSpec, RouteKind, RouteSpec};
+use federation::{AckMode, LinkKey, LinkSpec, RouteDirection, RouteKind, RouteSpec};
 use link::sim::SplitMix64;
 use std::fmt::{self, Display, Formatter};
 

@@ -1,6 +1,6 @@
 //! Runs of seeds on several threads, for tests.
 
-use sim::{SeedFailure, Mode, Tally, run};
+use sim::{Mode, SeedFailure, Tally, run};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const THREADS: usize = 4;

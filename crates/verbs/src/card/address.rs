@@ -5,7 +5,7 @@
 use super::wait::poll_readable;
 use crate::device::DeviceError;
 use crate::limits::RESOLVE_MAX;
-use ib::{CmEventKind, CmEventChannel, DeviceContext, IbError, CmId, PortState};
+use ib::{CmEventChannel, CmEventKind, CmId, DeviceContext, IbError, PortState};
 use rustix::io::Errno;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::AsFd;
@@ -74,7 +74,8 @@ fn first_active() -> Result<DeviceContext, DeviceError> {
 pub(super) fn device_routing_to(address: SocketAddr) -> Result<DeviceContext, DeviceError> {
     let channel = CmEventChannel::new().map_err(device_error)?;
     let id = CmId::new(&channel).map_err(device_error)?;
-    let nowhere = |why: &dyn std::fmt::Display| DeviceError(format!("no RDMA device routes to {}: {why}", address.ip()));
+    let nowhere =
+        |why: &dyn std::fmt::Display| DeviceError(format!("no RDMA device routes to {}: {why}", address.ip()));
     id.resolve_address(None, address, RESOLVE_MAX).map_err(|error| nowhere(&error))?;
     loop {
         match channel.next().map_err(device_error)?.map(|event| event.kind) {

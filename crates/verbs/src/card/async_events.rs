@@ -2,14 +2,14 @@
 //!
 //! An event may concern an object that does not exist any more.
 
-use super::address::{is_errno, device_error};
-use super::cm_connection::connect_params;
+use super::address::{device_error, is_errno};
 use super::card_device::CardDevice;
+use super::cm_connection::connect_params;
 use super::listener_group::{CardMessage, broadcast};
 use super::wait::poll_readable;
-use crate::device::{DeviceError, ConnectionEvent, QueuePairId, ConnectRequestId};
+use crate::device::{ConnectRequestId, ConnectionEvent, DeviceError, QueuePairId};
 use crate::limits::{EVENT_POLL_INTERVAL, RESOLVE_MAX};
-use ib::{CmEventKind, AsyncEvent, CmEvent, CmId, ReadLimits};
+use ib::{AsyncEvent, CmEvent, CmEventKind, CmId, ReadLimits};
 use link::PeerAddress;
 use rustix::io::Errno;
 use std::io;
@@ -30,7 +30,8 @@ impl CardDevice {
         }
         if std::mem::take(&mut self.event_poll_due) || now >= self.events_polled_at + EVENT_POLL_INTERVAL {
             self.events_polled_at = now;
-            if poll_readable(&[self.cm_channel.as_fd(), self.context.async_fd()], Some(Duration::ZERO))?.contains(&true) {
+            if poll_readable(&[self.cm_channel.as_fd(), self.context.async_fd()], Some(Duration::ZERO))?.contains(&true)
+            {
                 self.poll_channels(into)?;
             }
         }
@@ -72,9 +73,13 @@ impl CardDevice {
             CmEventKind::AddressResolved => self.resolve_route(number).err().map(|error| failed(error.0)),
             CmEventKind::RouteResolved => self.send_request(number).err().map(|error| failed(error.0)),
             CmEventKind::Established { .. } => Some(ConnectionEvent::Established { pair, private: data }),
-            CmEventKind::Rejected { reason: ib::REJECTED_BY_PROGRAM } => Some(ConnectionEvent::Rejected { pair, private: data }),
+            CmEventKind::Rejected { reason: ib::REJECTED_BY_PROGRAM } => {
+                Some(ConnectionEvent::Rejected { pair, private: data })
+            }
             // iWARP reports negative error numbers as reasons; with private data it is a rejection by the program.
-            CmEventKind::Rejected { reason: ..0 } if !data.is_empty() => Some(ConnectionEvent::Rejected { pair, private: data }),
+            CmEventKind::Rejected { reason: ..0 } if !data.is_empty() => {
+                Some(ConnectionEvent::Rejected { pair, private: data })
+            }
             CmEventKind::Rejected { reason: ib::REJECTED_NO_LISTENER } => {
                 Some(failed(format!("nobody listens at {}", self.address_of(number))))
             }
@@ -140,7 +145,9 @@ impl CardDevice {
         match family.assign_request(&self.mailbox, id, private, reads) {
             Ok(Some((id, private, reads))) => self.queue_request(id, private, reads, into),
             Ok(None) => {}
-            Err(error) => tracing::warn!("RDMA: a request is rejected, because it cannot be passed to its shard: {error}"),
+            Err(error) => {
+                tracing::warn!("RDMA: a request is rejected, because it cannot be passed to its shard: {error}")
+            }
         }
     }
 

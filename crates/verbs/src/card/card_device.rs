@@ -2,14 +2,15 @@
 //!
 //! Each belongs to one thread; those of other shards send it messages.
 
-use super::address::{addresses, device_error, bind_error};
-use super::cm_connection::{CmConnection, CardQueuePair, connect_params};
-use super::listener_group::{ListenerGroup, CardMailbox};
+use super::address::{addresses, bind_error, device_error};
+use super::cm_connection::{CardQueuePair, CmConnection, connect_params};
 use super::head_slots::HeadSlots;
+use super::listener_group::{CardMailbox, ListenerGroup};
 use super::receive_order::ReceiveOrder;
 use super::wait::EpollSet;
 use crate::device::{
-    DeviceCapabilities, WorkCompletion, Device, DeviceError, ConnectionEvent, ReadGrant, QueuePairId, QueuePairLimits, ConnectRequestId, WorkRequest, WorkRequestId,
+    ConnectRequestId, ConnectionEvent, Device, DeviceCapabilities, DeviceError, QueuePairId, QueuePairLimits,
+    ReadGrant, WorkCompletion, WorkRequest, WorkRequestId,
 };
 use crate::limits::{
     ACKNOWLEDGE_EXPONENT, BACKLOG_REQUESTS, CARD_COMPLETIONS_MAX, INLINE_BYTES_WANTED, LAST_WQE_TIMEOUT,
@@ -17,8 +18,9 @@ use crate::limits::{
 };
 use hashbrown::HashMap;
 use ib::{
-    CmEventChannel, CompletionChannel, CompletionQueue, DeviceContext, ProtectionDomain, CompletedWork, CmId, CmIdKey, LocalKey, RegistrationCache, TaggedMemory, QueuePairOptions,
-    RemoteAccess, WorkQueueId, ReadLimits, SharedReceiveQueue, MemoryRegion,
+    CmEventChannel, CmId, CmIdKey, CompletedWork, CompletionChannel, CompletionQueue, DeviceContext, LocalKey,
+    MemoryRegion, ProtectionDomain, QueuePairOptions, ReadLimits, RegistrationCache, RemoteAccess, SharedReceiveQueue,
+    TaggedMemory, WorkQueueId,
 };
 use slab::{BlockMut, Slice};
 use std::collections::VecDeque;
@@ -93,7 +95,8 @@ impl CardDevice {
         let wakes = CompletionChannel::new(context).map_err(device_error)?;
         let completions = CARD_COMPLETIONS_MAX.min(facts.completions_max);
         let queue = CompletionQueue::new(context, completions, Some(&wakes)).map_err(device_error)?;
-        let inline = ib::probe_inline_bytes(&domain, &queue, SGE_NEEDED as u32, INLINE_BYTES_WANTED).map_err(device_error)?;
+        let inline =
+            ib::probe_inline_bytes(&domain, &queue, SGE_NEEDED as u32, INLINE_BYTES_WANTED).map_err(device_error)?;
         let channel = CmEventChannel::new().map_err(device_error)?;
         let mailbox = CardMailbox::new(context, &channel)?;
         #[expect(clippy::disallowed_methods, reason = "the engine's clock, which it is told by its device")]
@@ -171,7 +174,8 @@ impl CardDevice {
             send_sge_max: SGE_NEEDED as u32,
             inline_bytes_max: self.capabilities.inline_bytes_max as u32,
         };
-        CardQueuePair::new(id, &self.domain, &self.completion_queue, &self.completion_queue, receives, options).map_err(device_error)
+        CardQueuePair::new(id, &self.domain, &self.completion_queue, &self.completion_queue, receives, options)
+            .map_err(device_error)
     }
 
     /// Adds a connection under a number that is never reused.
@@ -206,13 +210,20 @@ impl CardDevice {
     }
 
     /// Accepts a request.
-    fn admit(&mut self, id: CmId, offered: ReadLimits, private: &[u8], limits: &QueuePairLimits) -> Result<u32, DeviceError> {
+    fn admit(
+        &mut self,
+        id: CmId,
+        offered: ReadLimits,
+        private: &[u8],
+        limits: &QueuePairLimits,
+    ) -> Result<u32, DeviceError> {
         self.check_not_broken()?;
         // With the kernel's default a dead peer goes unnoticed for long.
         id.set_ack_timeout(ACKNOWLEDGE_EXPONENT).map_err(device_error)?;
         let pair = self.queue_pair(&id, limits)?;
         let number = self.add(CmConnection::new(id, "", Some(pair), *limits, &[]));
-        let accepted = self.connections.get(&number).map(|conn| conn.id.accept(&connect_params(private, limits, Some(offered))));
+        let accepted =
+            self.connections.get(&number).map(|conn| conn.id.accept(&connect_params(private, limits, Some(offered))));
         if let Some(Err(error)) = accepted {
             self.disconnect(QueuePairId(number));
             self.forget(number);
@@ -339,7 +350,12 @@ impl Device for CardDevice {
         Ok(QueuePairId(self.add(CmConnection::new(id, address, None, *limits, private))))
     }
 
-    fn accept(&mut self, request: ConnectRequestId, private: &[u8], limits: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
+    fn accept(
+        &mut self,
+        request: ConnectRequestId,
+        private: &[u8],
+        limits: &QueuePairLimits,
+    ) -> Result<QueuePairId, DeviceError> {
         let gone = || DeviceError("the request is gone".into());
         let (id, offered) = self.requests.remove(&request.0).ok_or_else(gone)?;
         let before = self.next_number;

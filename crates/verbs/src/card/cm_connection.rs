@@ -4,7 +4,7 @@
 
 use crate::device::QueuePairLimits;
 use crate::limits::ACKNOWLEDGE_RETRIES;
-use ib::{CmId, SendSegment, ReadLimits, ConnectParams};
+use ib::{CmId, ConnectParams, ReadLimits, SendSegment};
 use slab::BlockMut;
 use std::time::Duration;
 
@@ -41,11 +41,18 @@ impl CmConnection {
 }
 
 /// The parameters of a request or its acceptance. `offered` are the peer's limits of READs.
-pub(super) fn connect_params<'a>(private: &'a [u8], limits: &QueuePairLimits, offered: Option<ReadLimits>) -> ConnectParams<'a> {
+pub(super) fn connect_params<'a>(
+    private: &'a [u8],
+    limits: &QueuePairLimits,
+    offered: Option<ReadLimits>,
+) -> ConnectParams<'a> {
     let reads = offered.unwrap_or(ReadLimits { responder_resources: u8::MAX, initiator_depth: u8::MAX });
     ConnectParams {
         private_data: private,
-        read_limits: ReadLimits { responder_resources: limits.reads_answered_max.min(reads.responder_resources), initiator_depth: limits.reads_issued_max.min(reads.initiator_depth) },
+        read_limits: ReadLimits {
+            responder_resources: limits.reads_answered_max.min(reads.responder_resources),
+            initiator_depth: limits.reads_issued_max.min(reads.initiator_depth),
+        },
         // Neither may be 7, which means without end: a peer that is switched off would never be noticed.
         retry_count: ACKNOWLEDGE_RETRIES,
         rnr_retry_count: limits.receiver_not_ready_retries.min(ib::RETRIES_MAX),
@@ -60,8 +67,12 @@ mod tests {
 
     #[test]
     fn terms_ask_for_no_more_than_the_peer_offers_and_for_nothing_without_end() {
-        let limits =
-            QueuePairLimits { send_slots: 8, receiver_not_ready_retries: 7, reads_issued_max: 1, reads_answered_max: 16 };
+        let limits = QueuePairLimits {
+            send_slots: 8,
+            receiver_not_ready_retries: 7,
+            reads_issued_max: 1,
+            reads_answered_max: 16,
+        };
         let asked = connect_params(b"x", &limits, None);
         assert_eq!(asked.read_limits, ReadLimits { responder_resources: 16, initiator_depth: 1 });
         assert!(asked.retry_count < 7 && asked.rnr_retry_count < 7);

@@ -3,7 +3,9 @@
 //! A slot is used from the call that posts it until its completion: the device reads it in between.
 
 use crate::limits::{HEAD_SLOT_BYTES, HEAD_SLOTS};
-use ib::{Arena, ProtectionDomain, IbError, FilledArenaBlock, LocalKey, ArenaBlock, RemoteAccess, SendSegment, MemoryRegion};
+use ib::{
+    Arena, ArenaBlock, FilledArenaBlock, IbError, LocalKey, MemoryRegion, ProtectionDomain, RemoteAccess, SendSegment,
+};
 
 pub(super) struct HeadSlots {
     domain: ProtectionDomain,

@@ -4,7 +4,7 @@
 
 use super::wait::EventFd;
 use crate::device::DeviceError;
-use ib::{AsyncEvent, CmEventChannel, DeviceContext, IbError, CmId, ReadLimits};
+use ib::{AsyncEvent, CmEventChannel, CmId, DeviceContext, IbError, ReadLimits};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

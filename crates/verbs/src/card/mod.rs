@@ -7,20 +7,20 @@
 //!   events, `work_queues` work requests and completions, and `receive_order` notices receive buffers that are missing.
 
 mod address;
-mod cm_connection;
-mod card_device;
-mod listener_group;
-mod head_slots;
 mod async_events;
-mod work_queues;
+mod card_device;
+mod cm_connection;
+mod head_slots;
+mod listener_group;
 mod receive_order;
 mod wait;
+mod work_queues;
 
 use crate::device::{AnyDevice, DeviceError, ResolvedRoute};
-use address::{addresses, device_with_address, device_routing_to};
+use address::{addresses, device_routing_to, device_with_address};
 use card_device::CardDevice;
-use listener_group::ListenerGroup;
 use ib::DeviceContext;
+use listener_group::ListenerGroup;
 use std::net::SocketAddr;
 use std::sync::Arc;
 

@@ -70,7 +70,9 @@ pub(super) struct EventFd(OwnedFd);
 
 impl EventFd {
     pub fn new() -> Result<Self, DeviceError> {
-        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map(EventFd).map_err(|error| os_error("eventfd", error))
+        eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map(EventFd)
+            .map_err(|error| os_error("eventfd", error))
     }
 
     pub fn signal(&self) {
@@ -94,7 +96,7 @@ impl AsFd for EventFd {
 
 #[cfg(test)]
 mod tests {
-    use super::{EventFd, EpollSet, poll_readable};
+    use super::{EpollSet, EventFd, poll_readable};
     use std::os::fd::AsFd;
     use std::time::Duration;
 

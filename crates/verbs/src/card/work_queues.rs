@@ -5,9 +5,9 @@
 use super::address::device_error;
 use super::card_device::CardDevice;
 use super::receive_order::ReceiveOrder;
-use crate::device::{WorkCompletion, Device, DeviceError, QueuePairId, CompletionStatus, WorkRequest, WorkRequestId};
+use crate::device::{CompletionStatus, Device, DeviceError, QueuePairId, WorkCompletion, WorkRequest, WorkRequestId};
 use crate::limits::MESSAGE_PARTS_MAX;
-use ib::{PostOptions, LocalKey, TaggedMemory, POLL_BATCH, SendSegment, SharedReceiveQueue};
+use ib::{LocalKey, POLL_BATCH, PostOptions, SendSegment, SharedReceiveQueue, TaggedMemory};
 use slab::BlockMut;
 
 /// Stands for the queue pair of a receive whose queue pair is destroyed.
@@ -17,7 +17,9 @@ impl CardDevice {
     pub fn post_all_receives(&mut self, buffers: &mut Vec<(WorkRequestId, BlockMut)>) -> Result<(), DeviceError> {
         let receives = match &mut self.receive_queue {
             Some(receives) => receives,
-            None => self.receive_queue.insert(SharedReceiveQueue::new(self.registrations.domain(), buffers.len() as u32).map_err(device_error)?),
+            None => self.receive_queue.insert(
+                SharedReceiveQueue::new(self.registrations.domain(), buffers.len() as u32).map_err(device_error)?,
+            ),
         };
         let list = &mut self.receive_list;
         for (id, memory) in buffers.drain(..) {
@@ -45,7 +47,9 @@ impl CardDevice {
                     let all = [head.as_bytes()].into_iter().chain(parts.iter().map(|part| &part[..]));
                     let count =
                         all.filter(|piece| !piece.is_empty()).zip(&mut pieces).map(|(piece, at)| *at = piece).count();
-                    batch.send_inline(&pieces[..count], PostOptions { cookie: id.0, signalled: *signalled }).map_err(device_error)?;
+                    batch
+                        .send_inline(&pieces[..count], PostOptions { cookie: id.0, signalled: *signalled })
+                        .map_err(device_error)?;
                 }
                 WorkRequest::Send { id, head, parts, inline: false, signalled } => {
                     // The device reads the header after this call, so it has a slot until its completion.
@@ -115,10 +119,13 @@ impl CardDevice {
     /// Converts a completion; `None` if its work was returned when the queue pair was destroyed.
     fn translate_completion(&mut self, completion: ib::Completion) -> Option<WorkCompletion> {
         let status = translate_status(completion.status());
-        if let Some(receives) = self.receive_queue.as_mut().filter(|receives| receives.work_queue() == completion.work_queue()) {
+        if let Some(receives) =
+            self.receive_queue.as_mut().filter(|receives| receives.work_queue() == completion.work_queue())
+        {
             let (device_number, bytes) = (completion.queue_pair(), completion.bytes());
             // An error would mean a duplicate completion, whose buffer was returned already.
-            let TaggedMemory { memory: TaggedMemory { memory, tag: number }, tag: turn } = receives.on_completion(completion).ok()?;
+            let TaggedMemory { memory: TaggedMemory { memory, tag: number }, tag: turn } =
+                receives.on_completion(completion).ok()?;
             self.receive_order.on_returned(turn);
             let pair = QueuePairId(self.by_device_number.get(&device_number).copied().unwrap_or(NO_QUEUE_PAIR));
             return Some(WorkCompletion { id: WorkRequestId(number), pair, status, bytes, memory });
@@ -200,7 +207,8 @@ impl CardDevice {
                     self.context.name()
                 );
                 self.receive_order = ReceiveOrder::default();
-                self.receive_queue = Some(SharedReceiveQueue::new(self.registrations.domain(), slots as u32).map_err(device_error)?);
+                self.receive_queue =
+                    Some(SharedReceiveQueue::new(self.registrations.domain(), slots as u32).map_err(device_error)?);
                 self.ready.extend(buffers.into_iter().map(
                     |TaggedMemory { memory: TaggedMemory { memory, tag: number }, .. }| {
                         let (id, pair) = (WorkRequestId(number), QueuePairId(NO_QUEUE_PAIR));
@@ -231,7 +239,7 @@ fn translate_status(status: ib::WcStatus) -> CompletionStatus {
 mod tests {
     use super::super::address::device_with_address;
     use super::CardDevice;
-    use crate::device::{Device, CompletionStatus, WorkRequestId};
+    use crate::device::{CompletionStatus, Device, WorkRequestId};
     use slab::{Pool, PoolOptions};
     use std::io::Write as _;
 
@@ -244,7 +252,8 @@ mod tests {
             let said = writeln!(std::io::stdout(), "\nSKIPPED: LAB_ADDRESS does not say which address to use");
             return said.expect("standard output");
         };
-        let context = device_with_address(format!("{ip}:0").parse().expect("an address")).expect("the lab has a device");
+        let context =
+            device_with_address(format!("{ip}:0").parse().expect("an address")).expect("the lab has a device");
         let mut card = CardDevice::open(&context).expect("it can be opened");
         let pool = Pool::new(PoolOptions::default());
         let mut buffers: Vec<_> = (0..4).map(|at| (WorkRequestId(at), pool.block(256))).collect();

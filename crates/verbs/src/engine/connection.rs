@@ -9,9 +9,12 @@ use crate::ReadinessEdges;
 use crate::device::{Device, QueuePairId, WorkRequestId};
 use crate::fault::ConnectionFault;
 use crate::limits::{
-    CREDITS_MAX, CROWDED_SET_UP_DIVISOR, DESCRIPTOR_BYTES, FIRST_PING_INTERVAL, MESSAGE_HEADER_BYTES, CONTROL_CREDITS, PAYLOAD_BYTES_MAX,
+    CONTROL_CREDITS, CREDITS_MAX, CROWDED_SET_UP_DIVISOR, DESCRIPTOR_BYTES, FIRST_PING_INTERVAL, MESSAGE_HEADER_BYTES,
+    PAYLOAD_BYTES_MAX,
 };
-use crate::wire::{RendezvousDescriptor, MessageHeader, Hello, MessageKind, decode_close, decode_done, encode_close, encode_done};
+use crate::wire::{
+    Hello, MessageHeader, MessageKind, RendezvousDescriptor, decode_close, decode_done, encode_close, encode_done,
+};
 use link::PeerAddress;
 use slab::BlockMut;
 use std::time::Duration;
@@ -64,7 +67,14 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// `credits` are the peer's initial credits.
-    pub fn new<D>(shared: &PortShared<D>, slot: u32, pair: QueuePairId, peer: PeerAddress, phase: ConnectionPhase, credits: u16) -> Self {
+    pub fn new<D>(
+        shared: &PortShared<D>,
+        slot: u32,
+        pair: QueuePairId,
+        peer: PeerAddress,
+        phase: ConnectionPhase,
+        credits: u16,
+    ) -> Self {
         Connection {
             slot,
             pair,
@@ -143,7 +153,12 @@ impl Connection {
     }
 
     /// A message has arrived.
-    pub fn on_message<D: Device>(&mut self, shared: &mut PortShared<D>, bytes: u32, buffer: BlockMut) -> Result<(), ConnectionFault> {
+    pub fn on_message<D: Device>(
+        &mut self,
+        shared: &mut PortShared<D>,
+        bytes: u32,
+        buffer: BlockMut,
+    ) -> Result<(), ConnectionFault> {
         if self.phase == ConnectionPhase::Accepting {
             // The peer's first message has overtaken the event.
             self.open(shared);
@@ -170,7 +185,12 @@ impl Connection {
 
     /// Keeps a message that has arrived before the event with the peer's private data: events are polled before
     /// completions.
-    pub fn defer_message<D: Device>(&mut self, shared: &mut PortShared<D>, bytes: u32, buffer: BlockMut) -> Result<(), ConnectionFault> {
+    pub fn defer_message<D: Device>(
+        &mut self,
+        shared: &mut PortShared<D>,
+        bytes: u32,
+        buffer: BlockMut,
+    ) -> Result<(), ConnectionFault> {
         if self.early_messages.len() >= usize::from(self.credits.promised()) {
             shared.free_buffer(buffer);
             return Err(ConnectionFault::CreditExceeded);
@@ -211,7 +231,10 @@ impl Connection {
         })?;
         let payload = &message[MESSAGE_HEADER_BYTES..];
         if payload.len() != header.payload_bytes as usize {
-            return Err(ConnectionFault::LengthMismatch { announced: header.payload_bytes, arrived: payload.len() as u32 });
+            return Err(ConnectionFault::LengthMismatch {
+                announced: header.payload_bytes,
+                arrived: payload.len() as u32,
+            });
         }
         let expected = self.sequence_in;
         if header.sequence != expected {
@@ -229,13 +252,19 @@ impl Connection {
                 if self.phase == ConnectionPhase::Open {
                     let end = bytes as usize;
                     let memory = kept.take().unwrap_or_default();
-                    self.receive_half.push(StreamSegment::Local { memory, at: MESSAGE_HEADER_BYTES, end, landed: false });
+                    self.receive_half.push(StreamSegment::Local {
+                        memory,
+                        at: MESSAGE_HEADER_BYTES,
+                        end,
+                        landed: false,
+                    });
                     self.raise_readable(shared);
                 }
             }
             MessageKind::Rendezvous => {
                 needs(payload.len() == DESCRIPTOR_BYTES, "RENDEZVOUS")?;
-                let descriptor = RendezvousDescriptor::decode(payload).ok_or(ConnectionFault::InvalidPayload { of: "RENDEZVOUS" })?;
+                let descriptor = RendezvousDescriptor::decode(payload)
+                    .ok_or(ConnectionFault::InvalidPayload { of: "RENDEZVOUS" })?;
                 self.check_not_ended()?;
                 if descriptor.number != self.receive_half.next_number {
                     return Err(ConnectionFault::RendezvousNumber);
@@ -306,7 +335,12 @@ impl Connection {
     }
 
     /// A work request has succeeded; a READ returns its memory.
-    pub fn on_completion<D: Device>(&mut self, shared: &mut PortShared<D>, id: WorkRequestId, memory: BlockMut) -> Result<(), ConnectionFault> {
+    pub fn on_completion<D: Device>(
+        &mut self,
+        shared: &mut PortShared<D>,
+        id: WorkRequestId,
+        memory: BlockMut,
+    ) -> Result<(), ConnectionFault> {
         self.send_half.on_completion(id);
         if !memory.is_empty() {
             if let Some(number) = self.receive_half.on_read_completed(memory, &mut shared.counters) {
@@ -340,7 +374,11 @@ impl Connection {
     }
 
     /// Checks all deadlines. `is_crowded`: requests of other peers are being refused, so the set-up has less time.
-    pub fn check_deadlines<D: Device>(&mut self, shared: &mut PortShared<D>, is_crowded: bool) -> Result<(), ConnectionFault> {
+    pub fn check_deadlines<D: Device>(
+        &mut self,
+        shared: &mut PortShared<D>,
+        is_crowded: bool,
+    ) -> Result<(), ConnectionFault> {
         let now = shared.now;
         let patience = shared.settings.set_up_max;
         let begun = self.deadline.saturating_sub(patience);
@@ -348,7 +386,9 @@ impl Connection {
             ConnectionPhase::Accepting if is_crowded && now >= begun + patience / CROWDED_SET_UP_DIVISOR => {
                 return Err(ConnectionFault::SetUpOverdue);
             }
-            ConnectionPhase::Connecting | ConnectionPhase::Accepting if now >= self.deadline => return Err(ConnectionFault::SetUpOverdue),
+            ConnectionPhase::Connecting | ConnectionPhase::Accepting if now >= self.deadline => {
+                return Err(ConnectionFault::SetUpOverdue);
+            }
             ConnectionPhase::Closing if now >= self.deadline => return Err(ConnectionFault::PeerSilent),
             ConnectionPhase::Open => {}
             _ => return Ok(()),

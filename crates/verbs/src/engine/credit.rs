@@ -28,7 +28,16 @@ pub(crate) struct CreditWindow {
 
 impl CreditWindow {
     pub fn new(window: u16, promised: u16) -> Self {
-        CreditWindow { window, left: window, returned_by_peer: 0, promised, peer_left: promised, owed: 0, returned: 0, urgent: false }
+        CreditWindow {
+            window,
+            left: window,
+            returned_by_peer: 0,
+            promised,
+            peer_left: promised,
+            owed: 0,
+            returned: 0,
+            urgent: false,
+        }
     }
 
     /// Messages we may send.
@@ -115,7 +124,11 @@ mod tests {
         credits.use_for_send();
         assert_eq!(credits.on_returned(1), Ok(true));
         credits.use_for_send();
-        assert_eq!(credits.on_returned(0), Err(ConnectionFault::CreditOverReturned), "what was returned stays returned");
+        assert_eq!(
+            credits.on_returned(0),
+            Err(ConnectionFault::CreditOverReturned),
+            "what was returned stays returned"
+        );
         for _ in 0..12 {
             credits.on_receive().expect("within credit");
         }

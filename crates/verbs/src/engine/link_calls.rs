@@ -10,7 +10,7 @@ use super::send_half::RendezvousOffer;
 use crate::device::Device;
 use crate::fault::ConnectionFault;
 use crate::limits::{MESSAGE_PARTS_MAX, RENDEZVOUS_BYTES_MAX, RESERVE_CREDITS, RESERVE_SLOTS};
-use crate::wire::{RendezvousDescriptor, MessageKind};
+use crate::wire::{MessageKind, RendezvousDescriptor};
 use link::{LinkError, ReceiveOutcome, SendOutcome};
 use slab::{BlockMut, Gather};
 use std::ops::Range;
@@ -136,7 +136,8 @@ impl Connection {
                 let number = self.send_half.next_number();
                 let fetch_max = if self.has_no_fetch_deadline { Duration::MAX } else { shared.settings.fetch_max };
                 let deadline = shared.now.saturating_add(fetch_max);
-                let descriptor = RendezvousDescriptor { number, bytes: bytes as u32, address: grant.address, key: grant.key };
+                let descriptor =
+                    RendezvousDescriptor { number, bytes: bytes as u32, address: grant.address, key: grant.key };
                 self.send_half.add_offer(RendezvousOffer { grant, bytes, deadline });
                 self.queue_message(shared, MessageKind::Rendezvous, &descriptor.encode(), Default::default());
                 OfferOutcome::Made
@@ -154,7 +155,8 @@ impl Connection {
             return;
         }
         self.sending_ended = true;
-        self.owes_close = matches!(self.phase, ConnectionPhase::Open | ConnectionPhase::Connecting | ConnectionPhase::Accepting);
+        self.owes_close =
+            matches!(self.phase, ConnectionPhase::Open | ConnectionPhase::Connecting | ConnectionPhase::Accepting);
         self.mark_dirty(shared);
     }
 

@@ -4,12 +4,12 @@
 
 mod connection;
 mod connection_state;
-mod port_engine;
 mod credit;
+mod link_calls;
+mod port_engine;
+mod port_shared;
 mod receive_half;
 mod send_half;
-mod port_shared;
-mod link_calls;
 
 pub(crate) use self::port_engine::PortEngine;
 pub(crate) use port_shared::PortShared;

@@ -5,12 +5,15 @@
 use super::connection::Connection;
 use super::connection_state::ConnectionPhase;
 use super::port_shared::{LANDING, RECEIVE};
-use super::{PortUsage, LinkUsage, PortShared};
-use crate::device::{WorkCompletion, Device, DeviceError, ConnectionEvent, QueuePairId, QueuePairLimits, ConnectRequestId, CompletionStatus};
+use super::{LinkUsage, PortShared, PortUsage};
+use crate::device::{
+    CompletionStatus, ConnectRequestId, ConnectionEvent, Device, DeviceError, QueuePairId, QueuePairLimits,
+    WorkCompletion,
+};
 use crate::fault::ConnectionFault;
 use crate::limits::{COMPLETIONS_MAX, DEADLINE_CHECK_INTERVAL, HANDSHAKES_MAX, POLL_COMPLETIONS_MAX, TOKENS_MAX};
-use crate::wire::{Hello, RejectReason, Reject, RdmaToken, VERSION_MAX, VERSION_MIN};
-use crate::{TokenVerifier, LinkId, ReadinessEdges};
+use crate::wire::{Hello, RdmaToken, Reject, RejectReason, VERSION_MAX, VERSION_MIN};
+use crate::{LinkId, ReadinessEdges, TokenVerifier};
 use link::PeerAddress;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -242,7 +245,8 @@ impl<D: Device> PortEngine<D> {
                         connection.fail(shared, fault);
                     }
                 }
-                Ok(_) => connection.fail(shared, ConnectionFault::InvalidPrivateData(crate::wire::PrivateDataError::Value("version"))),
+                Ok(_) => connection
+                    .fail(shared, ConnectionFault::InvalidPrivateData(crate::wire::PrivateDataError::Value("version"))),
                 Err(error) => connection.fail(shared, ConnectionFault::InvalidPrivateData(error)),
             },
             // Otherwise the first message opens it.
@@ -340,7 +344,9 @@ impl<D: Device> PortEngine<D> {
         match event {
             ConnectionEvent::Request { request, private, peer } => self.on_request(request, &private, peer),
             ConnectionEvent::Established { pair, private } => self.on_established(pair, &private),
-            ConnectionEvent::Rejected { pair, private } => self.fail(pair, ConnectionFault::Rejected(Reject::decode(&private))),
+            ConnectionEvent::Rejected { pair, private } => {
+                self.fail(pair, ConnectionFault::Rejected(Reject::decode(&private)))
+            }
             ConnectionEvent::Failed { pair, why } => self.fail(pair, ConnectionFault::DeviceFailed(why)),
             ConnectionEvent::Disconnected { pair } => self.disconnected.push(pair),
         }
@@ -389,7 +395,11 @@ impl<D: Device> PortEngine<D> {
         Ok(polled? > 0)
     }
 
-    fn drain_device(&mut self, events: &mut Vec<ConnectionEvent>, completions: &mut Vec<WorkCompletion>) -> Result<(), DeviceError> {
+    fn drain_device(
+        &mut self,
+        events: &mut Vec<ConnectionEvent>,
+        completions: &mut Vec<WorkCompletion>,
+    ) -> Result<(), DeviceError> {
         self.shared.device.events(self.shared.now, events)?;
         for event in events.drain(..) {
             self.on_event(event);

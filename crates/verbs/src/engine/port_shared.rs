@@ -1,8 +1,8 @@
 //! What all connections of a port share: the device, its buffers, and the limits on their sum.
 
 use super::receive_half::FreedMemory;
-use super::{PortUsage, PortCounters};
-use crate::device::{DeviceCapabilities, Device, DeviceError, ReadGrant, WorkRequestId};
+use super::{PortCounters, PortUsage};
+use crate::device::{Device, DeviceCapabilities, DeviceError, ReadGrant, WorkRequestId};
 use crate::settings::PortSettings;
 use slab::{BlockMut, Slice};
 use std::collections::VecDeque;

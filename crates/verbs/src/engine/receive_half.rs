@@ -203,7 +203,9 @@ impl ReceiveHalf {
     /// How many of the next bytes can be read into lent memory.
     pub fn announced_bytes(&self) -> usize {
         match self.segments.front() {
-            Some(StreamSegment::Remote { descriptor, read }) if self.read_in_flight.is_none() && self.lent.is_none() => {
+            Some(StreamSegment::Remote { descriptor, read })
+                if self.read_in_flight.is_none() && self.lent.is_none() =>
+            {
                 (descriptor.bytes - read) as usize
             }
             _ => 0,
@@ -224,7 +226,12 @@ impl ReceiveHalf {
 }
 
 /// Copies from the first segment, which is local.
-fn copy_local(pieces: &mut VecDeque<StreamSegment>, out: &mut [u8], frees: &mut Vec<FreedMemory>, counters: &mut PortCounters) -> usize {
+fn copy_local(
+    pieces: &mut VecDeque<StreamSegment>,
+    out: &mut [u8],
+    frees: &mut Vec<FreedMemory>,
+    counters: &mut PortCounters,
+) -> usize {
     let Some(StreamSegment::Local { memory, at, end, landed }) = pieces.front_mut() else { return 0 };
     let bytes = out.len().min(*end - *at);
     out[..bytes].copy_from_slice(&memory[*at..*at + bytes]);

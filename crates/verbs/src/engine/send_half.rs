@@ -156,11 +156,16 @@ mod tests {
     fn what_is_said_after_a_close_is_waited_for() {
         let mut outward = SendHalf::default();
         let mut say = |kind| {
-            outward.queue_message(OutgoingMessage { kind, returned: 0, payload: &[], parts: Default::default() }, 16, 128);
+            outward.queue_message(
+                OutgoingMessage { kind, returned: 0, payload: &[], parts: Default::default() },
+                16,
+                128,
+            );
             matches!(outward.work_list.last(), Some(WorkRequest::Send { signalled: true, .. }))
         };
         assert_eq!(
-            [MessageKind::Data, MessageKind::Credit, MessageKind::Close, MessageKind::Credit, MessageKind::Pong].map(&mut say),
+            [MessageKind::Data, MessageKind::Credit, MessageKind::Close, MessageKind::Credit, MessageKind::Pong]
+                .map(&mut say),
             [false, false, true, true, true]
         );
     }

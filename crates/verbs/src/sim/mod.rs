@@ -3,9 +3,9 @@
 //! The same seed and the same calls give the same run: time is the number of [`Fabric::step`] calls, except with
 //! [`Fabric::real_time`]. No thread is started.
 
+mod real_time;
 mod sim_cm;
 mod sim_device;
-mod real_time;
 mod sim_network;
 mod sim_queue_pair;
 
@@ -142,7 +142,11 @@ impl Fabric {
     /// The route to an address of this fabric.
     pub fn route_to(&self, place: &str) -> ResolvedRoute {
         let fabric = self.clone();
-        ResolvedRoute { card: self.card(), address: place.to_owned(), open: Box::new(move || Ok(Box::new(fabric.device()))) }
+        ResolvedRoute {
+            card: self.card(),
+            address: place.to_owned(),
+            open: Box::new(move || Ok(Box::new(fabric.device()))),
+        }
     }
 
     fn network(&self) -> MutexGuard<'_, SimNetwork> {

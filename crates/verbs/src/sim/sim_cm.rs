@@ -4,7 +4,7 @@
 
 use super::sim_network::SimNetwork;
 use super::sim_queue_pair::{SimQueuePair, SimQueuePairState};
-use crate::device::{DeviceError, ConnectionEvent, QueuePairId, QueuePairLimits, ConnectRequestId};
+use crate::device::{ConnectRequestId, ConnectionEvent, DeviceError, QueuePairId, QueuePairLimits};
 use crate::limits::PRIVATE_BYTES_MAX;
 use link::PeerAddress;
 
@@ -32,14 +32,19 @@ impl SimNetwork {
     ) -> Result<QueuePairId, DeviceError> {
         let private = padded(private, PRIVATE_BYTES_MAX)?;
         let number = self.next_number();
-        self.nodes[node].queue_pairs.insert(number, SimQueuePair::new(number, SimQueuePairState::Connecting, None, limits));
+        self.nodes[node]
+            .queue_pairs
+            .insert(number, SimQueuePair::new(number, SimQueuePairState::Connecting, None, limits));
         let pair = QueuePairId(number);
         match self.least_busy(address) {
             Some(listener) => {
                 let request = u64::from(self.next_number());
                 self.requests.insert(request, (node, number));
                 let peer = PeerAddress::in_process(&format!("sim:{number}"), address);
-                self.queue_event(listener, ConnectionEvent::Request { request: ConnectRequestId(request), private, peer });
+                self.queue_event(
+                    listener,
+                    ConnectionEvent::Request { request: ConnectRequestId(request), private, peer },
+                );
             }
             None => self.queue_event(node, ConnectionEvent::Rejected { pair, private: vec![0; REJECT_BYTES] }),
         }
@@ -65,7 +70,9 @@ impl SimNetwork {
             return Err(DeviceError("the request is gone".into()));
         }
         let number = self.next_number();
-        self.nodes[node].queue_pairs.insert(number, SimQueuePair::new(number, SimQueuePairState::Connected, Some((client, theirs)), limits));
+        self.nodes[node]
+            .queue_pairs
+            .insert(number, SimQueuePair::new(number, SimQueuePairState::Connected, Some((client, theirs)), limits));
         if let Some(pair) = self.queue_pair(client, theirs) {
             pair.peer = Some((node, number));
         }
@@ -106,7 +113,10 @@ impl SimNetwork {
             }
             match &event {
                 ConnectionEvent::Established { pair, .. } => {
-                    let Some(it) = self.queue_pair(node, pair.0).filter(|it| it.state != SimQueuePairState::Failed) else { continue };
+                    let Some(it) = self.queue_pair(node, pair.0).filter(|it| it.state != SimQueuePairState::Failed)
+                    else {
+                        continue;
+                    };
                     // The accepting end is connected since it accepted.
                     let was = std::mem::replace(&mut it.state, SimQueuePairState::Connected);
                     if was == SimQueuePairState::Connecting
@@ -114,7 +124,10 @@ impl SimNetwork {
                         && !self.options.initiator_sends_first
                     {
                         // The accepting end gets its event last; a message may arrive earlier.
-                        self.queue_event(there, ConnectionEvent::Established { pair: QueuePairId(theirs), private: Vec::new() });
+                        self.queue_event(
+                            there,
+                            ConnectionEvent::Established { pair: QueuePairId(theirs), private: Vec::new() },
+                        );
                     }
                 }
                 ConnectionEvent::Rejected { pair, .. } | ConnectionEvent::Disconnected { pair } => {

@@ -2,11 +2,12 @@
 
 use super::sim_network::{SimGrant, SimNetwork};
 use super::{Fabric, STEP};
-use crate::wake_pipe::WakePipe;
 use crate::device::{
-    DeviceCapabilities, WorkCompletion, Device, DeviceError, ConnectionEvent, ReadGrant, QueuePairId, QueuePairLimits, ConnectRequestId, WorkRequest, WorkRequestId,
+    ConnectRequestId, ConnectionEvent, Device, DeviceCapabilities, DeviceError, QueuePairId, QueuePairLimits,
+    ReadGrant, WorkCompletion, WorkRequest, WorkRequestId,
 };
 use crate::limits::MESSAGE_PARTS_MAX;
+use crate::wake_pipe::WakePipe;
 use slab::{BlockMut, Slice};
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -193,7 +194,12 @@ impl Device for SimDevice {
         outcome
     }
 
-    fn accept(&mut self, request: ConnectRequestId, private: &[u8], limits: &QueuePairLimits) -> Result<QueuePairId, DeviceError> {
+    fn accept(
+        &mut self,
+        request: ConnectRequestId,
+        private: &[u8],
+        limits: &QueuePairLimits,
+    ) -> Result<QueuePairId, DeviceError> {
         let mut net = self.fabric.network();
         whole(&net, self.node)?;
         let outcome = net.accept(self.node, request, private, *limits);

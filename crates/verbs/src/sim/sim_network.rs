@@ -5,8 +5,8 @@
 use super::FabricOptions;
 use super::real_time::RealTimeClock;
 use super::sim_queue_pair::{QueuedCompletion, SimQueuePair, SimQueuePairState};
+use crate::device::{CompletionStatus, ConnectionEvent, QueuePairId, WorkCompletion, WorkRequest, WorkRequestId};
 use crate::wake_pipe::WakePipe;
-use crate::device::{WorkCompletion, ConnectionEvent, QueuePairId, CompletionStatus, WorkRequest, WorkRequestId};
 use link::sim::SplitMix64;
 use slab::{BlockMut, Slice};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -195,14 +195,20 @@ impl SimNetwork {
     /// Executes one work request; false if there is none, or it must wait.
     fn run_work_request(&mut self, node: usize, number: u32) -> bool {
         let Some(pair) = self.queue_pair(node, number) else { return false };
-        let (Some(peer), false) = (pair.peer, pair.queue.is_empty() || pair.state != SimQueuePairState::Connected) else { return false };
+        let (Some(peer), false) = (pair.peer, pair.queue.is_empty() || pair.state != SimQueuePairState::Connected)
+        else {
+            return false;
+        };
         let retries = u32::from(pair.limits.receiver_not_ready_retries);
         let stage = self.nodes[peer.0].queue_pairs.get(&peer.1).map(|other| other.state);
         if self.options.initiator_sends_first && stage == Some(SimQueuePairState::Connecting) {
             self.fail_queue_pair(peer.0, peer.1, None);
             self.queue_event(
                 peer.0,
-                ConnectionEvent::Failed { pair: QueuePairId(peer.1), why: "a message has overtaken the acceptance".into() },
+                ConnectionEvent::Failed {
+                    pair: QueuePairId(peer.1),
+                    why: "a message has overtaken the acceptance".into(),
+                },
             );
         }
         let reachable = !self.nodes[peer.0].is_gone && stage == Some(SimQueuePairState::Connected);
@@ -220,7 +226,12 @@ impl SimNetwork {
                 let receives = &mut self.nodes[peer.0].receives;
                 let Some((id, buffer)) = (!not_ready).then(|| receives.pop_front()).flatten() else {
                     self.put_back(node, number, work);
-                    return self.count_retry(node, number, retries * NOT_READY_STEPS, CompletionStatus::RnrRetryExceeded);
+                    return self.count_retry(
+                        node,
+                        number,
+                        retries * NOT_READY_STEPS,
+                        CompletionStatus::RnrRetryExceeded,
+                    );
                 };
                 self.deliver(node, number, peer, (id, buffer), head.as_bytes(), parts.clone(), work)
             }
@@ -267,7 +278,8 @@ impl SimNetwork {
         drop(parts);
         let pair = QueuePairId(peer.1);
         if !fits {
-            let completion = WorkCompletion { id, pair, status: CompletionStatus::LocalLength, bytes: 0, memory: buffer };
+            let completion =
+                WorkCompletion { id, pair, status: CompletionStatus::LocalLength, bytes: 0, memory: buffer };
             self.complete(peer.0, vec![QueuedCompletion::of_receive(completion)]);
             self.fail_queue_pair(peer.0, peer.1, None);
             self.put_back(node, number, work);
@@ -280,7 +292,8 @@ impl SimNetwork {
                 *byte ^= 1 << (bit % 8);
             }
         }
-        let completion = WorkCompletion { id, pair, status: CompletionStatus::Success, bytes: bytes as u32, memory: buffer };
+        let completion =
+            WorkCompletion { id, pair, status: CompletionStatus::Success, bytes: bytes as u32, memory: buffer };
         self.complete(peer.0, vec![QueuedCompletion::of_receive(completion)]);
         self.delivered += 1;
         self.on_sent(node, number, work)

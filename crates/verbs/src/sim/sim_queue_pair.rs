@@ -1,6 +1,6 @@
 //! A simulated queue pair: queued work, unacknowledged work, and their completions in order.
 
-use crate::device::{WorkCompletion, QueuePairId, QueuePairLimits, CompletionStatus, WorkRequest};
+use crate::device::{CompletionStatus, QueuePairId, QueuePairLimits, WorkCompletion, WorkRequest};
 use slab::{BlockMut, Slice};
 use std::collections::VecDeque;
 

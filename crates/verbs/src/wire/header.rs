@@ -27,8 +27,15 @@ pub enum MessageKind {
 }
 
 impl MessageKind {
-    pub const ALL: [MessageKind; 7] =
-        [MessageKind::Data, MessageKind::Credit, MessageKind::Rendezvous, MessageKind::Done, MessageKind::Ping, MessageKind::Pong, MessageKind::Close];
+    pub const ALL: [MessageKind; 7] = [
+        MessageKind::Data,
+        MessageKind::Credit,
+        MessageKind::Rendezvous,
+        MessageKind::Done,
+        MessageKind::Ping,
+        MessageKind::Pong,
+        MessageKind::Close,
+    ];
 
     pub fn from_code(code: u8) -> Option<MessageKind> {
         MessageKind::ALL.into_iter().find(|kind| *kind as u8 == code)
@@ -78,7 +85,8 @@ mod tests {
 
     #[test]
     fn the_layout_is_the_documents() {
-        let header = MessageHeader { payload_bytes: 0x01_02_03, kind: MessageKind::Done, returned: 0x0405, sequence: 0x0607 };
+        let header =
+            MessageHeader { payload_bytes: 0x01_02_03, kind: MessageKind::Done, returned: 0x0405, sequence: 0x0607 };
         assert_eq!(header.encode(), [1, 2, 3, 9, 4, 5, 6, 7]);
         assert_eq!(MessageHeader::decode(&header.encode()), Ok(header));
         assert_eq!(MessageHeader::decode(&[0; 7]), Err(None));

@@ -2,13 +2,13 @@
 //!
 //! Its description is `docs/protocol/rdma.md`. Decoding never panics, whatever the bytes are, and has no state.
 
-mod payload;
 mod header;
+mod payload;
 mod private_data;
 
-pub use payload::{CloseCode, RendezvousDescriptor, decode_close, decode_done, encode_close, encode_done};
 pub use header::{MessageHeader, MessageKind};
-pub use private_data::{Hello, PrivateDataError, RejectReason, Reject, RdmaToken, VERSION_MAX, VERSION_MIN};
+pub use payload::{CloseCode, RendezvousDescriptor, decode_close, decode_done, encode_close, encode_done};
+pub use private_data::{Hello, PrivateDataError, RdmaToken, Reject, RejectReason, VERSION_MAX, VERSION_MIN};
 
 /// Reads `N` bytes at `at`; `None` beyond the end.
 fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {

@@ -102,8 +102,12 @@ mod tests {
 
     #[test]
     fn the_layout_is_the_documents() {
-        let descriptor =
-            RendezvousDescriptor { number: 0x01020304, bytes: 0x00060708, address: 0x090A0B0C0D0E0F10, key: 0x11121314 };
+        let descriptor = RendezvousDescriptor {
+            number: 0x01020304,
+            bytes: 0x00060708,
+            address: 0x090A0B0C0D0E0F10,
+            key: 0x11121314,
+        };
         let payload = descriptor.encode();
         assert_eq!(payload[..8], [1, 2, 3, 4, 0, 6, 7, 8]);
         assert_eq!(payload[8..], [9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 0, 0, 0, 0]);

@@ -11,7 +11,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 use verbs::device::AnyDevice;
-use verbs::{PortUsage, Port, PortSettings, VerbsLink, card};
+use verbs::{Port, PortSettings, PortUsage, VerbsLink, card};
 
 /// Longer than anything here takes on a loaded machine; who waits for it has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -8,8 +8,8 @@ use link::{Link, ReceiveOutcome};
 use slab::{Gather, Pool, PoolOptions};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use verbs::device::{Device as _, ConnectionEvent, QueuePairLimits, WorkRequestId};
-use verbs::{PortUsage, Port, PortSettings, card};
+use verbs::device::{ConnectionEvent, Device as _, QueuePairLimits, WorkRequestId};
+use verbs::{Port, PortSettings, PortUsage, card};
 
 const WISHES: QueuePairLimits =
     QueuePairLimits { send_slots: 16, receiver_not_ready_retries: 6, reads_issued_max: 1, reads_answered_max: 1 };

@@ -145,7 +145,9 @@ fn siblings_share_five_hundred_connections_and_an_idle_one_pins_little() {
     drive(&ports, "somebody is not heard", || {
         for (link, is_open) in near.iter_mut().zip(&mut is_open).filter(|(_, is_open)| **is_open) {
             let mut place = [0; 2];
-            if let ReceiveOutcome::Bytes { bytes, .. } = link.receive(&mut [], &mut place).expect("the connection stands") {
+            if let ReceiveOutcome::Bytes { bytes, .. } =
+                link.receive(&mut [], &mut place).expect("the connection stands")
+            {
                 assert_eq!(bytes, 2);
                 heard.insert(u16::from_be_bytes(place));
                 *is_open = false;
@@ -217,7 +219,10 @@ fn siblings_on_threads_of_their_own_answer_each_their_share() {
         for (at, (link, turns)) in near.iter_mut().enumerate() {
             let mut byte = [0];
             while *turns < TURNS
-                && matches!(link.receive(&mut [], &mut byte).expect("the connection stands"), ReceiveOutcome::Bytes { .. })
+                && matches!(
+                    link.receive(&mut [], &mut byte).expect("the connection stands"),
+                    ReceiveOutcome::Bytes { .. }
+                )
             {
                 assert_eq!(usize::from(byte[0]), at, "what another connection has sent");
                 let mut gather = Gather::new();

@@ -204,7 +204,12 @@ impl TestStream {
     }
 
     /// False: the stream is over.
-    pub fn receive(&mut self, chance: &mut SplitMix64, pool: &Pool, link: &mut SimVerbsLink) -> Result<bool, LinkError> {
+    pub fn receive(
+        &mut self,
+        chance: &mut SplitMix64,
+        pool: &Pool,
+        link: &mut SimVerbsLink,
+    ) -> Result<bool, LinkError> {
         let left = self.total - self.received;
         if self.lends && self.lent == 0 && left > 0 && chance.below(6) == 0 {
             let count = (chance.between(1, 9_000) as usize).min(left);

@@ -91,9 +91,8 @@ impl Value {
             return match (left, right) {
                 (NumericValue::Whole(left), NumericValue::Whole(right)) => left == right,
                 (NumericValue::Float(left), NumericValue::Float(right)) => left == right,
-                (NumericValue::Whole(whole), NumericValue::Float(float)) | (NumericValue::Float(float), NumericValue::Whole(whole)) => {
-                    float_is_whole(float, whole)
-                }
+                (NumericValue::Whole(whole), NumericValue::Float(float))
+                | (NumericValue::Float(float), NumericValue::Whole(whole)) => float_is_whole(float, whole),
             };
         }
         if let (Some(left), Some(right)) = (self.as_bytes(), other.as_bytes()) {

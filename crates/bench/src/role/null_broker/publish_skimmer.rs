@@ -130,8 +130,11 @@ impl PublishSkimmer {
                 // Two reserved bytes and a length precede the exchange name, a length precedes the key.
                 if arguments.get(3..).is_some_and(|names| names.starts_with(BEGIN_EXCHANGE.as_bytes())) {
                     let key = arguments.get(4 + BEGIN_EXCHANGE.len()..arguments.len() - 1).unwrap_or_default();
-                    self.begin =
-                        parse_begin_key(key).map(|(count, size_bytes)| SkimResult::Begin { channel: head.channel, count, size_bytes });
+                    self.begin = parse_begin_key(key).map(|(count, size_bytes)| SkimResult::Begin {
+                        channel: head.channel,
+                        count,
+                        size_bytes,
+                    });
                 } else {
                     self.remember(rest);
                 }
@@ -166,7 +169,8 @@ mod tests {
             out.publish(&pool, 1, &head, &[0, 0], BodyOut::Copy(&body));
             out.method(&pool, 1, &channel::FlowOk { active: true }.into());
         }
-        let begin = begin_key(&LoadSegment { shape: crate::role_protocol::TrafficShape::Stream, size_bytes: 64, count: 1_000 });
+        let begin =
+            begin_key(&LoadSegment { shape: crate::role_protocol::TrafficShape::Stream, size_bytes: 64, count: 1_000 });
         let head = PublishHead {
             exchange: BEGIN_EXCHANGE.as_bytes(),
             routing_key: begin.as_bytes(),
@@ -182,7 +186,8 @@ mod tests {
         let sizes = [0, 1, 64, 5_000, 300_000, 2];
         let bytes = stream(&sizes);
         for step in [1, 7, 4_096, bytes.len()] {
-            let (mut contents, mut waiting, mut calls, mut begins) = (PublishSkimmer::default(), Vec::new(), 0, Vec::new());
+            let (mut contents, mut waiting, mut calls, mut begins) =
+                (PublishSkimmer::default(), Vec::new(), 0, Vec::new());
             for piece in bytes.chunks(step) {
                 waiting.extend_from_slice(piece);
                 loop {

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use client::{ClientChannel, Client, ConsumeOptions, Delivery, ConnectOptions, Publish, QueueOptions, Table, Url};
+use client::{Client, ClientChannel, ConnectOptions, ConsumeOptions, Delivery, Publish, QueueOptions, Table, Url};
 use gauge::clock::now_ns;
 use mio::{Registry, Token};
 
 use super::ConsumerContext;
 use super::group_results::SLICES;
 use crate::tcp::queue_arguments;
-use crate::workload::random::{self, WorkloadRng, RngPurpose, rng};
 use crate::workload::delivery_ledger::{ArrivalKind, StreamPositions};
-use crate::workload::spec::{AckMode, QueueSource, ThinkTime};
 use crate::workload::message_stamp::{STAMP_BYTES, WorkloadStamp, holds, pattern, seal};
 use crate::workload::process_messages::WorkloadContext;
+use crate::workload::random::{self, RngPurpose, WorkloadRng, rng};
+use crate::workload::spec::{AckMode, QueueSource, ThinkTime};
 use crate::workload::topology::WorkloadTopology;
 
 /// The outcome of a delivery.
@@ -180,7 +180,11 @@ impl WorkloadConsumer {
     }
 
     /// One message at a time: the next one is read when the last one is finished.
-    fn process_with_think_time(&mut self, context: &mut ConsumerContext, think: ThinkTime) -> client::Result<Option<u64>> {
+    fn process_with_think_time(
+        &mut self,
+        context: &mut ConsumerContext,
+        think: ThinkTime,
+    ) -> client::Result<Option<u64>> {
         // The socket may accept now what it did not before.
         self.client.flush_now()?;
         while self.in_work.is_none() && self.ready {
@@ -320,13 +324,19 @@ fn arrived(
 
 /// Draws the outcome of a message's first delivery from the seed, so that the same messages fail in each run.
 #[inline]
-fn outcome(context: &mut ConsumerContext, group: usize, delivery: &Delivery<'_>, stamp: &WorkloadStamp) -> DeliveryOutcome {
+fn outcome(
+    context: &mut ConsumerContext,
+    group: usize,
+    delivery: &Delivery<'_>,
+    stamp: &WorkloadStamp,
+) -> DeliveryOutcome {
     let spec = &context.task.common.spec;
     let consumers = &spec.consumers[group];
     if (consumers.reject <= 0.0 && consumers.crash <= 0.0) || delivery.redelivered || context.sweeping {
         return DeliveryOutcome::Done;
     }
-    let chosen = |purpose, share| random::is_in_share(spec.seed, purpose, stamp.stream, u64::from(stamp.sequence), share);
+    let chosen =
+        |purpose, share| random::is_in_share(spec.seed, purpose, stamp.stream, u64::from(stamp.sequence), share);
     if chosen(1, consumers.crash) {
         DeliveryOutcome::Crash
     } else if chosen(2, consumers.reject) {

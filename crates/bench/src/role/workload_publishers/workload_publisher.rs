@@ -1,6 +1,8 @@
 //! One publisher of a workload: its connection, schedule, random numbers and outstanding replies.
 
-use client::{ClientChannel, Client, ConsumeOptions, ConnectOptions, Properties, Publish, QueueOptions, RawProperties, Table, Url};
+use client::{
+    Client, ClientChannel, ConnectOptions, ConsumeOptions, Properties, Publish, QueueOptions, RawProperties, Table, Url,
+};
 use gauge::limits::LATE_SEND_NS;
 use mio::{Registry, Token};
 
@@ -8,9 +10,9 @@ use super::PublisherContext;
 use super::publisher_results::PublisherResults;
 use crate::limits::{SHARED_BODY_BYTES_MIN, UNSENT_BYTES_MAX};
 use crate::workload::arrivals::ArrivalSchedule;
-use crate::workload::random::{self, WorkloadRng, RngPurpose, rng, mix};
 use crate::workload::message_stamp::{STAMP_BYTES, WorkloadStamp, seal};
 use crate::workload::process_messages::WorkloadPublisherTask;
+use crate::workload::random::{self, RngPurpose, WorkloadRng, mix, rng};
 
 /// Whether another message may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +48,12 @@ struct AnswerTracker {
 }
 
 impl WorkloadPublisher {
-    pub(super) fn connect(task: &WorkloadPublisherTask, number: usize, registry: &Registry, token: Token) -> client::Result<Self> {
+    pub(super) fn connect(
+        task: &WorkloadPublisherTask,
+        number: usize,
+        registry: &Registry,
+        token: Token,
+    ) -> client::Result<Self> {
         let common = &task.common;
         let group = &common.spec.publishers[task.group];
         let stream = common.spec.first_stream(task.group) + number;
@@ -131,14 +138,24 @@ impl WorkloadPublisher {
 
     /// Writes the due message.
     #[inline]
-    pub(super) fn send(&mut self, context: &PublisherContext, time_ns: u64, results: &mut PublisherResults) -> client::Result<()> {
+    pub(super) fn send(
+        &mut self,
+        context: &PublisherContext,
+        time_ns: u64,
+        results: &mut PublisherResults,
+    ) -> client::Result<()> {
         let group = &context.task.common.spec.publishers[context.task.group];
         let Some(due_ns) = self.due_ns else { return Ok(()) };
         let symbol = context.symbols.draw(&mut self.rng);
         let size_bytes = random::size(&group.size, &mut self.rng).max(STAMP_BYTES);
         let key = context.keys.number(self.number, symbol);
-        let stamp =
-            WorkloadStamp { run: context.task.common.run, stream: self.stream, sequence: self.sequence, due_ns, sent_ns: time_ns };
+        let stamp = WorkloadStamp {
+            run: context.task.common.run,
+            stream: self.stream,
+            sequence: self.sequence,
+            due_ns,
+            sent_ns: time_ns,
+        };
         self.write(context, key, size_bytes, &stamp, group.mandatory)?;
         let route = context.keys.route(key);
         route.iter().for_each(|&queue| results.expected[queue as usize].add(self.stream, self.sequence));
@@ -245,7 +262,12 @@ impl WorkloadPublisher {
     }
 
     /// At the end, counts messages that were not sent, not answered, rejected or returned.
-    pub(super) fn end(&mut self, context: &PublisherContext, time_ns: u64, results: &mut PublisherResults) -> client::Result<()> {
+    pub(super) fn end(
+        &mut self,
+        context: &PublisherContext,
+        time_ns: u64,
+        results: &mut PublisherResults,
+    ) -> client::Result<()> {
         if let Some(since_ns) = self.stalled_since_ns.take() {
             results.stalled_ns += time_ns.saturating_sub(since_ns);
         }

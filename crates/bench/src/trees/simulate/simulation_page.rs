@@ -5,12 +5,12 @@
 
 use std::fmt::Write as _;
 
-use desim::{LoadTrace, BrokerLoad, SimulationResult, ArrivalProcess, Spread};
-use report::page::{Curve, PageSection, CurveValue, curves, escaped, opening, table};
+use desim::{ArrivalProcess, BrokerLoad, LoadTrace, SimulationResult, Spread};
+use report::page::{Curve, CurveValue, PageSection, curves, escaped, opening, table};
 
 use super::SimulationRequest;
-use super::tree_drawing;
 use super::simulation_report::{COLUMNS, facts, figures, rows};
+use super::tree_drawing;
 
 /// Points of a line: more would overlap.
 const POINTS_MAX: usize = 24;
@@ -34,7 +34,13 @@ const MEASURES: [ChartedQuantity; 5] = [
         factor: 100.0,
         of: |load| load.processor,
     },
-    ChartedQuantity { id: "links", title: "How busy links are", axis: "% of the time", factor: 100.0, of: |load| load.link },
+    ChartedQuantity {
+        id: "links",
+        title: "How busy links are",
+        axis: "% of the time",
+        factor: 100.0,
+        of: |load| load.link,
+    },
     ChartedQuantity {
         id: "rates",
         title: "What brokers are sent",
@@ -42,7 +48,13 @@ const MEASURES: [ChartedQuantity; 5] = [
         factor: 1.0,
         of: |load| load.taken_per_s,
     },
-    ChartedQuantity { id: "queues", title: "The longest queues", axis: "messages", factor: 1.0, of: |load| load.queued },
+    ChartedQuantity {
+        id: "queues",
+        title: "The longest queues",
+        axis: "messages",
+        factor: 1.0,
+        of: |load| load.queued,
+    },
     ChartedQuantity {
         id: "unread",
         title: "What has come and is not read",
@@ -156,9 +168,8 @@ fn over_time(request: &SimulationRequest, trace: &LoadTrace) -> String {
         if lines.iter().flat_map(|line| &line.values).all(|value| value.y == 0.0 && value.interval.is_none()) {
             continue;
         }
-        let caption = format!(
-            "{pace}, simulated. Medians of the brokers of a level; bars reach from minimum to maximum.{some}"
-        );
+        let caption =
+            format!("{pace}, simulated. Medians of the brokers of a level; bars reach from minimum to maximum.{some}");
         html.push_str(&curves(measure.id, measure.title, &caption, ("s", measure.axis), &lines));
     }
     html

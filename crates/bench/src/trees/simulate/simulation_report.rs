@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use desim::{Histogram, SimulationResult, ArrivalProcess, Spread};
+use desim::{ArrivalProcess, Histogram, SimulationResult, Spread};
 use serde_json::{Value, json};
 
 use super::SimulationRequest;

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use desim::{TreeTopology, BrokerLoad, SimulationResult};
+use desim::{BrokerLoad, SimulationResult, TreeTopology};
 use report::page::escaped;
 
 use super::simulation_page::evenly_spaced;
@@ -69,7 +69,8 @@ pub(super) fn render(topology: &TreeTopology, outcome: &SimulationResult) -> Str
     for (number, (node, loads)) in nodes.iter().zip(&loads).enumerate() {
         let (x, y) = node.at;
         let (from_x, from_y) = node.parent.map_or((x, y - ROW * 0.55), |above| nodes[above].at);
-        let wide = |load: &BrokerLoad| format!("stroke-width: {:.1}px;", 0.8 + 8.0 * share(load.taken_per_s, rate_most));
+        let wide =
+            |load: &BrokerLoad| format!("stroke-width: {:.1}px;", 0.8 + 8.0 * share(load.taken_per_s, rate_most));
         let mean = keyframes(&mut style, &format!("way{number}"), loads, wide);
         _ = writeln!(
             ways,
@@ -114,9 +115,7 @@ pub(super) fn render(topology: &TreeTopology, outcome: &SimulationResult) -> Str
         _ = write!(html, "The bar beside a broker is its longest queue, {queue_most:.0} messages at its full height. ");
     }
     if !trace.is_small() {
-        html.push_str(
-            "Three brokers represent each level: those with the minimum, median and maximum load. ",
-        );
+        html.push_str("Three brokers represent each level: those with the minimum, median and maximum load. ");
     }
     _ = writeln!(html, "{} of the run take {SECONDS} s here.</p>", time(last.to_ns as f64));
     html.push_str("<input type=\"checkbox\" id=\"pause\"> <label for=\"pause\">Pause</label>\n");

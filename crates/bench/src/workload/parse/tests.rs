@@ -237,7 +237,10 @@ fn objectives_are_of_groups_that_have_the_figure() {
     let latency = "latency = \"delivery\"\nquantile = \"p99\"\nat_most = \"1ms\"";
     let expected = ObjectiveGoal::Latency { kind: "delivery".to_owned(), quantile: 0.99, most_us: 1_000.0 };
     assert_eq!(objective(latency), Ok(WorkloadObjective { group: None, goal: expected }));
-    assert_eq!(objective("group = \"c\"\nat_least = 5").map(|one| one.goal), Ok(ObjectiveGoal::Rate { least_per_s: 5.0 }));
+    assert_eq!(
+        objective("group = \"c\"\nat_least = 5").map(|one| one.goal),
+        Ok(ObjectiveGoal::Rate { least_per_s: 5.0 })
+    );
     for (text, expected) in [
         ("group = \"d\"\nat_least = 5", "there is no group 'd', only: p, c"),
         ("group = \"p\"\nat_least = 5", "'at_least' counts deliveries, which publishers have none of"),
@@ -245,7 +248,10 @@ fn objectives_are_of_groups_that_have_the_figure() {
             "latency = \"done\"\nquantile = \"p99\"\nat_most = \"1ms\"",
             "the latency 'done' is measured at consumers with 'think'",
         ),
-        ("latency = \"delivery\"\nquantile = \"99\"\nat_most = \"1ms\"", "'99' is not a quantile: expected p50, p99, p99.9, max"),
+        (
+            "latency = \"delivery\"\nquantile = \"99\"\nat_most = \"1ms\"",
+            "'99' is not a quantile: expected p50, p99, p99.9, max",
+        ),
         ("quantile = \"p99\"", "expected { latency, quantile, at_most } or { at_least }"),
     ] {
         let why = objective(text).expect_err(text);

@@ -3,7 +3,7 @@
 //! Enters: words.  Leaves: numbers for them.
 //! Owns:   the texts of the words in use, with how often they are.
 
-use crate::texts::{TextId, TextArena};
+use crate::texts::{TextArena, TextId};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, Hasher};
