@@ -30,7 +30,7 @@ pub fn check(bytes: &[u8]) {
     }
     let is = |bit: u8| how & 1 << bit != 0;
     let mut shard = OneShard::new(true);
-    for (at, (queue, grave)) in QUEUES.into_iter().zip(["b", "a"]).enumerate() {
+    for (at, (queue, dead_letter_queue)) in QUEUES.into_iter().zip(["b", "a"]).enumerate() {
         let mut arguments = Table::new().with("x-dead-letter-exchange", Value::text("")).expect("short");
         let mut with = |is: bool, name: &str, value: Value| {
             if is {
@@ -38,7 +38,7 @@ pub fn check(bytes: &[u8]) {
             }
         };
         // Without it a letter keeps its key, and meets the queue that it comes from.
-        with(is(at as u8), "x-dead-letter-routing-key", Value::text(grave));
+        with(is(at as u8), "x-dead-letter-routing-key", Value::text(dead_letter_queue));
         with(is(2 + at as u8), "x-message-ttl", Value::I64(TTL_MS as i64));
         with(is(4 + at as u8), "x-max-length", Value::I64(0));
         with(is(6), "x-delivery-limit", Value::I64(1));

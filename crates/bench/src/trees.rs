@@ -20,7 +20,6 @@ mod plan_output;
 mod prediction_verdict;
 mod profile_files;
 mod run_command;
-mod segment_figures;
 mod simulate;
 mod tree_enumeration;
 mod tree_environment;
@@ -29,6 +28,7 @@ mod tree_list;
 mod tree_measurement;
 mod tree_options;
 mod tree_record;
+mod tree_segment_figures;
 mod verify;
 
 use planner::paper;

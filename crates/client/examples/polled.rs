@@ -36,10 +36,10 @@ fn main() -> Result<(), ClientError> {
             let (client, channel, _) = &mut clients[event.token().0];
             // An edge is followed until the link is drained.
             while !client
-                .dispatch(Duration::ZERO, |delivery, outlet| {
+                .dispatch(Duration::ZERO, |delivery, output| {
                     hops += 1;
                     if hops < wanted {
-                        outlet.publish(*channel, &Publish::to("", next), delivery.body())?;
+                        output.publish(*channel, &Publish::to("", next), delivery.body())?;
                     }
                     Ok(())
                 })?

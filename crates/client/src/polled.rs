@@ -51,13 +51,13 @@ impl Client {
         let mut reads = 0;
         loop {
             let mut failed = None;
-            let taken = self.take_events(|delivery, outlet| {
+            let taken = self.take_events(|delivery, output| {
                 deliveries += 1;
-                if let Err(error) = handler(&delivery, outlet) {
+                if let Err(error) = handler(&delivery, output) {
                     failed = Some(error);
                     return ControlFlow::Break(());
                 }
-                let full = outlet.outbound.bytes() >= UNSENT_BYTES_MAX;
+                let full = output.outbound.bytes() >= UNSENT_BYTES_MAX;
                 if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             })?;
             if let Some(error) = failed {

@@ -84,9 +84,9 @@ impl Client {
                     properties,
                     body,
                 };
-                let mut outlet =
+                let mut output =
                     ClientOutput { outbound: &mut self.outbound, pool: &self.pool, channels: &mut self.state.channels };
-                flow = on_delivery(delivery, &mut outlet);
+                flow = on_delivery(delivery, &mut output);
             }
             Ok(Some(other)) => self.state.note(other, &mut self.outbound, &self.pool),
             Ok(None) => more = false,
@@ -124,14 +124,14 @@ impl Client {
         let channel = self.state.channels.handle(channel);
         let unread = self.buffer.unread();
         let mut input = unread;
-        let mut outlet =
+        let mut output =
             ClientOutput { outbound: &mut self.outbound, pool: &self.pool, channels: &mut self.state.channels };
         let mut flow = ControlFlow::Continue(());
         while let Some((delivery_tag, body)) = self.repeat.next(&mut input) {
             let body = Body::Small(body);
             let delivery =
                 Delivery { channel, consumer_tag, delivery_tag, redelivered, exchange, routing_key, properties, body };
-            flow = on_delivery(delivery, &mut outlet);
+            flow = on_delivery(delivery, &mut output);
             if flow.is_break() {
                 break;
             }
@@ -472,13 +472,13 @@ impl Client {
         let mut patience = WaitDeadline::For(timeout);
         loop {
             let mut failed = None;
-            let taken = self.take_events(|delivery, outlet| {
+            let taken = self.take_events(|delivery, output| {
                 deliveries += 1;
-                if let Err(error) = handler(&delivery, outlet) {
+                if let Err(error) = handler(&delivery, output) {
                     failed = Some(error);
                     return ControlFlow::Break(());
                 }
-                if outlet.outbound.bytes() >= WRITTEN_BYTES_MAX {
+                if output.outbound.bytes() >= WRITTEN_BYTES_MAX {
                     ControlFlow::Break(())
                 } else {
                     ControlFlow::Continue(())

@@ -53,13 +53,13 @@ fn a_handler_gets_the_same_and_may_answer() {
     let (mut count, mut again) = (0_usize, 0_usize);
     while again < 10 {
         client
-            .dispatch(WAIT, |delivery, outlet| {
+            .dispatch(WAIT, |delivery, output| {
                 if delivery.routing_key == b"again" {
                     again += 1;
                 } else {
                     assert!(delivery.body() == body(count, count));
                     if count % 100 == 0 {
-                        outlet.publish(channel, &Publish::to("x", "again"), delivery.body())?;
+                        output.publish(channel, &Publish::to("x", "again"), delivery.body())?;
                     }
                     count += 1;
                 }

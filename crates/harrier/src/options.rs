@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_declared_defaults_are_those_of_the_rooms() {
+    fn the_declared_defaults_are_those_of_the_crates() {
         let config = config(&[]).expect("the default");
         let defaults = CatalogLimits::default();
         assert_eq!(format!("{:?}", limits(&config, defaults.hash_seed)), format!("{defaults:?}"));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_declared_ranges_are_those_of_the_rooms() {
+    fn the_declared_ranges_are_those_of_the_crates() {
         assert_eq!(settings::FRAME_BYTES_LEAST, u64::from(wire::frame::FRAME_BYTES_MIN));
         assert_eq!(settings::FRAME_BYTES_MOST, u64::from(session::limits::FRAME_BYTES_CEILING));
         assert_eq!(settings::MESSAGE_BYTES_MOST, session::limits::BODY_BYTES_MAX);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_rooms_can_check_is_told_with_its_place() {
+    fn what_only_the_crates_can_check_is_reported_with_its_place() {
         let error = |words: &[&str]| {
             let outcome = config(words).and_then(|config| options(&config, &MACHINE, 1, "here").map(drop));
             outcome.expect_err("refused").to_string()

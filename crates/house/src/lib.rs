@@ -1,9 +1,11 @@
-//! The house rules as tests: documents, rooms.toml and sources are held to one another (see `tests`).
+//! The house rules as tests: documents, layers.toml and sources are held to one another (see `tests`).
 //!
 //! Enters: the tree.  Leaves: its files, and the links of its documents.
 //! Owns:   the way to find them.
-//! Never:  is used by a room: nothing depends on this crate.
+//! Never:  is used by another crate: nothing depends on this crate.
 #![forbid(unsafe_code)]
+
+pub mod source;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-/// Rooms that may do what the compiler cannot check.
-const UNSAFE_ROOMS: [&str; 2] = ["slab", "ib"];
-/// Words that name no room.
-const NO_ROOMS: [&str; 10] =
+/// Crates that may do what the compiler cannot check.
+const UNSAFE_CRATES: [&str; 2] = ["slab", "ib"];
+/// Words that name nothing.
+const VAGUE_WORDS: [&str; 10] =
     ["util", "utils", "common", "helper", "helpers", "misc", "manager", "managers", "base", "stuff"];
 const LINES_MAX: usize = 600;
 
@@ -14,8 +14,8 @@ fn sources() -> Vec<PathBuf> {
     files.into_iter().filter(|path| path.components().any(|part| part.as_os_str() == "src")).collect()
 }
 
-fn room(path: &Path) -> String {
-    path.components().nth(1).expect("crates/ROOM/…").as_os_str().to_string_lossy().into_owned()
+fn crate_of(path: &Path) -> String {
+    path.components().nth(1).expect("crates/CRATE/…").as_os_str().to_string_lossy().into_owned()
 }
 
 fn is_tests(path: &Path) -> bool {
@@ -27,11 +27,11 @@ fn check(broken: Vec<String>, rule: &str) {
 }
 
 #[test]
-fn unsafe_stays_in_its_rooms() {
+fn unsafe_stays_in_its_crates() {
     let mut roots = 0;
     for path in sources() {
         let source = house::read(&path);
-        let may = UNSAFE_ROOMS.contains(&&*room(&path));
+        let may = UNSAFE_CRATES.contains(&&*crate_of(&path));
         if ["lib.rs", "main.rs"].iter().any(|name| path.ends_with(Path::new("src").join(name))) {
             roots += 1;
             let forbids = source.lines().any(|line| line == "#![forbid(unsafe_code)]");
@@ -88,9 +88,9 @@ fn a_module_introduces_itself() {
 #[test]
 fn names_mean_something() {
     let empty = sources().into_iter().filter(|path| {
-        path.with_extension("").components().any(|part| NO_ROOMS.contains(&&*part.as_os_str().to_string_lossy()))
+        path.with_extension("").components().any(|part| VAGUE_WORDS.contains(&&*part.as_os_str().to_string_lossy()))
     });
-    check(empty.map(|path| path.display().to_string()).collect(), "words that name no room");
+    check(empty.map(|path| path.display().to_string()).collect(), "words that name nothing");
 }
 
 #[test]

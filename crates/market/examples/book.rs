@@ -110,11 +110,11 @@ fn book_alone(case: &str, orders: usize, flow: OrderFlow, symbols: u16, matching
     let run = |books: &mut [OrderBook], resting: &mut RestingOrders, entries: &[(u16, IncomingOrder)]| {
         let mut trades = 0u64;
         for &(symbol, incoming) in entries {
-            let fate = books[usize::from(symbol)].submit(resting, incoming, matching, &mut |deal| {
+            let outcome = books[usize::from(symbol)].submit(resting, incoming, matching, &mut |deal| {
                 black_box(deal);
                 trades += 1;
             });
-            black_box(fate);
+            black_box(outcome);
         }
         trades
     };

@@ -225,12 +225,12 @@ fn a_full_book_takes_what_trades_and_nothing_that_would_only_rest() {
 fn all_books_together_have_a_limit() {
     let mut resting = RestingOrders::new(2);
     let mut books = [OrderBook::new(0, 1_000), OrderBook::new(1, 1_000)];
-    let mut fates = Vec::new();
+    let mut outcomes = Vec::new();
     for (at, (book, side)) in [(0, Buy), (1, Buy), (1, Buy), (0, Sell), (1, Buy)].into_iter().enumerate() {
-        fates.push(books[book].submit(&mut resting, incoming(at, side, 7, 1), Matching::Crossing, &mut |_| {}));
+        outcomes.push(books[book].submit(&mut resting, incoming(at, side, 7, 1), Matching::Crossing, &mut |_| {}));
     }
     assert_eq!(
-        fates,
+        outcomes,
         [
             MatchOutcome::Resting,
             MatchOutcome::Resting,

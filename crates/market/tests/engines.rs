@@ -62,7 +62,7 @@ impl EngineHarness {
         Self { gateway, outstanding, orders, answered: vec![false; count], repeats: 0, end: None }
     }
 
-    fn hear(&mut self, to: Recipient, message: &MarketMessage) {
+    fn on_message(&mut self, to: Recipient, message: &MarketMessage) {
         if to != Recipient::All && to != Recipient::Gateway(self.gateway) {
             return;
         }
@@ -82,25 +82,25 @@ impl EngineHarness {
         self.orders.len() as u64
     }
 
-    fn last_words(&self) -> MarketMessage {
+    fn end_message(&self) -> MarketMessage {
         MarketMessage::End(EndOfStream { gateway: self.gateway, count: self.count(), checksum: 0 })
     }
 }
 
-fn deliver(said: &mut EngineAnswers, desks: &mut [EngineHarness]) {
+fn deliver(said: &mut EngineAnswers, traders: &mut [EngineHarness]) {
     for (to, message) in said.messages.drain(..) {
         // Encoded, as over a broker.
         let message = MarketMessage::decode(&message.encode()).expect("an engine's message can be read");
-        desks.iter_mut().for_each(|desk| desk.hear(to, &message));
+        traders.iter_mut().for_each(|trader| trader.on_message(to, &message));
     }
 }
 
-fn end(engine: &mut MatchingEngine, desks: &mut [EngineHarness]) {
+fn end(engine: &mut MatchingEngine, traders: &mut [EngineHarness]) {
     let mut said = EngineAnswers::default();
-    for desk in desks.iter() {
-        assert_eq!(engine.process(&desk.last_words().encode(), &mut said), InputOutcome::End(desk.gateway));
+    for trader in traders.iter() {
+        assert_eq!(engine.process(&trader.end_message().encode(), &mut said), InputOutcome::End(trader.gateway));
     }
-    deliver(&mut said, desks);
+    deliver(&mut said, traders);
 }
 
 /// A matching rule, gateways, symbols, a seed and a choice for each order: whose it is, and what happens to it.
@@ -119,7 +119,7 @@ proptest! {
     ) {
         let rules = rules(symbols, matching);
         let mut engine = MatchingEngine::new(rules);
-        let mut desks: Vec<_> =
+        let mut traders: Vec<_> =
             (0..gateways).map(|number| EngineHarness::new(number, seed, rules, 1, turns.len())).collect();
         let mut said = EngineAnswers::default();
         let (mut sent, mut late, mut lost) = (vec![0usize; gateways], vec![Vec::new(); gateways], 0);
@@ -127,7 +127,7 @@ proptest! {
         for &(whose, fortune) in &turns {
             let whose = whose % gateways;
             let at = sent[whose];
-            let mut take = |at: usize| engine.process(&desks[whose].orders[at], &mut said);
+            let mut take = |at: usize| engine.process(&traders[whose].orders[at], &mut said);
             match fortune {
                 // The broker redelivers some of the last orders.
                 0..=20 => for again in at.saturating_sub(usize::from(fortune))..at {
@@ -153,27 +153,27 @@ proptest! {
                     sent[whose] += 1;
                 }
             }
-            deliver(&mut said, &mut desks);
+            deliver(&mut said, &mut traders);
         }
-        for (desk, late) in desks.iter().zip(&late) {
-            let missing: Vec<u64> = engine.gaps(desk.gateway).flat_map(|gap| gap.from..gap.until).collect();
+        for (trader, late) in traders.iter().zip(&late) {
+            let missing: Vec<u64> = engine.gaps(trader.gateway).flat_map(|gap| gap.from..gap.until).collect();
             // A late order at the end was not missed if nothing came after it.
-            let expected = engine.expected(desk.gateway);
+            let expected = engine.expected(trader.gateway);
             let mut known: Vec<u64> = late.iter().map(|&at| at as u64).filter(|&at| at < expected).collect();
             known.sort_unstable();
             prop_assert_eq!(missing, known);
             lost += late.len() as u64;
         }
-        end(&mut engine, &mut desks);
+        end(&mut engine, &mut traders);
         let counts = *engine.counts();
-        for ((desk, late), sent) in desks.iter().zip(&late).zip(sent) {
-            prop_assert_eq!(desk.end, Some((0, engine.checksum().value())));
-            prop_assert_eq!(desk.repeats, 0);
-            for (at, &answered) in desk.answered.iter().enumerate() {
-                prop_assert_eq!(answered, at < sent && !late.contains(&at), "order {} of {}", at, desk.gateway);
+        for ((trader, late), sent) in traders.iter().zip(&late).zip(sent) {
+            prop_assert_eq!(trader.end, Some((0, engine.checksum().value())));
+            prop_assert_eq!(trader.repeats, 0);
+            for (at, &answered) in trader.answered.iter().enumerate() {
+                prop_assert_eq!(answered, at < sent && !late.contains(&at), "order {} of {}", at, trader.gateway);
             }
-            let missing: u64 = engine.gaps(desk.gateway).map(SequenceGap::orders).sum();
-            let unsent = desk.count() - sent as u64;
+            let missing: u64 = engine.gaps(trader.gateway).map(SequenceGap::orders).sum();
+            let unsent = trader.count() - sent as u64;
             prop_assert_eq!(missing, late.len() as u64 + unsent);
             lost += unsent;
         }
@@ -194,12 +194,12 @@ proptest! {
         let rules = rules(symbols, matching);
         // The broker's queue: all orders in the order of their arrival.
         let mut next = vec![0; gateways];
-        let mut desks: Vec<_> =
+        let mut traders: Vec<_> =
             (0..gateways).map(|number| EngineHarness::new(number, seed, rules, 1, turns.len())).collect();
         let queue: Vec<[u8; ORDER_BYTES]> = turns.iter().map(|&(whose, _)| {
             let whose = whose % gateways;
             next[whose] += 1;
-            desks[whose].orders[next[whose] - 1]
+            traders[whose].orders[next[whose] - 1]
         }).collect();
         let mut unharmed = MatchingEngine::new(rules);
         for order in &queue {
@@ -228,25 +228,25 @@ proptest! {
                     let mut said = EngineAnswers::default();
                     prop_assert_eq!(engine.replay(order, &mut said), Ok(()));
                     if entry >= mark {
-                        deliver(&mut said, &mut desks);
+                        deliver(&mut said, &mut traders);
                     }
                 }
                 at = acknowledged;
             } else {
-                deliver(&mut said, &mut desks);
+                deliver(&mut said, &mut traders);
             }
         }
-        for desk in &mut desks {
-            desk.orders.truncate(next[desk.gateway.number()]);
+        for trader in &mut traders {
+            trader.orders.truncate(next[trader.gateway.number()]);
         }
-        end(&mut engine, &mut desks);
+        end(&mut engine, &mut traders);
         prop_assert_eq!(engine.checksum().value(), unharmed.checksum().value());
         prop_assert_eq!(journal, queue);
-        for desk in &desks {
-            prop_assert_eq!(desk.end, Some((0, unharmed.checksum().value())));
-            prop_assert_eq!(engine.orders_checksum(desk.gateway), unharmed.orders_checksum(desk.gateway));
-            for (at, &answered) in desk.answered.iter().enumerate() {
-                prop_assert_eq!(answered, at < desk.orders.len());
+        for trader in &traders {
+            prop_assert_eq!(trader.end, Some((0, unharmed.checksum().value())));
+            prop_assert_eq!(engine.orders_checksum(trader.gateway), unharmed.orders_checksum(trader.gateway));
+            for (at, &answered) in trader.answered.iter().enumerate() {
+                prop_assert_eq!(answered, at < trader.orders.len());
             }
         }
         let (counts, wanted) = (engine.counts(), unharmed.counts());
@@ -258,11 +258,11 @@ proptest! {
         (matching, gateways, symbols, seed, turns) in exchanges(),
     ) {
         let rules = rules(symbols * 4, matching);
-        let desks: Vec<_> =
+        let traders: Vec<_> =
             (0..gateways).map(|number| EngineHarness::new(number, seed, rules, gateways, turns.len())).collect();
         let one_after_another = {
             let mut engine = MatchingEngine::new(rules);
-            for order in desks.iter().flat_map(|desk| &desk.orders) {
+            for order in traders.iter().flat_map(|trader| &trader.orders) {
                 prop_assert_eq!(engine.process(order, &mut EngineAnswers::default()), InputOutcome::Order);
             }
             engine.checksum().value()
@@ -271,7 +271,7 @@ proptest! {
         let mut next = vec![0; gateways];
         let rest = (0..gateways).flat_map(|whose| std::iter::repeat_n(whose, turns.len()));
         for whose in turns.iter().map(|&(whose, _)| whose % gateways).chain(rest) {
-            if let Some(order) = desks[whose].orders.get(next[whose]) {
+            if let Some(order) = traders[whose].orders.get(next[whose]) {
                 next[whose] += 1;
                 prop_assert_eq!(engine.process(order, &mut EngineAnswers::default()), InputOutcome::Order);
             }

@@ -3,9 +3,9 @@
 //! Owns:   the promises of this crate, one file each.
 
 mod bad_input;
+mod body_lending;
 mod contents;
 mod handshake;
-mod lending;
 mod repeats;
 mod splits;
 

@@ -22,7 +22,7 @@ pub struct SimulatedShard {
     pub shard: Shard,
     /// Its message memory.
     pub pool: Pool,
-    doorbell: Arc<ShardWaker>,
+    waker: Arc<ShardWaker>,
     woken: Arc<AtomicBool>,
     awake: bool,
     until: Option<Instant>,
@@ -68,7 +68,7 @@ pub struct SimulatedBroker {
     /// Its ends of connections, those that are over until [`SimulatedBroker::forget_connections`].
     pub connections: Vec<BrokerConnection>,
     /// What the shards share.
-    pub household: Arc<SharedState>,
+    pub shared: Arc<SharedState>,
     /// Ticks of its shards in all its lives.
     pub ticks: u64,
     /// Whether its process runs.
@@ -82,9 +82,9 @@ impl SimulatedBroker {
     pub fn new(options: &SimulatedBrokerOptions) -> Self {
         let mut chance = SplitMix64::new(options.seed ^ 0xB40C);
         let (now, epoch_unix_s) = (options.now, 1_000_000_000);
-        let household = Arc::new(SharedState::new(options.shards, options.limits.memory_bytes_max, 1_000));
+        let shared = Arc::new(SharedState::new(options.shards, options.limits.memory_bytes_max, 1_000));
         let wake_flags: Vec<_> = (0..options.shards).map(|_| Arc::new(AtomicBool::new(false))).collect();
-        let bells: Vec<_> =
+        let wakers: Vec<_> =
             wake_flags.iter().map(|woken| ShardWaker::new(Box::new(WakeFlag(Arc::clone(woken))))).collect();
         let capabilities = ["publisher_confirms", "basic.nack", "consumer_cancel_notify", "connection.blocked"];
         let capabilities = capabilities
@@ -93,8 +93,8 @@ impl SimulatedBroker {
         let properties = Table::default().with("capabilities", Value::Table(capabilities)).expect("a short name");
         let properties = properties.with("cluster_name", Value::text(&options.name)).expect("a short name");
         let greeting = Arc::new(Greeting::new(&properties, "PLAIN"));
-        let nodes = Mailbox::connect(&bells).into_iter().zip(bells).zip(wake_flags).zip(0..options.shards);
-        let nodes = nodes.map(|(((mail, doorbell), woken), id)| {
+        let nodes = Mailbox::connect(&wakers).into_iter().zip(wakers).zip(wake_flags).zip(0..options.shards);
+        let nodes = nodes.map(|(((mailbox, waker), woken), id)| {
             let mut catalog = Catalog::new(CatalogLimits {
                 hash_seed: options.seed,
                 // Delivery limits come with the other types of queues.
@@ -135,19 +135,19 @@ impl SimulatedBroker {
                 epoch: now,
                 cluster_name: options.name.clone(),
             };
-            let desk = ShardEffects::new(pool.clone(), mail, options.limits.output_bytes_max, seed);
+            let effects = ShardEffects::new(pool.clone(), mailbox, options.limits.output_bytes_max, seed);
             let mut broker = Broker::new(broker_options, catalog);
             broker.set_origin(options.seed);
-            let shard = Shard::new(shard_options, broker, desk, Arc::clone(&household));
-            SimulatedShard { shard, pool, doorbell, woken, awake: true, until: None }
+            let shard = Shard::new(shard_options, broker, effects, Arc::clone(&shared));
+            SimulatedShard { shard, pool, waker, woken, awake: true, until: None }
         });
         let (shards, connections) = (nodes.collect(), Vec::new());
-        SimulatedBroker { shards, connections, household, ticks: 0, is_up: true, lives: 1 }
+        SimulatedBroker { shards, connections, shared, ticks: 0, is_up: true, lives: 1 }
     }
 
     /// Accepts a connection, and returns the index of the broker's end.
     pub fn accept(&mut self, far: SimLink, cable: SimConnection, now: Instant) -> usize {
-        let shard = usize::from(self.household.assign_connection().expect("there is room for a thousand"));
+        let shard = usize::from(self.shared.assign_connection().expect("there is room for a thousand"));
         let node = &mut self.shards[shard];
         let slot = node.shard.accept(Box::new(far), now);
         node.awake = true;
@@ -223,13 +223,13 @@ impl SimulatedBroker {
         if !(node.awake || was_woken || has_edges || node.until.is_some_and(|until| until <= now)) {
             return false;
         }
-        node.doorbell.is_awake();
+        node.waker.is_awake();
         self.ticks += 1;
         match node.shard.tick(now) {
             TickOutcome::More => node.awake = true,
             TickOutcome::Idle { until } => {
                 node.until = until;
-                node.doorbell.will_sleep();
+                node.waker.will_sleep();
                 node.awake = node.shard.has_messages();
             }
         }

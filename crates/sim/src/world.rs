@@ -233,7 +233,7 @@ impl SimulatedWorld {
     pub fn check_nothing_left(&mut self) {
         let mut left = Vec::new();
         for (number, broker) in self.brokers.iter_mut().enumerate() {
-            let counted = broker.household.connections();
+            let counted = broker.shared.connections();
             let counted = (counted > 0).then(|| format!("{counted} connections counted"));
             let leftovers = counted.into_iter().chain(broker.leftovers());
             left.extend(leftovers.map(|leftover| format!("{leftover} of broker {number}")));

@@ -199,9 +199,9 @@ impl<D: Device> Link for StandaloneLink<D> {
         if descriptors.is_empty() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "this RDMA device has no descriptors to wait for"));
         }
-        let bell = WakePipe::new()?;
+        let wake_pipe = WakePipe::new()?;
         self.registered.clear();
-        for descriptor in descriptors.into_iter().chain([bell.descriptor()]) {
+        for descriptor in descriptors.into_iter().chain([wake_pipe.descriptor()]) {
             match registry.register(&mut SourceFd(&descriptor), token, Interest::READABLE) {
                 Ok(()) => self.registered.push(descriptor),
                 // A card has one descriptor for asynchronous events in a process: the owner may have registered it
@@ -210,14 +210,14 @@ impl<D: Device> Link for StandaloneLink<D> {
                 Err(error) => return Err(error),
             }
         }
-        self.wake_pipe = Some(bell);
+        self.wake_pipe = Some(wake_pipe);
         // Reports what has arrived before.
         self.wake();
         Ok(())
     }
 
     fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
-        let Some(_bell) = self.wake_pipe.take() else { return Ok(()) };
+        let Some(_wake_pipe) = self.wake_pipe.take() else { return Ok(()) };
         let mut all = self.registered.drain(..);
         all.try_for_each(|descriptor| registry.deregister(&mut SourceFd(&descriptor)))
     }

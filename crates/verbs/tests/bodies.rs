@@ -100,7 +100,7 @@ fn a_large_body_goes_from_a_publisher_to_32_consumers_without_a_copy() {
 }
 
 #[test]
-fn a_round_rings_one_doorbell_and_asks_for_few_completions() {
+fn a_round_of_sends_rings_the_device_once() {
     let settings = PortSettings { corked: true, credits: 40, ..settings() };
     let world = TestWorld::new(&FabricOptions::faultless(), &[settings.clone(), settings]);
     let (mut near, mut far) = world.connect();

@@ -13,7 +13,7 @@ mod many;
 #[path = "card/outage.rs"]
 mod outage;
 
-use ends::{asking, carry, connected, drive, fresh, lab, listening, pattern, port, settings};
+use ends::{carry, connected, connecting, drive, fresh, lab, listening, pattern, port, settings};
 use link::contract::{CONTRACT_TESTS, LinkPair};
 use slab::{Gather, Pool, PoolOptions};
 use verbs::{PortSettings, card};
@@ -22,7 +22,7 @@ use verbs::{PortSettings, card};
 fn bytes_go_from_one_port_to_another() {
     let Some(ip) = lab() else { return };
     let address = fresh(ip);
-    let (far_port, near_port) = (listening(&address, &settings()), asking(&address, &settings()));
+    let (far_port, near_port) = (listening(&address, &settings()), connecting(&address, &settings()));
     let (mut near, mut far) = connected(&near_port, &far_port, &address);
     let pool = Pool::new(PoolOptions::default());
     for (from, to) in [(true, "hello"), (false, "and hello")] {
@@ -65,7 +65,7 @@ fn a_link_over_a_card_keeps_the_contract() {
 fn the_end_that_accepted_may_have_something_to_say_at_once() {
     let Some(ip) = lab() else { return };
     let address = fresh(ip);
-    let (far_port, near_port) = (listening(&address, &settings()), asking(&address, &settings()));
+    let (far_port, near_port) = (listening(&address, &settings()), connecting(&address, &settings()));
     let pool = Pool::new(PoolOptions::default());
     for _ in 0..50 {
         let (mut near, mut far) = connected(&near_port, &far_port, &address);
@@ -80,7 +80,7 @@ fn the_end_that_accepted_may_have_something_to_say_at_once() {
 fn bodies_of_every_size_arrive_as_they_went() {
     let Some(ip) = lab() else { return };
     let address = fresh(ip);
-    let (far_port, near_port) = (listening(&address, &settings()), asking(&address, &settings()));
+    let (far_port, near_port) = (listening(&address, &settings()), connecting(&address, &settings()));
     let (mut near, mut far) = connected(&near_port, &far_port, &address);
     let pool = Pool::new(PoolOptions::default());
     let powers = (0..=20).map(|power| 1usize << power);

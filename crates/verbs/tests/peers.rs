@@ -24,7 +24,7 @@ const HELLO: Hello = Hello {
     reads_answered_max: 1,
     token: None,
 };
-const WISHES: QueuePairLimits =
+const QUEUE_PAIR_LIMITS: QueuePairLimits =
     QueuePairLimits { send_slots: 64, receiver_not_ready_retries: 6, reads_issued_max: 1, reads_answered_max: 1 };
 
 /// A client of its own making: a queue pair, and whatever it wants to send.
@@ -41,7 +41,7 @@ impl RawClient {
         let mut device = world.fabric.device();
         let mut buffers = (0..64).map(|at| (WorkRequestId(at), world.pool.block(4_096))).collect();
         device.post_receives(&mut buffers).expect("room");
-        let pair = device.connect("0", &HELLO.encode(), &WISHES).expect("room");
+        let pair = device.connect("0", &HELLO.encode(), &QUEUE_PAIR_LIMITS).expect("room");
         let mut events = Vec::new();
         world.until("an answer", || {
             device.events(device.now(), &mut events).expect("whole");
@@ -174,7 +174,7 @@ fn ends(world: &TestWorld, link: &mut SimVerbsLink) -> String {
 fn who_breaks_the_protocol_loses_the_connection_and_nobody_else_does() {
     type Misbehaviour = fn(&mut RawClient);
     let sound = RendezvousDescriptor { number: 0, bytes: 100, address: 4_096, key: 1 };
-    let deeds: [(&str, Misbehaviour, &str); 20] = [
+    let violations: [(&str, Misbehaviour, &str); 20] = [
         (
             "beyond its credit",
             |raw| (0..30).for_each(|_| raw.send(MessageKind::Data, b"x")),
@@ -262,11 +262,11 @@ fn who_breaks_the_protocol_loses_the_connection_and_nobody_else_does() {
         ("silence", |_| (), "nothing was received from the peer"),
     ];
     assert!(RendezvousDescriptor::decode(&sound.encode()).is_some());
-    for (name, deed, expect) in deeds {
+    for (name, violation, expect) in violations {
         let scene = HostileScene::new();
         let mut raw = RawClient::new(&scene.world);
         let mut link = scene.accept();
-        deed(&mut raw);
+        violation(&mut raw);
         if name == "beyond its credit" || name == "too many rendezvous" {
             // Nothing is read meanwhile: every message holds its buffer.
             scene.world.steps(20);
@@ -395,7 +395,7 @@ fn a_reset_in_the_middle_of_a_rendezvous_returns_everything() {
 /// What the listener says to a request with these private data.
 fn answer(world: &TestWorld, private: &[u8]) -> Option<Reject> {
     let mut device = world.fabric.device();
-    let pair = device.connect("0", private, &WISHES).expect("room");
+    let pair = device.connect("0", private, &QUEUE_PAIR_LIMITS).expect("room");
     let mut events = Vec::new();
     world.until("an answer", || {
         device.events(device.now(), &mut events).expect("whole");
@@ -434,7 +434,8 @@ fn a_request_is_refused_with_its_reason() {
 fn a_flood_of_requests_is_refused_when_the_buffers_are_promised_and_passes() {
     let scene = HostileScene::new();
     let mut device = scene.world.fabric.device();
-    let pairs: Vec<_> = (0..200).map(|_| device.connect("0", &HELLO.encode(), &WISHES).expect("room")).collect();
+    let pairs: Vec<_> =
+        (0..200).map(|_| device.connect("0", &HELLO.encode(), &QUEUE_PAIR_LIMITS).expect("room")).collect();
     let mut events = Vec::new();
     scene.world.until("all answers", || {
         device.events(device.now(), &mut events).expect("whole");
@@ -461,7 +462,7 @@ fn requests_that_nobody_finishes_give_way_when_there_is_no_room() {
     let mut device = scene.world.fabric.device();
     let room = scene.settings.connections_max() - 1;
     for _ in 0..room {
-        device.connect("0", &HELLO.encode(), &WISHES).expect("room");
+        device.connect("0", &HELLO.encode(), &QUEUE_PAIR_LIMITS).expect("room");
     }
     let port = &scene.world.ports[0];
     scene.world.until("as many as there is room for", || port.usage().connections == room + 1);
@@ -481,7 +482,7 @@ fn requests_that_nobody_finishes_give_way_when_there_is_no_room() {
 fn requests_that_nobody_finishes_have_their_time_while_there_is_room() {
     let scene = HostileScene::new();
     let mut device = scene.world.fabric.device();
-    device.connect("0", &HELLO.encode(), &WISHES).expect("room");
+    device.connect("0", &HELLO.encode(), &QUEUE_PAIR_LIMITS).expect("room");
     let port = &scene.world.ports[0];
     scene.world.until("a request", || port.usage().connections == 2);
     scene.world.fabric.vanish(&device);

@@ -79,10 +79,10 @@ pub fn ask<T: Send + 'static>(
     question: impl FnOnce(&mut RankController) -> Result<T, String> + Send + 'static,
 ) -> Result<T, String> {
     const NOBODY: &str = "the conversation with the ranks has ended";
-    let asker = controller_thread().as_ref().map(|thread| thread.requests.clone()).ok_or(NOBODY)?;
+    let requests = controller_thread().as_ref().map(|thread| thread.requests.clone()).ok_or(NOBODY)?;
     let (answer, answered) = channel();
     // If the caller's thread has ended, nobody needs the result.
-    asker.send(Box::new(move |controller| drop(answer.send(question(controller))))).map_err(|_| NOBODY)?;
+    requests.send(Box::new(move |controller| drop(answer.send(question(controller))))).map_err(|_| NOBODY)?;
     answered.recv().map_err(|_| NOBODY)?
 }
 

@@ -299,17 +299,17 @@ impl BenchmarkConsumer {
     ) -> Result<bool, String> {
         let (channel, unacknowledged) = (self.channel, &mut self.unacknowledged);
         let before = arrivals.tally.complete();
-        let dispatched = self.client.dispatch(wait, |delivery, outlet| {
+        let dispatched = self.client.dispatch(wait, |delivery, output| {
             arrivals.arrived(delivery.body());
             if task.ack_every > 0 {
                 *unacknowledged += 1;
                 if *unacknowledged >= task.ack_every {
                     *unacknowledged = 0;
-                    outlet.ack(channel, delivery.delivery_tag, true)?;
+                    output.ack(channel, delivery.delivery_tag, true)?;
                 }
             }
             match segment.shape {
-                TrafficShape::PingPong => answer(channel, task, delivery, outlet),
+                TrafficShape::PingPong => answer(channel, task, delivery, output),
                 TrafficShape::Stream => Ok(()),
             }
         });
@@ -338,11 +338,11 @@ fn answer(
     channel: ClientChannel,
     task: &ConsumerTask,
     delivery: &Delivery<'_>,
-    outlet: &mut ClientOutput<'_>,
+    output: &mut ClientOutput<'_>,
 ) -> client::Result<()> {
     let to = Publish::to(&task.reply_exchange, &task.reply_key);
     match delivery.shared_body() {
-        Some(body) => outlet.publish_shared(channel, &to, body).map(drop),
-        None => outlet.publish(channel, &to, delivery.body()).map(drop),
+        Some(body) => output.publish_shared(channel, &to, body).map(drop),
+        None => output.publish(channel, &to, delivery.body()).map(drop),
     }
 }

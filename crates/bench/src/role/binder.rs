@@ -38,7 +38,7 @@ pub(super) fn run(commands: &mut CommandReader) -> Result<(), String> {
         }
         let ended = StopFlag::default();
         // If the thread has ended, its result says why.
-        let _heard = begin.send(Arc::clone(&ended));
+        let _receiver_gone = begin.send(Arc::clone(&ended));
         // The next command is `End`; end of input counts as well.
         let next = commands.next::<BinderCommand>();
         ended.store(true, Ordering::Release);
@@ -58,7 +58,7 @@ fn change_at_rate(task: BinderTask, begins: &Receiver<StopFlag>, result_sender: 
         Ok(binder) => binder,
         Err(error) => {
             // Sending fails only if the process ends.
-            let _heard = result_sender.send(Err(error.to_string()));
+            let _receiver_gone = result_sender.send(Err(error.to_string()));
             return;
         }
     };

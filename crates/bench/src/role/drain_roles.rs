@@ -259,7 +259,7 @@ impl DrainConsumer {
     /// Receives what has arrived; returns whether the socket is drained.
     fn receive(&mut self, task: &BacklogTask, size_bytes: usize, drained: &mut DrainProgress) -> client::Result<bool> {
         let Self { client, channel, unacknowledged, last_tag, next } = self;
-        let dispatched = client.dispatch(Duration::ZERO, |delivery, outlet| {
+        let dispatched = client.dispatch(Duration::ZERO, |delivery, output| {
             drained.tally.arrived(delivery.body());
             drained.mark();
             if let Some(sequence) = sequence_of(delivery.body(), size_bytes).filter(|&number| number < drained.sent) {
@@ -271,7 +271,7 @@ impl DrainConsumer {
                 *unacknowledged += 1;
                 if *unacknowledged >= task.ack_every {
                     *unacknowledged = 0;
-                    outlet.ack(*channel, delivery.delivery_tag, true)?;
+                    output.ack(*channel, delivery.delivery_tag, true)?;
                 }
             }
             Ok(())

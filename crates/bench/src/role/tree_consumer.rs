@@ -56,13 +56,13 @@ impl BenchmarkConsumer {
         let mut progress = ProbeProgress::None;
         let mut unexpected = None;
         let channel = self.channel;
-        let taken = self.client.dispatch(PROBE_TURN, |delivery, outlet| {
+        let taken = self.client.dispatch(PROBE_TURN, |delivery, output| {
             match <[u8; PROBE_BYTES]>::try_from(delivery.body()) {
                 Ok(number) if u64::from_le_bytes(number) == PROBE_LAST => progress = ProbeProgress::Last,
                 Ok(_) => progress = progress.max(ProbeProgress::Some),
                 Err(_) => unexpected = Some(delivery.body().len()),
             }
-            if acks { outlet.ack(channel, delivery.delivery_tag, false) } else { Ok(()) }
+            if acks { output.ack(channel, delivery.delivery_tag, false) } else { Ok(()) }
         });
         taken.map_err(|error| error.to_string())?;
         match unexpected {

@@ -106,8 +106,8 @@ impl AnswerOutbox {
 
     /// Publishes everything while orders are being processed.
     #[inline]
-    pub(super) fn publish(&mut self, channel: ClientChannel, outlet: &mut ClientOutput<'_>) -> client::Result<()> {
-        self.publish_each(|to, body| outlet.publish(channel, to, body))
+    pub(super) fn publish(&mut self, channel: ClientChannel, output: &mut ClientOutput<'_>) -> client::Result<()> {
+        self.publish_each(|to, body| output.publish(channel, to, body))
     }
 
     /// Publishes everything.

@@ -146,12 +146,12 @@ impl EngineProgram {
     fn trade(&mut self) -> client::Result<()> {
         let mut events = Events::with_capacity(16);
         while !self.is_over() {
-            let has_room = self.has_capacity();
-            if self.readable && has_room {
+            let has_capacity = self.has_capacity();
+            if self.readable && has_capacity {
                 self.process_orders()?;
             }
             self.client.flush_now()?;
-            self.wait(&mut events, if self.readable && has_room { Duration::ZERO } else { MARKET_LOOK })?;
+            self.wait(&mut events, if self.readable && has_capacity { Duration::ZERO } else { MARKET_LOOK })?;
         }
         Ok(())
     }
@@ -183,7 +183,7 @@ impl EngineProgram {
         let Self { engine, outbox: mailbox, journal, ended, results: found, interval, task, .. } = self;
         let (every, name) = (task.load.sample, &task.place.name);
         let mut last = None;
-        let came = self.client.dispatch_now(|delivery, outlet| {
+        let came = self.client.dispatch_now(|delivery, output| {
             let body = delivery.body();
             last = Some(delivery.delivery_tag);
             let taken = engine.process(body, mailbox);
@@ -203,7 +203,7 @@ impl EngineProgram {
                         if is_due {
                             let bytes =
                                 interval.end(SampleSource::Engine, found.ended_ns, totals(engine.counts()), Vec::new());
-                            outlet.publish(delivery.channel, &Publish::to(name, STATISTICS), bytes)?;
+                            output.publish(delivery.channel, &Publish::to(name, STATISTICS), bytes)?;
                         }
                     }
                 }
@@ -214,7 +214,7 @@ impl EngineProgram {
                 }
                 InputOutcome::Repeat => {}
             }
-            if journal.is_none() { mailbox.publish(delivery.channel, outlet) } else { Ok(()) }
+            if journal.is_none() { mailbox.publish(delivery.channel, output) } else { Ok(()) }
         })?;
         self.readable = !came.drained;
         if came.deliveries > 0 {

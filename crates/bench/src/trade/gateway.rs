@@ -229,9 +229,9 @@ impl GatewayProgram {
     fn receive_answers(&mut self) -> client::Result<()> {
         let (blotter, task) = (&mut self.blotter, &self.task);
         let mut last = None;
-        let came = self.client.dispatch_now(|delivery, outlet: &mut ClientOutput<'_>| {
+        let came = self.client.dispatch_now(|delivery, output: &mut ClientOutput<'_>| {
             if let Some(sample) = blotter.on_message(delivery.body(), now_ns()) {
-                outlet.publish(delivery.channel, &Publish::to(&task.place.name, STATISTICS), sample)?;
+                output.publish(delivery.channel, &Publish::to(&task.place.name, STATISTICS), sample)?;
             }
             last = Some(delivery.delivery_tag);
             Ok(())

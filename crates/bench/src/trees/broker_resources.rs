@@ -6,8 +6,8 @@ use report::page::{PageSection, number};
 use topology::Tree;
 
 use super::run_command::section as empty;
-use super::segment_figures::SegmentFigures;
 use super::tree_measurement::SizeMeasurement;
+use super::tree_segment_figures::TreeSegmentFigures;
 use report::document::NodeUsage;
 
 const COLUMNS: [&str; 8] =
@@ -28,7 +28,7 @@ pub(super) fn rows(measured: &SizeMeasurement) -> Vec<Vec<String>> {
     let names = first.nodes.iter().map(|(name, _)| name.clone()).enumerate();
     let row = |(index, name): (usize, String)| {
         let a_second = |value: &dyn Fn(&NodeUsage) -> Option<f64>| {
-            let of = |figures: &SegmentFigures| Some(value(&figures.nodes.get(index)?.1)? / figures.elapsed_s());
+            let of = |figures: &TreeSegmentFigures| Some(value(&figures.nodes.get(index)?.1)? / figures.elapsed_s());
             number(measured.median_of(of))
         };
         vec![

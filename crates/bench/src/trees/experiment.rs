@@ -13,11 +13,11 @@ use super::interleaved_runs::{InterleavedRuns, RunProgress};
 use super::live_tree::TreePlan;
 use super::paper::{self, EXPERIMENTS, PaperCell, is_large};
 use super::run_command::{describe_plan, help, section};
-use super::segment_figures::SegmentFigures;
 use super::tree_environment::NodeHosting;
 use super::tree_measurement::{MeasurementEffort, SizeMeasurement};
 use super::tree_options::{EFFORT, HOSTING, OUTPUT, effort, hosting, plan, sizes};
 use super::tree_record::TreeRecord;
+use super::tree_segment_figures::TreeSegmentFigures;
 use super::{broker_resources, tree_options};
 use crate::arguments::{OptionSpec, ParsedOptions, option};
 use crate::failure::CommandFailure;
@@ -176,9 +176,9 @@ impl Experiment<'_> {
 /// What the paper counts at this size.
 fn figure(measured: &SizeMeasurement) -> f64 {
     if is_large(measured.size_bytes) {
-        measured.median(SegmentFigures::aggregate_mb_per_s)
+        measured.median(TreeSegmentFigures::aggregate_mb_per_s)
     } else {
-        measured.median(SegmentFigures::per_stream_per_s)
+        measured.median(TreeSegmentFigures::per_stream_per_s)
     }
 }
 
@@ -187,9 +187,9 @@ fn line(measured: &SizeMeasurement) -> String {
     format!(
         "  {:>7} B  {:>12.0} msg/s per stream {:>12.0} aggregate {:>10.2} MB/s aggregate{complaint}\n",
         measured.size_bytes,
-        measured.median(SegmentFigures::per_stream_per_s),
-        measured.median(SegmentFigures::aggregate_per_s),
-        measured.median(SegmentFigures::aggregate_mb_per_s),
+        measured.median(TreeSegmentFigures::per_stream_per_s),
+        measured.median(TreeSegmentFigures::aggregate_per_s),
+        measured.median(TreeSegmentFigures::aggregate_mb_per_s),
     )
 }
 

@@ -10,10 +10,10 @@ use super::interleaved_runs::{InterleavedRuns, RunProgress};
 use super::limited_links;
 use super::live_tree::TreePlan;
 use super::run_command::help;
-use super::segment_figures::SegmentFigures;
 use super::tree_environment::NodeHosting;
 use super::tree_measurement::{MeasurementEffort, SizeMeasurement};
 use super::tree_options::{self, plan};
+use super::tree_segment_figures::TreeSegmentFigures;
 use crate::arguments::{OptionSpec, ParsedOptions, option};
 use crate::failure::CommandFailure;
 use crate::limits::{RUNS_MAX, SECONDS_MAX};
@@ -160,7 +160,7 @@ impl FederationGoals<'_> {
                 times,
                 format!("{:.2} us after {:.2} us; a broker alone {alone:.2} us", us(1), us(0)),
             )?;
-            let [rate, flat] = [two, flat].map(|measured| measured.median(SegmentFigures::per_stream_per_s));
+            let [rate, flat] = [two, flat].map(|measured| measured.median(TreeSegmentFigures::per_stream_per_s));
             self.row(
                 &format!("B-B-C, 64 B, ack {ack}: rate, times that of B-C"),
                 GoalBound::Nothing,
@@ -200,7 +200,7 @@ impl FederationGoals<'_> {
             ("none", None) => "ack none".to_owned(),
             (_, None) => format!("ack {ack}, credit {}", limit(credit)),
         };
-        let time = |measured: &SizeMeasurement| Some(1e6 / measured.median(SegmentFigures::per_stream_per_s));
+        let time = |measured: &SizeMeasurement| Some(1e6 / measured.median(TreeSegmentFigures::per_stream_per_s));
         let root = |measured: &SizeMeasurement| measured.median_of(|figures| figures.cpu_us(0));
         let rows: [(&str, MeasurementMetric<'_>, GoalBound); 2] = [
             ("time", &time, GoalBound::AtMost(ERROR_MAX)),

@@ -8,9 +8,9 @@ use topology::Tree;
 use super::federation_goals::FederationGoals;
 use super::live_tree::TreePlan;
 use super::paper;
-use super::segment_figures::SegmentFigures;
 use super::tree_environment::NodeHosting;
 use super::tree_measurement::MeasurementEffort;
+use super::tree_segment_figures::TreeSegmentFigures;
 use crate::arguments::ParsedOptions;
 use crate::failure::CommandFailure;
 use crate::perf::perf_table::GoalBound;
@@ -86,7 +86,7 @@ pub(super) fn run(goals: &mut FederationGoals<'_>, bits_per_s: u64) -> Result<()
             }
         };
         let (got, allowed) =
-            (measured.median(SegmentFigures::aggregate_mb_per_s), allowed_mb_per_s(&plan.tree, bits_per_s));
+            (measured.median(TreeSegmentFigures::aggregate_mb_per_s), allowed_mb_per_s(&plan.tree, bits_per_s));
         let (copies, raw) = (copies_max(&plan.tree), allowed / CARRIED);
         let detail = format!(
             "{got:.1} of {allowed:.1} MB/s aggregate ({raw:.1} with headers): the narrowest link has {copies} copies{with}"

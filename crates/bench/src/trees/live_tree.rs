@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use topology::{Tree, TreeBroker};
 
-use super::segment_figures::SegmentFigures;
 use super::tree_environment::{NodeHosting, TreeEnvironment};
+use super::tree_segment_figures::TreeSegmentFigures;
 use crate::limits::{
     CHILD_END_WAIT, PROBE_AGAIN, PROBE_LAST, REPORT_WAIT, ROLE_POLL_WAIT, ROLE_READY_WAIT, ROUTE_WAIT,
     ROUTES_LOOK_INTERVAL, TREE_READY_WAIT,
@@ -274,7 +274,7 @@ impl LiveTree {
     ///
     /// # Errors
     /// A role fails or stays silent.
-    pub fn segment(&mut self, size_bytes: usize, count: u64, metered: bool) -> Result<SegmentFigures, String> {
+    pub fn segment(&mut self, size_bytes: usize, count: u64, metered: bool) -> Result<TreeSegmentFigures, String> {
         let segment = LoadSegment { shape: TrafficShape::Stream, size_bytes, count };
         for (name, role) in &mut self.leaves {
             role.send_command(&LeafCommand::Consume(segment)).map_err(|why| format!("{name}: {why}"))?;
@@ -287,7 +287,7 @@ impl LiveTree {
             self.brokers.iter_mut().try_for_each(|broker| await_armed(&broker.name, &mut broker.role, REPORT_WAIT))?;
         }
         self.root()?.send_command(&RootCommand::Send(segment))?;
-        let mut figures = SegmentFigures::begin(size_bytes, count, self.consumers);
+        let mut figures = TreeSegmentFigures::begin(size_bytes, count, self.consumers);
         self.collect_reports(&mut figures)?;
         if metered {
             self.brokers.iter_mut().try_for_each(|broker| broker.role.send_command(&SupervisorCommand::End))?;
@@ -300,7 +300,7 @@ impl LiveTree {
     }
 
     /// Collects the report of every role, in any order. One that fails ends the wait for all.
-    fn collect_reports(&mut self, figures: &mut SegmentFigures) -> Result<(), String> {
+    fn collect_reports(&mut self, figures: &mut TreeSegmentFigures) -> Result<(), String> {
         let deadline = Deadline::after(REPORT_WAIT);
         let root = self.root.iter_mut().map(|role| ("publisher", role));
         let mut waiting: Vec<(&str, &mut RoleHandle)> =

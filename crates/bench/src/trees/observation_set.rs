@@ -7,8 +7,8 @@ use topology::Tree;
 
 use super::calibration_sweeps::RouteMode;
 use super::limited_links::with_heads;
-use super::segment_figures::SegmentFigures;
 use super::tree_measurement::SizeMeasurement;
+use super::tree_segment_figures::TreeSegmentFigures;
 use crate::failure::CommandFailure;
 use crate::role::role_tasks::TreeTransport;
 
@@ -59,7 +59,7 @@ impl ObservationSet {
 }
 
 /// Adds one run.
-fn add_run(observation: &mut Observation, figures: &SegmentFigures) {
+fn add_run(observation: &mut Observation, figures: &TreeSegmentFigures) {
     let runs_before = observation.streams_per_s.len();
     observation.streams_per_s.push(figures.per_stream_per_s());
     let levels = figures.level_cpu_us(&observation.tree).unwrap_or_default();
@@ -89,7 +89,7 @@ mod tests {
 
     fn measured(tree: &Tree, elapsed_ns: u64, lost: u64) -> SizeMeasurement {
         let consumers = u64::from(tree.consumers());
-        let mut figures = SegmentFigures::begin(1_000, 100, consumers);
+        let mut figures = TreeSegmentFigures::begin(1_000, 100, consumers);
         let faults = DeliveryFaults { lost, ..DeliveryFaults::default() };
         let none = LatencyHistogram::default().buckets();
         let published = RoleReport::Published {

@@ -7,10 +7,10 @@ use report::stdout::put;
 use topology::Tree;
 
 use super::live_tree::{LiveTree, TreePlan};
-use super::segment_figures::SegmentFigures;
 use super::tree_measurement::{SizeMeasurement, measure};
 use super::tree_options::{EFFORT, HOSTING, OUTPUT, TREE, effort, hosting, plan, sizes, tree};
 use super::tree_record::TreeRecord;
+use super::tree_segment_figures::TreeSegmentFigures;
 use super::{broker_resources, plan_output, tree_list};
 use crate::arguments::{OptionSpec, ParsedOptions, help_with, option};
 use crate::failure::CommandFailure;
@@ -173,15 +173,15 @@ fn head(latency: bool) -> String {
 }
 
 fn row(measured: &SizeMeasurement, latency: bool) -> String {
-    let cpu = |figures: &SegmentFigures| {
+    let cpu = |figures: &TreeSegmentFigures| {
         let usage = figures.brokers().known()?;
         Some(usage.cpu_s() * 1e6 / figures.delivered.max(1) as f64)
     };
     let mut cells = vec![
-        format!("{:.0}", measured.median(SegmentFigures::aggregate_per_s)),
-        format!("{:.0}", measured.median(SegmentFigures::per_stream_per_s)),
-        format!("{:.2}", measured.median(SegmentFigures::aggregate_mb_per_s)),
-        format!("{:.2}", measured.median(SegmentFigures::per_stream_mb_per_s)),
+        format!("{:.0}", measured.median(TreeSegmentFigures::aggregate_per_s)),
+        format!("{:.0}", measured.median(TreeSegmentFigures::per_stream_per_s)),
+        format!("{:.2}", measured.median(TreeSegmentFigures::aggregate_mb_per_s)),
+        format!("{:.2}", measured.median(TreeSegmentFigures::per_stream_mb_per_s)),
         number(measured.median_of(cpu)),
     ];
     if latency {

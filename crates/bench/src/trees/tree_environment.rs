@@ -91,8 +91,8 @@ impl TreeEnvironment {
     pub fn describe_ranks(&self) -> Option<String> {
         let EnvironmentKind::Ranks(ranks) = self.kind else { return None };
         let of = |rank: usize| {
-            let seats = self.slots.iter().enumerate().filter(|(number, _)| rank_of(*number, ranks) == rank);
-            let labels: Vec<&str> = seats.map(|(_, label)| label.as_str()).collect();
+            let slots = self.slots.iter().enumerate().filter(|(number, _)| rank_of(*number, ranks) == rank);
+            let labels: Vec<&str> = slots.map(|(_, label)| label.as_str()).collect();
             (!labels.is_empty()).then(|| format!("rank {rank}: {}", labels.join(" ")))
         };
         Some((1..ranks).filter_map(of).collect::<Vec<_>>().join("; "))

@@ -5,7 +5,7 @@
 use gauge::{LatencyHistogram, RunValues};
 
 use super::live_tree::LiveTree;
-use super::segment_figures::SegmentFigures;
+use super::tree_segment_figures::TreeSegmentFigures;
 use crate::failure::CommandFailure;
 use crate::launcher::one_clock;
 use crate::limits::SEGMENT_MESSAGES_MAX;
@@ -27,7 +27,7 @@ pub(super) struct MeasurementEffort {
 /// All runs of one size.
 pub(super) struct SizeMeasurement {
     pub size_bytes: usize,
-    pub runs: Vec<SegmentFigures>,
+    pub runs: Vec<TreeSegmentFigures>,
     /// From the publication of a single message until the last consumer has it.
     pub latencies: LatencyHistogram,
 }
@@ -40,20 +40,20 @@ impl SizeMeasurement {
     }
 
     /// The median of a metric over the runs.
-    pub fn median(&self, value: impl Fn(&SegmentFigures) -> f64) -> f64 {
+    pub fn median(&self, value: impl Fn(&TreeSegmentFigures) -> f64) -> f64 {
         let runs: RunValues = self.runs.iter().map(value).collect();
         runs.summary().map_or(f64::NAN, |summary| summary.median)
     }
 
     /// The median of a metric that a run may lack.
-    pub fn median_of(&self, value: impl Fn(&SegmentFigures) -> Option<f64>) -> Option<f64> {
+    pub fn median_of(&self, value: impl Fn(&TreeSegmentFigures) -> Option<f64>) -> Option<f64> {
         let runs: RunValues = self.runs.iter().filter_map(value).collect();
         runs.summary().map(|summary| summary.median)
     }
 
     /// What is wrong with the messages of a run, if anything.
     pub fn problem(&self) -> Option<String> {
-        self.runs.iter().find_map(SegmentFigures::problem)
+        self.runs.iter().find_map(TreeSegmentFigures::problem)
     }
 }
 

@@ -20,12 +20,12 @@ use super::limited_links::fair_options;
 use super::live_tree::TreePlan;
 use super::prediction_verdict::{BetterDirection, CheckedTree, PredictionTolerance, PredictionVerdict, ranks};
 use super::run_command::{help, section};
-use super::segment_figures::SegmentFigures;
 use super::tree_enumeration::TreeEnumeration;
 use super::tree_environment::NodeHosting;
 use super::tree_measurement::{MeasurementEffort, SizeMeasurement};
 use super::tree_options::{self, HOSTING, bits_per_s, hosting, sizes, tree};
 use super::tree_record::text;
+use super::tree_segment_figures::TreeSegmentFigures;
 use super::{plan_output, profile_files, tree_list};
 use crate::arguments::{OptionSpec, ParsedOptions, UsageError, option};
 use crate::failure::CommandFailure;
@@ -95,7 +95,7 @@ struct Verification {
 }
 
 /// A metric of a run.
-type SegmentMetric<'a> = &'a dyn Fn(&SegmentFigures) -> Option<f64>;
+type SegmentMetric<'a> = &'a dyn Fn(&TreeSegmentFigures) -> Option<f64>;
 
 /// The result of a size, for the JSON file.
 #[derive(Serialize)]
@@ -328,7 +328,7 @@ impl Verification {
         let runs: Vec<f64> = measured.runs.iter().filter_map(value).collect();
         let edge = |pick: fn(f64, f64) -> f64| runs.iter().copied().reduce(pick);
         let median = measured.median_of(value)?;
-        let busy = measured.median(SegmentFigures::processors_busy) / gauge::processors() as f64;
+        let busy = measured.median(TreeSegmentFigures::processors_busy) / gauge::processors() as f64;
         let is_it = |one: &planner::Observation| {
             one.tree == *tree
                 && one.message_bytes == costs.message_bytes

@@ -546,8 +546,8 @@ fn a_publisher_of_dead_letters_is_throttled_by_their_consumers() {
         world.publish(publisher, "", "late", &body);
     }
     world.set_output_capacity(consumer, false);
-    let paced = (0..6).position(|_| !world.publish(publisher, "", "q", &body));
-    assert_eq!(paced, Some(3), "four mebibytes and more wait for the consumer's link");
+    let throttled_at = (0..6).position(|_| !world.publish(publisher, "", "q", &body));
+    assert_eq!(throttled_at, Some(3), "four mebibytes and more wait for the consumer's link");
     // What expires meanwhile waits a moment, and is not forgotten.
     world.advance(5);
     assert_eq!(counts(&mut world, owner, "late"), "declare-ok late 0/0");

@@ -153,7 +153,7 @@ impl Catalog {
             RoutingTable::Topic => self.topics.add(&mut self.bindings, root, binding),
             // The oldest binding to a destination counts, as in RabbitMQ 3.10.
             RoutingTable::ConsistentHash(_) if self.others(binding, source, into).next().is_some() => {}
-            RoutingTable::ConsistentHash(_) => self.seat(binding, source, target),
+            RoutingTable::ConsistentHash(_) => self.add_point(binding, source, target),
             RoutingTable::Fanout | RoutingTable::Headers | RoutingTable::FederationUpstream(_) => {}
         }
         if watch != UNWATCHED {
@@ -169,7 +169,7 @@ impl Catalog {
     }
 
     /// Gives a binding of a consistent-hash exchange the seat of its destination.
-    fn seat(&mut self, binding: u32, source: u32, target: BindingTarget) {
+    fn add_point(&mut self, binding: u32, source: u32, target: BindingTarget) {
         let destination = match target.as_exchange() {
             Some(index) => consistent_hash::hash_destination(&self.exchanges.0.at(index).definition.name, false),
             None => consistent_hash::hash_destination(&self.queues.table.at(target.index()).definition.name, true),
@@ -183,11 +183,11 @@ impl Catalog {
     pub(super) fn remove_binding(&mut self, binding: u32) -> Option<u32> {
         let (source, target) = (self.bindings.get(binding).source, self.bindings.get(binding).target);
         let exchange = self.exchanges.0.at_mut(source);
-        let mut leaves_seat = false;
+        let mut leaves_point = false;
         match &mut exchange.matching {
             RoutingTable::Direct => self.direct.remove(&mut self.bindings, binding),
             RoutingTable::Topic => self.topics.remove(&mut self.bindings, binding),
-            RoutingTable::ConsistentHash(ring) => leaves_seat = ring.remove(&mut self.bindings, binding),
+            RoutingTable::ConsistentHash(ring) => leaves_point = ring.remove(&mut self.bindings, binding),
             RoutingTable::Fanout | RoutingTable::Headers | RoutingTable::FederationUpstream(_) => {}
         }
         self.bindings.unlink(BindingList::Source, &mut exchange.from, binding);
@@ -198,8 +198,8 @@ impl Catalog {
         let mut into = *self.head_into(target);
         self.bindings.unlink(BindingList::Destination, &mut into, binding);
         *self.head_into(target) = into;
-        if leaves_seat && let Some(heir) = self.others(binding, source, into).last() {
-            self.seat(heir, source, target);
+        if leaves_point && let Some(heir) = self.others(binding, source, into).last() {
+            self.add_point(heir, source, target);
         }
         if watch != UNWATCHED {
             self.note_binding(watch, binding, false);

@@ -34,7 +34,7 @@ struct HashPoint {
 /// The seats of one weight.
 struct WeightClass {
     weight: u32,
-    seats: Vec<HashPoint>,
+    points: Vec<HashPoint>,
 }
 
 /// The seats of one exchange.
@@ -100,11 +100,11 @@ impl HashRing {
         };
         let at = self.rows.partition_point(|row| row.weight < weight);
         if self.rows.get(at).is_none_or(|row| row.weight != weight) {
-            self.rows.insert(at, WeightClass { weight, seats: Vec::new() });
+            self.rows.insert(at, WeightClass { weight, points: Vec::new() });
         }
-        let seats = &mut self.rows[at].seats;
-        bindings.set_node(binding, seats.len() as u32);
-        seats.push(HashPoint { hash: destination, binding });
+        let points = &mut self.rows[at].points;
+        bindings.set_node(binding, points.len() as u32);
+        points.push(HashPoint { hash: destination, binding });
     }
 
     /// Takes a binding's seat away. Answers whether it had one.
@@ -117,12 +117,12 @@ impl HashRing {
         let Ok(row) = self.rows.binary_search_by_key(&weight, |row| row.weight) else {
             unreachable!("a binding is seated by its weight")
         };
-        let seats = &mut self.rows[row].seats;
-        debug_assert_eq!(seats[at as usize].binding, binding, "a binding knows its seat");
-        seats.swap_remove(at as usize);
-        if let Some(moved) = seats.get(at as usize) {
+        let points = &mut self.rows[row].points;
+        debug_assert_eq!(points[at as usize].binding, binding, "a binding knows its seat");
+        points.swap_remove(at as usize);
+        if let Some(moved) = points.get(at as usize) {
             bindings.set_node(moved.binding, at);
-        } else if seats.is_empty() {
+        } else if points.is_empty() {
             self.rows.remove(row);
         }
         true
@@ -138,7 +138,7 @@ impl HashRing {
         let key = self.key(routing_key, properties);
         let mut best = None;
         for row in &self.rows {
-            let draws = row.seats.iter().map(|seat| (mix(seat.hash ^ key), seat.binding));
+            let draws = row.points.iter().map(|point| (mix(point.hash ^ key), point.binding));
             let Some((draw, binding)) = draws.max_by_key(|&(draw, _)| draw) else { continue };
             let wait = -even(draw).ln() / f64::from(row.weight);
             if best.is_none_or(|(least, _)| wait < least) {

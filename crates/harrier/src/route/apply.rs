@@ -223,15 +223,15 @@ impl DeclaredTopology {
         comparing: impl Fn(&str) -> KeyMatching,
         marks: impl Fn(&String) -> bool,
     ) -> Result<(), String> {
-        let mut laid: BTreeMap<&str, Vec<RouteEdge<String>>> = BTreeMap::new();
+        let mut placed: BTreeMap<&str, Vec<RouteEdge<String>>> = BTreeMap::new();
         let (forced, plain): (Vec<_>, Vec<_>) = self.edges.iter().partition(|(_, _, edge)| edge.forced);
         for (number, exchange, edge) in plain.into_iter().chain(forced) {
-            let laid = laid.entry(exchange).or_default();
-            if let Some(wrong) = second_path::check_second_path(laid, edge, comparing(exchange), &marks) {
+            let placed = placed.entry(exchange).or_default();
+            if let Some(wrong) = second_path::check_second_path(placed, edge, comparing(exchange), &marks) {
                 let why = wrong.describe(exchange, "forced = true allows it", String::clone);
                 return Err(format!("route {number}: {why}"));
             }
-            laid.push(edge.clone());
+            placed.push(edge.clone());
         }
         Ok(())
     }

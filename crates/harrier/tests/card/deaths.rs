@@ -41,8 +41,8 @@ fn of_a_publisher_whose_body_is_being_read() {
         pinned.push(broker.pinned_bytes());
     }
     println!("pinned after each death: {pinned:?}");
-    let grown = (most - MESSAGES) * 2 * MIB;
-    assert!(pinned[ROUNDS - 1] <= pinned[0] + grown + PINNED_SLACK_BYTES, "{pinned:?}, for {most} messages");
+    let growth = (most - MESSAGES) * 2 * MIB;
+    assert!(pinned[ROUNDS - 1] <= pinned[0] + growth + PINNED_SLACK_BYTES, "{pinned:?}, for {most} messages");
     other.close().expect("the others live");
     broker.end();
 }

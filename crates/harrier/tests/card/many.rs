@@ -44,12 +44,12 @@ fn five_hundred_connections_work_and_an_idle_one_pins_little() {
         assert!(get(client, *channel, queue).is_some_and(|got| got.body() == body(at, 100)));
     }
     let pinned = broker.pinned_bytes();
-    let grown = pinned.saturating_sub(pinned_first) / (CONNECTIONS - FIRST);
+    let growth = pinned.saturating_sub(pinned_first) / (CONNECTIONS - FIRST);
     println!(
-        "{CONNECTIONS} idle connections: {pinned} bytes are pinned, {} for each; {PROMISED_BYTES} of its buffers, and {grown} that came with it",
+        "{CONNECTIONS} idle connections: {pinned} bytes are pinned, {} for each; {PROMISED_BYTES} of its buffers, and {growth} that came with it",
         pinned / CONNECTIONS
     );
-    assert!(PROMISED_BYTES + grown <= IDLE_BYTES_MAX, "an idle connection pins {PROMISED_BYTES} and {grown} bytes");
+    assert!(PROMISED_BYTES + growth <= IDLE_BYTES_MAX, "an idle connection pins {PROMISED_BYTES} and {growth} bytes");
     // They disconnect, and there is capacity for others.
     drop(clients);
     for _ in 0..CONNECTIONS {

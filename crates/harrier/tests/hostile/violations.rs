@@ -21,12 +21,12 @@ struct ViolationCase {
     logged: &'static str,
 }
 
-const fn told(name: &'static str, deed: ViolationFn, words: &'static str) -> ViolationCase {
-    ViolationCase { name, hello: PeerHello::default, violation: deed, close_text: words, logged: words }
+const fn told(name: &'static str, violation: ViolationFn, words: &'static str) -> ViolationCase {
+    ViolationCase { name, hello: PeerHello::default, violation, close_text: words, logged: words }
 }
 
-const fn logged(name: &'static str, deed: ViolationFn, words: &'static str) -> ViolationCase {
-    ViolationCase { name, hello: PeerHello::default, violation: deed, close_text: "", logged: words }
+const fn logged(name: &'static str, violation: ViolationFn, words: &'static str) -> ViolationCase {
+    ViolationCase { name, hello: PeerHello::default, violation, close_text: "", logged: words }
 }
 
 const UNREADABLE: &str = "the peer's memory was not accessible";
@@ -413,7 +413,7 @@ fn who_breaks_the_protocol_loses_the_connection_and_nobody_else_does() {
     let before = broker.holdings();
     let only = std::env::var("HOSTILE_ONLY").unwrap_or_default();
     for case in [messages(), offers(), grants(), rubbish(), departures()].into_iter().flatten() {
-        let ViolationCase { name, hello, violation: deed, close_text: told, logged } = case;
+        let ViolationCase { name, hello, violation, close_text: told, logged } = case;
         if !name.contains(&only) {
             continue;
         }
@@ -421,7 +421,7 @@ fn who_breaks_the_protocol_loses_the_connection_and_nobody_else_does() {
         broker.forget_lines();
         let mut peer =
             HostilePeer::connect(broker.address, &hello()).unwrap_or_else(|refused| panic!("{name}: {refused:?}"));
-        deed(&mut peer, &mut honest);
+        violation(&mut peer, &mut honest);
         if !peer.is_gone() {
             let words = peer.ends();
             assert!(words.contains(told), "{name}: it is told {words:?}");

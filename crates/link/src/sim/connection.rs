@@ -151,11 +151,11 @@ impl SimState {
         if self.silent {
             return;
         }
-        let inward = self.inbound(side);
-        let unread = !inward.is_empty();
-        inward.discard_bytes(true);
-        inward.receiver_gone = true;
-        let waited = std::mem::take(&mut inward.sender_blocked);
+        let incoming = self.inbound(side);
+        let unread = !incoming.is_empty();
+        incoming.discard_bytes(true);
+        incoming.receiver_gone = true;
+        let waited = std::mem::take(&mut incoming.sender_blocked);
         if waited {
             self.edges(side.other()).writable = true;
         }
@@ -164,12 +164,12 @@ impl SimState {
             self.break_end(side.other());
             return;
         }
-        let outward = self.outbound(side);
-        outward.finished = true;
+        let outgoing = self.outbound(side);
+        outgoing.finished = true;
         if !keep_under_way {
-            outward.discard_bytes(false);
+            outgoing.discard_bytes(false);
         }
-        if outward.end_arrived() {
+        if outgoing.end_arrived() {
             self.note_arrival(side.other());
         }
     }

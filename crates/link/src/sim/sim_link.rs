@@ -41,10 +41,10 @@ impl SimLink {
         if *state.end_state(self.side) != SimEndState::Connected || (self.receiving_ended && self.sending_ended) {
             return true;
         }
-        let inward = state.inbound(self.side);
-        let readable = self.receiving_ended || inward.arrived() > 0 || inward.end_arrived();
-        let outward = state.outbound(self.side);
-        let writable = self.sending_ended || outward.receiver_gone || outward.free_bytes() > 0;
+        let incoming = state.inbound(self.side);
+        let readable = self.receiving_ended || incoming.arrived() > 0 || incoming.end_arrived();
+        let outgoing = state.outbound(self.side);
+        let writable = self.sending_ended || outgoing.receiver_gone || outgoing.free_bytes() > 0;
         (what.wants_readable() && readable) || (what.wants_writable() && writable)
     }
 }

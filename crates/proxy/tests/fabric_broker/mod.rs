@@ -249,14 +249,14 @@ impl BrokerConnection {
         if self.is_over {
             return behavior == BrokerBehavior::Echo && !self.out.is_empty() && self.link.send(&mut self.out).is_err();
         }
-        let has_room = self.out.bytes() < 1 << 20;
+        let has_capacity = self.out.bytes() < 1 << 20;
         let announced_bytes = self.link.announced_bytes();
         let mut block = pool.block(64 * 1024);
-        if has_room && announced_bytes > 0 {
+        if has_capacity && announced_bytes > 0 {
             // If the link refuses the memory, the bytes are received like any others.
             let _lent = self.link.lend(pool.block(announced_bytes), 0..announced_bytes);
         }
-        let received = if has_room { self.link.receive(&mut block, &mut []) } else { Ok(ReceiveOutcome::Idle) };
+        let received = if has_capacity { self.link.receive(&mut block, &mut []) } else { Ok(ReceiveOutcome::Idle) };
         let mut moved = false;
         match received {
             Ok(ReceiveOutcome::Bytes { bytes, .. }) => {

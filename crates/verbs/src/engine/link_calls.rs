@@ -216,7 +216,7 @@ impl Connection {
             return;
         };
         match self.receive_half.read_into_landing(block) {
-            Ok(wish) => self.issue_read(shared, wish, true),
+            Ok(request) => self.issue_read(shared, request, true),
             Err(block) => shared.free_landing(block),
         }
         if !shared.settings.corked {
@@ -249,19 +249,19 @@ impl Connection {
         if self.phase != ConnectionPhase::Open || self.send_half.slots_used() >= shared.settings.send_slots {
             return Ok(());
         }
-        let wish = self.receive_half.fill_lent(&mut shared.freed, &mut shared.counters);
+        let request = self.receive_half.fill_lent(&mut shared.freed, &mut shared.counters);
         self.release_freed(shared);
-        if let Some(wish) = wish {
-            self.issue_read(shared, wish, false);
+        if let Some(request) = request {
+            self.issue_read(shared, request, false);
         }
         self.raise_readable(shared);
         Ok(())
     }
 
-    fn issue_read<D: Device>(&mut self, shared: &mut PortShared<D>, wish: ReadRequest, landing: bool) {
-        self.receive_half.on_read_issued(wish.bytes, landing, shared.now + shared.settings.read_max);
+    fn issue_read<D: Device>(&mut self, shared: &mut PortShared<D>, request: ReadRequest, landing: bool) {
+        self.receive_half.on_read_issued(request.bytes, landing, shared.now + shared.settings.read_max);
         shared.counters.reads += 1;
-        self.send_half.queue_read(wish, landing);
+        self.send_half.queue_read(request, landing);
         self.mark_dirty(shared);
     }
 }

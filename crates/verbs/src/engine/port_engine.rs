@@ -161,11 +161,11 @@ impl<D: Device> PortEngine<D> {
         if self.tokens.len() >= TOKENS_MAX {
             self.tokens.retain(|_, until| *until > now);
         }
-        let has_room = self.tokens.len() < TOKENS_MAX;
-        if has_room {
+        let has_capacity = self.tokens.len() < TOKENS_MAX;
+        if has_capacity {
             self.tokens.insert(token, now + self.shared.settings.token_max);
         }
-        has_room
+        has_capacity
     }
 
     pub fn forget_token(&mut self, token: &RdmaToken) {

@@ -85,8 +85,8 @@ impl SendHalf {
         self.work_list.push(WorkRequest::Send { id, head, parts, inline, signalled });
     }
 
-    pub fn queue_read(&mut self, wish: super::receive_half::ReadRequest, landing: bool) {
-        let super::receive_half::ReadRequest { into, at, bytes, address, key } = wish;
+    pub fn queue_read(&mut self, request: super::receive_half::ReadRequest, landing: bool) {
+        let super::receive_half::ReadRequest { into, at, bytes, address, key } = request;
         // Its completion completes all work before it.
         self.reset_unsignalled();
         let id = self.next_id(if landing { LANDING } else { 0 });
@@ -154,14 +154,14 @@ mod tests {
 
     #[test]
     fn what_is_said_after_a_close_is_waited_for() {
-        let mut outward = SendHalf::default();
+        let mut outgoing = SendHalf::default();
         let mut say = |kind| {
-            outward.queue_message(
+            outgoing.queue_message(
                 OutgoingMessage { kind, returned: 0, payload: &[], parts: Default::default() },
                 16,
                 128,
             );
-            matches!(outward.work_list.last(), Some(WorkRequest::Send { signalled: true, .. }))
+            matches!(outgoing.work_list.last(), Some(WorkRequest::Send { signalled: true, .. }))
         };
         assert_eq!(
             [MessageKind::Data, MessageKind::Credit, MessageKind::Close, MessageKind::Credit, MessageKind::Pong]

@@ -39,9 +39,9 @@ impl SimNetwork {
         }
         for node in &mut self.nodes {
             if node.is_notified
-                && let Some(bell) = &mut node.wake_pipe
+                && let Some(wake_pipe) = &mut node.wake_pipe
             {
-                bell.wake();
+                wake_pipe.wake();
             }
         }
     }
@@ -58,8 +58,8 @@ impl SimNetwork {
         self.deliver_pending();
         let node = &mut self.nodes[node];
         node.is_notified = false;
-        if let Some(bell) = &mut node.wake_pipe {
-            bell.clear();
+        if let Some(wake_pipe) = &mut node.wake_pipe {
+            wake_pipe.clear();
         }
     }
 }

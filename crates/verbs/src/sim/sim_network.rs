@@ -79,8 +79,8 @@ impl SimNetwork {
     /// Adds a node, which listens together with those of its group.
     pub fn add_node(&mut self, group: Option<usize>) -> usize {
         let number = self.nodes.len();
-        let bell = self.live.is_some().then(|| WakePipe::new().expect("the system has room for two sockets"));
-        self.nodes.push(SimNode { wake_pipe: bell, group: group.unwrap_or(number), ..SimNode::default() });
+        let wake_pipe = self.live.is_some().then(|| WakePipe::new().expect("the system has room for two sockets"));
+        self.nodes.push(SimNode { wake_pipe: wake_pipe, group: group.unwrap_or(number), ..SimNode::default() });
         number
     }
 

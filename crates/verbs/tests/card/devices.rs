@@ -1,6 +1,6 @@
 //! A second device beside the first: requests through it, and its end.
 
-use super::ends::{CardPort, PATIENCE, asking, connected, drive, fresh, lab, listening, now, settings};
+use super::ends::{CardPort, PATIENCE, connected, connecting, drive, fresh, lab, listening, now, settings};
 use std::path::Path;
 use std::process::Command;
 
@@ -43,7 +43,7 @@ fn an_address_of_ipv6_serves_as_well_in_brackets() {
     let own = "fd09::9";
     assert!(run(&format!("ip address add {own}/64 dev fab0 nodad")), "an address of IPv6");
     let address = fresh(ip).replace(&ip.to_string(), &format!("[{own}]"));
-    let (far_port, near_port) = (listening(&address, &settings()), asking(&address, &settings()));
+    let (far_port, near_port) = (listening(&address, &settings()), connecting(&address, &settings()));
     let (_near, far) = connected(&near_port, &far_port, &address);
     assert!(link::Link::peer(&far).address.starts_with("[fd09::9]:"), "{:?}", link::Link::peer(&far));
     assert!(run(&format!("ip address del {own}/64 dev fab0")), "the address goes");
@@ -57,7 +57,7 @@ fn with_two(ip: &str) {
     let (_, number) = own.rsplit_once(':').expect("host and port");
     let everywhere = listening(&format!("0.0.0.0:{number}"), &settings());
     let other = format!("{OTHER}:{number}");
-    let clients = [&own, &other].map(|address| asking(address, &settings()));
+    let clients = [&own, &other].map(|address| connecting(address, &settings()));
     println!("two devices");
     // One of the two is the device that listens, whichever the library finds first.
     let mut outcomes = Vec::new();
@@ -78,7 +78,7 @@ fn with_two(ip: &str) {
     println!("{outcomes:?}");
     // A port on the second device, with a connection; then the device goes.
     let address = other.replace(number, "19999");
-    let (far_port, near_port) = (listening(&address, &settings()), asking(&address, &settings()));
+    let (far_port, near_port) = (listening(&address, &settings()), connecting(&address, &settings()));
     let (mut near, _far) = connected(&near_port, &far_port, &address);
     // It ends when this process has: until then libraries hold the device open.
     let status =

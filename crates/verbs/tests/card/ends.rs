@@ -64,7 +64,7 @@ pub fn listening(address: &str, settings: &PortSettings) -> CardPort {
 }
 
 /// A port that connects there.
-pub fn asking(address: &str, settings: &PortSettings) -> CardPort {
+pub fn connecting(address: &str, settings: &PortSettings) -> CardPort {
     port(card::open_towards(address).expect("the lab has a device"), settings)
 }
 
@@ -122,10 +122,10 @@ pub fn drive(ports: &[&CardPort], what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// Two links, the first of which has asked.
-pub fn connected(asking: &CardPort, listening: &CardPort, address: &str) -> (CardLink, CardLink) {
-    let near = asking.connect(address, None).expect("there is room");
+pub fn connected(connecting: &CardPort, listening: &CardPort, address: &str) -> (CardLink, CardLink) {
+    let near = connecting.connect(address, None).expect("there is room");
     let mut far = None;
-    drive(&[asking, listening], "nobody accepted", || {
+    drive(&[connecting, listening], "nobody accepted", || {
         far = far.take().or_else(|| listening.accept());
         far.is_some()
     });

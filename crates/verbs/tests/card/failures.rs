@@ -1,8 +1,8 @@
 //! What goes wrong, what is said then, and that everything comes back.
 
 use super::ends::{
-    CardLink, CardPort, PATIENCE, asking, census, connected, drive, fault, fresh, lab, listening, now, pattern, port,
-    settings,
+    CardLink, CardPort, PATIENCE, census, connected, connecting, drive, fault, fresh, lab, listening, now, pattern,
+    port, settings,
 };
 use link::{Link, ReceiveOutcome};
 use slab::{Gather, Pool, PoolOptions};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use verbs::device::{ConnectionEvent, Device as _, QueuePairLimits, WorkRequestId};
 use verbs::{Port, PortSettings, PortUsage, card};
 
-const WISHES: QueuePairLimits =
+const QUEUE_PAIR_LIMITS: QueuePairLimits =
     QueuePairLimits { send_slots: 16, receiver_not_ready_retries: 6, reads_issued_max: 1, reads_answered_max: 1 };
 
 fn words(address: &str) -> String {
@@ -62,7 +62,7 @@ fn an_address_that_is_taken_is_refused() {
 fn a_request_to_nobody_fails_and_says_so() {
     let Some(ip) = lab() else { return };
     let address = fresh(ip);
-    let near_port = asking(&address, &settings());
+    let near_port = connecting(&address, &settings());
     let before = census(&near_port);
     let mut near = near_port.connect(&address, None).expect("it can be asked");
     let text = fault(&[&near_port], &mut near);
@@ -80,7 +80,7 @@ fn private_data_that_makes_no_sense_is_rejected_with_a_reason() {
     let mut device = card::open_towards(&address).expect("the lab has a device");
     device.post_receives(&mut vec![(WorkRequestId(1), pool.block(256))]).expect("it takes buffers");
     for private in [&b"nonsense"[..], b"", &[0xff; 56]] {
-        let pair = device.connect(&address, private, &WISHES).expect("it can be asked");
+        let pair = device.connect(&address, private, &QUEUE_PAIR_LIMITS).expect("it can be asked");
         let mut events = Vec::new();
         let deadline = now() + PATIENCE;
         while events.is_empty() {
@@ -183,7 +183,7 @@ fn pool_used_by(body: &slab::Slice, pool: &Pool) -> usize {
 }
 
 fn be_killed(address: &str, sends: bool) {
-    let near_port = asking(address, &settings());
+    let near_port = connecting(address, &settings());
     let mut near = near_port.connect(address, None).expect("it can be asked");
     let pool = Pool::new(PoolOptions::default());
     let mut gather = Gather::new();
@@ -218,7 +218,7 @@ fn connections_that_end_in_the_middle_of_a_message_keep_no_receive_buffer() {
         rendezvous_threshold_bytes: u32::MAX,
         ..settings()
     };
-    let (far_port, near_port) = (listening(&address, &large), asking(&address, &large));
+    let (far_port, near_port) = (listening(&address, &large), connecting(&address, &large));
     let ports = [&near_port, &far_port];
     let before = [census(&near_port), census(&far_port)];
     let pool = Pool::new(PoolOptions::default());

@@ -1,7 +1,7 @@
 //! Two machines, each with one of these tests: `tests/lab/run` joins two guests by a cable and switches the first off in
 //! the middle of a rendezvous, which no event tells the second of.
 
-use super::ends::{CardLink, CardPort, PATIENCE, asking, census, drive, lab, listening, now, pattern, settings};
+use super::ends::{CardLink, CardPort, PATIENCE, census, connecting, drive, lab, listening, now, pattern, settings};
 use link::Link;
 use slab::{Gather, Pool, PoolOptions};
 use std::io::Write as _;
@@ -72,7 +72,7 @@ fn found(address: &str) -> CardPort {
     while let Err(error) = card::open_towards(address) {
         assert!(now() < deadline, "{error}");
     }
-    asking(address, &settings())
+    connecting(address, &settings())
 }
 
 /// A link to it, once it listens; its first message has come.

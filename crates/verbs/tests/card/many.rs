@@ -1,7 +1,8 @@
 //! Many connections, and one body for many of them.
 
 use super::ends::{
-    CardLink, CardPort, asking, carry, connected, drive, fresh, lab, listening, pattern, pinned_bytes, port, settings,
+    CardLink, CardPort, carry, connected, connecting, drive, fresh, lab, listening, pattern, pinned_bytes, port,
+    settings,
 };
 use link::{Link, ReceiveOutcome};
 use slab::{BlockMut, Gather, Pool, PoolOptions};
@@ -50,7 +51,7 @@ fn one_body_goes_to_32_links_without_a_copy() {
     let Some(ip) = lab() else { return };
     let address = fresh(ip);
     let pool = Pool::new(PoolOptions::default());
-    let (broker, clients) = (listening(&address, &settings()), asking(&address, &settings()));
+    let (broker, clients) = (listening(&address, &settings()), connecting(&address, &settings()));
     let body = pool.copy(&pattern(BODY_BYTES, 7));
     let mut receivers = Vec::new();
     let mut senders = Vec::new();
@@ -102,7 +103,7 @@ fn siblings_share_five_hundred_connections_and_an_idle_one_pins_little() {
     for sibling in &siblings {
         sibling.listen(&everywhere).expect("they listen together");
     }
-    let clients = asking(&address, &sized(CONNECTIONS));
+    let clients = connecting(&address, &sized(CONNECTIONS));
     let ports: Vec<&CardPort> = siblings.iter().chain([&clients]).collect();
     let before = pinned_bytes();
     let buffers = (2 * 16 * CONNECTIONS) * settings().receive_buffer_bytes as usize;
@@ -198,7 +199,7 @@ fn siblings_on_threads_of_their_own_answer_each_their_share() {
             std::thread::spawn(move || echo(&port(device, &settings()), &address, &stop))
         })
         .collect();
-    let clients = asking(&address, &settings());
+    let clients = connecting(&address, &settings());
     let pool = Pool::new(PoolOptions::default());
     // Their listener may not be there yet.
     let mut near = Vec::new();

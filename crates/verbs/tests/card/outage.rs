@@ -1,7 +1,7 @@
 //! The link goes down, and comes back. Last of all: see the trap in it.
 
 use super::ends::{
-    CardLink, CardPort, PATIENCE, asking, carry, census, connected, drive, fault, fresh, hold, lab, listening, now,
+    CardLink, CardPort, PATIENCE, carry, census, connected, connecting, drive, fault, fresh, hold, lab, listening, now,
     pattern, settings,
 };
 use link::Link;
@@ -14,7 +14,7 @@ fn a_link_that_goes_down_ends_connections_and_new_ones_succeed_when_it_is_back()
     let Some(ip) = lab() else { return };
     let interface = interface();
     let address = fresh(ip);
-    let (far_port, near_port) = (listening(&address, &settings()), asking(&address, &settings()));
+    let (far_port, near_port) = (listening(&address, &settings()), connecting(&address, &settings()));
     let ports = [&near_port, &far_port];
     let before = (census(&near_port), census(&far_port));
     let (mut near, far) = connected(&near_port, &far_port, &address);

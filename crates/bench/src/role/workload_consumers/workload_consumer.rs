@@ -136,7 +136,7 @@ impl WorkloadConsumer {
             let (channel, group, queue, ack) = (self.channel, self.group, self.queue, self.ack);
             let (positions, unacknowledged, answer) = (&mut self.positions, &mut self.unacknowledged, &mut self.answer);
             let mut crash = false;
-            let dispatched = self.client.dispatch_now(|delivery, outlet| {
+            let dispatched = self.client.dispatch_now(|delivery, output| {
                 // After a crash nothing more is consumed: messages of the closed channel are delivered again.
                 if crash || delivery.channel != channel {
                     return Ok(());
@@ -148,18 +148,18 @@ impl WorkloadConsumer {
                     return Ok(());
                 }
                 if outcome == DeliveryOutcome::Requeue {
-                    return outlet.reject(channel, delivery.delivery_tag, true);
+                    return output.reject(channel, delivery.delivery_tag, true);
                 }
                 if let Some(answer) = answer.as_mut() {
                     let key = delivery.properties.reply_to().unwrap_or_default().as_bytes();
-                    answer.write(&stamp, key, |to, body| outlet.publish(channel, to, body).map(drop))?;
+                    answer.write(&stamp, key, |to, body| output.publish(channel, to, body).map(drop))?;
                 }
                 match ack {
                     AckMode::None => done(context, (group, queue), &stamp),
                     AckMode::Every(count) => {
                         unacknowledged.push((delivery.delivery_tag, stamp.stream, stamp.sequence));
                         if unacknowledged.len() as u64 >= count {
-                            outlet.ack(channel, delivery.delivery_tag, true)?;
+                            output.ack(channel, delivery.delivery_tag, true)?;
                             acknowledge(context, (group, queue), unacknowledged);
                         }
                     }

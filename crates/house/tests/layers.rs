@@ -1,4 +1,4 @@
-//! rooms.toml says what the rooms are and what they may know; this holds it against `cargo metadata` and the sources.
+//! Compares layers.toml, which states the layers and dependencies of the crates, with `cargo metadata` and the sources.
 
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,14 +7,15 @@ use std::process::Command;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct House {
-    floors: Vec<Vec<String>>,
-    room: BTreeMap<String, Room>,
+struct Layers {
+    layers: Vec<Vec<String>>,
+    #[serde(rename = "crate")]
+    crates: BTreeMap<String, CrateEntry>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Room {
+struct CrateEntry {
     does: String,
     uses: BTreeSet<String>,
     #[serde(default)]
@@ -23,15 +24,15 @@ struct Room {
     pure: bool,
 }
 
-impl House {
+impl Layers {
     fn read() -> Self {
-        toml::from_str(&house::read("rooms.toml")).expect("rooms.toml has the form that its head describes")
+        toml::from_str(&house::read("layers.toml")).expect("layers.toml has the form that its head describes")
     }
 
-    /// 0 is the roof.
-    fn floor(&self, room: &str) -> usize {
-        let floor = self.floors.iter().position(|floor| floor.iter().any(|name| name == room));
-        floor.unwrap_or_else(|| panic!("the room {room} stands on no floor of rooms.toml"))
+    /// 0 is the top.
+    fn layer(&self, name: &str) -> usize {
+        let layer = self.layers.iter().position(|layer| layer.iter().any(|other| other == name));
+        layer.unwrap_or_else(|| panic!("the crate {name} is in no layer of layers.toml"))
     }
 }
 
@@ -42,7 +43,7 @@ struct Member {
     tests_use: BTreeSet<String>,
 }
 
-/// The rooms as they are: members by the name of their folder.
+/// The members of the workspace by the name of their folder.
 fn members() -> BTreeMap<String, Member> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -57,7 +58,7 @@ fn members() -> BTreeMap<String, Member> {
     let mut members = BTreeMap::new();
     for package in list(&metadata["packages"]) {
         let folder = |path: String| Path::new(&path).file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let room = folder(text(&package["manifest_path"]).replace("/Cargo.toml", ""));
+        let name_of_folder = folder(text(&package["manifest_path"]).replace("/Cargo.toml", ""));
         let mut member = Member { uses: BTreeSet::new(), tests_use: BTreeSet::new() };
         for dependency in list(&package["dependencies"]) {
             let name = match &dependency["path"] {
@@ -69,51 +70,57 @@ fn members() -> BTreeMap<String, Member> {
                 _ => member.uses.insert(name),
             };
         }
-        let expected = if room == "harrier" { "harrier".to_owned() } else { format!("harrier-{room}") };
-        assert_eq!(text(&package["name"]), expected, "a package is called after its room");
-        members.insert(room, member);
+        let expected =
+            if name_of_folder == "harrier" { "harrier".to_owned() } else { format!("harrier-{name_of_folder}") };
+        assert_eq!(text(&package["name"]), expected, "a package is named after its folder");
+        members.insert(name_of_folder, member);
     }
-    members.remove("house").expect("this crate is a member, and no room");
+    members.remove("house").expect("this crate is a member of the workspace");
     members
 }
 
-fn rooms_only(names: &BTreeSet<String>) -> BTreeSet<String> {
+fn within_workspace(names: &BTreeSet<String>) -> BTreeSet<String> {
     names.iter().filter(|name| !name.starts_with("crates.io/")).cloned().collect()
 }
 
 #[test]
-fn every_room_and_every_arrow_is_written_down() {
-    let (house, members) = (House::read(), members());
-    let written: Vec<_> = house.room.keys().collect();
+fn every_crate_and_every_dependency_is_stated() {
+    let (stated, members) = (Layers::read(), members());
+    let written: Vec<_> = stated.crates.keys().collect();
     let real: Vec<_> = members.keys().collect();
-    assert_eq!(written, real, "left: the rooms of rooms.toml, right: the workspace");
-    for (name, room) in &house.room {
-        assert_eq!(room.uses, rooms_only(&members[name].uses), "{name} uses; left: rooms.toml, right: Cargo.toml");
-        let for_tests: BTreeSet<_> = rooms_only(&members[name].tests_use).difference(&room.uses).cloned().collect();
-        assert_eq!(room.tests_use, for_tests, "{name} uses in its tests; left: rooms.toml, right: Cargo.toml");
-        let sentences = room.does.trim_end_matches('.').matches(". ").count() + 1;
-        assert!(room.does.ends_with('.') && sentences == 1, "{name}: what a room does fits in one sentence");
+    assert_eq!(written, real, "left: the crates of layers.toml, right: the workspace");
+    for (name, entry) in &stated.crates {
+        assert_eq!(
+            entry.uses,
+            within_workspace(&members[name].uses),
+            "{name} uses; left: layers.toml, right: Cargo.toml"
+        );
+        let for_tests: BTreeSet<_> =
+            within_workspace(&members[name].tests_use).difference(&entry.uses).cloned().collect();
+        assert_eq!(entry.tests_use, for_tests, "{name} uses in its tests; left: layers.toml, right: Cargo.toml");
+        let sentences = entry.does.trim_end_matches('.').matches(". ").count() + 1;
+        assert!(entry.does.ends_with('.') && sentences == 1, "{name}: what a crate does fits in one sentence");
     }
 }
 
 #[test]
-fn arrows_point_down() {
-    let house = House::read();
-    let standing: BTreeSet<_> = house.floors.iter().flatten().collect();
-    assert_eq!(standing, house.room.keys().collect(), "each room stands on one floor");
-    for (name, room) in &house.room {
-        for below in &room.uses {
-            assert!(house.floor(name) < house.floor(below), "{name} uses {below}, which is not below it");
+fn dependencies_point_down() {
+    let stated = Layers::read();
+    let listed: BTreeSet<_> = stated.layers.iter().flatten().collect();
+    assert_eq!(listed, stated.crates.keys().collect(), "each crate is in one layer");
+    for (name, entry) in &stated.crates {
+        for below in &entry.uses {
+            assert!(stated.layer(name) < stated.layer(below), "{name} uses {below}, which is not below it");
         }
-        // Not even tests reach past the roof of the room they test, unless they run a whole broker.
-        for other in &room.tests_use {
-            assert!(house.room.contains_key(other) && other != "harrier", "{name} tests with {other}");
+        // Not even tests reach past the top of the crate they test, unless they run a whole broker.
+        for other in &entry.tests_use {
+            assert!(stated.crates.contains_key(other) && other != "harrier", "{name} tests with {other}");
         }
     }
 }
 
 #[test]
-fn pure_rooms_touch_nothing() {
+fn pure_crates_touch_nothing() {
     const CRATES: [&str; 14] = [
         "async-std",
         "crossbeam",
@@ -132,8 +139,8 @@ fn pure_rooms_touch_nothing() {
     ];
     const WORDS: [&str; 9] =
         ["std::fs", "std::net", "std::os", "std::process", "std::thread", "Mutex", "RwLock", "async fn", "SystemTime"];
-    let (house, members) = (House::read(), members());
-    for (name, _) in house.room.iter().filter(|(_, room)| room.pure) {
+    let (stated, members) = (Layers::read(), members());
+    for (name, _) in stated.crates.iter().filter(|(_, entry)| entry.pure) {
         for other in members[name].uses.iter().filter_map(|other| other.strip_prefix("crates.io/")) {
             assert!(!CRATES.contains(&other), "{name} is pure, and {other} is not");
         }
@@ -143,7 +150,7 @@ fn pure_rooms_touch_nothing() {
             let source = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
             for (at, line) in source.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
                 let word = WORDS.iter().find(|word| line.contains(**word));
-                assert!(word.is_none(), "{}:{}: {} in a pure room", path.display(), at + 1, word.unwrap_or(&""));
+                assert!(word.is_none(), "{}:{}: {} in a pure crate", path.display(), at + 1, word.unwrap_or(&""));
             }
         }
     }

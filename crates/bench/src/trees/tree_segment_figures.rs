@@ -10,7 +10,7 @@ use topology::Tree;
 use crate::role_protocol::{RoleReport, SelfUsage};
 
 #[derive(Clone, Debug)]
-pub(super) struct SegmentFigures {
+pub(super) struct TreeSegmentFigures {
     pub size_bytes: usize,
     /// Messages to publish, and consumers that receive each of them.
     count: u64,
@@ -28,7 +28,7 @@ pub(super) struct SegmentFigures {
     pub nodes: Vec<(String, NodeUsage)>,
 }
 
-impl SegmentFigures {
+impl TreeSegmentFigures {
     pub fn begin(size_bytes: usize, count: u64, consumers: u64) -> Self {
         Self {
             size_bytes,
@@ -189,8 +189,8 @@ impl SegmentFigures {
 mod tests {
     use super::*;
 
-    fn figures() -> SegmentFigures {
-        let mut figures = SegmentFigures::begin(1_000, 500, 4);
+    fn figures() -> TreeSegmentFigures {
+        let mut figures = TreeSegmentFigures::begin(1_000, 500, 4);
         (figures.began_ns, figures.ended_ns, figures.published, figures.delivered) = (1, 500_000_001, 500, 2_000);
         figures
     }
@@ -212,21 +212,21 @@ mod tests {
         // 500 messages: two copies at the root, two at each broker below.
         let nodes = [node(0.001, 1_000_000), node(0.002, 1_000_000), node(0.004, 1_000_000)];
         let names = ["b0", "b1.0", "b1.1"].map(str::to_owned);
-        let figures = SegmentFigures { nodes: names.into_iter().zip(nodes).collect(), ..figures() };
+        let figures = TreeSegmentFigures { nodes: names.into_iter().zip(nodes).collect(), ..figures() };
         let tree: Tree = "B-2B-4C".parse().expect("a tree");
         let levels = figures.level_cpu_us(&tree).expect("all are metered");
         assert!((levels[0] - 2.0).abs() < 1e-9 && (levels[1] - 6.0).abs() < 1e-9, "{levels:?}");
         assert_eq!(figures.sent_per_copy_bytes(&tree), Some(1_000.0));
         assert!((figures.processors_busy() - 0.014).abs() < 1e-9, "{}", figures.processors_busy());
-        assert_eq!(SegmentFigures { nodes: Vec::new(), ..figures }.level_cpu_us(&tree), None);
+        assert_eq!(TreeSegmentFigures { nodes: Vec::new(), ..figures }.level_cpu_us(&tree), None);
     }
 
     #[test]
     fn a_message_too_few_or_too_many_is_told() {
-        let why = SegmentFigures { delivered: 1_999, ..figures() }.problem();
+        let why = TreeSegmentFigures { delivered: 1_999, ..figures() }.problem();
         assert_eq!(why.as_deref(), Some("1000 bytes: the consumers received 1 messages too few or too many"));
         let lost = DeliveryFaults { lost: 2, ..DeliveryFaults::default() };
-        let run = SegmentFigures { faults: lost, ..figures() }.to_run(&LatencyHistogram::default());
+        let run = TreeSegmentFigures { faults: lost, ..figures() }.to_run(&LatencyHistogram::default());
         assert!(run.invalid.iter().any(|why| why.contains("2 lost") || why.contains('2')), "{:?}", run.invalid);
     }
 }

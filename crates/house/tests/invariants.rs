@@ -1,0 +1,163 @@
+//! Invariants of ARCHITECTURE.md that can be seen in the sources: where locks, clocks and chance are, and which test holds
+//! each invariant.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Files of the broker's crates that have locks, each with its reason. None of them is taken for a message that comes and
+/// goes over sockets without a stamp.
+const LOCKS: [(&str, &str); 16] = [
+    ("crates/ib/src/cm.rs", "librdmacm's calls that must not overlap, while connections are made"),
+    ("crates/ib/src/cm_id.rs", "the event channel of a connection, which may move to another one"),
+    ("crates/ib/src/shared_receive_queue.rs", "what is dropped with the queue, at its end"),
+    ("crates/link/src/sim/connection.rs", "a simulated link, whose two ends share it"),
+    ("crates/link/src/tls/server.rs", "the certificates, at a handshake and at a reload"),
+    ("crates/proxy/src/dialler.rs", "jobs of the dialling threads"),
+    ("crates/rsocket/src/poller.rs", "sockets that the polling thread watches"),
+    ("crates/shard/src/connection_limits.rs", "counts of users and virtual hosts, when a connection opens"),
+    ("crates/shard/src/cpu_latency.rs", "the request for processors that stay awake"),
+    ("crates/shard/src/password_verifier.rs", "jobs of the verifying threads"),
+    (
+        "crates/shard/src/shared_state.rs",
+        "the window of stamps, for stamped messages of federation only; counters at the end",
+    ),
+    ("crates/shard/src/tokens.rs", "bootstrap tokens, at a login and at an RDMA connection"),
+    ("crates/shard/src/vhost_bytes.rs", "bytes of virtual hosts with a limit, every 2 ms"),
+    ("crates/verbs/src/card/listener_group.rs", "ports that listen at one address, when a connection is requested"),
+    ("crates/verbs/src/port.rs", "a port, for each call over RDMA; only its own shard calls"),
+    ("crates/verbs/src/sim/mod.rs", "the simulated network"),
+];
+
+/// Files that read a clock or sleep outside tests, each with its reason.
+const CLOCKS: [(&str, &str); 17] = [
+    ("crates/client/src/clock.rs", "a client waits by the clock"),
+    ("crates/gauge/src/clock.rs", "the clock of measurements"),
+    ("crates/harrier/src/admin_server/links.rs", "rates of a link, for an administrator"),
+    ("crates/harrier/src/broker.rs", "how long the start took"),
+    ("crates/harrier/src/rdma/self_test.rs", "how long each step of a check took"),
+    ("crates/harrier/src/route/readiness.rs", "a program that waits at a terminal"),
+    ("crates/harrier/src/tls.rs", "whether a certificate has expired"),
+    ("crates/link/src/tls/tls_link.rs", "the deadline of a blocking wait for bytes of TLS"),
+    ("crates/proxy/src/proxy.rs", "the moment from which totals count"),
+    ("crates/reactor/src/event_loop.rs", "the reactor, where time enters"),
+    ("crates/shard/src/server.rs", "the moment from which all shards count"),
+    ("crates/shard/src/test_clock.rs", "tests"),
+    ("crates/shard/src/tokens.rs", "the age of a token when an RDMA connection is requested, once for each connection"),
+    ("crates/sim/src/seed_runner.rs", "how long the program runs"),
+    ("crates/sim/src/world.rs", "an instant from which simulated time counts"),
+    ("crates/verbs/src/card/card_device.rs", "the device's clock"),
+    ("crates/verbs/src/sim/real_time.rs", "the clock of a simulated device"),
+];
+
+/// Files that draw from the system's random numbers.
+const CHANCE: [(&str, &str); 2] = [
+    ("crates/harrier/src/process.rs", "salts, passwords and the broker's identity"),
+    ("crates/shard/src/server.rs", "the seed of each shard's generator"),
+];
+
+/// Crates that a message of a running broker passes, or that share the broker's threads.
+const PATH_OF_A_MESSAGE: [&str; 12] = [
+    "broker",
+    "catalog",
+    "federation",
+    "ib",
+    "link",
+    "proxy",
+    "reactor",
+    "rsocket",
+    "session",
+    "shard",
+    "slab",
+    "verbs",
+];
+
+/// The sources of a crate without its tests and examples.
+fn sources(below: &str) -> Vec<PathBuf> {
+    let files = house::files(below, ".rs").into_iter();
+    files.filter(|path| path.components().any(|part| part.as_os_str() == "src") && !is_tests(path)).collect()
+}
+
+fn is_tests(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str() == "tests") || path.ends_with("tests.rs")
+}
+
+/// The code of a file in front of its own tests.
+fn code(path: &Path) -> String {
+    let source = house::read(path);
+    house::source::code(source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default())
+}
+
+fn check(found: BTreeSet<String>, listed: &[(&str, &str)], what: &str) {
+    let listed: BTreeSet<_> = listed.iter().map(|(path, _)| (*path).to_owned()).collect();
+    let more: Vec<_> = found.difference(&listed).collect();
+    let fewer: Vec<_> = listed.difference(&found).collect();
+    assert!(
+        more.is_empty() && fewer.is_empty(),
+        "{what}: in files that are not listed: {more:#?}, listed in vain: {fewer:#?}"
+    );
+}
+
+#[test]
+fn locks_are_only_where_they_are_listed() {
+    const WORDS: [&str; 3] = ["Mutex", "RwLock", "Condvar"];
+    let files = PATH_OF_A_MESSAGE.iter().flat_map(|name| sources(&format!("crates/{name}/src")));
+    let found = files.filter(|path| house::source::identifiers(&code(path)).any(|(_, word)| WORDS.contains(&word)));
+    check(found.map(|path| path.display().to_string()).collect(), &LOCKS, "locks");
+}
+
+#[test]
+fn clocks_are_read_only_where_they_are_listed() {
+    let broker = sources("crates").into_iter().filter(|path| !path.starts_with("crates/bench"));
+    let found = broker.filter(|path| code(path).contains("clippy::disallowed_methods"));
+    check(found.map(|path| path.display().to_string()).collect(), &CLOCKS, "clocks");
+}
+
+#[test]
+fn chance_is_drawn_only_where_it_is_listed() {
+    const WORDS: [&str; 4] = ["OsRng", "getrandom", "ThreadRng", "from_os_rng"];
+    let broker = sources("crates").into_iter().filter(|path| !path.starts_with("crates/bench"));
+    let found = broker.filter(|path| house::source::identifiers(&code(path)).any(|(_, word)| WORDS.contains(&word)));
+    check(found.map(|path| path.display().to_string()).collect(), &CHANCE, "random numbers of the system");
+}
+
+#[test]
+fn every_crate_that_peers_reach_names_its_limits() {
+    /// Those that read no bytes of a peer and keep nothing for one.
+    const WITHOUT: [&str; 4] = ["harrier", "house", "reactor", "report"];
+    let mut crates: Vec<_> = house::files("crates", "Cargo.toml")
+        .into_iter()
+        .filter_map(|path| Some(path.components().nth(1)?.as_os_str().to_string_lossy().into_owned()))
+        .filter(|name| !WITHOUT.contains(&name.as_str()))
+        .filter(|name| !house::root().join(format!("crates/{name}/src/limits.rs")).exists())
+        .collect();
+    crates.sort();
+    assert!(crates.is_empty(), "crates without limits.rs: {crates:?}");
+}
+
+/// The tests named in some Markdown, as links whose text is a name in backquotes and whose target is a file.
+fn tests_named(text: &str) -> Vec<(String, String)> {
+    let pieces = text.split("[`").skip(1);
+    let links = pieces
+        .filter_map(|piece| piece.split_once("`](").and_then(|(name, rest)| Some((name, rest.split_once(')')?.0))));
+    links.map(|(name, file)| (name.to_owned(), file.to_owned())).collect()
+}
+
+#[test]
+fn every_invariant_names_the_test_that_holds_it() {
+    const PAGE: &str = "ARCHITECTURE.md";
+    let page = house::read(PAGE);
+    let section = page.split("\n## Invariants\n").nth(1).expect("ARCHITECTURE.md has its invariants");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    let invariants: Vec<_> = section.split("\n- ").skip(1).collect();
+    assert!(invariants.len() >= 10, "only {} invariants were found", invariants.len());
+    for invariant in invariants {
+        let title: String = invariant.chars().take(60).collect();
+        let tests = tests_named(invariant);
+        assert!(!tests.is_empty(), "{PAGE}: `{title}…` names no test");
+        for (name, file) in tests {
+            assert!(house::root().join(&file).exists(), "{PAGE}: {file} does not exist");
+            let is_there = house::read(&file).contains(&name);
+            assert!(is_there, "{PAGE}: {file} has no test {name}");
+        }
+    }
+}
