@@ -1,7 +1,7 @@
 //! A connection: a link, the parser of its bytes, and the state of its login and its end.
 
 use crate::connection_limits::Reservation;
-use crate::link_table::FederationLinkId;
+use crate::link_id::FederationLinkId;
 use crate::tokens::TokenOwner;
 use catalog::{UserId, VhostId};
 use link::{FilledMemory, Link};

@@ -3,10 +3,10 @@
 //!
 //! A connection has a turn of at most `TURN_BYTES`; it keeps a buffer of its own only while something is half read.
 
+use crate::abort_text::abort_reason;
 use crate::connection::ConnectionPhase;
-use crate::connection_stamps::is_duplicate;
 use crate::effects::ShardEffects;
-use crate::federate::abort_reason;
+use crate::event_outcome::EventOutcome;
 use crate::federation_links::FederationLinks;
 use crate::flush::{FlushOutcome, flush_output};
 use crate::limits::{RECEIVE_BUFFER_BYTES, TURN_BYTES};
@@ -15,6 +15,7 @@ use crate::login::{LoginRequest, LoginService};
 use crate::receive_buffer::ReceiveBuffer;
 use crate::sessions::{Sessions, TimerOutcome};
 use crate::shared_state::SharedState;
+use crate::stamp_check::is_duplicate;
 use broker::{BodyRef, Broker, ConnectionSlot, Publish, ReadControl};
 use catalog::Refusal;
 use link::{AbortReason, LinkError, ReceiveOutcome};
@@ -22,41 +23,6 @@ use session::{Body, Event, ProtocolFault};
 use std::time::Instant;
 use wire::Method;
 use wire::method::{basic, connection};
-
-/// What follows from an event, once it no longer borrows the receive buffer.
-pub(crate) enum EventOutcome {
-    /// The next event may be carried out.
-    Continue,
-    /// The next event may be carried out, after acknowledgements: the other broker has used up a part of its credit.
-    AcknowledgeEarly,
-    /// The connection must wait.
-    Wait,
-    /// More definitions may follow; other methods must wait for their answers.
-    Gather {
-        channel: u16,
-    },
-    Refuse {
-        channel: u16,
-        refusal: Refusal,
-        method: (u16, u16),
-    },
-    LogIn(LoginRequest),
-    OpenVhost {
-        vhost: Vec<u8>,
-    },
-    OpenChannel {
-        channel: u16,
-    },
-    CloseChannel {
-        channel: u16,
-    },
-    /// Limits and heartbeat are negotiated.
-    Tuned(session::Tuning),
-    UpdateSecret,
-    Close,
-    /// The next event may be carried out: a federation link has carried out this one.
-    Handled,
-}
 
 /// Reads the connections of a shard, and carries out their events.
 pub(crate) struct Dispatcher {

@@ -3,6 +3,7 @@
 //!
 //! Nothing is sent here: the shard flushes once per batch.
 
+use crate::copied_bytes::CopiedBytes;
 use crate::link_output::LinkOutput;
 use crate::mailbox::Mailbox;
 use crate::output_queues::{OutputQueue, OutputQueues};
@@ -25,17 +26,6 @@ pub struct DeferredRefusal {
     pub refusal: Refusal,
     /// Class and method that were refused.
     pub method: (u16, u16),
-}
-
-/// Bytes of bodies that the broker has copied in user space, for diagnosis of slow large messages.
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct CopiedBytes {
-    /// On receipt, into message memory: only large bodies count (see `session::limits::LARGE_BODY_BYTES`, or
-    /// `link::LinkCapabilities::lend_threshold_bytes` if that is less), each once. Copies by the kernel and of small bodies do not
-    /// count.
-    pub bytes_in: u64,
-    /// On delivery, between the heads: small bodies, for each consumer.
-    pub bytes_out: u64,
 }
 
 /// Carries out the effects of one shard.

@@ -4,22 +4,11 @@ use crate::dispatcher::Dispatcher;
 use crate::federation_links::FederationLinks;
 use crate::link_context::LinkContext;
 use crate::link_dial::{DialError, DialRequest, DialedLink};
-use crate::link_table::FederationLinkId;
+use crate::link_id::FederationLinkId;
 use crate::shard::Shard;
 use broker::ConnectionSlot;
 use federation::{FederationCommand, LinkStatus};
-use link::AbortReason;
 use std::time::Instant;
-
-/// Why this broker has aborted a connection to another one, for operators.
-pub(crate) fn abort_reason(why: AbortReason) -> &'static str {
-    match why {
-        AbortReason::Silent => "closed: the other broker was silent for two heartbeats",
-        AbortReason::Overdue => "closed: the other broker did not answer as expected in time",
-        AbortReason::Slow => "closed: the other broker does not read",
-        other => other.as_str(),
-    }
-}
 
 impl Shard {
     /// Carries out a command, which `federation::FederationPlan` has checked.

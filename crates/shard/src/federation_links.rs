@@ -7,13 +7,14 @@
 //! [`FederationLinks::receive`]; messages and acknowledgements go to the broker core at once, and everything else to the link's
 //! `LinkSession`, whose decisions [`FederationLink::carry_out`] carries out.
 
-use crate::dispatcher::EventOutcome;
 use crate::effects::ShardEffects;
+use crate::event_outcome::EventOutcome;
 use crate::federation_link::{FederationLink, LinkPhase};
 use crate::link_context::LinkContext;
 use crate::link_dial::{DialError, DialQueue, DialRequest, DialedLink};
-use crate::link_record::{join_directions, link_status};
-use crate::link_table::{FederationLinkId, LinkTable};
+use crate::link_id::FederationLinkId;
+use crate::link_status::{join_directions, link_status};
+use crate::link_table::LinkTable;
 use crate::local_routes::PulledMessage;
 use broker::{BodyRef, Broker, ConnectionSlot, ReadControl};
 use federation::limits::BACK_OFF_MIN;
@@ -398,7 +399,7 @@ mod tests {
     use crate::connections::Connections;
     use crate::effects::ShardEffects;
     use crate::mailbox::{Mailbox, ShardWaker, WakeTarget};
-    use crate::shard::ShardOptions;
+    use crate::shard_options::ShardOptions;
     use crate::shared_state::SharedState;
     use broker::{Broker, BrokerOptions};
     use catalog::{Catalog, CatalogLimits, ShardId};

@@ -4,16 +4,19 @@
 //! Read `shard` first: `Shard::tick` is the order in which everything happens.
 #![forbid(unsafe_code)]
 
+mod abort_text;
 mod admin_handle;
 mod binding_watch;
 mod connection;
 mod connection_limits;
 mod connection_stamps;
 mod connections;
+mod copied_bytes;
 mod cpu_latency;
 mod cpu_latency_guard;
 mod dispatcher;
 mod effects;
+mod event_outcome;
 mod federate;
 mod federation_link;
 mod federation_links;
@@ -22,8 +25,10 @@ mod inbox;
 pub mod limits;
 mod link_context;
 mod link_dial;
+mod link_id;
 mod link_output;
 mod link_record;
+mod link_status;
 mod link_table;
 mod link_timers;
 mod local_routes;
@@ -38,10 +43,13 @@ mod push_setup;
 mod rdma_options;
 mod rdma_ports;
 mod receive_buffer;
+mod route_counts;
 mod server;
 mod sessions;
 mod shard;
+mod shard_options;
 mod shared_state;
+mod stamp_check;
 #[cfg(test)]
 mod test_clock;
 #[cfg(test)]
@@ -53,16 +61,18 @@ mod worker;
 
 pub use admin_handle::{AdminHandle, request_channel};
 pub use broker::{AdminRequest, ReplyAddress};
+pub use copied_bytes::CopiedBytes;
 pub use cpu_latency::IdleProcessors;
-pub use effects::{CopiedBytes, ShardEffects};
+pub use effects::ShardEffects;
 pub use link_dial::{DialCallback, DialError, DialFallback, DialProgress, DialRequest, DialedLink, RdmaDial};
-pub use link_table::FederationLinkId;
+pub use link_id::FederationLinkId;
 pub use login::ExternalMechanism;
 pub use mailbox::{Mailbox, ShardWaker, WakeTarget};
 pub use password_verifier::PasswordVerifier;
 pub use rdma_options::{RdmaListen, RdmaOptions, RdmaPoll};
 pub use reactor::Stopper;
 pub use server::{BrokerStartError, Server, ServerOptions};
-pub use shard::{Shard, ShardOptions, TickOutcome};
+pub use shard::{Shard, TickOutcome};
+pub use shard_options::ShardOptions;
 pub use shared_state::SharedState;
 pub use worker::BrokerDialler;

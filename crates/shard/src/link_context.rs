@@ -1,14 +1,14 @@
 //! What federation links borrow of their shard while one of them works.
 
 use crate::connection::{ConnectionPhase, HalfClose};
-use crate::connection_stamps::release_stamps;
 use crate::connections::Connections;
 use crate::effects::ShardEffects;
+use crate::link_id::FederationLinkId;
 use crate::link_output::LinkOutput;
-use crate::link_table::FederationLinkId;
 use crate::sessions::Sessions;
-use crate::shard::ShardOptions;
+use crate::shard_options::ShardOptions;
 use crate::shared_state::SharedState;
+use crate::stamp_check::release_stamps;
 use broker::{Broker, ConnectionSlot};
 use catalog::{ExchangeId, VhostId};
 use federation::{LinkSpec, RouteSpec};

@@ -1,6 +1,6 @@
 //! Dials: connections to other brokers that links ask for, and what becomes of them.
 
-use crate::link_table::FederationLinkId;
+use crate::link_id::FederationLinkId;
 use std::any::Any;
 use std::collections::VecDeque;
 

@@ -3,7 +3,7 @@
 //! Owns:   acknowledgements that wait to be batched; the rule that the n-th delivery of a channel is the n-th publish at the
 //!         other end, so that delivery tags need no table.
 
-use crate::local_routes::RouteCounts;
+use crate::route_counts::RouteCounts;
 use broker::Delivery;
 use federation::{AckBatcher, TraceVerdict, Tracer};
 use session::{BodyOut, Outbound, PublishHead};

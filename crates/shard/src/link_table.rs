@@ -1,23 +1,9 @@
 //! The table of a shard's federation links, by their ids.
 
 use crate::federation_link::FederationLink;
+use crate::link_id::FederationLinkId;
 use federation::{LinkKey, RouteDirection};
 use std::time::Instant;
-
-/// Identifies a federation link of one shard, in one direction. The id of a removed link is used again.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct FederationLinkId(pub u32);
-
-impl FederationLinkId {
-    fn at(index: usize) -> Self {
-        FederationLinkId(index as u32)
-    }
-
-    #[inline]
-    fn index(self) -> usize {
-        self.0 as usize
-    }
-}
 
 /// The federation links of a shard.
 #[derive(Default)]

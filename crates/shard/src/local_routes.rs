@@ -1,47 +1,19 @@
 //! The routes of one link at this broker: tracers, counts, retries, and what has been set up here.
 
 use crate::binding_watch::BindingWatch;
-use crate::connection_stamps::{record_stamp, release_stamps};
-use crate::dispatcher::EventOutcome;
 use crate::effects::ShardEffects;
+use crate::event_outcome::EventOutcome;
 use crate::link_context::LinkContext;
 use crate::link_timers::back_off;
 use crate::push_setup::PushSetup;
+use crate::route_counts::RouteCounts;
 use crate::shared_state::SharedState;
+use crate::stamp_check::{record_stamp, release_stamps};
 use broker::{BodyRef, Broker, ConnectionSlot, Publish, ReadControl};
 use federation::{AckMode, LinkSession, RouteId, RouteSpec, TraceVerdict, Tracer};
 use std::time::Instant;
 use wire::RawProperties;
 use wire::method::basic;
-
-/// Messages that a route has moved.
-#[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct RouteCounts {
-    pub messages: u64,
-    pub bytes: u64,
-    pub redelivered: u64,
-    /// Messages that this broker, the other one, or too many brokers had already.
-    pub dropped: u64,
-}
-
-impl RouteCounts {
-    #[inline]
-    pub fn count(&mut self, verdict: TraceVerdict, body_bytes: usize, is_redelivered: bool) {
-        match verdict {
-            TraceVerdict::Forward => self.messages += 1,
-            TraceVerdict::Drop => self.dropped += 1,
-        }
-        self.bytes += body_bytes as u64;
-        self.redelivered += u64::from(is_redelivered);
-    }
-
-    pub fn add(&mut self, other: RouteCounts) {
-        self.messages += other.messages;
-        self.bytes += other.bytes;
-        self.redelivered += other.redelivered;
-        self.dropped += other.dropped;
-    }
-}
 
 /// A message that arrived on a pulled route.
 pub(crate) struct PulledMessage<'a> {

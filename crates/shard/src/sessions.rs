@@ -5,11 +5,11 @@
 
 use crate::connection::{Connection, ConnectionPhase, HalfClose};
 use crate::connection_limits::{LimitReached, Reservation};
-use crate::connection_stamps::release_stamps;
 use crate::connections::Connections;
 use crate::effects::ShardEffects;
-use crate::shard::ShardOptions;
+use crate::shard_options::ShardOptions;
 use crate::shared_state::SharedState;
+use crate::stamp_check::release_stamps;
 use crate::tokens::TokenOwner;
 use broker::{Broker, ConnectionSlot, Effects};
 use catalog::{Refusal, SessionId, UserId};

@@ -5,7 +5,7 @@
 //! window, and only if the message carries a stamp.
 
 use crate::connection_limits::ConnectionLimits;
-use crate::effects::CopiedBytes;
+use crate::copied_bytes::CopiedBytes;
 use crate::limits::{PORT_MEMORY_DIVISOR, PROCESS_BYTES};
 use crate::tokens::BootstrapTokens;
 use crate::vhost_bytes::VhostBytes;

@@ -5,7 +5,7 @@ use crate::effects::ShardEffects;
 use crate::login::LoginRequest;
 use crate::mailbox::{Mailbox, ShardWaker, WakeTarget};
 use crate::sessions::Sessions;
-use crate::shard::ShardOptions;
+use crate::shard_options::ShardOptions;
 use crate::shared_state::SharedState;
 use crate::test_clock::some_instant;
 use crate::tokens::TokenOwner;

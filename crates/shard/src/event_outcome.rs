@@ -1,0 +1,39 @@
+//! What follows from an event of a session, once it no longer borrows the receive buffer.
+
+use crate::login::LoginRequest;
+use catalog::Refusal;
+
+/// What follows from an event, once it no longer borrows the receive buffer.
+pub(crate) enum EventOutcome {
+    /// The next event may be carried out.
+    Continue,
+    /// The next event may be carried out, after acknowledgements: the other broker has used up a part of its credit.
+    AcknowledgeEarly,
+    /// The connection must wait.
+    Wait,
+    /// More definitions may follow; other methods must wait for their answers.
+    Gather {
+        channel: u16,
+    },
+    Refuse {
+        channel: u16,
+        refusal: Refusal,
+        method: (u16, u16),
+    },
+    LogIn(LoginRequest),
+    OpenVhost {
+        vhost: Vec<u8>,
+    },
+    OpenChannel {
+        channel: u16,
+    },
+    CloseChannel {
+        channel: u16,
+    },
+    /// Limits and heartbeat are negotiated.
+    Tuned(session::Tuning),
+    UpdateSecret,
+    Close,
+    /// The next event may be carried out: a federation link has carried out this one.
+    Handled,
+}
