@@ -13,7 +13,7 @@ use slab::{Pool, PoolOptions};
 use wire::method::{basic, queue};
 use wire::{Method, RawProperties, ShortStr, TableRef};
 
-const SLOT: ConnectionSlot = 0;
+const SLOT: ConnectionSlot = ConnectionSlot::new(0);
 const CHANNEL: u16 = 1;
 const MS_US: u64 = 1_000;
 

@@ -68,6 +68,7 @@ mod tests {
     use super::AckTimeouts;
     use crate::channels::Channels;
     use crate::effects::Effects;
+    use crate::ids::ConnectionSlot;
     use crate::ids::QueuePosition;
     use crate::ledger::UnsettledDelivery;
     use crate::message::Content;
@@ -79,7 +80,7 @@ mod tests {
         let mut timeouts = AckTimeouts::new(80);
         let mut channels = Channels::new(ShardId(0));
         let mut fx = RecordedEffects::default();
-        let key = channels.open(1, 1);
+        let key = channels.open(ConnectionSlot::new(1), 1);
         let delivery = UnsettledDelivery {
             queue: QueueId { index: 0, serial: 0 },
             home: ShardId(0),

@@ -382,6 +382,7 @@ impl Broker {
 mod tests {
     use super::{Broker, BrokerOptions};
     use crate::delayed_messages::DelayedMessages;
+    use crate::ids::ConnectionSlot;
     use crate::message::BodyRef;
     use crate::publishing::Publish;
     use crate::session_state::{ClientCapabilities, SessionLogin};
@@ -413,9 +414,12 @@ mod tests {
         let mut broker = Broker::new(options, catalog);
         broker.data.forwarder.delayed = DelayedMessages::new(2);
         let mut fx = RecordedEffects::default();
-        let session = SessionId { shard: ShardId(0), slot: 0, serial: 1 };
-        broker.open_session(0, SessionLogin { session, user, vhost, capabilities: ClientCapabilities::default() });
-        broker.open_channel(0, 1);
+        let session = SessionId { shard: ShardId(0), slot: ConnectionSlot::new(0), serial: 1 };
+        broker.open_session(
+            ConnectionSlot::new(0),
+            SessionLogin { session, user, vhost, capabilities: ClientCapabilities::default() },
+        );
+        broker.open_channel(ConnectionSlot::new(0), 1);
         let mut publish = |broker: &mut Broker, publishes: usize| {
             let headers = Table::new().with("x-delay", Value::I32(5)).ok();
             let properties = Properties { headers, ..Properties::default() }.to_bytes();
@@ -428,7 +432,10 @@ mod tests {
                     properties: RawProperties::new(&properties),
                     body: BodyRef::Small(b"body"),
                 };
-                broker.publish(0, 1, publish, &mut fx).map(drop).expect("accepted, or refused with a nack");
+                broker
+                    .publish(ConnectionSlot::new(0), 1, publish, &mut fx)
+                    .map(drop)
+                    .expect("accepted, or refused with a nack");
             }
             broker.flush_batch(&mut fx);
             broker.set_now(broker.data.dispatcher.now_us + 10_000);
@@ -437,7 +444,7 @@ mod tests {
         };
         assert_eq!(publish(&mut broker, 3), "", "without confirms nothing is sent");
         let select = confirm::Select { no_wait: true }.into();
-        broker.command(0, 1, select, &mut RecordedEffects::default()).map(drop).expect("confirms");
+        broker.command(ConnectionSlot::new(0), 1, select, &mut RecordedEffects::default()).map(drop).expect("confirms");
         assert_eq!(publish(&mut broker, 4), "0: ack 2+ | 0: nack 3 | 0: nack 4");
         assert_eq!(publish(&mut broker, 2), "0: ack 6+");
         assert_eq!((broker.data.forwarder.delayed.len(), broker.list_overhead_bytes()), (0, 0));

@@ -179,15 +179,16 @@ pub fn unknown_tag(tag: u64) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::Channel;
+    use crate::ids::ConnectionSlot;
 
     #[test]
     fn a_channel_confirms_or_is_transactional_and_never_both() {
-        let mut channel = Channel::new(0, 1);
+        let mut channel = Channel::new(ConnectionSlot::new(0), 1);
         assert!(channel.transaction().is_err() && channel.roll_back().is_err());
         channel.select_confirms().expect("plain before");
         channel.select_confirms().expect("the same again");
         assert!(channel.select_transactions().is_err());
-        let mut channel = Channel::new(0, 2);
+        let mut channel = Channel::new(ConnectionSlot::new(0), 2);
         channel.select_transactions().expect("plain before");
         channel.select_transactions().expect("the same again");
         assert!(channel.select_confirms().is_err() && channel.transaction().is_ok());
@@ -198,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_method_that_names_no_queue_means_the_one_declared_last() {
-        let mut channel = Channel::new(0, 1);
+        let mut channel = Channel::new(ConnectionSlot::new(0), 1);
         assert!(channel.queue_name(b"").is_err());
         channel.last_queue = "last".into();
         assert_eq!(channel.queue_name(b"").ok().as_deref(), Some(&b"last"[..]));

@@ -161,7 +161,7 @@ impl Channels {
         if let Some(channel) = self.table.get_mut(consumer.channel) {
             change(&mut channel.idle_consumers);
         }
-        let index = consumer.slot as usize;
+        let index = consumer.slot.index();
         if self.idle_by_connection.len() <= index {
             self.idle_by_connection.resize(index + 1, 0);
         }
@@ -171,7 +171,7 @@ impl Channels {
     /// Whether any consumer of a connection is idle.
     #[inline]
     pub fn has_idle_consumers(&self, slot: ConnectionSlot) -> bool {
-        self.idle_by_connection.get(slot as usize).is_some_and(|&idle| idle > 0)
+        self.idle_by_connection.get(slot.index()).is_some_and(|&idle| idle > 0)
     }
 
     /// Delivers a message to a consumer that accepts it.
@@ -333,6 +333,7 @@ mod tests {
     use super::Channels;
     use crate::consumer::Consumer;
     use crate::effects::Effects;
+    use crate::ids::ConnectionSlot;
     use crate::ids::{ChannelKey, ConsumerKey, QueuePosition};
     use crate::message::{BodyRef, Content};
     use crate::payload::Payload;
@@ -343,7 +344,7 @@ mod tests {
 
     fn consume(channels: &mut Channels, channel: ChannelKey, home: u16, prefetch: u32) -> ConsumerKey {
         channels.add_consumer(Consumer {
-            slot: 4,
+            slot: ConnectionSlot::new(4),
             channel_number: 1,
             channel,
             tag: (*b"tag").into(),
@@ -366,14 +367,14 @@ mod tests {
     fn deliveries_of_other_shards_are_parked_until_they_are_accepted_and_earn_credit() {
         let mut channels = Channels::new(ShardId(0));
         let mut fx = RecordedEffects::default();
-        let channel = channels.open(4, 1);
+        let channel = channels.open(ConnectionSlot::new(4), 1);
         let consumer = consume(&mut channels, channel, 1, 1);
         for (position, body) in [(1, b"a"), (2, b"b")] {
             let content = Content { body: BodyRef::Small(body), ..Content::EMPTY };
             channels.deliver_remote(consumer, QueuePosition(position), false, Payload::Passing(content, None), &mut fx);
         }
         assert_eq!((fx.take().as_str(), channels.unsettled()), ("4: #1=a", 1));
-        assert!(channels.has_idle_consumers(4) && !channels.accepts(consumer, &fx));
+        assert!(channels.has_idle_consumers(ConnectionSlot::new(4)) && !channels.accepts(consumer, &fx));
         let delivery = channels.get_mut(channel).and_then(|channel| channel.ledger.settle(1)).expect("tag 1 is out");
         channels.count_settled(channel, &delivery);
         channels.set_idle(consumer, false);
@@ -386,17 +387,17 @@ mod tests {
         };
         assert_eq!(fx.batch(ShardId(1)).messages.iter().map(granted).sum::<u32>(), 1);
         channels.remove_consumer(consumer, &mut fx);
-        assert!(channels.consumers_len() == 0 && !channels.has_idle_consumers(4));
+        assert!(channels.consumers_len() == 0 && !channels.has_idle_consumers(ConnectionSlot::new(4)));
     }
 
     #[test]
     fn a_consumer_waits_for_its_output_only_when_nothing_else_stops_it() {
         let mut channels = Channels::new(ShardId(0));
         let mut fx = RecordedEffects::default();
-        let channel = channels.open(4, 1);
+        let channel = channels.open(ConnectionSlot::new(4), 1);
         let consumer = consume(&mut channels, channel, 0, 0);
         assert!(channels.accepts(consumer, &fx) && !channels.waits_for_output(consumer, &fx));
-        fx.blocked.insert(4);
+        fx.blocked.insert(ConnectionSlot::new(4));
         assert!(!channels.accepts(consumer, &fx) && channels.waits_for_output(consumer, &fx));
         channels.get_mut(channel).expect("open").flow = false;
         assert!(!channels.waits_for_output(consumer, &fx));

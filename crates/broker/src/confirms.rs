@@ -135,6 +135,7 @@ mod tests {
     use super::PublisherConfirms;
     use crate::channels::Channels;
     use crate::effects::Effects;
+    use crate::ids::ConnectionSlot;
     use crate::ids::PublishKey;
     use crate::test_effects::RecordedEffects;
     use catalog::ShardId;
@@ -144,7 +145,7 @@ mod tests {
         let mut confirms = PublisherConfirms::new(3);
         let mut channels = Channels::new(ShardId(0));
         let mut fx = RecordedEffects::default();
-        let key = channels.open(8, 1);
+        let key = channels.open(ConnectionSlot::new(8), 1);
         let channel = channels.get_mut(key).expect("open");
         channel.select_confirms().expect("plain before");
         channel.confirms.published = 6;

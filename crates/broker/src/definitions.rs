@@ -139,6 +139,7 @@ impl Definitions {
 mod tests {
     use super::Definitions;
     use crate::effects::Effects;
+    use crate::ids::ConnectionSlot;
     use crate::ids::ShardIdentity;
     use crate::shard_message::{Requester, ShardMessage};
     use crate::test_effects::RecordedEffects;
@@ -152,7 +153,7 @@ mod tests {
         let mut fx = RecordedEffects::default();
         let definition = Definition::CreateVhost { name: "v".into() };
         assert!(first.execute(definition, &mut fx).expect("a new virtual host").changed);
-        let session = SessionId { shard: ShardId(1), slot: 0, serial: 0 };
+        let session = SessionId { shard: ShardId(1), slot: ConnectionSlot::new(0), serial: 0 };
         first.await_replicas(Requester { session, channel: 1, request: 5 }, Ok(()));
         assert!(first.next_outcome().is_none());
         let sent = fx.batch(ShardId(2)).messages.pop();

@@ -176,6 +176,7 @@ mod tests {
     use super::FlowControl;
     use crate::channels::Channels;
     use crate::effects::Effects;
+    use crate::ids::ConnectionSlot;
     use crate::ids::ShardIdentity;
     use crate::message::{BodyRef, Content};
     use crate::queue::Queue;
@@ -190,9 +191,13 @@ mod tests {
         let mut flow = FlowControl::new(identity, 1_000);
         let channels = Channels::new(identity.shard);
         let mut sessions = Sessions::new(identity.shard);
-        let session = SessionId { shard: identity.shard, slot: 5, serial: 1 };
+        let session = SessionId { shard: identity.shard, slot: ConnectionSlot::new(5), serial: 1 };
         let capabilities = ClientCapabilities { connection_blocked: true, ..ClientCapabilities::default() };
-        sessions.open(5, SessionLogin { session, user: UserId(0), vhost: VhostId(0), capabilities }, false);
+        sessions.open(
+            ConnectionSlot::new(5),
+            SessionLogin { session, user: UserId(0), vhost: VhostId(0), capabilities },
+            false,
+        );
         let mut fx = RecordedEffects::default();
         let mut queue = Queue::new(QueueId { index: 0, serial: 1 }, "q".into(), VhostId(0), false, false);
         for _ in 0..3 {
@@ -201,8 +206,8 @@ mod tests {
         }
         assert!(queue.full && flow.is_any_full() && flow.slow_queue.is_none());
         assert_eq!([0, 1, 2].map(|shard| fx.batch(ShardId(shard)).messages.len()), [1, 0, 1]);
-        sessions.get_mut(5).expect("open").blocked_by = Some(queue.id);
-        sessions.notify_blocked(5, &mut fx);
+        sessions.get_mut(ConnectionSlot::new(5)).expect("open").blocked_by = Some(queue.id);
+        sessions.notify_blocked(ConnectionSlot::new(5), &mut fx);
         flow.after_dispatch(&mut queue, &mut sessions, &mut fx);
         assert_eq!(fx.take(), "5: connection.blocked");
         queue.ready.clear();

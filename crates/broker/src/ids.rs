@@ -2,10 +2,8 @@
 //!
 //! They have a file of their own so that the modules of channels, consumers, ledgers and effects need not import one another.
 
+pub use catalog::ConnectionSlot;
 use catalog::ShardId;
-
-/// A connection's index in the tables of its shard.
-pub type ConnectionSlot = u32;
 
 slotmap::new_key_type! {
     /// A channel in the table of its connection's shard.

@@ -27,12 +27,12 @@ impl Sessions {
 
     #[inline]
     pub fn get(&self, slot: ConnectionSlot) -> Option<&SessionState> {
-        self.table.get(slot as usize)?.as_deref()
+        self.table.get(slot.index())?.as_deref()
     }
 
     #[inline]
     pub fn get_mut(&mut self, slot: ConnectionSlot) -> Option<&mut SessionState> {
-        self.table.get_mut(slot as usize)?.as_deref_mut()
+        self.table.get_mut(slot.index())?.as_deref_mut()
     }
 
     pub fn len(&self) -> usize {
@@ -41,7 +41,7 @@ impl Sessions {
 
     /// A connection has logged in and opened its virtual host.
     pub fn open(&mut self, slot: ConnectionSlot, login: SessionLogin, vhost_is_full: bool) {
-        let index = slot as usize;
+        let index = slot.index();
         if self.table.len() <= index {
             self.table.resize_with(index + 1, || None);
         }
@@ -50,7 +50,7 @@ impl Sessions {
     }
 
     pub fn close(&mut self, slot: ConnectionSlot) -> Option<Box<SessionState>> {
-        self.table.get_mut(slot as usize)?.take()
+        self.table.get_mut(slot.index())?.take()
     }
 
     /// Adds a channel to its session. Returns whether there is such a session.
@@ -125,7 +125,7 @@ impl Sessions {
     /// Whether the connection's next command may be read.
     #[inline]
     pub fn may_read(&self, slot: ConnectionSlot) -> bool {
-        match self.table.get(slot as usize) {
+        match self.table.get(slot.index()) {
             Some(Some(session)) => {
                 session.pending.is_none()
                     && session.blocked_by.is_none()
@@ -158,7 +158,7 @@ impl Sessions {
         }
         self.memory_alarm = on;
         self.alarmed = on || any_vhost_full;
-        for slot in 0..self.table.len() as ConnectionSlot {
+        for slot in (0..self.table.len() as u32).map(ConnectionSlot::new) {
             self.notify_blocked(slot, fx);
         }
     }
@@ -166,7 +166,7 @@ impl Sessions {
     /// A virtual host has reached its quota, or is below it again.
     pub fn set_vhost_full<E: Effects>(&mut self, vhost: VhostId, full: bool, any_vhost_full: bool, fx: &mut E) {
         self.alarmed = self.memory_alarm || any_vhost_full;
-        for slot in 0..self.table.len() as ConnectionSlot {
+        for slot in (0..self.table.len() as u32).map(ConnectionSlot::new) {
             if let Some(session) = self.get_mut(slot)
                 && session.identity.vhost == vhost
             {
@@ -178,7 +178,7 @@ impl Sessions {
 
     /// A full queue has drained: its publishers continue.
     pub fn unblock<E: Effects>(&mut self, queue: QueueId, fx: &mut E) {
-        for slot in 0..self.table.len() as ConnectionSlot {
+        for slot in (0..self.table.len() as u32).map(ConnectionSlot::new) {
             if let Some(session) = self.get_mut(slot)
                 && session.blocked_by == Some(queue)
             {
@@ -232,6 +232,7 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::Sessions;
+    use crate::ids::ConnectionSlot;
     use crate::session_state::{ClientCapabilities, PendingCommand, PendingReply, SessionLogin};
     use crate::shard_message::Requester;
     use crate::test_effects::RecordedEffects;
@@ -239,10 +240,11 @@ mod tests {
 
     fn sessions(connections: u32) -> Sessions {
         let mut sessions = Sessions::new(ShardId(0));
-        for slot in 0..connections {
+        for number in 0..connections {
+            let slot = ConnectionSlot::new(number);
             let session = SessionId { shard: ShardId(0), slot, serial: 9 };
-            let capabilities = ClientCapabilities { consumer_cancel_notify: true, connection_blocked: slot != 2 };
-            sessions.open(slot, SessionLogin { session, user: UserId(0), vhost: VhostId(slot), capabilities }, false);
+            let capabilities = ClientCapabilities { consumer_cancel_notify: true, connection_blocked: number != 2 };
+            sessions.open(slot, SessionLogin { session, user: UserId(0), vhost: VhostId(number), capabilities }, false);
         }
         sessions
     }
@@ -251,47 +253,57 @@ mod tests {
     fn publishers_are_notified_when_they_are_blocked_and_when_they_continue() {
         let mut sessions = sessions(4);
         let mut fx = RecordedEffects::default();
-        for slot in [0, 2] {
+        for slot in [0, 2].map(ConnectionSlot::new) {
             sessions.get_mut(slot).expect("open").has_published = true;
         }
         sessions.set_memory_alarm(true, false, &mut fx);
         sessions.set_memory_alarm(true, false, &mut fx);
         assert_eq!(fx.take(), "0: connection.blocked");
-        assert_eq!([0, 1, 2].map(|slot| sessions.may_read(slot)), [false, true, false]);
+        assert_eq!([0, 1, 2].map(|slot| sessions.may_read(ConnectionSlot::new(slot))), [false, true, false]);
         sessions.set_vhost_full(VhostId(0), true, true, &mut fx);
         sessions.set_memory_alarm(false, true, &mut fx);
         assert_eq!(fx.take(), "2: resume", "the virtual host of 0 is full");
         sessions.set_vhost_full(VhostId(0), false, false, &mut fx);
         assert_eq!(fx.take(), "0: connection.unblocked | 0: resume");
         let queue = QueueId { index: 3, serial: 1 };
-        sessions.get_mut(1).expect("open").blocked_by = Some(queue);
-        sessions.notify_blocked(1, &mut fx);
+        sessions.get_mut(ConnectionSlot::new(1)).expect("open").blocked_by = Some(queue);
+        sessions.notify_blocked(ConnectionSlot::new(1), &mut fx);
         sessions.unblock(QueueId { index: 4, serial: 1 }, &mut fx);
-        assert!(!sessions.may_read(1));
+        assert!(!sessions.may_read(ConnectionSlot::new(1)));
         sessions.unblock(queue, &mut fx);
         assert_eq!(fx.take(), "1: connection.blocked | 1: connection.unblocked | 1: resume");
-        assert!(sessions.may_read(1) && !sessions.is_alarmed());
+        assert!(sessions.may_read(ConnectionSlot::new(1)) && !sessions.is_alarmed());
     }
 
     #[test]
     fn a_response_finds_its_command_only_while_session_and_channel_are_there() {
         let mut sessions = sessions(1);
-        let session = sessions.session_id(0);
+        let session = sessions.session_id(ConnectionSlot::new(0));
         let wait = |sessions: &mut Sessions| {
             let request = sessions.next_request();
             let command = PendingCommand { channel: 5, method: (0, 0), request, reply: PendingReply::Commit };
-            sessions.await_response(0, command);
+            sessions.await_response(ConnectionSlot::new(0), command);
             Requester { session, channel: 5, request }
         };
         let requester = wait(&mut sessions);
         let other = Requester { session: SessionId { serial: 8, ..session }, ..requester };
-        assert!(!sessions.may_read(0) && sessions.take_pending(other).is_none());
+        assert!(!sessions.may_read(ConnectionSlot::new(0)) && sessions.take_pending(other).is_none());
         assert!(sessions.take_pending(requester).is_some() && sessions.take_pending(requester).is_none());
         let requester = wait(&mut sessions);
         let mut keys: slotmap::SlotMap<crate::ids::ChannelKey, ()> = slotmap::SlotMap::with_key();
-        assert!(sessions.attach_channel(0, 5, keys.insert(())) && !sessions.attach_channel(1, 5, keys.insert(())));
-        assert!(sessions.detach_channel(0, 5).is_some() && sessions.detach_channel(0, 5).is_none());
-        assert!(sessions.take_pending(requester).is_none() && sessions.may_read(0));
-        assert!(sessions.close(0).is_some() && sessions.close(0).is_none() && sessions.len() == 0);
+        assert!(
+            sessions.attach_channel(ConnectionSlot::new(0), 5, keys.insert(()))
+                && !sessions.attach_channel(ConnectionSlot::new(1), 5, keys.insert(()))
+        );
+        assert!(
+            sessions.detach_channel(ConnectionSlot::new(0), 5).is_some()
+                && sessions.detach_channel(ConnectionSlot::new(0), 5).is_none()
+        );
+        assert!(sessions.take_pending(requester).is_none() && sessions.may_read(ConnectionSlot::new(0)));
+        assert!(
+            sessions.close(ConnectionSlot::new(0)).is_some()
+                && sessions.close(ConnectionSlot::new(0)).is_none()
+                && sessions.len() == 0
+        );
     }
 }

@@ -3,7 +3,7 @@
 mod features;
 mod world;
 
-use broker::{BodyRef, ReadControl};
+use broker::{BodyRef, ConnectionSlot, ReadControl};
 use wire::method::{Method, basic, confirm, exchange, queue, tx};
 use wire::{ShortStr, Table, TableRef, Value};
 use world::{BrokerWorld, WorldConnection};
@@ -714,6 +714,6 @@ fn only_additions_without_a_reply_are_batched() {
         (make("x", "topic"), true),
         (basic::Ack { delivery_tag: 1, multiple: false }.into(), false),
     ] {
-        assert_eq!(world.shards[1].0.may_batch(1, &method), expect, "{method:?}");
+        assert_eq!(world.shards[1].0.may_batch(ConnectionSlot::new(1), &method), expect, "{method:?}");
     }
 }

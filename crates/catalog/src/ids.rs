@@ -3,9 +3,39 @@
 //! Leaves: identifiers, each a type of its own.
 //! Owns:   nothing; the tables give them out.
 
+use std::fmt;
+
 /// A shard: one thread of the broker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u16);
+
+/// A connection's index in the tables of its shard. Reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionSlot(u32);
+
+impl ConnectionSlot {
+    #[inline]
+    pub const fn new(number: u32) -> Self {
+        ConnectionSlot(number)
+    }
+
+    /// The plain number, for logs.
+    #[inline]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for ConnectionSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// A session: one connection. `slot` is reused on its shard, `serial` tells the users of a slot apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,7 +43,7 @@ pub struct SessionId {
     /// The shard that owns the connection.
     pub shard: ShardId,
     /// Its place there.
-    pub slot: u32,
+    pub slot: ConnectionSlot,
     /// Which user of that place.
     pub serial: u32,
 }

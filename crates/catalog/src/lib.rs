@@ -34,7 +34,7 @@ pub use crate::catalog::{BindingDestination, BindingView, Catalog, default_defin
 pub use definition::{Definition, DefinitionOutcome, ExecutedDefinition, RemovedQueue};
 pub use exchange::{ExchangeDefinition, ExchangeKind, delayed::delay_ms, federation_upstream::trace};
 pub use features::{OverflowPolicy, QueueFeatures};
-pub use ids::{ExchangeId, QueueId, SessionId, ShardId, UserId, VhostId};
+pub use ids::{ConnectionSlot, ExchangeId, QueueId, SessionId, ShardId, UserId, VhostId};
 pub use limits::CatalogLimits;
 pub use name::{Name, REQUEST_QUEUE, ResourceKind};
 pub use password::Password;

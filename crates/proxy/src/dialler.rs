@@ -2,6 +2,7 @@
 
 use crate::limits::DIALLERS;
 use crate::options::{BootstrapToken, TokenSource};
+use crate::worker::ProxySlot;
 use link::{Address, DialOptions, Link, TlsClient};
 use reactor::InboxSender;
 use std::io;
@@ -15,14 +16,14 @@ pub(crate) type ProxyInbox = InboxSender<DialOutcome>;
 
 /// The outcome of a dial, for the connection in `slot` if that is still the one that dialled.
 pub(crate) struct DialOutcome {
-    pub slot: u32,
+    pub slot: ProxySlot,
     pub dial_id: u64,
     pub outcome: io::Result<DialOutput>,
 }
 
 struct DialJob {
     cancelled: Arc<AtomicBool>,
-    slot: u32,
+    slot: ProxySlot,
     dial_id: u64,
     inbox: ProxyInbox,
 }
@@ -109,7 +110,7 @@ impl Dialler {
     }
 
     /// Starts a dial, whose outcome comes to `inbox`. Setting the returned flag cancels it while it is queued.
-    pub fn dial(&self, slot: u32, dial_id: u64, inbox: ProxyInbox) -> Arc<AtomicBool> {
+    pub fn dial(&self, slot: ProxySlot, dial_id: u64, inbox: ProxyInbox) -> Arc<AtomicBool> {
         let cancelled = Arc::<AtomicBool>::default();
         let job = DialJob { cancelled: Arc::clone(&cancelled), slot, dial_id, inbox };
         self.0.send(job).expect("the threads live as long as there is a handle");

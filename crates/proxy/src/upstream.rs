@@ -6,6 +6,7 @@ use crate::limits::{CHECK_INTERVAL, DEVICE_POLL_INTERVAL};
 use crate::options::RdmaUpstreamOptions;
 use crate::proxied_connection::UpstreamState;
 use crate::totals::ProxyTotals;
+use crate::worker::ProxySlot;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
 use reactor::COMPLETIONS;
@@ -31,7 +32,7 @@ pub(crate) struct RdmaUpstream {
     token_fetcher: Option<Dialler>,
     open: Option<OpenPort>,
     /// The connections that the links belong to.
-    slots: HashMap<LinkId, u32>,
+    slots: HashMap<LinkId, ProxySlot>,
     readiness: Vec<(LinkId, ReadinessEdges)>,
     /// PortCounters of ports that have failed.
     failed: verbs::PortCounters,
@@ -46,7 +47,7 @@ impl Upstream {
     /// Starts a link for the connection in `slot`.
     pub fn begin(
         &mut self,
-        (slot, dial_id): (u32, u64),
+        (slot, dial_id): (ProxySlot, u64),
         inbox: &ProxyInbox,
         pool: &Pool,
         registry: &Registry,
@@ -68,7 +69,7 @@ impl Upstream {
     /// Starts a link that presents a token.
     pub fn connect_with_token(
         &mut self,
-        slot: u32,
+        slot: ProxySlot,
         token: verbs::RdmaToken,
         pool: &Pool,
         registry: &Registry,
@@ -85,7 +86,7 @@ impl Upstream {
     }
 
     /// Polls the device and appends the readiness of links, by the slots of their connections.
-    pub fn poll(&mut self, registry: &Registry, ready: &mut Vec<(u32, ReadinessEdges)>) {
+    pub fn poll(&mut self, registry: &Registry, ready: &mut Vec<(ProxySlot, ReadinessEdges)>) {
         if let Upstream::Rdma(rdma) = self {
             rdma.poll(registry, ready);
         }
@@ -101,7 +102,7 @@ impl Upstream {
     }
 
     /// Arms the device before a sleep and polls it once more. Returns how long the thread may sleep, if that is bounded.
-    pub fn arm(&mut self, registry: &Registry, ready: &mut Vec<(u32, ReadinessEdges)>) -> Option<Duration> {
+    pub fn arm(&mut self, registry: &Registry, ready: &mut Vec<(ProxySlot, ReadinessEdges)>) -> Option<Duration> {
         let Upstream::Rdma(rdma) = self else { return None };
         let open = rdma.open.as_ref()?;
         if let Err(error) = open.port.arm() {
@@ -170,7 +171,7 @@ impl RdmaUpstream {
 
     fn connect(
         &mut self,
-        slot: u32,
+        slot: ProxySlot,
         token: Option<verbs::RdmaToken>,
         pool: &Pool,
         registry: &Registry,
@@ -186,7 +187,7 @@ impl RdmaUpstream {
         Ok((endpoint, id))
     }
 
-    fn poll(&mut self, registry: &Registry, ready: &mut Vec<(u32, ReadinessEdges)>) {
+    fn poll(&mut self, registry: &Registry, ready: &mut Vec<(ProxySlot, ReadinessEdges)>) {
         let Some(open) = &self.open else { return };
         let failure = open.port.poll().err();
         open.port.take_edges(&mut self.readiness);

@@ -28,49 +28,78 @@ pub(crate) struct ProxyWorker {
     pub table: ConnectionTable,
 }
 
+/// A connection's index in the table of its thread. Reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ProxySlot(u32);
+
+impl ProxySlot {
+    #[inline]
+    fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The connection of a token of the poll.
+    #[inline]
+    fn of_token(token: Token) -> Self {
+        ProxySlot((token.0 / 2) as u32)
+    }
+
+    /// The poll's token of the connection's client link.
+    #[inline]
+    fn client_token(self) -> Token {
+        Token(self.index() * 2)
+    }
+
+    /// The poll's token of the connection's upstream link.
+    #[inline]
+    fn upstream_token(self) -> Token {
+        Token(self.index() * 2 + 1)
+    }
+}
+
 /// The connections of a thread.
 #[derive(Default)]
 pub(crate) struct ConnectionTable {
     slots: Vec<Option<ProxiedConnection>>,
-    free: Vec<u32>,
+    free: Vec<ProxySlot>,
     /// Those that are queued for a turn.
-    ready: Vec<u32>,
+    ready: Vec<ProxySlot>,
     /// Those with a deadline, and some that had one.
-    timed: Vec<u32>,
+    timed: Vec<ProxySlot>,
     last_dial_id: u64,
     next_deadline_check: Option<Instant>,
     /// ReadinessEdges of links of the RDMA port.
-    readiness: Vec<(u32, ReadinessEdges)>,
+    readiness: Vec<(ProxySlot, ReadinessEdges)>,
 }
 
 impl ConnectionTable {
-    fn get_mut(&mut self, slot: usize) -> Option<&mut ProxiedConnection> {
-        self.slots.get_mut(slot)?.as_mut()
+    fn get_mut(&mut self, slot: ProxySlot) -> Option<&mut ProxiedConnection> {
+        self.slots.get_mut(slot.index())?.as_mut()
     }
 
     /// The slot of the next connection.
-    fn next_slot(&self) -> u32 {
-        self.free.last().copied().unwrap_or(self.slots.len() as u32)
+    fn next_slot(&self) -> ProxySlot {
+        self.free.last().copied().unwrap_or(ProxySlot(self.slots.len() as u32))
     }
 
-    fn insert(&mut self, connection: ProxiedConnection) -> u32 {
+    fn insert(&mut self, connection: ProxiedConnection) -> ProxySlot {
         let slot = self.next_slot();
         match self.free.pop() {
-            Some(_) => self.slots[slot as usize] = Some(connection),
+            Some(_) => self.slots[slot.index()] = Some(connection),
             None => self.slots.push(Some(connection)),
         }
         slot
     }
 
-    fn remove(&mut self, slot: u32) -> Option<ProxiedConnection> {
-        let connection = self.slots[slot as usize].take()?;
+    fn remove(&mut self, slot: ProxySlot) -> Option<ProxiedConnection> {
+        let connection = self.slots[slot.index()].take()?;
         self.free.push(slot);
         Some(connection)
     }
 
     /// Queues a connection for a turn, unless it is queued already.
-    fn enqueue(&mut self, slot: u32) {
-        if let Some(connection) = self.slots.get_mut(slot as usize).and_then(Option::as_mut)
+    fn enqueue(&mut self, slot: ProxySlot) {
+        if let Some(connection) = self.slots.get_mut(slot.index()).and_then(Option::as_mut)
             && !std::mem::replace(&mut connection.is_queued, true)
         {
             self.ready.push(slot);
@@ -82,19 +111,9 @@ impl ConnectionTable {
     }
 }
 
-/// The poll's token of a connection's client link.
-fn client_token(slot: u32) -> usize {
-    slot as usize * 2
-}
-
-/// The poll's token of a connection's upstream link.
-fn upstream_token(slot: u32) -> Token {
-    Token(slot as usize * 2 + 1)
-}
-
 impl Worker<DialOutcome> for ProxyWorker {
-    fn next_token(&self) -> usize {
-        client_token(self.table.next_slot())
+    fn next_token(&self) -> Token {
+        self.table.next_slot().client_token()
     }
 
     fn adopt(&mut self, client: Box<dyn Link>, registry: &Registry, now: Instant) {
@@ -124,14 +143,14 @@ impl Worker<DialOutcome> for ProxyWorker {
     }
 
     fn on_message(&mut self, DialOutcome { slot, dial_id, outcome }: DialOutcome, registry: &Registry, now: Instant) {
-        let Some(connection) = self.table.get_mut(slot as usize) else { return };
+        let Some(connection) = self.table.get_mut(slot) else { return };
         if connection.dial_id != dial_id {
             return;
         }
         let connected = outcome.and_then(|output| {
             match output {
                 DialOutput::Link(mut link) => {
-                    link.register(registry, upstream_token(slot))?;
+                    link.register(registry, slot.upstream_token())?;
                     connection.set_connected(link);
                 }
                 DialOutput::Token(token, guard) => {
@@ -148,14 +167,16 @@ impl Worker<DialOutcome> for ProxyWorker {
         }
     }
 
-    fn on_ready(&mut self, token: usize, SocketReadiness { readable, writable, closed }: SocketReadiness) {
-        if let Some(connection) = self.table.get_mut(token / 2) {
-            match token % 2 {
-                0 => connection.on_client_ready(readable, writable, closed),
-                _ => connection.on_upstream_ready(readable, writable, closed),
+    fn on_ready(&mut self, token: Token, SocketReadiness { readable, writable, closed }: SocketReadiness) {
+        let slot = ProxySlot::of_token(token);
+        if let Some(connection) = self.table.get_mut(slot) {
+            if token == slot.client_token() {
+                connection.on_client_ready(readable, writable, closed);
+            } else {
+                connection.on_upstream_ready(readable, writable, closed);
             }
         }
-        self.table.enqueue((token / 2) as u32);
+        self.table.enqueue(slot);
     }
 
     fn has_devices(&self) -> bool {
@@ -167,7 +188,7 @@ impl Worker<DialOutcome> for ProxyWorker {
         self.upstream.poll(registry, &mut self.table.readiness);
         let mut ready = std::mem::take(&mut self.table.readiness);
         for (slot, ReadinessEdges { readable, writable, closed }) in ready.drain(..) {
-            if let Some(connection) = self.table.get_mut(slot as usize) {
+            if let Some(connection) = self.table.get_mut(slot) {
                 connection.on_upstream_ready(readable, writable, closed);
             }
             self.table.enqueue(slot);
@@ -204,7 +225,7 @@ impl Worker<DialOutcome> for ProxyWorker {
 
     fn finish(&mut self, registry: &Registry, now: Instant) {
         self.run_turns(registry, now);
-        for slot in 0..self.table.slots.len() as u32 {
+        for slot in (0..self.table.slots.len() as u32).map(ProxySlot) {
             self.disconnect(slot, &DisconnectReason::ProxyStopped, registry, now);
         }
         self.upstream.flush();
@@ -245,7 +266,7 @@ impl ProxyWorker {
     fn run_turns(&mut self, registry: &Registry, now: Instant) {
         let ready = std::mem::take(&mut self.table.ready);
         for slot in ready {
-            let Some(connection) = self.table.slots.get_mut(slot as usize).and_then(Option::as_mut) else { continue };
+            let Some(connection) = self.table.slots.get_mut(slot.index()).and_then(Option::as_mut) else { continue };
             connection.is_queued = false;
             let had_deadline = connection.deadline.is_some();
             let (to_upstream, to_client) = connection.bytes();
@@ -273,7 +294,7 @@ impl ProxyWorker {
         let mut expired = Vec::new();
         let ConnectionTable { timed, slots, .. } = &mut self.table;
         timed.retain(|slot| {
-            let connection = slots[*slot as usize].as_ref();
+            let connection = slots[slot.index()].as_ref();
             let deadline = connection.and_then(|connection| connection.deadline);
             let is_expired = deadline.is_some_and(|deadline| now >= deadline);
             if is_expired {
@@ -285,14 +306,14 @@ impl ProxyWorker {
         timed.sort_unstable();
         timed.dedup();
         for slot in expired {
-            if let Some(reason) = self.table.get_mut(slot as usize).map(|connection| connection.timeout_reason()) {
+            if let Some(reason) = self.table.get_mut(slot).map(|connection| connection.timeout_reason()) {
                 self.disconnect(slot, &reason, registry, now);
             }
         }
     }
 
     /// Ends a connection, counts it and logs why.
-    fn disconnect(&mut self, slot: u32, reason: &DisconnectReason, registry: &Registry, now: Instant) {
+    fn disconnect(&mut self, slot: ProxySlot, reason: &DisconnectReason, registry: &Registry, now: Instant) {
         let Some(connection) = self.table.remove(slot) else { return };
         self.upstream.forget(connection.link_id);
         self.shared.reactor.connection_closed(self.thread);

@@ -70,8 +70,8 @@ impl<W: Worker<M>, M> EventLoop<W, M> {
                 match event.token() {
                     WAKER | COMPLETIONS => {}
                     ASYNC_EVENTS => self.worker.on_async_event(),
-                    Token(token) if token > COMPLETIONS.0 => accept_pending = true,
-                    Token(token) => {
+                    Token(number) if number > COMPLETIONS.0 => accept_pending = true,
+                    token => {
                         let (readable, writable) = (event.is_readable(), event.is_writable());
                         let closed = event.is_read_closed() || event.is_error();
                         self.worker.on_ready(token, SocketReadiness { readable, writable, closed });
@@ -200,7 +200,7 @@ fn adopt<W: Worker<M>, M>(
     poll: &Poll,
     now: Instant,
 ) {
-    match link.register(poll.registry(), Token(worker.next_token())) {
+    match link.register(poll.registry(), worker.next_token()) {
         Ok(()) => worker.adopt(link, poll.registry(), now),
         Err(error) => {
             tracing::warn!(peer = &*link.peer().address, %error, "cannot wait for a new connection: client refused");

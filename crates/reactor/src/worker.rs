@@ -51,7 +51,7 @@ pub struct WorkerContext<'a, M> {
 /// [`tick`](Worker::tick), and after the wait [`on_ready`](Worker::on_ready) for each link with edges.
 pub trait Worker<M> {
     /// The token that the next adopted link gets.
-    fn next_token(&self) -> usize;
+    fn next_token(&self) -> Token;
 
     /// Takes over an accepted link, which is registered under [`next_token`](Worker::next_token) and counted in
     /// [`ReactorState`](crate::ReactorState). The worker calls `connection_closed` there when the connection ends.
@@ -62,7 +62,7 @@ pub trait Worker<M> {
 
     fn on_message(&mut self, message: M, registry: &Registry, now: Instant);
 
-    fn on_ready(&mut self, token: usize, readiness: SocketReadiness);
+    fn on_ready(&mut self, token: Token, readiness: SocketReadiness);
 
     /// A descriptor registered under [`ASYNC_EVENTS`] is readable.
     fn on_async_event(&mut self) {}

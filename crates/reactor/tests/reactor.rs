@@ -30,11 +30,11 @@ enum WorkerReport {
 /// Counts connections and reports their bytes.
 struct CountingWorker {
     thread: u16,
-    links: HashMap<usize, Box<dyn Link>>,
+    links: HashMap<Token, Box<dyn Link>>,
     next_token: usize,
     state: Arc<ReactorState>,
     reports: Sender<WorkerReport>,
-    ready: Vec<usize>,
+    ready: Vec<Token>,
     is_draining: bool,
     strategy: IdleStrategy,
 }
@@ -45,7 +45,7 @@ impl CountingWorker {
         let _received = self.reports.send(report);
     }
 
-    fn serve(&mut self, token: usize) {
+    fn serve(&mut self, token: Token) {
         let mut buffer = [0; 64];
         while let Some(link) = self.links.get_mut(&token) {
             match link.receive(&mut buffer, &mut []) {
@@ -64,12 +64,12 @@ impl CountingWorker {
 }
 
 impl Worker<&'static str> for CountingWorker {
-    fn next_token(&self) -> usize {
-        self.next_token
+    fn next_token(&self) -> Token {
+        Token(self.next_token)
     }
 
     fn adopt(&mut self, link: Box<dyn Link>, _registry: &Registry, _now: Instant) {
-        self.links.insert(self.next_token, link);
+        self.links.insert(Token(self.next_token), link);
         self.next_token += 1;
         self.report(WorkerReport::Adopted(self.thread));
     }
@@ -83,7 +83,7 @@ impl Worker<&'static str> for CountingWorker {
         self.report(WorkerReport::Message(self.thread, message));
     }
 
-    fn on_ready(&mut self, token: usize, readiness: SocketReadiness) {
+    fn on_ready(&mut self, token: Token, readiness: SocketReadiness) {
         if readiness.readable || readiness.closed {
             self.ready.push(token);
         }

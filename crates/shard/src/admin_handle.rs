@@ -3,7 +3,7 @@
 use crate::inbox::{InboxMessage, ShardInbox};
 use crate::limits::REQUESTS_WAITING_MAX;
 use broker::{AdminRequest, ReplyAddress};
-use catalog::{Catalog, Definition, Refusal};
+use catalog::{Catalog, Definition, Refusal, ShardId};
 use federation::{FederationCommand, LinkStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ impl AdminHandle {
     /// refusals; the other changes are made. `None`: the broker has stopped, and no change is made.
     pub fn define(&self, definitions: Vec<Definition>) -> Option<Vec<Refusal>> {
         let (refused, refusals) = mpsc::channel();
-        self.send(0, InboxMessage::Define(definitions, refused))?;
+        self.send(ShardId(0), InboxMessage::Define(definitions, refused))?;
         refusals.recv().ok()
     }
 
@@ -43,7 +43,7 @@ impl AdminHandle {
             // The caller waits, unless its thread has failed.
             let _received = result.send(read(catalog));
         };
-        self.send(0, InboxMessage::ReadCatalog(Box::new(read)))?;
+        self.send(ShardId(0), InboxMessage::ReadCatalog(Box::new(read)))?;
         results.recv().ok()
     }
 
@@ -54,7 +54,7 @@ impl AdminHandle {
     /// On a longer body.
     pub fn respond(&self, to: ReplyAddress, properties: Vec<u8>, body: Vec<u8>) {
         assert!(body.len() <= crate::limits::ANSWER_BYTES_MAX, "an answer beyond ANSWER_BYTES_MAX");
-        let _stopped = self.send(to.shard.0, InboxMessage::Answer { to, properties, body });
+        let _stopped = self.send(to.shard, InboxMessage::Answer { to, properties, body });
     }
 
     /// Changes links and routes, and waits until that is done. New links are given to the shards in turn. `None`: the
@@ -71,7 +71,7 @@ impl AdminHandle {
         let shards = (0..self.inboxes.len()).filter(|shard| only.is_none_or(|only| only == *shard));
         let (done, shards_done) = mpsc::channel();
         for shard in shards {
-            self.send(shard as u16, InboxMessage::Federate(order.clone(), done.clone()))?;
+            self.send(ShardId(shard as u16), InboxMessage::Federate(order.clone(), done.clone()))?;
         }
         drop(done);
         shards_done.iter().for_each(drop);
@@ -82,7 +82,7 @@ impl AdminHandle {
     pub fn link_statuses(&self) -> Option<Vec<LinkStatus>> {
         let (links, of_shards) = mpsc::channel();
         for shard in 0..self.inboxes.len() {
-            self.send(shard as u16, InboxMessage::ListLinks(links.clone()))?;
+            self.send(ShardId(shard as u16), InboxMessage::ListLinks(links.clone()))?;
         }
         drop(links);
         let mut links: Vec<_> = of_shards.iter().flatten().collect();
@@ -90,7 +90,7 @@ impl AdminHandle {
         Some(links)
     }
 
-    fn send(&self, shard: u16, message: InboxMessage) -> Option<()> {
-        self.inboxes.get(usize::from(shard))?.send(message).then_some(())
+    fn send(&self, shard: ShardId, message: InboxMessage) -> Option<()> {
+        self.inboxes.get(usize::from(shard.0))?.send(message).then_some(())
     }
 }

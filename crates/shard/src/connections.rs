@@ -22,7 +22,7 @@ pub(crate) struct Connections {
 impl Connections {
     /// The slot that the next connection gets.
     pub fn next_slot(&self) -> ConnectionSlot {
-        self.free.last().copied().unwrap_or(self.slots.len() as ConnectionSlot)
+        self.free.last().copied().unwrap_or(ConnectionSlot::new(self.slots.len() as u32))
     }
 
     /// Puts a connection into the next slot, with a timer for its deadline.
@@ -32,7 +32,7 @@ impl Connections {
         self.serial = self.serial.wrapping_add(1);
         connection.serial = self.serial;
         let deadline = connection.deadline;
-        let index = slot as usize;
+        let index = slot.index();
         if self.slots.len() <= index {
             self.slots.resize_with(index + 1, || None);
         }
@@ -43,19 +43,19 @@ impl Connections {
 
     /// Takes a connection out; its slot is free.
     pub fn remove(&mut self, slot: ConnectionSlot) -> Option<Box<Connection>> {
-        let connection = self.slots.get_mut(slot as usize)?.take()?;
+        let connection = self.slots.get_mut(slot.index())?.take()?;
         self.free.push(slot);
         Some(connection)
     }
 
     #[inline]
     pub fn get(&self, slot: ConnectionSlot) -> Option<&Connection> {
-        self.slots.get(slot as usize)?.as_deref()
+        self.slots.get(slot.index())?.as_deref()
     }
 
     #[inline]
     pub fn get_mut(&mut self, slot: ConnectionSlot) -> Option<&mut Connection> {
-        self.slots.get_mut(slot as usize)?.as_deref_mut()
+        self.slots.get_mut(slot.index())?.as_deref_mut()
     }
 
     /// How many there are.
@@ -64,8 +64,8 @@ impl Connections {
     }
 
     /// Every slot that was ever in use.
-    pub fn slots(&self) -> std::ops::Range<ConnectionSlot> {
-        0..self.slots.len() as ConnectionSlot
+    pub fn slots(&self) -> impl Iterator<Item = ConnectionSlot> + use<> {
+        (0..self.slots.len() as u32).map(ConnectionSlot::new)
     }
 
     /// Gives a connection a turn, unless it is queued for one already.
@@ -100,7 +100,7 @@ impl Connections {
 
     /// Sets the timer of a connection, which replaces the one set before.
     pub fn set_timer(&mut self, slot: ConnectionSlot, at: Instant) {
-        if let Some(Some(connection)) = self.slots.get_mut(slot as usize) {
+        if let Some(Some(connection)) = self.slots.get_mut(slot.index()) {
             connection.timer_at = Some(at);
             self.timers.set(at, slot, connection.serial);
         }
@@ -140,6 +140,7 @@ mod tests {
     use super::Connections;
     use crate::connection::Connection;
     use crate::test_clock::some_instant;
+    use broker::ConnectionSlot;
     use link::sim::{SimOptions, pair};
     use session::{Inbound, SessionLimits};
     use std::time::{Duration, Instant};
@@ -153,13 +154,19 @@ mod tests {
     fn slots_are_reused_with_another_serial_number() {
         let now = some_instant();
         let mut connections = Connections::default();
-        assert_eq!([0, 1].map(|_| connections.insert(connection(now))), [0, 1]);
-        let first = connections.remove(0).expect("it is there");
-        assert!(connections.remove(0).is_none() && connections.get(0).is_none() && connections.get_mut(0).is_none());
-        assert_eq!((connections.len(), connections.slots(), connections.next_slot()), (1, 0..2, 0));
-        assert_eq!(connections.insert(connection(now)), 0);
-        assert_ne!(connections.get(0).expect("it is there").serial, first.serial);
-        assert_eq!((connections.len(), connections.next_slot()), (2, 2));
+        let [zero, one, two] = [0, 1, 2].map(ConnectionSlot::new);
+        assert_eq!([0, 1].map(|_| connections.insert(connection(now))), [zero, one]);
+        let first = connections.remove(zero).expect("it is there");
+        assert!(
+            connections.remove(zero).is_none()
+                && connections.get(zero).is_none()
+                && connections.get_mut(zero).is_none()
+        );
+        assert_eq!((connections.len(), connections.next_slot()), (1, zero));
+        assert!(connections.slots().eq([zero, one]));
+        assert_eq!(connections.insert(connection(now)), zero);
+        assert_ne!(connections.get(zero).expect("it is there").serial, first.serial);
+        assert_eq!((connections.len(), connections.next_slot()), (2, two));
     }
 
     #[test]
@@ -167,7 +174,7 @@ mod tests {
         let now = some_instant();
         let mut connections = Connections::default();
         let [one, gone] = [0, 1].map(|_| connections.insert(connection(now)));
-        [one, gone, one, 7].into_iter().for_each(|slot| connections.enqueue(slot));
+        [one, gone, one, ConnectionSlot::new(7)].into_iter().for_each(|slot| connections.enqueue(slot));
         assert!(connections.has_ready());
         let turns = connections.start_turns();
         assert_eq!(turns, [one, gone]);

@@ -343,7 +343,7 @@ impl Effects for ShardEffects {
 
     #[inline]
     fn batch(&mut self, to: ShardId) -> &mut ShardBatch {
-        self.mailbox.batch(to.0)
+        self.mailbox.batch(to)
     }
 
     fn admin_request(&mut self, request: AdminRequest) -> Result<(), AdminRequestError> {
@@ -365,7 +365,7 @@ impl Effects for ShardEffects {
 #[cfg(test)]
 mod tests {
     use crate::test_sessions::sessions;
-    use broker::{AdminRequest, AdminRequestError, Effects, ReplyAddress};
+    use broker::{AdminRequest, AdminRequestError, ConnectionSlot, Effects, ReplyAddress};
     use catalog::{Refusal, ShardId};
     use session::Outbound;
     use std::sync::mpsc::sync_channel;
@@ -374,21 +374,22 @@ mod tests {
 
     #[test]
     fn replies_are_written_and_what_concerns_other_connections_is_noted() {
+        let [open, absent, resumed, throttled, refused] = [3, 4, 5, 6, 7].map(ConnectionSlot::new);
         let mut effects = sessions().effects;
-        effects.outputs.open(3, Outbound::new(), 0);
+        effects.outputs.open(open, Outbound::new(), 0);
         let ack = || Method::BasicAck(basic::Ack { delivery_tag: 1, multiple: false });
-        effects.reply(3, 1, ack());
-        effects.reply(4, 1, ack());
-        assert!(effects.output_bytes() > 0 && effects.output(4).is_none());
-        assert_eq!((effects.outputs.next_dirty(), effects.outputs.next_dirty()), (Some(3), None));
-        assert!(effects.has_capacity(3) && !effects.has_capacity(4));
+        effects.reply(open, 1, ack());
+        effects.reply(absent, 1, ack());
+        assert!(effects.output_bytes() > 0 && effects.output(absent).is_none());
+        assert_eq!((effects.outputs.next_dirty(), effects.outputs.next_dirty()), (Some(open), None));
+        assert!(effects.has_capacity(open) && !effects.has_capacity(absent));
 
-        effects.resume(5);
-        effects.throttle(6);
-        effects.refuse(7, 1, Refusal::connection(wire::ReplyCode::NotAllowed, "no"), basic::Publish::ID);
-        let refused: Vec<_> = effects.refusals.iter().map(|refusal| (refusal.slot, refusal.method)).collect();
-        assert_eq!((&effects.resumed[..], &effects.throttled[..]), (&[5][..], &[6][..]));
-        assert_eq!(refused, [(7, basic::Publish::ID)]);
+        effects.resume(resumed);
+        effects.throttle(throttled);
+        effects.refuse(refused, 1, Refusal::connection(wire::ReplyCode::NotAllowed, "no"), basic::Publish::ID);
+        let refusals: Vec<_> = effects.refusals.iter().map(|refusal| (refusal.slot, refusal.method)).collect();
+        assert_eq!((&effects.resumed[..], &effects.throttled[..]), (&[resumed][..], &[throttled][..]));
+        assert_eq!(refusals, [(refused, basic::Publish::ID)]);
     }
 
     #[test]

@@ -157,7 +157,7 @@ impl FederationLinks {
         let link = self.table.get_mut(dial.link).filter(|link| link.phase == awaited);
         match (outcome, link) {
             (Ok(dialed), Some(link)) if !cx.draining => {
-                if cx.shared.add_connection(cx.options.shard.0) {
+                if cx.shared.add_connection(cx.options.shard) {
                     return Some(link.start_session(dialed, cx));
                 }
                 let mut dialed = dialed;

@@ -176,7 +176,7 @@ fn finish_login(
         }
         Err(reason) => {
             let peer = &*connection.link.peer().address;
-            tracing::warn!(shard = sessions.options.shard.0, slot, peer, reason, "login refused");
+            tracing::warn!(shard = sessions.options.shard.0, slot = slot.number(), peer, reason, "login refused");
             if let Some((out, pool)) = sessions.effects.writer(slot) {
                 connection.inbound.login_refused(mechanism, &reason, out, pool);
             }

@@ -5,6 +5,7 @@
 
 use crate::limits::{MAILBOX_BATCHES, MAILBOX_WAITING_BYTES_MAX};
 use broker::ShardBatch;
+use catalog::ShardId;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -140,8 +141,8 @@ impl Mailbox {
 
     /// The batch being written for a shard. A full batch is sent first, so that the other shard can begin.
     #[inline]
-    pub fn batch(&mut self, to: u16) -> &mut ShardBatch {
-        match self.rings.get_mut(to as usize) {
+    pub fn batch(&mut self, to: ShardId) -> &mut ShardBatch {
+        match self.rings.get_mut(usize::from(to.0)) {
             Some(Some(ring)) => {
                 if ring.writing.is_full() {
                     ring.seal();
@@ -181,19 +182,19 @@ impl Mailbox {
         self.rings.iter().flatten().any(|ring| !ring.incoming.is_empty())
     }
 
-    /// The number of shards, including this one.
-    pub fn shards(&self) -> u16 {
-        self.rings.len() as u16
+    /// All shards, including this one.
+    pub fn shards(&self) -> impl Iterator<Item = ShardId> + use<> {
+        (0..self.rings.len() as u16).map(ShardId)
     }
 
     /// The next batch from a shard.
-    pub fn next(&mut self, from: u16) -> Option<Box<ShardBatch>> {
-        self.rings.get_mut(from as usize)?.as_mut()?.incoming.pop().ok()
+    pub fn next(&mut self, from: ShardId) -> Option<Box<ShardBatch>> {
+        self.rings.get_mut(usize::from(from.0))?.as_mut()?.incoming.pop().ok()
     }
 
     /// Returns an emptied batch to its sender. It is dropped if the sender has many already.
-    pub fn return_batch(&mut self, from: u16, batch: Box<ShardBatch>) {
-        if let Some(Some(ring)) = self.rings.get_mut(from as usize)
+    pub fn return_batch(&mut self, from: ShardId, batch: Box<ShardBatch>) {
+        if let Some(Some(ring)) = self.rings.get_mut(usize::from(from.0))
             && let Err(rtrb::PushError::Full(surplus)) = ring.incoming_empty.push(batch)
         {
             drop(surplus);
@@ -201,8 +202,8 @@ impl Mailbox {
     }
 
     /// Wakes a sender that sleeps, because its ring has space again.
-    pub fn notify_space(&self, from: u16) {
-        if let Some(Some(ring)) = self.rings.get(from as usize) {
+    pub fn notify_space(&self, from: ShardId) {
+        if let Some(Some(ring)) = self.rings.get(usize::from(from.0)) {
             ring.waker.wake_if_asleep();
         }
     }
@@ -213,6 +214,7 @@ mod tests {
     use super::{Mailbox, ShardWaker, WakeTarget};
     use broker::ShardMessage;
     use broker::limits::BATCH_MESSAGES;
+    use catalog::ShardId;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -234,14 +236,14 @@ mod tests {
         wakers[1].will_sleep();
         let letters = 3 * BATCH_MESSAGES as u32 + 1;
         for publishes in 0..letters {
-            sender.batch(1).push(ShardMessage::PublishesAccepted { publishes });
+            sender.batch(ShardId(1)).push(ShardMessage::PublishesAccepted { publishes });
         }
         assert!(receiver.has_arrived(), "the full ones are on their way");
         assert_eq!(wakes.load(Ordering::Relaxed), 0);
         sender.send(true);
         assert_eq!(wakes.load(Ordering::Relaxed), 1);
         let mut expected = 0;
-        while let Some(batch) = receiver.next(0) {
+        while let Some(batch) = receiver.next(ShardId(0)) {
             assert!(batch.messages.len() <= BATCH_MESSAGES);
             for letter in &batch.messages {
                 assert!(

@@ -51,7 +51,7 @@ impl MemoryAccount {
     /// together, so that unused memory must go back: what one shard keeps for later must not crowd out what another
     /// needs now.
     pub fn record_held(&self, held_bytes: usize, shared: &SharedState) -> bool {
-        shared.record_held_bytes(self.shard.0, held_bytes as u64)
+        shared.record_held_bytes(self.shard, held_bytes as u64)
     }
 
     /// Whether the allocator should return memory to the operating system: the lists of messages have become shorter.
@@ -71,7 +71,7 @@ impl MemoryAccount {
 
     /// Reports the bytes in use. Returns the new state of the memory alarm if it changes.
     pub fn record_used(&self, used_bytes: usize, is_alarmed: bool, shared: &SharedState) -> Option<bool> {
-        let is_over = shared.record_used_bytes(self.shard.0, used_bytes as u64, is_alarmed);
+        let is_over = shared.record_used_bytes(self.shard, used_bytes as u64, is_alarmed);
         (is_over != is_alarmed).then_some(is_over)
     }
 
@@ -107,7 +107,7 @@ impl MemoryAccount {
         shared: &SharedState,
     ) -> bool {
         self.heap_trim_is_due
-            || (used_bytes as u64).abs_diff(shared.shard_used_bytes(self.shard.0)) > 1 << 20
+            || (used_bytes as u64).abs_diff(shared.shard_used_bytes(self.shard)) > 1 << 20
             // Virtual hosts may have limits of few bytes.
             || counted.map(|(vhost, bytes, _)| (vhost, bytes)).ne(self.vhost_bytes.iter().copied())
     }

@@ -43,7 +43,7 @@ impl OutputQueues {
 
     /// Adds the output of a new connection.
     pub fn open(&mut self, slot: ConnectionSlot, out: Outbound, copy_threshold_bytes: usize) {
-        let index = slot as usize;
+        let index = slot.index();
         if self.queues.len() <= index {
             self.queues.resize_with(index + 1, || None);
         }
@@ -59,25 +59,25 @@ impl OutputQueues {
 
     /// Drops the output of a connection that is gone.
     pub fn close(&mut self, slot: ConnectionSlot) {
-        if let Some(queue) = self.queues.get_mut(slot as usize) {
+        if let Some(queue) = self.queues.get_mut(slot.index()) {
             *queue = None;
         }
     }
 
     #[inline]
     pub fn get(&self, slot: ConnectionSlot) -> Option<&OutputQueue> {
-        self.queues.get(slot as usize)?.as_ref()
+        self.queues.get(slot.index())?.as_ref()
     }
 
     #[inline]
     pub fn get_mut(&mut self, slot: ConnectionSlot) -> Option<&mut OutputQueue> {
-        self.queues.get_mut(slot as usize)?.as_mut()
+        self.queues.get_mut(slot.index())?.as_mut()
     }
 
     /// The output of a connection, marked dirty because the caller writes to it.
     #[inline]
     pub fn get_dirty(&mut self, slot: ConnectionSlot) -> Option<&mut OutputQueue> {
-        let queue = self.queues.get_mut(slot as usize)?.as_mut()?;
+        let queue = self.queues.get_mut(slot.index())?.as_mut()?;
         if !queue.is_dirty {
             queue.is_dirty = true;
             self.dirty.push(slot);
@@ -116,30 +116,32 @@ impl OutputQueues {
 #[cfg(test)]
 mod tests {
     use super::OutputQueues;
+    use broker::ConnectionSlot;
     use session::Outbound;
     use slab::{Pool, PoolOptions};
 
     #[test]
     fn a_written_output_is_flushed_once_and_reports_when_it_is_full() {
         let pool = Pool::new(PoolOptions::default());
+        let [absent, slot] = [0, 1].map(ConnectionSlot::new);
         let mut outputs = OutputQueues::new(12);
-        outputs.open(1, Outbound::new(), 0);
-        assert!(outputs.get(0).is_none() && outputs.get_dirty(0).is_none(), "no connection, no output");
-        assert!(outputs.has_capacity(1) && !outputs.has_capacity(0) && !outputs.is_full(1));
+        outputs.open(slot, Outbound::new(), 0);
+        assert!(outputs.get(absent).is_none() && outputs.get_dirty(absent).is_none(), "no connection, no output");
+        assert!(outputs.has_capacity(slot) && !outputs.has_capacity(absent) && !outputs.is_full(slot));
         for _ in 0..2 {
-            outputs.get_dirty(1).expect("open").out.heartbeat(&pool);
+            outputs.get_dirty(slot).expect("open").out.heartbeat(&pool);
         }
         assert_eq!(outputs.bytes(), 16);
-        assert!(!outputs.has_capacity(1) && !outputs.is_full(1), "no more deliveries, but it is still read");
-        assert_eq!((outputs.next_dirty(), outputs.next_dirty()), (Some(1), None));
-        outputs.get_dirty(1).expect("open").out.heartbeat(&pool);
-        assert!(outputs.is_full(1));
-        outputs.close(1);
+        assert!(!outputs.has_capacity(slot) && !outputs.is_full(slot), "no more deliveries, but it is still read");
+        assert_eq!((outputs.next_dirty(), outputs.next_dirty()), (Some(slot), None));
+        outputs.get_dirty(slot).expect("open").out.heartbeat(&pool);
+        assert!(outputs.is_full(slot));
+        outputs.close(slot);
         assert_eq!(
             (outputs.next_dirty(), outputs.bytes()),
-            (Some(1), 0),
+            (Some(slot), 0),
             "the dirty list may name a closed connection"
         );
-        assert!(!outputs.is_full(1) && outputs.get_mut(1).is_none());
+        assert!(!outputs.is_full(slot) && outputs.get_mut(slot).is_none());
     }
 }

@@ -174,6 +174,7 @@ mod tests {
     use super::{LoginAttempt, PasswordChecks, PasswordVerifier};
     use crate::limits::VERIFICATIONS_MAX;
     use crate::mailbox::{ShardWaker, WakeTarget};
+    use broker::ConnectionSlot;
     use catalog::{Password, UserId};
     use std::sync::mpsc::{SyncSender, sync_channel};
 
@@ -187,7 +188,7 @@ mod tests {
 
     fn attempt(slot: u32, offered: &str) -> LoginAttempt {
         let (mechanism, stored, offered) = (b"PLAIN".to_vec(), Password::plain("secret"), offered.into());
-        LoginAttempt { slot, serial: 0, user: Some(UserId(1)), mechanism, stored, offered }
+        LoginAttempt { slot: ConnectionSlot::new(slot), serial: 0, user: Some(UserId(1)), mechanism, stored, offered }
     }
 
     #[test]
@@ -218,7 +219,7 @@ mod tests {
         let mut decided: Vec<_> = std::iter::from_fn(|| checks.next_decided()).collect();
         decided.sort_by_key(|(attempt, _)| attempt.slot);
         assert!(decided.iter().all(|(_, is_correct)| *is_correct));
-        assert!(decided.iter().map(|(attempt, _)| attempt.slot).eq(0..count));
+        assert!(decided.iter().map(|(attempt, _)| attempt.slot).eq((0..count).map(ConnectionSlot::new)));
         assert!(!checks.are_pending() && wakes.try_recv().is_err(), "those that waited were not computed");
         assert!(checks.is_verified(&attempt(9, "secret"), || 0) && !checks.is_verified(&attempt(9, "wrong"), || 0));
     }

@@ -38,6 +38,7 @@ mod tests {
     use super::PublisherThrottle;
     use crate::limits::THROTTLE_TIME;
     use crate::test_clock::some_instant;
+    use broker::ConnectionSlot;
 
     #[test]
     fn publishers_resume_in_order_after_their_time() {
@@ -45,13 +46,14 @@ mod tests {
         let later = start + THROTTLE_TIME / 2;
         let mut throttle = PublisherThrottle::default();
         assert_eq!((throttle.next_at(), throttle.next_expired(start)), (None, None));
-        throttle.add([3, 1].into_iter(), start);
-        throttle.add([2].into_iter(), later);
+        let [one, two, three] = [1, 2, 3].map(ConnectionSlot::new);
+        throttle.add([three, one].into_iter(), start);
+        throttle.add([two].into_iter(), later);
         assert_eq!((throttle.next_at(), throttle.next_expired(later)), (Some(start + THROTTLE_TIME), None));
         let expired =
             |throttle: &mut PublisherThrottle, now| std::iter::from_fn(|| throttle.next_expired(now)).collect();
         let first: Vec<_> = expired(&mut throttle, start + THROTTLE_TIME);
         let second: Vec<_> = expired(&mut throttle, later + THROTTLE_TIME);
-        assert_eq!((first, second, throttle.next_at()), (vec![3, 1], vec![2], None));
+        assert_eq!((first, second, throttle.next_at()), (vec![three, one], vec![two], None));
     }
 }

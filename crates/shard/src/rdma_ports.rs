@@ -9,6 +9,7 @@ use crate::rdma_options::RdmaPoll;
 use crate::shared_state::SharedState;
 use crate::tokens::TokenOwner;
 use broker::ConnectionSlot;
+use catalog::ShardId;
 use link::{AbortReason, Link};
 use mio::unix::SourceFd;
 use mio::{Interest, Registry};
@@ -59,7 +60,7 @@ pub(crate) struct RdmaPorts {
     poll_mode: RdmaPoll,
     settings: PortSettings,
     /// Which shard this is.
-    shard: u16,
+    shard: ShardId,
     shared: Arc<SharedState>,
     readiness: Vec<(LinkId, ReadinessEdges)>,
     is_stopping: bool,
@@ -70,7 +71,7 @@ pub(crate) struct RdmaPorts {
 }
 
 impl RdmaPorts {
-    pub fn new(poll_mode: RdmaPoll, settings: PortSettings, shard: u16, shared: Arc<SharedState>) -> Self {
+    pub fn new(poll_mode: RdmaPoll, settings: PortSettings, shard: ShardId, shared: Arc<SharedState>) -> Self {
         RdmaPorts {
             ports: Vec::new(),
             poll_mode,
@@ -337,7 +338,7 @@ impl ShardPort {
 fn admit(
     link: &VerbsLink<AnyDevice>,
     shared: &SharedState,
-    shard: u16,
+    shard: ShardId,
     is_stopping: bool,
 ) -> Result<Option<TokenOwner>, AbortReason> {
     if is_stopping {
@@ -375,7 +376,7 @@ mod tests {
         fn on_accept(&mut self, link: Box<dyn Link>, owner: Option<TokenOwner>, _now: Instant) -> ConnectionSlot {
             assert!(owner.is_none(), "nobody presents a token");
             self.links.push(link);
-            self.links.len() as ConnectionSlot - 1
+            ConnectionSlot::new(self.links.len() as u32 - 1)
         }
 
         fn on_connect(&mut self, _dial: &DialRequest, _dialled: DialedLink, _now: Instant) -> Option<ConnectionSlot> {
@@ -408,7 +409,7 @@ mod tests {
             let fabric = Fabric::new(&FabricOptions::faultless());
             let settings = PortSettings { accepts_direct: true, ..PortSettings::default() };
             let shared = Arc::new(SharedState::new(1, 1 << 30, connections_max));
-            let mut ports = RdmaPorts::new(RdmaPoll::Adaptive, settings.clone(), 0, Arc::clone(&shared));
+            let mut ports = RdmaPorts::new(RdmaPoll::Adaptive, settings.clone(), ShardId(0), Arc::clone(&shared));
             let poll = Poll::new().expect("a poll");
             let device = fabric.device();
             let node = device.node();
@@ -453,11 +454,11 @@ mod tests {
         let mut refused = test.connect();
         assert_eq!((test.handler.links.len(), test.shared.connections()), (2, 2));
         assert!(refused.receive(&mut [0; 8], &mut []).is_err(), "the limit is two");
-        for (link, slot) in [(&mut second, 1), (&mut first, 0)] {
+        for (link, slot) in [(&mut second, ConnectionSlot::new(1)), (&mut first, ConnectionSlot::new(0))] {
             test.send(link);
             assert_eq!(test.handler.readable, [slot]);
             let mut bytes = [0; 8];
-            let received = test.handler.links[slot as usize].receive(&mut bytes, &mut []);
+            let received = test.handler.links[slot.index()].receive(&mut bytes, &mut []);
             assert_eq!(received.expect("the link is connected"), ReceiveOutcome::Bytes { bytes: 5, drained: true });
         }
         assert!(test.ports.arm(&mut test.handler, test.poll.registry(), test.now), "there is nothing left to do");
@@ -472,7 +473,7 @@ mod tests {
         assert!(refused.receive(&mut [0; 8], &mut []).is_err(), "the port is stopped");
         assert_eq!(test.handler.links.len(), 1);
         test.send(&mut link);
-        assert_eq!(test.handler.readable, [0]);
+        assert_eq!(test.handler.readable, [ConnectionSlot::new(0)]);
     }
 
     #[test]

@@ -214,7 +214,7 @@ impl ShardBuilder {
     fn build(self, context: WorkerContext<'_, InboxMessage>) -> Result<ShardWorker, BrokerStartError> {
         let common = self.common;
         let shared = Arc::clone(&common.shared);
-        let mut ports = RdmaPorts::new(common.rdma_poll, common.rdma_settings, context.thread, shared);
+        let mut ports = RdmaPorts::new(common.rdma_poll, common.rdma_settings, self.shard_options.shard, shared);
         for (address, device) in self.devices {
             let opened = ports.open(device, &address, context.registry);
             opened.map_err(|error| BrokerStartError::Listen { address, error })?;

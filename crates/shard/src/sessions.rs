@@ -56,7 +56,12 @@ impl Sessions {
     /// Accepts a link that a client opened; `token_owner` has logged in already, if it connects by a token.
     pub fn accept(&mut self, link: Box<dyn Link>, token_owner: Option<TokenOwner>, now: Instant) -> ConnectionSlot {
         let (slot, peer) = (self.connections.next_slot(), link.peer());
-        tracing::debug!(shard = self.options.shard.0, slot, peer = &*peer.address, "connection accepted");
+        tracing::debug!(
+            shard = self.options.shard.0,
+            slot = slot.number(),
+            peer = &*peer.address,
+            "connection accepted"
+        );
         let shape = link.capabilities();
         // The shard opens channels, because the catalog limits them by user.
         let mut limits = SessionLimits { owner_opens_channels: true, ..self.options.session };
@@ -100,7 +105,7 @@ impl Sessions {
         let connection = self.connections.remove(slot)?;
         tracing::debug!(
             shard = self.options.shard.0,
-            slot,
+            slot = slot.number(),
             peer = &*connection.link.peer().address,
             "connection closed"
         );
@@ -108,7 +113,7 @@ impl Sessions {
         release_stamps(&self.shared, &mut self.effects, slot, None);
         self.broker.close_session(slot, &mut self.effects);
         self.effects.outputs.close(slot);
-        self.shared.connection_closed(self.options.shard.0);
+        self.shared.connection_closed(self.options.shard);
         Some(connection)
     }
 
@@ -177,7 +182,12 @@ impl Sessions {
                 return TimerOutcome::RearmAt(connection.deadline);
             }
             let phase = connection.phase;
-            tracing::info!(shard = self.options.shard.0, slot, ?phase, "connection was too slow and is ended");
+            tracing::info!(
+                shard = self.options.shard.0,
+                slot = slot.number(),
+                ?phase,
+                "connection was too slow and is ended"
+            );
             return TimerOutcome::Abort(AbortReason::Overdue);
         };
         let Some(heartbeat) = connection.heartbeat else { return TimerOutcome::Done };
@@ -190,7 +200,12 @@ impl Sessions {
         match heartbeat.due(now, connection.received_at, connection.sent_at) {
             HeartbeatAction::Dead => {
                 let peer = &*connection.link.peer().address;
-                tracing::warn!(shard = self.options.shard.0, slot, peer, "missed heartbeats from client");
+                tracing::warn!(
+                    shard = self.options.shard.0,
+                    slot = slot.number(),
+                    peer,
+                    "missed heartbeats from client"
+                );
                 TimerOutcome::Abort(AbortReason::Silent)
             }
             HeartbeatAction::Send => {
@@ -337,9 +352,15 @@ impl Sessions {
         let peer = &*connection.link.peer().address;
         match fault.code {
             wire::ReplyCode::ConnectionForced => {
-                tracing::debug!(shard = self.options.shard.0, slot, peer, fault = %fault, "the broker closes the connection")
+                tracing::debug!(
+                    shard = self.options.shard.0,
+                    slot = slot.number(),
+                    peer,
+                    fault = %fault,
+                    "the broker closes the connection"
+                )
             }
-            _ => tracing::info!(shard = self.options.shard.0, slot, peer, fault = %fault, "refused"),
+            _ => tracing::info!(shard = self.options.shard.0, slot = slot.number(), peer, fault = %fault, "refused"),
         }
     }
 
@@ -354,9 +375,9 @@ impl Sessions {
             LinkError::Closed => false,
         };
         if is_offence {
-            tracing::info!(shard, slot, peer, %error, "refused");
+            tracing::info!(shard, slot = slot.number(), peer, %error, "refused");
         } else {
-            tracing::debug!(shard, slot, peer, %error, "connection lost");
+            tracing::debug!(shard, slot = slot.number(), peer, %error, "connection lost");
         }
     }
 }

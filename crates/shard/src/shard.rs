@@ -115,7 +115,7 @@ impl Shard {
     }
 
     fn receive_mailbox(&mut self, now: Instant) {
-        for from in 0..self.dispatcher.sessions.effects.mailbox.shards() {
+        for from in self.dispatcher.sessions.effects.mailbox.shards() {
             for received in 0..MAILBOX_BATCHES_PER_TICK {
                 let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
                 let Some(mut batch) = effects.mailbox.next(from) else {
@@ -128,7 +128,7 @@ impl Shard {
                     // Early enough that both sides work at the same time.
                     effects.mailbox.notify_space(from);
                 }
-                broker.receive(ShardId(from), &mut batch, effects);
+                broker.receive(from, &mut batch, effects);
                 effects.mailbox.return_batch(from, batch);
                 broker.flush_batch(effects);
                 self.dispatcher.flush(now);
@@ -178,7 +178,7 @@ impl Shard {
     /// Publishes how many bytes of bodies this shard has copied.
     pub fn record_copied_bytes(&self) {
         let Sessions { options, effects, shared, .. } = &self.dispatcher.sessions;
-        shared.record_copied_bytes(options.shard.0, effects.copied);
+        shared.record_copied_bytes(options.shard, effects.copied);
     }
 
     /// Runs the timers of queues and messages, and ends the batch of what was served.

@@ -9,7 +9,7 @@ use crate::copied_bytes::CopiedBytes;
 use crate::limits::{PORT_MEMORY_DIVISOR, PROCESS_BYTES};
 use crate::tokens::BootstrapTokens;
 use crate::vhost_bytes::VhostBytes;
-use catalog::MessageStamp;
+use catalog::{MessageStamp, ShardId};
 use federation::DuplicateWindow;
 use federation::limits::WINDOW_STAMPS_MAX;
 use reactor::ReactorState;
@@ -88,10 +88,14 @@ impl SharedState {
         self.ports_bytes.load(Ordering::Relaxed)
     }
 
+    fn of_shard(&self, shard: ShardId) -> &ShardCounts {
+        &self.shards[usize::from(shard.0)]
+    }
+
     /// Records the bytes in use on a shard. Returns whether the broker as a whole is over its limit; once over, it
     /// stays so until a twentieth below, so that the alarm does not flutter.
-    pub fn record_used_bytes(&self, shard: u16, bytes: u64, was_over: bool) -> bool {
-        self.shards[shard as usize].bytes.store(bytes, Ordering::Relaxed);
+    pub fn record_used_bytes(&self, shard: ShardId, bytes: u64, was_over: bool) -> bool {
+        self.of_shard(shard).bytes.store(bytes, Ordering::Relaxed);
         let all = self.used_bytes();
         all > if was_over { self.memory_bytes_max / 20 * 19 } else { self.memory_bytes_max }
     }
@@ -99,15 +103,15 @@ impl SharedState {
     /// Records what a shard holds of the operating system's memory for messages, used or not, and for its lists of
     /// them. Returns whether all shards together hold nearly as much as the limit allows, so that unused memory should
     /// go back.
-    pub fn record_held_bytes(&self, shard: u16, bytes: u64) -> bool {
-        self.shards[shard as usize].held_bytes.store(bytes, Ordering::Relaxed);
+    pub fn record_held_bytes(&self, shard: ShardId, bytes: u64) -> bool {
+        self.of_shard(shard).held_bytes.store(bytes, Ordering::Relaxed);
         let all: u64 = self.shards.iter().map(|line| line.held_bytes.load(Ordering::Relaxed)).sum();
         self.ports_bytes() + all > self.memory_bytes_max / 10 * 9
     }
 
     /// The bytes in use on a shard, as last recorded.
-    pub fn shard_used_bytes(&self, shard: u16) -> u64 {
-        self.shards[shard as usize].bytes.load(Ordering::Relaxed)
+    pub fn shard_used_bytes(&self, shard: ShardId) -> u64 {
+        self.of_shard(shard).bytes.load(Ordering::Relaxed)
     }
 
     /// The bytes in use on all shards and by the buffers of ports.
@@ -116,8 +120,8 @@ impl SharedState {
     }
 
     /// Records how many bytes of bodies a shard has copied since it started.
-    pub fn record_copied_bytes(&self, shard: u16, copied: CopiedBytes) {
-        let line = &self.shards[shard as usize];
+    pub fn record_copied_bytes(&self, shard: ShardId, copied: CopiedBytes) {
+        let line = self.of_shard(shard);
         line.copied_in.store(copied.bytes_in, Ordering::Relaxed);
         line.copied_out.store(copied.bytes_out, Ordering::Relaxed);
     }
@@ -162,18 +166,18 @@ impl SharedState {
     }
 
     /// Counts one more connection for the shard with the fewest; `None` if there are too many already.
-    pub fn assign_connection(&self) -> Option<u16> {
-        self.reactor.assign_connection()
+    pub fn assign_connection(&self) -> Option<ShardId> {
+        self.reactor.assign_connection().map(ShardId)
     }
 
     /// Counts a connection that came to a shard by itself; false if there are too many already.
-    pub fn add_connection(&self, shard: u16) -> bool {
-        self.reactor.add_connection(shard)
+    pub fn add_connection(&self, shard: ShardId) -> bool {
+        self.reactor.add_connection(shard.0)
     }
 
     /// A connection of a shard has ended.
-    pub fn connection_closed(&self, shard: u16) {
-        self.reactor.connection_closed(shard);
+    pub fn connection_closed(&self, shard: ShardId) {
+        self.reactor.connection_closed(shard.0);
     }
 
     /// Connections of all shards.

@@ -63,9 +63,21 @@ impl ShardSpins {
     }
 }
 
+/// The poll's token of a connection's link.
+#[inline]
+fn poll_token(slot: ConnectionSlot) -> Token {
+    Token(slot.index())
+}
+
+/// The connection whose link has that token at the poll.
+#[inline]
+fn slot_of_token(token: Token) -> ConnectionSlot {
+    ConnectionSlot::new(token.0 as u32)
+}
+
 impl Worker<InboxMessage> for ShardWorker {
-    fn next_token(&self) -> usize {
-        self.shard.next_slot() as usize
+    fn next_token(&self) -> Token {
+        poll_token(self.shard.next_slot())
     }
 
     fn adopt(&mut self, link: Box<dyn Link>, _registry: &Registry, now: Instant) {
@@ -92,8 +104,8 @@ impl Worker<InboxMessage> for ShardWorker {
     }
 
     #[inline]
-    fn on_ready(&mut self, token: usize, SocketReadiness { readable, writable, closed }: SocketReadiness) {
-        self.shard.on_readiness(token as u32, readable, writable, closed);
+    fn on_ready(&mut self, token: Token, SocketReadiness { readable, writable, closed }: SocketReadiness) {
+        self.shard.on_readiness(slot_of_token(token), readable, writable, closed);
     }
 
     fn on_async_event(&mut self) {
@@ -243,7 +255,7 @@ impl ShardWorker {
     }
 
     fn register(&mut self, slot: ConnectionSlot, registry: &Registry, now: Instant) {
-        let registered = self.shard.link(slot).map(|link| link.register(registry, Token(slot as usize)));
+        let registered = self.shard.link(slot).map(|link| link.register(registry, poll_token(slot)));
         if let Some(Err(error)) = registered {
             tracing::warn!(%error, "cannot wait for a new connection");
             self.shard.reject(slot, now);

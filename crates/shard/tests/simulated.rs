@@ -1,6 +1,6 @@
 //! A shard over a simulated link: readiness edges alone keep its connections going.
 
-use broker::{Broker, BrokerOptions};
+use broker::{Broker, BrokerOptions, ConnectionSlot};
 use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
 use federation::limits::BACK_OFF_MIN;
 use federation::{
@@ -80,7 +80,7 @@ fn named_shard(name: &str, output_bytes_max: usize, heartbeat_s: u16) -> Shard {
 struct SimulatedClient {
     link: SimLink,
     cable: SimConnection,
-    slot: u32,
+    slot: ConnectionSlot,
     inbound: Inbound,
     out: Outbound,
     kept: Vec<u8>,
@@ -274,7 +274,7 @@ fn a_client_that_reads_nothing_stays_connected_only_while_it_sends_heartbeats() 
 /// The other end of a link, and the numbers of its ends.
 struct BrokerCable {
     cable: SimConnection,
-    slots: [u32; 2],
+    slots: [ConnectionSlot; 2],
 }
 
 /// What has arrived at an end of a link is carried out.

@@ -2,6 +2,7 @@
 
 use crate::schedule::Workload;
 use crate::world::SimulatedWorld;
+use broker::ConnectionSlot;
 use federation::LinkLogin;
 use federation::limits::{BACK_OFF_MAX, BACK_OFF_MIN, REFUSED_WAIT};
 use link::sim::{SimConnection, SimSide, pair};
@@ -17,7 +18,7 @@ pub struct LinkEnd {
     pub life: u32,
     pub shard: usize,
     /// The slot of the connection at that shard.
-    pub slot: u32,
+    pub slot: ConnectionSlot,
 }
 
 /// A connection between two brokers.

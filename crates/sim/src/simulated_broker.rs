@@ -3,7 +3,7 @@
 //! It never ticks a shard that a reactor would have left asleep, so a lost wake-up stays lost.
 
 use crate::broker_limits::BrokerLimits;
-use broker::{Broker, BrokerOptions};
+use broker::{Broker, BrokerOptions, ConnectionSlot};
 use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
 use link::sim::{SimConnection, SimCut, SimLink, SimSide, SplitMix64};
 use session::Greeting;
@@ -36,7 +36,7 @@ pub struct BrokerConnection {
     /// The shard that serves it.
     pub shard: usize,
     /// Its slot there.
-    pub slot: u32,
+    pub slot: ConnectionSlot,
     over: bool,
 }
 
@@ -147,7 +147,7 @@ impl SimulatedBroker {
 
     /// Accepts a connection, and returns the index of the broker's end.
     pub fn accept(&mut self, far: SimLink, cable: SimConnection, now: Instant) -> usize {
-        let shard = usize::from(self.shared.assign_connection().expect("there is room for a thousand"));
+        let shard = usize::from(self.shared.assign_connection().expect("there is room for a thousand").0);
         let node = &mut self.shards[shard];
         let slot = node.shard.accept(Box::new(far), now);
         node.awake = true;

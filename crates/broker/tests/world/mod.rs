@@ -196,7 +196,8 @@ impl BrokerWorld {
     }
 
     /// A connection with channel 1 open.
-    pub fn connect(&mut self, shard: usize, slot: ConnectionSlot) -> WorldConnection {
+    pub fn connect(&mut self, shard: usize, slot: u32) -> WorldConnection {
+        let slot = ConnectionSlot::new(slot);
         let (broker, _) = &mut self.shards[shard];
         let user = broker.catalog_mut().authenticate(b"guest", b"guest", true).expect("the guest");
         let vhost = broker.catalog().open_vhost(user, b"/").expect("the default vhost");

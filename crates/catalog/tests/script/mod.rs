@@ -7,8 +7,8 @@
 #![allow(dead_code, reason = "each test file uses a part of the language")]
 
 use catalog::{
-    BindingDestination, Catalog, CatalogLimits, Definition, DefinitionOutcome, ExchangeKind, ExecutedDefinition, Name,
-    Refusal, RefusalScope, ResourceKind, SessionId, ShardId, VhostId,
+    BindingDestination, Catalog, CatalogLimits, ConnectionSlot, Definition, DefinitionOutcome, ExchangeKind,
+    ExecutedDefinition, Name, Refusal, RefusalScope, ResourceKind, SessionId, ShardId, VhostId,
 };
 use wire::{Properties, RawProperties, ShortString, Table, Value};
 
@@ -22,7 +22,7 @@ pub fn check(commands: &str, expected: &str) {
 }
 
 pub fn session(number: u32) -> SessionId {
-    SessionId { shard: ShardId(0), slot: number, serial: 1 }
+    SessionId { shard: ShardId(0), slot: ConnectionSlot::new(number), serial: 1 }
 }
 
 pub fn value(text: &str) -> Value {

@@ -1,7 +1,7 @@
 //! A shard and its clients on one thread, over RDMA links of simulated devices and over a simulated cable.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use broker::{Broker, BrokerOptions, Effects};
+use broker::{Broker, BrokerOptions, ConnectionSlot, Effects};
 use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
 use link::sim::{SimConnection, SimOptions, SimSide, pair};
 use link::{AbortReason, FilledMemory, Link, LinkError, ReceiveOutcome};
@@ -116,8 +116,8 @@ pub struct VerbsHarness {
     pub ports: [Port<SimDevice>; 2],
     pub settings: PortSettings,
     pub shard: Shard,
-    slots: HashMap<LinkId, u32>,
-    cables: Vec<(SimConnection, u32)>,
+    slots: HashMap<LinkId, ConnectionSlot>,
+    cables: Vec<(SimConnection, ConnectionSlot)>,
     pub now: Instant,
     /// What clients over RDMA want at most in a frame of a body.
     pub frame_bytes_max: u32,
