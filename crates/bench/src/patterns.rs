@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Which of the patterns match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PatternMatching {

@@ -90,7 +90,6 @@ impl Drop for ChildProcess {
 /// Output of a role's process.
 #[derive(Debug)]
 pub enum RoleOutput {
-    /// A line.
     Line(String),
     /// End of output, with the read error if there was one.
     Ended(Option<String>),

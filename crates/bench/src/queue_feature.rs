@@ -15,7 +15,6 @@ const PRIORITY: u8 = 5;
 /// The expiration that dead-letters messages: they wait for it, but not for long.
 const SHORT_MS: i64 = 1;
 
-/// A feature of queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum QueueFeature {
     #[default]

@@ -153,7 +153,9 @@ pub enum RoleReport {
         used: SelfUsage,
     },
     /// Work of a role without messages of its own (the binder: bindings added and removed).
-    Worked { operations: u64 },
+    Worked {
+        operations: u64,
+    },
     /// Results in a format of the role's own (open loop, workloads).
     #[serde(rename = "Found")]
     Results(serde_json::Value),
@@ -189,8 +191,9 @@ pub enum RoleReport {
         rates: Vec<f64>,
         used: SelfUsage,
     },
-    /// The role has failed.
-    Failed { why: String },
+    Failed {
+        why: String,
+    },
 }
 
 #[cfg(test)]

@@ -87,7 +87,6 @@ impl ScaledObject {
     }
 }
 
-/// The memory cost of objects.
 pub(crate) struct MemoryCost {
     /// Resident bytes per object.
     pub bytes_each: f64,

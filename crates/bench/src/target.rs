@@ -23,7 +23,6 @@ use gauge::clock::{Deadline, pause};
 use gauge::{listener_at, listener_on};
 use report::document::TargetFacts;
 
-/// A target of the benchmarks.
 pub struct BenchmarkTarget {
     /// Its name in tables.
     pub name: String,

@@ -20,7 +20,6 @@ pub enum ChannelMode {
     Transaction(Transaction),
 }
 
-/// A channel.
 pub struct Channel {
     pub slot: ConnectionSlot,
     pub number: u16,

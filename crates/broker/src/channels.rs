@@ -104,7 +104,6 @@ impl Channels {
         Ok(())
     }
 
-    /// Adds a consumer to its channel.
     pub fn add_consumer(&mut self, consumer: Consumer) -> ConsumerKey {
         let channel = consumer.channel;
         let key = self.consumers.insert(consumer);

@@ -15,7 +15,6 @@ pub struct ParkedDelivery {
     pub redelivered: bool,
 }
 
-/// A consumer.
 pub struct Consumer {
     pub slot: ConnectionSlot,
     pub channel_number: u16,

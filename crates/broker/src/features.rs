@@ -19,7 +19,6 @@ pub struct FeatureState {
     pub used_us: u64,
     /// Waiting messages.
     pub messages_max: u64,
-    /// Bytes of their bodies.
     pub body_bytes_max: u64,
     /// What becomes of messages beyond these limits.
     pub overflow: OverflowPolicy,

@@ -14,7 +14,6 @@ pub const PACKED_MESSAGES_MAX: u32 = 4_096;
 pub const INLINE_BODY_BYTES_MAX: usize = 1_024;
 /// A body of at least this many bytes that goes to several queues is copied once, into memory that all of them share.
 pub const SHARED_BODY_BYTES_MIN: usize = 4_096;
-/// Consumers on one channel.
 pub const CONSUMERS_PER_CHANNEL_MAX: usize = 65_536;
 /// Messages and acknowledgements that one transaction may hold before it is refused.
 pub const TRANSACTION_ITEMS_MAX: usize = 1 << 20;

@@ -10,7 +10,6 @@ use std::sync::Arc;
 pub struct DeadLetterGroup {
     pub target: Arc<DeadLetterTarget>,
     pub reason: DeadLetterReason,
-    /// How many there are.
     pub messages: usize,
 }
 

@@ -113,7 +113,6 @@ impl Queue {
         self.unused_deadline_us().is_some_and(|deadline_us| deadline_us <= now_us)
     }
 
-    /// Adds a consumer.
     pub fn add_consumer(&mut self, consumer: ConsumerRef, priority: i32, exclusive: bool) {
         let single_active = self.is_single_active();
         self.consumers.add(consumer, priority, exclusive, single_active);

@@ -10,7 +10,6 @@ use std::collections::BTreeSet;
 /// Times are rounded up to this many microseconds, so that one timer serves messages that expire together.
 const RESOLUTION_US: u64 = 1_000;
 
-/// What a timer is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum TimerTarget {
     /// A queue, by its index.
@@ -42,7 +41,6 @@ impl QueueTimers {
         self.set(due, noted_us, now_us / RESOLUTION_US * RESOLUTION_US);
     }
 
-    /// Clears a timer.
     pub fn clear(&mut self, due: TimerTarget, noted_us: &mut u64) {
         if *noted_us != 0 {
             self.0.remove(&(*noted_us, due));

@@ -129,7 +129,6 @@ impl BindingTable {
         }
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.index.len()
     }

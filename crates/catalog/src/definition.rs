@@ -22,7 +22,6 @@ pub enum Definition {
     DeclareExchange {
         /// Where.
         vhost: VhostId,
-        /// Its name.
         name: Name,
         /// The type, from `ExchangeKind::parse`.
         kind: ExchangeKind,
@@ -39,7 +38,6 @@ pub enum Definition {
     DeleteExchange {
         /// Where.
         vhost: VhostId,
-        /// Its name.
         name: Name,
         /// Only if nothing is bound to it.
         if_unused: bool,
@@ -61,9 +59,7 @@ pub enum Definition {
     UnbindExchange {
         /// Where both exchanges are.
         vhost: VhostId,
-        /// The source.
         source: Name,
-        /// The destination.
         destination: Name,
         /// As bound.
         routing_key: Box<[u8]>,
@@ -89,9 +85,7 @@ pub enum Definition {
     UnbindQueue {
         /// Where both are.
         vhost: VhostId,
-        /// The exchange.
         exchange: Name,
-        /// The queue.
         queue: Name,
         /// As bound.
         routing_key: Box<[u8]>,
@@ -124,34 +118,20 @@ pub enum Definition {
     DeleteQueue {
         /// Where.
         vhost: VhostId,
-        /// Its name.
         name: Name,
         /// Who asks; `None` is an operator, before whom no queue is locked.
         session: Option<SessionId>,
     },
     /// This very queue goes, if it is still there: its last consumer went (`auto-delete`), or it expired.
-    RemoveQueue {
-        /// Which.
-        id: QueueId,
-    },
+    RemoveQueue { id: QueueId },
     /// A session is gone, and its exclusive queues with it.
-    SessionGone {
-        /// Which.
-        session: SessionId,
-    },
+    SessionGone { session: SessionId },
     /// Makes a vhost with its predeclared exchanges. One that exists stays as it is.
-    CreateVhost {
-        /// Its name.
-        name: Name,
-    },
+    CreateVhost { name: Name },
     /// Deletes a vhost with everything in it, permissions included.
-    DeleteVhost {
-        /// Its name.
-        name: Name,
-    },
+    DeleteVhost { name: Name },
     /// Makes a user or changes one; permissions stay.
     PutUser {
-        /// The name.
         name: Name,
         /// How it proves itself.
         password: Password,
@@ -161,24 +141,17 @@ pub enum Definition {
         loopback_only: bool,
     },
     /// Deletes a user with its permissions.
-    DeleteUser {
-        /// The name.
-        name: Name,
-    },
+    DeleteUser { name: Name },
     /// Gives a user access to a vhost.
     SetPermission {
-        /// The user.
         user: Name,
-        /// The vhost.
         vhost: Name,
         /// What it may do there.
         permission: Permission,
     },
     /// Says under which routing keys a user may publish to a topic exchange, and bind to it.
     SetTopicPermission {
-        /// The user.
         user: Name,
-        /// The vhost.
         vhost: Name,
         /// The exchange, which need not exist.
         exchange: Name,
@@ -186,38 +159,23 @@ pub enum Definition {
         permission: TopicPermission,
     },
     /// A user may use all routing keys of an exchange again.
-    ClearTopicPermission {
-        /// The user.
-        user: Name,
-        /// The vhost.
-        vhost: Name,
-        /// The exchange.
-        exchange: Name,
-    },
+    ClearTopicPermission { user: Name, vhost: Name, exchange: Name },
     /// Takes a user's access to a vhost away.
-    ClearPermission {
-        /// The user.
-        user: Name,
-        /// The vhost.
-        vhost: Name,
-    },
+    ClearPermission { user: Name, vhost: Name },
     /// Puts these policies in the place of all there are, in every vhost. What exists is under them at once.
     SetPolicies {
-        /// The policies.
         policies: Arc<[Policy]>,
         /// The operator's own.
         operator_policies: Arc<[Policy]>,
     },
     /// Says what may be in a vhost. What is in it stays.
     SetVhostLimits {
-        /// The vhost.
         vhost: Name,
         /// What may be in it.
         limits: VhostLimits,
     },
     /// Says what a user may have. What it has it keeps.
     SetUserLimits {
-        /// The user.
         user: Name,
         /// What it may have.
         limits: UserLimits,
@@ -227,16 +185,12 @@ pub enum Definition {
 /// What came of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DefinitionOutcome {
-    /// The exchange is there.
     Exchange {
-        /// Which.
         id: ExchangeId,
         /// It was not there before.
         created: bool,
     },
-    /// The queue is there.
     Queue {
-        /// Which.
         id: QueueId,
         /// Where it lives.
         home: ShardId,
@@ -258,16 +212,12 @@ pub enum DefinitionOutcome {
         /// It was there before.
         existed: bool,
     },
-    /// The vhost is there.
     Vhost {
-        /// Which.
         id: VhostId,
         /// It was not there before.
         created: bool,
     },
-    /// The user is there.
     User {
-        /// Which.
         id: UserId,
     },
     /// Permissions are as asked.
@@ -283,7 +233,6 @@ pub enum DefinitionOutcome {
 /// A queue that a definition removed; its home drops the messages and tells the consumers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemovedQueue {
-    /// Which.
     pub id: QueueId,
     /// Where it lives.
     pub home: ShardId,
@@ -293,7 +242,6 @@ pub struct RemovedQueue {
     pub name: Name,
 }
 
-/// A definition, executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutedDefinition {
     /// What to answer.

@@ -35,7 +35,6 @@ pub enum ExchangeKind {
     Fanout,
     /// By patterns of words.
     Topic,
-    /// By headers.
     Headers,
     /// To one binding, by a hash and by weights (`x-consistent-hash`).
     ConsistentHash,
@@ -185,7 +184,6 @@ impl Named for ExchangeEntry {
     }
 }
 
-/// All exchanges.
 pub(crate) struct ExchangeTable(pub NameTable<ExchangeEntry>);
 
 impl ExchangeTable {

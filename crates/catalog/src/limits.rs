@@ -62,7 +62,6 @@ pub struct CatalogLimits {
     pub queues_max: usize,
     /// Bindings over all virtual hosts; those to the default exchange are implicit and cost nothing.
     pub bindings_max: usize,
-    /// Users.
     pub users_max: usize,
     /// Routing keys whose routes are remembered.
     pub cached_routes_max: usize,

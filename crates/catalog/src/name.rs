@@ -16,11 +16,8 @@ pub const REQUEST_QUEUE: &str = "amq.harrier.requests";
 pub enum ResourceKind {
     /// A virtual host.
     Vhost,
-    /// An exchange.
     Exchange,
-    /// A queue.
     Queue,
-    /// A user.
     User,
 }
 

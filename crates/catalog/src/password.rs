@@ -20,7 +20,6 @@ pub enum Password {
     Sha256 {
         /// What is hashed in front of the secret.
         salt: [u8; 4],
-        /// The hash.
         hash: [u8; 32],
     },
     /// By a secret that has this hash, a PHC string: `$argon2id$v=19$m=19456,t=2,p=1$…`.

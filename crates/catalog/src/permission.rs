@@ -28,9 +28,7 @@ pub enum PermissionKind {
 /// To what it is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Resource {
-    /// An exchange.
     Exchange,
-    /// A queue.
     Queue,
 }
 

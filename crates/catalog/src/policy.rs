@@ -20,9 +20,7 @@ pub enum ApplyTo {
     /// Queues and exchanges.
     #[default]
     All,
-    /// Queues.
     Queues,
-    /// Exchanges.
     Exchanges,
 }
 
@@ -51,7 +49,6 @@ pub struct Policy {
     pub name: Name,
     /// A regular expression that is looked for anywhere in a name; the empty one is in all of them.
     pub pattern: String,
-    /// To what.
     pub apply_to: ApplyTo,
     /// Of several that match, the one with the highest priority counts; of equal ones, the first by name.
     pub priority: i64,
@@ -64,7 +61,6 @@ pub struct Policy {
 pub struct PolicyFault {
     /// Which part of it: `pattern`, `definition`, `definition.message-ttl`.
     pub key: String,
-    /// Why.
     pub why: String,
 }
 
@@ -83,7 +79,6 @@ enum PolicyValueKind {
     Number(i64),
     /// The name of an exchange, or a routing key.
     Name,
-    /// One of these.
     Choice(&'static [&'static str]),
     /// Whatever RabbitMQ makes of it: it has no effect here.
     Anything,
@@ -94,7 +89,6 @@ struct PolicyKey {
     takes: PolicyValueKind,
     /// An operator policy may say it; then the lesser number counts.
     operators: bool,
-    /// It has an effect.
     effect: bool,
     /// Classic queues do not know it: RabbitMQ applies no part of a policy that has it to one.
     other_types: bool,

@@ -21,7 +21,6 @@ use wire::Table;
 /// What a queue was declared to be.
 #[derive(Clone, Debug)]
 pub struct QueueDefinition {
-    /// Its name.
     pub name: Name,
     /// Where it is defined.
     pub vhost: VhostId,
@@ -64,7 +63,6 @@ impl Named for QueueEntry {
     }
 }
 
-/// All queues.
 pub(crate) struct QueueTable {
     pub table: NameTable<QueueEntry>,
     exclusive: HashMap<SessionId, Vec<u32>, FixedState>,

@@ -8,7 +8,6 @@ use crate::ids::{ExchangeId, QueueId, ShardId};
 /// A queue to which a message goes, and where that lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RoutedQueue {
-    /// The queue.
     pub id: QueueId,
     /// Its shard.
     pub home: ShardId,
@@ -17,7 +16,6 @@ pub struct RoutedQueue {
 /// Where a message goes: each queue once, in the order of their indexes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueRoute {
-    /// The queues.
     pub queues: Box<[RoutedQueue]>,
     /// Exchanges that hold the message back (`x-delayed-message`): from there it goes on when its time has come.
     pub held: Box<[ExchangeId]>,
@@ -30,7 +28,6 @@ pub struct QueueRoute {
 /// What of a message, besides its exchange, decided where it goes; what comes later decides more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RouteDependence {
-    /// The routing key.
     ByKey,
     /// The routing key, and through which brokers it has come (see [`crate::trace`]).
     ByKeyAndTrace,

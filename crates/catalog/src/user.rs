@@ -88,14 +88,11 @@ impl fmt::Display for LoginRefused {
 
 impl std::error::Error for LoginRefused {}
 
-/// A user.
 #[derive(Debug)]
 pub struct User {
-    /// The name.
     pub name: Name,
     /// Labels for the management side.
     pub tags: Vec<Name>,
-    /// Only from loopback.
     pub loopback_only: bool,
     /// How it proves itself.
     pub password: Password,
@@ -134,7 +131,6 @@ impl User {
     }
 }
 
-/// All users.
 pub(crate) struct UserTable {
     users: Vec<Option<User>>,
     by_name: HashMap<Name, UserId, FixedState>,

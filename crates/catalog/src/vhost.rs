@@ -34,7 +34,6 @@ pub(crate) struct Vhost {
     pub policies: PolicyTable,
     /// What may be in it.
     pub limits: VhostLimits,
-    /// How many queues are.
     pub queues: u32,
 }
 

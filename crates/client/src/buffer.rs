@@ -5,7 +5,6 @@
 
 use crate::limits::{RECEIVE_BYTES, UNREAD_BYTES_MAX};
 
-/// The receive buffer.
 #[derive(Debug)]
 pub(crate) struct ReceiveBuffer {
     bytes: Vec<u8>,

@@ -57,14 +57,12 @@ pub struct ConsumeOptions {
     pub arguments: Table,
 }
 
-/// A declared queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueDeclared {
     /// Its name, chosen by the server if none was given.
     pub name: String,
     /// Messages ready for delivery.
     pub messages: u32,
-    /// Its consumers.
     pub consumers: u32,
 }
 

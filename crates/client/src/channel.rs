@@ -70,7 +70,6 @@ impl ClientChannels {
         if self.announced.has(extension) { Ok(()) } else { Err(ClientError::NotAnnounced { what }) }
     }
 
-    /// The server closed it.
     pub(crate) fn closed_by_server(&mut self, number: u16, code: u16, text: &str) {
         if let Some(record) = self.record(number) {
             record.state = ChannelState::ClosedByServer { code, text: text.to_owned() };

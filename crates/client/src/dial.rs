@@ -14,7 +14,6 @@ use crate::url::{RDMA, Url};
 
 /// A link, and what its session is to say.
 pub struct DialledLink {
-    /// The link.
     pub link: Box<dyn Link>,
     /// As whom, and where: as in the address, but that a token may have said already who this is.
     pub url: Url,

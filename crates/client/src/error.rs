@@ -42,17 +42,9 @@ pub enum ClientError {
     /// The server broke the protocol.
     Protocol(ProtocolFault),
     /// The server answered with a method that does not belong here.
-    Unexpected {
-        /// What was awaited.
-        awaited: &'static str,
-        /// What came.
-        came: &'static str,
-    },
+    Unexpected { awaited: &'static str, came: &'static str },
     /// No answer, or no room to send, in time.
-    TimedOut {
-        /// What was awaited.
-        awaited: &'static str,
-    },
+    TimedOut { awaited: &'static str },
     /// A name or key of more than 255 bytes.
     TooLong {
         /// How many bytes.

@@ -14,7 +14,6 @@ use crate::channel::ClientChannel;
 pub struct Delivery<'a> {
     /// The channel it came on: acknowledge it there.
     pub channel: ClientChannel,
-    /// Which consumer it is for.
     pub consumer_tag: &'a [u8],
     /// What to acknowledge.
     pub delivery_tag: u64,
@@ -22,7 +21,6 @@ pub struct Delivery<'a> {
     pub redelivered: bool,
     /// Name of the exchange it was published to.
     pub exchange: &'a [u8],
-    /// Its routing key.
     pub routing_key: &'a [u8],
     /// Its properties, each found when asked for.
     pub properties: RawProperties<'a>,
@@ -30,7 +28,6 @@ pub struct Delivery<'a> {
 }
 
 impl Delivery<'_> {
-    /// The body.
     #[inline]
     pub fn body(&self) -> &[u8] {
         self.body.bytes()
@@ -96,7 +93,6 @@ pub struct ReceivedMessage {
     pub redelivered: bool,
     /// Name of the exchange it was published to.
     pub exchange: Box<[u8]>,
-    /// Its routing key.
     pub routing_key: Box<[u8]>,
     /// Messages left in the queue (`get` only).
     pub messages_left: u32,
@@ -105,12 +101,10 @@ pub struct ReceivedMessage {
 }
 
 impl ReceivedMessage {
-    /// The body.
     pub fn body(&self) -> &[u8] {
         self.body.bytes()
     }
 
-    /// Its properties.
     pub fn properties(&self) -> RawProperties<'_> {
         RawProperties::new(&self.properties)
     }
@@ -148,19 +142,16 @@ pub struct Returned {
     pub text: String,
     /// Name of the exchange it was published to.
     pub exchange: Box<[u8]>,
-    /// Its routing key.
     pub routing_key: Box<[u8]>,
     pub(crate) properties: Box<[u8]>,
     pub(crate) body: OwnedBody,
 }
 
 impl Returned {
-    /// The body.
     pub fn body(&self) -> &[u8] {
         self.body.bytes()
     }
 
-    /// Its properties.
     pub fn properties(&self) -> RawProperties<'_> {
         RawProperties::new(&self.properties)
     }

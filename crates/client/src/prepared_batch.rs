@@ -42,7 +42,6 @@ impl PreparedBatch {
         self.bodies.len()
     }
 
-    /// Bytes of one body.
     pub fn body_bytes(&self) -> usize {
         self.body_bytes
     }

@@ -42,9 +42,7 @@ pub(crate) struct ReceivedReply {
 /// A consumer that the server ended: its queue is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cancelled {
-    /// The channel it was on.
     pub channel: ClientChannel,
-    /// Its tag.
     pub consumer_tag: String,
 }
 

@@ -34,9 +34,7 @@ use crate::error::ClientError;
 pub struct Url {
     /// The address in the link's notation: `host:port`, `tls://host:port`, `amqp+rdma://host:port` or `unix:/path`.
     pub address: String,
-    /// The user.
     pub user: String,
-    /// The password.
     pub password: String,
     /// The virtual host.
     pub vhost: String,

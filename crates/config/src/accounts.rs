@@ -18,11 +18,9 @@ use toml::de::{DeTable, DeValue};
 /// A virtual host.
 #[derive(Clone, Debug)]
 pub struct VhostConfig {
-    /// Its name.
     pub name: String,
     /// Connections at one time.
     pub max_connections: Option<u32>,
-    /// Queues.
     pub max_queues: Option<u32>,
     /// Bytes that wait in its queues.
     pub max_queue_bytes: Option<u64>,
@@ -30,10 +28,8 @@ pub struct VhostConfig {
     pub origin: Origin,
 }
 
-/// A user.
 #[derive(Clone)]
 pub struct UserConfig {
-    /// The name.
     pub name: String,
     /// How it proves itself.
     pub password: PasswordConfig,
@@ -50,7 +46,6 @@ pub struct UserConfig {
 /// What a user's password is kept as.
 #[derive(Clone, PartialEq, Eq)]
 pub enum PasswordConfig {
-    /// As it is.
     Plain(String),
     /// As a hash; empty for a user without a password.
     Hash(String),
@@ -65,7 +60,6 @@ impl fmt::Debug for UserConfig {
 /// What a user may do in a virtual host: three patterns of names.
 #[derive(Clone, Debug)]
 pub struct PermissionConfig {
-    /// The user.
     pub user: String,
     /// The virtual host.
     pub vhost: String,
@@ -82,11 +76,9 @@ pub struct PermissionConfig {
 /// With which routing keys a user may use a topic exchange: two patterns.
 #[derive(Clone, Debug)]
 pub struct TopicPermissionConfig {
-    /// The user.
     pub user: String,
     /// The virtual host.
     pub vhost: String,
-    /// The exchange.
     pub exchange: String,
     /// Keys it may publish with.
     pub write: String,

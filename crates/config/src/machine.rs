@@ -15,7 +15,6 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This machine.
     pub fn here() -> Self {
         Machine {
             cores: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),

@@ -12,9 +12,7 @@ use std::sync::Arc;
 pub enum Origin {
     /// Nowhere.
     Default,
-    /// In a file.
     File {
-        /// Which.
         path: Arc<Path>,
         /// The line, from 1; 0 means the file as a whole.
         line: u32,

@@ -9,12 +9,10 @@ use crate::setting::{quoted, type_of};
 use toml::Spanned;
 use toml::de::{DeInteger, DeValue};
 
-/// A policy.
 #[derive(Clone, Debug)]
 pub struct PolicyConfig {
     /// Where it applies.
     pub vhost: String,
-    /// Its name.
     pub name: String,
     /// A pattern of names.
     pub pattern: String,
@@ -31,9 +29,7 @@ pub struct PolicyConfig {
 /// One thing that a policy says.
 #[derive(Clone, Debug)]
 pub struct PolicyTerm {
-    /// The key.
     pub key: String,
-    /// Its value.
     pub value: TermValue,
     /// Where that stands.
     pub origin: Origin,
@@ -46,7 +42,6 @@ pub enum TermValue {
     Flag(bool),
     /// A whole number.
     Number(i64),
-    /// Text.
     Text(String),
     /// Values in their order.
     List(Vec<TermValue>),

@@ -28,18 +28,11 @@ pub enum SettingKind {
     Number {
         /// What is counted, in the plural; empty if the name says it.
         unit: &'static str,
-        /// The least.
         least: u64,
-        /// The most.
         most: u64,
     },
     /// A number of bytes, units allowed.
-    Bytes {
-        /// The least.
-        least: u64,
-        /// The most.
-        most: u64,
-    },
+    Bytes { least: u64, most: u64 },
     /// A whole percentage from 1 to 100, `%` optional.
     Percent,
     /// A whole percentage with `%`, or bytes with units allowed.
@@ -52,7 +45,6 @@ pub enum SettingKind {
     Text,
     /// Texts, in any number from `least`.
     List {
-        /// What an item is.
         item: &'static str,
         /// How many there must be.
         least: usize,
@@ -66,11 +58,9 @@ pub enum SettingValue {
     Number(u64),
     /// Of a memory limit given as a percentage.
     Percent(u8),
-    /// Of a flag.
     Flag(bool),
     /// Of a choice or text.
     Text(String),
-    /// Of a list.
     List(Vec<String>),
 }
 
@@ -255,7 +245,6 @@ impl SettingKind {
 }
 
 impl SettingValue {
-    /// The value as TOML.
     pub fn to_toml(&self) -> String {
         match self {
             SettingValue::Number(number) => number.to_string(),

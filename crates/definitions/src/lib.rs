@@ -25,7 +25,6 @@ pub use write::{snapshot, write};
 pub struct DefinitionsFault {
     /// The place: `.users[0].name`; empty for the file as a whole.
     pub path: String,
-    /// Why.
     pub why: String,
 }
 

@@ -9,7 +9,6 @@ pub const CONSUMERS_MAX: u32 = 100_000_000;
 pub const STRAGGLERS_MAX: u32 = 10_000;
 /// Messages of a stream: sequence numbers have 32 bits.
 pub const MESSAGES_MAX: u32 = 100_000_000;
-/// Bytes of one message.
 pub const MESSAGE_BYTES_MAX: u64 = 128 << 20;
 /// Failures of brokers in one run.
 pub const FAILURES_MAX: usize = 1_000;

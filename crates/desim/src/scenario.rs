@@ -55,7 +55,6 @@ pub struct Straggler {
     pub per_s: f64,
 }
 
-/// The failure of a broker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrokerFailure {
     pub broker: u32,

@@ -24,23 +24,54 @@ pub(crate) enum SimulationEvent {
     /// The next message of an open loop is due.
     PublishDue,
     /// A broker has copied a batch for one connection.
-    Copied { edge: u32, range: SequenceRange, epoch: u32 },
+    Copied {
+        edge: u32,
+        range: SequenceRange,
+        epoch: u32,
+    },
     /// A broker has finished a batch.
-    BatchDone { broker: u32, range: SequenceRange, epoch: u32 },
+    BatchDone {
+        broker: u32,
+        range: SequenceRange,
+        epoch: u32,
+    },
     /// The link of the upper end has transmitted a range.
-    Transmitted { edge: u32, range: SequenceRange, epoch: u32, host_epoch: u32 },
+    Transmitted {
+        edge: u32,
+        range: SequenceRange,
+        epoch: u32,
+        host_epoch: u32,
+    },
     /// A range has reached the lower end.
-    Arrived { edge: u32, range: SequenceRange, epoch: u32 },
+    Arrived {
+        edge: u32,
+        range: SequenceRange,
+        epoch: u32,
+    },
     /// The upper end learns that `count` messages are no longer in flight.
-    Settled { edge: u32, count: u32, epoch: u32 },
+    Settled {
+        edge: u32,
+        count: u32,
+        epoch: u32,
+    },
     /// A slow consumer has consumed a range, which arrived in this epoch of its connection.
-    Consumed { group: u32, range: SequenceRange, epoch: u32 },
-    /// A broker fails.
-    BrokerFails { failure: u32 },
+    Consumed {
+        group: u32,
+        range: SequenceRange,
+        epoch: u32,
+    },
+    BrokerFails {
+        failure: u32,
+    },
     /// A broker is back.
-    BrokerReturns { broker: u32 },
+    BrokerReturns {
+        broker: u32,
+    },
     /// A connection is up again.
-    Reconnected { edge: u32, epoch: u32 },
+    Reconnected {
+        edge: u32,
+        epoch: u32,
+    },
 }
 
 /// The host of a broker or of the publisher.

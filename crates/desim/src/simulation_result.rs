@@ -27,7 +27,6 @@ pub struct LevelResult {
     pub in_flight_max: Spread,
 }
 
-/// The result of a simulation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimulationResult {
     pub published: u64,

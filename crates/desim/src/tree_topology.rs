@@ -10,7 +10,6 @@ use topology::{Tree, TreeBroker};
 /// Service times of one message at one thread of a broker, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ServiceTimes {
-    /// To receive it.
     pub receive_ns: f64,
     /// For each copy to a broker below.
     pub to_broker_ns: f64,

@@ -106,7 +106,6 @@ impl BindingPropagation {
         }
     }
 
-    /// A binding was added.
     pub fn add(&mut self, key: &[u8], arguments: Option<&Table>) {
         let path = match arguments.and_then(|arguments| arguments.get(X_BOUND_FROM)) {
             None => OWN_PATH,

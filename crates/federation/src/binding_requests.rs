@@ -1,7 +1,7 @@
 //! The bindings that one pulled route requests of its source, in rounds that one answer ends.
 
 use crate::limits::BINDINGS_AT_ONCE;
-use crate::remote_setup::{passive_declare, short, static_arguments};
+use crate::setup_methods::{passive_declare, short, static_arguments};
 use crate::{BindingOperation, BindingPropagation, RouteDirection, RouteKind, RouteSpec};
 use session::Outbound;
 use slab::Pool;

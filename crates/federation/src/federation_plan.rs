@@ -28,18 +28,12 @@ pub enum PlanError {
     NoLink(LinkKey),
     /// The link has no such route.
     NoRoute {
-        /// The link.
         link: LinkKey,
         /// What was sought.
         route: Box<str>,
     },
     /// The link has a route that carries the same.
-    Duplicate {
-        /// The link.
-        link: LinkKey,
-        /// What is there.
-        route: Box<str>,
-    },
+    Duplicate { link: LinkKey, route: Box<str> },
     /// The other broker would be this one.
     ToItself(LinkKey),
     /// Only the destination of a dynamic route knows its bindings, so it has to be the one that dials.

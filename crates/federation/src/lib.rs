@@ -22,6 +22,7 @@ mod link_status;
 mod local_setup;
 mod remote_setup;
 mod route_table;
+mod setup_methods;
 mod tracer;
 mod unconfirmed_stamps;
 

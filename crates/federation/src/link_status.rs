@@ -5,7 +5,6 @@
 use crate::{BrokerIdentity, LinkSpec, RouteSpec};
 use std::time::Duration;
 
-/// The state of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkState {
     /// The connection, or what the routes need at the other end, is being set up.
@@ -36,7 +35,6 @@ impl LinkState {
     }
 }
 
-/// The status of a link.
 #[derive(Clone, Debug)]
 pub struct LinkStatus {
     pub spec: LinkSpec,
@@ -53,7 +51,6 @@ pub struct LinkStatus {
     pub routes: Vec<RouteStatus>,
 }
 
-/// The status of a route.
 #[derive(Clone, Debug)]
 pub struct RouteStatus {
     pub spec: RouteSpec,
@@ -65,7 +62,6 @@ pub struct RouteStatus {
     pub messages: u64,
     /// Bytes of their bodies.
     pub bytes: u64,
-    /// How many of them were redelivered.
     pub redelivered: u64,
     /// Messages dropped as duplicates.
     pub dropped: u64,

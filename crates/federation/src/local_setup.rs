@@ -2,7 +2,8 @@
 //!
 //! Owns:   their names, and the methods that declare them, none of which is answered.
 
-use crate::remote_setup::{internal_arguments, queue_arguments, queue_name, static_arguments};
+use crate::remote_setup::queue_name;
+use crate::setup_methods::{internal_arguments, queue_arguments, static_arguments};
 use crate::{AckMode, BrokerIdentity, RouteDirection, RouteKind, RouteSpec};
 use wire::method::{Method, exchange, queue};
 use wire::{ShortStr, TableRef};

@@ -5,14 +5,13 @@
 //!         are those of RabbitMQ's federation plugin.
 
 use crate::binding_requests::BindingRequests;
-use crate::limits::QUEUE_EXPIRES;
+use crate::setup_methods::{internal_arguments, passive_declare, queue_arguments, short, stamp_arguments};
 use crate::{AckMode, BrokerIdentity, RouteDirection, RouteKind, RouteSpec};
 use catalog::ExchangeDefinition;
-use catalog::arguments::X_HARRIER_WINDOW;
 use session::Outbound;
 use slab::Pool;
 use wire::method::{Method, basic, confirm, exchange, queue};
-use wire::{ShortStr, Table, TableRef, Value};
+use wire::{ShortStr, Table, TableRef};
 
 /// A step of the setup. Each waits for the answer to its method, except the first, `LocalSide` and the last two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,13 +95,7 @@ pub(crate) struct LinkParties<'a> {
     pub fanout_only: bool,
 }
 
-const INTERNAL_PURPOSE: &str = "x-internal-purpose";
-const PURPOSE: &str = "federation";
 const UPSTREAM_TYPE: &str = "x-federation-upstream";
-
-pub(crate) fn short(bytes: &[u8]) -> ShortStr<'_> {
-    ShortStr::new(bytes).unwrap_or(ShortStr::EMPTY)
-}
 
 impl RemoteSetup {
     /// A route that existed before this broker restarted is `delayed` until [`end_delay`](Self::end_delay).
@@ -451,48 +444,4 @@ pub(crate) fn queue_name(spec: &RouteSpec, downstream: &BrokerIdentity) -> Box<[
         end -= 1;
     }
     format!("{} {hash:016x}", &name[..end]).into_bytes().into()
-}
-
-pub(crate) fn passive_declare(name: &[u8]) -> queue::Declare<'_> {
-    queue::Declare {
-        queue: short(name),
-        passive: true,
-        durable: false,
-        exclusive: false,
-        auto_delete: false,
-        no_wait: false,
-        arguments: TableRef::EMPTY,
-    }
-}
-
-fn table<const N: usize>(entries: [(&str, Value); N]) -> Table {
-    entries
-        .into_iter()
-        .fold(Table::new(), |table, (name, value)| table.with(name, value).expect("the names of arguments are short"))
-}
-
-/// The arguments of a static route's binding.
-pub(crate) fn static_arguments(with_stamps: bool) -> Table {
-    if with_stamps { stamp_arguments(true) } else { Table::new() }
-}
-
-fn stamp_arguments(needed: bool) -> Table {
-    table([(X_HARRIER_WINDOW, Value::Bool(needed))])
-}
-
-/// The arguments of a route's queue.
-pub(crate) fn queue_arguments(expires: bool) -> Table {
-    let purpose = table([(INTERNAL_PURPOSE, Value::text(PURPOSE))]);
-    let expires_ms = Value::I64(QUEUE_EXPIRES.as_millis() as i64);
-    if expires { purpose.with("x-expires", expires_ms).expect("a short name") } else { purpose }
-}
-
-/// The arguments of a route's internal exchange.
-pub(crate) fn internal_arguments(downstream: &BrokerIdentity, hops_max: u16) -> Table {
-    table([
-        (INTERNAL_PURPOSE, Value::text(PURPOSE)),
-        ("x-max-hops", Value::I64(i64::from(hops_max))),
-        ("x-downstream-name", Value::text(&downstream.cluster_name)),
-        ("x-downstream-vhost", Value::text(&downstream.vhost)),
-    ])
 }

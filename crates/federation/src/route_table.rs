@@ -69,7 +69,6 @@ impl RouteTable {
         self.setups.iter().position(carries_same).map(RouteId::at)
     }
 
-    /// All routes.
     pub fn iter(&self) -> impl Iterator<Item = (RouteId, &RouteSpec)> {
         let all = self.setups.iter().enumerate();
         all.filter_map(|(index, setup)| Some((RouteId::at(index), &setup.as_ref()?.spec)))
@@ -91,7 +90,6 @@ impl RouteTable {
         (channel > 0).then_some(channel)
     }
 
-    /// The route of a channel.
     #[inline]
     pub fn on_channel(&self, channel: u16) -> Option<RouteId> {
         self.by_channel.get(usize::from(channel)).copied().flatten()

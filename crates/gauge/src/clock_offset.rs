@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 /// A request and its reply. A side that cannot distinguish the two times in the middle gives the same time twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockExchange {
-    /// On this clock.
     #[serde(rename = "asked_ns")]
     pub request_sent_ns: u64,
     /// On the other clock.
@@ -15,7 +14,6 @@ pub struct ClockExchange {
     /// On the other clock.
     #[serde(rename = "answered_ns")]
     pub reply_sent_ns: u64,
-    /// On this clock.
     #[serde(rename = "heard_ns")]
     pub reply_received_ns: u64,
 }

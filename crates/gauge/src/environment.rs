@@ -18,7 +18,6 @@ pub struct HostEnvironment {
     pub processor: String,
     /// Processors that this program may use.
     pub processors: usize,
-    /// Memory in MiB.
     pub memory_mib: u64,
     /// The kernel's release.
     pub kernel: String,

@@ -40,7 +40,6 @@ impl Default for LatencyHistogram {
 }
 
 impl LatencyHistogram {
-    /// Records one latency.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         self.histogram.saturating_record(ns);

@@ -62,7 +62,6 @@ impl NetworkUsage {
 /// The sockets to count.
 #[derive(Clone, Debug)]
 enum SocketOwner {
-    /// The sockets of these processes.
     Processes(Vec<u32>),
     /// The sockets connected to this port of a broker.
     ClientsOf(u16),

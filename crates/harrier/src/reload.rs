@@ -18,7 +18,6 @@ pub struct Reload {
     config: BrokerConfig,
     limits: CatalogLimits,
     shards: u16,
-    /// The catalog as of the last reload.
     last_catalog: Catalog,
     /// Definitions without effect, for exports.
     ineffective: IneffectiveDefinitions,

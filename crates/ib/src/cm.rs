@@ -226,7 +226,6 @@ pub enum CmEventKind {
     },
     /// The connection has ended: the peer has closed it, or its kernel after it died.
     Disconnected,
-    /// The device was removed.
     DeviceRemoved,
     /// A step of connecting has failed.
     Failed {

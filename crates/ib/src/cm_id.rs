@@ -279,7 +279,6 @@ impl CmId {
         Ok(())
     }
 
-    /// The local address.
     pub fn local_address(&self) -> Option<SocketAddr> {
         let _locked = lock();
         // SAFETY: the id exists, and only calls under the lock write there.

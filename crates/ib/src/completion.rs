@@ -296,7 +296,6 @@ impl Completion {
 pub enum WcOpcode {
     /// A send: the peer's device has the message.
     Send,
-    /// A receive.
     Receive,
     /// An RDMA READ: the memory is filled.
     Read,

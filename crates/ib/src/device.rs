@@ -361,7 +361,6 @@ pub struct DeviceAttributes {
     pub work_requests_max: u32,
     /// Scatter/gather elements of one work request.
     pub sge_max: u32,
-    /// Completion queues.
     pub completion_queues_max: u32,
     /// Completions that a queue holds.
     pub completions_max: u32,
@@ -369,7 +368,6 @@ pub struct DeviceAttributes {
     pub regions_max: u32,
     /// Bytes of one memory region.
     pub region_bytes_max: u64,
-    /// Shared receive queues.
     pub shared_receive_queues_max: u32,
     /// Receives that a shared receive queue holds.
     pub shared_receive_wr_max: u32,
@@ -379,7 +377,6 @@ pub struct DeviceAttributes {
     pub initiator_depth_max: u8,
 }
 
-/// A port of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DevicePort {
     /// Counted from 1.
@@ -395,7 +392,6 @@ pub struct DevicePort {
     pub gids: u32,
 }
 
-/// The state of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortState {
     /// No link.
@@ -410,10 +406,8 @@ pub enum PortState {
     Unknown,
 }
 
-/// The link layer of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkLayer {
-    /// InfiniBand.
     Infiniband,
     /// Ethernet: RoCE or iWARP.
     Ethernet,
@@ -439,7 +433,6 @@ pub enum AsyncEvent {
     /// A queue pair in the error state takes no more receives from its shared queue: once the completions that are
     /// there now are polled, it can be destroyed without losing one.
     LastWqeReached { queue_pair: u32 },
-    /// A queue pair has failed.
     QueuePairFailed {
         queue_pair: u32,
         /// The event's number in the C interface.

@@ -29,7 +29,6 @@ pub enum IbError {
     CallFailed {
         /// The C function.
         call: &'static str,
-        /// Its error.
         error: io::Error,
     },
     /// A limit of this crate is exceeded.

@@ -74,7 +74,6 @@ impl PoolRegions {
         key.sge(piece).is_ok().then_some(key)
     }
 
-    /// Bytes that are pinned.
     pub fn pinned_bytes(&self) -> usize {
         self.registered.values().map(Registration::bytes).sum()
     }

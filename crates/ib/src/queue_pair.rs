@@ -66,7 +66,6 @@ struct PostedWork<F> {
     read_memory: Option<F>,
 }
 
-/// Work that has completed.
 #[derive(Debug)]
 pub struct CompletedWork<F> {
     /// The cookie it was posted with.

@@ -109,7 +109,6 @@ impl RegistrationCache {
         self.regions.is_empty()
     }
 
-    /// Bytes that are pinned.
     pub fn pinned_bytes(&self) -> usize {
         self.regions.values().map(|(one, _)| one.bytes()).sum()
     }

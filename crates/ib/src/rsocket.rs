@@ -177,7 +177,6 @@ impl RSocket {
         checked(unsafe { (self.calls.rshutdown)(self.fd, libc::SHUT_WR) } as isize).map(drop)
     }
 
-    /// The local address.
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.address(self.calls.rgetsockname)
     }

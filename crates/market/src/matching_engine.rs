@@ -36,7 +36,6 @@ impl Default for EngineRules {
 /// The recipient of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recipient {
-    /// This gateway.
     Gateway(GatewayId),
     /// All gateways: a quote.
     All,
@@ -61,7 +60,6 @@ impl MessageSink for Vec<(Recipient, MarketMessage)> {
     }
 }
 
-/// What an input was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what is to be journaled is journaled before its answers are sent"]
 pub enum InputOutcome {

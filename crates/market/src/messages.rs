@@ -74,7 +74,6 @@ pub struct OrderConfirmation {
     pub gateway: GatewayId,
     /// The number of this answer among those to this gateway.
     pub number: ShortSequence,
-    /// The order.
     pub sequence: ShortSequence,
 }
 
@@ -116,7 +115,6 @@ pub struct EndOfStream {
 /// Any message except samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MarketMessage {
-    /// An order.
     Order(NewOrder),
     /// A trade confirmation.
     Trade(Trade),

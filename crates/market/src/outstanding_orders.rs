@@ -19,7 +19,6 @@ pub enum GatewayEvent {
     },
     /// A trade that is not the answer to an order of this gateway: another follows, or the order had rested.
     Trade,
-    /// A quote.
     Quote,
     /// The end of the answers.
     End {
@@ -124,7 +123,6 @@ impl OutstandingOrders {
         GatewayEvent::Answer { sequence, sent_ns }
     }
 
-    /// How many orders were sent.
     pub fn sent(&self) -> u64 {
         self.next
     }
@@ -139,7 +137,6 @@ impl OutstandingOrders {
         self.missing
     }
 
-    /// How many orders are unanswered.
     pub fn unanswered(&self) -> u64 {
         (self.oldest..self.next).filter(|&sequence| self.sent[self.place(sequence)] != 0).count() as u64
     }

@@ -18,7 +18,6 @@ struct RestingOrder {
     lots: Lots,
 }
 
-/// All resting orders.
 #[derive(Debug)]
 pub struct RestingOrders {
     /// Slot 0 is unused.

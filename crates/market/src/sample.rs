@@ -6,7 +6,6 @@ use crate::limits::BUCKETS_MAX;
 use crate::messages::kind;
 use crate::terms::{GatewayId, RejectReason};
 
-/// The source of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampleSource {
     Gateway(GatewayId),

@@ -9,7 +9,6 @@ pub type Ticks = u16;
 /// A quantity in lots; a sum may exceed that of an order.
 pub type Lots = u32;
 
-/// The side of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OrderSide {
     /// Buys at its price or lower.

@@ -48,7 +48,6 @@ pub struct SizeCosts {
     pub take_in_us: Estimate,
     /// Receiving a message from the broker above.
     pub relay_in_us: Estimate,
-    /// A copy for a consumer.
     pub copy_to_consumer_us: Estimate,
     /// A copy for a broker below.
     pub copy_to_broker_us: Estimate,

@@ -7,7 +7,6 @@ use crate::limits::{RUNS_WITH_SCATTER_MIN, SINGLE_RUN_NOISE};
 /// A value and its 95 % interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// The value.
     pub value: f64,
     /// Lower end of the interval.
     pub low: f64,

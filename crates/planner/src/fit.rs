@@ -60,7 +60,6 @@ struct TreeMeasurements {
     cpu_us: Vec<Vec<f64>>,
 }
 
-/// The measurements of one size.
 #[derive(Default)]
 struct SizeMeasurements {
     trees: BTreeMap<CalibrationSweep, TreeMeasurements>,

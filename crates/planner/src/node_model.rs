@@ -17,7 +17,6 @@ use crate::{Basis, Estimate, Sharing, SizeCosts};
 /// The hosts of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostModel {
-    /// Cores of a host.
     pub cores: u32,
     /// Speed of its link, in each direction, if that is to be considered.
     pub link_bits_per_s: Option<u64>,

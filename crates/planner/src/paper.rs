@@ -57,7 +57,6 @@ pub fn topologies(experiment: &str) -> Vec<&'static str> {
     found
 }
 
-/// The cells of a table.
 pub fn table(number: u32) -> Vec<PaperCell> {
     cells().into_iter().filter(|cell| cell.table == number).collect()
 }

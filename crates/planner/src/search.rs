@@ -37,7 +37,6 @@ use crate::limits::{CONSUMERS_MAX, EXTRAPOLATION_FACTOR, PRUNING_THRESHOLD};
 use crate::predict::predict_with;
 use crate::{MeasuredRange, NodeModel, Prediction, TreePosition};
 
-/// The requirements on a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TreeRequirements {
     pub consumers: u32,
@@ -68,7 +67,6 @@ pub struct ParetoFront {
 /// Why no tree meets the requirements.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unsatisfiable {
-    /// There are no consumers.
     NoConsumers,
     /// There are more consumers than the planner accepts.
     TooManyConsumers,
@@ -289,7 +287,6 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Adds one level.
     fn add_level(&mut self, below: PartialCost, part: Option<usize>, count: u32, degree: u32, place: TreePosition) {
         self.examined += 1;
         let sum = PartialCost {

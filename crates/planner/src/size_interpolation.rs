@@ -8,7 +8,6 @@ use crate::{CostSet, Estimate, MeasuredRange, SizeCosts};
 /// Where the costs of a size come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CostSource {
-    /// They were measured.
     Measured,
     /// They are interpolated between these two measured sizes.
     Between(u64, u64),

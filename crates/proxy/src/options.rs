@@ -32,7 +32,6 @@ pub struct RdmaUpstreamOptions {
     pub tokens: Option<TokenSource>,
 }
 
-/// The options of a proxy.
 #[derive(Clone)]
 pub struct ProxyOptions {
     /// Where clients connect.

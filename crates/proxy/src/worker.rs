@@ -77,7 +77,6 @@ impl ConnectionTable {
         self.slots.get_mut(slot.index())?.as_mut()
     }
 
-    /// The slot of the next connection.
     fn next_slot(&self) -> ProxySlot {
         self.free.last().copied().unwrap_or(ProxySlot(self.slots.len() as u32))
     }

@@ -1,9 +1,10 @@
 //! The event loop of one thread: inbox, accept, devices, drain, tick, wait, dispatch.
 
+use crate::inbox::WAKER;
 use crate::inbox::{Envelope, InboxSender};
 use crate::limits::{EVENTS_PER_POLL, RETRY_INTERVAL, ROUNDS_WITHOUT_POLL_MAX};
 use crate::state::ReactorState;
-use crate::worker::{ASYNC_EVENTS, COMPLETIONS, IdleStrategy, LISTENERS, SocketReadiness, WAKER, Worker};
+use crate::worker::{ASYNC_EVENTS, COMPLETIONS, IdleStrategy, LISTENERS, SocketReadiness, Worker};
 use link::{AbortReason, Link, Listeners};
 use mio::{Events, Poll, Token};
 use std::io;

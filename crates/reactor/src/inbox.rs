@@ -1,11 +1,13 @@
 //! The inbox of a thread: what other threads send it, and the waker that interrupts its sleep.
 
-use crate::worker::WAKER;
 use link::Link;
-use mio::{Registry, Waker};
+use mio::{Registry, Token, Waker};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// The token of the thread's waker.
+pub(crate) const WAKER: Token = Token(usize::MAX);
 
 /// Interrupts the sleep of one thread.
 #[derive(Clone)]

@@ -6,8 +6,6 @@ use link::Link;
 use mio::{Registry, Token};
 use std::time::{Duration, Instant};
 
-/// The token of the thread's waker.
-pub(crate) const WAKER: Token = Token(usize::MAX);
 /// The token of the first listener; each further one has one less.
 pub(crate) const LISTENERS: Token = Token(usize::MAX - 1);
 /// The token of device descriptors that only wake the thread, such as completion channels: it polls all devices then.

@@ -22,7 +22,6 @@ const CONFIDENCE: f64 = 0.95;
 /// Seed of the bootstrap: the same documents always get the same verdicts.
 const SEED: u64 = 2_008;
 
-/// A comparison.
 #[derive(Clone, Debug, Serialize)]
 pub struct DocumentComparison {
     /// The first side: the baseline.
@@ -42,7 +41,6 @@ pub struct DocumentComparison {
 pub struct ComparisonRow {
     /// The series, with parameters and targets.
     pub what: String,
-    /// The axis.
     pub axis: String,
     /// The value on the axis.
     pub at: f64,

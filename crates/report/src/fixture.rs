@@ -64,7 +64,6 @@ pub fn series(benchmark: &str, axis: &str, points: Vec<SeriesPoint>) -> Measured
     }
 }
 
-/// A target.
 pub fn target(name: &str, product: &str, version: &str) -> TargetFacts {
     TargetFacts {
         name: name.to_owned(),

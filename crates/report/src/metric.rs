@@ -6,7 +6,6 @@ use gauge::LatencyHistogram;
 
 use crate::document::{MeasuredRun, RoleUsage};
 
-/// The direction of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricDirection {
     /// More is better.

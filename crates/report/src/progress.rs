@@ -6,7 +6,6 @@ use gauge::clock::now_ns;
 
 const BAR: usize = 24;
 
-/// A progress line.
 pub struct ProgressLine {
     shown: bool,
     began_ns: u64,

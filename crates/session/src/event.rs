@@ -46,14 +46,11 @@ pub enum Event<'a> {
         immediate: bool,
         /// Flags and values in wire form.
         properties: RawProperties<'a>,
-        /// The body.
         body: Body<'a>,
     },
     /// Client: `basic.deliver` with its content.
     Deliver {
-        /// The channel.
         channel: u16,
-        /// Which consumer it is for.
         consumer_tag: &'a [u8],
         /// What to acknowledge.
         delivery_tag: u64,
@@ -61,16 +58,13 @@ pub enum Event<'a> {
         redelivered: bool,
         /// Name of the exchange it was published to.
         exchange: &'a [u8],
-        /// Its routing key.
         routing_key: &'a [u8],
         /// Flags and values in wire form.
         properties: RawProperties<'a>,
-        /// The body.
         body: Body<'a>,
     },
     /// Client: `basic.get-ok` with its content.
     GetOk {
-        /// The channel.
         channel: u16,
         /// What to acknowledge.
         delivery_tag: u64,
@@ -78,18 +72,15 @@ pub enum Event<'a> {
         redelivered: bool,
         /// Name of the exchange it was published to.
         exchange: &'a [u8],
-        /// Its routing key.
         routing_key: &'a [u8],
         /// Messages still in the queue.
         message_count: u32,
         /// Flags and values in wire form.
         properties: RawProperties<'a>,
-        /// The body.
         body: Body<'a>,
     },
     /// Client: `basic.return` with its content.
     Return {
-        /// The channel.
         channel: u16,
         /// Why, as a number.
         code: u16,
@@ -97,17 +88,14 @@ pub enum Event<'a> {
         text: ShortStr<'a>,
         /// Name of the exchange it was published to.
         exchange: &'a [u8],
-        /// Its routing key.
         routing_key: &'a [u8],
         /// Flags and values in wire form.
         properties: RawProperties<'a>,
-        /// The body.
         body: Body<'a>,
     },
     /// A method that the owner must answer or carry out. The channel is open, or 0 for `connection.update-secret` and
     /// its answer; the method is one that the other side may send.
     Method {
-        /// The channel.
         channel: u16,
         /// The method, never one of those that have an event of their own.
         method: Method<'a>,
@@ -143,16 +131,12 @@ pub enum Event<'a> {
         response: &'a [u8],
         /// What the client says about itself.
         client_properties: TableRef<'a>,
-        /// The locale.
         locale: ShortStr<'a>,
         /// What the client says it can do.
         capabilities: Capabilities,
     },
     /// Server: the answer to a challenge.
-    LoginResponse {
-        /// The response.
-        response: &'a [u8],
-    },
+    LoginResponse { response: &'a [u8] },
     /// Server: limits are settled; heartbeats start.
     Tuned(Tuning),
     /// Server: a client chooses a virtual host. Answer with `open_accepted`, or `fail`.
@@ -163,10 +147,7 @@ pub enum Event<'a> {
     /// Client: the server says what it can. Answer with `log_in`.
     Start(connection::Start<'a>),
     /// Client: the mechanism needs another round. Answer with `secure-ok`.
-    Secure {
-        /// The challenge.
-        challenge: &'a [u8],
-    },
+    Secure { challenge: &'a [u8] },
     /// Client: the login is accepted and limits are proposed. Answer with `tune`, then `open`.
     Tune(connection::Tune),
     /// Client: the connection is ready.

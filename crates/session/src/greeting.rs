@@ -42,7 +42,6 @@ impl Greeting {
         Self::new(&self.properties, mechanisms)
     }
 
-    /// The frame.
     pub fn frame(&self) -> &[u8] {
         &self.frame
     }

@@ -33,7 +33,6 @@ impl BodyOut<'_> {
 /// Arguments of `basic.deliver`. Strings are at most 255 bytes; a longer one is an assertion.
 #[derive(Clone, Copy, Debug)]
 pub struct DeliverHead<'a> {
-    /// Which consumer it is for.
     pub consumer_tag: &'a [u8],
     /// What to acknowledge.
     pub delivery_tag: u64,
@@ -41,7 +40,6 @@ pub struct DeliverHead<'a> {
     pub redelivered: bool,
     /// Name of the exchange it was published to.
     pub exchange: &'a [u8],
-    /// Its routing key.
     pub routing_key: &'a [u8],
 }
 
@@ -54,7 +52,6 @@ pub struct GetOkHead<'a> {
     pub redelivered: bool,
     /// Name of the exchange it was published to.
     pub exchange: &'a [u8],
-    /// Its routing key.
     pub routing_key: &'a [u8],
     /// Messages still in the queue.
     pub message_count: u32,
@@ -69,7 +66,6 @@ pub struct ReturnHead<'a> {
     pub text: &'a [u8],
     /// Name of the exchange it was published to.
     pub exchange: &'a [u8],
-    /// Its routing key.
     pub routing_key: &'a [u8],
 }
 
@@ -78,7 +74,6 @@ pub struct ReturnHead<'a> {
 pub struct PublishHead<'a> {
     /// Name of the exchange.
     pub exchange: &'a [u8],
-    /// The routing key.
     pub routing_key: &'a [u8],
     /// Return the message if no queue takes it.
     pub mandatory: bool,

@@ -14,7 +14,6 @@ pub enum Credentials<'a> {
     Password {
         /// The user's name.
         user: &'a [u8],
-        /// The password.
         password: &'a [u8],
     },
     /// The link itself proves it, as a client certificate does (EXTERNAL).

@@ -58,7 +58,6 @@ impl Connections {
         self.slots.get_mut(slot.index())?.as_deref_mut()
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.slots.iter().flatten().count()
     }

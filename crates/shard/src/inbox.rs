@@ -7,7 +7,6 @@ use federation::{FederationCommand, LinkStatus};
 use reactor::InboxSender;
 use std::sync::mpsc::Sender;
 
-/// The inbox of a shard.
 pub(crate) type ShardInbox = InboxSender<InboxMessage>;
 
 pub(crate) enum InboxMessage {

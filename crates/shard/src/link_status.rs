@@ -7,7 +7,6 @@ use crate::link_context::LinkContext;
 use broker::Effects;
 use federation::{LinkState, LinkStatus, RouteId, RouteSpec, RouteStatus};
 
-/// The status of a link.
 pub(crate) fn link_status(link: &mut FederationLink, cx: &mut LinkContext<'_>) -> LinkStatus {
     let state = link_state(link, cx);
     if link.record.state.0 != state.name() {

@@ -34,7 +34,6 @@ impl ShardWaker {
         fence(Ordering::SeqCst);
     }
 
-    /// The shard is awake.
     pub fn is_awake(&self) {
         self.asleep.store(false, Ordering::Relaxed);
     }

@@ -59,7 +59,6 @@ pub(crate) struct RdmaPorts {
     ports: Vec<ShardPort>,
     poll_mode: RdmaPoll,
     settings: PortSettings,
-    /// Which shard this is.
     shard: ShardId,
     shared: Arc<SharedState>,
     readiness: Vec<(LinkId, ReadinessEdges)>,

@@ -20,7 +20,7 @@ use crate::shard_options::ShardOptions;
 use crate::shared_state::SharedState;
 use crate::tokens::TokenOwner;
 use broker::{BodyRef, Broker, ConnectionSlot, Effects, ReplyAddress};
-use catalog::{Definition, Refusal, ShardId};
+use catalog::{Definition, Refusal};
 use link::{AbortReason, Link};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,7 +34,6 @@ pub enum TickOutcome {
     Idle { until: Option<Instant> },
 }
 
-/// One shard.
 pub struct Shard {
     pub(crate) dispatcher: Dispatcher,
     memory: MemoryAccount,
@@ -232,7 +231,6 @@ impl Shard {
         TickOutcome::Idle { until: until.into_iter().flatten().min() }
     }
 
-    /// Connections of this shard.
     pub fn connections(&self) -> usize {
         self.dispatcher.sessions.connections.len()
     }

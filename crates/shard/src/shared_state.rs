@@ -26,7 +26,6 @@ struct ShardCounts {
     copied_out: AtomicU64,
 }
 
-/// What all shards share.
 pub struct SharedState {
     shards: Box<[ShardCounts]>,
     memory_bytes_max: u64,

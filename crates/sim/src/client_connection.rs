@@ -27,11 +27,9 @@ pub struct ReceivedMessage {
 pub enum ClientEvent {
     /// The connection is open.
     Opened,
-    /// A channel is open.
     ChannelOpened(u16),
     /// The broker closed a channel.
     ChannelRefused(u16, String),
-    /// A channel that the client closed is closed.
     ChannelClosed(u16),
     /// A delivery for a consumer.
     Deliver(u16, String, ReceivedMessage),
@@ -121,22 +119,18 @@ impl ClientConnection {
         self.inbound.open_channel(&mut self.out, pool)
     }
 
-    /// Closes a channel.
     pub fn close_channel(&mut self, channel: u16, pool: &Pool) {
         self.inbound.close_channel(channel, 200, "bye", &mut self.out, pool);
     }
 
-    /// Closes the connection.
     pub fn close(&mut self, pool: &Pool) {
         self.inbound.close(200, "bye", &mut self.out, pool);
     }
 
-    /// Sends a method.
     pub fn send_method(&mut self, channel: u16, method: Method<'_>, pool: &Pool) {
         self.out.method(pool, channel, &method);
     }
 
-    /// Publishes.
     #[expect(clippy::too_many_arguments, reason = "a message, spelled out")]
     pub fn publish(
         &mut self,
@@ -153,7 +147,6 @@ impl ClientConnection {
         self.out.publish(pool, channel, &head, properties, BodyOut::Copy(body));
     }
 
-    /// Drops the link as it is.
     pub fn drop_link(&mut self) {
         self.link = None;
         self.out.gather_mut().clear();

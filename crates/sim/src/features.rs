@@ -37,7 +37,6 @@ pub struct FeatureWorkload {
     settings: FeatureSettings,
     model: ShadowModel,
     suspicions: Suspicions,
-    /// Steps that are left.
     steps_left: u32,
     /// The model's time and the digest at the last quiet round.
     progress: (ModelTime, u64),

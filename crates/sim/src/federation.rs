@@ -33,7 +33,6 @@ struct StormRates {
     rebind_permille: u32,
 }
 
-/// A broker that is stopped.
 #[derive(Clone, Copy)]
 struct StoppedBroker {
     broker: usize,

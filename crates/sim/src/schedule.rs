@@ -44,7 +44,6 @@ pub trait Workload: Sized {
     /// What must be true at every moment.
     fn check_step(&mut self, _world: &mut SimulatedWorld) {}
 
-    /// A rest begins.
     fn begin_rest(&mut self, _world: &SimulatedWorld) {}
 
     /// How many rounds have been quiet, after another one in which something moved or not.

@@ -87,7 +87,6 @@ pub enum WorkloadSettings {
 /// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The seed.
     pub seed: u64,
     /// The number of shards of each broker.
     pub shards: Vec<u16>,
@@ -95,7 +94,6 @@ pub struct Settings {
     pub limits: BrokerLimits,
     /// How the world moves.
     pub schedule: Schedule,
-    /// Which faults it has.
     pub faults: FaultSettings,
     /// What clients do.
     pub workload: WorkloadSettings,

@@ -35,7 +35,6 @@ pub struct BrokerConnection {
     pub side: SimSide,
     /// The shard that serves it.
     pub shard: usize,
-    /// Its slot there.
     pub slot: ConnectionSlot,
     over: bool,
 }
@@ -48,7 +47,6 @@ impl WakeTarget for WakeFlag {
     }
 }
 
-/// What a broker is.
 #[derive(Clone)]
 pub struct SimulatedBrokerOptions {
     /// Its cluster name.

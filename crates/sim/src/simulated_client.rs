@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 pub enum PublishMode {
     /// Not at all.
     Plain,
-    /// They are confirmed.
     Confirm,
     /// They wait for the commit.
     Tx,
@@ -69,7 +68,6 @@ pub struct PendingRequest {
     pub unproven_settlements: usize,
 }
 
-/// The state of a consumer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConsumerState {
     /// `basic.consume` was sent.
@@ -78,11 +76,9 @@ pub enum ConsumerState {
     Active,
     /// It was cancelled, and that is not answered.
     Cancelling,
-    /// It is gone.
     Gone,
 }
 
-/// A consumer.
 pub struct ChannelConsumer {
     /// Identifies the consumer among all of a run.
     pub uid: u64,
@@ -113,16 +109,13 @@ pub struct UnsettledDelivery {
     pub since_us: u64,
 }
 
-/// The state of a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChannelState {
     /// `channel.open` was sent.
     Opening,
-    /// It is open.
     Open,
     /// The client has closed it.
     Closing,
-    /// It is gone.
     Gone,
 }
 
@@ -137,7 +130,6 @@ pub enum Settlement {
     Requeue,
 }
 
-/// A channel.
 pub struct ClientChannel {
     /// Its number on the connection.
     pub number: u16,
@@ -149,7 +141,6 @@ pub struct ClientChannel {
     pub last_tag: u64,
     /// Deliveries that are not settled.
     pub unsettled: BTreeMap<u64, UnsettledDelivery>,
-    /// How many of them are of consumers.
     pub consumers_unsettled: u32,
     /// Its consumers, including those that are gone.
     pub consumers: Vec<ChannelConsumer>,
@@ -269,11 +260,9 @@ impl ClientChannel {
 pub enum ConnectionState {
     /// The client logs in.
     Opening,
-    /// It is open.
     Open,
     /// The client has closed it.
     Closing,
-    /// It is gone.
     Gone,
 }
 
@@ -307,9 +296,7 @@ pub struct SimulatedClient {
     pub cable: SimConnection,
     /// Identifies the connection among all of a run.
     pub uid: u32,
-    /// Its broker.
     pub broker: usize,
-    /// What it does.
     pub role: ClientRole,
     /// How far the connection is.
     pub state: ConnectionState,

@@ -56,7 +56,6 @@ pub struct NewMessage<'a> {
     pub body: &'a [u8],
 }
 
-/// A world.
 pub struct SimulatedWorld {
     pub settings: Settings,
     pub chance: SplitMix64,
@@ -181,7 +180,6 @@ impl SimulatedWorld {
         }
     }
 
-    /// The client with this uid.
     pub fn client_by_uid(&self, uid: u32) -> Option<usize> {
         self.clients.iter().position(|client| client.uid == uid)
     }

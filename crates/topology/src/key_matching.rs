@@ -14,7 +14,6 @@ pub enum KeyMatching {
 }
 
 impl KeyMatching {
-    /// Of an exchange of this type.
     pub fn of_exchange_type(kind: &str) -> Self {
         match kind {
             "direct" => KeyMatching::Exact,

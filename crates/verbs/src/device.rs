@@ -120,7 +120,6 @@ pub trait Device: Send + 'static {
     fn events(&mut self, now: Duration, into: &mut Vec<ConnectionEvent>) -> Result<(), DeviceError>;
 }
 
-/// Any device.
 pub type AnyDevice = Box<dyn Device>;
 
 impl Device for AnyDevice {
@@ -247,7 +246,6 @@ pub struct DeviceCapabilities {
 /// The capacities of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueuePairLimits {
-    /// Slots of its send queue.
     pub send_slots: usize,
     /// How often the device retries when the peer has no receive posted; never without end.
     pub receiver_not_ready_retries: u8,
@@ -309,7 +307,6 @@ impl fmt::Debug for SendHead {
     }
 }
 
-/// A work request.
 #[derive(Debug)]
 pub enum WorkRequest {
     /// Sends a message: a header, then parts of message memory.
@@ -341,7 +338,6 @@ pub enum WorkRequest {
     },
 }
 
-/// A work completion.
 #[derive(Debug)]
 pub struct WorkCompletion {
     pub id: WorkRequestId,
@@ -354,7 +350,6 @@ pub struct WorkCompletion {
     pub memory: BlockMut,
 }
 
-/// The status of a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CompletionStatus {
     /// Well.
@@ -415,11 +410,7 @@ pub enum ConnectionEvent {
         private: Vec<u8>,
     },
     /// Connecting has failed.
-    Failed {
-        pair: QueuePairId,
-        /// Why.
-        why: String,
-    },
+    Failed { pair: QueuePairId, why: String },
     /// The connection has ended.
     Disconnected { pair: QueuePairId },
 }

@@ -22,7 +22,6 @@ pub enum ConnectionFault {
     },
     /// An unknown type of message.
     UnknownKind {
-        /// The code.
         code: u8,
     },
     /// A message is missing or duplicated.
@@ -33,7 +32,9 @@ pub enum ConnectionFault {
         expected: u16,
     },
     /// The payload is invalid for its type of message.
-    InvalidPayload { of: &'static str },
+    InvalidPayload {
+        of: &'static str,
+    },
     /// The peer sent a message without credit.
     CreditExceeded,
     /// The peer returned more credits than were used.
@@ -62,7 +63,6 @@ pub enum ConnectionFault {
     Rejected(Option<Reject>),
     /// The private data of the acceptance is invalid.
     InvalidPrivateData(PrivateDataError),
-    /// The device has failed.
     DeviceFailed(String),
 }
 

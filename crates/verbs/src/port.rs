@@ -29,7 +29,6 @@ impl LinkId {
     }
 }
 
-/// Readiness edges of one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadinessEdges {
     /// Bytes or the end of the stream can be received.

@@ -12,10 +12,7 @@ pub enum DecodeError {
     /// A field reaches past the end of what holds it.
     Truncated,
     /// Bytes are left over behind the last field.
-    Trailing {
-        /// How many.
-        bytes: usize,
-    },
+    Trailing { bytes: usize },
     /// No method has these numbers.
     UnknownMethod {
         /// The class asked for.

@@ -18,7 +18,6 @@ macro_rules! reply_codes {
             /// Every code, in the order of their numbers.
             pub const ALL: &'static [Self] = &[ $( Self::$variant, )* ];
 
-            /// The code of this number.
             pub const fn from_number(number: u16) -> Option<Self> {
                 match number {
                     $( $number => Some(Self::$variant), )*

@@ -13,7 +13,6 @@ pub struct ShortStr<'a>(&'a [u8]);
 /// More than 255 bytes were offered as a short string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong {
-    /// How many.
     pub bytes: usize,
 }
 

@@ -6,7 +6,6 @@ use crate::limits::SEGMENT_MESSAGES_MAX;
 use crate::role_protocol::{LoadSegment, MessageCounts, TrafficShape};
 use crate::scenario::RunningScenario;
 
-/// The length of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RunLength {
     /// The number of messages, if given.

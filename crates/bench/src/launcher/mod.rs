@@ -222,7 +222,6 @@ impl RemoteRole {
         ask(move |controller| controller.start_on(rank, &kind, task, cpus)).map(|role| Self { role })
     }
 
-    /// Sends a line to the role.
     pub fn send_line(&mut self, line: &str) -> Result<(), String> {
         let (role, line) = (self.role, line.to_owned());
         ask(move |controller| controller.send_command(role, line))

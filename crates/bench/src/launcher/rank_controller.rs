@@ -49,7 +49,6 @@ pub struct RankController {
     lost_rank: Option<usize>,
 }
 
-/// The state of a rank.
 pub struct RankState {
     pub host: HostFacts,
     /// The number of its host: 0 is this host.

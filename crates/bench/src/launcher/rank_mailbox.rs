@@ -10,7 +10,6 @@ use mio::{Registry, Token};
 use super::rank_message::{RankEnvelope, RankMessage};
 use crate::limits::{MAILBOX_HEARTBEAT_S, RANK_MESSAGE_BYTES_MAX};
 
-/// Events of a mailbox.
 #[derive(Debug)]
 pub enum MailboxEvent {
     /// A message, with its sender.

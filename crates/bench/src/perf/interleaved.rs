@@ -19,7 +19,6 @@ pub(crate) struct PerfEffort {
     pub seconds: f64,
 }
 
-/// A contestant.
 pub(crate) struct PerfContestant<'a> {
     pub name: &'a str,
     pub target: &'a BenchmarkTarget,

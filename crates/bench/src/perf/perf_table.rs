@@ -19,7 +19,6 @@ pub(crate) enum GoalBound {
     Nothing,
 }
 
-/// One row.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PerfRow {
     what: String,

@@ -23,7 +23,6 @@ const ENDS_BITS: u32 = 16;
 
 const _: () = assert!(CONSUMERS_MAX < 1 << ENDS_BITS);
 
-/// One endpoint of the relay.
 trait RelayEndpoint: Sized {
     /// Whether a short read means that the socket is drained.
     const SHORT_READ_DRAINS: bool;

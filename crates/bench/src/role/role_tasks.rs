@@ -195,7 +195,6 @@ pub(crate) struct RoutesStatus {
     pub why: String,
 }
 
-/// Commands to a binder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum BinderCommand {
     /// Starts changing bindings.
@@ -232,7 +231,6 @@ pub(crate) struct AgentTask {
     pub address: String,
 }
 
-/// Commands to an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum AgentCommand {
     /// Starts measuring.

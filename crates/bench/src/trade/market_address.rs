@@ -13,7 +13,6 @@ pub(crate) const STATISTICS: &str = "statistics";
 /// Routing key of rejections whose sender is unknown; a reporter consumes them while it runs.
 pub(crate) const REJECTS: &str = "rejects";
 
-/// The address of a market.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MarketAddress {
     /// The broker.

@@ -37,7 +37,6 @@ impl MeasurementInterval {
         (self.first_ns, self.began_ns, self.usage) = (time_ns, time_ns, ProcessUsage::now());
     }
 
-    /// How many samples there were.
     pub(super) fn samples(&self) -> u64 {
         self.samples
     }

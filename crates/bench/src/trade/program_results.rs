@@ -3,7 +3,6 @@
 use gauge::HistogramBuckets;
 use serde::{Deserialize, Serialize};
 
-/// The results of a gateway.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct GatewayResults {
     pub gateway: u16,
@@ -42,7 +41,6 @@ pub(crate) struct GatewayResults {
     pub samples: u64,
 }
 
-/// The results of the engine.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct EngineResults {
     /// Orders processed, including those of the journal.

@@ -25,7 +25,6 @@ pub(crate) struct ReporterTask {
     pub file: Option<PathBuf>,
 }
 
-/// The results of a reporter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReporterResults {
     /// Samples of gateways.

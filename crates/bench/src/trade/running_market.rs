@@ -38,7 +38,6 @@ pub(super) struct MarketRun<'a> {
     pub kill_engine_s: Option<f64>,
 }
 
-/// The results of a run.
 pub(super) struct MarketResults {
     pub traded: Vec<GatewayResults>,
     pub matched: EngineResults,

@@ -96,7 +96,6 @@ impl SweepPlacements {
     }
 }
 
-/// A run of a sweep.
 pub(super) struct SweepRun {
     pub rate: Option<f64>,
     pub broker: String,

@@ -52,7 +52,6 @@ const FITTED: [u32; 3] = [1, 2, 4];
 const PREDICTED: u32 = 8;
 const ERROR_MAX: f64 = 0.25;
 
-/// A metric of a measurement.
 type MeasurementMetric<'a> = &'a dyn Fn(&SizeMeasurement) -> Option<f64>;
 
 /// State that the parts share.

@@ -29,7 +29,6 @@ const EXCHANGE: &str = "harrier.topology";
 const PATTERN: &str = "harrier.*";
 const KEY: &str = "harrier.topology";
 
-/// What a tree is to be.
 #[derive(Clone, Debug)]
 pub(super) struct TreePlan {
     pub tree: Tree,

@@ -12,7 +12,6 @@ use super::tree_segment_figures::TreeSegmentFigures;
 use crate::failure::CommandFailure;
 use crate::role::role_tasks::TreeTransport;
 
-/// The observations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ObservationSet {
     pub all: Vec<Observation>,
@@ -58,7 +57,6 @@ impl ObservationSet {
     }
 }
 
-/// Adds one run.
 fn add_run(observation: &mut Observation, figures: &TreeSegmentFigures) {
     let runs_before = observation.streams_per_s.len();
     observation.streams_per_s.push(figures.per_stream_per_s());

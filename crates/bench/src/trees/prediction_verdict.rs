@@ -59,7 +59,6 @@ pub(super) struct PredictionVerdict {
     pub best: Option<String>,
     /// How far the chosen tree is behind the best one, as a share of that.
     pub behind: Option<f64>,
-    /// What was missed.
     pub missed: Vec<String>,
 }
 

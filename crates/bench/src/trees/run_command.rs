@@ -133,7 +133,6 @@ fn planned_tree(words: &[String], given: ParsedOptions) -> Result<(ParsedOptions
     Ok((ParsedOptions::parse_with_bare(&all, &lists)?, chosen))
 }
 
-/// Describes a plan.
 pub(super) fn describe_plan(plan: &TreePlan) -> String {
     let TreePlan { tree, exchange, prefetch, .. } = plan;
     let count = |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });

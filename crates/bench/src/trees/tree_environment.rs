@@ -22,7 +22,6 @@ pub(super) enum NodeHosting {
     Ranks(String),
 }
 
-/// The environment.
 pub(super) struct TreeEnvironment {
     place: ListenAddress,
     /// The login of clients on other hosts.
@@ -37,7 +36,6 @@ enum EnvironmentKind {
     Ranks(usize),
 }
 
-/// The slot of one node.
 pub(super) struct NodeSlot {
     command_prefix: Vec<String>,
     rank: Option<usize>,

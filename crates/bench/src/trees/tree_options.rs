@@ -55,7 +55,6 @@ pub(super) const HOSTING: &[OptionSpec] = &[
     option("broker-options", None, "OPTIONS", "more options for every broker"),
 ];
 
-/// Output.
 pub(super) const OUTPUT: &[OptionSpec] = &[
     option("full", Some('f'), "", "also print resource usage and traffic of each broker"),
     option("json", None, "FILE", "write everything as JSON"),

@@ -278,7 +278,6 @@ impl VerbsEndpoint {
         Ok(())
     }
 
-    /// Sends a number.
     pub fn send_number(&mut self, word: u64) -> Result<(), String> {
         while self.pair.free_slots() == 0 {
             self.await_completion()?;
@@ -348,7 +347,6 @@ impl VerbsEndpoint {
         Ok(count)
     }
 
-    /// Reposts all receives.
     pub fn repost_receives(&mut self) -> Result<(), String> {
         self.receives.post(&mut self.returned).map(drop).map_err(text)
     }

@@ -53,7 +53,6 @@ impl SendRate {
         }
     }
 
-    /// The peak rate.
     pub(crate) fn peak(self) -> f64 {
         match self {
             Self::Constant(rate) => rate,

@@ -17,7 +17,6 @@ pub(crate) struct MessageSetSum {
 }
 
 impl MessageSetSum {
-    /// Adds a message.
     #[inline]
     pub(crate) fn add(&mut self, stream: u32, sequence: u32) {
         self.count += 1;

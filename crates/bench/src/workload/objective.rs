@@ -12,7 +12,6 @@ use super::run_results::ALL;
 use super::spec::{ObjectiveGoal, WorkloadObjective};
 use super::units::shown_ns;
 
-/// The verdict on an objective.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ObjectiveVerdict {
     what: String,

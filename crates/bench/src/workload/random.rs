@@ -42,7 +42,6 @@ pub(crate) fn is_in_share(seed: u64, purpose: u64, stream: u32, sequence: u64, s
     ((word >> 11) as f64) < share * (1_u64 << 53) as f64
 }
 
-/// The distribution of symbols.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SymbolDistribution {
     One,
@@ -96,7 +95,6 @@ pub(crate) fn size(size: &SizeDistribution, rng: &mut WorkloadRng) -> usize {
     }
 }
 
-/// The mean of a size distribution.
 pub(crate) fn size_mean(size: &SizeDistribution) -> f64 {
     match size {
         SizeDistribution::Constant(bytes) => *bytes as f64,

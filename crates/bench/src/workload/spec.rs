@@ -23,7 +23,6 @@ pub(crate) struct WorkloadSpec {
     pub objectives: Vec<WorkloadObjective>,
 }
 
-/// The type of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum WorkloadExchangeType {
     Direct,
@@ -48,7 +47,6 @@ pub(crate) struct WorkloadExchange {
     pub kind: WorkloadExchangeType,
 }
 
-/// A shared queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SharedQueueSpec {
     pub name: String,
@@ -199,7 +197,6 @@ pub(crate) struct AnswerSpec {
     pub size_bytes: usize,
 }
 
-/// An objective of a workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WorkloadObjective {
     /// The name of a group of publishers or consumers; `None` for all.

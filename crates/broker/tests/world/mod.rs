@@ -276,7 +276,6 @@ impl BrokerWorld {
         self.exchange_batches();
     }
 
-    /// A mandatory publish.
     pub fn publish_mandatory(&mut self, at: WorldConnection, routing_key: &str, body: &str) {
         let _flow = self.publish_only(at, "", routing_key, body, &[0, 0], true);
         self.exchange_batches();

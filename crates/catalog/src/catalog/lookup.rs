@@ -30,9 +30,7 @@ pub struct BindingView<'a> {
 /// Where a binding leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingDestination {
-    /// To a queue.
     Queue(QueueId),
-    /// To an exchange.
     Exchange(ExchangeId),
 }
 
@@ -47,7 +45,6 @@ impl Catalog {
         &self.limits
     }
 
-    /// The vhost of this name.
     pub fn vhost_by_name(&self, name: &str) -> Option<VhostId> {
         self.vhosts.find(name)
     }
@@ -176,12 +173,10 @@ impl Catalog {
         self.bindings.len()
     }
 
-    /// How many queues there are.
     pub fn queues_count(&self) -> usize {
         self.queues.table.len()
     }
 
-    /// How many exchanges there are.
     pub fn exchanges_count(&self) -> usize {
         self.exchanges.0.len()
     }

@@ -119,7 +119,6 @@ struct DeclaredBroker {
     plan: FederationPlan,
 }
 
-/// One change of one broker.
 struct TopologyChange {
     adds: bool,
     /// The change modifies something that exists.

@@ -28,7 +28,6 @@ pub struct DiscoveredBroker {
     pub identity: Option<(String, String)>,
     /// The outcome of its probe, if it was probed.
     pub outcome: Option<Result<(), RequestError>>,
-    /// The broker that this one is an alias of.
     alias_of: Option<BrokerIndex>,
 }
 
@@ -55,7 +54,6 @@ pub struct DiscoveredFlow {
     pub runs: bool,
 }
 
-/// Brokers and flows.
 pub struct BrokerNetwork {
     wait: Duration,
     brokers: Vec<DiscoveredBroker>,

@@ -36,7 +36,6 @@ pub struct RouteOptions {
     pub wait: Option<Duration>,
 }
 
-/// Transport of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkTransport {
     Tcp,
@@ -66,9 +65,7 @@ pub enum RouteCommand<'a> {
         /// The other broker's address.
         src: &'a str,
     },
-    /// Lists links.
     LinkList(&'a str),
-    /// Lists routes.
     RouteList(&'a str),
     /// Removes all routes of a broker.
     Flush(&'a str),

@@ -3,7 +3,6 @@
 use super::der::{Der, OBJECT, OCTETS, SEQUENCE, seconds};
 use super::distinguished_name;
 
-/// A certificate.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Certificate {
     der: Box<[u8]>,
@@ -16,7 +15,6 @@ pub enum CertificateIdentity {
     DistinguishedName,
     /// The common name of the subject; several are joined by commas.
     CommonName,
-    /// One of the alternative names.
     AlternativeName {
         /// The type of names.
         kind: SanType,
@@ -32,7 +30,6 @@ pub enum SanType {
     Dns,
     /// An e-mail address.
     Email,
-    /// A URI.
     Uri,
     /// An IP address.
     Ip,

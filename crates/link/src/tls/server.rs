@@ -31,7 +31,6 @@ pub enum ClientCertificates {
     Required,
 }
 
-/// A version of TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsVersion {
     /// 1.2

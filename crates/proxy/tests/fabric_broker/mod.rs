@@ -53,7 +53,6 @@ enum BrokerCommand {
     Stop,
 }
 
-/// The broker and its fabric.
 pub struct FabricBroker {
     fabric: Fabric,
     commands: Sender<BrokerCommand>,
@@ -145,7 +144,6 @@ impl Drop for FabricBroker {
     }
 }
 
-/// A connection of the broker.
 pub struct BrokerConnection {
     link: Box<dyn Link>,
     out: Gather,

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use crate::document::{Document, MeasuredSeries};
 
-/// Pairs of series.
 pub(super) type SeriesPairs<'a> = Vec<(&'a MeasuredSeries, &'a MeasuredSeries)>;
 
 /// Whether two series are the same measurement, possibly of different targets.

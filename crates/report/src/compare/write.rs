@@ -48,7 +48,6 @@ impl DocumentComparison {
         text
     }
 
-    /// As Markdown.
     pub fn markdown(&self) -> String {
         let mut text = format!("# {} compared with {}\n\nB is {}, A is {}.\n\n", self.b, self.a, self.b, self.a);
         for warning in &self.warnings {

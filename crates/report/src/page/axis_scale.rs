@@ -11,7 +11,6 @@ pub(super) enum AxisUnit {
     Quantile,
 }
 
-/// The kind of scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum ScaleKind {
     /// Linear, from zero.
@@ -24,7 +23,6 @@ pub(super) enum ScaleKind {
     Nines,
 }
 
-/// The scale of an axis.
 #[derive(Clone, Debug)]
 pub(super) struct AxisScale {
     spread: ScaleKind,

@@ -3,7 +3,6 @@
 use super::axis_scale::ScaleKind;
 use crate::metric::{Metric, MetricRole};
 
-/// A chapter of the page.
 pub(super) struct PageChapter {
     pub id: &'static str,
     pub title: &'static str,

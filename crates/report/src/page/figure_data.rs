@@ -91,7 +91,6 @@ fn measured_twice(a: &Document, b: &Document, target: &str) -> bool {
     mine.any(|one| b.series.iter().any(|other| other.target == target && same_measurement(one, other)))
 }
 
-/// A series on the page.
 #[derive(Clone, Copy)]
 pub(super) struct SeriesEntry<'a> {
     pub document: usize,
@@ -99,7 +98,6 @@ pub(super) struct SeriesEntry<'a> {
     pub series: &'a MeasuredSeries,
 }
 
-/// The data of a figure.
 pub(super) struct FigureData {
     /// Panels with all their lines.
     pub plots: Vec<LinePlot>,

@@ -7,7 +7,6 @@ use std::fmt::Write as _;
 const COLOURS: [&str; 8] = ["#0b4f8a", "#a83a00", "#1a6b37", "#75309a", "#7d5700", "#9c1450", "#0a6470", "#4a4a4a"];
 const DASHES: [&str; 4] = ["", "7 3", "2 3", "9 3 2 3"];
 
-/// The style of one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LineStyle {
     colour: usize,

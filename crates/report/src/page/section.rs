@@ -40,7 +40,6 @@ pub fn write_file(path: &Path, text: &str) -> Result<(), String> {
     write().map_err(|error: std::io::Error| format!("{}: {error}", path.display()))
 }
 
-/// The page of one section.
 pub fn render_section(section: &PageSection) -> String {
     let mut html = opening("Harrier benchmarks");
     _ = writeln!(html, "<header><h1>{}</h1>", escaped(&section.name));
@@ -52,7 +51,6 @@ pub fn render_section(section: &PageSection) -> String {
     html + "</body>\n</html>\n"
 }
 
-/// The table of a section.
 pub fn table(section: &PageSection) -> String {
     let mut html = "<div class=\"wide\"><table>\n<thead><tr>".to_owned();
     for column in &section.columns {

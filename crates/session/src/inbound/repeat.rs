@@ -46,15 +46,12 @@ pub struct DeliveryTemplate {
 /// What all deliveries with the same heads have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct RepeatedDelivery<'a> {
-    /// The channel.
     pub channel: u16,
-    /// Which consumer they are for.
     pub consumer_tag: &'a [u8],
     /// Whether they were delivered before.
     pub redelivered: bool,
     /// Name of the exchange.
     pub exchange: &'a [u8],
-    /// The routing key.
     pub routing_key: &'a [u8],
     /// Flags and values in wire form.
     pub properties: RawProperties<'a>,

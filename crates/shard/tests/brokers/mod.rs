@@ -62,7 +62,6 @@ impl BrokerDialler for TestDialler {
     }
 }
 
-/// A broker of a test.
 pub struct TestBroker {
     pub server: Server,
     pub name: &'static str,

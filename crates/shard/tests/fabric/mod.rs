@@ -133,7 +133,6 @@ impl FabricServer {
         client
     }
 
-    /// One by TCP.
     pub fn connect_tcp(&self) -> Client {
         self.try_connect(&self.tcp).expect("a connection")
     }

@@ -90,7 +90,6 @@ impl ClientTurn<'_> {
         self.model.end_channels(client);
     }
 
-    /// The client opens a channel.
     pub fn open_channel(&mut self, client: usize) {
         let uid = self.world.uid() as u32;
         let SimulatedWorld { clients, memory, trace, .. } = self.world;

@@ -282,7 +282,6 @@ impl EventHandler<'_> {
         }
     }
 
-    /// A channel has ended.
     fn end_channel(&mut self, client: usize, channel: usize) {
         let mut channel = self.world.clients[client].channels.remove(channel);
         self.model.end_channel(&mut channel, false);

@@ -27,7 +27,6 @@ pub struct QueueTraits {
     pub priority_max: u8,
     /// It has a single active consumer.
     pub single_active: bool,
-    /// The delivery limit.
     pub delivery_limit: Option<u32>,
 }
 

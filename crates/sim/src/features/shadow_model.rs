@@ -45,7 +45,6 @@ impl Lifetime {
     }
 }
 
-/// The type of an exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ShadowExchangeType {
     /// The exchange without a name.
@@ -60,7 +59,6 @@ pub enum ShadowExchangeType {
     Headers,
 }
 
-/// An exchange.
 pub struct ShadowExchange {
     pub name: String,
     pub exchange_type: ShadowExchangeType,
@@ -97,7 +95,6 @@ pub enum BindingTarget {
     Exchange(usize),
 }
 
-/// A binding.
 pub struct ShadowBinding {
     pub source: usize,
     pub target: BindingTarget,
@@ -133,7 +130,6 @@ pub enum PublishOutcome {
     Never,
 }
 
-/// A message.
 pub struct ShadowMessage {
     /// The channel that published it.
     pub channel: u32,
@@ -155,14 +151,12 @@ pub struct ShadowMessage {
     /// When the broker confirmed this very message.
     pub accepted: Option<ModelTime>,
     pub outcome: PublishOutcome,
-    /// It was returned.
     pub returned: bool,
     /// The period it was sent in.
     pub period: u32,
     /// A full queue refused it.
     pub declined: bool,
     pub priority: Option<u8>,
-    /// Its expiration.
     pub expiration_us: Option<u64>,
     /// When it was sent, in simulated time.
     pub sent_us: u64,
@@ -183,7 +177,6 @@ pub enum SettlementProgress {
 /// The deliveries of one message from one queue.
 #[derive(Default)]
 pub struct DeliveryState {
-    /// How many there were.
     pub times: u32,
     /// The channel that has not settled the last one.
     pub holder: Option<u32>,
@@ -194,7 +187,6 @@ pub struct DeliveryState {
     pub returns: u64,
 }
 
-/// A queue.
 pub struct ShadowQueue {
     pub name: String,
     pub life: Lifetime,

@@ -42,13 +42,11 @@ switches! {
     Copies, "copies", 60;
     /// Queues with arguments that are accepted and ignored.
     Modes, "modes", 200;
-    /// Consumers with a priority.
     ConsumerPriorities, "consumer-priorities", 250;
     /// Exchanges with an alternate exchange.
     Alternates, "alternates", 300;
     /// Bindings of an exchange to an exchange.
     Chained, "exchange-bindings", 150;
-    /// Auto-delete exchanges.
     ExchangeAutoDelete, "exchange-auto-delete", 200;
     /// Exclusive queues.
     Exclusive, "exclusive", 150;
@@ -56,7 +54,6 @@ switches! {
     AutoDelete, "auto-delete", 150;
     /// Queues that the broker names.
     ServerNamed, "server-named", 150;
-    /// Exclusive consumers.
     ExclusiveConsumers, "exclusive-consumers", 60;
     /// Consumers and gets that need no acknowledgement.
     NoAck, "no-ack", 250;

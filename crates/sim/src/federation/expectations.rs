@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 /// An exchange's number, and a key or pattern.
 pub type QueueBinding = (usize, &'static str);
 
-/// A message.
 #[derive(Debug)]
 pub struct PublishedMessage {
     /// Its number.
@@ -21,7 +20,6 @@ pub struct PublishedMessage {
     pub publisher: u64,
     pub exchange: usize,
     pub key: &'static str,
-    /// The period in which it was published.
     pub period: u32,
     /// The broker that was stopped then.
     pub away: Option<usize>,
@@ -275,7 +273,6 @@ impl Expectations {
         self.routes.iter_mut().filter(is_end).for_each(|route| route.cut = period);
     }
 
-    /// A route is removed.
     pub fn remove_route(&mut self, route: usize) {
         let period = self.period;
         self.disturbed = true;

@@ -147,7 +147,6 @@ pub struct FederationSettings {
     pub shape: TopologyShape,
     /// The exchanges, the same at every broker.
     pub exchanges: Vec<FederatedExchange>,
-    /// The routes.
     pub routes: Vec<RouteSettings>,
     /// How many brokers a message may pass.
     pub hops_max: u16,

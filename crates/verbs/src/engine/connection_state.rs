@@ -1,6 +1,5 @@
 //! The phase of a connection, and the limits that its peer has announced.
 
-/// The phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionPhase {
     /// This end has requested it, and the peer has not answered.

@@ -21,9 +21,7 @@ pub struct PortCounters {
     pub doorbells: u64,
     /// Doorbells of the shared receive queue: lists of buffers posted.
     pub receive_doorbells: u64,
-    /// Messages sent.
     pub messages_sent: u64,
-    /// Messages received.
     pub messages_received: u64,
     /// READs issued.
     pub reads: u64,

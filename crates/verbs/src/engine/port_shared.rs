@@ -56,7 +56,6 @@ impl<D: Device> PortShared<D> {
         self.free_buffers.push((WorkRequestId(RECEIVE), buffer));
     }
 
-    /// A receive has completed.
     pub fn receive_completed(&mut self) {
         self.posted_buffers -= 1;
     }

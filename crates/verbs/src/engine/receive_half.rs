@@ -35,7 +35,6 @@ impl LentMemory {
     }
 }
 
-/// The READ in flight.
 #[derive(Debug)]
 pub(crate) struct ReadInFlight {
     bytes: u32,

@@ -42,7 +42,6 @@ impl MessageKind {
     }
 }
 
-/// The header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageHeader {
     /// Bytes after the header; 24 bits.

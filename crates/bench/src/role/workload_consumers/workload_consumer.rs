@@ -16,7 +16,6 @@ use crate::workload::random::{self, RngPurpose, WorkloadRng, rng};
 use crate::workload::spec::{AckMode, QueueSource, ThinkTime};
 use crate::workload::topology::WorkloadTopology;
 
-/// The outcome of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DeliveryOutcome {
     Done,

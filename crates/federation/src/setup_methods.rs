@@ -1,0 +1,58 @@
+//! Methods and arguments of the definitions that a route needs at its source.
+
+use crate::BrokerIdentity;
+use crate::limits::QUEUE_EXPIRES;
+use catalog::arguments::X_HARRIER_WINDOW;
+use wire::method::queue;
+use wire::{ShortStr, Table, TableRef, Value};
+
+const INTERNAL_PURPOSE: &str = "x-internal-purpose";
+const PURPOSE: &str = "federation";
+
+pub(crate) fn short(bytes: &[u8]) -> ShortStr<'_> {
+    ShortStr::new(bytes).unwrap_or(ShortStr::EMPTY)
+}
+
+pub(crate) fn passive_declare(name: &[u8]) -> queue::Declare<'_> {
+    queue::Declare {
+        queue: short(name),
+        passive: true,
+        durable: false,
+        exclusive: false,
+        auto_delete: false,
+        no_wait: false,
+        arguments: TableRef::EMPTY,
+    }
+}
+
+pub(crate) fn table<const N: usize>(entries: [(&str, Value); N]) -> Table {
+    entries
+        .into_iter()
+        .fold(Table::new(), |table, (name, value)| table.with(name, value).expect("the names of arguments are short"))
+}
+
+/// The arguments of a static route's binding.
+pub(crate) fn static_arguments(with_stamps: bool) -> Table {
+    if with_stamps { stamp_arguments(true) } else { Table::new() }
+}
+
+pub(crate) fn stamp_arguments(needed: bool) -> Table {
+    table([(X_HARRIER_WINDOW, Value::Bool(needed))])
+}
+
+/// The arguments of a route's queue.
+pub(crate) fn queue_arguments(expires: bool) -> Table {
+    let purpose = table([(INTERNAL_PURPOSE, Value::text(PURPOSE))]);
+    let expires_ms = Value::I64(QUEUE_EXPIRES.as_millis() as i64);
+    if expires { purpose.with("x-expires", expires_ms).expect("a short name") } else { purpose }
+}
+
+/// The arguments of a route's internal exchange.
+pub(crate) fn internal_arguments(downstream: &BrokerIdentity, hops_max: u16) -> Table {
+    table([
+        (INTERNAL_PURPOSE, Value::text(PURPOSE)),
+        ("x-max-hops", Value::I64(i64::from(hops_max))),
+        ("x-downstream-name", Value::text(&downstream.cluster_name)),
+        ("x-downstream-vhost", Value::text(&downstream.vhost)),
+    ])
+}
