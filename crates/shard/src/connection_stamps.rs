@@ -8,6 +8,7 @@ use crate::shared_state::SharedState;
 use broker::{Broker, ConnectionSlot, Effects, Publish};
 use catalog::MessageStamp;
 use federation::UnconfirmedStamps;
+use wire::ChannelNumber;
 
 /// The stamps of one connection. Only connections over which stamped messages arrive have one.
 #[derive(Default)]
@@ -20,8 +21,8 @@ pub struct ConnectionStamps {
 
 impl ConnectionStamps {
     /// A stamped message is published on a channel with confirms, under this number.
-    fn on_publish(&mut self, channel: u16, number: u64, stamp: MessageStamp) {
-        let index = usize::from(channel);
+    fn on_publish(&mut self, channel: ChannelNumber, number: u64, stamp: MessageStamp) {
+        let index = channel.index();
         if self.unconfirmed.len() <= index {
             self.unconfirmed.resize_with(index + 1, UnconfirmedStamps::default);
         }
@@ -30,15 +31,15 @@ impl ConnectionStamps {
 
     /// This broker confirms the messages of these numbers.
     #[inline]
-    pub fn on_ack(&mut self, channel: u16, number: u64, multiple: bool) {
-        if let Some(unconfirmed) = self.unconfirmed.get_mut(usize::from(channel)) {
+    pub fn on_ack(&mut self, channel: ChannelNumber, number: u64, multiple: bool) {
+        if let Some(unconfirmed) = self.unconfirmed.get_mut(channel.index()) {
             unconfirmed.confirmed(number, multiple);
         }
     }
 
     /// This broker refuses them.
-    pub fn on_nack(&mut self, channel: u16, number: u64, multiple: bool) {
-        if let Some(unconfirmed) = self.unconfirmed.get_mut(usize::from(channel)) {
+    pub fn on_nack(&mut self, channel: ChannelNumber, number: u64, multiple: bool) {
+        if let Some(unconfirmed) = self.unconfirmed.get_mut(channel.index()) {
             unconfirmed.refused(number, multiple, |stamp| self.refused.push(stamp));
         }
     }
@@ -49,9 +50,9 @@ impl ConnectionStamps {
     }
 
     /// One channel is closed, or all are: unconfirmed messages will be sent again.
-    fn drain_unconfirmed(&mut self, only: Option<u16>) {
+    fn drain_unconfirmed(&mut self, only: Option<ChannelNumber>) {
         for (channel, unconfirmed) in self.unconfirmed.iter_mut().enumerate() {
-            if only.is_none_or(|only| usize::from(only) == channel) {
+            if only.is_none_or(|only| only.index() == channel) {
                 self.refused.extend(unconfirmed.drain());
             }
         }
@@ -65,7 +66,7 @@ pub(crate) fn record_stamp(
     shared: &SharedState,
     effects: &mut ShardEffects,
     slot: ConnectionSlot,
-    channel: u16,
+    channel: ChannelNumber,
     number: Option<u64>,
     stamp: MessageStamp,
 ) -> bool {
@@ -87,7 +88,7 @@ pub(crate) fn record_stamp(
 #[cold]
 pub(crate) fn is_duplicate(
     slot: ConnectionSlot,
-    channel: u16,
+    channel: ChannelNumber,
     publish: &Publish<'_>,
     broker: &Broker,
     effects: &mut ShardEffects,
@@ -103,7 +104,7 @@ pub(crate) fn release_stamps(
     shared: &SharedState,
     effects: &mut ShardEffects,
     slot: ConnectionSlot,
-    only: Option<u16>,
+    only: Option<ChannelNumber>,
 ) {
     let Some(stamped) = effects.output(slot).and_then(|output| output.stamps.as_mut()) else { return };
     stamped.drain_unconfirmed(only);

@@ -6,7 +6,7 @@ use link::{Link, ReceiveOutcome, SendOutcome};
 use session::{BodyOut, Capabilities, Event, Inbound, Outbound, PublishHead, SessionLimits};
 use slab::Pool;
 use std::time::{Duration, Instant};
-use wire::{Method, ShortStr, Table, Value, method};
+use wire::{ChannelNumber, Method, ShortStr, Table, Value, method};
 
 /// A message as the client received it.
 #[derive(Debug, Hash)]
@@ -28,23 +28,23 @@ pub enum ClientEvent {
     /// The connection is open.
     Opened,
     /// A channel is open.
-    ChannelOpened(u16),
+    ChannelOpened(ChannelNumber),
     /// The broker closed a channel.
-    ChannelRefused(u16, String),
+    ChannelRefused(ChannelNumber, String),
     /// A channel that the client closed is closed.
-    ChannelClosed(u16),
+    ChannelClosed(ChannelNumber),
     /// A delivery for a consumer.
-    Deliver(u16, String, ReceivedMessage),
+    Deliver(ChannelNumber, String, ReceivedMessage),
     /// An answer to `basic.get`.
-    Got(u16, ReceivedMessage),
+    Got(ChannelNumber, ReceivedMessage),
     /// A returned message.
-    Returned(u16, ReceivedMessage),
+    Returned(ChannelNumber, ReceivedMessage),
     /// A publisher confirm: its tag, whether it covers all tags up to that, and whether it is positive.
-    Confirm(u16, u64, bool, bool),
+    Confirm(ChannelNumber, u64, bool, bool),
     /// The broker cancelled a consumer.
-    CancelledByBroker(u16, String),
+    CancelledByBroker(ChannelNumber, String),
     /// The answer to a request.
-    Reply(u16, BrokerReply),
+    Reply(ChannelNumber, BrokerReply),
     /// `connection.blocked`.
     Blocked,
     /// `connection.unblocked`.
@@ -117,12 +117,12 @@ impl ClientConnection {
     }
 
     /// Opens a channel and returns its number.
-    pub fn open_channel(&mut self, pool: &Pool) -> Option<u16> {
+    pub fn open_channel(&mut self, pool: &Pool) -> Option<ChannelNumber> {
         self.inbound.open_channel(&mut self.out, pool)
     }
 
     /// Closes a channel.
-    pub fn close_channel(&mut self, channel: u16, pool: &Pool) {
+    pub fn close_channel(&mut self, channel: ChannelNumber, pool: &Pool) {
         self.inbound.close_channel(channel, 200, "bye", &mut self.out, pool);
     }
 
@@ -132,7 +132,7 @@ impl ClientConnection {
     }
 
     /// Sends a method.
-    pub fn send_method(&mut self, channel: u16, method: Method<'_>, pool: &Pool) {
+    pub fn send_method(&mut self, channel: ChannelNumber, method: Method<'_>, pool: &Pool) {
         self.out.method(pool, channel, &method);
     }
 
@@ -140,7 +140,7 @@ impl ClientConnection {
     #[expect(clippy::too_many_arguments, reason = "a message, spelled out")]
     pub fn publish(
         &mut self,
-        channel: u16,
+        channel: ChannelNumber,
         exchange: &str,
         routing_key: &str,
         mandatory: bool,
