@@ -11,10 +11,10 @@ use broker::{
 use catalog::{Catalog, CatalogLimits, QueueId, Refusal, SessionId, ShardId, default_definitions};
 use slab::{Pool, PoolOptions};
 use wire::method::{basic, queue};
-use wire::{Method, RawProperties, ShortStr, TableRef};
+use wire::{ChannelNumber, Method, RawProperties, ShortStr, TableRef};
 
 const SLOT: ConnectionSlot = ConnectionSlot::new(0);
-const CHANNEL: u16 = 1;
+const CHANNEL: ChannelNumber = ChannelNumber(1);
 const MS_US: u64 = 1_000;
 
 /// A message that came to the client.
@@ -55,13 +55,13 @@ impl Effects for Noted {
     fn has_capacity(&self, _slot: ConnectionSlot) -> bool {
         true
     }
-    fn deliver(&mut self, _slot: ConnectionSlot, _channel: u16, delivery: Delivery<'_>) {
+    fn deliver(&mut self, _slot: ConnectionSlot, _channel: ChannelNumber, delivery: Delivery<'_>) {
         self.got.push(got(delivery.tag, &delivery.content));
     }
     fn get_ok(
         &mut self,
         _slot: ConnectionSlot,
-        _channel: u16,
+        _channel: ChannelNumber,
         tag: u64,
         _again: bool,
         _left: u32,
@@ -69,10 +69,17 @@ impl Effects for Noted {
     ) {
         self.got.push(got(tag, &content));
     }
-    fn return_message(&mut self, _slot: ConnectionSlot, _channel: u16, _refusal: &Refusal, _content: Content<'_>) {}
-    fn reply(&mut self, _slot: ConnectionSlot, _channel: u16, _method: Method<'_>) {}
-    fn confirm(&mut self, _slot: ConnectionSlot, _channel: u16, _confirm: Confirm) {}
-    fn refuse(&mut self, _slot: ConnectionSlot, _channel: u16, refusal: Refusal, _method: (u16, u16)) {
+    fn return_message(
+        &mut self,
+        _slot: ConnectionSlot,
+        _channel: ChannelNumber,
+        _refusal: &Refusal,
+        _content: Content<'_>,
+    ) {
+    }
+    fn reply(&mut self, _slot: ConnectionSlot, _channel: ChannelNumber, _method: Method<'_>) {}
+    fn confirm(&mut self, _slot: ConnectionSlot, _channel: ChannelNumber, _confirm: Confirm) {}
+    fn refuse(&mut self, _slot: ConnectionSlot, _channel: ChannelNumber, refusal: Refusal, _method: (u16, u16)) {
         self.refused = Some(refusal);
     }
     fn resume(&mut self, _slot: ConnectionSlot) {}

@@ -6,7 +6,7 @@
 //! Never:  expects that bytes are well formed, only that the codec agrees with itself about them.
 
 use wire::{
-    ContentHeader, ListRef, Method, RawProperties, TableRef, Value,
+    ChannelNumber, ContentHeader, ListRef, Method, RawProperties, TableRef, Value,
     frame::{self, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD_BYTES},
     limits::TABLE_DEPTH_MAX,
 };
@@ -57,7 +57,7 @@ fn method(payload: &[u8]) {
     assert_eq!(again, method);
     assert!(Method::ALL.contains(&(method.id(), method.name())));
     let mut framed = Vec::new();
-    wire::encode_frame(1, &method, &mut framed);
+    wire::encode_frame(ChannelNumber(1), &method, &mut framed);
     assert_eq!(framed[frame::FRAME_HEAD_BYTES..framed.len() - 1], canonical);
 }
 

@@ -179,7 +179,7 @@ def killed_at_work():
             name = f"killed-{words[0]}"
             ended = bench(*words, "--url", broker.url(), status=FAILED, document=name, meanwhile=kill)
         lines = ended.err.strip().splitlines()
-        need(len(lines) == 1 and "harrier: the broker has ended" in lines[0], f"{len(lines)} lines", ended)
+        need(len(lines) == 1 and "harrier: the broker ended" in lines[0], f"{len(lines)} lines", ended)
         need(ended.document and ended.document["cut_short"], "the document is not marked", ended)
 
 

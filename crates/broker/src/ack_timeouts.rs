@@ -74,13 +74,14 @@ mod tests {
     use crate::message::Content;
     use crate::test_effects::RecordedEffects;
     use catalog::{QueueId, ShardId};
+    use wire::ChannelNumber;
 
     #[test]
     fn a_delivery_out_for_the_whole_timeout_closes_its_channel() {
         let mut timeouts = AckTimeouts::new(80);
         let mut channels = Channels::new(ShardId(0));
         let mut fx = RecordedEffects::default();
-        let key = channels.open(ConnectionSlot::new(1), 1);
+        let key = channels.open(ConnectionSlot::new(1), ChannelNumber(1));
         let delivery = UnsettledDelivery {
             queue: QueueId { index: 0, serial: 0 },
             home: ShardId(0),

@@ -21,6 +21,7 @@ use crate::session_state::{ReadControl, SessionLogin};
 use crate::sessions::Sessions;
 use crate::shard_message::ShardBatch;
 use catalog::{Catalog, Definition, Refusal, ShardId, VhostId};
+use wire::ChannelNumber;
 use wire::ReplyCode;
 use wire::method::{Method, basic};
 
@@ -153,7 +154,7 @@ impl Broker {
     }
 
     /// The client opened a channel.
-    pub fn open_channel(&mut self, slot: ConnectionSlot, number: u16) {
+    pub fn open_channel(&mut self, slot: ConnectionSlot, number: ChannelNumber) {
         let key = self.data.dispatcher.channels.open(slot, number);
         if !self.sessions.attach_channel(slot, number, key) {
             self.data.dispatcher.channels.remove(key);
@@ -161,17 +162,17 @@ impl Broker {
     }
 
     /// A channel is closed, by either side.
-    pub fn close_channel<E: Effects>(&mut self, slot: ConnectionSlot, number: u16, fx: &mut E) {
+    pub fn close_channel<E: Effects>(&mut self, slot: ConnectionSlot, number: ChannelNumber, fx: &mut E) {
         self.control().close_channel(slot, number, fx);
     }
 
     /// Whether a channel is open.
-    pub fn has_channel(&self, slot: ConnectionSlot, number: u16) -> bool {
+    pub fn has_channel(&self, slot: ConnectionSlot, number: ChannelNumber) -> bool {
         self.sessions.channel_key(slot, number).is_some()
     }
 
     /// Messages of a channel that are in flight: published and not safe yet, delivered and not settled.
-    pub fn in_flight(&self, slot: ConnectionSlot, number: u16) -> u64 {
+    pub fn in_flight(&self, slot: ConnectionSlot, number: ChannelNumber) -> u64 {
         let key = self.sessions.channel_key(slot, number);
         key.and_then(|key| self.data.dispatcher.channels.get(key)).map_or(0, |channel| channel.in_flight())
     }
@@ -192,7 +193,7 @@ impl Broker {
     pub fn publish<E: Effects>(
         &mut self,
         slot: ConnectionSlot,
-        number: u16,
+        number: ChannelNumber,
         publish: Publish<'_>,
         fx: &mut E,
     ) -> Result<ReadControl, Refusal> {
@@ -200,12 +201,12 @@ impl Broker {
     }
 
     /// A publish that is a duplicate: it goes nowhere, and is confirmed.
-    pub fn publish_duplicate(&mut self, slot: ConnectionSlot, number: u16) -> Result<ReadControl, Refusal> {
+    pub fn publish_duplicate(&mut self, slot: ConnectionSlot, number: ChannelNumber) -> Result<ReadControl, Refusal> {
         self.publishing().publish_duplicate(slot, number)
     }
 
     /// The number by which the next publish on a channel will be confirmed, if it will.
-    pub fn next_confirm_tag(&self, slot: ConnectionSlot, number: u16) -> Option<u64> {
+    pub fn next_confirm_tag(&self, slot: ConnectionSlot, number: ChannelNumber) -> Option<u64> {
         self.data.dispatcher.channels.get(self.sessions.channel_key(slot, number)?)?.next_confirm_tag()
     }
 
@@ -213,7 +214,7 @@ impl Broker {
     pub fn command<E: Effects>(
         &mut self,
         slot: ConnectionSlot,
-        number: u16,
+        number: ChannelNumber,
         method: Method<'_>,
         fx: &mut E,
     ) -> Result<ReadControl, Refusal> {
@@ -389,7 +390,7 @@ mod tests {
     use crate::test_effects::RecordedEffects;
     use catalog::{Catalog, CatalogLimits, Definition, ExchangeKind, SessionId, ShardId, default_definitions};
     use wire::method::confirm;
-    use wire::{Properties, RawProperties, Table, Value};
+    use wire::{ChannelNumber, Properties, RawProperties, Table, Value};
 
     #[test]
     fn a_delaying_exchange_at_its_capacity_refuses_and_has_capacity_again_later() {
@@ -419,7 +420,7 @@ mod tests {
             ConnectionSlot::new(0),
             SessionLogin { session, user, vhost, capabilities: ClientCapabilities::default() },
         );
-        broker.open_channel(ConnectionSlot::new(0), 1);
+        broker.open_channel(ConnectionSlot::new(0), ChannelNumber(1));
         let mut publish = |broker: &mut Broker, publishes: usize| {
             let headers = Table::new().with("x-delay", Value::I32(5)).ok();
             let properties = Properties { headers, ..Properties::default() }.to_bytes();
@@ -433,7 +434,7 @@ mod tests {
                     body: BodyRef::Small(b"body"),
                 };
                 broker
-                    .publish(ConnectionSlot::new(0), 1, publish, &mut fx)
+                    .publish(ConnectionSlot::new(0), ChannelNumber(1), publish, &mut fx)
                     .map(drop)
                     .expect("accepted, or refused with a nack");
             }
@@ -444,7 +445,10 @@ mod tests {
         };
         assert_eq!(publish(&mut broker, 3), "", "without confirms nothing is sent");
         let select = confirm::Select { no_wait: true }.into();
-        broker.command(ConnectionSlot::new(0), 1, select, &mut RecordedEffects::default()).map(drop).expect("confirms");
+        broker
+            .command(ConnectionSlot::new(0), ChannelNumber(1), select, &mut RecordedEffects::default())
+            .map(drop)
+            .expect("confirms");
         assert_eq!(publish(&mut broker, 4), "0: ack 2+ | 0: nack 3 | 0: nack 4");
         assert_eq!(publish(&mut broker, 2), "0: ack 6+");
         assert_eq!((broker.data.forwarder.delayed.len(), broker.list_overhead_bytes()), (0, 0));

@@ -8,7 +8,7 @@ use crate::publish_route::PublishRouteCache;
 use crate::transaction::{Transaction, TransactionOperation};
 use catalog::Refusal;
 use std::collections::VecDeque;
-use wire::ReplyCode;
+use wire::{ChannelNumber, ReplyCode};
 
 /// How publishes of a channel are made safe.
 pub enum ChannelMode {
@@ -22,7 +22,7 @@ pub enum ChannelMode {
 
 pub struct Channel {
     pub slot: ConnectionSlot,
-    pub number: u16,
+    pub number: ChannelNumber,
     pub ledger: Ledger,
     pub consumers: Vec<ConsumerKey>,
     pub idle_consumers: u32,
@@ -46,7 +46,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    pub fn new(slot: ConnectionSlot, number: u16) -> Self {
+    pub fn new(slot: ConnectionSlot, number: ChannelNumber) -> Self {
         Channel {
             slot,
             number,
@@ -179,15 +179,16 @@ pub fn unknown_tag(tag: u64) -> Refusal {
 mod tests {
     use super::Channel;
     use crate::ids::ConnectionSlot;
+    use wire::ChannelNumber;
 
     #[test]
     fn a_channel_confirms_or_is_transactional_and_never_both() {
-        let mut channel = Channel::new(ConnectionSlot::new(0), 1);
+        let mut channel = Channel::new(ConnectionSlot::new(0), ChannelNumber(1));
         assert!(channel.transaction().is_err() && channel.roll_back().is_err());
         channel.select_confirms().expect("plain before");
         channel.select_confirms().expect("the same again");
         assert!(channel.select_transactions().is_err());
-        let mut channel = Channel::new(ConnectionSlot::new(0), 2);
+        let mut channel = Channel::new(ConnectionSlot::new(0), ChannelNumber(2));
         channel.select_transactions().expect("plain before");
         channel.select_transactions().expect("the same again");
         assert!(channel.select_confirms().is_err() && channel.transaction().is_ok());
@@ -198,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_method_that_names_no_queue_means_the_one_declared_last() {
-        let mut channel = Channel::new(ConnectionSlot::new(0), 1);
+        let mut channel = Channel::new(ConnectionSlot::new(0), ChannelNumber(1));
         assert!(channel.queue_name(b"").is_err());
         channel.last_queue = "last".into();
         assert_eq!(channel.queue_name(b"").ok().as_deref(), Some(&b"last"[..]));

@@ -11,7 +11,7 @@ use crate::payload::Payload;
 use crate::shard_message::ShardMessage;
 use catalog::{Refusal, ShardId};
 use slotmap::SlotMap;
-use wire::ReplyCode;
+use wire::{ChannelNumber, ReplyCode};
 
 /// The channels of this shard and their consumers.
 pub(crate) struct Channels {
@@ -41,7 +41,7 @@ impl Channels {
         }
     }
 
-    pub fn open(&mut self, slot: ConnectionSlot, number: u16) -> ChannelKey {
+    pub fn open(&mut self, slot: ConnectionSlot, number: ChannelNumber) -> ChannelKey {
         self.table.insert(Channel::new(slot, number))
     }
 
@@ -340,11 +340,12 @@ mod tests {
     use crate::test_effects::RecordedEffects;
     use catalog::{QueueId, ShardId};
     use std::collections::VecDeque;
+    use wire::ChannelNumber;
 
     fn consume(channels: &mut Channels, channel: ChannelKey, home: u16, prefetch: u32) -> ConsumerKey {
         channels.add_consumer(Consumer {
             slot: ConnectionSlot::new(4),
-            channel_number: 1,
+            channel_number: ChannelNumber(1),
             channel,
             tag: (*b"tag").into(),
             queue: QueueId { index: 0, serial: 0 },
@@ -366,7 +367,7 @@ mod tests {
     fn deliveries_of_other_shards_are_parked_until_they_are_accepted_and_earn_credit() {
         let mut channels = Channels::new(ShardId(0));
         let mut fx = RecordedEffects::default();
-        let channel = channels.open(ConnectionSlot::new(4), 1);
+        let channel = channels.open(ConnectionSlot::new(4), ChannelNumber(1));
         let consumer = consume(&mut channels, channel, 1, 1);
         for (position, body) in [(1, b"a"), (2, b"b")] {
             let content = Content { body: BodyRef::Small(body), ..Content::EMPTY };
@@ -393,7 +394,7 @@ mod tests {
     fn a_consumer_waits_for_its_output_only_when_nothing_else_stops_it() {
         let mut channels = Channels::new(ShardId(0));
         let mut fx = RecordedEffects::default();
-        let channel = channels.open(ConnectionSlot::new(4), 1);
+        let channel = channels.open(ConnectionSlot::new(4), ChannelNumber(1));
         let consumer = consume(&mut channels, channel, 0, 0);
         assert!(channels.accepts(consumer, &fx) && !channels.waits_for_output(consumer, &fx));
         fx.blocked.insert(ConnectionSlot::new(4));

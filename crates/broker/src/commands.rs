@@ -14,6 +14,7 @@ use crate::session_state::{PendingReply, ReadControl, SessionIdentity};
 use crate::shard_message::{QueueRequest, Subscription};
 use catalog::{Name, PermissionKind, QueueId, Refusal, Resource, ResourceKind};
 use std::collections::VecDeque;
+use wire::ChannelNumber;
 use wire::ReplyCode;
 use wire::method::{Method, access, basic, channel, confirm, exchange, queue, tx};
 
@@ -27,7 +28,7 @@ impl Commands<'_> {
     pub fn execute<E: Effects>(
         &mut self,
         slot: ConnectionSlot,
-        number: u16,
+        number: ChannelNumber,
         method: Method<'_>,
         fx: &mut E,
     ) -> Result<ReadControl, Refusal> {

@@ -8,6 +8,7 @@ use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
 use crate::shard_message::ShardMessage;
 use catalog::ShardId;
 use std::collections::VecDeque;
+use wire::ChannelNumber;
 
 /// Confirms to send, and publishes that await an answer.
 pub(crate) struct PublisherConfirms {
@@ -123,7 +124,7 @@ impl PublisherConfirms {
 }
 
 /// One confirm for all publishes behind `confirmed` up to `safe`.
-fn accept<E: Effects>(slot: ConnectionSlot, channel: u16, confirmed: u64, safe: u64, fx: &mut E) {
+fn accept<E: Effects>(slot: ConnectionSlot, channel: ChannelNumber, confirmed: u64, safe: u64, fx: &mut E) {
     if safe > confirmed {
         let multiple = safe - confirmed > 1;
         fx.confirm(slot, channel, Confirm { delivery_tag: safe, multiple, outcome: ConfirmOutcome::Accepted });
@@ -139,13 +140,14 @@ mod tests {
     use crate::ids::PublishKey;
     use crate::test_effects::RecordedEffects;
     use catalog::ShardId;
+    use wire::ChannelNumber;
 
     #[test]
     fn one_confirm_covers_what_is_safe_and_refused_publishes_get_their_own() {
         let mut confirms = PublisherConfirms::new(3);
         let mut channels = Channels::new(ShardId(0));
         let mut fx = RecordedEffects::default();
-        let key = channels.open(ConnectionSlot::new(8), 1);
+        let key = channels.open(ConnectionSlot::new(8), ChannelNumber(1));
         let channel = channels.get_mut(key).expect("open");
         channel.select_confirms().expect("plain before");
         channel.confirms.published = 6;

@@ -7,6 +7,7 @@ use crate::message::Message;
 use crate::shard_message::ShardMessage;
 use catalog::{QueueId, ShardId};
 use std::collections::VecDeque;
+use wire::ChannelNumber;
 
 /// A delivery from another shard that waits until the connection or the prefetch count has capacity.
 pub struct ParkedDelivery {
@@ -17,7 +18,7 @@ pub struct ParkedDelivery {
 
 pub struct Consumer {
     pub slot: ConnectionSlot,
-    pub channel_number: u16,
+    pub channel_number: ChannelNumber,
     pub channel: ChannelKey,
     pub tag: Box<[u8]>,
     pub queue: QueueId,

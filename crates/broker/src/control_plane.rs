@@ -15,6 +15,7 @@ use crate::queues::QueueTimerResult;
 use crate::sessions::Sessions;
 use crate::shard_message::{QueueRequest, RefusedDefinition, Requester, ShardMessage};
 use catalog::{Definition, DefinitionOutcome, ExecutedDefinition, QueueId, Refusal, ShardId, VhostId};
+use wire::ChannelNumber;
 use wire::ShortStr;
 use wire::method::{Method, basic};
 
@@ -218,7 +219,7 @@ impl ControlPlane<'_> {
     }
 
     /// A channel is closed, by either side.
-    pub fn close_channel<E: Effects>(&mut self, slot: ConnectionSlot, number: u16, fx: &mut E) {
+    pub fn close_channel<E: Effects>(&mut self, slot: ConnectionSlot, number: ChannelNumber, fx: &mut E) {
         let Some((key, batch)) = self.sessions.detach_channel(slot, number) else { return };
         if let Some(batch) = batch {
             self.send_definitions(None, batch.definitions, fx);

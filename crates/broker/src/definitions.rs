@@ -144,6 +144,7 @@ mod tests {
     use crate::shard_message::{Requester, ShardMessage};
     use crate::test_effects::RecordedEffects;
     use catalog::{Catalog, CatalogLimits, Definition, SessionId, ShardId};
+    use wire::ChannelNumber;
 
     #[test]
     fn an_outcome_waits_until_every_replica_has_made_the_change() {
@@ -154,7 +155,7 @@ mod tests {
         let definition = Definition::CreateVhost { name: "v".into() };
         assert!(first.execute(definition, &mut fx).expect("a new virtual host").changed);
         let session = SessionId { shard: ShardId(1), slot: ConnectionSlot::new(0), serial: 0 };
-        first.await_replicas(Requester { session, channel: 1, request: 5 }, Ok(()));
+        first.await_replicas(Requester { session, channel: ChannelNumber(1), request: 5 }, Ok(()));
         assert!(first.next_outcome().is_none());
         let sent = fx.batch(ShardId(2)).messages.pop();
         let Some(ShardMessage::Apply { version, definition }) = sent else { panic!("{sent:?}") };

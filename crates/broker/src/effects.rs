@@ -9,7 +9,10 @@ use crate::message::{Content, Message};
 use crate::shard_message::ShardBatch;
 use catalog::{QueueId, Refusal, ShardId};
 use slab::Pool;
-use wire::method::{Method, basic};
+use wire::{
+    ChannelNumber,
+    method::{Method, basic},
+};
 
 /// One `basic.deliver` for a consumer.
 pub struct Delivery<'a> {
@@ -69,25 +72,25 @@ pub trait Effects {
     /// Whether the connection's output may take another delivery.
     fn has_capacity(&self, slot: ConnectionSlot) -> bool;
     /// Sends `basic.deliver`.
-    fn deliver(&mut self, slot: ConnectionSlot, channel: u16, delivery: Delivery<'_>);
+    fn deliver(&mut self, slot: ConnectionSlot, channel: ChannelNumber, delivery: Delivery<'_>);
     /// Sends `basic.get-ok`.
     fn get_ok(
         &mut self,
         slot: ConnectionSlot,
-        channel: u16,
+        channel: ChannelNumber,
         tag: u64,
         redelivered: bool,
         messages_left: u32,
         content: Content<'_>,
     );
     /// Sends `basic.return`.
-    fn return_message(&mut self, slot: ConnectionSlot, channel: u16, refusal: &Refusal, content: Content<'_>);
+    fn return_message(&mut self, slot: ConnectionSlot, channel: ChannelNumber, refusal: &Refusal, content: Content<'_>);
     /// Answers a command, or notifies the client of an event.
-    fn reply(&mut self, slot: ConnectionSlot, channel: u16, method: Method<'_>);
+    fn reply(&mut self, slot: ConnectionSlot, channel: ChannelNumber, method: Method<'_>);
     /// Confirms publishes.
-    fn confirm(&mut self, slot: ConnectionSlot, channel: u16, confirm: Confirm);
+    fn confirm(&mut self, slot: ConnectionSlot, channel: ChannelNumber, confirm: Confirm);
     /// Refuses a command that was answered elsewhere: closes its channel or its connection.
-    fn refuse(&mut self, slot: ConnectionSlot, channel: u16, refusal: Refusal, method: (u16, u16));
+    fn refuse(&mut self, slot: ConnectionSlot, channel: ChannelNumber, refusal: Refusal, method: (u16, u16));
     /// The connection may be read again: its command is answered, or its publishes are not blocked any more.
     fn resume(&mut self, slot: ConnectionSlot);
     /// The connection publishes faster than its consumers receive: after a moment, call `Broker::end_throttle`.

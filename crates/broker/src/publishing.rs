@@ -19,7 +19,7 @@ use crate::transaction::TransactionOperation;
 use catalog::{Catalog, ExchangeId, PermissionKind, QueueRoute, REQUEST_QUEUE, Refusal, Resource};
 use std::sync::Arc;
 use wire::method::{Method, basic, tx};
-use wire::{RawProperties, ReplyCode, ShortStr};
+use wire::{ChannelNumber, RawProperties, ReplyCode, ShortStr};
 
 /// A publish as it arrives.
 #[derive(Clone, Copy)]
@@ -49,7 +49,7 @@ impl Publishing<'_> {
     pub fn publish<E: Effects>(
         &mut self,
         slot: ConnectionSlot,
-        number: u16,
+        number: ChannelNumber,
         publish: Publish<'_>,
         fx: &mut E,
     ) -> Result<ReadControl, Refusal> {
@@ -129,7 +129,7 @@ impl Publishing<'_> {
     }
 
     /// A publish that is a duplicate: it goes nowhere, and is confirmed.
-    pub fn publish_duplicate(&mut self, slot: ConnectionSlot, number: u16) -> Result<ReadControl, Refusal> {
+    pub fn publish_duplicate(&mut self, slot: ConnectionSlot, number: ChannelNumber) -> Result<ReadControl, Refusal> {
         let key = self.sessions.channel_key(slot, number).ok_or_else(not_open)?;
         let channel = self.data.dispatcher.channels.open_channel(key)?;
         self.data.published += 1;
@@ -237,7 +237,7 @@ impl Publishing<'_> {
     #[inline]
     fn forward<E: Effects>(
         &mut self,
-        (slot, number): (ConnectionSlot, u16),
+        (slot, number): (ConnectionSlot, ChannelNumber),
         route: &QueueRoute,
         content: &Content<'_>,
         mandatory: bool,
@@ -269,7 +269,7 @@ impl Publishing<'_> {
     fn on_unroutable<E: Effects>(
         &mut self,
         slot: ConnectionSlot,
-        number: u16,
+        number: ChannelNumber,
         content: &Content<'_>,
         mandatory: bool,
         fx: &mut E,
@@ -310,7 +310,7 @@ impl Publishing<'_> {
     fn admin_request<E: Effects>(
         &mut self,
         slot: ConnectionSlot,
-        number: u16,
+        number: ChannelNumber,
         content: &Content<'_>,
         fx: &mut E,
     ) -> Result<bool, Refusal> {
@@ -387,7 +387,7 @@ impl Publishing<'_> {
     pub fn commit<E: Effects>(
         &mut self,
         slot: ConnectionSlot,
-        number: u16,
+        number: ChannelNumber,
         key: ChannelKey,
         fx: &mut E,
     ) -> Result<ReadControl, Refusal> {

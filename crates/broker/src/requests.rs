@@ -11,6 +11,7 @@ use crate::ready_messages::QueueEntry;
 use crate::session_state::{DefinitionBatch, PendingCommand, PendingReply, PlainReply, ReadControl};
 use crate::shard_message::{QueueRequest, QueueResponse, RefusedDefinition, Requester, ShardMessage};
 use catalog::{Definition, Name, QueueId, Refusal, ResourceKind, ShardId};
+use wire::ChannelNumber;
 use wire::ShortStr;
 use wire::method::{Method, basic, exchange, queue};
 
@@ -18,7 +19,7 @@ use wire::method::{Method, basic, exchange, queue};
 #[derive(Clone, Copy)]
 pub(crate) struct CommandOrigin {
     pub slot: ConnectionSlot,
-    pub channel: u16,
+    pub channel: ChannelNumber,
     pub method: (u16, u16),
 }
 

@@ -3,6 +3,7 @@
 use crate::ids::{ChannelKey, ConsumerKey};
 use catalog::{Definition, QueueId, Refusal, SessionId, UserId, VhostId};
 use std::sync::Arc;
+use wire::ChannelNumber;
 
 /// Whether the connection's next command may be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,7 +99,7 @@ pub(crate) enum PlainReply {
 
 /// The command whose response a connection awaits, one at a time.
 pub(crate) struct PendingCommand {
-    pub channel: u16,
+    pub channel: ChannelNumber,
     pub method: (u16, u16),
     pub request: u32,
     pub reply: PendingReply,
@@ -106,7 +107,7 @@ pub(crate) struct PendingCommand {
 
 /// Definitions of one channel that are not on their way to shard 0 yet: their client awaits no reply.
 pub(crate) struct DefinitionBatch {
-    pub channel: u16,
+    pub channel: ChannelNumber,
     pub definitions: Vec<Definition>,
     pub methods: Vec<(u16, u16)>,
 }
@@ -162,8 +163,8 @@ impl SessionState {
     }
 
     #[inline]
-    pub fn channel(&self, number: u16) -> Option<ChannelKey> {
-        self.channels.get(number as usize).copied().flatten()
+    pub fn channel(&self, number: ChannelNumber) -> Option<ChannelKey> {
+        self.channels.get(number.index()).copied().flatten()
     }
 
     /// Why its publishes are not accepted, as `connection.blocked` tells the client.
@@ -180,7 +181,7 @@ impl SessionState {
     }
 
     /// Adds a definition to the batch of a channel. Returns how many it holds.
-    pub fn batch_definition(&mut self, channel: u16, method: (u16, u16), definition: Definition) -> usize {
+    pub fn batch_definition(&mut self, channel: ChannelNumber, method: (u16, u16), definition: Definition) -> usize {
         let batch = self
             .definition_batch
             .get_or_insert_with(|| Box::new(DefinitionBatch { channel, definitions: vec![], methods: vec![] }));

@@ -6,6 +6,7 @@ use crate::ids::{ChannelKey, ConnectionSlot};
 use crate::session_state::{DefinitionBatch, PendingCommand, ReadControl, SessionIdentity, SessionLogin, SessionState};
 use crate::shard_message::Requester;
 use catalog::{QueueId, Refusal, SessionId, ShardId, VhostId};
+use wire::ChannelNumber;
 use wire::ShortStr;
 use wire::method::{Method, connection};
 
@@ -54,9 +55,9 @@ impl Sessions {
     }
 
     /// Adds a channel to its session. Returns whether there is such a session.
-    pub fn attach_channel(&mut self, slot: ConnectionSlot, number: u16, key: ChannelKey) -> bool {
+    pub fn attach_channel(&mut self, slot: ConnectionSlot, number: ChannelNumber, key: ChannelKey) -> bool {
         let Some(session) = self.get_mut(slot) else { return false };
-        let index = number as usize;
+        let index = number.index();
         if session.channels.len() <= index {
             session.channels.resize(index + 1, None);
         }
@@ -69,10 +70,10 @@ impl Sessions {
     pub fn detach_channel(
         &mut self,
         slot: ConnectionSlot,
-        number: u16,
+        number: ChannelNumber,
     ) -> Option<(ChannelKey, Option<Box<DefinitionBatch>>)> {
         let session = self.get_mut(slot)?;
-        let key = session.channels.get_mut(number as usize)?.take()?;
+        let key = session.channels.get_mut(number.index())?.take()?;
         if session.pending.as_ref().is_some_and(|pending| pending.channel == number) {
             session.pending = None;
         }
@@ -80,7 +81,7 @@ impl Sessions {
     }
 
     #[inline]
-    pub fn channel_key(&self, slot: ConnectionSlot, number: u16) -> Option<ChannelKey> {
+    pub fn channel_key(&self, slot: ConnectionSlot, number: ChannelNumber) -> Option<ChannelKey> {
         self.get(slot)?.channel(number)
     }
 
@@ -197,13 +198,13 @@ impl Sessions {
                 session.blocked_notified = true;
                 if session.capabilities.connection_blocked {
                     let blocked = connection::Blocked { reason: ShortStr::literal(reason) };
-                    fx.reply(slot, 0, Method::ConnectionBlocked(blocked));
+                    fx.reply(slot, ChannelNumber::CONNECTION, Method::ConnectionBlocked(blocked));
                 }
             }
             (None, true) => {
                 session.blocked_notified = false;
                 if session.capabilities.connection_blocked {
-                    fx.reply(slot, 0, Method::ConnectionUnblocked(connection::Unblocked {}));
+                    fx.reply(slot, ChannelNumber::CONNECTION, Method::ConnectionUnblocked(connection::Unblocked {}));
                 }
                 fx.resume(slot);
             }
@@ -237,6 +238,7 @@ mod tests {
     use crate::shard_message::Requester;
     use crate::test_effects::RecordedEffects;
     use catalog::{QueueId, SessionId, ShardId, UserId, VhostId};
+    use wire::ChannelNumber;
 
     fn sessions(connections: u32) -> Sessions {
         let mut sessions = Sessions::new(ShardId(0));
@@ -281,9 +283,10 @@ mod tests {
         let session = sessions.session_id(ConnectionSlot::new(0));
         let wait = |sessions: &mut Sessions| {
             let request = sessions.next_request();
-            let command = PendingCommand { channel: 5, method: (0, 0), request, reply: PendingReply::Commit };
+            let command =
+                PendingCommand { channel: ChannelNumber(5), method: (0, 0), request, reply: PendingReply::Commit };
             sessions.await_response(ConnectionSlot::new(0), command);
-            Requester { session, channel: 5, request }
+            Requester { session, channel: ChannelNumber(5), request }
         };
         let requester = wait(&mut sessions);
         let other = Requester { session: SessionId { serial: 8, ..session }, ..requester };
@@ -292,12 +295,12 @@ mod tests {
         let requester = wait(&mut sessions);
         let mut keys: slotmap::SlotMap<crate::ids::ChannelKey, ()> = slotmap::SlotMap::with_key();
         assert!(
-            sessions.attach_channel(ConnectionSlot::new(0), 5, keys.insert(()))
-                && !sessions.attach_channel(ConnectionSlot::new(1), 5, keys.insert(()))
+            sessions.attach_channel(ConnectionSlot::new(0), ChannelNumber(5), keys.insert(()))
+                && !sessions.attach_channel(ConnectionSlot::new(1), ChannelNumber(5), keys.insert(()))
         );
         assert!(
-            sessions.detach_channel(ConnectionSlot::new(0), 5).is_some()
-                && sessions.detach_channel(ConnectionSlot::new(0), 5).is_none()
+            sessions.detach_channel(ConnectionSlot::new(0), ChannelNumber(5)).is_some()
+                && sessions.detach_channel(ConnectionSlot::new(0), ChannelNumber(5)).is_none()
         );
         assert!(sessions.take_pending(requester).is_none() && sessions.may_read(ConnectionSlot::new(0)));
         assert!(

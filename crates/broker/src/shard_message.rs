@@ -9,12 +9,13 @@ use crate::ready_messages::QueueEntry;
 use catalog::{Definition, QueueId, Refusal, SessionId};
 use std::ops::Range;
 use std::sync::Arc;
+use wire::ChannelNumber;
 
 /// The channel that awaits a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requester {
     pub session: SessionId,
-    pub channel: u16,
+    pub channel: ChannelNumber,
     /// The number of the request on its shard; zero if nobody awaits a response.
     pub request: u32,
 }
@@ -311,7 +312,7 @@ impl ShardBatch {
         true
     }
 
-    /// Adds a message for a consumer there, as [`Batch::push_publish`] does.
+    /// Adds a message for a consumer there, as [`ShardBatch::push_publish`] does.
     #[inline]
     pub fn push_deliver(
         &mut self,

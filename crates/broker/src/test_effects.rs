@@ -8,6 +8,7 @@ use crate::shard_message::ShardBatch;
 use catalog::{Name, QueueDefinition, QueueId, Refusal, ShardId, VhostId};
 use slab::{Pool, PoolOptions};
 use std::collections::BTreeSet;
+use wire::ChannelNumber;
 use wire::Table;
 use wire::method::Method;
 
@@ -49,25 +50,25 @@ impl Effects for RecordedEffects {
     fn has_capacity(&self, slot: ConnectionSlot) -> bool {
         !self.blocked.contains(&slot)
     }
-    fn deliver(&mut self, slot: ConnectionSlot, _: u16, delivery: Delivery<'_>) {
+    fn deliver(&mut self, slot: ConnectionSlot, _: ChannelNumber, delivery: Delivery<'_>) {
         let again = if delivery.redelivered { "!" } else { "" };
         self.list.push(format!("{slot}: #{}={}{again}", delivery.tag, body_text(&delivery.content)));
     }
-    fn get_ok(&mut self, slot: ConnectionSlot, _: u16, tag: u64, _: bool, _: u32, content: Content<'_>) {
+    fn get_ok(&mut self, slot: ConnectionSlot, _: ChannelNumber, tag: u64, _: bool, _: u32, content: Content<'_>) {
         self.list.push(format!("{slot}: get#{tag}={}", body_text(&content)));
     }
-    fn return_message(&mut self, slot: ConnectionSlot, _: u16, refusal: &Refusal, _: Content<'_>) {
+    fn return_message(&mut self, slot: ConnectionSlot, _: ChannelNumber, refusal: &Refusal, _: Content<'_>) {
         self.list.push(format!("{slot}: return {}", refusal.text));
     }
-    fn reply(&mut self, slot: ConnectionSlot, _: u16, method: Method<'_>) {
+    fn reply(&mut self, slot: ConnectionSlot, _: ChannelNumber, method: Method<'_>) {
         self.list.push(format!("{slot}: {}", method.name()));
     }
-    fn confirm(&mut self, slot: ConnectionSlot, _: u16, confirm: Confirm) {
+    fn confirm(&mut self, slot: ConnectionSlot, _: ChannelNumber, confirm: Confirm) {
         let outcome = if confirm.outcome == ConfirmOutcome::Accepted { "ack" } else { "nack" };
         let multiple = if confirm.multiple { "+" } else { "" };
         self.list.push(format!("{slot}: {outcome} {}{multiple}", confirm.delivery_tag));
     }
-    fn refuse(&mut self, slot: ConnectionSlot, _: u16, refusal: Refusal, _: (u16, u16)) {
+    fn refuse(&mut self, slot: ConnectionSlot, _: ChannelNumber, refusal: Refusal, _: (u16, u16)) {
         self.list.push(format!("{slot}: refuse {}", refusal.text));
     }
     fn resume(&mut self, slot: ConnectionSlot) {

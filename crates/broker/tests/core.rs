@@ -5,7 +5,7 @@ mod world;
 
 use broker::{BodyRef, ConnectionSlot, ReadControl};
 use wire::method::{Method, basic, confirm, exchange, queue, tx};
-use wire::{ShortStr, Table, TableRef, Value};
+use wire::{ChannelNumber, ShortStr, Table, TableRef, Value};
 use world::{BrokerWorld, WorldConnection};
 
 const LIMIT: u64 = 1 << 30;
@@ -646,7 +646,7 @@ fn a_batch_of_definitions_ends_at_the_first_that_is_refused() {
         for method in &batch {
             let (broker, recorder) = &mut world.shards[other.0];
             assert!(broker.may_batch(other.1, method));
-            assert_eq!(broker.command(other.1, 1, *method, recorder), Ok(ReadControl::Batch));
+            assert_eq!(broker.command(other.1, ChannelNumber(1), *method, recorder), Ok(ReadControl::Batch));
         }
         let (broker, recorder) = &mut world.shards[other.0];
         broker.flush_definitions(other.1, recorder);
@@ -671,7 +671,8 @@ fn a_refusal_behind_a_batch_of_definitions_comes_after_its_outcome() {
         world.sent(owner);
         for method in [bad, make("y", "none-such")] {
             let (broker, recorder) = &mut world.shards[other.0];
-            let _flow = broker.command(other.1, 1, method, recorder).expect("what is wrong is sent in its turn");
+            let _flow =
+                broker.command(other.1, ChannelNumber(1), method, recorder).expect("what is wrong is sent in its turn");
         }
         world.exchange_batches();
         assert_eq!(world.sent(other), expect);
@@ -687,7 +688,7 @@ fn a_batch_of_definitions_outlives_its_connection() {
     world.sent(owner);
     for method in [make("x", "direct"), bind("x", "a")] {
         let (broker, recorder) = &mut world.shards[other.0];
-        assert_eq!(broker.command(other.1, 1, method, recorder), Ok(ReadControl::Batch));
+        assert_eq!(broker.command(other.1, ChannelNumber(1), method, recorder), Ok(ReadControl::Batch));
     }
     world.disconnect(other);
     assert_eq!(arrived(&mut world, owner, owner, "x", &["a"]), "c#1=a");

@@ -21,7 +21,7 @@ pub struct QueueRoute {
     pub held: Box<[ExchangeId]>,
     /// What it followed from: for messages that are alike in this it holds until the catalog's version changes.
     pub decided: RouteDependence,
-    /// Somebody on the way may get it twice, and wants to see that: it needs a [`Stamp`](crate::Stamp).
+    /// Somebody on the way may get it twice, and wants to see that: it needs a [stamp](crate::MessageStamp).
     pub stamped: bool,
 }
 

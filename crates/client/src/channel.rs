@@ -5,6 +5,7 @@
 //! Never:  confuses a number's former user with its present one.
 
 use session::Capabilities;
+use wire::ChannelNumber;
 
 use crate::confirms::Confirms;
 use crate::error::{ClientError, Result};
@@ -12,13 +13,13 @@ use crate::error::{ClientError, Result};
 /// A handle on an open channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientChannel {
-    pub(crate) number: u16,
+    pub(crate) number: ChannelNumber,
     pub(crate) serial: u32,
 }
 
 impl ClientChannel {
     /// The channel's number on the wire.
-    pub fn number(self) -> u16 {
+    pub fn number(self) -> ChannelNumber {
         self.number
     }
 }
@@ -50,9 +51,9 @@ pub(crate) struct ClientChannels {
 
 impl ClientChannels {
     /// A number was opened.
-    pub(crate) fn opened(&mut self, number: u16) -> ClientChannel {
+    pub(crate) fn opened(&mut self, number: ChannelNumber) -> ClientChannel {
         self.serial += 1;
-        let index = usize::from(number);
+        let index = number.index();
         if self.records.len() <= index {
             self.records.resize_with(index + 1, || None);
         }
@@ -70,7 +71,7 @@ impl ClientChannels {
         if self.announced.has(extension) { Ok(()) } else { Err(ClientError::NotAnnounced { what }) }
     }
 
-    pub(crate) fn closed_by_server(&mut self, number: u16, code: u16, text: &str) {
+    pub(crate) fn closed_by_server(&mut self, number: ChannelNumber, code: u16, text: &str) {
         if let Some(record) = self.record(number) {
             record.state = ChannelState::ClosedByServer { code, text: text.to_owned() };
         }
@@ -84,19 +85,19 @@ impl ClientChannels {
     }
 
     /// The present user of a number.
-    pub(crate) fn handle(&self, number: u16) -> ClientChannel {
-        let serial = self.records.get(usize::from(number)).and_then(Option::as_ref).map_or(0, |record| record.serial);
+    pub(crate) fn handle(&self, number: ChannelNumber) -> ClientChannel {
+        let serial = self.records.get(number.index()).and_then(Option::as_ref).map_or(0, |record| record.serial);
         ClientChannel { number, serial }
     }
 
-    pub(crate) fn record(&mut self, number: u16) -> Option<&mut ChannelRecord> {
-        self.records.get_mut(usize::from(number))?.as_mut()
+    pub(crate) fn record(&mut self, number: ChannelNumber) -> Option<&mut ChannelRecord> {
+        self.records.get_mut(number.index())?.as_mut()
     }
 
     /// Unconfirmed publishes of a channel; none if it is not the number's present user.
     #[inline]
     pub(crate) fn outstanding(&self, channel: ClientChannel) -> u64 {
-        match self.records.get(usize::from(channel.number)) {
+        match self.records.get(channel.number.index()) {
             Some(Some(record)) if record.serial == channel.serial => record.confirms.outstanding(),
             _ => 0,
         }
@@ -105,7 +106,7 @@ impl ClientChannels {
     /// The tag up to which a channel's publishes are all confirmed; 0 if it is not the number's present user.
     #[inline]
     pub(crate) fn confirmed_up_to(&self, channel: ClientChannel) -> u64 {
-        match self.records.get(usize::from(channel.number)) {
+        match self.records.get(channel.number.index()) {
             Some(Some(record)) if record.serial == channel.serial => record.confirms.settled(),
             _ => 0,
         }
@@ -114,7 +115,7 @@ impl ClientChannels {
     /// The record of an open channel, or why it is not open.
     #[inline]
     pub(crate) fn open(&mut self, channel: ClientChannel) -> Result<&mut ChannelRecord> {
-        match self.records.get_mut(usize::from(channel.number)) {
+        match self.records.get_mut(channel.number.index()) {
             Some(Some(record)) if record.serial == channel.serial => match &record.state {
                 ChannelState::Open => Ok(record),
                 ChannelState::ClosedByServer { code, text } => {
@@ -134,11 +135,11 @@ mod tests {
     #[test]
     fn an_old_handle_does_not_reach_the_numbers_new_user() {
         let mut channels = ClientChannels::default();
-        let first = channels.opened(1);
-        channels.closed_by_server(1, 404, "NOT_FOUND");
+        let first = channels.opened(ChannelNumber(1));
+        channels.closed_by_server(ChannelNumber(1), 404, "NOT_FOUND");
         assert!(matches!(channels.open(first), Err(ClientError::ChannelClosed { code: 404, .. })));
-        let second = channels.opened(1);
-        assert!(matches!(channels.open(first), Err(ClientError::ChannelNotOpen { channel: 1 })));
+        let second = channels.opened(ChannelNumber(1));
+        assert!(matches!(channels.open(first), Err(ClientError::ChannelNotOpen { channel: ChannelNumber(1) })));
         assert!(channels.open(second).is_ok());
         channels.gone(first);
         assert!(channels.open(second).is_ok());

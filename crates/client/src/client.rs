@@ -10,7 +10,7 @@ use link::{Address, CertificateFiles, DialOptions, Link, TlsClient};
 use session::heartbeat::Heartbeat;
 use session::{Capabilities, DeliveryTemplate, Inbound, Outbound, SessionLimits, Tuning, sasl};
 use slab::{BlockMut, Pool, PoolOptions};
-use wire::{Table, TableRef, Value};
+use wire::{ChannelNumber, Table, TableRef, Value};
 
 use crate::buffer::ReceiveBuffer;
 use crate::buffered_delivery::BufferedDelivery;
@@ -185,7 +185,7 @@ impl Client {
             false => ("PLAIN", "the mechanism PLAIN"),
         };
         self.outbound.protocol_header(&self.pool);
-        match self.answer(0, "connection.start")? {
+        match self.answer(ChannelNumber::CONNECTION, "connection.start")? {
             Reply::Started { mechanisms }
                 if mechanisms.split(|&byte| byte == b' ').any(|name| name == mechanism.as_bytes()) => {}
             _ => return Err(ClientError::Unexpected { awaited, came: "a greeting without it" }),
@@ -194,13 +194,13 @@ impl Client {
         // Without a name of its own the client is whom its certificate names.
         let response = if url.external { vec![] } else { sasl::plain_response(&url.user, &url.password) };
         self.inbound.log_in(mechanism, &response, TableRef::new(&properties), &mut self.outbound, &self.pool);
-        let Reply::Tune(proposed) = self.answer(0, "connection.tune")? else {
+        let Reply::Tune(proposed) = self.answer(ChannelNumber::CONNECTION, "connection.tune")? else {
             return Err(ClientError::Unexpected { awaited: "connection.tune", came: "connection.secure" });
         };
         self.tuning = self.inbound.tune(&proposed, limits, &mut self.outbound, &self.pool);
         self.heartbeat = Heartbeat::new(self.tuning.heartbeat_s);
         self.inbound.open(short(&url.vhost)?, &mut self.outbound, &self.pool);
-        self.answer(0, "connection.open-ok")?;
+        self.answer(ChannelNumber::CONNECTION, "connection.open-ok")?;
         Ok(())
     }
 
@@ -256,7 +256,7 @@ impl Client {
     /// What kept it from ending in order; the connection is gone all the same.
     pub fn close(mut self) -> Result<()> {
         self.inbound.close(200, "Goodbye", &mut self.outbound, &self.pool);
-        self.answer(0, "connection.close-ok")?;
+        self.answer(ChannelNumber::CONNECTION, "connection.close-ok")?;
         self.link.close_sending();
         Ok(())
     }

@@ -29,9 +29,9 @@ pub struct RdmaDialRequest {
     pub place: String,
     /// What is to be shown there.
     pub token: Option<RdmaToken>,
-    /// As whom to log in, see [`Dialled::url`].
+    /// As whom to log in, see [`DialledLink::url`].
     pub url: Url,
-    /// See [`Dialled::first`].
+    /// See [`DialledLink::first`].
     pub first: Option<Client>,
     /// Where TCP would do if it cannot be had, and that will do.
     pub tcp: Option<Url>,

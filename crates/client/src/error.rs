@@ -4,6 +4,7 @@
 //! Owns:   the words.
 
 use std::fmt;
+use wire::ChannelNumber;
 
 use link::LinkError;
 use session::ProtocolFault;
@@ -28,7 +29,7 @@ pub enum ClientError {
     /// The server closed the channel; the connection goes on.
     ChannelClosed {
         /// The channel's number.
-        channel: u16,
+        channel: ChannelNumber,
         /// The reply code.
         code: u16,
         /// The reply text.
@@ -37,7 +38,7 @@ pub enum ClientError {
     /// The channel is not open: never opened, or closed by this program.
     ChannelNotOpen {
         /// The channel's number.
-        channel: u16,
+        channel: ChannelNumber,
     },
     /// The server broke the protocol.
     Protocol(ProtocolFault),

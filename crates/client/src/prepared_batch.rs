@@ -5,6 +5,7 @@
 
 use session::{BodyOut, Outbound, PublishHead};
 use slab::{BlockMut, Pool, Slice};
+use wire::ChannelNumber;
 use wire::ShortStr;
 use wire::frame::{FRAME_BODY, FRAME_END, FRAME_HEAD_BYTES, FRAME_OVERHEAD_BYTES, FrameHead};
 
@@ -172,7 +173,7 @@ fn again(batch: &mut Slice, pool: &Pool) -> BlockMut {
 }
 
 /// A body's further bytes in frames. Where they are the same in each, so is their memory: little of it is better cached.
-fn frames(pool: &Pool, channel: u16, bytes: &[u8], payload_bytes_max: usize) -> Vec<Slice> {
+fn frames(pool: &Pool, channel: ChannelNumber, bytes: &[u8], payload_bytes_max: usize) -> Vec<Slice> {
     let mut frames: Vec<Slice> = Vec::new();
     for part in bytes.chunks(payload_bytes_max) {
         let head = FrameHead { kind: FRAME_BODY, channel, payload_bytes: part.len() as u32 }.to_bytes();

@@ -5,6 +5,7 @@
 
 use std::ops::ControlFlow;
 use std::time::Duration;
+use wire::ChannelNumber;
 
 use link::{LinkError, ReceiveOutcome, SendOutcome, WaitFor};
 use session::heartbeat::HeartbeatAction;
@@ -371,12 +372,12 @@ impl Client {
     }
 
     /// Waits for the answer named `awaited` on a channel.
-    pub(crate) fn answer(&mut self, channel: u16, awaited: &'static str) -> Result<Reply> {
+    pub(crate) fn answer(&mut self, channel: ChannelNumber, awaited: &'static str) -> Result<Reply> {
         self.answer_of(channel, &[awaited])
     }
 
     /// Waits for one of several answers on a channel.
-    pub(crate) fn answer_of(&mut self, channel: u16, awaited: &[&'static str]) -> Result<Reply> {
+    pub(crate) fn answer_of(&mut self, channel: ChannelNumber, awaited: &[&'static str]) -> Result<Reply> {
         let mut patience = WaitDeadline::For(self.options.answer_wait);
         loop {
             // What is left unread from before comes first.

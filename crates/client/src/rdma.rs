@@ -27,7 +27,7 @@ pub struct RdmaOptions {
     pub devices: DeviceFinder,
     /// How its port behaves. The default is for one connection.
     pub settings: PortSettings,
-    /// Largest frame in bytes, overhead included, for bodies over RDMA, if it is more than [`Options`](crate::Options) say;
+    /// Largest frame in bytes, overhead included, for bodies over RDMA, if it is more than [`ConnectOptions`](crate::ConnectOptions) say;
     /// the server may want smaller ones. The default takes what the server proposes.
     pub frame_bytes_max: u32,
 }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use session::{Capabilities, Event, Outbound};
 use slab::Pool;
 use wire::method::{basic, channel, connection};
-use wire::{Method, ShortStr, Table, TableRef, ValueRef};
+use wire::{ChannelNumber, Method, ShortStr, Table, TableRef, ValueRef};
 
 use crate::channel::{ClientChannel, ClientChannels};
 use crate::client::Client;
@@ -34,7 +34,7 @@ pub(crate) enum Reply {
 /// An answer, the channel it came on, and its name on the wire.
 #[derive(Debug)]
 pub(crate) struct ReceivedReply {
-    pub(crate) channel: u16,
+    pub(crate) channel: ChannelNumber,
     pub(crate) name: &'static str,
     pub(crate) answer: Reply,
 }
@@ -126,15 +126,19 @@ impl SessionState {
             Event::Start(start) => {
                 self.channels.announced = announced(start.server_properties);
                 self.server_properties = start.server_properties.to_table().unwrap_or_default();
-                self.answer(0, "connection.start", Reply::Started { mechanisms: start.mechanisms.to_vec() })
+                self.answer(
+                    ChannelNumber::CONNECTION,
+                    "connection.start",
+                    Reply::Started { mechanisms: start.mechanisms.to_vec() },
+                )
             }
-            Event::Tune(tune) => self.answer(0, "connection.tune", Reply::Tune(tune)),
-            Event::OpenOk => self.answer(0, "connection.open-ok", Reply::Opened),
-            Event::Secure { .. } => self.answer(0, "connection.secure", Reply::Plain),
+            Event::Tune(tune) => self.answer(ChannelNumber::CONNECTION, "connection.tune", Reply::Tune(tune)),
+            Event::OpenOk => self.answer(ChannelNumber::CONNECTION, "connection.open-ok", Reply::Opened),
+            Event::Secure { .. } => self.answer(ChannelNumber::CONNECTION, "connection.secure", Reply::Plain),
             Event::Blocked { reason } => self.blocked = Some(text_of(reason)),
             Event::Unblocked => self.blocked = None,
             Event::CloseRequested { code, text, .. } => self.closed = Some((code, text_of(text))),
-            Event::CloseOk => self.answer(0, "connection.close-ok", Reply::ConnectionCloseOk),
+            Event::CloseOk => self.answer(ChannelNumber::CONNECTION, "connection.close-ok", Reply::ConnectionCloseOk),
             Event::Deliver { .. } => debug_assert!(false, "deliveries are taken before"),
             // The session gives these to servers only.
             Event::Publish { .. }
@@ -147,7 +151,7 @@ impl SessionState {
         }
     }
 
-    fn method(&mut self, channel: u16, method: &Method<'_>, outbound: &mut Outbound, pool: &Pool) {
+    fn method(&mut self, channel: ChannelNumber, method: &Method<'_>, outbound: &mut Outbound, pool: &Pool) {
         let answer = match *method {
             Method::BasicAck(basic::Ack { delivery_tag, multiple }) => {
                 return self.settle(channel, delivery_tag, multiple, false);
@@ -183,11 +187,11 @@ impl SessionState {
         self.answer(channel, method.name(), answer);
     }
 
-    fn answer(&mut self, channel: u16, name: &'static str, answer: Reply) {
+    fn answer(&mut self, channel: ChannelNumber, name: &'static str, answer: Reply) {
         self.reply = Some(ReceivedReply { channel, name, answer });
     }
 
-    fn settle(&mut self, channel: u16, tag: u64, multiple: bool, refused: bool) {
+    fn settle(&mut self, channel: ChannelNumber, tag: u64, multiple: bool, refused: bool) {
         if let Some(record) = self.channels.record(channel).filter(|record| record.confirming) {
             record.confirms.settle(tag, multiple, refused);
         }

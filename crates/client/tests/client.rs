@@ -3,6 +3,7 @@
 mod peer;
 
 use std::time::Duration;
+use wire::ChannelNumber;
 
 use client::{
     Client, ClientChannel, ClientError, ConnectOptions, ConsumeOptions, Publish, QueueDeclared, QueueOptions, Table,
@@ -157,7 +158,7 @@ fn a_channel_that_the_server_closes_says_why_and_the_connection_goes_on() {
     let channel = client.open_channel().expect("a third channel");
     client.qos(channel, 10, false).expect("it works");
     client.close_channel(channel).expect("closed");
-    assert!(matches!(client.qos(channel, 10, false), Err(ClientError::ChannelNotOpen { channel: 1 })));
+    assert!(matches!(client.qos(channel, 10, false), Err(ClientError::ChannelNotOpen { channel: ChannelNumber(1) })));
     client.close().expect("an orderly end");
     thread.join().expect("the server ends");
 }

@@ -3,7 +3,7 @@
 //! Enters: a file that RabbitMQ or Harrier has exported; a catalog.  Leaves: definitions for a catalog; such a file.
 //! Owns:   the form of the file, and the words for what is wrong with one: each names its place, `.queues[3].durable`.
 //!
-//! [`read`] checks a file as a whole, [`File::load`] has a catalog take it in, [`write()`] writes what a catalog holds, and
+//! [`read`] checks a file as a whole, [`DefinitionsFile::load`] loads it into a catalog, [`write()`] writes what a catalog holds, and
 //! [`snapshot`] is the same before it is text, for those who have little time at the catalog.
 #![forbid(unsafe_code)]
 

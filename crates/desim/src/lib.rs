@@ -22,6 +22,7 @@ mod load_trace;
 mod scenario;
 mod sequence_ranges;
 mod sequence_tracker;
+mod simulated_host;
 mod simulation;
 mod simulation_result;
 mod split_mix;

@@ -6,11 +6,11 @@ use crate::latency_tracker::{BatchArrival, LatencyTracker};
 use crate::limits::{BATCH_BYTES, EVENTS_MAX, QUEUE_RESUMES_PERCENT, SIMULATED_NS_MAX, TRAIN_BYTES, WINDOW_BYTES};
 use crate::load_trace::{BrokerCounters, LoadTrace};
 use crate::scenario::{AckMode, ArrivalProcess, InvalidScenario, Scenario};
-use crate::sequence_ranges::{SequenceRange, SequenceRanges};
+use crate::sequence_ranges::SequenceRange;
+use crate::simulated_host::SimulatedHost;
 use crate::simulation_result::{SimulationResult, summarize};
 use crate::split_mix::SplitMix64;
 use crate::tree_topology::TreeTopology;
-use std::collections::VecDeque;
 
 /// How long a slow consumer collects messages before it acknowledges them, in nanoseconds: one read.
 const ACK_BATCH_NS: f64 = 1e6;
@@ -72,38 +72,6 @@ pub(crate) enum SimulationEvent {
         edge: u32,
         epoch: u32,
     },
-}
-
-/// The host of a broker or of the publisher.
-#[derive(Debug, Default)]
-pub(crate) struct SimulatedHost {
-    pub is_up: bool,
-    pub is_busy: bool,
-    pub epoch: u32,
-    /// Messages that have arrived and are not read.
-    pub inbox: SequenceRanges,
-    pub unread_max: u64,
-    /// Messages of the batch in service.
-    pub batch: u32,
-    /// Messages, read or not, that arrived on a connection that is gone: the next this many are not settled.
-    pub stale: u64,
-    /// How many of its queues are over their limit.
-    pub full_queues: u32,
-    pub until_ns: u64,
-    pub busy_ns: u64,
-    pub link: EgressLink,
-    /// When it failed last.
-    pub failed_ns: u64,
-}
-
-/// A host's link, in the outbound direction.
-#[derive(Debug, Default)]
-pub(crate) struct EgressLink {
-    pub is_busy: bool,
-    pub until_ns: u64,
-    pub busy_ns: u64,
-    /// Connections that wait for it, served round-robin.
-    pub waiting: VecDeque<u32>,
 }
 
 pub(crate) struct Simulation<'a> {

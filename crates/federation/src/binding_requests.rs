@@ -5,6 +5,7 @@ use crate::setup_methods::{passive_declare, short, static_arguments};
 use crate::{BindingOperation, BindingPropagation, RouteDirection, RouteKind, RouteSpec};
 use session::Outbound;
 use slab::Pool;
+use wire::ChannelNumber;
 use wire::TableRef;
 use wire::method::{Method, exchange};
 
@@ -52,7 +53,7 @@ impl BindingRequests {
         &mut self,
         spec: &RouteSpec,
         (internal, queue): (&[u8], &[u8]),
-        channel: u16,
+        channel: ChannelNumber,
         out: &mut Outbound,
         pool: &Pool,
     ) {

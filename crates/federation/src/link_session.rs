@@ -11,7 +11,7 @@ use session::{Capabilities, Event, Inbound, Outbound, SessionLimits, Tuning, sas
 use slab::Pool;
 use std::collections::VecDeque;
 use wire::method::{Method, channel, connection};
-use wire::{ReplyCode, ShortStr, Table, TableRef, Value};
+use wire::{ChannelNumber, ReplyCode, ShortStr, Table, TableRef, Value};
 
 /// The user and virtual host with which a connection logs in.
 #[derive(Clone, Debug)]
@@ -59,9 +59,9 @@ pub enum LinkDecision {
     /// Messages flow on a route.
     RouteRuns(RouteId),
     /// The other broker closed the channel of a route. `channel` is 0 if nothing was set up here yet.
-    RouteClosed { route: RouteId, channel: u16, text: Box<str> },
+    RouteClosed { route: RouteId, channel: ChannelNumber, text: Box<str> },
     /// The other broker deleted the queue of a route: close the route's channel at both ends.
-    RouteCancelled { route: RouteId, channel: u16 },
+    RouteCancelled { route: RouteId, channel: ChannelNumber },
     /// Close the link's connection.
     End(SessionEnd),
 }
@@ -224,7 +224,7 @@ impl LinkSession {
         let channel = setup.channel;
         setup.disconnect();
         setup.error = Some(why.into());
-        if channel > 0 {
+        if channel > ChannelNumber::CONNECTION {
             self.routes.release_channel(channel);
             inbound.close_channel(channel, ReplyCode::Success.number(), "Goodbye", out, pool);
         }
@@ -235,10 +235,10 @@ impl LinkSession {
         &mut self,
         route: RouteId,
         connection: Option<(&mut Inbound, &mut Outbound, &Pool)>,
-    ) -> Option<u16> {
+    ) -> Option<ChannelNumber> {
         let mut setup = self.routes.remove(route)?;
         let channel = setup.channel;
-        if channel == 0 {
+        if channel == ChannelNumber::CONNECTION {
             return None;
         }
         if let Some((inbound, out, pool)) = connection {
@@ -347,7 +347,7 @@ impl LinkSession {
         tuning
     }
 
-    fn on_channel_opened(&mut self, channel: u16, out: &mut Outbound, pool: &Pool) {
+    fn on_channel_opened(&mut self, channel: ChannelNumber, out: &mut Outbound, pool: &Pool) {
         let Some(route) = self.routes.on_channel(channel) else { return };
         if let Some(setup) = self.routes.get_mut(route)
             && setup.step == SetupStep::OpenChannel
@@ -358,7 +358,7 @@ impl LinkSession {
     }
 
     /// An answer arrived on a channel: of a `queue.declare-ok`, the queue's name and how many messages it has.
-    fn on_answer(&mut self, channel: u16, queue: Option<(&[u8], u32)>, out: &mut Outbound, pool: &Pool) {
+    fn on_answer(&mut self, channel: ChannelNumber, queue: Option<(&[u8], u32)>, out: &mut Outbound, pool: &Pool) {
         let Some(route) = self.routes.on_channel(channel) else { return };
         let Some(setup) = self.routes.get_mut(route) else { return };
         let was_running = setup.step == SetupStep::Running;
@@ -367,7 +367,7 @@ impl LinkSession {
         }
     }
 
-    fn on_channel_closed(&mut self, channel: u16, code: u16, text: &str) {
+    fn on_channel_closed(&mut self, channel: ChannelNumber, code: u16, text: &str) {
         let Some(route) = self.routes.on_channel(channel) else { return };
         self.routes.release_channel(channel);
         let Some(setup) = self.routes.get_mut(route) else { return };
@@ -382,7 +382,7 @@ impl LinkSession {
         self.decisions.push_back(match setup.on_channel_closed(code, text) {
             true => LinkDecision::OpenChannel(route),
             false => {
-                let channel = if has_local_side { channel } else { 0 };
+                let channel = if has_local_side { channel } else { ChannelNumber::CONNECTION };
                 LinkDecision::RouteClosed { route, channel, text: text.into() }
             }
         });

@@ -11,7 +11,7 @@ use catalog::ExchangeDefinition;
 use session::Outbound;
 use slab::Pool;
 use wire::method::{Method, basic, confirm, exchange, queue};
-use wire::{ShortStr, Table, TableRef};
+use wire::{ChannelNumber, ShortStr, Table, TableRef};
 
 /// A step of the setup. Each waits for the answer to its method, except the first, `LocalSide` and the last two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,7 +51,7 @@ pub(crate) enum SetupStep {
 pub(crate) struct RemoteSetup {
     pub spec: RouteSpec,
     pub step: SetupStep,
-    pub channel: u16,
+    pub channel: ChannelNumber,
     /// The definition of the exchange at this broker.
     local_exchange: Option<ExchangeDefinition>,
     /// The queue that is consumed, as the source names it.
@@ -104,7 +104,7 @@ impl RemoteSetup {
             delayed: delayed && spec.direction == RouteDirection::Pull && spec.ack == AckMode::Confirm,
             spec,
             step: SetupStep::NotStarted,
-            channel: 0,
+            channel: ChannelNumber::CONNECTION,
             local_exchange: None,
             queue: Box::default(),
             internal: InternalExchange::default(),
@@ -125,7 +125,7 @@ impl RemoteSetup {
             (self.internal.suffix, self.internal.old_suffix) = (0, None);
         }
         self.step = SetupStep::NotStarted;
-        self.channel = 0;
+        self.channel = ChannelNumber::CONNECTION;
         self.requests.disconnect();
         self.lag_requested = false;
     }

@@ -4,6 +4,7 @@ use crate::remote_setup::{RemoteSetup, SetupStep};
 use crate::{BindingPropagation, RouteSpec};
 use session::Outbound;
 use slab::Pool;
+use wire::ChannelNumber;
 
 /// Identifies a route of one link. The id of a removed route is used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -85,14 +86,14 @@ impl RouteTable {
     }
 
     /// The channel of a route, while it has one.
-    pub fn channel(&self, route: RouteId) -> Option<u16> {
+    pub fn channel(&self, route: RouteId) -> Option<ChannelNumber> {
         let channel = self.get(route)?.channel;
-        (channel > 0).then_some(channel)
+        (channel > ChannelNumber::CONNECTION).then_some(channel)
     }
 
     #[inline]
-    pub fn on_channel(&self, channel: u16) -> Option<RouteId> {
-        self.by_channel.get(usize::from(channel)).copied().flatten()
+    pub fn on_channel(&self, channel: ChannelNumber) -> Option<RouteId> {
+        self.by_channel.get(channel.index()).copied().flatten()
     }
 
     /// Whether messages flow on a route, and if not, why.
@@ -181,8 +182,8 @@ impl RouteTable {
         Some(setup)
     }
 
-    pub(crate) fn assign_channel(&mut self, route: RouteId, channel: u16) {
-        let index = usize::from(channel);
+    pub(crate) fn assign_channel(&mut self, route: RouteId, channel: ChannelNumber) {
+        let index = channel.index();
         if self.by_channel.len() <= index {
             self.by_channel.resize(index + 1, None);
         }
@@ -193,8 +194,8 @@ impl RouteTable {
     }
 
     /// Forgets whose a channel is; 0 is nobody's.
-    pub(crate) fn release_channel(&mut self, channel: u16) {
-        if let Some(route) = self.by_channel.get_mut(usize::from(channel)) {
+    pub(crate) fn release_channel(&mut self, channel: ChannelNumber) {
+        if let Some(route) = self.by_channel.get_mut(channel.index()) {
             *route = None;
         }
     }
@@ -210,6 +211,7 @@ impl RouteTable {
 mod tests {
     use super::RouteTable;
     use crate::{AckMode, RouteDirection, RouteKind, RouteSpec};
+    use wire::ChannelNumber;
 
     fn spec(key: &str) -> RouteSpec {
         RouteSpec {
@@ -229,11 +231,14 @@ mod tests {
         let mut routes = RouteTable::new(1_000);
         let (a, b) = (routes.add(spec("a"), false), routes.add(spec("b"), false));
         assert_eq!((routes.find(&spec("b")), routes.find(&spec("c"))), (Some(b), None));
-        routes.assign_channel(b, 7);
-        assert_eq!((routes.on_channel(7), routes.channel(b), routes.channel(a)), (Some(b), Some(7), None));
-        assert_eq!(routes.on_channel(8), None);
+        routes.assign_channel(b, ChannelNumber(7));
+        assert_eq!(
+            (routes.on_channel(ChannelNumber(7)), routes.channel(b), routes.channel(a)),
+            (Some(b), Some(ChannelNumber(7)), None)
+        );
+        assert_eq!(routes.on_channel(ChannelNumber(8)), None);
         routes.disconnect();
-        assert_eq!((routes.on_channel(7), routes.channel(b)), (None, None));
+        assert_eq!((routes.on_channel(ChannelNumber(7)), routes.channel(b)), (None, None));
         assert_eq!(routes.iter().map(|(route, _)| route).collect::<Vec<_>>(), [a, b]);
     }
 
@@ -241,9 +246,9 @@ mod tests {
     fn the_id_of_a_removed_route_is_used_again_without_its_channel() {
         let mut routes = RouteTable::new(1_000);
         let (a, b) = (routes.add(spec("a"), false), routes.add(spec("b"), false));
-        routes.assign_channel(a, 3);
+        routes.assign_channel(a, ChannelNumber(3));
         assert!(routes.remove(a).is_some() && routes.remove(a).is_none());
-        assert_eq!((routes.on_channel(3), routes.spec(a)), (None, None));
+        assert_eq!((routes.on_channel(ChannelNumber(3)), routes.spec(a)), (None, None));
         assert_eq!(routes.add(spec("c"), false), a);
         assert_eq!((routes.channel(a), routes.spec(a)), (None, Some(&spec("c"))));
         assert!(routes.remove(a).is_some() && routes.remove(b).is_some() && routes.is_empty());

@@ -39,7 +39,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use wire::method::{Method, connection};
-use wire::{PROTOCOL_HEADER, ShortStr, Table, TableRef};
+use wire::{ChannelNumber, PROTOCOL_HEADER, ShortStr, Table, TableRef};
 
 /// Longer than anything here takes: a wait that exceeds it has failed.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -189,7 +189,7 @@ fn read_frame(stream: &mut impl Read) -> Vec<u8> {
 
 fn send(stream: &mut impl Write, method: &Method<'_>) {
     let mut bytes = Vec::new();
-    wire::encode_frame(0, method, &mut bytes);
+    wire::encode_frame(ChannelNumber::CONNECTION, method, &mut bytes);
     stream.write_all(&bytes).expect("sent");
 }
 

@@ -2,7 +2,7 @@
 
 use crate::limits::DIALLERS;
 use crate::options::{BootstrapToken, TokenSource};
-use crate::worker::ProxySlot;
+use crate::proxy_slot::ProxySlot;
 use link::{Address, DialOptions, Link, TlsClient};
 use reactor::InboxSender;
 use std::io;

@@ -11,6 +11,7 @@ pub mod limits;
 mod options;
 mod proxied_connection;
 mod proxy;
+mod proxy_slot;
 mod relay;
 mod totals;
 mod upstream;

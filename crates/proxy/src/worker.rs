@@ -3,6 +3,7 @@
 use crate::dialler::{DialOutcome, DialOutput, ProxyInbox};
 use crate::limits::CHECK_INTERVAL;
 use crate::proxied_connection::{DisconnectReason, ProxiedConnection, TurnOutcome, UpstreamState};
+use crate::proxy_slot::ProxySlot;
 use crate::totals::{ProxyTotals, SharedTotals};
 use crate::upstream::Upstream;
 use link::Link;
@@ -28,35 +29,6 @@ pub(crate) struct ProxyWorker {
     pub table: ConnectionTable,
 }
 
-/// A connection's index in the table of its thread. Reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ProxySlot(u32);
-
-impl ProxySlot {
-    #[inline]
-    fn index(self) -> usize {
-        self.0 as usize
-    }
-
-    /// The connection of a token of the poll.
-    #[inline]
-    fn of_token(token: Token) -> Self {
-        ProxySlot((token.0 / 2) as u32)
-    }
-
-    /// The poll's token of the connection's client link.
-    #[inline]
-    fn client_token(self) -> Token {
-        Token(self.index() * 2)
-    }
-
-    /// The poll's token of the connection's upstream link.
-    #[inline]
-    fn upstream_token(self) -> Token {
-        Token(self.index() * 2 + 1)
-    }
-}
-
 /// The connections of a thread.
 #[derive(Default)]
 pub(crate) struct ConnectionTable {
@@ -78,7 +50,7 @@ impl ConnectionTable {
     }
 
     fn next_slot(&self) -> ProxySlot {
-        self.free.last().copied().unwrap_or(ProxySlot(self.slots.len() as u32))
+        self.free.last().copied().unwrap_or(ProxySlot::new(self.slots.len() as u32))
     }
 
     fn insert(&mut self, connection: ProxiedConnection) -> ProxySlot {
@@ -224,7 +196,7 @@ impl Worker<DialOutcome> for ProxyWorker {
 
     fn finish(&mut self, registry: &Registry, now: Instant) {
         self.run_turns(registry, now);
-        for slot in (0..self.table.slots.len() as u32).map(ProxySlot) {
+        for slot in (0..self.table.slots.len() as u32).map(ProxySlot::new) {
             self.disconnect(slot, &DisconnectReason::ProxyStopped, registry, now);
         }
         self.upstream.flush();

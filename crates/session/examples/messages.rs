@@ -6,7 +6,7 @@
 use session::{BodyOut, DeliverHead, Event, Greeting, Inbound, Outbound, PublishHead, SessionLimits};
 use slab::Pool;
 use std::{hint::black_box, sync::Arc, time::Instant};
-use wire::{ShortStr, Table, TableRef, frame::FRAME_OVERHEAD_BYTES, method::connection};
+use wire::{ChannelNumber, ShortStr, Table, TableRef, frame::FRAME_OVERHEAD_BYTES, method::connection};
 
 const MESSAGES: usize = 1000;
 const ROUNDS: usize = 3000;
@@ -35,11 +35,15 @@ fn running(pool: &Pool) -> (Inbound, Outbound) {
         response: b"\0guest\0guest",
         locale: ShortStr::literal("en_US"),
     };
-    wire::encode_frame(0, &start_ok.into(), &mut bytes);
+    wire::encode_frame(ChannelNumber::CONNECTION, &start_ok.into(), &mut bytes);
     let tune_ok = connection::TuneOk { channel_max: 10, frame_max: 131_072, heartbeat: 0 };
-    wire::encode_frame(0, &tune_ok.into(), &mut bytes);
-    wire::encode_frame(0, &connection::Open { virtual_host: ShortStr::literal("/") }.into(), &mut bytes);
-    wire::encode_frame(1, &wire::method::channel::Open {}.into(), &mut bytes);
+    wire::encode_frame(ChannelNumber::CONNECTION, &tune_ok.into(), &mut bytes);
+    wire::encode_frame(
+        ChannelNumber::CONNECTION,
+        &connection::Open { virtual_host: ShortStr::literal("/") }.into(),
+        &mut bytes,
+    );
+    wire::encode_frame(ChannelNumber(1), &wire::method::channel::Open {}.into(), &mut bytes);
     let mut input = &bytes[..];
     loop {
         let (login, open) = match inbound.next(&mut input, &mut out, pool).expect("a sound handshake") {
@@ -77,7 +81,7 @@ fn main() {
             PublishHead { exchange: b"amq.topic", routing_key: b"market.nyse.ibm", mandatory: false, immediate: false };
         let mut source = Outbound::new();
         for _ in 0..MESSAGES {
-            source.publish(&pool, 1, &head, properties, BodyOut::Copy(&body));
+            source.publish(&pool, ChannelNumber(1), &head, properties, BodyOut::Copy(&body));
         }
         let input: Vec<u8> = source.gather().parts().flatten().copied().collect();
         assert!(input.len() > MESSAGES * (bytes + 2 * FRAME_OVERHEAD_BYTES));
@@ -98,7 +102,7 @@ fn main() {
                     exchange: black_box(b"amq.topic"),
                     routing_key: black_box(b"market.nyse.ibm"),
                 };
-                out.deliver(&pool, 1, &head, black_box(properties), BodyOut::Copy(black_box(&body)));
+                out.deliver(&pool, ChannelNumber(1), &head, black_box(properties), BodyOut::Copy(black_box(&body)));
                 if out.bytes() > 65_536 {
                     out.gather_mut().clear();
                 }

@@ -8,7 +8,7 @@ use crate::{
     limits::{BODY_GROWTH, SPARE_HEAD_BYTES_MAX},
 };
 use slab::{BlockMut, Pool};
-use wire::{DecodeError, RawProperties, method::basic};
+use wire::{ChannelNumber, DecodeError, RawProperties, method::basic};
 
 /// The methods that content follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl ContentMethod {
     #[inline]
     pub fn event<'a>(
         self,
-        channel: u16,
+        channel: ChannelNumber,
         arguments: &'a [u8],
         properties: RawProperties<'a>,
         body: Body<'a>,
@@ -202,7 +202,7 @@ impl ContentAssembly {
     }
 
     /// The event of the whole content. The body moves into it.
-    pub fn event(&mut self, channel: u16) -> Result<Event<'_>, DecodeError> {
+    pub fn event(&mut self, channel: ChannelNumber) -> Result<Event<'_>, DecodeError> {
         debug_assert_eq!(self.missing(), Some(0), "an event of half a content");
         let block = std::mem::take(&mut self.block);
         let body = if block.is_empty() { Body::Small(&[]) } else { Body::Large(block.freeze()) };

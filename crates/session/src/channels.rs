@@ -4,6 +4,7 @@
 //! Owns:   the state of each channel, and the content that is arriving on it.
 
 use crate::assembly::ContentAssembly;
+use wire::ChannelNumber;
 
 /// Where a channel stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +30,7 @@ impl ChannelState {
 /// A channel. Idle, it costs these 16 bytes.
 #[derive(Debug)]
 pub(crate) struct ChannelEntry {
-    pub number: u16,
+    pub number: ChannelNumber,
     pub state: ChannelState,
     /// The content that is arriving in pieces.
     pub assembly: Option<Box<ContentAssembly>>,
@@ -45,8 +46,8 @@ pub(crate) struct ChannelTable {
 
 impl ChannelTable {
     #[inline]
-    fn place(&self, number: u16) -> Result<usize, usize> {
-        let likely = usize::from(number).wrapping_sub(1);
+    fn place(&self, number: ChannelNumber) -> Result<usize, usize> {
+        let likely = number.index().wrapping_sub(1);
         if self.sorted.get(likely).is_some_and(|channel| channel.number == number) {
             return Ok(likely);
         }
@@ -54,23 +55,23 @@ impl ChannelTable {
     }
 
     #[inline]
-    pub fn get(&self, number: u16) -> Option<&ChannelEntry> {
+    pub fn get(&self, number: ChannelNumber) -> Option<&ChannelEntry> {
         self.place(number).ok().and_then(|place| self.sorted.get(place))
     }
 
     #[inline]
-    pub fn get_mut(&mut self, number: u16) -> Option<&mut ChannelEntry> {
+    pub fn get_mut(&mut self, number: ChannelNumber) -> Option<&mut ChannelEntry> {
         self.place(number).ok().and_then(|place| self.sorted.get_mut(place))
     }
 
     /// Whether a new content may begin there.
     #[inline]
-    pub fn is_free_for_content(&self, number: u16) -> bool {
+    pub fn is_free_for_content(&self, number: ChannelNumber) -> bool {
         self.get(number).is_some_and(|channel| channel.state == ChannelState::Open && channel.assembly.is_none())
     }
 
     /// Adds a channel, or sets the state of one that is there.
-    pub fn set(&mut self, number: u16, state: ChannelState) {
+    pub fn set(&mut self, number: ChannelNumber, state: ChannelState) {
         match self.place(number) {
             Ok(place) => self.sorted[place] = ChannelEntry { number, state, assembly: None },
             Err(place) => self.sorted.insert(place, ChannelEntry { number, state, assembly: None }),
@@ -78,7 +79,7 @@ impl ChannelTable {
     }
 
     /// Whether it was there.
-    pub fn remove(&mut self, number: u16) -> bool {
+    pub fn remove(&mut self, number: ChannelNumber) -> bool {
         match self.place(number) {
             Ok(place) => {
                 self.sorted.remove(place);
@@ -100,33 +101,41 @@ impl ChannelTable {
     }
 
     /// The lowest number that is free and at most `number_max`.
-    pub fn lowest_free(&self, number_max: u16) -> Option<u16> {
-        let gap = self.sorted.iter().zip(1u16..).find(|(channel, number)| channel.number != *number);
+    pub fn lowest_free(&self, number_max: u16) -> Option<ChannelNumber> {
+        let gap = self.sorted.iter().zip(1u16..).find(|(channel, number)| channel.number != ChannelNumber(*number));
         let number = match gap {
             Some((_, number)) => number,
             None => u16::try_from(self.sorted.len() + 1).ok()?,
         };
-        (number <= number_max).then_some(number)
+        (number <= number_max).then_some(ChannelNumber(number))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{ChannelState, ChannelTable};
+    use wire::ChannelNumber;
 
     #[test]
     fn numbers_are_found_in_any_order_and_with_gaps() {
         let mut channels = ChannelTable::default();
         for number in [3, 1, 65_535, 2, 700] {
-            channels.set(number, ChannelState::Open);
+            channels.set(ChannelNumber(number), ChannelState::Open);
         }
-        assert_eq!(channels.lowest_free(2047), Some(4));
-        assert!(channels.remove(2) && !channels.remove(2) && !channels.remove(0));
-        assert_eq!(channels.lowest_free(2047), Some(2));
+        assert_eq!(channels.lowest_free(2047), Some(ChannelNumber(4)));
+        assert!(
+            channels.remove(ChannelNumber(2))
+                && !channels.remove(ChannelNumber(2))
+                && !channels.remove(ChannelNumber::CONNECTION)
+        );
+        assert_eq!(channels.lowest_free(2047), Some(ChannelNumber(2)));
         for number in 0..=u16::MAX {
             let there = matches!(number, 1 | 3 | 700 | 65_535);
-            assert_eq!(channels.get(number).map(|channel| channel.number), there.then_some(number));
-            assert_eq!(channels.is_free_for_content(number), there);
+            assert_eq!(
+                channels.get(ChannelNumber(number)).map(|channel| channel.number),
+                there.then_some(ChannelNumber(number))
+            );
+            assert_eq!(channels.is_free_for_content(ChannelNumber(number)), there);
         }
         assert_eq!((channels.count(), channels.lowest_free(1)), (4, None));
     }

@@ -9,7 +9,7 @@ use crate::{
 use slab::{BlockMut, Pool};
 use std::ops::Range;
 use std::sync::Arc;
-use wire::{RawProperties, ShortStr, Table, TableRef, Value};
+use wire::{ChannelNumber, RawProperties, ShortStr, Table, TableRef, Value};
 
 /// How the bytes of one call arrive.
 pub(crate) trait Fragmentation {
@@ -305,7 +305,7 @@ impl EndpointPair {
     }
 
     /// Opens a channel; its number.
-    pub fn open_channel(&mut self, cuts: &mut dyn Fragmentation) -> u16 {
+    pub fn open_channel(&mut self, cuts: &mut dyn Fragmentation) -> ChannelNumber {
         let channel = self.client.inbound.open_channel(&mut self.client.out, &self.client.pool);
         self.pump(cuts);
         channel.expect("a channel is free")

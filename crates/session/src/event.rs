@@ -5,7 +5,7 @@
 
 use crate::{capabilities::Capabilities, tuning::Tuning};
 use slab::Slice;
-use wire::{Method, RawProperties, ShortStr, TableRef, method::connection};
+use wire::{ChannelNumber, Method, RawProperties, ShortStr, TableRef, method::connection};
 
 /// The body of a content.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub enum Event<'a> {
     /// Server: `basic.publish` with its content.
     Publish {
         /// The channel, which is open.
-        channel: u16,
+        channel: ChannelNumber,
         /// Name of the exchange, at most 255 bytes.
         exchange: &'a [u8],
         /// The routing key, at most 255 bytes.
@@ -50,7 +50,7 @@ pub enum Event<'a> {
     },
     /// Client: `basic.deliver` with its content.
     Deliver {
-        channel: u16,
+        channel: ChannelNumber,
         consumer_tag: &'a [u8],
         /// What to acknowledge.
         delivery_tag: u64,
@@ -65,7 +65,7 @@ pub enum Event<'a> {
     },
     /// Client: `basic.get-ok` with its content.
     GetOk {
-        channel: u16,
+        channel: ChannelNumber,
         /// What to acknowledge.
         delivery_tag: u64,
         /// Whether it was delivered before.
@@ -81,7 +81,7 @@ pub enum Event<'a> {
     },
     /// Client: `basic.return` with its content.
     Return {
-        channel: u16,
+        channel: ChannelNumber,
         /// Why, as a number.
         code: u16,
         /// Why, as a text.
@@ -96,19 +96,19 @@ pub enum Event<'a> {
     /// A method that the owner must answer or carry out. The channel is open, or 0 for `connection.update-secret` and
     /// its answer; the method is one that the other side may send.
     Method {
-        channel: u16,
+        channel: ChannelNumber,
         /// The method, never one of those that have an event of their own.
         method: Method<'a>,
     },
     /// A channel is open. Server: `open-ok` is written, unless `owner_opens_channels`. Client: it has arrived.
     ChannelOpened {
         /// Its number.
-        channel: u16,
+        channel: ChannelNumber,
     },
     /// The peer closed a channel, which is gone. `close-ok` is written, unless `owner_answers_close`.
     ChannelClosed {
         /// Its number, which may be used again.
-        channel: u16,
+        channel: ChannelNumber,
         /// Why, as a number.
         code: u16,
         /// Why, as a text.
@@ -121,7 +121,7 @@ pub enum Event<'a> {
     /// The peer acknowledged the end of a channel that this side closed; its number may be used again.
     ChannelCloseOk {
         /// Its number.
-        channel: u16,
+        channel: ChannelNumber,
     },
     /// Server: a client wants to log in. Answer with `login_accepted`, `login_challenged` or `login_refused`.
     Login {

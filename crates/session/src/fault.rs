@@ -4,7 +4,7 @@
 //! Owns:   the wording, including Erlang's way of printing bytes that users know from the logs.
 
 use std::fmt::Write;
-use wire::ReplyCode;
+use wire::{ChannelNumber, ReplyCode};
 
 /// How far the consequences reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct ProtocolFault {
     /// How far it reaches.
     pub scope: FaultScope,
     /// The channel it happened on.
-    pub channel: u16,
+    pub channel: ChannelNumber,
     /// Class of the method that caused it, or 0.
     pub class_id: u16,
     /// Number of the method that caused it, or 0.
@@ -38,14 +38,18 @@ impl ProtocolFault {
     /// A fault of the scope that the code has by itself (soft: channel, hard: connection); `explanation` goes behind
     /// the code's name.
     #[cold]
-    pub fn new(code: ReplyCode, channel: u16, method: (u16, u16), explanation: &str) -> Self {
-        let scope = if code.is_hard() || channel == 0 { FaultScope::Connection } else { FaultScope::Channel };
+    pub fn new(code: ReplyCode, channel: ChannelNumber, method: (u16, u16), explanation: &str) -> Self {
+        let scope = if code.is_hard() || channel == ChannelNumber::CONNECTION {
+            FaultScope::Connection
+        } else {
+            FaultScope::Channel
+        };
         Self { code, scope, channel, class_id: method.0, method_id: method.1, text: reply_text(code, explanation) }
     }
 
     #[cold]
     pub(crate) fn link(code: ReplyCode, explanation: &str) -> Self {
-        Self { scope: FaultScope::Link, ..Self::new(code, 0, (0, 0), explanation) }
+        Self { scope: FaultScope::Link, ..Self::new(code, ChannelNumber::CONNECTION, (0, 0), explanation) }
     }
 }
 
@@ -114,7 +118,7 @@ pub(crate) fn numbers(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::{FaultScope, ProtocolFault, binary, reply_text, snippet};
-    use wire::ReplyCode;
+    use wire::{ChannelNumber, ReplyCode};
 
     #[test]
     fn bytes_print_as_erlang_prints_them() {
@@ -132,8 +136,14 @@ mod tests {
 
     #[test]
     fn the_scope_follows_the_code_and_channel_0_has_no_soft_errors() {
-        assert_eq!(ProtocolFault::new(ReplyCode::NotFound, 1, (0, 0), "").scope, FaultScope::Channel);
-        assert_eq!(ProtocolFault::new(ReplyCode::NotFound, 0, (0, 0), "").scope, FaultScope::Connection);
-        assert_eq!(ProtocolFault::new(ReplyCode::ChannelError, 1, (0, 0), "").scope, FaultScope::Connection);
+        assert_eq!(ProtocolFault::new(ReplyCode::NotFound, ChannelNumber(1), (0, 0), "").scope, FaultScope::Channel);
+        assert_eq!(
+            ProtocolFault::new(ReplyCode::NotFound, ChannelNumber::CONNECTION, (0, 0), "").scope,
+            FaultScope::Connection
+        );
+        assert_eq!(
+            ProtocolFault::new(ReplyCode::ChannelError, ChannelNumber(1), (0, 0), "").scope,
+            FaultScope::Connection
+        );
     }
 }

@@ -3,7 +3,7 @@
 //! Enters: server properties, mechanisms, locales.  Leaves: the frame of `connection.start`, written once.
 //! Owns:   that frame, shared by all connections.
 
-use wire::{Method, Table, TableRef, TooLong, Value, method::connection};
+use wire::{ChannelNumber, Method, Table, TableRef, TooLong, Value, method::connection};
 
 /// `connection.start`, ready to send.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Greeting {
             locales: b"en_US",
         });
         let mut frame = Vec::with_capacity(start.frame_len());
-        wire::encode_frame(0, &start, &mut frame);
+        wire::encode_frame(ChannelNumber::CONNECTION, &start, &mut frame);
         Self { properties: server_properties.clone(), frame: frame.into(), mechanisms: mechanisms.into() }
     }
 

@@ -30,7 +30,7 @@ use crate::{
 use slab::Pool;
 use std::sync::Arc;
 use wire::{
-    Method,
+    ChannelNumber, Method,
     frame::{FRAME_BYTES_MIN, FRAME_HEAD_BYTES, FRAME_METHOD, FRAME_OVERHEAD_BYTES, split_head},
     method::METHOD_ID_BYTES,
 };
@@ -87,7 +87,7 @@ enum PartialFrame {
     /// None: a frame head is next.
     No,
     /// A body frame; `left` bytes of it are missing, then its end. It began at `start` of the body.
-    Body { channel: u16, left: usize, start: usize },
+    Body { channel: ChannelNumber, left: usize, start: usize },
     /// A frame that is dropped.
     Skip { left: usize },
 }
@@ -101,7 +101,7 @@ enum ParseStep<'a> {
     /// Something the owner must know.
     Event(Event<'a>),
     /// The content on this channel is complete.
-    Complete(u16),
+    Complete(ChannelNumber),
 }
 
 /// The receiving half of a session.
@@ -122,7 +122,7 @@ pub struct Inbound {
     /// The last content that was put together: the event borrows its head; the next content takes its memory.
     spare: Option<Box<ContentAssembly>>,
     /// The channel whose large body is arriving.
-    streaming: Option<u16>,
+    streaming: Option<ChannelNumber>,
     /// Bytes of the heads in front of the last large body, if nothing else came since.
     repeat_heads_bytes: usize,
     /// Bytes of input that were left when more were needed.
@@ -182,7 +182,7 @@ impl Inbound {
     /// The next event in `input`, which moves on past what was taken.
     ///
     /// `Ok(None)`: all that could be done is done. What is left in `input` must be presented again, followed by more;
-    /// it is never more than [`input_bytes_max`](Self::input_bytes_max). A [`Fault`] goes to [`fail`](Self::fail); calling `next`
+    /// it is never more than [`input_bytes_max`](Self::input_bytes_max). A [`ProtocolFault`] goes to [`fail`](Self::fail); calling `next`
     /// again is harmless and goes on as far as the fault's scope allows.
     #[inline]
     pub fn next<'a, 'input: 'a>(
@@ -249,7 +249,7 @@ impl Inbound {
     }
 
     /// The method that comes next, if it lies whole in the input, on this channel, and may come there. Nothing is taken.
-    pub fn next_method<'a>(&self, channel: u16, input: &'a [u8]) -> Option<Method<'a>> {
+    pub fn next_method<'a>(&self, channel: ChannelNumber, input: &'a [u8]) -> Option<Method<'a>> {
         if self.phase != HandshakePhase::Running
             || self.mid != PartialFrame::No
             || !self.channels.is_free_for_content(channel)
@@ -284,7 +284,7 @@ impl Inbound {
     }
 
     /// From here on what comes on this channel is dropped.
-    fn drop_channel(&mut self, channel: u16, state: ChannelState) {
+    fn drop_channel(&mut self, channel: ChannelNumber, state: ChannelState) {
         if let PartialFrame::Body { channel: receiving, left, .. } = self.mid
             && receiving == channel
         {
@@ -353,7 +353,7 @@ impl Inbound {
         }
     }
 
-    fn wanted_in_body(&self, channel: u16, left: usize) -> usize {
+    fn wanted_in_body(&self, channel: ChannelNumber, left: usize) -> usize {
         let Some(assembly) = self.channels.get(channel).and_then(|channel| channel.assembly.as_deref()) else {
             return usize::MAX;
         };

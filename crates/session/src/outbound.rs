@@ -6,7 +6,7 @@
 use crate::{limits::CLIENT_GREETING_BYTES_MAX, slice_writer::SliceWriter};
 use slab::{Gather, Pool, Slice};
 use wire::{
-    Method, ReplyCode, ShortStr,
+    ChannelNumber, Method, ReplyCode, ShortStr,
     frame::{FRAME_BODY, FRAME_END, FRAME_HEAD_BYTES, FRAME_HEADER, FRAME_OVERHEAD_BYTES, FrameHead, HEARTBEAT_FRAME},
     method::{basic, channel, connection},
 };
@@ -152,7 +152,7 @@ impl Outbound {
 
     /// Sends a method that no content follows. (The `send_*` and content functions below are the others.)
     #[inline]
-    pub fn method(&mut self, pool: &Pool, channel: u16, method: &Method<'_>) {
+    pub fn method(&mut self, pool: &Pool, channel: ChannelNumber, method: &Method<'_>) {
         debug_assert!(!method.has_content(), "{} needs its content", method.name());
         method.encode_frame(channel, self.gather.reserve(pool, method.frame_len()));
     }
@@ -174,7 +174,7 @@ impl Outbound {
 
     /// Sends `basic.ack`: a client's acknowledgement, a server's confirm.
     #[inline]
-    pub fn ack(&mut self, pool: &Pool, channel: u16, delivery_tag: u64, multiple: bool) {
+    pub fn ack(&mut self, pool: &Pool, channel: ChannelNumber, delivery_tag: u64, multiple: bool) {
         const PAYLOAD_BYTES: usize = 13;
         let mut pen = SliceWriter::new(self.gather.reserve(pool, PAYLOAD_BYTES + FRAME_OVERHEAD_BYTES));
         pen.method_head(channel, PAYLOAD_BYTES, basic::Ack::ID);
@@ -186,18 +186,36 @@ impl Outbound {
     /// Sends `connection.close`; `Inbound::close` and `fail` also remember it.
     pub(crate) fn connection_close(&mut self, pool: &Pool, reply_code: u16, text: &str, method: (u16, u16)) {
         let (reply_text, (class_id, method_id)) = (ShortStr::truncated(text), method);
-        self.method(pool, 0, &connection::Close { reply_code, reply_text, class_id, method_id }.into());
+        self.method(
+            pool,
+            ChannelNumber::CONNECTION,
+            &connection::Close { reply_code, reply_text, class_id, method_id }.into(),
+        );
     }
 
     /// Sends `channel.close`; `Inbound::close_channel` and `fail` also remember it.
-    pub(crate) fn channel_close(&mut self, pool: &Pool, channel: u16, reply_code: u16, text: &str, method: (u16, u16)) {
+    pub(crate) fn channel_close(
+        &mut self,
+        pool: &Pool,
+        channel: ChannelNumber,
+        reply_code: u16,
+        text: &str,
+        method: (u16, u16),
+    ) {
         let (reply_text, (class_id, method_id)) = (ShortStr::truncated(text), method);
         self.method(pool, channel, &channel::Close { reply_code, reply_text, class_id, method_id }.into());
     }
 
     /// Sends `basic.deliver`. `properties` are flags and values in wire form.
     #[inline]
-    pub fn deliver(&mut self, pool: &Pool, channel: u16, head: &DeliverHead<'_>, properties: &[u8], body: BodyOut<'_>) {
+    pub fn deliver(
+        &mut self,
+        pool: &Pool,
+        channel: ChannelNumber,
+        head: &DeliverHead<'_>,
+        properties: &[u8],
+        body: BodyOut<'_>,
+    ) {
         let strings_bytes = 3 + head.consumer_tag.len() + head.exchange.len() + head.routing_key.len();
         self.content(pool, channel, basic::Deliver::ID, strings_bytes + 9, properties, body, |pen| {
             pen.short_str(head.consumer_tag);
@@ -210,7 +228,14 @@ impl Outbound {
 
     /// Sends `basic.get-ok`. `properties` are flags and values in wire form.
     #[inline]
-    pub fn get_ok(&mut self, pool: &Pool, channel: u16, head: &GetOkHead<'_>, properties: &[u8], body: BodyOut<'_>) {
+    pub fn get_ok(
+        &mut self,
+        pool: &Pool,
+        channel: ChannelNumber,
+        head: &GetOkHead<'_>,
+        properties: &[u8],
+        body: BodyOut<'_>,
+    ) {
         let strings_bytes = 2 + head.exchange.len() + head.routing_key.len();
         self.content(pool, channel, basic::GetOk::ID, strings_bytes + 13, properties, body, |pen| {
             pen.array(head.delivery_tag.to_be_bytes());
@@ -223,7 +248,14 @@ impl Outbound {
 
     /// Sends `basic.return`. `properties` are flags and values in wire form.
     #[inline]
-    pub fn return_(&mut self, pool: &Pool, channel: u16, head: &ReturnHead<'_>, properties: &[u8], body: BodyOut<'_>) {
+    pub fn return_(
+        &mut self,
+        pool: &Pool,
+        channel: ChannelNumber,
+        head: &ReturnHead<'_>,
+        properties: &[u8],
+        body: BodyOut<'_>,
+    ) {
         let strings_bytes = 3 + head.text.len() + head.exchange.len() + head.routing_key.len();
         self.content(pool, channel, basic::Return::ID, strings_bytes + 2, properties, body, |pen| {
             pen.array(head.code.number().to_be_bytes());
@@ -235,7 +267,14 @@ impl Outbound {
 
     /// Sends `basic.publish`. `properties` are flags and values in wire form.
     #[inline]
-    pub fn publish(&mut self, pool: &Pool, channel: u16, head: &PublishHead<'_>, properties: &[u8], body: BodyOut<'_>) {
+    pub fn publish(
+        &mut self,
+        pool: &Pool,
+        channel: ChannelNumber,
+        head: &PublishHead<'_>,
+        properties: &[u8],
+        body: BodyOut<'_>,
+    ) {
         let strings_bytes = 2 + head.exchange.len() + head.routing_key.len();
         self.content(pool, channel, basic::Publish::ID, strings_bytes + 3, properties, body, |pen| {
             pen.array([0, 0]);
@@ -251,7 +290,7 @@ impl Outbound {
     fn content(
         &mut self,
         pool: &Pool,
-        channel: u16,
+        channel: ChannelNumber,
         id: (u16, u16),
         arguments_bytes: usize,
         properties: &[u8],
@@ -289,7 +328,7 @@ impl Outbound {
 
     /// A body in as many frames as it needs, none of them empty.
     #[inline(never)]
-    fn body(&mut self, pool: &Pool, channel: u16, body: BodyOut<'_>) {
+    fn body(&mut self, pool: &Pool, channel: ChannelNumber, body: BodyOut<'_>) {
         let bytes = body.len();
         let last_bytes_min = match body {
             BodyOut::Share(_) if self.last_bytes_min <= self.payload_bytes_max / 2 => self.last_bytes_min,

@@ -5,7 +5,7 @@
 //! Never:  knows a user, compares a password, prints one.
 
 use crate::{FaultScope, ProtocolFault, fault::numbers};
-use wire::{ReplyCode, ShortStr, Table, TableRef, TooLong, Value, ValueRef};
+use wire::{ChannelNumber, ReplyCode, ShortStr, Table, TableRef, TooLong, Value, ValueRef};
 
 /// Who wants to log in, and how it is proved.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ pub fn credentials<'a>(mechanism: ShortStr<'_>, response: &'a [u8]) -> Result<Cr
 fn refused(code: ReplyCode, explanation: &str) -> ProtocolFault {
     ProtocolFault {
         scope: FaultScope::Link,
-        ..ProtocolFault::new(code, 0, wire::method::connection::StartOk::ID, explanation)
+        ..ProtocolFault::new(code, ChannelNumber::CONNECTION, wire::method::connection::StartOk::ID, explanation)
     }
 }
 

@@ -3,7 +3,10 @@
 //! Enters: parts of a frame, in order.  Leaves: bytes.
 //! Owns:   the place of the next byte.
 
-use wire::frame::{FRAME_END, FRAME_METHOD, FrameHead};
+use wire::{
+    ChannelNumber,
+    frame::{FRAME_END, FRAME_METHOD, FrameHead},
+};
 
 /// Writes into a slice from its start to its end.
 pub(crate) struct SliceWriter<'a> {
@@ -40,7 +43,7 @@ impl<'a> SliceWriter<'a> {
 
     /// Head of a method frame, and the method's numbers.
     #[inline(always)]
-    pub fn method_head(&mut self, channel: u16, payload_bytes: usize, id: (u16, u16)) {
+    pub fn method_head(&mut self, channel: ChannelNumber, payload_bytes: usize, id: (u16, u16)) {
         // A method without a table is far below 4 GiB.
         let head = FrameHead { kind: FRAME_METHOD, channel, payload_bytes: payload_bytes as u32 }.to_bytes();
         let [class_0, class_1] = id.0.to_be_bytes();
@@ -51,7 +54,7 @@ impl<'a> SliceWriter<'a> {
 
     /// The end of a frame and the head of the next.
     #[inline(always)]
-    pub fn between(&mut self, kind: u8, channel: u16, payload_bytes: usize) {
+    pub fn between(&mut self, kind: u8, channel: ChannelNumber, payload_bytes: usize) {
         // Callers keep payloads within the frame bound, which fits 32 bits.
         let [h0, h1, h2, h3, h4, h5, h6] = FrameHead { kind, channel, payload_bytes: payload_bytes as u32 }.to_bytes();
         self.array([FRAME_END, h0, h1, h2, h3, h4, h5, h6]);

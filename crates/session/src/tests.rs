@@ -9,7 +9,7 @@ mod handshake;
 mod repeats;
 mod splits;
 
-use wire::{Method, Properties, Table, Value};
+use wire::{ChannelNumber, Method, Properties, Table, Value};
 
 /// Everything at once.
 fn whole() -> impl FnMut() -> usize {
@@ -17,28 +17,28 @@ fn whole() -> impl FnMut() -> usize {
 }
 
 /// The frame of a method.
-fn method<'a>(channel: u16, method: impl Into<Method<'a>>) -> Vec<u8> {
+fn method<'a>(channel: ChannelNumber, method: impl Into<Method<'a>>) -> Vec<u8> {
     let mut frame = Vec::new();
     wire::encode_frame(channel, &method.into(), &mut frame);
     frame
 }
 
 /// A frame of anything.
-fn frame(kind: u8, channel: u16, payload: &[u8]) -> Vec<u8> {
+fn frame(kind: u8, channel: ChannelNumber, payload: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     wire::frame::append(kind, channel, payload, &mut frame);
     frame
 }
 
 /// `basic.publish` to the exchange `x` with the key `key`.
-fn publish(channel: u16) -> Vec<u8> {
+fn publish(channel: ChannelNumber) -> Vec<u8> {
     let exchange = wire::ShortStr::literal("x");
     let routing_key = wire::ShortStr::literal("key");
     method(channel, wire::method::basic::Publish { exchange, routing_key, mandatory: false, immediate: false })
 }
 
 /// A content header.
-fn header(channel: u16, class_id: u16, body_bytes: u64, properties: &[u8]) -> Vec<u8> {
+fn header(channel: ChannelNumber, class_id: u16, body_bytes: u64, properties: &[u8]) -> Vec<u8> {
     let mut payload = class_id.to_be_bytes().to_vec();
     payload.extend_from_slice(&[0, 0]);
     payload.extend_from_slice(&body_bytes.to_be_bytes());

@@ -5,7 +5,7 @@
 
 use crate::{FaultScope, ProtocolFault, SessionLimits, limits::FRAME_BYTES_CEILING};
 use wire::{
-    ReplyCode,
+    ChannelNumber, ReplyCode,
     frame::FRAME_BYTES_MIN,
     method::connection::{Tune, TuneOk},
 };
@@ -42,7 +42,7 @@ fn check(field: &str, zero: &str, least: u32, most: u32, value: u32) -> Result<(
     } else {
         return Ok(());
     };
-    let fault = ProtocolFault::new(ReplyCode::NotAllowed, 0, Tune::ID, &refusal);
+    let fault = ProtocolFault::new(ReplyCode::NotAllowed, ChannelNumber::CONNECTION, Tune::ID, &refusal);
     debug_assert_eq!(fault.scope, FaultScope::Connection);
     Err(fault)
 }

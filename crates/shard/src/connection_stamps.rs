@@ -5,6 +5,7 @@
 
 use catalog::MessageStamp;
 use federation::UnconfirmedStamps;
+use wire::ChannelNumber;
 
 /// The stamps of one connection. Only connections over which stamped messages arrive have one.
 #[derive(Default)]
@@ -17,8 +18,8 @@ pub struct ConnectionStamps {
 
 impl ConnectionStamps {
     /// A stamped message is published on a channel with confirms, under this number.
-    pub fn on_publish(&mut self, channel: u16, number: u64, stamp: MessageStamp) {
-        let index = usize::from(channel);
+    pub fn on_publish(&mut self, channel: ChannelNumber, number: u64, stamp: MessageStamp) {
+        let index = channel.index();
         if self.unconfirmed.len() <= index {
             self.unconfirmed.resize_with(index + 1, UnconfirmedStamps::default);
         }
@@ -27,15 +28,15 @@ impl ConnectionStamps {
 
     /// This broker confirms the messages of these numbers.
     #[inline]
-    pub fn on_ack(&mut self, channel: u16, number: u64, multiple: bool) {
-        if let Some(unconfirmed) = self.unconfirmed.get_mut(usize::from(channel)) {
+    pub fn on_ack(&mut self, channel: ChannelNumber, number: u64, multiple: bool) {
+        if let Some(unconfirmed) = self.unconfirmed.get_mut(channel.index()) {
             unconfirmed.confirmed(number, multiple);
         }
     }
 
     /// This broker refuses them.
-    pub fn on_nack(&mut self, channel: u16, number: u64, multiple: bool) {
-        if let Some(unconfirmed) = self.unconfirmed.get_mut(usize::from(channel)) {
+    pub fn on_nack(&mut self, channel: ChannelNumber, number: u64, multiple: bool) {
+        if let Some(unconfirmed) = self.unconfirmed.get_mut(channel.index()) {
             unconfirmed.refused(number, multiple, |stamp| self.refused.push(stamp));
         }
     }
@@ -46,9 +47,9 @@ impl ConnectionStamps {
     }
 
     /// One channel is closed, or all are: unconfirmed messages will be sent again.
-    pub fn drain_unconfirmed(&mut self, only: Option<u16>) {
+    pub fn drain_unconfirmed(&mut self, only: Option<ChannelNumber>) {
         for (channel, unconfirmed) in self.unconfirmed.iter_mut().enumerate() {
-            if only.is_none_or(|only| usize::from(only) == channel) {
+            if only.is_none_or(|only| only.index() == channel) {
                 self.refused.extend(unconfirmed.drain());
             }
         }

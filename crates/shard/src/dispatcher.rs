@@ -21,6 +21,7 @@ use catalog::Refusal;
 use link::{AbortReason, LinkError, ReceiveOutcome};
 use session::{Body, Event, ProtocolFault};
 use std::time::Instant;
+use wire::ChannelNumber;
 use wire::Method;
 use wire::method::{basic, connection};
 
@@ -239,7 +240,7 @@ impl Dispatcher {
     }
 
     /// Whether the next method in the buffer continues a batch of definitions.
-    fn continues_gather(&self, slot: ConnectionSlot, channel: u16, consumed: usize) -> bool {
+    fn continues_gather(&self, slot: ConnectionSlot, channel: ChannelNumber, consumed: usize) -> bool {
         let Some(connection) = self.sessions.connections.get(slot) else { return false };
         let next = connection.inbound.next_method(channel, &self.receive_buffer.filled()[consumed..]);
         next.is_some_and(|method| self.sessions.broker.may_batch(slot, &method))
@@ -265,7 +266,11 @@ impl Dispatcher {
             }
             EventOutcome::UpdateSecret => {
                 if let Some((out, pool)) = sessions.effects.writer(slot) {
-                    out.method(pool, 0, &Method::ConnectionUpdateSecretOk(connection::UpdateSecretOk {}));
+                    out.method(
+                        pool,
+                        ChannelNumber::CONNECTION,
+                        &Method::ConnectionUpdateSecretOk(connection::UpdateSecretOk {}),
+                    );
                 }
             }
             EventOutcome::Close => sessions.close_after_flush(slot, now),
@@ -273,7 +278,14 @@ impl Dispatcher {
     }
 
     /// Refuses a command of a client or of a federation route.
-    fn refuse(&mut self, slot: ConnectionSlot, channel: u16, refusal: Refusal, method: (u16, u16), now: Instant) {
+    fn refuse(
+        &mut self,
+        slot: ConnectionSlot,
+        channel: ChannelNumber,
+        refusal: Refusal,
+        method: (u16, u16),
+        now: Instant,
+    ) {
         if self.federation_link(slot).is_some() {
             let (links, mut cx) = self.federation(now);
             return links.on_refusal(slot, channel, &refusal.text, &mut cx);
@@ -329,7 +341,9 @@ impl Dispatcher {
     pub fn run_deferred(&mut self, now: Instant) {
         while let Some(deferred) = self.sessions.effects.refusals.pop() {
             // A channel may be refused several times at once, and is closed once.
-            if deferred.channel > 0 && !self.sessions.broker.has_channel(deferred.slot, deferred.channel) {
+            if deferred.channel > ChannelNumber::CONNECTION
+                && !self.sessions.broker.has_channel(deferred.slot, deferred.channel)
+            {
                 continue;
             }
             self.refuse(deferred.slot, deferred.channel, deferred.refusal, deferred.method, now);
@@ -390,7 +404,9 @@ impl Dispatcher {
                 "CONNECTION_FORCED - broker is shutting down",
             );
             match self.sessions.connections.get(slot).map(|connection| connection.phase) {
-                Some(ConnectionPhase::Open { .. }) => self.refuse(slot, 0, refusal, (0, 0), now),
+                Some(ConnectionPhase::Open { .. }) => {
+                    self.refuse(slot, ChannelNumber::CONNECTION, refusal, (0, 0), now)
+                }
                 Some(ConnectionPhase::Greeting | ConnectionPhase::LoggedIn { .. }) => {
                     self.abort_connection(slot, AbortReason::Shutdown, now)
                 }

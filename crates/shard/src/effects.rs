@@ -17,12 +17,12 @@ use session::{BodyOut, DeliverHead, GetOkHead, Outbound, ReturnHead};
 use slab::Pool;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Instant;
-use wire::Method;
+use wire::{ChannelNumber, Method};
 
 /// A refusal by another shard, to be sent to the client.
 pub struct DeferredRefusal {
     pub slot: ConnectionSlot,
-    pub channel: u16,
+    pub channel: ChannelNumber,
     pub refusal: Refusal,
     /// Class and method that were refused.
     pub method: (u16, u16),
@@ -133,7 +133,7 @@ fn deliver_over_link(
     out: &mut Outbound,
     copy_threshold_bytes: usize,
     pool: &Pool,
-    channel: u16,
+    channel: ChannelNumber,
     delivery: &Delivery<'_>,
     copied: &mut u64,
 ) {
@@ -147,7 +147,7 @@ impl ShardEffects {
     /// that it pulled: what is safe here is acknowledged in batches, and what was refused is asked for again, and its
     /// stamps are removed from the window.
     #[cold]
-    fn confirm_on_link(&mut self, slot: ConnectionSlot, channel: u16, confirm: Confirm) {
+    fn confirm_on_link(&mut self, slot: ConnectionSlot, channel: ChannelNumber, confirm: Confirm) {
         let is_dialed = self.output(slot).is_some_and(|output| output.link_output.is_some());
         let is_deferred = match confirm.outcome {
             ConfirmOutcome::Accepted => self.defer_ack(slot, channel, confirm.delivery_tag),
@@ -172,7 +172,7 @@ impl ShardEffects {
 
 impl ShardEffects {
     /// Notes that pulled messages are safe here up to this tag. Returns whether the acknowledgement is batched.
-    fn defer_ack(&mut self, slot: ConnectionSlot, channel: u16, tag: u64) -> bool {
+    fn defer_ack(&mut self, slot: ConnectionSlot, channel: ChannelNumber, tag: u64) -> bool {
         let Some(output) = self.outputs.get_mut(slot) else { return false };
         let Some(link) = &mut output.link_output else { return false };
         let Some(batcher) = link.ack_batcher(channel) else { return false };
@@ -233,7 +233,7 @@ impl Effects for ShardEffects {
     }
 
     #[inline]
-    fn deliver(&mut self, slot: ConnectionSlot, channel: u16, delivery: Delivery<'_>) {
+    fn deliver(&mut self, slot: ConnectionSlot, channel: ChannelNumber, delivery: Delivery<'_>) {
         let Some(output) = self.outputs.get_dirty(slot) else { return };
         if let Some(link) = &mut output.link_output {
             let copied = &mut self.copied.bytes_out;
@@ -262,7 +262,7 @@ impl Effects for ShardEffects {
     fn get_ok(
         &mut self,
         slot: ConnectionSlot,
-        channel: u16,
+        channel: ChannelNumber,
         tag: u64,
         redelivered: bool,
         messages_left: u32,
@@ -289,7 +289,13 @@ impl Effects for ShardEffects {
         self.copied.bytes_out += copied;
     }
 
-    fn return_message(&mut self, slot: ConnectionSlot, channel: u16, refusal: &Refusal, content: Content<'_>) {
+    fn return_message(
+        &mut self,
+        slot: ConnectionSlot,
+        channel: ChannelNumber,
+        refusal: &Refusal,
+        content: Content<'_>,
+    ) {
         let mut copied = 0;
         let copy_threshold_bytes = self.output(slot).map_or(0, |output| output.copy_threshold_bytes);
         if let Some((out, pool)) = self.writer(slot) {
@@ -310,7 +316,7 @@ impl Effects for ShardEffects {
         self.copied.bytes_out += copied;
     }
 
-    fn reply(&mut self, slot: ConnectionSlot, channel: u16, method: Method<'_>) {
+    fn reply(&mut self, slot: ConnectionSlot, channel: ChannelNumber, method: Method<'_>) {
         if self.output(slot).is_some_and(|output| output.link_output.is_some()) {
             // A broker that this one dialled has asked for nothing. Its input so far is served with the flush.
             return self.make_dirty(slot);
@@ -320,7 +326,7 @@ impl Effects for ShardEffects {
         }
     }
 
-    fn confirm(&mut self, slot: ConnectionSlot, channel: u16, confirm: Confirm) {
+    fn confirm(&mut self, slot: ConnectionSlot, channel: ChannelNumber, confirm: Confirm) {
         if self.output(slot).is_some_and(|output| output.link_output.is_some() || output.stamps.is_some()) {
             return self.confirm_on_link(slot, channel, confirm);
         }
@@ -329,7 +335,7 @@ impl Effects for ShardEffects {
         }
     }
 
-    fn refuse(&mut self, slot: ConnectionSlot, channel: u16, refusal: Refusal, method: (u16, u16)) {
+    fn refuse(&mut self, slot: ConnectionSlot, channel: ChannelNumber, refusal: Refusal, method: (u16, u16)) {
         self.refusals.push(DeferredRefusal { slot, channel, refusal, method });
     }
 
@@ -369,6 +375,7 @@ mod tests {
     use catalog::{Refusal, ShardId};
     use session::Outbound;
     use std::sync::mpsc::sync_channel;
+    use wire::ChannelNumber;
     use wire::Method;
     use wire::method::basic;
 
@@ -378,15 +385,20 @@ mod tests {
         let mut effects = sessions().effects;
         effects.outputs.open(open, Outbound::new(), 0);
         let ack = || Method::BasicAck(basic::Ack { delivery_tag: 1, multiple: false });
-        effects.reply(open, 1, ack());
-        effects.reply(absent, 1, ack());
+        effects.reply(open, ChannelNumber(1), ack());
+        effects.reply(absent, ChannelNumber(1), ack());
         assert!(effects.output_bytes() > 0 && effects.output(absent).is_none());
         assert_eq!((effects.outputs.next_dirty(), effects.outputs.next_dirty()), (Some(open), None));
         assert!(effects.has_capacity(open) && !effects.has_capacity(absent));
 
         effects.resume(resumed);
         effects.throttle(throttled);
-        effects.refuse(refused, 1, Refusal::connection(wire::ReplyCode::NotAllowed, "no"), basic::Publish::ID);
+        effects.refuse(
+            refused,
+            ChannelNumber(1),
+            Refusal::connection(wire::ReplyCode::NotAllowed, "no"),
+            basic::Publish::ID,
+        );
         let refusals: Vec<_> = effects.refusals.iter().map(|refusal| (refusal.slot, refusal.method)).collect();
         assert_eq!((&effects.resumed[..], &effects.throttled[..]), (&[resumed][..], &[throttled][..]));
         assert_eq!(refusals, [(refused, basic::Publish::ID)]);

@@ -2,6 +2,7 @@
 
 use crate::login::LoginRequest;
 use catalog::Refusal;
+use wire::ChannelNumber;
 
 /// What follows from an event, once it no longer borrows the receive buffer.
 pub(crate) enum EventOutcome {
@@ -13,10 +14,10 @@ pub(crate) enum EventOutcome {
     Wait,
     /// More definitions may follow; other methods must wait for their answers.
     Gather {
-        channel: u16,
+        channel: ChannelNumber,
     },
     Refuse {
-        channel: u16,
+        channel: ChannelNumber,
         refusal: Refusal,
         method: (u16, u16),
     },
@@ -25,10 +26,10 @@ pub(crate) enum EventOutcome {
         vhost: Vec<u8>,
     },
     OpenChannel {
-        channel: u16,
+        channel: ChannelNumber,
     },
     CloseChannel {
-        channel: u16,
+        channel: ChannelNumber,
     },
     /// Limits and heartbeat are negotiated.
     Tuned(session::Tuning),

@@ -21,7 +21,7 @@ use link::Link;
 use session::{Inbound, Outbound, Tuning};
 use std::any::Any;
 use std::time::Instant;
-use wire::method::confirm;
+use wire::{ChannelNumber, method::confirm};
 
 /// How far a link has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -233,7 +233,7 @@ impl FederationLink {
                 tracing::info!(link = &*self.spec.key.peer, route = route.index(), "a federation route runs");
             }
             LinkDecision::RouteClosed { route, channel, text } => {
-                if channel > 0 {
+                if channel > ChannelNumber::CONNECTION {
                     self.close_local_channel(slot, channel, cx);
                 }
                 self.fail_route(route, &text, cx);
@@ -433,7 +433,7 @@ impl FederationLink {
     }
 
     /// The broker core has refused a command of a route, at once or after asking another shard.
-    pub fn on_refusal(&mut self, slot: ConnectionSlot, channel: u16, text: &str, cx: &mut LinkContext<'_>) {
+    pub fn on_refusal(&mut self, slot: ConnectionSlot, channel: ChannelNumber, text: &str, cx: &mut LinkContext<'_>) {
         let Some(route) = self.session.routes.on_channel(channel) else {
             return self.close(slot, text, false, cx);
         };
@@ -447,7 +447,7 @@ impl FederationLink {
     }
 
     /// Closes the channel of a route in the broker core; pushed messages without an acknowledgement return to their queue.
-    fn close_local_channel(&mut self, slot: ConnectionSlot, channel: u16, cx: &mut LinkContext<'_>) {
+    fn close_local_channel(&mut self, slot: ConnectionSlot, channel: ChannelNumber, cx: &mut LinkContext<'_>) {
         self.routes.keep_counts(&self.session, slot, Some(channel), cx);
         if let Some(output) = cx.link_output(slot) {
             output.set_ack_batcher(channel, None);

@@ -23,6 +23,7 @@ use federation::{RouteDirection, RouteId, RouteSpec};
 use link::{AbortReason, Link};
 use session::{Body, Event, Inbound, Outbound, ProtocolFault};
 use std::time::Instant;
+use wire::ChannelNumber;
 use wire::Method;
 use wire::method::basic;
 
@@ -292,7 +293,7 @@ impl FederationLinks {
     }
 
     /// The broker core has refused a command of a route.
-    pub fn on_refusal(&mut self, slot: ConnectionSlot, channel: u16, text: &str, cx: &mut LinkContext<'_>) {
+    pub fn on_refusal(&mut self, slot: ConnectionSlot, channel: ChannelNumber, text: &str, cx: &mut LinkContext<'_>) {
         self.with_link_of(slot, cx, |link, cx| link.on_refusal(slot, channel, text, cx));
     }
 
@@ -380,7 +381,7 @@ impl FederationLinks {
 /// Settles deliveries of a pushed route: the destination has accepted or refused its messages.
 fn settle(
     slot: ConnectionSlot,
-    channel: u16,
+    channel: ChannelNumber,
     method: Method<'_>,
     broker: &mut Broker,
     effects: &mut ShardEffects,

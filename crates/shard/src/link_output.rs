@@ -9,7 +9,7 @@ use federation::{AckBatcher, TraceVerdict, Tracer};
 use session::{BodyOut, Outbound, PublishHead};
 use slab::Pool;
 use std::time::Instant;
-use wire::method::basic;
+use wire::{ChannelNumber, method::basic};
 
 /// A pushed route: deliveries on its channel go to an exchange of the other broker.
 pub struct PushRoute {
@@ -27,7 +27,14 @@ impl PushRoute {
 
     /// Publishes a delivery. One that must not be forwarded is published to the default exchange without a routing key, where
     /// it reaches no queue: its number is the next delivery tag all the same.
-    pub fn send(&mut self, out: &mut Outbound, pool: &Pool, channel: u16, delivery: &Delivery<'_>, body: BodyOut<'_>) {
+    pub fn send(
+        &mut self,
+        out: &mut Outbound,
+        pool: &Pool,
+        channel: ChannelNumber,
+        delivery: &Delivery<'_>,
+        body: BodyOut<'_>,
+    ) {
         let content = &delivery.content;
         let verdict = self.tracer.trace(content.properties(), delivery.redelivered);
         let (exchange, routing_key) = match verdict {
@@ -52,8 +59,8 @@ pub struct LinkOutput {
 
 impl LinkOutput {
     /// Sets how the messages of a channel are acknowledged; `None`: not at all.
-    pub fn set_ack_batcher(&mut self, channel: u16, batcher: Option<AckBatcher>) {
-        let index = usize::from(channel);
+    pub fn set_ack_batcher(&mut self, channel: ChannelNumber, batcher: Option<AckBatcher>) {
+        let index = channel.index();
         if self.ack_batchers.len() <= index {
             self.ack_batchers.resize_with(index + 1, || None);
         }
@@ -61,8 +68,8 @@ impl LinkOutput {
     }
 
     #[inline]
-    pub fn ack_batcher(&mut self, channel: u16) -> Option<&mut AckBatcher> {
-        self.ack_batchers.get_mut(usize::from(channel))?.as_mut()
+    pub fn ack_batcher(&mut self, channel: ChannelNumber) -> Option<&mut AckBatcher> {
+        self.ack_batchers.get_mut(channel.index())?.as_mut()
     }
 
     /// Writes the acknowledgements that are due; `None`: all. Returns when the next one is due.
@@ -71,7 +78,7 @@ impl LinkOutput {
         for (channel, batcher) in self.ack_batchers.iter_mut().enumerate() {
             let Some(batcher) = batcher.as_mut().filter(|batcher| batcher.is_pending()) else { continue };
             if let Some((delivery_tag, multiple)) = batcher.next_ack(now) {
-                out.method(pool, channel as u16, &basic::Ack { delivery_tag, multiple }.into());
+                out.method(pool, ChannelNumber(channel as u16), &basic::Ack { delivery_tag, multiple }.into());
             }
             next_due = next_due.into_iter().chain(batcher.due()).min();
         }
@@ -79,15 +86,15 @@ impl LinkOutput {
     }
 
     /// Sets where the deliveries of a channel go. Returns the route before.
-    pub fn set_push_route(&mut self, channel: u16, route: Option<PushRoute>) -> Option<PushRoute> {
-        let index = usize::from(channel);
+    pub fn set_push_route(&mut self, channel: ChannelNumber, route: Option<PushRoute>) -> Option<PushRoute> {
+        let index = channel.index();
         if self.push_routes.len() <= index {
             self.push_routes.resize_with(index + 1, || None);
         }
         std::mem::replace(&mut self.push_routes[index], route.map(Box::new)).map(|route| *route)
     }
 
-    pub fn push_route(&mut self, channel: u16) -> Option<&mut PushRoute> {
-        self.push_routes.get_mut(usize::from(channel))?.as_deref_mut()
+    pub fn push_route(&mut self, channel: ChannelNumber) -> Option<&mut PushRoute> {
+        self.push_routes.get_mut(channel.index())?.as_deref_mut()
     }
 }

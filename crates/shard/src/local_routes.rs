@@ -12,12 +12,13 @@ use crate::stamp_check::{record_stamp, release_stamps};
 use broker::{BodyRef, Broker, ConnectionSlot, Publish, ReadControl};
 use federation::{AckMode, LinkSession, RouteId, RouteSpec, TraceVerdict, Tracer};
 use std::time::Instant;
+use wire::ChannelNumber;
 use wire::RawProperties;
 use wire::method::basic;
 
 /// A message that arrived on a pulled route.
 pub(crate) struct PulledMessage<'a> {
-    pub channel: u16,
+    pub channel: ChannelNumber,
     pub delivery_tag: u64,
     pub redelivered: bool,
     pub routing_key: &'a [u8],
@@ -148,7 +149,7 @@ impl LocalRoutes {
         &mut self,
         session: &LinkSession,
         slot: ConnectionSlot,
-        only: Option<u16>,
+        only: Option<ChannelNumber>,
         cx: &mut LinkContext<'_>,
     ) {
         release_stamps(cx.shared, cx.effects, slot, only);

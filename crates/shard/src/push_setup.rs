@@ -9,7 +9,7 @@ use broker::{ConnectionSlot, ReadControl};
 use catalog::Refusal;
 use federation::{AckMode, LinkSession, LocalSetup, RouteId, RouteKind, RouteSpec, Tracer};
 use wire::method::{Method, basic};
-use wire::{ShortStr, TableRef};
+use wire::{ChannelNumber, ShortStr, TableRef};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum PushStep {
@@ -27,7 +27,7 @@ pub(crate) enum PushProgress {
     /// The broker core answers later; the connection gets its turn then.
     Waiting,
     Refused {
-        channel: u16,
+        channel: ChannelNumber,
         refusal: Refusal,
     },
     /// The route or the other broker is not known any more.
@@ -103,7 +103,7 @@ impl PushSetup {
 
 fn set_qos(
     slot: ConnectionSlot,
-    channel: u16,
+    channel: ChannelNumber,
     spec: &RouteSpec,
     cx: &mut LinkContext<'_>,
 ) -> Result<ReadControl, Refusal> {
@@ -116,7 +116,7 @@ fn set_qos(
 
 fn consume(
     slot: ConnectionSlot,
-    channel: u16,
+    channel: ChannelNumber,
     spec: &RouteSpec,
     queue: &[u8],
     cx: &mut LinkContext<'_>,

@@ -22,7 +22,10 @@ use std::sync::Arc;
 use std::time::Instant;
 use verbs::RdmaToken;
 use verbs::limits::TOKEN_BYTES;
-use wire::method::{Method, channel, connection};
+use wire::{
+    ChannelNumber,
+    method::{Method, channel, connection},
+};
 
 /// The property of the server's greeting that carries the token (Harrier extension).
 const TOKEN_PROPERTY: &str = "harrier.rdma_token";
@@ -225,7 +228,7 @@ impl Sessions {
     /// Opens the virtual host that a client has chosen.
     pub fn open_vhost(&mut self, slot: ConnectionSlot, name: &[u8], now: Instant) {
         if let Err(refusal) = self.try_open_vhost(slot, name, now) {
-            self.refuse_client(slot, 0, refusal, connection::Open::ID, now);
+            self.refuse_client(slot, ChannelNumber::CONNECTION, refusal, connection::Open::ID, now);
         }
     }
 
@@ -262,7 +265,7 @@ impl Sessions {
     }
 
     /// Opens a channel for a client, unless its user has as many as it may.
-    pub fn open_channel(&mut self, slot: ConnectionSlot, channel: u16, now: Instant) {
+    pub fn open_channel(&mut self, slot: ConnectionSlot, channel: ChannelNumber, now: Instant) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let ConnectionPhase::Open { user, .. } = connection.phase else { return };
         let Some(reservation) = &mut connection.reservation else { return };
@@ -278,7 +281,7 @@ impl Sessions {
     }
 
     /// Closes a channel and returns it to the limit of its user.
-    pub fn close_channel(&mut self, slot: ConnectionSlot, channel: u16) {
+    pub fn close_channel(&mut self, slot: ConnectionSlot, channel: ChannelNumber) {
         if let Some(connection) = self.connections.get_mut(slot)
             && let Some(reservation) = &mut connection.reservation
         {
@@ -316,13 +319,13 @@ impl Sessions {
     pub fn refuse_client(
         &mut self,
         slot: ConnectionSlot,
-        channel: u16,
+        channel: ChannelNumber,
         refusal: Refusal,
         (class_id, method_id): (u16, u16),
         now: Instant,
     ) {
         let scope = match refusal.scope {
-            catalog::RefusalScope::Channel if channel > 0 => FaultScope::Channel,
+            catalog::RefusalScope::Channel if channel > ChannelNumber::CONNECTION => FaultScope::Channel,
             _ => FaultScope::Connection,
         };
         let fault =
@@ -409,6 +412,7 @@ mod tests {
     use crate::login::LoginService;
     use crate::test_sessions::{LoginClient, sessions};
     use link::AbortReason;
+    use wire::ChannelNumber;
 
     #[test]
     fn a_session_is_opened_and_closed_and_its_slot_is_free_again() {
@@ -426,15 +430,15 @@ mod tests {
         sessions.open_vhost(slot, b"/", now);
         let connection = sessions.connections.get(slot).expect("it is there");
         assert!(matches!(connection.phase, ConnectionPhase::Open { .. }) && connection.reservation.is_some());
-        sessions.open_channel(slot, 1, now);
-        assert!(sessions.broker.has_channel(slot, 1));
+        sessions.open_channel(slot, ChannelNumber(1), now);
+        assert!(sessions.broker.has_channel(slot, ChannelNumber(1)));
         assert!(sessions.may_serve(slot) && !sessions.is_closed(slot));
         assert_eq!(sessions.check_timer(slot, deadline), TimerOutcome::Done, "no heartbeat was negotiated");
 
         sessions.close_after_flush(slot, now);
         let connection = sessions.connections.get(slot).expect("its output is not flushed");
         assert_eq!((connection.phase, connection.half_close), (ConnectionPhase::Leaving, HalfClose::Pending));
-        assert!(connection.reservation.is_none() && !sessions.broker.has_channel(slot, 1));
+        assert!(connection.reservation.is_none() && !sessions.broker.has_channel(slot, ChannelNumber(1)));
         assert_eq!(sessions.check_timer(slot, now), TimerOutcome::RearmAt(now + CLOSE_TIMEOUT));
         assert!(sessions.remove(slot).is_some() && sessions.remove(slot).is_none());
         assert_eq!((sessions.connections.next_slot(), sessions.shared.connections()), (slot, 0));
@@ -452,6 +456,6 @@ mod tests {
         sessions.open_vhost(client.slot, b"nowhere", now);
         let connection = sessions.connections.get(client.slot).expect("it is there");
         assert_eq!(connection.phase, ConnectionPhase::Closing);
-        assert!(connection.reservation.is_none() && !sessions.broker.has_channel(client.slot, 1));
+        assert!(connection.reservation.is_none() && !sessions.broker.has_channel(client.slot, ChannelNumber(1)));
     }
 }

@@ -5,6 +5,7 @@ use crate::effects::ShardEffects;
 use crate::shared_state::SharedState;
 use broker::{Broker, ConnectionSlot, Effects, Publish};
 use catalog::MessageStamp;
+use wire::ChannelNumber;
 
 /// Records the stamp of a message that has arrived, and its number if it is to be confirmed. Returns whether it is
 /// here for the first time.
@@ -13,7 +14,7 @@ pub(crate) fn record_stamp(
     shared: &SharedState,
     effects: &mut ShardEffects,
     slot: ConnectionSlot,
-    channel: u16,
+    channel: ChannelNumber,
     number: Option<u64>,
     stamp: MessageStamp,
 ) -> bool {
@@ -35,7 +36,7 @@ pub(crate) fn record_stamp(
 #[cold]
 pub(crate) fn is_duplicate(
     slot: ConnectionSlot,
-    channel: u16,
+    channel: ChannelNumber,
     publish: &Publish<'_>,
     broker: &Broker,
     effects: &mut ShardEffects,
@@ -51,7 +52,7 @@ pub(crate) fn release_stamps(
     shared: &SharedState,
     effects: &mut ShardEffects,
     slot: ConnectionSlot,
-    only: Option<u16>,
+    only: Option<ChannelNumber>,
 ) {
     let Some(stamped) = effects.output(slot).and_then(|output| output.stamps.as_mut()) else { return };
     stamped.drain_unconfirmed(only);

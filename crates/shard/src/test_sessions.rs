@@ -18,7 +18,7 @@ use slab::{Gather, Pool, PoolOptions};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::method::{Method, connection};
-use wire::{ShortStr, Table, TableRef};
+use wire::{ChannelNumber, ShortStr, Table, TableRef};
 
 struct NeverAsleep;
 
@@ -84,7 +84,7 @@ impl LoginClient {
         let mechanism = ShortStr::new(mechanism.as_bytes()).expect("short");
         let (client_properties, locale) = (TableRef::EMPTY, ShortStr::literal("en_US"));
         let method = connection::StartOk { client_properties, mechanism, response, locale };
-        self.out.method(&self.pool, 0, &method.into());
+        self.out.method(&self.pool, ChannelNumber::CONNECTION, &method.into());
     }
 
     /// Sends `connection.start-ok`, and returns it as the session understands it.
@@ -101,9 +101,13 @@ impl LoginClient {
 
     pub fn write_open(&mut self) {
         let tuning = connection::TuneOk { channel_max: 10, frame_max: 4_096, heartbeat: 0 };
-        self.out.method(&self.pool, 0, &tuning.into());
+        self.out.method(&self.pool, ChannelNumber::CONNECTION, &tuning.into());
         let virtual_host = ShortStr::literal("/");
-        self.out.method(&self.pool, 0, &Method::ConnectionOpen(connection::Open { virtual_host }));
+        self.out.method(
+            &self.pool,
+            ChannelNumber::CONNECTION,
+            &Method::ConnectionOpen(connection::Open { virtual_host }),
+        );
     }
 
     /// Sends `connection.tune-ok` and `connection.open`.

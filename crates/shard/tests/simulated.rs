@@ -14,7 +14,7 @@ use slab::{Pool, PoolOptions};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::method::{basic, connection, queue};
-use wire::{Method, ShortStr, Table, TableRef, Value};
+use wire::{ChannelNumber, Method, ShortStr, Table, TableRef, Value};
 
 struct IgnoreWake;
 
@@ -101,7 +101,7 @@ enum ClientEvent {
 
 impl SimulatedClient {
     fn send_method<'a>(&mut self, method: impl Into<Method<'a>>) {
-        self.out.method(&self.pool, 1, &method.into());
+        self.out.method(&self.pool, ChannelNumber(1), &method.into());
         self.send();
     }
 
@@ -140,7 +140,7 @@ impl SimulatedClient {
                         inbound.tune(&tune, &SessionLimits::default(), out, pool);
                         inbound.open(ShortStr::literal("/"), out, pool);
                     }
-                    ClientEvent::OpenChannel => assert_eq!(inbound.open_channel(out, pool), Some(1)),
+                    ClientEvent::OpenChannel => assert_eq!(inbound.open_channel(out, pool), Some(ChannelNumber(1))),
                     ClientEvent::Open => self.is_open = true,
                     ClientEvent::Answer => self.answers += 1,
                     ClientEvent::Delivery => self.deliveries += 1,
@@ -216,7 +216,7 @@ fn blocked_consumer(shard: &mut Shard, now: Instant) -> SimulatedClient {
 
     // One delivery fills the link and more than its share behind it.
     let head = PublishHead { exchange: b"", routing_key: b"q", mandatory: false, immediate: false };
-    publisher.out.publish(&publisher.pool, 1, &head, &[0, 0], BodyOut::Copy(&[1; 2_000]));
+    publisher.out.publish(&publisher.pool, ChannelNumber(1), &head, &[0, 0], BodyOut::Copy(&[1; 2_000]));
     while !publisher.out.is_empty() {
         publisher.send();
         tick_while_busy(shard, &publisher, now);

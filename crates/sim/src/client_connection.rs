@@ -6,7 +6,7 @@ use link::{Link, ReceiveOutcome, SendOutcome};
 use session::{BodyOut, Capabilities, Event, Inbound, Outbound, PublishHead, SessionLimits};
 use slab::Pool;
 use std::time::{Duration, Instant};
-use wire::{Method, ShortStr, Table, Value, method};
+use wire::{ChannelNumber, Method, ShortStr, Table, Value, method};
 
 /// A message as the client received it.
 #[derive(Debug, Hash)]
@@ -27,22 +27,22 @@ pub struct ReceivedMessage {
 pub enum ClientEvent {
     /// The connection is open.
     Opened,
-    ChannelOpened(u16),
+    ChannelOpened(ChannelNumber),
     /// The broker closed a channel.
-    ChannelRefused(u16, String),
-    ChannelClosed(u16),
+    ChannelRefused(ChannelNumber, String),
+    ChannelClosed(ChannelNumber),
     /// A delivery for a consumer.
-    Deliver(u16, String, ReceivedMessage),
+    Deliver(ChannelNumber, String, ReceivedMessage),
     /// An answer to `basic.get`.
-    Got(u16, ReceivedMessage),
+    Got(ChannelNumber, ReceivedMessage),
     /// A returned message.
-    Returned(u16, ReceivedMessage),
+    Returned(ChannelNumber, ReceivedMessage),
     /// A publisher confirm: its tag, whether it covers all tags up to that, and whether it is positive.
-    Confirm(u16, u64, bool, bool),
+    Confirm(ChannelNumber, u64, bool, bool),
     /// The broker cancelled a consumer.
-    CancelledByBroker(u16, String),
+    CancelledByBroker(ChannelNumber, String),
     /// The answer to a request.
-    Reply(u16, BrokerReply),
+    Reply(ChannelNumber, BrokerReply),
     /// `connection.blocked`.
     Blocked,
     /// `connection.unblocked`.
@@ -115,11 +115,11 @@ impl ClientConnection {
     }
 
     /// Opens a channel and returns its number.
-    pub fn open_channel(&mut self, pool: &Pool) -> Option<u16> {
+    pub fn open_channel(&mut self, pool: &Pool) -> Option<ChannelNumber> {
         self.inbound.open_channel(&mut self.out, pool)
     }
 
-    pub fn close_channel(&mut self, channel: u16, pool: &Pool) {
+    pub fn close_channel(&mut self, channel: ChannelNumber, pool: &Pool) {
         self.inbound.close_channel(channel, 200, "bye", &mut self.out, pool);
     }
 
@@ -127,14 +127,14 @@ impl ClientConnection {
         self.inbound.close(200, "bye", &mut self.out, pool);
     }
 
-    pub fn send_method(&mut self, channel: u16, method: Method<'_>, pool: &Pool) {
+    pub fn send_method(&mut self, channel: ChannelNumber, method: Method<'_>, pool: &Pool) {
         self.out.method(pool, channel, &method);
     }
 
     #[expect(clippy::too_many_arguments, reason = "a message, spelled out")]
     pub fn publish(
         &mut self,
-        channel: u16,
+        channel: ChannelNumber,
         exchange: &str,
         routing_key: &str,
         mandatory: bool,

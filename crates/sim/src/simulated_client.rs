@@ -4,6 +4,7 @@ use crate::client_connection::{ClientConnection, ClientEvent};
 use crate::features::ModelTime;
 use link::sim::{SimConnection, SimSide};
 use std::collections::BTreeMap;
+use wire::ChannelNumber;
 
 /// How publishes of a channel are acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,7 +133,7 @@ pub enum Settlement {
 
 pub struct ClientChannel {
     /// Its number on the connection.
-    pub number: u16,
+    pub number: ChannelNumber,
     /// Identifies the channel among all of a run.
     pub uid: u32,
     pub state: ChannelState,
@@ -177,7 +178,7 @@ pub struct ClientChannel {
 
 impl ClientChannel {
     /// A channel that is being opened.
-    pub fn new(number: u16, uid: u32) -> Self {
+    pub fn new(number: ChannelNumber, uid: u32) -> Self {
         ClientChannel {
             number,
             uid,
@@ -317,7 +318,7 @@ impl SimulatedClient {
     }
 
     /// The position of a channel by its number on the connection.
-    pub fn channel_by_number(&self, number: u16) -> Option<usize> {
+    pub fn channel_by_number(&self, number: ChannelNumber) -> Option<usize> {
         self.channels.iter().position(|channel| channel.number == number)
     }
 
@@ -369,10 +370,11 @@ impl SimulatedClient {
 #[cfg(test)]
 mod tests {
     use super::{ClientChannel, ClientRequest, PublishMode};
+    use wire::ChannelNumber;
 
     #[test]
     fn a_confirm_covers_one_publish_or_all_up_to_it() {
-        let mut channel = ClientChannel::new(1, 1);
+        let mut channel = ClientChannel::new(ChannelNumber(1), 1);
         channel.mode = PublishMode::Confirm;
         (11..=14).for_each(|id| channel.record_publish(id));
         assert_eq!(channel.confirm(2, false), Ok(vec![12]));
@@ -383,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_request_records_what_its_answer_proves() {
-        let mut channel = ClientChannel::new(1, 1);
+        let mut channel = ClientChannel::new(ChannelNumber(1), 1);
         channel.unproven_publishes = vec![5, 6];
         channel.await_reply(ClientRequest::Recover, 9);
         let pending = channel.pending.as_ref().expect("it waits");

@@ -3,6 +3,7 @@
 //! Enters: received bytes.  Leaves: one frame and how many bytes it took, or that more are needed.
 //! Owns:   the shape of AMQP 0-9-1 §4.2.3.
 
+use crate::ids::ChannelNumber;
 use crate::reply::ReplyCode;
 use std::fmt;
 
@@ -36,7 +37,7 @@ pub struct Frame<'a> {
     /// One of the `FRAME_` kinds.
     pub kind: u8,
     /// The channel; 0 is the connection itself.
-    pub channel: u16,
+    pub channel: ChannelNumber,
     /// What lies between head and end octet.
     pub payload: &'a [u8],
 }
@@ -47,7 +48,7 @@ pub struct FrameHead {
     /// The frame's kind; not yet known to be one that exists.
     pub kind: u8,
     /// The channel; 0 is the connection itself.
-    pub channel: u16,
+    pub channel: ChannelNumber,
     /// Announced size of the payload; not yet known to be allowed.
     pub payload_bytes: u32,
 }
@@ -105,7 +106,7 @@ pub const fn split_head(input: &[u8]) -> Option<FrameHead> {
     match input {
         &[kind, channel_0, channel_1, size_0, size_1, size_2, size_3, ..] => Some(FrameHead {
             kind,
-            channel: u16::from_be_bytes([channel_0, channel_1]),
+            channel: ChannelNumber::from_be_bytes([channel_0, channel_1]),
             payload_bytes: u32::from_be_bytes([size_0, size_1, size_2, size_3]),
         }),
         _ => None,
@@ -137,7 +138,7 @@ pub fn split(input: &[u8], frame_bytes_max: u32) -> Result<Option<(Frame<'_>, us
 /// Writes a head into the first seven bytes of `out` and the end octet into its last one; `out` is the whole
 /// frame, so its length says how large the payload is. Panics if `out` holds less than an empty frame.
 #[inline]
-pub fn enclose(kind: u8, channel: u16, out: &mut [u8]) {
+pub fn enclose(kind: u8, channel: ChannelNumber, out: &mut [u8]) {
     let payload_bytes = crate::write::length_u32(out.len() - FRAME_OVERHEAD_BYTES);
     out[..FRAME_HEAD_BYTES].copy_from_slice(&FrameHead { kind, channel, payload_bytes }.to_bytes());
     let end = out.len() - 1;
@@ -145,7 +146,7 @@ pub fn enclose(kind: u8, channel: u16, out: &mut [u8]) {
 }
 
 /// Appends a whole frame to `out`.
-pub fn append(kind: u8, channel: u16, payload: &[u8], out: &mut Vec<u8>) {
+pub fn append(kind: u8, channel: ChannelNumber, payload: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[0; FRAME_HEAD_BYTES]);
     out.extend_from_slice(payload);

@@ -10,6 +10,7 @@
 pub mod content;
 mod error;
 pub mod frame;
+pub mod ids;
 pub mod limits;
 pub mod method;
 pub mod properties;
@@ -26,6 +27,7 @@ mod dice;
 pub use content::ContentHeader;
 pub use error::DecodeError;
 pub use frame::{Frame, FrameError, FrameHead, PROTOCOL_HEADER};
+pub use ids::ChannelNumber;
 pub use method::{Method, encode_frame};
 pub use properties::{Properties, RawProperties};
 pub use reply::ReplyCode;

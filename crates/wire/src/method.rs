@@ -13,6 +13,7 @@ mod tests;
 
 pub use classes::{Method, access, basic, channel, confirm, connection, exchange, queue, tx};
 
+use crate::ids::ChannelNumber;
 use crate::{
     error::DecodeError,
     frame::{FRAME_HEAD_BYTES, FRAME_METHOD, FRAME_OVERHEAD_BYTES, enclose},
@@ -64,7 +65,7 @@ impl<'a> Method<'a> {
 
     /// Writes the whole frame into `out`, which must be exactly `frame_len()` bytes long (panics otherwise).
     #[inline]
-    pub fn encode_frame(&self, channel: u16, out: &mut [u8]) {
+    pub fn encode_frame(&self, channel: ChannelNumber, out: &mut [u8]) {
         enclose(FRAME_METHOD, channel, out);
         let end = out.len() - 1;
         self.encode(&mut out[FRAME_HEAD_BYTES..end]);
@@ -78,7 +79,7 @@ impl<'a> Method<'a> {
 }
 
 /// Appends the frame of a method to `out`.
-pub fn encode_frame(channel: u16, method: &Method<'_>, out: &mut Vec<u8>) {
+pub fn encode_frame(channel: ChannelNumber, method: &Method<'_>, out: &mut Vec<u8>) {
     let start = out.len();
     out.resize(start + method.frame_len(), 0);
     method.encode_frame(channel, &mut out[start..]);

@@ -6,7 +6,8 @@
 
 use super::RUN;
 use wire::{
-    ContentHeader, Method, PROTOCOL_HEADER, Properties, RawProperties, ShortStr, ShortString, Table, TableRef, Value,
+    ChannelNumber, ContentHeader, Method, PROTOCOL_HEADER, Properties, RawProperties, ShortStr, ShortString, Table,
+    TableRef, Value,
     frame::{self, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, HEARTBEAT_FRAME},
     method::{basic, channel, confirm, connection, queue},
 };
@@ -35,8 +36,13 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
         all.push(sample(&format!("server-{name}"), SERVER_RUNNING, &[&publish(), &contents]));
         all.push(sample(&format!("client-{name}"), CLIENT_RUNNING, &[&deliver(), &contents]));
     }
-    let talk =
-        [publish(), content(b"a"), publish(), content(b""), method(1, basic::Ack { delivery_tag: 1, multiple: true })];
+    let talk = [
+        publish(),
+        content(b"a"),
+        publish(),
+        content(b""),
+        method(ChannelNumber(1), basic::Ack { delivery_tag: 1, multiple: true }),
+    ];
     all.push(sample(
         "server-talk",
         SERVER_RUNNING,
@@ -50,7 +56,7 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
     for ((class_id, method_id), name) in Method::ALL {
         let payload = [&class_id.to_be_bytes()[..], &method_id.to_be_bytes(), &[0; 16]].concat();
         let mut frame = Vec::new();
-        frame::append(FRAME_METHOD, u16::from(*class_id != 10), &payload, &mut frame);
+        frame::append(FRAME_METHOD, ChannelNumber(u16::from(*class_id != 10)), &payload, &mut frame);
         all.push(sample(&format!("server-method-{name}"), SERVER_RUNNING, &[&frame]));
         all.push(sample(&format!("client-method-{name}"), CLIENT_RUNNING, &[&frame]));
     }
@@ -85,7 +91,7 @@ fn contents() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-fn method<'a>(channel: u16, method: impl Into<Method<'a>>) -> Vec<u8> {
+fn method<'a>(channel: ChannelNumber, method: impl Into<Method<'a>>) -> Vec<u8> {
     let mut frame = Vec::new();
     wire::encode_frame(channel, &method.into(), &mut frame);
     frame
@@ -93,23 +99,32 @@ fn method<'a>(channel: u16, method: impl Into<Method<'a>>) -> Vec<u8> {
 
 fn publish() -> Vec<u8> {
     let (exchange, routing_key) = (ShortStr::literal("x"), ShortStr::literal("key"));
-    method(1, basic::Publish { exchange, routing_key, mandatory: false, immediate: false })
+    method(ChannelNumber(1), basic::Publish { exchange, routing_key, mandatory: false, immediate: false })
 }
 
 fn deliver() -> Vec<u8> {
     let (exchange, routing_key) = (ShortStr::literal("x"), ShortStr::literal("key"));
     let consumer_tag = ShortStr::literal("c");
-    method(1, basic::Deliver { consumer_tag, delivery_tag: 1, redelivered: false, exchange, routing_key })
+    method(
+        ChannelNumber(1),
+        basic::Deliver { consumer_tag, delivery_tag: 1, redelivered: false, exchange, routing_key },
+    )
 }
 
 fn returned() -> Vec<u8> {
     let (exchange, routing_key) = (ShortStr::literal("x"), ShortStr::literal("key"));
-    method(1, basic::Return { reply_code: 312, reply_text: ShortStr::literal("NO_ROUTE"), exchange, routing_key })
+    method(
+        ChannelNumber(1),
+        basic::Return { reply_code: 312, reply_text: ShortStr::literal("NO_ROUTE"), exchange, routing_key },
+    )
 }
 
 fn got() -> Vec<u8> {
     let (exchange, routing_key) = (ShortStr::literal("x"), ShortStr::literal("key"));
-    method(1, basic::GetOk { delivery_tag: 2, redelivered: true, exchange, routing_key, message_count: 3 })
+    method(
+        ChannelNumber(1),
+        basic::GetOk { delivery_tag: 2, redelivered: true, exchange, routing_key, message_count: 3 },
+    )
 }
 
 fn header(body_bytes: u64, properties: &[u8]) -> Vec<u8> {
@@ -117,13 +132,13 @@ fn header(body_bytes: u64, properties: &[u8]) -> Vec<u8> {
     let mut payload = vec![0; header.encoded_len()];
     header.encode(&mut payload);
     let mut frame = Vec::new();
-    frame::append(FRAME_HEADER, 1, &payload, &mut frame);
+    frame::append(FRAME_HEADER, ChannelNumber(1), &payload, &mut frame);
     frame
 }
 
 fn body(bytes: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
-    frame::append(FRAME_BODY, 1, bytes, &mut frame);
+    frame::append(FRAME_BODY, ChannelNumber(1), bytes, &mut frame);
     frame
 }
 
@@ -169,16 +184,20 @@ fn start_ok(mechanism: &'static str, response: &[u8]) -> Vec<u8> {
     let capabilities = Table::new().with("connection.blocked", Value::Bool(true)).expect("a short name");
     let properties = Table::new().with("capabilities", Value::Table(capabilities)).expect("a short name").to_bytes();
     let (mechanism, locale) = (ShortStr::literal(mechanism), ShortStr::literal("en_US"));
-    method(0, connection::StartOk { client_properties: TableRef::new(&properties), mechanism, response, locale })
+    method(
+        ChannelNumber::CONNECTION,
+        connection::StartOk { client_properties: TableRef::new(&properties), mechanism, response, locale },
+    )
 }
 
 fn open() -> Vec<u8> {
-    let tune = method(0, connection::TuneOk { channel_max: 3, frame_max: 8192, heartbeat: 60 });
-    [tune, method(0, connection::Open { virtual_host: ShortStr::literal("/") }), open_channel()].concat()
+    let tune = method(ChannelNumber::CONNECTION, connection::TuneOk { channel_max: 3, frame_max: 8192, heartbeat: 60 });
+    [tune, method(ChannelNumber::CONNECTION, connection::Open { virtual_host: ShortStr::literal("/") }), open_channel()]
+        .concat()
 }
 
 fn open_channel() -> Vec<u8> {
-    method(1, channel::Open {})
+    method(ChannelNumber(1), channel::Open {})
 }
 
 fn greeting() -> Vec<u8> {
@@ -192,7 +211,12 @@ fn greeting() -> Vec<u8> {
     };
     let tune = connection::Tune { channel_max: 2047, frame_max: 131_072, heartbeat: 60 };
     let blocked = connection::Blocked { reason: ShortStr::literal("low on memory") };
-    let parts = [method(0, start), method(0, tune), method(0, connection::OpenOk {}), method(0, blocked)];
+    let parts = [
+        method(ChannelNumber::CONNECTION, start),
+        method(ChannelNumber::CONNECTION, tune),
+        method(ChannelNumber::CONNECTION, connection::OpenOk {}),
+        method(ChannelNumber::CONNECTION, blocked),
+    ];
     parts.concat()
 }
 
@@ -200,29 +224,35 @@ fn answers() -> Vec<u8> {
     let consumer_tag = ShortStr::literal("c");
     let queue = ShortStr::literal("q");
     [
-        method(1, queue::DeclareOk { queue, message_count: 1, consumer_count: 2 }),
-        method(1, basic::ConsumeOk { consumer_tag }),
-        method(1, confirm::SelectOk {}),
-        method(1, basic::Ack { delivery_tag: 3, multiple: true }),
-        method(0, connection::Unblocked {}),
+        method(ChannelNumber(1), queue::DeclareOk { queue, message_count: 1, consumer_count: 2 }),
+        method(ChannelNumber(1), basic::ConsumeOk { consumer_tag }),
+        method(ChannelNumber(1), confirm::SelectOk {}),
+        method(ChannelNumber(1), basic::Ack { delivery_tag: 3, multiple: true }),
+        method(ChannelNumber::CONNECTION, connection::Unblocked {}),
     ]
     .concat()
 }
 
 fn close_channel() -> Vec<u8> {
-    method(1, channel::Close { reply_code: 200, reply_text: ShortStr::literal("bye"), class_id: 0, method_id: 0 })
+    method(
+        ChannelNumber(1),
+        channel::Close { reply_code: 200, reply_text: ShortStr::literal("bye"), class_id: 0, method_id: 0 },
+    )
 }
 
 fn close() -> Vec<u8> {
-    method(0, connection::Close { reply_code: 200, reply_text: ShortStr::literal("bye"), class_id: 0, method_id: 0 })
+    method(
+        ChannelNumber::CONNECTION,
+        connection::Close { reply_code: 200, reply_text: ShortStr::literal("bye"), class_id: 0, method_id: 0 },
+    )
 }
 
 /// Each of these ends a channel or the connection.
 fn offences() -> Vec<u8> {
     let mut unknown = Vec::new();
-    frame::append(FRAME_METHOD, 1, &[0, 60, 0, 99], &mut unknown);
+    frame::append(FRAME_METHOD, ChannelNumber(1), &[0, 60, 0, 99], &mut unknown);
     let second_open = open_channel();
-    let on_closed = method(2, basic::Ack { delivery_tag: 1, multiple: false });
+    let on_closed = method(ChannelNumber(2), basic::Ack { delivery_tag: 1, multiple: false });
     let no_end = [FRAME_METHOD, 0, 1, 0, 0, 0, 4, 0, 60, 0, 40, 0];
     [&publish()[..], &publish(), &second_open, &on_closed, &unknown, &no_end].concat()
 }

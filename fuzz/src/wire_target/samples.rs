@@ -5,7 +5,8 @@
 //! Never:  random: the same samples every time.
 
 use wire::{
-    ContentHeader, Decimal, List, Method, Properties, RawProperties, ShortStr, ShortString, Table, TableRef, Value,
+    ChannelNumber, ContentHeader, Decimal, List, Method, Properties, RawProperties, ShortStr, ShortString, Table,
+    TableRef, Value,
     frame::{self, FRAME_BODY, FRAME_HEADER, FRAME_METHOD, HEARTBEAT_FRAME},
     limits::TABLE_DEPTH_MAX,
     method::{basic, connection, queue},
@@ -146,7 +147,7 @@ fn handshake(table: &[u8]) -> Vec<u8> {
         .into(),
     ];
     for method in &methods {
-        wire::encode_frame(0, method, &mut out);
+        wire::encode_frame(ChannelNumber::CONNECTION, method, &mut out);
     }
     out
 }
@@ -161,13 +162,13 @@ fn publish() -> Vec<u8> {
     };
     let mut payload = vec![0; 4 + method.encoded_len()];
     Method::from(method).encode(&mut payload);
-    frame::append(FRAME_METHOD, 1, &payload, &mut out);
+    frame::append(FRAME_METHOD, ChannelNumber(1), &payload, &mut out);
     let properties = every_property().to_bytes();
     let header = ContentHeader { class_id: 60, body_bytes: 4, properties: RawProperties::new(&properties) };
     let mut payload = vec![0; header.encoded_len()];
     header.encode(&mut payload);
-    frame::append(FRAME_HEADER, 1, &payload, &mut out);
-    frame::append(FRAME_BODY, 1, b"body", &mut out);
+    frame::append(FRAME_HEADER, ChannelNumber(1), &payload, &mut out);
+    frame::append(FRAME_BODY, ChannelNumber(1), b"body", &mut out);
     out
 }
 

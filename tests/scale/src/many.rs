@@ -10,6 +10,7 @@ use crate::program::Program;
 use crate::report::{Report, Row, mib};
 use crate::{Outcome, now};
 use client::{Client, ConsumeOptions, ExchangeOptions, Publish, QueueOptions};
+use wire::ChannelNumber;
 use wire::method::{basic, exchange, queue};
 use wire::{Method, ShortStr, TableRef};
 
@@ -94,7 +95,7 @@ pub fn queues(shards: u16, report: &mut Report) -> Outcome<()> {
     let name = |number: u64| format!("queue-{number:06}");
     peer.send_many(COUNT, |number, out| {
         let name = name(number);
-        wire::encode_frame(1, &declare(&name, false, true).expect("a short name").into(), out);
+        wire::encode_frame(ChannelNumber(1), &declare(&name, false, true).expect("a short name").into(), out);
     })?;
     peer.declare(&name(COUNT - 1), true)?;
     let seconds = began.elapsed().as_secs_f64();
@@ -125,7 +126,7 @@ pub fn queues(shards: u16, report: &mut Report) -> Outcome<()> {
         let name = name(number);
         let queue = ShortStr::new(name.as_bytes()).expect("a short name");
         let delete = queue::Delete { queue, if_unused: false, if_empty: false, no_wait: true };
-        wire::encode_frame(1, &delete.into(), out);
+        wire::encode_frame(ChannelNumber(1), &delete.into(), out);
     })?;
     peer.declare("last", false)?;
     let seconds = began.elapsed().as_secs_f64();
@@ -164,7 +165,7 @@ pub fn bindings(shards: u16, report: &mut Report) -> Outcome<()> {
             no_wait: true,
             arguments: TableRef::EMPTY,
         };
-        wire::encode_frame(1, &bind.into(), out);
+        wire::encode_frame(ChannelNumber(1), &bind.into(), out);
     })?;
     peer.declare("q0", true)?;
     let seconds = began.elapsed().as_secs_f64();
@@ -197,7 +198,10 @@ pub fn bindings(shards: u16, report: &mut Report) -> Outcome<()> {
         &format!("{arrived} of {KEYS} messages arrived, one for each key"),
     );
     let began = now();
-    peer.send(1, exchange::Delete { exchange: ShortStr::literal("t"), if_unused: false, no_wait: false })?;
+    peer.send(
+        ChannelNumber(1),
+        exchange::Delete { exchange: ShortStr::literal("t"), if_unused: false, no_wait: false },
+    )?;
     peer.expect(|method| matches!(method, Method::ExchangeDeleteOk(_)).then_some(()))?;
     let seconds = began.elapsed().as_secs_f64();
     let after = returned(&program, before)?;
@@ -269,12 +273,12 @@ pub fn message(queue: &str, body_bytes: usize) -> Vec<u8> {
     let routing_key = ShortStr::new(queue.as_bytes()).expect("a short name");
     let publish = basic::Publish { exchange: ShortStr::EMPTY, routing_key, mandatory: false, immediate: false };
     let mut frames = Vec::new();
-    wire::encode_frame(1, &publish.into(), &mut frames);
+    wire::encode_frame(ChannelNumber(1), &publish.into(), &mut frames);
     let properties = wire::RawProperties::EMPTY;
     let header = wire::ContentHeader { class_id: 60, body_bytes: body_bytes as u64, properties };
     let mut payload = vec![0; header.encoded_len()];
     header.encode(&mut payload);
-    wire::frame::append(wire::frame::FRAME_HEADER, 1, &payload, &mut frames);
-    wire::frame::append(wire::frame::FRAME_BODY, 1, &vec![0; body_bytes], &mut frames);
+    wire::frame::append(wire::frame::FRAME_HEADER, ChannelNumber(1), &payload, &mut frames);
+    wire::frame::append(wire::frame::FRAME_BODY, ChannelNumber(1), &vec![0; body_bytes], &mut frames);
     frames
 }

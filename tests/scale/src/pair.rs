@@ -48,7 +48,7 @@ pub fn run(url: &str, queue: &str, messages: u64) -> Outcome<Pace> {
     consumer.consume(channel, queue, &ConsumeOptions { no_ack: true, ..ConsumeOptions::default() })?;
     let (to, at) = (queue.to_owned(), url.to_owned());
     let began = crate::now();
-    let sending = thread::spawn(move || -> Result<(), client::Error> {
+    let sending = thread::spawn(move || -> Result<(), client::ClientError> {
         let mut publisher = Client::connect(&at)?;
         let channel = publisher.open_channel()?;
         let mut bytes = [0; BODY_BYTES];

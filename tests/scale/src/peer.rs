@@ -8,6 +8,7 @@ use crate::Outcome;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
+use wire::ChannelNumber;
 use wire::frame::{self, FRAME_METHOD};
 use wire::method::{channel, connection, queue};
 use wire::{Method, PROTOCOL_HEADER, ShortStr, Table, TableRef, Value};
@@ -44,7 +45,7 @@ impl Peer {
             .with("capabilities", Value::Table(capabilities))?
             .to_bytes();
         peer.send(
-            0,
+            ChannelNumber::CONNECTION,
             connection::StartOk {
                 client_properties: TableRef::new(&properties),
                 mechanism: ShortStr::literal("PLAIN"),
@@ -56,8 +57,8 @@ impl Peer {
             Method::ConnectionTune(tune) => Some((tune.channel_max, tune.frame_max)),
             _ => None,
         })?;
-        peer.send(0, connection::TuneOk { channel_max, frame_max, heartbeat: heartbeat_s })?;
-        peer.send(0, connection::Open { virtual_host: ShortStr::literal("/") })?;
+        peer.send(ChannelNumber::CONNECTION, connection::TuneOk { channel_max, frame_max, heartbeat: heartbeat_s })?;
+        peer.send(ChannelNumber::CONNECTION, connection::Open { virtual_host: ShortStr::literal("/") })?;
         peer.expect(|method| matches!(method, Method::ConnectionOpenOk(_)).then_some(()))?;
         Ok(peer)
     }
@@ -71,12 +72,12 @@ impl Peer {
 
     /// Opens channel 1.
     pub fn open_channel(&mut self) -> Outcome<()> {
-        self.send(1, channel::Open {})?;
+        self.send(ChannelNumber(1), channel::Open {})?;
         self.expect(|method| matches!(method, Method::ChannelOpenOk(_)).then_some(()))
     }
 
     /// Sends one method.
-    pub fn send<'a>(&mut self, channel: u16, method: impl Into<Method<'a>>) -> Outcome<()> {
+    pub fn send<'a>(&mut self, channel: ChannelNumber, method: impl Into<Method<'a>>) -> Outcome<()> {
         let mut frame = Vec::new();
         wire::encode_frame(channel, &method.into(), &mut frame);
         Ok(self.stream.write_all(&frame)?)
@@ -131,7 +132,7 @@ impl Peer {
     }
 
     fn declare_counted(&mut self, name: &str, passive: bool) -> Outcome<(u32, u32)> {
-        self.send(1, declare(name, passive, false)?)?;
+        self.send(ChannelNumber(1), declare(name, passive, false)?)?;
         self.expect(|method| match method {
             Method::QueueDeclareOk(declared) => Some((declared.message_count, declared.consumer_count)),
             _ => None,
@@ -140,7 +141,7 @@ impl Peer {
 
     /// Drops a queue's messages; how many.
     pub fn purge(&mut self, name: &str) -> Outcome<u32> {
-        self.send(1, queue::Purge { queue: ShortStr::new(name.as_bytes())?, no_wait: false })?;
+        self.send(ChannelNumber(1), queue::Purge { queue: ShortStr::new(name.as_bytes())?, no_wait: false })?;
         self.expect(|method| match method {
             Method::QueuePurgeOk(purged) => Some(purged.message_count),
             _ => None,

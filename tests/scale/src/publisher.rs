@@ -15,6 +15,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use wire::ChannelNumber;
 use wire::Method;
 use wire::frame::{self, FRAME_METHOD, HEARTBEAT_FRAME};
 use wire::method::confirm;
@@ -58,7 +59,7 @@ impl Publisher {
     /// Starts to publish messages numbered from 0 to a queue.
     pub fn start(address: SocketAddr, queue: &str, body_bytes: usize) -> Outcome<Self> {
         let mut peer = Peer::with_channel(address, HEARTBEAT_S)?;
-        peer.send(1, confirm::Select { no_wait: false })?;
+        peer.send(ChannelNumber(1), confirm::Select { no_wait: false })?;
         peer.expect(|method| matches!(method, Method::ConfirmSelectOk(_)).then_some(()))?;
         let stream = peer.stream;
         stream.set_write_timeout(Some(WRITE))?;

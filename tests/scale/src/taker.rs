@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use wire::ChannelNumber;
 use wire::frame::{self, FRAME_BODY, FRAME_METHOD};
 use wire::method::basic;
 use wire::{Method, ShortStr, TableRef};
@@ -53,7 +54,7 @@ impl Taker {
             no_wait: false,
             arguments: TableRef::EMPTY,
         };
-        peer.send(1, consume)?;
+        peer.send(ChannelNumber(1), consume)?;
         peer.expect(|method| matches!(method, Method::BasicConsumeOk(_)).then_some(()))?;
         Ok(Taker { peer, acks })
     }
@@ -95,7 +96,7 @@ impl Taker {
             if let Acks::Each(each) = self.acks
                 && (next >= acked + each || (next == all && next > acked))
             {
-                self.peer.send(1, basic::Ack { delivery_tag: next - first, multiple: true })?;
+                self.peer.send(ChannelNumber(1), basic::Ack { delivery_tag: next - first, multiple: true })?;
                 acked = next;
             }
             if next >= all {

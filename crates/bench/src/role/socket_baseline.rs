@@ -111,6 +111,7 @@ mod tests {
     use super::*;
     use session::{BodyOut, DeliverHead, Outbound, PublishHead};
     use slab::Pool;
+    use wire::ChannelNumber;
 
     #[test]
     fn bytes_on_the_wire_are_those_that_a_client_and_a_broker_send() {
@@ -122,7 +123,7 @@ mod tests {
             out.set_frame_bytes_max(session::limits::FRAME_BYTES_MAX);
             let (name, routing_key) = (exchange.as_bytes(), key.as_bytes());
             let head = PublishHead { exchange: name, routing_key, mandatory: false, immediate: false };
-            out.publish(&pool, 1, &head, &[0, 0], BodyOut::Copy(&body));
+            out.publish(&pool, ChannelNumber(1), &head, &[0, 0], BodyOut::Copy(&body));
             assert_eq!(out.bytes() as u64, wire_bytes(publish_heads_bytes(exchange, key), size_bytes));
             out.gather_mut().clear();
             let head = DeliverHead {
@@ -132,7 +133,7 @@ mod tests {
                 exchange: name,
                 routing_key,
             };
-            out.deliver(&pool, 1, &head, &[0, 0], BodyOut::Copy(&body));
+            out.deliver(&pool, ChannelNumber(1), &head, &[0, 0], BodyOut::Copy(&body));
             assert_eq!(out.bytes() as u64, wire_bytes(deliver_heads_bytes(exchange, key), size_bytes));
         }
     }

@@ -10,7 +10,7 @@ use catalog::{
 };
 use slab::{Pool, PoolOptions};
 use std::collections::{BTreeMap, BTreeSet};
-use wire::{Method, RawProperties};
+use wire::{ChannelNumber, Method, RawProperties};
 
 /// The effects of one shard's broker.
 pub struct EffectRecorder {
@@ -33,8 +33,12 @@ pub struct EffectRecorder {
 const REQUESTS_MAX: usize = 2;
 
 impl EffectRecorder {
-    fn record(&mut self, slot: ConnectionSlot, channel: u16, text: String) {
-        self.sent.entry(slot).or_default().push(if channel == 1 { text } else { format!("{channel}:{text}") });
+    fn record(&mut self, slot: ConnectionSlot, channel: ChannelNumber, text: String) {
+        self.sent.entry(slot).or_default().push(if channel == ChannelNumber(1) {
+            text
+        } else {
+            format!("{channel}:{text}")
+        });
     }
 }
 
@@ -56,7 +60,7 @@ impl Effects for EffectRecorder {
     fn has_capacity(&self, slot: ConnectionSlot) -> bool {
         !self.blocked.contains(&slot)
     }
-    fn deliver(&mut self, slot: ConnectionSlot, channel: u16, delivery: Delivery<'_>) {
+    fn deliver(&mut self, slot: ConnectionSlot, channel: ChannelNumber, delivery: Delivery<'_>) {
         let again = if delivery.redelivered { "!" } else { "" };
         let tag = String::from_utf8_lossy(delivery.consumer_tag).into_owned();
         self.stamps.push((text(&delivery.content), MessageStamp::of(RawProperties::new(delivery.content.properties))));
@@ -65,7 +69,7 @@ impl Effects for EffectRecorder {
     fn get_ok(
         &mut self,
         slot: ConnectionSlot,
-        channel: u16,
+        channel: ChannelNumber,
         tag: u64,
         redelivered: bool,
         left: u32,
@@ -74,10 +78,16 @@ impl Effects for EffectRecorder {
         let again = if redelivered { "!" } else { "" };
         self.record(slot, channel, format!("got#{tag}={}{again} ({left} left)", text(&content)));
     }
-    fn return_message(&mut self, slot: ConnectionSlot, channel: u16, refusal: &Refusal, content: Content<'_>) {
+    fn return_message(
+        &mut self,
+        slot: ConnectionSlot,
+        channel: ChannelNumber,
+        refusal: &Refusal,
+        content: Content<'_>,
+    ) {
         self.record(slot, channel, format!("returned {} {}", refusal.text, text(&content)));
     }
-    fn reply(&mut self, slot: ConnectionSlot, channel: u16, method: Method<'_>) {
+    fn reply(&mut self, slot: ConnectionSlot, channel: ChannelNumber, method: Method<'_>) {
         let words = match method {
             Method::QueueDeclareOk(ok) => {
                 format!("declare-ok {} {}/{}", ok.queue, ok.message_count, ok.consumer_count)
@@ -92,7 +102,7 @@ impl Effects for EffectRecorder {
         };
         self.record(slot, channel, words);
     }
-    fn confirm(&mut self, slot: ConnectionSlot, channel: u16, confirm: Confirm) {
+    fn confirm(&mut self, slot: ConnectionSlot, channel: ChannelNumber, confirm: Confirm) {
         let outcome = if confirm.outcome == ConfirmOutcome::Accepted { "ack" } else { "nack" };
         self.record(
             slot,
@@ -100,7 +110,7 @@ impl Effects for EffectRecorder {
             format!("{outcome} {}{}", confirm.delivery_tag, if confirm.multiple { "+" } else { "" }),
         );
     }
-    fn refuse(&mut self, slot: ConnectionSlot, channel: u16, refusal: Refusal, _method: (u16, u16)) {
+    fn refuse(&mut self, slot: ConnectionSlot, channel: ChannelNumber, refusal: Refusal, _method: (u16, u16)) {
         self.record(slot, channel, format!("refused {}", refusal.text));
     }
     fn throttle(&mut self, _slot: ConnectionSlot) {}
@@ -204,7 +214,7 @@ impl BrokerWorld {
         let session = SessionId { shard: ShardId(shard as u16), slot, serial: 1 };
         let capabilities = ClientCapabilities { consumer_cancel_notify: true, connection_blocked: true };
         broker.open_session(slot, SessionLogin { session, user, vhost, capabilities });
-        broker.open_channel(slot, 1);
+        broker.open_channel(slot, ChannelNumber(1));
         WorldConnection(shard, slot)
     }
 
@@ -231,10 +241,10 @@ impl BrokerWorld {
                 self.exchange_batches();
             }
             let (broker, recorder) = &mut self.shards[at.0];
-            batching = match broker.command(at.1, 1, *method, recorder) {
+            batching = match broker.command(at.1, ChannelNumber(1), *method, recorder) {
                 Ok(flow) => flow == ReadControl::Batch,
                 Err(refusal) => {
-                    recorder.record(at.1, 1, format!("refused {}", refusal.text));
+                    recorder.record(at.1, ChannelNumber(1), format!("refused {}", refusal.text));
                     false
                 }
             };
@@ -250,14 +260,14 @@ impl BrokerWorld {
     /// A command, before any batch is carried.
     pub fn command_only<'a>(&mut self, at: WorldConnection, method: impl Into<Method<'a>>) -> ReadControl {
         let (broker, recorder) = &mut self.shards[at.0];
-        match broker.command(at.1, 1, method.into(), recorder) {
+        match broker.command(at.1, ChannelNumber(1), method.into(), recorder) {
             Ok(ReadControl::Batch) => {
                 broker.flush_definitions(at.1, recorder);
                 ReadControl::Pause
             }
             Ok(flow) => flow,
             Err(refusal) => {
-                recorder.record(at.1, 1, format!("refused {}", refusal.text));
+                recorder.record(at.1, ChannelNumber(1), format!("refused {}", refusal.text));
                 ReadControl::Continue
             }
         }
@@ -300,10 +310,10 @@ impl BrokerWorld {
             properties: RawProperties::new(properties),
             body: BodyRef::Small(body.as_bytes()),
         };
-        match broker.publish(at.1, 1, publish, recorder) {
+        match broker.publish(at.1, ChannelNumber(1), publish, recorder) {
             Ok(flow) => flow,
             Err(refusal) => {
-                recorder.record(at.1, 1, format!("refused {}", refusal.text));
+                recorder.record(at.1, ChannelNumber(1), format!("refused {}", refusal.text));
                 ReadControl::Continue
             }
         }

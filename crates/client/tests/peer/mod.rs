@@ -15,7 +15,7 @@ use session::{
 };
 use slab::{Pool, PoolOptions};
 use wire::method::{basic, confirm, queue};
-use wire::{Method, ReplyCode, ShortStr, Table, Value};
+use wire::{ChannelNumber, Method, ReplyCode, ShortStr, Table, Value};
 
 const TAG: ShortStr<'static> = ShortStr::literal("consumer-1");
 
@@ -137,7 +137,12 @@ impl PeerReplies {
     fn answer(&mut self, event: Event<'_>) -> PeerReaction {
         match event {
             Event::Login { response, .. } if response.ends_with(b"guest") => PeerReaction::Accept,
-            Event::Login { .. } => PeerReaction::Fail(ProtocolFault::new(ReplyCode::AccessRefused, 0, (10, 11), "no")),
+            Event::Login { .. } => PeerReaction::Fail(ProtocolFault::new(
+                ReplyCode::AccessRefused,
+                ChannelNumber::CONNECTION,
+                (10, 11),
+                "no",
+            )),
             Event::Open { .. } => PeerReaction::Open,
             Event::Publish { channel, exchange, routing_key, mandatory: _, immediate: _, properties, body } => {
                 self.published += 1;
@@ -159,7 +164,7 @@ impl PeerReplies {
                     "close-connection" => {
                         return PeerReaction::Fail(ProtocolFault::new(
                             ReplyCode::InternalError,
-                            0,
+                            ChannelNumber::CONNECTION,
                             (60, 40),
                             "it broke",
                         ));

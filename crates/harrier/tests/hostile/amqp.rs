@@ -4,7 +4,7 @@ use super::format::DATA;
 use super::peer::HostilePeer;
 use wire::frame::{FRAME_HEADER, FRAME_METHOD, append};
 use wire::method::{Method, basic, channel, connection};
-use wire::{PROTOCOL_HEADER, ShortStr, Table, TableRef, Value};
+use wire::{ChannelNumber, PROTOCOL_HEADER, ShortStr, Table, TableRef, Value};
 
 /// The peer's side of an AMQP connection.
 #[derive(Default)]
@@ -12,7 +12,7 @@ pub struct Talk {
     unread: Vec<u8>,
 }
 
-fn frame(channel: u16, method: Method<'_>) -> Vec<u8> {
+fn frame(channel: ChannelNumber, method: Method<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     wire::encode_frame(channel, &method, &mut bytes);
     bytes
@@ -28,14 +28,14 @@ pub fn start_ok(claims_token: bool) -> Vec<u8> {
         response: b"\0guest\0guest",
         locale: ShortStr::literal("en_US"),
     };
-    frame(0, start_ok.into())
+    frame(ChannelNumber::CONNECTION, start_ok.into())
 }
 
 /// Accepts the tuning, and opens the virtual host.
 pub fn tune_ok_and_open(tune: &connection::Tune) -> Vec<u8> {
     let tune_ok = connection::TuneOk { channel_max: tune.channel_max, frame_max: tune.frame_max, heartbeat: 0 };
     let open = connection::Open { virtual_host: ShortStr::literal("/") };
-    [frame(0, tune_ok.into()), frame(0, open.into())].concat()
+    [frame(ChannelNumber::CONNECTION, tune_ok.into()), frame(ChannelNumber::CONNECTION, open.into())].concat()
 }
 
 impl Talk {
@@ -63,7 +63,7 @@ impl Talk {
         let Ok(Method::ConnectionTune(tune)) = Method::decode(&tune) else { panic!("connection.tune") };
         peer.stream(&tune_ok_and_open(&tune));
         assert!(matches!(Method::decode(&talk.method(peer)), Ok(Method::ConnectionOpenOk(_))));
-        peer.stream(&frame(1, channel::Open {}.into()));
+        peer.stream(&frame(ChannelNumber(1), channel::Open {}.into()));
         assert!(matches!(Method::decode(&talk.method(peer)), Ok(Method::ChannelOpenOk(_))));
     }
 
@@ -80,7 +80,7 @@ impl Talk {
             arguments: TableRef::new(&empty),
         };
         // The reply may share a message with the first delivery.
-        peer.stream(&frame(1, consume.into()));
+        peer.stream(&frame(ChannelNumber(1), consume.into()));
     }
 }
 
@@ -92,11 +92,11 @@ pub fn begin_publish(queue: &str, body_bytes: u64, frame_bytes: u32) -> Vec<u8> 
         mandatory: false,
         immediate: false,
     };
-    let mut bytes = frame(1, publish.into());
+    let mut bytes = frame(ChannelNumber(1), publish.into());
     let mut head = vec![0, 60, 0, 0];
     head.extend(body_bytes.to_be_bytes());
     head.extend([0, 0]);
-    append(FRAME_HEADER, 1, &head, &mut bytes);
+    append(FRAME_HEADER, ChannelNumber(1), &head, &mut bytes);
     bytes.extend([3, 0, 1]);
     bytes.extend(frame_bytes.to_be_bytes());
     bytes

@@ -9,7 +9,7 @@ use crate::{
 };
 use slab::Pool;
 use wire::{
-    Method, ReplyCode, ShortStr, TableRef,
+    ChannelNumber, Method, ReplyCode, ShortStr, TableRef,
     method::{channel, connection},
 };
 
@@ -32,7 +32,7 @@ impl Inbound {
     }
 
     /// Ends a channel: sends `close`; `ChannelCloseOk` will follow, and what comes before it is dropped.
-    pub fn close_channel(&mut self, channel: u16, code: u16, text: &str, out: &mut Outbound, pool: &Pool) {
+    pub fn close_channel(&mut self, channel: ChannelNumber, code: u16, text: &str, out: &mut Outbound, pool: &Pool) {
         self.end_channel(channel, code, text, (0, 0), out, pool);
     }
 
@@ -41,7 +41,15 @@ impl Inbound {
         self.end(code, text, (0, 0), out, pool);
     }
 
-    fn end_channel(&mut self, number: u16, code: u16, text: &str, method: (u16, u16), out: &mut Outbound, pool: &Pool) {
+    fn end_channel(
+        &mut self,
+        number: ChannelNumber,
+        code: u16,
+        text: &str,
+        method: (u16, u16),
+        out: &mut Outbound,
+        pool: &Pool,
+    ) {
         let gone = self.channels.get(number).is_none_or(|channel| channel.state == ChannelState::Closing);
         if !gone {
             out.channel_close(pool, number, code, text, method);
@@ -59,13 +67,13 @@ impl Inbound {
     }
 
     /// Answers `ChannelClosed`, where the owner does that (`owner_answers_close`).
-    pub fn answer_channel_close(&mut self, channel: u16, out: &mut Outbound, pool: &Pool) {
+    pub fn answer_channel_close(&mut self, channel: ChannelNumber, out: &mut Outbound, pool: &Pool) {
         out.method(pool, channel, &channel::CloseOk {}.into());
     }
 
     /// Answers `CloseRequested`, where the owner does that (`owner_answers_close`).
     pub fn answer_close(&mut self, out: &mut Outbound, pool: &Pool) {
-        out.method(pool, 0, &connection::CloseOk {}.into());
+        out.method(pool, ChannelNumber::CONNECTION, &connection::CloseOk {}.into());
     }
 }
 
@@ -75,13 +83,13 @@ impl Inbound {
     pub fn login_accepted(&mut self, out: &mut Outbound, pool: &Pool) {
         self.assert_phase(HandshakePhase::Securing);
         self.phase = HandshakePhase::Tuning;
-        out.method(pool, 0, &tuning::proposal(&self.limits).into());
+        out.method(pool, ChannelNumber::CONNECTION, &tuning::proposal(&self.limits).into());
     }
 
     /// The mechanism needs another round; `LoginResponse` will follow.
     pub fn login_challenged(&mut self, challenge: &[u8], out: &mut Outbound, pool: &Pool) {
         self.assert_phase(HandshakePhase::Securing);
-        out.method(pool, 0, &connection::Secure { challenge }.into());
+        out.method(pool, ChannelNumber::CONNECTION, &connection::Secure { challenge }.into());
     }
 
     /// The login is refused: the fault to log. A client that can hear it is told, without the reason; others find the
@@ -115,7 +123,7 @@ impl Inbound {
     pub fn open_accepted(&mut self, out: &mut Outbound, pool: &Pool) {
         self.assert_phase(HandshakePhase::Opening);
         self.phase = HandshakePhase::Running;
-        out.method(pool, 0, &connection::OpenOk {}.into());
+        out.method(pool, ChannelNumber::CONNECTION, &connection::OpenOk {}.into());
     }
 
     fn assert_phase(&self, phase: HandshakePhase) {
@@ -142,12 +150,12 @@ impl Inbound {
         let mechanism = ShortStr::literal(mechanism);
         let locale = ShortStr::literal("en_US");
         let start_ok = connection::StartOk { client_properties, mechanism, response, locale };
-        out.method(pool, 0, &start_ok.into());
+        out.method(pool, ChannelNumber::CONNECTION, &start_ok.into());
     }
 
     /// Answers `Secure`.
     pub fn answer_challenge(&mut self, response: &[u8], out: &mut Outbound, pool: &Pool) {
-        out.method(pool, 0, &connection::SecureOk { response }.into());
+        out.method(pool, ChannelNumber::CONNECTION, &connection::SecureOk { response }.into());
     }
 
     /// Answers `Tune` with the lower of what is proposed and what is wanted.
@@ -161,7 +169,7 @@ impl Inbound {
         let wanted = wanted.clamped();
         let tuning = tuning::answer(proposed, &wanted);
         let Tuning { channel_max, frame_bytes_max: frame_max, heartbeat_s: heartbeat } = tuning;
-        out.method(pool, 0, &connection::TuneOk { channel_max, frame_max, heartbeat }.into());
+        out.method(pool, ChannelNumber::CONNECTION, &connection::TuneOk { channel_max, frame_max, heartbeat }.into());
         self.tuned(&tuning, wanted.frame_bytes_max, out);
         tuning
     }
@@ -170,11 +178,11 @@ impl Inbound {
     pub fn open(&mut self, virtual_host: ShortStr<'_>, out: &mut Outbound, pool: &Pool) {
         assert!(matches!(self.role, EndpointRole::Client), "a server opens no connection");
         self.phase = HandshakePhase::Opening;
-        out.method(pool, 0, &Method::from(connection::Open { virtual_host }));
+        out.method(pool, ChannelNumber::CONNECTION, &Method::from(connection::Open { virtual_host }));
     }
 
     /// Opens the channel of the lowest free number; `ChannelOpened` will follow. `None` if `channel_max` are open.
-    pub fn open_channel(&mut self, out: &mut Outbound, pool: &Pool) -> Option<u16> {
+    pub fn open_channel(&mut self, out: &mut Outbound, pool: &Pool) -> Option<ChannelNumber> {
         let number_max = if self.channel_max == 0 { u16::MAX } else { self.channel_max };
         let number = self.channels.lowest_free(number_max)?;
         self.channels.set(number, ChannelState::Opening);

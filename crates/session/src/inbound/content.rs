@@ -12,7 +12,7 @@ use crate::{
 };
 use slab::Pool;
 use wire::{
-    RawProperties, ReplyCode,
+    ChannelNumber, RawProperties, ReplyCode,
     frame::{FRAME_BODY, FRAME_HEAD_BYTES, FRAME_HEADER, FRAME_OVERHEAD_BYTES, FrameHead, split_head},
 };
 
@@ -96,14 +96,14 @@ impl Inbound {
         Ok(ParseStep::Taken)
     }
 
-    fn begin(&mut self, channel: u16, method: ContentMethod, arguments: &[u8], frame_bytes: usize) {
+    fn begin(&mut self, channel: ChannelNumber, method: ContentMethod, arguments: &[u8], frame_bytes: usize) {
         let assembly = ContentAssembly::begin(self.spare.take(), method, arguments, frame_bytes);
         if let Some(channel) = self.channels.get_mut(channel) {
             channel.assembly = Some(assembly);
         }
     }
 
-    fn begin_body(&mut self, channel: u16, header: &HeaderFrame<'_>, frame_bytes: usize) {
+    fn begin_body(&mut self, channel: ChannelNumber, header: &HeaderFrame<'_>, frame_bytes: usize) {
         if header.body_bytes >= self.lending.large_body_bytes {
             self.streaming = Some(channel);
         }
@@ -155,19 +155,19 @@ impl Inbound {
         Ok(HeaderFrame { body_bytes: announced as usize, properties })
     }
 
-    fn no_header(&self, channel: u16, method: ContentMethod) -> ProtocolFault {
+    fn no_header(&self, channel: ChannelNumber, method: ContentMethod) -> ProtocolFault {
         let class_id = method.id().0;
         let text = format!("expected content header for class {class_id}, got non content header frame instead");
         self.fault(ReplyCode::UnexpectedFrame, channel, method.id(), &text)
     }
 
-    fn no_method(&self, channel: u16) -> ProtocolFault {
+    fn no_method(&self, channel: ChannelNumber) -> ProtocolFault {
         let text = "expected method frame, got non method frame instead";
         self.fault(ReplyCode::UnexpectedFrame, channel, (0, 0), text)
     }
 
     /// What a frame that is not the next of the content on its channel breaks.
-    pub(super) fn interrupted(&self, channel: u16, assembly: &ContentAssembly) -> ProtocolFault {
+    pub(super) fn interrupted(&self, channel: ChannelNumber, assembly: &ContentAssembly) -> ProtocolFault {
         if assembly.missing().is_none() {
             return self.no_header(channel, assembly.method);
         }
@@ -234,7 +234,7 @@ impl Inbound {
     /// The payload of a body frame, as far as it has come and was not received in place.
     pub(super) fn rest_of_body_frame<'a>(
         &mut self,
-        channel: u16,
+        channel: ChannelNumber,
         mut left: usize,
         start: usize,
         input: &mut &'a [u8],
@@ -275,7 +275,7 @@ impl Inbound {
     }
 
     /// Hands out the whole content on a channel.
-    pub(super) fn complete(&mut self, channel: u16) -> Result<Event<'_>, ProtocolFault> {
+    pub(super) fn complete(&mut self, channel: ChannelNumber) -> Result<Event<'_>, ProtocolFault> {
         let assembly = self.channels.get_mut(channel).and_then(|channel| channel.assembly.take());
         let assembly = assembly.expect("a complete content is on its channel");
         if self.streaming == Some(channel) {

@@ -6,11 +6,11 @@
 use super::{EndpointRole, HandshakePhase, Inbound, ParseStep};
 use crate::{Capabilities, Event, Outbound, ProtocolFault, fault::numbers, tuning};
 use slab::Pool;
-use wire::{DecodeError, Method, ReplyCode, method::connection};
+use wire::{ChannelNumber, DecodeError, Method, ReplyCode, method::connection};
 
 impl Inbound {
     /// The method in a payload of at least four bytes, or the fault RabbitMQ makes of it.
-    pub(super) fn decode<'a>(&self, channel: u16, payload: &'a [u8]) -> Result<Method<'a>, ProtocolFault> {
+    pub(super) fn decode<'a>(&self, channel: ChannelNumber, payload: &'a [u8]) -> Result<Method<'a>, ProtocolFault> {
         let method = Method::decode(payload).map_err(|error| {
             let (id, arguments) = wire::method::split_id(payload).unwrap_or(((0, 0), payload));
             match error {
@@ -38,7 +38,7 @@ impl Inbound {
         out: &mut Outbound,
         pool: &Pool,
     ) -> Result<ParseStep<'a>, ProtocolFault> {
-        let method = self.decode(0, payload)?;
+        let method = self.decode(ChannelNumber::CONNECTION, payload)?;
         match method {
             Method::ConnectionClose(close) => return Ok(self.peer_closes(&close, out, pool)),
             Method::ConnectionCloseOk(_) if self.phase == HandshakePhase::Closing => {
@@ -57,11 +57,11 @@ impl Inbound {
     fn peer_closes<'a>(&mut self, close: &connection::Close<'a>, out: &mut Outbound, pool: &Pool) -> ParseStep<'a> {
         if self.phase == HandshakePhase::Closing {
             // Both sides close at once: the peer's is acknowledged, and its acknowledgement still awaited.
-            out.method(pool, 0, &connection::CloseOk {}.into());
+            out.method(pool, ChannelNumber::CONNECTION, &connection::CloseOk {}.into());
             return ParseStep::Taken;
         }
         if !self.owner_answers_close {
-            out.method(pool, 0, &connection::CloseOk {}.into());
+            out.method(pool, ChannelNumber::CONNECTION, &connection::CloseOk {}.into());
         }
         self.ignore_input();
         ParseStep::Event(Event::CloseRequested {
@@ -92,7 +92,9 @@ impl Inbound {
             (HandshakePhase::Opening, Method::ConnectionOpen(connection::Open { virtual_host: vhost })) => {
                 Event::Open { vhost }
             }
-            (HandshakePhase::Running, Method::ConnectionUpdateSecret(_)) => Event::Method { channel: 0, method },
+            (HandshakePhase::Running, Method::ConnectionUpdateSecret(_)) => {
+                Event::Method { channel: ChannelNumber::CONNECTION, method }
+            }
             _ => return Err(self.out_of_phase(&method)),
         };
         Ok(ParseStep::Event(event))
@@ -120,7 +122,9 @@ impl Inbound {
                 Event::Blocked { reason }
             }
             (HandshakePhase::Running, Method::ConnectionUnblocked(_)) => Event::Unblocked,
-            (HandshakePhase::Running, Method::ConnectionUpdateSecretOk(_)) => Event::Method { channel: 0, method },
+            (HandshakePhase::Running, Method::ConnectionUpdateSecretOk(_)) => {
+                Event::Method { channel: ChannelNumber::CONNECTION, method }
+            }
             _ => return Err(self.out_of_phase(&method)),
         };
         Ok(ParseStep::Event(event))
@@ -128,6 +132,6 @@ impl Inbound {
 
     fn out_of_phase(&self, method: &Method<'_>) -> ProtocolFault {
         let text = format!("unexpected method in connection state {}", self.phase.name());
-        self.fault(ReplyCode::ChannelError, 0, method.id(), &text)
+        self.fault(ReplyCode::ChannelError, ChannelNumber::CONNECTION, method.id(), &text)
     }
 }

@@ -5,7 +5,7 @@
 use super::{EndpointRole, HandshakePhase, Inbound, PartialFrame};
 use crate::{Body, Event, assembly::ContentMethod, limits::WAITED_HEADER_BYTES_MAX};
 use wire::{
-    RawProperties,
+    ChannelNumber, RawProperties,
     frame::{FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD},
     method::basic,
 };
@@ -44,7 +44,7 @@ impl Inbound {
         if u16::from(method_id) != method.id().1 {
             return None;
         }
-        let channel = u16::from_be_bytes([channel_0, channel_1]);
+        let channel = ChannelNumber::from_be_bytes([channel_0, channel_1]);
         let method_bytes = u32::from_be_bytes([s0, s1, s2, s3]);
         if method_bytes > self.whole_payload_bytes_max || !self.channels.is_free_for_content(channel) {
             return None;
@@ -103,13 +103,23 @@ fn is_plain(properties: RawProperties<'_>) -> bool {
 }
 
 #[inline(always)]
-fn publish<'a>(channel: u16, arguments: &'a [u8], properties: RawProperties<'a>, body: Body<'a>) -> Option<Event<'a>> {
+fn publish<'a>(
+    channel: ChannelNumber,
+    arguments: &'a [u8],
+    properties: RawProperties<'a>,
+    body: Body<'a>,
+) -> Option<Event<'a>> {
     let basic::Publish { exchange, routing_key, mandatory, immediate } = basic::Publish::decode(arguments).ok()?;
     let (exchange, routing_key) = (exchange.as_bytes(), routing_key.as_bytes());
     Some(Event::Publish { channel, exchange, routing_key, mandatory, immediate, properties, body })
 }
 
 #[inline(always)]
-fn deliver<'a>(channel: u16, arguments: &'a [u8], properties: RawProperties<'a>, body: Body<'a>) -> Option<Event<'a>> {
+fn deliver<'a>(
+    channel: ChannelNumber,
+    arguments: &'a [u8],
+    properties: RawProperties<'a>,
+    body: Body<'a>,
+) -> Option<Event<'a>> {
     ContentMethod::Deliver.event(channel, arguments, properties, body).ok()
 }

@@ -7,7 +7,7 @@ use super::{HandshakePhase, Inbound, ParseStep, PartialFrame};
 use crate::{FaultScope, Outbound, ProtocolFault, fault::snippet, limits::FRAME_FUDGE_BYTES};
 use slab::Pool;
 use wire::{
-    PROTOCOL_HEADER, ReplyCode,
+    ChannelNumber, PROTOCOL_HEADER, ReplyCode,
     frame::{
         FRAME_BODY, FRAME_END, FRAME_HEAD_BYTES, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, FrameHead, split_head,
     },
@@ -16,7 +16,13 @@ use wire::{
 impl Inbound {
     /// A fault on channel 0 or before the connection runs reaches as far as RabbitMQ lets it: until the client is
     /// trusted, it is not answered.
-    pub(super) fn fault(&self, code: ReplyCode, channel: u16, method: (u16, u16), explanation: &str) -> ProtocolFault {
+    pub(super) fn fault(
+        &self,
+        code: ReplyCode,
+        channel: ChannelNumber,
+        method: (u16, u16),
+        explanation: &str,
+    ) -> ProtocolFault {
         let fault = ProtocolFault::new(code, channel, method, explanation);
         let scope = match self.phase {
             HandshakePhase::Header | HandshakePhase::Starting | HandshakePhase::Securing => FaultScope::Link,
@@ -40,7 +46,7 @@ impl Inbound {
     #[inline]
     fn comes_in_parts(&self, head: FrameHead) -> bool {
         head.kind == FRAME_BODY
-            && head.channel != 0
+            && head.channel != ChannelNumber::CONNECTION
             && matches!(self.phase, HandshakePhase::Running | HandshakePhase::Closing)
     }
 
@@ -121,28 +127,28 @@ impl Inbound {
         if self.phase == HandshakePhase::Closing {
             // Only the end of the connection still matters.
             *input = &input[end + 1..];
-            return if head.channel == 0 && head.kind == FRAME_METHOD && well_formed {
+            return if head.channel == ChannelNumber::CONNECTION && head.kind == FRAME_METHOD && well_formed {
                 self.control(payload, out, pool)
             } else {
                 Ok(ParseStep::Taken)
             };
         }
-        if head.channel != 0 && !running {
+        if head.channel != ChannelNumber::CONNECTION && !running {
             return Err(self.unexpected_frame(head, payload));
         }
         if !well_formed {
             return Err(self.frame_fault(head, payload, "unknown_frame"));
         }
         match (head.channel, head.kind) {
-            (0, FRAME_HEARTBEAT) => {
+            (ChannelNumber::CONNECTION, FRAME_HEARTBEAT) => {
                 *input = &input[end + 1..];
                 Ok(ParseStep::Taken)
             }
-            (0, FRAME_METHOD) => {
+            (ChannelNumber::CONNECTION, FRAME_METHOD) => {
                 *input = &input[end + 1..];
                 self.control(payload, out, pool)
             }
-            (0, _) | (_, FRAME_HEARTBEAT) => Err(self.unexpected_frame(head, payload)),
+            (ChannelNumber::CONNECTION, _) | (_, FRAME_HEARTBEAT) => Err(self.unexpected_frame(head, payload)),
             (_, FRAME_METHOD) => self.method(head, payload, input, out, pool),
             _ => self.header_frame(head, payload, input),
         }
@@ -167,7 +173,11 @@ impl Inbound {
                 self.mid = PartialFrame::No;
                 *input = rest;
                 // A dropped frame is a body frame; what it said is gone.
-                self.check_end(FrameHead { kind: FRAME_BODY, channel: 0, payload_bytes: 0 }, &[], end)?;
+                self.check_end(
+                    FrameHead { kind: FRAME_BODY, channel: ChannelNumber::CONNECTION, payload_bytes: 0 },
+                    &[],
+                    end,
+                )?;
                 Ok(ParseStep::Taken)
             }
             PartialFrame::Body { channel, left, start } => self.rest_of_body_frame(channel, left, start, input, pool),

@@ -7,6 +7,7 @@ use super::{Inbound, PartialFrame};
 use crate::limits::{BODY_LENT_STEP_BYTES, BODY_STEP_BYTES, LARGE_BODY_BYTES};
 use slab::BlockMut;
 use std::ops::Range;
+use wire::ChannelNumber;
 
 /// What is lent.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +19,7 @@ pub(super) struct BodyBufferLoan {
     /// Bytes of the place that is lent; zero: nothing is.
     lent_bytes: usize,
     /// The channel whose body has memory for all of it from the first.
-    pub whole: Option<u16>,
+    pub whole: Option<ChannelNumber>,
 }
 
 impl Default for BodyBufferLoan {
@@ -88,7 +89,7 @@ impl Inbound {
     }
 
     /// The first piece of memory for a body.
-    pub(super) fn step_bytes(&mut self, channel: u16) -> usize {
+    pub(super) fn step_bytes(&mut self, channel: ChannelNumber) -> usize {
         if self.lending.from_bytes == usize::MAX || *self.lending.whole.get_or_insert(channel) != channel {
             return BODY_STEP_BYTES;
         }

@@ -7,7 +7,7 @@ use super::{EndpointRole, Inbound, ParseStep};
 use crate::{Event, Outbound, ProtocolFault, assembly::ContentMethod, channels::ChannelState};
 use slab::Pool;
 use wire::{
-    Method, ReplyCode,
+    ChannelNumber, Method, ReplyCode,
     frame::{FRAME_OVERHEAD_BYTES, FrameHead},
     method::channel,
 };
@@ -62,12 +62,12 @@ impl Inbound {
         }
     }
 
-    fn unimplemented(&self, number: u16, id: (u16, u16)) -> ProtocolFault {
+    fn unimplemented(&self, number: ChannelNumber, id: (u16, u16)) -> ProtocolFault {
         self.fault(ReplyCode::CommandInvalid, number, id, "unimplemented method")
     }
 
     /// Refuses a whole content that only the other side may send.
-    pub(super) fn check_side(&self, number: u16, content: ContentMethod) -> Result<(), ProtocolFault> {
+    pub(super) fn check_side(&self, number: ChannelNumber, content: ContentMethod) -> Result<(), ProtocolFault> {
         let of_client = content == ContentMethod::Publish;
         let by_client = matches!(self.role, EndpointRole::Server(_));
         if of_client == by_client { Ok(()) } else { Err(self.unimplemented(number, content.id())) }
@@ -75,7 +75,7 @@ impl Inbound {
 
     fn method_on_unknown<'a>(
         &mut self,
-        number: u16,
+        number: ChannelNumber,
         method: &Method<'a>,
         out: &mut Outbound,
         pool: &Pool,
@@ -105,7 +105,11 @@ impl Inbound {
         Ok(ParseStep::Event(Event::ChannelOpened { channel: number }))
     }
 
-    fn method_on_opening<'a>(&mut self, number: u16, method: &Method<'a>) -> Result<ParseStep<'a>, ProtocolFault> {
+    fn method_on_opening<'a>(
+        &mut self,
+        number: ChannelNumber,
+        method: &Method<'a>,
+    ) -> Result<ParseStep<'a>, ProtocolFault> {
         if !matches!(method, Method::ChannelOpenOk(_)) {
             let text = format!("expected 'channel.open-ok', got {}", method.name());
             return Err(self.fault(ReplyCode::ChannelError, number, method.id(), &text));
@@ -117,7 +121,7 @@ impl Inbound {
     /// This side sent `channel.close`, and the peer may not have seen it yet.
     fn method_on_closing<'a>(
         &mut self,
-        number: u16,
+        number: ChannelNumber,
         id: (u16, u16),
         out: &mut Outbound,
         pool: &Pool,
@@ -138,7 +142,7 @@ impl Inbound {
 
     fn peer_closes_channel<'a>(
         &mut self,
-        number: u16,
+        number: ChannelNumber,
         close: &channel::Close<'a>,
         out: &mut Outbound,
         pool: &Pool,

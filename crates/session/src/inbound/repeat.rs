@@ -11,7 +11,7 @@ use std::ops::Range;
 use super::{EndpointRole, HandshakePhase, Inbound, PartialFrame};
 use crate::{Body, Event};
 use wire::{
-    RawProperties,
+    ChannelNumber, RawProperties,
     frame::{FRAME_BODY, FRAME_END, FRAME_HEAD_BYTES, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD_BYTES, split_head},
     method::{METHOD_ID_BYTES, basic},
 };
@@ -29,7 +29,7 @@ pub struct DeliveryTemplate {
     mask: Vec<u8>,
     /// All of a delivery; zero if nothing is known.
     whole_bytes: usize,
-    channel: u16,
+    channel: ChannelNumber,
     tag_at: usize,
     redelivered: bool,
     consumer_tag: Range<usize>,
@@ -46,7 +46,7 @@ pub struct DeliveryTemplate {
 /// What all deliveries with the same heads have in common.
 #[derive(Clone, Copy, Debug)]
 pub struct RepeatedDelivery<'a> {
-    pub channel: u16,
+    pub channel: ChannelNumber,
     pub consumer_tag: &'a [u8],
     /// Whether they were delivered before.
     pub redelivered: bool,
@@ -199,7 +199,7 @@ fn same(one: &[u8], other: &[u8], mask: &[u8]) -> bool {
 
 /// Bytes of the heads of a delivery that is wholly in `taken` and nothing else is: method, header and body frame, all on its
 /// own channel (contents of several channels may come mixed).
-fn heads_bytes(taken: &[u8], channel: u16) -> Option<usize> {
+fn heads_bytes(taken: &[u8], channel: ChannelNumber) -> Option<usize> {
     let frame = |at: usize, kind: u8| {
         let head = split_head(taken.get(at..)?).filter(|head| (head.kind, head.channel) == (kind, channel))?;
         Some(at + FRAME_OVERHEAD_BYTES + head.payload_bytes as usize)

@@ -8,7 +8,7 @@ use crate::{
     drive::{EndpointPair, TestEndpoint},
 };
 use wire::{
-    ShortStr, TableRef,
+    ChannelNumber, ShortStr, TableRef,
     method::{basic, channel, connection, queue},
 };
 
@@ -22,7 +22,7 @@ fn running(bytes: &[u8]) -> String {
     let line = pair.server.log.pop().unwrap_or_default();
     // Whatever comes now, there is nothing more to say; and the client learns of it.
     let answered = pair.server.out.bytes() > 0;
-    pair.server.receive(&[&publish(1)[..], b"GET / HTTP/1.1\r\n\r\n", bytes, bytes].concat(), &mut || 5);
+    pair.server.receive(&[&publish(ChannelNumber(1))[..], b"GET / HTTP/1.1\r\n\r\n", bytes, bytes].concat(), &mut || 5);
     assert!(pair.server.log.len() <= usize::from(!line.starts_with("Connection")), "{:#?}", pair.server.log);
     assert_eq!(answered, !line.is_empty(), "{line}");
     if line.starts_with("Connection") {
@@ -35,7 +35,7 @@ fn running(bytes: &[u8]) -> String {
 
 fn declare(name: &[u8]) -> Vec<u8> {
     method(
-        1,
+        ChannelNumber(1),
         queue::Declare {
             queue: ShortStr::new(name).expect("a short name"),
             passive: false,
@@ -60,8 +60,8 @@ fn with_end(mut frame: Vec<u8>, end: u8) -> Vec<u8> {
 
 #[test]
 fn offences_on_a_running_connection() {
-    let content = |parts: &[Vec<u8>]| [vec![publish(1)], parts.to_vec()].concat().concat();
-    let body = |bytes: &[u8]| frame(3, 1, bytes);
+    let content = |parts: &[Vec<u8>]| [vec![publish(ChannelNumber(1))], parts.to_vec()].concat().concat();
+    let body = |bytes: &[u8]| frame(3, ChannelNumber(1), bytes);
     let no_method = "Connection 505 0.0 #1 UNEXPECTED_FRAME - expected method frame, got non method frame instead";
     let no_header = "Connection 505 60.40 #1 UNEXPECTED_FRAME - expected content header for class 60, \
                      got non content header frame instead";
@@ -72,19 +72,19 @@ fn offences_on_a_running_connection() {
         // RabbitMQ breaks the line before the marker in the next three.
         (
             "wrong end",
-            with_end(frame(1, 1, &[0, 60, 0, 80, 0, 0, 0, 0, 0, 0, 0, 1, 0]), 0),
+            with_end(frame(1, ChannelNumber(1), &[0, 60, 0, 80, 0, 0, 0, 0, 0, 0, 0, 1, 0]), 0),
             "Connection 501 0.0 #1 FRAME_ERROR - type 1, all octets = <<0,60,0,80,0,0,0,0,0,0,0,1,0>>: \
              {invalid_frame_end_marker,0}",
         ),
         (
             "wrong end of a body",
-            content(&[header(1, 60, 20_000, &[0, 0]), with_end(body(&[b'a'; 20_000]), b'X')]),
+            content(&[header(ChannelNumber(1), 60, 20_000, &[0, 0]), with_end(body(&[b'a'; 20_000]), b'X')]),
             "Connection 501 0.0 #1 FRAME_ERROR - type 3, first 16 octets = <<\"aaaaaaaaaaaaaaaa\">>: \
              {invalid_frame_end_marker,88}",
         ),
         (
             "wrong end of a small body",
-            content(&[header(1, 60, 2, &[0, 0]), with_end(body(b"ab"), 1)]),
+            content(&[header(ChannelNumber(1), 60, 2, &[0, 0]), with_end(body(b"ab"), 1)]),
             "Connection 501 0.0 #1 FRAME_ERROR - type 3, all octets = <<\"ab\">>: {invalid_frame_end_marker,1}",
         ),
         (
@@ -99,22 +99,22 @@ fn offences_on_a_running_connection() {
         ),
         (
             "unknown kind",
-            frame(7, 1, b"abc"),
+            frame(7, ChannelNumber(1), b"abc"),
             "Connection 501 0.0 #1 FRAME_ERROR - type 7, all octets = <<\"abc\">>: unknown_frame",
         ),
         (
             "heartbeat on a channel",
-            frame(8, 1, b""),
+            frame(8, ChannelNumber(1), b""),
             "Connection 505 0.0 #1 UNEXPECTED_FRAME - type 8, all octets = <<>>",
         ),
         (
             "heartbeat with a payload",
-            frame(8, 0, b"\0"),
+            frame(8, ChannelNumber::CONNECTION, b"\0"),
             "Connection 501 0.0 #0 FRAME_ERROR - type 8, all octets = <<0>>: unknown_frame",
         ),
         (
             "content on channel 0",
-            header(0, 60, 3, &[0, 0]),
+            header(ChannelNumber::CONNECTION, 60, 3, &[0, 0]),
             "Connection 505 0.0 #0 UNEXPECTED_FRAME - type 2, all octets = <<0,60,0,0,0,0,0,0,0,0,0,3,0,0>>",
         ),
         (
@@ -125,107 +125,123 @@ fn offences_on_a_running_connection() {
         // Methods.
         (
             "no numbers",
-            frame(1, 1, b"\0\x32"),
+            frame(1, ChannelNumber(1), b"\0\x32"),
             "Connection 501 0.0 #1 FRAME_ERROR - type 1, all octets = <<0,50>>: unknown_frame",
         ),
         // RabbitMQ 3.10's reader dies of the next two, without a word.
         (
             "unknown method",
-            frame(1, 1, &[0, 50, 0, 99]),
+            frame(1, ChannelNumber(1), &[0, 50, 0, 99]),
             "Connection 540 50.99 #1 NOT_IMPLEMENTED - unknown method (50,99)",
         ),
         (
             "unknown class",
-            frame(1, 0, &[3, 231, 0, 10]),
+            frame(1, ChannelNumber::CONNECTION, &[3, 231, 0, 10]),
             "Connection 540 999.10 #0 NOT_IMPLEMENTED - unknown method (999,10)",
         ),
-        ("cut short", frame(1, 1, &[0, 60, 0, 80, 1]), "Connection 501 60.80 #1 FRAME_ERROR - cannot decode <<1>>"),
-        ("too long", frame(1, 1, &[0, 90, 0, 10, 7]), "Connection 501 90.10 #1 FRAME_ERROR - cannot decode <<7>>"),
+        (
+            "cut short",
+            frame(1, ChannelNumber(1), &[0, 60, 0, 80, 1]),
+            "Connection 501 60.80 #1 FRAME_ERROR - cannot decode <<1>>",
+        ),
+        (
+            "too long",
+            frame(1, ChannelNumber(1), &[0, 90, 0, 10, 7]),
+            "Connection 501 90.10 #1 FRAME_ERROR - cannot decode <<7>>",
+        ),
         ("not UTF-8", declare(b"\xff\xfe"), "Connection 501 0.0 #1 FRAME_ERROR - Malformed UTF-8 in shortstr"),
         (
             "an answer",
-            method(1, queue::PurgeOk { message_count: 0 }),
+            method(ChannelNumber(1), queue::PurgeOk { message_count: 0 }),
             "Connection 503 50.31 #1 COMMAND_INVALID - unimplemented method",
         ),
         (
             "connection class on a channel",
-            method(1, connection::UpdateSecretOk {}),
+            method(ChannelNumber(1), connection::UpdateSecretOk {}),
             "Connection 503 10.71 #1 COMMAND_INVALID - unimplemented method",
         ),
         (
             "channel class on channel 0",
-            method(0, channel::Open {}),
+            method(ChannelNumber::CONNECTION, channel::Open {}),
             "Connection 504 20.10 #0 CHANNEL_ERROR - unexpected method in connection state running",
         ),
         (
             "publish on channel 0",
-            publish(0),
+            publish(ChannelNumber::CONNECTION),
             "Connection 504 60.40 #0 CHANNEL_ERROR - unexpected method in connection state running",
         ),
         // Channels.
         (
             "second open",
-            method(1, channel::Open {}),
+            method(ChannelNumber(1), channel::Open {}),
             "Connection 504 20.10 #1 CHANNEL_ERROR - second 'channel.open' seen",
         ),
         (
             "a channel that is not open",
-            method(9, basic::Recover { requeue: true }),
+            method(ChannelNumber(9), basic::Recover { requeue: true }),
             "Connection 504 60.110 #9 CHANNEL_ERROR - expected 'channel.open'",
         ),
-        ("an answer to no close", method(9, channel::CloseOk {}), ""),
+        ("an answer to no close", method(ChannelNumber(9), channel::CloseOk {}), ""),
         (
             "close-ok on an open channel",
-            method(1, channel::CloseOk {}),
+            method(ChannelNumber(1), channel::CloseOk {}),
             "Connection 503 20.41 #1 COMMAND_INVALID - unimplemented method",
         ),
         // Contents.
-        ("header without method", header(1, 60, 3, &[0, 0]), no_method),
+        ("header without method", header(ChannelNumber(1), 60, 3, &[0, 0]), no_method),
         ("body without method", body(b"abc"), no_method),
         ("body without header", content(&[body(b"abc")]), no_header),
-        ("method in place of header", content(&[publish(1)]), no_header),
-        ("weight", content(&[frame(2, 1, &[0, 60, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])]), no_header),
-        ("method within body", content(&[header(1, 60, 3, &[0, 0]), body(b"a"), publish(1)]), no_body),
-        ("header within body", content(&[header(1, 60, 3, &[0, 0]), header(1, 60, 3, &[0, 0])]), no_body),
+        ("method in place of header", content(&[publish(ChannelNumber(1))]), no_header),
+        ("weight", content(&[frame(2, ChannelNumber(1), &[0, 60, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])]), no_header),
+        (
+            "method within body",
+            content(&[header(ChannelNumber(1), 60, 3, &[0, 0]), body(b"a"), publish(ChannelNumber(1))]),
+            no_body,
+        ),
+        (
+            "header within body",
+            content(&[header(ChannelNumber(1), 60, 3, &[0, 0]), header(ChannelNumber(1), 60, 3, &[0, 0])]),
+            no_body,
+        ),
         (
             "header of another class",
-            content(&[header(1, 50, 3, &[0, 0])]),
+            content(&[header(ChannelNumber(1), 50, 3, &[0, 0])]),
             "Connection 505 60.40 #1 UNEXPECTED_FRAME - expected content header for class 60, \
              got one for class 50 instead",
         ),
         (
             "header cut short",
-            content(&[frame(2, 1, &[0, 60, 0, 0])]),
+            content(&[frame(2, ChannelNumber(1), &[0, 60, 0, 0])]),
             "Connection 501 0.0 #1 FRAME_ERROR - type 2, all octets = <<0,60,0,0>>: unknown_frame",
         ),
         // RabbitMQ 3.10 waits for ever after the next one; later ones answer thus.
         (
             "body longer than announced",
-            content(&[header(1, 60, 3, &[0, 0]), body(b"abcd")]),
+            content(&[header(ChannelNumber(1), 60, 3, &[0, 0]), body(b"abcd")]),
             "Connection 501 60.40 #1 FRAME_ERROR - content body frame exceeds remaining content size",
         ),
         (
             "malformed publish",
-            frame(1, 1, &[0, 60, 0, 40, 0, 0, 9]),
+            frame(1, ChannelNumber(1), &[0, 60, 0, 40, 0, 0, 9]),
             "Connection 501 60.40 #1 FRAME_ERROR - cannot decode <<0,0,9>>",
         ),
         // RabbitMQ 3.10's channel dies of the next one: 541.
         (
             "properties cut short",
-            content(&[header(1, 60, 0, &[0x80, 0, 9])]),
+            content(&[header(ChannelNumber(1), 60, 0, &[0x80, 0, 9])]),
             "Connection 502 60.40 #1 SYNTAX_ERROR - malformed properties of a content header: \
              a field reaches past its end",
         ),
         // RabbitMQ 3.10 takes the next two, and looks at the size when all has come; later ones answer the first thus.
         (
             "beyond the absolute bound",
-            content(&[header(1, 60, u64::MAX, &[0, 0])]),
+            content(&[header(ChannelNumber(1), 60, u64::MAX, &[0, 0])]),
             "Connection 501 60.40 #1 FRAME_ERROR - content body size 18446744073709551615 exceeds \
              maximum allowed size 536870912",
         ),
         (
             "beyond the configured bound",
-            content(&[header(1, 60, (128 << 20) + 1, &[0, 0])]),
+            content(&[header(ChannelNumber(1), 60, (128 << 20) + 1, &[0, 0])]),
             "Channel 406 60.40 #1 PRECONDITION_FAILED - message size 134217729 is larger than \
              configured max size 134217728",
         ),
@@ -233,7 +249,7 @@ fn offences_on_a_running_connection() {
             "a content that only servers send",
             [
                 method(
-                    1,
+                    ChannelNumber(1),
                     basic::GetOk {
                         delivery_tag: 1,
                         redelivered: false,
@@ -242,7 +258,7 @@ fn offences_on_a_running_connection() {
                         message_count: 0,
                     },
                 ),
-                header(1, 60, 0, &[0, 0]),
+                header(ChannelNumber(1), 60, 0, &[0, 0]),
             ]
             .concat(),
             "Connection 503 60.71 #1 COMMAND_INVALID - unimplemented method",
@@ -261,9 +277,13 @@ fn a_channel_that_took_too_much_can_be_closed_and_the_others_go_on() {
     pair.open_channel(&mut whole());
     pair.server.log.clear();
     let parts = |channel| [publish(channel), header(channel, 60, 11, &[0, 0]), frame(3, channel, b"hello world")];
-    pair.server.receive(&parts(1).concat(), &mut whole());
-    pair.server.receive(&parts(1).concat(), &mut whole());
-    pair.server.receive(&[publish(2), header(2, 60, 2, &[0, 0]), frame(3, 2, b"hi")].concat(), &mut whole());
+    pair.server.receive(&parts(ChannelNumber(1)).concat(), &mut whole());
+    pair.server.receive(&parts(ChannelNumber(1)).concat(), &mut whole());
+    pair.server.receive(
+        &[publish(ChannelNumber(2)), header(ChannelNumber(2), 60, 2, &[0, 0]), frame(3, ChannelNumber(2), b"hi")]
+            .concat(),
+        &mut whole(),
+    );
     assert_eq!(
         pair.server.log,
         [
@@ -278,7 +298,7 @@ fn a_channel_that_took_too_much_can_be_closed_and_the_others_go_on() {
 fn offences_before_the_connection_runs() {
     let start_ok = || {
         method(
-            0,
+            ChannelNumber::CONNECTION,
             connection::StartOk {
                 client_properties: TableRef::EMPTY,
                 mechanism: ShortStr::literal("PLAIN"),
@@ -287,14 +307,15 @@ fn offences_before_the_connection_runs() {
             },
         )
     };
-    let tune_ok = |frame_max| method(0, connection::TuneOk { channel_max: 1, frame_max, heartbeat: 0 });
+    let tune_ok =
+        |frame_max| method(ChannelNumber::CONNECTION, connection::TuneOk { channel_max: 1, frame_max, heartbeat: 0 });
     let greeting = wire::PROTOCOL_HEADER.to_vec();
     let state = |name| format!("CHANNEL_ERROR - unexpected method in connection state {name}");
     let cases: Vec<(&str, Vec<Vec<u8>>, String)> = vec![
         ("a method too early", vec![greeting.clone(), tune_ok(4096)], format!("Link 504 10.31 #0 {}", state("starting"))),
         (
             "a channel too early",
-            vec![greeting.clone(), method(1, channel::Open {})],
+            vec![greeting.clone(), method(ChannelNumber(1), channel::Open {})],
             "Link 505 0.0 #1 UNEXPECTED_FRAME - type 1, all octets = <<0,20,0,10,0>>".into(),
         ),
         ("start-ok twice", vec![greeting.clone(), start_ok(), start_ok()], format!("Link 504 10.11 #0 {}", state("tuning"))),
@@ -308,7 +329,7 @@ fn offences_before_the_connection_runs() {
         ),
         (
             "publishing before open",
-            vec![greeting.clone(), start_ok(), tune_ok(4096), publish(1)],
+            vec![greeting.clone(), start_ok(), tune_ok(4096), publish(ChannelNumber(1))],
             "Connection 505 0.0 #1 UNEXPECTED_FRAME - type 1, first 16 octets = <<0,60,0,40,0,0,1,120,3,107,101,121,0>>"
                 .replace("first 16", "all"),
         ),
@@ -346,7 +367,7 @@ fn another_protocol_is_told_ours() {
 #[test]
 fn a_client_minds_its_server_too() {
     let deliver = method(
-        1,
+        ChannelNumber(1),
         basic::Deliver {
             consumer_tag: ShortStr::EMPTY,
             delivery_tag: 1,
@@ -357,16 +378,16 @@ fn a_client_minds_its_server_too() {
     );
     let cases = [
         (
-            method(5, channel::OpenOk {}),
+            method(ChannelNumber(5), channel::OpenOk {}),
             "Connection 504 20.11 #5 CHANNEL_ERROR - channel.open-ok on channel 5, which is not open",
         ),
         (declare(b"q"), "Connection 503 50.10 #1 COMMAND_INVALID - unimplemented method"),
         (
-            method(0, connection::OpenOk {}),
+            method(ChannelNumber::CONNECTION, connection::OpenOk {}),
             "Connection 504 10.41 #0 CHANNEL_ERROR - unexpected method in connection state running",
         ),
         (
-            [deliver, frame(3, 1, b"x")].concat(),
+            [deliver, frame(3, ChannelNumber(1), b"x")].concat(),
             "Connection 505 60.60 #1 UNEXPECTED_FRAME - expected content header for class 60, \
              got non content header frame instead",
         ),

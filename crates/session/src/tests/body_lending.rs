@@ -9,7 +9,7 @@ use crate::{
     limits::{BODY_FRAME_BYTES_MAX, BODY_LENT_STEP_BYTES, FRAME_BYTES_MAX},
 };
 use wire::{
-    ReplyCode,
+    ChannelNumber, ReplyCode,
     frame::{FRAME_BODY, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD_BYTES, FrameHead, split_head},
 };
 
@@ -35,7 +35,7 @@ fn of_bodies_from_the_threshold_on_nothing_is_copied() {
         for cut in [usize::MAX, 7_000] {
             let TestEndpoint { out, pool, .. } = &mut pair.client;
             let shared = pool.copy(&body);
-            out.publish(pool, 1, &head, &[0, 0], BodyOut::Share(&shared));
+            out.publish(pool, ChannelNumber(1), &head, &[0, 0], BodyOut::Share(&shared));
             // A link that lends hands over what is shared by itself, and so in pieces of its own.
             let parts: Vec<Vec<u8>> = out.gather().parts().map(<[u8]>::to_vec).collect();
             out.gather_mut().clear();
@@ -65,7 +65,7 @@ fn a_larger_frame_bound_is_for_bodies_alone() {
     let body = pattern(1 << 20);
     let TestEndpoint { out, pool, .. } = &mut pair.client;
     let head = PublishHead { exchange: b"x", routing_key: b"k", mandatory: false, immediate: false };
-    out.publish(pool, 1, &head, &[0, 0], BodyOut::Share(&pool.copy(&body)));
+    out.publish(pool, ChannelNumber(1), &head, &[0, 0], BodyOut::Share(&pool.copy(&body)));
     let parts: Vec<Vec<u8>> = out.gather().parts().map(<[u8]>::to_vec).collect();
     assert_eq!(parts.iter().filter(|part| part.len() >= THRESHOLD).count(), 1, "one frame");
     parts.iter().for_each(|part| pair.server.receive(part, &mut || 100_000));
@@ -76,7 +76,8 @@ fn a_larger_frame_bound_is_for_bodies_alone() {
         let mut pair = EndpointPair::open(&limits, true, &mut whole());
         pair.open_channel(&mut whole());
         let payload_bytes = FRAME_BYTES_MAX + FRAME_OVERHEAD_BYTES as u32 + 1;
-        pair.server.receive(&FrameHead { kind, channel, payload_bytes }.to_bytes(), &mut whole());
+        pair.server
+            .receive(&FrameHead { kind, channel: ChannelNumber(channel), payload_bytes }.to_bytes(), &mut whole());
         let fault = pair.server.log.last().expect("a fault");
         assert!(fault.contains("501") && fault.contains("frame_too_large,131081,131064"), "{fault}");
     }
@@ -92,7 +93,12 @@ fn a_larger_frame_bound_is_for_bodies_alone() {
 fn what_is_too_small_to_lend_is_taken_as_ever() {
     let mut pair = lending();
     let body = pattern(THRESHOLD - 1);
-    let sent = [publish(1), header(1, 60, body.len() as u64, &[0, 0]), frame(FRAME_BODY, 1, &body)].concat();
+    let sent = [
+        publish(ChannelNumber(1)),
+        header(ChannelNumber(1), 60, body.len() as u64, &[0, 0]),
+        frame(FRAME_BODY, ChannelNumber(1), &body),
+    ]
+    .concat();
     pair.server.receive(&sent, &mut || 1_000);
     assert!(pair.server.bodies.pop().as_ref() == Some(&body));
     assert_eq!(pair.server.inbound.take_copied_bytes(), 0, "it is no large body");
@@ -100,8 +106,8 @@ fn what_is_too_small_to_lend_is_taken_as_ever() {
 
 /// The heads of a content, and of the first of its frames.
 fn begun(body: &[u8], first: usize) -> Vec<u8> {
-    let frame = frame(FRAME_BODY, 1, &body[..first]);
-    [publish(1), header(1, 60, body.len() as u64, &[0, 0]), frame[..7].to_vec()].concat()
+    let frame = frame(FRAME_BODY, ChannelNumber(1), &body[..first]);
+    [publish(ChannelNumber(1)), header(ChannelNumber(1), 60, body.len() as u64, &[0, 0]), frame[..7].to_vec()].concat()
 }
 
 #[test]
@@ -115,7 +121,7 @@ fn a_channel_that_ends_while_its_memory_is_lent_drops_what_comes() {
         let fault = ProtocolFault {
             code: ReplyCode::PreconditionFailed,
             scope,
-            channel: 1,
+            channel: ChannelNumber(1),
             class_id: 60,
             method_id: 40,
             text: "the queue is gone".into(),
@@ -128,14 +134,19 @@ fn a_channel_that_ends_while_its_memory_is_lent_drops_what_comes() {
         assert!(matches!(nothing, Ok(None)));
         let rest = [&body[20_000..60_000], &[wire::frame::FRAME_END]].concat();
         pair.server.receive(&rest, &mut || 9_000);
-        pair.server.receive(&frame(FRAME_BODY, 1, &body[60_000..]), &mut || 9_000);
+        pair.server.receive(&frame(FRAME_BODY, ChannelNumber(1), &body[60_000..]), &mut || 9_000);
         assert!(!pair.server.inbound.is_lent() && pair.server.bodies.is_empty());
         if scope == FaultScope::Channel {
             // What comes after is understood.
             pair.server.sent();
-            pair.server.receive(&super::method(1, wire::method::channel::CloseOk {}), &mut whole());
-            pair.server.receive(&super::method(1, wire::method::channel::Open {}), &mut whole());
-            let content = [publish(1), header(1, 60, 3, &[0, 0]), frame(FRAME_BODY, 1, b"yes")].concat();
+            pair.server.receive(&super::method(ChannelNumber(1), wire::method::channel::CloseOk {}), &mut whole());
+            pair.server.receive(&super::method(ChannelNumber(1), wire::method::channel::Open {}), &mut whole());
+            let content = [
+                publish(ChannelNumber(1)),
+                header(ChannelNumber(1), 60, 3, &[0, 0]),
+                frame(FRAME_BODY, ChannelNumber(1), b"yes"),
+            ]
+            .concat();
             pair.server.receive(&content, &mut whole());
             assert_eq!(pair.server.bodies, [b"yes"]);
         }
@@ -164,9 +175,13 @@ fn a_peer_that_announces_much_on_many_channels_pins_one_body() {
     let body = pattern(1_000);
     for channel in 1..=10 {
         if channel > 1 {
-            assert_eq!(pair.open_channel(&mut whole()), channel);
+            assert_eq!(pair.open_channel(&mut whole()), ChannelNumber(channel));
         }
-        let heads = [publish(channel), header(channel, 60, 100 << 20, &[0, 0]), frame(FRAME_BODY, channel, &body)];
+        let heads = [
+            publish(ChannelNumber(channel)),
+            header(ChannelNumber(channel), 60, 100 << 20, &[0, 0]),
+            frame(FRAME_BODY, ChannelNumber(channel), &body),
+        ];
         pair.server.receive(&heads.concat(), &mut whole());
     }
     let used = pair.server.pool.used_bytes();
@@ -186,7 +201,7 @@ fn no_frame_of_a_shared_body_is_small() {
         for (share, least) in [(true, THRESHOLD), (false, 1)] {
             let body = pool.copy(&pattern(bytes));
             let part = if share { BodyOut::Share(&body) } else { BodyOut::Copy(&body) };
-            out.publish(pool, 1, &head, &[0, 0], part);
+            out.publish(pool, ChannelNumber(1), &head, &[0, 0], part);
             let sent: Vec<u8> = out.gather().parts().flatten().copied().collect();
             out.gather_mut().clear();
             let (mut at, mut frames) = (0, Vec::new());

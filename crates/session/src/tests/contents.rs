@@ -8,7 +8,7 @@ use crate::{
     drive::{EndpointPair, Fragmentation, TestEndpoint},
     limits::{BODY_STEP_BYTES, LARGE_BODY_BYTES},
 };
-use wire::{ReplyCode, method::basic};
+use wire::{ChannelNumber, ReplyCode, method::basic};
 
 const SIZES: [usize; 15] = [
     0,
@@ -102,7 +102,7 @@ fn a_row_of_large_bodies_is_received_in_place() {
         let head = PublishHead { exchange: b"x", routing_key: b"a.b", mandatory: false, immediate: false };
         for round in 0..4 {
             let TestEndpoint { out, pool, .. } = &mut pair.client;
-            out.publish(pool, 1, &head, &[0, 0], BodyOut::Copy(&body));
+            out.publish(pool, ChannelNumber(1), &head, &[0, 0], BodyOut::Copy(&body));
             pair.server.placed_bytes = 0;
             pair.pump(&mut || 200_000);
             let copied = bytes - pair.server.placed_bytes;
@@ -122,23 +122,23 @@ fn contents_of_two_channels_may_interleave() {
     pair.open_channel(&mut whole());
     pair.open_channel(&mut whole());
     let (one, two) = (pattern(40_000), pattern(3));
-    let mut bytes = super::publish(1);
-    bytes.extend_from_slice(&super::publish(2));
-    bytes.extend_from_slice(&super::header(1, 60, 40_000, &[0, 0]));
-    bytes.extend_from_slice(&super::frame(3, 1, &one[..30_000]));
+    let mut bytes = super::publish(ChannelNumber(1));
+    bytes.extend_from_slice(&super::publish(ChannelNumber(2)));
+    bytes.extend_from_slice(&super::header(ChannelNumber(1), 60, 40_000, &[0, 0]));
+    bytes.extend_from_slice(&super::frame(3, ChannelNumber(1), &one[..30_000]));
     bytes.extend_from_slice(&wire::frame::HEARTBEAT_FRAME);
-    bytes.extend_from_slice(&super::header(2, 60, 3, &[0, 0]));
-    bytes.extend_from_slice(&super::frame(3, 2, &two[..1]));
-    bytes.extend_from_slice(&super::frame(3, 2, &[]));
-    bytes.extend_from_slice(&super::frame(3, 1, &one[30_000..]));
-    bytes.extend_from_slice(&super::frame(3, 2, &two[1..]));
-    bytes.extend_from_slice(&super::publish(1));
-    bytes.extend_from_slice(&super::method(2, basic::Ack { delivery_tag: 1, multiple: false }));
-    bytes.extend_from_slice(&super::header(1, 60, 0, &[0, 0]));
+    bytes.extend_from_slice(&super::header(ChannelNumber(2), 60, 3, &[0, 0]));
+    bytes.extend_from_slice(&super::frame(3, ChannelNumber(2), &two[..1]));
+    bytes.extend_from_slice(&super::frame(3, ChannelNumber(2), &[]));
+    bytes.extend_from_slice(&super::frame(3, ChannelNumber(1), &one[30_000..]));
+    bytes.extend_from_slice(&super::frame(3, ChannelNumber(2), &two[1..]));
+    bytes.extend_from_slice(&super::publish(ChannelNumber(1)));
+    bytes.extend_from_slice(&super::method(ChannelNumber(2), basic::Ack { delivery_tag: 1, multiple: false }));
+    bytes.extend_from_slice(&super::header(ChannelNumber(1), 60, 0, &[0, 0]));
     pair.server.log.clear();
     pair.server.receive(&bytes, &mut whole());
     let log: Vec<&str> = pair.server.log.iter().map(|line| line.split(" [").next().unwrap_or_default()).collect();
-    let ack = "Method { channel: 2, method: BasicAck(Ack { delivery_tag: 1, multiple: false }) }";
+    let ack = "Method { channel: ChannelNumber(2), method: BasicAck(Ack { delivery_tag: 1, multiple: false }) }";
     assert_eq!(
         log,
         ["publish #1 x key false false", "publish #2 x key false false", ack, "publish #1 x key false false",]
@@ -150,14 +150,14 @@ fn contents_of_two_channels_may_interleave() {
 #[test]
 fn an_announced_body_costs_no_memory_until_it_comes() {
     let mut pair = EndpointPair::open(&SessionLimits::default(), true, &mut whole());
-    let channels: Vec<u16> = (0..10).map(|_| pair.open_channel(&mut whole())).collect();
+    let channels: Vec<ChannelNumber> = (0..10).map(|_| pair.open_channel(&mut whole())).collect();
     for channel in &channels {
         let mut bytes = super::publish(*channel);
         bytes.extend_from_slice(&super::header(*channel, 60, 100 << 20, &[0, 0]));
         pair.server.receive(&bytes, &mut whole());
     }
     assert!(pair.server.pool.used_bytes() < 1 << 20, "{:?}", pair.server.pool);
-    pair.server.receive(&super::frame(3, 1, b"a")[..8], &mut whole());
+    pair.server.receive(&super::frame(3, ChannelNumber(1), b"a")[..8], &mut whole());
     assert!(pair.server.pool.used_bytes() < 2 << 20, "{:?}", pair.server.pool);
 }
 
@@ -165,10 +165,10 @@ fn an_announced_body_costs_no_memory_until_it_comes() {
 fn short_methods_by_hand_are_those_of_the_table() {
     let mut driven = TestEndpoint::client(&SessionLimits::default(), true);
     driven.sent();
-    driven.out.ack(&driven.pool, 9, 1 << 33, true);
-    assert_eq!(driven.sent(), super::method(9, basic::Ack { delivery_tag: 1 << 33, multiple: true }));
+    driven.out.ack(&driven.pool, ChannelNumber(9), 1 << 33, true);
+    assert_eq!(driven.sent(), super::method(ChannelNumber(9), basic::Ack { delivery_tag: 1 << 33, multiple: true }));
     driven.out.heartbeat(&driven.pool);
-    assert_eq!(driven.sent(), super::frame(8, 0, &[]));
+    assert_eq!(driven.sent(), super::frame(8, ChannelNumber::CONNECTION, &[]));
 }
 
 /// Idle connections cost little: the bench of many starts here.
@@ -182,7 +182,7 @@ fn an_idle_session_is_small() {
 fn the_method_that_comes_next_is_looked_at_and_not_taken() {
     let mut pair = EndpointPair::open(&SessionLimits::default(), false, &mut whole());
     let channel = pair.open_channel(&mut whole());
-    let next = |input: &[u8], on: u16| pair.server.inbound.next_method(on, input).map(|method| method.id());
+    let next = |input: &[u8], on| pair.server.inbound.next_method(on, input).map(|method| method.id());
     let qos = |channel| super::method(channel, basic::Qos { prefetch_size: 0, prefetch_count: 1, global: false });
     let good = qos(channel);
     assert_eq!(next(&good, channel), Some(basic::Qos::ID));
@@ -190,8 +190,9 @@ fn the_method_that_comes_next_is_looked_at_and_not_taken() {
     for cut in 0..good.len() {
         assert_eq!(next(&good[..cut], channel), None, "{cut} bytes");
     }
-    assert_eq!(next(&qos(channel + 1), channel), None, "another channel's");
-    assert_eq!(next(&qos(channel + 1), channel + 1), None, "a channel that is not open");
+    let other = ChannelNumber(channel.0 + 1);
+    assert_eq!(next(&qos(other), channel), None, "another channel's");
+    assert_eq!(next(&qos(other), other), None, "a channel that is not open");
     let (mut unended, mut short) = (good.clone(), good.clone());
     *unended.last_mut().expect("an end") = 0;
     short[6] -= 1;

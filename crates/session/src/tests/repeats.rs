@@ -9,11 +9,12 @@ use crate::{
     limits::LARGE_BODY_BYTES,
 };
 use proptest::prelude::*;
+use wire::ChannelNumber;
 
 /// A delivery; each field is drawn from few values, so that neighbours are often alike.
 #[derive(Clone, Copy, Debug)]
 struct SampleDelivery {
-    channel: u16,
+    channel: ChannelNumber,
     tag: u64,
     key: u8,
     redelivered: bool,
@@ -26,7 +27,7 @@ struct SampleDelivery {
 }
 
 const PLAIN: SampleDelivery = SampleDelivery {
-    channel: 1,
+    channel: ChannelNumber(1),
     tag: 1,
     key: 0,
     redelivered: false,
@@ -73,7 +74,7 @@ fn encode(pair: &mut EndpointPair, one: SampleDelivery) -> Vec<u8> {
 fn heard(all: &[SampleDelivery], takes_alike: bool, cut: usize) -> (Vec<String>, Vec<Vec<u8>>, usize) {
     let mut pair = EndpointPair::open(&SessionLimits::default(), takes_alike, &mut whole());
     for expected in [1, 2] {
-        assert_eq!(pair.open_channel(&mut whole()), expected);
+        assert_eq!(pair.open_channel(&mut whole()), ChannelNumber(expected));
     }
     let bytes: Vec<u8> = all.iter().flat_map(|&one| encode(&mut pair, one)).collect();
     pair.client.log.clear();
@@ -108,7 +109,7 @@ fn what_is_not_alike_is_not() {
     let change = |of: fn(u64) -> SampleDelivery| (0..40).map(of).collect::<Vec<SampleDelivery>>();
     for all in [
         change(|tag| SampleDelivery { tag, key: (tag % 2) as u8, ..PLAIN }),
-        change(|tag| SampleDelivery { tag, channel: 1 + (tag % 2) as u16, ..PLAIN }),
+        change(|tag| SampleDelivery { tag, channel: ChannelNumber(1 + (tag % 2) as u16), ..PLAIN }),
         change(|tag| SampleDelivery { tag, redelivered: tag % 2 == 0, ..PLAIN }),
         change(|tag| SampleDelivery { tag, in_two: true, ..PLAIN }),
         change(|tag| SampleDelivery { tag, bytes: 64 + tag as usize, ..PLAIN }),
@@ -130,7 +131,7 @@ proptest! {
             .into_iter()
             .zip(1..)
             .map(|((channel, key, odd, bytes), tag)| SampleDelivery {
-                channel: if odd == 1 { channel } else { 1 },
+                channel: if odd == 1 { ChannelNumber(channel) } else { ChannelNumber(1) },
                 tag,
                 key: if odd == 2 { key } else { 0 },
                 redelivered: odd == 3,

@@ -9,7 +9,10 @@ use crate::{
     fuzz,
 };
 use proptest::prelude::*;
-use wire::method::{basic, channel, connection};
+use wire::{
+    ChannelNumber,
+    method::{basic, channel, connection},
+};
 
 /// A conversation with a server that has everything in it, large bodies apart.
 fn conversation() -> Vec<u8> {
@@ -26,29 +29,29 @@ fn conversation() -> Vec<u8> {
         all.extend_from_slice(&bytes);
     }
     for part in [
-        method(1, channel::Open {}),
-        publish(1),
-        header(1, 60, 5, &[0, 0]),
-        frame(3, 1, b"hello"),
-        publish(1),
-        header(1, 60, 0, &rich_properties()),
-        publish(1),
-        header(1, 60, 9, &[0, 0]),
-        frame(3, 1, b"in "),
-        frame(3, 1, b"pieces"),
-        method(1, basic::Ack { delivery_tag: 1, multiple: true }),
-        frame(8, 0, &[]),
-        publish(1),
-        publish(2)[..0].to_vec(),
-        header(1, 60, 200_000_000, &[0, 0]),
-        frame(3, 1, b"dropped"),
-        method(1, channel::CloseOk {}),
-        method(1, channel::Open {}),
-        publish(1),
-        header(1, 60, 3, &[0, 0]),
-        frame(3, 1, b"end"),
+        method(ChannelNumber(1), channel::Open {}),
+        publish(ChannelNumber(1)),
+        header(ChannelNumber(1), 60, 5, &[0, 0]),
+        frame(3, ChannelNumber(1), b"hello"),
+        publish(ChannelNumber(1)),
+        header(ChannelNumber(1), 60, 0, &rich_properties()),
+        publish(ChannelNumber(1)),
+        header(ChannelNumber(1), 60, 9, &[0, 0]),
+        frame(3, ChannelNumber(1), b"in "),
+        frame(3, ChannelNumber(1), b"pieces"),
+        method(ChannelNumber(1), basic::Ack { delivery_tag: 1, multiple: true }),
+        frame(8, ChannelNumber::CONNECTION, &[]),
+        publish(ChannelNumber(1)),
+        publish(ChannelNumber(2))[..0].to_vec(),
+        header(ChannelNumber(1), 60, 200_000_000, &[0, 0]),
+        frame(3, ChannelNumber(1), b"dropped"),
+        method(ChannelNumber(1), channel::CloseOk {}),
+        method(ChannelNumber(1), channel::Open {}),
+        publish(ChannelNumber(1)),
+        header(ChannelNumber(1), 60, 3, &[0, 0]),
+        frame(3, ChannelNumber(1), b"end"),
         method(
-            0,
+            ChannelNumber::CONNECTION,
             connection::Close {
                 reply_code: 200,
                 reply_text: wire::ShortStr::literal("bye"),
@@ -89,15 +92,15 @@ fn any_two_pieces_say_the_same() {
 #[test]
 fn a_large_body_may_be_cut_anywhere_around_its_frames() {
     let body = pattern(40_000);
-    let mut bytes = publish(1);
-    bytes.extend_from_slice(&header(1, 60, 40_000, &[0, 0]));
+    let mut bytes = publish(ChannelNumber(1));
+    bytes.extend_from_slice(&header(ChannelNumber(1), 60, 40_000, &[0, 0]));
     let mut edges = vec![0, bytes.len()];
     for part in body.chunks(17_000) {
-        bytes.extend_from_slice(&frame(3, 1, part));
+        bytes.extend_from_slice(&frame(3, ChannelNumber(1), part));
         edges.push(bytes.len());
     }
-    bytes.extend_from_slice(&publish(1));
-    bytes.extend_from_slice(&header(1, 60, 0, &[0, 0]));
+    bytes.extend_from_slice(&publish(ChannelNumber(1)));
+    bytes.extend_from_slice(&header(ChannelNumber(1), 60, 0, &[0, 0]));
     for in_place in [false, true] {
         for edge in &edges {
             for cut in edge.saturating_sub(20)..(edge + 20).min(bytes.len()) {
@@ -119,20 +122,28 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
             let ((class_id, method_id), _) = *which.get(wire::Method::ALL);
             [&class_id.to_be_bytes()[..], &method_id.to_be_bytes(), &rest].concat()
         }),
-        (0u64..30_000).prop_map(|bytes| header(1, 60, bytes, &[0, 0])[7..][..14].to_vec()),
+        (0u64..30_000).prop_map(|bytes| header(ChannelNumber(1), 60, bytes, &[0, 0])[7..][..14].to_vec()),
         (0usize..20_000).prop_map(pattern),
     ];
     let sound = (prop_oneof![1u8..4, Just(8), any::<u8>()], 0u16..4, payload)
-        .prop_map(|(kind, channel, payload)| frame(kind, channel, &payload));
+        .prop_map(|(kind, channel, payload)| frame(kind, ChannelNumber(channel), &payload));
     let contents = (0usize..30_000, 1usize..9000).prop_map(|(bytes, part)| {
-        let parts = pattern(bytes).chunks(part.min(8184)).flat_map(|part| frame(3, 1, part)).collect::<Vec<u8>>();
-        [publish(1), header(1, 60, bytes as u64, &[0, 0]), parts].concat()
+        let parts = pattern(bytes)
+            .chunks(part.min(8184))
+            .flat_map(|part| frame(3, ChannelNumber(1), part))
+            .collect::<Vec<u8>>();
+        [publish(ChannelNumber(1)), header(ChannelNumber(1), 60, bytes as u64, &[0, 0]), parts].concat()
     });
     let large_heads = (3000usize..8000, 0usize..50).prop_map(|(bytes, body)| {
         let value = wire::Value::Bytes(pattern(bytes).into());
         let headers = wire::Table::new().with("k", value).expect("a short name");
         let properties = wire::Properties { headers: Some(headers), ..Default::default() }.to_bytes();
-        [publish(1), header(1, 60, body as u64, &properties), frame(3, 1, &pattern(body))].concat()
+        [
+            publish(ChannelNumber(1)),
+            header(ChannelNumber(1), 60, body as u64, &properties),
+            frame(3, ChannelNumber(1), &pattern(body)),
+        ]
+        .concat()
     });
     let any_frame =
         prop_oneof![1 => large_heads, 4 => contents, 4 => sound, 1 => prop::collection::vec(any::<u8>(), 0..20)];

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use verbs::sim::{Fabric, FabricOptions, STEP, SimDevice};
 use verbs::{LinkId, Port, PortSettings};
 use wire::method::{basic, connection, queue};
-use wire::{Method, ShortStr, Table, TableRef};
+use wire::{ChannelNumber, Method, ShortStr, Table, TableRef};
 
 /// Steps within which anything must have happened.
 const STEPS_MAX: usize = 400_000;
@@ -333,7 +333,7 @@ impl VerbsClient {
     }
 
     pub fn send_method<'a>(&mut self, method: impl Into<Method<'a>>) {
-        self.out.method(&self.pool, 1, &method.into());
+        self.out.method(&self.pool, ChannelNumber(1), &method.into());
     }
 
     /// A queue of that name.
@@ -348,7 +348,7 @@ impl VerbsClient {
     pub fn publish(&mut self, exchange: &str, routing_key: &str, body: &Slice) {
         let (exchange, routing_key) = (exchange.as_bytes(), routing_key.as_bytes());
         let head = PublishHead { exchange, routing_key, mandatory: false, immediate: false };
-        self.out.publish(&self.pool, 1, &head, &[0, 0], BodyOut::Share(body));
+        self.out.publish(&self.pool, ChannelNumber(1), &head, &[0, 0], BodyOut::Share(body));
     }
 
     pub fn unsent_bytes(&self) -> usize {
@@ -459,7 +459,7 @@ impl VerbsClient {
                     self.frame_bytes_max = inbound.tune(&tune, &self.limits, out, pool).frame_bytes_max;
                     inbound.open(ShortStr::literal("/"), out, pool);
                 }
-                ClientAction::OpenChannel => assert_eq!(inbound.open_channel(out, pool), Some(1)),
+                ClientAction::OpenChannel => assert_eq!(inbound.open_channel(out, pool), Some(ChannelNumber(1))),
             }
         }
         self.kept = input.to_vec();

@@ -6,6 +6,7 @@ use super::shadow_model::{BindingTarget, PublishOutcome, SettlementProgress, Sha
 use crate::client_connection::{BrokerReply, ClientEvent};
 use crate::simulated_client::{ClientRequest, ConnectionState, ConsumerState, PendingRequest, Settlement};
 use crate::world::SimulatedWorld;
+use wire::ChannelNumber;
 
 /// Handles the events of clients.
 pub struct EventHandler<'a> {
@@ -107,7 +108,7 @@ impl EventHandler<'_> {
         DeliveryChecker { world: self.world, model: self.model, suspicions: self.suspicions }
     }
 
-    fn open_channel_of(&mut self, client: usize, number: u16, what: &str) -> Option<usize> {
+    fn open_channel_of(&mut self, client: usize, number: ChannelNumber, what: &str) -> Option<usize> {
         let channel = self.world.clients[client].channel_by_number(number);
         if let Some(channel) = channel.filter(|&channel| self.world.clients[client].channels[channel].is_open()) {
             return Some(channel);
@@ -304,7 +305,7 @@ impl EventHandler<'_> {
     }
 
     /// The broker closed a channel, which must have had a reason.
-    fn on_refusal(&mut self, client: usize, number: u16, text: &str) {
+    fn on_refusal(&mut self, client: usize, number: ChannelNumber, text: &str) {
         let Some(channel) = self.world.clients[client].channel_by_number(number) else { return };
         let now = self.model.now;
         let pending = self.world.clients[client].channels[channel].pending.take();
@@ -388,7 +389,7 @@ impl EventHandler<'_> {
     }
 
     /// The client's channel.close is answered: the broker received everything before it.
-    fn on_close(&mut self, client: usize, number: u16) {
+    fn on_close(&mut self, client: usize, number: ChannelNumber) {
         let Some(channel) = self.world.clients[client].channel_by_number(number) else { return };
         let one = self.world.clients[client].channels.remove(channel);
         let uid = one.uid;

@@ -132,12 +132,13 @@ impl ShadowModel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wire::ChannelNumber;
 
     #[test]
     fn a_channel_that_ends_leaves_its_publishes_unknown_and_its_rolled_back_ones_unpublished() {
         let mut model = ShadowModel::new(true);
         let queue = model.add_queue("q".into(), None, false);
-        let mut channel = ClientChannel::new(1, 7);
+        let mut channel = ClientChannel::new(ChannelNumber(1), 7);
         for id in [1, 2] {
             model.messages.insert(id, crate::features::shadow_model::ShadowMessage::example(7));
         }
@@ -153,7 +154,7 @@ mod tests {
     fn a_requeued_delivery_is_owed_and_a_settled_one_is_not() {
         let mut model = ShadowModel::new(true);
         let queue = model.add_queue("q".into(), None, false);
-        let mut channel = ClientChannel::new(1, 7);
+        let mut channel = ClientChannel::new(ChannelNumber(1), 7);
         for (tag, settlement, owed) in [(1, Settlement::Requeue, true), (2, Settlement::Done, false)] {
             let delivery = UnsettledDelivery { queue, message: tag, consumer: None, staged: false, since_us: 0 };
             channel.unsettled.insert(tag, delivery);

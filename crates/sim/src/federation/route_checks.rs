@@ -7,7 +7,7 @@ use catalog::arguments::X_BOUND_FROM;
 use catalog::{BindingDestination, BindingView, Catalog};
 use federation::{LinkState, LinkStatus};
 use std::collections::BTreeSet;
-use wire::Value;
+use wire::{ChannelNumber, Value};
 
 /// The prefix of the names of everything that federation declares.
 pub const FEDERATION_PREFIX: &str = "federation: ";
@@ -78,7 +78,7 @@ impl RouteChecker<'_> {
                 }
                 let (at, from, to) = (end.broker, near.broker, far.broker);
                 for channel in 1..=credits.len() as u16 {
-                    let under_way = broker.shards[end.shard].shard.broker().in_flight(end.slot, channel);
+                    let under_way = broker.shards[end.shard].shard.broker().in_flight(end.slot, ChannelNumber(channel));
                     if under_way > most {
                         violation = Some(format!(
                             "{under_way} messages are under way at b{at} on channel {channel} of the link of b{from} to b{to}, \

@@ -80,7 +80,7 @@ impl SimNetwork {
     pub fn add_node(&mut self, group: Option<usize>) -> usize {
         let number = self.nodes.len();
         let wake_pipe = self.live.is_some().then(|| WakePipe::new().expect("the system has room for two sockets"));
-        self.nodes.push(SimNode { wake_pipe: wake_pipe, group: group.unwrap_or(number), ..SimNode::default() });
+        self.nodes.push(SimNode { wake_pipe, group: group.unwrap_or(number), ..SimNode::default() });
         number
     }
 

@@ -176,7 +176,7 @@ fn a_method_stays_small() {
 #[test]
 fn frames_enclose_the_payload() {
     let mut out = b"before".to_vec();
-    encode_frame(258, &channel::Open {}.into(), &mut out);
+    encode_frame(ChannelNumber(258), &channel::Open {}.into(), &mut out);
     assert_eq!(out, b"before\x01\x01\x02\0\0\0\x05\0\x14\0\x0a\0\xce");
 }
 
@@ -197,10 +197,10 @@ proptest! {
             prop_assert_eq!(Method::decode(&payload), Ok(*method));
 
             let mut frame = Vec::new();
-            encode_frame(9, method, &mut frame);
+            encode_frame(ChannelNumber(9), method, &mut frame);
             prop_assert_eq!(frame.len(), method.frame_len());
             let split = crate::frame::split(&frame, u32::MAX);
-            let expect = crate::Frame { kind: FRAME_METHOD, channel: 9, payload: &payload };
+            let expect = crate::Frame { kind: FRAME_METHOD, channel: ChannelNumber(9), payload: &payload };
             prop_assert_eq!(split, Ok(Some((expect, frame.len()))));
 
             for cut in 0..payload.len() {

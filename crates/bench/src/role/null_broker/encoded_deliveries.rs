@@ -5,7 +5,10 @@ use std::io::Write;
 use gauge::{SEQUENCE_BYTES_MAX, write_sequence};
 use session::{BodyOut, DeliverHead, Outbound};
 use slab::Pool;
-use wire::frame::{FRAME_HEAD_BYTES, FRAME_OVERHEAD_BYTES};
+use wire::{
+    ChannelNumber,
+    frame::{FRAME_HEAD_BYTES, FRAME_OVERHEAD_BYTES},
+};
 
 use super::publish_skimmer::payload_bytes;
 use crate::limits::NULL_BLOCK_BYTES;
@@ -36,7 +39,13 @@ pub(super) struct EncodedDeliveries {
 
 impl EncodedDeliveries {
     /// Encodes them with the frame size that `like` has negotiated.
-    pub(super) fn new(like: &Outbound, pool: &Pool, channel: u16, heads: &DeliveryHeads, size_bytes: usize) -> Self {
+    pub(super) fn new(
+        like: &Outbound,
+        pool: &Pool,
+        channel: ChannelNumber,
+        heads: &DeliveryHeads,
+        size_bytes: usize,
+    ) -> Self {
         let mut out = like.empty_like();
         let body = vec![b'x'; size_bytes];
         let head = DeliverHead {
@@ -112,7 +121,7 @@ mod tests {
                 exchange: &heads.exchange,
                 routing_key: &heads.routing_key,
             };
-            out.deliver(pool, 1, &head, &[0, 0], BodyOut::Copy(&body));
+            out.deliver(pool, ChannelNumber(1), &head, &[0, 0], BodyOut::Copy(&body));
         }
         out.gather().parts().flatten().copied().collect()
     }
@@ -126,7 +135,8 @@ mod tests {
         for size_bytes in [0, 1, 8, 100, frame, frame + 1, 3 * frame, 3 * frame + 5] {
             for count in [1, 2, 7, 3_000 / (1 + size_bytes as u64) + 5] {
                 let mut bytes = Vec::new();
-                let mut deliveries = EncodedDeliveries::new(&Outbound::new(), &pool, 1, &heads, size_bytes);
+                let mut deliveries =
+                    EncodedDeliveries::new(&Outbound::new(), &pool, ChannelNumber(1), &heads, size_bytes);
                 deliveries.write(&mut bytes, count).expect("memory takes all");
                 assert!(bytes == expected(&pool, &heads, size_bytes, count), "{count} of {size_bytes} bytes");
             }

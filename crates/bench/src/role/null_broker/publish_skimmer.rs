@@ -3,7 +3,10 @@
 //! Publishes that begin with the same bytes as the last one are recognised by comparison.
 
 use session::limits::LARGE_BODY_BYTES;
-use wire::frame::{FRAME_BODY, FRAME_END, FRAME_HEAD_BYTES, FRAME_OVERHEAD_BYTES, split_head};
+use wire::{
+    ChannelNumber,
+    frame::{FRAME_BODY, FRAME_END, FRAME_HEAD_BYTES, FRAME_OVERHEAD_BYTES, split_head},
+};
 
 use super::{BEGIN_EXCHANGE, parse_begin_key};
 
@@ -16,7 +19,7 @@ pub(super) enum SkimResult {
     /// No complete frame.
     Nothing,
     /// A consumer requests messages.
-    Begin { channel: u16, count: u64, size_bytes: usize },
+    Begin { channel: ChannelNumber, count: u64, size_bytes: usize },
     /// A frame of this size that is not a publish.
     Other(usize),
 }
@@ -166,8 +169,8 @@ mod tests {
         let head = PublishHead { exchange: b"x", routing_key: b"k", mandatory: false, immediate: false };
         for &size in sizes {
             let body = vec![FRAME_END; size];
-            out.publish(&pool, 1, &head, &[0, 0], BodyOut::Copy(&body));
-            out.method(&pool, 1, &channel::FlowOk { active: true }.into());
+            out.publish(&pool, ChannelNumber(1), &head, &[0, 0], BodyOut::Copy(&body));
+            out.method(&pool, ChannelNumber(1), &channel::FlowOk { active: true }.into());
         }
         let begin =
             begin_key(&LoadSegment { shape: crate::role_protocol::TrafficShape::Stream, size_bytes: 64, count: 1_000 });
@@ -177,7 +180,7 @@ mod tests {
             mandatory: false,
             immediate: false,
         };
-        out.publish(&pool, 3, &head, &[0, 0], BodyOut::Copy(&[]));
+        out.publish(&pool, ChannelNumber(3), &head, &[0, 0], BodyOut::Copy(&[]));
         out.gather().parts().flatten().copied().collect()
     }
 
@@ -204,7 +207,7 @@ mod tests {
                 }
             }
             assert_eq!((calls, waiting.len()), (sizes.len(), 0), "pieces of {step}");
-            assert_eq!(begins, [SkimResult::Begin { channel: 3, count: 1_000, size_bytes: 64 }]);
+            assert_eq!(begins, [SkimResult::Begin { channel: ChannelNumber(3), count: 1_000, size_bytes: 64 }]);
         }
     }
 
