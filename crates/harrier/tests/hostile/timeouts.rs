@@ -64,13 +64,13 @@ fn who_makes_the_broker_wait_is_given_up_and_what_it_held_returns() {
         assert!(now() < began + 2 * PATIENCE, "not all of them were given up");
         pause();
     }
-    for (peer, words) in [(&mut never_done, "did not read in time"), (&mut silent, "nothing was heard")] {
+    for (peer, words) in [(&mut never_done, "did not read an offer in time"), (&mut silent, "nothing was received")] {
         let told = peer.ends();
         assert!(told.contains(words), "{words}: it is told {told:?}");
     }
     // A peer that blocks the READ receives no message, not even a ping, because the READ is ahead of it. Only the log
     // tells.
-    broker.await_line("did not read in time");
+    broker.await_line("did not read an offer in time");
     broker.await_line("nothing was received from the peer");
     drop((never_done, silent, mute, stays, stuck, unreadable));
 
