@@ -15,7 +15,7 @@ export BENCH_COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null)
 build: ## Build the program: target/release/harrier.
 	$(CARGO) build --release --locked -p harrier
 
-bench: build ## All benchmarks through a real broker, briefly: tables here, figures in out/report.html. About four minutes after the build.
+bench: build ## All benchmarks through a real broker, briefly: tables here, figures in out/report.html. About two minutes after the build.
 	$(HARRIER) bench suite --quick --out $(OUT)
 
 perf: build ## Harrier, RabbitMQ and a raw relay side by side. PERF="--only latency", PERF=--write: see `harrier bench perf --help`.
