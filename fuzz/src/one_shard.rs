@@ -11,7 +11,7 @@ use broker::{
 use catalog::{Catalog, CatalogLimits, QueueId, Refusal, SessionId, ShardId, default_definitions};
 use slab::{Pool, PoolOptions};
 use wire::method::{basic, queue};
-use wire::{ChannelNumber, Method, RawProperties, ShortStr, TableRef};
+use wire::{ChannelNumber, DeliveryTag, Method, RawProperties, ShortStr, TableRef};
 
 const SLOT: ConnectionSlot = ConnectionSlot::new(0);
 const CHANNEL: ChannelNumber = ChannelNumber(1);
@@ -20,7 +20,7 @@ const MS_US: u64 = 1_000;
 /// A message that came to the client.
 pub struct Got {
     /// Its delivery tag.
-    pub tag: u64,
+    pub tag: DeliveryTag,
     /// Its properties in wire form.
     pub properties: Vec<u8>,
     /// Its body.
@@ -36,7 +36,7 @@ struct Noted {
     refused: Option<Refusal>,
 }
 
-fn got(tag: u64, content: &Content<'_>) -> Got {
+fn got(tag: DeliveryTag, content: &Content<'_>) -> Got {
     let body = match content.body {
         BodyRef::Small(bytes) => bytes.to_vec(),
         BodyRef::Large(slice) => slice.to_vec(),
@@ -62,7 +62,7 @@ impl Effects for Noted {
         &mut self,
         _slot: ConnectionSlot,
         _channel: ChannelNumber,
-        tag: u64,
+        tag: DeliveryTag,
         _again: bool,
         _left: u32,
         content: Content<'_>,

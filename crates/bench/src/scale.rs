@@ -3,6 +3,7 @@
 //! Only the broker's own memory is counted, not the kernel's.
 
 use client::{Client, ConsumeOptions, ExchangeOptions, Publish, QueueOptions, Table};
+use wire::DeliveryTag;
 
 use crate::arguments::{OptionSpec, ParsedOptions, help, option};
 use crate::placement::{CpuList, CpuPlacement};
@@ -203,7 +204,8 @@ fn drain(url: &str, count: usize) -> Result<u64, String> {
         let mut received = 0;
         while received < count as u64 {
             let came = client.dispatch(std::time::Duration::from_secs(10), |delivery, _| {
-                received += u64::from(delivery.delivery_tag == received + 1 && delivery.body().len() == 64);
+                received +=
+                    u64::from(delivery.delivery_tag == DeliveryTag(received + 1) && delivery.body().len() == 64);
                 Ok(())
             })?;
             if came.deliveries == 0 {

@@ -58,7 +58,7 @@ impl AckTimeouts {
                 checkpoints.clear();
                 continue;
             }
-            checkpoints.push_back((now_us, channel.ledger.next_tag() - 1));
+            checkpoints.push_back((now_us, channel.ledger.last_tag()));
         }
     }
 }

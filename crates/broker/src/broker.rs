@@ -21,9 +21,8 @@ use crate::session_state::{ReadControl, SessionLogin};
 use crate::sessions::Sessions;
 use crate::shard_message::ShardBatch;
 use catalog::{Catalog, Definition, Refusal, ShardId, VhostId};
-use wire::ChannelNumber;
-use wire::ReplyCode;
 use wire::method::{Method, basic};
+use wire::{ChannelNumber, DeliveryTag, ReplyCode};
 
 /// How a broker core is set up.
 #[derive(Clone, Debug)]
@@ -206,7 +205,7 @@ impl Broker {
     }
 
     /// The number by which the next publish on a channel will be confirmed, if it will.
-    pub fn next_confirm_tag(&self, slot: ConnectionSlot, number: ChannelNumber) -> Option<u64> {
+    pub fn next_confirm_tag(&self, slot: ConnectionSlot, number: ChannelNumber) -> Option<DeliveryTag> {
         self.data.dispatcher.channels.get(self.sessions.channel_key(slot, number)?)?.next_confirm_tag()
     }
 

@@ -8,7 +8,7 @@ use crate::publish_route::PublishRouteCache;
 use crate::transaction::{Transaction, TransactionOperation};
 use catalog::Refusal;
 use std::collections::VecDeque;
-use wire::{ChannelNumber, ReplyCode};
+use wire::{ChannelNumber, DeliveryTag, ReplyCode};
 
 /// How publishes of a channel are made safe.
 pub enum ChannelMode {
@@ -41,7 +41,7 @@ pub struct Channel {
     /// The queue declared last, for methods that name none.
     pub last_queue: Box<str>,
     /// With a consumer timeout only: the last tag handed out at some moments of the past.
-    pub tag_checkpoints: VecDeque<(u64, u64)>,
+    pub tag_checkpoints: VecDeque<(u64, DeliveryTag)>,
     pub reply_consumer: Option<ReplyConsumer>,
 }
 
@@ -78,8 +78,8 @@ impl Channel {
     }
 
     /// The number by which the next publish will be confirmed, if it will.
-    pub fn next_confirm_tag(&self) -> Option<u64> {
-        matches!(self.mode, ChannelMode::Confirm).then_some(self.confirms.published + 1)
+    pub fn next_confirm_tag(&self) -> Option<DeliveryTag> {
+        matches!(self.mode, ChannelMode::Confirm).then_some(DeliveryTag(self.confirms.published + 1))
     }
 
     /// The queue that a method means: the one it names, or the one declared last.
@@ -145,7 +145,7 @@ impl Channel {
     #[cold]
     pub fn settle_in_transaction(
         &mut self,
-        tag: u64,
+        tag: DeliveryTag,
         multiple: bool,
         outcome: SettlementOutcome,
     ) -> Result<(), Refusal> {
@@ -171,7 +171,7 @@ pub fn not_open() -> Refusal {
 }
 
 /// The refusal for the settlement of a delivery tag that is not out.
-pub fn unknown_tag(tag: u64) -> Refusal {
+pub fn unknown_tag(tag: DeliveryTag) -> Refusal {
     Refusal::channel(ReplyCode::PreconditionFailed, format!("PRECONDITION_FAILED - unknown delivery tag {tag}"))
 }
 

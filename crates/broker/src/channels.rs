@@ -340,7 +340,7 @@ mod tests {
     use crate::test_effects::RecordedEffects;
     use catalog::{QueueId, ShardId};
     use std::collections::VecDeque;
-    use wire::ChannelNumber;
+    use wire::{ChannelNumber, DeliveryTag};
 
     fn consume(channels: &mut Channels, channel: ChannelKey, home: u16, prefetch: u32) -> ConsumerKey {
         channels.add_consumer(Consumer {
@@ -375,7 +375,8 @@ mod tests {
         }
         assert_eq!((fx.take().as_str(), channels.unsettled()), ("4: #1=a", 1));
         assert!(channels.has_idle_consumers(ConnectionSlot::new(4)) && !channels.accepts(consumer, &fx));
-        let delivery = channels.get_mut(channel).and_then(|channel| channel.ledger.settle(1)).expect("tag 1 is out");
+        let delivery =
+            channels.get_mut(channel).and_then(|channel| channel.ledger.settle(DeliveryTag(1))).expect("tag 1 is out");
         channels.count_settled(channel, &delivery);
         channels.set_idle(consumer, false);
         channels.deliver_parked(consumer, &mut fx);

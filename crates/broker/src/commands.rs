@@ -14,9 +14,8 @@ use crate::session_state::{PendingReply, ReadControl, SessionIdentity};
 use crate::shard_message::{QueueRequest, Subscription};
 use catalog::{Name, PermissionKind, QueueId, Refusal, Resource, ResourceKind};
 use std::collections::VecDeque;
-use wire::ChannelNumber;
-use wire::ReplyCode;
 use wire::method::{Method, access, basic, channel, confirm, exchange, queue, tx};
+use wire::{ChannelNumber, DeliveryTag, ReplyCode};
 
 /// The commands of clients.
 pub(crate) struct Commands<'a> {
@@ -167,7 +166,7 @@ impl Commands<'_> {
     fn settle<E: Effects>(
         &mut self,
         key: ChannelKey,
-        tag: u64,
+        tag: DeliveryTag,
         multiple: bool,
         outcome: SettlementOutcome,
         fx: &mut E,
@@ -184,7 +183,7 @@ impl Commands<'_> {
     fn settle_now<E: Effects>(
         &mut self,
         key: ChannelKey,
-        tag: u64,
+        tag: DeliveryTag,
         multiple: bool,
         outcome: SettlementOutcome,
         fx: &mut E,
@@ -198,7 +197,7 @@ impl Commands<'_> {
 
     /// `basic.recover`: everything unsettled returns to its position, whether a transaction is open or not.
     fn recover<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) -> Result<(), Refusal> {
-        self.settle_now(key, 0, true, SettlementOutcome::Requeued, fx)
+        self.settle_now(key, DeliveryTag::ALL, true, SettlementOutcome::Requeued, fx)
     }
 
     /// `basic.qos`.

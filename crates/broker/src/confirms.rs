@@ -8,7 +8,7 @@ use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
 use crate::shard_message::ShardMessage;
 use catalog::ShardId;
 use std::collections::VecDeque;
-use wire::ChannelNumber;
+use wire::{ChannelNumber, DeliveryTag};
 
 /// Confirms to send, and publishes that await an answer.
 pub(crate) struct PublisherConfirms {
@@ -115,7 +115,7 @@ impl PublisherConfirms {
             while let Some(refused) = confirms.next_refused(safe) {
                 accept(slot, number, confirmed, refused - 1, fx);
                 let outcome = ConfirmOutcome::Refused;
-                fx.confirm(slot, number, Confirm { delivery_tag: refused, multiple: false, outcome });
+                fx.confirm(slot, number, Confirm { delivery_tag: DeliveryTag(refused), multiple: false, outcome });
                 confirmed = refused;
             }
             accept(slot, number, confirmed, safe, fx);
@@ -127,7 +127,11 @@ impl PublisherConfirms {
 fn accept<E: Effects>(slot: ConnectionSlot, channel: ChannelNumber, confirmed: u64, safe: u64, fx: &mut E) {
     if safe > confirmed {
         let multiple = safe - confirmed > 1;
-        fx.confirm(slot, channel, Confirm { delivery_tag: safe, multiple, outcome: ConfirmOutcome::Accepted });
+        fx.confirm(
+            slot,
+            channel,
+            Confirm { delivery_tag: DeliveryTag(safe), multiple, outcome: ConfirmOutcome::Accepted },
+        );
     }
 }
 

@@ -15,9 +15,8 @@ use crate::queues::QueueTimerResult;
 use crate::sessions::Sessions;
 use crate::shard_message::{QueueRequest, RefusedDefinition, Requester, ShardMessage};
 use catalog::{Definition, DefinitionOutcome, ExecutedDefinition, QueueId, Refusal, ShardId, VhostId};
-use wire::ChannelNumber;
-use wire::ShortStr;
 use wire::method::{Method, basic};
+use wire::{ChannelNumber, DeliveryTag, ShortStr};
 
 /// All that a change of definitions touches.
 pub(crate) struct ControlPlane<'a> {
@@ -241,7 +240,7 @@ impl ControlPlane<'_> {
             ledger.restore(transaction.roll_back());
         }
         let (dispatcher, catalog) = (&mut self.data.dispatcher, &self.definitions.catalog);
-        ledger.settle_through(0, |delivery| {
+        ledger.settle_through(DeliveryTag::ALL, |delivery| {
             dispatcher.settle_delivery(key, delivery, SettlementOutcome::Requeued, catalog, fx);
         });
         dispatcher.channels.remove(key);

@@ -18,6 +18,7 @@ use crate::session_state::SessionState;
 use crate::sessions::Sessions;
 use crate::shard_message::{ShardMessage, ShardPayload};
 use catalog::{Catalog, QueueId, Refusal};
+use wire::DeliveryTag;
 
 /// What a queue did with a new message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -207,7 +208,7 @@ impl Dispatcher {
     pub fn settle<E: Effects>(
         &mut self,
         key: ChannelKey,
-        (tag, multiple): (u64, bool),
+        (tag, multiple): (DeliveryTag, bool),
         outcome: SettlementOutcome,
         catalog: &Catalog,
         fx: &mut E,
@@ -223,7 +224,7 @@ impl Dispatcher {
     fn settle_through<E: Effects>(
         &mut self,
         key: ChannelKey,
-        tag: u64,
+        tag: DeliveryTag,
         outcome: SettlementOutcome,
         catalog: &Catalog,
         fx: &mut E,

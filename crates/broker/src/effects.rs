@@ -10,14 +10,14 @@ use crate::shard_message::ShardBatch;
 use catalog::{QueueId, Refusal, ShardId};
 use slab::Pool;
 use wire::{
-    ChannelNumber,
+    ChannelNumber, DeliveryTag,
     method::{Method, basic},
 };
 
 /// One `basic.deliver` for a consumer.
 pub struct Delivery<'a> {
     pub consumer_tag: &'a [u8],
-    pub tag: u64,
+    pub tag: DeliveryTag,
     pub redelivered: bool,
     pub content: Content<'a>,
 }
@@ -35,7 +35,7 @@ pub enum ConfirmOutcome {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Confirm {
     /// The number of the last publish that it covers.
-    pub delivery_tag: u64,
+    pub delivery_tag: DeliveryTag,
     /// It covers every publish up to that number, too.
     pub multiple: bool,
     /// What became of them.
@@ -78,7 +78,7 @@ pub trait Effects {
         &mut self,
         slot: ConnectionSlot,
         channel: ChannelNumber,
-        tag: u64,
+        tag: DeliveryTag,
         redelivered: bool,
         messages_left: u32,
         content: Content<'_>,

@@ -5,6 +5,7 @@ use crate::ids::{ConsumerKey, QueuePosition};
 use crate::message::Message;
 use catalog::{QueueId, ShardId};
 use std::collections::BTreeMap;
+use wire::DeliveryTag;
 
 /// What becomes of a settled delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,22 +43,27 @@ pub struct Ledger {
 impl Ledger {
     /// The next tag for a delivery that needs no acknowledgement.
     #[inline]
-    pub fn assign_settled(&mut self) -> u64 {
+    pub fn assign_settled(&mut self) -> DeliveryTag {
         self.last += 1;
         if !self.list.is_empty() {
             self.list.push_back(None);
         }
-        self.last
+        DeliveryTag(self.last)
     }
 
     /// The tag that the next delivery will get.
     #[inline]
-    pub fn next_tag(&self) -> u64 {
-        self.last + 1
+    pub fn next_tag(&self) -> DeliveryTag {
+        DeliveryTag(self.last + 1)
+    }
+
+    /// The tag assigned last; 0 before the first.
+    pub fn last_tag(&self) -> DeliveryTag {
+        DeliveryTag(self.last)
     }
 
     /// Takes the deliveries of an acknowledgement, to settle or restore them later; `None` if its tag is not unsettled.
-    pub fn take(&mut self, tag: u64, multiple: bool) -> Option<Vec<(u64, UnsettledDelivery)>> {
+    pub fn take(&mut self, tag: DeliveryTag, multiple: bool) -> Option<Vec<(DeliveryTag, UnsettledDelivery)>> {
         if !multiple {
             return self.settle(tag).map(|delivery| vec![(tag, delivery)]);
         }
@@ -66,32 +72,32 @@ impl Ledger {
     }
 
     /// Restores deliveries that were taken: they are unsettled again, under their tags.
-    pub fn restore(&mut self, taken: impl IntoIterator<Item = (u64, UnsettledDelivery)>) {
-        let mut all: BTreeMap<u64, UnsettledDelivery> = taken.into_iter().collect();
+    pub fn restore(&mut self, taken: impl IntoIterator<Item = (DeliveryTag, UnsettledDelivery)>) {
+        let mut all: BTreeMap<DeliveryTag, UnsettledDelivery> = taken.into_iter().collect();
         if all.is_empty() {
             return;
         }
-        self.release_through(0, |tag, delivery| drop(all.insert(tag, delivery)));
+        self.release_through(DeliveryTag::ALL, |tag, delivery| drop(all.insert(tag, delivery)));
         self.unsettled = all.len();
-        self.front = all.first_key_value().map_or(self.last, |(&tag, _)| tag);
-        (self.front..=self.last).for_each(|tag| self.list.push_back(all.remove(&tag)));
+        self.front = all.first_key_value().map_or(self.last, |(&tag, _)| tag.0);
+        (self.front..=self.last).for_each(|tag| self.list.push_back(all.remove(&DeliveryTag(tag))));
     }
 
     /// The next tag for a delivery that must be settled.
     #[inline]
-    pub fn assign_unsettled(&mut self, delivery: UnsettledDelivery) -> u64 {
+    pub fn assign_unsettled(&mut self, delivery: UnsettledDelivery) -> DeliveryTag {
         self.last += 1;
         if self.list.is_empty() {
             self.front = self.last;
         }
         self.list.push_back(Some(delivery));
         self.unsettled += 1;
-        self.last
+        DeliveryTag(self.last)
     }
 
     /// The oldest unsettled tag.
-    pub fn oldest(&self) -> Option<u64> {
-        (!self.list.is_empty()).then_some(self.front)
+    pub fn oldest(&self) -> Option<DeliveryTag> {
+        (!self.list.is_empty()).then_some(DeliveryTag(self.front))
     }
 
     /// Deliveries that wait for settlement.
@@ -101,25 +107,25 @@ impl Ledger {
     }
 
     /// Releases one tag.
-    pub fn settle(&mut self, tag: u64) -> Option<UnsettledDelivery> {
-        let index = tag.checked_sub(self.front)?;
+    pub fn settle(&mut self, tag: DeliveryTag) -> Option<UnsettledDelivery> {
+        let index = tag.0.checked_sub(self.front)?;
         let released = self.list.get_mut(usize::try_from(index).ok()?)?.take()?;
         self.unsettled -= 1;
         self.trim();
         Some(released)
     }
 
-    /// Releases every tag up to `tag`, oldest first; zero means all.
+    /// Releases every tag up to `tag`, oldest first; [`DeliveryTag::ALL`] means all.
     /// Returns false if `tag` itself is not unsettled: then nothing is released.
-    pub fn settle_through(&mut self, tag: u64, mut release: impl FnMut(UnsettledDelivery)) -> bool {
+    pub fn settle_through(&mut self, tag: DeliveryTag, mut release: impl FnMut(UnsettledDelivery)) -> bool {
         self.release_through(tag, |_, delivery| release(delivery))
     }
 
     #[inline]
-    fn release_through(&mut self, tag: u64, mut release: impl FnMut(u64, UnsettledDelivery)) -> bool {
-        let through = if tag == 0 { self.last } else { tag };
-        if tag != 0 {
-            let Some(index) = tag.checked_sub(self.front) else {
+    fn release_through(&mut self, tag: DeliveryTag, mut release: impl FnMut(DeliveryTag, UnsettledDelivery)) -> bool {
+        let through = if tag == DeliveryTag::ALL { self.last } else { tag.0 };
+        if tag != DeliveryTag::ALL {
+            let Some(index) = tag.0.checked_sub(self.front) else {
                 return false;
             };
             if !matches!(self.list.get(index as usize), Some(Some(_))) {
@@ -133,7 +139,7 @@ impl Ledger {
             self.front += 1;
             if let Some(delivery) = slot {
                 self.unsettled -= 1;
-                release(self.front - 1, delivery);
+                release(DeliveryTag(self.front - 1), delivery);
             }
         }
         self.trim();
@@ -169,15 +175,15 @@ mod tests {
     fn tags_without_acknowledgement_leave_no_trace() {
         let pool = Pool::new(PoolOptions::default());
         let mut ledger = Ledger::default();
-        assert_eq!((ledger.assign_settled(), ledger.assign_settled()), (1, 2));
-        assert_eq!(ledger.assign_unsettled(delivery(&pool, 0)), 3);
-        assert_eq!(ledger.assign_settled(), 4);
-        assert_eq!(ledger.assign_unsettled(delivery(&pool, 1)), 5);
-        assert!(ledger.settle(4).is_none(), "tag 4 needs no acknowledgement");
-        assert!(ledger.settle(3).is_some());
-        assert!(ledger.settle(3).is_none(), "a tag settles once");
+        assert_eq!((ledger.assign_settled(), ledger.assign_settled()), (DeliveryTag(1), DeliveryTag(2)));
+        assert_eq!(ledger.assign_unsettled(delivery(&pool, 0)), DeliveryTag(3));
+        assert_eq!(ledger.assign_settled(), DeliveryTag(4));
+        assert_eq!(ledger.assign_unsettled(delivery(&pool, 1)), DeliveryTag(5));
+        assert!(ledger.settle(DeliveryTag(4)).is_none(), "tag 4 needs no acknowledgement");
+        assert!(ledger.settle(DeliveryTag(3)).is_some());
+        assert!(ledger.settle(DeliveryTag(3)).is_none(), "a tag settles once");
         assert_eq!(ledger.unsettled(), 1);
-        assert!(ledger.settle(5).is_some());
+        assert!(ledger.settle(DeliveryTag(5)).is_some());
         assert_eq!(ledger.unsettled(), 0);
     }
 
@@ -188,16 +194,16 @@ mod tests {
         for position in 0..10 {
             ledger.assign_unsettled(delivery(&pool, position));
         }
-        ledger.settle(3);
+        ledger.settle(DeliveryTag(3));
         let mut released = Vec::new();
-        assert!(!ledger.settle_through(3, |_| panic!("tag 3 is settled already")));
-        assert!(ledger.settle_through(5, |d| released.push(d.position.0)));
+        assert!(!ledger.settle_through(DeliveryTag(3), |_| panic!("tag 3 is settled already")));
+        assert!(ledger.settle_through(DeliveryTag(5), |d| released.push(d.position.0)));
         assert_eq!(released, [0, 1, 3, 4]);
-        assert!(!ledger.settle_through(11, |_| panic!("tag 11 was never assigned")));
+        assert!(!ledger.settle_through(DeliveryTag(11), |_| panic!("tag 11 was never assigned")));
         released.clear();
-        assert!(ledger.settle_through(0, |d| released.push(d.position.0)));
+        assert!(ledger.settle_through(DeliveryTag::ALL, |d| released.push(d.position.0)));
         assert_eq!(released, [5, 6, 7, 8, 9]);
-        assert!(ledger.settle_through(0, |_| panic!("nothing is out")));
+        assert!(ledger.settle_through(DeliveryTag::ALL, |_| panic!("nothing is out")));
     }
     #[test]
     fn deliveries_that_were_taken_are_restored_under_their_tags() {
@@ -206,21 +212,24 @@ mod tests {
         for position in 0..6 {
             ledger.assign_unsettled(delivery(&pool, position));
         }
-        let tags = |taken: &[(u64, UnsettledDelivery)]| taken.iter().map(|(tag, _)| *tag).collect::<Vec<_>>();
-        let first = ledger.take(2, false).expect("tag 2 is out");
-        assert!(ledger.take(2, false).is_none() && ledger.take(2, true).is_none(), "a tag is taken once");
-        let others = ledger.take(4, true).expect("tag 4 is out");
+        let tags = |taken: &[(DeliveryTag, UnsettledDelivery)]| taken.iter().map(|(tag, _)| tag.0).collect::<Vec<_>>();
+        let first = ledger.take(DeliveryTag(2), false).expect("tag 2 is out");
+        assert!(
+            ledger.take(DeliveryTag(2), false).is_none() && ledger.take(DeliveryTag(2), true).is_none(),
+            "a tag is taken once"
+        );
+        let others = ledger.take(DeliveryTag(4), true).expect("tag 4 is out");
         assert_eq!((tags(&first), tags(&others)), (vec![2], vec![1, 3, 4]));
-        assert!(ledger.settle(5).is_some());
-        assert_eq!((ledger.assign_settled(), ledger.unsettled()), (7, 1));
+        assert!(ledger.settle(DeliveryTag(5)).is_some());
+        assert_eq!((ledger.assign_settled(), ledger.unsettled()), (DeliveryTag(7), 1));
         ledger.restore(others.into_iter().chain(first));
-        assert_eq!((ledger.unsettled(), ledger.oldest(), ledger.next_tag()), (5, Some(1), 8));
-        assert!(ledger.settle(5).is_none() && ledger.settle(7).is_none());
-        let rest = ledger.take(0, true).expect("all");
+        assert_eq!((ledger.unsettled(), ledger.oldest(), ledger.next_tag()), (5, Some(DeliveryTag(1)), DeliveryTag(8)));
+        assert!(ledger.settle(DeliveryTag(5)).is_none() && ledger.settle(DeliveryTag(7)).is_none());
+        let rest = ledger.take(DeliveryTag::ALL, true).expect("all");
         assert_eq!(tags(&rest), [1, 2, 3, 4, 6]);
         assert_eq!(rest.iter().map(|(_, delivery)| delivery.position.0).collect::<Vec<_>>(), [0, 1, 2, 3, 5]);
         ledger.restore(rest);
         ledger.restore([]);
-        assert_eq!((ledger.unsettled(), ledger.assign_unsettled(delivery(&pool, 9))), (5, 8));
+        assert_eq!((ledger.unsettled(), ledger.assign_unsettled(delivery(&pool, 9))), (5, DeliveryTag(8)));
     }
 }

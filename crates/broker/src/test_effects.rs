@@ -8,9 +8,8 @@ use crate::shard_message::ShardBatch;
 use catalog::{Name, QueueDefinition, QueueId, Refusal, ShardId, VhostId};
 use slab::{Pool, PoolOptions};
 use std::collections::BTreeSet;
-use wire::ChannelNumber;
-use wire::Table;
 use wire::method::Method;
+use wire::{ChannelNumber, DeliveryTag, Table};
 
 /// What was carried out since the last look, and the batches for four shards.
 pub struct RecordedEffects {
@@ -54,7 +53,15 @@ impl Effects for RecordedEffects {
         let again = if delivery.redelivered { "!" } else { "" };
         self.list.push(format!("{slot}: #{}={}{again}", delivery.tag, body_text(&delivery.content)));
     }
-    fn get_ok(&mut self, slot: ConnectionSlot, _: ChannelNumber, tag: u64, _: bool, _: u32, content: Content<'_>) {
+    fn get_ok(
+        &mut self,
+        slot: ConnectionSlot,
+        _: ChannelNumber,
+        tag: DeliveryTag,
+        _: bool,
+        _: u32,
+        content: Content<'_>,
+    ) {
         self.list.push(format!("{slot}: get#{tag}={}", body_text(&content)));
     }
     fn return_message(&mut self, slot: ConnectionSlot, _: ChannelNumber, refusal: &Refusal, _: Content<'_>) {

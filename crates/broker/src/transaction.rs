@@ -4,7 +4,7 @@ use crate::ledger::{SettlementOutcome, UnsettledDelivery};
 use crate::limits::TRANSACTION_ITEMS_MAX;
 use crate::message::Message;
 use catalog::Refusal;
-use wire::ReplyCode;
+use wire::{DeliveryTag, ReplyCode};
 
 /// An operation of an open transaction.
 pub enum TransactionOperation {
@@ -17,7 +17,7 @@ pub enum TransactionOperation {
     },
     Settle {
         /// Deliveries with their tags. The ledger lacks them until the transaction is rolled back.
-        deliveries: Vec<(u64, UnsettledDelivery)>,
+        deliveries: Vec<(DeliveryTag, UnsettledDelivery)>,
         outcome: SettlementOutcome,
     },
 }
@@ -48,7 +48,7 @@ impl Transaction {
     }
 
     /// The deliveries that it would have settled, to roll it back; the next transaction begins.
-    pub fn roll_back(&mut self) -> impl Iterator<Item = (u64, UnsettledDelivery)> + use<> {
+    pub fn roll_back(&mut self) -> impl Iterator<Item = (DeliveryTag, UnsettledDelivery)> + use<> {
         self.take().into_iter().flat_map(|operation| match operation {
             TransactionOperation::Settle { deliveries, .. } => deliveries,
             TransactionOperation::Publish { .. } => Vec::new(),
@@ -64,17 +64,18 @@ mod tests {
     use crate::message::Content;
     use catalog::{QueueId, ShardId};
     use slab::{Pool, PoolOptions};
+    use wire::DeliveryTag;
 
     #[test]
     fn a_rollback_returns_the_deliveries_and_forgets_the_messages() {
         let pool = Pool::new(PoolOptions::default());
         let message = || Content::EMPTY.keep(&pool);
         let mut transaction = Transaction::default();
-        for tag in [4, 7] {
+        for tag in [DeliveryTag(4), DeliveryTag(7)] {
             let delivery = UnsettledDelivery {
                 queue: QueueId { index: 0, serial: 0 },
                 home: ShardId(0),
-                position: QueuePosition(tag),
+                position: QueuePosition(tag.0),
                 message: message(),
                 consumer: None,
             };
@@ -84,7 +85,7 @@ mod tests {
             let (mandatory, further_keys) = (false, None);
             transaction.push(TransactionOperation::Publish { message: message(), mandatory, further_keys });
         }
-        assert_eq!(transaction.roll_back().map(|(tag, _)| tag).collect::<Vec<_>>(), [4, 7]);
+        assert_eq!(transaction.roll_back().map(|(tag, _)| tag).collect::<Vec<_>>(), [DeliveryTag(4), DeliveryTag(7)]);
         assert!(transaction.take().is_empty());
     }
 }

@@ -5,7 +5,7 @@ mod world;
 
 use broker::{BodyRef, ConnectionSlot, ReadControl};
 use wire::method::{Method, basic, confirm, exchange, queue, tx};
-use wire::{ChannelNumber, ShortStr, Table, TableRef, Value};
+use wire::{ChannelNumber, DeliveryTag, ShortStr, Table, TableRef, Value};
 use world::{BrokerWorld, WorldConnection};
 
 const LIMIT: u64 = 1 << 30;
@@ -67,7 +67,7 @@ fn consume_with(
 }
 
 fn ack(world: &mut BrokerWorld, at: WorldConnection, delivery_tag: u64, multiple: bool) {
-    world.command(at, basic::Ack { delivery_tag, multiple });
+    world.command(at, basic::Ack { delivery_tag: DeliveryTag(delivery_tag), multiple });
 }
 
 fn prefetch(world: &mut BrokerWorld, at: WorldConnection, prefetch_count: u16, global: bool) {
@@ -94,7 +94,7 @@ fn a_requeued_message_returns_to_its_position() {
             world.publish(publisher, "", "q", body);
         }
         assert_eq!(world.sent(consumer), "consume-ok c | c#1=a | c#2=b | c#3=c");
-        world.command(consumer, basic::Nack { delivery_tag: 2, multiple: true, requeue: true });
+        world.command(consumer, basic::Nack { delivery_tag: DeliveryTag(2), multiple: true, requeue: true });
         assert_eq!(world.sent(consumer), "c#4=a! | c#5=b!", "before d, which waits for prefetch");
         ack(world, consumer, 0, true);
         assert_eq!(world.sent(consumer), "c#6=d");
@@ -210,17 +210,17 @@ fn a_transaction_settles_the_deliveries_of_its_acknowledgements() {
         world.command(consumer, tx::Select {});
         world.command(consumer, get);
         world.command(consumer, get);
-        world.command(consumer, basic::Ack { delivery_tag: 0, multiple: true });
+        world.command(consumer, basic::Ack { delivery_tag: DeliveryTag(0), multiple: true });
         world.command(consumer, tx::Rollback {});
-        world.command(consumer, basic::Ack { delivery_tag: 2, multiple: false });
-        world.command(consumer, basic::Ack { delivery_tag: 0, multiple: true });
+        world.command(consumer, basic::Ack { delivery_tag: DeliveryTag(2), multiple: false });
+        world.command(consumer, basic::Ack { delivery_tag: DeliveryTag(0), multiple: true });
         world.command(consumer, get);
         world.command(consumer, tx::Commit {});
         let got = "got#1=a (2 left) | got#2=b (1 left)";
         let sent = format!("tx.select-ok | {got} | tx.rollback-ok | got#3=c (0 left) | tx.commit-ok");
         assert_eq!(world.sent(consumer), sent);
-        world.command(consumer, basic::Ack { delivery_tag: 3, multiple: false });
-        world.command(consumer, basic::Ack { delivery_tag: 3, multiple: false });
+        world.command(consumer, basic::Ack { delivery_tag: DeliveryTag(3), multiple: false });
+        world.command(consumer, basic::Ack { delivery_tag: DeliveryTag(3), multiple: false });
         assert_eq!(world.sent(consumer), "refused PRECONDITION_FAILED - unknown delivery tag 3");
         // What was not committed has not happened.
         world.disconnect(consumer);
@@ -713,7 +713,7 @@ fn only_additions_without_a_reply_are_batched() {
         (delete.into(), false),
         (bind("x", "a"), true),
         (make("x", "topic"), true),
-        (basic::Ack { delivery_tag: 1, multiple: false }.into(), false),
+        (basic::Ack { delivery_tag: DeliveryTag(1), multiple: false }.into(), false),
     ] {
         assert_eq!(world.shards[1].0.may_batch(ConnectionSlot::new(1), &method), expect, "{method:?}");
     }

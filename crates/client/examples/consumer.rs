@@ -2,6 +2,7 @@
 //! It ends when no message has come for five seconds.
 
 use std::time::Duration;
+use wire::DeliveryTag;
 
 use client::{Client, ClientError, ConsumeOptions, QueueOptions};
 
@@ -22,13 +23,13 @@ fn main() -> Result<(), ClientError> {
         let tag = delivery.delivery_tag;
         // Work on `delivery.body()` here; it is a view of the receive buffer until the next call.
         count += 1;
-        last_tag = tag;
+        last_tag = tag.0;
         if count % ACK_EVERY == 0 {
             client.ack(channel, tag, true)?;
         }
     }
     if count % ACK_EVERY != 0 {
-        client.ack(channel, last_tag, true)?;
+        client.ack(channel, DeliveryTag(last_tag), true)?;
     }
     if let Some(cancelled) = client.take_cancelled() {
         println!("the server ended consumer {}", cancelled.consumer_tag);

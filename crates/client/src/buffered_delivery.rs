@@ -6,7 +6,7 @@
 
 use session::Body;
 use slab::Slice;
-use wire::RawProperties;
+use wire::{DeliveryTag, RawProperties};
 
 use crate::channel::ClientChannel;
 use crate::message::Delivery;
@@ -23,7 +23,7 @@ struct ByteSpan {
 #[derive(Debug, Default)]
 pub(crate) struct BufferedDelivery {
     channel: Option<ClientChannel>,
-    delivery_tag: u64,
+    delivery_tag: DeliveryTag,
     redelivered: bool,
     consumer_tag: ByteSpan,
     exchange: ByteSpan,

@@ -5,7 +5,7 @@
 
 use session::Capabilities;
 use wire::method::{basic, confirm, exchange, queue, tx};
-use wire::{Method, Table, TableRef};
+use wire::{DeliveryTag, Method, Table, TableRef};
 
 use crate::channel::ClientChannel;
 use crate::client::Client;
@@ -405,7 +405,7 @@ impl Client {
     /// # Errors
     /// A channel that is not open, the connection's end.
     #[inline]
-    pub fn ack(&mut self, channel: ClientChannel, delivery_tag: u64, multiple: bool) -> Result<()> {
+    pub fn ack(&mut self, channel: ClientChannel, delivery_tag: DeliveryTag, multiple: bool) -> Result<()> {
         self.output().ack(channel, delivery_tag, multiple)?;
         self.flush_if_much()
     }
@@ -415,7 +415,13 @@ impl Client {
     ///
     /// # Errors
     /// As `ack`, and `NotAnnounced` for several at once where the server does not know it.
-    pub fn nack(&mut self, channel: ClientChannel, delivery_tag: u64, multiple: bool, requeue: bool) -> Result<()> {
+    pub fn nack(
+        &mut self,
+        channel: ClientChannel,
+        delivery_tag: DeliveryTag,
+        multiple: bool,
+        requeue: bool,
+    ) -> Result<()> {
         self.output().nack(channel, delivery_tag, multiple, requeue)?;
         self.flush_if_much()
     }
@@ -424,7 +430,7 @@ impl Client {
     ///
     /// # Errors
     /// As `ack`.
-    pub fn reject(&mut self, channel: ClientChannel, delivery_tag: u64, requeue: bool) -> Result<()> {
+    pub fn reject(&mut self, channel: ClientChannel, delivery_tag: DeliveryTag, requeue: bool) -> Result<()> {
         self.output().reject(channel, delivery_tag, requeue)?;
         self.flush_if_much()
     }

@@ -4,6 +4,7 @@
 //! Owns:   the lowest tag not confirmed, and what was confirmed out of order beyond it.
 
 use std::collections::VecDeque;
+use wire::DeliveryTag;
 
 use crate::limits::REFUSED_TAGS_MAX;
 
@@ -53,8 +54,8 @@ impl Confirms {
 
     /// The server confirmed (`ack`) or refused (`nack`) one tag, or all up to it. Tags never published are ignored;
     /// `multiple` with tag 0 means all (AMQP 0-9-1 §1.8.3.13).
-    pub(crate) fn settle(&mut self, tag: u64, multiple: bool, refused: bool) {
-        let tag = if tag == 0 && multiple { self.published } else { tag };
+    pub(crate) fn settle(&mut self, tag: DeliveryTag, multiple: bool, refused: bool) {
+        let tag = if tag == DeliveryTag::ALL && multiple { self.published } else { tag.0 };
         if tag > self.published || tag <= self.settled {
             return;
         }
@@ -101,6 +102,7 @@ impl Confirms {
 #[cfg(test)]
 mod tests {
     use super::Confirms;
+    use wire::DeliveryTag;
 
     /// `p5` publishes five, `a3` acks tag 3, `a3+` all up to 3, `n` likewise refuses; expected: outstanding, refused tags.
     fn check(script: &str, outstanding: u64, refused: &[u64]) {
@@ -111,8 +113,8 @@ mod tests {
             let number: u64 = rest.trim_end_matches('+').parse().expect("a number");
             match verb {
                 "p" => (0..number).for_each(|_| _ = confirms.published()),
-                "a" => confirms.settle(number, multiple, false),
-                _ => confirms.settle(number, multiple, true),
+                "a" => confirms.settle(DeliveryTag(number), multiple, false),
+                _ => confirms.settle(DeliveryTag(number), multiple, true),
             }
         }
         assert_eq!(confirms.outstanding(), outstanding, "{script}");

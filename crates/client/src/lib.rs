@@ -67,4 +67,4 @@ pub use session::Capabilities;
 pub use slab::{BlockMut, Slice};
 pub use state::Cancelled;
 pub use url::{TlsFiles, Url};
-pub use wire::{Properties, RawProperties, Table, Value};
+pub use wire::{DeliveryTag, Properties, RawProperties, Table, Value};

@@ -5,7 +5,7 @@
 
 use session::Body;
 use slab::Slice;
-use wire::RawProperties;
+use wire::{DeliveryTag, RawProperties};
 
 use crate::channel::ClientChannel;
 
@@ -16,7 +16,7 @@ pub struct Delivery<'a> {
     pub channel: ClientChannel,
     pub consumer_tag: &'a [u8],
     /// What to acknowledge.
-    pub delivery_tag: u64,
+    pub delivery_tag: DeliveryTag,
     /// Whether it was delivered before.
     pub redelivered: bool,
     /// Name of the exchange it was published to.
@@ -88,7 +88,7 @@ pub struct ReceivedMessage {
     /// Which consumer it is for; empty for `get`.
     pub consumer_tag: Box<[u8]>,
     /// What to acknowledge.
-    pub delivery_tag: u64,
+    pub delivery_tag: DeliveryTag,
     /// Whether it was delivered before.
     pub redelivered: bool,
     /// Name of the exchange it was published to.

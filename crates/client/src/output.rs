@@ -6,7 +6,7 @@
 use session::{BodyOut, Capabilities, Outbound, PublishHead};
 use slab::{Pool, Slice};
 use wire::method::basic;
-use wire::{RawProperties, ShortStr};
+use wire::{DeliveryTag, RawProperties, ShortStr};
 
 use crate::channel::{ClientChannel, ClientChannels};
 use crate::error::{ClientError, Result};
@@ -79,7 +79,7 @@ impl ClientOutput<'_> {
     /// # Errors
     /// A channel that is not open.
     #[inline]
-    pub fn ack(&mut self, channel: ClientChannel, delivery_tag: u64, multiple: bool) -> Result<()> {
+    pub fn ack(&mut self, channel: ClientChannel, delivery_tag: DeliveryTag, multiple: bool) -> Result<()> {
         self.channels.open(channel)?;
         self.outbound.ack(self.pool, channel.number, delivery_tag, multiple);
         Ok(())
@@ -89,7 +89,13 @@ impl ClientOutput<'_> {
     ///
     /// # Errors
     /// A channel that is not open; several at once where the server has no `basic.nack`.
-    pub fn nack(&mut self, channel: ClientChannel, delivery_tag: u64, multiple: bool, requeue: bool) -> Result<()> {
+    pub fn nack(
+        &mut self,
+        channel: ClientChannel,
+        delivery_tag: DeliveryTag,
+        multiple: bool,
+        requeue: bool,
+    ) -> Result<()> {
         if !multiple && !self.channels.announced.has(Capabilities::BASIC_NACK) {
             return self.reject(channel, delivery_tag, requeue);
         }
@@ -103,7 +109,7 @@ impl ClientOutput<'_> {
     ///
     /// # Errors
     /// A channel that is not open.
-    pub fn reject(&mut self, channel: ClientChannel, delivery_tag: u64, requeue: bool) -> Result<()> {
+    pub fn reject(&mut self, channel: ClientChannel, delivery_tag: DeliveryTag, requeue: bool) -> Result<()> {
         self.channels.open(channel)?;
         self.outbound.method(self.pool, channel.number, &basic::Reject { delivery_tag, requeue }.into());
         Ok(())

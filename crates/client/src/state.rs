@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use session::{Capabilities, Event, Outbound};
 use slab::Pool;
 use wire::method::{basic, channel, connection};
-use wire::{ChannelNumber, Method, ShortStr, Table, TableRef, ValueRef};
+use wire::{ChannelNumber, DeliveryTag, Method, ShortStr, Table, TableRef, ValueRef};
 
 use crate::channel::{ClientChannel, ClientChannels};
 use crate::client::Client;
@@ -191,7 +191,7 @@ impl SessionState {
         self.reply = Some(ReceivedReply { channel, name, answer });
     }
 
-    fn settle(&mut self, channel: ChannelNumber, tag: u64, multiple: bool, refused: bool) {
+    fn settle(&mut self, channel: ChannelNumber, tag: DeliveryTag, multiple: bool, refused: bool) {
         if let Some(record) = self.channels.record(channel).filter(|record| record.confirming) {
             record.confirms.settle(tag, multiple, refused);
         }

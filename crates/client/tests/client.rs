@@ -3,7 +3,7 @@
 mod peer;
 
 use std::time::Duration;
-use wire::ChannelNumber;
+use wire::{ChannelNumber, DeliveryTag};
 
 use client::{
     Client, ClientChannel, ClientError, ConnectOptions, ConsumeOptions, Publish, QueueDeclared, QueueOptions, Table,
@@ -35,7 +35,7 @@ fn messages_of_every_size_come_back_whole_and_in_order() {
         let delivery = client.next_delivery(WAIT).expect("no error").expect("a delivery");
         assert_eq!(
             (delivery.delivery_tag, delivery.exchange, delivery.routing_key),
-            (number as u64 + 1, &b"x"[..], &b"key"[..])
+            (DeliveryTag(number as u64 + 1), &b"x"[..], &b"key"[..])
         );
         assert!(delivery.body() == body(number, bytes), "{bytes} bytes came back changed");
         assert!(delivery.shared_body().is_some() || bytes < 16_384);
@@ -150,7 +150,7 @@ fn a_channel_that_the_server_closes_says_why_and_the_connection_goes_on() {
     client.publish(channel, &Publish::to("x", "close-channel"), b"").expect("published");
     let why = client.next_delivery(WAIT).expect_err("the close is told").to_string();
     assert_eq!(why, "the server closed channel 1: 404 NOT_FOUND - no exchange");
-    assert!(matches!(client.ack(channel, 1, false), Err(ClientError::ChannelClosed { code: 404, .. })));
+    assert!(matches!(client.ack(channel, DeliveryTag(1), false), Err(ClientError::ChannelClosed { code: 404, .. })));
     let channel = client.open_channel().expect("another channel");
     let passive = QueueOptions { passive: true, ..QueueOptions::default() };
     let why = client.declare_queue(channel, "q", &passive).expect_err("refused").to_string();
@@ -256,7 +256,7 @@ fn deliveries_that_are_alike_bring_each_its_own_body() {
     while count < 1_000 {
         client
             .dispatch(WAIT, |delivery, _| {
-                assert_eq!((delivery.channel, delivery.delivery_tag), (channel, count as u64 + 1));
+                assert_eq!((delivery.channel, delivery.delivery_tag), (channel, DeliveryTag(count as u64 + 1)));
                 let names = (delivery.consumer_tag, delivery.exchange, delivery.routing_key);
                 assert_eq!(names, (&b"consumer-1"[..], &b"x"[..], &b"key"[..]));
                 assert!(!delivery.redelivered && delivery.properties.as_bytes() == [0, 0]);
@@ -268,7 +268,7 @@ fn deliveries_that_are_alike_bring_each_its_own_body() {
     }
     while count < 2_000 {
         let delivery = client.next_delivery(WAIT).expect("no error").expect("a delivery");
-        assert_eq!((delivery.delivery_tag, delivery.routing_key), (count as u64 + 1, &b"key"[..]));
+        assert_eq!((delivery.delivery_tag, delivery.routing_key), (DeliveryTag(count as u64 + 1), &b"key"[..]));
         assert!(delivery.body() == body(count, bytes(count)), "message {count}");
         count += 1;
     }

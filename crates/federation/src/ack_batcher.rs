@@ -9,20 +9,26 @@
 
 use crate::limits::{ACK_WAIT, ACKS_PER_CREDIT, CREDIT_DEFAULT};
 use std::time::Instant;
+use wire::DeliveryTag;
 
 /// Decides when the messages of one route are acknowledged.
 #[derive(Debug)]
 pub struct AckBatcher {
     batch_size: u64,
-    acked: u64,
-    accepted: u64,
+    acked: DeliveryTag,
+    accepted: DeliveryTag,
     acked_at: Option<Instant>,
 }
 
 impl AckBatcher {
     /// For a route with this credit; 0 means no limit.
     pub fn new(credit: u16) -> Self {
-        AckBatcher { batch_size: Self::batch_size(credit), acked: 0, accepted: 0, acked_at: None }
+        AckBatcher {
+            batch_size: Self::batch_size(credit),
+            acked: DeliveryTag(0),
+            accepted: DeliveryTag(0),
+            acked_at: None,
+        }
     }
 
     /// How many messages are acknowledged together under load.
@@ -33,7 +39,7 @@ impl AckBatcher {
 
     /// Everything up to this tag has been accepted or rejected.
     #[inline]
-    pub fn accepted_up_to(&mut self, tag: u64) {
+    pub fn accepted_up_to(&mut self, tag: DeliveryTag) {
         self.accepted = tag;
     }
 
@@ -49,8 +55,8 @@ impl AckBatcher {
     }
 
     /// The tag to acknowledge at this time, and whether it covers several messages. Without a time, everything pending is due.
-    pub fn next_ack(&mut self, now: Option<Instant>) -> Option<(u64, bool)> {
-        let count = self.accepted - self.acked;
+    pub fn next_ack(&mut self, now: Option<Instant>) -> Option<(DeliveryTag, bool)> {
+        let count = self.accepted.0 - self.acked.0;
         let waits = |now| count < self.batch_size && self.due().is_some_and(|due| now < due);
         if count == 0 || now.is_some_and(waits) {
             return None;
@@ -66,6 +72,7 @@ mod tests {
     use super::AckBatcher;
     use crate::limits::ACK_WAIT;
     use std::time::Instant;
+    use wire::DeliveryTag;
 
     #[expect(clippy::disallowed_methods, reason = "a time to begin with")]
     fn begin() -> Instant {
@@ -76,15 +83,15 @@ mod tests {
     fn few_messages_are_acknowledged_at_once_and_many_together() {
         let (mut batcher, begin) = (AckBatcher::new(1_000), begin());
         assert_eq!((batcher.next_ack(Some(begin)), batcher.due()), (None, None));
-        batcher.accepted_up_to(1);
-        assert_eq!(batcher.next_ack(Some(begin)), Some((1, false)), "no message arrived before it");
-        batcher.accepted_up_to(80);
+        batcher.accepted_up_to(DeliveryTag(1));
+        assert_eq!(batcher.next_ack(Some(begin)), Some((DeliveryTag(1), false)), "no message arrived before it");
+        batcher.accepted_up_to(DeliveryTag(80));
         assert_eq!(batcher.next_ack(Some(begin)), None);
         assert!(batcher.is_pending());
-        batcher.accepted_up_to(1 + AckBatcher::batch_size(1_000));
+        batcher.accepted_up_to(DeliveryTag(1 + AckBatcher::batch_size(1_000)));
         assert_eq!(
             batcher.next_ack(Some(begin)),
-            Some((1 + AckBatcher::batch_size(1_000), true)),
+            Some((DeliveryTag(1 + AckBatcher::batch_size(1_000)), true)),
             "a share of the credit"
         );
         assert!(!batcher.is_pending());
@@ -93,14 +100,14 @@ mod tests {
     #[test]
     fn pending_acknowledgements_are_sent_when_due_or_when_all_are_requested() {
         let (mut batcher, begin) = (AckBatcher::new(1_000), begin());
-        batcher.accepted_up_to(1);
+        batcher.accepted_up_to(DeliveryTag(1));
         assert!(batcher.next_ack(Some(begin)).is_some());
-        batcher.accepted_up_to(3);
+        batcher.accepted_up_to(DeliveryTag(3));
         assert_eq!(batcher.next_ack(Some(begin + ACK_WAIT / 2)), None);
         assert_eq!(batcher.due(), Some(begin + ACK_WAIT));
-        assert_eq!(batcher.next_ack(Some(begin + ACK_WAIT)), Some((3, true)));
-        batcher.accepted_up_to(4);
-        assert_eq!(batcher.next_ack(None), Some((4, false)));
+        assert_eq!(batcher.next_ack(Some(begin + ACK_WAIT)), Some((DeliveryTag(3), true)));
+        batcher.accepted_up_to(DeliveryTag(4));
+        assert_eq!(batcher.next_ack(None), Some((DeliveryTag(4), false)));
         assert_eq!((batcher.next_ack(None), batcher.due()), (None, None));
     }
 

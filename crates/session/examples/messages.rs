@@ -6,7 +6,7 @@
 use session::{BodyOut, DeliverHead, Event, Greeting, Inbound, Outbound, PublishHead, SessionLimits};
 use slab::Pool;
 use std::{hint::black_box, sync::Arc, time::Instant};
-use wire::{ChannelNumber, ShortStr, Table, TableRef, frame::FRAME_OVERHEAD_BYTES, method::connection};
+use wire::{ChannelNumber, DeliveryTag, ShortStr, Table, TableRef, frame::FRAME_OVERHEAD_BYTES, method::connection};
 
 const MESSAGES: usize = 1000;
 const ROUNDS: usize = 3000;
@@ -97,7 +97,7 @@ fn main() {
             for delivery_tag in 0..MESSAGES as u64 {
                 let head = DeliverHead {
                     consumer_tag: black_box(b"ctag1.0123456789abcdef"),
-                    delivery_tag,
+                    delivery_tag: DeliveryTag(delivery_tag),
                     redelivered: false,
                     exchange: black_box(b"amq.topic"),
                     routing_key: black_box(b"market.nyse.ibm"),

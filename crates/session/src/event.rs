@@ -5,7 +5,7 @@
 
 use crate::{capabilities::Capabilities, tuning::Tuning};
 use slab::Slice;
-use wire::{ChannelNumber, Method, RawProperties, ShortStr, TableRef, method::connection};
+use wire::{ChannelNumber, DeliveryTag, Method, RawProperties, ShortStr, TableRef, method::connection};
 
 /// The body of a content.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ pub enum Event<'a> {
         channel: ChannelNumber,
         consumer_tag: &'a [u8],
         /// What to acknowledge.
-        delivery_tag: u64,
+        delivery_tag: DeliveryTag,
         /// Whether it was delivered before.
         redelivered: bool,
         /// Name of the exchange it was published to.
@@ -67,7 +67,7 @@ pub enum Event<'a> {
     GetOk {
         channel: ChannelNumber,
         /// What to acknowledge.
-        delivery_tag: u64,
+        delivery_tag: DeliveryTag,
         /// Whether it was delivered before.
         redelivered: bool,
         /// Name of the exchange it was published to.

@@ -6,7 +6,7 @@
 use crate::{limits::CLIENT_GREETING_BYTES_MAX, slice_writer::SliceWriter};
 use slab::{Gather, Pool, Slice};
 use wire::{
-    ChannelNumber, Method, ReplyCode, ShortStr,
+    ChannelNumber, DeliveryTag, Method, ReplyCode, ShortStr,
     frame::{FRAME_BODY, FRAME_END, FRAME_HEAD_BYTES, FRAME_HEADER, FRAME_OVERHEAD_BYTES, FrameHead, HEARTBEAT_FRAME},
     method::{basic, channel, connection},
 };
@@ -35,7 +35,7 @@ impl BodyOut<'_> {
 pub struct DeliverHead<'a> {
     pub consumer_tag: &'a [u8],
     /// What to acknowledge.
-    pub delivery_tag: u64,
+    pub delivery_tag: DeliveryTag,
     /// Whether it was delivered before.
     pub redelivered: bool,
     /// Name of the exchange it was published to.
@@ -47,7 +47,7 @@ pub struct DeliverHead<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct GetOkHead<'a> {
     /// What to acknowledge.
-    pub delivery_tag: u64,
+    pub delivery_tag: DeliveryTag,
     /// Whether it was delivered before.
     pub redelivered: bool,
     /// Name of the exchange it was published to.
@@ -174,11 +174,11 @@ impl Outbound {
 
     /// Sends `basic.ack`: a client's acknowledgement, a server's confirm.
     #[inline]
-    pub fn ack(&mut self, pool: &Pool, channel: ChannelNumber, delivery_tag: u64, multiple: bool) {
+    pub fn ack(&mut self, pool: &Pool, channel: ChannelNumber, delivery_tag: DeliveryTag, multiple: bool) {
         const PAYLOAD_BYTES: usize = 13;
         let mut pen = SliceWriter::new(self.gather.reserve(pool, PAYLOAD_BYTES + FRAME_OVERHEAD_BYTES));
         pen.method_head(channel, PAYLOAD_BYTES, basic::Ack::ID);
-        pen.array(delivery_tag.to_be_bytes());
+        pen.array(delivery_tag.0.to_be_bytes());
         pen.array([u8::from(multiple), FRAME_END]);
         pen.finish();
     }
@@ -219,7 +219,7 @@ impl Outbound {
         let strings_bytes = 3 + head.consumer_tag.len() + head.exchange.len() + head.routing_key.len();
         self.content(pool, channel, basic::Deliver::ID, strings_bytes + 9, properties, body, |pen| {
             pen.short_str(head.consumer_tag);
-            pen.array(head.delivery_tag.to_be_bytes());
+            pen.array(head.delivery_tag.0.to_be_bytes());
             pen.array([u8::from(head.redelivered)]);
             pen.short_str(head.exchange);
             pen.short_str(head.routing_key);
@@ -238,7 +238,7 @@ impl Outbound {
     ) {
         let strings_bytes = 2 + head.exchange.len() + head.routing_key.len();
         self.content(pool, channel, basic::GetOk::ID, strings_bytes + 13, properties, body, |pen| {
-            pen.array(head.delivery_tag.to_be_bytes());
+            pen.array(head.delivery_tag.0.to_be_bytes());
             pen.array([u8::from(head.redelivered)]);
             pen.short_str(head.exchange);
             pen.short_str(head.routing_key);

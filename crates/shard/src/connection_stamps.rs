@@ -5,7 +5,7 @@
 
 use catalog::MessageStamp;
 use federation::UnconfirmedStamps;
-use wire::ChannelNumber;
+use wire::{ChannelNumber, DeliveryTag};
 
 /// The stamps of one connection. Only connections over which stamped messages arrive have one.
 #[derive(Default)]
@@ -17,27 +17,27 @@ pub struct ConnectionStamps {
 }
 
 impl ConnectionStamps {
-    /// A stamped message is published on a channel with confirms, under this number.
-    pub fn on_publish(&mut self, channel: ChannelNumber, number: u64, stamp: MessageStamp) {
+    /// A stamped message is published on a channel with confirms, under this tag.
+    pub fn on_publish(&mut self, channel: ChannelNumber, tag: DeliveryTag, stamp: MessageStamp) {
         let index = channel.index();
         if self.unconfirmed.len() <= index {
             self.unconfirmed.resize_with(index + 1, UnconfirmedStamps::default);
         }
-        self.unconfirmed[index].push(number, stamp);
+        self.unconfirmed[index].push(tag, stamp);
     }
 
-    /// This broker confirms the messages of these numbers.
+    /// This broker confirms the messages of these tags.
     #[inline]
-    pub fn on_ack(&mut self, channel: ChannelNumber, number: u64, multiple: bool) {
+    pub fn on_ack(&mut self, channel: ChannelNumber, tag: DeliveryTag, multiple: bool) {
         if let Some(unconfirmed) = self.unconfirmed.get_mut(channel.index()) {
-            unconfirmed.confirmed(number, multiple);
+            unconfirmed.confirmed(tag, multiple);
         }
     }
 
     /// This broker refuses them.
-    pub fn on_nack(&mut self, channel: ChannelNumber, number: u64, multiple: bool) {
+    pub fn on_nack(&mut self, channel: ChannelNumber, tag: DeliveryTag, multiple: bool) {
         if let Some(unconfirmed) = self.unconfirmed.get_mut(channel.index()) {
-            unconfirmed.refused(number, multiple, |stamp| self.refused.push(stamp));
+            unconfirmed.refused(tag, multiple, |stamp| self.refused.push(stamp));
         }
     }
 

@@ -17,7 +17,7 @@ use session::{BodyOut, DeliverHead, GetOkHead, Outbound, ReturnHead};
 use slab::Pool;
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Instant;
-use wire::{ChannelNumber, Method};
+use wire::{ChannelNumber, DeliveryTag, Method};
 
 /// A refusal by another shard, to be sent to the client.
 pub struct DeferredRefusal {
@@ -172,7 +172,7 @@ impl ShardEffects {
 
 impl ShardEffects {
     /// Notes that pulled messages are safe here up to this tag. Returns whether the acknowledgement is batched.
-    fn defer_ack(&mut self, slot: ConnectionSlot, channel: ChannelNumber, tag: u64) -> bool {
+    fn defer_ack(&mut self, slot: ConnectionSlot, channel: ChannelNumber, tag: DeliveryTag) -> bool {
         let Some(output) = self.outputs.get_mut(slot) else { return false };
         let Some(link) = &mut output.link_output else { return false };
         let Some(batcher) = link.ack_batcher(channel) else { return false };
@@ -263,7 +263,7 @@ impl Effects for ShardEffects {
         &mut self,
         slot: ConnectionSlot,
         channel: ChannelNumber,
-        tag: u64,
+        tag: DeliveryTag,
         redelivered: bool,
         messages_left: u32,
         content: Content<'_>,
@@ -375,16 +375,16 @@ mod tests {
     use catalog::{Refusal, ShardId};
     use session::Outbound;
     use std::sync::mpsc::sync_channel;
-    use wire::ChannelNumber;
     use wire::Method;
     use wire::method::basic;
+    use wire::{ChannelNumber, DeliveryTag};
 
     #[test]
     fn replies_are_written_and_what_concerns_other_connections_is_noted() {
         let [open, absent, resumed, throttled, refused] = [3, 4, 5, 6, 7].map(ConnectionSlot::new);
         let mut effects = sessions().effects;
         effects.outputs.open(open, Outbound::new(), 0);
-        let ack = || Method::BasicAck(basic::Ack { delivery_tag: 1, multiple: false });
+        let ack = || Method::BasicAck(basic::Ack { delivery_tag: DeliveryTag(1), multiple: false });
         effects.reply(open, ChannelNumber(1), ack());
         effects.reply(absent, ChannelNumber(1), ack());
         assert!(effects.output_bytes() > 0 && effects.output(absent).is_none());

@@ -12,14 +12,13 @@ use crate::stamp_check::{record_stamp, release_stamps};
 use broker::{BodyRef, Broker, ConnectionSlot, Publish, ReadControl};
 use federation::{AckMode, LinkSession, RouteId, RouteSpec, TraceVerdict, Tracer};
 use std::time::Instant;
-use wire::ChannelNumber;
-use wire::RawProperties;
 use wire::method::basic;
+use wire::{ChannelNumber, DeliveryTag, RawProperties};
 
 /// A message that arrived on a pulled route.
 pub(crate) struct PulledMessage<'a> {
     pub channel: ChannelNumber,
-    pub delivery_tag: u64,
+    pub delivery_tag: DeliveryTag,
     pub redelivered: bool,
     pub routing_key: &'a [u8],
     pub properties: RawProperties<'a>,
@@ -89,7 +88,9 @@ impl LocalRoute {
             TraceVerdict::Drop => broker.publish_duplicate(slot, channel),
         };
         match published {
-            Ok(ReadControl::Continue) if delivery_tag.is_multiple_of(self.ack_batch) => EventOutcome::AcknowledgeEarly,
+            Ok(ReadControl::Continue) if delivery_tag.0.is_multiple_of(self.ack_batch) => {
+                EventOutcome::AcknowledgeEarly
+            }
             Ok(ReadControl::Continue) => EventOutcome::Continue,
             Ok(ReadControl::Pause | ReadControl::Batch) => EventOutcome::Wait,
             Err(refusal) => EventOutcome::Refuse { channel, refusal, method: basic::Publish::ID },

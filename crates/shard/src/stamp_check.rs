@@ -5,7 +5,7 @@ use crate::effects::ShardEffects;
 use crate::shared_state::SharedState;
 use broker::{Broker, ConnectionSlot, Effects, Publish};
 use catalog::MessageStamp;
-use wire::ChannelNumber;
+use wire::{ChannelNumber, DeliveryTag};
 
 /// Records the stamp of a message that has arrived, and its number if it is to be confirmed. Returns whether it is
 /// here for the first time.
@@ -15,7 +15,7 @@ pub(crate) fn record_stamp(
     effects: &mut ShardEffects,
     slot: ConnectionSlot,
     channel: ChannelNumber,
-    number: Option<u64>,
+    tag: Option<DeliveryTag>,
     stamp: MessageStamp,
 ) -> bool {
     let seed = effects.random();
@@ -26,8 +26,8 @@ pub(crate) fn record_stamp(
         shared.remove_stamps(&refused);
     }
     let is_first = shared.insert_stamp(stamp, || seed);
-    if let Some(number) = number.filter(|_| is_first) {
-        stamped.on_publish(channel, number, stamp);
+    if let Some(tag) = tag.filter(|_| is_first) {
+        stamped.on_publish(channel, tag, stamp);
     }
     is_first
 }

@@ -276,7 +276,7 @@ fn action_of(event: Event<'_>) -> SessionAction {
             body,
         } => {
             let message = ReceivedMessage {
-                tag: delivery_tag,
+                tag: delivery_tag.0,
                 redelivered,
                 exchange: exchange.into(),
                 routing_key: routing_key.into(),
@@ -287,7 +287,7 @@ fn action_of(event: Event<'_>) -> SessionAction {
         }
         Event::GetOk { channel, delivery_tag, redelivered, exchange, routing_key, properties, body, .. } => {
             let message = ReceivedMessage {
-                tag: delivery_tag,
+                tag: delivery_tag.0,
                 redelivered,
                 exchange: exchange.into(),
                 routing_key: routing_key.into(),
@@ -312,8 +312,8 @@ fn action_of(event: Event<'_>) -> SessionAction {
         Event::CloseRequested { text: why, .. } => ClientEvent::Refused(text(why.as_bytes())),
         Event::CloseOk => return SessionAction::Nothing,
         Event::Method { channel, method } => match method {
-            Method::BasicAck(ack) => ClientEvent::Confirm(channel, ack.delivery_tag, ack.multiple, true),
-            Method::BasicNack(nack) => ClientEvent::Confirm(channel, nack.delivery_tag, nack.multiple, false),
+            Method::BasicAck(ack) => ClientEvent::Confirm(channel, ack.delivery_tag.0, ack.multiple, true),
+            Method::BasicNack(nack) => ClientEvent::Confirm(channel, nack.delivery_tag.0, nack.multiple, false),
             Method::BasicCancel(cancel) => {
                 ClientEvent::CancelledByBroker(channel, text(cancel.consumer_tag.as_bytes()))
             }

@@ -4,6 +4,7 @@
 //! Owns:   the sequence of choices, the same for the same seed.
 
 use crate::{
+    ids::DeliveryTag,
     short_str::{ShortStr, ShortString},
     table::{Table, TableRef},
     value::{Decimal, Value},
@@ -57,6 +58,12 @@ macro_rules! draw_integers {
 }
 
 draw_integers!(u8 u16 u32 u64);
+
+impl<'a> Arbitrary<'a> for DeliveryTag {
+    fn draw(dice: &mut RandomChoices<'a>) -> Self {
+        DeliveryTag(u64::draw(dice))
+    }
+}
 
 impl<'a> Arbitrary<'a> for bool {
     fn draw(dice: &mut RandomChoices<'a>) -> Self {

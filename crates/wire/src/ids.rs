@@ -35,3 +35,19 @@ impl fmt::Display for ChannelNumber {
         self.0.fmt(f)
     }
 }
+
+/// The number of a delivery or of a confirmed publish within its channel, counted from 1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct DeliveryTag(pub u64);
+
+impl DeliveryTag {
+    /// Tag 0, which with `multiple` means every delivery of the channel that is still outstanding.
+    pub const ALL: Self = Self(0);
+}
+
+impl fmt::Display for DeliveryTag {
+    #[inline]
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -27,7 +27,7 @@ mod dice;
 pub use content::ContentHeader;
 pub use error::DecodeError;
 pub use frame::{Frame, FrameError, FrameHead, PROTOCOL_HEADER};
-pub use ids::ChannelNumber;
+pub use ids::{ChannelNumber, DeliveryTag};
 pub use method::{Method, encode_frame};
 pub use properties::{Properties, RawProperties};
 pub use reply::ReplyCode;

@@ -6,8 +6,8 @@
 
 use super::RUN;
 use wire::{
-    ChannelNumber, ContentHeader, Method, PROTOCOL_HEADER, Properties, RawProperties, ShortStr, ShortString, Table,
-    TableRef, Value,
+    ChannelNumber, ContentHeader, DeliveryTag, Method, PROTOCOL_HEADER, Properties, RawProperties, ShortStr,
+    ShortString, Table, TableRef, Value,
     frame::{self, FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, HEARTBEAT_FRAME},
     method::{basic, channel, confirm, connection, queue},
 };
@@ -41,7 +41,7 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
         content(b"a"),
         publish(),
         content(b""),
-        method(ChannelNumber(1), basic::Ack { delivery_tag: 1, multiple: true }),
+        method(ChannelNumber(1), basic::Ack { delivery_tag: DeliveryTag(1), multiple: true }),
     ];
     all.push(sample(
         "server-talk",
@@ -107,7 +107,7 @@ fn deliver() -> Vec<u8> {
     let consumer_tag = ShortStr::literal("c");
     method(
         ChannelNumber(1),
-        basic::Deliver { consumer_tag, delivery_tag: 1, redelivered: false, exchange, routing_key },
+        basic::Deliver { consumer_tag, delivery_tag: DeliveryTag(1), redelivered: false, exchange, routing_key },
     )
 }
 
@@ -123,7 +123,7 @@ fn got() -> Vec<u8> {
     let (exchange, routing_key) = (ShortStr::literal("x"), ShortStr::literal("key"));
     method(
         ChannelNumber(1),
-        basic::GetOk { delivery_tag: 2, redelivered: true, exchange, routing_key, message_count: 3 },
+        basic::GetOk { delivery_tag: DeliveryTag(2), redelivered: true, exchange, routing_key, message_count: 3 },
     )
 }
 
@@ -227,7 +227,7 @@ fn answers() -> Vec<u8> {
         method(ChannelNumber(1), queue::DeclareOk { queue, message_count: 1, consumer_count: 2 }),
         method(ChannelNumber(1), basic::ConsumeOk { consumer_tag }),
         method(ChannelNumber(1), confirm::SelectOk {}),
-        method(ChannelNumber(1), basic::Ack { delivery_tag: 3, multiple: true }),
+        method(ChannelNumber(1), basic::Ack { delivery_tag: DeliveryTag(3), multiple: true }),
         method(ChannelNumber::CONNECTION, connection::Unblocked {}),
     ]
     .concat()
@@ -252,7 +252,7 @@ fn offences() -> Vec<u8> {
     let mut unknown = Vec::new();
     frame::append(FRAME_METHOD, ChannelNumber(1), &[0, 60, 0, 99], &mut unknown);
     let second_open = open_channel();
-    let on_closed = method(ChannelNumber(2), basic::Ack { delivery_tag: 1, multiple: false });
+    let on_closed = method(ChannelNumber(2), basic::Ack { delivery_tag: DeliveryTag(1), multiple: false });
     let no_end = [FRAME_METHOD, 0, 1, 0, 0, 0, 4, 0, 60, 0, 40, 0];
     [&publish()[..], &publish(), &second_open, &on_closed, &unknown, &no_end].concat()
 }

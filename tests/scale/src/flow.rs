@@ -13,8 +13,8 @@ use crate::watch::Watch;
 use crate::{Outcome, memory_arguments, now, pair, wait_for};
 use std::fmt;
 use std::time::Duration;
-use wire::ChannelNumber;
 use wire::method::basic;
+use wire::{ChannelNumber, DeliveryTag};
 
 /// The broker's limit.
 const LIMIT_BYTES: u64 = 256 << 20;
@@ -118,7 +118,7 @@ fn one_queue(shards: u16, lack: Lack, body_bytes: usize, report: &mut Report, na
     let (published, unblocked) = if let Some(reading) = hoarding {
         let taken = reading.taken();
         let (mut peer, taken) = reading.finish(taken)?;
-        peer.send(ChannelNumber(1), basic::Ack { delivery_tag: taken, multiple: true })?;
+        peer.send(ChannelNumber(1), basic::Ack { delivery_tag: DeliveryTag(taken), multiple: true })?;
         publisher.wait_unblocked(MOST)?;
         let unblocked = began.elapsed();
         // What came to it after that is put back, in order, when it goes; one who came before would see the gap.

@@ -235,13 +235,13 @@ fn hear(method: &Method<'_>, heard: &Heard) -> Outcome<()> {
         Method::ConnectionBlocked(_) => drop(heard.blocked.fetch_add(1, Ordering::Relaxed)),
         Method::ConnectionUnblocked(_) => drop(heard.unblocked.fetch_add(1, Ordering::Relaxed)),
         Method::BasicAck(ack) => {
-            let before = heard.confirmed.swap(ack.delivery_tag, Ordering::Relaxed);
-            let in_order = if ack.multiple { ack.delivery_tag > before } else { ack.delivery_tag == before + 1 };
+            let before = heard.confirmed.swap(ack.delivery_tag.0, Ordering::Relaxed);
+            let in_order = if ack.multiple { ack.delivery_tag.0 > before } else { ack.delivery_tag.0 == before + 1 };
             if !in_order {
-                return Err(format!("the confirm of {} came after that of {before}", ack.delivery_tag).into());
+                return Err(format!("the confirm of {} came after that of {before}", ack.delivery_tag.0).into());
             }
         }
-        Method::BasicNack(nack) => return Err(format!("message {} was refused", nack.delivery_tag).into()),
+        Method::BasicNack(nack) => return Err(format!("message {} was refused", nack.delivery_tag.0).into()),
         other => return Err(format!("unexpected {}", other.name()).into()),
     }
     Ok(())

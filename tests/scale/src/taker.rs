@@ -13,10 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use wire::ChannelNumber;
 use wire::frame::{self, FRAME_BODY, FRAME_METHOD};
 use wire::method::basic;
-use wire::{Method, ShortStr, TableRef};
+use wire::{ChannelNumber, DeliveryTag, Method, ShortStr, TableRef};
 
 /// How a consumer acknowledges.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,7 +95,8 @@ impl Taker {
             if let Acks::Each(each) = self.acks
                 && (next >= acked + each || (next == all && next > acked))
             {
-                self.peer.send(ChannelNumber(1), basic::Ack { delivery_tag: next - first, multiple: true })?;
+                self.peer
+                    .send(ChannelNumber(1), basic::Ack { delivery_tag: DeliveryTag(next - first), multiple: true })?;
                 acked = next;
             }
             if next >= all {

@@ -1,6 +1,7 @@
 //! The two roles of `drain`: one process fills a queue, the other empties it over several connections on one thread.
 
 use std::time::Duration;
+use wire::DeliveryTag;
 
 use client::{Client, ClientChannel, ConsumeOptions, Publish, QueueOptions};
 use mio::{Events, Poll, Token};
@@ -138,7 +139,7 @@ struct DrainConsumer {
     client: Client,
     channel: ClientChannel,
     unacknowledged: u64,
-    last_tag: u64,
+    last_tag: DeliveryTag,
     /// The largest number received plus one: on one connection numbers only grow.
     next: u64,
 }
@@ -253,7 +254,7 @@ impl DrainConsumer {
         let mut client = super::connect(&task.url, "drain")?;
         let channel = client.open_channel()?;
         client.qos(channel, task.prefetch, false)?;
-        Ok(Self { client, channel, unacknowledged: 0, last_tag: 0, next: 0 })
+        Ok(Self { client, channel, unacknowledged: 0, last_tag: DeliveryTag(0), next: 0 })
     }
 
     /// Receives what has arrived; returns whether the socket is drained.

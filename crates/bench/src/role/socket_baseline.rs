@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use session::{BodyOut, DeliverHead, Outbound, PublishHead};
     use slab::Pool;
-    use wire::ChannelNumber;
+    use wire::{ChannelNumber, DeliveryTag};
 
     #[test]
     fn bytes_on_the_wire_are_those_that_a_client_and_a_broker_send() {
@@ -128,7 +128,7 @@ mod tests {
             out.gather_mut().clear();
             let head = DeliverHead {
                 consumer_tag: crate::role::benchmark_consumer::TAG.as_bytes(),
-                delivery_tag: 1,
+                delivery_tag: DeliveryTag(1),
                 redelivered: false,
                 exchange: name,
                 routing_key,

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
+use wire::DeliveryTag;
 
 use client::{Client, ClientChannel, ClientError, ConsumeOptions, Publish};
 use gauge::clock::{Deadline, now_ns, pause};
@@ -58,7 +59,7 @@ pub(crate) struct EngineProgram {
 /// Orders up to a delivery tag, whose answers are confirmed with all publishes up to a tag.
 #[derive(Clone, Copy, Debug)]
 struct PendingAck {
-    delivery_tag: u64,
+    delivery_tag: DeliveryTag,
     publish_tag: u64,
     /// Answers to journaled orders up to there.
     answers: u64,

@@ -1,6 +1,7 @@
 //! Delaying exchanges, and the keys of `BCC` of delayed messages and dead letters.
 
 use super::*;
+use wire::DeliveryTag;
 use wire::method::exchange;
 
 pub fn exchange(world: &mut BrokerWorld, at: WorldConnection, name: &str, kind: &str, arguments: &[(&str, Value)]) {
@@ -274,7 +275,7 @@ fn keys_of_bcc_survive_dead_letters_and_delays() {
         publish(world, publisher, "", "q", "m", &with_headers(&both), false);
         consume(world, consumer, "q", "t", false);
         assert_eq!(world.sent(consumer), "consume-ok t | t#1=m");
-        world.command(consumer, basic::Nack { delivery_tag: 1, multiple: false, requeue: false });
+        world.command(consumer, basic::Nack { delivery_tag: DeliveryTag(1), multiple: false, requeue: false });
         assert_eq!(waiting(world, owner, "r"), "1/0", "by its key of BCC alone");
         world.advance(10);
         assert_eq!(all(world), "1/0 1/0 1/0");

@@ -7,7 +7,7 @@ mod stamps;
 use crate::world::{BrokerWorld, WorldConnection};
 use catalog::CatalogLimits;
 use wire::method::{basic, confirm, queue, tx};
-use wire::{Properties, ShortStr, ShortString, Table, TableRef, Value};
+use wire::{DeliveryTag, Properties, ShortStr, ShortString, Table, TableRef, Value};
 
 const LIMIT: u64 = 1 << 30;
 
@@ -101,7 +101,7 @@ fn a_requeued_message_keeps_its_expiration() {
         world.command(consumer, basic::Get { queue: short("q"), no_ack: false });
         assert_eq!(world.sent(consumer), "got#1=a (0 left)");
         world.advance(30);
-        world.command(consumer, basic::Nack { delivery_tag: 1, multiple: false, requeue: true });
+        world.command(consumer, basic::Nack { delivery_tag: DeliveryTag(1), multiple: false, requeue: true });
         world.advance(19);
         assert_eq!(counts(world, owner, "q"), "declare-ok q 1/0");
         world.advance(1);
@@ -109,7 +109,7 @@ fn a_requeued_message_keeps_its_expiration() {
         world.publish_with(publisher, "q", "b", &expiration("100"));
         world.command(consumer, basic::Get { queue: short("q"), no_ack: false });
         world.advance(200);
-        world.command(consumer, basic::Nack { delivery_tag: 2, multiple: false, requeue: true });
+        world.command(consumer, basic::Nack { delivery_tag: DeliveryTag(2), multiple: false, requeue: true });
         assert_eq!(counts(world, owner, "q"), "declare-ok q 0/0", "what comes back too late is gone");
     });
 }
@@ -187,7 +187,7 @@ fn the_oldest_messages_are_dropped_for_new_ones() {
         assert_eq!(world.sent(consumer), "got#1=c (1 left)");
         world.publish(publisher, "", "q", "e");
         assert_eq!(counts(world, owner, "q"), "declare-ok q 2/0", "what is out does not count");
-        world.command(consumer, basic::Nack { delivery_tag: 1, multiple: false, requeue: true });
+        world.command(consumer, basic::Nack { delivery_tag: DeliveryTag(1), multiple: false, requeue: true });
         world.publish(publisher, "", "q", "f");
         assert_eq!(get(world, owner, "q"), "got#1=e (1 left)");
         for (tag, expect) in
@@ -265,9 +265,9 @@ fn a_rejected_message_is_a_dead_letter() {
         for body in ["a", "b", "c", "d"] {
             world.publish(publisher, "", "q", body);
         }
-        world.command(consumer, basic::Ack { delivery_tag: 1, multiple: false });
-        world.command(consumer, basic::Reject { delivery_tag: 2, requeue: false });
-        world.command(consumer, basic::Nack { delivery_tag: 4, multiple: true, requeue: false });
+        world.command(consumer, basic::Ack { delivery_tag: DeliveryTag(1), multiple: false });
+        world.command(consumer, basic::Reject { delivery_tag: DeliveryTag(2), requeue: false });
+        world.command(consumer, basic::Nack { delivery_tag: DeliveryTag(4), multiple: true, requeue: false });
         assert_eq!(counts(world, owner, "q"), "declare-ok q 0/1");
         let all: Vec<String> = (0..3).map(|_| get(world, owner, "dead")).collect();
         assert_eq!(all, ["got#1=b (2 left)", "got#2=c (1 left)", "got#3=d (0 left)"]);
@@ -297,7 +297,7 @@ fn dead_letters_cycle_once() {
         for round in 1..4 {
             world.command(consumer, basic::Get { queue: short("work"), no_ack: false });
             assert_eq!(world.sent(consumer), format!("got#{round}=b (0 left)"));
-            world.command(consumer, basic::Reject { delivery_tag: round, requeue: false });
+            world.command(consumer, basic::Reject { delivery_tag: DeliveryTag(round), requeue: false });
             assert_eq!(counts(world, owner, "wait"), "declare-ok wait 1/0");
             world.advance(10);
         }
@@ -351,9 +351,9 @@ fn higher_priorities_are_served_first_and_keep_their_positions() {
         world.command(consumer, basic::Qos { prefetch_size: 0, prefetch_count: 3, global: false });
         consume(world, consumer, "q", "c", false);
         assert_eq!(world.sent(consumer), "basic.qos-ok | consume-ok c | c#1=c | c#2=d | c#3=b");
-        world.command(consumer, basic::Nack { delivery_tag: 3, multiple: true, requeue: true });
+        world.command(consumer, basic::Nack { delivery_tag: DeliveryTag(3), multiple: true, requeue: true });
         assert_eq!(world.sent(consumer), "c#4=c! | c#5=d! | c#6=b!");
-        world.command(consumer, basic::Ack { delivery_tag: 6, multiple: true });
+        world.command(consumer, basic::Ack { delivery_tag: DeliveryTag(6), multiple: true });
         assert_eq!(world.sent(consumer), "c#7=f | c#8=a | c#9=e");
     });
 }
@@ -373,7 +373,7 @@ fn one_consumer_at_a_time_in_the_order_of_subscription() {
         cancel(world, second, "second");
         assert_eq!(world.sent(second), "consume-ok second | cancel-ok second", "one that waited leaves nothing behind");
         consume(world, second, "q", "fourth", false);
-        world.command(consumer, basic::Ack { delivery_tag: 1, multiple: false });
+        world.command(consumer, basic::Ack { delivery_tag: DeliveryTag(1), multiple: false });
         world.disconnect(consumer);
         world.publish(publisher, "", "q", "c");
         assert_eq!(world.sent(owner), "consume-ok third | third#1=b! | third#2=c");
@@ -403,7 +403,7 @@ fn a_message_returned_too_often_is_a_dead_letter() {
             world.command(consumer, basic::Get { queue: short("q"), no_ack: false });
             let again = if round > 1 { "!" } else { "" };
             assert_eq!(world.sent(consumer), format!("got#{round}=a{again} (0 left)"));
-            world.command(consumer, basic::Nack { delivery_tag: round, multiple: false, requeue: true });
+            world.command(consumer, basic::Nack { delivery_tag: DeliveryTag(round), multiple: false, requeue: true });
         }
         assert_eq!(counts(&mut world, owner, "q"), "declare-ok q 0/0");
         assert_eq!(get(&mut world, owner, "dead"), "got#1=a (0 left)");
@@ -421,7 +421,7 @@ fn unsettled_messages_keep_their_delivery_count_through_a_purge() {
         for round in 1..=2 {
             world.command(consumer, basic::Get { queue: short("q"), no_ack: false });
             world.command(owner, queue::Purge { queue: short("q"), no_wait: false });
-            world.command(consumer, basic::Nack { delivery_tag: round, multiple: false, requeue: true });
+            world.command(consumer, basic::Nack { delivery_tag: DeliveryTag(round), multiple: false, requeue: true });
         }
         world.sent(owner);
         assert_eq!(world.sent(consumer), "got#1=a (0 left) | got#2=a! (0 left)");
@@ -437,7 +437,7 @@ fn a_message_on_its_way_to_a_leaving_consumer_keeps_its_delivery_count() {
     declare(&mut world, owner, "q", &[("x-delivery-limit", Value::I32(1))]);
     world.publish(owner, "", "q", "a");
     world.command(owner, basic::Get { queue: short("q"), no_ack: false });
-    world.command(owner, basic::Nack { delivery_tag: 1, multiple: false, requeue: true });
+    world.command(owner, basic::Nack { delivery_tag: DeliveryTag(1), multiple: false, requeue: true });
     // It is sent to a shard whose consumer needs no acknowledgement and whose output is full.
     world.set_output_capacity(consumer, false);
     let (queue, consumer_tag, arguments) = (short("q"), short("c"), TableRef::EMPTY);
@@ -448,7 +448,7 @@ fn a_message_on_its_way_to_a_leaving_consumer_keeps_its_delivery_count() {
     world.sent(owner);
     world.command(owner, basic::Get { queue: short("q"), no_ack: false });
     assert_eq!(world.sent(owner), "got#2=a! (0 left)");
-    world.command(owner, basic::Nack { delivery_tag: 2, multiple: false, requeue: true });
+    world.command(owner, basic::Nack { delivery_tag: DeliveryTag(2), multiple: false, requeue: true });
     assert_eq!(counts(&mut world, owner, "q"), "declare-ok q 0/0", "it came back twice");
 }
 
@@ -461,7 +461,7 @@ fn a_delivery_that_is_not_acknowledged_in_time_closes_its_channel() {
     world.publish(owner, "", "q", "a");
     world.advance(900);
     world.publish(owner, "", "q", "b");
-    world.command(consumer, basic::Ack { delivery_tag: 1, multiple: false });
+    world.command(consumer, basic::Ack { delivery_tag: DeliveryTag(1), multiple: false });
     world.advance(900);
     assert_eq!(world.sent(consumer), "consume-ok c | c#1=a | c#2=b");
     world.advance(300);

@@ -2,6 +2,7 @@
 
 use super::*;
 use catalog::{ApplyTo, Definition, Policy, VhostLimits};
+use wire::DeliveryTag;
 use wire::method::exchange;
 
 /// `name pattern priority key=value …`, over queues and exchanges; `!` in front makes it the operator's own.
@@ -121,7 +122,7 @@ fn dead_letters_and_refusals_come_and_go_with_a_policy() {
         // On every shard it is known that rejected messages have a target.
         world.command(consumer, basic::Get { queue: short("q"), no_ack: false });
         assert_eq!(world.sent(consumer), "got#1=b (0 left)");
-        world.command(consumer, basic::Reject { delivery_tag: 1, requeue: false });
+        world.command(consumer, basic::Reject { delivery_tag: DeliveryTag(1), requeue: false });
         assert_eq!(get(world, owner, "dead"), "got#2=b (0 left)");
         policies(world, &["full ^q$ 0 max-length=1 overflow=reject-publish"]);
         world.command(publisher, confirm::Select { no_wait: false });
@@ -206,7 +207,7 @@ fn waiting_bytes_are_counted_in_virtual_hosts_with_a_quota() {
         // What is out under an acknowledgement waits no more, until it comes back.
         world.command(consumer, basic::Get { queue: short("a"), no_ack: false });
         assert_eq!(counted(world), 3 * one);
-        world.command(consumer, basic::Nack { delivery_tag: 1, multiple: false, requeue: true });
+        world.command(consumer, basic::Nack { delivery_tag: DeliveryTag(1), multiple: false, requeue: true });
         assert_eq!(counted(world), 4 * one);
         world.command(owner, queue::Purge { queue: short("a"), no_wait: true });
         assert_eq!(counted(world), one);

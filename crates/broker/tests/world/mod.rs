@@ -10,7 +10,7 @@ use catalog::{
 };
 use slab::{Pool, PoolOptions};
 use std::collections::{BTreeMap, BTreeSet};
-use wire::{ChannelNumber, Method, RawProperties};
+use wire::{ChannelNumber, DeliveryTag, Method, RawProperties};
 
 /// The effects of one shard's broker.
 pub struct EffectRecorder {
@@ -70,7 +70,7 @@ impl Effects for EffectRecorder {
         &mut self,
         slot: ConnectionSlot,
         channel: ChannelNumber,
-        tag: u64,
+        tag: DeliveryTag,
         redelivered: bool,
         left: u32,
         content: Content<'_>,

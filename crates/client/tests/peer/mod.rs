@@ -15,7 +15,7 @@ use session::{
 };
 use slab::{Pool, PoolOptions};
 use wire::method::{basic, confirm, queue};
-use wire::{ChannelNumber, Method, ReplyCode, ShortStr, Table, Value};
+use wire::{ChannelNumber, DeliveryTag, Method, ReplyCode, ShortStr, Table, Value};
 
 const TAG: ShortStr<'static> = ShortStr::literal("consumer-1");
 
@@ -179,7 +179,8 @@ impl PeerReplies {
                         out.method(
                             pool,
                             channel,
-                            &basic::Nack { delivery_tag: self.published, multiple: false, requeue: false }.into(),
+                            &basic::Nack { delivery_tag: DeliveryTag(self.published), multiple: false, requeue: false }
+                                .into(),
                         );
                         return PeerReaction::Nothing;
                     }
@@ -187,7 +188,7 @@ impl PeerReplies {
                         self.delivered += 1;
                         let head = DeliverHead {
                             consumer_tag: &TAG,
-                            delivery_tag: self.delivered,
+                            delivery_tag: DeliveryTag(self.delivered),
                             redelivered: false,
                             exchange,
                             routing_key,
@@ -196,7 +197,7 @@ impl PeerReplies {
                     }
                 }
                 if self.confirming {
-                    self.outbound.ack(&self.pool, channel, self.published, false);
+                    self.outbound.ack(&self.pool, channel, DeliveryTag(self.published), false);
                 }
                 PeerReaction::Nothing
             }

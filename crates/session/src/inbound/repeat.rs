@@ -11,7 +11,7 @@ use std::ops::Range;
 use super::{EndpointRole, HandshakePhase, Inbound, PartialFrame};
 use crate::{Body, Event};
 use wire::{
-    ChannelNumber, RawProperties,
+    ChannelNumber, DeliveryTag, RawProperties,
     frame::{FRAME_BODY, FRAME_END, FRAME_HEAD_BYTES, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD_BYTES, split_head},
     method::{METHOD_ID_BYTES, basic},
 };
@@ -98,7 +98,7 @@ impl DeliveryTemplate {
 
     /// Takes the next delivery if it is like the last: its tag and body. Only after `Inbound::may_repeat`.
     #[inline(always)]
-    pub fn next<'a>(&self, input: &mut &'a [u8]) -> Option<(u64, &'a [u8])> {
+    pub fn next<'a>(&self, input: &mut &'a [u8]) -> Option<(DeliveryTag, &'a [u8])> {
         let (whole, rest) = input.split_at_checked(self.whole_bytes)?;
         let (heads, tail) = whole.split_at_checked(self.heads.len())?;
         let tag = heads.get(self.tag_at..)?.first_chunk::<TAG_BYTES>()?;
@@ -111,7 +111,7 @@ impl DeliveryTemplate {
             return None;
         }
         *input = rest;
-        Some((u64::from_be_bytes(*tag), body))
+        Some((DeliveryTag(u64::from_be_bytes(*tag)), body))
     }
 
     /// Deliveries were found.

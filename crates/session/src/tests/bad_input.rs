@@ -7,6 +7,7 @@ use crate::{
     SessionLimits,
     drive::{EndpointPair, TestEndpoint},
 };
+use wire::DeliveryTag;
 use wire::{
     ChannelNumber, ShortStr, TableRef,
     method::{basic, channel, connection, queue},
@@ -251,7 +252,7 @@ fn offences_on_a_running_connection() {
                 method(
                     ChannelNumber(1),
                     basic::GetOk {
-                        delivery_tag: 1,
+                        delivery_tag: DeliveryTag(1),
                         redelivered: false,
                         exchange: ShortStr::EMPTY,
                         routing_key: ShortStr::EMPTY,
@@ -370,7 +371,7 @@ fn a_client_minds_its_server_too() {
         ChannelNumber(1),
         basic::Deliver {
             consumer_tag: ShortStr::EMPTY,
-            delivery_tag: 1,
+            delivery_tag: DeliveryTag(1),
             redelivered: false,
             exchange: ShortStr::EMPTY,
             routing_key: ShortStr::EMPTY,

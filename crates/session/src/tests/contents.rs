@@ -8,7 +8,7 @@ use crate::{
     drive::{EndpointPair, Fragmentation, TestEndpoint},
     limits::{BODY_STEP_BYTES, LARGE_BODY_BYTES},
 };
-use wire::{ChannelNumber, ReplyCode, method::basic};
+use wire::{ChannelNumber, DeliveryTag, ReplyCode, method::basic};
 
 const SIZES: [usize; 15] = [
     0,
@@ -44,14 +44,19 @@ fn there_and_back(frame_bytes_max: u32, share: bool, in_place: bool, cuts: &mut 
         let TestEndpoint { out, pool, .. } = &mut pair.server;
         let head = DeliverHead {
             consumer_tag: b"tag",
-            delivery_tag: 1 << 40,
+            delivery_tag: DeliveryTag(1 << 40),
             redelivered: true,
             exchange: b"x",
             routing_key: b"a.b",
         };
         out.deliver(pool, channel, &head, &properties, body_out);
-        let head =
-            GetOkHead { delivery_tag: 7, redelivered: false, exchange: b"", routing_key: b"q", message_count: 3 };
+        let head = GetOkHead {
+            delivery_tag: DeliveryTag(7),
+            redelivered: false,
+            exchange: b"",
+            routing_key: b"q",
+            message_count: 3,
+        };
         out.get_ok(pool, channel, &head, &[0, 0], body_out);
         let head = ReturnHead { code: ReplyCode::NoRoute, text: b"NO_ROUTE", exchange: b"x", routing_key: b"k" };
         out.return_(pool, channel, &head, &[0, 0], body_out);
@@ -133,7 +138,10 @@ fn contents_of_two_channels_may_interleave() {
     bytes.extend_from_slice(&super::frame(3, ChannelNumber(1), &one[30_000..]));
     bytes.extend_from_slice(&super::frame(3, ChannelNumber(2), &two[1..]));
     bytes.extend_from_slice(&super::publish(ChannelNumber(1)));
-    bytes.extend_from_slice(&super::method(ChannelNumber(2), basic::Ack { delivery_tag: 1, multiple: false }));
+    bytes.extend_from_slice(&super::method(
+        ChannelNumber(2),
+        basic::Ack { delivery_tag: DeliveryTag(1), multiple: false },
+    ));
     bytes.extend_from_slice(&super::header(ChannelNumber(1), 60, 0, &[0, 0]));
     pair.server.log.clear();
     pair.server.receive(&bytes, &mut whole());
@@ -165,8 +173,11 @@ fn an_announced_body_costs_no_memory_until_it_comes() {
 fn short_methods_by_hand_are_those_of_the_table() {
     let mut driven = TestEndpoint::client(&SessionLimits::default(), true);
     driven.sent();
-    driven.out.ack(&driven.pool, ChannelNumber(9), 1 << 33, true);
-    assert_eq!(driven.sent(), super::method(ChannelNumber(9), basic::Ack { delivery_tag: 1 << 33, multiple: true }));
+    driven.out.ack(&driven.pool, ChannelNumber(9), DeliveryTag(1 << 33), true);
+    assert_eq!(
+        driven.sent(),
+        super::method(ChannelNumber(9), basic::Ack { delivery_tag: DeliveryTag(1 << 33), multiple: true })
+    );
     driven.out.heartbeat(&driven.pool);
     assert_eq!(driven.sent(), super::frame(8, ChannelNumber::CONNECTION, &[]));
 }

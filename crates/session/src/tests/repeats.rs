@@ -9,7 +9,7 @@ use crate::{
     limits::LARGE_BODY_BYTES,
 };
 use proptest::prelude::*;
-use wire::ChannelNumber;
+use wire::{ChannelNumber, DeliveryTag};
 
 /// A delivery; each field is drawn from few values, so that neighbours are often alike.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ fn encode(pair: &mut EndpointPair, one: SampleDelivery) -> Vec<u8> {
     let key = [b'k', b'0' + one.key];
     let head = DeliverHead {
         consumer_tag: b"tag",
-        delivery_tag: one.tag,
+        delivery_tag: DeliveryTag(one.tag),
         redelivered: one.redelivered,
         exchange: b"x",
         routing_key: &key,

@@ -9,6 +9,7 @@ use crate::{
     fuzz,
 };
 use proptest::prelude::*;
+use wire::DeliveryTag;
 use wire::{
     ChannelNumber,
     method::{basic, channel, connection},
@@ -39,7 +40,7 @@ fn conversation() -> Vec<u8> {
         header(ChannelNumber(1), 60, 9, &[0, 0]),
         frame(3, ChannelNumber(1), b"in "),
         frame(3, ChannelNumber(1), b"pieces"),
-        method(ChannelNumber(1), basic::Ack { delivery_tag: 1, multiple: true }),
+        method(ChannelNumber(1), basic::Ack { delivery_tag: DeliveryTag(1), multiple: true }),
         frame(8, ChannelNumber::CONNECTION, &[]),
         publish(ChannelNumber(1)),
         publish(ChannelNumber(2))[..0].to_vec(),

@@ -13,7 +13,7 @@ use crate::limits::CHANNELS_MAX;
 use crate::simulated_client::{ClientChannel, ClientRequest, ClientRole, ConnectionState, PublishMode, Settlement};
 use crate::world::{NewMessage, SimulatedWorld};
 use wire::method::basic;
-use wire::{Properties, ShortString, Table, Value};
+use wire::{DeliveryTag, Properties, ShortString, Table, Value};
 
 /// Bytes that a client has not sent at which it stops publishing: its broker blocks it.
 const UNSENT_BYTES_MAX: usize = 200_000;
@@ -211,15 +211,15 @@ impl ClientTurn<'_> {
         let rejection = if requeue { Settlement::Requeue } else { Settlement::Rejected };
         let settlement = match self.world.chance.below(3) {
             0 if !multiple => {
-                self.world.send(client, channel, basic::Reject { delivery_tag: tag, requeue });
+                self.world.send(client, channel, basic::Reject { delivery_tag: DeliveryTag(tag), requeue });
                 rejection
             }
             1 if !requeue => {
-                self.world.send(client, channel, basic::Ack { delivery_tag: tag, multiple });
+                self.world.send(client, channel, basic::Ack { delivery_tag: DeliveryTag(tag), multiple });
                 Settlement::Done
             }
             _ => {
-                self.world.send(client, channel, basic::Nack { delivery_tag: tag, multiple, requeue });
+                self.world.send(client, channel, basic::Nack { delivery_tag: DeliveryTag(tag), multiple, requeue });
                 rejection
             }
         };

@@ -13,6 +13,7 @@ use crate::simulated_client::{
 };
 use crate::world::SimulatedWorld;
 use link::sim::SimCut;
+use wire::DeliveryTag;
 use wire::method::{basic, exchange, queue};
 
 /// Requests of the first client: so many exchanges, then so many requests that it draws.
@@ -199,7 +200,7 @@ impl FeatureWorkload {
                 let Some(&last) = tags.last() else { continue };
                 has_settled = true;
                 self.model.tick();
-                world.send(client, channel, basic::Ack { delivery_tag: last, multiple: true });
+                world.send(client, channel, basic::Ack { delivery_tag: DeliveryTag(last), multiple: true });
                 world.tally.drained += tags.len() as u64;
                 for tag in tags {
                     self.model.settle(&mut world.clients[client].channels[channel], tag, Settlement::Done);

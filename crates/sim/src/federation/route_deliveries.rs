@@ -10,7 +10,7 @@ use crate::simulated_client::{ClientChannel, ConnectionState};
 use crate::world::SimulatedWorld;
 use catalog::trace;
 use wire::method::basic;
-use wire::{RawProperties, ValueRef};
+use wire::{DeliveryTag, RawProperties, ValueRef};
 
 /// The path of a message: the brokers that it has passed, the last one first, and whether one of them had sent it before.
 fn path_of(properties: &[u8]) -> Option<(Vec<usize>, bool)> {
@@ -54,7 +54,7 @@ impl FederationEventHandler<'_> {
                     self.world.trace.fail(violation);
                 }
                 if self.world.settings.faults.client_cuts {
-                    self.world.send(client, 0, basic::Ack { delivery_tag: message.tag, multiple: false });
+                    self.world.send(client, 0, basic::Ack { delivery_tag: DeliveryTag(message.tag), multiple: false });
                 }
             }
             ClientEvent::Blocked | ClientEvent::Unblocked => {}

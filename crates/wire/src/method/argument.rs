@@ -4,7 +4,8 @@
 //! Owns:   the mapping of Rust types to AMQP domains: `bool` is a bit, `&[u8]` a long string.
 
 use crate::{
-    error::DecodeError, limits::TABLE_DEPTH_MAX, read::Reader, short_str::ShortStr, table::TableRef, write::Writer,
+    error::DecodeError, ids::DeliveryTag, limits::TABLE_DEPTH_MAX, read::Reader, short_str::ShortStr, table::TableRef,
+    write::Writer,
 };
 
 /// Bytes counted so far, and whether the next bit still fits the octet of the bit before.
@@ -49,6 +50,21 @@ macro_rules! integer_arguments {
 }
 
 integer_arguments!(u8 u16 u32 u64);
+
+impl<'a> Argument<'a> for DeliveryTag {
+    #[inline(always)]
+    fn take(from: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        from.u64().map(Self)
+    }
+    #[inline(always)]
+    fn count(&self, count: &mut EncodedLength) {
+        self.0.count(count);
+    }
+    #[inline(always)]
+    fn put(&self, to: &mut Writer<'_>) {
+        to.u64(self.0);
+    }
+}
 
 impl<'a> Argument<'a> for bool {
     #[inline(always)]

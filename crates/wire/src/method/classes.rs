@@ -7,7 +7,7 @@
 //! received, empty when sent; those behind the last field follow a semicolon.
 
 use super::argument::{Argument, EncodedLength};
-use crate::{error::DecodeError, read::Reader, short_str::ShortStr, table::TableRef, write::Writer};
+use crate::{error::DecodeError, ids::DeliveryTag, read::Reader, short_str::ShortStr, table::TableRef, write::Writer};
 
 macro_rules! classes {
     ($(
@@ -310,21 +310,21 @@ classes! {
         }
         /// A message for a consumer; content follows.
         60 BasicDeliver = Deliver<'a> "deliver" {
-            consumer_tag: ShortStr<'a>, delivery_tag: u64, redelivered: bool, exchange: ShortStr<'a>,
+            consumer_tag: ShortStr<'a>, delivery_tag: DeliveryTag, redelivered: bool, exchange: ShortStr<'a>,
             routing_key: ShortStr<'a>
         }
         /// Asks for one message.
         70 BasicGet = Get<'a> "get" { [u16] queue: ShortStr<'a>, no_ack: bool }
         /// The message asked for; content follows.
         71 BasicGetOk = GetOk<'a> "get-ok" {
-            delivery_tag: u64, redelivered: bool, exchange: ShortStr<'a>, routing_key: ShortStr<'a>, message_count: u32
+            delivery_tag: DeliveryTag, redelivered: bool, exchange: ShortStr<'a>, routing_key: ShortStr<'a>, message_count: u32
         }
         /// There is none.
         72 BasicGetEmpty = GetEmpty "get-empty" { ; [ShortStr<'_>] }
         /// Messages were taken care of: by a client its deliveries, by the server what was published.
-        80 BasicAck = Ack "ack" { delivery_tag: u64, multiple: bool }
+        80 BasicAck = Ack "ack" { delivery_tag: DeliveryTag, multiple: bool }
         /// The client does not want a message.
-        90 BasicReject = Reject "reject" { delivery_tag: u64, requeue: bool }
+        90 BasicReject = Reject "reject" { delivery_tag: DeliveryTag, requeue: bool }
         /// As `recover`, without an answer.
         100 BasicRecoverAsync = RecoverAsync "recover-async" { requeue: bool }
         /// The client wants unacknowledged messages again.
@@ -332,7 +332,7 @@ classes! {
         /// They are on their way.
         111 BasicRecoverOk = RecoverOk "recover-ok" {}
         /// As `reject` for one or more; by the server: what was published is lost.
-        120 BasicNack = Nack "nack" { delivery_tag: u64, multiple: bool, requeue: bool }
+        120 BasicNack = Nack "nack" { delivery_tag: DeliveryTag, multiple: bool, requeue: bool }
     }
 
     /// Publisher confirms (RabbitMQ extension).

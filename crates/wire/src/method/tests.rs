@@ -4,6 +4,7 @@
 //! Owns:   the proof that decoding and encoding are each other's reverse.
 
 use super::*;
+use crate::ids::DeliveryTag;
 use crate::{
     dice::{RandomChoices, any_table},
     error::DecodeError,
@@ -96,15 +97,18 @@ fn golden_bytes() {
     golden(
         basic::Deliver {
             consumer_tag: short("t"),
-            delivery_tag: 0x0102_0304_0506_0708,
+            delivery_tag: DeliveryTag(0x0102_0304_0506_0708),
             redelivered: true,
             exchange: short("x"),
             routing_key: short("k"),
         },
         b"\x00\x3c\x00\x3c\x01t\x01\x02\x03\x04\x05\x06\x07\x08\x01\x01x\x01k",
     );
-    golden(basic::Ack { delivery_tag: 7, multiple: true }, b"\x00\x3c\x00\x50\0\0\0\0\0\0\0\x07\x01");
-    golden(basic::Nack { delivery_tag: 1, multiple: false, requeue: true }, b"\x00\x3c\x00\x78\0\0\0\0\0\0\0\x01\x02");
+    golden(basic::Ack { delivery_tag: DeliveryTag(7), multiple: true }, b"\x00\x3c\x00\x50\0\0\0\0\0\0\0\x07\x01");
+    golden(
+        basic::Nack { delivery_tag: DeliveryTag(1), multiple: false, requeue: true },
+        b"\x00\x3c\x00\x78\0\0\0\0\0\0\0\x01\x02",
+    );
     golden(
         queue::Declare {
             queue: short("q"),

@@ -6,7 +6,7 @@ use gauge::{SEQUENCE_BYTES_MAX, write_sequence};
 use session::{BodyOut, DeliverHead, Outbound};
 use slab::Pool;
 use wire::{
-    ChannelNumber,
+    ChannelNumber, DeliveryTag,
     frame::{FRAME_HEAD_BYTES, FRAME_OVERHEAD_BYTES},
 };
 
@@ -50,7 +50,7 @@ impl EncodedDeliveries {
         let body = vec![b'x'; size_bytes];
         let head = DeliverHead {
             consumer_tag: &heads.tag,
-            delivery_tag: 1,
+            delivery_tag: DeliveryTag(1),
             redelivered: false,
             exchange: &heads.exchange,
             routing_key: &heads.routing_key,
@@ -116,7 +116,7 @@ mod tests {
             write_sequence(&mut body, sequence);
             let head = DeliverHead {
                 consumer_tag: &heads.tag,
-                delivery_tag: 1,
+                delivery_tag: DeliveryTag(1),
                 redelivered: false,
                 exchange: &heads.exchange,
                 routing_key: &heads.routing_key,

@@ -1,6 +1,7 @@
 //! One consumer of a workload: it receives, works on, answers, acknowledges and requeues messages one at a time, and crashes.
 
 use std::time::Duration;
+use wire::DeliveryTag;
 
 use client::{Client, ClientChannel, ConnectOptions, ConsumeOptions, Delivery, Publish, QueueOptions, Table, Url};
 use gauge::clock::now_ns;
@@ -25,7 +26,7 @@ enum DeliveryOutcome {
 
 /// The message that a consumer works on.
 struct MessageInWork {
-    tag: u64,
+    tag: DeliveryTag,
     stamp: WorkloadStamp,
     outcome: DeliveryOutcome,
     /// The routing key of the answer, or empty.
@@ -44,7 +45,7 @@ pub(super) struct WorkloadConsumer {
     rng: WorkloadRng,
     positions: StreamPositions,
     /// Unacknowledged deliveries: tag, stream, sequence.
-    unacknowledged: Vec<(u64, u32, u32)>,
+    unacknowledged: Vec<(DeliveryTag, u32, u32)>,
     in_work: Option<MessageInWork>,
     /// Whether the socket may have more data.
     ready: bool,
@@ -352,7 +353,11 @@ fn done(context: &mut ConsumerContext, (_, queue): (usize, usize), stamp: &Workl
     context.ledgers[queue].done(stamp.stream, stamp.sequence);
 }
 
-fn acknowledge(context: &mut ConsumerContext, (_, queue): (usize, usize), unacknowledged: &mut Vec<(u64, u32, u32)>) {
+fn acknowledge(
+    context: &mut ConsumerContext,
+    (_, queue): (usize, usize),
+    unacknowledged: &mut Vec<(DeliveryTag, u32, u32)>,
+) {
     unacknowledged.drain(..).for_each(|(_, stream, sequence)| context.ledgers[queue].done(stream, sequence));
 }
 
