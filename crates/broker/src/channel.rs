@@ -6,8 +6,10 @@ use crate::ids::{ConnectionSlot, ConsumerKey};
 use crate::ledger::{Ledger, SettlementOutcome};
 use crate::publish_route::PublishRouteCache;
 use crate::transaction::{Transaction, TransactionOperation};
+use crate::waiting_consumers::WaitingConsumers;
 use catalog::Refusal;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use wire::{ChannelNumber, DeliveryTag, ReplyCode};
 
 /// How publishes of a channel are made safe.
@@ -24,8 +26,12 @@ pub struct Channel {
     pub slot: ConnectionSlot,
     pub number: ChannelNumber,
     pub ledger: Ledger,
-    pub consumers: Vec<ConsumerKey>,
-    pub idle_consumers: u32,
+    /// Its consumers by their tags.
+    pub consumers: BTreeMap<Arc<[u8]>, ConsumerKey>,
+    /// Consumers that could not accept a delivery because of the channel or of its connection's output.
+    pub waiting: WaitingConsumers,
+    /// It is on the list of channels that wait for capacity in the output of their connection.
+    pub awaits_output: bool,
     /// Prefetch count of new consumers; zero is no limit.
     pub prefetch: u32,
     /// Prefetch count shared by all consumers; zero is no limit.
@@ -51,8 +57,9 @@ impl Channel {
             slot,
             number,
             ledger: Ledger::default(),
-            consumers: Vec::new(),
-            idle_consumers: 0,
+            consumers: BTreeMap::new(),
+            waiting: WaitingConsumers::default(),
+            awaits_output: false,
             prefetch: 0,
             prefetch_shared: 0,
             unsettled: 0,
@@ -66,10 +73,11 @@ impl Channel {
         }
     }
 
-    /// Whether the channel as a whole allows its consumers one more delivery.
+    /// Whether the channel as a whole allows its consumers one more delivery. As in RabbitMQ, the shared prefetch count holds
+    /// back consumers without acknowledgements too.
     #[inline]
-    pub fn allows(&self, no_ack: bool) -> bool {
-        self.flow && (no_ack || self.prefetch_shared == 0 || self.unsettled < self.prefetch_shared)
+    pub fn allows_delivery(&self) -> bool {
+        self.flow && (self.prefetch_shared == 0 || self.unsettled < self.prefetch_shared)
     }
 
     /// Messages in flight: published and not safe yet, delivered and not settled.

@@ -1,7 +1,7 @@
 //! The channels of this shard and their consumers: who accepts a delivery, and what was delivered and not settled.
 
 use crate::channel::{Channel, not_open};
-use crate::consumer::{Consumer, ParkedDelivery, window_of};
+use crate::consumer::{Consumer, ConsumerState, ParkedDelivery, window_of};
 use crate::direct_reply::ReplyAddress;
 use crate::effects::{Delivery, Effects};
 use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, QueuePosition};
@@ -11,6 +11,8 @@ use crate::payload::Payload;
 use crate::shard_message::ShardMessage;
 use catalog::{Refusal, ShardId};
 use slotmap::SlotMap;
+use std::collections::VecDeque;
+use std::sync::Arc;
 use wire::{ChannelNumber, ReplyCode};
 
 /// The channels of this shard and their consumers.
@@ -20,8 +22,10 @@ pub(crate) struct Channels {
     consumers: SlotMap<ConsumerKey, Consumer>,
     /// Consumers that owe credit to queues of other shards.
     credits_due: Vec<ConsumerKey>,
-    /// How many consumers of each connection are idle.
-    idle_by_connection: Vec<u32>,
+    /// Consumers whose own prefetch count allows deliveries again.
+    settled: VecDeque<ConsumerKey>,
+    /// The channels of each connection whose consumers wait for capacity in its output.
+    awaiting_output: Vec<VecDeque<ChannelKey>>,
     /// Deliveries that wait for settlement, on all channels.
     unsettled: usize,
     /// Messages delivered or sent to consumers since the start.
@@ -35,7 +39,8 @@ impl Channels {
             table: SlotMap::with_key(),
             consumers: SlotMap::with_key(),
             credits_due: Vec::new(),
-            idle_by_connection: Vec::new(),
+            settled: VecDeque::new(),
+            awaiting_output: Vec::new(),
             unsettled: 0,
             delivered: 0,
         }
@@ -89,9 +94,7 @@ impl Channels {
     }
 
     pub fn consumer_by_tag(&self, key: ChannelKey, tag: &[u8]) -> Option<ConsumerKey> {
-        let consumers = &self.table.get(key)?.consumers;
-        let has_tag = |consumer: &ConsumerKey| self.consumers.get(*consumer).is_some_and(|found| *found.tag == *tag);
-        consumers.iter().copied().find(has_tag)
+        self.table.get(key)?.consumers.get(tag).copied()
     }
 
     pub fn check_tag_is_new(&self, key: ChannelKey, tag: &[u8]) -> Result<(), Refusal> {
@@ -105,17 +108,16 @@ impl Channels {
     }
 
     pub fn add_consumer(&mut self, consumer: Consumer) -> ConsumerKey {
-        let channel = consumer.channel;
+        let (channel, tag) = (consumer.channel, Arc::clone(&consumer.tag));
         let key = self.consumers.insert(consumer);
         if let Some(channel) = self.table.get_mut(channel) {
-            channel.consumers.push(key);
+            channel.consumers.insert(tag, key);
         }
         key
     }
 
     /// Removes a consumer that its queue no longer serves: its parked deliveries return to the queue.
     pub fn remove_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
-        self.set_idle(key, false);
         let Some(consumer) = self.consumers.remove(key) else { return };
         for parked in consumer.parked {
             fx.batch(consumer.home).push(ShardMessage::Returned {
@@ -128,7 +130,7 @@ impl Channels {
             });
         }
         if let Some(channel) = self.table.get_mut(consumer.channel) {
-            channel.consumers.retain(|&other| other != key);
+            channel.consumers.remove(&consumer.tag);
         }
     }
 
@@ -137,7 +139,7 @@ impl Channels {
     pub fn accepts<E: Effects>(&self, key: ConsumerKey, fx: &E) -> bool {
         let Some(consumer) = self.consumers.get(key) else { return false };
         let Some(channel) = self.table.get(consumer.channel) else { return false };
-        consumer.has_credit() && channel.allows(consumer.no_ack) && fx.has_capacity(consumer.slot)
+        consumer.has_credit() && channel.allows_delivery() && fx.has_capacity(channel.slot)
     }
 
     /// Whether a consumer would accept more if only its connection did.
@@ -145,32 +147,91 @@ impl Channels {
         let consumer = self.consumers.get(key);
         let channel = consumer.and_then(|consumer| self.table.get(consumer.channel));
         consumer.zip(channel).is_some_and(|(consumer, channel)| {
-            consumer.has_credit() && channel.allows(consumer.no_ack) && !fx.has_capacity(consumer.slot)
+            consumer.has_credit() && channel.allows_delivery() && !fx.has_capacity(channel.slot)
         })
     }
 
-    /// Notes whether a consumer has left the rotation of its queue until it is woken.
-    pub fn set_idle(&mut self, key: ConsumerKey, idle: bool) {
+    /// A consumer that does not accept a delivery has left the rotation of its queue: it waits for what stops it.
+    pub fn await_capacity<E: Effects>(&mut self, key: ConsumerKey, fx: &E) {
         let Some(consumer) = self.consumers.get_mut(key) else { return };
-        if consumer.idle == idle {
+        if consumer.state != ConsumerState::Active {
             return;
         }
-        consumer.idle = idle;
-        let change = |count: &mut u32| if idle { *count += 1 } else { *count -= 1 };
-        if let Some(channel) = self.table.get_mut(consumer.channel) {
-            change(&mut channel.idle_consumers);
+        if !consumer.has_credit() {
+            consumer.state = ConsumerState::AwaitsSettlement;
+            return;
         }
-        let index = consumer.slot.index();
-        if self.idle_by_connection.len() <= index {
-            self.idle_by_connection.resize(index + 1, 0);
+        consumer.state = ConsumerState::AwaitsChannel;
+        let channel_key = consumer.channel;
+        let Some(channel) = self.table.get_mut(channel_key) else { return };
+        let consumers = &self.consumers;
+        channel.waiting.push(key, |other| {
+            consumers.get(other).is_some_and(|consumer| consumer.state == ConsumerState::AwaitsChannel)
+        });
+        if !fx.has_capacity(channel.slot) {
+            self.await_output(channel_key);
         }
-        change(&mut self.idle_by_connection[index]);
     }
 
-    /// Whether any consumer of a connection is idle.
+    /// Lists a channel among those that wait for capacity in the output of their connection.
+    fn await_output(&mut self, key: ChannelKey) {
+        let Some(channel) = self.table.get_mut(key) else { return };
+        if std::mem::replace(&mut channel.awaits_output, true) {
+            return;
+        }
+        let index = channel.slot.index();
+        if self.awaiting_output.len() <= index {
+            self.awaiting_output.resize_with(index + 1, VecDeque::new);
+        }
+        self.awaiting_output[index].push_back(key);
+    }
+
+    /// How many channels of a connection wait for capacity in its output.
     #[inline]
-    pub fn has_idle_consumers(&self, slot: ConnectionSlot) -> bool {
-        self.idle_by_connection.get(slot.index()).is_some_and(|&idle| idle > 0)
+    pub fn awaiting_output_len(&self, slot: ConnectionSlot) -> usize {
+        self.awaiting_output.get(slot.index()).map_or(0, VecDeque::len)
+    }
+
+    /// Takes the channel of a connection that has waited longest for capacity in its output.
+    pub fn next_awaiting_output(&mut self, slot: ConnectionSlot) -> Option<ChannelKey> {
+        let key = self.awaiting_output.get_mut(slot.index())?.pop_front()?;
+        if let Some(channel) = self.table.get_mut(key) {
+            channel.awaits_output = false;
+        }
+        Some(key)
+    }
+
+    /// A connection is gone, and its slot will be another's.
+    pub fn forget_output(&mut self, slot: ConnectionSlot) {
+        if let Some(list) = self.awaiting_output.get_mut(slot.index()) {
+            *list = VecDeque::new();
+        }
+    }
+
+    /// Takes a consumer whose own prefetch count allows deliveries again.
+    #[inline]
+    pub fn next_settled(&mut self) -> Option<ConsumerKey> {
+        self.settled.pop_front()
+    }
+
+    /// Takes the consumer that has waited longest for a channel, if that allows a delivery now.
+    pub fn next_waiting<E: Effects>(&mut self, key: ChannelKey, fx: &E) -> Option<ConsumerKey> {
+        let channel = self.table.get_mut(key).filter(|channel| !channel.waiting.is_empty())?;
+        if !channel.allows_delivery() {
+            return None;
+        }
+        if !fx.has_capacity(channel.slot) {
+            self.await_output(key);
+            return None;
+        }
+        channel.waiting.pop()
+    }
+
+    /// A consumer does not wait any more. Returns it unless it is gone, or did not wait.
+    pub fn end_wait(&mut self, key: ConsumerKey) -> Option<&Consumer> {
+        let consumer = self.consumers.get_mut(key)?;
+        let waited = std::mem::take(&mut consumer.state) != ConsumerState::Active;
+        waited.then_some(&*consumer)
     }
 
     /// Delivers a message to a consumer that accepts it.
@@ -187,11 +248,7 @@ impl Channels {
         let Some(channel) = self.table.get_mut(consumer.channel) else { return };
         let tag = if consumer.no_ack { channel.ledger.assign_settled() } else { channel.ledger.next_tag() };
         let content = payload.content();
-        fx.deliver(
-            consumer.slot,
-            consumer.channel_number,
-            Delivery { consumer_tag: &consumer.tag, tag, redelivered, content },
-        );
+        fx.deliver(channel.slot, channel.number, Delivery { consumer_tag: &consumer.tag, tag, redelivered, content });
         if !consumer.no_ack {
             consumer.unsettled += 1;
             channel.unsettled += 1;
@@ -246,7 +303,7 @@ impl Channels {
         }
         let message = payload.keep(fx.pool());
         self.consumers[key].parked.push_back(ParkedDelivery { position, message, redelivered });
-        self.set_idle(key, true);
+        self.await_capacity(key, fx);
     }
 
     /// Delivers what was parked, as far as the consumer accepts it.
@@ -261,7 +318,7 @@ impl Channels {
             self.consumers[key].earn_credit(key, bytes, fx);
         }
         if self.consumers.get(key).is_some_and(|consumer| !consumer.parked.is_empty()) {
-            self.set_idle(key, true);
+            self.await_capacity(key, fx);
         }
     }
 
@@ -284,6 +341,9 @@ impl Channels {
             channel.unsettled -= 1;
         }
         if let Some(consumer) = self.consumers.get_mut(consumer_key) {
+            if consumer.state == ConsumerState::AwaitsSettlement && consumer.unsettled == consumer.prefetch {
+                self.settled.push_back(consumer_key);
+            }
             consumer.unsettled -= 1;
             if consumer.prefetch > 0 && delivery.home != self.shard && consumer.owe_credit(1) {
                 self.credits_due.push(consumer_key);
@@ -295,7 +355,7 @@ impl Channels {
     /// larger count is not withdrawn; what it lets in is parked here.
     pub fn widen_windows(&mut self, key: ChannelKey) {
         let Some(channel) = self.table.get(key) else { return };
-        for &consumer_key in &channel.consumers {
+        for &consumer_key in channel.consumers.values() {
             let Some(consumer) = self.consumers.get_mut(consumer_key) else { continue };
             let window = window_of(consumer.prefetch, channel.prefetch_shared, consumer.no_ack);
             let more = window.saturating_sub(consumer.window);
@@ -330,7 +390,7 @@ impl Channels {
 #[cfg(test)]
 mod tests {
     use super::Channels;
-    use crate::consumer::Consumer;
+    use crate::consumer::{Consumer, ConsumerState};
     use crate::effects::Effects;
     use crate::ids::ConnectionSlot;
     use crate::ids::{ChannelKey, ConsumerKey, QueuePosition};
@@ -340,21 +400,20 @@ mod tests {
     use crate::test_effects::RecordedEffects;
     use catalog::{QueueId, ShardId};
     use std::collections::VecDeque;
+    use std::sync::Arc;
     use wire::{ChannelNumber, DeliveryTag};
 
     fn consume(channels: &mut Channels, channel: ChannelKey, home: u16, prefetch: u32) -> ConsumerKey {
         channels.add_consumer(Consumer {
-            slot: ConnectionSlot::new(4),
-            channel_number: ChannelNumber(1),
             channel,
-            tag: (*b"tag").into(),
+            tag: Arc::from(*b"tag"),
             queue: QueueId { index: 0, serial: 0 },
             home: ShardId(home),
             no_ack: false,
             prefetch,
             unsettled: 0,
             priority: 0,
-            idle: false,
+            state: ConsumerState::Active,
             parked: VecDeque::new(),
             credit_due_messages: 0,
             credit_due_bytes: 0,
@@ -374,11 +433,13 @@ mod tests {
             channels.deliver_remote(consumer, QueuePosition(position), false, Payload::Passing(content, None), &mut fx);
         }
         assert_eq!((fx.take().as_str(), channels.unsettled()), ("4: #1=a", 1));
-        assert!(channels.has_idle_consumers(ConnectionSlot::new(4)) && !channels.accepts(consumer, &fx));
+        let state = |channels: &Channels| channels.consumer(consumer).map(|consumer| consumer.state);
+        assert_eq!(state(&channels), Some(ConsumerState::AwaitsSettlement));
         let delivery =
             channels.get_mut(channel).and_then(|channel| channel.ledger.settle(DeliveryTag(1))).expect("tag 1 is out");
         channels.count_settled(channel, &delivery);
-        channels.set_idle(consumer, false);
+        assert_eq!(channels.next_settled(), Some(consumer));
+        assert!(channels.end_wait(consumer).is_some());
         channels.deliver_parked(consumer, &mut fx);
         assert_eq!((fx.take().as_str(), channels.unsettled(), channels.delivered), ("4: #2=b", 1, 2));
         channels.flush_credits(&mut fx);
@@ -388,7 +449,7 @@ mod tests {
         };
         assert_eq!(fx.batch(ShardId(1)).messages.iter().map(granted).sum::<u32>(), 1);
         channels.remove_consumer(consumer, &mut fx);
-        assert!(channels.consumers_len() == 0 && !channels.has_idle_consumers(ConnectionSlot::new(4)));
+        assert_eq!(channels.consumers_len(), 0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::channel::{ChannelMode, not_open};
 use crate::channels::Channels;
-use crate::consumer::{Consumer, window_of};
+use crate::consumer::{Consumer, ConsumerState, window_of};
 use crate::declarations;
 use crate::direct_reply::{PSEUDO_QUEUE, ReplyAddress, ReplyConsumer};
 use crate::effects::Effects;
@@ -242,17 +242,15 @@ impl Commands<'_> {
             ));
         }
         let consumer = Consumer {
-            slot: origin.slot,
-            channel_number: origin.channel,
             channel: key,
-            tag,
+            tag: tag.into(),
             queue: id,
             home,
             no_ack: consume.no_ack,
             prefetch: channel.prefetch,
             unsettled: 0,
             priority,
-            idle: false,
+            state: ConsumerState::Active,
             parked: VecDeque::new(),
             credit_due_messages: 0,
             credit_due_bytes: 0,

@@ -1,13 +1,13 @@
 //! A consumer, on the shard of its connection.
 
 use crate::effects::Effects;
-use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, QueuePosition};
+use crate::ids::{ChannelKey, ConsumerKey, QueuePosition};
 use crate::limits::{REMOTE_WINDOW_BYTES, REMOTE_WINDOW_MESSAGES};
 use crate::message::Message;
 use crate::shard_message::ShardMessage;
 use catalog::{QueueId, ShardId};
 use std::collections::VecDeque;
-use wire::ChannelNumber;
+use std::sync::Arc;
 
 /// A delivery from another shard that waits until the connection or the prefetch count has capacity.
 pub struct ParkedDelivery {
@@ -16,11 +16,21 @@ pub struct ParkedDelivery {
     pub redelivered: bool,
 }
 
+/// Whether a consumer is in the rotation of its queue, and what it waits for if it is not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ConsumerState {
+    /// It is in the rotation, or its queue serves another alone.
+    #[default]
+    Active,
+    /// It has as many unsettled deliveries as its own prefetch count allows.
+    AwaitsSettlement,
+    /// It is on the list of its channel, which allows no more deliveries, or whose connection's output is full.
+    AwaitsChannel,
+}
+
 pub struct Consumer {
-    pub slot: ConnectionSlot,
-    pub channel_number: ChannelNumber,
     pub channel: ChannelKey,
-    pub tag: Box<[u8]>,
+    pub tag: Arc<[u8]>,
     pub queue: QueueId,
     /// The shard where that queue lives.
     pub home: ShardId,
@@ -31,8 +41,7 @@ pub struct Consumer {
     pub unsettled: u32,
     /// Higher priorities are served first.
     pub priority: i32,
-    /// It could not accept a delivery and must be woken.
-    pub idle: bool,
+    pub state: ConsumerState,
     /// Deliveries waiting here (queue on another shard only).
     pub parked: VecDeque<ParkedDelivery>,
     /// Messages delivered since the queue was last granted credit (queue on another shard only).

@@ -1,12 +1,11 @@
 //! The consumers of one queue and the order in which they are served: by priority, and round robin within one.
+//!
+//! A queue may have a hundred thousand consumers, which all leave at once: none of this looks at more than one of them.
 
 use crate::ids::ConsumerRef;
-use std::collections::VecDeque;
-
-struct PriorityGroup {
-    priority: i32,
-    active: VecDeque<ConsumerRef>,
-}
+use crate::limits::ROTATION_SCANNED_MAX;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
 
 /// The consumers of one queue. Those that cannot accept a delivery are idle: they leave the rotation until they can.
 #[derive(Default)]
@@ -14,8 +13,16 @@ pub struct ConsumerRotation {
     /// The only consumer that the queue may have.
     exclusive: Option<ConsumerRef>,
     /// In the order of their subscription, idle ones too.
-    all: Vec<ConsumerRef>,
-    groups: Vec<PriorityGroup>,
+    all: BTreeMap<u64, ConsumerRef>,
+    /// Their numbers in that order.
+    numbers: BTreeMap<ConsumerRef, u64>,
+    last_number: u64,
+    /// Those that are not idle, by priority, the highest first. No list is empty.
+    active: BTreeMap<Reverse<i32>, VecDeque<ConsumerRef>>,
+    /// Entries of these lists.
+    active_entries: usize,
+    /// Consumers that have left while they may have had entries in long lists: those are skipped when it is their turn.
+    left: usize,
 }
 
 impl ConsumerRotation {
@@ -36,7 +43,14 @@ impl ConsumerRotation {
     /// In the order of their subscription.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = ConsumerRef> {
-        self.all.iter().copied()
+        self.all.values().copied()
+    }
+
+    /// Takes the consumer that subscribed first: its queue is gone.
+    pub fn pop(&mut self) -> Option<ConsumerRef> {
+        let (_, consumer) = self.all.pop_first()?;
+        self.numbers.remove(&consumer);
+        Some(consumer)
     }
 
     /// Adds a consumer. A queue that serves one at a time serves the first that subscribed.
@@ -44,55 +58,74 @@ impl ConsumerRotation {
         if exclusive {
             self.exclusive = Some(consumer);
         }
-        self.all.push(consumer);
+        self.last_number += 1;
+        self.all.insert(self.last_number, consumer);
+        self.numbers.insert(consumer, self.last_number);
         if !single_active || self.all.len() == 1 {
             self.activate(consumer, priority);
         }
     }
 
-    /// Removes a consumer. Returns its index in the order of subscription.
-    pub fn remove(&mut self, consumer: ConsumerRef) -> Option<usize> {
-        let at = self.all.iter().position(|&other| other == consumer)?;
-        self.all.remove(at);
+    /// Removes a consumer. Returns whether it was the first in the order of subscription, or `None` if it was not here.
+    pub fn remove(&mut self, consumer: ConsumerRef) -> Option<bool> {
+        let number = self.numbers.remove(&consumer)?;
+        let was_first = self.all.first_key_value().is_some_and(|(&first, _)| first == number);
+        self.all.remove(&number);
         if self.exclusive == Some(consumer) {
             self.exclusive = None;
         }
-        for group in &mut self.groups {
-            group.active.retain(|&other| other != consumer);
-        }
-        self.groups.retain(|group| !group.active.is_empty());
+        self.left += 1;
         if self.all.is_empty() {
-            self.all = Vec::new();
-            self.groups = Vec::new();
+            self.clear_active();
+        } else if self.active_entries <= ROTATION_SCANNED_MAX || self.left > self.active_entries / 2 {
+            self.forget_left();
         }
-        Some(at)
+        Some(was_first)
     }
 
     /// Puts a consumer (back) into the rotation, behind the others of its priority.
     pub fn activate(&mut self, consumer: ConsumerRef, priority: i32) {
-        let at = self.groups.partition_point(|group| group.priority > priority);
-        match self.groups.get_mut(at) {
-            Some(group) if group.priority == priority => group.active.push_back(consumer),
-            _ => self.groups.insert(at, PriorityGroup { priority, active: VecDeque::from([consumer]) }),
-        }
+        self.active.entry(Reverse(priority)).or_default().push_back(consumer);
+        self.active_entries += 1;
     }
 
     /// The consumer whose turn it is: the first that `accepts`. Those that do not leave the rotation; `accepts` notes that they
     /// are idle.
     #[inline]
     pub fn next(&mut self, mut accepts: impl FnMut(ConsumerRef) -> bool) -> Option<ConsumerRef> {
-        for group in &mut self.groups {
-            while let Some(&consumer) = group.active.front() {
-                if accepts(consumer) {
-                    if group.active.len() > 1 {
-                        group.active.rotate_left(1);
+        while let Some(mut group) = self.active.first_entry() {
+            let list = group.get_mut();
+            while let Some(&consumer) = list.front() {
+                let is_here = self.left == 0 || self.numbers.contains_key(&consumer);
+                if is_here && accepts(consumer) {
+                    if list.len() > 1 {
+                        list.rotate_left(1);
                     }
                     return Some(consumer);
                 }
-                group.active.pop_front();
+                list.pop_front();
+                self.active_entries -= 1;
             }
+            group.remove();
         }
+        self.left = 0;
         None
+    }
+
+    /// Removes the entries of consumers that have left.
+    fn forget_left(&mut self) {
+        let numbers = &self.numbers;
+        self.active.retain(|_, list| {
+            list.retain(|consumer| numbers.contains_key(consumer));
+            !list.is_empty()
+        });
+        self.active_entries = self.active.values().map(VecDeque::len).sum();
+        self.left = 0;
+    }
+
+    fn clear_active(&mut self) {
+        self.active = BTreeMap::new();
+        (self.active_entries, self.left) = (0, 0);
     }
 }
 
@@ -115,7 +148,7 @@ mod tests {
         assert_eq!(rotation.next(|_| true), Some(b), "c is idle until it is activated");
         rotation.activate(c, 5);
         assert_eq!(rotation.next(|_| true), Some(c));
-        assert_eq!((rotation.remove(c), rotation.remove(c), rotation.len()), (Some(2), None, 2));
+        assert_eq!((rotation.remove(c), rotation.remove(c), rotation.len()), (Some(false), None, 2));
         assert_eq!(rotation.next(|_| false), None);
         assert_eq!(rotation.next(|_| true), None, "all are idle");
     }
@@ -132,5 +165,22 @@ mod tests {
         rotation.remove(a);
         assert!(!rotation.is_exclusive() && !rotation.is_empty());
         assert_eq!(rotation.next(|_| true), None, "the successor is not active yet");
+    }
+
+    #[test]
+    fn consumers_that_leave_a_long_rotation_are_skipped_and_forgotten() {
+        let mut keys: SlotMap<ConsumerKey, ()> = SlotMap::with_key();
+        let all: Vec<_> = (0..1_000).map(|_| ConsumerRef::Local(keys.insert(()))).collect();
+        let mut rotation = ConsumerRotation::default();
+        all.iter().for_each(|&consumer| rotation.add(consumer, 0, false, false));
+        for (at, &consumer) in all.iter().enumerate().filter(|(at, _)| at % 2 == 0) {
+            assert_eq!(rotation.remove(consumer), Some(at == 0));
+        }
+        assert!(rotation.left > 0, "they have entries in a long list");
+        let served: Vec<_> = (0..500).filter_map(|_| rotation.next(|_| true)).collect();
+        assert_eq!(served, all.iter().copied().skip(1).step_by(2).collect::<Vec<_>>());
+        all.iter().skip(1).step_by(2).take(498).for_each(|&consumer| _ = rotation.remove(consumer));
+        assert!(rotation.active_entries <= super::ROTATION_SCANNED_MAX && rotation.len() == 2);
+        assert_eq!((rotation.next(|_| true), rotation.pop()), (Some(all[997]), Some(all[997])));
     }
 }

@@ -50,8 +50,8 @@ impl ControlPlane<'_> {
 
     /// A connection has capacity again: its idle consumers take their turns.
     pub fn wake_connection<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
-        let Some(session) = self.sessions.get(slot) else { return };
-        if self.data.dispatcher.wake_connection(slot, session, fx) {
+        if self.data.dispatcher.channels.awaiting_output_len(slot) > 0 {
+            self.data.dispatcher.wake_connection(slot, self.sessions, fx);
             self.dispatch_due(fx);
         }
     }
@@ -193,11 +193,12 @@ impl ControlPlane<'_> {
     pub fn cancel_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
         let channels = &mut self.data.dispatcher.channels;
         let Some(consumer) = channels.consumer(key) else { return };
-        let session = self.sessions.get(consumer.slot);
+        let Some(channel) = channels.get(consumer.channel) else { return };
+        let session = self.sessions.get(channel.slot);
         if session.is_some_and(|session| session.capabilities.consumer_cancel_notify) {
             let consumer_tag = ShortStr::new(&consumer.tag).unwrap_or(ShortStr::EMPTY);
             let cancel = basic::Cancel { consumer_tag, no_wait: true };
-            fx.reply(consumer.slot, consumer.channel_number, Method::BasicCancel(cancel));
+            fx.reply(channel.slot, channel.number, Method::BasicCancel(cancel));
         }
         channels.remove_consumer(key, fx);
     }
@@ -205,6 +206,7 @@ impl ControlPlane<'_> {
     /// A connection is gone: its deliveries return, and its exclusive queues are deleted.
     pub fn close_session<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
         let Some(session) = self.sessions.close(slot) else { return };
+        self.data.dispatcher.channels.forget_output(slot);
         if let Some(batch) = session.definition_batch {
             self.send_definitions(None, batch.definitions, fx);
         }
@@ -230,7 +232,7 @@ impl ControlPlane<'_> {
     /// Removes a channel: its consumers leave their queues, its deliveries return.
     fn drop_channel<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
         let Some(channel) = self.data.dispatcher.channels.get(key) else { return };
-        for consumer in channel.consumers.clone() {
+        for consumer in channel.consumers.values().copied().collect::<Vec<_>>() {
             self.drop_consumer(consumer, fx);
         }
         // Deliveries return after the consumers have left, so that they cannot come back to them.
@@ -249,13 +251,15 @@ impl ControlPlane<'_> {
     /// A consumer of this shard leaves its queue, wherever that is.
     fn drop_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
         let Some(consumer) = self.data.dispatcher.channels.consumer(key) else { return };
-        let (queue, home, slot, channel) = (consumer.queue, consumer.home, consumer.slot, consumer.channel_number);
+        let (queue, home, channel) = (consumer.queue, consumer.home, consumer.channel);
         if self.identity.is_home(home) {
             if self.remove_consumer(queue, ConsumerRef::Local(key)) {
                 self.define(Definition::RemoveQueue { id: queue }, fx);
             }
         } else {
-            let requester = Requester { session: self.sessions.session_id(slot), channel, request: 0 };
+            let Some(channel) = self.data.dispatcher.channels.get(channel) else { return };
+            let session = self.sessions.session_id(channel.slot);
+            let requester = Requester { session, channel: channel.number, request: 0 };
             fx.batch(home).push(ShardMessage::Request { requester, queue, request: QueueRequest::Cancel(key) });
         }
         self.data.dispatcher.channels.remove_consumer(key, fx);

@@ -54,7 +54,7 @@ impl DataPlane {
         catalog: &mut Catalog,
         fx: &mut E,
     ) {
-        self.dispatcher.wake_channel(key, fx);
+        self.dispatcher.wake_channel(key, sessions, fx);
         self.dispatch_due(sessions, catalog, fx);
     }
 

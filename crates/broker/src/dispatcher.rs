@@ -14,7 +14,6 @@ use crate::queue::Queue;
 use crate::queues::Queues;
 use crate::ready_messages::QueueEntry;
 use crate::remote_consumers::RemoteConsumers;
-use crate::session_state::SessionState;
 use crate::sessions::Sessions;
 use crate::shard_message::{ShardMessage, ShardPayload};
 use catalog::{Catalog, QueueId, Refusal};
@@ -142,42 +141,38 @@ impl Dispatcher {
         self.flow.after_dispatch(queue, sessions, fx);
     }
 
-    /// A connection has capacity again: its idle consumers are woken. Returns whether any was idle.
-    pub fn wake_connection<E: Effects>(&mut self, slot: ConnectionSlot, session: &SessionState, fx: &mut E) -> bool {
-        if !self.channels.has_idle_consumers(slot) {
-            return false;
-        }
-        for key in session.channels.iter().flatten() {
-            self.wake_channel(*key, fx);
-        }
-        true
-    }
-
-    /// A channel may accept more deliveries: its idle consumers are woken.
+    /// A connection has capacity again: the consumers that waited for it get deliveries, channel by channel.
     #[inline]
-    pub fn wake_channel<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
-        if self.channels.get(key).is_some_and(|channel| channel.idle_consumers > 0) {
-            self.wake_consumers(key, fx);
+    pub fn wake_connection<E: Effects>(&mut self, slot: ConnectionSlot, sessions: &mut Sessions, fx: &mut E) {
+        for _ in 0..self.channels.awaiting_output_len(slot) {
+            if !fx.has_capacity(slot) {
+                return;
+            }
+            if let Some(key) = self.channels.next_awaiting_output(slot) {
+                self.wake_channel(key, sessions, fx);
+            }
         }
     }
 
-    fn wake_consumers<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
-        for at in 0.. {
-            let consumer = self.channels.get(key).and_then(|channel| channel.consumers.get(at));
-            let Some(&consumer) = consumer else { return };
-            self.wake_consumer(consumer, fx);
+    /// A channel may accept more deliveries. Those that have waited longest get them: each has its turn before the next is woken.
+    #[inline]
+    pub fn wake_channel<E: Effects>(&mut self, key: ChannelKey, sessions: &mut Sessions, fx: &mut E) {
+        while let Some(consumer) = self.channels.next_settled() {
+            self.wake_consumer(consumer, sessions, fx);
+        }
+        while let Some(consumer) = self.channels.next_waiting(key, fx) {
+            self.wake_consumer(consumer, sessions, fx);
         }
     }
 
-    fn wake_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
-        let Some(consumer) = self.channels.consumer(key).filter(|consumer| consumer.idle) else { return };
-        if !self.channels.accepts(key, fx) {
-            return;
-        }
+    fn wake_consumer<E: Effects>(&mut self, key: ConsumerKey, sessions: &mut Sessions, fx: &mut E) {
+        let Some(consumer) = self.channels.end_wait(key) else { return };
         let (home, queue, priority) = (consumer.home, consumer.queue, consumer.priority);
-        self.channels.set_idle(key, false);
-        if self.identity.is_home(home) {
+        if !self.channels.accepts(key, fx) {
+            self.channels.await_capacity(key, fx);
+        } else if self.identity.is_home(home) {
             self.queues.activate(queue, ConsumerRef::Local(key), priority);
+            self.dispatch(queue, sessions, fx);
         } else {
             self.channels.deliver_parked(key, fx);
         }
@@ -289,7 +284,7 @@ fn next_consumer<E: Effects>(
         ConsumerRef::Local(key) => {
             let accepts = channels.accepts(key, fx);
             if !accepts {
-                channels.set_idle(key, true);
+                channels.await_capacity(key, fx);
             }
             accepts
         }

@@ -15,7 +15,7 @@ slotmap::new_key_type! {
 }
 
 /// A consumer, as its queue refers to it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ConsumerRef {
     /// A consumer of this shard.
     Local(ConsumerKey),

@@ -70,6 +70,7 @@ mod stamps;
 mod test_effects;
 mod transaction;
 mod vhost_quotas;
+mod waiting_consumers;
 
 pub use crate::broker::{Broker, BrokerCounters, BrokerOptions};
 pub use admin_request::{AdminRequest, AdminRequestError};

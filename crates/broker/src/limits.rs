@@ -15,6 +15,10 @@ pub const INLINE_BODY_BYTES_MAX: usize = 1_024;
 /// A body of at least this many bytes that goes to several queues is copied once, into memory that all of them share.
 pub const SHARED_BODY_BYTES_MIN: usize = 4_096;
 pub const CONSUMERS_PER_CHANNEL_MAX: usize = 65_536;
+/// Entries of a queue's rotation of consumers that are searched for one that leaves. In a longer rotation it is skipped later.
+pub const ROTATION_SCANNED_MAX: usize = 64;
+/// Entries of a list of waiting consumers at which those that have left are removed for the first time.
+pub const WAITING_CONSUMERS_CHECKED_MIN: usize = 64;
 /// Messages and acknowledgements that one transaction may hold before it is refused.
 pub const TRANSACTION_ITEMS_MAX: usize = 1 << 20;
 /// Definitions of one connection that are sent to shard 0 together.

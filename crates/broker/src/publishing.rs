@@ -418,7 +418,7 @@ impl Publishing<'_> {
             }
         }
         if settles {
-            self.data.dispatcher.wake_channel(key, fx);
+            self.data.dispatcher.wake_channel(key, self.sessions, fx);
         }
         self.data.dispatch_due(self.sessions, self.catalog, fx);
         let channel = self.data.dispatcher.channels.open_channel(key)?;

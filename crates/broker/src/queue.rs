@@ -124,8 +124,8 @@ impl Queue {
         self.features.as_ref().is_some_and(|features| features.single_active)
     }
 
-    /// The consumer to activate after the one at index `removed` has left a queue that serves one at a time.
-    pub fn successor(&self, removed: usize) -> Option<ConsumerRef> {
-        if removed == 0 && self.is_single_active() { self.consumers.iter().next() } else { None }
+    /// The consumer to activate after another has left, if the queue serves one at a time and the other was the first.
+    pub fn successor(&self, removed_first: bool) -> Option<ConsumerRef> {
+        if removed_first && self.is_single_active() { self.consumers.iter().next() } else { None }
     }
 }

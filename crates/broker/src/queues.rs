@@ -11,6 +11,7 @@ use crate::queue_housekeeping::QueueHousekeeping;
 use crate::queue_timers::TimerTarget;
 use crate::ready_messages::QueueEntry;
 use catalog::{OverflowPolicy, QueueDefinition, QueueId};
+use std::collections::VecDeque;
 
 /// The queues by the index in their ids.
 #[derive(Default)]
@@ -53,7 +54,7 @@ pub(crate) enum QueueTimerResult {
 pub(crate) struct Queues {
     pub table: QueueTable,
     /// Queues to dispatch before the command ends.
-    due: Vec<QueueId>,
+    due: VecDeque<QueueId>,
     pub housekeeping: QueueHousekeeping,
 }
 
@@ -110,14 +111,14 @@ impl Queues {
             && !queue.due
         {
             queue.due = true;
-            self.due.push(id);
+            self.due.push_back(id);
         }
     }
 
     /// Takes the next queue to dispatch.
     #[inline]
     pub fn next_due(&mut self) -> Option<QueueId> {
-        self.due.pop()
+        self.due.pop_front()
     }
 
     /// Puts a consumer (back) into the rotation of its queue.
