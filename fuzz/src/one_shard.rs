@@ -118,6 +118,7 @@ impl OneShard {
             queue_bytes_max: 1 << 30,
             consumer_timeout_ms: 0,
             epoch_unix_s: 1_000_000_000,
+            work_per_turn: broker::limits::WORK_PER_TURN,
         };
         let mut broker = Broker::new(options, catalog);
         let user = broker.catalog_mut().authenticate(b"guest", b"guest", true).expect("the guest");

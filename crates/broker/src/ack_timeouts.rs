@@ -38,7 +38,7 @@ impl AckTimeouts {
     fn check_now<E: Effects>(&mut self, channels: &mut Channels, now_us: u64, fx: &mut E) {
         let timeout_us = self.timeout_ms.saturating_mul(1_000);
         self.next_us = now_us + (timeout_us / CHECKS_PER_TIMEOUT).max(1_000);
-        for channel in channels.iter_mut() {
+        for channel in channels.iter_mut().filter(|channel| !channel.closing) {
             let Some(oldest) = channel.ledger.oldest() else {
                 channel.tag_checkpoints.clear();
                 continue;

@@ -20,6 +20,7 @@ use crate::requests::Requests;
 use crate::session_state::{ReadControl, SessionLogin};
 use crate::sessions::Sessions;
 use crate::shard_message::ShardBatch;
+use crate::work_runner::WorkRunner;
 use catalog::{Catalog, Definition, Refusal, ShardId, VhostId};
 use wire::method::{Method, basic};
 use wire::{ChannelNumber, DeliveryTag, ReplyCode};
@@ -35,6 +36,8 @@ pub struct BrokerOptions {
     pub consumer_timeout_ms: u64,
     /// Seconds from 1970 to the moment from which [`Broker::set_now`] counts.
     pub epoch_unix_s: u64,
+    /// Units of work that one turn does before others have theirs: [`WORK_PER_TURN`](crate::limits::WORK_PER_TURN).
+    pub work_per_turn: u32,
 }
 
 /// Counts since the start.
@@ -66,7 +69,7 @@ impl Broker {
             identity,
             sessions: Sessions::new(options.shard),
             definitions: Definitions::new(identity, catalog),
-            data: DataPlane::new(identity, options.queue_bytes_max, options.epoch_unix_s),
+            data: DataPlane::new(identity, options.queue_bytes_max, options.epoch_unix_s, options.work_per_turn),
             early: EarlyPublishes::default(),
             ack_timeouts: AckTimeouts::new(options.consumer_timeout_ms),
         };
@@ -83,6 +86,10 @@ impl Broker {
     #[inline]
     fn requests(&mut self) -> Requests<'_> {
         Requests { control: self.control() }
+    }
+
+    fn runner(&mut self) -> WorkRunner<'_> {
+        WorkRunner { control: self.control() }
     }
 
     #[inline]
@@ -110,6 +117,11 @@ impl Broker {
         }
     }
 
+    /// Dead letters dropped since the start because too many waited to be routed.
+    pub fn dead_letters_dropped(&self) -> u64 {
+        self.data.dispatcher.queues.housekeeping.dead_letters.dropped()
+    }
+
     /// Every queue that lives here.
     pub fn queues(&self) -> impl Iterator<Item = &Queue> {
         self.data.dispatcher.queues.table.iter()
@@ -121,7 +133,7 @@ impl Broker {
     }
 
     /// What the tables of this shard hold beside queues, by name: all of it is zero when everybody has gone.
-    pub fn census(&self) -> [(&'static str, usize); 13] {
+    pub fn census(&self) -> [(&'static str, usize); 14] {
         let dispatcher = &self.data.dispatcher;
         let housekeeping = &dispatcher.queues.housekeeping;
         [
@@ -138,6 +150,7 @@ impl Broker {
             ("timers", housekeeping.timers.len()),
             ("delayed messages", self.data.forwarder.delayed.len()),
             ("dead letters", housekeeping.dead_letters.len()),
+            ("deferred work", self.sessions.deferred.len()),
         ]
     }
 
@@ -149,7 +162,7 @@ impl Broker {
 
     /// A connection is gone: its deliveries return, and its exclusive queues are deleted.
     pub fn close_session<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
-        self.control().close_session(slot, fx);
+        self.runner().close_session(slot, fx);
     }
 
     /// The client opened a channel.
@@ -162,7 +175,7 @@ impl Broker {
 
     /// A channel is closed, by either side.
     pub fn close_channel<E: Effects>(&mut self, slot: ConnectionSlot, number: ChannelNumber, fx: &mut E) {
-        self.control().close_channel(slot, number, fx);
+        self.runner().close_channel(slot, number, fx);
     }
 
     /// Whether a channel is open.
@@ -251,6 +264,34 @@ impl Broker {
         let Broker { identity, sessions, definitions, data, early, .. } = self;
         let control = ControlPlane { identity: *identity, sessions, definitions, data };
         Inbox { requests: Requests { control }, early }.receive(from, batch, fx);
+    }
+
+    /// A turn begins, of a connection, of a batch from another shard or of deferred work: the budget of work is whole again.
+    #[inline]
+    pub fn start_turn(&mut self) {
+        self.data.dispatcher.work.start_turn();
+    }
+
+    /// Whether the turn has used up its budget of work, so that others have theirs first.
+    #[inline]
+    pub fn is_turn_over(&self) -> bool {
+        self.data.dispatcher.work.is_spent()
+    }
+
+    /// The most units of work that a turn has done.
+    pub fn most_work(&self) -> u64 {
+        self.data.dispatcher.work.most()
+    }
+
+    /// Whether turns have left work undone, which [`Broker::run_deferred`] does.
+    #[inline]
+    pub fn has_deferred(&self) -> bool {
+        self.data.has_backlog || !self.sessions.deferred.is_empty()
+    }
+
+    /// Does what turns have left undone, for one turn.
+    pub fn run_deferred<E: Effects>(&mut self, fx: &mut E) {
+        self.runner().run(fx);
     }
 
     /// Writes what must precede a flush of the outputs: one confirm per channel for all its publishes, answers to other shards.
@@ -410,6 +451,7 @@ mod tests {
             queue_bytes_max: 1 << 20,
             consumer_timeout_ms: 0,
             epoch_unix_s: 0,
+            work_per_turn: crate::limits::WORK_PER_TURN,
         };
         let mut broker = Broker::new(options, catalog);
         broker.data.forwarder.delayed = DelayedMessages::new(2);

@@ -32,6 +32,10 @@ pub struct Channel {
     pub waiting: WaitingConsumers,
     /// It is on the list of channels that wait for capacity in the output of their connection.
     pub awaits_output: bool,
+    /// It is closed, and its consumers and deliveries are being taken from it.
+    pub closing: bool,
+    /// Work is deferred that wakes its consumers.
+    pub wake_deferred: bool,
     /// Prefetch count of new consumers; zero is no limit.
     pub prefetch: u32,
     /// Prefetch count shared by all consumers; zero is no limit.
@@ -60,6 +64,8 @@ impl Channel {
             consumers: BTreeMap::new(),
             waiting: WaitingConsumers::default(),
             awaits_output: false,
+            closing: false,
+            wake_deferred: false,
             prefetch: 0,
             prefetch_shared: 0,
             unsettled: 0,
@@ -78,6 +84,18 @@ impl Channel {
     #[inline]
     pub fn allows_delivery(&self) -> bool {
         self.flow && (self.prefetch_shared == 0 || self.unsettled < self.prefetch_shared)
+    }
+
+    /// The channel is closed: it gets no more deliveries, replies or confirms, and what its transaction would have settled is
+    /// unsettled again.
+    pub fn close(&mut self) {
+        self.closing = true;
+        self.flow = false;
+        self.reply_consumer = None;
+        if let ChannelMode::Transaction(transaction) = std::mem::replace(&mut self.mode, ChannelMode::Plain) {
+            let mut transaction = transaction;
+            self.ledger.restore(transaction.roll_back());
+        }
     }
 
     /// Messages in flight: published and not safe yet, delivered and not settled.

@@ -30,6 +30,13 @@ impl ChannelConfirms {
         Some(first)
     }
 
+    /// A publish that is pending waits for more answers.
+    pub fn await_more(&mut self, number: u64, answers: u32) {
+        if let Ok(at) = self.pending.binary_search_by_key(&number, |&(n, _)| n) {
+            self.pending[at].1 += answers;
+        }
+    }
+
     /// One answer for a publish arrived.
     pub fn on_answer(&mut self, number: u64) {
         if let Ok(at) = self.pending.binary_search_by_key(&number, |&(n, _)| n) {

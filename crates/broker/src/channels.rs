@@ -50,6 +50,13 @@ impl Channels {
         self.table.insert(Channel::new(slot, number))
     }
 
+    /// A channel is closed: it gets nothing more. Its consumers and deliveries are still to be taken from it.
+    pub fn close(&mut self, key: ChannelKey) {
+        if let Some(channel) = self.table.get_mut(key) {
+            channel.close();
+        }
+    }
+
     /// Removes a channel, whose consumers are gone.
     pub fn remove(&mut self, key: ChannelKey) {
         self.table.remove(key);

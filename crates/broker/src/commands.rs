@@ -1,9 +1,10 @@
 //! Methods without content on an open channel: what each means for the channel, its queue, or the definitions.
 
-use crate::channel::{ChannelMode, not_open};
+use crate::channel::{ChannelMode, not_open, unknown_tag};
 use crate::channels::Channels;
 use crate::consumer::{Consumer, ConsumerState, window_of};
 use crate::declarations;
+use crate::deferred_work::DeferredWork;
 use crate::direct_reply::{PSEUDO_QUEUE, ReplyAddress, ReplyConsumer};
 use crate::effects::Effects;
 use crate::ids::{ChannelKey, ConnectionSlot};
@@ -190,8 +191,26 @@ impl Commands<'_> {
     ) -> Result<(), Refusal> {
         let control = &mut self.requests.control;
         let catalog = &control.definitions.catalog;
-        control.data.dispatcher.settle(key, (tag, multiple), outcome, catalog, fx)?;
+        let dispatcher = &mut control.data.dispatcher;
+        let dead_letters = dispatcher.queues.housekeeping.dead_letters.pushed();
+        if multiple {
+            let channel = dispatcher.channels.open_channel(key)?;
+            let through = channel.ledger.range(tag).ok_or_else(|| unknown_tag(tag))?;
+            let slot = channel.slot;
+            if !dispatcher.settle_through(key, through, outcome, catalog, fx) {
+                control.sessions.defer(slot, DeferredWork::Settle { channel: key, through, outcome });
+                return Ok(());
+            }
+        } else {
+            dispatcher.settle(key, tag, outcome, catalog, fx)?;
+        }
         control.wake_channel(key, fx);
+        if control.data.has_backlog
+            && control.data.dispatcher.queues.housekeeping.dead_letters.pushed() != dead_letters
+            && let Some(channel) = control.data.dispatcher.channels.get(key)
+        {
+            control.sessions.defer(channel.slot, DeferredWork::AwaitBacklog);
+        }
         Ok(())
     }
 

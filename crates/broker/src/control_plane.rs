@@ -1,13 +1,11 @@
 //! The control plane: what a change of definitions, the end of a connection, or a timer does to queues, consumers and sessions.
 
 use crate::ack_timeouts::AckTimeouts;
-use crate::channel::ChannelMode;
 use crate::data_plane::DataPlane;
 use crate::definitions::Definitions;
 use crate::effects::Effects;
 use crate::flow_control::FlowControl;
 use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, ShardIdentity};
-use crate::ledger::SettlementOutcome;
 use crate::limits::DEAD_LETTER_THROTTLE_US;
 use crate::publishing::Publishing;
 use crate::queue_timers::TimerTarget;
@@ -15,8 +13,8 @@ use crate::queues::QueueTimerResult;
 use crate::sessions::Sessions;
 use crate::shard_message::{QueueRequest, RefusedDefinition, Requester, ShardMessage};
 use catalog::{Definition, DefinitionOutcome, ExecutedDefinition, QueueId, Refusal, ShardId, VhostId};
+use wire::ShortStr;
 use wire::method::{Method, basic};
-use wire::{ChannelNumber, DeliveryTag, ShortStr};
 
 /// All that a change of definitions touches.
 pub(crate) struct ControlPlane<'a> {
@@ -194,7 +192,7 @@ impl ControlPlane<'_> {
         let channels = &mut self.data.dispatcher.channels;
         let Some(consumer) = channels.consumer(key) else { return };
         let Some(channel) = channels.get(consumer.channel) else { return };
-        let session = self.sessions.get(channel.slot);
+        let session = self.sessions.get(channel.slot).filter(|_| !channel.closing);
         if session.is_some_and(|session| session.capabilities.consumer_cancel_notify) {
             let consumer_tag = ShortStr::new(&consumer.tag).unwrap_or(ShortStr::EMPTY);
             let cancel = basic::Cancel { consumer_tag, no_wait: true };
@@ -203,53 +201,8 @@ impl ControlPlane<'_> {
         channels.remove_consumer(key, fx);
     }
 
-    /// A connection is gone: its deliveries return, and its exclusive queues are deleted.
-    pub fn close_session<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
-        let Some(session) = self.sessions.close(slot) else { return };
-        self.data.dispatcher.channels.forget_output(slot);
-        if let Some(batch) = session.definition_batch {
-            self.send_definitions(None, batch.definitions, fx);
-        }
-        for &key in session.channels.iter().flatten() {
-            self.drop_channel(key, fx);
-        }
-        if session.owns_queues {
-            self.define(Definition::SessionGone { session: session.identity.session }, fx);
-        }
-        self.dispatch_due(fx);
-    }
-
-    /// A channel is closed, by either side.
-    pub fn close_channel<E: Effects>(&mut self, slot: ConnectionSlot, number: ChannelNumber, fx: &mut E) {
-        let Some((key, batch)) = self.sessions.detach_channel(slot, number) else { return };
-        if let Some(batch) = batch {
-            self.send_definitions(None, batch.definitions, fx);
-        }
-        self.drop_channel(key, fx);
-        self.dispatch_due(fx);
-    }
-
-    /// Removes a channel: its consumers leave their queues, its deliveries return.
-    fn drop_channel<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
-        let Some(channel) = self.data.dispatcher.channels.get(key) else { return };
-        for consumer in channel.consumers.values().copied().collect::<Vec<_>>() {
-            self.drop_consumer(consumer, fx);
-        }
-        // Deliveries return after the consumers have left, so that they cannot come back to them.
-        let Some(channel) = self.data.dispatcher.channels.get_mut(key) else { return };
-        let mut ledger = std::mem::take(&mut channel.ledger);
-        if let ChannelMode::Transaction(transaction) = &mut channel.mode {
-            ledger.restore(transaction.roll_back());
-        }
-        let (dispatcher, catalog) = (&mut self.data.dispatcher, &self.definitions.catalog);
-        ledger.settle_through(DeliveryTag::ALL, |delivery| {
-            dispatcher.settle_delivery(key, delivery, SettlementOutcome::Requeued, catalog, fx);
-        });
-        dispatcher.channels.remove(key);
-    }
-
     /// A consumer of this shard leaves its queue, wherever that is.
-    fn drop_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
+    pub fn drop_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
         let Some(consumer) = self.data.dispatcher.channels.consumer(key) else { return };
         let (queue, home, channel) = (consumer.queue, consumer.home, consumer.channel);
         if self.identity.is_home(home) {
@@ -274,7 +227,10 @@ impl ControlPlane<'_> {
     /// Does what is due: messages expire, delayed messages are routed, unused queues are deleted, overdue channels are closed.
     pub fn run_timers<E: Effects>(&mut self, ack_timeouts: &mut AckTimeouts, fx: &mut E) {
         let now_us = self.data.dispatcher.now_us;
-        while let Some(target) = self.data.dispatcher.queues.housekeeping.timers.pop_due(now_us) {
+        while !self.data.dispatcher.work.is_spent()
+            && let Some(target) = self.data.dispatcher.queues.housekeeping.timers.pop_due(now_us)
+        {
+            self.data.dispatcher.work.draw(1);
             match target {
                 TimerTarget::Queue(index) => self.on_queue_timer(index, now_us, fx),
                 TimerTarget::Delayed => {

@@ -17,31 +17,46 @@ pub(crate) struct DataPlane {
     pub forwarder: Forwarder,
     pub dead_letters: DeadLetterRouter,
     pub confirms: PublisherConfirms,
+    /// Queues to dispatch or dead letters are left for other turns.
+    pub has_backlog: bool,
     /// Messages published since the start.
     pub published: u64,
 }
 
 impl DataPlane {
-    pub fn new(identity: ShardIdentity, queue_bytes_max: u64, epoch_unix_s: u64) -> Self {
+    pub fn new(identity: ShardIdentity, queue_bytes_max: u64, epoch_unix_s: u64, work_per_turn: u32) -> Self {
         DataPlane {
-            dispatcher: Dispatcher::new(identity, queue_bytes_max),
+            dispatcher: Dispatcher::new(identity, queue_bytes_max, work_per_turn),
             forwarder: Forwarder::new(identity),
             dead_letters: DeadLetterRouter::new(identity, epoch_unix_s),
             confirms: PublisherConfirms::new(identity.shards),
+            has_backlog: false,
             published: 0,
         }
     }
 
-    /// Dispatches every queue that a command has touched, and routes the dead letters of that.
+    /// Dispatches every queue that a command has touched, and routes the dead letters of that, as far as the budget of the turn
+    /// allows. What is left for other turns is done in its order: nobody's command overtakes it, or pays for it.
     #[inline]
     pub fn dispatch_due<E: Effects>(&mut self, sessions: &mut Sessions, catalog: &mut Catalog, fx: &mut E) {
+        if self.has_backlog {
+            return;
+        }
         loop {
             while let Some(id) = self.dispatcher.queues.next_due() {
                 self.dispatcher.dispatch(id, sessions, fx);
+                if self.dispatcher.work.is_spent() {
+                    self.has_backlog = self.dispatcher.queues.has_due_work();
+                    return;
+                }
             }
-            let Some(group) = self.dispatcher.queues.housekeeping.dead_letters.next_group() else { return };
-            self.dead_letters.route_group(&group, &mut self.dispatcher, &mut self.forwarder, catalog, fx);
+            let Some(mut group) = self.dispatcher.queues.housekeeping.dead_letters.next_group() else { return };
+            self.dead_letters.route_group(&mut group, &mut self.dispatcher, &mut self.forwarder, catalog, fx);
             self.dispatcher.queues.housekeeping.dead_letters.finish_group(group);
+            if self.dispatcher.work.is_spent() {
+                self.has_backlog = self.dispatcher.queues.has_due_work();
+                return;
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
 use crate::forwarder::{Forwarder, send_publish};
 use crate::ids::ShardIdentity;
+use crate::limits::{DEAD_LETTER_PROPERTIES_BYTES_PER_WORK, DEAD_LETTER_WORK};
 use crate::message::Content;
 use crate::pending_dead_letters::DeadLetterGroup;
 use catalog::{Catalog, QueueRoute, RouteDependence};
@@ -26,10 +27,11 @@ impl DeadLetterRouter {
         DeadLetterRouter { identity, epoch_unix_s, writer: None }
     }
 
-    /// Routes the dead letters of a group, which are the next of those pending.
+    /// Routes the dead letters of a group, which are the next of those pending, as far as the budget of the turn allows. Counts
+    /// the rest in the group.
     pub fn route_group<E: Effects>(
         &mut self,
-        group: &DeadLetterGroup,
+        group: &mut DeadLetterGroup,
         dispatcher: &mut Dispatcher,
         forwarder: &mut Forwarder,
         catalog: &mut Catalog,
@@ -41,8 +43,9 @@ impl DeadLetterRouter {
         let version = catalog.version();
         // Dead letters throttle a publisher only if it publishes nothing else: it looks at `slow_dead_letter_queue`.
         let slow_queue = dispatcher.flow.slow_queue.take();
-        for _ in 0..group.messages {
+        while group.messages > 0 {
             let Some(message) = dispatcher.queues.housekeeping.dead_letters.next() else { break };
+            group.messages -= 1;
             let dead_letter = DeadLetter { message: &message, reason: group.reason, target: &group.target };
             let first = writer.write(dead_letter, now_s);
             // Only a message that has died before, or has further keys, can have another route than the one before it.
@@ -54,7 +57,12 @@ impl DeadLetterRouter {
             };
             if let Some(route) = looked_up.as_deref().or(writer.cached_route(version).filter(|_| plain)) {
                 let content = content(dead_letter, &writer, now_us);
+                let work = DEAD_LETTER_WORK + content.properties.len() / DEAD_LETTER_PROPERTIES_BYTES_PER_WORK;
+                dispatcher.work.draw(work);
                 self.forward(dead_letter, route, content, first, (dispatcher, forwarder), catalog, fx);
+            }
+            if dispatcher.queues.housekeeping.dead_letters.has_caused() || dispatcher.work.is_spent() {
+                break;
             }
         }
         dispatcher.flow.slow_dead_letter_queue = std::mem::replace(&mut dispatcher.flow.slow_queue, slow_queue);

@@ -4,10 +4,12 @@
 
 use crate::channel::unknown_tag;
 use crate::channels::Channels;
+use crate::deferred_work::DeferredWork;
 use crate::effects::{AppendResult, Effects};
 use crate::flow_control::FlowControl;
 use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, QueuePosition, ShardIdentity};
 use crate::ledger::{SettlementOutcome, UnsettledDelivery};
+use crate::limits::CONSUMER_REMOVAL_WORK;
 use crate::message::{Content, Message};
 use crate::payload::{DispatchSource, Payload};
 use crate::queue::Queue;
@@ -16,6 +18,7 @@ use crate::ready_messages::QueueEntry;
 use crate::remote_consumers::RemoteConsumers;
 use crate::sessions::Sessions;
 use crate::shard_message::{ShardMessage, ShardPayload};
+use crate::work_budget::WorkBudget;
 use catalog::{Catalog, QueueId, Refusal};
 use wire::DeliveryTag;
 
@@ -35,18 +38,21 @@ pub(crate) struct Dispatcher {
     pub channels: Channels,
     pub remotes: RemoteConsumers,
     pub flow: FlowControl,
+    /// The work of the turn at hand.
+    pub work: WorkBudget,
     /// Microseconds since a moment that is the same for all shards.
     pub now_us: u64,
 }
 
 impl Dispatcher {
-    pub fn new(identity: ShardIdentity, queue_bytes_max: u64) -> Self {
+    pub fn new(identity: ShardIdentity, queue_bytes_max: u64, work_per_turn: u32) -> Self {
         Dispatcher {
             identity,
             queues: Queues::default(),
             channels: Channels::new(identity.shard),
             remotes: RemoteConsumers::default(),
             flow: FlowControl::new(identity, queue_bytes_max),
+            work: WorkBudget::new(work_per_turn),
             now_us: 0,
         }
     }
@@ -65,6 +71,7 @@ impl Dispatcher {
         let Some(queue) = self.queues.table.get_mut(id) else {
             return EnqueueResult::Accepted(AppendResult::Durable);
         };
+        self.work.draw(1);
         let durable = queue.durable && is_persistent(content);
         let mut level = 0;
         if let Some(features) = &queue.features {
@@ -104,7 +111,14 @@ impl Dispatcher {
         queue.ready.push(level, message);
         self.queues.housekeeping.waiting += 1;
         if time_to_live_us.is_some() || queue.features.is_some() {
-            self.queues.housekeeping.after_push(queue, level, time_to_live_us.is_some(), fx);
+            self.queues.housekeeping.after_push(
+                queue,
+                level,
+                time_to_live_us.is_some(),
+                self.now_us,
+                &mut self.work,
+                fx,
+            );
         }
         self.flow.after_push(queue, &self.channels, fx);
         EnqueueResult::Accepted(append)
@@ -115,10 +129,15 @@ impl Dispatcher {
         let Some(queue) = self.queues.table.get_mut(id) else { return };
         queue.due = false;
         let housekeeping = &mut self.queues.housekeeping;
-        let (mut checks, mut more) = (0, false);
+        let (mut checks, mut more, mut interrupted) = (0, false, false);
+        self.work.draw(1);
         loop {
+            // The rest has a turn once others had theirs.
+            if self.work.is_spent() {
+                interrupted = true;
+                break;
+            }
             if queue.expiring && housekeeping.drop_expired(queue, self.now_us, &mut checks, fx) {
-                // The rest has a turn once others had theirs.
                 more = true;
                 break;
             }
@@ -128,6 +147,7 @@ impl Dispatcher {
             let Some(consumer) = next_consumer(queue, &mut self.channels, &mut self.remotes, fx) else { break };
             let Some(QueueEntry { position, message, redelivered }) = queue.ready.pop() else { break };
             housekeeping.waiting -= 1;
+            self.work.draw(1);
             let source = DispatchSource::Kept(message);
             let (channels, remotes) = (&mut self.channels, &mut self.remotes);
             let ack_required = deliver_or_send(channels, remotes, queue, consumer, position, redelivered, source, fx);
@@ -136,9 +156,13 @@ impl Dispatcher {
             }
         }
         if queue.expiring || queue.features.is_some() {
-            housekeeping.after_dispatch(queue, more, self.now_us, fx);
+            self.work.draw(checks);
+            housekeeping.after_dispatch(queue, more, self.now_us, &mut self.work, fx);
         }
         self.flow.after_dispatch(queue, sessions, fx);
+        if interrupted {
+            self.queues.mark_due(id);
+        }
     }
 
     /// A connection has capacity again: the consumers that waited for it get deliveries, channel by channel.
@@ -162,10 +186,25 @@ impl Dispatcher {
         }
         while let Some(consumer) = self.channels.next_waiting(key, fx) {
             self.wake_consumer(consumer, sessions, fx);
+            if self.work.is_spent() {
+                return self.defer_wake(key, sessions);
+            }
+        }
+    }
+
+    /// More consumers of a channel are woken in another turn.
+    #[cold]
+    fn defer_wake(&mut self, key: ChannelKey, sessions: &mut Sessions) {
+        if let Some(channel) = self.channels.get_mut(key)
+            && !channel.waiting.is_empty()
+            && !std::mem::replace(&mut channel.wake_deferred, true)
+        {
+            sessions.defer(channel.slot, DeferredWork::Wake { channel: key });
         }
     }
 
     fn wake_consumer<E: Effects>(&mut self, key: ConsumerKey, sessions: &mut Sessions, fx: &mut E) {
+        self.work.draw(1);
         let Some(consumer) = self.channels.end_wait(key) else { return };
         let (home, queue, priority) = (consumer.home, consumer.queue, consumer.priority);
         if !self.channels.accepts(key, fx) {
@@ -182,6 +221,7 @@ impl Dispatcher {
     /// queue is to be deleted, as it was the last consumer of an auto-delete queue.
     pub fn remove_consumer(&mut self, id: QueueId, consumer: ConsumerRef) -> bool {
         let Some(queue) = self.queues.table.get_mut(id) else { return false };
+        self.work.draw(CONSUMER_REMOVAL_WORK);
         let Some(removed) = queue.consumers.remove(consumer) else { return false };
         if queue.consumers.is_empty() {
             let auto_delete = queue.auto_delete;
@@ -198,25 +238,9 @@ impl Dispatcher {
         false
     }
 
-    /// Settles one tag of a channel, or all up to it.
+    /// Settles one tag of a channel.
     #[inline]
     pub fn settle<E: Effects>(
-        &mut self,
-        key: ChannelKey,
-        (tag, multiple): (DeliveryTag, bool),
-        outcome: SettlementOutcome,
-        catalog: &Catalog,
-        fx: &mut E,
-    ) -> Result<(), Refusal> {
-        if multiple {
-            return self.settle_through(key, tag, outcome, catalog, fx);
-        }
-        let delivery = self.channels.open_channel(key)?.ledger.settle(tag).ok_or_else(|| unknown_tag(tag))?;
-        self.settle_delivery(key, delivery, outcome, catalog, fx);
-        Ok(())
-    }
-
-    fn settle_through<E: Effects>(
         &mut self,
         key: ChannelKey,
         tag: DeliveryTag,
@@ -224,12 +248,34 @@ impl Dispatcher {
         catalog: &Catalog,
         fx: &mut E,
     ) -> Result<(), Refusal> {
-        let mut ledger = std::mem::take(&mut self.channels.open_channel(key)?.ledger);
-        let known = ledger.settle_through(tag, |delivery| self.settle_delivery(key, delivery, outcome, catalog, fx));
+        let delivery = self.channels.open_channel(key)?.ledger.settle(tag).ok_or_else(|| unknown_tag(tag))?;
+        self.settle_delivery(key, delivery, outcome, catalog, fx);
+        Ok(())
+    }
+
+    /// Settles the deliveries of a channel up to a tag, as far as the budget of the turn allows. Returns whether all are settled.
+    pub fn settle_through<E: Effects>(
+        &mut self,
+        key: ChannelKey,
+        through: DeliveryTag,
+        outcome: SettlementOutcome,
+        catalog: &Catalog,
+        fx: &mut E,
+    ) -> bool {
+        let Some(channel) = self.channels.get_mut(key) else { return true };
+        let mut ledger = std::mem::take(&mut channel.ledger);
+        let mut is_done = false;
+        while !self.work.is_spent() {
+            let Some((_, delivery)) = ledger.settle_next(through) else {
+                is_done = true;
+                break;
+            };
+            self.settle_delivery(key, delivery, outcome, catalog, fx);
+        }
         if let Some(channel) = self.channels.get_mut(key) {
             channel.ledger = ledger;
         }
-        if known { Ok(()) } else { Err(unknown_tag(tag)) }
+        is_done
     }
 
     /// Settles one delivery: its queue, here or on another shard, is done with the message or gets it back.
@@ -242,6 +288,7 @@ impl Dispatcher {
         catalog: &Catalog,
         fx: &mut E,
     ) {
+        self.work.draw(1);
         self.channels.count_settled(key, &delivery);
         let UnsettledDelivery { queue, home, position, message, .. } = delivery;
         if self.identity.is_home(home) {

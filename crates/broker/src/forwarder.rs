@@ -14,12 +14,14 @@ use crate::stamps::MessageStamps;
 use catalog::{Catalog, QueueId, QueueRoute, ShardId};
 
 /// What became of a publish.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+#[derive(Default)]
 pub(crate) struct ForwardResult {
     /// Answers of other shards and of the store that it waits for.
     pub answers_awaited: u32,
     /// A queue or a delaying exchange had no capacity.
     pub refused: bool,
+    /// The message, if the budget of the turn is spent and its queues of this shard from this index on have not got it.
+    pub rest: Option<(Message, usize)>,
 }
 
 /// Forwards routed messages; holds those that exchanges delay.
@@ -55,6 +57,7 @@ impl Forwarder {
         let mut kept: Option<Message> = None;
         let mut result = ForwardResult {
             answers_awaited: 0,
+            rest: None,
             refused: !route.held.is_empty() && !self.delay(route, content, dispatcher, catalog, fx),
         };
         match &*route.queues {
@@ -71,11 +74,19 @@ impl Forwarder {
                 let count = queues.len();
                 let body = content.share_body(fx.pool());
                 let content = &Content { body: body.as_ref().map_or(content.body, BodyRef::Large), ..*content };
-                let here = queues.iter().enumerate().filter(|(_, queue)| self.identity.is_home(queue.home));
-                for (at, queue) in here {
+                let mut rest = None;
+                for (at, queue) in queues.iter().enumerate() {
+                    if !self.identity.is_home(queue.home) {
+                        continue;
+                    }
+                    if dispatcher.work.is_spent() && count - at > dispatcher.work.grace() {
+                        rest = Some(at);
+                        break;
+                    }
                     let enqueued = dispatcher.enqueue_or_deliver(queue.id, content, &mut kept, at + 1 == count, fx);
                     result.note(enqueued, publish, confirms);
                 }
+                result.rest = rest.map(|at| (kept.get_or_insert_with(|| content.keep(fx.pool())).clone(), at));
                 if self.identity.shards > 1 {
                     let confirm = publish.is_some();
                     self.send_to_others(route, content, &mut kept, confirm, fx, |shard| {
@@ -85,6 +96,33 @@ impl Forwarder {
             }
         }
         result
+    }
+
+    /// Adds a publish to its queues of this shard from the one at an index on. Returns the index of those that are left for
+    /// another turn.
+    #[expect(clippy::too_many_arguments, reason = "a publish, its route, and what its channel awaits")]
+    pub fn forward_rest<E: Effects>(
+        &mut self,
+        route: &QueueRoute,
+        from: usize,
+        message: &Message,
+        publish: Option<PublishKey>,
+        (dispatcher, confirms): (&mut Dispatcher, &mut PublisherConfirms),
+        result: &mut ForwardResult,
+        fx: &mut E,
+    ) -> Option<usize> {
+        let mut kept = Some(message.clone());
+        for (at, queue) in route.queues.iter().enumerate().skip(from) {
+            if !self.identity.is_home(queue.home) {
+                continue;
+            }
+            if dispatcher.work.is_spent() {
+                return Some(at);
+            }
+            let enqueued = dispatcher.enqueue_or_deliver(queue.id, &message.content(), &mut kept, false, fx);
+            result.note(enqueued, publish, confirms);
+        }
+        None
     }
 
     /// Sends a message to the shards of its other queues.
@@ -232,7 +270,7 @@ pub(crate) fn send_publish<E: Effects>(
 
 #[cfg(test)]
 mod tests {
-    use super::{ForwardResult, Forwarder};
+    use super::Forwarder;
     use crate::confirms::PublisherConfirms;
     use crate::dispatcher::Dispatcher;
     use crate::effects::Effects;
@@ -245,7 +283,7 @@ mod tests {
     #[test]
     fn a_publish_goes_to_queues_here_and_to_other_shards_whose_answers_it_awaits() {
         let identity = ShardIdentity { shard: ShardId(0), shards: 3 };
-        let (mut dispatcher, mut confirms) = (Dispatcher::new(identity, 1 << 20), PublisherConfirms::new(3));
+        let (mut dispatcher, mut confirms) = (Dispatcher::new(identity, 1 << 20, 1_000), PublisherConfirms::new(3));
         let (mut forwarder, mut fx) = (Forwarder::new(identity), RecordedEffects::default());
         let catalog = Catalog::new(CatalogLimits::default());
         let id = |index| QueueId { index, serial: 0 };
@@ -263,7 +301,7 @@ mod tests {
         for refused in [false, true] {
             let to = (&mut dispatcher, &mut confirms);
             let result = forwarder.forward(&route, &content, publish, to, &catalog, &mut fx);
-            assert_eq!(result, ForwardResult { answers_awaited: 1, refused });
+            assert_eq!((result.answers_awaited, result.refused, result.rest.is_none()), (1, refused, true));
         }
         assert_eq!((dispatcher.queues.housekeeping.waiting, confirms.awaiting_shards_len()), (1, 2));
         assert!(fx.batch(ShardId(1)).is_empty() && fx.batch(ShardId(2)).messages.len() == 1, "packed into one");

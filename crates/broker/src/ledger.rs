@@ -2,6 +2,7 @@
 
 use crate::chunked_queue::ChunkedQueue;
 use crate::ids::{ConsumerKey, QueuePosition};
+use crate::limits::LEDGER_HOLES_MIN;
 use crate::message::Message;
 use catalog::{QueueId, ShardId};
 use std::collections::BTreeMap;
@@ -29,9 +30,14 @@ pub struct UnsettledDelivery {
     pub consumer: Option<ConsumerKey>,
 }
 
-/// A list indexed by delivery tag: settling is linear in what is released and never looks at the rest.
+/// The unsettled deliveries of a channel by delivery tag: settling is linear in what is released and never looks at the rest.
+///
+/// Recent ones are in a list indexed by tag. Where that has become mostly holes, because few old deliveries stay unsettled among
+/// many that were settled, the old ones move to a map, so that the ledger is as large as what it holds.
 #[derive(Default)]
 pub struct Ledger {
+    /// The deliveries before `front`.
+    old: BTreeMap<DeliveryTag, UnsettledDelivery>,
     list: ChunkedQueue<Option<UnsettledDelivery>>,
     /// Tag of the list's front.
     front: u64,
@@ -47,6 +53,7 @@ impl Ledger {
         self.last += 1;
         if !self.list.is_empty() {
             self.list.push_back(None);
+            self.bound_holes();
         }
         DeliveryTag(self.last)
     }
@@ -67,20 +74,20 @@ impl Ledger {
         if !multiple {
             return self.settle(tag).map(|delivery| vec![(tag, delivery)]);
         }
-        let mut taken = Vec::new();
-        self.release_through(tag, |tag, delivery| taken.push((tag, delivery))).then_some(taken)
+        let through = self.range(tag)?;
+        Some(std::iter::from_fn(|| self.settle_next(through)).collect())
     }
 
     /// Restores deliveries that were taken: they are unsettled again, under their tags.
     pub fn restore(&mut self, taken: impl IntoIterator<Item = (DeliveryTag, UnsettledDelivery)>) {
-        let mut all: BTreeMap<DeliveryTag, UnsettledDelivery> = taken.into_iter().collect();
-        if all.is_empty() {
-            return;
+        for (tag, delivery) in taken {
+            self.unsettled += 1;
+            let index = tag.0.checked_sub(self.front).and_then(|index| usize::try_from(index).ok());
+            match index.and_then(|index| self.list.get_mut(index)) {
+                Some(slot) => *slot = Some(delivery),
+                None => drop(self.old.insert(tag, delivery)),
+            }
         }
-        self.release_through(DeliveryTag::ALL, |tag, delivery| drop(all.insert(tag, delivery)));
-        self.unsettled = all.len();
-        self.front = all.first_key_value().map_or(self.last, |(&tag, _)| tag.0);
-        (self.front..=self.last).for_each(|tag| self.list.push_back(all.remove(&DeliveryTag(tag))));
     }
 
     /// The next tag for a delivery that must be settled.
@@ -92,12 +99,14 @@ impl Ledger {
         }
         self.list.push_back(Some(delivery));
         self.unsettled += 1;
+        self.bound_holes();
         DeliveryTag(self.last)
     }
 
     /// The oldest unsettled tag.
     pub fn oldest(&self) -> Option<DeliveryTag> {
-        (!self.list.is_empty()).then_some(DeliveryTag(self.front))
+        let first = self.old.first_key_value().map(|(&tag, _)| tag);
+        first.or((!self.list.is_empty()).then_some(DeliveryTag(self.front)))
     }
 
     /// Deliveries that wait for settlement.
@@ -106,44 +115,63 @@ impl Ledger {
         self.unsettled
     }
 
+    /// Entries in memory: at most a few for each unsettled delivery.
+    #[cfg(test)]
+    fn entries(&self) -> usize {
+        self.old.len() + self.list.len()
+    }
+
     /// Releases one tag.
+    #[inline]
     pub fn settle(&mut self, tag: DeliveryTag) -> Option<UnsettledDelivery> {
-        let index = tag.0.checked_sub(self.front)?;
+        let Some(index) = tag.0.checked_sub(self.front).filter(|_| !self.list.is_empty()) else {
+            return self.settle_old(tag);
+        };
         let released = self.list.get_mut(usize::try_from(index).ok()?)?.take()?;
         self.unsettled -= 1;
         self.trim();
         Some(released)
     }
 
-    /// Releases every tag up to `tag`, oldest first; [`DeliveryTag::ALL`] means all.
-    /// Returns false if `tag` itself is not unsettled: then nothing is released.
-    pub fn settle_through(&mut self, tag: DeliveryTag, mut release: impl FnMut(UnsettledDelivery)) -> bool {
-        self.release_through(tag, |_, delivery| release(delivery))
+    #[cold]
+    fn settle_old(&mut self, tag: DeliveryTag) -> Option<UnsettledDelivery> {
+        let released = self.old.remove(&tag)?;
+        self.unsettled -= 1;
+        Some(released)
     }
 
+    /// The last tag that an acknowledgement of all up to `tag` covers; [`DeliveryTag::ALL`] means all.
+    /// `None` if `tag` itself is not unsettled.
     #[inline]
-    fn release_through(&mut self, tag: DeliveryTag, mut release: impl FnMut(DeliveryTag, UnsettledDelivery)) -> bool {
-        let through = if tag == DeliveryTag::ALL { self.last } else { tag.0 };
-        if tag != DeliveryTag::ALL {
-            let Some(index) = tag.0.checked_sub(self.front) else {
-                return false;
-            };
-            if !matches!(self.list.get(index as usize), Some(Some(_))) {
-                return false;
-            }
+    pub fn range(&self, tag: DeliveryTag) -> Option<DeliveryTag> {
+        if tag == DeliveryTag::ALL {
+            return Some(DeliveryTag(self.last));
         }
-        while self.front <= through {
-            let Some(slot) = self.list.pop_front() else {
-                break;
-            };
-            self.front += 1;
-            if let Some(delivery) = slot {
-                self.unsettled -= 1;
-                release(DeliveryTag(self.front - 1), delivery);
-            }
+        let in_list = || {
+            let index = usize::try_from(tag.0.checked_sub(self.front)?).ok()?;
+            self.list.get(index)?.as_ref()
+        };
+        (in_list().is_some() || self.old.contains_key(&tag)).then_some(tag)
+    }
+
+    /// Releases the oldest delivery, if its tag is at most `through`.
+    #[inline]
+    pub fn settle_next(&mut self, through: DeliveryTag) -> Option<(DeliveryTag, UnsettledDelivery)> {
+        if !self.old.is_empty() {
+            let entry = self.old.first_entry().filter(|entry| *entry.key() <= through)?;
+            self.unsettled -= 1;
+            return Some(entry.remove_entry());
         }
+        // The front of the list is never a hole.
+        if self.list.is_empty() || self.front > through.0 {
+            return None;
+        }
+        let delivery = self.list.pop_front().flatten()?;
+        let tag = DeliveryTag(self.front);
+        self.front += 1;
+        self.unsettled -= 1;
         self.trim();
-        true
+        Some((tag, delivery))
     }
 
     fn trim(&mut self) {
@@ -151,6 +179,27 @@ impl Ledger {
             self.list.pop_front();
             self.front += 1;
         }
+    }
+
+    /// Moves old deliveries from the list to the map while the list has more holes than deliveries. Each moves once.
+    #[inline]
+    fn bound_holes(&mut self) {
+        if self.list.len() > LEDGER_HOLES_MIN + 2 * (self.unsettled - self.old.len()) {
+            self.move_old();
+        }
+    }
+
+    #[cold]
+    fn move_old(&mut self) {
+        while self.list.len() > 2 * (self.unsettled - self.old.len())
+            && let Some(slot) = self.list.pop_front()
+        {
+            if let Some(delivery) = slot {
+                self.old.insert(DeliveryTag(self.front), delivery);
+            }
+            self.front += 1;
+        }
+        self.trim();
     }
 }
 
@@ -169,6 +218,12 @@ mod tests {
             message: content.keep(pool),
             consumer: None,
         }
+    }
+
+    /// Settles all up to a tag; the positions of what was released.
+    fn settle_through(ledger: &mut Ledger, tag: DeliveryTag) -> Option<Vec<u64>> {
+        let through = ledger.range(tag)?;
+        Some(std::iter::from_fn(|| ledger.settle_next(through)).map(|(_, delivery)| delivery.position.0).collect())
     }
 
     #[test]
@@ -195,16 +250,43 @@ mod tests {
             ledger.assign_unsettled(delivery(&pool, position));
         }
         ledger.settle(DeliveryTag(3));
-        let mut released = Vec::new();
-        assert!(!ledger.settle_through(DeliveryTag(3), |_| panic!("tag 3 is settled already")));
-        assert!(ledger.settle_through(DeliveryTag(5), |d| released.push(d.position.0)));
-        assert_eq!(released, [0, 1, 3, 4]);
-        assert!(!ledger.settle_through(DeliveryTag(11), |_| panic!("tag 11 was never assigned")));
-        released.clear();
-        assert!(ledger.settle_through(DeliveryTag::ALL, |d| released.push(d.position.0)));
-        assert_eq!(released, [5, 6, 7, 8, 9]);
-        assert!(ledger.settle_through(DeliveryTag::ALL, |_| panic!("nothing is out")));
+        assert_eq!(settle_through(&mut ledger, DeliveryTag(3)), None, "tag 3 is settled already");
+        assert_eq!(settle_through(&mut ledger, DeliveryTag(5)), Some(vec![0, 1, 3, 4]));
+        assert_eq!(settle_through(&mut ledger, DeliveryTag(11)), None, "tag 11 was never assigned");
+        assert_eq!(settle_through(&mut ledger, DeliveryTag::ALL), Some(vec![5, 6, 7, 8, 9]));
+        assert_eq!(settle_through(&mut ledger, DeliveryTag::ALL), Some(vec![]), "nothing is out");
     }
+
+    #[test]
+    fn the_ledger_is_as_large_as_what_is_unsettled() {
+        let pool = Pool::new(PoolOptions::default());
+        let mut ledger = Ledger::default();
+        let first = ledger.assign_unsettled(delivery(&pool, 0));
+        for number in 1..20_000 {
+            let tag = ledger.assign_unsettled(delivery(&pool, number));
+            let is_forgotten = number % 5_000 == 0;
+            if number % 2 == 0 && !is_forgotten {
+                assert!(ledger.settle(tag).is_some());
+                ledger.assign_settled();
+            } else if !is_forgotten {
+                assert!(ledger.settle(tag).is_some());
+            }
+            assert!(ledger.entries() <= LEDGER_HOLES_MIN + 3 * ledger.unsettled(), "{} at {number}", ledger.entries());
+        }
+        assert_eq!((ledger.oldest(), ledger.unsettled()), (Some(first), 4));
+        assert_eq!(ledger.range(DeliveryTag(2)), None, "it was settled");
+        assert!(ledger.settle(first).is_some() && ledger.settle(first).is_none());
+        let last = ledger.assign_unsettled(delivery(&pool, 20_000));
+        let taken = ledger.take(last, true).expect("it is out");
+        assert_eq!(
+            taken.iter().map(|(_, delivery)| delivery.position.0).collect::<Vec<_>>(),
+            [5_000, 10_000, 15_000, 20_000]
+        );
+        ledger.restore(taken);
+        assert_eq!(settle_through(&mut ledger, DeliveryTag::ALL), Some(vec![5_000, 10_000, 15_000, 20_000]));
+        assert_eq!((ledger.unsettled(), ledger.oldest(), ledger.entries()), (0, None, 0));
+    }
+
     #[test]
     fn deliveries_that_were_taken_are_restored_under_their_tags() {
         let pool = Pool::new(PoolOptions::default());

@@ -35,6 +35,7 @@ mod data_plane;
 mod dead_letter_router;
 mod death_history;
 mod declarations;
+mod deferred_work;
 mod definitions;
 mod delayed_messages;
 mod delivery_count;
@@ -71,6 +72,8 @@ mod test_effects;
 mod transaction;
 mod vhost_quotas;
 mod waiting_consumers;
+mod work_budget;
+mod work_runner;
 
 pub use crate::broker::{Broker, BrokerCounters, BrokerOptions};
 pub use admin_request::{AdminRequest, AdminRequestError};

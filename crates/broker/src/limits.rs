@@ -1,5 +1,12 @@
 //! The limits of the broker core.
 
+/// Units of work that one turn does before others have theirs: some milliseconds. A turn of small messages from one connection
+/// stays below it.
+pub const WORK_PER_TURN: u32 = 1 << 15;
+/// Units of work of a consumer that leaves its queue and its channel.
+pub const CONSUMER_REMOVAL_WORK: usize = 8;
+/// The part of the budget that a publish may use beyond it rather than be left for another turn: a thirty-second.
+pub const WORK_GRACE_DIVISOR: u32 = 32;
 /// Messages that a queue on another shard may have sent ahead to one consumer before it is granted more credit.
 pub const REMOTE_WINDOW_MESSAGES: u32 = 4_096;
 /// Bytes that a queue on another shard may have sent ahead to one consumer.
@@ -39,11 +46,19 @@ pub const EXPIRED_PER_CHECK: usize = 256;
 /// Microseconds that a queue keeps expired messages when the queue of its dead letters has grown by `THROTTLE_BYTES` and waits for
 /// the outputs of its consumers.
 pub const DEAD_LETTER_THROTTLE_US: u64 = 1_000;
+/// Dead letters of one shard that wait to be routed. Clients that cause them wait before there are so many; what other shards
+/// cause beyond is dropped and counted, as dead letters without confirms may be.
+pub const DEAD_LETTERS_PENDING_MAX: usize = 1 << 20;
+/// Units of work of a dead letter beside those of its queues, and one more for each so many bytes of its properties.
+pub const DEAD_LETTER_WORK: usize = 4;
+pub const DEAD_LETTER_PROPERTIES_BYTES_PER_WORK: usize = 128;
 /// Capacity, in dead letters, that their list keeps when it runs empty.
 pub const DEAD_LETTERS_CAPACITY_KEPT: usize = 1_024;
 /// Properties up to this many bytes are compared with those of the last dead letter, whose history serves equal ones again. Longer
 /// ones are rarely equal.
 pub const DEATH_CACHE_PROPERTIES_BYTES_MAX: usize = 256;
+/// Holes in a channel's list of unsettled deliveries, beyond as many as there are deliveries, at which the old ones move to a map.
+pub const LEDGER_HOLES_MIN: usize = 1_024;
 /// Items of one chunk of a list of waiting or unsettled messages.
 pub const CHUNK_ITEMS: usize = 1_024;
 /// A list that runs empty returns its memory if it has capacity for more items than this.

@@ -1,7 +1,10 @@
 //! Dead letters that nobody has routed yet, in their order, grouped by target and reason.
+//!
+//! What a dead letter causes in turn is routed before the letters behind it. So one message that dies again and again in many
+//! queues takes as many entries here as these queues have, times the deaths of one copy, and not one for each of its copies.
 
 use crate::death_history::{DeadLetterReason, DeadLetterTarget};
-use crate::limits::DEAD_LETTERS_CAPACITY_KEPT;
+use crate::limits::{DEAD_LETTERS_CAPACITY_KEPT, DEAD_LETTERS_PENDING_MAX};
 use crate::message::Message;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,11 +16,30 @@ pub struct DeadLetterGroup {
     pub messages: usize,
 }
 
-/// The list of them.
+/// Dead letters in their order.
 #[derive(Default)]
-pub struct PendingDeadLetters {
+struct DeadLetterList {
     groups: VecDeque<DeadLetterGroup>,
     messages: VecDeque<Message>,
+}
+
+/// The dead letters of a shard.
+#[derive(Default)]
+pub struct PendingDeadLetters {
+    /// Those that commands and timers have caused.
+    first: DeadLetterList,
+    /// Those that dead letters have caused, each list by a letter of the one before it. The last is routed first.
+    nested: Vec<DeadLetterList>,
+    /// A list whose capacity serves again.
+    spare: Option<DeadLetterList>,
+    /// A letter is being routed: what is added is caused by it.
+    routing: bool,
+    /// It has caused others.
+    has_caused: bool,
+    messages: usize,
+    pushed: u64,
+    /// Letters dropped because there were too many.
+    dropped: u64,
     /// The last group that was routed: the next is often of the same target and reason, and reuses its reference.
     routed: Option<DeadLetterGroup>,
 }
@@ -25,45 +47,97 @@ pub struct PendingDeadLetters {
 impl PendingDeadLetters {
     #[inline]
     pub fn push(&mut self, target: &Arc<DeadLetterTarget>, reason: DeadLetterReason, message: Message) {
-        self.messages.push_back(message);
-        match self.groups.back_mut() {
+        self.pushed += 1;
+        if self.messages >= DEAD_LETTERS_PENDING_MAX {
+            self.dropped += 1;
+            return;
+        }
+        self.messages += 1;
+        if self.routing && !std::mem::replace(&mut self.has_caused, true) {
+            self.nested.push(self.spare.take().unwrap_or_default());
+        }
+        let list = match self.nested.last_mut() {
+            Some(list) if self.routing => list,
+            _ => &mut self.first,
+        };
+        list.messages.push_back(message);
+        match list.groups.back_mut() {
             Some(group) if group.reason == reason && Arc::ptr_eq(&group.target, target) => group.messages += 1,
             _ => {
                 let known = self.routed.take_if(|group| group.reason == reason && Arc::ptr_eq(&group.target, target));
                 let target = known.map_or_else(|| Arc::clone(target), |group| group.target);
-                self.groups.push_back(DeadLetterGroup { target, reason, messages: 1 });
+                list.groups.push_back(DeadLetterGroup { target, reason, messages: 1 });
             }
         }
     }
 
-    /// All messages of a group are routed.
+    /// How many were ever added: who compares it knows whether a command has caused any.
     #[inline]
-    pub fn finish_group(&mut self, group: DeadLetterGroup) {
-        self.routed = Some(group);
+    pub fn pushed(&self) -> u64 {
+        self.pushed
     }
 
-    /// Takes the first group: its messages are those that [`next`](Self::next) returns next.
+    /// How many were dropped because there were too many.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Takes the first group: its messages are those that [`next`](Self::next) returns next, until
+    /// [`finish_group`](Self::finish_group).
     #[inline]
     pub fn next_group(&mut self) -> Option<DeadLetterGroup> {
-        self.groups.pop_front()
+        while let Some(list) = self.nested.last_mut() {
+            if let Some(group) = list.groups.pop_front() {
+                return Some(group);
+            }
+            self.spare = self.nested.pop();
+        }
+        self.first.groups.pop_front()
     }
 
+    /// Takes the next message of the group at hand. What is added from now on is caused by it.
     #[inline]
     pub fn next(&mut self) -> Option<Message> {
-        let message = self.messages.pop_front();
-        if self.messages.is_empty() && self.messages.capacity() > DEAD_LETTERS_CAPACITY_KEPT {
-            self.messages.shrink_to(DEAD_LETTERS_CAPACITY_KEPT);
+        self.routing = true;
+        let list = self.nested.last_mut().unwrap_or(&mut self.first);
+        let message = list.messages.pop_front();
+        if list.messages.is_empty() && list.messages.capacity() > DEAD_LETTERS_CAPACITY_KEPT {
+            list.messages.shrink_to(DEAD_LETTERS_CAPACITY_KEPT);
         }
+        self.messages -= usize::from(message.is_some());
         message
     }
 
+    /// Whether the message at hand has caused dead letters, which go before the rest of its group.
+    #[inline]
+    pub fn has_caused(&self) -> bool {
+        self.has_caused
+    }
+
+    /// The group at hand is routed, but for the messages that it has left.
+    #[inline]
+    pub fn finish_group(&mut self, group: DeadLetterGroup) {
+        self.routing = false;
+        let has_caused = std::mem::take(&mut self.has_caused);
+        if group.messages == 0 {
+            self.routed = Some(group);
+            return;
+        }
+        let depth = self.nested.len() - usize::from(has_caused);
+        let list = match depth.checked_sub(1).and_then(|at| self.nested.get_mut(at)) {
+            Some(list) => list,
+            None => &mut self.first,
+        };
+        list.groups.push_front(group);
+    }
+
     pub fn len(&self) -> usize {
-        self.messages.len()
+        self.messages
     }
 
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.groups.is_empty()
+        self.messages == 0
     }
 }
 
@@ -93,8 +167,8 @@ mod tests {
         }
         assert_eq!(pending.len(), 5);
         let mut groups = Vec::new();
-        while let Some(group) = pending.next_group() {
-            let bodies: Vec<u8> = (0..group.messages)
+        while let Some(mut group) = pending.next_group() {
+            let bodies: Vec<u8> = (0..std::mem::take(&mut group.messages))
                 .map(|_| match pending.next().expect("as many as the group has").content().body {
                     BodyRef::Small(body) => body[0],
                     BodyRef::Large(_) => unreachable!("bodies here are small"),
@@ -107,5 +181,38 @@ mod tests {
             [("a", Expired, vec![0, 1]), ("a", Rejected, vec![2]), ("b", Rejected, vec![3]), ("a", Expired, vec![4])];
         assert_eq!(groups, expect.map(|(queue, reason, bodies)| (queue.to_owned(), reason, bodies)));
         assert!(pending.is_empty() && pending.next().is_none());
+    }
+
+    #[test]
+    fn what_a_letter_causes_goes_before_the_letters_behind_it() {
+        let pool = Pool::new(PoolOptions::default());
+        let exchange = b"d".as_slice().into();
+        let target = Arc::new(DeadLetterTarget { vhost: VhostId(0), queue: "q".into(), exchange, routing_key: None });
+        let letter = |body: &[u8]| Content { body: BodyRef::Small(body), ..Content::EMPTY }.keep(&pool);
+        let mut pending = PendingDeadLetters::default();
+        let (mut order, mut most) = (Vec::new(), 0);
+        [b"1", b"2"].iter().for_each(|body| pending.push(&target, DeadLetterReason::Expired, letter(*body)));
+        // Each letter of one or two digits causes three with one more.
+        while let Some(mut group) = pending.next_group() {
+            while group.messages > 0
+                && let Some(message) = pending.next()
+            {
+                group.messages -= 1;
+                let BodyRef::Small(body) = message.content().body else { unreachable!("bodies here are small") };
+                order.push(String::from_utf8_lossy(body).into_owned());
+                for digit in b"abc".iter().filter(|_| body.len() < 3) {
+                    pending.push(&target, DeadLetterReason::Expired, letter(&[body, &[*digit]].concat()));
+                }
+                if pending.has_caused() {
+                    break;
+                }
+            }
+            most = most.max(pending.len());
+            pending.finish_group(group);
+        }
+        let mut sorted = order.clone();
+        sorted.sort();
+        assert_eq!((order.len(), &order), (2 * (1 + 3 + 9), &sorted), "as if each were routed as it was caused");
+        assert!(most <= 1 + 3 * 2 && pending.is_empty(), "{most} letters at once");
     }
 }

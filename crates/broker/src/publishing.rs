@@ -4,12 +4,13 @@ use crate::admin_request::{AdminRequest, AdminRequestError};
 use crate::carbon_copies;
 use crate::channel::{ChannelMode, not_open};
 use crate::data_plane::DataPlane;
+use crate::deferred_work::{DeferredCommit, DeferredWork};
 use crate::direct_reply::{PSEUDO_QUEUE, ReplyAddress};
 use crate::effects::Effects;
 use crate::flow_control::FlowControl;
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey, ShardIdentity};
 use crate::limits::ADMIN_REQUEST_BYTES_MAX;
-use crate::message::{BodyRef, Content};
+use crate::message::{BodyRef, Content, Message};
 use crate::publish_route::{PublishRouteCache, same};
 use crate::session_state::{PendingCommand, PendingReply, ReadControl};
 use crate::sessions::Sessions;
@@ -117,10 +118,15 @@ impl Publishing<'_> {
                 return Ok(self.after_publish(slot, first, &route, fx));
             }
         };
+        let dead_letters = self.data.dispatcher.queues.housekeeping.dead_letters.pushed();
         self.forward((slot, number), &route, &content, publish.mandatory, awaited, fx);
-        if !self.data.dispatcher.queues.housekeeping.dead_letters.is_empty() {
+        if self.data.dispatcher.queues.housekeeping.dead_letters.pushed() != dead_letters {
             self.data.dispatcher.flow.slow_dead_letter_queue = None;
             self.data.dispatch_due(self.sessions, self.catalog, fx);
+            // Its dead letters go before its next publish, so that they are no more than a turn can cause.
+            if self.data.has_backlog {
+                self.sessions.defer(slot, DeferredWork::AwaitBacklog);
+            }
             // A publisher of nothing but dead letters is throttled by the consumers of those.
             let flow = &mut self.data.dispatcher.flow;
             flow.slow_queue = flow.slow_queue.or(flow.slow_dead_letter_queue.take());
@@ -168,7 +174,11 @@ impl Publishing<'_> {
         if (self.sessions.is_alarmed() && first) || dispatcher.flow.is_any_full() {
             return dispatcher.flow.block(slot, route, self.sessions, fx);
         }
-        if self.sessions.is_alarmed() { self.sessions.read_control(slot) } else { ReadControl::Continue }
+        if self.sessions.is_alarmed() || !self.sessions.deferred.is_empty() {
+            self.sessions.read_control(slot)
+        } else {
+            ReadControl::Continue
+        }
     }
 
     /// The queues for a publish, by the channel's route cache if it repeats the last one.
@@ -238,7 +248,7 @@ impl Publishing<'_> {
     fn forward<E: Effects>(
         &mut self,
         (slot, number): (ConnectionSlot, ChannelNumber),
-        route: &QueueRoute,
+        route: &Arc<QueueRoute>,
         content: &Content<'_>,
         mandatory: bool,
         publish: Option<PublishKey>,
@@ -249,7 +259,13 @@ impl Publishing<'_> {
         } else {
             let DataPlane { dispatcher, forwarder, confirms, .. } = &mut *self.data;
             let result = forwarder.forward(route, content, publish, (dispatcher, confirms), self.catalog, fx);
-            (result.answers_awaited, result.refused)
+            if let Some((message, next)) = result.rest {
+                let route = Arc::clone(route);
+                self.sessions.defer(slot, DeferredWork::Forward { message, route, next, publish });
+                (result.answers_awaited + 1, result.refused)
+            } else {
+                (result.answers_awaited, result.refused)
+            }
         };
         if let Some(PublishKey { channel, number }) = publish
             && (answers_awaited > 0 || refused)
@@ -391,46 +407,82 @@ impl Publishing<'_> {
         key: ChannelKey,
         fx: &mut E,
     ) -> Result<ReadControl, Refusal> {
-        let mut settles = false;
-        for operation in self.data.dispatcher.channels.open_channel(key)?.transaction()?.take() {
-            match operation {
-                TransactionOperation::Publish { message, mandatory, further_keys } => {
-                    // The message is published now.
-                    let content = Content { arrived_us: self.data.dispatcher.now_us, ..message.content() };
-                    let properties = RawProperties::new(content.properties);
-                    // The exchange may have been deleted since: then the message has no queues.
-                    let (exchange, routing_key) = (content.exchange, content.routing_key);
-                    let route = match further_keys {
-                        None => self.route(slot, key, exchange, routing_key, properties),
-                        Some(keys) => self.route_copies(slot, exchange, routing_key, &keys, properties),
-                    };
-                    let Ok(route) = route else { continue };
-                    let Some(channel) = self.data.dispatcher.channels.get_mut(key) else { break };
-                    channel.confirms.published += 1;
-                    let publish = Some(PublishKey { channel: key, number: channel.confirms.published });
-                    self.forward((slot, number), &route, &content, mandatory, publish, fx);
+        let operations = self.data.dispatcher.channels.open_channel(key)?.transaction()?.take().into_iter();
+        let commit = Box::new(DeferredCommit { slot, number, channel: key, operations, settles: false });
+        if let Some(commit) = self.run_commit(commit, fx) {
+            self.sessions.defer(slot, DeferredWork::Commit(commit));
+        }
+        Ok(self.sessions.read_control(slot))
+    }
+
+    /// Carries out operations of a transaction as far as the budget of the turn allows, and replies when all are done. Returns
+    /// the rest.
+    pub fn run_commit<E: Effects>(
+        &mut self,
+        mut commit: Box<DeferredCommit>,
+        fx: &mut E,
+    ) -> Option<Box<DeferredCommit>> {
+        let (slot, number, key) = (commit.slot, commit.number, commit.channel);
+        loop {
+            // A publish that has left work behind goes first.
+            if self.data.dispatcher.work.is_spent() {
+                return Some(commit);
+            }
+            match commit.operations.next() {
+                Some(TransactionOperation::Publish { message, mandatory, further_keys }) => {
+                    self.commit_publish(&commit, &message, mandatory, further_keys.as_deref(), fx);
                 }
-                TransactionOperation::Settle { deliveries, outcome } => {
+                Some(TransactionOperation::Settle { deliveries, outcome }) => {
                     let deliveries = deliveries.into_iter().map(|(_, delivery)| delivery);
                     self.data.settle_all(key, deliveries, outcome, self.catalog, fx);
-                    settles = true;
+                    commit.settles = true;
                 }
+                None => break,
             }
         }
-        if settles {
+        if commit.settles {
             self.data.dispatcher.wake_channel(key, self.sessions, fx);
         }
         self.data.dispatch_due(self.sessions, self.catalog, fx);
-        let channel = self.data.dispatcher.channels.open_channel(key)?;
+        // The client has gone, or closed the channel: nobody awaits a reply.
+        let channel = self.data.dispatcher.channels.get_mut(key).filter(|channel| !channel.closing)?;
         if channel.confirms.pending.is_empty() {
-            channel.commit_result()?;
-            fx.reply(slot, number, Method::TxCommitOk(tx::CommitOk {}));
-            return Ok(ReadControl::Continue);
+            match channel.commit_result() {
+                Ok(()) => fx.reply(slot, number, Method::TxCommitOk(tx::CommitOk {})),
+                Err(refusal) => fx.refuse(slot, number, refusal, tx::Commit::ID),
+            }
+            return None;
         }
         let request = self.sessions.next_request();
         let reply = PendingReply::Commit;
         self.sessions.await_response(slot, PendingCommand { channel: number, method: tx::Commit::ID, request, reply });
-        Ok(ReadControl::Pause)
+        None
+    }
+
+    /// Publishes a message of a transaction.
+    fn commit_publish<E: Effects>(
+        &mut self,
+        commit: &DeferredCommit,
+        message: &Message,
+        mandatory: bool,
+        further_keys: Option<&[Box<[u8]>]>,
+        fx: &mut E,
+    ) {
+        let (slot, key) = (commit.slot, commit.channel);
+        // The message is published now.
+        let content = Content { arrived_us: self.data.dispatcher.now_us, ..message.content() };
+        let properties = RawProperties::new(content.properties);
+        // The exchange may have been deleted since: then the message has no queues.
+        let (exchange, routing_key) = (content.exchange, content.routing_key);
+        let route = match further_keys {
+            None => self.route(slot, key, exchange, routing_key, properties),
+            Some(keys) => self.route_copies(slot, exchange, routing_key, keys, properties),
+        };
+        let Ok(route) = route else { return };
+        let Some(channel) = self.data.dispatcher.channels.get_mut(key) else { return };
+        channel.confirms.published += 1;
+        let publish = Some(PublishKey { channel: key, number: channel.confirms.published });
+        self.forward((slot, commit.number), &route, &content, mandatory, publish, fx);
     }
 
     /// Another shard or the store has answered a publish.

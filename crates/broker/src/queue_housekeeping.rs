@@ -13,6 +13,7 @@ use crate::pending_dead_letters::PendingDeadLetters;
 use crate::queue::Queue;
 use crate::queue_timers::{QueueTimers, TimerTarget};
 use crate::vhost_quotas::VhostQuotas;
+use crate::work_budget::WorkBudget;
 
 /// Timers, quotas, counts and dead letters of the queues of a shard.
 #[derive(Default)]
@@ -45,13 +46,25 @@ impl QueueHousekeeping {
         }
     }
 
-    /// Removes the messages for which a queue has no capacity, the next first. Returns whether there were any.
+    /// Removes the messages for which a queue has no capacity, the next first. Returns whether there were any. Where the budget
+    /// of the turn is spent, the rest is removed in another, which the queue's timer begins.
     #[inline]
-    pub fn drop_overflow<E: Effects>(&mut self, queue: &mut Queue, fx: &mut E) -> bool {
+    pub fn drop_overflow<E: Effects>(
+        &mut self,
+        queue: &mut Queue,
+        now_us: u64,
+        work: &mut WorkBudget,
+        fx: &mut E,
+    ) -> bool {
         let mut any = false;
-        while queue.features.as_ref().is_some_and(|features| features.overflows(&queue.ready))
-            && let Some(entry) = queue.ready.pop()
-        {
+        while queue.features.as_ref().is_some_and(|features| features.overflows(&queue.ready)) {
+            // Each push makes capacity for itself, spent or not, so that the queue does not grow.
+            if any && work.is_spent() {
+                self.timers.set_now(TimerTarget::Queue(queue.id.index), &mut queue.timer_us, now_us);
+                break;
+            }
+            let Some(entry) = queue.ready.pop() else { break };
+            work.draw(1);
             self.waiting -= 1;
             any = true;
             self.dead_letter(queue, entry.position, entry.message, DeadLetterReason::MaxLength, fx);
@@ -79,10 +92,18 @@ impl QueueHousekeeping {
 
     /// A message was added to a queue that has features, or that expires.
     #[inline]
-    pub fn after_push<E: Effects>(&mut self, queue: &mut Queue, level: u8, expires: bool, fx: &mut E) {
+    pub fn after_push<E: Effects>(
+        &mut self,
+        queue: &mut Queue,
+        level: u8,
+        expires: bool,
+        now_us: u64,
+        work: &mut WorkBudget,
+        fx: &mut E,
+    ) {
         queue.expiring |= expires;
         let new_head = level > 0 || queue.ready.len() == 1;
-        if self.drop_overflow(queue, fx) || new_head {
+        if self.drop_overflow(queue, now_us, work, fx) || new_head {
             self.rearm(queue);
         }
         self.quotas.update(queue);
@@ -90,9 +111,16 @@ impl QueueHousekeeping {
 
     /// Messages have left a queue, or returned to it. `more`: the queue has a turn again once others had theirs.
     #[inline]
-    pub fn after_dispatch<E: Effects>(&mut self, queue: &mut Queue, more: bool, now_us: u64, fx: &mut E) {
+    pub fn after_dispatch<E: Effects>(
+        &mut self,
+        queue: &mut Queue,
+        more: bool,
+        now_us: u64,
+        work: &mut WorkBudget,
+        fx: &mut E,
+    ) {
         // Requeued messages may exceed the limit.
-        self.drop_overflow(queue, fx);
+        self.drop_overflow(queue, now_us, work, fx);
         self.rearm(queue);
         if more {
             self.timers.set_now(TimerTarget::Queue(queue.id.index), &mut queue.timer_us, now_us);

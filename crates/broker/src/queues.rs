@@ -121,6 +121,11 @@ impl Queues {
         self.due.pop_front()
     }
 
+    /// Whether queues wait to be dispatched, or dead letters to be routed.
+    pub fn has_due_work(&self) -> bool {
+        !self.due.is_empty() || !self.housekeeping.dead_letters.is_empty()
+    }
+
     /// Puts a consumer (back) into the rotation of its queue.
     pub fn activate(&mut self, id: QueueId, consumer: ConsumerRef, priority: i32) {
         if let Some(queue) = self.table.get_mut(id) {
@@ -291,6 +296,7 @@ mod tests {
     use crate::ids::QueuePosition;
     use crate::message::{BodyRef, Content};
     use crate::test_effects::{RecordedEffects, body_text, queue_definition};
+    use crate::work_budget::WorkBudget;
     use catalog::QueueId;
     use wire::{Table, Value};
 
@@ -302,7 +308,7 @@ mod tests {
             let queue = queues.table.get_mut(QUEUE).expect("created");
             queue.ready.push(0, content.keep(fx.pool()));
             queues.housekeeping.waiting += 1;
-            queues.housekeeping.after_push(queue, 0, false, fx);
+            queues.housekeeping.after_push(queue, 0, false, 0, &mut WorkBudget::new(1_000), fx);
         }
     }
 

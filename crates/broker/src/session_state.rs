@@ -1,5 +1,6 @@
 //! The broker's state of one connection: who it is, its channels, the command it waits for, and why it may not be read.
 
+use crate::deferred_work::DeferredKey;
 use crate::ids::{ChannelKey, ConsumerKey};
 use catalog::{Definition, QueueId, Refusal, SessionId, UserId, VhostId};
 use std::sync::Arc;
@@ -129,6 +130,8 @@ pub(crate) struct SessionState {
     pub definition_batch: Option<Box<DefinitionBatch>>,
     /// It has published since it connected.
     pub has_published: bool,
+    /// Its work that turns have left undone: it is not read until that is done.
+    pub deferred: Option<DeferredKey>,
     /// A queue it published to is full.
     pub blocked_by: Option<QueueId>,
     /// Its virtual host has reached its quota.
@@ -153,6 +156,7 @@ impl SessionState {
             pending: None,
             definition_batch: None,
             has_published: false,
+            deferred: None,
             blocked_by: None,
             vhost_is_full,
             throttled_by: None,

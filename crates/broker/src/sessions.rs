@@ -1,6 +1,7 @@
 //! The connections of this shard: their sessions, the responses they await, and whether they may be read.
 
 use crate::channel::not_open;
+use crate::deferred_work::{DeferredLists, DeferredWork};
 use crate::effects::Effects;
 use crate::ids::{ChannelKey, ConnectionSlot};
 use crate::session_state::{DefinitionBatch, PendingCommand, ReadControl, SessionIdentity, SessionLogin, SessionState};
@@ -14,6 +15,8 @@ use wire::method::{Method, connection};
 pub(crate) struct Sessions {
     shard: ShardId,
     table: Vec<Option<Box<SessionState>>>,
+    /// Work that the turns of connections have left undone.
+    pub deferred: DeferredLists,
     /// The broker is over its memory limit.
     memory_alarm: bool,
     /// The memory alarm is on, or a virtual host is full: publishers may have to wait.
@@ -23,7 +26,14 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     pub fn new(shard: ShardId) -> Self {
-        Sessions { shard, table: Vec::new(), memory_alarm: false, alarmed: false, last_request: 0 }
+        Sessions {
+            shard,
+            table: Vec::new(),
+            deferred: DeferredLists::default(),
+            memory_alarm: false,
+            alarmed: false,
+            last_request: 0,
+        }
     }
 
     #[inline]
@@ -123,12 +133,31 @@ impl Sessions {
         self.get_mut(requester.session.slot)?.pending.take()
     }
 
+    /// Leaves work of a connection for later turns. The connection is not read until it is done.
+    pub fn defer(&mut self, slot: ConnectionSlot, work: DeferredWork) {
+        let Some(Some(session)) = self.table.get_mut(slot.index()) else {
+            let key = self.deferred.open(None);
+            return self.deferred.push(key, work);
+        };
+        let key = *session.deferred.get_or_insert_with(|| self.deferred.open(Some(slot)));
+        self.deferred.push(key, work);
+    }
+
+    /// The deferred work of a connection is done: it continues.
+    pub fn end_deferral<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
+        if let Some(session) = self.get_mut(slot) {
+            session.deferred = None;
+            fx.resume(slot);
+        }
+    }
+
     /// Whether the connection's next command may be read.
     #[inline]
     pub fn may_read(&self, slot: ConnectionSlot) -> bool {
         match self.table.get(slot.index()) {
             Some(Some(session)) => {
                 session.pending.is_none()
+                    && session.deferred.is_none()
                     && session.blocked_by.is_none()
                     && session.throttled_by.is_none()
                     && !((self.memory_alarm || session.vhost_is_full) && session.has_published)

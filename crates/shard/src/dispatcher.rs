@@ -63,6 +63,7 @@ impl Dispatcher {
 
     /// Serves a connection for one turn.
     fn serve(&mut self, slot: ConnectionSlot, now: Instant) {
+        self.sessions.broker.start_turn();
         let (links, mut cx) = self.federation(now);
         links.resume(slot, &mut cx);
         let mut turn_bytes = 0;
@@ -209,7 +210,8 @@ impl Dispatcher {
                 outcome => outcome,
             };
             match outcome {
-                EventOutcome::Continue if !self.sessions.effects.is_full(slot) => {}
+                EventOutcome::Continue
+                    if !self.sessions.effects.is_full(slot) && !self.sessions.broker.is_turn_over() => {}
                 EventOutcome::Gather { channel } if self.continues_gather(slot, channel, consumed) => {}
                 EventOutcome::Gather { .. } => {
                     self.sessions.broker.flush_definitions(slot, &mut self.sessions.effects);

@@ -434,8 +434,14 @@ mod tests {
             let (shard, now) = (ShardId(0), Instant::now());
             let mailbox = Mailbox::connect(&[ShardWaker::new(Box::new(IgnoredWake))]).pop().expect("one shard's");
             let catalog = Catalog::new(CatalogLimits::default());
-            let broker_options =
-                BrokerOptions { shard, shards: 1, queue_bytes_max: 1 << 20, epoch_unix_s: 0, consumer_timeout_ms: 0 };
+            let broker_options = BrokerOptions {
+                shard,
+                shards: 1,
+                queue_bytes_max: 1 << 20,
+                epoch_unix_s: 0,
+                consumer_timeout_ms: 0,
+                work_per_turn: broker::limits::WORK_PER_TURN,
+            };
             let options = ShardOptions {
                 shard,
                 session: SessionLimits::default(),

@@ -300,6 +300,7 @@ impl Server {
                 shards: options.shards,
                 queue_bytes_max: options.queue_bytes_max,
                 epoch_unix_s,
+                work_per_turn: broker::limits::WORK_PER_TURN,
                 consumer_timeout_ms: options.consumer_timeout_ms,
             };
             let shard_options = ShardOptions {

@@ -98,6 +98,7 @@ impl Shard {
         self.dispatcher.run_link_timers(now);
         self.dispatcher.serve_ready(now);
         self.run_queue_timers();
+        self.run_deferred_work(now);
         self.dispatcher.propagate_bindings(now);
         self.dispatcher.run_deferred(now);
         self.dispatcher.run_timers(now);
@@ -115,7 +116,13 @@ impl Shard {
 
     fn receive_mailbox(&mut self, now: Instant) {
         for from in self.dispatcher.sessions.effects.mailbox.shards() {
+            self.dispatcher.sessions.broker.start_turn();
             for received in 0..MAILBOX_BATCHES_PER_TICK {
+                if self.dispatcher.sessions.broker.is_turn_over() {
+                    // The rest comes once the connections of this shard had their turns.
+                    self.dispatcher.sessions.effects.mailbox.notify_space(from);
+                    break;
+                }
                 let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
                 let Some(mut batch) = effects.mailbox.next(from) else {
                     if received > 0 {
@@ -134,6 +141,19 @@ impl Shard {
                 self.dispatcher.sessions.effects.mailbox.send(false);
             }
         }
+    }
+
+    /// Does what turns have left undone, for one turn.
+    fn run_deferred_work(&mut self, now: Instant) {
+        let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
+        if !broker.has_deferred() || effects.mailbox.is_congested() {
+            return;
+        }
+        broker.start_turn();
+        broker.run_deferred(effects);
+        broker.flush_batch(effects);
+        self.dispatcher.flush(now);
+        self.dispatcher.sessions.effects.mailbox.send(false);
     }
 
     fn resume_throttled(&mut self, now: Instant) {
@@ -183,6 +203,7 @@ impl Shard {
     /// Runs the timers of queues and messages, and ends the batch of what was served.
     fn run_queue_timers(&mut self) {
         let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
+        broker.start_turn();
         broker.run_timers(effects);
         broker.flush_batch(effects);
     }
@@ -211,7 +232,7 @@ impl Shard {
         let mailbox = &effects.mailbox;
         let is_congested = mailbox.is_congested();
         if mailbox.has_arrived()
-            || (connections.has_ready() && !is_congested)
+            || ((connections.has_ready() || broker.has_deferred()) && !is_congested)
             || !effects.resumed.is_empty()
             || !effects.refusals.is_empty()
             || self.dispatcher.federation_links.has_dials()

@@ -40,8 +40,14 @@ pub(crate) fn sessions() -> Sessions {
     ] {
         catalog.execute(&definition).expect("a fresh catalog accepts its first definitions");
     }
-    let broker_options =
-        BrokerOptions { shard, shards: 1, queue_bytes_max: 1 << 20, epoch_unix_s: 0, consumer_timeout_ms: 0 };
+    let broker_options = BrokerOptions {
+        shard,
+        shards: 1,
+        queue_bytes_max: 1 << 20,
+        epoch_unix_s: 0,
+        consumer_timeout_ms: 0,
+        work_per_turn: broker::limits::WORK_PER_TURN,
+    };
     let options = ShardOptions {
         shard,
         session: SessionLimits::default(),

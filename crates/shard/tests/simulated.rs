@@ -65,6 +65,7 @@ fn named_shard(name: &str, output_bytes_max: usize, heartbeat_s: u16) -> Shard {
         shards: 1,
         queue_bytes_max: 1 << 30,
         epoch_unix_s: 1_000_000_000,
+        work_per_turn: broker::limits::WORK_PER_TURN,
         consumer_timeout_ms: 0,
     };
     let broker = Broker::new(broker_options, catalog);

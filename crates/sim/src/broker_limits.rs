@@ -1,5 +1,6 @@
 //! The limits of the brokers of a run, and what its connections are like.
 
+use broker::limits::WORK_PER_TURN;
 use link::sim::{SimOptions, SplitMix64};
 use session::SessionLimits;
 
@@ -25,11 +26,19 @@ pub struct BrokerLimits {
     pub heartbeat_s: u16,
     /// The consumer timeout: how long a delivery may stay unsettled before its channel is closed; zero is for ever.
     pub consumer_timeout_ms: u64,
+    /// Units of work that one turn does.
+    pub work_per_turn: u32,
     /// Whether connections delay and divide what they carry.
     pub faulty_links: bool,
 }
 
 impl BrokerLimits {
+    /// The budget of work of a seed's turns: that of the program, or so little that much of the work is left for later turns.
+    pub fn draw_work(seed: u64) -> u32 {
+        let budgets = [WORK_PER_TURN, 2_048, 64, 8];
+        budgets[SplitMix64::new(seed ^ 0xB0D6_E700).below(budgets.len() as u64) as usize]
+    }
+
     /// Whether no limit ever blocks publishers.
     pub fn is_ample(&self) -> bool {
         self.queue_bytes_max == AMPLE_QUEUE_BYTES && self.memory_bytes_max == AMPLE_MEMORY_BYTES

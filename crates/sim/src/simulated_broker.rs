@@ -122,6 +122,7 @@ impl SimulatedBroker {
                 shards: options.shards,
                 queue_bytes_max: options.limits.queue_bytes_max,
                 epoch_unix_s,
+                work_per_turn: options.limits.work_per_turn,
                 consumer_timeout_ms: options.limits.consumer_timeout_ms,
             };
             let shard_options = ShardOptions {

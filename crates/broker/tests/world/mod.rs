@@ -170,6 +170,7 @@ impl BrokerWorld {
                 shards,
                 queue_bytes_max,
                 epoch_unix_s: 1_000_000_000,
+                work_per_turn: broker::limits::WORK_PER_TURN,
                 consumer_timeout_ms,
             };
             let recorder = EffectRecorder {
@@ -336,6 +337,11 @@ impl BrokerWorld {
         let count = self.shards.len();
         loop {
             for (broker, recorder) in &mut self.shards {
+                broker.start_turn();
+                while broker.has_deferred() {
+                    broker.run_deferred(recorder);
+                    broker.start_turn();
+                }
                 broker.flush_batch(recorder);
             }
             let mut moved = false;

@@ -79,6 +79,7 @@ fn shard(bounds: &ShardBounds, now: Instant) -> Shard {
         shards: 1,
         queue_bytes_max: 1 << 40,
         epoch_unix_s: 1_000_000_000,
+        work_per_turn: broker::limits::WORK_PER_TURN,
         consumer_timeout_ms: 0,
     };
     let effects = ShardEffects::new(Pool::new(PoolOptions::default()), mail, bounds.output_bytes_max, [7; 32]);

@@ -67,6 +67,7 @@ impl FeatureSettings {
                 frame_bytes_max,
                 heartbeat_s,
                 consumer_timeout_ms,
+                work_per_turn: BrokerLimits::draw_work(seed),
                 faulty_links,
             },
             schedule: Schedule {

@@ -2,6 +2,7 @@
 
 use super::delivery_checks::Suspicions;
 use super::shadow_model::ShadowModel;
+use crate::limits::WORK_BEYOND_BUDGET_MAX;
 use crate::simulated_broker::SimulatedShard;
 use crate::simulated_client::{ConnectionState, ConsumerState, SimulatedClient, UnsettledDelivery};
 use crate::world::SimulatedWorld;
@@ -42,6 +43,7 @@ impl<'a> RestChecker<'a> {
         let mut report = |violation: String| first = first.take().or(Some(violation));
         self.world.clients.iter().for_each(|client| self.check_client(client, &mut report));
         self.check_output(&mut report);
+        self.check_work(&mut report);
         self.check_dispatch(&mut report);
         self.check_limits(&mut report);
         self.check_replicas(&mut report);
@@ -76,6 +78,17 @@ impl<'a> RestChecker<'a> {
             if let Some(held) = channel.unsettled.values().find(late).filter(|_| !client.cut) {
                 let since_us = now_us - held.since_us;
                 report(format!("at rest: channel {number} has had message {} for {since_us} us", held.message));
+            }
+        }
+    }
+
+    /// No turn has done much more than its budget of work.
+    fn check_work(&self, report: &mut impl FnMut(String)) {
+        let work_max = u64::from(self.world.settings.limits.work_per_turn) + WORK_BEYOND_BUDGET_MAX;
+        for (shard, node) in shards(self.world).enumerate() {
+            let most = node.shard.broker().most_work();
+            if most > work_max {
+                report(format!("at rest: a turn of shard {shard} has done {most} units of work"));
             }
         }
     }
@@ -124,8 +137,9 @@ impl<'a> RestChecker<'a> {
             {
                 let shared = channel.prefetch_shared;
                 for consumer in &channel.consumers {
-                    let has_capacity = consumer.no_ack
-                        || (consumer.prefetch == 0 || consumer.unsettled < consumer.prefetch)
+                    // The shared prefetch count holds back consumers without acknowledgements too.
+                    let has_capacity =
+                        (consumer.no_ack || consumer.prefetch == 0 || consumer.unsettled < consumer.prefetch)
                             && (shared == 0 || channel.consumers_unsettled < shared);
                     if self.model.queues[consumer.queue].name != *queue.name || consumer.state != ConsumerState::Active
                     {

@@ -245,6 +245,7 @@ impl FederationSettings {
                 frame_bytes_max,
                 heartbeat_s,
                 consumer_timeout_ms: 0,
+                work_per_turn: BrokerLimits::draw_work(seed),
                 faulty_links,
             },
             schedule: Schedule {

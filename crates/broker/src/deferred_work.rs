@@ -1,0 +1,131 @@
+//! Deferred work: what the turns of connections have left undone because their budgets were spent.
+//!
+//! The work of one connection is done in its order, and the connection is not read until it is done, so that nothing overtakes.
+//! Connections take turns.
+
+use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
+use crate::ledger::SettlementOutcome;
+use crate::message::Message;
+use crate::transaction::TransactionOperation;
+use catalog::{QueueRoute, SessionId};
+use slotmap::SlotMap;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use wire::{ChannelNumber, DeliveryTag};
+
+slotmap::new_key_type! {
+    /// The deferred work of one connection.
+    pub struct DeferredKey;
+}
+
+/// Something that is left to do.
+pub(crate) enum DeferredWork {
+    /// The queues of this shard, from the one at this index, that have not got a publish yet.
+    Forward { message: Message, route: Arc<QueueRoute>, next: usize, publish: Option<PublishKey> },
+    /// Deliveries of a channel, up to a tag, that are not settled yet.
+    Settle { channel: ChannelKey, through: DeliveryTag, outcome: SettlementOutcome },
+    /// Consumers of a channel that may get deliveries again.
+    Wake { channel: ChannelKey },
+    /// The rest of a transaction.
+    Commit(Box<DeferredCommit>),
+    /// Dead letters and deliveries that the connection has caused, with those of others.
+    AwaitBacklog,
+    /// A channel that is closed: its consumers leave, its deliveries return.
+    CloseChannel { channel: ChannelKey },
+    /// A connection that is gone, and whose channels are closed: its exclusive queues are deleted.
+    EndSession { session: SessionId },
+}
+
+/// A `tx.commit` under way.
+pub(crate) struct DeferredCommit {
+    pub slot: ConnectionSlot,
+    pub number: ChannelNumber,
+    pub channel: ChannelKey,
+    pub operations: std::vec::IntoIter<TransactionOperation>,
+    /// It settles deliveries, so that consumers may get more.
+    pub settles: bool,
+}
+
+/// The work of one connection.
+#[derive(Default)]
+struct DeferredList {
+    /// The connection, unless it is gone.
+    slot: Option<ConnectionSlot>,
+    work: VecDeque<DeferredWork>,
+    /// It is among those that wait for a turn.
+    queued: bool,
+}
+
+/// The deferred work of all connections.
+#[derive(Default)]
+pub(crate) struct DeferredLists {
+    table: SlotMap<DeferredKey, DeferredList>,
+    turns: VecDeque<DeferredKey>,
+}
+
+impl DeferredLists {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.table.values().map(|list| list.work.len()).sum()
+    }
+
+    /// A connection has work to defer, and none yet.
+    pub fn open(&mut self, slot: Option<ConnectionSlot>) -> DeferredKey {
+        let key = self.table.insert(DeferredList { slot, work: VecDeque::new(), queued: true });
+        self.turns.push_back(key);
+        key
+    }
+
+    /// Adds work behind the rest of its connection.
+    pub fn push(&mut self, key: DeferredKey, work: DeferredWork) {
+        if let Some(list) = self.table.get_mut(key) {
+            list.work.push_back(work);
+        }
+    }
+
+    /// The connection of a list is gone.
+    pub fn detach(&mut self, key: DeferredKey) {
+        if let Some(list) = self.table.get_mut(key) {
+            list.slot = None;
+        }
+    }
+
+    /// The connection whose turn it is.
+    pub fn next_turn(&mut self) -> Option<DeferredKey> {
+        loop {
+            let key = self.turns.pop_front()?;
+            if let Some(list) = self.table.get_mut(key) {
+                list.queued = false;
+                return Some(key);
+            }
+        }
+    }
+
+    /// Takes the work of a connection. What is deferred in the meantime goes before the rest, see [`restore`](Self::restore).
+    pub fn take(&mut self, key: DeferredKey) -> VecDeque<DeferredWork> {
+        self.table.get_mut(key).map(|list| std::mem::take(&mut list.work)).unwrap_or_default()
+    }
+
+    /// Returns the rest of a connection's work, for its next turn.
+    pub fn restore(&mut self, key: DeferredKey, rest: VecDeque<DeferredWork>) {
+        if let Some(list) = self.table.get_mut(key) {
+            list.work.extend(rest);
+        }
+    }
+
+    /// Ends the turn of a connection. Returns its slot if all its work is done: it may be read again.
+    pub fn end_turn(&mut self, key: DeferredKey) -> Option<ConnectionSlot> {
+        let list = self.table.get_mut(key)?;
+        if list.work.is_empty() {
+            return self.table.remove(key)?.slot;
+        }
+        if !std::mem::replace(&mut list.queued, true) {
+            self.turns.push_back(key);
+        }
+        None
+    }
+}

@@ -1,0 +1,72 @@
+//! The budget of work of a turn: how much one connection, or what was left of earlier turns, may do before others have theirs.
+//!
+//! Bytes alone bound nothing: twelve small frames can ask for millions of copies. Every loop over what a client can make long
+//! draws on the budget for what it does, and leaves the rest for a later turn when the budget is spent.
+
+use crate::limits::WORK_GRACE_DIVISOR;
+
+/// The work that a turn may still do. A unit is about 100 ns: a message added to a queue or delivered, a delivery settled, a
+/// consumer looked at or removed, a binding compared.
+#[derive(Debug)]
+pub(crate) struct WorkBudget {
+    per_turn: u32,
+    left: i64,
+    /// The most that a turn has done.
+    most: u64,
+}
+
+impl WorkBudget {
+    pub fn new(per_turn: u32) -> Self {
+        WorkBudget { per_turn, left: per_turn.into(), most: 0 }
+    }
+
+    /// A turn begins.
+    #[inline]
+    pub fn start_turn(&mut self) {
+        self.most = self.most();
+        self.left = self.per_turn.into();
+    }
+
+    /// Work was done.
+    #[inline]
+    pub fn draw(&mut self, units: usize) {
+        self.left -= units as i64;
+    }
+
+    /// Whether the rest must wait for another turn.
+    #[inline]
+    pub fn is_spent(&self) -> bool {
+        self.left <= 0
+    }
+
+    /// Work that is rather done beyond the budget than left for another turn.
+    #[inline]
+    pub fn grace(&self) -> usize {
+        (self.per_turn / WORK_GRACE_DIVISOR) as usize
+    }
+
+    /// The most work that a turn has done.
+    #[inline]
+    pub fn most(&self) -> u64 {
+        self.most.max((i64::from(self.per_turn) - self.left).unsigned_abs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::WorkBudget;
+
+    #[test]
+    fn a_turn_ends_when_its_budget_is_spent_and_the_most_is_remembered() {
+        let mut work = WorkBudget::new(64);
+        assert_eq!((work.is_spent(), work.grace(), work.most()), (false, 2, 0));
+        work.draw(63);
+        assert!(!work.is_spent());
+        work.draw(7);
+        assert!(work.is_spent());
+        work.start_turn();
+        assert_eq!((work.is_spent(), work.most()), (false, 70));
+        work.draw(64);
+        assert_eq!((work.is_spent(), work.most()), (true, 70));
+    }
+}

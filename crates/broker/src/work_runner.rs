@@ -1,0 +1,186 @@
+//! Does what turns have left undone, as far as the budget of another turn allows; takes closed channels and connections apart.
+
+use crate::control_plane::ControlPlane;
+use crate::deferred_work::{DeferredKey, DeferredWork};
+use crate::effects::Effects;
+use crate::forwarder::ForwardResult;
+use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
+use crate::ledger::SettlementOutcome;
+use crate::message::Message;
+use catalog::{Definition, QueueRoute};
+use std::sync::Arc;
+use wire::{ChannelNumber, DeliveryTag};
+
+/// What deferred work may touch.
+pub(crate) struct WorkRunner<'a> {
+    pub control: ControlPlane<'a>,
+}
+
+impl WorkRunner<'_> {
+    /// One turn: first the queues and dead letters that commands have left, then each connection's work.
+    pub fn run<E: Effects>(&mut self, fx: &mut E) {
+        self.control.data.has_backlog = false;
+        self.control.dispatch_due(fx);
+        while !self.control.data.dispatcher.work.is_spent() {
+            let Some(key) = self.control.sessions.deferred.next_turn() else { return };
+            self.run_list(key, fx);
+            self.control.dispatch_due(fx);
+        }
+    }
+
+    /// A connection is gone: its deliveries return, and its exclusive queues are deleted.
+    pub fn close_session<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
+        let Some(session) = self.control.sessions.close(slot) else { return };
+        self.control.data.dispatcher.channels.forget_output(slot);
+        if let Some(batch) = session.definition_batch {
+            self.control.send_definitions(None, batch.definitions, fx);
+        }
+        let deferred = &mut self.control.sessions.deferred;
+        let key = session.deferred.unwrap_or_else(|| deferred.open(None));
+        deferred.detach(key);
+        for &channel in session.channels.iter().flatten() {
+            self.control.data.dispatcher.channels.close(channel);
+            deferred.push(key, DeferredWork::CloseChannel { channel });
+        }
+        if session.owns_queues {
+            deferred.push(key, DeferredWork::EndSession { session: session.identity.session });
+        }
+        self.run_list(key, fx);
+        self.control.dispatch_due(fx);
+    }
+
+    /// A channel is closed, by either side.
+    pub fn close_channel<E: Effects>(&mut self, slot: ConnectionSlot, number: ChannelNumber, fx: &mut E) {
+        let Some((key, batch)) = self.control.sessions.detach_channel(slot, number) else { return };
+        if let Some(batch) = batch {
+            self.control.send_definitions(None, batch.definitions, fx);
+        }
+        self.control.data.dispatcher.channels.close(key);
+        self.control.sessions.defer(slot, DeferredWork::CloseChannel { channel: key });
+        if let Some(deferred) = self.control.sessions.get(slot).and_then(|session| session.deferred) {
+            self.run_list(deferred, fx);
+            self.control.dispatch_due(fx);
+        }
+    }
+
+    /// Does the work of one connection.
+    fn run_list<E: Effects>(&mut self, key: DeferredKey, fx: &mut E) {
+        let mut rest = self.control.sessions.deferred.take(key);
+        while !self.control.data.dispatcher.work.is_spent()
+            && let Some(work) = rest.pop_front()
+        {
+            if let Some(unfinished) = self.run_one(work, fx) {
+                self.control.sessions.deferred.push(key, unfinished);
+                break;
+            }
+            // What it has deferred in turn comes before the rest.
+            let mut nested = self.control.sessions.deferred.take(key);
+            nested.append(&mut rest);
+            rest = nested;
+        }
+        self.control.sessions.deferred.restore(key, rest);
+        if let Some(slot) = self.control.sessions.deferred.end_turn(key) {
+            self.control.sessions.end_deferral(slot, fx);
+        }
+    }
+
+    /// Does a piece of work, or some of it. Returns what is left.
+    fn run_one<E: Effects>(&mut self, work: DeferredWork, fx: &mut E) -> Option<DeferredWork> {
+        match work {
+            DeferredWork::Forward { message, route, next, publish } => self.forward(message, route, next, publish, fx),
+            DeferredWork::Settle { channel, through, outcome } => self.settle(channel, through, outcome, fx),
+            DeferredWork::Wake { channel } => {
+                if let Some(channel) = self.control.data.dispatcher.channels.get_mut(channel) {
+                    channel.wake_deferred = false;
+                }
+                self.control.wake_channel(channel, fx);
+                None
+            }
+            DeferredWork::Commit(commit) => self.control.publishing().run_commit(commit, fx).map(DeferredWork::Commit),
+            DeferredWork::AwaitBacklog => self.control.data.has_backlog.then_some(DeferredWork::AwaitBacklog),
+            DeferredWork::CloseChannel { channel } => {
+                self.take_apart(channel, fx).then_some(DeferredWork::CloseChannel { channel })
+            }
+            DeferredWork::EndSession { session } => {
+                self.control.define(Definition::SessionGone { session }, fx);
+                None
+            }
+        }
+    }
+
+    /// Adds a publish to more of its queues.
+    fn forward<E: Effects>(
+        &mut self,
+        message: Message,
+        route: Arc<QueueRoute>,
+        next: usize,
+        publish: Option<PublishKey>,
+        fx: &mut E,
+    ) -> Option<DeferredWork> {
+        let data = &mut *self.control.data;
+        let mut result = ForwardResult::default();
+        let next = data.forwarder.forward_rest(
+            &route,
+            next,
+            &message,
+            publish,
+            (&mut data.dispatcher, &mut data.confirms),
+            &mut result,
+            fx,
+        );
+        if let Some(publish) = publish
+            && let Some(channel) = data.dispatcher.channels.get_mut(publish.channel)
+        {
+            channel.confirms.await_more(publish.number, result.answers_awaited);
+            if result.refused {
+                channel.confirms.refused.insert(publish.number);
+            }
+        }
+        // Its publisher has waited for this, and need not be throttled for it.
+        data.dispatcher.flow.slow_queue = None;
+        match (next, publish) {
+            (Some(next), _) => Some(DeferredWork::Forward { message, route, next, publish }),
+            (None, Some(publish)) => {
+                self.control.publishing().on_answer(publish, fx);
+                None
+            }
+            (None, None) => None,
+        }
+    }
+
+    fn settle<E: Effects>(
+        &mut self,
+        channel: ChannelKey,
+        through: DeliveryTag,
+        outcome: SettlementOutcome,
+        fx: &mut E,
+    ) -> Option<DeferredWork> {
+        let (dispatcher, catalog) = (&mut self.control.data.dispatcher, &self.control.definitions.catalog);
+        if !dispatcher.settle_through(channel, through, outcome, catalog, fx) {
+            return Some(DeferredWork::Settle { channel, through, outcome });
+        }
+        self.control.wake_channel(channel, fx);
+        None
+    }
+
+    /// Has the consumers of a closed channel leave and its deliveries return. Returns whether some are left.
+    fn take_apart<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) -> bool {
+        while !self.control.data.dispatcher.work.is_spent() {
+            let channel = self.control.data.dispatcher.channels.get(key);
+            let Some((_, &consumer)) = channel.and_then(|channel| channel.consumers.first_key_value()) else { break };
+            self.control.drop_consumer(consumer, fx);
+        }
+        let dispatcher = &mut self.control.data.dispatcher;
+        let Some(channel) = dispatcher.channels.get(key) else { return false };
+        if !channel.consumers.is_empty() {
+            return true;
+        }
+        // Deliveries return after the consumers have left, so that they cannot come back to them.
+        let (through, catalog) = (channel.ledger.last_tag(), &self.control.definitions.catalog);
+        if !dispatcher.settle_through(key, through, SettlementOutcome::Requeued, catalog, fx) {
+            return true;
+        }
+        dispatcher.channels.remove(key);
+        false
+    }
+}
