@@ -286,7 +286,7 @@ impl Broker {
     /// Whether turns have left work undone, which [`Broker::run_deferred`] does.
     #[inline]
     pub fn has_deferred(&self) -> bool {
-        self.data.has_backlog || !self.sessions.deferred.is_empty()
+        self.data.dispatcher.queues.has_due_work() || !self.sessions.deferred.is_empty()
     }
 
     /// Does what turns have left undone, for one turn.

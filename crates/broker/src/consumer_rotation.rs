@@ -17,8 +17,11 @@ pub struct ConsumerRotation {
     /// Their numbers in that order.
     numbers: BTreeMap<ConsumerRef, u64>,
     last_number: u64,
-    /// Those that are not idle, by priority, the highest first. No list is empty.
-    active: BTreeMap<Reverse<i32>, VecDeque<ConsumerRef>>,
+    /// Those that are not idle, of the highest priority that has any.
+    top: VecDeque<ConsumerRef>,
+    top_priority: i32,
+    /// Those of lower priorities, the highest first. No list is empty.
+    lower: BTreeMap<Reverse<i32>, VecDeque<ConsumerRef>>,
     /// Entries of these lists.
     active_entries: usize,
     /// Consumers that have left while they may have had entries in long lists: those are skipped when it is their turn.
@@ -85,46 +88,71 @@ impl ConsumerRotation {
 
     /// Puts a consumer (back) into the rotation, behind the others of its priority.
     pub fn activate(&mut self, consumer: ConsumerRef, priority: i32) {
-        self.active.entry(Reverse(priority)).or_default().push_back(consumer);
         self.active_entries += 1;
+        if self.top.is_empty() && self.lower.is_empty() {
+            self.top_priority = priority;
+        } else if priority > self.top_priority {
+            let list = std::mem::take(&mut self.top);
+            self.lower.insert(Reverse(std::mem::replace(&mut self.top_priority, priority)), list);
+        }
+        if priority == self.top_priority {
+            return self.top.push_back(consumer);
+        }
+        self.lower.entry(Reverse(priority)).or_default().push_back(consumer);
     }
 
     /// The consumer whose turn it is: the first that `accepts`. Those that do not leave the rotation; `accepts` notes that they
     /// are idle.
     #[inline]
     pub fn next(&mut self, mut accepts: impl FnMut(ConsumerRef) -> bool) -> Option<ConsumerRef> {
-        while let Some(mut group) = self.active.first_entry() {
-            let list = group.get_mut();
-            while let Some(&consumer) = list.front() {
+        loop {
+            while let Some(&consumer) = self.top.front() {
                 let is_here = self.left == 0 || self.numbers.contains_key(&consumer);
                 if is_here && accepts(consumer) {
-                    if list.len() > 1 {
-                        list.rotate_left(1);
+                    if self.top.len() > 1 {
+                        self.top.rotate_left(1);
                     }
                     return Some(consumer);
                 }
-                list.pop_front();
+                self.top.pop_front();
                 self.active_entries -= 1;
             }
-            group.remove();
+            if !self.promote_lower() {
+                return None;
+            }
         }
-        self.left = 0;
-        None
+    }
+
+    /// The list of the highest priority is empty: the next takes its place. Returns whether there is one.
+    #[inline]
+    fn promote_lower(&mut self) -> bool {
+        if self.lower.is_empty() {
+            self.left = 0;
+            return false;
+        }
+        if let Some((Reverse(priority), list)) = self.lower.pop_first() {
+            (self.top_priority, self.top) = (priority, list);
+        }
+        true
     }
 
     /// Removes the entries of consumers that have left.
     fn forget_left(&mut self) {
         let numbers = &self.numbers;
-        self.active.retain(|_, list| {
+        self.top.retain(|consumer| numbers.contains_key(consumer));
+        self.lower.retain(|_, list| {
             list.retain(|consumer| numbers.contains_key(consumer));
             !list.is_empty()
         });
-        self.active_entries = self.active.values().map(VecDeque::len).sum();
+        if self.top.is_empty() {
+            self.promote_lower();
+        }
+        self.active_entries = self.top.len() + self.lower.values().map(VecDeque::len).sum::<usize>();
         self.left = 0;
     }
 
     fn clear_active(&mut self) {
-        self.active = BTreeMap::new();
+        (self.top, self.lower) = (VecDeque::new(), BTreeMap::new());
         (self.active_entries, self.left) = (0, 0);
     }
 }

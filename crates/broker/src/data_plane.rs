@@ -46,18 +46,22 @@ impl DataPlane {
             while let Some(id) = self.dispatcher.queues.next_due() {
                 self.dispatcher.dispatch(id, sessions, fx);
                 if self.dispatcher.work.is_spent() {
-                    self.has_backlog = self.dispatcher.queues.has_due_work();
-                    return;
+                    return self.note_backlog();
                 }
             }
             let Some(mut group) = self.dispatcher.queues.housekeeping.dead_letters.next_group() else { return };
             self.dead_letters.route_group(&mut group, &mut self.dispatcher, &mut self.forwarder, catalog, fx);
             self.dispatcher.queues.housekeeping.dead_letters.finish_group(group);
             if self.dispatcher.work.is_spent() {
-                self.has_backlog = self.dispatcher.queues.has_due_work();
-                return;
+                return self.note_backlog();
             }
         }
+    }
+
+    /// The budget of the turn is spent: what is left waits for other turns.
+    #[cold]
+    fn note_backlog(&mut self) {
+        self.has_backlog = self.dispatcher.queues.has_due_work();
     }
 
     /// A channel may accept more deliveries.

@@ -110,17 +110,15 @@ impl Dispatcher {
         };
         queue.ready.push(level, message);
         self.queues.housekeeping.waiting += 1;
+        let mut more = false;
         if time_to_live_us.is_some() || queue.features.is_some() {
-            self.queues.housekeeping.after_push(
-                queue,
-                level,
-                time_to_live_us.is_some(),
-                self.now_us,
-                &mut self.work,
-                fx,
-            );
+            let expires = time_to_live_us.is_some();
+            more = self.queues.housekeeping.after_push(queue, level, expires, &mut self.work, fx);
         }
         self.flow.after_push(queue, &self.channels, fx);
+        if more {
+            self.queues.mark_due(id);
+        }
         EnqueueResult::Accepted(append)
     }
 
@@ -157,7 +155,7 @@ impl Dispatcher {
         }
         if queue.expiring || queue.features.is_some() {
             self.work.draw(checks);
-            housekeeping.after_dispatch(queue, more, self.now_us, &mut self.work, fx);
+            interrupted |= housekeeping.after_dispatch(queue, more, self.now_us, &mut self.work, fx);
         }
         self.flow.after_dispatch(queue, sessions, fx);
         if interrupted {

@@ -25,6 +25,14 @@ pub(crate) struct QueueHousekeeping {
     pub dead_letters: PendingDeadLetters,
 }
 
+/// What became of the messages for which a queue had no capacity.
+pub(crate) struct OverflowDrop {
+    /// Some were removed.
+    any: bool,
+    /// The budget of the turn is spent, and more must be removed.
+    more: bool,
+}
+
 impl QueueHousekeeping {
     /// A message has left its queue and no consumer got it: it becomes a dead letter, if its queue has a target for them.
     pub fn dead_letter<E: Effects>(
@@ -46,22 +54,14 @@ impl QueueHousekeeping {
         }
     }
 
-    /// Removes the messages for which a queue has no capacity, the next first. Returns whether there were any. Where the budget
-    /// of the turn is spent, the rest is removed in another, which the queue's timer begins.
+    /// Removes the messages for which a queue has no capacity, the next first, as far as the budget of the turn allows.
     #[inline]
-    pub fn drop_overflow<E: Effects>(
-        &mut self,
-        queue: &mut Queue,
-        now_us: u64,
-        work: &mut WorkBudget,
-        fx: &mut E,
-    ) -> bool {
+    pub fn drop_overflow<E: Effects>(&mut self, queue: &mut Queue, work: &mut WorkBudget, fx: &mut E) -> OverflowDrop {
         let mut any = false;
         while queue.features.as_ref().is_some_and(|features| features.overflows(&queue.ready)) {
             // Each push makes capacity for itself, spent or not, so that the queue does not grow.
             if any && work.is_spent() {
-                self.timers.set_now(TimerTarget::Queue(queue.id.index), &mut queue.timer_us, now_us);
-                break;
+                return OverflowDrop { any, more: true };
             }
             let Some(entry) = queue.ready.pop() else { break };
             work.draw(1);
@@ -69,7 +69,7 @@ impl QueueHousekeeping {
             any = true;
             self.dead_letter(queue, entry.position, entry.message, DeadLetterReason::MaxLength, fx);
         }
-        any
+        OverflowDrop { any, more: false }
     }
 
     /// Removes expired messages from the head of a queue. Returns whether more may follow: `checks` are used up.
@@ -90,26 +90,29 @@ impl QueueHousekeeping {
         false
     }
 
-    /// A message was added to a queue that has features, or that expires.
+    /// A message was added to a queue that has features, or that expires. Returns whether it must be dispatched, because more has
+    /// to be removed from it.
     #[inline]
     pub fn after_push<E: Effects>(
         &mut self,
         queue: &mut Queue,
         level: u8,
         expires: bool,
-        now_us: u64,
         work: &mut WorkBudget,
         fx: &mut E,
-    ) {
+    ) -> bool {
         queue.expiring |= expires;
         let new_head = level > 0 || queue.ready.len() == 1;
-        if self.drop_overflow(queue, now_us, work, fx) || new_head {
+        let dropped = self.drop_overflow(queue, work, fx);
+        if dropped.any || new_head {
             self.rearm(queue);
         }
         self.quotas.update(queue);
+        dropped.more
     }
 
-    /// Messages have left a queue, or returned to it. `more`: the queue has a turn again once others had theirs.
+    /// Messages have left a queue, or returned to it. `more`: the queue has a turn again once others had theirs. Returns whether
+    /// it must be dispatched again, because more has to be removed from it.
     #[inline]
     pub fn after_dispatch<E: Effects>(
         &mut self,
@@ -118,14 +121,15 @@ impl QueueHousekeeping {
         now_us: u64,
         work: &mut WorkBudget,
         fx: &mut E,
-    ) {
+    ) -> bool {
         // Requeued messages may exceed the limit.
-        self.drop_overflow(queue, now_us, work, fx);
+        let dropped = self.drop_overflow(queue, work, fx);
         self.rearm(queue);
         if more {
             self.timers.set_now(TimerTarget::Queue(queue.id.index), &mut queue.timer_us, now_us);
         }
         self.quotas.update(queue);
+        dropped.more
     }
 
     /// Sets the timer of a queue by its head and by its own expiration. An earlier timer stays.

@@ -308,7 +308,7 @@ mod tests {
             let queue = queues.table.get_mut(QUEUE).expect("created");
             queue.ready.push(0, content.keep(fx.pool()));
             queues.housekeeping.waiting += 1;
-            queues.housekeeping.after_push(queue, 0, false, 0, &mut WorkBudget::new(1_000), fx);
+            queues.housekeeping.after_push(queue, 0, false, &mut WorkBudget::new(1_000), fx);
         }
     }
 
