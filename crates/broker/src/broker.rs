@@ -13,6 +13,7 @@ use crate::early_publishes::EarlyPublishes;
 use crate::effects::Effects;
 use crate::ids::{ConnectionSlot, ShardIdentity};
 use crate::inbox::Inbox;
+use crate::limits::EARLY_PUBLISHES_MAX;
 use crate::message::{BodyRef, Content};
 use crate::publishing::{Publish, Publishing};
 use crate::queue::Queue;
@@ -67,7 +68,7 @@ impl Broker {
             sessions: Sessions::new(options.shard),
             definitions: Definitions::new(identity, catalog),
             data: DataPlane::new(identity, options.queue_bytes_max, options.epoch_unix_s),
-            early: EarlyPublishes::default(),
+            early: EarlyPublishes::new(options.shards, EARLY_PUBLISHES_MAX),
             ack_timeouts: AckTimeouts::new(options.consumer_timeout_ms),
         };
         broker.control().start();
@@ -251,6 +252,13 @@ impl Broker {
         let Broker { identity, sessions, definitions, data, early, .. } = self;
         let control = ControlPlane { identity: *identity, sessions, definitions, data };
         Inbox { requests: Requests { control }, early }.receive(from, batch, fx);
+    }
+
+    /// Whether messages of a shard are held back: they wait for a declaration from shard 0. Batches that are received all the same
+    /// wait with them.
+    #[inline]
+    pub fn holds_back(&self, from: ShardId) -> bool {
+        self.early.holds_back(from)
     }
 
     /// Writes what must precede a flush of the outputs: one confirm per channel for all its publishes, answers to other shards.

@@ -19,7 +19,8 @@ pub const CONSUMERS_PER_CHANNEL_MAX: usize = 65_536;
 pub const TRANSACTION_ITEMS_MAX: usize = 1 << 20;
 /// Definitions of one connection that are sent to shard 0 together.
 pub const DEFINITIONS_PER_BATCH_MAX: usize = 1_024;
-/// Publishes of other shards for queues whose declaration has not arrived here yet.
+/// Publishes of another shard for queues whose declaration has not arrived here yet. At this limit, what follows from that shard
+/// is held back until the declaration has come.
 pub const EARLY_PUBLISHES_MAX: usize = 1 << 16;
 /// Bytes waiting in a queue, for consumers whose outputs are full, at which its publishers are throttled: the consumers catch up,
 /// so that messages stay in the cache. A queue that nobody empties accepts more all the same.
@@ -56,3 +57,5 @@ pub const QUEUE_RESUME_TENTHS: u64 = 8;
 
 const _: () = assert!(INLINE_BODY_BYTES_MAX * 4 <= BATCH_BYTES);
 const _: () = assert!(REMOTE_WINDOW_MESSAGES >= 2);
+// Publishes that travel together wait together.
+const _: () = assert!(PACKED_MESSAGES_MAX as usize <= EARLY_PUBLISHES_MAX);

@@ -117,6 +117,9 @@ impl Shard {
         for from in self.dispatcher.sessions.effects.mailbox.shards() {
             for received in 0..MAILBOX_BATCHES_PER_TICK {
                 let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
+                if broker.holds_back(from) {
+                    break;
+                }
                 let Some(mut batch) = effects.mailbox.next(from) else {
                     if received > 0 {
                         effects.mailbox.notify_space(from);
@@ -210,7 +213,7 @@ impl Shard {
         let Sessions { options, connections, broker, effects, shared } = &self.dispatcher.sessions;
         let mailbox = &effects.mailbox;
         let is_congested = mailbox.is_congested();
-        if mailbox.has_arrived()
+        if mailbox.has_arrived(|from| broker.holds_back(from))
             || (connections.has_ready() && !is_congested)
             || !effects.resumed.is_empty()
             || !effects.refusals.is_empty()
@@ -252,7 +255,8 @@ impl Shard {
 
     /// Whether messages of other shards have arrived.
     pub fn has_messages(&self) -> bool {
-        self.dispatcher.sessions.effects.mailbox.has_arrived()
+        let Sessions { broker, effects, .. } = &self.dispatcher.sessions;
+        effects.mailbox.has_arrived(|from| broker.holds_back(from))
     }
 
     /// Ends a connection that cannot be served.
