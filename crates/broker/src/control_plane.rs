@@ -193,8 +193,10 @@ impl ControlPlane<'_> {
     pub fn cancel_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
         let channels = &mut self.data.dispatcher.channels;
         let Some(consumer) = channels.consumer(key) else { return };
-        let session = self.sessions.get(consumer.slot);
-        if session.is_some_and(|session| session.capabilities.consumer_cancel_notify) {
+        if let Some(session) = self.sessions.get_mut(consumer.slot)
+            && session.capabilities.consumer_cancel_notify
+            && !session.cancel_behind_delete_ok(consumer.channel_number, &consumer.tag)
+        {
             let consumer_tag = ShortStr::new(&consumer.tag).unwrap_or(ShortStr::EMPTY);
             let cancel = basic::Cancel { consumer_tag, no_wait: true };
             fx.reply(consumer.slot, consumer.channel_number, Method::BasicCancel(cancel));

@@ -309,6 +309,32 @@ fn consumers_are_cancelled_when_their_queue_is_deleted() {
 }
 
 #[test]
+fn delete_ok_precedes_the_cancels_of_the_deleters_own_consumers() {
+    on_one_and_on_three(|world, owner, _, consumer| {
+        for (at, tag) in [(owner, "a"), (owner, "b"), (consumer, "c"), (owner, "d")] {
+            consume(world, at, "q", tag, true);
+        }
+        for at in [owner, consumer] {
+            world.sent(at);
+        }
+        world.publish(owner, "", "nowhere", "x");
+        world.command(owner, queue::Delete { queue: short("q"), if_unused: false, if_empty: false, no_wait: false });
+        let sent = world.sent(owner);
+        let mut words: Vec<_> = sent.split(" | ").collect();
+        assert_eq!(words.remove(0), "delete-ok 0", "{sent}");
+        words.sort_unstable();
+        assert_eq!(words, ["cancel a", "cancel b", "cancel d"]);
+        assert_eq!(world.sent(consumer), "cancel c");
+        // Nobody awaits a reply: the next deletion cancels as usual.
+        declare(world, owner, "q");
+        consume(world, owner, "q", "e", true);
+        world.sent(owner);
+        world.command(consumer, queue::Delete { queue: short("q"), if_unused: false, if_empty: false, no_wait: true });
+        assert_eq!((world.sent(owner).as_str(), world.sent(consumer).as_str()), ("cancel e", ""));
+    });
+}
+
+#[test]
 fn exclusive_and_auto_delete_queues_are_deleted_with_their_users() {
     on_one_and_on_three(|world, owner, publisher, consumer| {
         declare_with(world, consumer, "mine", true, false);
