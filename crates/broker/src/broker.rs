@@ -13,7 +13,7 @@ use crate::early_publishes::EarlyPublishes;
 use crate::effects::Effects;
 use crate::ids::{ConnectionSlot, ShardIdentity};
 use crate::inbox::Inbox;
-use crate::limits::EARLY_PUBLISHES_MAX;
+use crate::limits::{DEAD_LETTER_SLACK_BYTES, EARLY_PUBLISHES_MAX};
 use crate::message::{BodyRef, Content};
 use crate::publishing::{Publish, Publishing};
 use crate::queue::Queue;
@@ -47,6 +47,8 @@ pub struct BrokerCounters {
     pub delivered: u64,
     /// Messages that no queue took.
     pub unroutable: u64,
+    /// Dead letters that had died of themselves in so many queues that their history was full.
+    pub dead_letters_dropped: u64,
 }
 
 /// The broker core of one shard.
@@ -108,6 +110,7 @@ impl Broker {
             published: self.data.published,
             delivered: self.data.dispatcher.channels.delivered,
             unroutable: self.data.forwarder.unroutable,
+            dead_letters_dropped: self.data.dead_letters.dropped,
         }
     }
 
@@ -351,6 +354,11 @@ impl Broker {
     /// a binding requires it (`x-harrier-window`).
     pub fn set_origin(&mut self, origin: u64) {
         self.data.forwarder.stamps.set_origin(origin);
+    }
+
+    /// Bytes of properties that fit the frames that are proposed to clients: dead letters, to which headers are added, keep to it.
+    pub fn set_properties_bytes_max(&mut self, bytes: usize) {
+        self.data.dead_letters.properties_bytes_max = bytes.saturating_sub(DEAD_LETTER_SLACK_BYTES);
     }
 
     /// This connection is a link to another broker: the messages that it publishes keep their stamps.

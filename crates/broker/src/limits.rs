@@ -41,6 +41,14 @@ pub const DEAD_LETTERS_CAPACITY_KEPT: usize = 1_024;
 /// Properties up to this many bytes are compared with those of the last dead letter, whose history serves equal ones again. Longer
 /// ones are rarely equal.
 pub const DEATH_CACHE_PROPERTIES_BYTES_MAX: usize = 256;
+/// Bytes of a message's deaths (`x-death`). The oldest are left out beyond it; if no consumer has rejected the message since, it has
+/// died of itself in hundreds of queues, and is dropped as in a cycle.
+pub const DEATH_HISTORY_BYTES_MAX: usize = 32 * 1024;
+/// Bytes of a dead letter's properties unless [`Broker::set_properties_bytes_max`](crate::Broker::set_properties_bytes_max) says
+/// otherwise: with the frame and what else is in it, they fit the frames that are proposed to clients.
+pub const DEAD_LETTER_PROPERTIES_BYTES_MAX: usize = 127 * 1024;
+/// Bytes that dead letters leave of a frame, for a stamp or a delivery count.
+pub const DEAD_LETTER_SLACK_BYTES: usize = 256;
 /// Items of one chunk of a list of waiting or unsettled messages.
 pub const CHUNK_ITEMS: usize = 1_024;
 /// A list that runs empty returns its memory if it has capacity for more items than this.

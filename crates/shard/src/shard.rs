@@ -44,6 +44,8 @@ impl Shard {
     /// A shard without connections.
     pub fn new(options: ShardOptions, broker: Broker, effects: ShardEffects, shared: Arc<SharedState>) -> Self {
         let memory = MemoryAccount::new(options.shard);
+        let mut broker = broker;
+        broker.set_properties_bytes_max(options.session.properties_bytes_max());
         let sessions = Sessions { options, connections: Connections::default(), broker, effects, shared };
         Shard { dispatcher: Dispatcher::new(sessions), memory, throttle: PublisherThrottle::default() }
     }

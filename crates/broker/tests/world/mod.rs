@@ -27,6 +27,8 @@ pub struct EffectRecorder {
     pub requests: Vec<AdminRequest>,
     /// The bodies of deliveries, with the stamps of the messages.
     pub stamps: Vec<(String, Option<MessageStamp>)>,
+    /// The properties of what `basic.get` took.
+    pub properties: Vec<Vec<u8>>,
 }
 
 /// Admin requests that a shard of this world accepts.
@@ -76,6 +78,7 @@ impl Effects for EffectRecorder {
         content: Content<'_>,
     ) {
         let again = if redelivered { "!" } else { "" };
+        self.properties.push(content.properties.to_vec());
         self.record(slot, channel, format!("got#{tag}={}{again} ({left} left)", text(&content)));
     }
     fn return_message(
@@ -181,6 +184,7 @@ impl BrokerWorld {
                 resumed: Vec::new(),
                 requests: Vec::new(),
                 stamps: Vec::new(),
+                properties: Vec::new(),
             };
             (Broker::new(options, catalog), recorder)
         });
