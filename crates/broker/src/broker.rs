@@ -13,6 +13,7 @@ use crate::early_publishes::EarlyPublishes;
 use crate::effects::Effects;
 use crate::ids::{ConnectionSlot, ShardIdentity};
 use crate::inbox::Inbox;
+use crate::limits::{DEAD_LETTER_SLACK_BYTES, EARLY_PUBLISHES_MAX};
 use crate::message::{BodyRef, Content};
 use crate::publishing::{Publish, Publishing};
 use crate::queue::Queue;
@@ -49,6 +50,8 @@ pub struct BrokerCounters {
     pub delivered: u64,
     /// Messages that no queue took.
     pub unroutable: u64,
+    /// Dead letters that had died of themselves in so many queues that their history was full, or of which too many waited.
+    pub dead_letters_dropped: u64,
 }
 
 /// The broker core of one shard.
@@ -70,7 +73,7 @@ impl Broker {
             sessions: Sessions::new(options.shard),
             definitions: Definitions::new(identity, catalog),
             data: DataPlane::new(identity, options.queue_bytes_max, options.epoch_unix_s, options.work_per_turn),
-            early: EarlyPublishes::default(),
+            early: EarlyPublishes::new(options.shards, EARLY_PUBLISHES_MAX),
             ack_timeouts: AckTimeouts::new(options.consumer_timeout_ms),
         };
         broker.control().start();
@@ -86,6 +89,13 @@ impl Broker {
     #[inline]
     fn requests(&mut self) -> Requests<'_> {
         Requests { control: self.control() }
+    }
+
+    #[inline]
+    fn inbox(&mut self) -> Inbox<'_> {
+        let Broker { identity, sessions, definitions, data, early, .. } = self;
+        let control = ControlPlane { identity: *identity, sessions, definitions, data };
+        Inbox { requests: Requests { control }, early }
     }
 
     fn runner(&mut self) -> WorkRunner<'_> {
@@ -114,12 +124,9 @@ impl Broker {
             published: self.data.published,
             delivered: self.data.dispatcher.channels.delivered,
             unroutable: self.data.forwarder.unroutable,
+            dead_letters_dropped: self.data.dead_letters.dropped
+                + self.data.dispatcher.queues.housekeeping.dead_letters.dropped(),
         }
-    }
-
-    /// Dead letters dropped since the start because too many waited to be routed.
-    pub fn dead_letters_dropped(&self) -> u64 {
-        self.data.dispatcher.queues.housekeeping.dead_letters.dropped()
     }
 
     /// Every queue that lives here.
@@ -261,9 +268,7 @@ impl Broker {
 
     /// Carries out a batch from another shard, and empties it.
     pub fn receive<E: Effects>(&mut self, from: ShardId, batch: &mut ShardBatch, fx: &mut E) {
-        let Broker { identity, sessions, definitions, data, early, .. } = self;
-        let control = ControlPlane { identity: *identity, sessions, definitions, data };
-        Inbox { requests: Requests { control }, early }.receive(from, batch, fx);
+        self.inbox().receive(from, batch, fx);
     }
 
     /// A turn begins, of a connection, of a batch from another shard or of deferred work: the budget of work is whole again.
@@ -283,15 +288,30 @@ impl Broker {
         self.data.dispatcher.work.most()
     }
 
+    /// Units of work done since the start.
+    pub fn work_done(&self) -> u64 {
+        self.data.dispatcher.work.done()
+    }
+
     /// Whether turns have left work undone, which [`Broker::run_deferred`] does.
     #[inline]
     pub fn has_deferred(&self) -> bool {
-        self.data.dispatcher.queues.has_due_work() || !self.sessions.deferred.is_empty()
+        self.data.dispatcher.queues.has_due_work() || !self.sessions.deferred.is_empty() || self.early.any_awaits_turn()
     }
 
     /// Does what turns have left undone, for one turn.
     pub fn run_deferred<E: Effects>(&mut self, fx: &mut E) {
         self.runner().run(fx);
+        if self.early.any_awaits_turn() {
+            self.inbox().resume(fx);
+        }
+    }
+
+    /// Whether messages of a shard are held back: they wait for a declaration from shard 0. Batches that are received all the same
+    /// wait with them.
+    #[inline]
+    pub fn holds_back(&self, from: ShardId) -> bool {
+        self.early.holds_back(from)
     }
 
     /// Writes what must precede a flush of the outputs: one confirm per channel for all its publishes, answers to other shards.
@@ -384,6 +404,11 @@ impl Broker {
     /// a binding requires it (`x-harrier-window`).
     pub fn set_origin(&mut self, origin: u64) {
         self.data.forwarder.stamps.set_origin(origin);
+    }
+
+    /// Bytes of properties that fit the frames that are proposed to clients: dead letters, to which headers are added, keep to it.
+    pub fn set_properties_bytes_max(&mut self, bytes: usize) {
+        self.data.dead_letters.properties_bytes_max = bytes.saturating_sub(DEAD_LETTER_SLACK_BYTES);
     }
 
     /// This connection is a link to another broker: the messages that it publishes keep their stamps.

@@ -2,12 +2,14 @@
 
 use crate::ack_timeouts::AckTimeouts;
 use crate::data_plane::DataPlane;
+use crate::deferred_work::DeferredWork;
 use crate::definitions::Definitions;
 use crate::effects::Effects;
 use crate::flow_control::FlowControl;
 use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, ShardIdentity};
-use crate::limits::DEAD_LETTER_THROTTLE_US;
+use crate::limits::{CONSUMER_REMOVAL_WORK, DEAD_LETTER_THROTTLE_US};
 use crate::publishing::Publishing;
+use crate::queue::Queue;
 use crate::queue_timers::TimerTarget;
 use crate::queues::QueueTimerResult;
 use crate::sessions::Sessions;
@@ -172,8 +174,21 @@ impl ControlPlane<'_> {
 
     /// A queue of this shard is deleted: its consumers are cancelled, its publishers continue.
     fn remove_queue<E: Effects>(&mut self, id: QueueId, fx: &mut E) {
-        let Some(queue) = self.data.dispatcher.queues.remove(id) else { return };
-        for consumer in queue.consumers.iter() {
+        let Some(mut queue) = self.data.dispatcher.queues.remove(id) else { return };
+        self.data.dispatcher.flow.release(&queue, self.sessions, fx);
+        if !self.drop_queue(&mut queue, fx) {
+            self.sessions.deferred.leave(DeferredWork::DropQueue(queue));
+        }
+    }
+
+    /// Cancels the consumers of a deleted queue and drops its messages, as far as the budget of the turn allows. Returns whether
+    /// nothing is left.
+    pub fn drop_queue<E: Effects>(&mut self, queue: &mut Queue, fx: &mut E) -> bool {
+        while !self.data.dispatcher.work.is_spent() {
+            let Some(consumer) = queue.consumers.pop() else {
+                return queue.ready.drop_some(&mut self.data.dispatcher.work);
+            };
+            self.data.dispatcher.work.draw(CONSUMER_REMOVAL_WORK);
             match consumer {
                 ConsumerRef::Local(key) => self.cancel_consumer(key, fx),
                 ConsumerRef::Remote(key) => {
@@ -184,7 +199,7 @@ impl ControlPlane<'_> {
                 }
             }
         }
-        self.data.dispatcher.flow.release(&queue, self.sessions, fx);
+        false
     }
 
     /// The queue of a consumer of this shard was deleted.
@@ -192,8 +207,10 @@ impl ControlPlane<'_> {
         let channels = &mut self.data.dispatcher.channels;
         let Some(consumer) = channels.consumer(key) else { return };
         let Some(channel) = channels.get(consumer.channel) else { return };
-        let session = self.sessions.get(channel.slot).filter(|_| !channel.closing);
-        if session.is_some_and(|session| session.capabilities.consumer_cancel_notify) {
+        if let Some(session) = self.sessions.get_mut(channel.slot).filter(|_| !channel.closing)
+            && session.capabilities.consumer_cancel_notify
+            && !session.cancel_behind_delete_ok(channel.number, &consumer.tag)
+        {
             let consumer_tag = ShortStr::new(&consumer.tag).unwrap_or(ShortStr::EMPTY);
             let cancel = basic::Cancel { consumer_tag, no_wait: true };
             fx.reply(channel.slot, channel.number, Method::BasicCancel(cancel));

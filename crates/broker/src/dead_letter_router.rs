@@ -3,12 +3,12 @@
 //! A dead letter that finds no queue is dropped, as in RabbitMQ.
 
 use crate::carbon_copies::route_again;
-use crate::death_history::{CachedDeadLetterRoute, DeadLetter, DeathHistoryWriter};
+use crate::death_history::{CachedDeadLetterRoute, DeadLetter, DeathHistory, DeathHistoryWriter};
 use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
 use crate::forwarder::{Forwarder, send_publish};
 use crate::ids::ShardIdentity;
-use crate::limits::{DEAD_LETTER_PROPERTIES_BYTES_PER_WORK, DEAD_LETTER_WORK};
+use crate::limits::{DEAD_LETTER_PROPERTIES_BYTES_MAX, DEAD_LETTER_PROPERTIES_BYTES_PER_WORK, DEAD_LETTER_WORK};
 use crate::message::Content;
 use crate::pending_dead_letters::DeadLetterGroup;
 use catalog::{Catalog, QueueRoute, RouteDependence};
@@ -19,12 +19,17 @@ pub(crate) struct DeadLetterRouter {
     identity: ShardIdentity,
     /// Seconds from 1970 to the moment from which the dispatcher's time counts.
     epoch_unix_s: u64,
+    /// Bytes of a dead letter's properties.
+    pub properties_bytes_max: usize,
+    /// Letters without room for their history.
+    pub dropped: u64,
     writer: Option<Box<DeathHistoryWriter>>,
 }
 
 impl DeadLetterRouter {
     pub fn new(identity: ShardIdentity, epoch_unix_s: u64) -> Self {
-        DeadLetterRouter { identity, epoch_unix_s, writer: None }
+        let properties_bytes_max = DEAD_LETTER_PROPERTIES_BYTES_MAX;
+        DeadLetterRouter { identity, epoch_unix_s, properties_bytes_max, dropped: 0, writer: None }
     }
 
     /// Routes the dead letters of a group, which are the next of those pending, as far as the budget of the turn allows. Counts
@@ -47,7 +52,15 @@ impl DeadLetterRouter {
             let Some(message) = dispatcher.queues.housekeeping.dead_letters.next() else { break };
             group.messages -= 1;
             let dead_letter = DeadLetter { message: &message, reason: group.reason, target: &group.target };
-            let first = writer.write(dead_letter, now_s);
+            let first = match writer.write(dead_letter, now_s, self.properties_bytes_max) {
+                DeathHistory::First => true,
+                DeathHistory::Continued => false,
+                DeathHistory::Full => {
+                    self.dropped += 1;
+                    dispatcher.work.draw(DEAD_LETTER_WORK);
+                    continue;
+                }
+            };
             // Only a message that has died before, or has further keys, can have another route than the one before it.
             let plain = first && content(dead_letter, &writer, now_us).bcc.is_empty();
             let looked_up = if plain && writer.cached_route(version).is_some() {

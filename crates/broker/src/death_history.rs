@@ -1,6 +1,10 @@
 //! Death history: the headers `x-death`, `x-first-death-*` and `x-last-death-*` of a dead letter (RabbitMQ extension).
 
-use crate::limits::DEATH_CACHE_PROPERTIES_BYTES_MAX;
+use crate::death_events::{
+    DeathEvents, HistoryExtent, copy_entries, is, with_length, write_count, write_counted, write_long, write_name,
+    write_text,
+};
+use crate::limits::{DEATH_CACHE_PROPERTIES_BYTES_MAX, DEATH_HISTORY_BYTES_MAX};
 use crate::message::Message;
 use catalog::{QueueRoute, VhostId, arguments::X_HARRIER_ID};
 use std::sync::Arc;
@@ -52,6 +56,17 @@ pub struct DeadLetter<'a> {
     pub message: &'a Message,
     pub reason: DeadLetterReason,
     pub target: &'a Arc<DeadLetterTarget>,
+}
+
+/// What a dead letter's history came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeathHistory {
+    /// It is the message's first death.
+    First,
+    /// It has died before.
+    Continued,
+    /// It has died of itself in so many queues that there is no room to tell them: it must be dropped, as in a cycle.
+    Full,
 }
 
 /// Writes the death history of dead letters. They often differ in nothing but their bodies, so that the headers and the route of
@@ -108,9 +123,9 @@ impl DeathHistoryWriter {
         death.write_new(&mut self.headers);
     }
 
-    /// Writes the history of a dead letter: `properties` are those of the letter then. Returns whether it is the message's first
-    /// death. The letter has no expiration, which would end it again.
-    pub fn write(&mut self, dead_letter: DeadLetter<'_>, now_s: u64) -> bool {
+    /// Writes the history of a dead letter: `properties` are those of the letter then, of at most `properties_bytes_max` bytes
+    /// unless they had more. The letter has no expiration, which would end it again.
+    pub fn write(&mut self, dead_letter: DeadLetter<'_>, now_s: u64, properties_bytes_max: usize) -> DeathHistory {
         let content = dead_letter.message.content();
         let properties = content.properties();
         let expiration = properties.expiration().map(|text| text.as_bytes());
@@ -119,22 +134,31 @@ impl DeathHistoryWriter {
             self.set(&death);
         }
         if self.before.as_deref() == Some(content.properties) {
-            return true;
+            return DeathHistory::First;
         }
-        let mut first = true;
+        // Of a first death, nothing can be left out but all of it.
+        let (mut history, mut extent) = (DeathHistory::First, HistoryExtent::default());
         let DeathHistoryWriter { headers: ours, after, .. } = self;
         after.clear();
         properties.rewrite(false, after, |headers, out| {
             if TableRef::new(headers).iter().any(|entry| entry.is_ok_and(|(name, _)| is_death_header(name.as_bytes())))
             {
-                first = false;
-                death.write_merged(headers, out);
+                history = DeathHistory::Continued;
+                extent = death.write_merged(headers, DEATH_HISTORY_BYTES_MAX, out);
             } else {
                 out.extend_from_slice(headers);
                 out.extend_from_slice(ours);
             }
         });
-        let worth_it = first && content.properties.len() <= DEATH_CACHE_PROPERTIES_BYTES_MAX;
+        if after.len() > properties_bytes_max {
+            history = DeathHistory::Continued;
+            let history_bytes_max = (extent.bytes + properties_bytes_max).saturating_sub(after.len());
+            extent = death.shorten(properties, history_bytes_max, properties_bytes_max, after);
+        }
+        if extent.is_shortened && !extent.has_rejection {
+            history = DeathHistory::Full;
+        }
+        let worth_it = history == DeathHistory::First && content.properties.len() <= DEATH_CACHE_PROPERTIES_BYTES_MAX;
         match (&mut self.before, worth_it) {
             (Some(before), true) => {
                 before.clear();
@@ -143,7 +167,7 @@ impl DeathHistoryWriter {
             (before, true) => *before = Some(content.properties.to_vec()),
             (before, false) => *before = None,
         }
-        first
+        history
     }
 
     /// The properties of the dead letter written last.
@@ -175,11 +199,6 @@ impl DeadLetter<'_> {
         *self.target.queue == *queue
             || deaths.take_while(|event| !rejected(event)).any(|event| is(event, "queue", queue.as_bytes()))
     }
-}
-
-/// Whether an entry of a death event has this value.
-fn is(event: TableRef<'_>, name: &str, value: &[u8]) -> bool {
-    event.get(name).and_then(ValueRef::as_bytes) == Some(value)
 }
 
 /// Whether a death changes or reads a header.
@@ -216,7 +235,7 @@ impl DeathEvent<'_> {
 
     /// The headers of a message that never died before.
     fn write_new(&self, out: &mut Vec<u8>) {
-        name(out, X_DEATH);
+        write_name(out, X_DEATH);
         out.push(b'A');
         with_length(out, |out| self.write_event(None, out));
         self.write_first_death(out);
@@ -224,46 +243,47 @@ impl DeathEvent<'_> {
     }
 
     fn write_first_death(&self, out: &mut Vec<u8>) {
-        text(out, "x-first-death-exchange", self.exchange);
-        text(out, "x-first-death-queue", self.queue());
-        text(out, "x-first-death-reason", self.reason());
+        write_text(out, "x-first-death-exchange", self.exchange);
+        write_text(out, "x-first-death-queue", self.queue());
+        write_text(out, "x-first-death-reason", self.reason());
     }
 
     fn write_last_death(&self, out: &mut Vec<u8>) {
-        text(out, "x-last-death-exchange", self.exchange);
-        text(out, "x-last-death-queue", self.queue());
-        text(out, "x-last-death-reason", self.reason());
+        write_text(out, "x-last-death-exchange", self.exchange);
+        write_text(out, "x-last-death-queue", self.queue());
+        write_text(out, "x-last-death-reason", self.reason());
     }
 
     /// The entry of `x-death`; `copies` are further routing keys of the message.
     fn write_event(&self, copies: Option<ListRef<'_>>, out: &mut Vec<u8>) {
         out.push(b'F');
         with_length(out, |out| {
-            count(out, 1);
-            text(out, "reason", self.reason());
-            text(out, "queue", self.queue());
-            name(out, "time");
+            write_count(out, 1);
+            write_text(out, "reason", self.reason());
+            write_text(out, "queue", self.queue());
+            write_name(out, "time");
             out.push(b'T');
             out.extend_from_slice(&self.now_s.to_be_bytes());
-            text(out, "exchange", self.exchange);
-            name(out, "routing-keys");
+            write_text(out, "exchange", self.exchange);
+            write_name(out, "routing-keys");
             out.push(b'A');
             with_length(out, |out| {
-                long(out, self.key);
+                write_long(out, self.key);
                 for value in copies.unwrap_or_default().iter() {
                     if let Ok(ValueRef::LongStr(key)) = value {
-                        long(out, key);
+                        write_long(out, key);
                     }
                 }
             });
             if let Some(expiration) = self.expiration {
-                text(out, "original-expiration", expiration);
+                write_text(out, "original-expiration", expiration);
             }
         });
     }
 
-    /// The headers of a message that has some of these names already; the others are copied as they are.
-    fn write_merged(&self, headers: &[u8], out: &mut Vec<u8>) {
+    /// Writes the headers of a message that has some of these names already; the others are copied as they are. The history has
+    /// at most `history_bytes_max` bytes.
+    fn write_merged(&self, headers: &[u8], history_bytes_max: usize, out: &mut Vec<u8>) -> HistoryExtent {
         let headers = TableRef::new(headers);
         let (known, copies) = (headers.get(X_DEATH), headers.get("CC"));
         let drops = |header: &[u8]| {
@@ -274,85 +294,69 @@ impl DeathEvent<'_> {
                 || (known.is_none() && is_about(header, FIRST))
                 || (self.dead_letter.target.routing_key.is_some() && header == CC)
         };
-        // Properties are validated where they come in.
-        let mut entries = headers.iter();
-        let mut rest = entries.as_bytes();
-        while let Some(Ok((header, _))) = entries.next() {
-            let (entry, behind) = rest.split_at(rest.len() - entries.as_bytes().len());
-            if !drops(header.as_bytes()) {
-                out.extend_from_slice(entry);
-            }
-            rest = behind;
-        }
+        copy_entries(headers, out, |header| !drops(header));
         if known.is_none() {
             self.write_first_death(out);
         }
         self.write_last_death(out);
-        name(out, X_DEATH);
+        let events = DeathEvents::of(known.and_then(ValueRef::as_list).unwrap_or_default());
+        let copies = copies.and_then(ValueRef::as_list);
+        let mut extent = HistoryExtent::default();
+        let start = out.len();
+        write_name(out, X_DEATH);
         out.push(b'A');
-        let events = known.and_then(ValueRef::as_list).unwrap_or_default();
-        with_length(out, |out| self.write_merged_events(events, copies.and_then(ValueRef::as_list), out));
+        with_length(out, |out| extent = self.write_events(events, copies, history_bytes_max, out));
+        if extent.bytes == 0 {
+            out.truncate(start);
+        }
+        extent
     }
 
     /// The list of deaths with this one in front: counted up if there was one of this queue and reason. That one's time and
     /// keys stay, as in RabbitMQ.
-    fn write_merged_events(&self, events: ListRef<'_>, copies: Option<ListRef<'_>>, out: &mut Vec<u8>) {
-        let same = |event: TableRef<'_>| is(event, "queue", self.queue()) && is(event, "reason", self.reason());
-        let tables = || events.iter().filter_map(|event| event.ok()?.as_table());
-        let times = |event: TableRef<'_>| event.get("count").and_then(ValueRef::as_i64).unwrap_or(0);
-        match tables().find(|event| same(*event)) {
+    fn write_events(
+        &self,
+        mut events: DeathEvents<'_>,
+        copies: Option<ListRef<'_>>,
+        bytes_max: usize,
+        out: &mut Vec<u8>,
+    ) -> HistoryExtent {
+        let start = out.len();
+        match events.take(self.queue(), self.reason()) {
             None => self.write_event(copies, out),
-            Some(event) => {
-                out.push(b'F');
-                with_length(out, |out| {
-                    let known = tables().filter(|event| same(*event)).map(times);
-                    count(out, known.fold(1, i64::saturating_add));
-                    let mut entries = event.iter();
-                    let mut rest = entries.as_bytes();
-                    while let Some(Ok((field, _))) = entries.next() {
-                        let (entry, behind) = rest.split_at(rest.len() - entries.as_bytes().len());
-                        if field.as_bytes() != b"count" {
-                            out.extend_from_slice(entry);
-                        }
-                        rest = behind;
-                    }
-                });
-            }
+            Some((event, deaths)) => write_counted(event, deaths.saturating_add(1), out),
         }
-        for event in tables().filter(|event| !same(*event)) {
-            out.push(b'F');
-            with_length(out, |out| out.extend_from_slice(event.as_bytes()));
+        let has_rejection = self.dead_letter.reason == DeadLetterReason::Rejected;
+        let bytes = out.len() - start;
+        if bytes > bytes_max {
+            out.truncate(start);
+            return HistoryExtent { bytes: 0, is_shortened: true, has_rejection };
         }
+        events.write(bytes_max, HistoryExtent { bytes, is_shortened: false, has_rejection }, out)
     }
-}
 
-fn long(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.push(b'S');
-    with_length(out, |out| out.extend_from_slice(bytes));
-}
-
-fn count(out: &mut Vec<u8>, times: i64) {
-    name(out, "count");
-    out.push(b'l');
-    out.extend_from_slice(&times.to_be_bytes());
-}
-
-fn name(out: &mut Vec<u8>, name: &str) {
-    out.push(name.len() as u8);
-    out.extend_from_slice(name.as_bytes());
-}
-
-fn text(out: &mut Vec<u8>, field: &str, value: &[u8]) {
-    name(out, field);
-    long(out, value);
-}
-
-fn with_length(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
-    let at = out.len();
-    out.extend_from_slice(&[0; 4]);
-    write(out);
-    let length = (out.len() - at - 4) as u32;
-    out[at..at + 4].copy_from_slice(&length.to_be_bytes());
+    /// Writes the properties again, with a shorter history; without any of its headers if even they do not fit.
+    #[cold]
+    fn shorten(
+        &self,
+        properties: RawProperties<'_>,
+        history_bytes_max: usize,
+        properties_bytes_max: usize,
+        out: &mut Vec<u8>,
+    ) -> HistoryExtent {
+        let mut extent = HistoryExtent::default();
+        out.clear();
+        properties.rewrite(false, out, |headers, out| extent = self.write_merged(headers, history_bytes_max, out));
+        if out.len() > properties_bytes_max {
+            out.clear();
+            properties.rewrite(false, out, |headers, out| {
+                copy_entries(TableRef::new(headers), out, |header| {
+                    header != X_DEATH.as_bytes() && header != X_HARRIER_ID.as_bytes()
+                });
+            });
+        }
+        extent
+    }
 }
 
 #[cfg(test)]
@@ -379,8 +383,13 @@ mod tests {
             };
             let (message, target) = (content.keep(&pool), Arc::new(target));
             let dead = DeadLetter { message: &message, reason, target: &target };
-            let first = writer.write(dead, now_s as u64);
-            assert_eq!(writer.write(dead, now_s as u64), first, "the same death again changes nothing");
+            let history = writer.write(dead, now_s as u64, DEATH_HISTORY_BYTES_MAX);
+            assert_eq!(
+                writer.write(dead, now_s as u64, DEATH_HISTORY_BYTES_MAX),
+                history,
+                "the same death again changes nothing"
+            );
+            let first = history == DeathHistory::First;
             bytes = writer.properties().to_vec();
             last = Some((message, reason, target, first));
         }

@@ -4,7 +4,7 @@ use crate::definitions::Definitions;
 use crate::effects::Effects;
 use crate::session_state::{PendingReply, PlainReply, SessionIdentity};
 use catalog::arguments::X_HARRIER_WINDOW;
-use catalog::{Catalog, Definition, ExchangeKind, Name, QueueId, Refusal, ResourceKind, ShardId};
+use catalog::{Catalog, Definition, ExchangeKind, Name, QueueId, QueueType, Refusal, ResourceKind, ShardId};
 use wire::method::{Method, exchange, queue};
 use wire::{ReplyCode, Table, TableRef, ValueRef};
 
@@ -146,7 +146,9 @@ pub(crate) fn check_consumer(
         return Err(invalid(CANCEL_ON_FAILOVER, format!(": {{unacceptable_type,{}}}", value.type_name())));
     }
     if arguments.get(STREAM_OFFSET).is_some() && !definitions.catalog.takes_types_as_classic() {
-        return Err(invalid(STREAM_OFFSET, " of queue type rabbit_classic_queue".into()));
+        let definition = definitions.catalog.queue_definition(queue);
+        let queue_type = QueueType::of(definition.and_then(|definition| definition.arguments.as_deref()));
+        return Err(invalid(STREAM_OFFSET, format!(" of queue type {}", queue_type.module())));
     }
     Ok(priority)
 }

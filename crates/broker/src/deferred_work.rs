@@ -6,6 +6,8 @@
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
 use crate::ledger::SettlementOutcome;
 use crate::message::Message;
+use crate::queue::Queue;
+use crate::ready_messages::ReadyMessages;
 use crate::transaction::TransactionOperation;
 use catalog::{QueueRoute, SessionId};
 use slotmap::SlotMap;
@@ -32,6 +34,10 @@ pub(crate) enum DeferredWork {
     AwaitBacklog,
     /// A channel that is closed: its consumers leave, its deliveries return.
     CloseChannel { channel: ChannelKey },
+    /// A queue that is deleted: its consumers are cancelled, its messages dropped.
+    DropQueue(Box<Queue>),
+    /// Messages that were purged.
+    DropMessages(Box<ReadyMessages>),
     /// A connection that is gone, and whose channels are closed: its exclusive queues are deleted.
     EndSession { session: SessionId },
 }
@@ -85,6 +91,12 @@ impl DeferredLists {
         if let Some(list) = self.table.get_mut(key) {
             list.work.push_back(work);
         }
+    }
+
+    /// Leaves work that is no connection's.
+    pub fn leave(&mut self, work: DeferredWork) {
+        let key = self.open(None);
+        self.push(key, work);
     }
 
     /// The connection of a list is gone.

@@ -210,7 +210,7 @@ mod tests {
         sessions.notify_blocked(ConnectionSlot::new(5), &mut fx);
         flow.after_dispatch(&mut queue, &mut sessions, &mut fx);
         assert_eq!(fx.take(), "5: connection.blocked");
-        queue.ready.clear();
+        drop(queue.ready.take());
         flow.after_dispatch(&mut queue, &mut sessions, &mut fx);
         assert_eq!(fx.take(), "5: connection.unblocked | 5: resume");
         assert!(!flow.is_any_full() && fx.batch(ShardId(2)).messages.len() == 2);

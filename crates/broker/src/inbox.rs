@@ -24,35 +24,60 @@ impl<'a> Inbox<'a> {
 
     /// Carries out a batch from another shard, and empties it.
     pub fn receive<E: Effects>(&mut self, from: ShardId, batch: &mut ShardBatch, fx: &mut E) {
-        let mut messages = std::mem::take(&mut batch.messages);
-        for message in messages.drain(..) {
-            self.on_message(from, message, batch, fx);
+        if self.early.holds_back(from) {
+            return self.early.hold(from, std::mem::take(batch));
         }
-        batch.messages = messages;
-        batch.clear();
+        self.carry_out(from, batch, fx);
         self.control().dispatch_due(fx);
     }
 
-    fn on_message<E: Effects>(&mut self, from: ShardId, message: ShardMessage, batch: &ShardBatch, fx: &mut E) {
+    /// Carries out a batch and empties it. At the limit of early publishes, and when the budget of the turn is spent, the rest of
+    /// it is held back. Returns whether it was carried out to its end.
+    fn carry_out<E: Effects>(&mut self, from: ShardId, batch: &mut ShardBatch, fx: &mut E) -> bool {
+        let mut messages = std::mem::take(&mut batch.messages);
+        let mut rest = messages.drain(..);
+        while let Some(message) = rest.next() {
+            if self.requests.control.data.dispatcher.work.is_spent() {
+                self.early.hold_rest(from, message, rest, std::mem::take(batch));
+                return false;
+            }
+            if let Some(held) = self.on_message(from, message, batch, fx) {
+                self.early.hold_rest(from, held, rest, std::mem::take(batch));
+                return false;
+            }
+        }
+        drop(rest);
+        batch.messages = messages;
+        batch.clear();
+        true
+    }
+
+    /// Carries out a message, or returns it: at the limit of early publishes it must wait.
+    #[inline]
+    fn on_message<E: Effects>(
+        &mut self,
+        from: ShardId,
+        message: ShardMessage,
+        batch: &ShardBatch,
+        fx: &mut E,
+    ) -> Option<ShardMessage> {
         match message {
             ShardMessage::Publish { payload, messages, queues, confirm } => {
-                let queues = batch.queues(&queues);
-                // Publishes behind an early one wait with it, so that none overtakes.
+                let range = queues;
+                let queues = batch.queues(&range);
                 let definitions = &self.requests.control.definitions;
-                let early = !self.early.is_empty() || queues.iter().any(|&id| definitions.is_to_come(id));
+                if self.early.is_waiting(from) || queues.iter().any(|&id| definitions.is_to_come(id)) {
+                    if !self.early.has_capacity(from, messages) {
+                        return Some(ShardMessage::Publish { payload, messages, queues: range, confirm });
+                    }
+                    self.keep_early(from, (payload, messages), queues, confirm, batch, fx);
+                    return None;
+                }
                 match payload {
                     ShardPayload::Packed(packed) => {
                         for content in batch.unpack(&packed, messages) {
-                            if early && self.early.has_capacity() {
-                                let message = content.keep(fx.pool());
-                                self.early.push(EarlyPublish { from, message, queues: queues.into(), confirm });
-                                continue;
-                            }
                             self.accept(from, queues, &content, None, confirm, fx);
                         }
-                    }
-                    ShardPayload::Shared(message) if early && self.early.has_capacity() => {
-                        self.early.push(EarlyPublish { from, message, queues: queues.into(), confirm });
                     }
                     ShardPayload::Shared(message) => {
                         self.accept(from, queues, &message.content(), Some(message.clone()), confirm, fx);
@@ -90,7 +115,7 @@ impl<'a> Inbox<'a> {
             }
             ShardMessage::PublishRefused => {
                 let data = &mut *self.control().data;
-                let Some(publish) = data.confirms.next_answered(from) else { return };
+                let publish = data.confirms.next_answered(from)?;
                 if let Some(channel) = data.dispatcher.channels.get_mut(publish.channel) {
                     channel.confirms.refused.insert(publish.number);
                 }
@@ -146,6 +171,27 @@ impl<'a> Inbox<'a> {
                 self.requests.on_definition_outcome(requester, result, fx);
             }
         }
+        None
+    }
+
+    /// Keeps publishes until the declaration of their queues arrives.
+    #[cold]
+    fn keep_early<E: Effects>(
+        &mut self,
+        from: ShardId,
+        (payload, messages): (ShardPayload, u32),
+        queues: &[QueueId],
+        confirm: bool,
+        batch: &ShardBatch,
+        fx: &mut E,
+    ) {
+        let mut keep = |message| self.early.push(from, EarlyPublish { message, queues: queues.into(), confirm });
+        match payload {
+            ShardPayload::Packed(packed) => {
+                batch.unpack(&packed, messages).for_each(|content| keep(content.keep(fx.pool())));
+            }
+            ShardPayload::Shared(message) => keep(message),
+        }
     }
 
     /// A publish for queues of this shard.
@@ -165,12 +211,40 @@ impl<'a> Inbox<'a> {
         }
     }
 
-    /// Accepts the publishes that waited for a declaration.
+    /// Carries out what was held back because the budget of a turn was spent.
+    pub fn resume<E: Effects>(&mut self, fx: &mut E) {
+        for from in self.requests.control.identity.others() {
+            while self.early.awaits_turn(from)
+                && !self.requests.control.data.dispatcher.work.is_spent()
+                && let Some(mut batch) = self.early.release(from)
+            {
+                self.carry_out(from, &mut batch, fx);
+            }
+        }
+        self.control().dispatch_due(fx);
+    }
+
+    /// Accepts the publishes that waited for a declaration, and carries out what was held back behind them.
     fn accept_early<E: Effects>(&mut self, fx: &mut E) {
+        if self.early.is_empty() {
+            return;
+        }
+        for from in self.requests.control.identity.others() {
+            while self.accept_early_of(from, fx)
+                && let Some(mut batch) = self.early.release(from)
+                && self.carry_out(from, &mut batch, fx)
+            {}
+        }
+    }
+
+    /// Accepts what it can of one shard. Returns whether others may take the place.
+    fn accept_early_of<E: Effects>(&mut self, from: ShardId, fx: &mut E) -> bool {
         loop {
             let definitions = &self.requests.control.definitions;
-            let Some(early) = self.early.next(|id| definitions.is_to_come(id)) else { return };
-            let EarlyPublish { from, message, queues, confirm } = early;
+            let Some(early) = self.early.next(from, |id| definitions.is_to_come(id)) else {
+                return self.early.has_capacity(from, 1);
+            };
+            let EarlyPublish { message, queues, confirm } = early;
             self.accept(from, &queues, &message.content(), Some(message.clone()), confirm, fx);
         }
     }
@@ -180,4 +254,106 @@ impl<'a> Inbox<'a> {
 #[cold]
 fn send_back<E: Effects>(from: ShardId, queue: QueueId, entry: QueueEntry, ack_required: bool, fx: &mut E) {
     fx.batch(from).push(ShardMessage::returned(queue, entry, ack_required));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Inbox;
+    use crate::control_plane::ControlPlane;
+    use crate::data_plane::DataPlane;
+    use crate::definitions::Definitions;
+    use crate::early_publishes::EarlyPublishes;
+    use crate::effects::Effects;
+    use crate::ids::ShardIdentity;
+    use crate::message::{BodyRef, Content};
+    use crate::requests::Requests;
+    use crate::sessions::Sessions;
+    use crate::shard_message::{ShardBatch, ShardMessage};
+    use crate::test_effects::RecordedEffects;
+    use catalog::{Catalog, CatalogLimits, Definition, DefinitionOutcome, QueueId, ShardId, default_definitions};
+    use std::sync::Arc;
+    use wire::Table;
+
+    fn catalog() -> Catalog {
+        let mut catalog = Catalog::new(CatalogLimits::default());
+        for definition in default_definitions() {
+            catalog.execute(&definition).expect("the first definitions");
+        }
+        catalog
+    }
+
+    /// Declares a queue on shard 2.
+    fn declare(catalog: &mut Catalog, name: &str) -> (Arc<Definition>, QueueId) {
+        let declaration = Definition::DeclareQueue {
+            vhost: catalog.vhost_by_name("/").expect("the default"),
+            name: name.into(),
+            server_named: false,
+            durable: false,
+            exclusive: None,
+            auto_delete: false,
+            arguments: Table::new(),
+            home: ShardId(2),
+        };
+        match catalog.execute(&declaration).expect("a queue").outcome {
+            DefinitionOutcome::Queue { id, .. } => (Arc::new(declaration), id),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn at_the_limit_publishes_for_a_queue_that_is_being_declared_are_held_back_in_their_order() {
+        let identity = ShardIdentity { shard: ShardId(2), shards: 3 };
+        let mut sessions = Sessions::new(identity.shard);
+        let mut definitions = Definitions::new(identity, catalog());
+        let mut data = DataPlane::new(identity, 1 << 20, 0, 1_000);
+        let mut early = EarlyPublishes::new(3, 4);
+        let mut fx = RecordedEffects::default();
+        let mut receive = |from, batch: &mut ShardBatch, early: &mut EarlyPublishes, fx: &mut RecordedEffects| {
+            let (sessions, definitions, data) = (&mut sessions, &mut definitions, &mut data);
+            let requests = Requests { control: ControlPlane { identity, sessions, definitions, data } };
+            Inbox { requests, early }.receive(ShardId(from), batch, fx);
+        };
+        // Shard 1 knows both queues already.
+        let mut elsewhere = catalog();
+        let declarations = [declare(&mut elsewhere, "other"), declare(&mut elsewhere, "q")];
+        let queue = declarations[1].1;
+        let mut bodies = 0_u8;
+        for publishes in [3, 4, 2] {
+            let mut batch = ShardBatch::default();
+            for _ in 0..publishes {
+                // Two that differ in their lengths do not travel as one.
+                let body = &[bodies; 2][..1 + usize::from(bodies % 2)];
+                let content = Content { body: BodyRef::Small(body), ..Content::EMPTY };
+                assert!(batch.push_publish(&content, std::iter::once(queue), true));
+                bodies += 1;
+            }
+            batch.push(ShardMessage::QueueFull { queue, full: false });
+            receive(1, &mut batch, &mut early, &mut fx);
+            assert!(batch.is_empty());
+        }
+        // Four wait; five are held back, and the two other messages that follow them.
+        assert!(early.holds_back(ShardId(1)) && !early.has_capacity(ShardId(1), 1));
+        assert_eq!(early.len(), 9 + 2);
+        assert!(fx.batch(ShardId(1)).is_empty(), "nothing is confirmed");
+        // Definitions go on being received. One that concerns none of the publishes releases none.
+        for (version, (declaration, _)) in (1..).zip(&declarations) {
+            assert_eq!(early.len(), 9 + 2);
+            let mut batch = ShardBatch::default();
+            batch.push(ShardMessage::Apply { version, definition: Arc::clone(declaration) });
+            receive(0, &mut batch, &mut early, &mut fx);
+        }
+        assert!(early.is_empty() && !early.holds_back(ShardId(1)));
+        data.confirms.flush_accepted(&mut fx);
+        let sent: Vec<_> = fx.batch(ShardId(1)).messages.iter().map(|message| format!("{message:?}")).collect();
+        assert_eq!(sent, ["PublishesAccepted { publishes: 9 }"]);
+        for expected in 0..bodies {
+            let (entry, _) = data.dispatcher.queues.get(queue, true, 0, &mut fx).expect("a message");
+            let content = entry.message.content();
+            let body = match content.body {
+                BodyRef::Small(body) => body,
+                BodyRef::Large(slice) => slice,
+            };
+            assert_eq!(body[0], expected, "in their order");
+        }
+    }
 }

@@ -33,6 +33,7 @@ mod consumer_rotation;
 mod control_plane;
 mod data_plane;
 mod dead_letter_router;
+mod death_events;
 mod death_history;
 mod declarations;
 mod deferred_work;

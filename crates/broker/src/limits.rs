@@ -30,7 +30,8 @@ pub const WAITING_CONSUMERS_CHECKED_MIN: usize = 64;
 pub const TRANSACTION_ITEMS_MAX: usize = 1 << 20;
 /// Definitions of one connection that are sent to shard 0 together.
 pub const DEFINITIONS_PER_BATCH_MAX: usize = 1_024;
-/// Publishes of other shards for queues whose declaration has not arrived here yet.
+/// Publishes of another shard for queues whose declaration has not arrived here yet. At this limit, what follows from that shard
+/// is held back until the declaration has come.
 pub const EARLY_PUBLISHES_MAX: usize = 1 << 16;
 /// Bytes waiting in a queue, for consumers whose outputs are full, at which its publishers are throttled: the consumers catch up,
 /// so that messages stay in the cache. A queue that nobody empties accepts more all the same.
@@ -59,6 +60,14 @@ pub const DEAD_LETTERS_CAPACITY_KEPT: usize = 1_024;
 pub const DEATH_CACHE_PROPERTIES_BYTES_MAX: usize = 256;
 /// Holes in a channel's list of unsettled deliveries, beyond as many as there are deliveries, at which the old ones move to a map.
 pub const LEDGER_HOLES_MIN: usize = 1_024;
+/// Bytes of a message's deaths (`x-death`). The oldest are left out beyond it; if no consumer has rejected the message since, it has
+/// died of itself in hundreds of queues, and is dropped as in a cycle.
+pub const DEATH_HISTORY_BYTES_MAX: usize = 32 * 1024;
+/// Bytes of a dead letter's properties unless [`Broker::set_properties_bytes_max`](crate::Broker::set_properties_bytes_max) says
+/// otherwise: with the frame and what else is in it, they fit the frames that are proposed to clients.
+pub const DEAD_LETTER_PROPERTIES_BYTES_MAX: usize = 127 * 1024;
+/// Bytes that dead letters leave of a frame, for a stamp or a delivery count.
+pub const DEAD_LETTER_SLACK_BYTES: usize = 256;
 /// Items of one chunk of a list of waiting or unsettled messages.
 pub const CHUNK_ITEMS: usize = 1_024;
 /// A list that runs empty returns its memory if it has capacity for more items than this.
@@ -75,3 +84,5 @@ pub const QUEUE_RESUME_TENTHS: u64 = 8;
 
 const _: () = assert!(INLINE_BODY_BYTES_MAX * 4 <= BATCH_BYTES);
 const _: () = assert!(REMOTE_WINDOW_MESSAGES >= 2);
+// Publishes that travel together wait together.
+const _: () = assert!(PACKED_MESSAGES_MAX as usize <= EARLY_PUBLISHES_MAX);

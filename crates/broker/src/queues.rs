@@ -9,7 +9,7 @@ use crate::message::{Content, Message};
 use crate::queue::Queue;
 use crate::queue_housekeeping::QueueHousekeeping;
 use crate::queue_timers::TimerTarget;
-use crate::ready_messages::QueueEntry;
+use crate::ready_messages::{QueueEntry, ReadyMessages};
 use catalog::{OverflowPolicy, QueueDefinition, QueueId};
 use std::collections::VecDeque;
 
@@ -245,16 +245,18 @@ impl Queues {
         Some((entry, left))
     }
 
-    /// Drops the waiting messages of a queue.
-    pub fn purge(&mut self, id: QueueId) {
-        let Some(queue) = self.table.get_mut(id) else { return };
+    /// Takes the waiting messages out of a queue.
+    pub fn purge(&mut self, id: QueueId) -> Option<ReadyMessages> {
+        let queue = self.table.get_mut(id)?;
         if let Some(features) = &mut queue.features {
             // Unsettled messages may return once more.
             let ready = &queue.ready;
             features.returns.retain(|&position, _| !ready.has_requeued(position));
         }
-        self.housekeeping.waiting -= queue.ready.clear();
+        let purged = queue.ready.take();
+        self.housekeeping.waiting -= purged.len();
         self.mark_due(id);
+        Some(purged)
     }
 
     /// A queue is used: it does not expire for a while.
@@ -331,7 +333,7 @@ mod tests {
         let queue = queues.table.get(QUEUE).expect("created");
         assert_eq!((queue.unsettled, queue.ready.len()), (0, 1));
         assert_eq!((queues.next_due(), queues.next_due()), (Some(QUEUE), None));
-        queues.purge(QUEUE);
+        assert_eq!(queues.purge(QUEUE).map(|purged| purged.len()), Some(1));
         assert_eq!(queues.housekeeping.waiting, 0);
         assert!(queues.remove(QUEUE).is_some() && queues.remove(QUEUE).is_none());
     }

@@ -3,6 +3,7 @@
 use crate::chunked_queue::ChunkedQueue;
 use crate::ids::QueuePosition;
 use crate::message::Message;
+use crate::work_budget::WorkBudget;
 use std::collections::BTreeMap;
 
 /// A message of a queue with its position.
@@ -70,10 +71,12 @@ impl PriorityLevel {
         assert!(earlier.is_none(), "a message returns once");
     }
 
-    fn clear(&mut self) {
-        self.list_front += self.list.len() as u64;
-        self.list = ChunkedQueue::default();
-        self.returned.clear();
+    /// Takes the messages out; numbers go on.
+    fn take(&mut self) -> PriorityLevel {
+        let next = self.next_number();
+        let taken = std::mem::take(self);
+        self.list_front = next;
+        taken
     }
 }
 
@@ -242,16 +245,28 @@ impl ReadyMessages {
         line.is_some_and(|line| line.returned.contains_key(&position.number()))
     }
 
-    /// Drops everything; returns how many messages that were.
-    pub fn clear(&mut self) -> usize {
-        let count = self.len();
-        self.line.clear();
+    /// Takes everything out, to be dropped in turns. The positions of new messages go on.
+    pub fn take(&mut self) -> ReadyMessages {
+        let mut taken = ReadyMessages { bytes: self.bytes, body_bytes: self.body_bytes, ..ReadyMessages::default() };
+        taken.line = self.line.take();
         if let Some(higher) = &mut self.higher {
-            higher.lines.iter_mut().flatten().for_each(|line| line.clear());
+            let lines = higher.lines.iter_mut().map(|line| line.as_mut().map(|line| Box::new(line.take()))).collect();
+            taken.higher = Some(Box::new(HigherLevels { lines, filled: higher.filled, len: higher.len }));
             (higher.filled, higher.len) = ([0; 4], 0);
         }
         (self.bytes, self.body_bytes) = (0, 0);
-        count
+        taken
+    }
+
+    /// Drops messages as far as the budget of the turn allows. Returns whether none is left.
+    pub(crate) fn drop_some(&mut self, work: &mut WorkBudget) -> bool {
+        while !work.is_spent() {
+            if self.pop().is_none() {
+                return true;
+            }
+            work.draw(1);
+        }
+        self.is_empty()
     }
 }
 
@@ -296,7 +311,10 @@ mod tests {
         let position = ready.bypass(5);
         assert_eq!((position.level(), position.number()), (5, 2));
         ready.push(5, message(&pool, b"g"));
-        assert_eq!(ready.clear(), 1);
+        let mut taken = ready.take();
+        assert_eq!((taken.len(), ready.len()), (1, 0));
+        let mut work = WorkBudget::new(1);
+        assert!(taken.drop_some(&mut work) && taken.is_empty());
         assert!(ready.is_empty() && ready.pop().is_none());
         assert_eq!(ready.next_position(5).number(), 4);
     }

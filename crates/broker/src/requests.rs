@@ -3,6 +3,7 @@
 //! A connection awaits one response at a time, and its later commands wait with it.
 
 use crate::control_plane::ControlPlane;
+use crate::deferred_work::DeferredWork;
 use crate::effects::Effects;
 use crate::ids::{ConnectionSlot, ConsumerRef};
 use crate::ledger::UnsettledDelivery;
@@ -82,7 +83,10 @@ impl Requests<'_> {
             QueueRequest::ReplyConsumer(_) => QueueResponse::Gone,
             QueueRequest::Counts => QueueResponse::Counts { messages, consumers },
             QueueRequest::Purge => {
-                dispatcher.queues.purge(id);
+                let mut purged = dispatcher.queues.purge(id).unwrap_or_default();
+                if !purged.drop_some(&mut dispatcher.work) {
+                    self.control.sessions.deferred.leave(DeferredWork::DropMessages(Box::new(purged)));
+                }
                 QueueResponse::Counts { messages, consumers }
             }
             QueueRequest::Deletable { if_empty, .. } if if_empty && messages > 0 => {
@@ -239,11 +243,14 @@ impl Requests<'_> {
                     name: Name::new(ResourceKind::Queue, name.as_bytes())?,
                     session: Some(identity.session),
                 };
-                let reply = PendingReply::QueueDeleted { no_wait, messages: counts.0 };
+                let reply = PendingReply::QueueDeleted { no_wait, messages: counts.0, cancelled: Vec::new() };
                 return self.define(origin, definition, reply, fx);
             }
-            PendingReply::QueueDeleted { no_wait, messages } => {
-                send(no_wait, Method::QueueDeleteOk(queue::DeleteOk { message_count: messages }))
+            PendingReply::QueueDeleted { no_wait, messages, cancelled } => {
+                send(no_wait, Method::QueueDeleteOk(queue::DeleteOk { message_count: messages }));
+                for tag in &cancelled {
+                    send(false, Method::BasicCancel(basic::Cancel { consumer_tag: short(tag), no_wait: true }));
+                }
             }
             PendingReply::QueuePurged { no_wait } => {
                 send(no_wait, Method::QueuePurgeOk(queue::PurgeOk { message_count: counts.0 }))
@@ -291,19 +298,22 @@ impl Requests<'_> {
         let CommandOrigin { slot, channel, method } = origin;
         let user = self.control.sessions.identity(slot)?.user;
         self.control.definitions.catalog.authorize(user, &definition)?;
-        if self.control.identity.shards == 1 {
-            self.control.execute(definition, fx)?;
-            let command = PendingCommand { channel, method, request: 0, reply };
-            let control = self.follow(slot, command, QueueResponse::Done, fx)?;
-            self.control.dispatch_due(fx);
-            return Ok(control);
-        }
-        if self.can_batch(&definition, &reply) {
+        let is_only_shard = self.control.identity.shards == 1;
+        if !is_only_shard && self.can_batch(&definition, &reply) {
             return Ok(self.batch(origin, definition, fx));
         }
         let request = self.control.sessions.next_request();
         let requester = Requester { session: self.control.sessions.session_id(slot), channel, request };
         self.control.sessions.await_response(slot, PendingCommand { channel, method, request, reply });
+        if is_only_shard {
+            let executed = self.control.execute(definition, fx);
+            let command = self.control.sessions.take_pending(requester);
+            executed?;
+            let Some(command) = command else { return Ok(ReadControl::Continue) };
+            let control = self.follow(slot, command, QueueResponse::Done, fx)?;
+            self.control.dispatch_due(fx);
+            return Ok(control);
+        }
         self.send_definitions(requester, vec![definition], fx);
         Ok(ReadControl::Pause)
     }

@@ -57,9 +57,13 @@ pub(crate) enum PendingReply {
         no_wait: bool,
         name: Arc<str>,
     },
+    /// `queue.delete-ok`, then `basic.cancel` for the channel's own consumers of the queue: clients that do not expect it before
+    /// the reply fail.
     QueueDeleted {
         no_wait: bool,
         messages: u32,
+        /// Their tags.
+        cancelled: Vec<Box<[u8]>>,
     },
     QueuePurged {
         no_wait: bool,
@@ -169,6 +173,19 @@ impl SessionState {
     #[inline]
     pub fn channel(&self, number: ChannelNumber) -> Option<ChannelKey> {
         self.channels.get(number.index()).copied().flatten()
+    }
+
+    /// If a channel awaits `queue.delete-ok`, its consumer with this tag is cancelled behind that. Returns whether it does.
+    pub fn cancel_behind_delete_ok(&mut self, channel: ChannelNumber, tag: &[u8]) -> bool {
+        match &mut self.pending {
+            Some(PendingCommand { channel: deleting, reply: PendingReply::QueueDeleted { cancelled, .. }, .. })
+                if *deleting == channel =>
+            {
+                cancelled.push(tag.into());
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Why its publishes are not accepted, as `connection.blocked` tells the client.

@@ -13,17 +13,20 @@ pub(crate) struct WorkBudget {
     left: i64,
     /// The most that a turn has done.
     most: u64,
+    /// What all turns before this one have done.
+    done: u64,
 }
 
 impl WorkBudget {
     pub fn new(per_turn: u32) -> Self {
-        WorkBudget { per_turn, left: per_turn.into(), most: 0 }
+        WorkBudget { per_turn, left: per_turn.into(), most: 0, done: 0 }
     }
 
     /// A turn begins.
     #[inline]
     pub fn start_turn(&mut self) {
         self.most = self.most();
+        self.done = self.done();
         self.left = self.per_turn.into();
     }
 
@@ -43,6 +46,12 @@ impl WorkBudget {
     #[inline]
     pub fn grace(&self) -> usize {
         (self.per_turn / WORK_GRACE_DIVISOR) as usize
+    }
+
+    /// Work done since the start.
+    #[inline]
+    pub fn done(&self) -> u64 {
+        self.done + (i64::from(self.per_turn) - self.left).unsigned_abs()
     }
 
     /// The most work that a turn has done.
@@ -67,6 +76,6 @@ mod tests {
         work.start_turn();
         assert_eq!((work.is_spent(), work.most()), (false, 70));
         work.draw(64);
-        assert_eq!((work.is_spent(), work.most()), (true, 70));
+        assert_eq!((work.is_spent(), work.most(), work.done()), (true, 70, 134));
     }
 }

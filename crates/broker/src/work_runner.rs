@@ -101,6 +101,13 @@ impl WorkRunner<'_> {
             DeferredWork::CloseChannel { channel } => {
                 self.take_apart(channel, fx).then_some(DeferredWork::CloseChannel { channel })
             }
+            DeferredWork::DropQueue(mut queue) => {
+                (!self.control.drop_queue(&mut queue, fx)).then_some(DeferredWork::DropQueue(queue))
+            }
+            DeferredWork::DropMessages(mut messages) => {
+                let is_done = messages.drop_some(&mut self.control.data.dispatcher.work);
+                (!is_done).then_some(DeferredWork::DropMessages(messages))
+            }
             DeferredWork::EndSession { session } => {
                 self.control.define(Definition::SessionGone { session }, fx);
                 None

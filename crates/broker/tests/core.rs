@@ -1,6 +1,7 @@
 //! The broker core's promises, on one shard and across shards: every test runs on both.
 
 mod features;
+mod turns;
 mod world;
 
 use broker::{BodyRef, ConnectionSlot, ReadControl};
@@ -305,6 +306,32 @@ fn consumers_are_cancelled_when_their_queue_is_deleted() {
         world.publish(publisher, "", "q", "lost");
         declare(world, owner, "q");
         assert_eq!(world.sent(owner), "declare-ok q 0/0");
+    });
+}
+
+#[test]
+fn delete_ok_precedes_the_cancels_of_the_deleters_own_consumers() {
+    on_one_and_on_three(|world, owner, _, consumer| {
+        for (at, tag) in [(owner, "a"), (owner, "b"), (consumer, "c"), (owner, "d")] {
+            consume(world, at, "q", tag, true);
+        }
+        for at in [owner, consumer] {
+            world.sent(at);
+        }
+        world.publish(owner, "", "nowhere", "x");
+        world.command(owner, queue::Delete { queue: short("q"), if_unused: false, if_empty: false, no_wait: false });
+        let sent = world.sent(owner);
+        let mut words: Vec<_> = sent.split(" | ").collect();
+        assert_eq!(words.remove(0), "delete-ok 0", "{sent}");
+        words.sort_unstable();
+        assert_eq!(words, ["cancel a", "cancel b", "cancel d"]);
+        assert_eq!(world.sent(consumer), "cancel c");
+        // Nobody awaits a reply: the next deletion cancels as usual.
+        declare(world, owner, "q");
+        consume(world, owner, "q", "e", true);
+        world.sent(owner);
+        world.command(consumer, queue::Delete { queue: short("q"), if_unused: false, if_empty: false, no_wait: true });
+        assert_eq!((world.sent(owner).as_str(), world.sent(consumer).as_str()), ("cancel e", ""));
     });
 }
 

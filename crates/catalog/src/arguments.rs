@@ -5,6 +5,7 @@
 
 use crate::{
     limits::{ARGUMENTS_BYTES_MAX, NAME_BYTES_MAX},
+    queue_type::{QueueProperties, QueueType},
     refusal::{Refusal, ResourceName},
 };
 use std::borrow::Cow;
@@ -61,10 +62,11 @@ pub const X_HARRIER_WINDOW: &str = "x-harrier-window";
 pub const X_BOUND_FROM: &str = "x-bound-from";
 /// A header of messages.
 pub const X_DELAY: &str = "x-delay";
+/// An argument of queues: their type.
+pub const QUEUE_TYPE: &str = "x-queue-type";
 pub(crate) const X_MATCH: &str = "x-match";
 pub(crate) const DEAD_LETTER_EXCHANGE: &str = "x-dead-letter-exchange";
 pub(crate) const DEAD_LETTER_ROUTING_KEY: &str = "x-dead-letter-routing-key";
-pub(crate) const QUEUE_TYPE: &str = "x-queue-type";
 
 /// Arguments in which an exchange declared again must be as it is.
 const EXCHANGE_ARGUMENTS_COMPARED: &[&str] = &[ALTERNATE_EXCHANGE, MAX_HOPS];
@@ -84,19 +86,6 @@ const QUEUE_ARGUMENTS_COMPARED: &[&str] = &[
     "x-single-active-consumer",
     QUEUE_TYPE,
     "x-queue-master-locator",
-];
-
-/// Arguments that only quorum queues or streams take.
-const QUEUE_ARGUMENTS_OF_OTHER_TYPES: &[&str] = &[
-    "x-delivery-limit",
-    "x-quorum-initial-group-size",
-    "x-dead-letter-strategy",
-    "x-max-in-memory-length",
-    "x-max-in-memory-bytes",
-    "x-queue-leader-locator",
-    "x-max-age",
-    "x-stream-max-segment-size-bytes",
-    "x-initial-cluster-size",
 ];
 
 /// Milliseconds of the longest expiry that RabbitMQ takes: ten years.
@@ -160,7 +149,11 @@ pub(crate) fn check_queue_equivalence(
     current: Option<&Table>,
     received: &Table,
 ) -> Result<(), Refusal> {
-    QUEUE_ARGUMENTS_COMPARED.iter().try_for_each(|argument| check_same(what, argument, current, received))
+    let of_type = QueueType::of(current).compared_arguments();
+    QUEUE_ARGUMENTS_COMPARED
+        .iter()
+        .chain(of_type)
+        .try_for_each(|argument| check_same(what, argument, current, received))
 }
 
 fn check_same(
@@ -309,9 +302,14 @@ fn print_list<T>(text: &mut String, values: impl Iterator<Item = T>, mut print: 
     text.push(']');
 }
 
-/// Checks the arguments of a new queue as RabbitMQ does for a classic one. The other types are refused, unless they are to
-/// be treated `as_classic`.
-pub(crate) fn check_queue(what: ResourceName<'_>, table: &Table, as_classic: bool) -> Result<(), Refusal> {
+/// Checks the declaration of a new queue as RabbitMQ does. With `as_classic`, queues of all types are taken for classic ones, which
+/// may have any argument.
+pub(crate) fn check_queue(
+    what: ResourceName<'_>,
+    table: &Table,
+    properties: QueueProperties,
+    as_classic: bool,
+) -> Result<(), Refusal> {
     check_size(what, table)?;
     long_string(what, table, DEAD_LETTER_EXCHANGE)?;
     let check = |argument: &str, valid: fn(&Value, &Table) -> Result<(), String>| match table.get(argument) {
@@ -323,7 +321,7 @@ pub(crate) fn check_queue(what: ResourceName<'_>, table: &Table, as_classic: boo
         QUEUE_TYPE,
         match as_classic {
             true => |value, _| one_of(value, &["classic", "quorum", "stream"], unsupported_type),
-            false => |value, _| one_of(value, &["classic"], unsupported_type),
+            false => |value, _| one_of(value, &["classic", "quorum"], unsupported_type),
         },
     )?;
     check("x-expires", |value, _| match whole(value)? {
@@ -361,22 +359,39 @@ pub(crate) fn check_queue(what: ResourceName<'_>, table: &Table, as_classic: boo
         Value::Bool(_) => Ok(()),
         other => Err(unacceptable(other)),
     })?;
+    let queue_type = QueueType::of(Some(table));
+    if as_classic || queue_type == QueueType::Quorum {
+        // RabbitMQ 4: a negative number is no limit.
+        check("x-delivery-limit", |value, _| whole(value).map(drop))?;
+    }
     if as_classic {
-        return check("x-delivery-limit", |value, _| not_negative(value).map(drop));
+        return Ok(());
     }
-    match table.iter().find(|(name, _)| QUEUE_ARGUMENTS_OF_OTHER_TYPES.iter().any(|other| name == other)) {
-        None => Ok(()),
-        Some((name, _)) => Err(Refusal::precondition(format_args!(
-            "invalid arg '{name}' for {what} of queue type rabbit_classic_queue"
-        ))),
+    let foreign = queue_type.foreign_arguments();
+    if let Some((name, _)) = table.iter().find(|(name, _)| foreign.iter().any(|other| name == other)) {
+        let module = queue_type.module();
+        return Err(Refusal::precondition(format_args!("invalid arg '{name}' for {what} of queue type {module}")));
     }
+    check("x-quorum-initial-group-size", |value, _| match not_negative(value)? {
+        0 => Err("{value_zero,0}".into()),
+        _ => Ok(()),
+    })?;
+    for count in ["x-max-in-memory-length", "x-max-in-memory-bytes"] {
+        check(count, |value, _| not_negative(value).map(drop))?;
+    }
+    check("x-dead-letter-strategy", |value, _| {
+        one_of(value, &["at-most-once", "at-least-once"], |_| "invalid_dlx_strategy".into())
+    })?;
+    check("x-queue-leader-locator", |value, _| {
+        let known = ["client-local", "balanced", "random", "least-leaders"];
+        one_of(value, &known, |_| "invalid_queue_locator_arg".into())
+    })?;
+    queue_type.check_properties(what, properties)
 }
 
 fn unsupported_type(value: &str) -> String {
     match value {
-        "quorum" | "stream" => format!(
-            "\"unsupported queue type '{value}': there are classic queues only; queue_types_as_classic takes it for one\""
-        ),
+        "stream" => "\"unsupported queue type 'stream': declare a quorum queue, or set queue_types_as_classic\"".into(),
         _ => format!("\"unsupported queue type '{value}'\""),
     }
 }

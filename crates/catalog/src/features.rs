@@ -4,7 +4,9 @@
 //! Owns:   which argument means what, and which wins where a policy says it too: the lesser number, else the argument.
 
 use crate::arguments::{DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY};
+use crate::limits::QUORUM_DELIVERY_LIMIT;
 use crate::policy::EffectivePolicy;
+use crate::queue_type::QueueType;
 use wire::{Table, Value};
 
 /// What becomes of a publish for which a queue has no room.
@@ -40,7 +42,7 @@ pub struct QueueFeatures {
     pub priority_max: u8,
     /// One consumer at a time is served (`x-single-active-consumer`).
     pub single_active_consumer: bool,
-    /// How often a message may come back (`x-delivery-limit`).
+    /// How often a message may come back (`x-delivery-limit`). A quorum queue has one unless its argument is negative.
     pub delivery_limit: Option<u32>,
 }
 
@@ -75,10 +77,18 @@ impl QueueFeatures {
             dead_letter_routing_key: own_or_said(DEAD_LETTER_ROUTING_KEY).map(Box::from),
             priority_max: number("x-max-priority").map_or(0, |level| level.min(u8::MAX.into()) as u8),
             single_active_consumer: argument("x-single-active-consumer").and_then(Value::as_bool) == Some(true),
-            delivery_limit: lesser("x-delivery-limit").map(|times| u32::try_from(times).unwrap_or(u32::MAX)),
+            delivery_limit: lesser("x-delivery-limit")
+                .map(|times| u32::try_from(times).unwrap_or(u32::MAX))
+                .or_else(|| default_delivery_limit(arguments)),
         };
         (features != Self::default()).then_some(features)
     }
+}
+
+/// What limits the returns of messages where neither an argument nor a policy does.
+fn default_delivery_limit(arguments: Option<&Table>) -> Option<u32> {
+    let is_unlimited = arguments.is_some_and(|arguments| arguments.get("x-delivery-limit").is_some());
+    (QueueType::of(arguments) == QueueType::Quorum && !is_unlimited).then_some(QUORUM_DELIVERY_LIMIT)
 }
 
 #[cfg(test)]
@@ -112,5 +122,12 @@ mod tests {
             ..QueueFeatures::default()
         };
         assert_eq!(QueueFeatures::of(Some(&rich), None), Some(expect));
+        let quorum = |limit: &[(&str, Value)]| {
+            let arguments = table(&[&[("x-queue-type", Value::text("quorum"))], limit].concat());
+            QueueFeatures::of(Some(&arguments), None).and_then(|features| features.delivery_limit)
+        };
+        assert_eq!(quorum(&[]), Some(20));
+        assert_eq!(quorum(&[("x-delivery-limit", Value::I32(3))]), Some(3));
+        assert_eq!(quorum(&[("x-delivery-limit", Value::I32(-1))]), None);
     }
 }

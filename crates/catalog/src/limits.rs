@@ -15,6 +15,9 @@ pub const ARGUMENTS_BYTES_MAX: usize = 64 * 1024;
 /// Weight of a binding to a consistent-hash exchange. A weight costs nothing here; RabbitMQ makes a bucket for each unit of it.
 pub const WEIGHT_MAX: u32 = 1_000_000_000;
 
+/// How often a message may return to a quorum queue that says nothing else (RabbitMQ 4).
+pub const QUORUM_DELIVERY_LIMIT: u32 = 20;
+
 /// Milliseconds for which a message can be delayed; what asks for more is not delayed (the longest timer of RabbitMQ's plugin).
 pub const DELAY_MS_MAX: u32 = u32::MAX;
 
@@ -69,7 +72,8 @@ pub struct CatalogLimits {
     pub cached_route_bytes_max: usize,
     /// Names whose permission is remembered.
     pub cached_permissions_max: usize,
-    /// Queues declared as `quorum` or `stream` are classic ones, and may have the arguments of those types. Otherwise they are refused.
+    /// Queues declared as `quorum` or `stream` are classic ones, and may have the arguments of those types. Otherwise a quorum queue
+    /// must be one that it can be, and streams are refused.
     pub queue_types_as_classic: bool,
     /// Seed of every hash. A broker draws it at random, so that no peer can aim at collisions.
     pub hash_seed: u64,

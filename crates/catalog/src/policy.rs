@@ -203,7 +203,7 @@ impl Policy {
             (false, _) => Some(format!("{} has no effect in this broker", key.name)),
             (true, true) => Some(format!(
                 "{} is not for classic queues: like RabbitMQ's, the policy applies to none, only to queues declared as \
-                 another type (queue_types_as_classic)",
+                 another type",
                 key.name
             )),
             (true, false) => None,

@@ -144,6 +144,70 @@ fn queues_declared_again() {
 }
 
 #[test]
+fn quorum_queues_are_durable_and_shared_and_have_arguments_of_their_own() {
+    let declared = "queue q durable x-queue-type=quorum";
+    let refused = |flags: &str, text: &str| {
+        check(&format!("queue q x-queue-type=quorum {flags}"), &format!("406 PRECONDITION_FAILED - {text}"));
+    };
+    let property = |flags: &str, property: &str| {
+        refused(flags, &format!("invalid property '{property}' for queue 'q' in vhost '/'"));
+    };
+    property("", "non-durable");
+    property("durable auto-delete", "auto-delete");
+    property("durable session=1", "exclusive-owner");
+    property("auto-delete session=1", "auto-delete");
+    check(
+        "queue amq.gen-x server-named durable x-queue-type=quorum",
+        "406 PRECONDITION_FAILED - Cannot declare a server-named queue for type rabbit_quorum_queue",
+    );
+    for argument in ["x-max-priority=5", "x-queue-mode=lazy", "x-queue-version=2", "x-max-age=1h"] {
+        let name = argument.split('=').next().expect("name=value");
+        refused(
+            &format!("durable {argument}"),
+            &format!("invalid arg '{name}' for queue 'q' in vhost '/' of queue type rabbit_quorum_queue"),
+        );
+    }
+    for (argument, why) in [
+        ("x-quorum-initial-group-size=0", "{value_zero,0}"),
+        ("x-quorum-initial-group-size=-1", "{value_negative,-1}"),
+        ("x-delivery-limit=a", "\"expected integer, got longstr\""),
+        ("x-dead-letter-strategy=never", "invalid_dlx_strategy"),
+        ("x-queue-leader-locator=here", "invalid_queue_locator_arg"),
+        ("x-max-in-memory-length=-1", "{value_negative,-1}"),
+    ] {
+        let name = argument.split('=').next().expect("name=value");
+        refused(&format!("durable {argument}"), &format!("invalid arg '{name}' for queue 'q' in vhost '/': {why}"));
+    }
+    let all = "x-delivery-limit=5 x-quorum-initial-group-size=3 x-dead-letter-strategy=at-least-once
+         x-max-in-memory-length=1 x-max-in-memory-bytes=1 x-queue-leader-locator=balanced x-max-length=9
+         x-overflow=reject-publish x-single-active-consumer=true x-expires=1000 x-message-ttl=5";
+    check(&format!("{declared} {all}; {declared} {all}"), "");
+    let text = "406 PRECONDITION_FAILED - inequivalent arg";
+    check(
+        &format!("{declared}; queue q durable"),
+        &format!(
+            "{text} 'x-queue-type' for queue 'q' in vhost '/': received none but current is the value 'quorum' of type 'longstr'"
+        ),
+    );
+    check(
+        &format!("queue q durable; {declared}"),
+        &format!(
+            "{text} 'x-queue-type' for queue 'q' in vhost '/': received the value 'quorum' of type 'longstr' but current is none"
+        ),
+    );
+    check(
+        &format!("{declared} x-quorum-initial-group-size=3; {declared} x-quorum-initial-group-size=5"),
+        &format!("{text} 'x-quorum-initial-group-size' for queue 'q' in vhost '/': received '5' but current is '3'"),
+    );
+    check(
+        &format!("{declared}; {declared} x-delivery-limit=5"),
+        &format!(
+            "{text} 'x-delivery-limit' for queue 'q' in vhost '/': received the value '5' of type 'signedint' but current is none"
+        ),
+    );
+}
+
+#[test]
 fn locked_queues() {
     let text = "405 RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'q' in vhost '/'. It could be originally declared on another connection or the exclusive property value does not match that of the original declaration.";
     for command in
@@ -196,10 +260,6 @@ fn arguments_of_the_wrong_type() {
     invalid("x-queue-version=3", "\"unsupported queue version '3'\"");
     invalid("x-single-active-consumer=1", "{unacceptable_type,signedint}");
     invalid("x-dead-letter-routing-key=k", "routing_key_but_no_dlx_defined");
-    invalid(
-        "x-queue-type=quorum",
-        "\"unsupported queue type 'quorum': there are classic queues only; queue_types_as_classic takes it for one\"",
-    );
     for argument in ["x-delivery-limit", "x-max-in-memory-length", "x-queue-leader-locator"] {
         check(
             &format!("queue q {argument}=1"),
@@ -210,7 +270,7 @@ fn arguments_of_the_wrong_type() {
     }
     invalid(
         "x-queue-type=stream",
-        "\"unsupported queue type 'stream': there are classic queues only; queue_types_as_classic takes it for one\"",
+        "\"unsupported queue type 'stream': declare a quorum queue, or set queue_types_as_classic\"",
     );
     check(
         "queue q x-max-age=1h",

@@ -117,9 +117,10 @@ fn one_policy_and_one_of_the_operator_count() {
 
 #[test]
 fn what_only_other_types_know_is_for_queues_that_were_declared_as_one() {
-    let limits = catalog::CatalogLimits { queue_types_as_classic: true, ..catalog::CatalogLimits::default() };
-    let mut script = RoutingScript::with(limits);
-    script.run("queue classic; queue named x-queue-type=classic; queue quorum x-queue-type=quorum x-delivery-limit=9");
+    let mut script = RoutingScript::new();
+    script.run(
+        "queue classic; queue named x-queue-type=classic; queue quorum durable x-queue-type=quorum x-delivery-limit=9",
+    );
     let policies = [policy("p", "", 1, "delivery-limit=3 max-length=1"), policy("q", "", 0, "max-length=2")];
     set(&mut script, &policies, &[]).expect("sound");
     let say = |queue| (features(&script, queue).messages_max, features(&script, queue).delivery_limit);

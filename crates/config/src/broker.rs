@@ -234,8 +234,9 @@ settings! {
     "Queues" {
         /// How long a delivery may wait for its acknowledgement before its channel is closed (406). 0: for ever.
         consumer_timeout_ms: u64 = "0", SettingKind::Number { unit: "milliseconds", least: 0, most: CONSUMER_TIMEOUT_MS_MAX };
-        /// Whether queues declared as quorum or stream are taken for classic ones, with the arguments of those types.
-        /// Otherwise such a declaration is refused (406).
+        /// Whether queues declared as quorum or stream are taken for classic ones, with the arguments of those types, whatever else
+        /// they are declared to be. Otherwise a quorum queue must be durable and neither exclusive nor auto-delete, and a stream is
+        /// refused (406).
         queue_types_as_classic: bool = "false", SettingKind::Flag;
     }
     "Log" {

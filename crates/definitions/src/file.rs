@@ -5,6 +5,7 @@
 
 use crate::limits::{FAULTS_MAX, FILE_BYTES_MAX};
 use crate::{DefinitionsFault, Json};
+use catalog::arguments::QUEUE_TYPE;
 use catalog::{
     ExchangeKind, Name, Password, Permission, Policy, ResourceKind, TopicPermission, UserLimits, VhostLimits,
 };
@@ -252,15 +253,22 @@ impl EntryReader<'_> {
                 &["vhost", "name", "type", "durable", "auto_delete", "internal", "arguments"]
             }
             "queues" => {
-                if let Some(kind) = self.optional_text("type")?.filter(|kind| kind != "classic") {
-                    return Err(self.fault("type", format!("queues are classic here, not {kind}")));
+                let mut arguments = self.arguments()?;
+                match self.optional_text("type")?.as_deref() {
+                    None | Some("classic") => {}
+                    // RabbitMQ writes it in the arguments, too.
+                    Some("quorum") if arguments.get(QUEUE_TYPE).is_some() => {}
+                    Some(kind @ "quorum") => arguments = self.with_queue_type(arguments, kind)?,
+                    Some(kind) => {
+                        return Err(self.fault("type", format!("queues are classic or quorum queues here, not {kind}")));
+                    }
                 }
                 let entry = DefinedQueue {
                     vhost: self.name(ResourceKind::Vhost, "vhost")?,
                     name: self.name(ResourceKind::Queue, "name")?,
                     durable: self.flag("durable", true)?,
                     auto_delete: self.flag("auto_delete", false)?,
-                    arguments: self.arguments()?,
+                    arguments,
                 };
                 file.queues.push(Located { path, entry });
                 &["vhost", "name", "type", "durable", "auto_delete", "arguments"]
@@ -382,6 +390,11 @@ impl EntryReader<'_> {
             Name::new(ResourceKind::User, tag.as_bytes()).map_err(|refusal| self.fault("tags", refusal.text))
         })
         .collect()
+    }
+
+    /// The arguments of a queue whose type only the entry names.
+    fn with_queue_type(&self, arguments: Table, kind: &str) -> Result<Table, DefinitionsFault> {
+        arguments.with(QUEUE_TYPE, Value::text(kind)).map_err(|fault| self.fault("arguments", fault.to_string()))
     }
 
     fn arguments(&self) -> Result<Table, DefinitionsFault> {

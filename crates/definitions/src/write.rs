@@ -7,7 +7,7 @@
 use crate::file::{OPERATOR_POLICY, VHOST_LIMITS};
 use crate::rules::MAX_QUEUE_BYTES;
 use crate::{Json, UnusedSections};
-use catalog::{BindingDestination, Catalog, Password, VhostId, VhostLimits};
+use catalog::{BindingDestination, Catalog, Password, QueueType, VhostId, VhostLimits};
 use wire::{Table, Value};
 
 /// What a catalog holds, as the text of a file; what was `kept` goes with it. `salt` is drawn for each plain password.
@@ -143,7 +143,7 @@ pub fn snapshot(
         object([
             ("name", Json::text(&queue.name)),
             ("vhost", vhost_name(queue.vhost)),
-            ("type", Json::text("classic")),
+            ("type", Json::text(QueueType::of(queue.arguments.as_deref()).name())),
             ("durable", Json::Bool(queue.durable)),
             ("auto_delete", Json::Bool(queue.auto_delete)),
             ("arguments", arguments(queue.arguments.as_deref())),

@@ -111,7 +111,7 @@ fn what_is_wrong_is_told_with_its_place() {
         (operator("5"), ".parameters[0].value: an object is needed"),
         (user(", \"tags\": [1]"), ".users[0].tags: a list of strings, or a string with commas, is needed"),
         (queue(", \"durable\": \"yes\""), ".queues[0].durable: a boolean is needed, not a string"),
-        (queue(", \"type\": \"quorum\""), ".queues[0].type: queues are classic here, not quorum"),
+        (queue(", \"type\": \"stream\""), ".queues[0].type: queues are classic or quorum queues here, not stream"),
         (
             queue(", \"arguments\": {\"x-max-length\": \"many\"}"),
             ".queues[0]: PRECONDITION_FAILED - invalid arg 'x-max-length' for queue 'q' in vhost '/': \

@@ -44,6 +44,8 @@ impl Shard {
     /// A shard without connections.
     pub fn new(options: ShardOptions, broker: Broker, effects: ShardEffects, shared: Arc<SharedState>) -> Self {
         let memory = MemoryAccount::new(options.shard);
+        let mut broker = broker;
+        broker.set_properties_bytes_max(options.session.properties_bytes_max());
         let sessions = Sessions { options, connections: Connections::default(), broker, effects, shared };
         Shard { dispatcher: Dispatcher::new(sessions), memory, throttle: PublisherThrottle::default() }
     }
@@ -118,12 +120,14 @@ impl Shard {
         for from in self.dispatcher.sessions.effects.mailbox.shards() {
             self.dispatcher.sessions.broker.start_turn();
             for received in 0..MAILBOX_BATCHES_PER_TICK {
-                if self.dispatcher.sessions.broker.is_turn_over() {
-                    // The rest comes once the connections of this shard had their turns.
-                    self.dispatcher.sessions.effects.mailbox.notify_space(from);
+                let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
+                // The rest comes once the connections of this shard had their turns, or the declaration that it waits for.
+                if broker.is_turn_over() || broker.holds_back(from) {
+                    if received > 0 {
+                        effects.mailbox.notify_space(from);
+                    }
                     break;
                 }
-                let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
                 let Some(mut batch) = effects.mailbox.next(from) else {
                     if received > 0 {
                         effects.mailbox.notify_space(from);
@@ -231,7 +235,7 @@ impl Shard {
         let Sessions { options, connections, broker, effects, shared } = &self.dispatcher.sessions;
         let mailbox = &effects.mailbox;
         let is_congested = mailbox.is_congested();
-        if mailbox.has_arrived()
+        if mailbox.has_arrived(|from| broker.holds_back(from))
             || ((connections.has_ready() || broker.has_deferred()) && !is_congested)
             || !effects.resumed.is_empty()
             || !effects.refusals.is_empty()
@@ -273,7 +277,8 @@ impl Shard {
 
     /// Whether messages of other shards have arrived.
     pub fn has_messages(&self) -> bool {
-        self.dispatcher.sessions.effects.mailbox.has_arrived()
+        let Sessions { broker, effects, .. } = &self.dispatcher.sessions;
+        effects.mailbox.has_arrived(|from| broker.holds_back(from))
     }
 
     /// Ends a connection that cannot be served.

@@ -1,5 +1,6 @@
 //! What queues do beyond queueing, on one shard and across shards: every test runs on both.
 
+mod deaths;
 mod delays;
 mod policies;
 mod stamps;
@@ -34,7 +35,9 @@ fn declare(world: &mut BrokerWorld, at: WorldConnection, name: &str, arguments: 
         .fold(Table::default(), |table, (name, value)| table.with(name, value.clone()).expect("a short name"));
     let bytes = table.to_bytes();
     let (queue, arguments) = (short(name), TableRef::new(&bytes));
-    let (passive, durable, exclusive, auto_delete, no_wait) = (false, false, false, false, false);
+    // Queues of other types than classic are durable.
+    let durable = table.get("x-queue-type").is_some();
+    let (passive, exclusive, auto_delete, no_wait) = (false, false, false, false);
     world.command(at, queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments });
     let sent = world.sent(at);
     assert!(sent.starts_with(&format!("declare-ok {name} ")), "{sent}");
@@ -390,15 +393,16 @@ fn one_consumer_at_a_time_in_the_order_of_subscription() {
 
 #[test]
 fn a_message_returned_too_often_is_a_dead_letter() {
-    for shards in [1, 2] {
-        let limits = CatalogLimits { queue_types_as_classic: true, ..CatalogLimits::default() };
-        let mut world = BrokerWorld::with(shards, LIMIT, 0, limits);
+    for (shards, limit) in [(1, 2), (2, 2), (1, 20), (2, 20)] {
+        let mut world = BrokerWorld::with(shards, LIMIT, 0, CatalogLimits::default());
         let (owner, consumer) = (world.connect(0, 1), world.connect(usize::from(shards) - 1, 2));
         declare(&mut world, owner, "dead", &[]);
         let quorum = [("x-queue-type", Value::text("quorum")), ("x-delivery-limit", Value::I32(2))];
-        declare(&mut world, owner, "q", &to_dead(&quorum));
+        // Twenty returns are what a quorum queue allows if it does not say.
+        let quorum = if limit == 20 { &quorum[..1] } else { &quorum[..] };
+        declare(&mut world, owner, "q", &to_dead(quorum));
         world.publish(owner, "", "q", "a");
-        for round in 1..=3 {
+        for round in 1..=limit + 1 {
             assert_eq!(counts(&mut world, owner, "q"), "declare-ok q 1/0");
             world.command(consumer, basic::Get { queue: short("q"), no_ack: false });
             let again = if round > 1 { "!" } else { "" };

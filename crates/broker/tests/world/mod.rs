@@ -21,12 +21,16 @@ pub struct EffectRecorder {
     pub sent: BTreeMap<ConnectionSlot, Vec<String>>,
     /// Connections whose outputs are full.
     pub blocked: BTreeSet<ConnectionSlot>,
+    /// Deliveries for which outputs have capacity; `None` is any number.
+    pub capacity: Option<usize>,
     /// Connections that were resumed.
     pub resumed: Vec<ConnectionSlot>,
     /// Admin requests.
     pub requests: Vec<AdminRequest>,
     /// The bodies of deliveries, with the stamps of the messages.
     pub stamps: Vec<(String, Option<MessageStamp>)>,
+    /// The properties of what `basic.get` took.
+    pub properties: Vec<Vec<u8>>,
 }
 
 /// Admin requests that a shard of this world accepts.
@@ -58,9 +62,10 @@ impl Effects for EffectRecorder {
         self.random_state
     }
     fn has_capacity(&self, slot: ConnectionSlot) -> bool {
-        !self.blocked.contains(&slot)
+        self.capacity != Some(0) && !self.blocked.contains(&slot)
     }
     fn deliver(&mut self, slot: ConnectionSlot, channel: ChannelNumber, delivery: Delivery<'_>) {
+        self.capacity = self.capacity.map(|capacity| capacity - 1);
         let again = if delivery.redelivered { "!" } else { "" };
         let tag = String::from_utf8_lossy(delivery.consumer_tag).into_owned();
         self.stamps.push((text(&delivery.content), MessageStamp::of(RawProperties::new(delivery.content.properties))));
@@ -76,6 +81,7 @@ impl Effects for EffectRecorder {
         content: Content<'_>,
     ) {
         let again = if redelivered { "!" } else { "" };
+        self.properties.push(content.properties.to_vec());
         self.record(slot, channel, format!("got#{tag}={}{again} ({left} left)", text(&content)));
     }
     fn return_message(
@@ -140,6 +146,8 @@ pub struct WorldConnection(pub usize, pub ConnectionSlot);
 /// The whole broker: its shards and the time.
 pub struct BrokerWorld {
     pub shards: Vec<(Broker, EffectRecorder)>,
+    /// What turns have left undone is done at once; otherwise by [`run_deferred`](Self::run_deferred).
+    pub runs_deferred: bool,
     now_us: u64,
 }
 
@@ -179,13 +187,15 @@ impl BrokerWorld {
                 batches: (0..shards).map(|_| ShardBatch::default()).collect(),
                 sent: BTreeMap::new(),
                 blocked: BTreeSet::new(),
+                capacity: None,
                 resumed: Vec::new(),
                 requests: Vec::new(),
                 stamps: Vec::new(),
+                properties: Vec::new(),
             };
             (Broker::new(options, catalog), recorder)
         });
-        BrokerWorld { shards: shards.collect(), now_us: 0 }
+        BrokerWorld { shards: shards.collect(), runs_deferred: true, now_us: 0 }
     }
 
     /// Time passes on every shard, in steps as short as their timers want them.
@@ -204,6 +214,21 @@ impl BrokerWorld {
                 return;
             }
         }
+    }
+
+    /// One turn of what turns have left undone, on every shard. Returns whether something was.
+    pub fn run_deferred(&mut self) -> bool {
+        let mut any = false;
+        for (broker, recorder) in &mut self.shards {
+            broker.start_turn();
+            if broker.has_deferred() {
+                any = true;
+                broker.run_deferred(recorder);
+            }
+            broker.start_turn();
+        }
+        self.exchange_batches();
+        any
     }
 
     /// A connection with channel 1 open.
@@ -338,7 +363,7 @@ impl BrokerWorld {
         loop {
             for (broker, recorder) in &mut self.shards {
                 broker.start_turn();
-                while broker.has_deferred() {
+                while self.runs_deferred && broker.has_deferred() {
                     broker.run_deferred(recorder);
                     broker.start_turn();
                 }

@@ -4,7 +4,10 @@
 //! Owns:   the rules for them.
 
 use super::*;
-use crate::{arguments, catalog::exchanges::truth, ids::VhostId, name::REQUEST_QUEUE, queue::QueueDefinition};
+use crate::{
+    arguments, catalog::exchanges::truth, ids::VhostId, name::REQUEST_QUEUE, queue::QueueDefinition,
+    queue_type::QueueProperties,
+};
 
 impl Catalog {
     pub(super) fn declare_queue(&mut self, definition: &Definition) -> Result<ExecutedDefinition, Refusal> {
@@ -40,7 +43,13 @@ impl Catalog {
             return Ok(ExecutedDefinition::new(outcome, false));
         }
         self.check_queue_limit(*vhost, name)?;
-        arguments::check_queue(what, arguments, self.limits.queue_types_as_classic)?;
+        let properties = QueueProperties {
+            durable,
+            exclusive: exclusive.is_some(),
+            auto_delete: *auto_delete,
+            server_named: *server_named,
+        };
+        arguments::check_queue(what, arguments, properties, self.limits.queue_types_as_classic)?;
         if self.queues.table.len() >= self.limits.queues_max {
             return Err(Refusal::precondition(format_args!(
                 "cannot declare {what}: queue limit of {} is reached",

@@ -8,16 +8,13 @@ use crate::{
     Body, Event, ProtocolFault,
     assembly::{ContentAssembly, ContentMethod},
     fault::numbers,
-    limits::{BODY_BYTES_MAX, WAITED_HEADER_BYTES_MAX},
+    limits::{BODY_BYTES_MAX, HEADER_FIXED_BYTES, WAITED_HEADER_BYTES_MAX},
 };
 use slab::Pool;
 use wire::{
     ChannelNumber, RawProperties, ReplyCode,
     frame::{FRAME_BODY, FRAME_HEAD_BYTES, FRAME_HEADER, FRAME_OVERHEAD_BYTES, FrameHead, split_head},
 };
-
-/// Class, weight and body size.
-const HEADER_FIXED_BYTES: usize = 12;
 
 /// What a header frame says.
 struct HeaderFrame<'a> {

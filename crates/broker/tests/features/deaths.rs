@@ -1,0 +1,103 @@
+//! The history of dead letters (`x-death`) has limits.
+
+use super::{LIMIT, declare, short};
+use crate::world::{BrokerWorld, WorldConnection};
+use wire::method::basic;
+use wire::{DeliveryTag, Table, Value};
+
+/// The entries of `x-death` of the only message of a queue, each as its queue and reason, and the bytes of its properties.
+fn deaths(world: &mut BrokerWorld, at: WorldConnection, queue: &str) -> Option<(Vec<String>, usize)> {
+    world.shards[at.0].1.properties.clear();
+    world.command(at, basic::Get { queue: short(queue), no_ack: true });
+    world.sent(at);
+    let properties = world.shards[at.0].1.properties.pop()?;
+    let headers = wire::RawProperties::new(&properties).headers()?.to_table().expect("sound headers");
+    let events = headers.get("x-death").and_then(Value::as_list).map(|events| {
+        let word = |event: &Value, name: &str| {
+            event.as_table().and_then(|event| event.get(name)).and_then(Value::as_str).unwrap_or("-").to_owned()
+        };
+        events.iter().map(|event| format!("{} {}", word(event, "queue"), word(event, "reason"))).collect()
+    });
+    Some((events.unwrap_or_default(), properties.len()))
+}
+
+/// Queues with long names, whose dead letters go from each to the next.
+fn chain(
+    world: &mut BrokerWorld,
+    at: WorldConnection,
+    queues: usize,
+    arguments: &[(&'static str, Value)],
+) -> Vec<String> {
+    let names: Vec<String> = (0..=queues).map(|number| format!("{number:0>200}")).collect();
+    declare(world, at, &names[queues], &[]);
+    for pair in names.windows(2) {
+        let letters =
+            [("x-dead-letter-exchange", Value::text("")), ("x-dead-letter-routing-key", Value::text(&pair[1]))];
+        declare(world, at, &pair[0], &[&letters, arguments].concat());
+    }
+    names
+}
+
+#[test]
+fn a_message_that_dies_of_itself_in_very_many_queues_is_dropped_and_counted() {
+    for (queues, arrives) in [(40, true), (400, false)] {
+        let mut world = BrokerWorld::new(1, LIMIT);
+        let owner = world.connect(0, 1);
+        let names = chain(&mut world, owner, queues, &[("x-message-ttl", Value::I32(0))]);
+        world.publish(owner, "", &names[0], "a");
+        let found = deaths(&mut world, owner, &names[queues]);
+        assert_eq!(found.map(|(events, _)| events.len()), arrives.then_some(queues), "{queues} queues");
+        assert_eq!(world.shards[0].0.counters().dead_letters_dropped, u64::from(!arrives));
+    }
+}
+
+#[test]
+fn the_history_of_a_message_that_consumers_reject_again_and_again_keeps_the_latest_deaths() {
+    const QUEUES: usize = 300;
+    let mut world = BrokerWorld::new(1, LIMIT);
+    let owner = world.connect(0, 1);
+    let names = chain(&mut world, owner, QUEUES, &[]);
+    world.publish(owner, "", &names[0], "a");
+    for (tag, name) in (1..).zip(&names[..QUEUES]) {
+        world.command(owner, basic::Get { queue: short(name), no_ack: false });
+        world.command(owner, basic::Reject { delivery_tag: DeliveryTag(tag), requeue: false });
+    }
+    let (events, bytes) = deaths(&mut world, owner, &names[QUEUES]).expect("it has arrived");
+    assert!(bytes < broker::limits::DEATH_HISTORY_BYTES_MAX + 2_000, "{bytes} bytes of properties");
+    assert!(events.len() > 50 && events.len() < QUEUES, "{} entries", events.len());
+    for (event, name) in events.iter().zip(names[..QUEUES].iter().rev()) {
+        assert_eq!(*event, format!("{name} rejected"));
+    }
+}
+
+#[test]
+fn the_properties_of_dead_letters_fit_a_frame() {
+    const FRAME_BYTES: usize = 4_096;
+    for (filler_bytes, rejected, expect) in [
+        // There is room for the history of both deaths, of one, of none.
+        (2_000, true, Some(2)),
+        (2_700, true, Some(1)),
+        (3_780, true, Some(0)),
+        (2_000, false, Some(2)),
+        (3_100, false, None),
+    ] {
+        let mut world = BrokerWorld::new(1, LIMIT);
+        world.shards[0].0.set_properties_bytes_max(FRAME_BYTES);
+        let owner = world.connect(0, 1);
+        let ttl = [("x-message-ttl", Value::I32(0))];
+        let names = chain(&mut world, owner, 2, if rejected { &[] } else { &ttl });
+        let headers = Table::new().with("filler", Value::text(&"x".repeat(filler_bytes))).ok();
+        world.publish_with(owner, &names[0], "a", &wire::Properties { headers, ..wire::Properties::default() });
+        for (tag, name) in (1..).zip(&names[..2]).filter(|_| rejected) {
+            world.command(owner, basic::Get { queue: short(name), no_ack: false });
+            world.command(owner, basic::Reject { delivery_tag: DeliveryTag(tag), requeue: false });
+        }
+        let found = deaths(&mut world, owner, &names[2]);
+        assert_eq!(
+            found.as_ref().map(|(events, _)| events.len()),
+            expect,
+            "{filler_bytes} bytes, rejected: {rejected}"
+        );
+        assert!(found.is_none_or(|(_, bytes)| bytes <= FRAME_BYTES));
+    }
+}

@@ -1,0 +1,312 @@
+//! The budget of work of a turn: whatever a client asks for at once is done in turns between which others are served, and in its
+//! order. Nothing here looks at a clock: work is counted.
+
+use crate::world::{BrokerWorld, WorldConnection};
+use crate::{LIMIT, ack, consume, declare, prefetch, short};
+use broker::limits::WORK_PER_TURN;
+use wire::method::{basic, exchange, queue};
+use wire::{Table, TableRef, Value};
+
+/// A turn ends with the command that has spent its budget.
+const WORK_MAX: u64 = WORK_PER_TURN as u64 * 5 / 4;
+
+/// One shard, an attacker, and a bystander who consumes what he publishes to `by`.
+fn world() -> (BrokerWorld, WorldConnection, WorldConnection) {
+    let mut world = BrokerWorld::new(1, LIMIT);
+    let (attacker, bystander) = (world.connect(0, 1), world.connect(0, 2));
+    declare(&mut world, bystander, "by");
+    consume(&mut world, bystander, "by", "b", true);
+    world.sent(bystander);
+    (world, attacker, bystander)
+}
+
+/// The bystander is served now, whatever is left undone.
+fn is_served(world: &mut BrokerWorld, bystander: WorldConnection) {
+    world.shards[0].0.start_turn();
+    world.publish(bystander, "", "by", "x");
+    let sent = world.sent(bystander);
+    assert!(sent.starts_with("b#") && sent.ends_with("=x"), "{sent}");
+}
+
+fn census(world: &BrokerWorld, what: &str) -> usize {
+    let census = world.shards[0].0.census();
+    census.into_iter().find(|(name, _)| *name == what).map_or(0, |(_, count)| count)
+}
+
+fn queue_with(world: &mut BrokerWorld, at: WorldConnection, name: &str, arguments: &Table) {
+    let bytes = arguments.to_bytes();
+    let (passive, durable, exclusive, auto_delete, no_wait) = (false, false, false, false, true);
+    let (queue, arguments) = (short(name), TableRef::new(&bytes));
+    world.command(at, queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments });
+}
+
+fn fanout(world: &mut BrokerWorld, at: WorldConnection, queues: &[String], arguments: &Table) {
+    let (exchange, kind) = (short("f"), short("fanout"));
+    let (passive, durable, auto_delete, internal, no_wait) = (false, false, false, false, true);
+    let declare = exchange::Declare {
+        exchange,
+        kind,
+        passive,
+        durable,
+        auto_delete,
+        internal,
+        no_wait,
+        arguments: TableRef::EMPTY,
+    };
+    world.command(at, declare);
+    for name in queues {
+        queue_with(world, at, name, arguments);
+        let (queue, routing_key) = (short(name), short(""));
+        world.command(at, queue::Bind { queue, exchange, routing_key, no_wait, arguments: TableRef::EMPTY });
+    }
+    assert_eq!(world.sent(at), "", "no reply was asked for");
+}
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("q{number}")).collect()
+}
+
+#[test]
+fn one_message_that_becomes_many_dead_letters_holds_nobody() {
+    const QUEUES: usize = 8;
+    let (mut world, attacker, bystander) = world();
+    let dies = Table::new()
+        .with("x-message-ttl", Value::I32(0))
+        .and_then(|table| table.with("x-dead-letter-exchange", Value::text("f")))
+        .expect("short names");
+    fanout(&mut world, attacker, &names(QUEUES), &dies);
+    world.runs_deferred = false;
+    world.publish(attacker, "f", "", "seed");
+    let (mut turns, mut most) = (0, 0);
+    while world.run_deferred() {
+        let (broker, _) = &world.shards[0];
+        assert!(!broker.has_deferred() || !broker.may_read(attacker.1), "its dead letters go before its next publish");
+        is_served(&mut world, bystander);
+        most = most.max(census(&world, "dead letters"));
+        turns += 1;
+    }
+    let broker = &world.shards[0].0;
+    // 8 + 8x7 + 8x7x6 + ... copies, each once a dead letter.
+    assert!(broker.work_done() > 109_600 && turns > 10, "{} units in {turns} turns", broker.work_done());
+    assert!(broker.most_work() <= WORK_MAX, "{} units in one turn", broker.most_work());
+    assert!(most <= QUEUES * QUEUES, "{most} dead letters at once");
+    assert!(broker.may_read(attacker.1) && census(&world, "deferred work") == 0);
+}
+
+#[test]
+fn consumers_that_leave_together_leave_in_turns() {
+    const CONSUMERS: usize = 20_000;
+    let (mut world, attacker, bystander) = world();
+    declare(&mut world, attacker, "q");
+    for number in 0..CONSUMERS {
+        consume(&mut world, attacker, "q", &number.to_string(), true);
+    }
+    world.runs_deferred = false;
+    world.shards[0].0.start_turn();
+    world.disconnect(attacker);
+    assert!(census(&world, "consumers") > 1, "some are left for later turns");
+    // None of those that are left gets a delivery: their connection is gone.
+    is_served(&mut world, bystander);
+    world.publish(bystander, "", "q", "kept");
+    let mut turns = 0;
+    while world.run_deferred() {
+        is_served(&mut world, bystander);
+        turns += 1;
+    }
+    let broker = &world.shards[0].0;
+    assert!(turns >= 3 && broker.most_work() <= WORK_MAX, "{} units in one of {turns} turns", broker.most_work());
+    assert_eq!(census(&world, "consumers"), 1, "the bystander's");
+    world.command(bystander, basic::Get { queue: short("q"), no_ack: true });
+    assert!(world.sent(bystander).contains("=kept (0 left)"));
+}
+
+#[test]
+fn acknowledgements_do_not_search_idle_consumers() {
+    const CONSUMERS: usize = 2_000;
+    let (mut world, attacker, _) = world();
+    prefetch(&mut world, attacker, 1, false);
+    declare(&mut world, attacker, "idle");
+    for number in 0..CONSUMERS {
+        consume(&mut world, attacker, "idle", &number.to_string(), false);
+        world.publish(attacker, "", "idle", "unsettled");
+    }
+    prefetch(&mut world, attacker, 0, false);
+    declare(&mut world, attacker, "q");
+    consume(&mut world, attacker, "q", "c", false);
+    let before = world.shards[0].0.work_done();
+    for number in 0..CONSUMERS as u64 {
+        world.publish(attacker, "", "q", "m");
+        ack(&mut world, attacker, CONSUMERS as u64 + 1 + number, false);
+    }
+    let each = (world.shards[0].0.work_done() - before) / CONSUMERS as u64;
+    assert!(each <= 8, "{each} units for a publish and its acknowledgement");
+    assert!(world.sent(attacker).ends_with(&format!("c#{}=m", 2 * CONSUMERS)));
+}
+
+#[test]
+fn a_publish_to_very_many_queues_is_divided_and_nothing_overtakes_it() {
+    const QUEUES: usize = 50_000;
+    let (mut world, attacker, bystander) = world();
+    let names = names(QUEUES);
+    fanout(&mut world, attacker, &names, &Table::new());
+    world.command(attacker, wire::method::confirm::Select { no_wait: true });
+    world.runs_deferred = false;
+    world.publish(attacker, "f", "", "1");
+    assert!(!world.shards[0].0.may_read(attacker.1), "the rest of its queues come first");
+    assert_eq!(world.sent(attacker), "", "it is not confirmed yet");
+    is_served(&mut world, bystander);
+    let mut turns = 0;
+    while world.run_deferred() {
+        is_served(&mut world, bystander);
+        turns += 1;
+    }
+    assert!(turns >= 1, "{turns} turns");
+    assert_eq!(world.sent(attacker), "ack 1");
+    assert!(world.shards[0].0.may_read(attacker.1) && world.shards[0].0.most_work() <= WORK_MAX);
+    assert!(world.shards[0].0.queues().filter(|queue| queue.name.starts_with('q')).all(|queue| queue.ready.len() == 1));
+}
+
+#[test]
+fn many_publishes_to_many_queues_end_the_turn() {
+    let (mut world, attacker, bystander) = world();
+    let at_most_one = Table::new().with("x-max-length", Value::I32(1)).expect("a short name");
+    fanout(&mut world, attacker, &names(5_000), &at_most_one);
+    world.shards[0].0.start_turn();
+    let mut publishes = 0;
+    while !world.shards[0].0.is_turn_over() {
+        let _flow = world.publish_only(attacker, "f", "", "m", &[0, 0], false);
+        publishes += 1;
+    }
+    assert!(publishes < 10, "{publishes} publishes of 5,000 copies in one turn");
+    is_served(&mut world, bystander);
+    assert!(world.shards[0].0.most_work() <= WORK_MAX);
+}
+
+#[test]
+fn unsettled_deliveries_return_and_are_settled_in_turns() {
+    const DELIVERIES: usize = 150_000;
+    let (mut world, attacker, bystander) = world();
+    declare(&mut world, attacker, "q");
+    consume(&mut world, attacker, "q", "c", false);
+    for _ in 0..DELIVERIES {
+        world.publish(attacker, "", "q", "m");
+    }
+    world.sent(attacker);
+    world.runs_deferred = false;
+    for (count, turns_min) in [(DELIVERIES as u64 / 2, 2), (0, 2)] {
+        // All up to one, then the rest with the connection's end.
+        world.shards[0].0.start_turn();
+        match count {
+            0 => world.disconnect(attacker),
+            count => {
+                ack(&mut world, attacker, count, true);
+                assert!(!world.shards[0].0.may_read(attacker.1), "the rest is settled first");
+            }
+        }
+        let mut turns = 0;
+        while world.run_deferred() {
+            is_served(&mut world, bystander);
+            turns += 1;
+        }
+        assert!(turns >= turns_min, "{turns} turns");
+    }
+    assert!(world.shards[0].0.most_work() <= WORK_MAX, "{} units", world.shards[0].0.most_work());
+    let waiting: Vec<_> = world.shards[0].0.queues().filter(|queue| &*queue.name == "q").collect();
+    assert_eq!((waiting[0].ready.len(), waiting[0].unsettled), (DELIVERIES / 2, 0));
+    // Dropping them is divided too.
+    world.runs_deferred = true;
+    world.command(bystander, queue::Purge { queue: short("q"), no_wait: false });
+    assert_eq!(world.sent(bystander).rsplit(" | ").next(), Some(&*format!("purge-ok {}", DELIVERIES / 2)));
+    assert!(world.shards[0].0.most_work() <= WORK_MAX);
+}
+
+#[test]
+fn a_queue_that_is_deleted_is_taken_apart_in_turns() {
+    const CONSUMERS: usize = 12_000;
+    let (mut world, attacker, bystander) = world();
+    declare(&mut world, attacker, "q");
+    for number in 0..CONSUMERS {
+        consume(&mut world, attacker, "q", &number.to_string(), true);
+    }
+    world.sent(attacker);
+    world.runs_deferred = false;
+    world.shards[0].0.start_turn();
+    world.command(bystander, queue::Delete { queue: short("q"), if_unused: false, if_empty: false, no_wait: false });
+    assert_eq!(world.sent(bystander), "delete-ok 0");
+    while world.run_deferred() {
+        is_served(&mut world, bystander);
+    }
+    let cancelled = world.sent(attacker).split(" | ").filter(|text| text.starts_with("cancel ")).count();
+    assert_eq!((cancelled, census(&world, "consumers")), (CONSUMERS, 1));
+    assert!(world.shards[0].0.most_work() <= WORK_MAX, "{} units", world.shards[0].0.most_work());
+}
+
+#[test]
+fn consumers_of_a_channel_with_a_shared_prefetch_count_take_turns() {
+    for shards in [1, 2] {
+        let mut world = BrokerWorld::new(shards, LIMIT);
+        let (owner, consumer) = (world.connect(0, 1), world.connect(usize::from(shards) - 1, 2));
+        prefetch(&mut world, consumer, 1, true);
+        for name in ["a", "b", "c"] {
+            declare(&mut world, owner, name);
+            (0..30).for_each(|_| _ = world.publish(owner, "", name, name));
+        }
+        // Two of one queue, and one each of two others.
+        for (name, tag) in [("a", "a1"), ("a", "a2"), ("b", "b1"), ("c", "c1")] {
+            consume(&mut world, consumer, name, tag, false);
+        }
+        let mut counts = std::collections::BTreeMap::new();
+        for tag in 1..=40 {
+            let sent = world.sent(consumer);
+            let mut deliveries = sent.split(" | ").filter_map(|text| text.split_once('#'));
+            let (tag_served, _) = deliveries.next().expect("a delivery");
+            assert!(deliveries.next().is_none(), "one at a time");
+            *counts.entry(tag_served.to_owned()).or_insert(0) += 1;
+            ack(&mut world, consumer, tag, false);
+        }
+        // The first subscribed before the others.
+        assert!(counts.len() == 4 && counts.values().all(|count| (9..=11).contains(count)), "{shards}: {counts:?}");
+    }
+}
+
+#[test]
+fn queues_take_turns_for_the_output_of_a_connection() {
+    let mut world = BrokerWorld::new(1, LIMIT);
+    let (owner, consumer) = (world.connect(0, 1), world.connect(0, 2));
+    for name in ["a", "b", "c"] {
+        declare(&mut world, owner, name);
+        consume(&mut world, consumer, name, name, true);
+    }
+    world.sent(consumer);
+    world.set_output_capacity(consumer, false);
+    for name in ["a", "b", "c"] {
+        (0..9).for_each(|_| _ = world.publish(owner, "", name, name));
+    }
+    // The output has capacity for one delivery at a time.
+    let mut order = String::new();
+    for _ in 0..9 {
+        world.shards[0].1.capacity = Some(1);
+        world.set_output_capacity(consumer, true);
+        let sent = world.sent(consumer);
+        order.push_str(sent.split('#').next().unwrap_or_default());
+        world.set_output_capacity(consumer, false);
+    }
+    assert_eq!(order, "abcabcabc");
+}
+
+#[test]
+fn a_consumer_without_acknowledgements_waits_for_the_shared_prefetch_count() {
+    let mut world = BrokerWorld::new(1, LIMIT);
+    let (owner, consumer) = (world.connect(0, 1), world.connect(0, 2));
+    declare(&mut world, owner, "q");
+    declare(&mut world, owner, "n");
+    prefetch(&mut world, consumer, 1, true);
+    consume(&mut world, consumer, "q", "acks", false);
+    consume(&mut world, consumer, "n", "none", true);
+    world.publish(owner, "", "n", "1");
+    world.publish(owner, "", "q", "2");
+    world.publish(owner, "", "n", "3");
+    assert_eq!(world.sent(consumer), "consume-ok acks | consume-ok none | none#1=1 | acks#2=2", "as in RabbitMQ");
+    ack(&mut world, consumer, 2, false);
+    assert_eq!(world.sent(consumer), "none#3=3");
+}
