@@ -90,10 +90,14 @@ impl ControlPlane<'_> {
         }
     }
 
-    /// Shard 0 makes a change.
+    /// Shard 0 makes a change, all of it: what takes more steps than one definition may take is finished by further ones.
     pub fn execute<E: Effects>(&mut self, definition: Definition, fx: &mut E) -> Result<(), Refusal> {
-        let executed = self.definitions.execute(definition, fx)?;
+        let mut executed = self.definitions.execute(definition, fx)?;
         self.carry_out(&executed, fx);
+        while executed.unfinished {
+            executed = self.definitions.execute(Definition::FinishRemovals, fx)?;
+            self.carry_out(&executed, fx);
+        }
         Ok(())
     }
 
