@@ -1,7 +1,8 @@
 //! Sender-selected distribution: further routing keys in the headers `CC` and `BCC` (RabbitMQ extension).
 
 use crate::message::Content;
-use catalog::{Catalog, ExchangeId, QueueRoute, Refusal};
+use crate::work_budget::WorkBudget;
+use catalog::{Catalog, ExchangeId, KeyedRoute, QueueRoute, Refusal};
 use std::sync::Arc;
 use wire::{RawProperties, ReplyCode, TableRef, ValueRef};
 
@@ -75,28 +76,33 @@ fn key(value: Result<ValueRef<'_>, wire::DecodeError>) -> Option<Box<[u8]>> {
     }
 }
 
-/// The queues for a message with further routing keys.
-pub(crate) fn route_all(
-    catalog: &mut Catalog,
-    exchange: ExchangeId,
-    routing_key: &[u8],
-    further_keys: &[Box<[u8]>],
-    properties: RawProperties<'_>,
-) -> Arc<QueueRoute> {
-    let keys: Vec<&[u8]> = std::iter::once(routing_key).chain(further_keys.iter().map(|key| &**key)).collect();
-    catalog.route_all(exchange, &keys, properties)
+/// The search for the queues of a message with further routing keys.
+pub(crate) fn search_all(exchange: ExchangeId, routing_key: &[u8], further_keys: &[Box<[u8]>]) -> KeyedRoute {
+    KeyedRoute::new(exchange, std::iter::once(routing_key).chain(further_keys.iter().map(|key| &**key)))
 }
 
-/// The queues for a message that is routed a second time: a dead letter, or one that was delayed.
-pub(crate) fn route_again(catalog: &mut Catalog, exchange: ExchangeId, content: &Content<'_>) -> Arc<QueueRoute> {
+/// The search for the queues of a message that is routed a second time, if it has further keys: a dead letter, or one that was
+/// delayed.
+pub(crate) fn search_again(exchange: ExchangeId, content: &Content<'_>) -> Option<KeyedRoute> {
     let properties = content.properties();
     let visible = if properties.has_headers() { in_cc(properties) } else { Vec::new() };
     if visible.is_empty() && content.bcc.is_empty() {
-        return catalog.route(exchange, content.routing_key, properties);
+        return None;
     }
     let further = visible.iter().map(|key| &**key).chain(crate::bcc::unpack(content.bcc));
-    let keys: Vec<&[u8]> = std::iter::once(content.routing_key).chain(further).collect();
-    catalog.route_all(exchange, &keys, properties)
+    Some(KeyedRoute::new(exchange, std::iter::once(content.routing_key).chain(further)))
+}
+
+/// Goes on with a search as far as the budget of the turn allows. Returns the route once it is found.
+pub(crate) fn continue_search(
+    search: &mut KeyedRoute,
+    properties: RawProperties<'_>,
+    catalog: &mut Catalog,
+    work: &mut WorkBudget,
+) -> Option<Arc<QueueRoute>> {
+    let route = catalog.continue_route(search, properties, work.left());
+    work.draw(catalog.take_work() as usize);
+    route
 }
 
 #[cfg(test)]

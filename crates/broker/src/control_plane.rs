@@ -90,11 +90,26 @@ impl ControlPlane<'_> {
         }
     }
 
-    /// Shard 0 makes a change.
+    /// Shard 0 makes a change. What takes more steps than one definition may take is finished by further ones in other turns.
     pub fn execute<E: Effects>(&mut self, definition: Definition, fx: &mut E) -> Result<(), Refusal> {
+        let is_finishing = self.definitions.catalog.has_unfinished_removals();
         let executed = self.definitions.execute(definition, fx)?;
         self.carry_out(&executed, fx);
+        if executed.unfinished && !is_finishing {
+            self.sessions.deferred.leave(DeferredWork::FinishRemovals);
+        }
         Ok(())
+    }
+
+    /// Shard 0 goes on with removals. Returns whether more is left.
+    pub fn finish_removals<E: Effects>(&mut self, fx: &mut E) -> bool {
+        match self.definitions.execute(Definition::FinishRemovals, fx) {
+            Ok(executed) => {
+                self.carry_out(&executed, fx);
+                executed.unfinished
+            }
+            Err(_refused) => false,
+        }
     }
 
     /// This replica makes a change of shard 0.
@@ -115,6 +130,7 @@ impl ControlPlane<'_> {
 
     /// Creates, removes and updates the queues of this shard that a change concerns, and the quotas.
     fn carry_out<E: Effects>(&mut self, executed: &ExecutedDefinition, fx: &mut E) {
+        self.data.dispatcher.work.draw(self.definitions.catalog.take_work() as usize);
         for removed in &executed.queues_removed {
             if self.identity.is_home(removed.home) {
                 self.remove_queue(removed.id, fx);

@@ -2,7 +2,7 @@
 //!
 //! A dead letter that finds no queue is dropped, as in RabbitMQ.
 
-use crate::carbon_copies::route_again;
+use crate::carbon_copies::{continue_search, search_again};
 use crate::death_history::{CachedDeadLetterRoute, DeadLetter, DeathHistory, DeathHistoryWriter};
 use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
@@ -11,7 +11,8 @@ use crate::ids::ShardIdentity;
 use crate::limits::{DEAD_LETTER_PROPERTIES_BYTES_MAX, DEAD_LETTER_PROPERTIES_BYTES_PER_WORK, DEAD_LETTER_WORK};
 use crate::message::Content;
 use crate::pending_dead_letters::DeadLetterGroup;
-use catalog::{Catalog, QueueRoute, RouteDependence};
+use crate::work_budget::WorkBudget;
+use catalog::{Catalog, KeyedRoute, QueueRoute, RouteDependence};
 use std::sync::Arc;
 
 /// Routes dead letters.
@@ -23,13 +24,15 @@ pub(crate) struct DeadLetterRouter {
     pub properties_bytes_max: usize,
     /// Letters without room for their history.
     pub dropped: u64,
+    /// The search for the queues of the next letter, begun in an earlier turn.
+    search: Option<Box<KeyedRoute>>,
     writer: Option<Box<DeathHistoryWriter>>,
 }
 
 impl DeadLetterRouter {
     pub fn new(identity: ShardIdentity, epoch_unix_s: u64) -> Self {
         let properties_bytes_max = DEAD_LETTER_PROPERTIES_BYTES_MAX;
-        DeadLetterRouter { identity, epoch_unix_s, properties_bytes_max, dropped: 0, writer: None }
+        DeadLetterRouter { identity, epoch_unix_s, properties_bytes_max, dropped: 0, search: None, writer: None }
     }
 
     /// Routes the dead letters of a group, which are the next of those pending, as far as the budget of the turn allows. Counts
@@ -66,7 +69,16 @@ impl DeadLetterRouter {
             let looked_up = if plain && writer.cached_route(version).is_some() {
                 None
             } else {
-                look_up(dead_letter, plain, &mut writer, now_us, catalog)
+                match self.look_up(dead_letter, plain, &mut writer, now_us, catalog, &mut dispatcher.work) {
+                    Ok(route) => route,
+                    Err(search) => {
+                        // The search goes on in another turn, with the same letter.
+                        self.search = Some(search);
+                        group.messages += 1;
+                        dispatcher.queues.housekeeping.dead_letters.put_back(message);
+                        break;
+                    }
+                }
             };
             if let Some(route) = looked_up.as_deref().or(writer.cached_route(version).filter(|_| plain)) {
                 let content = content(dead_letter, &writer, now_us);
@@ -80,6 +92,36 @@ impl DeadLetterRouter {
         }
         dispatcher.flow.slow_dead_letter_queue = std::mem::replace(&mut dispatcher.flow.slow_queue, slow_queue);
         self.writer = Some(writer);
+    }
+
+    /// Looks up the queues of a dead letter; the route is cached for the next if the letter is `plain`. Returns the search where
+    /// the budget of the turn is spent before it has ended.
+    fn look_up(
+        &mut self,
+        dead_letter: DeadLetter<'_>,
+        plain: bool,
+        writer: &mut DeathHistoryWriter,
+        now_us: u64,
+        catalog: &mut Catalog,
+        work: &mut WorkBudget,
+    ) -> Result<Option<Arc<QueueRoute>>, Box<KeyedRoute>> {
+        let content = content(dead_letter, writer, now_us);
+        let exchange = catalog.exchange(dead_letter.target.vhost, &dead_letter.target.exchange);
+        let search = self.search.take().or_else(|| search_again(exchange?, &content).map(Box::new));
+        if let Some(mut search) = search {
+            return match continue_search(&mut search, content.properties(), catalog, work) {
+                Some(route) => Ok(Some(route)),
+                None => Err(search),
+            };
+        }
+        let Some(exchange) = exchange else { return Ok(None) };
+        let route = catalog.route(exchange, content.routing_key, content.properties());
+        work.draw(catalog.take_work() as usize);
+        if plain {
+            let cached = CachedDeadLetterRoute { version: catalog.version(), route: Arc::clone(&route) };
+            writer.cache_route((route.decided == RouteDependence::ByKey).then_some(cached));
+        }
+        Ok(Some(route))
     }
 
     /// Forwards a dead letter to its queues, but those that it would reach in a cycle, and to the exchanges that delay it.
@@ -120,23 +162,6 @@ impl DeadLetterRouter {
             }
         }
     }
-}
-
-/// Looks up the queues of a dead letter; the route is cached for the next if the letter is `plain`.
-fn look_up(
-    dead_letter: DeadLetter<'_>,
-    plain: bool,
-    writer: &mut DeathHistoryWriter,
-    now_us: u64,
-    catalog: &mut Catalog,
-) -> Option<Arc<QueueRoute>> {
-    let exchange = catalog.exchange(dead_letter.target.vhost, &dead_letter.target.exchange)?;
-    let route = route_again(catalog, exchange, &content(dead_letter, writer, now_us));
-    if plain {
-        let cached = CachedDeadLetterRoute { version: catalog.version(), route: Arc::clone(&route) };
-        writer.cache_route((route.decided == RouteDependence::ByKey).then_some(cached));
-    }
-    Some(route)
 }
 
 /// The message that a dead letter goes on as.

@@ -9,7 +9,7 @@ use crate::message::Message;
 use crate::queue::Queue;
 use crate::ready_messages::ReadyMessages;
 use crate::transaction::TransactionOperation;
-use catalog::{QueueRoute, SessionId};
+use catalog::{KeyedRoute, QueueRoute, SessionId};
 use slotmap::SlotMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,6 +24,8 @@ slotmap::new_key_type! {
 pub(crate) enum DeferredWork {
     /// The queues of this shard, from the one at this index, that have not got a publish yet.
     Forward { message: Message, route: Arc<QueueRoute>, next: usize, publish: Option<PublishKey> },
+    /// A publish with many routing keys whose queues are not all found.
+    Publish(Box<DeferredPublish>),
     /// Deliveries of a channel, up to a tag, that are not settled yet.
     Settle { channel: ChannelKey, through: DeliveryTag, outcome: SettlementOutcome },
     /// Consumers of a channel that may get deliveries again.
@@ -36,10 +38,23 @@ pub(crate) enum DeferredWork {
     CloseChannel { channel: ChannelKey },
     /// A queue that is deleted: its consumers are cancelled, its messages dropped.
     DropQueue(Box<Queue>),
+    /// Definitions that were removed, of which not everything is gone.
+    FinishRemovals,
     /// Messages that were purged.
     DropMessages(Box<ReadyMessages>),
     /// A connection that is gone, and whose channels are closed: its exclusive queues are deleted.
     EndSession { session: SessionId },
+}
+
+/// A publish under way to queues that are still searched for.
+pub(crate) struct DeferredPublish {
+    pub slot: ConnectionSlot,
+    pub number: ChannelNumber,
+    pub channel: ChannelKey,
+    pub message: Message,
+    pub mandatory: bool,
+    pub search: Box<KeyedRoute>,
+    pub awaited: Option<PublishKey>,
 }
 
 /// A `tx.commit` under way.

@@ -1,6 +1,6 @@
 //! Forwarding: a routed message goes to its queues here, to the shards of its other queues, and to the exchanges that delay it.
 
-use crate::carbon_copies::route_again;
+use crate::carbon_copies::{continue_search, search_again};
 use crate::confirms::PublisherConfirms;
 use crate::delayed_messages::{DelayedMessage, DelayedMessages, negate_delay};
 use crate::dispatcher::{Dispatcher, EnqueueResult};
@@ -202,7 +202,17 @@ impl Forwarder {
             self.unroutable += 1;
             return;
         };
-        let route = route_again(catalog, exchange, &message.content());
+        let content = message.content();
+        let route = match search_again(exchange, &content) {
+            // Its keys are all looked for in one turn: delayed messages are few at a time.
+            Some(mut search) => loop {
+                if let Some(route) = continue_search(&mut search, content.properties(), catalog, &mut dispatcher.work) {
+                    break route;
+                }
+            },
+            None => catalog.route(exchange, content.routing_key, content.properties()),
+        };
+        dispatcher.work.draw(catalog.take_work() as usize);
         if route.is_empty() {
             self.unroutable += 1;
             return;

@@ -108,6 +108,12 @@ impl PendingDeadLetters {
         message
     }
 
+    /// Returns the message at hand: it is the next again. It has caused nothing.
+    pub fn put_back(&mut self, message: Message) {
+        self.messages += 1;
+        self.nested.last_mut().unwrap_or(&mut self.first).messages.push_front(message);
+    }
+
     /// Whether the message at hand has caused dead letters, which go before the rest of its group.
     #[inline]
     pub fn has_caused(&self) -> bool {

@@ -4,7 +4,7 @@ use crate::admin_request::{AdminRequest, AdminRequestError};
 use crate::carbon_copies;
 use crate::channel::{ChannelMode, not_open};
 use crate::data_plane::DataPlane;
-use crate::deferred_work::{DeferredCommit, DeferredWork};
+use crate::deferred_work::{DeferredCommit, DeferredPublish, DeferredWork};
 use crate::direct_reply::{PSEUDO_QUEUE, ReplyAddress};
 use crate::effects::Effects;
 use crate::flow_control::FlowControl;
@@ -17,7 +17,7 @@ use crate::sessions::Sessions;
 use crate::shard_message::ShardMessage;
 use crate::stamps::remove_stamp;
 use crate::transaction::TransactionOperation;
-use catalog::{Catalog, ExchangeId, PermissionKind, QueueRoute, REQUEST_QUEUE, Refusal, Resource};
+use catalog::{Catalog, ExchangeId, KeyedRoute, PermissionKind, QueueRoute, REQUEST_QUEUE, Refusal, Resource};
 use std::sync::Arc;
 use wire::method::{Method, basic, tx};
 use wire::{ChannelNumber, RawProperties, ReplyCode, ShortStr};
@@ -85,9 +85,9 @@ impl Publishing<'_> {
             Some(rewrite) if !rewrite.keys.is_empty() => {
                 self.route_copies(slot, publish.exchange, publish.routing_key, &rewrite.keys, properties)?
             }
-            _ => self.route(slot, key, publish.exchange, publish.routing_key, properties)?,
+            _ => Ok(self.route(slot, key, publish.exchange, publish.routing_key, properties)?),
         };
-        if route.stamped {
+        if route.as_ref().is_ok_and(|route| route.stamped) {
             self.data.forwarder.stamps.stamp_publish(properties, &mut rewrite);
         }
         if let Some(changed) = rewrite.as_ref().and_then(|rewrite| rewrite.properties.as_deref()) {
@@ -115,7 +115,30 @@ impl Publishing<'_> {
                 let further_keys =
                     rewrite.filter(|rewrite| !rewrite.keys.is_empty()).map(|rewrite| rewrite.keys.into());
                 transaction.push(TransactionOperation::Publish { message, mandatory, further_keys });
-                return Ok(self.after_publish(slot, first, &route, fx));
+                return Ok(match route {
+                    Ok(route) => self.after_publish(slot, first, &route, fx),
+                    Err(_) => self.sessions.read_control(slot),
+                });
+            }
+        };
+        let route = match route {
+            Ok(route) => route,
+            Err(search) => {
+                let message = content.keep(fx.pool());
+                let deferred = DeferredPublish {
+                    slot,
+                    number,
+                    channel: key,
+                    message,
+                    mandatory: publish.mandatory,
+                    search,
+                    awaited,
+                };
+                self.defer_publish(Box::new(deferred));
+                if let Some(session) = self.sessions.get_mut(slot) {
+                    session.has_published = true;
+                }
+                return Ok(self.sessions.read_control(slot));
             }
         };
         let dead_letters = self.data.dispatcher.queues.housekeeping.dead_letters.pushed();
@@ -211,6 +234,7 @@ impl Publishing<'_> {
             self.catalog.check_topic(user, exchange_id, PermissionKind::Write, routing_key)?;
         }
         let route = self.catalog.route(exchange_id, routing_key, properties);
+        self.data.dispatcher.work.draw(self.catalog.take_work() as usize);
         let Some(channel) = self.data.dispatcher.channels.get_mut(key) else { return Ok(route) };
         let cache = match &mut channel.route_cache {
             Some(cache) if known.is_some() => cache,
@@ -220,7 +244,8 @@ impl Publishing<'_> {
         Ok(route)
     }
 
-    /// The queues for a publish with further routing keys.
+    /// The queues for a publish with further routing keys, or the search for them if the budget of the turn is spent before it
+    /// has ended.
     fn route_copies(
         &mut self,
         slot: ConnectionSlot,
@@ -228,9 +253,64 @@ impl Publishing<'_> {
         routing_key: &[u8],
         further_keys: &[Box<[u8]>],
         properties: RawProperties<'_>,
-    ) -> Result<Arc<QueueRoute>, Refusal> {
+    ) -> Result<Result<Arc<QueueRoute>, Box<KeyedRoute>>, Refusal> {
         let exchange = self.exchange(slot, exchange)?;
-        Ok(carbon_copies::route_all(self.catalog, exchange, routing_key, further_keys, properties))
+        let mut search = Box::new(carbon_copies::search_all(exchange, routing_key, further_keys));
+        let work = &mut self.data.dispatcher.work;
+        let route = carbon_copies::continue_search(&mut search, properties, self.catalog, work);
+        Ok(route.ok_or(search))
+    }
+
+    /// Leaves the search for the queues of a publish to other turns.
+    #[cold]
+    fn defer_publish(&mut self, publish: Box<DeferredPublish>) {
+        if let Some(awaited) = publish.awaited
+            && let Some(channel) = self.data.dispatcher.channels.get_mut(awaited.channel)
+        {
+            channel.confirms.pending.push_back((awaited.number, 1));
+        }
+        self.sessions.defer(publish.slot, DeferredWork::Publish(publish));
+    }
+
+    /// Goes on with the search for the queues of a publish, and forwards it once they are found. Returns it otherwise.
+    pub fn run_publish<E: Effects>(
+        &mut self,
+        mut publish: Box<DeferredPublish>,
+        fx: &mut E,
+    ) -> Option<Box<DeferredPublish>> {
+        let mut content = publish.message.content();
+        let work = &mut self.data.dispatcher.work;
+        let properties = content.properties();
+        let Some(route) = carbon_copies::continue_search(&mut publish.search, properties, self.catalog, work) else {
+            return Some(publish);
+        };
+        let stamped;
+        if route.stamped
+            && let Some(changed) = self.data.forwarder.stamps.stamp(content.properties())
+        {
+            stamped = changed;
+            content.properties = &stamped;
+        }
+        let is_open = self.data.dispatcher.channels.get(publish.channel).is_some_and(|channel| !channel.closing);
+        if route.is_empty() && !is_open {
+            // Nobody is there to get it back.
+            self.data.forwarder.unroutable += 1;
+            return None;
+        }
+        let origin = (publish.slot, publish.number);
+        let (answers, refused) = self.forward_route(origin, &route, &content, publish.mandatory, publish.awaited, fx);
+        // Its publisher has waited for this, and need not be throttled for it.
+        self.data.dispatcher.flow.slow_queue = None;
+        if let Some(awaited) = publish.awaited
+            && let Some(channel) = self.data.dispatcher.channels.get_mut(awaited.channel)
+        {
+            channel.confirms.await_more(awaited.number, answers);
+            if refused {
+                channel.confirms.refused.insert(awaited.number);
+            }
+            self.on_answer(awaited, fx);
+        }
+        None
     }
 
     /// The exchange of a publish, if the user may publish to it.
@@ -254,7 +334,32 @@ impl Publishing<'_> {
         publish: Option<PublishKey>,
         fx: &mut E,
     ) {
-        let (answers_awaited, refused) = if route.is_empty() {
+        let (answers_awaited, refused) = self.forward_route((slot, number), route, content, mandatory, publish, fx);
+        if let Some(PublishKey { channel, number }) = publish
+            && (answers_awaited > 0 || refused)
+            && let Some(channel) = self.data.dispatcher.channels.get_mut(channel)
+        {
+            if answers_awaited > 0 {
+                channel.confirms.pending.push_back((number, answers_awaited));
+            }
+            if refused {
+                channel.confirms.refused.insert(number);
+            }
+        }
+    }
+
+    /// Forwards a routed publish. Returns how many answers its channel awaits, and whether it was refused.
+    #[inline]
+    fn forward_route<E: Effects>(
+        &mut self,
+        (slot, number): (ConnectionSlot, ChannelNumber),
+        route: &Arc<QueueRoute>,
+        content: &Content<'_>,
+        mandatory: bool,
+        publish: Option<PublishKey>,
+        fx: &mut E,
+    ) -> (u32, bool) {
+        if route.is_empty() {
             (0, !self.on_unroutable(slot, number, content, mandatory, fx))
         } else {
             let DataPlane { dispatcher, forwarder, confirms, .. } = &mut *self.data;
@@ -265,17 +370,6 @@ impl Publishing<'_> {
                 (result.answers_awaited + 1, result.refused)
             } else {
                 (result.answers_awaited, result.refused)
-            }
-        };
-        if let Some(PublishKey { channel, number }) = publish
-            && (answers_awaited > 0 || refused)
-            && let Some(channel) = self.data.dispatcher.channels.get_mut(channel)
-        {
-            if answers_awaited > 0 {
-                channel.confirms.pending.push_back((number, answers_awaited));
-            }
-            if refused {
-                channel.confirms.refused.insert(number);
             }
         }
     }
@@ -475,13 +569,22 @@ impl Publishing<'_> {
         // The exchange may have been deleted since: then the message has no queues.
         let (exchange, routing_key) = (content.exchange, content.routing_key);
         let route = match further_keys {
-            None => self.route(slot, key, exchange, routing_key, properties),
+            None => self.route(slot, key, exchange, routing_key, properties).map(Ok),
             Some(keys) => self.route_copies(slot, exchange, routing_key, keys, properties),
         };
         let Ok(route) = route else { return };
         let Some(channel) = self.data.dispatcher.channels.get_mut(key) else { return };
         channel.confirms.published += 1;
         let publish = Some(PublishKey { channel: key, number: channel.confirms.published });
+        let route = match route {
+            Ok(route) => route,
+            Err(search) => {
+                let (number, message) = (commit.number, content.keep(fx.pool()));
+                let deferred =
+                    DeferredPublish { slot, number, channel: key, message, mandatory, search, awaited: publish };
+                return self.defer_publish(Box::new(deferred));
+            }
+        };
         self.forward((slot, commit.number), &route, &content, mandatory, publish, fx);
     }
 

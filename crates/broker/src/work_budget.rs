@@ -42,6 +42,11 @@ impl WorkBudget {
         self.left <= 0
     }
 
+    /// What is left of the budget: at least one unit, so that whatever has a turn goes on.
+    pub fn left(&self) -> u64 {
+        u64::try_from(self.left).map_or(1, |left| left.max(1))
+    }
+
     /// Work that is rather done beyond the budget than left for another turn.
     #[inline]
     pub fn grace(&self) -> usize {

@@ -88,6 +88,10 @@ impl WorkRunner<'_> {
     fn run_one<E: Effects>(&mut self, work: DeferredWork, fx: &mut E) -> Option<DeferredWork> {
         match work {
             DeferredWork::Forward { message, route, next, publish } => self.forward(message, route, next, publish, fx),
+            DeferredWork::Publish(publish) => {
+                self.control.publishing().run_publish(publish, fx).map(DeferredWork::Publish)
+            }
+            DeferredWork::FinishRemovals => self.control.finish_removals(fx).then_some(DeferredWork::FinishRemovals),
             DeferredWork::Settle { channel, through, outcome } => self.settle(channel, through, outcome, fx),
             DeferredWork::Wake { channel } => {
                 if let Some(channel) = self.control.data.dispatcher.channels.get_mut(channel) {

@@ -5,7 +5,8 @@
 //!         them: of a source, of a destination, and of those that match alike.
 
 use crate::{
-    limits::CatalogLimits,
+    heap::allocated,
+    limits::{ARGUMENT_BYTES_A_STEP, CatalogLimits},
     texts::{TextArena, TextId},
 };
 use foldhash::fast::FixedState;
@@ -87,7 +88,8 @@ pub(crate) struct BindingEntry {
     pub source: u32,
     pub target: BindingTarget,
     pub key: TextId,
-    /// For a topic exchange the trie node it hangs on, for a consistent-hash exchange its seat, if it has one.
+    /// For a topic exchange the trie node it hangs on, if it is the first there; for a consistent-hash exchange its place
+    /// among the points, if it has one; for a headers exchange its postings, if it has any.
     pub node: u32,
     arguments: u32,
     links: [ListNode; 3],
@@ -95,14 +97,24 @@ pub(crate) struct BindingEntry {
 
 const _: () = assert!(size_of::<BindingEntry>() == 44);
 
+/// The arguments of one binding.
+struct KeptArguments {
+    table: Table,
+    /// So that the index can grow without reading them.
+    hash: u64,
+    heap_bytes: usize,
+}
+
 /// All bindings of the catalog.
 pub(crate) struct BindingTable {
     records: Vec<BindingEntry>,
     free: Vec<u32>,
     /// From what a binding says to its record.
     index: HashTable<u32>,
-    arguments: Vec<Option<Box<Table>>>,
+    arguments: Vec<Option<Box<KeptArguments>>>,
     arguments_free: Vec<u32>,
+    /// Bytes of the arguments.
+    arguments_bytes: usize,
     pub texts: TextArena,
     hash: FixedState,
 }
@@ -124,6 +136,7 @@ impl BindingTable {
             index: HashTable::new(),
             arguments: Vec::new(),
             arguments_free: Vec::new(),
+            arguments_bytes: 0,
             texts: TextArena::default(),
             hash: FixedState::with_seed(limits.hash_seed),
         }
@@ -148,30 +161,63 @@ impl BindingTable {
     }
 
     pub fn arguments(&self, binding: u32) -> Option<&Table> {
+        self.kept(binding).map(|kept| &kept.table)
+    }
+
+    fn kept(&self, binding: u32) -> Option<&KeptArguments> {
         match self.get(binding).arguments {
             NONE => None,
             slot => self.arguments[slot as usize].as_deref(),
         }
     }
 
-    fn hash_of(hash: &FixedState, source: u32, target: BindingTarget, key: &[u8]) -> u64 {
+    /// Units of work that it is to remove a binding.
+    pub fn removal_work(&self, binding: u32) -> u64 {
+        1 + self.kept(binding).map_or(0, |kept| kept.heap_bytes / ARGUMENT_BYTES_A_STEP) as u64
+    }
+
+    /// Bytes of all bindings, and of their index.
+    pub fn bytes(&self) -> usize {
+        self.records.capacity() * size_of::<BindingEntry>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.index.allocation_size()
+            + self.arguments.capacity() * size_of::<Option<Box<KeptArguments>>>()
+            + self.arguments_free.capacity() * size_of::<u32>()
+            + self.arguments_bytes
+            + self.texts.bytes()
+    }
+
+    fn hash_of(hash: &FixedState, source: u32, target: BindingTarget, key: &[u8], arguments: u64) -> u64 {
         let mut hasher = hash.build_hasher();
         (u64::from(source) << 32 | u64::from(target.0)).hash(&mut hasher);
+        hasher.write_u64(arguments);
         hasher.write(key);
         hasher.finish()
     }
 
-    /// The binding that says this.
-    pub fn find(&self, said: &BindingIdentity<'_>) -> Option<u32> {
-        let hash = Self::hash_of(&self.hash, said.source, said.target, said.key);
+    fn hash_of_arguments(&self, arguments: &Table) -> u64 {
+        if arguments.is_empty() { 0 } else { self.hash.hash_one(arguments) }
+    }
+
+    fn hash_of_binding(&self, binding: u32) -> u64 {
+        let record = self.get(binding);
+        let arguments = self.kept(binding).map_or(0, |kept| kept.hash);
+        Self::hash_of(&self.hash, record.source, record.target, self.texts.get(record.key), arguments)
+    }
+
+    /// The binding that says this. Adds to the work.
+    pub fn find(&self, said: &BindingIdentity<'_>, work: &mut u64) -> Option<u32> {
+        let arguments = self.hash_of_arguments(said.arguments);
+        let hash = Self::hash_of(&self.hash, said.source, said.target, said.key, arguments);
         let same = |&binding: &u32| {
+            *work += 1;
             let record = self.get(binding);
             record.source == said.source
                 && record.target == said.target
                 && self.texts.get(record.key) == said.key
-                && match self.arguments(binding) {
+                && match self.kept(binding) {
                     None => said.arguments.is_empty(),
-                    Some(kept) => kept == said.arguments,
+                    Some(kept) => kept.hash == arguments && kept.table == *said.arguments,
                 }
         };
         self.index.find(hash, same).copied()
@@ -179,11 +225,17 @@ impl BindingTable {
 
     /// A new binding, on no list yet. Nothing may say the same already.
     pub fn add(&mut self, said: &BindingIdentity<'_>) -> u32 {
-        debug_assert!(self.find(said).is_none(), "a binding exists once");
+        debug_assert!(self.find(said, &mut 0).is_none(), "a binding exists once");
         let arguments = if said.arguments.is_empty() {
             NONE
         } else {
-            let kept = Some(Box::new(said.arguments.clone()));
+            let kept = KeptArguments {
+                table: said.arguments.clone(),
+                hash: self.hash_of_arguments(said.arguments),
+                heap_bytes: said.arguments.heap_bytes(),
+            };
+            self.arguments_bytes += kept.heap_bytes + allocated(size_of::<KeptArguments>());
+            let kept = Some(Box::new(kept));
             match self.arguments_free.pop() {
                 Some(slot) => {
                     self.arguments[slot as usize] = kept;
@@ -213,26 +265,25 @@ impl BindingTable {
                 (self.records.len() - 1) as u32
             }
         };
-        let hash = Self::hash_of(&self.hash, said.source, said.target, said.key);
-        let (records, texts, state) = (&self.records, &self.texts, &self.hash);
-        self.index.insert_unique(hash, binding, |&other| {
-            let record = &records[other as usize];
-            Self::hash_of(state, record.source, record.target, texts.get(record.key))
-        });
+        let hash = self.hash_of_binding(binding);
+        let mut index = std::mem::take(&mut self.index);
+        index.insert_unique(hash, binding, |&other| self.hash_of_binding(other));
+        self.index = index;
         binding
     }
 
     /// Forgets a binding that is on no list any more.
     pub fn remove(&mut self, binding: u32) {
-        let record = &self.records[binding as usize];
-        let hash = Self::hash_of(&self.hash, record.source, record.target, self.texts.get(record.key));
+        let hash = self.hash_of_binding(binding);
         match self.index.find_entry(hash, |&other| other == binding) {
             Ok(entry) => drop(entry.remove()),
             Err(_) => unreachable!("every binding is in the index"),
         }
         let record = &self.records[binding as usize];
         if record.arguments != NONE {
-            self.arguments[record.arguments as usize] = None;
+            if let Some(kept) = self.arguments[record.arguments as usize].take() {
+                self.arguments_bytes -= kept.heap_bytes + allocated(size_of::<KeptArguments>());
+            }
             self.arguments_free.push(record.arguments);
         }
         self.texts.drop(record.key);
@@ -261,6 +312,13 @@ impl BindingTable {
         if next != NONE {
             self.records[next as usize].links[list as usize].previous = previous;
         }
+    }
+
+    /// The binding in front of this one.
+    #[inline]
+    pub fn previous(&self, list: BindingList, binding: u32) -> Option<u32> {
+        let previous = self.records[binding as usize].links[list as usize].previous;
+        (previous != NONE).then_some(previous)
     }
 
     /// The binding behind this one.

@@ -8,9 +8,11 @@
 mod access;
 mod bindings;
 mod exchanges;
+mod keyed_routes;
 mod limits_and_policies;
 mod lookup;
 mod queues;
+mod removals;
 mod routing;
 mod users;
 mod vhosts;
@@ -19,7 +21,7 @@ mod watches;
 use crate::{
     binding::BindingTable,
     definition::{Definition, DefinitionOutcome, ExecutedDefinition, RemovedQueue},
-    exchange::{ExchangeTable, direct::DirectIndex, topic::TopicTrie},
+    exchange::{ExchangeTable, direct::DirectIndex, headers::HeadersIndex, topic::TopicTrie},
     ids::{QueueId, SessionId},
     limits::CatalogLimits,
     name::{Name, ResourceKind},
@@ -31,7 +33,9 @@ use crate::{
     vhost::VhostTable,
     watch::BindingSubscriptions,
 };
+pub use keyed_routes::KeyedRoute;
 pub use lookup::{BindingDestination, BindingView};
+use removals::Removal;
 use routing::RouteSearch;
 use wire::ReplyCode;
 
@@ -45,6 +49,9 @@ pub struct Catalog {
     bindings: BindingTable,
     direct: DirectIndex,
     topics: TopicTrie,
+    headers: HeadersIndex,
+    /// Bytes of consistent-hash exchanges.
+    rings_bytes: usize,
     users: UserTable,
     permissions: PermissionCache,
     /// Somebody's topics are, or were, restricted: only then is anybody's key looked at.
@@ -54,6 +61,10 @@ pub struct Catalog {
     watches: BindingSubscriptions,
     /// Exchanges by which other brokers pull.
     upstreams: u32,
+    /// What is still to be removed, the last one begun last.
+    removals: Vec<Removal>,
+    /// Units of work since somebody asked.
+    work: u64,
 }
 
 impl Catalog {
@@ -67,6 +78,8 @@ impl Catalog {
             bindings: BindingTable::new(&limits),
             direct: DirectIndex::new(&limits),
             topics: TopicTrie::new(&limits),
+            headers: HeadersIndex::new(&limits),
+            rings_bytes: 0,
             users: UserTable::new(&limits),
             permissions: PermissionCache::new(&limits),
             topics_restricted: false,
@@ -74,6 +87,8 @@ impl Catalog {
             walk: RouteSearch::default(),
             watches: BindingSubscriptions::new(&limits),
             upstreams: 0,
+            removals: Vec::new(),
+            work: 0,
             limits,
         }
     }
@@ -84,9 +99,35 @@ impl Catalog {
         self.version
     }
 
-    /// Executes a definition. A refusal changes nothing.
+    /// Units of work since this was asked last; one is about 100 ns: a binding or a node of a trie that was looked at, a header
+    /// that was compared, a queue that was found, a step of a removal. A remembered route is none.
+    #[inline]
+    pub fn take_work(&mut self) -> u64 {
+        std::mem::take(&mut self.work)
+    }
+
+    /// Bytes that the definitions take, with their indexes and the memory of routes: kept as they change, not counted anew.
+    /// Of users, permissions and policies, which operators make, most is not counted.
+    pub fn bytes(&self) -> usize {
+        self.vhosts.bytes()
+            + self.exchanges.0.bytes()
+            + self.rings_bytes
+            + self.queues.bytes()
+            + self.bindings.bytes()
+            + self.direct.bytes()
+            + self.topics.bytes()
+            + self.headers.bytes()
+            + self.routes.bytes()
+            + self.walk.bytes()
+            + self.watches.bytes()
+    }
+
+    /// Executes a definition, [`DEFINITION_STEPS_MAX`](crate::limits::DEFINITION_STEPS_MAX) steps of it at most. A refusal
+    /// changes nothing.
     pub fn execute(&mut self, definition: &Definition) -> Result<ExecutedDefinition, Refusal> {
-        let executed = match definition {
+        let unfinished = self.removals.len();
+        self.work += 1;
+        let mut executed = match definition {
             Definition::DeclareExchange { .. } => self.declare_exchange(definition),
             Definition::DeleteExchange { vhost, name, if_unused } => self.delete_exchange(*vhost, name, *if_unused),
             Definition::BindExchange { .. } | Definition::BindQueue { .. } => self.bind(definition),
@@ -95,6 +136,10 @@ impl Catalog {
             Definition::DeleteQueue { vhost, name, session } => self.delete_queue(*vhost, name, *session),
             Definition::RemoveQueue { id } => Ok(self.remove_queue(*id)),
             Definition::SessionGone { session } => Ok(self.forget_session(*session)),
+            Definition::FinishRemovals => {
+                let existed = unfinished > 0;
+                Ok(ExecutedDefinition::new(DefinitionOutcome::Deleted { existed }, existed))
+            }
             Definition::CreateVhost { name } => self.create_vhost(name),
             Definition::DeleteVhost { name } => self.delete_vhost(name),
             Definition::PutUser { name, password, tags, loopback_only } => {
@@ -113,6 +158,11 @@ impl Catalog {
             Definition::SetVhostLimits { vhost, limits } => self.set_vhost_limits(vhost, *limits),
             Definition::SetUserLimits { user, limits } => self.set_user_limits(user, *limits),
         }?;
+        match definition {
+            Definition::FinishRemovals => self.remove(0, &mut executed),
+            // What others began is left as it is.
+            _ => self.remove(unfinished, &mut executed),
+        }
         if executed.changed {
             self.version += 1;
         }

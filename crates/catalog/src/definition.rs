@@ -126,6 +126,8 @@ pub enum Definition {
     RemoveQueue { id: QueueId },
     /// A session is gone, and its exclusive queues with it.
     SessionGone { session: SessionId },
+    /// Goes on with what definitions before it began to remove and [left unfinished](ExecutedDefinition::unfinished).
+    FinishRemovals,
     /// Makes a vhost with its predeclared exchanges. One that exists stays as it is.
     CreateVhost { name: Name },
     /// Deletes a vhost with everything in it, permissions included.
@@ -252,10 +254,13 @@ pub struct ExecutedDefinition {
     pub queues_changed: Vec<QueueId>,
     /// Whether anything is different now.
     pub changed: bool,
+    /// What it removes is found no more, and no message goes there, but not all of it is removed: `Definition::FinishRemovals`
+    /// is to be executed until that says the same no more. Who asked is answered then.
+    pub unfinished: bool,
 }
 
 impl ExecutedDefinition {
     pub(crate) fn new(outcome: DefinitionOutcome, changed: bool) -> Self {
-        Self { outcome, queues_removed: Vec::new(), queues_changed: Vec::new(), changed }
+        Self { outcome, queues_removed: Vec::new(), queues_changed: Vec::new(), changed, unfinished: false }
     }
 }

@@ -13,6 +13,7 @@ pub(crate) mod topic;
 
 use crate::{
     binding::ListHead,
+    heap::{boxed_table, shared},
     ids::{ExchangeId, VhostId},
     limits::CatalogLimits,
     name::Name,
@@ -89,24 +90,27 @@ pub(crate) enum RoutingTable {
     Direct,
     Fanout,
     Topic,
-    Headers,
+    Headers {
+        /// See [`headers::size_of_binding`].
+        size: u64,
+    },
     ConsistentHash(Box<HashRing>),
     FederationUpstream(Box<DownstreamFilter>),
 }
 
 impl RoutingTable {
     /// Of a new exchange, by its type and arguments; a delayed one finds them as the type that it names.
-    pub fn of(what: ResourceName<'_>, kind: ExchangeKind, arguments: &Table) -> Result<Self, Refusal> {
+    pub fn of(what: ResourceName<'_>, kind: ExchangeKind, arguments: &Table, hash_seed: u64) -> Result<Self, Refusal> {
         Ok(match kind {
             ExchangeKind::Direct => Self::Direct,
             ExchangeKind::Fanout => Self::Fanout,
             ExchangeKind::Topic => Self::Topic,
-            ExchangeKind::Headers => Self::Headers,
-            ExchangeKind::ConsistentHash => Self::ConsistentHash(Box::new(HashRing::new(what, arguments)?)),
+            ExchangeKind::Headers => Self::Headers { size: 0 },
+            ExchangeKind::ConsistentHash => Self::ConsistentHash(Box::new(HashRing::new(what, arguments, hash_seed)?)),
             ExchangeKind::FederationUpstream => {
                 Self::FederationUpstream(Box::new(DownstreamFilter::new(what, arguments)?))
             }
-            ExchangeKind::Delayed => return Self::of(what, delayed::routes_as(arguments)?, arguments),
+            ExchangeKind::Delayed => return Self::of(what, delayed::routes_as(arguments)?, arguments, hash_seed),
         })
     }
 }
@@ -173,6 +177,8 @@ pub(crate) struct ExchangeEntry {
     pub walk: u32,
     /// Who watches its bindings.
     pub watch: u32,
+    /// It is being removed.
+    pub leaving: bool,
 }
 
 impl Named for ExchangeEntry {
@@ -182,6 +188,13 @@ impl Named for ExchangeEntry {
     fn name(&self) -> &str {
         &self.definition.name
     }
+    fn heap_bytes(&self) -> usize {
+        let alternate = self.alternate.as_ref().map_or(0, |name| shared(name.len()));
+        shared(self.definition.name.len()) + boxed_table(self.definition.arguments.as_deref()) + alternate
+    }
+    fn is_leaving(&self) -> bool {
+        self.leaving
+    }
 }
 
 pub(crate) struct ExchangeTable(pub NameTable<ExchangeEntry>);
@@ -189,6 +202,15 @@ pub(crate) struct ExchangeTable(pub NameTable<ExchangeEntry>);
 impl ExchangeTable {
     pub fn new(limits: &CatalogLimits) -> Self {
         Self(NameTable::new(limits.hash_seed))
+    }
+
+    /// Begins to remove an exchange: neither its name nor its id finds it any more.
+    pub fn hide(&mut self, index: u32) {
+        self.0.hide(index);
+        let serial = self.0.next_serial();
+        let exchange = self.0.at_mut(index);
+        // No id has this serial.
+        (exchange.serial, exchange.leaving) = (serial, true);
     }
 
     #[inline]

@@ -13,6 +13,7 @@ mod catalog;
 mod definition;
 mod exchange;
 mod features;
+mod heap;
 mod ids;
 pub mod limits;
 mod name;
@@ -31,7 +32,7 @@ mod user;
 mod vhost;
 mod watch;
 
-pub use crate::catalog::{BindingDestination, BindingView, Catalog, default_definitions};
+pub use crate::catalog::{BindingDestination, BindingView, Catalog, KeyedRoute, default_definitions};
 pub use definition::{Definition, DefinitionOutcome, ExecutedDefinition, RemovedQueue};
 pub use exchange::{ExchangeDefinition, ExchangeKind, delayed::delay_ms, federation_upstream::trace};
 pub use features::{OverflowPolicy, QueueFeatures};

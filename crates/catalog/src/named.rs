@@ -11,6 +11,12 @@ use std::hash::{BuildHasher, Hasher};
 pub(crate) trait Named {
     fn vhost(&self) -> VhostId;
     fn name(&self) -> &str;
+    /// Bytes on the heap behind it. They stay as they are, or the table [is told](NameTable::recount).
+    fn heap_bytes(&self) -> usize;
+    /// Whether it is being removed: it has no name any more.
+    fn is_leaving(&self) -> bool {
+        false
+    }
 }
 
 pub(crate) struct NameTable<T> {
@@ -18,6 +24,7 @@ pub(crate) struct NameTable<T> {
     free: Vec<u32>,
     index: HashTable<u32>,
     serial: u32,
+    heap_bytes: usize,
     hash: FixedState,
 }
 
@@ -35,12 +42,32 @@ impl<T: Named> NameTable<T> {
             free: Vec::new(),
             index: HashTable::new(),
             serial: 0,
+            heap_bytes: 0,
             hash: FixedState::with_seed(hash_seed),
         }
     }
 
+    /// How many things have a name.
     pub fn len(&self) -> usize {
         self.index.len()
+    }
+
+    /// Indexes are below this.
+    pub fn end(&self) -> u32 {
+        self.things.len() as u32
+    }
+
+    /// Bytes of all things, and of their index.
+    pub fn bytes(&self) -> usize {
+        self.things.capacity() * size_of::<Option<T>>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.index.allocation_size()
+            + self.heap_bytes
+    }
+
+    /// Something that had so many bytes on the heap has another number of them now.
+    pub fn recount(&mut self, before: usize, now: usize) {
+        self.heap_bytes = self.heap_bytes + now - before;
     }
 
     #[inline]
@@ -82,6 +109,7 @@ impl<T: Named> NameTable<T> {
 
     pub fn insert(&mut self, thing: T) -> u32 {
         let hash = hash_of(&self.hash, thing.vhost(), thing.name().as_bytes());
+        self.heap_bytes += thing.heap_bytes();
         let index = match self.free.pop() {
             Some(index) => {
                 self.things[index as usize] = Some(thing);
@@ -100,25 +128,41 @@ impl<T: Named> NameTable<T> {
         index
     }
 
-    pub fn remove(&mut self, index: u32) -> T {
-        let thing = self.things[index as usize].take().expect("a thing is removed once");
+    /// Takes a thing's name away: it is found no more, and its index is in use until it is removed.
+    pub fn hide(&mut self, index: u32) {
+        let thing = self.at(index);
         let hash = hash_of(&self.hash, thing.vhost(), thing.name().as_bytes());
         match self.index.find_entry(hash, |&other| other == index) {
             Ok(entry) => drop(entry.remove()),
-            Err(_) => unreachable!("everything named is in the index"),
+            Err(_) => unreachable!("everything that has a name is in the index"),
         }
+    }
+
+    /// Removes a thing that is hidden.
+    pub fn remove(&mut self, index: u32) -> T {
+        let thing = self.things[index as usize].take().expect("a thing is removed once");
+        self.heap_bytes -= thing.heap_bytes();
         self.free.push(index);
         thing
     }
 
-    /// All things in the order of their indexes.
+    /// All things that have a name, in the order of their indexes.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.things.iter().enumerate().filter_map(|(index, thing)| Some((index as u32, thing.as_ref()?)))
+        let things = self.things.iter().enumerate();
+        let things = things.filter_map(|(index, thing)| Some((index as u32, thing.as_ref()?)));
+        things.filter(|(_, thing)| !thing.is_leaving())
     }
 
-    /// All things in the order of their indexes, to be changed.
+    /// All things that have a name, in the order of their indexes, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
-        self.things.iter_mut().enumerate().filter_map(|(index, thing)| Some((index as u32, thing.as_mut()?)))
+        let things = self.things.iter_mut().enumerate();
+        let things = things.filter_map(|(index, thing)| Some((index as u32, thing.as_mut()?)));
+        things.filter(|(_, thing)| !thing.is_leaving())
+    }
+
+    /// Whether something with a name is at an index, of this vhost.
+    pub fn has(&self, index: u32, vhost: VhostId) -> bool {
+        self.get(index).is_some_and(|thing| thing.vhost() == vhost && !thing.is_leaving())
     }
 
     /// Indexes of all things of a vhost, in their order.

@@ -4,8 +4,9 @@
 //! Owns:   what a queue was declared to be, and which session has which queues to itself.
 
 use crate::{
-    binding::ListHead,
+    binding::{ListHead, NONE},
     features::QueueFeatures,
+    heap::{allocated, boxed_table, shared},
     ids::{QueueId, SessionId, ShardId, VhostId},
     limits::CatalogLimits,
     name::Name,
@@ -52,7 +53,21 @@ pub(crate) struct QueueEntry {
     pub into: ListHead,
     /// The route to this queue alone, once it was needed.
     pub route: Option<Arc<QueueRoute>>,
+    /// It is being removed.
+    pub leaving: bool,
+    /// The queues of its session before and after it.
+    previous: u32,
+    next: u32,
 }
+
+/// The queues that a session has to itself, in the order in which it declared them.
+struct ExclusiveQueues {
+    first: u32,
+    last: u32,
+}
+
+/// Bytes of the route to one queue.
+const ROUTE_BYTES: usize = shared(size_of::<QueueRoute>()) + allocated(size_of::<RoutedQueue>());
 
 impl Named for QueueEntry {
     fn vhost(&self) -> VhostId {
@@ -61,11 +76,19 @@ impl Named for QueueEntry {
     fn name(&self) -> &str {
         &self.definition.name
     }
+    fn heap_bytes(&self) -> usize {
+        shared(self.definition.name.len()) + boxed_table(self.definition.arguments.as_deref())
+    }
+    fn is_leaving(&self) -> bool {
+        self.leaving
+    }
 }
 
 pub(crate) struct QueueTable {
     pub table: NameTable<QueueEntry>,
-    exclusive: HashMap<SessionId, Vec<u32>, FixedState>,
+    exclusive: HashMap<SessionId, ExclusiveQueues, FixedState>,
+    /// Queues that have their route.
+    routes: usize,
 }
 
 impl QueueTable {
@@ -73,6 +96,7 @@ impl QueueTable {
         Self {
             table: NameTable::new(limits.hash_seed),
             exclusive: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)),
+            routes: 0,
         }
     }
 
@@ -102,34 +126,75 @@ impl QueueTable {
         let route =
             Arc::new(QueueRoute { queues, held: Box::default(), decided: RouteDependence::ByKey, stamped: false });
         self.table.at_mut(index).route = Some(Arc::clone(&route));
+        self.routes += 1;
         route
     }
 
     pub fn insert(&mut self, definition: QueueDefinition) -> QueueId {
         let serial = self.table.next_serial();
         let exclusive = definition.exclusive;
-        let index = self.table.insert(QueueEntry { definition, serial, into: ListHead::default(), route: None });
+        let index = self.table.insert(QueueEntry {
+            definition,
+            serial,
+            into: ListHead::default(),
+            route: None,
+            leaving: false,
+            previous: NONE,
+            next: NONE,
+        });
         if let Some(session) = exclusive {
-            self.exclusive.entry(session).or_default().push(index);
+            let queues = self.exclusive.entry(session).or_insert(ExclusiveQueues { first: index, last: index });
+            let last = std::mem::replace(&mut queues.last, index);
+            if last != index {
+                self.table.at_mut(index).previous = last;
+                self.table.at_mut(last).next = index;
+            }
         }
         QueueId { index, serial }
     }
 
-    pub fn remove(&mut self, index: u32) -> QueueEntry {
-        let queue = self.table.remove(index);
-        if let Some(session) = queue.definition.exclusive
-            && let Some(queues) = self.exclusive.get_mut(&session)
-        {
-            queues.retain(|&other| other != index);
-            if queues.is_empty() {
-                self.exclusive.remove(&session);
-            }
+    /// Begins to remove a queue: neither its name nor its id nor its session finds it any more.
+    pub fn hide(&mut self, index: u32) {
+        self.table.hide(index);
+        let serial = self.table.next_serial();
+        let queue = self.table.at_mut(index);
+        // No id has this serial.
+        (queue.serial, queue.leaving) = (serial, true);
+        if queue.route.take().is_some() {
+            self.routes -= 1;
         }
-        queue
+        let queue = self.table.at(index);
+        if let Some(session) = queue.definition.exclusive {
+            self.disown(session, queue.previous, queue.next);
+        }
     }
 
-    /// The queues that a session has to itself, in the order it declared them.
-    pub fn of_session(&self, session: SessionId) -> Vec<u32> {
-        self.exclusive.get(&session).cloned().unwrap_or_default()
+    /// Takes a queue off its session's list, where it is between these two.
+    fn disown(&mut self, session: SessionId, previous: u32, next: u32) {
+        if previous != NONE {
+            self.table.at_mut(previous).next = next;
+        }
+        if next != NONE {
+            self.table.at_mut(next).previous = previous;
+        }
+        let Some(queues) = self.exclusive.get_mut(&session) else {
+            unreachable!("an exclusive queue is on its session's list")
+        };
+        match (previous, next) {
+            (NONE, NONE) => drop(self.exclusive.remove(&session)),
+            (NONE, next) => queues.first = next,
+            (previous, NONE) => queues.last = previous,
+            _ => {}
+        }
+    }
+
+    /// The first of the queues that a session has to itself.
+    pub fn of_session(&self, session: SessionId) -> Option<u32> {
+        self.exclusive.get(&session).map(|queues| queues.first)
+    }
+
+    /// Bytes of all queues.
+    pub fn bytes(&self) -> usize {
+        self.table.bytes() + self.exclusive.allocation_size() + self.routes * ROUTE_BYTES
     }
 }

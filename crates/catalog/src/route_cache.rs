@@ -69,6 +69,12 @@ impl RouteCache {
         }
     }
 
+    pub fn bytes(&self) -> usize {
+        // Both tables grow by doubling: what is not in use yet is not among the entries' bytes.
+        let spare = (self.entries.capacity() - self.entries.len()) * size_of::<CachedRoute>();
+        self.bytes + spare + size_of_val(&*self.seen_once)
+    }
+
     #[inline]
     pub fn hash(&self, exchange: u32, key: &[u8]) -> u64 {
         let mut hasher = self.hash.build_hasher();

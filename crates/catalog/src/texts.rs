@@ -71,6 +71,13 @@ impl TextArena {
         &bytes[1..=usize::from(bytes[0])]
     }
 
+    pub fn bytes(&self) -> usize {
+        self.chunks.capacity() * size_of::<Box<[u8]>>()
+            + self.chunks.len() * CHUNK_BYTES
+            + self.free.capacity() * size_of::<Vec<TextId>>()
+            + self.free.iter().map(|ids| ids.capacity() * size_of::<TextId>()).sum::<usize>()
+    }
+
     #[inline]
     fn place(id: TextId) -> (usize, usize) {
         let place = id.0 as usize;

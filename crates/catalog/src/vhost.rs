@@ -4,6 +4,7 @@
 //! Owns:   what is kept per vhost.
 
 use crate::{
+    heap::shared,
     ids::{ExchangeId, VhostId},
     limits::CatalogLimits,
     name::Name,
@@ -23,6 +24,9 @@ pub struct VhostLimits {
     pub queue_bytes_max: Option<u64>,
 }
 
+/// Bytes of a vhost's name, as they are counted: operators give them, and there are few.
+const NAME_BYTES_MEAN: usize = 16;
+
 pub(crate) struct Vhost {
     pub name: Name,
     pub default_exchange: ExchangeId,
@@ -35,16 +39,20 @@ pub(crate) struct Vhost {
     /// What may be in it.
     pub limits: VhostLimits,
     pub queues: u32,
+    /// It is being removed.
+    pub leaving: bool,
 }
 
 pub(crate) struct VhostTable {
     vhosts: Vec<Option<Vhost>>,
     by_name: HashMap<Name, VhostId, FixedState>,
+    /// How many are being removed.
+    leaving: usize,
 }
 
 impl VhostTable {
     pub fn new(limits: &CatalogLimits) -> Self {
-        Self { vhosts: Vec::new(), by_name: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)) }
+        Self { vhosts: Vec::new(), by_name: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)), leaving: 0 }
     }
 
     pub fn len(&self) -> usize {
@@ -56,12 +64,18 @@ impl VhostTable {
     }
 
     pub fn get(&self, id: VhostId) -> Option<&Vhost> {
-        self.vhosts.get(id.0 as usize)?.as_ref()
+        self.vhosts.get(id.0 as usize)?.as_ref().filter(|vhost| !vhost.leaving)
     }
 
-    /// A vhost in which something is, so that it must be there.
+    /// A vhost in which something is, so that it must be there, though it may be leaving.
     pub fn at(&self, id: VhostId) -> &Vhost {
-        self.get(id).expect("a vhost goes after everything in it")
+        self.vhosts[id.0 as usize].as_ref().expect("a vhost goes after everything in it")
+    }
+
+    /// Whether a vhost is being removed: what is still in it is found no more.
+    #[inline]
+    pub fn is_leaving(&self, id: VhostId) -> bool {
+        self.leaving != 0 && self.get(id).is_none()
     }
 
     pub fn at_mut(&mut self, id: VhostId) -> &mut Vhost {
@@ -80,13 +94,30 @@ impl VhostTable {
         id
     }
 
+    /// Begins to remove a vhost: neither its name nor its id finds it any more.
+    pub fn hide(&mut self, id: VhostId) {
+        let vhost = self.at_mut(id);
+        vhost.leaving = true;
+        let name = vhost.name.clone();
+        self.by_name.remove(&name);
+        self.leaving += 1;
+    }
+
+    /// Removes a vhost that is hidden, and in which nothing is left.
     pub fn remove(&mut self, id: VhostId) {
-        if let Some(vhost) = self.vhosts.get_mut(id.0 as usize).and_then(Option::take) {
-            self.by_name.remove(&vhost.name);
-        }
+        self.vhosts[id.0 as usize] = None;
+        self.leaving -= 1;
+    }
+
+    pub fn bytes(&self) -> usize {
+        let names = self.by_name.len() * shared(NAME_BYTES_MEAN);
+        self.vhosts.capacity() * size_of::<Option<Vhost>>() + self.by_name.allocation_size() + names
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (VhostId, &Vhost)> {
-        self.vhosts.iter().enumerate().filter_map(|(id, vhost)| Some((VhostId(id as u32), vhost.as_ref()?)))
+        self.vhosts
+            .iter()
+            .enumerate()
+            .filter_map(|(id, vhost)| Some((VhostId(id as u32), vhost.as_ref().filter(|vhost| !vhost.leaving)?)))
     }
 }

@@ -4,6 +4,7 @@
 //! Owns:   the watches, counted, and the changes that nobody has taken, bounded in number and bytes.
 
 use crate::{
+    heap::shared,
     ids::VhostId,
     limits::{BINDING_CHANGE_BYTES_MAX, BINDING_CHANGES_MAX, CatalogLimits},
     name::Name,
@@ -74,6 +75,9 @@ impl Named for BindingSubscription {
     fn name(&self) -> &str {
         &self.name
     }
+    fn heap_bytes(&self) -> usize {
+        shared(self.name.len())
+    }
 }
 
 /// All watches of one replica, and what they have to say. Replicas are watched one by one: this is no definition.
@@ -112,6 +116,7 @@ impl BindingSubscriptions {
         if watch.count > 0 {
             return None;
         }
+        self.table.hide(id.index);
         let watch = self.table.remove(id.index);
         self.changes.retain(|change| change.watch != id);
         self.bytes = self.changes.iter().map(|change| change.what.bytes()).sum();
@@ -148,6 +153,10 @@ impl BindingSubscriptions {
             }
         }
         self.changes = told;
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.table.bytes() + self.changes.capacity() * size_of::<BindingChange>() + self.bytes
     }
 
     /// Whether there is anything to take.

@@ -4,8 +4,8 @@
 //! Owns:   how large a run may grow, and when it counts as stuck.
 //! Never:  a limit without a unit in its name.
 
-/// Units of work by which a turn may exceed its budget: one command, where that is not divided.
-pub const WORK_BEYOND_BUDGET_MAX: u64 = 512;
+/// Units of work by which a turn may exceed its budget: one command where that is not divided, as the search for one route and a definition are not.
+pub const WORK_BEYOND_BUDGET_MAX: u64 = 2_048;
 /// Rounds without actions after which everything must have come to rest.
 pub const REST_ROUNDS_MAX: u32 = 400_000;
 /// Rounds that a request may take from one event to the next: many, if megabytes are ahead of it on a link of a few bytes.

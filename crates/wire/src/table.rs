@@ -7,6 +7,7 @@ mod owned;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use owned::allocated;
 pub use owned::{List, Table};
 
 use crate::{error::DecodeError, read::Reader, short_str::ShortStr, value::ValueRef};

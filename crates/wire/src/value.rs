@@ -257,6 +257,16 @@ impl Value {
         }
     }
 
+    /// Bytes on the heap behind it, each allocation rounded up to 16 bytes, as if no more were reserved than is used.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Self::LongStr(bytes) | Self::Bytes(bytes) => crate::table::allocated(bytes.len()),
+            Self::List(list) => list.heap_bytes(),
+            Self::Table(table) => table.heap_bytes(),
+            _ => 0,
+        }
+    }
+
     /// Appends the type octet and the value. Panics if something in it is over 4 GiB, which no frame can hold.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(self.tag());

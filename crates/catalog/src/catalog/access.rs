@@ -149,6 +149,7 @@ impl Catalog {
             }
             Definition::DeleteQueue { vhost, name, .. } => self.check(user, *vhost, Configure, Queue, name.as_bytes()),
             Definition::RemoveQueue { .. }
+            | Definition::FinishRemovals
             | Definition::SessionGone { .. }
             | Definition::CreateVhost { .. }
             | Definition::DeleteVhost { .. }

@@ -67,9 +67,7 @@ impl Catalog {
         let asked = BindingRequest::of(definition);
         asked.check()?;
         let source = self
-            .exchanges
-            .0
-            .find(asked.vhost, asked.source.as_bytes())
+            .find_exchange(asked.vhost, asked.source.as_bytes())
             .ok_or_else(|| self.no_exchange(asked.vhost, asked.source.as_bytes()))?;
         let target = self.target(&asked).ok_or_else(|| match asked.kind {
             ResourceKind::Queue => self.no_queue(asked.vhost, asked.destination.as_bytes()),
@@ -78,7 +76,7 @@ impl Catalog {
         let what =
             ResourceName { kind: ResourceKind::Exchange, name: asked.source, vhost: self.vhost_name(asked.vhost) };
         match self.exchanges.0.at(source).matching {
-            RoutingTable::Headers => headers::check(asked.arguments)?,
+            RoutingTable::Headers { .. } => headers::check(asked.arguments)?,
             RoutingTable::ConsistentHash(_) => drop(consistent_hash::weight(asked.key)?),
             RoutingTable::Direct | RoutingTable::Fanout | RoutingTable::Topic | RoutingTable::FederationUpstream(_) => {
             }
@@ -89,14 +87,18 @@ impl Catalog {
         arguments::check_size(what, asked.arguments)?;
         let sorted = arguments::sorted(asked.arguments);
         let said = BindingIdentity { source, target, key: asked.key, arguments: &sorted };
-        if self.bindings.find(&said).is_some() {
-            return Ok(ExecutedDefinition::new(DefinitionOutcome::Bound { created: false }, false));
-        }
-        if self.bindings.len() >= self.limits.bindings_max {
+        let mut work = 0;
+        let known = self.bindings.find(&said, &mut work);
+        let is_full = self.bindings.len() >= self.limits.bindings_max;
+        if known.is_none() && is_full {
             return Err(Refusal::precondition(format_args!(
                 "cannot bind to {what}: binding limit of {} is reached",
                 self.limits.bindings_max
             )));
+        }
+        self.work += work;
+        if known.is_some() {
+            return Ok(ExecutedDefinition::new(DefinitionOutcome::Bound { created: false }, false));
         }
         let binding = self.bindings.add(&said);
         self.link(binding, source, target);
@@ -108,26 +110,27 @@ impl Catalog {
         asked.check()?;
         let nothing = ExecutedDefinition::new(DefinitionOutcome::Unbound { existed: false }, false);
         let (Some(source), Some(target)) =
-            (self.exchanges.0.find(asked.vhost, asked.source.as_bytes()), self.target(&asked))
+            (self.find_exchange(asked.vhost, asked.source.as_bytes()), self.target(&asked))
         else {
             return Ok(nothing);
         };
         let sorted = arguments::sorted(asked.arguments);
         let said = BindingIdentity { source, target, key: asked.key, arguments: &sorted };
-        let Some(binding) = self.bindings.find(&said) else { return Ok(nothing) };
+        let Some(binding) = self.bindings.find(&said, &mut self.work) else { return Ok(nothing) };
         if target.as_exchange().is_none() {
             self.check_lock(target.index(), asked.session)?;
         }
-        let doomed = self.remove_binding(binding).into_iter().collect();
-        self.remove_exchanges(doomed);
+        if let Some(source) = self.remove_binding(binding) {
+            self.begin_exchange_removal(source);
+        }
         Ok(ExecutedDefinition::new(DefinitionOutcome::Unbound { existed: true }, true))
     }
 
     fn target(&self, asked: &BindingRequest<'_>) -> Option<BindingTarget> {
         let name = asked.destination.as_bytes();
         match asked.kind {
-            ResourceKind::Queue => self.queues.table.find(asked.vhost, name).map(BindingTarget::queue),
-            _ => self.exchanges.0.find(asked.vhost, name).map(BindingTarget::exchange),
+            ResourceKind::Queue => self.find_queue(asked.vhost, name).map(BindingTarget::queue),
+            _ => self.find_exchange(asked.vhost, name).map(BindingTarget::exchange),
         }
     }
 
@@ -148,24 +151,30 @@ impl Catalog {
         let mut into = *self.head_into(target);
         self.bindings.link(BindingList::Destination, &mut into, binding);
         *self.head_into(target) = into;
-        match self.exchanges.0.at(source).matching {
+        self.work += 1;
+        match &mut self.exchanges.0.at_mut(source).matching {
             RoutingTable::Direct => self.direct.add(&mut self.bindings, binding),
-            RoutingTable::Topic => self.topics.add(&mut self.bindings, root, binding),
-            // The oldest binding to a destination counts, as in RabbitMQ 3.10.
-            RoutingTable::ConsistentHash(_) if self.others(binding, source, into).next().is_some() => {}
-            RoutingTable::ConsistentHash(_) => self.add_point(binding, source, target),
-            RoutingTable::Fanout | RoutingTable::Headers | RoutingTable::FederationUpstream(_) => {}
+            RoutingTable::Topic => self.work += self.topics.add(&mut self.bindings, root, binding),
+            RoutingTable::ConsistentHash(ring) => {
+                let before = ring.bytes();
+                let is_only = ring.link(&mut self.bindings, binding);
+                self.rings_bytes = self.rings_bytes + ring.bytes() - before;
+                if is_only {
+                    self.add_point(binding, source, target);
+                }
+            }
+            RoutingTable::Headers { size } => {
+                let asked = headers::size_of_binding(&self.bindings, binding);
+                *size += asked;
+                self.work += asked;
+                self.headers.add(&mut self.bindings, binding);
+            }
+            RoutingTable::Fanout | RoutingTable::FederationUpstream(_) => {}
         }
         if watch != UNWATCHED {
             self.note_binding(watch, binding, true);
         }
         self.routes_altered(source);
-    }
-
-    /// The other bindings from a source on a destination's list, the newest first.
-    fn others(&self, binding: u32, source: u32, into: ListHead) -> impl Iterator<Item = u32> + '_ {
-        let all = self.bindings.iter(BindingList::Destination, into);
-        all.filter(move |&other| other != binding && self.bindings.get(other).source == source)
     }
 
     /// Gives a binding of a consistent-hash exchange the seat of its destination.
@@ -175,30 +184,41 @@ impl Catalog {
             None => consistent_hash::hash_destination(&self.queues.table.at(target.index()).definition.name, true),
         };
         if let RoutingTable::ConsistentHash(ring) = &mut self.exchanges.0.at_mut(source).matching {
+            let before = ring.bytes();
             ring.add(&mut self.bindings, binding, destination);
+            self.rings_bytes = self.rings_bytes + ring.bytes() - before;
         }
     }
 
-    /// Removes a binding. Leaves its source to be removed if that must go with it.
+    /// Removes a binding. Answers with its source if that is to be removed with it.
     pub(super) fn remove_binding(&mut self, binding: u32) -> Option<u32> {
         let (source, target) = (self.bindings.get(binding).source, self.bindings.get(binding).target);
         let exchange = self.exchanges.0.at_mut(source);
-        let mut leaves_point = false;
+        let mut heir = None;
+        self.work += self.bindings.removal_work(binding);
         match &mut exchange.matching {
             RoutingTable::Direct => self.direct.remove(&mut self.bindings, binding),
             RoutingTable::Topic => self.topics.remove(&mut self.bindings, binding),
-            RoutingTable::ConsistentHash(ring) => leaves_point = ring.remove(&mut self.bindings, binding),
-            RoutingTable::Fanout | RoutingTable::Headers | RoutingTable::FederationUpstream(_) => {}
+            RoutingTable::ConsistentHash(ring) => {
+                let before = ring.bytes();
+                heir = ring.unlink(&mut self.bindings, binding);
+                self.rings_bytes = self.rings_bytes + ring.bytes() - before;
+            }
+            RoutingTable::Headers { size } => {
+                *size -= headers::size_of_binding(&self.bindings, binding);
+                self.headers.remove(&self.bindings, binding);
+            }
+            RoutingTable::Fanout | RoutingTable::FederationUpstream(_) => {}
         }
         self.bindings.unlink(BindingList::Source, &mut exchange.from, binding);
         exchange.to_exchanges -= u32::from(target.as_exchange().is_some());
-        let goes = exchange.definition.auto_delete && exchange.from == ListHead::default();
+        let goes = exchange.definition.auto_delete && exchange.from == ListHead::default() && !exchange.leaving;
         let watch = exchange.watch;
         self.exchange_stamped(binding, target, -1);
         let mut into = *self.head_into(target);
         self.bindings.unlink(BindingList::Destination, &mut into, binding);
         *self.head_into(target) = into;
-        if leaves_point && let Some(heir) = self.others(binding, source, into).last() {
+        if let Some(heir) = heir {
             self.add_point(heir, source, target);
         }
         if watch != UNWATCHED {

@@ -23,7 +23,7 @@ impl Catalog {
             return Err(Refusal::default_exchange());
         }
         let what = ResourceName { kind: ResourceKind::Exchange, name, vhost: self.vhost_name(*vhost) };
-        if let Some(index) = self.exchanges.0.find(*vhost, name.as_bytes()) {
+        if let Some(index) = self.find_exchange(*vhost, name.as_bytes()) {
             let current = &self.exchanges.0.at(index).definition;
             let same = |argument: &str, received: &str, current: &str| {
                 if received == current {
@@ -47,7 +47,7 @@ impl Catalog {
         if let Some(name) = arguments::long_string(what, arguments, ALTERNATE_EXCHANGE)? {
             Name::new(ResourceKind::Exchange, name)?;
         }
-        let matching = RoutingTable::of(what, *kind, arguments)?;
+        let matching = RoutingTable::of(what, *kind, arguments, self.limits.hash_seed)?;
         arguments::check_size(what, arguments)?;
         if self.exchanges.0.len() >= self.limits.exchanges_max {
             return Err(Refusal::precondition(format_args!(
@@ -81,6 +81,9 @@ impl Catalog {
             vhost.version = version;
         }
         vhost.alternates += u32::from(alternate.is_some());
+        if let RoutingTable::ConsistentHash(ring) = &matching {
+            self.rings_bytes += ring.bytes();
+        }
         let root = if let RoutingTable::Topic = matching { self.topics.insert() } else { u32::MAX };
         let serial = self.exchanges.0.next_serial();
         let index = self.exchanges.0.insert(ExchangeEntry {
@@ -97,6 +100,7 @@ impl Catalog {
             version,
             walk: 0,
             watch: UNWATCHED,
+            leaving: false,
         });
         self.note_exchange(index);
         index
@@ -113,39 +117,14 @@ impl Catalog {
         }
         self.check_exchange_deletable(vhost, name)?;
         let what = ResourceName { kind: ResourceKind::Exchange, name, vhost: self.vhost_name(vhost) };
-        let Some(index) = self.exchanges.0.find(vhost, name.as_bytes()) else {
+        let Some(index) = self.find_exchange(vhost, name.as_bytes()) else {
             return Ok(ExecutedDefinition::new(DefinitionOutcome::Deleted { existed: false }, false));
         };
         if if_unused && self.exchanges.0.at(index).from != ListHead::default() {
             return Err(Refusal::precondition(format_args!("{what} in use")));
         }
-        self.remove_exchanges(vec![index]);
+        self.begin_exchange_removal(index);
         Ok(ExecutedDefinition::new(DefinitionOutcome::Deleted { existed: true }, true))
-    }
-
-    /// Removes exchanges with all their bindings, and then the auto-delete exchanges that lost their last binding
-    /// with that, and so on.
-    pub(super) fn remove_exchanges(&mut self, mut doomed: Vec<u32>) {
-        while let Some(index) = doomed.pop() {
-            self.note_exchange_gone(index);
-            while let Some(binding) = self.exchanges.0.at(index).from.first() {
-                self.remove_binding(binding);
-            }
-            while let Some(binding) = self.exchanges.0.at(index).into.first() {
-                doomed.extend(self.remove_binding(binding));
-            }
-            let version = self.next_version();
-            let exchange = self.exchanges.0.remove(index);
-            self.upstreams -= u32::from(exchange.definition.kind == ExchangeKind::FederationUpstream);
-            if exchange.root != u32::MAX {
-                self.topics.prune(exchange.root);
-            }
-            let vhost = self.vhosts.at_mut(exchange.definition.vhost);
-            if vhost.alternates != 0 {
-                vhost.version = version;
-            }
-            vhost.alternates -= u32::from(exchange.alternate.is_some());
-        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::*;
 use crate::{
     ids::{UserId, VhostId},
     limits::POLICIES_MAX,
+    named::Named,
     policy::{Policy, PolicyTable},
     user::UserLimits,
     vhost::{Vhost, VhostLimits},
@@ -70,6 +71,7 @@ impl Catalog {
     /// Holds every exchange against the policies: it may have another alternate now.
     fn renew_exchanges(&mut self) {
         let version = self.next_version();
+        let (mut before, mut now) = (0, 0);
         for (_, exchange) in self.exchanges.0.iter_mut() {
             let vhost = self.vhosts.at_mut(exchange.definition.vhost);
             exchange.definition.policy = vhost.policies.of_exchange(&exchange.definition.name);
@@ -81,8 +83,11 @@ impl Catalog {
             vhost.alternates -= u32::from(exchange.alternate.is_some());
             vhost.version = version;
             exchange.version = version;
+            before += exchange.heap_bytes();
             exchange.alternate = alternate;
+            now += exchange.heap_bytes();
         }
+        self.exchanges.0.recount(before, now);
     }
 
     pub(super) fn set_vhost_limits(

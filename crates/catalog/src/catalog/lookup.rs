@@ -60,7 +60,7 @@ impl Catalog {
         if name.is_empty() {
             return self.vhosts.get(vhost).map(|vhost| vhost.default_exchange);
         }
-        self.exchanges.0.find(vhost, name).map(|index| self.exchanges.id(index))
+        self.find_exchange(vhost, name).map(|index| self.exchanges.id(index))
     }
 
     /// What an exchange was declared to be.
@@ -72,7 +72,7 @@ impl Catalog {
     /// The queue of this name, whoever may use it.
     #[inline]
     pub fn queue(&self, vhost: VhostId, name: &[u8]) -> Option<QueueId> {
-        self.queues.table.find(vhost, name).map(|index| self.queues.id(index))
+        self.find_queue(vhost, name).map(|index| self.queues.id(index))
     }
 
     /// What a queue was declared to be.
@@ -112,7 +112,7 @@ impl Catalog {
     /// The queue of this name for this session: 404 if there is none, 405 if another session has it to itself.
     /// Passive declarations, consume, get and purge all ask this.
     pub fn queue_for(&self, vhost: VhostId, name: &[u8], session: SessionId) -> Result<QueueId, Refusal> {
-        let index = self.queues.table.find(vhost, name).ok_or_else(|| self.no_queue(vhost, name))?;
+        let index = self.find_queue(vhost, name).ok_or_else(|| self.no_queue(vhost, name))?;
         self.check_lock(index, Some(session))?;
         Ok(self.queues.id(index))
     }
@@ -168,7 +168,8 @@ impl Catalog {
         self.exchanges.get(id).is_some_and(|exchange| exchange.asks > 0)
     }
 
-    /// How many bindings there are; the implicit ones to the default exchange do not count.
+    /// How many bindings there are, those that are being removed included; the implicit ones to the default exchange do not
+    /// count.
     pub fn bindings_count(&self) -> usize {
         self.bindings.len()
     }
@@ -207,13 +208,32 @@ impl Catalog {
     /// The bindings from an exchange, the newest first.
     pub fn bindings_from(&self, id: ExchangeId) -> impl Iterator<Item = BindingView<'_>> {
         let from = self.exchanges.get(id).map(|exchange| exchange.from).unwrap_or_default();
-        self.bindings.iter(BindingList::Source, from).map(|binding| self.view(binding))
+        let bindings = self.bindings.iter(BindingList::Source, from);
+        bindings.filter(|&binding| self.stays(binding)).map(|binding| self.view(binding))
     }
 
     /// The bindings to a queue, the newest first.
     pub fn bindings_to(&self, id: QueueId) -> impl Iterator<Item = BindingView<'_>> {
         let into = self.queues.get(id).map(|queue| queue.into).unwrap_or_default();
-        self.bindings.iter(BindingList::Destination, into).map(|binding| self.view(binding))
+        let bindings = self.bindings.iter(BindingList::Destination, into);
+        bindings.filter(|&binding| self.stays(binding)).map(|binding| self.view(binding))
+    }
+
+    /// The exchange of this name, but for the default exchange.
+    #[inline]
+    pub(super) fn find_exchange(&self, vhost: VhostId, name: &[u8]) -> Option<u32> {
+        if self.vhosts.is_leaving(vhost) { None } else { self.exchanges.0.find(vhost, name) }
+    }
+
+    #[inline]
+    pub(super) fn find_queue(&self, vhost: VhostId, name: &[u8]) -> Option<u32> {
+        if self.vhosts.is_leaving(vhost) { None } else { self.queues.table.find(vhost, name) }
+    }
+
+    /// Whether neither end of a binding is being removed.
+    fn stays(&self, binding: u32) -> bool {
+        let record = self.bindings.get(binding);
+        self.removals.is_empty() || !(self.is_leaving(record.target) || self.exchanges.0.at(record.source).leaving)
     }
 
     fn view(&self, binding: u32) -> BindingView<'_> {

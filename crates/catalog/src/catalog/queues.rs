@@ -5,7 +5,11 @@
 
 use super::*;
 use crate::{
-    arguments, catalog::exchanges::truth, ids::VhostId, name::REQUEST_QUEUE, queue::QueueDefinition,
+    arguments,
+    catalog::{exchanges::truth, removals::Removal},
+    ids::VhostId,
+    name::REQUEST_QUEUE,
+    queue::QueueDefinition,
     queue_type::QueueProperties,
 };
 
@@ -23,7 +27,7 @@ impl Catalog {
         // An exclusive queue goes with its connection, so it is never durable, whatever was asked.
         let durable = *durable && exclusive.is_none();
         let what = ResourceName { kind: ResourceKind::Queue, name, vhost: self.vhost_name(*vhost) };
-        if let Some(index) = self.queues.table.find(*vhost, name.as_bytes()) {
+        if let Some(index) = self.find_queue(*vhost, name.as_bytes()) {
             let current = &self.queues.table.at(index).definition;
             // Stricter than `check_lock`: whether it is exclusive must be the same, too.
             if current.exclusive != *exclusive {
@@ -78,12 +82,12 @@ impl Catalog {
         name: &Name,
         session: Option<SessionId>,
     ) -> Result<ExecutedDefinition, Refusal> {
-        let Some(index) = self.queues.table.find(vhost, name.as_bytes()) else {
+        let Some(index) = self.find_queue(vhost, name.as_bytes()) else {
             return Ok(ExecutedDefinition::new(DefinitionOutcome::Deleted { existed: false }, false));
         };
         self.check_lock(index, session)?;
         let mut executed = ExecutedDefinition::new(DefinitionOutcome::Deleted { existed: true }, true);
-        executed.queues_removed.push(self.drop_queue(index));
+        executed.queues_removed.push(self.begin_queue_removal(index));
         Ok(executed)
     }
 
@@ -91,32 +95,16 @@ impl Catalog {
         let existed = self.queues.get(id).is_some();
         let mut executed = ExecutedDefinition::new(DefinitionOutcome::Deleted { existed }, existed);
         if existed {
-            executed.queues_removed.push(self.drop_queue(id.index));
+            executed.queues_removed.push(self.begin_queue_removal(id.index));
         }
         executed
     }
 
     pub(super) fn forget_session(&mut self, session: SessionId) -> ExecutedDefinition {
-        let queues = self.queues.of_session(session);
-        let mut executed = ExecutedDefinition::new(DefinitionOutcome::SessionForgotten, !queues.is_empty());
-        executed.queues_removed = queues.into_iter().map(|index| self.drop_queue(index)).collect();
-        executed
-    }
-
-    /// Removes a queue with its bindings, and the auto-delete exchanges that lost their last binding with that.
-    pub(super) fn drop_queue(&mut self, index: u32) -> RemovedQueue {
-        let mut doomed = Vec::new();
-        while let Some(binding) = self.queues.table.at(index).into.first() {
-            doomed.extend(self.remove_binding(binding));
+        let any = self.queues.of_session(session).is_some();
+        if any {
+            self.removals.push(Removal::Session(session));
         }
-        self.remove_exchanges(doomed);
-        let queue = self.queues.remove(index);
-        self.vhosts.at_mut(queue.definition.vhost).queues -= 1;
-        RemovedQueue {
-            id: QueueId { index, serial: queue.serial },
-            home: queue.definition.home,
-            vhost: queue.definition.vhost,
-            name: queue.definition.name,
-        }
+        ExecutedDefinition::new(DefinitionOutcome::SessionForgotten, any)
     }
 }

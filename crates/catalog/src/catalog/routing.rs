@@ -6,8 +6,9 @@
 use super::*;
 use crate::{
     binding::{BindingList, BindingTarget, NONE},
-    exchange::{ExchangeEntry, ExchangeKind, RoutingTable, delayed, fanout, federation_upstream, headers},
+    exchange::{ExchangeEntry, ExchangeKind, RoutingTable, delayed, fanout, federation_upstream},
     ids::ExchangeId,
+    limits::SCRATCH_ENTRIES_MAX,
     route::{QueueRoute, RouteDependence, RoutedQueue},
 };
 use std::sync::Arc;
@@ -18,7 +19,7 @@ pub(super) struct RouteSearch {
     /// Tells the exchanges that this walk has seen from those of walks before.
     number: u32,
     to_visit: Vec<u32>,
-    targets: Vec<BindingTarget>,
+    pub targets: Vec<BindingTarget>,
     /// Indexes of queues.
     queues: Vec<u32>,
     routed: Vec<RoutedQueue>,
@@ -50,8 +51,15 @@ impl Default for RouteSearch {
 }
 
 impl RouteSearch {
+    pub fn bytes(&self) -> usize {
+        let scratch =
+            self.to_visit.capacity() + self.targets.capacity() + self.queues.capacity() + self.held.capacity();
+        let last: usize = self.last.iter().map(|route| size_of_val(&*route.queues)).sum();
+        scratch * size_of::<u32>() + self.routed.capacity() * size_of::<RoutedQueue>() + last
+    }
+
     #[inline]
-    fn nowhere(&self, decided: RouteDependence) -> Arc<QueueRoute> {
+    pub fn nowhere(&self, decided: RouteDependence) -> Arc<QueueRoute> {
         Arc::clone(&self.nowhere[decided as usize])
     }
 }
@@ -75,19 +83,21 @@ impl Catalog {
                     && self.bindings.next(BindingList::Alike, binding).is_none()
                     && let target = self.bindings.get(binding).target
                     && target.as_exchange().is_none()
+                    && self.removals.is_empty()
                 {
                     return self.queues.route(target.index());
                 }
             }
             ExchangeKind::Headers | ExchangeKind::Delayed | ExchangeKind::FederationUpstream => {
-                return self.walk_from(id.index, &[routing_key], properties);
+                return self.walk_from(id.index, routing_key, properties);
             }
             ExchangeKind::ConsistentHash if !is_by_key(exchange) => {
-                return self.walk_from(id.index, &[routing_key], properties);
+                return self.walk_from(id.index, routing_key, properties);
             }
             ExchangeKind::Fanout | ExchangeKind::Topic | ExchangeKind::ConsistentHash => {}
         }
-        let key = if is_deaf(exchange) { b"" } else { routing_key };
+        // Where bindings lead to what is being removed, it may turn out to lead nowhere.
+        let key = if self.removals.is_empty() && is_deaf(exchange) { b"" } else { routing_key };
         let version = exchange.version.max(self.vhosts.at(exchange.definition.vhost).version);
         let hash = self.routes.hash(id.index, key);
         let known = self.routes.find(hash, id.index, key, version);
@@ -100,90 +110,32 @@ impl Catalog {
         {
             return route;
         }
-        let route = self.walk_from(id.index, &[routing_key], properties);
+        let route = self.walk_from(id.index, routing_key, properties);
         if route.decided < RouteDependence::ByMessage && is_first(&route) {
             self.routes.insert(hash, id.index, key, self.version, &route);
         }
         route
     }
 
-    /// Where a message goes that has several routing keys: wherever one of them leads, each queue once. Such routes are not
-    /// remembered.
-    pub fn route_all(&mut self, id: ExchangeId, keys: &[&[u8]], properties: RawProperties<'_>) -> Arc<QueueRoute> {
-        let Some(exchange) = self.exchanges.get(id) else { return self.walk.nowhere(RouteDependence::ByMessage) };
-        if !exchange.definition.is_default() {
-            let route = self.walk_from(id.index, keys, properties);
-            return self.uncached(route);
-        }
-        let vhost = exchange.definition.vhost;
-        self.walk.queues.clear();
-        self.walk.queues.extend(keys.iter().filter_map(|key| self.queues.table.find(vhost, key)));
-        self.found(RouteDependence::ByMessage, false)
-    }
-
-    /// A route that does not follow from one routing key.
-    fn uncached(&self, route: Arc<QueueRoute>) -> Arc<QueueRoute> {
-        if route.decided == RouteDependence::ByMessage {
-            return route;
-        }
-        let queues = route.queues.clone();
-        Arc::new(QueueRoute {
-            queues,
-            held: Box::default(),
-            decided: RouteDependence::ByMessage,
-            stamped: route.stamped,
-        })
-    }
-
-    fn walk_from(&mut self, index: u32, keys: &[&[u8]], properties: RawProperties<'_>) -> Arc<QueueRoute> {
+    fn walk_from(&mut self, index: u32, key: &[u8], properties: RawProperties<'_>) -> Arc<QueueRoute> {
         let mut walk = std::mem::take(&mut self.walk.to_visit);
         let mut targets = std::mem::take(&mut self.walk.targets);
         self.walk.queues.clear();
         self.next_walk();
+        self.headers.begin();
         let (mut decided, mut stamped) = (RouteDependence::ByKey, false);
         self.visit_once(index, &mut walk);
         while let Some(index) = walk.pop() {
             targets.clear();
-            let exchange = self.exchanges.0.at(index);
-            let (vhost, from, root) = (exchange.definition.vhost, exchange.from, exchange.root);
-            if exchange.definition.kind == ExchangeKind::Delayed {
-                decided = RouteDependence::ByMessage;
-                if delayed::delay_ms(properties).is_some() {
+            match self.targets(index, key, properties, &mut targets) {
+                Some(dependence) => decided = decided.max(dependence),
+                None => {
                     self.walk.held.push(index);
                     continue;
                 }
             }
-            match &exchange.matching {
-                RoutingTable::Direct => {
-                    keys.iter().for_each(|key| self.direct.route(&self.bindings, index, key, &mut targets));
-                }
-                RoutingTable::Fanout => fanout::route(&self.bindings, from, &mut targets),
-                RoutingTable::Topic => {
-                    keys.iter().for_each(|key| self.topics.route(&self.bindings, root, key, &mut targets));
-                }
-                RoutingTable::ConsistentHash(ring) => {
-                    if !ring.is_by_key() {
-                        decided = RouteDependence::ByMessage;
-                    }
-                    // The first key alone counts, as in RabbitMQ.
-                    let key = keys.first().copied().unwrap_or_default();
-                    targets.extend(ring.route(&self.bindings, key, properties));
-                }
-                RoutingTable::Headers => {
-                    decided = RouteDependence::ByMessage;
-                    let headers = properties.headers().unwrap_or_default();
-                    headers::route(&self.bindings, from, headers, &mut targets);
-                }
-                RoutingTable::FederationUpstream(downstream) => {
-                    decided = decided.max(RouteDependence::ByKeyAndTrace);
-                    if downstream.wants(federation_upstream::trace(properties)) {
-                        fanout::route(&self.bindings, from, &mut targets);
-                    }
-                }
-            }
             if targets.is_empty()
-                && let Some(alternate) = &self.exchanges.0.at(index).alternate
-                && let Some(alternate) = self.exchanges.0.find(vhost, alternate.as_bytes())
+                && let Some(alternate) = self.alternate(index)
             {
                 self.visit_once(alternate, &mut walk);
             }
@@ -194,13 +146,69 @@ impl Catalog {
                 }
             }
         }
+        targets.shrink_to(SCRATCH_ENTRIES_MAX);
         (self.walk.to_visit, self.walk.targets) = (walk, targets);
         self.found(decided, stamped)
+    }
+
+    /// Where an exchange leads a message with this key, and what of the message decided that; `None` if it holds it back.
+    pub(super) fn targets(
+        &mut self,
+        index: u32,
+        key: &[u8],
+        properties: RawProperties<'_>,
+        targets: &mut Vec<BindingTarget>,
+    ) -> Option<RouteDependence> {
+        let exchange = self.exchanges.0.at(index);
+        let (from, root, mut work) = (exchange.from, exchange.root, 1);
+        let mut decided = RouteDependence::ByKey;
+        if exchange.definition.kind == ExchangeKind::Delayed {
+            decided = RouteDependence::ByMessage;
+            if delayed::delay_ms(properties).is_some() {
+                return None;
+            }
+        }
+        match &exchange.matching {
+            RoutingTable::Direct => work += self.direct.route(&self.bindings, index, key, targets),
+            RoutingTable::Fanout => work += fanout::route(&self.bindings, from, targets),
+            RoutingTable::Topic => work += self.topics.route(&self.bindings, root, key, targets),
+            RoutingTable::ConsistentHash(ring) => {
+                if !ring.is_by_key() {
+                    decided = RouteDependence::ByMessage;
+                }
+                let all_stay = self.removals.is_empty();
+                let stays = |binding| all_stay || !self.is_leaving(self.bindings.get(binding).target);
+                targets.extend(ring.route(&self.bindings, key, properties, stays, &mut work));
+            }
+            RoutingTable::Headers { size } => {
+                decided = RouteDependence::ByMessage;
+                let headers = properties.headers().unwrap_or_default();
+                work += self.headers.route(&self.bindings, (index, from), *size, headers, targets);
+            }
+            RoutingTable::FederationUpstream(downstream) => {
+                decided = decided.max(RouteDependence::ByKeyAndTrace);
+                if downstream.wants(federation_upstream::trace(properties)) {
+                    work += fanout::route(&self.bindings, from, targets);
+                }
+            }
+        }
+        if !self.removals.is_empty() {
+            targets.retain(|&target| !self.is_leaving(target));
+        }
+        self.work += work;
+        Some(decided)
+    }
+
+    /// Where messages go that an exchange finds no place for.
+    pub(super) fn alternate(&self, index: u32) -> Option<u32> {
+        let exchange = self.exchanges.0.at(index);
+        self.exchanges.0.find(exchange.definition.vhost, exchange.alternate.as_ref()?.as_bytes())
     }
 
     /// The route to the queues that a walk has come upon.
     fn found(&mut self, decided: RouteDependence, stamped: bool) -> Arc<QueueRoute> {
         let RouteSearch { queues, routed, last, held, .. } = &mut self.walk;
+        self.work += queues.len() as u64;
         if queues.len() > 1 {
             queues.sort_unstable();
             queues.dedup();

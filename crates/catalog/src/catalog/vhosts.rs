@@ -5,6 +5,7 @@
 
 use super::*;
 use crate::{
+    catalog::removals::Removal,
     exchange::{ExchangeDefinition, PREDECLARED, RoutingTable},
     ids::{ExchangeId, VhostId},
     policy::PolicyTable,
@@ -37,6 +38,7 @@ impl Catalog {
             policies: PolicyTable::default(),
             limits: VhostLimits::default(),
             queues: 0,
+            leaving: false,
         };
         let id = self.vhosts.insert(vhost);
         for (name, kind, internal) in PREDECLARED {
@@ -51,7 +53,7 @@ impl Catalog {
                 policy: None,
             };
             let what = ResourceName { kind: ResourceKind::Exchange, name, vhost: "" };
-            let matching = RoutingTable::of(what, kind, &Table::new())?;
+            let matching = RoutingTable::of(what, kind, &Table::new(), self.limits.hash_seed)?;
             let index = self.add_exchange(definition, matching);
             if name.is_empty() {
                 self.vhosts.at_mut(id).default_exchange = self.exchanges.id(index);
@@ -64,20 +66,11 @@ impl Catalog {
         let Some(id) = self.vhosts.find(name) else {
             return Ok(ExecutedDefinition::new(DefinitionOutcome::Deleted { existed: false }, false));
         };
-        let mut executed = ExecutedDefinition::new(DefinitionOutcome::Deleted { existed: true }, true);
-        let queues: Vec<u32> = self.queues.table.in_vhost(id).collect();
-        executed.queues_removed = queues.into_iter().map(|index| self.drop_queue(index)).collect();
-        let exchanges: Vec<u32> = self.exchanges.0.in_vhost(id).collect();
-        for index in exchanges {
-            // Some go with others before their turn.
-            if self.exchanges.0.get(index).is_some() {
-                self.remove_exchanges(vec![index]);
-            }
-        }
+        self.vhosts.hide(id);
         self.users.forget_vhost(id);
         self.permissions.forget();
-        self.vhosts.remove(id);
-        Ok(executed)
+        self.removals.push(Removal::Vhost { id, next_queue: 0, next_exchange: 0 });
+        Ok(ExecutedDefinition::new(DefinitionOutcome::Deleted { existed: true }, true))
     }
 
     /// Opens a vhost for a user, as `connection.open` does: 530 if it does not exist or is not the user's.

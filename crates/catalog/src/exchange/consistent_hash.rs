@@ -9,10 +9,13 @@
 
 use crate::{
     arguments::{HASH_HEADER, HASH_PROPERTY, long_string, term},
-    binding::{BindingTable, BindingTarget, NONE},
+    binding::{BindingList, BindingTable, BindingTarget, ListHead, NONE},
+    heap::allocated,
     limits::WEIGHT_MAX,
     refusal::{Refusal, ResourceName},
 };
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use wire::{RawProperties, Table, Value, ValueRef};
 
 /// What of a message decides.
@@ -24,6 +27,9 @@ enum HashOn {
     CorrelationId,
     Timestamp,
 }
+
+/// Seats that draw in one unit of work.
+const POINTS_A_UNIT: usize = 16;
 
 /// A binding, as it draws.
 struct HashPoint {
@@ -42,6 +48,10 @@ pub(crate) struct HashRing {
     on: HashOn,
     /// By weight.
     rows: Vec<WeightClass>,
+    /// The newest binding to each destination; the others are behind it, `BindingList::Alike`. The oldest one has the seat.
+    newest: HashMap<BindingTarget, u32, FixedState>,
+    /// Bytes of the rows.
+    rows_bytes: usize,
 }
 
 /// The weight that a binding key says, as Erlang reads numbers.
@@ -68,7 +78,7 @@ pub(crate) fn weight(key: &[u8]) -> Result<u32, Refusal> {
 
 impl HashRing {
     /// Of a new exchange.
-    pub fn new(what: ResourceName<'_>, arguments: &Table) -> Result<Self, Refusal> {
+    pub fn new(what: ResourceName<'_>, arguments: &Table, hash_seed: u64) -> Result<Self, Refusal> {
         let header = long_string(what, arguments, HASH_HEADER)?;
         let on = match (header, long_string(what, arguments, HASH_PROPERTY)?) {
             (None, None) => HashOn::RoutingKey,
@@ -84,13 +94,44 @@ impl HashRing {
                 return Err(Refusal::precondition("hash-header and hash-property are mutually exclusive"));
             }
         };
-        Ok(Self { on, rows: Vec::new() })
+        let newest = HashMap::with_hasher(FixedState::with_seed(hash_seed));
+        Ok(Self { on, rows: Vec::new(), newest, rows_bytes: 0 })
     }
 
     /// Whether the routing key alone decides.
     #[inline]
     pub fn is_by_key(&self) -> bool {
         self.on == HashOn::RoutingKey
+    }
+
+    pub fn bytes(&self) -> usize {
+        allocated(size_of::<Self>()) + self.rows_bytes + self.newest.allocation_size()
+    }
+
+    /// Puts a new binding with those to its destination. Answers whether it is to be seated: it is the only one.
+    pub fn link(&mut self, bindings: &mut BindingTable, binding: u32) -> bool {
+        let newest = self.newest.entry(bindings.get(binding).target).or_insert(NONE);
+        let mut head = ListHead(*newest);
+        bindings.link(BindingList::Alike, &mut head, binding);
+        std::mem::replace(newest, head.0) == NONE
+    }
+
+    /// Takes a binding away from those to its destination, with its seat if it has one. Answers with the binding that is to
+    /// be seated instead: the oldest that is left, as in RabbitMQ 3.10.
+    pub fn unlink(&mut self, bindings: &mut BindingTable, binding: u32) -> Option<u32> {
+        let target = bindings.get(binding).target;
+        let Some(newest) = self.newest.get_mut(&target) else {
+            unreachable!("every binding is with those to its destination")
+        };
+        // The oldest is the last of the list.
+        let heir = bindings.previous(BindingList::Alike, binding);
+        let mut head = ListHead(*newest);
+        bindings.unlink(BindingList::Alike, &mut head, binding);
+        *newest = head.0;
+        if head == ListHead::default() {
+            self.newest.remove(&target);
+        }
+        if self.remove(bindings, binding) { heir } else { None }
     }
 
     /// Seats a binding: the only one to its destination, whose hash is [`hash_destination`].
@@ -100,15 +141,19 @@ impl HashRing {
         };
         let at = self.rows.partition_point(|row| row.weight < weight);
         if self.rows.get(at).is_none_or(|row| row.weight != weight) {
+            let before = self.rows.capacity();
             self.rows.insert(at, WeightClass { weight, points: Vec::new() });
+            self.rows_bytes += (self.rows.capacity() - before) * size_of::<WeightClass>();
         }
         let points = &mut self.rows[at].points;
         bindings.set_node(binding, points.len() as u32);
+        let before = points.capacity();
         points.push(HashPoint { hash: destination, binding });
+        self.rows_bytes += (points.capacity() - before) * size_of::<HashPoint>();
     }
 
     /// Takes a binding's seat away. Answers whether it had one.
-    pub fn remove(&mut self, bindings: &mut BindingTable, binding: u32) -> bool {
+    fn remove(&mut self, bindings: &mut BindingTable, binding: u32) -> bool {
         let at = bindings.get(binding).node;
         if at == NONE {
             return false;
@@ -123,22 +168,27 @@ impl HashRing {
         if let Some(moved) = points.get(at as usize) {
             bindings.set_node(moved.binding, at);
         } else if points.is_empty() {
+            self.rows_bytes -= points.capacity() * size_of::<HashPoint>();
             self.rows.remove(row);
         }
         true
     }
 
-    /// Where a message goes.
+    /// Where a message goes, by the bindings that stay. Adds to the work.
     pub fn route(
         &self,
         bindings: &BindingTable,
         routing_key: &[u8],
         properties: RawProperties<'_>,
+        stays: impl Fn(u32) -> bool,
+        work: &mut u64,
     ) -> Option<BindingTarget> {
         let key = self.key(routing_key, properties);
         let mut best = None;
         for row in &self.rows {
-            let draws = row.points.iter().map(|point| (mix(point.hash ^ key), point.binding));
+            *work += 1 + (row.points.len() / POINTS_A_UNIT) as u64;
+            let points = row.points.iter().filter(|point| stays(point.binding));
+            let draws = points.map(|point| (mix(point.hash ^ key), point.binding));
             let Some((draw, binding)) = draws.max_by_key(|&(draw, _)| draw) else { continue };
             let wait = -even(draw).ln() / f64::from(row.weight);
             if best.is_none_or(|(least, _)| wait < least) {

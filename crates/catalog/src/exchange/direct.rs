@@ -28,6 +28,10 @@ impl DirectIndex {
         Self { heads: HashTable::new(), hash: FixedState::with_seed(limits.hash_seed) }
     }
 
+    pub fn bytes(&self) -> usize {
+        self.heads.allocation_size()
+    }
+
     pub fn add(&mut self, bindings: &mut BindingTable, binding: u32) {
         let (exchange, key) = (bindings.get(binding).source, bindings.key(binding));
         let hash = hash_of(&self.hash, exchange, key);
@@ -76,9 +80,12 @@ impl DirectIndex {
         self.heads.find(hash_of(&self.hash, exchange, key), same).copied()
     }
 
-    pub fn route(&self, bindings: &BindingTable, exchange: u32, key: &[u8], found: &mut Vec<BindingTarget>) {
+    /// Answers with the work.
+    pub fn route(&self, bindings: &BindingTable, exchange: u32, key: &[u8], found: &mut Vec<BindingTarget>) -> u64 {
+        let before = found.len();
         if let Some(head) = self.find(bindings, exchange, key) {
             found.extend(bindings.iter(BindingList::Alike, ListHead(head)).map(|binding| bindings.get(binding).target));
         }
+        1 + (found.len() - before) as u64
     }
 }

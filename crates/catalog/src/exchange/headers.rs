@@ -1,14 +1,28 @@
 //! Headers exchange: the headers of a message against the arguments of the bindings.
 //!
 //! Enters: the message's headers.  Leaves: the bindings that they satisfy.
-//! Owns:   the meaning of `x-match` (AMQP 0-9-1 §3.1.3.4; `all-with-x` and `any-with-x` are RabbitMQ's).
+//! Owns:   the meaning of `x-match` (AMQP 0-9-1 §3.1.3.4; `all-with-x` and `any-with-x` are RabbitMQ's), and one index over
+//!         the bindings of all headers exchanges.
+//!
+//! A message looks at the bindings that ask for one of its headers, name and value. Where an exchange has few bindings,
+//! these are looked at instead. Either way an exchange costs the headers of the message and of its bindings at most.
+
+mod agreement;
+mod message_headers;
+mod posting_lists;
 
 use crate::{
     arguments::{X_BOUND_FROM, X_HARRIER_WINDOW, X_MATCH, term},
-    binding::{BindingList, BindingTable, BindingTarget, ListHead},
+    binding::{BindingList, BindingTable, BindingTarget, ListHead, NONE},
+    limits::CatalogLimits,
     refusal::Refusal,
 };
-use wire::{Table, TableRef, Value, ValueRef};
+use agreement::{agrees, value_work};
+use foldhash::fast::FixedState;
+use message_headers::MessageHeaders;
+use posting_lists::PostingLists;
+use std::hash::{BuildHasher, Hasher};
+use wire::{ShortStr, Table, TableRef, Value, ValueRef};
 
 /// How many of a binding's headers must be there.
 #[derive(Clone, Copy)]
@@ -33,6 +47,15 @@ fn mode(value: Option<&Value>) -> Option<MatchMode> {
     Some(MatchMode { all, with_x })
 }
 
+impl MatchMode {
+    /// Whether a header of this name is asked for. What brokers say of a mirrored binding is no header that anybody asks for.
+    fn asks_for(self, name: ShortStr<'_>) -> bool {
+        let name = name.as_bytes();
+        let is_own = || [X_MATCH, X_BOUND_FROM, X_HARRIER_WINDOW].iter().any(|own| own.as_bytes() == name);
+        !name.starts_with(b"x-") || (self.with_x && !is_own())
+    }
+}
+
 /// Refuses a binding whose `x-match` is none.
 pub(crate) fn check(arguments: &Table) -> Result<(), Refusal> {
     let value = arguments.get(X_MATCH);
@@ -53,37 +76,153 @@ pub(crate) fn check(arguments: &Table) -> Result<(), Refusal> {
     })
 }
 
-pub(crate) fn route(bindings: &BindingTable, from: ListHead, headers: TableRef<'_>, found: &mut Vec<BindingTarget>) {
-    let satisfied = bindings.iter(BindingList::Source, from).filter(|&binding| match bindings.arguments(binding) {
-        None => true,
-        Some(arguments) => satisfies(headers, arguments),
-    });
-    found.extend(satisfied.map(|binding| bindings.get(binding).target));
+/// How many headers the bindings of an exchange ask for at most, and how many bindings there are.
+pub(crate) fn size_of_binding(bindings: &BindingTable, binding: u32) -> u64 {
+    1 + bindings.arguments(binding).map_or(0, |arguments| arguments.len() as u64)
 }
 
-fn satisfies(headers: TableRef<'_>, arguments: &Table) -> bool {
-    let Some(MatchMode { all, with_x }) = mode(arguments.get(X_MATCH)) else { return false };
-    let mut wanted = arguments.iter().filter(|(name, _)| {
-        let name = name.as_bytes();
-        // What brokers say of a mirrored binding is no header that anybody asks for.
-        let is_asked = |name| [X_MATCH, X_BOUND_FROM, X_HARRIER_WINDOW].iter().all(|own| own.as_bytes() != name);
-        !name.starts_with(b"x-") || (with_x && is_asked(name))
-    });
-    let holds = |(name, value): (wire::ShortStr<'_>, &Value)| {
-        let header = headers.iter().map_while(Result::ok).find(|(found, _)| *found == name);
-        header.is_some_and(|(_, header)| agrees(value, header))
-    };
-    if all { wanted.all(holds) } else { wanted.any(holds) }
+/// The bindings of all headers exchanges, by the headers that they ask for.
+pub(crate) struct HeadersIndex {
+    lists: PostingLists,
+    message: MessageHeaders,
+    hash: FixedState,
 }
 
-/// A void argument asks for presence alone. Numbers of all types compare by value, and so do strings and bytes; what
-/// is within lists and tables must have the same types as well. So RabbitMQ 3.10, where each value is one term of
-/// Erlang, but a nested one carries its type.
-fn agrees(wanted: &Value, header: ValueRef<'_>) -> bool {
-    match (wanted, header) {
-        (Value::Void, _) => true,
-        (Value::List(wanted), ValueRef::List(header)) => header.to_list().is_ok_and(|header| header == *wanted),
-        (Value::Table(wanted), ValueRef::Table(header)) => header.to_table().is_ok_and(|header| header == *wanted),
-        _ => wanted.is_equivalent(header),
+impl HeadersIndex {
+    pub fn new(limits: &CatalogLimits) -> Self {
+        Self {
+            lists: PostingLists::default(),
+            message: MessageHeaders::default(),
+            hash: FixedState::with_seed(limits.hash_seed),
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.lists.bytes() + self.message.bytes()
+    }
+
+    /// The key of the bindings that ask for a header of this value, or, without one, for any value of this name.
+    fn key(&self, exchange: u32, name: u64, value: Option<u64>) -> u64 {
+        let mut hasher = self.hash.build_hasher();
+        hasher.write_u32(exchange);
+        hasher.write_u64(name);
+        hasher.write_u64(value.unwrap_or_default());
+        hasher.write_u8(value.is_some().into());
+        hasher.finish()
+    }
+
+    /// The key of the bindings that ask for nothing.
+    fn key_of_all(&self, exchange: u32) -> u64 {
+        let mut hasher = self.hash.build_hasher();
+        hasher.write_u32(exchange);
+        hasher.finish()
+    }
+
+    /// Indexes a new binding: by each of its headers if one is enough, else by the one for which the fewest others are.
+    pub fn add(&mut self, bindings: &mut BindingTable, binding: u32) {
+        let source = bindings.get(binding).source;
+        let arguments = bindings.arguments(binding);
+        let mode = arguments.map_or(mode(None), |arguments| mode(arguments.get(X_MATCH)));
+        let Some(mode) = mode else { unreachable!("x-match is checked before it is bound") };
+        let entries = arguments.into_iter().flat_map(Table::iter).enumerate();
+        let asked = entries.filter(|(_, (name, _))| mode.asks_for(*name)).map(|(entry, (name, value))| {
+            let name = message_headers::hash_name(&self.hash, name.as_bytes());
+            let value = (*value != Value::Void).then(|| agreement::hash_value(&self.hash, value));
+            (self.key(source, name, value), entry as u32)
+        });
+        let mut asked: Vec<_> = asked.collect();
+        let is_whole = !mode.all || asked.len() <= 1;
+        if mode.all {
+            let all = (self.key_of_all(source), NONE);
+            asked = vec![asked.into_iter().min_by_key(|&(key, _)| self.lists.len(key)).unwrap_or(all)];
+        }
+        let node = if asked.is_empty() { NONE } else { self.lists.add(binding, is_whole, asked) };
+        bindings.set_node(binding, node);
+    }
+
+    pub fn remove(&mut self, bindings: &BindingTable, binding: u32) {
+        let node = bindings.get(binding).node;
+        if node != NONE {
+            self.lists.remove(node);
+        }
+    }
+
+    /// Another message comes.
+    pub fn begin(&mut self) {
+        self.message.clear();
+    }
+
+    /// Appends where the bindings of an exchange lead that the message satisfies. `size` is the sum of
+    /// [`size_of_binding`]. Answers with the work.
+    pub fn route(
+        &mut self,
+        bindings: &BindingTable,
+        (exchange, from): (u32, ListHead),
+        size: u64,
+        headers: TableRef<'_>,
+        found: &mut Vec<BindingTarget>,
+    ) -> u64 {
+        let mut work = self.message.read(headers, &self.hash);
+        // Each header is looked for twice, as this value and as any value.
+        if size <= 2 * self.message.len() as u64 {
+            for binding in bindings.iter(BindingList::Source, from) {
+                if self.satisfies(bindings, binding, headers, &mut work) {
+                    found.push(bindings.get(binding).target);
+                }
+            }
+            return work;
+        }
+        let all = self.lists.iter(self.key_of_all(exchange));
+        found.extend(all.map(|posting| bindings.get(posting.binding).target).inspect(|_| work += 1));
+        work += self.message.hash_values(headers, &self.hash);
+        let mut lists = std::mem::take(&mut self.lists);
+        lists.next_search();
+        for (name, hash, value, value_hash) in self.message.iter(headers) {
+            for key in [self.key(exchange, hash, None), self.key(exchange, hash, Some(value_hash))] {
+                work += 1;
+                let mut next = lists.first(key);
+                while let Some(at) = next {
+                    let posting = lists.get(at);
+                    next = posting.next;
+                    work += 1;
+                    if lists.is_done(at) {
+                        continue;
+                    }
+                    let Some((asked, wanted)) =
+                        bindings.arguments(posting.binding).and_then(|all| all.entry(posting.entry as usize))
+                    else {
+                        unreachable!("a posting is one of the binding's arguments")
+                    };
+                    work += value_work(value);
+                    // Hashes can be the same by chance.
+                    if asked != name || !agrees(wanted, value) {
+                        continue;
+                    }
+                    if lists.is_whole(at) || self.satisfies(bindings, posting.binding, headers, &mut work) {
+                        found.push(bindings.get(posting.binding).target);
+                    }
+                    lists.set_done(at);
+                }
+            }
+        }
+        self.lists = lists;
+        work
+    }
+
+    /// Whether the message, which is read, satisfies a binding.
+    fn satisfies(&self, bindings: &BindingTable, binding: u32, headers: TableRef<'_>, work: &mut u64) -> bool {
+        *work += 1;
+        let Some(arguments) = bindings.arguments(binding) else { return true };
+        let Some(mode) = mode(arguments.get(X_MATCH)) else { return false };
+        let holds = |(name, value): (ShortStr<'_>, &Value)| {
+            *work += 1;
+            let header: Option<ValueRef<'_>> = self.message.find(headers, name.as_bytes(), &self.hash);
+            header.is_some_and(|header| {
+                *work += value_work(header);
+                agrees(value, header)
+            })
+        };
+        let mut wanted = arguments.iter().filter(|(name, _)| mode.asks_for(*name));
+        if mode.all { wanted.all(holds) } else { wanted.any(holds) }
     }
 }

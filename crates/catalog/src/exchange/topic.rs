@@ -6,9 +6,11 @@
 //! A pattern that is alone below a node hangs there whole, as the node's *tail*, and is pushed down a word only when
 //! another pattern comes along. So a million patterns cost about a million nodes however long they are.
 //!
-//! Routing keeps the set of nodes that the words so far can have led to. A `#` node stays in the set while words go
-//! by, and entering a node enters its `#` child as well, since `#` also stands for no word (AMQP 0-9-1 §3.1.3.3).
+//! Routing visits a node once for each key, with the set of positions at which the words in front of it can have ended
+//! in the key; `#` stands for no word as well (AMQP 0-9-1 §3.1.3.3). So a key costs the nodes that it reaches times its
+//! different words at most.
 
+mod key_words;
 mod pattern;
 mod words;
 
@@ -18,7 +20,8 @@ use crate::{
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
-use pattern::{matches, next_word, words_of};
+use key_words::{KeyWords, PositionSet, WidePositions};
+use pattern::{next_word, words_of};
 use std::hash::{BuildHasher, Hasher};
 use words::{HASH, STAR, WordTable};
 
@@ -31,15 +34,28 @@ struct TrieNode {
     children: u32,
     /// Bindings whose pattern ends here, or goes on as the tail.
     alike: ListHead,
-    /// The last step of routing that entered it.
-    mark: u32,
     /// Where in a pattern that comes through here the next word begins; one beyond its end if there is none.
     offset: u16,
     has_star: bool,
     has_hash: bool,
 }
 
-const _: () = assert!(size_of::<TrieNode>() == 24);
+const _: () = assert!(size_of::<TrieNode>() == 20);
+
+/// Scratch of a search with one kind of set.
+#[derive(Default)]
+struct TopicSearch<S> {
+    /// The words of the key with the same text, by the first of them.
+    alike: Vec<S>,
+    /// Nodes, and how much of the key can be taken there.
+    to_visit: Vec<(u32, S)>,
+}
+
+impl<S> TopicSearch<S> {
+    fn bytes(&self) -> usize {
+        self.alike.capacity() * size_of::<S>() + self.to_visit.capacity() * size_of::<(u32, S)>()
+    }
+}
 
 /// The tries of all topic exchanges.
 pub(crate) struct TopicTrie {
@@ -48,9 +64,9 @@ pub(crate) struct TopicTrie {
     edges: HashTable<u32>,
     words: WordTable,
     hash: FixedState,
-    step: u32,
-    here: Vec<u32>,
-    there: Vec<u32>,
+    key: KeyWords,
+    narrow: TopicSearch<u64>,
+    wide: TopicSearch<WidePositions>,
 }
 
 fn hash_of(hash: &FixedState, parent: u32, word: u32) -> u64 {
@@ -67,10 +83,19 @@ impl TopicTrie {
             edges: HashTable::new(),
             words: WordTable::new(limits.hash_seed),
             hash: FixedState::with_seed(limits.hash_seed),
-            step: 0,
-            here: Vec::new(),
-            there: Vec::new(),
+            key: KeyWords::default(),
+            narrow: TopicSearch::default(),
+            wide: TopicSearch::default(),
         }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.nodes.capacity() * size_of::<TrieNode>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.edges.allocation_size()
+            + self.words.bytes()
+            + self.narrow.bytes()
+            + self.wide.bytes()
     }
 
     /// A new, empty trie.
@@ -80,7 +105,6 @@ impl TopicTrie {
             word: NONE,
             children: 0,
             alike: ListHead::default(),
-            mark: 0,
             offset: 0,
             has_star: false,
             has_hash: false,
@@ -128,7 +152,6 @@ impl TopicTrie {
             word,
             children: 0,
             alike: ListHead::default(),
-            mark: 0,
             offset,
             has_star: false,
             has_hash: false,
@@ -158,9 +181,11 @@ impl TopicTrie {
         bindings.key(record.alike.0).get(usize::from(record.offset)..)
     }
 
-    pub fn add(&mut self, bindings: &mut BindingTable, root: u32, binding: u32) {
-        let mut node = root;
+    /// Answers with the work.
+    pub fn add(&mut self, bindings: &mut BindingTable, root: u32, binding: u32) -> u64 {
+        let (mut node, mut work) = (root, 0);
         loop {
+            work += 1;
             let pattern = bindings.key(binding);
             if let Some(tail) = self.tail(bindings, node) {
                 if self.rest_behind(node, pattern) == Some(tail) {
@@ -181,8 +206,10 @@ impl TopicTrie {
                 }
             }
         }
+        // The first of a list alone knows the node: a list moves at once, however long it is.
         bindings.set_node(binding, node);
         bindings.link(BindingList::Alike, &mut self.nodes[node as usize].alike, binding);
+        work
     }
 
     /// Moves a node's tail one word down, to a child of its own.
@@ -192,16 +219,19 @@ impl TopicTrie {
         let text = next_word(&mut rest).expect("a tail has a word");
         let child = self.add_child(node, text);
         self.nodes[child as usize].alike = std::mem::take(&mut self.nodes[node as usize].alike);
-        let mut next = Some(alike.0);
-        while let Some(binding) = next {
-            bindings.set_node(binding, child);
-            next = bindings.next(BindingList::Alike, binding);
-        }
+        bindings.set_node(alike.0, child);
     }
 
     pub fn remove(&mut self, bindings: &mut BindingTable, binding: u32) {
+        if bindings.previous(BindingList::Alike, binding).is_some() {
+            // Not the first: the list keeps its head.
+            return bindings.unlink(BindingList::Alike, &mut ListHead::default(), binding);
+        }
         let mut node = bindings.get(binding).node;
         bindings.unlink(BindingList::Alike, &mut self.nodes[node as usize].alike, binding);
+        if let Some(first) = self.nodes[node as usize].alike.first() {
+            return bindings.set_node(first, node);
+        }
         loop {
             let TrieNode { parent, word, children, alike, .. } = self.nodes[node as usize];
             if parent == NONE || children != 0 || alike != ListHead::default() {
@@ -221,86 +251,101 @@ impl TopicTrie {
         }
     }
 
-    /// Appends where the bindings lead whose patterns match. A target can come up more than once.
-    pub fn route(&mut self, bindings: &BindingTable, root: u32, key: &[u8], found: &mut Vec<BindingTarget>) {
-        let (mut here, mut there) = (std::mem::take(&mut self.here), std::mem::take(&mut self.there));
-        let mut rest = words_of(key);
-        here.clear();
-        self.next_step();
-        self.enter(bindings, root, rest, &mut here, found);
-        while !here.is_empty()
-            && let Some(text) = next_word(&mut rest)
-        {
-            let word = self.words.find(text);
-            there.clear();
-            self.next_step();
-            for &node in &here {
-                let TrieNode { word: label, children, has_star, has_hash, .. } = self.nodes[node as usize];
-                if label == HASH {
-                    self.enter(bindings, node, rest, &mut there, found);
-                }
-                if children > u32::from(has_star) + u32::from(has_hash)
-                    && let Some(child) = word.and_then(|word| self.child(node, word))
-                {
-                    self.enter(bindings, child, rest, &mut there, found);
-                }
-                if has_star && let Some(child) = self.child(node, STAR) {
-                    self.enter(bindings, child, rest, &mut there, found);
-                }
-            }
-            std::mem::swap(&mut here, &mut there);
-        }
-        if rest.is_none() {
-            for &node in &here {
-                append(bindings, self.nodes[node as usize].alike, found);
-            }
-        }
-        (self.here, self.there) = (here, there);
+    /// Appends where the bindings lead whose patterns match. A target can come up more than once. Answers with the work.
+    pub fn route(&mut self, bindings: &BindingTable, root: u32, key: &[u8], found: &mut Vec<BindingTarget>) -> u64 {
+        let mut words = std::mem::take(&mut self.key);
+        words.read(key, &self.words);
+        // Positions go from 0 to the number of words.
+        let work = if words.len() < 64 {
+            let mut search = std::mem::take(&mut self.narrow);
+            let work = self.search(bindings, root, &words, &mut search, found);
+            self.narrow = search;
+            work
+        } else {
+            let mut search = std::mem::take(&mut self.wide);
+            let work = self.search(bindings, root, &words, &mut search, found);
+            self.wide = search;
+            work
+        };
+        self.key = words;
+        work
     }
 
-    fn next_step(&mut self) {
-        if self.step == u32::MAX {
-            self.nodes.iter_mut().for_each(|node| node.mark = 0);
-            self.step = 0;
-        }
-        self.step += 1;
-    }
-
-    /// Adds a node and the `#` nodes right below it to the set, unless they are in it. A tail is settled at once.
-    #[inline]
-    fn enter(
-        &mut self,
+    /// Visits each node once, with all positions at which a way there can be in the key.
+    fn search<S: PositionSet>(
+        &self,
         bindings: &BindingTable,
-        mut node: u32,
-        rest: Option<&[u8]>,
-        set: &mut Vec<u32>,
+        root: u32,
+        key: &KeyWords,
+        search: &mut TopicSearch<S>,
         found: &mut Vec<BindingTarget>,
-    ) {
-        loop {
-            let step = self.step;
-            let record = &mut self.nodes[node as usize];
-            if std::mem::replace(&mut record.mark, step) == step {
-                return;
+    ) -> u64 {
+        let end = key.len();
+        let (mut last, mut at_start) = (S::default(), S::default());
+        last.insert(end);
+        at_start.insert(0);
+        search.alike.clear();
+        search.alike.resize(end, S::default());
+        let mut labelled = S::default();
+        for word in 0..end {
+            search.alike[key.first_alike(word)].insert(word);
+            if key.label(word).is_some() {
+                labelled.insert(word);
             }
-            let (alike, has_hash, is_hash) = (record.alike, record.has_hash, record.word == HASH);
+        }
+        let mut work = end as u64 + 1;
+        search.to_visit.push((root, at_start));
+        while let Some((node, at)) = search.to_visit.pop() {
+            work += 1;
+            let TrieNode { children, has_star, has_hash, alike, .. } = self.nodes[node as usize];
             if let Some(tail) = self.tail(bindings, node) {
-                // A `#` in front of the tail may take more words; as it stays in no set, it is matched along.
-                if matches(is_hash, Some(tail), rest) {
-                    append(bindings, alike, found);
+                let (matches, units) = key.matches(tail, at, &search.alike, &self.words);
+                work += units;
+                if matches {
+                    work += append(bindings, alike, found);
                 }
-                return;
+                continue;
             }
-            set.push(node);
-            match has_hash.then(|| self.child(node, HASH)).flatten() {
-                Some(child) => node = child,
-                None => return,
+            if at.contains(end) {
+                work += append(bindings, alike, found);
             }
+            if has_star {
+                self.enter(node, STAR, at.without(last).next(), &mut search.to_visit);
+            }
+            if has_hash {
+                self.enter(node, HASH, at.and_all_behind(end), &mut search.to_visit);
+            }
+            if children > u32::from(has_star) + u32::from(has_hash) {
+                let mut left = at.and(labelled);
+                while let Some(word) = left.lowest() {
+                    work += 1;
+                    let alike = search.alike[key.first_alike(word)];
+                    left = left.without(alike);
+                    if let Some(label) = key.label(word) {
+                        self.enter(node, label, at.and(alike).next(), &mut search.to_visit);
+                    }
+                }
+            }
+        }
+        work
+    }
+
+    /// Has a child visited, if there is one of this label and a way to it.
+    #[inline]
+    fn enter<S: PositionSet>(&self, node: u32, label: u32, at: S, to_visit: &mut Vec<(u32, S)>) {
+        if !at.is_empty()
+            && let Some(child) = self.child(node, label)
+        {
+            to_visit.push((child, at));
         }
     }
 }
 
-fn append(bindings: &BindingTable, alike: ListHead, found: &mut Vec<BindingTarget>) {
+/// Answers with how many there were.
+fn append(bindings: &BindingTable, alike: ListHead, found: &mut Vec<BindingTarget>) -> u64 {
+    let before = found.len();
     found.extend(bindings.iter(BindingList::Alike, alike).map(|binding| bindings.get(binding).target));
+    (found.len() - before) as u64
 }
 
 #[cfg(test)]

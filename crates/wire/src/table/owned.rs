@@ -63,6 +63,11 @@ impl Table {
         Some(self.0.remove(at).1)
     }
 
+    /// An entry by its place.
+    pub fn entry(&self, index: usize) -> Option<(ShortStr<'_>, &Value)> {
+        self.0.get(index).map(|(name, value)| (name.as_short_str(), value))
+    }
+
     /// The entries in their order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (ShortStr<'_>, &Value)> {
         self.0.iter().map(|(name, value)| (name.as_short_str(), value))
@@ -71,6 +76,12 @@ impl Table {
     /// Bytes on the wire, with the 4-byte length.
     pub fn encoded_len(&self) -> usize {
         4 + self.0.iter().map(|(name, value)| 1 + name.as_bytes().len() + value.encoded_len()).sum::<usize>()
+    }
+
+    /// Bytes on the heap behind it, each allocation rounded up to 16 bytes, as if no more were reserved than is used.
+    pub fn heap_bytes(&self) -> usize {
+        let entry = |(name, value): &(ShortString, Value)| allocated(name.as_bytes().len()) + value.heap_bytes();
+        allocated(size_of_val(self.0.as_slice())) + self.0.iter().map(entry).sum::<usize>()
     }
 
     /// Appends the 4-byte length and the entries. Panics over 4 GiB, which no frame can hold.
@@ -126,10 +137,19 @@ impl List {
         4 + self.0.iter().map(Value::encoded_len).sum::<usize>()
     }
 
+    /// Bytes on the heap behind it, each allocation rounded up to 16 bytes, as if no more were reserved than is used.
+    pub fn heap_bytes(&self) -> usize {
+        allocated(size_of_val(self.0.as_slice())) + self.0.iter().map(Value::heap_bytes).sum::<usize>()
+    }
+
     /// Appends the 4-byte length and the values. Panics over 4 GiB, which no frame can hold.
     pub fn encode(&self, out: &mut Vec<u8>) {
         with_length(out, |out| self.0.iter().for_each(|value| value.encode(out)));
     }
+}
+
+pub(crate) const fn allocated(bytes: usize) -> usize {
+    bytes.next_multiple_of(16)
 }
 
 /// Puts the length of what `fill` appends in front of it.

@@ -1,6 +1,6 @@
-//! Patterns and keys as words, and matching one against the other without a trie.
+//! Patterns and keys as words.
 //!
-//! Enters: what is left of a pattern and of a routing key.  Leaves: the next word; whether they match.
+//! Enters: what is left of a pattern or of a routing key.  Leaves: the next word.
 
 /// All words of a key or pattern. An empty one has no word, and not one empty word, as in RabbitMQ.
 #[inline]
@@ -21,35 +21,5 @@ pub(super) fn next_word<'a>(rest: &mut Option<&'a [u8]>) -> Option<&'a [u8]> {
             *rest = None;
             Some(text)
         }
-    }
-}
-
-/// Whether the rest of a pattern, with a `#` in front of it if `hash_first`, matches the rest of a key.
-pub(super) fn matches(hash_first: bool, mut pattern: Option<&[u8]>, mut key: Option<&[u8]>) -> bool {
-    // Where to go on when the last `#` has to take one more word: the pattern behind it, and the key it was tried at.
-    let mut again = hash_first.then_some((pattern, key));
-    loop {
-        let mut pattern_rest = pattern;
-        let mut key_rest = key;
-        match next_word(&mut pattern_rest) {
-            Some(b"#") if pattern_rest.is_none() => return true,
-            Some(b"#") => {
-                pattern = pattern_rest;
-                again = Some((pattern, key));
-                continue;
-            }
-            Some(word) if next_word(&mut key_rest).is_some_and(|next| word == b"*" || word == next) => {
-                (pattern, key) = (pattern_rest, key_rest);
-                continue;
-            }
-            None if key.is_none() => return true,
-            _ => {}
-        }
-        let Some((behind, mut from)) = again else { return false };
-        if next_word(&mut from).is_none() {
-            return false;
-        }
-        (pattern, key) = (behind, from);
-        again = Some((behind, from));
     }
 }

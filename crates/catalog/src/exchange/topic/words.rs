@@ -43,11 +43,23 @@ impl WordTable {
         }
     }
 
+    pub fn bytes(&self) -> usize {
+        self.words.capacity() * size_of::<Word>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.index.allocation_size()
+            + self.texts.bytes()
+    }
+
+    #[inline]
+    pub fn hash(&self, text: &[u8]) -> u64 {
+        hash_of(&self.hash, text)
+    }
+
     /// A word of a routing key, if any pattern has it.
     #[inline]
-    pub fn find(&self, text: &[u8]) -> Option<u32> {
+    pub fn find_hashed(&self, hash: u64, text: &[u8]) -> Option<u32> {
         let same = |&word: &u32| self.texts.get(self.words[word as usize].text) == text;
-        self.index.find(hash_of(&self.hash, text), same).copied()
+        self.index.find(hash, same).copied()
     }
 
     /// A word of a pattern, if any pattern has it.
@@ -55,7 +67,7 @@ impl WordTable {
         match text {
             b"*" => Some(STAR),
             b"#" => Some(HASH),
-            _ => self.find(text),
+            _ => self.find_hashed(self.hash(text), text),
         }
     }
 

@@ -1,0 +1,185 @@
+//! Removals: what is deleted goes in steps.
+//!
+//! Enters: queues, exchanges, sessions and vhosts that are to go.  Leaves: tables without them, and the queues that went.
+//! Owns:   what is still to be removed.
+//!
+//! From the first step on nothing finds what is being removed and no message goes there: it is hidden, by name and by id.
+//! Its place stays in use while its bindings are removed, some with each definition. All replicas execute the same
+//! definitions and so the same steps ([decision 0033](../../../../docs/decisions/0033-definitions-in-steps.md)).
+
+use super::*;
+use crate::{
+    binding::BindingTarget,
+    exchange::{ExchangeKind, RoutingTable},
+    heap::boxed_table,
+    ids::VhostId,
+    limits::{ARGUMENT_BYTES_A_STEP, DEFINITION_STEPS_MAX, REMOVAL_STEPS},
+};
+
+/// Places of a table that are looked at in one step.
+const PLACES_A_STEP: u32 = 16;
+
+/// What is being removed. Queues and exchanges are hidden.
+pub(super) enum Removal {
+    Queue(u32),
+    Exchange(u32),
+    /// The exclusive queues of a session, each hidden when its turn comes.
+    Session(SessionId),
+    /// What is in a vhost, in the order of the tables: from here on.
+    Vhost {
+        id: VhostId,
+        next_queue: u32,
+        next_exchange: u32,
+    },
+}
+
+impl Catalog {
+    /// Definitions that began to remove something and are not finished: [`Definition::FinishRemovals`] goes on with them.
+    pub fn has_unfinished_removals(&self) -> bool {
+        !self.removals.is_empty()
+    }
+
+    /// Whether bindings that lead there lead nowhere.
+    #[inline]
+    pub(super) fn is_leaving(&self, target: BindingTarget) -> bool {
+        match target.as_exchange() {
+            Some(index) => self.exchanges.0.at(index).leaving,
+            None => self.queues.table.at(target.index()).leaving,
+        }
+    }
+
+    /// Hides a queue, and leaves its bindings to be removed.
+    pub(super) fn begin_queue_removal(&mut self, index: u32) -> RemovedQueue {
+        let id = self.queues.id(index);
+        self.queues.hide(index);
+        self.removals.push(Removal::Queue(index));
+        let definition = &self.queues.table.at(index).definition;
+        self.vhosts.at_mut(definition.vhost).queues -= 1;
+        RemovedQueue { id, home: definition.home, vhost: definition.vhost, name: definition.name.clone() }
+    }
+
+    /// Hides an exchange, and leaves its bindings to be removed.
+    pub(super) fn begin_exchange_removal(&mut self, index: u32) {
+        self.note_exchange_gone(index);
+        self.exchanges.hide(index);
+        self.removals.push(Removal::Exchange(index));
+        let version = self.next_version();
+        let exchange = self.exchanges.0.at(index);
+        self.upstreams -= u32::from(exchange.definition.kind == ExchangeKind::FederationUpstream);
+        let vhost = self.vhosts.at_mut(exchange.definition.vhost);
+        // It may be the alternate of others.
+        if vhost.alternates != 0 {
+            vhost.version = version;
+        }
+        vhost.alternates -= u32::from(exchange.alternate.is_some());
+    }
+
+    /// Goes on with removals, the last one begun first, until only `left` of them are there or the steps of one definition
+    /// are taken.
+    pub(super) fn remove(&mut self, left: usize, executed: &mut ExecutedDefinition) {
+        let mut steps = 0;
+        while self.removals.len() > left && steps < DEFINITION_STEPS_MAX {
+            steps += self.remove_one(executed);
+        }
+        self.work += steps;
+        executed.unfinished = self.removals.len() > left;
+        if executed.unfinished {
+            self.forget_routes_to_leaving(left);
+        }
+    }
+
+    /// Remembered routes may lead to what is hidden and still bound.
+    fn forget_routes_to_leaving(&mut self, left: usize) {
+        let version = self.next_version();
+        for removal in &self.removals[left..] {
+            let vhost = match *removal {
+                Removal::Queue(index) => self.queues.table.at(index).definition.vhost,
+                Removal::Exchange(index) => self.exchanges.0.at(index).definition.vhost,
+                Removal::Session(_) => continue,
+                Removal::Vhost { id, .. } => id,
+            };
+            self.vhosts.at_mut(vhost).version = version;
+        }
+    }
+
+    /// Removes one thing of what is to go. Answers with the steps that it counts for.
+    fn remove_one(&mut self, executed: &mut ExecutedDefinition) -> u64 {
+        match self.removals.last_mut() {
+            None => 0,
+            Some(&mut Removal::Queue(index)) => match self.queues.table.at(index).into.first() {
+                Some(binding) => self.remove_binding_of_leaving(binding),
+                None => {
+                    self.removals.pop();
+                    let queue = self.queues.table.remove(index);
+                    removal_steps(queue.definition.arguments.as_deref())
+                }
+            },
+            Some(&mut Removal::Exchange(index)) => {
+                let exchange = self.exchanges.0.at(index);
+                match exchange.from.first().or(exchange.into.first()) {
+                    Some(binding) => self.remove_binding_of_leaving(binding),
+                    None => self.finish_exchange_removal(index),
+                }
+            }
+            Some(&mut Removal::Session(session)) => match self.queues.of_session(session) {
+                Some(index) => {
+                    executed.queues_removed.push(self.begin_queue_removal(index));
+                    REMOVAL_STEPS
+                }
+                None => {
+                    self.removals.pop();
+                    1
+                }
+            },
+            Some(Removal::Vhost { id, next_queue, next_exchange }) => {
+                let id = *id;
+                let (first_queue, first_exchange) = (*next_queue, *next_exchange);
+                if first_queue < self.queues.table.end() {
+                    let end = first_queue + PLACES_A_STEP;
+                    let found = (first_queue..end).find(|&index| self.queues.table.has(index, id));
+                    *next_queue = found.map_or(end, |index| index + 1);
+                    if let Some(index) = found {
+                        executed.queues_removed.push(self.begin_queue_removal(index));
+                        return REMOVAL_STEPS;
+                    }
+                } else if first_exchange < self.exchanges.0.end() {
+                    let end = first_exchange + PLACES_A_STEP;
+                    let found = (first_exchange..end).find(|&index| self.exchanges.0.has(index, id));
+                    *next_exchange = found.map_or(end, |index| index + 1);
+                    if let Some(index) = found {
+                        self.begin_exchange_removal(index);
+                        return REMOVAL_STEPS;
+                    }
+                } else {
+                    self.removals.pop();
+                    self.vhosts.remove(id);
+                }
+                1
+            }
+        }
+    }
+
+    fn remove_binding_of_leaving(&mut self, binding: u32) -> u64 {
+        let steps = self.bindings.removal_work(binding);
+        if let Some(source) = self.remove_binding(binding) {
+            self.begin_exchange_removal(source);
+        }
+        steps
+    }
+
+    fn finish_exchange_removal(&mut self, index: u32) -> u64 {
+        self.removals.pop();
+        let exchange = self.exchanges.0.remove(index);
+        if exchange.root != u32::MAX {
+            self.topics.prune(exchange.root);
+        }
+        if let RoutingTable::ConsistentHash(ring) = &exchange.matching {
+            self.rings_bytes -= ring.bytes();
+        }
+        removal_steps(exchange.definition.arguments.as_deref())
+    }
+}
+
+fn removal_steps(arguments: Option<&wire::Table>) -> u64 {
+    REMOVAL_STEPS + (boxed_table(arguments) / ARGUMENT_BYTES_A_STEP) as u64
+}

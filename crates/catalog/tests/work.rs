@@ -1,0 +1,369 @@
+//! Work: what definitions and routes cost, in the units that the catalog counts.
+//!
+//! Enters: definitions as somebody would make them who wants routing to take long.  Leaves: units of work.
+//! Owns:   the bounds.
+
+mod script;
+
+use catalog::{Catalog, ExchangeId, KeyedRoute};
+use proptest::prelude::*;
+use script::{RoutingScript, check, table};
+use wire::{Properties, RawProperties, Table, Value};
+
+fn headers(entries: impl IntoIterator<Item = String>) -> Vec<u8> {
+    let entries: Vec<String> = entries.into_iter().collect();
+    let headers = Some(table(entries.iter().map(String::as_str)));
+    Properties { headers, ..Properties::default() }.to_bytes()
+}
+
+fn exchange(script: &RoutingScript, name: &str) -> ExchangeId {
+    script.catalog.exchange(script.vhost, name.as_bytes()).expect("there is one")
+}
+
+/// Queues that a message reaches, and the work.
+fn routed(script: &mut RoutingScript, name: &str, key: &str, properties: &[u8]) -> (usize, u64) {
+    let id = exchange(script, name);
+    script.catalog.take_work();
+    let route = script.catalog.route(id, key.as_bytes(), RawProperties::new(properties));
+    (route.queues.len(), script.catalog.take_work())
+}
+
+fn bind(script: &mut RoutingScript, name: &str, key: &str, arguments: Table) -> u64 {
+    let bind = catalog::Definition::BindQueue {
+        vhost: script.vhost,
+        exchange: name.into(),
+        queue: "q".into(),
+        routing_key: key.as_bytes().into(),
+        arguments,
+        session: None,
+    };
+    script.catalog.take_work();
+    script.execute(&bind).expect("a binding");
+    script.catalog.take_work()
+}
+
+const NOTHING: &[u8] = &[0, 0];
+
+#[test]
+fn a_remembered_route_is_no_work() {
+    let mut script = RoutingScript::new();
+    script
+        .run("queue q; queue r; bind amq.topic a.# q; bind amq.topic a.* r; bind amq.direct k q; bind amq.fanout '' q");
+    for (exchange, key) in [("amq.topic", "a.b"), ("amq.topic", "z"), ("amq.fanout", "k")] {
+        assert!(routed(&mut script, exchange, key, NOTHING).1 > 0, "{exchange}");
+        assert_eq!(routed(&mut script, exchange, key, NOTHING).1, 0, "{exchange}");
+    }
+    for (exchange, key) in [("", "q"), ("amq.direct", "k")] {
+        assert_eq!(
+            routed(&mut script, exchange, key, NOTHING),
+            (1, 0),
+            "{exchange} is no slower than what is remembered"
+        );
+    }
+}
+
+#[test]
+fn a_message_with_many_headers_is_compared_once_with_each_header_of_a_binding() {
+    const BINDINGS: u64 = 8;
+    const ASKED: u64 = 900;
+    const SENT: u64 = 1_850;
+    for mode in ["any", "all", "any-with-x", "all-with-x"] {
+        let mut script = RoutingScript::new();
+        for queue in 0..BINDINGS {
+            // The last one alone differs, so that nothing is decided before.
+            let asked = (0..ASKED).map(|n| format!("h{n}={}", u64::from(mode.starts_with("any") || n + 1 == ASKED)));
+            let all: Vec<String> = asked.chain([format!("x-match={mode}")]).collect();
+            script.run(&format!("queue q{queue}; bind amq.headers '' q{queue} {}", all.join(" ")));
+        }
+        let message = headers((0..SENT).map(|n| format!("h{n}=0")));
+        let (queues, work) = routed(&mut script, "amq.headers", "", &message);
+        assert_eq!(queues, 0, "{mode}");
+        assert!(work <= 4 * SENT + 2 * BINDINGS * ASKED, "{mode}: {work}");
+        let message = headers((0..SENT).map(|n| format!("h{n}=1")));
+        let (queues, work) = routed(&mut script, "amq.headers", "", &message);
+        assert_eq!(queues as u64, if mode.starts_with("any") { BINDINGS } else { 0 }, "{mode}");
+        assert!(work <= 4 * SENT + 2 * BINDINGS * ASKED, "{mode}: {work}");
+    }
+}
+
+#[test]
+fn a_message_looks_at_the_bindings_that_ask_for_its_headers() {
+    for mode in ["any", "all", "any-with-x", "all-with-x"] {
+        let mut script = RoutingScript::new();
+        script.run("queue q");
+        for number in 0..3_000 {
+            // What all ask for is no help, unless one of them is enough.
+            let common = if mode.starts_with("all") { "a=1 z=void" } else { "" };
+            script.run(&format!("bind amq.headers '' q x-match={mode} {common} n={number}"));
+        }
+        let message = headers(["a=1", "n=77", "z=2"].map(String::from));
+        let (queues, work) = routed(&mut script, "amq.headers", "", &message);
+        assert_eq!(queues, 1, "{mode}");
+        assert!(work <= 40, "{mode}: {work}");
+    }
+}
+
+#[test]
+fn a_small_exchange_does_not_pay_for_each_header_of_a_message() {
+    let mut script = RoutingScript::new();
+    script.run("queue q; exchange x fanout");
+    for number in 0..200 {
+        script.run(&format!("exchange h{number} headers; bind-exchange x '' h{number}; bind h{number} '' q a=1"));
+    }
+    let message = headers((0..5_000).map(|n| format!("b{n}=1")).chain(["a=1".into()]));
+    let (queues, work) = routed(&mut script, "x", "", &message);
+    assert_eq!(queues, 1);
+    assert!(work <= 5_001 + 200 * 10, "{work}");
+}
+
+#[test]
+fn bindings_that_differ_in_their_arguments_alone_are_found_at_once() {
+    let mut script = RoutingScript::new();
+    script.run("queue q");
+    let arguments = |number| Table::new().with("a", Value::I32(number)).expect("a short name");
+    for number in 0..5_000 {
+        let work = bind(&mut script, "amq.headers", "k", arguments(number));
+        assert!(work <= 20, "{work} for number {number}");
+    }
+    let again = bind(&mut script, "amq.headers", "k", arguments(4_321));
+    assert!(again <= 20 && script.catalog.bindings_count() == 5_000, "{again}");
+    script.catalog.take_work();
+    assert_eq!(script.run("unbind amq.headers k q a=7"), "");
+    assert!(script.catalog.bindings_count() == 4_999 && script.catalog.take_work() <= 20);
+}
+
+/// All patterns of these words, shorter ones first.
+fn patterns(words: &[&str], length_max: usize) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut level = vec![String::new()];
+    for length in 0..length_max {
+        let longer =
+            |before: &String, word: &&str| if length == 0 { (*word).into() } else { format!("{before}.{word}") };
+        level = level.iter().flat_map(|before| words.iter().map(move |word| longer(before, word))).collect();
+        all.extend(level.iter().cloned());
+    }
+    all
+}
+
+#[test]
+fn a_key_of_many_words_visits_each_node_of_the_patterns_once() {
+    let mut script = RoutingScript::new();
+    script.run("queue q");
+    let patterns = patterns(&["a", "*", "#"], 6);
+    for pattern in &patterns {
+        script.run(&format!("bind amq.topic {pattern} q"));
+    }
+    for words in [5, 62, 63, 64, 122] {
+        let key = vec!["a"; words].join(".");
+        let (queues, work) = routed(&mut script, "amq.topic", &key, NOTHING);
+        assert_eq!(queues, 1);
+        // Each node, the one word of the key there, and the binding at it; in the end each target.
+        assert!(work <= 4 * patterns.len() as u64 + 200, "{words} words: {work} for {} patterns", patterns.len());
+    }
+}
+
+#[test]
+fn a_pattern_that_is_alone_is_looked_at_once_for_each_of_its_words() {
+    let mut script = RoutingScript::new();
+    script.run("queue q");
+    let beginnings = patterns(&["a", "*", "#"], 4);
+    // Nothing matches, which is clear at the last word only.
+    let end = format!("#.{}b", "a.".repeat(60));
+    for beginning in &beginnings {
+        script.run(&format!("bind amq.topic {beginning}.{end} q"));
+    }
+    let key = vec!["a"; 122].join(".");
+    let (queues, work) = routed(&mut script, "amq.topic", &key, NOTHING);
+    assert_eq!(queues, 0);
+    assert!(work <= (beginnings.len() as u64 + 1) * (62 + 10), "{work}");
+}
+
+#[test]
+fn a_pattern_that_many_queues_share_moves_at_once() {
+    let mut script = RoutingScript::new();
+    let long = vec!["a"; 127].join(".");
+    script.run("queue q");
+    for queue in 0..2_000 {
+        script.run(&format!("queue q{queue}; bind amq.topic {long} q{queue}"));
+    }
+    let work = bind(&mut script, "amq.topic", &format!("{}b", "a.".repeat(126)), Table::new());
+    assert!(work <= 3 * 127, "{work}");
+    assert_eq!(routed(&mut script, "amq.topic", &long, NOTHING).0, 2_000);
+    // Each of them can go, wherever it is on the list.
+    for queue in [0, 1_999, 1_000, 1_998, 1] {
+        script.run(&format!("unbind amq.topic {long} q{queue}"));
+    }
+    assert_eq!(routed(&mut script, "amq.topic", &long, NOTHING).0, 1_995);
+}
+
+#[test]
+fn the_bindings_of_other_exchanges_are_no_work_for_a_consistent_hash() {
+    let mut script = RoutingScript::new();
+    script.run("queue q; queue r; exchange x x-consistent-hash; bind x 1 r; bind x 7 q");
+    for number in 0..3_000 {
+        script.run(&format!("bind amq.direct {number} q"));
+    }
+    script.catalog.take_work();
+    script.run("unbind x 7 q; bind x 1 q; bind x 2 q; unbind x 1 q");
+    let work = script.catalog.take_work();
+    assert!(work <= 40, "{work}");
+}
+
+#[test]
+fn a_key_that_comes_twice_is_looked_for_once() {
+    let mut script = RoutingScript::new();
+    script.run("queue q; queue r; bind amq.topic a.# q; bind amq.topic #.b r");
+    let id = exchange(&script, "amq.topic");
+    let keys: Vec<&[u8]> = std::iter::repeat_n([&b"a.b"[..], b"a"], 10_000).flatten().collect();
+    script.catalog.take_work();
+    let route = script.catalog.route_all(id, &keys, RawProperties::EMPTY);
+    assert_eq!(route.queues.len(), 2);
+    let work = script.catalog.take_work();
+    assert!(work <= 60, "{work}");
+}
+
+/// The queues of a route by keys that stops as often as it can.
+fn in_pieces(catalog: &mut Catalog, from: ExchangeId, keys: &[&[u8]]) -> (usize, Vec<String>) {
+    let mut search = KeyedRoute::new(from, keys.iter().copied());
+    let mut pieces = 1;
+    let route = loop {
+        match catalog.continue_route(&mut search, RawProperties::EMPTY, 1) {
+            Some(route) => break route,
+            None => pieces += 1,
+        }
+    };
+    (pieces, names(catalog, &route))
+}
+
+fn names(catalog: &Catalog, route: &catalog::QueueRoute) -> Vec<String> {
+    let name = |queue: &catalog::RoutedQueue| catalog.queue_definition(queue.id).expect("there").name.to_string();
+    route.queues.iter().map(name).collect()
+}
+
+#[test]
+fn a_route_by_many_keys_can_stop_after_each() {
+    let mut script = RoutingScript::new();
+    script
+        .run("queue q; queue r; queue s; exchange x topic; exchange y direct alternate-exchange=z; exchange z fanout");
+    script.run("bind-exchange x #.y y; bind x a.# q; bind y b.y r; bind z '' s; bind x c q");
+    let id = exchange(&script, "x");
+    let (pieces, found) = in_pieces(&mut script.catalog, id, &[b"a", b"b.y", b"c"]);
+    assert_eq!(found, ["q", "r"], "the alternate of y takes what none of the keys leads anywhere");
+    assert!(pieces >= 6, "three keys at two exchanges: {pieces}");
+    assert_eq!(in_pieces(&mut script.catalog, id, &[b"d.y"]).1, ["s"]);
+    let default = exchange(&script, "");
+    assert_eq!(in_pieces(&mut script.catalog, default, &[b"q", b"none", b"s"]).1, ["q", "s"]);
+}
+
+#[test]
+fn a_route_by_many_keys_goes_on_when_definitions_have_changed() {
+    let mut script = RoutingScript::new();
+    script.run("queue q; queue r; exchange x direct; exchange y fanout; bind x a q; bind x b r; bind-exchange x a y; bind y '' r");
+    let id = exchange(&script, "x");
+    let keys: [&[u8]; 2] = [b"a", b"b"];
+    let mut search = KeyedRoute::new(id, keys);
+    assert!(script.catalog.continue_route(&mut search, RawProperties::EMPTY, 1).is_none());
+    script.run("delete-queue q; delete-exchange y; exchange y fanout; queue new; bind y '' new; queue q");
+    let route = script.catalog.continue_route(&mut search, RawProperties::EMPTY, u64::MAX).expect("no limit");
+    assert_eq!(names(&script.catalog, &route), ["r"], "what has the name of what went has not its messages");
+    let mut search = KeyedRoute::new(id, keys);
+    script.run("delete-exchange x");
+    let route = script.catalog.continue_route(&mut search, RawProperties::EMPTY, 1).expect("nothing to look for");
+    assert!(route.is_empty());
+}
+
+#[test]
+fn a_route_by_many_keys_holds_each_queue_once() {
+    let mut script = RoutingScript::new();
+    for queue in 0..50 {
+        script.run(&format!("queue q{queue}; bind amq.topic # q{queue}"));
+    }
+    let keys: Vec<String> = (0..5_000).map(|key| key.to_string()).collect();
+    let mut search = KeyedRoute::new(exchange(&script, "amq.topic"), keys.iter().map(String::as_bytes));
+    let mut bytes_max = 0;
+    let route = loop {
+        if let Some(route) = script.catalog.continue_route(&mut search, RawProperties::EMPTY, 1) {
+            break route;
+        }
+        bytes_max = bytes_max.max(search.bytes());
+    };
+    assert_eq!(route.queues.len(), 50);
+    assert!(bytes_max < 100_000, "{bytes_max} bytes");
+}
+
+#[test]
+fn of_several_headers_of_a_name_the_first_counts() {
+    check(
+        "queue q; bind amq.headers '' q x-match=any a=1; bind amq.headers '' q a=2 b=1; route amq.headers '' a=1 a=2;
+         route amq.headers '' a=2 a=1; route amq.headers '' a=2 a=1 b=1; route amq.headers '' b=1 a=1 a=2 c=1 d=1 e=1 f=1 g=1 h=1 i=1",
+        "q | - | q | q",
+    );
+}
+
+/// A value as a script has it.
+fn value() -> impl Strategy<Value = &'static str> {
+    prop_oneof![Just("1"), Just("i64:1"), Just("f64:1"), Just("f64:1.5"), Just("s:1"), Just("true"), Just("void")]
+}
+
+fn entries(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<String>> {
+    let name = prop_oneof![3 => Just("a"), 3 => Just("b"), 2 => Just("c"), 1 => Just("d"), 1 => Just("x-e")];
+    prop::collection::vec((name, value()).prop_map(|(name, value)| format!("{name}={value}")), count)
+}
+
+/// Whether a message with these headers satisfies a binding, said as plainly as can be.
+fn satisfies(mode: &str, asked: &Table, sent: &Table) -> bool {
+    let mut holds =
+        asked.iter().filter(|(name, _)| mode.ends_with("-with-x") || !name.starts_with(b"x-")).map(|(name, value)| {
+            let name = name.to_str().expect("text");
+            sent.get(name).is_some_and(|header| {
+                let mut bytes = Vec::new();
+                header.encode(&mut bytes);
+                let header = wire::ListRef::new(&bytes).iter().next().expect("one").expect("sound");
+                *value == Value::Void || value.is_equivalent(header)
+            })
+        });
+    if mode.starts_with("all") { holds.all(|holds| holds) } else { holds.any(|holds| holds) }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    /// However few or many headers and bindings there are, and while bindings come and go, the index finds what a plain look
+    /// at each binding finds.
+    #[test]
+    fn headers_match(
+        bindings in prop::collection::vec((prop::sample::select(&["all", "any", "all-with-x", "any-with-x"][..]), entries(0..4)), 1..12),
+        gone in prop::collection::vec(any::<bool>(), 12),
+        messages in prop::collection::vec((entries(0..6), 0..12usize), 1..8),
+    ) {
+        let mut script = RoutingScript::new();
+        for (number, (mode, asked)) in bindings.iter().enumerate() {
+            script.run(&format!("queue q{number:02}; bind amq.headers '' q{number:02} x-match={mode} {}", asked.join(" ")));
+        }
+        for (number, (mode, asked)) in bindings.iter().enumerate().filter(|(number, _)| gone[*number]) {
+            script.run(&format!("unbind amq.headers '' q{number:02} x-match={mode} {}", asked.join(" ")));
+        }
+        for (sent, more) in &messages {
+            let more: Vec<String> = (0..*more).map(|number| format!("more{number}=1")).collect();
+            let all: Vec<&str> = sent.iter().chain(&more).map(String::as_str).collect();
+            let message = table(all.iter().copied());
+            let found = bindings.iter().enumerate().filter(|(number, (mode, asked))| {
+                !gone[*number] && satisfies(mode, &table(asked.iter().map(String::as_str)), &message)
+            });
+            let found: Vec<String> = found.map(|(number, _)| format!("q{number:02}")).collect();
+            let found = if found.is_empty() { "-".to_owned() } else { found.join(" ") };
+            prop_assert_eq!(script.route("amq.headers", "", &all), found, "{:?}", all);
+        }
+    }
+
+    /// Keys one by one, in pieces, lead where all of them lead at once.
+    #[test]
+    fn pieces_add_up(keys in prop::collection::vec("[ab](\\.[ab]){0,3}", 1..8)) {
+        let mut script = RoutingScript::new();
+        script.run("exchange x topic; queue q; queue r; queue s; exchange y topic; bind x a.# q; bind x *.b r; bind-exchange x b.# y; bind y #.a s");
+        let id = exchange(&script, "x");
+        let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
+        let at_once = script.catalog.route_all(id, &keys, RawProperties::EMPTY);
+        prop_assert_eq!(in_pieces(&mut script.catalog, id, &keys).1, names(&script.catalog, &at_once));
+    }
+}
