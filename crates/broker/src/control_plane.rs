@@ -191,15 +191,25 @@ impl ControlPlane<'_> {
 
     /// The queue of a consumer of this shard was deleted.
     pub fn cancel_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
-        let channels = &mut self.data.dispatcher.channels;
-        let Some(consumer) = channels.consumer(key) else { return };
+        self.notify_cancelled(key, fx);
+        self.data.dispatcher.channels.remove_consumer(key, fx);
+    }
+
+    /// The user of a consumer of this shard may no longer read its queue.
+    pub fn revoke_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
+        self.notify_cancelled(key, fx);
+        self.drop_consumer(key, fx);
+    }
+
+    /// Tells a client that the broker has cancelled its consumer, if it wants to know.
+    fn notify_cancelled<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
+        let Some(consumer) = self.data.dispatcher.channels.consumer(key) else { return };
         let session = self.sessions.get(consumer.slot);
         if session.is_some_and(|session| session.capabilities.consumer_cancel_notify) {
             let consumer_tag = ShortStr::new(&consumer.tag).unwrap_or(ShortStr::EMPTY);
             let cancel = basic::Cancel { consumer_tag, no_wait: true };
             fx.reply(consumer.slot, consumer.channel_number, Method::BasicCancel(cancel));
         }
-        channels.remove_consumer(key, fx);
     }
 
     /// A connection is gone: its deliveries return, and its exclusive queues are deleted.

@@ -56,3 +56,6 @@ pub const QUEUE_RESUME_TENTHS: u64 = 8;
 
 const _: () = assert!(INLINE_BODY_BYTES_MAX * 4 <= BATCH_BYTES);
 const _: () = assert!(REMOTE_WINDOW_MESSAGES >= 2);
+
+/// Consumers whose permission is reviewed at a time, after users have lost some: a millisecond's work.
+pub const CONSUMERS_REVIEWED_MAX: usize = 1024;
