@@ -22,6 +22,7 @@ use crate::tcp::TcpOptions;
 use gauge::clock::{Deadline, pause};
 use gauge::{listener_at, listener_on};
 use report::document::TargetFacts;
+use wire::Escaped;
 
 pub struct BenchmarkTarget {
     /// Its name in tables.
@@ -103,7 +104,7 @@ impl BenchmarkTarget {
         let parsed = Url::parse(url).map_err(|error| error.to_string())?;
         let client = connect(url, "introduction").map_err(|error| refusal(&parsed, &error))?;
         let properties = client.server_properties();
-        let text = |name: &str| properties.get(name).and_then(Value::as_str).map(str::to_owned);
+        let text = |name: &str| properties.get(name).and_then(Value::as_str).map(|text| Escaped(text).to_string());
         // Harrier announces itself as RabbitMQ, and its own version in a property beside that.
         (self.facts.product, self.facts.version) = match text("harrier") {
             Some(version) => (Some("Harrier".to_owned()), Some(version)),

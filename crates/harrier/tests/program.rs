@@ -14,6 +14,8 @@ mod forced;
 mod idle;
 #[path = "program/logins.rs"]
 mod logins;
+#[path = "program/logs.rs"]
+mod logs;
 #[path = "program/market.rs"]
 mod market;
 #[path = "program/passwords.rs"]

@@ -30,11 +30,12 @@ const LOCKS: [(&str, &str); 17] = [
 ];
 
 /// Files that read a clock or sleep outside tests, each with its reason.
-const CLOCKS: [(&str, &str); 17] = [
+const CLOCKS: [(&str, &str); 18] = [
     ("crates/client/src/clock.rs", "a client waits by the clock"),
     ("crates/gauge/src/clock.rs", "the clock of measurements"),
     ("crates/harrier/src/admin_server/links.rs", "rates of a link, for an administrator"),
     ("crates/harrier/src/broker.rs", "how long the start took"),
+    ("crates/harrier/src/log.rs", "what repeats itself within a second"),
     ("crates/harrier/src/rdma/self_test.rs", "how long each step of a check took"),
     ("crates/harrier/src/route/readiness.rs", "a program that waits at a terminal"),
     ("crates/harrier/src/tls.rs", "whether a certificate has expired"),

@@ -16,6 +16,7 @@ use federation::{FederationPlan, LinkKey, LinkSpec, RouteDirection, RouteKind, R
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
 use topology::KeyMatching;
+use wire::Escaped;
 
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
@@ -74,7 +75,7 @@ pub fn apply(file: &str, options: &RouteOptions, said: &mut CommandOutput) -> Re
             said.out.push_str("nothing is different\n");
         }
         for (_, change) in &changes {
-            let _infallible = writeln!(said.out, "{} {}", change.mark(), change.line);
+            let _infallible = writeln!(said.out, "{} {}", change.mark(), Escaped(&change.line));
         }
     }
     Ok(())
@@ -395,6 +396,7 @@ mod tests {
     use crate::toml_text;
     use definitions::Json;
     use topology::KeyMatching;
+    use wire::Escaped;
 
     const BROKERS: &str = "[broker.a]\nurl = \"amqp://h:1\"\n[broker.b]\nurl = \"amqp://h:2\"\n[broker.c]\nurl = \"h:3\"\ndial = \"u/p@h:4\"\n";
 
