@@ -344,7 +344,7 @@ fn facts_of(address: &str) -> TargetFacts {
 fn capabilities(properties: &Table) -> Vec<String> {
     let Some(Value::Table(capabilities)) = properties.get("capabilities") else { return Vec::new() };
     let able = capabilities.iter().filter(|(_, value)| matches!(value, Value::Bool(true)));
-    able.map(|(name, _)| String::from_utf8_lossy(name.as_bytes()).into_owned()).collect()
+    able.map(|(name, _)| Escaped(String::from_utf8_lossy(name.as_bytes())).to_string()).collect()
 }
 
 /// Explains why a broker cannot be measured and what to do about it.

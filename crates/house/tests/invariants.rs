@@ -123,6 +123,22 @@ fn chance_is_drawn_only_where_it_is_listed() {
 }
 
 #[test]
+fn what_the_program_prints_is_escaped() {
+    /// Where the program writes to the terminal itself, each with its reason.
+    const PRINTING: [(&str, &str); 2] = [
+        ("crates/harrier/src/log.rs", "every line of the log"),
+        ("crates/harrier/src/main.rs", "what all commands print"),
+    ];
+    const CALLS: [&str; 4] = ["print!(", "println!(", "stdout()", "stderr()"];
+    let prints = |path: &PathBuf| {
+        let code = code(path);
+        CALLS.iter().any(|call| code.contains(call))
+    };
+    let found = sources("crates/harrier/src").into_iter().filter(prints);
+    check(found.map(|path| path.display().to_string()).collect(), &PRINTING, "writes to the terminal");
+}
+
+#[test]
 fn every_crate_that_peers_reach_names_its_limits() {
     /// Those that read no bytes of a peer and keep nothing for one.
     const WITHOUT: [&str; 4] = ["harrier", "house", "reactor", "report"];
