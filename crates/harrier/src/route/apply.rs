@@ -396,7 +396,6 @@ mod tests {
     use crate::toml_text;
     use definitions::Json;
     use topology::KeyMatching;
-    use wire::Escaped;
 
     const BROKERS: &str = "[broker.a]\nurl = \"amqp://h:1\"\n[broker.b]\nurl = \"amqp://h:2\"\n[broker.c]\nurl = \"h:3\"\ndial = \"u/p@h:4\"\n";
 

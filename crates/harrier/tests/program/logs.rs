@@ -1,11 +1,11 @@
 //! The log as its reader finds it: escaped, summed up, and without anybody who reads it.
 
-use super::{BrokerProcess, PATIENCE, field, harrier, open, output, read_frame, wait_until};
+use super::{BrokerProcess, PATIENCE, harrier, open, output, read_frame, wait_until};
 use client::{Client, ClientError, QueueOptions};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Stdio;
+use std::process::{Child, ChildStderr, Stdio};
 use wire::method::{Method, connection};
 use wire::{PROTOCOL_HEADER, ShortStr, Table, TableRef, Value};
 
@@ -29,6 +29,51 @@ fn fail_login(address: &str, user: &str) {
     stream.read_to_end(&mut Vec::new()).expect("the broker ends the connection");
 }
 
+/// A broker whose log the test reads, or does not.
+struct LoggingBroker {
+    child: Child,
+    log: BufReader<ChildStderr>,
+    ready: String,
+}
+
+impl LoggingBroker {
+    fn start(words: &[&str]) -> Self {
+        let mut program = harrier();
+        program.args(["broker", "--listen", "127.0.0.1:0", "--shards", "1"]).args(words);
+        let mut child = program.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts");
+        let log = BufReader::new(child.stderr.take().expect("a pipe"));
+        let mut broker = LoggingBroker { child, log, ready: String::new() };
+        broker.ready = broker.await_line("is ready");
+        broker
+    }
+
+    fn await_line(&mut self, part: &str) -> String {
+        let mut line = String::new();
+        while !line.contains(part) {
+            line.clear();
+            assert_ne!(self.log.read_line(&mut line).expect("text"), 0, "it ended");
+        }
+        line
+    }
+
+    fn address(&self) -> String {
+        let port = self.ready.rsplit_once("127.0.0.1:").expect("its address").1;
+        format!("127.0.0.1:{}", port.split('"').next().unwrap_or_default())
+    }
+
+    fn stop(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it runs");
+    }
+}
+
+impl Drop for LoggingBroker {
+    fn drop(&mut self) {
+        // Killing an ended process fails, which is fine.
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
 fn assert_harmless(text: &str) {
     let is_harmful = |letter: char| letter != '\n' && (letter.is_control() || letter == '\u{202e}');
     assert!(!text.contains(is_harmful), "{text:?}");
@@ -38,16 +83,8 @@ fn assert_harmless(text: &str) {
 #[test]
 fn nothing_that_a_peer_chose_controls_the_terminal_or_forges_a_line_of_the_log() {
     for format in ["text", "json"] {
-        let mut program = harrier();
-        program.args(["broker", "--listen", "127.0.0.1:0", "--shards", "1", "--log-format", format]);
-        let mut child = program.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts");
-        let mut log = BufReader::new(child.stderr.take().expect("a pipe"));
-        let mut ready = String::new();
-        while !ready.contains("is ready") {
-            assert_ne!(log.read_line(&mut ready).expect("text"), 0, "{ready}");
-        }
-        let address = ready.rsplit_once("127.0.0.1:").expect("its address").1;
-        let address = format!("127.0.0.1:{}", address.split('"').next().unwrap_or_default());
+        let mut broker = LoggingBroker::start(&["--log-format", format]);
+        let address = broker.address();
         fail_login(&address, HOSTILE);
         let mut client = Client::connect(&format!("amqp://guest:guest@{address}")).expect("connects");
         let channel = client.open_channel().expect("a channel");
@@ -56,10 +93,10 @@ fn nothing_that_a_peer_chose_controls_the_terminal_or_forges_a_line_of_the_log()
         assert!(matches!(&error, ClientError::ChannelClosed { code: 404, .. }), "{error}");
         assert_harmless(&error.to_string());
         drop(client);
-        kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
+        broker.stop();
         let mut rest = String::new();
-        log.read_to_string(&mut rest).expect("text");
-        assert_eq!(child.wait().expect("a status").code(), Some(0), "{rest}");
+        broker.log.read_to_string(&mut rest).expect("text");
+        assert_eq!(broker.child.wait().expect("a status").code(), Some(0), "{rest}");
         assert_harmless(&rest);
         assert_eq!(rest.lines().filter(|line| line.contains("owned")).count(), 2, "{rest}");
         if format == "json" {
@@ -172,26 +209,8 @@ fn repeated_refusals_are_summed_up() {
 
 #[test]
 fn a_log_that_nobody_reads_holds_nobody_up_and_tells_what_it_lost() {
-    let mut program = harrier();
-    program.args([
-        "broker",
-        "--listen",
-        "127.0.0.1:0",
-        "--shards",
-        "1",
-        "--log-level",
-        "debug",
-        "--log-format",
-        "json",
-    ]);
-    let mut child = program.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program starts");
-    let mut log = BufReader::new(child.stderr.take().expect("a pipe"));
-    let mut ready = String::new();
-    while !ready.contains("is ready") {
-        ready.clear();
-        assert_ne!(log.read_line(&mut ready).expect("text"), 0, "it ended");
-    }
-    let address = field(&ready, "addresses");
+    let mut broker = LoggingBroker::start(&["--log-level", "debug", "--log-format", "json"]);
+    let address = broker.address();
     // Much more than the pipe and the queue behind it hold, and nobody reads.
     for _ in 0..10_000 {
         let mut stream = TcpStream::connect(&address).expect("the broker listens");
@@ -204,26 +223,19 @@ fn a_log_that_nobody_reads_holds_nobody_up_and_tells_what_it_lost() {
     assert_eq!(open(&mut stream), "connection.open-ok");
     drop(stream);
     // Now it is read again, until it tells what is missing.
-    let mut line = String::new();
-    while !line.contains("lines of the log were dropped") {
-        line.clear();
-        assert_ne!(log.read_line(&mut line).expect("text"), 0, "it ended");
-    }
+    let line = broker.await_line("lines of the log were dropped");
     let told: serde_json::Value = serde_json::from_str(&line).expect("JSON");
     assert!(told["lines"].as_u64().is_some_and(|lines| lines > 0), "{told}");
     // At its end nobody reads again: the broker does not wait for ever.
     for _ in 0..1_000 {
         drop(TcpStream::connect(&address).expect("the broker listens"));
     }
-    kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
+    broker.stop();
     let mut status = None;
-    wait_until(
-        "it ends",
-        || {
-            status = child.try_wait().expect("a status");
-            status.is_some()
-        },
-        String::new,
-    );
+    let has_ended = || {
+        status = broker.child.try_wait().expect("a status");
+        status.is_some()
+    };
+    wait_until("it ends", has_ended, String::new);
     assert_eq!(status.and_then(|status| status.code()), Some(0));
 }
