@@ -22,6 +22,7 @@ use crate::tcp::TcpOptions;
 use gauge::clock::{Deadline, pause};
 use gauge::{listener_at, listener_on};
 use report::document::TargetFacts;
+use wire::Escaped;
 
 pub struct BenchmarkTarget {
     /// Its name in tables.
@@ -103,7 +104,7 @@ impl BenchmarkTarget {
         let parsed = Url::parse(url).map_err(|error| error.to_string())?;
         let client = connect(url, "introduction").map_err(|error| refusal(&parsed, &error))?;
         let properties = client.server_properties();
-        let text = |name: &str| properties.get(name).and_then(Value::as_str).map(str::to_owned);
+        let text = |name: &str| properties.get(name).and_then(Value::as_str).map(|text| Escaped(text).to_string());
         // Harrier announces itself as RabbitMQ, and its own version in a property beside that.
         (self.facts.product, self.facts.version) = match text("harrier") {
             Some(version) => (Some("Harrier".to_owned()), Some(version)),
@@ -343,7 +344,7 @@ fn facts_of(address: &str) -> TargetFacts {
 fn capabilities(properties: &Table) -> Vec<String> {
     let Some(Value::Table(capabilities)) = properties.get("capabilities") else { return Vec::new() };
     let able = capabilities.iter().filter(|(_, value)| matches!(value, Value::Bool(true)));
-    able.map(|(name, _)| String::from_utf8_lossy(name.as_bytes()).into_owned()).collect()
+    able.map(|(name, _)| Escaped(String::from_utf8_lossy(name.as_bytes())).to_string()).collect()
 }
 
 /// Explains why a broker cannot be measured and what to do about it.

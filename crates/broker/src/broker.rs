@@ -2,6 +2,7 @@
 //!
 //! Commands of connections and messages of other shards enter; effects leave. It never reads a clock: it is told the time.
 
+use crate::access_review::AccessReview;
 use crate::ack_timeouts::AckTimeouts;
 use crate::commands::Commands;
 use crate::control_plane::ControlPlane;
@@ -62,6 +63,7 @@ pub struct Broker {
     data: DataPlane,
     early: EarlyPublishes,
     ack_timeouts: AckTimeouts,
+    access_review: AccessReview,
 }
 
 impl Broker {
@@ -75,6 +77,7 @@ impl Broker {
             data: DataPlane::new(identity, options.queue_bytes_max, options.epoch_unix_s, options.work_per_turn),
             early: EarlyPublishes::new(options.shards, EARLY_PUBLISHES_MAX),
             ack_timeouts: AckTimeouts::new(options.consumer_timeout_ms),
+            access_review: AccessReview::default(),
         };
         broker.control().start();
         broker
@@ -264,6 +267,28 @@ impl Broker {
         control.execute(definition, fx)?;
         control.dispatch_due(fx);
         Ok(())
+    }
+
+    /// Whether users may have lost access since this was last asked. If so, a review of all consumers begins; the owner of
+    /// the connections reviews these ([`Catalog::revoked_access`]).
+    pub fn take_access_change(&mut self) -> bool {
+        let has_changed = std::mem::take(&mut self.definitions.access_narrowed);
+        if has_changed {
+            self.access_review.begin(self.data.dispatcher.channels.consumer_keys());
+        }
+        has_changed
+    }
+
+    /// Whether consumers are being reviewed.
+    #[inline]
+    pub fn reviews_consumers(&self) -> bool {
+        !self.access_review.is_done()
+    }
+
+    /// Cancels some of the consumers whose users may no longer read their queues. Returns how many.
+    pub fn review_consumers<E: Effects>(&mut self, fx: &mut E) -> usize {
+        let Broker { identity, sessions, definitions, data, access_review, .. } = self;
+        access_review.proceed(&mut ControlPlane { identity: *identity, sessions, definitions, data }, fx)
     }
 
     /// Carries out a batch from another shard, and empties it.

@@ -91,6 +91,11 @@ impl Channels {
         self.consumers.get(key)
     }
 
+    /// Every consumer of this shard's connections.
+    pub fn consumer_keys(&self) -> impl Iterator<Item = ConsumerKey> {
+        self.consumers.keys()
+    }
+
     pub fn consumers_len(&self) -> usize {
         self.consumers.len()
     }

@@ -220,7 +220,19 @@ impl ControlPlane<'_> {
 
     /// The queue of a consumer of this shard was deleted.
     pub fn cancel_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
-        let channels = &mut self.data.dispatcher.channels;
+        self.notify_cancelled(key, fx);
+        self.data.dispatcher.channels.remove_consumer(key, fx);
+    }
+
+    /// The user of a consumer of this shard may no longer read its queue.
+    pub fn revoke_consumer<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
+        self.notify_cancelled(key, fx);
+        self.drop_consumer(key, fx);
+    }
+
+    /// Tells a client that the broker has cancelled its consumer, if it wants to know.
+    fn notify_cancelled<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
+        let channels = &self.data.dispatcher.channels;
         let Some(consumer) = channels.consumer(key) else { return };
         let Some(channel) = channels.get(consumer.channel) else { return };
         if let Some(session) = self.sessions.get_mut(channel.slot).filter(|_| !channel.closing)
@@ -231,7 +243,6 @@ impl ControlPlane<'_> {
             let cancel = basic::Cancel { consumer_tag, no_wait: true };
             fx.reply(channel.slot, channel.number, Method::BasicCancel(cancel));
         }
-        channels.remove_consumer(key, fx);
     }
 
     /// A consumer of this shard leaves its queue, wherever that is.

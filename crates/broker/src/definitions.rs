@@ -28,12 +28,14 @@ pub(crate) struct Definitions {
     /// Shard 0: the changes that each replica has made.
     applied: Vec<u64>,
     pending: VecDeque<PendingDefinition>,
+    /// Users may have lost access, and nobody has taken note yet.
+    pub access_narrowed: bool,
 }
 
 impl Definitions {
     pub fn new(identity: ShardIdentity, catalog: Catalog) -> Self {
         let applied = vec![0; usize::from(identity.shards)];
-        Definitions { identity, catalog, version: 0, applied, pending: VecDeque::new() }
+        Definitions { identity, catalog, version: 0, applied, pending: VecDeque::new(), access_narrowed: false }
     }
 
     /// Changes whose requesters have no response yet.
@@ -46,6 +48,7 @@ impl Definitions {
         assert_eq!(self.identity.shard, ShardId(0), "changes are made by shard 0 first");
         let executed = self.catalog.execute(&definition)?;
         if executed.changed {
+            self.access_narrowed |= definition.narrows_access();
             self.version += 1;
             let (version, definition) = (self.version, Arc::new(definition));
             for shard in self.identity.others() {
@@ -59,6 +62,7 @@ impl Definitions {
     pub fn apply(&mut self, version: u64, definition: &Definition) -> ExecutedDefinition {
         assert_eq!(version, self.version + 1, "changes arrive in their order");
         self.version = version;
+        self.access_narrowed |= definition.narrows_access();
         match self.catalog.execute(definition) {
             Ok(executed) => executed,
             Err(refusal) => unreachable!("replicas are alike, and shard 0 made this change: {refusal}"),

@@ -17,6 +17,7 @@
 //! | `flow_control`, `queues`, `channels`, `remote_consumers`, `sessions`, `definitions`, `confirms` | state, each alone |
 #![forbid(unsafe_code)]
 
+mod access_review;
 mod ack_timeouts;
 mod admin_request;
 mod bcc;

@@ -82,6 +82,9 @@ pub const ADMIN_REQUEST_BYTES_MAX: usize = 64 * 1024;
 /// A full queue accepts publishers again when it has drained to this many tenths of its limit.
 pub const QUEUE_RESUME_TENTHS: u64 = 8;
 
+/// Consumers whose permission is reviewed at a time, after users have lost some: a millisecond's work.
+pub const CONSUMERS_REVIEWED_MAX: usize = 1024;
+
 const _: () = assert!(INLINE_BODY_BYTES_MAX * 4 <= BATCH_BYTES);
 const _: () = assert!(REMOTE_WINDOW_MESSAGES >= 2);
 // Publishes that travel together wait together.

@@ -184,6 +184,19 @@ pub enum Definition {
     },
 }
 
+impl Definition {
+    /// Whether a user may lose access by it, to a virtual host or to a queue.
+    pub fn narrows_access(&self) -> bool {
+        matches!(
+            self,
+            Definition::DeleteUser { .. }
+                | Definition::DeleteVhost { .. }
+                | Definition::SetPermission { .. }
+                | Definition::ClearPermission { .. }
+        )
+    }
+}
+
 /// What came of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DefinitionOutcome {

@@ -19,6 +19,7 @@ pub mod limits;
 mod name;
 mod named;
 mod password;
+mod password_claim;
 mod permission;
 mod policy;
 mod queue;
@@ -40,6 +41,7 @@ pub use ids::{ConnectionSlot, ExchangeId, QueueId, SessionId, ShardId, UserId, V
 pub use limits::CatalogLimits;
 pub use name::{Name, REQUEST_QUEUE, ResourceKind};
 pub use password::Password;
+pub use password_claim::{PasswordClaim, PasswordCost};
 pub use permission::{PermissionKind, Resource};
 pub use policy::{ApplyTo, EffectivePolicy, Policy, PolicyFault, policy_keys};
 pub use queue::QueueDefinition;

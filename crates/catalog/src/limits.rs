@@ -45,6 +45,9 @@ pub const ARGON2_ROUNDS_MAX: u32 = 10;
 /// Lanes of an Argon2 password.
 pub const ARGON2_LANES_MAX: u32 = 4;
 
+/// Costs of Argon2 hashes that a refused login is made to take, whoever it was for. It takes one hash of each.
+pub const PASSWORD_COSTS_MAX: usize = 4;
+
 /// Changes of watched bindings that are kept until somebody takes them; beyond, he is told to look at all bindings anew.
 pub const BINDING_CHANGES_MAX: usize = 64 * 1024;
 

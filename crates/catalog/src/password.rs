@@ -4,6 +4,7 @@
 //! Owns:   the two kinds of hashes: Argon2 (PHC strings) and RabbitMQ's salted SHA-256.
 
 use crate::limits::{ARGON2_LANES_MAX, ARGON2_MEMORY_KIB_MAX, ARGON2_ROUNDS_MAX, PASSWORD_BYTES_MAX};
+use crate::password_claim::PasswordCost;
 use argon2::password_hash::{PasswordHash, SaltString};
 use argon2::{Argon2, Params, PasswordHasher, PasswordVerifier};
 use base64ct::{Base64, Encoding};
@@ -111,6 +112,20 @@ impl Password {
         if let Self::Plain(secret) = self { Some(secret) } else { None }
     }
 
+    /// What checking it costs, if that is much.
+    pub fn cost(&self) -> Option<PasswordCost> {
+        let Self::Argon2(text) = self else { return None };
+        let params = Params::try_from(&PasswordHash::new(text).ok()?).ok()?;
+        Some(PasswordCost { memory_kib: params.m_cost(), rounds: params.t_cost(), lanes: params.p_cost() })
+    }
+
+    /// A hash of this cost that no secret is known for.
+    pub(crate) fn decoy(cost: PasswordCost) -> Self {
+        let PasswordCost { memory_kib, rounds, lanes } = cost;
+        let (salt, hash) = ("ZGVjb3lkZWNveWRlY295ZA", "A".repeat(43));
+        Self::Argon2(format!("$argon2id$v=19$m={memory_kib},t={rounds},p={lanes}${salt}${hash}").into())
+    }
+
     /// Whether checking it takes milliseconds and megabytes, on purpose.
     pub fn is_slow(&self) -> bool {
         matches!(self, Self::Argon2(_))
@@ -187,6 +202,15 @@ mod tests {
             assert!(!format!("{password:?}").contains("cret"));
         }
         assert!(!Password::Never.is(b""));
+    }
+
+    #[test]
+    fn a_decoy_costs_what_it_says() {
+        let cost = Password::argon2(b"s3cret", b"0123456789abcdef").cost().expect("it is slow");
+        let decoy = Password::decoy(cost);
+        assert_eq!((decoy.cost(), decoy.is(b"s3cret"), decoy.is(b"")), (Some(cost), false, false));
+        assert!(Password::hashed(&decoy.written().expect("a hash")).is_ok(), "its hash is computed");
+        assert_eq!(Password::sha256(b"s3cret", [0; 4]).cost(), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::{
     limits::CatalogLimits,
     name::Name,
     password::Password,
+    password_claim::{DecoyTable, PasswordClaim},
     permission::{CompiledPermission, CompiledTopic},
     refusal::Refusal,
 };
@@ -134,13 +135,17 @@ impl User {
 pub(crate) struct UserTable {
     users: Vec<Option<User>>,
     by_name: HashMap<Name, UserId, FixedState>,
-    /// The last password whose proof is slow.
-    decoy: Option<Password>,
+    /// What every refused login costs.
+    decoys: DecoyTable,
 }
 
 impl UserTable {
     pub fn new(limits: &CatalogLimits) -> Self {
-        Self { users: Vec::new(), by_name: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)), decoy: None }
+        Self {
+            users: Vec::new(),
+            by_name: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)),
+            decoys: DecoyTable::default(),
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -164,6 +169,7 @@ impl UserTable {
     }
 
     pub fn insert(&mut self, user: User) -> UserId {
+        self.decoys.add(&user.password);
         let id = UserId(self.users.len() as u32);
         self.by_name.insert(user.name.clone(), id);
         self.users.push(Some(user));
@@ -172,14 +178,18 @@ impl UserTable {
 
     pub fn remove(&mut self, name: &str) -> bool {
         let Some(id) = self.by_name.remove(name) else { return false };
-        self.users[id.0 as usize] = None;
+        if let Some(user) = self.users[id.0 as usize].take() {
+            self.decoys.remove(&user.password);
+        }
         true
     }
 
-    /// A password has come: names that nobody has cost as much as the dearest from now on.
-    pub fn note(&mut self, password: &Password) {
-        if password.is_slow() {
-            self.decoy = Some(password.clone());
+    /// A user has another password from now on.
+    pub fn set_password(&mut self, id: UserId, password: &Password) {
+        self.decoys.add(password);
+        if let Some(user) = self.get_mut(id) {
+            let before = std::mem::replace(&mut user.password, password.clone());
+            self.decoys.remove(&before);
         }
     }
 
@@ -191,13 +201,11 @@ impl UserTable {
         }
     }
 
-    /// The user of a name, and how it proves itself. Who has a name that nobody has is asked for a proof all the same,
-    /// one that costs as much as those of others.
-    pub fn claim(&self, name: &[u8]) -> (Option<UserId>, Password) {
-        match self.named(name) {
-            Some((id, user)) => (Some(id), user.password.clone()),
-            None => (None, self.decoy.clone().unwrap_or(Password::Never)),
-        }
+    /// A claim to be the user of a name, which need not exist.
+    pub fn claim(&self, name: &[u8], from_loopback: bool) -> PasswordClaim {
+        let found = self.named(name);
+        let is_barred = found.is_some_and(|(_, user)| user.loopback_only && !from_loopback);
+        PasswordClaim::new(found.map(|(id, user)| (id, user.password.clone())), &self.decoys, is_barred)
     }
 
     /// The user may come in, if it is one that may come from there.

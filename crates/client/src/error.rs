@@ -4,7 +4,7 @@
 //! Owns:   the words.
 
 use std::fmt;
-use wire::ChannelNumber;
+use wire::{ChannelNumber, Escaped};
 
 use link::LinkError;
 use session::ProtocolFault;
@@ -72,12 +72,14 @@ impl fmt::Display for ClientError {
         match self {
             Self::Url { why } => write!(f, "{why}"),
             Self::Link(error) => write!(f, "{error}"),
-            Self::ConnectionClosed { code, text } => write!(f, "the server closed the connection: {code} {text}"),
+            Self::ConnectionClosed { code, text } => {
+                write!(f, "the server closed the connection: {code} {}", Escaped(text))
+            }
             Self::ChannelClosed { channel, code, text } => {
-                write!(f, "the server closed channel {channel}: {code} {text}")
+                write!(f, "the server closed channel {channel}: {code} {}", Escaped(text))
             }
             Self::ChannelNotOpen { channel } => write!(f, "channel {channel} is not open"),
-            Self::Protocol(fault) => write!(f, "the server broke the protocol: {}", fault.text),
+            Self::Protocol(fault) => write!(f, "the server broke the protocol: {}", Escaped(&fault.text)),
             Self::Unexpected { awaited, came } => write!(f, "the server answered {came} instead of {awaited}"),
             Self::TimedOut { awaited } => write!(f, "no {awaited} in time"),
             Self::TooLong { bytes } => write!(f, "a name of {bytes} bytes; AMQP takes at most 255"),

@@ -121,6 +121,9 @@ settings! {
         tls_client_certificates: ClientCertificates = "none", SettingKind::Choice(&["none", "optional", "required"]);
         /// A file of the certificates that vouch for those of clients, PEM.
         tls_client_ca: Option<String> = "", SettingKind::Text;
+        /// A file of revocation lists (CRLs), PEM: clients whose certificates are in them are refused. With it, each
+        /// authority that vouches for a client needs a list, or its clients are refused. It is read again at SIGHUP.
+        tls_client_crl: Option<String> = "", SettingKind::Text;
         /// What of a client's certificate is the name of its user, as in RabbitMQ's ssl_cert_login_from: the subject as
         /// text (CN=orders,O=Example), its common name, or an alternative name.
         tls_login_from: LoginFrom = "distinguished_name",

@@ -77,7 +77,7 @@ fn every_setting_is_set_by_every_source() {
             "listen" => ("[::1]:1", "[\"[::1]:1\"]"),
             "loopback_users" => ("me", "[\"me\"]"),
             "tls_certificates" | "tls_keys" => ("a.pem", "[\"a.pem\"]"),
-            "tls_client_ca" | "definitions" | "state" | "cluster_name" => ("a.pem", "\"a.pem\""),
+            "tls_client_ca" | "tls_client_crl" | "definitions" | "state" | "cluster_name" => ("a.pem", "\"a.pem\""),
             "tls_version_min" => ("1.3", "\"1.3\""),
             "tls_client_certificates" => ("required", "\"required\""),
             "tls_login_from" => ("common_name", "\"common_name\""),

@@ -182,7 +182,7 @@ impl AdminConnection {
         if self.client.blocked().is_none()
             && let Err(error) = self.client.close()
         {
-            eprintln!("harrier: the connection did not close cleanly: {error}");
+            crate::print_error(&format!("harrier: the connection did not close cleanly: {error}"));
         }
     }
 }

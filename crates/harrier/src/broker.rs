@@ -5,7 +5,7 @@ use crate::options::options;
 use crate::process::{Signals, raise_open_files, seed};
 use crate::reload::Reload;
 use crate::state_folder::BrokerIdentity;
-use crate::{USAGE_STATUS, greeting, log, print, tls};
+use crate::{USAGE_STATUS, greeting, log, print, print_error, tls};
 use config::{BrokerConfig, BrokerInvocation, ConfigError, Machine, Origin};
 use shard::{BrokerStartError, CopiedBytes, Server};
 use std::ffi::OsString;
@@ -29,7 +29,7 @@ pub fn main(words: &[OsString]) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             for line in failure.text.lines() {
-                eprintln!("harrier broker: {line}");
+                print_error(&format!("harrier broker: {line}"));
             }
             failure.status
         }
@@ -73,7 +73,7 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), R
     let cluster_name = state.cluster_name.clone();
     let federation = FederationAdmin::of(state).map_err(unusable)?;
     let (mut options, begun) = options(&config, &machine, seed()?, &cluster_name)?;
-    log::begin(config.log_level, config.log_format);
+    let _log = log::begin(config.log_level, config.log_format);
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }

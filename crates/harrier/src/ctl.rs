@@ -1,7 +1,7 @@
 //! `harrier ctl`: sends requests to a running broker from the command line. The broker decides who may ask.
 
 use crate::admin_connection::ask;
-use crate::{print, usage_error};
+use crate::{print, print_error, usage_error};
 use client::Url;
 use definitions::Json;
 use std::ffi::OsString;
@@ -45,7 +45,7 @@ pub fn main(words: &[OsString]) -> ExitCode {
     match ask(&order.url, "definitions", arguments) {
         Ok(found) => print(&(found.page() + "\n")),
         Err(why) => {
-            eprintln!("harrier ctl: {why}");
+            print_error(&format!("harrier ctl: {why}"));
             ExitCode::FAILURE
         }
     }

@@ -3,7 +3,7 @@
 use crate::initial_definitions::{initial, read, salted};
 use crate::options::limits;
 use crate::process::seed;
-use crate::{USAGE_STATUS, greeting, print, usage_error};
+use crate::{USAGE_STATUS, greeting, print, print_error, usage_error};
 use catalog::{Catalog, CatalogLimits};
 use config::{BrokerConfig, BrokerInvocation, Machine};
 use std::ffi::OsString;
@@ -30,7 +30,7 @@ pub fn main(words: &[OsString]) -> ExitCode {
         Ok(text) => print(&text),
         Err((why, status)) => {
             for line in why.lines() {
-                eprintln!("harrier definitions: {line}");
+                print_error(&format!("harrier definitions: {line}"));
             }
             status
         }

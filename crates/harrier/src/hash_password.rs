@@ -3,7 +3,7 @@
 //! The password comes from standard input, because others could read the command line.
 
 use crate::process::salt;
-use crate::{print, usage_error};
+use crate::{print, print_error, usage_error};
 use catalog::Password;
 use catalog::limits::PASSWORD_BYTES_MAX;
 use std::ffi::OsString;
@@ -27,7 +27,7 @@ pub fn main(words: &[OsString]) -> ExitCode {
     match hash(sha256) {
         Ok(hash) => print(&format!("{hash}\n")),
         Err(why) => {
-            eprintln!("harrier hash-password: {why}");
+            print_error(&format!("harrier hash-password: {why}"));
             ExitCode::FAILURE
         }
     }
@@ -36,7 +36,7 @@ pub fn main(words: &[OsString]) -> ExitCode {
 fn hash(sha256: bool) -> Result<String, String> {
     let stdin = io::stdin();
     if stdin.is_terminal() {
-        eprintln!("The password will be seen as you type it. End it with Enter:");
+        print_error("The password will be seen as you type it. End it with Enter:");
     }
     let mut line = Vec::new();
     let read = stdin.lock().take(PASSWORD_BYTES_MAX as u64 + 2).read_until(b'\n', &mut line);

@@ -1,11 +1,42 @@
 //! The log: structured events on standard error, one line each, with the time in UTC.
+//!
+//! A thread of its own writes the lines, so that a reader who does not read holds nobody up. Everything that is written
+//! is escaped: a peer may have chosen any part of it.
 
+mod log_queue;
+mod repeat_limit;
+
+use crate::limits::LOG_FLUSH_TIMEOUT;
 use config::{LogFormat, LogLevel};
-use std::io;
-use tracing::Level;
+use log_queue::{LogEntry, LogQueue};
+use repeat_limit::LeftOutEvents;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+use tracing::field::{Field, Visit};
+use tracing::subscriber::Subscriber;
+use tracing::{Event, Level, Metadata};
+use tracing_subscriber::fmt::format::{Format, Json, JsonFields, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::registry::LookupSpan;
+use wire::Escaped;
+
+/// The log of the process, once it has begun.
+static QUEUE: OnceLock<Arc<LogQueue>> = OnceLock::new();
+
+/// The log of a running program; flushed at its end.
+#[must_use]
+pub struct Log(());
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        flush();
+    }
+}
 
 /// Initializes logging. Only the first call in a process has an effect.
-pub fn begin(level: LogLevel, format: LogFormat) {
+pub fn begin(level: LogLevel, format: LogFormat) -> Log {
     let level = match level {
         LogLevel::Error => Level::ERROR,
         LogLevel::Warn => Level::WARN,
@@ -13,14 +44,195 @@ pub fn begin(level: LogLevel, format: LogFormat) {
         LogLevel::Debug => Level::DEBUG,
         LogLevel::Trace => Level::TRACE,
     };
-    // The reader of the log may be gone. That does not end the process, and an error could not be logged there.
-    let builder = tracing_subscriber::fmt().log_internal_errors(false).with_writer(io::stderr);
-    let builder = builder.with_max_level(level).with_ansi(false);
-    let begun = match format {
-        LogFormat::Text => builder.with_target(false).try_init(),
-        LogFormat::Json => builder.with_target(false).json().flatten_event(true).try_init(),
-    };
-    if let Err(error) = begun {
-        tracing::warn!(error, "logging has begun before");
+    let queue = Arc::clone(QUEUE.get_or_init(Arc::default));
+    let stream = Arc::new(ErrorStream::default());
+    let own_lines = subscriber(level, format, None, OwnLines(Arc::clone(&stream)));
+    let lines = subscriber(level, format, Some(Arc::clone(&queue)), QueuedLines(Arc::clone(&queue)));
+    if tracing::dispatcher::set_global_default(lines).is_err() {
+        tracing::warn!("logging has begun before");
+        return Log(());
+    }
+    let write = move || tracing::dispatcher::with_default(&own_lines, || write_entries(&queue, &stream));
+    // The thread lives as long as the process.
+    if let Err(error) = std::thread::Builder::new().name("log".to_owned()).spawn(write) {
+        crate::print_error(&format!("harrier: nothing is logged, because the system refuses a thread: {error}"));
+    }
+    Log(())
+}
+
+/// Waits until everything is written, but not for ever.
+pub fn flush() {
+    if let Some(queue) = QUEUE.get() {
+        // Nobody can be told of a log that nobody reads.
+        let _is_written = queue.flush(LOG_FLUSH_TIMEOUT);
+    }
+}
+
+fn subscriber<W>(level: Level, format: LogFormat, limit: Option<Arc<LogQueue>>, writer: W) -> tracing::Dispatch
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    // An error of the log could not be logged there.
+    let builder = tracing_subscriber::fmt().log_internal_errors(false).with_writer(writer);
+    let builder = builder.with_max_level(level).with_ansi(false).with_ansi_sanitization(false);
+    match format {
+        LogFormat::Text => {
+            let format = LimitedFormat { format: Format::default().with_target(false).with_ansi(false), limit };
+            builder.event_format(format).finish().into()
+        }
+        LogFormat::Json => {
+            let format: Format<Json> = Format::default().with_target(false).json().flatten_event(true);
+            builder.fmt_fields(JsonFields::new()).event_format(LimitedFormat { format, limit }).finish().into()
+        }
+    }
+}
+
+/// Formats events, but for those that repeat themselves.
+struct LimitedFormat<F> {
+    format: F,
+    /// Counts the events; without it all of them are formatted.
+    limit: Option<Arc<LogQueue>>,
+}
+
+/// Whether events of a place are limited: not those of the program itself, which an operator causes, nor those that an
+/// operator has asked for.
+fn is_limited(metadata: &Metadata<'_>) -> bool {
+    *metadata.level() <= Level::INFO && !metadata.target().starts_with("harrier::")
+}
+
+impl<S, N, F> FormatEvent<S, N> for LimitedFormat<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, to: Writer<'_>, event: &Event<'_>) -> std::fmt::Result {
+        let metadata = event.metadata();
+        if let Some(limit) = self.limit.as_ref().filter(|_| is_limited(metadata))
+            && !limit.admits(&metadata.callsite(), *metadata.level(), clock(), || message(event))
+        {
+            return Ok(());
+        }
+        self.format.format_event(context, to, event)
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the log counts what repeats itself within a second")]
+fn clock() -> Instant {
+    Instant::now()
+}
+
+/// The message of an event, without its fields.
+fn message(event: &Event<'_>) -> String {
+    struct MessageVisitor(String);
+
+    impl Visit for MessageVisitor {
+        fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+            if field.name() == "message" {
+                self.0 = format!("{value:?}");
+            }
+        }
+    }
+
+    let mut visitor = MessageVisitor(String::new());
+    event.record(&mut visitor);
+    visitor.0
+}
+
+/// Where lines are queued.
+struct QueuedLines(Arc<LogQueue>);
+
+impl<'a> MakeWriter<'a> for QueuedLines {
+    type Writer = QueuedLine<'a>;
+
+    fn make_writer(&'a self) -> QueuedLine<'a> {
+        QueuedLine(&self.0)
+    }
+}
+
+struct QueuedLine<'a>(&'a LogQueue);
+
+impl Write for QueuedLine<'_> {
+    /// Takes one event: `tracing_subscriber` writes each in one piece.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if !line.is_empty() {
+            self.0.push(&String::from_utf8_lossy(line));
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Standard error, for the log's own thread: it may wait.
+#[derive(Default)]
+struct ErrorStream {
+    /// Lines that could not be written.
+    failed: AtomicU64,
+}
+
+impl ErrorStream {
+    fn write_line(&self, line: &str) {
+        let line = format!("{}\n", Escaped(line.strip_suffix('\n').unwrap_or(line)));
+        if io::stderr().write_all(line.as_bytes()).is_err() {
+            self.failed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Logs how many lines are missing. Returns how many of them nobody knows of: all, if that cannot be written either.
+    fn log_dropped(&self, lines: u64) -> u64 {
+        let failed_before = self.failed.load(Ordering::Relaxed);
+        if lines > 0 {
+            tracing::warn!(lines, "lines of the log were dropped, because it was not read in time");
+        }
+        if self.failed.load(Ordering::Relaxed) == failed_before { 0 } else { lines }
+    }
+}
+
+/// Lines of the log's own thread.
+struct OwnLines(Arc<ErrorStream>);
+
+impl<'a> MakeWriter<'a> for OwnLines {
+    type Writer = OwnLine<'a>;
+
+    fn make_writer(&'a self) -> OwnLine<'a> {
+        OwnLine(&self.0)
+    }
+}
+
+struct OwnLine<'a>(&'a ErrorStream);
+
+impl Write for OwnLine<'_> {
+    /// Takes one event, in one piece.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.write_line(&String::from_utf8_lossy(line));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The log's thread. What it logs itself it writes at once.
+fn write_entries(queue: &LogQueue, stream: &ErrorStream) {
+    let mut dropped = 0;
+    loop {
+        match queue.next(clock) {
+            LogEntry::Line(line) => {
+                dropped = stream.log_dropped(dropped);
+                let failed_before = stream.failed.load(Ordering::Relaxed);
+                stream.write_line(&line);
+                dropped += stream.failed.load(Ordering::Relaxed) - failed_before;
+            }
+            LogEntry::Dropped(lines) => dropped = stream.log_dropped(dropped + lines),
+            LogEntry::LeftOut(LeftOutEvents { count, level, message }) => match level {
+                Level::ERROR => tracing::error!(count, "{count} more within a second: {message}"),
+                Level::WARN => tracing::warn!(count, "{count} more within a second: {message}"),
+                _ => tracing::info!(count, "{count} more within a second: {message}"),
+            },
+        }
     }
 }

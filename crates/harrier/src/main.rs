@@ -12,6 +12,7 @@ mod dialler;
 mod greeting;
 mod hash_password;
 mod initial_definitions;
+mod limits;
 mod log;
 mod options;
 mod peer;
@@ -31,6 +32,7 @@ mod toml_text;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use wire::{Escaped, EscapedLines};
 
 #[global_allocator]
 static HEAP: slab::Heap = slab::Heap;
@@ -92,18 +94,24 @@ fn main() -> ExitCode {
 }
 
 fn usage_error(why: &str) -> ExitCode {
-    eprintln!("harrier: {}", why.trim_end());
+    eprintln!("harrier: {}", EscapedLines(why.trim_end()));
     ExitCode::from(USAGE_STATUS)
 }
 
-/// Writes to standard output. A closed pipe is not an error.
+/// Writes a text to standard output; whatever a peer chose in it leaves the terminal as it is. A closed pipe is not an
+/// error.
 fn print(text: &str) -> ExitCode {
-    match io::stdout().lock().write_all(text.as_bytes()) {
+    match io::stdout().lock().write_all(EscapedLines(text).to_string().as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("harrier: cannot write: {error}");
+            print_error(&format!("harrier: cannot write: {error}"));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Writes one line to standard error.
+fn print_error(line: &str) {
+    eprintln!("{}", Escaped(line));
 }

@@ -84,6 +84,7 @@ impl Signals {
                 let signal = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
                 if stopping {
                     tracing::warn!(signal, "ending at once");
+                    crate::log::flush();
                     std::process::exit(INTERRUPTED_STATUS);
                 }
                 tracing::info!(signal, "stopping: {meaning}");

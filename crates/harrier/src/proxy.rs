@@ -7,7 +7,7 @@ mod proxy_arguments;
 mod token_source;
 
 use crate::process::{Signals, raise_open_files};
-use crate::{greeting, log, print, tls, usage_error};
+use crate::{greeting, log, print, print_error, tls, usage_error};
 use proxy::{Proxy, ProxyOptions, ProxyStartError, RdmaUpstreamOptions};
 use proxy_arguments::ProxyArguments;
 use std::ffi::OsString;
@@ -64,7 +64,7 @@ pub fn main(words: &[OsString]) -> ExitCode {
     match run(order) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("harrier proxy: {error}");
+            print_error(&format!("harrier proxy: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -72,7 +72,7 @@ pub fn main(words: &[OsString]) -> ExitCode {
 
 fn run(order: ProxyArguments) -> Result<(), ProxyStartError> {
     let ProxyArguments { mut options, login, log_level, log_format } = order;
-    log::begin(log_level, log_format);
+    let _log = log::begin(log_level, log_format);
     let tokens = login.map(|login| token_source::fetched_from(login, options.dial.timeout));
     options.rdma = Some(RdmaUpstreamOptions {
         devices: Arc::new(device_source::towards),

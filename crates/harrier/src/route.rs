@@ -12,7 +12,7 @@ mod readiness;
 mod second_path;
 
 use crate::admin_connection::{AdminConnection, RequestError, RequestErrorKind};
-use crate::{print, route_spec, usage_error};
+use crate::{print, print_error, route_spec, usage_error};
 use broker_address::BrokerAddress;
 use broker_network::BrokerNetwork;
 use command_line::{CommandLineError, LinkTransport, RouteCommand, RouteOptions};
@@ -22,6 +22,7 @@ use second_path::RouteEdge;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::process::ExitCode;
+use wire::Escaped;
 
 const USAGE: &str = "usage: harrier route [OPTIONS] dynamic add DEST SRC EXCHANGE
        harrier route [OPTIONS] dynamic del DEST SRC EXCHANGE
@@ -93,7 +94,7 @@ pub fn main(words: &[OsString]) -> ExitCode {
     let outcome = execute(&understood.command, options, &mut output);
     if !options.quiet {
         for remark in &output.remarks {
-            eprintln!("harrier route: {remark}");
+            print_error(&format!("harrier route: {remark}"));
         }
     }
     let printed = if output.out.is_empty() { ExitCode::SUCCESS } else { print(&output.out) };
@@ -101,7 +102,7 @@ pub fn main(words: &[OsString]) -> ExitCode {
         Ok(()) => printed,
         Err(RouteFailure::Usage(why)) => usage_error(&why),
         Err(RouteFailure::Refused(why)) => {
-            eprintln!("Failed: {why}");
+            print_error(&format!("Failed: {why}"));
             ExitCode::FAILURE
         }
     }
@@ -235,9 +236,9 @@ fn report_done(options: &RouteOptions, output: &mut CommandOutput, what: String,
         return;
     }
     if options.dry_run {
-        let _infallible = writeln!(output.out, "{what} would be {done}");
+        let _infallible = writeln!(output.out, "{} would be {done}", Escaped(what));
     } else if options.verbose {
-        let _infallible = writeln!(output.out, "{what} is {done}");
+        let _infallible = writeln!(output.out, "{} is {done}", Escaped(what));
     }
 }
 

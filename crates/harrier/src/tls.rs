@@ -37,6 +37,10 @@ pub fn server(config: &BrokerConfig, listen: &[Address]) -> Result<Option<TlsSer
         let why = "it needs tls_client_ca, which signs the certificates of clients";
         return Err(config.fault("tls_client_certificates", why));
     }
+    if config.tls_client_crl.is_some() && client_certificates == ClientCertificates::None {
+        let why = "it needs tls_client_certificates: clients are not asked for any";
+        return Err(config.fault("tls_client_crl", why));
+    }
     if !wanted {
         return Ok(None);
     }
@@ -47,6 +51,7 @@ pub fn server(config: &BrokerConfig, listen: &[Address]) -> Result<Option<TlsSer
             .collect(),
         client_certificates,
         client_ca: config.tls_client_ca.as_ref().map(PathBuf::from),
+        client_crl: config.tls_client_crl.as_ref().map(PathBuf::from),
         version_min: match config.tls_version_min {
             config::TlsVersion::V12 => TlsVersion::V12,
             config::TlsVersion::V13 => TlsVersion::V13,
@@ -63,6 +68,8 @@ fn setting_of(config: &BrokerConfig, error: &TlsError) -> &'static str {
         "tls_keys"
     } else if named(config.tls_client_ca.as_slice()) {
         "tls_client_ca"
+    } else if named(config.tls_client_crl.as_slice()) {
+        "tls_client_crl"
     } else {
         "tls_certificates"
     }

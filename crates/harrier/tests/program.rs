@@ -12,6 +12,10 @@ mod federation;
 mod forced;
 #[path = "program/idle.rs"]
 mod idle;
+#[path = "program/logins.rs"]
+mod logins;
+#[path = "program/logs.rs"]
+mod logs;
 #[path = "program/market.rs"]
 mod market;
 #[path = "program/passwords.rs"]

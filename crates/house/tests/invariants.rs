@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Files of the broker's crates that have locks, each with its reason. None of them is taken for a message that comes and
 /// goes over sockets without a stamp.
-const LOCKS: [(&str, &str); 16] = [
+const LOCKS: [(&str, &str); 17] = [
     ("crates/ib/src/cm.rs", "librdmacm's calls that must not overlap, while connections are made"),
     ("crates/ib/src/cm_id.rs", "the event channel of a connection, which may move to another one"),
     ("crates/ib/src/shared_receive_queue.rs", "what is dropped with the queue, at its end"),
@@ -16,6 +16,7 @@ const LOCKS: [(&str, &str); 16] = [
     ("crates/rsocket/src/poller.rs", "sockets that the polling thread watches"),
     ("crates/shard/src/connection_limits.rs", "counts of users and virtual hosts, when a connection opens"),
     ("crates/shard/src/cpu_latency.rs", "the request for processors that stay awake"),
+    ("crates/shard/src/login_failures.rs", "failed logins by source, for a login by password"),
     ("crates/shard/src/password_verifier.rs", "jobs of the verifying threads"),
     (
         "crates/shard/src/shared_state.rs",
@@ -29,11 +30,12 @@ const LOCKS: [(&str, &str); 16] = [
 ];
 
 /// Files that read a clock or sleep outside tests, each with its reason.
-const CLOCKS: [(&str, &str); 17] = [
+const CLOCKS: [(&str, &str); 18] = [
     ("crates/client/src/clock.rs", "a client waits by the clock"),
     ("crates/gauge/src/clock.rs", "the clock of measurements"),
     ("crates/harrier/src/admin_server/links.rs", "rates of a link, for an administrator"),
     ("crates/harrier/src/broker.rs", "how long the start took"),
+    ("crates/harrier/src/log.rs", "what repeats itself within a second"),
     ("crates/harrier/src/rdma/self_test.rs", "how long each step of a check took"),
     ("crates/harrier/src/route/readiness.rs", "a program that waits at a terminal"),
     ("crates/harrier/src/tls.rs", "whether a certificate has expired"),
@@ -118,6 +120,22 @@ fn chance_is_drawn_only_where_it_is_listed() {
     let broker = sources("crates").into_iter().filter(|path| !path.starts_with("crates/bench"));
     let found = broker.filter(|path| house::source::identifiers(&code(path)).any(|(_, word)| WORDS.contains(&word)));
     check(found.map(|path| path.display().to_string()).collect(), &CHANCE, "random numbers of the system");
+}
+
+#[test]
+fn what_the_program_prints_is_escaped() {
+    /// Where the program writes to the terminal itself, each with its reason.
+    const PRINTING: [(&str, &str); 2] = [
+        ("crates/harrier/src/log.rs", "every line of the log"),
+        ("crates/harrier/src/main.rs", "what all commands print"),
+    ];
+    const CALLS: [&str; 4] = ["print!(", "println!(", "stdout()", "stderr()"];
+    let prints = |path: &PathBuf| {
+        let code = code(path);
+        CALLS.iter().any(|call| code.contains(call))
+    };
+    let found = sources("crates/harrier/src").into_iter().filter(prints);
+    check(found.map(|path| path.display().to_string()).collect(), &PRINTING, "writes to the terminal");
 }
 
 #[test]

@@ -156,6 +156,54 @@ fn a_client_proves_who_it_is() {
 }
 
 #[test]
+fn a_client_whose_certificate_is_revoked_is_refused() {
+    let authority = Authority::new("revoked");
+    let stranger = Authority::new("revoked-stranger");
+    let certificates = vec![authority.issue("server", &["127.0.0.1"])];
+    let (kept, lost) = (authority.issue("kept", &["kept.example"]), authority.issue("lost", &["lost.example"]));
+    for client_certificates in [ClientCertificates::Optional, ClientCertificates::Required] {
+        let crl = authority.revoke(&[]);
+        let (mut listener, server) = listen(&TlsServerOptions {
+            certificates: certificates.clone(),
+            client_certificates,
+            client_ca: Some(authority.ca.clone()),
+            client_crl: Some(crl.clone()),
+            ..Default::default()
+        });
+        let mut is_let_in = |own: &CertificateFiles| {
+            let client = TlsClient::new(Some(&authority.ca), Some(own), None).expect("a client");
+            match connect_both(&mut listener, &client).1 {
+                Ok(_) => true,
+                Err(error) => {
+                    assert!(error.to_string().contains("Revoked"), "{error}");
+                    false
+                }
+            }
+        };
+        assert!(is_let_in(&kept) && is_let_in(&lost));
+        authority.revoke(&[&lost]);
+        assert!(is_let_in(&lost), "the list is not read yet");
+        server.reload().expect("sound files");
+        assert!(is_let_in(&kept) && !is_let_in(&lost));
+        // A broken list changes nothing, and the list of another authority lets nobody in.
+        std::fs::write(&crl, "nothing").expect("writes");
+        let error = server.reload().expect_err("no list").to_string();
+        assert_eq!(error, format!("{}: there is no revocation list in it (PEM)", crl.display()));
+        assert!(!is_let_in(&lost));
+    }
+    let client = TlsClient::new(Some(&authority.ca), Some(&kept), None).expect("a client");
+    let (mut listener, _) = listen(&TlsServerOptions {
+        certificates,
+        client_certificates: ClientCertificates::Required,
+        client_ca: Some(authority.ca.clone()),
+        client_crl: Some(stranger.revoke(&[])),
+        ..Default::default()
+    });
+    let error = connect_both(&mut listener, &client).1.err().expect("it is not known whether it is revoked");
+    assert!(error.to_string().contains("UnknownRevocationStatus"), "{error}");
+}
+
+#[test]
 fn certificates_are_read_anew_and_open_connections_stay() {
     let authority = Authority::new("reload");
     let files = authority.issue("server", &["127.0.0.1"]);

@@ -4,6 +4,7 @@
 //! A connection has a turn of at most `TURN_BYTES`; it keeps a buffer of its own only while something is half read.
 
 use crate::abort_text::abort_reason;
+use crate::access_review::AccessReview;
 use crate::connection::ConnectionPhase;
 use crate::effects::ShardEffects;
 use crate::event_outcome::EventOutcome;
@@ -30,6 +31,7 @@ pub(crate) struct Dispatcher {
     pub sessions: Sessions,
     pub login: LoginService,
     pub federation_links: FederationLinks,
+    pub access_review: AccessReview,
     receive_buffer: ReceiveBuffer,
     pub draining: bool,
 }
@@ -41,6 +43,7 @@ impl Dispatcher {
             sessions,
             login: LoginService::default(),
             federation_links: FederationLinks::default(),
+            access_review: AccessReview::default(),
             receive_buffer: ReceiveBuffer::new(receive_buffer_bytes),
             draining: false,
         }
@@ -76,7 +79,9 @@ impl Dispatcher {
             let may_serve = self.sessions.may_serve(slot);
             if !may_serve
                 && self.sessions.is_closed(slot)
-                && (self.sessions.broker.is_blocked_by_own_queues(slot) || self.is_redelivered(slot))
+                && (self.sessions.broker.is_blocked_by_own_queues(slot)
+                    || self.sessions.is_verifying_password(slot)
+                    || self.is_redelivered(slot))
             {
                 return self.on_peer_closed(slot, now);
             }
@@ -280,7 +285,7 @@ impl Dispatcher {
     }
 
     /// Refuses a command of a client or of a federation route.
-    fn refuse(
+    pub fn refuse(
         &mut self,
         slot: ConnectionSlot,
         channel: ChannelNumber,
@@ -307,13 +312,13 @@ impl Dispatcher {
 
     fn on_peer_closed(&mut self, slot: ConnectionSlot, now: Instant) {
         self.lose(slot, "the other broker closed the connection", now);
-        self.remove_connection(slot);
+        self.remove_connection(slot, now);
     }
 
     fn on_link_error(&mut self, slot: ConnectionSlot, error: &LinkError, now: Instant) {
         self.sessions.log_link_error(slot, error);
         self.lose(slot, &error.to_string(), now);
-        self.remove_connection(slot);
+        self.remove_connection(slot, now);
     }
 
     /// Flushes every output that was written to.
@@ -384,12 +389,15 @@ impl Dispatcher {
             connection.link.abort(why);
         }
         self.lose(slot, abort_reason(why), now);
-        self.remove_connection(slot);
+        self.remove_connection(slot, now);
     }
 
     /// Removes a connection that is over; a federation link that waited for that dials again.
-    fn remove_connection(&mut self, slot: ConnectionSlot) {
+    fn remove_connection(&mut self, slot: ConnectionSlot, now: Instant) {
         let connection = self.sessions.remove(slot);
+        if let Some(connection) = &connection {
+            self.login.forget(&self.sessions.shared, slot, connection, now);
+        }
         if let Some(link) = connection.and_then(|connection| connection.closes_link) {
             self.federation_links.on_closed(link);
         }

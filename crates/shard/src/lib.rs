@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod abort_text;
+mod access_review;
 mod admin_handle;
 mod binding_watch;
 mod connection;
@@ -33,6 +34,9 @@ mod link_table;
 mod link_timers;
 mod local_routes;
 mod login;
+mod login_failures;
+mod login_queue;
+mod login_source;
 mod mailbox;
 mod memory_account;
 mod output_queues;

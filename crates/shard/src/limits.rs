@@ -20,6 +20,27 @@ pub const VERIFIER_THREADS: usize = 2;
 /// Slow passwords of one shard that are verified at a time; the rest wait at the shard, one for each connection at
 /// most.
 pub const VERIFICATIONS_MAX: usize = 4;
+/// Logins of one shard that wait for their verification: what two threads verify in half a minute. They take 16 MiB at
+/// most.
+pub const LOGINS_WAITING_MAX: usize = 4096;
+/// The same of one source address: what two threads verify in the time that a client has to log in. One more is refused.
+pub const LOGINS_WAITING_PER_SOURCE_MAX: usize = 1024;
+/// Failed logins of a source address, lately, from which on it is slowed down.
+pub const LOGIN_FAILURES_FREE: u32 = 16;
+/// Failed logins of a source address that are counted: it is slowed down no more by further ones, and until they age a
+/// right password has to wait its turn as well.
+pub const LOGIN_FAILURES_MAX: u32 = 64;
+/// The time after which one failed login is forgotten.
+pub const LOGIN_FAILURE_DECAY: Duration = Duration::from_secs(1);
+/// The time by which the logins of a source address come further apart with each failed one: up to half a second, less
+/// than any client may take to log in.
+pub const LOGIN_INTERVAL_STEP: Duration = Duration::from_millis(10);
+/// Source addresses whose failed logins are counted: a megabyte.
+pub const LOGIN_SOURCES_MAX: usize = 16 * 1024;
+/// Bytes of the name of a user that are logged when its login is refused.
+pub const LOGGED_NAME_BYTES_MAX: usize = 128;
+/// Connections whose access is reviewed a tick, after users have lost some.
+pub const CONNECTIONS_REVIEWED_MAX: usize = 256;
 /// Correct passwords that a shard remembers, by digests of 32 bytes. Beyond that number it forgets all.
 pub const VERIFIED_PASSWORDS_MAX: usize = 4096;
 /// Tokens whose clients have not connected over RDMA yet. A client whose token is one more is refused there.
@@ -65,5 +86,7 @@ pub const RECHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 const _: () = assert!(ANSWER_BYTES_MAX <= slab::BLOCK_BYTES_MAX && ANSWER_SHARED_BYTES_MIN <= ANSWER_BYTES_MAX);
 const _: () = assert!(TURN_BYTES >= RECEIVE_BUFFER_BYTES);
+const _: () = assert!(LOGINS_WAITING_PER_SOURCE_MAX < LOGINS_WAITING_MAX && LOGIN_FAILURES_FREE < LOGIN_FAILURES_MAX);
+const _: () = assert!(LOGIN_INTERVAL_STEP.as_millis() * (LOGIN_FAILURES_MAX - LOGIN_FAILURES_FREE) as u128 <= 500);
 // A shard that empties a ring notifies its sender.
 const _: () = assert!(MAILBOX_BATCHES <= MAILBOX_BATCHES_PER_TICK && MAILBOX_BATCHES >= 2);

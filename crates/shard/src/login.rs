@@ -1,11 +1,15 @@
 //! Logins: which user a client is, by password (here or on a verifier thread), certificate or token.
 
-use crate::connection::ConnectionPhase;
+use crate::connection::{Connection, ConnectionPhase};
+use crate::limits::LOGGED_NAME_BYTES_MAX;
+use crate::login_source::LoginSource;
 use crate::mailbox::ShardWaker;
 use crate::password_verifier::{LoginAttempt, PasswordChecks, PasswordVerifier};
 use crate::sessions::{Sessions, greeting_with_token};
+use crate::shared_state::SharedState;
 use crate::tokens::TokenOwner;
 use broker::{ConnectionSlot, Effects};
+use catalog::limits::PASSWORD_BYTES_MAX;
 use catalog::{Catalog, LoginRefused, UserId};
 use link::CertificateIdentity;
 use session::sasl::{self, Credentials};
@@ -63,23 +67,32 @@ impl LoginService {
         let outcome = match sasl::credentials(mechanism, &request.response) {
             Err(fault) => return sessions.on_client_fault(slot, &fault, now),
             Ok(Credentials::Password { user, password }) => {
-                let (user, stored) = catalog.claim(user);
-                let (serial, offered) = (connection.serial, password.to_vec());
-                let attempt = LoginAttempt { slot, serial, user, mechanism: request.mechanism, stored, offered };
+                let attempt = LoginAttempt {
+                    slot,
+                    serial: connection.serial,
+                    source: LoginSource::of(&connection.link.peer().address),
+                    claim: catalog.claim(user, is_loopback),
+                    user_name: logged_name(user),
+                    mechanism: request.mechanism,
+                    // A longer one is wrong, whatever follows.
+                    offered: password[..password.len().min(PASSWORD_BYTES_MAX + 1)].to_vec(),
+                };
                 return self.verify_password(sessions, attempt, now);
             }
             // A client may write any identity into its response: as in RabbitMQ, the certificate's alone counts.
             Ok(Credentials::External { .. }) => match connection.token_owner.take() {
-                Some(owner) => authenticate_token_owner(catalog, &owner),
+                Some(owner) => (logged_name(owner.user.as_bytes()), authenticate_token_owner(catalog, &owner)),
                 None => {
                     let certificate = self.external.as_ref().zip(connection.link.certificate());
                     let name = certificate
                         .map(|(external, certificate)| (external.identity, certificate.identity(external.identity)));
-                    authenticate_certificate(catalog, name, is_loopback)
+                    let shown = name.as_ref().and_then(|(_, name)| name.as_deref()).unwrap_or_default();
+                    (logged_name(shown.as_bytes()), authenticate_certificate(catalog, name, is_loopback))
                 }
             },
         };
-        finish_login(sessions, slot, mechanism, outcome, now);
+        let (user_name, outcome) = outcome;
+        finish_login(sessions, slot, (mechanism, &user_name), outcome, now);
     }
 
     /// Whether passwords are being verified by other threads.
@@ -88,26 +101,52 @@ impl LoginService {
         self.password_checks.are_pending()
     }
 
-    /// Verifies a password: at once if that is quick, otherwise on a verifier thread.
+    /// When a login that waits has its turn, if nothing else happens.
+    pub fn next_turn(&self) -> Option<Instant> {
+        self.password_checks.next_turn()
+    }
+
+    /// Verifies a password: at once if that is quick, otherwise on a verifier thread, when its source has its turn.
     fn verify_password(&mut self, sessions: &mut Sessions, attempt: LoginAttempt, now: Instant) {
-        if !attempt.stored.is_slow() {
-            let is_correct = attempt.stored.is(&attempt.offered);
+        if !self.password_checks.has_verifier() {
+            let is_correct = attempt.claim.verify(&attempt.offered);
             return on_password_verified(sessions, &attempt, is_correct, now);
         }
-        if self.password_checks.is_verified(&attempt, || sessions.effects.random()) {
+        let shared = Arc::clone(&sessions.shared);
+        let failures = &shared.login_failures;
+        let is_right = attempt.claim.is_right_at_once(&attempt.offered)
+            || self.password_checks.is_verified(&attempt, || sessions.effects.random());
+        if is_right && !failures.is_suspect(attempt.source, now) {
             return on_password_verified(sessions, &attempt, true, now);
+        }
+        if attempt.claim.is_quick() && failures.interval(attempt.source, now).is_zero() {
+            let is_correct = attempt.claim.verify(&attempt.offered);
+            return on_password_verified(sessions, &attempt, is_correct, now);
         }
         if let Some(connection) = sessions.connections.get_mut(attempt.slot) {
             connection.is_verifying_password = true;
         }
-        if let Some((attempt, is_correct)) = self.password_checks.submit_or_verify(attempt) {
-            on_password_verified(sessions, &attempt, is_correct, now);
+        if let Some(refused) = self.password_checks.enqueue(attempt, failures, now) {
+            refuse_login(sessions, &refused, "too many logins of this address wait", now);
+        }
+        self.finish_verifications(sessions, now);
+    }
+
+    /// Drops the login of a connection that is gone. It counts as a failed one, so that nobody guesses by leaving early.
+    pub fn forget(&mut self, shared: &SharedState, slot: ConnectionSlot, connection: &Connection, now: Instant) {
+        if !connection.is_verifying_password {
+            return;
+        }
+        let source = LoginSource::of(&connection.link.peer().address);
+        if self.password_checks.remove(source, slot, connection.serial) {
+            shared.login_failures.count(source, now);
         }
     }
 
     /// Finishes the logins that verifier threads have decided, and submits those that waited for them.
     pub fn finish_verifications(&mut self, sessions: &mut Sessions, now: Instant) {
-        while let Some((attempt, is_correct)) = self.password_checks.next_decided() {
+        let shared = Arc::clone(&sessions.shared);
+        while let Some((attempt, is_correct)) = self.password_checks.next_decided(&shared.login_failures, now) {
             on_password_verified(sessions, &attempt, is_correct, now);
             // The client may have sent more meanwhile.
             if let Some(connection) = sessions.connections.get_mut(attempt.slot)
@@ -144,6 +183,9 @@ fn authenticate_certificate(
 }
 
 fn on_password_verified(sessions: &mut Sessions, attempt: &LoginAttempt, is_correct: bool, now: Instant) {
+    if !is_correct {
+        sessions.shared.login_failures.count(attempt.source, now);
+    }
     let Some(connection) = sessions.connections.get_mut(attempt.slot) else { return };
     if connection.serial != attempt.serial || connection.phase != ConnectionPhase::Greeting {
         return;
@@ -151,18 +193,36 @@ fn on_password_verified(sessions: &mut Sessions, attempt: &LoginAttempt, is_corr
     connection.is_verifying_password = false;
     let is_loopback = connection.link.peer().is_loopback;
     let admitted = if is_correct {
-        sessions.broker.catalog().admit(attempt.user, is_loopback)
+        sessions.broker.catalog().admit(attempt.claim.user, is_loopback)
     } else {
         Err(LoginRefused::InvalidCredentials)
     };
     let mechanism = ShortStr::new(&attempt.mechanism).unwrap_or(ShortStr::EMPTY);
-    finish_login(sessions, attempt.slot, mechanism, admitted.map_err(|refused| refused.to_string()), now);
+    let outcome = admitted.map_err(|refused| refused.to_string());
+    finish_login(sessions, attempt.slot, (mechanism, &attempt.user_name), outcome, now);
+}
+
+/// Refuses a login by password that is not verified.
+fn refuse_login(sessions: &mut Sessions, attempt: &LoginAttempt, why: &str, now: Instant) {
+    let Some(connection) = sessions.connections.get_mut(attempt.slot) else { return };
+    if connection.serial != attempt.serial || connection.phase != ConnectionPhase::Greeting {
+        return;
+    }
+    connection.is_verifying_password = false;
+    let mechanism = ShortStr::new(&attempt.mechanism).unwrap_or(ShortStr::EMPTY);
+    finish_login(sessions, attempt.slot, (mechanism, &attempt.user_name), Err(why.to_owned()), now);
+}
+
+/// The name of a user as it is logged: its beginning, if it is long.
+fn logged_name(name: &[u8]) -> Box<str> {
+    let shown = String::from_utf8_lossy(&name[..name.len().min(LOGGED_NAME_BYTES_MAX)]);
+    if name.len() > LOGGED_NAME_BYTES_MAX { format!("{shown}…").into() } else { shown.into() }
 }
 
 fn finish_login(
     sessions: &mut Sessions,
     slot: ConnectionSlot,
-    mechanism: ShortStr<'_>,
+    (mechanism, user): (ShortStr<'_>, &str),
     outcome: Result<UserId, String>,
     now: Instant,
 ) {
@@ -176,7 +236,7 @@ fn finish_login(
         }
         Err(reason) => {
             let peer = &*connection.link.peer().address;
-            tracing::warn!(shard = sessions.options.shard.0, slot = slot.number(), peer, reason, "login refused");
+            tracing::warn!(shard = sessions.options.shard.0, slot = slot.number(), peer, user, reason, "login refused");
             if let Some((out, pool)) = sessions.effects.writer(slot) {
                 connection.inbound.login_refused(mechanism, &reason, out, pool);
             }

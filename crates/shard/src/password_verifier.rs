@@ -5,23 +5,35 @@
 //! password.
 
 use crate::limits::{VERIFICATIONS_MAX, VERIFIED_PASSWORDS_MAX, VERIFIER_THREADS};
+use crate::login_failures::LoginFailures;
+use crate::login_queue::LoginQueue;
+use crate::login_source::LoginSource;
 use crate::mailbox::ShardWaker;
 use broker::ConnectionSlot;
-use catalog::{Password, UserId};
-use std::collections::{HashSet, VecDeque};
+use catalog::PasswordClaim;
+use std::collections::HashSet;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// A login by password, on the connection of this slot and serial number.
 pub(crate) struct LoginAttempt {
     pub slot: ConnectionSlot,
     pub serial: u32,
-    /// `None` if there is no such user: the password is verified all the same, so that it takes as long.
-    pub user: Option<UserId>,
+    pub source: LoginSource,
+    /// One for a user that does not exist is verified all the same, so that it takes as long.
+    pub claim: PasswordClaim,
+    /// The name that was tried, for the log.
+    pub user_name: Box<str>,
     pub mechanism: Vec<u8>,
-    pub stored: Password,
     pub offered: Vec<u8>,
+}
+
+impl LoginAttempt {
+    fn verify(&self) -> bool {
+        self.claim.verify(&self.offered)
+    }
 }
 
 struct VerificationJob {
@@ -61,7 +73,7 @@ fn run_verifier(jobs: &Mutex<Receiver<VerificationJob>>) {
         // One thread waits for a job, and the others wait for the lock.
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(VerificationJob { attempt, result, waker }) = job else { return };
-        let is_correct = attempt.stored.is(&attempt.offered);
+        let is_correct = attempt.verify();
         if result.send((attempt, is_correct)).is_ok() {
             waker.wake();
         }
@@ -73,7 +85,7 @@ pub(crate) struct PasswordChecks {
     verifier: Option<(Arc<PasswordVerifier>, Arc<ShardWaker>)>,
     results_sender: Sender<(LoginAttempt, bool)>,
     results: Receiver<(LoginAttempt, bool)>,
-    waiting: VecDeque<LoginAttempt>,
+    waiting: LoginQueue,
     in_progress: usize,
     key: Option<[u8; 32]>,
     /// Digests of correct passwords, under the key.
@@ -88,7 +100,7 @@ impl Default for PasswordChecks {
             verifier: None,
             results_sender,
             results,
-            waiting: VecDeque::new(),
+            waiting: LoginQueue::default(),
             in_progress: 0,
             key: None,
             verified: HashSet::new(),
@@ -107,6 +119,21 @@ impl PasswordChecks {
         self.in_progress > 0 || !self.waiting.is_empty()
     }
 
+    /// Whether other threads verify passwords.
+    pub fn has_verifier(&self) -> bool {
+        self.verifier.is_some()
+    }
+
+    /// When a login that waits has its turn, if nothing else happens.
+    pub fn next_turn(&self) -> Option<Instant> {
+        (self.in_progress < VERIFICATIONS_MAX).then(|| self.waiting.next_turn()).flatten()
+    }
+
+    /// Drops the login of a connection that is gone. Returns whether it waited; one that is being verified is not dropped.
+    pub fn remove(&mut self, source: LoginSource, slot: ConnectionSlot, serial: u32) -> bool {
+        self.waiting.remove(source, slot, serial)
+    }
+
     /// Whether the same password was found correct before. `random` draws the key that makes the digests worthless to
     /// others.
     pub fn is_verified(&mut self, attempt: &LoginAttempt, mut random: impl FnMut() -> u64) -> bool {
@@ -115,23 +142,13 @@ impl PasswordChecks {
             key.as_chunks_mut::<8>().0.iter_mut().for_each(|part| *part = random().to_le_bytes());
             key
         });
-        let digest = attempt.stored.mark(&attempt.offered, key);
+        let digest = attempt.claim.mark(&attempt.offered, key);
         self.verified.contains(&digest)
     }
 
-    /// Submits an attempt to the verifier, or queues it. Without a verifier, verifies it at once and returns the
-    /// result.
-    pub fn submit_or_verify(&mut self, attempt: LoginAttempt) -> Option<(LoginAttempt, bool)> {
-        if self.verifier.is_none() {
-            let is_correct = attempt.stored.is(&attempt.offered);
-            return Some((attempt, is_correct));
-        }
-        if self.in_progress < VERIFICATIONS_MAX {
-            self.submit(attempt);
-        } else {
-            self.waiting.push_back(attempt);
-        }
-        None
+    /// Queues an attempt for the verifier. Returns one that must be refused for it, if too many wait.
+    pub fn enqueue(&mut self, attempt: LoginAttempt, failures: &LoginFailures, now: Instant) -> Option<LoginAttempt> {
+        self.waiting.push(attempt, failures, now)
     }
 
     fn submit(&mut self, attempt: LoginAttempt) {
@@ -144,24 +161,28 @@ impl PasswordChecks {
         }
     }
 
-    /// The next attempt that is decided: by a result of the verifier, or because the same password was verified
-    /// meanwhile.
-    pub fn next_decided(&mut self) -> Option<(LoginAttempt, bool)> {
+    /// The next attempt that is decided: by a result of the verifier, or because its verification takes no time. Submits
+    /// those that have their turn.
+    pub fn next_decided(&mut self, failures: &LoginFailures, now: Instant) -> Option<(LoginAttempt, bool)> {
         if let Ok((attempt, is_correct)) = self.results.try_recv() {
             self.in_progress -= 1;
-            if let Some(key) = self.key.filter(|_| is_correct && attempt.user.is_some()) {
+            if let Some(key) = self.key.filter(|_| is_correct && attempt.claim.user.is_some()) {
                 if self.verified.len() >= VERIFIED_PASSWORDS_MAX {
                     self.verified.clear();
                 }
-                self.verified.insert(attempt.stored.mark(&attempt.offered, &key));
+                self.verified.insert(attempt.claim.mark(&attempt.offered, &key));
             }
             return Some((attempt, is_correct));
         }
         while self.in_progress < VERIFICATIONS_MAX
-            && let Some(attempt) = self.waiting.pop_front()
+            && let Some(attempt) = self.waiting.next(failures, now)
         {
-            if self.is_verified(&attempt, || 0) {
+            if attempt.claim.is_right_at_once(&attempt.offered) || self.is_verified(&attempt, || 0) {
                 return Some((attempt, true));
+            }
+            if attempt.claim.is_quick() || self.verifier.is_none() {
+                let is_correct = attempt.verify();
+                return Some((attempt, is_correct));
             }
             self.submit(attempt);
         }
@@ -173,9 +194,12 @@ impl PasswordChecks {
 mod tests {
     use super::{LoginAttempt, PasswordChecks, PasswordVerifier};
     use crate::limits::VERIFICATIONS_MAX;
+    use crate::login_failures::LoginFailures;
+    use crate::login_source::LoginSource;
     use crate::mailbox::{ShardWaker, WakeTarget};
+    use crate::test_clock::some_instant;
     use broker::ConnectionSlot;
-    use catalog::{Password, UserId};
+    use catalog::{Catalog, CatalogLimits, Definition, Name, Password};
     use std::sync::mpsc::{SyncSender, sync_channel};
 
     struct WakeSignal(SyncSender<()>);
@@ -186,40 +210,45 @@ mod tests {
         }
     }
 
-    fn attempt(slot: u32, offered: &str) -> LoginAttempt {
-        let (mechanism, stored, offered) = (b"PLAIN".to_vec(), Password::plain("secret"), offered.into());
-        LoginAttempt { slot: ConnectionSlot::new(slot), serial: 0, user: Some(UserId(1)), mechanism, stored, offered }
-    }
-
-    #[test]
-    fn without_a_verifier_a_password_is_verified_at_once() {
-        let mut checks = PasswordChecks::default();
-        for (offered, expected) in [("secret", true), ("wrong", false)] {
-            let decided = checks.submit_or_verify(attempt(1, offered));
-            assert_eq!(decided.map(|(_, is_correct)| is_correct), Some(expected));
+    fn attempt(catalog: &Catalog, slot: u32, offered: &str) -> LoginAttempt {
+        LoginAttempt {
+            slot: ConnectionSlot::new(slot),
+            serial: 0,
+            source: LoginSource::Local,
+            claim: catalog.claim(b"orders", true),
+            user_name: "orders".into(),
+            mechanism: b"PLAIN".to_vec(),
+            offered: offered.into(),
         }
-        assert!(!checks.are_pending());
     }
 
     #[test]
     fn attempts_beyond_the_limit_wait_and_one_correct_password_decides_them() {
         let (woken, wakes) = sync_channel(2 * VERIFICATIONS_MAX);
+        let (failures, now) = (LoginFailures::default(), some_instant());
+        let mut catalog = Catalog::new(CatalogLimits::default());
+        let password = Password::argon2(b"secret", b"0123456789abcdef");
+        let put = Definition::PutUser { name: Name::from("orders"), password, tags: vec![], loopback_only: false };
+        catalog.execute(&put).expect("a first user");
+        let attempt = |slot, offered| attempt(&catalog, slot, offered);
         let mut checks = PasswordChecks::default();
         checks.set_verifier(PasswordVerifier::new(), ShardWaker::new(Box::new(WakeSignal(woken))));
         let count = 2 * VERIFICATIONS_MAX as u32;
         for slot in 0..count {
             let attempt = attempt(slot, "secret");
             assert!(!checks.is_verified(&attempt, || 7), "nothing is verified yet");
-            assert!(checks.submit_or_verify(attempt).is_none());
+            assert!(checks.enqueue(attempt, &failures, now).is_none());
         }
-        assert_eq!((checks.in_progress, checks.waiting.len()), (VERIFICATIONS_MAX, VERIFICATIONS_MAX));
+        assert!(checks.next_decided(&failures, now).is_none() && checks.in_progress == VERIFICATIONS_MAX);
+        assert!(checks.remove(LoginSource::Local, ConnectionSlot::new(count - 1), 0), "its client has gone");
+        assert!(!checks.remove(LoginSource::Local, ConnectionSlot::new(0), 0), "it is being verified");
         for _ in 0..VERIFICATIONS_MAX {
             wakes.recv().expect("a verifier wakes the shard");
         }
-        let mut decided: Vec<_> = std::iter::from_fn(|| checks.next_decided()).collect();
+        let mut decided: Vec<_> = std::iter::from_fn(|| checks.next_decided(&failures, now)).collect();
         decided.sort_by_key(|(attempt, _)| attempt.slot);
         assert!(decided.iter().all(|(_, is_correct)| *is_correct));
-        assert!(decided.iter().map(|(attempt, _)| attempt.slot).eq((0..count).map(ConnectionSlot::new)));
+        assert!(decided.iter().map(|(attempt, _)| attempt.slot).eq((0..count - 1).map(ConnectionSlot::new)));
         assert!(!checks.are_pending() && wakes.try_recv().is_err(), "those that waited were not computed");
         assert!(checks.is_verified(&attempt(9, "secret"), || 0) && !checks.is_verified(&attempt(9, "wrong"), || 0));
     }

@@ -96,6 +96,7 @@ impl Shard {
         self.set_broker_time(now);
         self.receive_mailbox(now);
         self.dispatcher.finish_verifications(now);
+        self.dispatcher.review_access(now);
         self.resume_throttled(now);
         self.dispatcher.run_link_timers(now);
         self.dispatcher.serve_ready(now);
@@ -239,6 +240,7 @@ impl Shard {
             || ((connections.has_ready() || broker.has_deferred()) && !is_congested)
             || !effects.resumed.is_empty()
             || !effects.refusals.is_empty()
+            || self.dispatcher.reviews_access()
             || self.dispatcher.federation_links.has_dials()
         {
             return TickOutcome::More;
@@ -252,7 +254,8 @@ impl Shard {
         let resume_at = if effects.throttled.is_empty() { self.throttle.next_at() } else { Some(now + THROTTLE_TIME) };
         let queues_at = broker.next_timer().map(|us| options.epoch + Duration::from_micros(us));
         let links_at = self.dispatcher.federation_links.next_timer();
-        let until = [recheck_at, resume_at, queues_at, connections.next_timer(), links_at];
+        let logins_at = self.dispatcher.login.next_turn();
+        let until = [recheck_at, resume_at, queues_at, connections.next_timer(), links_at, logins_at];
         TickOutcome::Idle { until: until.into_iter().flatten().min() }
     }
 

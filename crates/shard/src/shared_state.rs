@@ -7,6 +7,7 @@
 use crate::connection_limits::ConnectionLimits;
 use crate::copied_bytes::CopiedBytes;
 use crate::limits::{PORT_MEMORY_DIVISOR, PROCESS_BYTES};
+use crate::login_failures::LoginFailures;
 use crate::tokens::BootstrapTokens;
 use crate::vhost_bytes::VhostBytes;
 use catalog::{MessageStamp, ShardId};
@@ -35,6 +36,7 @@ pub struct SharedState {
     reactor: Arc<ReactorState>,
     pub(crate) connection_limits: ConnectionLimits,
     pub(crate) tokens: BootstrapTokens,
+    pub(crate) login_failures: LoginFailures,
     pub(crate) vhost_bytes: VhostBytes,
     /// The stamps that arrived lately, on whichever shard; `None` until the first.
     stamp_window: Mutex<Option<DuplicateWindow>>,
@@ -53,6 +55,7 @@ impl SharedState {
             reactor: Arc::new(ReactorState::new(shards, connections_max)),
             connection_limits: ConnectionLimits::default(),
             tokens: BootstrapTokens::default(),
+            login_failures: LoginFailures::default(),
             vhost_bytes: VhostBytes::default(),
             stamp_window: Mutex::new(None),
             port_counters: Mutex::new(None),

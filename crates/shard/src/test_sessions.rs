@@ -57,7 +57,7 @@ pub(crate) fn sessions() -> Sessions {
         epoch,
         cluster_name: "harrier".into(),
     };
-    let shared = Arc::new(SharedState::new(1, 1 << 30, 10));
+    let shared = Arc::new(SharedState::new(1, 1 << 30, 1_000));
     Sessions {
         options,
         connections: Connections::default(),

@@ -9,6 +9,7 @@
 
 pub mod content;
 mod error;
+mod escaped;
 pub mod frame;
 pub mod ids;
 pub mod limits;
@@ -26,6 +27,7 @@ mod dice;
 
 pub use content::ContentHeader;
 pub use error::DecodeError;
+pub use escaped::{Escaped, EscapedLines};
 pub use frame::{Frame, FrameError, FrameHead, PROTOCOL_HEADER};
 pub use ids::{ChannelNumber, DeliveryTag};
 pub use method::{Method, encode_frame};

@@ -8,7 +8,7 @@ use crate::{
     arguments::{self, ALTERNATE_EXCHANGE, DEAD_LETTER_EXCHANGE},
     exchange::ExchangeKind,
     ids::{ExchangeId, UserId, VhostId},
-    password::Password,
+    password_claim::PasswordClaim,
     permission::{PermissionKind, Resource},
     user::LoginRefused,
 };
@@ -24,13 +24,17 @@ impl Catalog {
     /// The user of these credentials. The error is for the log; tell the client `LoginRefused::refusal`. It may take
     /// as long as a password's proof does; who cannot wait for a slow one asks for the `claim`.
     pub fn authenticate(&self, user: &[u8], password: &[u8], from_loopback: bool) -> Result<UserId, LoginRefused> {
-        let (user, kept) = self.claim(user);
-        if kept.is(password) { self.admit(user, from_loopback) } else { Err(LoginRefused::InvalidCredentials) }
+        let claim = self.claim(user, from_loopback);
+        if claim.verify(password) {
+            self.admit(claim.user, from_loopback)
+        } else {
+            Err(LoginRefused::InvalidCredentials)
+        }
     }
 
-    /// Who has a name, and the password that must be proved. For a name that nobody has it is a password all the same.
-    pub fn claim(&self, user: &[u8]) -> (Option<UserId>, Password) {
-        self.users.claim(user)
+    /// A login by password, to be verified. One for a name that nobody has is refused at the same cost.
+    pub fn claim(&self, user: &[u8], from_loopback: bool) -> PasswordClaim {
+        self.users.claim(user, from_loopback)
     }
 
     /// Whether a user who has proved itself may come in.
@@ -66,6 +70,18 @@ impl Catalog {
 
     fn has_tag(&self, user: UserId, wanted: &str) -> bool {
         self.users.get(user).is_some_and(|user| user.tags.iter().any(|tag| **tag == *wanted))
+    }
+
+    /// Why a connection that was opened by a user in a virtual host must end (320), unless both still allow it.
+    pub fn revoked_access(&self, user: UserId, vhost: VhostId) -> Option<Refusal> {
+        let text = match self.users.get(user) {
+            None => "CONNECTION_FORCED - user was deleted".to_owned(),
+            Some(found) if found.on(vhost).is_none() => {
+                format!("CONNECTION_FORCED - access to vhost was taken from user '{}'", found.name)
+            }
+            Some(_) => return None,
+        };
+        Some(Refusal::connection(ReplyCode::ConnectionForced, text))
     }
 
     /// Whether a user may do something to the exchange or queue of this name, which need not exist (403 if not).

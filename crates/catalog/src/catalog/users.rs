@@ -25,14 +25,13 @@ impl Catalog {
         if matches!(password, Password::Plain(secret) if secret.len() > PASSWORD_BYTES_MAX) {
             return Err(Refusal::precondition(format_args!("password over {PASSWORD_BYTES_MAX} bytes")));
         }
-        self.users.note(password);
         if let Some(id) = self.users.find(name)
             && let Some(user) = self.users.get_mut(id)
         {
             let same = user.password == *password && user.tags == tags && user.loopback_only == loopback_only;
-            user.password = password.clone();
             user.tags = tags.to_vec();
             user.loopback_only = loopback_only;
+            self.users.set_password(id, password);
             return Ok(ExecutedDefinition::new(DefinitionOutcome::User { id }, !same));
         }
         if self.users.len() >= self.limits.users_max {

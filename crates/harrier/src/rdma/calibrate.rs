@@ -5,7 +5,7 @@
 use super::findings::{self, Problem};
 use super::message_paths::{BODY_BYTES_MAX, ConnectedEnds, MessagePath, TimedBody};
 use super::self_test::StepResult;
-use crate::{print, usage_error};
+use crate::{print, print_error, usage_error};
 use gauge::{RunSummary, bootstrap_interval, ratio_interval};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -74,7 +74,8 @@ pub fn main(words: &[&str], usage: &str) -> ExitCode {
     match measure(device, rounds) {
         Ok(found) => print(&if json { found.json() } else { found.lines() }),
         Err(Problem { what, fix }) => {
-            eprintln!("harrier: {what}\nneeded: {fix}");
+            print_error(&format!("harrier: {what}"));
+            print_error(&format!("needed: {fix}"));
             ExitCode::FAILURE
         }
     }

@@ -16,6 +16,7 @@ use federation::{FederationPlan, LinkKey, LinkSpec, RouteDirection, RouteKind, R
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
 use topology::KeyMatching;
+use wire::Escaped;
 
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
@@ -74,7 +75,7 @@ pub fn apply(file: &str, options: &RouteOptions, said: &mut CommandOutput) -> Re
             said.out.push_str("nothing is different\n");
         }
         for (_, change) in &changes {
-            let _infallible = writeln!(said.out, "{} {}", change.mark(), change.line);
+            let _infallible = writeln!(said.out, "{} {}", change.mark(), Escaped(&change.line));
         }
     }
     Ok(())

@@ -4,6 +4,7 @@ use super::broker_address::BrokerAddress;
 use crate::peer;
 use definitions::Json;
 use std::fmt::Write;
+use wire::Escaped;
 
 /// A text member of a reply; empty if absent.
 pub fn text<'a>(from: &'a Json, name: &str) -> &'a str {
@@ -144,6 +145,8 @@ fn parts(peer: &str, transport: &str) -> (String, String, String) {
 
 /// Rows in aligned columns; the first may be an underlined heading.
 pub fn table(rows: &[Vec<String>], has_heading: bool) -> String {
+    let escaped = |row: &Vec<String>| row.iter().map(|cell| Escaped(cell).to_string()).collect::<Vec<_>>();
+    let rows: Vec<_> = rows.iter().map(escaped).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
     let widths: Vec<_> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
@@ -193,6 +196,24 @@ other.example/shop  5671  tls        N        refused  403
             links(&at, &reply, true)
         );
         assert_eq!(links(&at, &Json::Object(vec![]), true), "No links found\n");
+    }
+
+    #[test]
+    fn names_of_other_brokers_cannot_control_the_terminal() {
+        const HOSTILE: &str = r#"{"links":[{"peer":"amqp://ro\u001b]0;x\u0007ot","state":"refused","durable":false,
+            "why":"403\nroot 5672 tcp Y running","cluster_name":"\u009b2J","transport":"tcp",
+            "routes":[{"exchange":"e\r\nforged","key":"\u202ekey\u007f","error":"no\u0000ne"}]}]}"#;
+        let (at, _) = reply();
+        let reply = Json::read(HOSTILE.as_bytes()).expect("JSON");
+        for (listed, lines, part) in [
+            (links(&at, &reply, false), 3, "refused: 403\\nroot 5672 tcp Y running"),
+            (links(&at, &reply, true), 3, "\\u009b2J"),
+            (routes(&at, &reply, false), 1, "e\\r\\nforged  \\u202ekey\\u007f"),
+            (routes(&at, &reply, true), 3, "no\\u0000ne"),
+        ] {
+            assert!(listed.lines().count() == lines && listed.contains(part), "{listed:?}");
+            assert!(!listed.contains(|letter: char| letter != '\n' && letter.is_control()), "{listed:?}");
+        }
     }
 
     #[test]

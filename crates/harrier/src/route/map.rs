@@ -8,6 +8,7 @@ use super::{CommandOutput, RouteFailure, refused};
 use definitions::Json;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use wire::Escaped;
 
 /// Draws the map.
 pub fn draw(from: &BrokerAddress, options: &RouteOptions, output: &mut CommandOutput) -> Result<(), RouteFailure> {
@@ -50,7 +51,7 @@ fn text(net: &BrokerNetwork) -> String {
         };
         let (place, title) = (net.location(number), net.title(number));
         let title = if title == place { String::new() } else { format!(" ({title})") };
-        let _infallible = writeln!(out, "    {place}{title}... {reply}");
+        let _infallible = writeln!(out, "{}", Escaped(format_args!("    {place}{title}... {reply}")));
     }
     let flows: Vec<_> = net.flows().collect();
     let (dynamic, others): (Vec<_>, Vec<_>) = flows.iter().partition(|flow| flow.kind == "dynamic");
@@ -60,10 +61,11 @@ fn text(net: &BrokerNetwork) -> String {
     }
     out.push_str(if exchanges.is_empty() { "\nDynamic routes:\n  none found\n" } else { "\nDynamic routes:\n" });
     for (exchange, flows) in exchanges {
-        let _infallible = writeln!(out, "\n  Exchange {exchange}:");
+        let _infallible = writeln!(out, "\n  Exchange {}:", Escaped(exchange));
         for ((from, to), both) in pairs(flows.into_iter()) {
             let arrow = if both { "<=>" } else { " =>" };
-            let _infallible = writeln!(out, "    {} {arrow} {}", net.location(from), net.location(to));
+            let _infallible =
+                writeln!(out, "    {} {arrow} {}", Escaped(net.location(from)), Escaped(net.location(to)));
         }
     }
     out.push_str(if others.is_empty() { "\nStatic routes:\n  none found\n\n" } else { "\nStatic routes:\n\n" });
@@ -77,7 +79,7 @@ fn text(net: &BrokerNetwork) -> String {
         let dest = format!("{}(ex={})", net.location(flow.to), flow.exchange);
         let ends = if flow.pushed { format!("{source} => {dest}") } else { format!("{dest} <= {source}") };
         let key = if flow.kind == "queue" { String::new() } else { format!(" key={}", flow.carries) };
-        let _infallible = writeln!(out, "  {ends}{key}");
+        let _infallible = writeln!(out, "{}", Escaped(format_args!("  {ends}{key}")));
     }
     if !others.is_empty() {
         out.push('\n');
@@ -120,8 +122,7 @@ fn json(net: &BrokerNetwork) -> Json {
 
 /// A quoted string of graphviz.
 fn quoted(text: &str) -> String {
-    let text: String = text.chars().filter(|letter| !letter.is_control()).collect();
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    format!("\"{}\"", Escaped(text).to_string().replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 fn dot(net: &BrokerNetwork) -> String {

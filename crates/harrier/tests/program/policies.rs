@@ -146,9 +146,11 @@ fn accounts_and_limits_are_read_again() {
     // That ended its connection, and freed capacity for another.
     let mut client = connect("two").expect("the first has gone");
     client.open_channel().expect("a channel");
-    configuration.reload(&broker, "[[vhost]]\nname = \"/\"\nmax_connections = 1\nmax_queues = 1\n");
-    let error = Client::connect(&format!("amqp://{}/%2F", broker.address)).expect_err("full").to_string();
-    let expect = "530 NOT_ALLOWED - access to vhost '/' refused for user 'guest': connection limit (1) is reached";
+    let small =
+        account("two", "", ".*").replacen("name = \"/\"\n", "name = \"/\"\nmax_connections = 1\nmax_queues = 1\n", 1);
+    configuration.reload(&broker, &small);
+    let error = connect("two").expect_err("full").to_string();
+    let expect = "530 NOT_ALLOWED - access to vhost '/' refused for user 'a': connection limit (1) is reached";
     assert!(error.contains(expect), "{error}");
 }
 

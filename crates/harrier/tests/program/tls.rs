@@ -74,6 +74,24 @@ fn clients_log_in_over_tls_by_password_or_certificate() {
 }
 
 #[test]
+fn a_revoked_certificate_is_refused_from_the_next_signal_on() {
+    let authority = Authority::new("program-revoked");
+    let orders = authority.issue("orders", &[]);
+    let (ca, crl) = (shown(&authority.ca), shown(&authority.revoke(&[])));
+    let how = ["--tls-client-certificates", "optional", "--tls-client-ca", &ca, "--tls-client-crl", &crl];
+    let broker = start(&authority, &[&how[..], &["--tls-login-from", "common_name"]].concat());
+    let own = format!("&certfile={}&keyfile={}", orders.certificate.display(), orders.key.display());
+    let connect = || Client::connect(&url(&broker, &authority, "", &format!("{own}&auth_mechanism=external")));
+    let client = connect().expect("it is not revoked");
+    authority.revoke(&[&orders]);
+    broker.signal(rustix::process::Signal::HUP);
+    broker.await_line("certificates were reloaded");
+    connect().expect_err("it is revoked");
+    broker.await_line("Revoked");
+    client.close().expect("who is in already stays");
+}
+
+#[test]
 fn certificates_are_read_again_at_a_signal() {
     let authority = Authority::new("program-reload");
     let broker = start(&authority, &[]);
@@ -132,6 +150,7 @@ fn certificates_that_cannot_be_used_are_told_with_their_setting() {
     let authority = Authority::new("program-files");
     let (a, b) = (authority.issue("a", &[]), authority.issue("b", &[]));
     let (certificate, key, other) = (shown(&a.certificate), shown(&a.key), shown(&b.key));
+    let ca = shown(&authority.ca);
     let listen = ["broker", "--listen", "tls://127.0.0.1:0"];
     let cases: &[(&[&str], String)] = &[
         (&[], "--listen: an address with TLS needs tls_certificates and tls_keys".to_owned()),
@@ -147,6 +166,18 @@ fn certificates_that_cannot_be_used_are_told_with_their_setting() {
         (
             &["--tls-certificates", &certificate, "--tls-keys", &key, "--tls-client-certificates", "required"],
             "--tls-client-certificates: it needs tls_client_ca".to_owned(),
+        ),
+        (
+            &["--tls-certificates", &certificate, "--tls-keys", &key, "--tls-client-crl", &certificate],
+            "--tls-client-crl: it needs tls_client_certificates: clients are not asked for any".to_owned(),
+        ),
+        (
+            &[
+                &["--tls-certificates", &certificate, "--tls-keys", &key, "--tls-client-certificates", "required"][..],
+                &["--tls-client-ca", &ca, "--tls-client-crl", &certificate],
+            ]
+            .concat(),
+            format!("--tls-client-crl: {certificate}: there is no revocation list in it (PEM)"),
         ),
     ];
     for (words, expect) in cases {

@@ -5,7 +5,7 @@ use crate::limits::TLS_FILE_BYTES_MAX;
 use rustls::RootCertStore;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use std::fmt;
 use std::io::Read;
@@ -111,6 +111,17 @@ pub(super) fn roots(path: &Path) -> Result<RootCertStore, TlsError> {
         roots.add(certificate).map_err(|error| TlsError::new(path, error.to_string()))?;
     }
     Ok(roots)
+}
+
+/// Reads lists of revoked certificates.
+pub(super) fn revocation_lists(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let bytes = read(path)?;
+    let found: Result<Vec<_>, _> = CertificateRevocationListDer::pem_slice_iter(&bytes).collect();
+    match found {
+        Ok(found) if found.is_empty() => Err(TlsError::new(path, "there is no revocation list in it (PEM)")),
+        Ok(found) => Ok(found),
+        Err(error) => Err(TlsError::new(path, format!("it is not PEM: {}", what_is_wrong(&error)))),
+    }
 }
 
 #[cfg(test)]

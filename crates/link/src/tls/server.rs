@@ -4,13 +4,14 @@
 
 use super::certificate::{Certificate, SanType};
 use super::engine::TlsEngine;
-use super::files::{CertificateFiles, TlsError, certified, roots};
+use super::files::{CertificateFiles, TlsError, certified, revocation_lists, roots};
 use super::tls_link::TlsLink;
 use super::{VERSIONS, provider};
 use crate::socket::SocketLink;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{
-    ClientHello, NoServerSessionStorage, ResolvesServerCert, UnbufferedServerConnection, WebPkiClientVerifier,
+    ClientHello, NoServerSessionStorage, ResolvesServerCert, UnbufferedServerConnection, VerifierBuilderError,
+    WebPkiClientVerifier,
 };
 use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, SupportedProtocolVersion};
@@ -49,6 +50,9 @@ pub struct TlsServerOptions {
     pub client_certificates: ClientCertificates,
     /// The authorities that are trusted for clients' certificates.
     pub client_ca: Option<PathBuf>,
+    /// The certificates of clients that those authorities have revoked. With it, every authority of a client's chain needs
+    /// a list.
+    pub client_crl: Option<PathBuf>,
     /// The oldest version that is accepted.
     pub version_min: TlsVersion,
 }
@@ -128,7 +132,14 @@ fn configure(options: &TlsServerOptions) -> Result<ActiveConfig, TlsError> {
             let roots = Arc::new(roots(path)?);
             let builder = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider));
             let builder = if how == ClientCertificates::Optional { builder.allow_unauthenticated() } else { builder };
-            Some(builder.build().map_err(|error| TlsError::new(path, error.to_string()))?)
+            let lists = options.client_crl.as_deref().map(revocation_lists).transpose()?;
+            let builder = builder.with_crls(lists.unwrap_or_default());
+            Some(builder.build().map_err(|error| match (error, &options.client_crl) {
+                (VerifierBuilderError::InvalidCrl(error), Some(file)) => {
+                    TlsError::new(file, format!("a revocation list cannot be used: {error:?}"))
+                }
+                (error, _) => TlsError::new(path, error.to_string()),
+            })?)
         }
     };
     let versions: &[&SupportedProtocolVersion] = match options.version_min {

@@ -19,7 +19,13 @@ impl Inbound {
                     self.fault(ReplyCode::NotImplemented, channel, id, &text)
                 }
                 DecodeError::Truncated | DecodeError::Trailing { .. } => {
-                    let text = format!("cannot decode {}", numbers(arguments));
+                    // Those of a login may hold a password, and the text is logged.
+                    let text = match id {
+                        connection::StartOk::ID | connection::SecureOk::ID | connection::UpdateSecret::ID => {
+                            format!("cannot decode {} bytes", arguments.len())
+                        }
+                        _ => format!("cannot decode {}", numbers(arguments)),
+                    };
                     self.fault(ReplyCode::FrameError, channel, id, &text)
                 }
                 error => self.fault(ReplyCode::SyntaxError, channel, id, &error.to_string()),
