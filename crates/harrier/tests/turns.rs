@@ -1,0 +1,34 @@
+//! What one client asks for at once holds nobody else: a broker process, an attacker who sends a few megabytes at most, and a
+//! bystander who publishes 64 bytes with a confirm and consumes them, every 20 ms.
+//!
+//! How long the bystander waits is printed and not asserted; that work is divided and in its order is asserted where it can be
+//! counted (`crates/broker/tests/turns`). Here everybody is answered in the end, and a broker under attack stops when it is told.
+//!
+//! `HARRIER_BIN` names another program to attack, `HARRIER_ATTACKS=full` makes the attacks as large as they were when they held
+//! a broker for seconds.
+
+#[path = "memory/attacker.rs"]
+#[expect(dead_code, reason = "shared with the tests of memory")]
+mod attacker;
+#[path = "turns/attacks.rs"]
+mod attacks;
+#[path = "memory/broker.rs"]
+#[expect(dead_code, reason = "shared with the tests of memory")]
+mod broker;
+#[path = "memory/bystander.rs"]
+#[expect(dead_code, reason = "shared with the tests of memory")]
+mod bystander;
+#[path = "turns/waits.rs"]
+mod waits;
+
+use std::time::Duration;
+
+/// Longer than anything here takes on a loaded machine: a wait that exceeds it has failed.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// More than any attack here takes, so that no alarm stops one.
+const LIMIT_MIB: u64 = 1_024;
+
+/// The size of an attack: small for every day, or as it was found.
+fn size(small: usize, full: usize) -> usize {
+    if std::env::var("HARRIER_ATTACKS").is_ok_and(|size| size == "full") { full } else { small }
+}

@@ -1,0 +1,257 @@
+//! The attacks: each was found from outside, with the protocol alone.
+
+use crate::attacker::{Attacker, announce_to, body, method_frame, open_channel, short};
+use crate::broker::LimitedBroker;
+use crate::size;
+use crate::waits::beside;
+use wire::method::{basic, exchange, queue};
+use wire::{DeliveryTag, List, Properties, Table, TableRef, Value};
+
+/// Logged in, with channel 1 open.
+fn connect(broker: &LimitedBroker) -> Attacker {
+    let mut attacker = Attacker::connect(broker, "guest");
+    attacker.send(&open_channel(1)).expect("sent");
+    assert!(attacker.await_method("channel.open-ok"));
+    attacker
+}
+
+fn declare(name: &str, arguments: &Table) -> Vec<u8> {
+    let bytes = arguments.to_bytes();
+    let (passive, durable, exclusive, auto_delete, no_wait) = (false, false, false, false, true);
+    let (queue, arguments) = (short(name), TableRef::new(&bytes));
+    method_frame(1, queue::Declare { queue, passive, durable, exclusive, auto_delete, no_wait, arguments }.into())
+}
+
+fn declare_exchange(name: &str, kind: &str) -> Vec<u8> {
+    let (passive, durable, auto_delete, internal, no_wait) = (false, false, false, false, true);
+    let (exchange, kind, arguments) = (short(name), short(kind), TableRef::EMPTY);
+    let declare = exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments };
+    method_frame(1, declare.into())
+}
+
+fn bind(queue: &str, exchange: &str, key: &str, arguments: &Table) -> Vec<u8> {
+    let bytes = arguments.to_bytes();
+    let (queue, exchange, routing_key) = (short(queue), short(exchange), short(key));
+    let arguments = TableRef::new(&bytes);
+    method_frame(1, queue::Bind { queue, exchange, routing_key, no_wait: true, arguments }.into())
+}
+
+fn consume(queue: &str, tag: &str, no_ack: bool) -> Vec<u8> {
+    let (queue, consumer_tag) = (short(queue), short(tag));
+    let (no_local, exclusive, no_wait, arguments) = (false, false, true, TableRef::EMPTY);
+    let consume = basic::Consume { queue, consumer_tag, no_local, no_ack, exclusive, no_wait, arguments };
+    method_frame(1, consume.into())
+}
+
+fn publish(exchange: &str, key: &str, properties: &[u8]) -> Vec<u8> {
+    [announce_to(1, (exchange, key), properties, 1), body(1, b"m")].concat()
+}
+
+/// Sends, and waits until the broker has carried out all of it.
+fn carry_out(attacker: &mut Attacker, parts: impl IntoIterator<Item = Vec<u8>>) {
+    let bytes: Vec<u8> = parts.into_iter().flatten().collect();
+    attacker.send(&bytes).expect("sent");
+    // A method whose reply comes behind everything before it.
+    attacker
+        .send(&method_frame(1, basic::Qos { prefetch_size: 0, prefetch_count: 0, global: false }.into()))
+        .expect("sent");
+    assert!(attacker.await_method("basic.qos-ok"), "the connection stands");
+}
+
+fn dies_at_once(exchange: &str) -> Table {
+    Table::new()
+        .with("x-message-ttl", Value::I32(0))
+        .and_then(|table| table.with("x-dead-letter-exchange", Value::text(exchange)))
+        .expect("short names")
+}
+
+/// Queues that are one another's dead letter queues: a message becomes as many as they have orders.
+fn letters_of_letters(attacker: &mut Attacker, queues: usize) {
+    carry_out(attacker, [declare_exchange("letters", "fanout")]);
+    let names: Vec<String> = (0..queues).map(|number| format!("l{number}")).collect();
+    let dies = dies_at_once("letters");
+    let made = names.iter().flat_map(|name| [declare(name, &dies), bind(name, "letters", "", &Table::new())]);
+    carry_out(attacker, made);
+    attacker.send(&publish("letters", "", &[0, 0])).expect("sent");
+}
+
+#[test]
+fn one_message_that_becomes_millions_of_dead_letters() {
+    beside("letters of letters", |broker| {
+        let mut attacker = connect(broker);
+        letters_of_letters(&mut attacker, size(8, 10));
+        carry_out(&mut attacker, []);
+    });
+}
+
+#[test]
+fn a_broker_with_letters_without_end_stops_when_it_is_told() {
+    let mut broker = LimitedBroker::start("letters without end", crate::LIMIT_MIB);
+    let mut attacker = connect(&broker);
+    // More than any machine routes while this test is patient.
+    letters_of_letters(&mut attacker, 14);
+    broker.has_kept_its_limit("letters without end");
+    broker.terminate();
+}
+
+#[test]
+fn a_chain_of_queues_without_time() {
+    beside("a chain of queues", |broker| {
+        let mut attacker = connect(broker);
+        let queues = size(2_000, 20_000);
+        let next = |number: usize| {
+            let table = dies_at_once("").with("x-dead-letter-routing-key", Value::text(&format!("c{}", number + 1)));
+            declare(&format!("c{number}"), &table.expect("a short name"))
+        };
+        carry_out(&mut attacker, (0..queues).map(next));
+        carry_out(&mut attacker, [publish("", "c0", &[0, 0])]);
+    });
+}
+
+#[test]
+fn a_connection_with_very_many_consumers_is_cut() {
+    beside("many consumers", |broker| {
+        let mut attacker = connect(broker);
+        carry_out(&mut attacker, [declare("q", &Table::new())]);
+        let consumers = size(10_000, 60_000);
+        carry_out(&mut attacker, (0..consumers).map(|number| consume("q", &number.to_string(), true)));
+        attacker.end();
+        // Whoever comes next finds the queue without consumers once they have left.
+        let mut next = connect(broker);
+        let if_unused = queue::Delete { queue: short("q"), if_unused: false, if_empty: true, no_wait: false };
+        next.send(&method_frame(1, if_unused.into())).expect("sent");
+        assert!(next.await_method("queue.delete-ok"));
+    });
+}
+
+#[test]
+fn acknowledgements_beside_idle_consumers() {
+    beside("idle consumers", |broker| {
+        let mut attacker = connect(broker);
+        let (consumers, acks) = (size(4_000, 20_000), size(5_000, 30_000));
+        let one = method_frame(1, basic::Qos { prefetch_size: 0, prefetch_count: 1, global: false }.into());
+        let none = method_frame(1, basic::Qos { prefetch_size: 0, prefetch_count: 0, global: false }.into());
+        carry_out(&mut attacker, [declare("idle", &Table::new()), declare("busy", &Table::new()), one]);
+        let idle = (0..consumers)
+            .flat_map(|number| [consume("idle", &number.to_string(), false), publish("", "idle", &[0, 0])]);
+        carry_out(&mut attacker, idle);
+        carry_out(&mut attacker, [none, consume("busy", "busy", false)]);
+        carry_out(&mut attacker, (0..acks).map(|_| publish("", "busy", &[0, 0])));
+        let ack = |number: usize| {
+            let delivery_tag = DeliveryTag((consumers + 1 + number) as u64);
+            method_frame(1, basic::Ack { delivery_tag, multiple: false }.into())
+        };
+        carry_out(&mut attacker, (0..acks).map(ack));
+    });
+}
+
+#[test]
+fn headers_exchanges_with_large_tables() {
+    beside("many headers", |broker| {
+        let mut attacker = connect(broker);
+        let (bound, sent) = (size(4_000, 9_000), size(9_000, 18_500));
+        carry_out(&mut attacker, [declare_exchange("h", "headers"), declare("q", &Table::new())]);
+        let name = |number: usize| format!("{number:x}");
+        for binding in 0..8 {
+            let any = Table::new().with("x-match", Value::text("any")).expect("short");
+            // None of them is in the message.
+            let table = (0..bound).fold(any, |table, number| {
+                table.with(&name((1 << 16) + binding * bound + number), Value::Bool(true)).expect("short")
+            });
+            carry_out(&mut attacker, [bind("q", "h", "", &table)]);
+        }
+        let headers =
+            (0..sent).fold(Table::new(), |table, number| table.with(&name(number), Value::Bool(true)).expect("short"));
+        let properties = Properties { headers: Some(headers), ..Properties::default() }.to_bytes();
+        carry_out(&mut attacker, [publish("h", "", &properties)]);
+    });
+}
+
+#[test]
+fn bindings_that_differ_in_their_arguments_alone() {
+    beside("many bindings of one key", |broker| {
+        let mut attacker = connect(broker);
+        carry_out(&mut attacker, [declare_exchange("h", "headers"), declare("q", &Table::new())]);
+        let one = |number: usize| {
+            let table = Table::new().with("number", Value::I32(number as i32)).expect("short");
+            bind("q", "h", "", &table)
+        };
+        carry_out(&mut attacker, (0..size(5_000, 25_000)).map(one));
+    });
+}
+
+#[test]
+fn many_publishes_to_many_short_queues() {
+    beside("a wide fanout", |broker| {
+        let mut attacker = connect(broker);
+        let (queues, publishes) = (size(1_000, 5_000), size(2_000, 26_214));
+        carry_out(&mut attacker, [declare_exchange("f", "fanout")]);
+        let short_queue = Table::new().with("x-max-length", Value::I32(1)).expect("short");
+        let made = (0..queues)
+            .map(|number| format!("f{number}"))
+            .flat_map(|name| [declare(&name, &short_queue), bind(&name, "f", "", &Table::new())]);
+        carry_out(&mut attacker, made);
+        carry_out(&mut attacker, (0..publishes).map(|_| publish("f", "", &[0, 0])));
+    });
+}
+
+#[test]
+fn topic_patterns_and_hundreds_of_keys() {
+    beside("many patterns and keys", |broker| {
+        let mut attacker = connect(broker);
+        let (patterns, keys) = (size(5_000, 29_520), size(100, 534));
+        carry_out(&mut attacker, [declare_exchange("t", "topic"), declare("q", &Table::new())]);
+        // Ten words, each one of three: a digit of the number in base three.
+        let pattern = |mut number: usize| {
+            let mut words = Vec::new();
+            for _ in 0..10 {
+                words.push(["a", "*", "#"][number % 3]);
+                number /= 3;
+            }
+            bind("q", "t", &words.join("."), &Table::new())
+        };
+        carry_out(&mut attacker, (0..patterns).map(pattern));
+        let mut list = List::new();
+        for number in 0..keys {
+            list.push(Value::text(&format!("{}{number}", "a.".repeat(100))));
+        }
+        let headers = Table::new().with("CC", Value::List(list)).expect("short");
+        let properties = Properties { headers: Some(headers), ..Properties::default() }.to_bytes();
+        carry_out(&mut attacker, [publish("t", "a", &properties)]);
+    });
+}
+
+#[test]
+fn an_exchange_with_very_many_bindings_is_deleted() {
+    beside("many bindings", |broker| {
+        let mut attacker = connect(broker);
+        carry_out(&mut attacker, [declare_exchange("d", "direct"), declare("q", &Table::new())]);
+        let bindings = size(30_000, 1_000_000);
+        for first in (0..bindings).step_by(10_000) {
+            let some = first..bindings.min(first + 10_000);
+            carry_out(&mut attacker, some.map(|number| bind("q", "d", &number.to_string(), &Table::new())));
+        }
+        let delete = exchange::Delete { exchange: short("d"), if_unused: false, no_wait: true };
+        carry_out(&mut attacker, [method_frame(1, delete.into())]);
+    });
+}
+
+#[test]
+fn very_many_unsettled_deliveries_return() {
+    beside("many unsettled", |broker| {
+        let deliveries = size(100_000, 3_000_000);
+        let mut attacker = connect(broker);
+        carry_out(&mut attacker, [declare("q", &Table::new())]);
+        for first in (0..deliveries).step_by(10_000) {
+            let some = first..deliveries.min(first + 10_000);
+            carry_out(&mut attacker, some.map(|_| publish("", "q", &[0, 0])));
+        }
+        let mut taker = connect(broker);
+        taker.send(&consume("q", "c", false)).expect("sent");
+        for _ in 0..deliveries {
+            assert!(taker.await_method("basic.deliver"));
+        }
+        taker.end();
+        carry_out(&mut attacker, [method_frame(1, queue::Purge { queue: short("q"), no_wait: true }.into())]);
+    });
+}
