@@ -252,10 +252,10 @@ mod tests {
     use crate::connection::ConnectionPhase;
     use crate::limits::LOGIN_FAILURES_FREE;
     use crate::login_source::LoginSource;
-    use crate::mailbox::{ShardWaker, WakeTarget};
+    use crate::mailbox::ShardWaker;
     use crate::password_verifier::PasswordVerifier;
     use crate::sessions::Sessions;
-    use crate::test_sessions::{LoginClient, sessions};
+    use crate::test_sessions::{LoginClient, NeverAsleep, sessions};
     use crate::tokens::TokenOwner;
 
     #[test]
@@ -288,12 +288,6 @@ mod tests {
             assert!(!logins.is_waiting());
             sessions.remove(client.slot);
         }
-    }
-
-    struct NeverAsleep;
-
-    impl WakeTarget for NeverAsleep {
-        fn wake(&self) {}
     }
 
     #[test]
