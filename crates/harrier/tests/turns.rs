@@ -15,9 +15,6 @@ mod attacks;
 #[path = "memory/broker.rs"]
 #[expect(dead_code, reason = "shared with the tests of memory")]
 mod broker;
-#[path = "memory/bystander.rs"]
-#[expect(dead_code, reason = "shared with the tests of memory")]
-mod bystander;
 #[path = "turns/waits.rs"]
 mod waits;
 

@@ -132,13 +132,14 @@ impl LoginService {
         self.finish_verifications(sessions, now);
     }
 
-    /// Drops the login of a connection that is gone. It counts as a failed one, so that nobody guesses by leaving early.
+    /// Drops the login of a connection that is gone. If its client has left, it counts as a failed one, so that nobody
+    /// guesses by leaving early; one that waited for too long has told its client nothing.
     pub fn forget(&mut self, shared: &SharedState, slot: ConnectionSlot, connection: &Connection, now: Instant) {
         if !connection.is_verifying_password {
             return;
         }
         let source = LoginSource::of(&connection.link.peer().address);
-        if self.password_checks.remove(source, slot, connection.serial) {
+        if self.password_checks.remove(source, slot, connection.serial) && connection.peer_closed {
             shared.login_failures.count(source, now);
         }
     }
@@ -249,7 +250,12 @@ fn finish_login(
 mod tests {
     use super::LoginService;
     use crate::connection::ConnectionPhase;
-    use crate::test_sessions::{LoginClient, sessions};
+    use crate::limits::LOGIN_FAILURES_FREE;
+    use crate::login_source::LoginSource;
+    use crate::mailbox::ShardWaker;
+    use crate::password_verifier::PasswordVerifier;
+    use crate::sessions::Sessions;
+    use crate::test_sessions::{LoginClient, NeverAsleep, sessions};
     use crate::tokens::TokenOwner;
 
     #[test]
@@ -282,5 +288,49 @@ mod tests {
             assert!(!logins.is_waiting());
             sessions.remove(client.slot);
         }
+    }
+
+    #[test]
+    fn a_login_of_a_failing_source_waits_for_its_turn_and_is_dropped_with_its_connection() {
+        let mut sessions = sessions();
+        let now = sessions.options.epoch;
+        let mut logins = LoginService::default();
+        logins.set_verifier(PasswordVerifier::new(), ShardWaker::new(Box::new(NeverAsleep)));
+        let phase = |sessions: &Sessions, slot| sessions.connections.get(slot).expect("it is there").phase;
+        // No user has an Argon2 hash, so the first wrong passwords are refused at once.
+        let fail = |sessions: &mut Sessions, logins: &mut LoginService| {
+            let mut client = LoginClient::connect(sessions, None);
+            let request = client.start(sessions, "PLAIN", b"\0guest\0wrong");
+            logins.log_in(sessions, client.slot, request, now);
+            client.slot
+        };
+        for _ in 0..=LOGIN_FAILURES_FREE {
+            let slot = fail(&mut sessions, &mut logins);
+            assert_eq!(phase(&sessions, slot), ConnectionPhase::Leaving);
+        }
+        let refused = fail(&mut sessions, &mut logins);
+        assert_eq!(phase(&sessions, refused), ConnectionPhase::Leaving, "the first turn is free");
+        let waiting = [fail(&mut sessions, &mut logins), fail(&mut sessions, &mut logins)];
+        assert!(
+            waiting
+                .iter()
+                .all(|&slot| phase(&sessions, slot) == ConnectionPhase::Greeting && !sessions.may_serve(slot))
+        );
+        assert!(logins.is_waiting() && logins.next_turn().is_some_and(|at| at > now));
+        // A right password passes.
+        let mut client = LoginClient::connect(&mut sessions, None);
+        let request = client.start(&mut sessions, "PLAIN", b"\0guest\0guest");
+        logins.log_in(&mut sessions, client.slot, request, now);
+        assert!(matches!(phase(&sessions, client.slot), ConnectionPhase::LoggedIn { .. }));
+        // One client leaves, which counts; another is dropped by the broker.
+        let interval = |sessions: &Sessions| sessions.shared.login_failures.interval(LoginSource::Local, now);
+        let before = interval(&sessions);
+        for (slot, has_left) in waiting.into_iter().zip([false, true]) {
+            let mut connection = sessions.remove(slot).expect("it is there");
+            connection.peer_closed = has_left;
+            logins.forget(&sessions.shared, slot, &connection, now);
+            assert_eq!(interval(&sessions) > before, has_left);
+        }
+        assert!(!logins.is_waiting());
     }
 }

@@ -20,7 +20,8 @@ use std::time::Duration;
 use wire::method::{Method, connection};
 use wire::{ChannelNumber, ShortStr, Table, TableRef};
 
-struct NeverAsleep;
+/// A shard that needs no waking.
+pub(crate) struct NeverAsleep;
 
 impl WakeTarget for NeverAsleep {
     fn wake(&self) {}

@@ -1,5 +1,6 @@
 //! What queues do beyond queueing, on one shard and across shards: every test runs on both.
 
+mod access;
 mod deaths;
 mod delays;
 mod policies;

@@ -110,7 +110,7 @@ impl Drop for LimitedBroker {
 impl LimitedBroker {
     /// Tells the process to stop, and waits until it has.
     pub fn terminate(&mut self) {
-        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw).expect("a process");
+        let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
         let status = self.child.wait().expect("it ends");
         assert!(status.success(), "{status}");

@@ -1,8 +1,8 @@
 //! The bystander's waits while an attack goes on.
 
 use crate::broker::LimitedBroker;
-use crate::bystander::Bystander;
 use crate::{LIMIT_MIB, PATIENCE};
+use client::{Client, ConsumeOptions, Publish, QueueOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,43 +14,50 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
+/// Publishes 64 bytes with a confirm and consumes them every 20 ms, until the attack has ended and once more. Returns how long
+/// each took.
+fn exchange_until(ended: &AtomicBool, address: &str, attack: &str) -> Vec<Duration> {
+    let mut client = Client::connect(&format!("amqp://{address}/%2F")).expect("connects");
+    let channel = client.open_channel().expect("a channel");
+    client.confirm_select(channel).expect("confirms");
+    client.declare_queue(channel, "bystander", &QueueOptions::default()).expect("a queue");
+    let options = ConsumeOptions { no_ack: true, ..ConsumeOptions::default() };
+    client.consume(channel, "bystander", &options).expect("consumes");
+    let (mut waits, began) = (Vec::new(), now());
+    loop {
+        // One more after the attack has ended.
+        let is_last = ended.load(Ordering::Acquire);
+        let at = now();
+        client.publish(channel, &Publish::to("", "bystander"), &[7; 64]).expect("published");
+        client.wait_confirms(channel, 0).unwrap_or_else(|error| panic!("{attack}: not confirmed: {error}"));
+        let delivery = client.next_delivery(PATIENCE).expect("a connection");
+        assert_eq!(delivery.expect("a delivery").body(), [7; 64], "{attack}");
+        waits.push(at.elapsed());
+        if is_last {
+            return waits;
+        }
+        assert!(began.elapsed() < PATIENCE, "{attack}: the attack does not end");
+        std::thread::sleep(INTERVAL.saturating_sub(at.elapsed()));
+    }
+}
+
 /// Runs an attack beside a bystander, and prints how long he waited.
-pub fn beside(name: &str, attack: impl FnOnce(&LimitedBroker) + Send) {
+pub fn beside(name: &str, attack: impl FnOnce(&LimitedBroker)) {
     let broker = LimitedBroker::start(name, LIMIT_MIB);
-    let mut bystander = Bystander::new(&broker);
-    bystander.exchange(name);
-    let ended = AtomicBool::new(false);
+    let (address, ended) = (broker.address.clone(), AtomicBool::new(false));
     let mut waits = std::thread::scope(|scope| {
-        let waits = scope.spawn(|| {
-            let (mut waits, began) = (Vec::new(), now());
-            loop {
-                // One more after the attack has ended, so that all of its work is done or divided.
-                let is_last = ended.load(Ordering::Acquire);
-                let at = now();
-                bystander.exchange(name);
-                waits.push(at.elapsed());
-                if is_last {
-                    return waits;
-                }
-                assert!(began.elapsed() < PATIENCE, "{name}: the attack does not end");
-                std::thread::sleep(INTERVAL.saturating_sub(at.elapsed()));
-            }
-        });
+        let bystander = scope.spawn(|| exchange_until(&ended, &address, name));
         let at = now();
         attack(&broker);
         let took = at.elapsed();
         ended.store(true, Ordering::Release);
-        let waits = waits.join().expect("the bystander is served");
         println!("{name}: the attack took {} ms", took.as_millis());
-        waits
+        bystander.join().expect("the bystander is served")
     });
     waits.sort();
     let at = |permille: usize| waits[(waits.len() - 1) * permille / 1_000].as_secs_f64() * 1e3;
+    let (p50, p99, most, count) = (at(500), at(990), at(1_000), waits.len());
     println!(
-        "{name}: the bystander waited {:.1} ms (p50), {:.1} ms (p99), {:.1} ms at most, of {} times",
-        at(500),
-        at(990),
-        at(1_000),
-        waits.len()
+        "{name}: the bystander waited {p50:.1} ms (p50), {p99:.1} ms (p99), {most:.1} ms at most, of {count} times"
     );
 }

@@ -146,7 +146,8 @@ fn contents_of_two_channels_may_interleave() {
     pair.server.log.clear();
     pair.server.receive(&bytes, &mut whole());
     let log: Vec<&str> = pair.server.log.iter().map(|line| line.split(" [").next().unwrap_or_default()).collect();
-    let ack = "Method { channel: ChannelNumber(2), method: BasicAck(Ack { delivery_tag: 1, multiple: false }) }";
+    let ack =
+        "Method { channel: ChannelNumber(2), method: BasicAck(Ack { delivery_tag: DeliveryTag(1), multiple: false }) }";
     assert_eq!(
         log,
         ["publish #1 x key false false", "publish #2 x key false false", ack, "publish #1 x key false false",]
