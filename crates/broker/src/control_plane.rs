@@ -211,7 +211,7 @@ impl ControlPlane<'_> {
             self.send_definitions(None, batch.definitions, fx);
         }
         for &key in session.channels.iter().flatten() {
-            self.drop_channel(key, fx);
+            self.drop_channel(key, SettlementOutcome::Requeued, fx);
         }
         if session.owns_queues {
             self.define(Definition::SessionGone { session: session.identity.session }, fx);
@@ -219,18 +219,24 @@ impl ControlPlane<'_> {
         self.dispatch_due(fx);
     }
 
-    /// A channel is closed, by either side.
-    pub fn close_channel<E: Effects>(&mut self, slot: ConnectionSlot, number: ChannelNumber, fx: &mut E) {
+    /// A channel is closed, by either side, and its deliveries are settled so.
+    pub fn close_channel<E: Effects>(
+        &mut self,
+        slot: ConnectionSlot,
+        number: ChannelNumber,
+        outcome: SettlementOutcome,
+        fx: &mut E,
+    ) {
         let Some((key, batch)) = self.sessions.detach_channel(slot, number) else { return };
         if let Some(batch) = batch {
             self.send_definitions(None, batch.definitions, fx);
         }
-        self.drop_channel(key, fx);
+        self.drop_channel(key, outcome, fx);
         self.dispatch_due(fx);
     }
 
-    /// Removes a channel: its consumers leave their queues, its deliveries return.
-    fn drop_channel<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
+    /// Removes a channel: its consumers leave their queues, its deliveries are settled, which mostly means that they return.
+    fn drop_channel<E: Effects>(&mut self, key: ChannelKey, outcome: SettlementOutcome, fx: &mut E) {
         let Some(channel) = self.data.dispatcher.channels.get(key) else { return };
         for consumer in channel.consumers.clone() {
             self.drop_consumer(consumer, fx);
@@ -243,7 +249,7 @@ impl ControlPlane<'_> {
         }
         let (dispatcher, catalog) = (&mut self.data.dispatcher, &self.definitions.catalog);
         ledger.settle_through(DeliveryTag::ALL, |delivery| {
-            dispatcher.settle_delivery(key, delivery, SettlementOutcome::Requeued, catalog, fx);
+            dispatcher.settle_delivery(key, delivery, outcome, catalog, fx);
         });
         dispatcher.channels.remove(key);
     }

@@ -6,22 +6,25 @@
 
 use crate::binding_watch::BindingWatch;
 use crate::connection::ConnectionPhase;
+use crate::event_outcome::EventOutcome;
+use crate::given_up::GiveUpReason;
 use crate::link_context::LinkContext;
 use crate::link_dial::DialedLink;
 use crate::link_id::FederationLinkId;
 use crate::link_record::LinkRecord;
 use crate::link_timers::LinkTimers;
 use crate::local_routes::LocalRoutes;
+use crate::push_probe::{AfterRefusal, settle, settle_carefully};
 use crate::push_setup::{PushProgress, PushSetup};
 use broker::{ConnectionSlot, Effects};
 use catalog::{BindingChange, SessionId};
 use federation::{AckBatcher, AckMode, LinkDecision, LinkSession, LocalSetup, SessionEnd};
 use federation::{BrokerIdentity, LinkSpec, RouteDirection, RouteId, RouteKind, RouteSpec, Tracer};
 use link::Link;
-use session::{Inbound, Outbound, Tuning};
+use session::{ContentExcess, Inbound, Outbound, Tuning};
 use std::any::Any;
 use std::time::Instant;
-use wire::{ChannelNumber, method::confirm};
+use wire::{ChannelNumber, Method, method::confirm};
 
 /// How far a link has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -232,11 +235,20 @@ impl FederationLink {
                 self.routes.entry(route).reset_attempts();
                 tracing::info!(link = &*self.spec.key.peer, route = route.index(), "a federation route runs");
             }
-            LinkDecision::RouteClosed { route, channel, text } => {
+            LinkDecision::RouteClosed { route, channel, text, refuses_message } => {
+                let after = match refuses_message {
+                    true => self.on_message_refused(route, slot, channel, &text, cx),
+                    false => AfterRefusal::Fail,
+                };
                 if channel > ChannelNumber::CONNECTION {
-                    self.close_local_channel(slot, channel, cx);
+                    self.end_local_channel(slot, channel, after == AfterRefusal::GiveUp, cx);
                 }
-                self.fail_route(route, &text, cx);
+                if after != AfterRefusal::Fail {
+                    self.routes.entry(route).resume(cx.now);
+                    cx.timers_changed = true;
+                } else {
+                    self.fail_route(route, &text, cx);
+                }
             }
             LinkDecision::RouteCancelled { route, channel } => {
                 let text = "the queue of the route was deleted at the source";
@@ -330,7 +342,8 @@ impl FederationLink {
                 _ => &spec.exchange,
             };
             let tracer = Tracer::new(self.session.own().clone(), &peer, &self.spec.key.peer, source, spec.hops_max);
-            self.routes.entry(route).tracer = Some(tracer.of_queue(is_queue_route));
+            let tracer = tracer.of_queue(is_queue_route).within(cx.options.session.properties_bytes_max());
+            self.routes.entry(route).tracer = Some(tracer);
         }
         let local_exchange = exchange.and_then(|id| cx.broker.catalog().exchange_info(id)).cloned();
         if let Some(connection) = cx.connections.get_mut(slot)
@@ -408,8 +421,10 @@ impl FederationLink {
     }
 
     fn advance_push(&mut self, route: RouteId, slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
-        let Some(push) = self.routes.get_mut(route).and_then(|route| route.push.as_mut()) else { return };
-        match push.advance(&self.session, route, slot, cx) {
+        let Some(local) = self.routes.get_mut(route) else { return };
+        let is_probing = local.probe.is_some();
+        let Some(push) = &mut local.push else { return };
+        match push.advance(&self.session, route, slot, (&self.spec.key.peer, is_probing), cx) {
             PushProgress::Done => {
                 if let Some((out, pool)) = cx.effects.writer(slot) {
                     self.session.on_local_side_ready(route, out, pool);
@@ -448,11 +463,86 @@ impl FederationLink {
 
     /// Closes the channel of a route in the broker core; pushed messages without an acknowledgement return to their queue.
     fn close_local_channel(&mut self, slot: ConnectionSlot, channel: ChannelNumber, cx: &mut LinkContext<'_>) {
+        self.end_local_channel(slot, channel, false, cx);
+    }
+
+    /// The same; those messages may also be given up.
+    fn end_local_channel(
+        &mut self,
+        slot: ConnectionSlot,
+        channel: ChannelNumber,
+        gives_up: bool,
+        cx: &mut LinkContext<'_>,
+    ) {
         self.routes.keep_counts(&self.session, slot, Some(channel), cx);
         if let Some(output) = cx.link_output(slot) {
             output.set_ack_batcher(channel, None);
+            output.forget_channel(channel);
         }
-        cx.broker.close_channel(slot, channel, cx.effects);
+        match gives_up {
+            true => cx.broker.close_channel_rejecting(slot, channel, cx.effects),
+            false => cx.broker.close_channel(slot, channel, cx.effects),
+        }
+    }
+
+    /// The other broker has refused one of a route's messages for good.
+    #[cold]
+    fn on_message_refused(
+        &mut self,
+        route: RouteId,
+        slot: ConnectionSlot,
+        channel: ChannelNumber,
+        text: &str,
+        cx: &mut LinkContext<'_>,
+    ) -> AfterRefusal {
+        let (Some(local), Some(spec)) = (self.routes.get_mut(route), self.session.routes.spec(route)) else {
+            return AfterRefusal::Fail;
+        };
+        // The channel is no longer the route's, whose counts would be lost with it.
+        if let Some(pushed) = cx.link_output(slot).and_then(|output| output.set_push_route(channel, None)) {
+            local.counts.add(pushed.counts);
+        }
+        local.on_message_refused(spec, &self.spec.key.peer, (slot, channel), text, cx)
+    }
+
+    /// The other broker has answered messages that it was sent.
+    #[inline]
+    pub fn settle(
+        &mut self,
+        slot: ConnectionSlot,
+        channel: ChannelNumber,
+        method: Method<'static>,
+        cx: &mut LinkContext<'_>,
+    ) -> EventOutcome {
+        if cx.link_output(slot).is_some_and(|output| output.is_careful())
+            && let Some(route) = self.session.routes.on_channel(channel)
+        {
+            return settle_carefully(self.routes.entry(route), slot, channel, method, cx);
+        }
+        settle(slot, channel, method, cx)
+    }
+
+    /// A message of the other broker was too large to be received.
+    #[cold]
+    pub fn pass_over(
+        &mut self,
+        slot: ConnectionSlot,
+        channel: ChannelNumber,
+        excess: ContentExcess,
+        cx: &mut LinkContext<'_>,
+    ) -> EventOutcome {
+        let FederationLink { session, routes, spec: link, .. } = self;
+        let Some(route) = session.routes.on_channel(channel) else { return EventOutcome::Continue };
+        let (Some(local), Some(spec)) = (routes.get_mut(route), session.routes.spec(route)) else {
+            return EventOutcome::Continue;
+        };
+        let (reason, text) = match excess {
+            ContentExcess::Body(bytes) => (GiveUpReason::LargeBody, format!("a body of {bytes} bytes")),
+            ContentExcess::Properties => (GiveUpReason::LargeProperties, "properties that do not fit a frame".into()),
+        };
+        // The n-th delivery of a channel is its n-th publish. Without confirms, the source awaits no answer.
+        let tag = cx.broker.next_confirm_tag(slot, channel).unwrap_or_default();
+        local.give_up(spec, link, (slot, channel, tag), (reason, &text), cx.broker, cx.effects)
     }
 
     fn fail_route(&mut self, route: RouteId, text: &str, cx: &mut LinkContext<'_>) {

@@ -10,7 +10,7 @@ use super::second_path::{self, RouteEdge};
 use super::{CommandOutput, RouteFailure, begin, refused};
 use crate::admin_connection::{AdminConnection, RequestErrorKind};
 use crate::plan_file::{list as tables, only};
-use crate::{peer, route_spec, toml_text};
+use crate::{peer, route_spec, secret_file, toml_text};
 use definitions::Json;
 use federation::{FederationPlan, LinkKey, LinkSpec, RouteDirection, RouteKind, RouteSpec};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -148,6 +148,12 @@ impl DeclaredTopology {
             return Err(format!("it has more than {FILE_BYTES_MAX} bytes"));
         }
         let text = std::fs::read_to_string(file).map_err(|error| format!("cannot be read: {error}"))?;
+        // An address with a login has an @.
+        if text.contains('@')
+            && let Some(warning) = secret_file::warning(file)
+        {
+            eprintln!("harrier route: {warning}");
+        }
         let is_json = text.trim_start().starts_with('{');
         let said = if is_json { Json::read(text.as_bytes())? } else { toml_text::read(&text)? };
         DeclaredTopology::of(&said, options)
@@ -469,7 +475,7 @@ mod tests {
             ),
             (
                 format!("{BROKERS}{}", route("a", "b", "kind = \"x\"")),
-                "route 1: 'kind' is not known here; there may be dest, src, exchange, key, queue, direction, ack, credit, hops_max, durable, forced",
+                "route 1: 'kind' is not known here; there may be dest, src, exchange, key, queue, direction, ack, credit, hops_max, durable, forced, dead_letter_exchange",
             ),
             (
                 format!("{BROKERS}{}{}", route("a", "b", ""), route("a", "b", "credit = 5")),
