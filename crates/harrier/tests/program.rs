@@ -28,6 +28,8 @@ mod rdma;
 mod route;
 #[path = "program/runs.rs"]
 mod runs;
+#[path = "program/secrets.rs"]
+mod secrets;
 #[path = "program/tls.rs"]
 mod tls;
 

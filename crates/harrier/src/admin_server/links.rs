@@ -38,6 +38,7 @@ pub const ROUTE_ADD: &[&str] = &[
     "hops_max",
     "durable",
     "forced",
+    "dead_letter_exchange",
     "dry_run",
 ];
 pub const ROUTE_DELETE: &[&str] =

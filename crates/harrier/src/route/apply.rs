@@ -23,6 +23,9 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 pub fn apply(file: &str, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
     let declared =
         DeclaredTopology::read(file, options).map_err(|why| RouteFailure::Refused(format!("{file}: {why}")))?;
+    if declared.has_login {
+        said.remarks.extend(secret_file::warning(file));
+    }
     let (mut asked, mut changes, mut known) = (Vec::new(), Vec::new(), HashMap::new());
     let (mut types, mut others) = (BTreeMap::new(), BTreeSet::new());
     for (name, broker) in &declared.brokers {
@@ -108,6 +111,8 @@ struct DeclaredTopology {
     edges: Vec<(usize, Box<str>, RouteEdge<String>)>,
     /// Broker names by address.
     names: HashMap<String, String>,
+    /// An address has a login.
+    has_login: bool,
 }
 
 struct DeclaredBroker {
@@ -148,12 +153,6 @@ impl DeclaredTopology {
             return Err(format!("it has more than {FILE_BYTES_MAX} bytes"));
         }
         let text = std::fs::read_to_string(file).map_err(|error| format!("cannot be read: {error}"))?;
-        // An address with a login has an @.
-        if text.contains('@')
-            && let Some(warning) = secret_file::warning(file)
-        {
-            eprintln!("harrier route: {warning}");
-        }
         let is_json = text.trim_start().starts_with('{');
         let said = if is_json { Json::read(text.as_bytes())? } else { toml_text::read(&text)? };
         DeclaredTopology::of(&said, options)
@@ -164,7 +163,8 @@ impl DeclaredTopology {
         let Some(Json::Object(entries)) = said.get("broker") else {
             return Err("there are no brokers: [broker.NAME] with its url".to_owned());
         };
-        let mut declared = DeclaredTopology { brokers: BTreeMap::new(), edges: Vec::new(), names: HashMap::new() };
+        let (brokers, edges, names) = (BTreeMap::new(), Vec::new(), HashMap::new());
+        let mut declared = DeclaredTopology { brokers, edges, names, has_login: false };
         for (name, broker) in entries {
             let place = |why: String| format!("broker {name}: {why}");
             only(broker, &["url", "dial"]).map_err(place)?;
@@ -175,6 +175,7 @@ impl DeclaredTopology {
                 Some(text) => BrokerAddress::read(text, options.transport).map_err(place)?,
                 None => at.clone(),
             };
+            declared.has_login |= [&at, &dialled].iter().any(|address| address.text.contains('@'));
             for known in [at.peer(), dialled.peer()] {
                 match declared.names.insert(known, name.clone()) {
                     Some(other) if other != *name => return Err(place(format!("it is where {other} is"))),
