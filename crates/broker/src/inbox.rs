@@ -111,11 +111,12 @@ impl<'a> Inbox<'a> {
             }
             ShardMessage::PublishRefused => {
                 let data = &mut *self.control().data;
-                let Some(publish) = data.confirms.next_answered(from) else { return None };
-                if let Some(channel) = data.dispatcher.channels.get_mut(publish.channel) {
-                    channel.confirms.refused.insert(publish.number);
+                if let Some(publish) = data.confirms.next_answered(from) {
+                    if let Some(channel) = data.dispatcher.channels.get_mut(publish.channel) {
+                        channel.confirms.refused.insert(publish.number);
+                    }
+                    self.control().publishing().on_answer(publish, fx);
                 }
-                self.control().publishing().on_answer(publish, fx);
             }
             ShardMessage::Credit { queue, consumer, messages, bytes } => {
                 let dispatcher = &mut self.control().data.dispatcher;
@@ -325,7 +326,7 @@ mod tests {
             batch.push(ShardMessage::Apply { version, definition: Arc::clone(declaration) });
             receive(0, &mut batch, &mut early, &mut fx);
         }
-        assert!(early.len() == 0 && !early.holds_back(ShardId(1)));
+        assert!(early.is_empty() && !early.holds_back(ShardId(1)));
         data.confirms.flush_accepted(&mut fx);
         let sent: Vec<_> = fx.batch(ShardId(1)).messages.iter().map(|message| format!("{message:?}")).collect();
         assert_eq!(sent, ["PublishesAccepted { publishes: 9 }"]);

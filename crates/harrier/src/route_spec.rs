@@ -149,7 +149,7 @@ mod tests {
             r#"{"exchange":"x"}"#,
             r#"{"exchange":"x","key":"a.#","direction":"push","ack":"none","credit":0,"durable":true}"#,
             r#"{"exchange":"","queue":"q","hops_max":3,"forced":true}"#,
-            r#"{"exchange":"x","dead_letter_exchange":"graves"}"#,
+            r#"{"exchange":"x","dead_letter_exchange":"dead"}"#,
         ] {
             let route = read(&Json::read(text.as_bytes()).expect("JSON")).expect("a route");
             let entries = entries(&route);

@@ -99,7 +99,7 @@ pub(crate) fn settle_carefully(
     let mut settlements: Vec<Method<'static>> =
         given_up.iter().map(|&delivery_tag| basic::Reject { delivery_tag, requeue: false }.into()).collect();
     if !given_up.contains(&last) {
-        settlements.push(method.clone());
+        settlements.push(method);
     }
     let mut outcome = EventOutcome::Continue;
     for settlement in settlements {

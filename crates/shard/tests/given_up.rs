@@ -32,16 +32,16 @@ impl Pair {
         for broker in [&source, &destination] {
             broker.declare("trades", "direct");
         }
-        source.declare("graves", "fanout");
+        source.declare("dead", "fanout");
         Pair { source, destination, direction }
     }
 
     fn route(&self, ack: AckMode) {
-        let has_graves = ack == AckMode::Confirm;
+        let has_dead_letters = ack == AckMode::Confirm;
         let spec = RouteSpec {
             direction: self.direction,
             ack,
-            dead_letter_exchange: has_graves.then(|| "graves".into()),
+            dead_letter_exchange: has_dead_letters.then(|| "dead".into()),
             ..pull("trades", RouteKind::Static { key: "k".into() })
         };
         let (dialling, other) = self.dialling();
@@ -86,22 +86,22 @@ fn next(client: &mut Client) -> (Vec<u8>, Properties) {
 }
 
 /// A consumer of what the route gives up.
-fn graves(broker: &TestBroker) -> Client {
+fn dead_letters(broker: &TestBroker) -> Client {
     let (mut client, channel) = broker.client();
     let options = QueueOptions { exclusive: true, ..QueueOptions::default() };
     let queue = client.declare_queue(channel, "", &options).expect("a queue");
-    client.bind_queue(channel, &queue.name, "graves", "", &Table::new()).expect("bound");
+    client.bind_queue(channel, &queue.name, "dead", "", &Table::new()).expect("bound");
     let options = ConsumeOptions { no_ack: true, ..ConsumeOptions::default() };
     client.consume(channel, &queue.name, &options).expect("consumed");
     client
 }
 
-/// Publishes good and bad messages by turns, and checks that the good ones arrive in order, and the bad ones in the graves.
+/// Publishes good and bad messages by turns, and checks that the good ones arrive in order, and the bad ones among the dead letters.
 fn good_and_bad(ack: AckMode, direction: RouteDirection, shards: u16, bad: impl Fn(u8) -> (Vec<u8>, Properties)) {
     const BAD: u8 = 5;
     let pair = Pair::start(shards, direction);
     let (mut consumer, _) = bound(&pair.destination, "trades", "k");
-    let mut grave = graves(&pair.source);
+    let mut dead = dead_letters(&pair.source);
     pair.route(ack);
     let (mut client, channel) = pair.source.client();
     for number in 0..BAD {
@@ -129,7 +129,7 @@ fn good_and_bad(ack: AckMode, direction: RouteDirection, shards: u16, bad: impl 
         assert!(seen.is_sorted(), "{seen:?}");
         assert!(redelivered == 0 || direction == RouteDirection::Push);
         for number in 0..BAD {
-            let (body, properties) = next(&mut grave);
+            let (body, properties) = next(&mut dead);
             assert!(body == bad(number).0, "the bad ones in their order");
             let headers = properties.headers.expect("a history");
             let death = headers.get("x-death").and_then(Value::as_list).expect("deaths").iter().next().cloned();
@@ -153,7 +153,7 @@ fn good_and_bad(ack: AckMode, direction: RouteDirection, shards: u16, bad: impl 
         assert_eq!(body, [u8::MAX, number]);
     }
     pair.until_given_up(BAD.into());
-    drop((client, consumer, grave));
+    drop((client, consumer, dead));
     pair.stop();
 }
 
