@@ -29,6 +29,7 @@ mod link_dial;
 mod link_id;
 mod link_output;
 mod link_record;
+mod link_refusals;
 mod link_status;
 mod link_table;
 mod link_timers;
