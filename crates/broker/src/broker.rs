@@ -14,6 +14,7 @@ use crate::early_publishes::EarlyPublishes;
 use crate::effects::Effects;
 use crate::ids::{ConnectionSlot, ShardIdentity};
 use crate::inbox::Inbox;
+use crate::ledger::SettlementOutcome;
 use crate::limits::{DEAD_LETTER_SLACK_BYTES, EARLY_PUBLISHES_MAX};
 use crate::message::{BodyRef, Content};
 use crate::publishing::{Publish, Publishing};
@@ -185,7 +186,12 @@ impl Broker {
 
     /// A channel is closed, by either side.
     pub fn close_channel<E: Effects>(&mut self, slot: ConnectionSlot, number: ChannelNumber, fx: &mut E) {
-        self.runner().close_channel(slot, number, fx);
+        self.runner().close_channel(slot, number, SettlementOutcome::Requeued, fx);
+    }
+
+    /// A channel is closed, and its deliveries are rejected: they are dead letters, or dropped.
+    pub fn close_channel_rejecting<E: Effects>(&mut self, slot: ConnectionSlot, number: ChannelNumber, fx: &mut E) {
+        self.runner().close_channel(slot, number, SettlementOutcome::Rejected, fx);
     }
 
     /// Whether a channel is open.
@@ -225,6 +231,21 @@ impl Broker {
     /// A publish that is a duplicate: it goes nowhere, and is confirmed.
     pub fn publish_duplicate(&mut self, slot: ConnectionSlot, number: ChannelNumber) -> Result<ReadControl, Refusal> {
         self.publishing().publish_duplicate(slot, number)
+    }
+
+    /// A publish that nobody will accept: it goes nowhere, and is refused.
+    pub fn publish_refused(&mut self, slot: ConnectionSlot, number: ChannelNumber) -> Result<ReadControl, Refusal> {
+        self.publishing().publish_refused(slot, number)
+    }
+
+    /// Whether the user of a connection may publish messages to an exchange at all, so that a refusal is for one message.
+    pub fn may_publish(&mut self, slot: ConnectionSlot, exchange: &[u8]) -> Result<(), Refusal> {
+        self.publishing().may_publish(slot, exchange)
+    }
+
+    /// The oldest delivery on a channel that is not settled.
+    pub fn oldest_unsettled(&self, slot: ConnectionSlot, number: ChannelNumber) -> Option<DeliveryTag> {
+        self.data.dispatcher.channels.get(self.sessions.channel_key(slot, number)?)?.ledger.oldest()
     }
 
     /// The number by which the next publish on a channel will be confirmed, if it will.

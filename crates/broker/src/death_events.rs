@@ -28,7 +28,7 @@ pub(crate) struct HistoryExtent {
 }
 
 impl<'a> DeathEvents<'a> {
-    /// The entries of a list. Brokers before RabbitMQ 3.6 wrote one for each death, without a count: those of one queue and reason
+    /// The entries of a list. Old versions of RabbitMQ wrote one for each death, without a count: those of one queue and reason
     /// are one entry here, with the sum of their counts.
     pub fn of(list: ListRef<'a>) -> Self {
         let events: Vec<TableRef<'a>> = list.iter().filter_map(|event| event.ok()?.as_table()).collect();

@@ -34,8 +34,8 @@ pub(crate) enum DeferredWork {
     Commit(Box<DeferredCommit>),
     /// Dead letters and deliveries that the connection has caused, with those of others.
     AwaitBacklog,
-    /// A channel that is closed: its consumers leave, its deliveries return.
-    CloseChannel { channel: ChannelKey },
+    /// A channel that is closed: its consumers leave, its deliveries are settled.
+    CloseChannel { channel: ChannelKey, outcome: SettlementOutcome },
     /// A queue that is deleted: its consumers are cancelled, its messages dropped.
     DropQueue(Box<Queue>),
     /// Definitions that were removed, of which not everything is gone.

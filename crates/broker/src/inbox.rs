@@ -115,11 +115,12 @@ impl<'a> Inbox<'a> {
             }
             ShardMessage::PublishRefused => {
                 let data = &mut *self.control().data;
-                let publish = data.confirms.next_answered(from)?;
-                if let Some(channel) = data.dispatcher.channels.get_mut(publish.channel) {
-                    channel.confirms.refused.insert(publish.number);
+                if let Some(publish) = data.confirms.next_answered(from) {
+                    if let Some(channel) = data.dispatcher.channels.get_mut(publish.channel) {
+                        channel.confirms.refused.insert(publish.number);
+                    }
+                    self.control().publishing().on_answer(publish, fx);
                 }
-                self.control().publishing().on_answer(publish, fx);
             }
             ShardMessage::Credit { queue, consumer, messages, bytes } => {
                 let dispatcher = &mut self.control().data.dispatcher;

@@ -169,6 +169,24 @@ impl Publishing<'_> {
         Ok(self.sessions.read_control(slot))
     }
 
+    /// A publish that nobody will accept: it goes nowhere, and is refused (`basic.nack`) if its channel has confirms.
+    pub fn publish_refused(&mut self, slot: ConnectionSlot, number: ChannelNumber) -> Result<ReadControl, Refusal> {
+        let key = self.sessions.channel_key(slot, number).ok_or_else(not_open)?;
+        let channel = self.data.dispatcher.channels.open_channel(key)?;
+        if matches!(channel.mode, ChannelMode::Confirm) {
+            channel.confirms.published += 1;
+            channel.confirms.refused.insert(channel.confirms.published);
+            self.data.confirms.mark_due(key, &mut channel.confirms);
+        }
+        Ok(self.sessions.read_control(slot))
+    }
+
+    /// Whether the user of a connection may publish messages to an exchange at all, so that a refusal is for one message.
+    #[cold]
+    pub fn may_publish(&mut self, slot: ConnectionSlot, exchange: &[u8]) -> Result<(), Refusal> {
+        self.exchange(slot, exchange).map(drop)
+    }
+
     /// What is wrong with a message counts only if its exchange would take it, as in RabbitMQ.
     #[cold]
     fn exchange_refusal_or(&mut self, slot: ConnectionSlot, exchange: &[u8], refusal: Refusal) -> Refusal {
@@ -384,7 +402,9 @@ impl Publishing<'_> {
         mandatory: bool,
         fx: &mut E,
     ) -> bool {
-        if content.exchange.is_empty() && content.routing_key == REQUEST_QUEUE.as_bytes() {
+        // What comes over a link was published by others than the administrator in whose name the link publishes.
+        let is_link = self.sessions.get(slot).is_some_and(|session| session.is_link);
+        if content.exchange.is_empty() && content.routing_key == REQUEST_QUEUE.as_bytes() && !is_link {
             match self.admin_request(slot, number, content, fx) {
                 Ok(true) => return true,
                 Ok(false) => {}

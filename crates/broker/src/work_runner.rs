@@ -40,7 +40,8 @@ impl WorkRunner<'_> {
         deferred.detach(key);
         for &channel in session.channels.iter().flatten() {
             self.control.data.dispatcher.channels.close(channel);
-            deferred.push(key, DeferredWork::CloseChannel { channel });
+            let outcome = SettlementOutcome::Requeued;
+            deferred.push(key, DeferredWork::CloseChannel { channel, outcome });
         }
         if session.owns_queues {
             deferred.push(key, DeferredWork::EndSession { session: session.identity.session });
@@ -49,14 +50,20 @@ impl WorkRunner<'_> {
         self.control.dispatch_due(fx);
     }
 
-    /// A channel is closed, by either side.
-    pub fn close_channel<E: Effects>(&mut self, slot: ConnectionSlot, number: ChannelNumber, fx: &mut E) {
+    /// A channel is closed, by either side, and its deliveries are settled so.
+    pub fn close_channel<E: Effects>(
+        &mut self,
+        slot: ConnectionSlot,
+        number: ChannelNumber,
+        outcome: SettlementOutcome,
+        fx: &mut E,
+    ) {
         let Some((key, batch)) = self.control.sessions.detach_channel(slot, number) else { return };
         if let Some(batch) = batch {
             self.control.send_definitions(None, batch.definitions, fx);
         }
         self.control.data.dispatcher.channels.close(key);
-        self.control.sessions.defer(slot, DeferredWork::CloseChannel { channel: key });
+        self.control.sessions.defer(slot, DeferredWork::CloseChannel { channel: key, outcome });
         if let Some(deferred) = self.control.sessions.get(slot).and_then(|session| session.deferred) {
             self.run_list(deferred, fx);
             self.control.dispatch_due(fx);
@@ -102,8 +109,8 @@ impl WorkRunner<'_> {
             }
             DeferredWork::Commit(commit) => self.control.publishing().run_commit(commit, fx).map(DeferredWork::Commit),
             DeferredWork::AwaitBacklog => self.control.data.has_backlog.then_some(DeferredWork::AwaitBacklog),
-            DeferredWork::CloseChannel { channel } => {
-                self.take_apart(channel, fx).then_some(DeferredWork::CloseChannel { channel })
+            DeferredWork::CloseChannel { channel, outcome } => {
+                self.take_apart(channel, outcome, fx).then_some(DeferredWork::CloseChannel { channel, outcome })
             }
             DeferredWork::DropQueue(mut queue) => {
                 (!self.control.drop_queue(&mut queue, fx)).then_some(DeferredWork::DropQueue(queue))
@@ -174,8 +181,8 @@ impl WorkRunner<'_> {
         None
     }
 
-    /// Has the consumers of a closed channel leave and its deliveries return. Returns whether some are left.
-    fn take_apart<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) -> bool {
+    /// Has the consumers of a closed channel leave and its deliveries settled, which mostly means that they return. Returns whether some are left.
+    fn take_apart<E: Effects>(&mut self, key: ChannelKey, outcome: SettlementOutcome, fx: &mut E) -> bool {
         while !self.control.data.dispatcher.work.is_spent() {
             let channel = self.control.data.dispatcher.channels.get(key);
             let Some((_, &consumer)) = channel.and_then(|channel| channel.consumers.first_key_value()) else { break };
@@ -188,7 +195,7 @@ impl WorkRunner<'_> {
         }
         // Deliveries return after the consumers have left, so that they cannot come back to them.
         let (through, catalog) = (channel.ledger.last_tag(), &self.control.definitions.catalog);
-        if !dispatcher.settle_through(key, through, SettlementOutcome::Requeued, catalog, fx) {
+        if !dispatcher.settle_through(key, through, outcome, catalog, fx) {
             return true;
         }
         dispatcher.channels.remove(key);

@@ -65,7 +65,8 @@ pub const X_DELAY: &str = "x-delay";
 /// An argument of queues: their type.
 pub const QUEUE_TYPE: &str = "x-queue-type";
 pub(crate) const X_MATCH: &str = "x-match";
-pub(crate) const DEAD_LETTER_EXCHANGE: &str = "x-dead-letter-exchange";
+/// An argument of queues: where their dead letters go.
+pub const DEAD_LETTER_EXCHANGE: &str = "x-dead-letter-exchange";
 pub(crate) const DEAD_LETTER_ROUTING_KEY: &str = "x-dead-letter-routing-key";
 
 /// Arguments in which an exchange declared again must be as it is.

@@ -140,6 +140,7 @@ impl Client {
             heartbeat_s: options.heartbeat_s,
             message_bytes_max: session::limits::BODY_BYTES_MAX,
             owner_answers_close: false,
+            passes_over_contents: false,
             owner_opens_channels: false,
         };
         let start = now();

@@ -140,11 +140,12 @@ impl SessionState {
             Event::CloseRequested { code, text, .. } => self.closed = Some((code, text_of(text))),
             Event::CloseOk => self.answer(ChannelNumber::CONNECTION, "connection.close-ok", Reply::ConnectionCloseOk),
             Event::Deliver { .. } => debug_assert!(false, "deliveries are taken before"),
-            // The session gives these to servers only.
+            // The session gives these to servers and federation links only.
             Event::Publish { .. }
             | Event::Login { .. }
             | Event::LoginResponse { .. }
             | Event::Tuned(_)
+            | Event::PassedOver { .. }
             | Event::Open { .. } => {
                 debug_assert!(false, "a server's event at a client");
             }

@@ -10,7 +10,7 @@ use catalog::ExchangeDefinition;
 use session::{Capabilities, Event, Inbound, Outbound, SessionLimits, Tuning, sasl};
 use slab::Pool;
 use std::collections::VecDeque;
-use wire::method::{Method, channel, connection};
+use wire::method::{Method, basic, channel, connection};
 use wire::{ChannelNumber, ReplyCode, ShortStr, Table, TableRef, Value};
 
 /// The user and virtual host with which a connection logs in.
@@ -59,7 +59,8 @@ pub enum LinkDecision {
     /// Messages flow on a route.
     RouteRuns(RouteId),
     /// The other broker closed the channel of a route. `channel` is 0 if nothing was set up here yet.
-    RouteClosed { route: RouteId, channel: ChannelNumber, text: Box<str> },
+    /// `refuses_message`: it refuses one of the messages that it was sent, for good.
+    RouteClosed { route: RouteId, channel: ChannelNumber, text: Box<str>, refuses_message: bool },
     /// The other broker deleted the queue of a route: close the route's channel at both ends.
     RouteCancelled { route: RouteId, channel: ChannelNumber },
     /// Close the link's connection.
@@ -92,6 +93,23 @@ pub struct LinkSession {
 const COMMAND_INVALID: &str = "COMMAND_INVALID";
 /// Reply code of a broker that is shutting down (`connection-forced`).
 const CONNECTION_FORCED: u16 = 320;
+
+/// Reply codes by which a broker refuses one message: its body, or its properties.
+const CONTENT_TOO_LARGE: u16 = 311;
+const PRECONDITION_FAILED: u16 = 406;
+const ACCESS_REFUSED: u16 = 403;
+
+/// Whether a channel was closed because of one message, whose turn comes again with the same result. Other refusals of a publish,
+/// of the exchange or to the user, are true of every message, and may be temporary.
+fn refuses_message(code: u16, text: &str, method: (u16, u16)) -> bool {
+    let is_of_message = match code {
+        CONTENT_TOO_LARGE | PRECONDITION_FAILED => true,
+        // A topic permission is one for routing keys.
+        ACCESS_REFUSED => text.contains("access to topic"),
+        _ => false,
+    };
+    is_of_message && method == basic::Publish::ID
+}
 
 fn text_of(text: ShortStr<'_>) -> Box<str> {
     String::from_utf8_lossy(text.as_bytes()).into()
@@ -264,7 +282,9 @@ impl LinkSession {
                 self.decisions.push_back(LinkDecision::Open);
             }
             Event::ChannelOpened { channel } => self.on_channel_opened(channel, out, pool),
-            Event::ChannelClosed { channel, code, text, .. } => self.on_channel_closed(channel, code, &text_of(text)),
+            Event::ChannelClosed { channel, code, text, class_id, method_id } => {
+                self.on_channel_closed(channel, code, &text_of(text), (class_id, method_id));
+            }
             Event::Blocked { reason } => self.blocked = Some(text_of(reason)),
             Event::Unblocked => self.blocked = None,
             Event::CloseRequested { code, text, .. } => {
@@ -292,6 +312,7 @@ impl LinkSession {
             // The owner's, a server's, or without consequence.
             Event::ChannelCloseOk { .. }
             | Event::Deliver { .. }
+            | Event::PassedOver { .. }
             | Event::GetOk { .. }
             | Event::Return { .. }
             | Event::Publish { .. }
@@ -367,10 +388,11 @@ impl LinkSession {
         }
     }
 
-    fn on_channel_closed(&mut self, channel: ChannelNumber, code: u16, text: &str) {
+    fn on_channel_closed(&mut self, channel: ChannelNumber, code: u16, text: &str, method: (u16, u16)) {
         let Some(route) = self.routes.on_channel(channel) else { return };
         self.routes.release_channel(channel);
         let Some(setup) = self.routes.get_mut(route) else { return };
+        let was_running = setup.step == SetupStep::Running;
         let has_local_side = matches!(
             setup.step,
             SetupStep::LocalSide
@@ -383,7 +405,8 @@ impl LinkSession {
             true => LinkDecision::OpenChannel(route),
             false => {
                 let channel = if has_local_side { channel } else { ChannelNumber::CONNECTION };
-                LinkDecision::RouteClosed { route, channel, text: text.into() }
+                let refuses_message = was_running && refuses_message(code, text, method);
+                LinkDecision::RouteClosed { route, channel, text: text.into(), refuses_message }
             }
         });
     }
@@ -426,4 +449,31 @@ fn client_properties(own: &BrokerIdentity) -> Table {
     entries
         .into_iter()
         .fold(Table::new(), |table, (name, value)| table.with(name, value).expect("the names above are short"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refuses_message;
+    use wire::method::{basic, exchange};
+
+    #[test]
+    fn refusals_of_one_message_are_told_from_those_of_all() {
+        let publish = basic::Publish::ID;
+        for (code, text, method, expect) in [
+            (406, "PRECONDITION_FAILED - message size 11 is larger than configured max size 10", publish, true),
+            (406, "PRECONDITION_FAILED - user_id property set to 'a' but authenticated user was 'b'", publish, true),
+            (311, "CONTENT_TOO_LARGE", publish, true),
+            (
+                403,
+                "ACCESS_REFUSED - access to topic 'k' in exchange 'x' in vhost '/' refused for user 'u'",
+                publish,
+                true,
+            ),
+            (403, "ACCESS_REFUSED - access to exchange 'x' in vhost '/' refused for user 'u'", publish, false),
+            (404, "NOT_FOUND - no exchange 'x' in vhost '/'", publish, false),
+            (406, "PRECONDITION_FAILED - inequivalent arg", exchange::Declare::ID, false),
+        ] {
+            assert_eq!(refuses_message(code, text, method), expect, "{text}");
+        }
+    }
 }

@@ -67,6 +67,9 @@ pub struct RouteSpec {
     pub durable: bool,
     /// The operator allowed a second path: duplicates are dropped.
     pub forced: bool,
+    /// The exchange at the source that gets what the route gives up because the destination refuses it for good. A queue route has
+    /// none: its queue has a dead letter exchange of its own.
+    pub dead_letter_exchange: Option<Box<str>>,
 }
 
 impl RouteSpec {

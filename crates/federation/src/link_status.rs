@@ -65,6 +65,8 @@ pub struct RouteStatus {
     pub redelivered: u64,
     /// Messages dropped as duplicates.
     pub dropped: u64,
+    /// Messages that the destination refuses for good.
+    pub given_up: u64,
     pub unacknowledged: u64,
     /// Messages that wait at the source, as of its last answer.
     pub lag: Option<u64>,

@@ -49,7 +49,7 @@ impl LocalSetup {
             key,
             binding_arguments: static_arguments(spec.forced).to_bytes(),
             durable,
-            queue_arguments: queue_arguments(!durable).to_bytes(),
+            queue_arguments: queue_arguments(!durable, spec.dead_letter_exchange.as_deref()).to_bytes(),
             internal_arguments: internal_arguments(peer, spec.hops_max).to_bytes(),
         };
         LocalSetup { queue, definitions: Some(definitions) }

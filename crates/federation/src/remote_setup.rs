@@ -284,7 +284,8 @@ impl RemoteSetup {
                 let (is_confirmed, durable) = (self.is_confirmed(), self.spec.durable);
                 self.internal.prefix = queue_name(&self.spec, parties.own);
                 let name = if is_confirmed { self.internal.prefix.clone() } else { Box::default() };
-                let arguments = queue_arguments(is_confirmed && !durable).to_bytes();
+                let arguments =
+                    queue_arguments(is_confirmed && !durable, self.spec.dead_letter_exchange.as_deref()).to_bytes();
                 let declare = queue::Declare {
                     queue: short(&name),
                     passive: false,

@@ -223,6 +223,7 @@ mod tests {
             hops_max: 3,
             durable: false,
             forced: false,
+            dead_letter_exchange: None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::BrokerIdentity;
 use crate::limits::QUEUE_EXPIRES;
-use catalog::arguments::X_HARRIER_WINDOW;
+use catalog::arguments::{DEAD_LETTER_EXCHANGE, X_HARRIER_WINDOW};
 use wire::method::queue;
 use wire::{ShortStr, Table, TableRef, Value};
 
@@ -41,10 +41,13 @@ pub(crate) fn stamp_arguments(needed: bool) -> Table {
 }
 
 /// The arguments of a route's queue.
-pub(crate) fn queue_arguments(expires: bool) -> Table {
-    let purpose = table([(INTERNAL_PURPOSE, Value::text(PURPOSE))]);
-    let expires_ms = Value::I64(QUEUE_EXPIRES.as_millis() as i64);
-    if expires { purpose.with("x-expires", expires_ms).expect("a short name") } else { purpose }
+pub(crate) fn queue_arguments(expires: bool, dead_letter_exchange: Option<&str>) -> Table {
+    let expires_ms = expires.then(|| Value::I64(QUEUE_EXPIRES.as_millis() as i64));
+    let further = [("x-expires", expires_ms), (DEAD_LETTER_EXCHANGE, dead_letter_exchange.map(Value::text))];
+    further.into_iter().fold(table([(INTERNAL_PURPOSE, Value::text(PURPOSE))]), |table, (name, value)| match value {
+        Some(value) => table.with(name, value).expect("the names of arguments are short"),
+        None => table,
+    })
 }
 
 /// The arguments of a route's internal exchange.

@@ -20,6 +20,8 @@ pub enum TraceVerdict {
     Forward,
     /// It has been here before, or has passed too many brokers.
     Drop,
+    /// With one more hop its properties would not fit a frame.
+    TooLarge,
 }
 
 /// Adds one route's hop to messages.
@@ -27,12 +29,16 @@ pub enum TraceVerdict {
 pub struct Tracer {
     own: BrokerIdentity,
     hops_max: usize,
+    /// Bytes of properties that fit a frame.
+    properties_bytes_max: usize,
     /// The stamp of the message does not apply on this route: see [`of_queue`](Self::of_queue).
     removes_stamps: bool,
     /// The encoded hop, for a first delivery and for a redelivery.
     hop: [Box<[u8]>; 2],
     before: Vec<u8>,
     after: Vec<u8>,
+    /// Properties without their user id.
+    anonymous: Vec<u8>,
     last_verdict: Option<(bool, TraceVerdict)>,
     stamp: Option<MessageStamp>,
 }
@@ -59,10 +65,12 @@ impl Tracer {
         Tracer {
             own,
             hops_max: usize::from(hops_max),
+            properties_bytes_max: usize::MAX,
             removes_stamps: false,
             hop: [hop(false), hop(true)],
             before: Vec::new(),
             after: Vec::new(),
+            anonymous: Vec::new(),
             last_verdict: None,
             stamp: None,
         }
@@ -73,6 +81,12 @@ impl Tracer {
     #[must_use]
     pub fn of_queue(self, is_queue: bool) -> Self {
         Tracer { removes_stamps: is_queue, ..self }
+    }
+
+    /// Gives up messages whose properties would have more bytes.
+    #[must_use]
+    pub fn within(self, properties_bytes_max: usize) -> Self {
+        Tracer { properties_bytes_max, ..self }
     }
 
     /// Traces a message. [`properties`](Self::properties) has its new properties afterwards.
@@ -105,6 +119,12 @@ impl Tracer {
         self.stamp = MessageStamp::of(properties);
         let unstamped;
         let mut properties = properties;
+        if properties.user_id().is_some() {
+            // The user is one of the other broker: nobody here has checked it (RabbitMQ's federation does the same).
+            self.anonymous.clear();
+            properties.without_user_id(&mut self.anonymous);
+            properties = RawProperties::new(&self.anonymous);
+        }
         if self.removes_stamps && self.stamp.take().is_some() {
             unstamped = MessageStamp::take_off(properties);
             properties = RawProperties::new(&unstamped);
@@ -123,17 +143,20 @@ impl Tracer {
         if hops >= self.hops_max {
             verdict = TraceVerdict::Drop;
         }
-        self.last_verdict = (bytes.len() <= REPEAT_BYTES_MAX).then_some((redelivered, verdict));
-        self.before.clear();
-        if self.last_verdict.is_some() {
-            self.before.extend_from_slice(bytes);
-        }
         self.after.clear();
         let hop = &self.hop[usize::from(redelivered)];
         properties.rewrite(true, &mut self.after, |headers, out| {
             write_trace(hop, trace.map_or(&[][..], |trace| trace.as_bytes()), out);
             copy_without_trace(headers, out);
         });
+        if verdict == TraceVerdict::Forward && self.after.len() > self.properties_bytes_max {
+            verdict = TraceVerdict::TooLarge;
+        }
+        self.last_verdict = (bytes.len() <= REPEAT_BYTES_MAX).then_some((redelivered, verdict));
+        self.before.clear();
+        if self.last_verdict.is_some() {
+            self.before.extend_from_slice(bytes);
+        }
         verdict
     }
 }
@@ -222,6 +245,31 @@ mod tests {
         assert_eq!(tracer("a", "c", 9).trace(at_c.properties(), false), TraceVerdict::Drop, "it was published there");
         assert_eq!(tracer("d", "c", 2).trace(at_c.properties(), false), TraceVerdict::Drop, "two brokers are enough");
         assert_eq!(tracer("d", "c", 3).trace(at_c.properties(), false), TraceVerdict::Forward);
+    }
+
+    #[test]
+    fn a_user_of_another_broker_is_not_named() {
+        let user_id = "mallory".try_into().ok();
+        let named = Properties { user_id, priority: Some(4), ..Properties::default() }.to_bytes();
+        let mut tracer = tracer("b", "a", 9);
+        for _ in 0..2 {
+            assert_eq!(tracer.trace(RawProperties::new(&named), false), TraceVerdict::Forward);
+            assert!(tracer.properties().user_id().is_none());
+            assert_eq!((names(tracer.properties()), tracer.properties().priority()), (vec!["a".to_owned()], Some(4)));
+        }
+    }
+
+    #[test]
+    fn properties_that_outgrow_a_frame_are_given_up() {
+        let mut at_b = tracer("b", "a", 9);
+        assert_eq!(at_b.trace(RawProperties::EMPTY, false), TraceVerdict::Forward);
+        let bytes = at_b.properties().as_bytes().len();
+        for (room, expect) in [(bytes, TraceVerdict::Forward), (bytes - 1, TraceVerdict::TooLarge)] {
+            let mut tracer = tracer("b", "a", 9).within(room);
+            for _ in 0..2 {
+                assert_eq!(tracer.trace(RawProperties::EMPTY, false), expect);
+            }
+        }
     }
 
     #[test]

@@ -20,6 +20,7 @@ fn spec(hops_max: u16, forced: bool) -> RouteSpec {
         hops_max,
         durable: false,
         forced,
+        dead_letter_exchange: None,
     }
 }
 

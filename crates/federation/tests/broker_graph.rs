@@ -68,6 +68,7 @@ impl BrokerGraph {
             hops_max,
             durable: false,
             forced: false,
+            dead_letter_exchange: None,
         };
         let edges = pairs.iter().map(|&(dest, source)| GraphEdge {
             dest,

@@ -102,6 +102,7 @@ impl CatalogPair {
             hops_max: 5,
             durable: false,
             forced,
+            dead_letter_exchange: None,
         };
         let identity = |name: &str| BrokerIdentity { cluster_name: name.into(), vhost: "/".into() };
         let mut propagation = BindingPropagation::new(identity("down"), &spec, 1);

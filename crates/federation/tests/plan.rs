@@ -23,6 +23,7 @@ fn route(kind: RouteKind) -> RouteSpec {
         hops_max: HOPS_DEFAULT,
         durable: false,
         forced: false,
+        dead_letter_exchange: None,
     }
 }
 

@@ -5,10 +5,11 @@ use crate::options::options;
 use crate::process::{Signals, raise_open_files, seed};
 use crate::reload::Reload;
 use crate::state_folder::BrokerIdentity;
-use crate::{USAGE_STATUS, greeting, log, print, print_error, tls};
+use crate::{USAGE_STATUS, greeting, log, plan_file, print, print_error, secret_file, tls};
 use config::{BrokerConfig, BrokerInvocation, ConfigError, Machine, Origin};
 use shard::{BrokerStartError, CopiedBytes, Server};
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -61,6 +62,15 @@ impl From<std::io::Error> for RunFailure {
     }
 }
 
+/// Files of a broker with passwords, their hashes, or private keys, as far as there are any.
+fn files_with_passwords(config: &BrokerConfig) -> impl Iterator<Item = PathBuf> + '_ {
+    let has_users = config.users.iter().any(|user| user.origin != Origin::Default);
+    let plan = config.state.iter().map(|folder| Path::new(folder).join(plan_file::FILE));
+    let named = config.definitions.iter().chain(&config.tls_keys).map(PathBuf::from);
+    let file = config.file.iter().filter(move |_| has_users).map(|path| path.to_path_buf());
+    file.chain(named).chain(plan)
+}
+
 fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), RunFailure> {
     let machine = Machine::here();
     let state = BrokerIdentity::open(config.state.as_deref(), config.cluster_name.as_deref());
@@ -84,6 +94,7 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), R
         file.warnings.iter().for_each(|odd| tracing::warn!("{path}: {odd}"));
         kept.keep(file.kept());
     }
+    files_with_passwords(&config).filter_map(secret_file::warning).for_each(|warning| tracing::warn!("{warning}"));
     crate::policies::ineffective_policies(&config).iter().for_each(|odd| tracing::warn!("{odd}"));
     let open_files_max = raise_open_files();
     let connections_max = u64::from(options.connections_max);

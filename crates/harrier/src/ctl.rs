@@ -1,11 +1,10 @@
 //! `harrier ctl`: sends requests to a running broker from the command line. The broker decides who may ask.
 
 use crate::admin_connection::ask;
-use crate::{print, print_error, usage_error};
+use crate::{address_source, print, print_error, usage_error};
 use client::Url;
 use definitions::Json;
 use std::ffi::OsString;
-use std::io::{self, Read};
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: harrier ctl definitions [--url URL] [--vhost NAME]
@@ -17,7 +16,7 @@ Asks a running broker, as one of its administrators, over any address it listens
 
   --url URL     the broker and the login: amqp://USER:PASSWORD@HOST:PORT/VHOST, amqps://..., or
                 amqp+unix://USER:PASSWORD@/PATH?vhost=VHOST. VHOST is any that the user may open.
-                '-' reads it from standard input, where nobody else sees the password.
+                '-' reads it from standard input and @FILE from a file, where nobody else sees the password.
                 Default: amqp://guest:guest@127.0.0.1:5672/%2F
   --vhost NAME  only what is in this virtual host: no users, no permissions
 
@@ -26,8 +25,6 @@ Status: 0 for success, 1 if the broker does not answer or refuses, 2 for wrong u
 
 /// The default address.
 const URL: &str = "amqp://guest:guest@127.0.0.1:5672/%2F";
-/// Bytes of an address on standard input.
-const URL_BYTES_MAX: u64 = 64 * 1024;
 
 /// Runs `harrier ctl`.
 pub fn main(words: &[OsString]) -> ExitCode {
@@ -86,23 +83,16 @@ impl<'a> CtlArguments<'a> {
             rest = behind;
         }
         let url = match url {
-            Some("-") => {
-                let text = from_stdin()?;
-                // The address came on standard input so that nobody else sees it.
-                Url::parse(text.trim()).map_err(|error| error.to_string().replace(text.trim(), "the address"))
+            Some(word) if word == "-" || word.starts_with('@') => {
+                let text = address_source::read(word)?;
+                // The address is not on the command line so that nobody else sees it.
+                Url::parse(&text).map_err(|error| error.to_string().replace(&*text, "the address"))
             }
             Some(text) => Url::parse(text).map_err(|error| error.to_string()),
             None => Url::parse(URL).map_err(|error| error.to_string()),
         };
         Ok(CtlArguments { url: url?, vhost })
     }
-}
-
-fn from_stdin() -> Result<String, String> {
-    let mut text = String::new();
-    let read = io::stdin().lock().take(URL_BYTES_MAX).read_to_string(&mut text);
-    read.map_err(|error| format!("the address cannot be read: {error}"))?;
-    Ok(text)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! Exit status: 0, 1 for a failure, 2 for wrong usage.
 #![forbid(unsafe_code)]
 
+mod address_source;
 mod admin_connection;
 mod admin_server;
 mod broker;
@@ -25,6 +26,7 @@ mod rdma_options;
 mod reload;
 mod route;
 mod route_spec;
+mod secret_file;
 mod state_folder;
 mod tls;
 mod toml_text;

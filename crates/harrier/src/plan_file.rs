@@ -10,7 +10,8 @@ use definitions::Json;
 use federation::{FederationPlan, LinkKey, LinkSpec};
 use std::fmt::Write;
 
-const FILE: &str = "federation.toml";
+/// Its name in the state folder.
+pub const FILE: &str = "federation.toml";
 
 /// Reads the stored plan, if there is one.
 ///
@@ -58,6 +59,12 @@ fn text(plan: &FederationPlan) -> String {
 }
 
 fn read(text: &str) -> Result<FederationPlan, String> {
+    // The broker writes no empty file, which would be read as the wish to have no links.
+    if text.trim().is_empty() {
+        return Err(
+            "it is empty, so its links and routes are lost: restore it, or delete it to begin without any".to_owned()
+        );
+    }
     let file = toml_text::read(text)?;
     let mut plan = FederationPlan::default();
     only(&file, &["link"])?;
@@ -141,7 +148,10 @@ mod tests {
     #[test]
     fn what_is_no_plan_is_told() {
         let link = "[[link]]\nvhost = \"/\"\nurl = \"amqp://a:secret@h\"\nuser = \"u\"\n";
+        let lost = "it is empty, so its links and routes are lost: restore it, or delete it to begin without any";
         for (text, expect) in [
+            (String::new(), lost),
+            ("\n \n".to_owned(), lost),
             ("link = 1".to_owned(), "link: tables are needed, [[link]], not a whole number"),
             ("links = []".to_owned(), "'links' is not known here; there may be link"),
             ("[[link]]\nurl = \"h\"\n".to_owned(), "link 1: url: not the address of a broker"),

@@ -12,7 +12,7 @@ mod readiness;
 mod second_path;
 
 use crate::admin_connection::{AdminConnection, RequestError, RequestErrorKind};
-use crate::{print, print_error, route_spec, usage_error};
+use crate::{address_source, print, print_error, route_spec, usage_error};
 use broker_address::BrokerAddress;
 use broker_network::BrokerNetwork;
 use command_line::{CommandLineError, LinkTransport, RouteCommand, RouteOptions};
@@ -49,7 +49,8 @@ Joins brokers: messages of an exchange at SRC are routed to the exchange of that
 
 DEST and SRC are [USER/PASSWORD@]HOST[:PORT], or addresses such as amqps://USER:PASSWORD@HOST:PORT/VHOST. The broker that
 dials (DEST; SRC with -s) is asked as its administrator, whom its address names; default guest/guest@localhost:5672. The
-other broker's address is what it dials, and its user is whom it is there.
+other broker's address is what it dials, and its user is whom it is there. An address '-' is a line of standard input (DEST
+before SRC), and @FILE the first line of a file: nobody else sees the password then.
 
   -t, --transport NAME  transport for addresses without a scheme: tcp (default), tls, unix or rdma
   -d, --durable         links and routes survive a restart of the broker (it needs --state DIR)
@@ -58,6 +59,9 @@ other broker's address is what it dials, and its user is whom it is there.
   --ack HOW             none: the source forgets a message when it is sent; confirm (default): when DEST has accepted it.
                         A number, as for qpid-route, is none if it is 0, else confirm
   --credit N            maximum number of unconfirmed messages in flight; 0: no limit; default 1000
+  --dead-letter-exchange NAME
+                        the exchange at SRC that gets the messages which DEST refuses for good, such as those that are too large
+                        for it; without one they are dropped. Not for queue routes, nor with --ack none
   --force               allows a second path; duplicates are dropped where that is possible
   --wait S              with add: waits up to S seconds until link and route run; otherwise fails and prints why
   --dry-run             checks and prints the changes, but makes none
@@ -136,8 +140,9 @@ fn refused<T>(why: impl Into<String>) -> Result<T, RouteFailure> {
 }
 
 /// An address of the command line.
-fn broker_address(text: &str, transport: LinkTransport) -> Result<BrokerAddress, RouteFailure> {
-    BrokerAddress::read(text, transport).map_err(RouteFailure::Usage)
+fn broker_address(word: &str, transport: LinkTransport) -> Result<BrokerAddress, RouteFailure> {
+    let text = address_source::read(word).map_err(RouteFailure::Usage)?;
+    BrokerAddress::read(&text, transport).map_err(RouteFailure::Usage)
 }
 
 fn begin(at: &BrokerAddress, options: &RouteOptions) -> Result<AdminConnection, RequestError> {
@@ -157,7 +162,9 @@ fn execute(command: &RouteCommand<'_>, options: &RouteOptions, output: &mut Comm
                 hops_max: federation::limits::HOPS_DEFAULT,
                 durable: options.durable,
                 forced: options.force,
+                dead_letter_exchange: options.dead_letter_exchange.clone(),
             };
+            route_spec::check(&route).map_err(|why| RouteFailure::Usage(format!("--dead-letter-exchange: {why}")))?;
             if *add { add_route(&ends, route, options, output) } else { remove_route(&ends, &route, options, output) }
         }
         RouteCommand::Link { add, dest, src } => {
@@ -182,8 +189,12 @@ struct LinkEnds {
 
 impl LinkEnds {
     fn of(dest: &str, src: &str, options: &RouteOptions) -> Result<Self, RouteFailure> {
+        // DEST comes first, on standard input too.
+        let transport_of = |dials: bool| if dials { LinkTransport::Tcp } else { options.transport };
+        let dest = broker_address(dest, transport_of(!options.src_local))?;
+        let src = broker_address(src, transport_of(options.src_local))?;
         let (near, far) = if options.src_local { (src, dest) } else { (dest, src) };
-        Ok(LinkEnds { near: broker_address(near, LinkTransport::Tcp)?, far: broker_address(far, options.transport)? })
+        Ok(LinkEnds { near, far })
     }
 
     /// The arguments that identify the link.

@@ -7,8 +7,10 @@ use federation::limits::{CREDIT_DEFAULT, HOPS_DEFAULT};
 use federation::{AckMode, RouteDirection, RouteKind, RouteSpec};
 
 /// Entries of a route. One with `key` is static, one with `queue` drains that queue, any other is dynamic.
-pub const ENTRIES: [&str; 9] =
-    ["exchange", "key", "queue", "direction", "ack", "credit", "hops_max", "durable", "forced"];
+pub const ENTRIES: [&str; 10] =
+    ["exchange", "key", "queue", "direction", "ack", "credit", "hops_max", "durable", "forced", DEAD_LETTER_EXCHANGE];
+
+const DEAD_LETTER_EXCHANGE: &str = "dead_letter_exchange";
 
 /// Bytes of a name or a key (AMQP 0-9-1 §4.2.5.3).
 const SHORT_BYTES_MAX: usize = 255;
@@ -40,7 +42,7 @@ pub fn read(from: &Json) -> Result<RouteSpec, String> {
     if hops_max == 0 {
         return Err("hops_max: a message comes through one broker at least".to_owned());
     }
-    Ok(RouteSpec {
+    let route = RouteSpec {
         exchange: text(from, "exchange")?.ok_or("exchange: a route has one")?.into(),
         kind,
         direction,
@@ -49,7 +51,26 @@ pub fn read(from: &Json) -> Result<RouteSpec, String> {
         hops_max,
         durable: flag(from, "durable")?,
         forced: flag(from, "forced")?,
-    })
+        dead_letter_exchange: text(from, DEAD_LETTER_EXCHANGE)?.map(Into::into),
+    };
+    check(&route).map_err(|why| format!("{DEAD_LETTER_EXCHANGE}: {why}"))?;
+    Ok(route)
+}
+
+/// Checks that a route may have a dead letter exchange, if it has one.
+///
+/// # Errors
+/// Why not.
+pub fn check(route: &RouteSpec) -> Result<(), String> {
+    match (&route.dead_letter_exchange, &route.kind, route.ack) {
+        (Some(_), RouteKind::Queue { .. }, _) => {
+            Err("a queue route has none: give one to its queue, by an argument or a policy".to_owned())
+        }
+        (Some(_), _, AckMode::None) => {
+            Err("without acknowledgements the source forgets messages before they are given up".to_owned())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The entries of a route.
@@ -70,6 +91,9 @@ pub fn entries(route: &RouteSpec) -> Vec<(&'static str, Json)> {
         ("durable", Json::Bool(route.durable)),
         ("forced", Json::Bool(route.forced)),
     ]);
+    if let Some(exchange) = &route.dead_letter_exchange {
+        entries.push((DEAD_LETTER_EXCHANGE, Json::text(exchange)));
+    }
     entries
 }
 
@@ -89,7 +113,7 @@ pub fn text<'a>(from: &'a Json, name: &str) -> Result<Option<&'a str>, String> {
 }
 
 /// Entries that are short strings on the wire.
-const SHORT_NAMES: [&str; 3] = ["exchange", "key", "queue"];
+const SHORT_NAMES: [&str; 4] = ["exchange", "key", "queue", DEAD_LETTER_EXCHANGE];
 
 /// A Boolean entry; false if absent.
 ///
@@ -125,6 +149,7 @@ mod tests {
             r#"{"exchange":"x"}"#,
             r#"{"exchange":"x","key":"a.#","direction":"push","ack":"none","credit":0,"durable":true}"#,
             r#"{"exchange":"","queue":"q","hops_max":3,"forced":true}"#,
+            r#"{"exchange":"x","dead_letter_exchange":"dead"}"#,
         ] {
             let route = read(&Json::read(text.as_bytes()).expect("JSON")).expect("a route");
             let entries = entries(&route);
@@ -144,6 +169,14 @@ mod tests {
             (r#"{"exchange":"x","ack":true}"#, "ack: a string is needed, not a boolean"),
             (r#"{"exchange":"x","credit":65536}"#, "credit: a number from 0 to 65535 is needed"),
             (r#"{"exchange":"x","hops_max":0}"#, "hops_max: a message comes through one broker at least"),
+            (
+                r#"{"exchange":"x","queue":"q","dead_letter_exchange":"y"}"#,
+                "dead_letter_exchange: a queue route has none: give one to its queue, by an argument or a policy",
+            ),
+            (
+                r#"{"exchange":"x","ack":"none","dead_letter_exchange":"y"}"#,
+                "dead_letter_exchange: without acknowledgements the source forgets messages before they are given up",
+            ),
             (r#"{"exchange":"x","durable":1}"#, "durable: a boolean is needed, not a whole number"),
         ] {
             assert_eq!(read(&Json::read(text.as_bytes()).expect("JSON")), Err(expect.to_owned()), "{text}");

@@ -4,7 +4,7 @@
 //! only. Queues and messages are not stored.
 
 use crate::process::seed;
-use crate::toml_text;
+use crate::{secret_file, toml_text};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -107,6 +107,7 @@ impl StateFolder {
             .truncate(false)
             .write(true)
             .mode(0o600)
+            .custom_flags(secret_file::no_follow())
             .open(path.join(LOCK))
             .map_err(|error| format!("{LOCK} cannot be opened: {error}"))?;
         match lock.try_lock() {
@@ -158,7 +159,7 @@ impl StateFolder {
     /// The system refuses a step; the file is unchanged.
     pub fn write(&self, name: &str, text: &str) -> io::Result<()> {
         let (new, place) = (self.path.join(format!("{name}.new")), self.path.join(name));
-        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&new)?;
+        let mut file = secret_file::create(&new)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         std::fs::rename(&new, &place)?;

@@ -32,6 +32,8 @@ mod rdma;
 mod route;
 #[path = "program/runs.rs"]
 mod runs;
+#[path = "program/secrets.rs"]
+mod secrets;
 #[path = "program/tls.rs"]
 mod tls;
 

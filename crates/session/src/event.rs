@@ -27,6 +27,15 @@ impl Body<'_> {
     }
 }
 
+/// Why a content is too large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentExcess {
+    /// Its body has so many bytes.
+    Body(u64),
+    /// Its properties do not fit a frame.
+    Properties,
+}
+
 /// One thing that a peer said. Properties are validated; names and texts are bytes in no particular encoding.
 ///
 /// "Server" and "client" say at which end an event occurs.
@@ -93,6 +102,9 @@ pub enum Event<'a> {
         properties: RawProperties<'a>,
         body: Body<'a>,
     },
+    /// A content was too large and is passed over (`SessionLimits::passes_over_contents`). Of a delivery, the tag is the next on
+    /// its channel.
+    PassedOver { channel: ChannelNumber, excess: ContentExcess },
     /// A method that the owner must answer or carry out. The channel is open, or 0 for `connection.update-secret` and
     /// its answer; the method is one that the other side may send.
     Method {

@@ -26,6 +26,7 @@ use crate::{
     assembly::ContentAssembly,
     channels::{ChannelState, ChannelTable},
     limits::{CLIENT_GREETING_BYTES_MAX, CONTENT_ARGUMENTS_BYTES_MAX, LARGE_BODY_BYTES, WAITED_HEADER_BYTES_MAX},
+    passed_over::PassedOver,
 };
 use slab::Pool;
 use std::sync::Arc;
@@ -131,6 +132,7 @@ pub struct Inbound {
     lending: BodyBufferLoan,
     /// Bytes of contents put together here that were copied on the way to their place.
     copied_bytes: u64,
+    passed_over: PassedOver,
 }
 
 impl Inbound {
@@ -169,6 +171,7 @@ impl Inbound {
             left_bytes: 0,
             lending: BodyBufferLoan::default(),
             copied_bytes: 0,
+            passed_over: PassedOver::default(),
         };
         inbound.set_frame_bytes_max(frame_bytes_max, frame_bytes_max);
         inbound

@@ -55,6 +55,7 @@ pub mod heartbeat;
 mod inbound;
 pub mod limits;
 mod outbound;
+mod passed_over;
 pub mod sasl;
 mod slice_writer;
 #[cfg(test)]
@@ -62,7 +63,7 @@ mod tests;
 mod tuning;
 
 pub use capabilities::Capabilities;
-pub use event::{Body, Event};
+pub use event::{Body, ContentExcess, Event};
 pub use fault::{FaultScope, ProtocolFault, cut, reply_text};
 pub use greeting::Greeting;
 pub use heartbeat::Heartbeat;

@@ -87,6 +87,8 @@ pub struct SessionLimits {
     pub message_bytes_max: u64,
     /// Whether the owner writes `close-ok`, once what the close entails has happened, instead of the session at once.
     pub owner_answers_close: bool,
+    /// Whether contents that are too large are passed over, each with an event, instead of a fault that ends their channel.
+    pub passes_over_contents: bool,
     /// Whether a server's owner writes `channel.open-ok`, if it lets the channel in, instead of the session at once.
     pub owner_opens_channels: bool,
 }
@@ -100,6 +102,7 @@ impl Default for SessionLimits {
             heartbeat_s: HEARTBEAT_S,
             message_bytes_max: MESSAGE_BYTES_MAX,
             owner_answers_close: false,
+            passes_over_contents: false,
             owner_opens_channels: false,
         }
     }

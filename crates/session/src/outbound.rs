@@ -3,7 +3,10 @@
 //! Enters: methods and contents.  Leaves: their frames, in a `Gather` that a link sends.
 //! Owns:   what is to be sent, and the frame bound of the peer.
 
-use crate::{limits::CLIENT_GREETING_BYTES_MAX, slice_writer::SliceWriter};
+use crate::{
+    limits::{CLIENT_GREETING_BYTES_MAX, HEADER_FIXED_BYTES},
+    slice_writer::SliceWriter,
+};
 use slab::{Gather, Pool, Slice};
 use wire::{
     ChannelNumber, DeliveryTag, Method, ReplyCode, ShortStr,
@@ -112,6 +115,11 @@ impl Outbound {
     /// Bytes of a body in one frame, at most.
     pub fn payload_bytes_max(&self) -> usize {
         self.payload_bytes_max
+    }
+
+    /// Bytes of properties that fit a header frame.
+    pub fn properties_bytes_max(&self) -> usize {
+        self.payload_bytes_max - HEADER_FIXED_BYTES
     }
 
     /// No frame of a shared body that is longer shall have less: the last but one leaves that much to the last. For a link that

@@ -479,6 +479,7 @@ fn dispatch_event(
         // A challenge is never sent, and the rest is for clients.
         Event::LoginResponse { .. }
         | Event::Deliver { .. }
+        | Event::PassedOver { .. }
         | Event::GetOk { .. }
         | Event::Return { .. }
         | Event::Start(_)

@@ -138,28 +138,33 @@ fn deliver_over_link(
     copied: &mut u64,
 ) {
     if let Some(route) = link.push_route(channel) {
-        route.send(out, pool, channel, delivery, outgoing_body(delivery.content.body, copy_threshold_bytes, copied));
+        let body = outgoing_body(delivery.content.body, copy_threshold_bytes, copied);
+        if route.send(out, pool, channel, delivery, body) {
+            link.give_up(channel, delivery.tag);
+        }
     }
 }
 
 impl ShardEffects {
     /// Confirms publishes over a connection to or from another broker. Where this broker is the client, they are messages
-    /// that it pulled: what is safe here is acknowledged in batches, and what was refused is asked for again, and its
-    /// stamps are removed from the window.
+    /// that it pulled: what is safe here is acknowledged in batches, and what was refused is asked for again unless it is
+    /// given up, and its stamps are removed from the window.
     #[cold]
     fn confirm_on_link(&mut self, slot: ConnectionSlot, channel: ChannelNumber, confirm: Confirm) {
         let is_dialed = self.output(slot).is_some_and(|output| output.link_output.is_some());
+        let mut requeue = is_dialed;
         let is_deferred = match confirm.outcome {
             ConfirmOutcome::Accepted => self.defer_ack(slot, channel, confirm.delivery_tag),
             ConfirmOutcome::Refused => {
                 if is_dialed {
                     self.send_acks(slot, None);
+                    requeue = !self.take_given_up(slot, channel, confirm.delivery_tag);
                 }
                 false
             }
         };
         if !is_deferred && let Some((out, pool)) = self.writer(slot) {
-            out.method(pool, channel, &confirm.method(is_dialed));
+            out.method(pool, channel, &confirm.method(requeue));
         }
         let Some(stamps) = self.output(slot).and_then(|output| output.stamps.as_mut()) else { return };
         let Confirm { delivery_tag, multiple, outcome } = confirm;
@@ -181,6 +186,12 @@ impl ShardEffects {
             self.links_with_acks.push(slot);
         }
         true
+    }
+
+    /// Whether a pulled message was given up.
+    fn take_given_up(&mut self, slot: ConnectionSlot, channel: ChannelNumber, tag: DeliveryTag) -> bool {
+        let link = self.output(slot).and_then(|output| output.link_output.as_mut());
+        link.is_some_and(|link| !link.take_given_up(channel, tag, false).is_empty())
     }
 
     /// Sends the acknowledgements to another broker that are due; without a time, all. Returns when the next are due.

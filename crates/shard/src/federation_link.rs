@@ -12,6 +12,7 @@ use crate::link_id::FederationLinkId;
 use crate::link_record::LinkRecord;
 use crate::link_timers::LinkTimers;
 use crate::local_routes::LocalRoutes;
+use crate::push_probe::AfterRefusal;
 use crate::push_setup::{PushProgress, PushSetup};
 use broker::{ConnectionSlot, Effects};
 use catalog::{BindingChange, SessionId};
@@ -232,11 +233,20 @@ impl FederationLink {
                 self.routes.entry(route).reset_attempts();
                 tracing::info!(link = &*self.spec.key.peer, route = route.index(), "a federation route runs");
             }
-            LinkDecision::RouteClosed { route, channel, text } => {
+            LinkDecision::RouteClosed { route, channel, text, refuses_message } => {
+                let after = match refuses_message {
+                    true => self.on_message_refused(route, slot, channel, &text, cx),
+                    false => AfterRefusal::Fail,
+                };
                 if channel > ChannelNumber::CONNECTION {
-                    self.close_local_channel(slot, channel, cx);
+                    self.end_local_channel(slot, channel, after == AfterRefusal::GiveUp, cx);
                 }
-                self.fail_route(route, &text, cx);
+                if after != AfterRefusal::Fail {
+                    self.routes.entry(route).resume(cx.now);
+                    cx.timers_changed = true;
+                } else {
+                    self.fail_route(route, &text, cx);
+                }
             }
             LinkDecision::RouteCancelled { route, channel } => {
                 let text = "the queue of the route was deleted at the source";
@@ -330,7 +340,8 @@ impl FederationLink {
                 _ => &spec.exchange,
             };
             let tracer = Tracer::new(self.session.own().clone(), &peer, &self.spec.key.peer, source, spec.hops_max);
-            self.routes.entry(route).tracer = Some(tracer.of_queue(is_queue_route));
+            let tracer = tracer.of_queue(is_queue_route).within(cx.options.session.properties_bytes_max());
+            self.routes.entry(route).tracer = Some(tracer);
         }
         let local_exchange = exchange.and_then(|id| cx.broker.catalog().exchange_info(id)).cloned();
         if let Some(connection) = cx.connections.get_mut(slot)
@@ -408,8 +419,10 @@ impl FederationLink {
     }
 
     fn advance_push(&mut self, route: RouteId, slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
-        let Some(push) = self.routes.get_mut(route).and_then(|route| route.push.as_mut()) else { return };
-        match push.advance(&self.session, route, slot, cx) {
+        let Some(local) = self.routes.get_mut(route) else { return };
+        let is_probing = local.probe.is_some();
+        let Some(push) = &mut local.push else { return };
+        match push.advance(&self.session, route, slot, (&self.spec.key.peer, is_probing), cx) {
             PushProgress::Done => {
                 if let Some((out, pool)) = cx.effects.writer(slot) {
                     self.session.on_local_side_ready(route, out, pool);
@@ -448,11 +461,26 @@ impl FederationLink {
 
     /// Closes the channel of a route in the broker core; pushed messages without an acknowledgement return to their queue.
     fn close_local_channel(&mut self, slot: ConnectionSlot, channel: ChannelNumber, cx: &mut LinkContext<'_>) {
+        self.end_local_channel(slot, channel, false, cx);
+    }
+
+    /// The same; those messages may also be given up.
+    fn end_local_channel(
+        &mut self,
+        slot: ConnectionSlot,
+        channel: ChannelNumber,
+        gives_up: bool,
+        cx: &mut LinkContext<'_>,
+    ) {
         self.routes.keep_counts(&self.session, slot, Some(channel), cx);
         if let Some(output) = cx.link_output(slot) {
             output.set_ack_batcher(channel, None);
+            output.forget_channel(channel);
         }
-        cx.broker.close_channel(slot, channel, cx.effects);
+        match gives_up {
+            true => cx.broker.close_channel_rejecting(slot, channel, cx.effects),
+            false => cx.broker.close_channel(slot, channel, cx.effects),
+        }
     }
 
     fn fail_route(&mut self, route: RouteId, text: &str, cx: &mut LinkContext<'_>) {

@@ -16,7 +16,7 @@ use crate::link_id::FederationLinkId;
 use crate::link_status::{join_directions, link_status};
 use crate::link_table::LinkTable;
 use crate::local_routes::PulledMessage;
-use broker::{BodyRef, Broker, ConnectionSlot, ReadControl};
+use broker::{BodyRef, ConnectionSlot};
 use federation::limits::BACK_OFF_MIN;
 use federation::{AckMode, FederationCommand, LinkDecision, LinkKey, LinkSpec, LinkStatus};
 use federation::{RouteDirection, RouteId, RouteSpec};
@@ -242,15 +242,16 @@ impl FederationLinks {
                 };
                 let message = PulledMessage { channel, delivery_tag, redelivered, routing_key, properties, body };
                 let core = (&mut *cx.broker, &mut *cx.effects, cx.shared);
-                return Ok(Some(local.publish(route, &spec.key.vhost, slot, message, core)));
+                return Ok(Some(local.publish(route, spec, slot, message, core)));
             }
             Event::Method { channel, method: Method::BasicAck(ack) } => {
-                return Ok(Some(settle(slot, channel, ack.into(), cx.broker, cx.effects)));
+                return Ok(Some(link.settle(slot, channel, ack.into(), cx)));
             }
             Event::Method { channel, method: Method::BasicNack(nack) } => {
                 let nack = basic::Nack { requeue: true, ..nack }.into();
-                return Ok(Some(settle(slot, channel, nack, cx.broker, cx.effects)));
+                return Ok(Some(link.settle(slot, channel, nack, cx)));
             }
+            Event::PassedOver { channel, excess } => return Ok(Some(link.pass_over(slot, channel, excess, cx))),
             event => {
                 if let Some((out, pool)) = cx.effects.writer(slot) {
                     link.session.on_event(&event, out, pool);
@@ -378,22 +379,6 @@ impl FederationLinks {
     }
 }
 
-/// Settles deliveries of a pushed route: the destination has accepted or refused its messages.
-fn settle(
-    slot: ConnectionSlot,
-    channel: ChannelNumber,
-    method: Method<'_>,
-    broker: &mut Broker,
-    effects: &mut ShardEffects,
-) -> EventOutcome {
-    let id = method.id();
-    match broker.command(slot, channel, method, effects) {
-        Ok(ReadControl::Continue) => EventOutcome::Continue,
-        Ok(ReadControl::Pause | ReadControl::Batch) => EventOutcome::Wait,
-        Err(refusal) => EventOutcome::Refuse { channel, refusal, method: id },
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{DialError, FederationLinks, LinkContext};
@@ -493,6 +478,7 @@ mod tests {
             hops_max: 3,
             durable: false,
             forced: false,
+            dead_letter_exchange: None,
         }
     }
 

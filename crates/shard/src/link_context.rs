@@ -37,7 +37,20 @@ impl<'a> LinkContext<'a> {
     /// The limits of a connection to another broker, which may lend memory for bodies.
     pub fn session_limits(&self, lends_memory: bool) -> SessionLimits {
         let body_frame_bytes_max = if lends_memory { self.options.rdma_frame_bytes_max } else { 0 };
-        SessionLimits { owner_opens_channels: false, body_frame_bytes_max, ..self.options.session }
+        let passes_over_contents = true;
+        SessionLimits {
+            owner_opens_channels: false,
+            body_frame_bytes_max,
+            passes_over_contents,
+            ..self.options.session
+        }
+    }
+
+    /// Bytes of properties that fit a header frame of a connection: what this broker takes, and the other one.
+    pub fn properties_bytes_max(&mut self, slot: ConnectionSlot) -> usize {
+        let own = self.options.session.properties_bytes_max();
+        let theirs = self.effects.output(slot).map(|output| output.out.properties_bytes_max());
+        theirs.map_or(own, |theirs| theirs.min(own))
     }
 
     pub fn link_output(&mut self, slot: ConnectionSlot) -> Option<&mut LinkOutput> {

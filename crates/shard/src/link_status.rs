@@ -45,6 +45,7 @@ fn route_status(link: &FederationLink, route: RouteId, spec: &RouteSpec, cx: &mu
         bytes: counts.bytes,
         redelivered: counts.redelivered,
         dropped: counts.dropped,
+        given_up: counts.given_up.total(),
         unacknowledged,
         lag: progress.lag,
         bindings: link.session.routes.requested_bindings(route),

@@ -3,14 +3,16 @@
 use crate::binding_watch::BindingWatch;
 use crate::effects::ShardEffects;
 use crate::event_outcome::EventOutcome;
+use crate::given_up::GiveUpReason;
 use crate::link_context::LinkContext;
 use crate::link_timers::back_off;
+use crate::push_probe::PushProbe;
 use crate::push_setup::PushSetup;
 use crate::route_counts::RouteCounts;
 use crate::shared_state::SharedState;
 use crate::stamp_check::{record_stamp, release_stamps};
 use broker::{BodyRef, Broker, ConnectionSlot, Publish, ReadControl};
-use federation::{AckMode, LinkSession, RouteId, RouteSpec, TraceVerdict, Tracer};
+use federation::{AckMode, LinkSession, LinkSpec, RouteId, RouteSpec, TraceVerdict, Tracer};
 use std::time::Instant;
 use wire::method::basic;
 use wire::{ChannelNumber, DeliveryTag, RawProperties};
@@ -37,6 +39,8 @@ pub(crate) struct LocalRoute {
     pub retry_at: Option<Instant>,
     attempts: u32,
     pub counts: RouteCounts,
+    /// Of a pushed route: which messages it sends one at a time.
+    pub probe: Option<PushProbe>,
     /// What reports changes of the bindings here.
     pub watch: Option<BindingWatch>,
 }
@@ -49,6 +53,12 @@ impl LocalRoute {
         self.attempts = self.attempts.saturating_add(1);
     }
 
+    /// The destination has closed the channel for one message: the route goes on at once.
+    pub fn resume(&mut self, now: Instant) {
+        (self.tracer, self.push) = (None, None);
+        self.retry_at = Some(now);
+    }
+
     /// Messages flow: the next failure is the first again.
     pub fn reset_attempts(&mut self) {
         (self.attempts, self.retry_at) = (0, None);
@@ -59,7 +69,7 @@ impl LocalRoute {
     pub fn publish(
         &mut self,
         spec: &RouteSpec,
-        vhost: &str,
+        link: &LinkSpec,
         slot: ConnectionSlot,
         message: PulledMessage<'_>,
         (broker, effects, shared): (&mut Broker, &mut ShardEffects, &SharedState),
@@ -70,13 +80,13 @@ impl LocalRoute {
         if let Some(stamp) = tracer.stamp()
             && verdict == TraceVerdict::Forward
         {
-            let stamp = stamp.at(vhost, spec.exchange.as_bytes());
+            let stamp = stamp.at(&link.key.vhost, spec.exchange.as_bytes());
             let confirm_as = (spec.ack == AckMode::Confirm).then_some(delivery_tag);
             if !record_stamp(shared, effects, slot, channel, confirm_as, stamp) {
                 verdict = TraceVerdict::Drop;
             }
         }
-        self.counts.count(verdict, body.len(), redelivered);
+        let body_bytes = body.len();
         let published = match verdict {
             TraceVerdict::Forward => {
                 let (exchange, properties) = (spec.exchange.as_bytes(), tracer.properties());
@@ -86,11 +96,50 @@ impl LocalRoute {
             }
             // It counts all the same: its number is its delivery tag's.
             TraceVerdict::Drop => broker.publish_duplicate(slot, channel),
+            TraceVerdict::TooLarge => {
+                let text = format!("{} bytes of properties", tracer.properties().as_bytes().len());
+                let reason = (GiveUpReason::LargeProperties, &*text);
+                return self.give_up(spec, link, (slot, channel, delivery_tag), reason, broker, effects);
+            }
         };
+        if let Err(refusal) = &published
+            && broker.has_channel(slot, channel)
+            && broker.may_publish(slot, spec.exchange.as_bytes()).is_ok()
+        {
+            // The exchange would take another message.
+            let reason = (GiveUpReason::Refused, &*refusal.text);
+            return self.give_up(spec, link, (slot, channel, delivery_tag), reason, broker, effects);
+        }
+        self.counts.count(verdict, body_bytes, redelivered);
         match published {
             Ok(ReadControl::Continue) if delivery_tag.0.is_multiple_of(self.ack_batch) => {
                 EventOutcome::AcknowledgeEarly
             }
+            Ok(ReadControl::Continue) => EventOutcome::Continue,
+            Ok(ReadControl::Pause | ReadControl::Batch) => EventOutcome::Wait,
+            Err(refusal) => EventOutcome::Refuse { channel, refusal, method: basic::Publish::ID },
+        }
+    }
+
+    /// Gives up a message of the other broker, which drops it or makes it a dead letter.
+    #[cold]
+    pub fn give_up(
+        &mut self,
+        spec: &RouteSpec,
+        link: &LinkSpec,
+        (slot, channel, tag): (ConnectionSlot, ChannelNumber, DeliveryTag),
+        (reason, text): (GiveUpReason, &str),
+        broker: &mut Broker,
+        effects: &mut ShardEffects,
+    ) -> EventOutcome {
+        self.counts.given_up.count(reason, (&link.key.peer, &spec.title()), text);
+        if spec.ack == AckMode::Confirm
+            && let Some(output) = effects.output(slot).and_then(|output| output.link_output.as_mut())
+        {
+            output.give_up(channel, tag);
+        }
+        // It counts all the same: its number is its delivery tag's.
+        match broker.publish_refused(slot, channel) {
             Ok(ReadControl::Continue) => EventOutcome::Continue,
             Ok(ReadControl::Pause | ReadControl::Batch) => EventOutcome::Wait,
             Err(refusal) => EventOutcome::Refuse { channel, refusal, method: basic::Publish::ID },

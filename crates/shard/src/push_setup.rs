@@ -5,6 +5,7 @@
 
 use crate::link_context::LinkContext;
 use crate::link_output::PushRoute;
+use crate::push_probe::limit_in_flight;
 use broker::{ConnectionSlot, ReadControl};
 use catalog::Refusal;
 use federation::{AckMode, LinkSession, LocalSetup, RouteId, RouteKind, RouteSpec, Tracer};
@@ -16,6 +17,8 @@ enum PushStep {
     /// The n-th definition is next.
     Define(u8),
     Qos,
+    /// One message at a time, where one is searched for that the destination refuses.
+    Limit,
     Consume,
     Done,
 }
@@ -54,6 +57,7 @@ impl PushSetup {
         session: &LinkSession,
         route: RouteId,
         slot: ConnectionSlot,
+        (link, is_probing): (&str, bool),
         cx: &mut LinkContext<'_>,
     ) -> PushProgress {
         let routes = &session.routes;
@@ -77,14 +81,18 @@ impl PushSetup {
                     }
                     None => (PushStep::Qos, Ok(ReadControl::Continue)),
                 },
-                PushStep::Qos => (PushStep::Consume, set_qos(slot, channel, spec, cx)),
+                PushStep::Qos => (PushStep::Limit, set_qos(slot, channel, spec, cx)),
+                PushStep::Limit if is_probing => (PushStep::Consume, limit_in_flight(1, slot, channel, cx)),
+                PushStep::Limit => (PushStep::Consume, Ok(ReadControl::Continue)),
                 PushStep::Consume => {
                     let own = session.own();
                     let uri = format!("federation of {}", own.cluster_name);
                     let tracer = Tracer::new(peer.clone(), own, &uri, &spec.exchange, spec.hops_max);
                     let tracer = tracer.of_queue(matches!(spec.kind, RouteKind::Queue { .. }));
+                    let tracer = tracer.within(cx.properties_bytes_max(slot));
                     if let Some(output) = cx.link_output(slot) {
-                        output.set_push_route(channel, Some(PushRoute::new(&spec.exchange, tracer)));
+                        output.set_push_route(channel, Some(PushRoute::new(spec, link, tracer)));
+                        output.set_probing(channel, is_probing);
                     }
                     (PushStep::Done, consume(slot, channel, spec, &setup.queue, cx))
                 }

@@ -309,6 +309,7 @@ fn a_link_dials_again_once_the_connection_that_it_closed_is_gone() {
         hops_max: 8,
         durable: false,
         forced: false,
+        dead_letter_exchange: None,
     };
     source.federate(FederationCommand::AddLink(link.clone()), began);
     source.federate(FederationCommand::AddRoute(key.clone(), route.clone()), began);

@@ -335,6 +335,7 @@ fn action_of(event: Event<'_>) -> SessionAction {
         | Event::Login { .. }
         | Event::LoginResponse { .. }
         | Event::Tuned(_)
+        | Event::PassedOver { .. }
         | Event::Open { .. } => ClientEvent::Refused("an event that no client receives".into()),
     })
 }

@@ -289,6 +289,21 @@ impl<'a> RawProperties<'a> {
         out.extend_from_slice(&self.0[from_expiration..]);
     }
 
+    /// Appends these properties without the user id to `out`. Properties that are not validated may come out empty.
+    pub fn without_user_id(self, out: &mut Vec<u8>) {
+        const USER_ID: u16 = 4;
+        let behind = |bit: u16| {
+            let mut from = Reader::new(self.0);
+            self.skip_to(bit, &mut from).map(|flags| (flags, self.0.len() - from.rest().len()))
+        };
+        let (Some((flags, start)), Some((_, end))) = (behind(USER_ID), behind(USER_ID - 1)) else {
+            return out.extend_from_slice(Self::EMPTY.0);
+        };
+        out.extend_from_slice(&(flags & !(1 << USER_ID)).to_be_bytes());
+        out.extend_from_slice(&self.0[2..start]);
+        out.extend_from_slice(&self.0[end..]);
+    }
+
     /// Whether the message shall survive a restart (delivery mode 2).
     #[inline]
     pub fn is_persistent(self) -> bool {

@@ -135,7 +135,21 @@ def no_death(made, channel):
     equal(ready(channel, dead), 0)
 
 
+@with_channel
+def death_of_old_brokers(made, channel):
+    # They wrote an entry for each death, without a count.
+    last = channel.queue_declare("", exclusive=True).method.queue
+    queue = queue_with(channel, dead_letter_exchange="", dead_letter_routing_key=last, max_length=0)
+    events = [{"queue": name, "reason": reason} for name, reason in (("a", "expired"), ("b", "rejected"), ("a", "expired"))]
+    put(channel, queue, "x", headers={"x-death": events})
+    _, properties, _ = taken(channel, last)
+    found = [(event["queue"], event["reason"], int(event["count"])) for event in properties.headers["x-death"]]
+    equal(found[0], (queue, "maxlen", 1))
+    equal(sorted(found[1:]), [("a", "expired", 2), ("b", "rejected", 1)])
+
+
 EXPECTATIONS = {
+    "death-of-old-brokers": death_of_old_brokers,
     "death-of-each-reason": death_of_each_reason,
     "death-and-keys": death_and_keys,
     "death-at-home": death_at_home,

@@ -38,11 +38,11 @@ def dead_lettering(channel, **arguments):
     return queue_with(channel, dead_letter_exchange="", dead_letter_routing_key=dead, **arguments), dead
 
 
-def taken(channel, queue):
+def taken(channel, queue, auto_ack=True):
     """The next message of a queue, as soon as there is one."""
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
-        method, properties, body = channel.basic_get(queue, auto_ack=True)
+        method, properties, body = channel.basic_get(queue, auto_ack=auto_ack)
         if method:
             return method, properties, body.decode()
     raise AssertionError(f"nothing came to {queue}")
@@ -329,7 +329,49 @@ def cc_and_bcc(made, channel):
             put(channel, first, "x", headers={header: "text" if kind == "longstr" else 5})
 
 
+@with_channel
+def quorum_queue(made, channel):
+    last = channel.queue_declare("", exclusive=True).method.queue
+    queue = unique("quorum")
+    arguments = {
+        "x-queue-type": "quorum",
+        "x-quorum-initial-group-size": 1,
+        "x-delivery-limit": 2,
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": last,
+    }
+    try:
+        for _ in range(2):
+            channel.queue_declare(queue, durable=True, arguments=arguments)
+        put(channel, queue, "a")
+        for round_ in range(3):
+            method, properties, body = taken(channel, queue, auto_ack=False)
+            # RabbitMQ writes a count of zero, too.
+            count = int((properties.headers or {}).get("x-delivery-count", 0))
+            equal((body, method.redelivered, count), ("a", round_ > 0, round_))
+            channel.basic_reject(method.delivery_tag, requeue=True)
+        _, properties, body = taken(channel, last)
+        equal((body, properties.headers["x-death"][0]["reason"]), ("a", "delivery_limit"))
+        equal(ready(channel, queue), 0)
+    finally:
+        channel.queue_delete(queue)
+
+
+@with_channel
+def delete_with_consumers(made, channel):
+    # A client without a callback for cancellations expects nothing but the reply.
+    queue = channel.queue_declare("").method.queue
+    tags = [channel.basic_consume(queue, lambda *_: None) for _ in range(3)]
+    cancelled = []
+    channel.add_on_cancel_callback(lambda frame: cancelled.append(frame.method.consumer_tag))
+    channel.queue_delete(queue)
+    until(made, lambda: len(cancelled) == 3, "the consumers are cancelled")
+    equal(sorted(cancelled), sorted(tags))
+
+
 EXPECTATIONS = {
+    "quorum-queue": quorum_queue,
+    "delete-with-consumers": delete_with_consumers,
     "cc-and-bcc": cc_and_bcc,
     "message-ttl": message_ttl,
     "ttl-zero": ttl_zero,

@@ -38,6 +38,7 @@ pub const ROUTE_ADD: &[&str] = &[
     "hops_max",
     "durable",
     "forced",
+    "dead_letter_exchange",
     "dry_run",
 ];
 pub const ROUTE_DELETE: &[&str] =
@@ -250,6 +251,7 @@ impl AdminServer {
                 bytes: 0,
                 redelivered: 0,
                 dropped: 0,
+                given_up: 0,
                 unacknowledged: 0,
                 lag: None,
                 bindings: 0,
@@ -298,6 +300,7 @@ impl AdminServer {
             ("over_s", of_rate(|rate| rate.over_s)),
             ("redelivered", count(status.redelivered)),
             ("dropped", count(status.dropped)),
+            ("given_up", count(status.given_up)),
             ("unacknowledged", count(status.unacknowledged)),
             ("lag", status.lag.map_or(Json::Null, count)),
             ("bindings", count(status.bindings)),

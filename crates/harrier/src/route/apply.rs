@@ -10,7 +10,7 @@ use super::second_path::{self, RouteEdge};
 use super::{CommandOutput, RouteFailure, begin, refused};
 use crate::admin_connection::{AdminConnection, RequestErrorKind};
 use crate::plan_file::{list as tables, only};
-use crate::{peer, route_spec, toml_text};
+use crate::{peer, route_spec, secret_file, toml_text};
 use definitions::Json;
 use federation::{FederationPlan, LinkKey, LinkSpec, RouteDirection, RouteKind, RouteSpec};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -24,6 +24,9 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 pub fn apply(file: &str, options: &RouteOptions, said: &mut CommandOutput) -> Result<(), RouteFailure> {
     let declared =
         DeclaredTopology::read(file, options).map_err(|why| RouteFailure::Refused(format!("{file}: {why}")))?;
+    if declared.has_login {
+        said.remarks.extend(secret_file::warning(file));
+    }
     let (mut asked, mut changes, mut known) = (Vec::new(), Vec::new(), HashMap::new());
     let (mut types, mut others) = (BTreeMap::new(), BTreeSet::new());
     for (name, broker) in &declared.brokers {
@@ -109,6 +112,8 @@ struct DeclaredTopology {
     edges: Vec<(usize, Box<str>, RouteEdge<String>)>,
     /// Broker names by address.
     names: HashMap<String, String>,
+    /// An address has a login.
+    has_login: bool,
 }
 
 struct DeclaredBroker {
@@ -159,7 +164,8 @@ impl DeclaredTopology {
         let Some(Json::Object(entries)) = said.get("broker") else {
             return Err("there are no brokers: [broker.NAME] with its url".to_owned());
         };
-        let mut declared = DeclaredTopology { brokers: BTreeMap::new(), edges: Vec::new(), names: HashMap::new() };
+        let (brokers, edges, names) = (BTreeMap::new(), Vec::new(), HashMap::new());
+        let mut declared = DeclaredTopology { brokers, edges, names, has_login: false };
         for (name, broker) in entries {
             let place = |why: String| format!("broker {name}: {why}");
             only(broker, &["url", "dial"]).map_err(place)?;
@@ -170,6 +176,7 @@ impl DeclaredTopology {
                 Some(text) => BrokerAddress::read(text, options.transport).map_err(place)?,
                 None => at.clone(),
             };
+            declared.has_login |= [&at, &dialled].iter().any(|address| address.text.contains('@'));
             for known in [at.peer(), dialled.peer()] {
                 match declared.names.insert(known, name.clone()) {
                     Some(other) if other != *name => return Err(place(format!("it is where {other} is"))),
@@ -470,7 +477,7 @@ mod tests {
             ),
             (
                 format!("{BROKERS}{}", route("a", "b", "kind = \"x\"")),
-                "route 1: 'kind' is not known here; there may be dest, src, exchange, key, queue, direction, ack, credit, hops_max, durable, forced",
+                "route 1: 'kind' is not known here; there may be dest, src, exchange, key, queue, direction, ack, credit, hops_max, durable, forced, dead_letter_exchange",
             ),
             (
                 format!("{BROKERS}{}{}", route("a", "b", ""), route("a", "b", "credit = 5")),

@@ -18,6 +18,8 @@ pub struct RouteOptions {
     pub ack: AckMode,
     /// Messages in flight.
     pub credit: u16,
+    /// The exchange at the source for what the route gives up.
+    pub dead_letter_exchange: Option<Box<str>>,
     /// Prints more.
     pub verbose: bool,
     /// Nothing is remarked; an existing or absent route is no failure.
@@ -114,6 +116,7 @@ pub fn parse<'a>(words: &[&'a str]) -> Result<ParsedCommand<'a>, CommandLineErro
         del_empty_link: false,
         ack: AckMode::Confirm,
         credit: CREDIT_DEFAULT,
+        dead_letter_exchange: None,
         verbose: false,
         quiet: false,
         force: false,
@@ -165,7 +168,7 @@ pub fn parse<'a>(words: &[&'a str]) -> Result<ParsedCommand<'a>, CommandLineErro
 }
 
 /// Options with a value.
-const TAKES_VALUE: [&str; 5] = ["transport", "ack", "credit", "timeout", "wait"];
+const TAKES_VALUE: [&str; 6] = ["transport", "ack", "credit", "dead-letter-exchange", "timeout", "wait"];
 /// Short forms of options.
 const SHORT: [(char, &str); 7] = [
     ('t', "transport"),
@@ -229,6 +232,7 @@ fn set_value(options: &mut RouteOptions, written: &str, name: &str, value: &str)
             };
             options.credit = credit;
         }
+        "dead-letter-exchange" => options.dead_letter_exchange = Some(value.into()),
         _ => {
             let Some(seconds @ 1..=3600) = number() else {
                 return usage(format!("{written} is a number of seconds from 1 to 3600, not '{value}'"));

@@ -79,7 +79,8 @@ pub fn routes(at: &BrokerAddress, reply: &Json, verbose: bool) -> String {
             "Messages/s",
             "Messages",
         ];
-        let head = head.into_iter().chain(["Unacked", "Lag", "Redelivered", "Dropped", "Bindings", "Error"]);
+        let head =
+            head.into_iter().chain(["Unacked", "Lag", "Redelivered", "Dropped", "Given up", "Bindings", "Error"]);
         rows.push(head.map(str::to_owned).collect());
     }
     for link in list(reply, "links") {
@@ -96,8 +97,16 @@ pub fn routes(at: &BrokerAddress, reply: &Json, verbose: bool) -> String {
                 };
                 row.extend([durable, text(route, "ack")].map(str::to_owned));
                 row.extend([number(route, "credit"), state.to_owned()]);
-                let counts =
-                    ["messages_per_s", "messages", "unacknowledged", "lag", "redelivered", "dropped", "bindings"];
+                let counts = [
+                    "messages_per_s",
+                    "messages",
+                    "unacknowledged",
+                    "lag",
+                    "redelivered",
+                    "dropped",
+                    "given_up",
+                    "bindings",
+                ];
                 row.extend(counts.map(|name| number(route, name)));
                 row.push(text(route, "error").to_owned());
             }
@@ -171,7 +180,7 @@ mod tests {
         {"peer":"amqp://root:5672","durable":true,"state":"running","why":null,"next_in_s":null,"state_for_s":61.2,
          "cluster_name":"root","peer_vhost":"/","transport":"tcp","connections":1,"last_error":null,"routes":[
             {"exchange":"amq.topic","kind":"dynamic","direction":"pull","ack":"confirm","credit":1000,"durable":true,"runs":true,
-             "error":null,"messages":7000,"messages_per_s":123.4,"unacknowledged":3,"lag":null,"redelivered":0,"dropped":0,"bindings":2},
+             "error":null,"messages":7000,"messages_per_s":123.4,"unacknowledged":3,"lag":null,"redelivered":0,"dropped":0,"given_up":4,"bindings":2},
             {"exchange":"orders","key":"eu.#","direction":"push","ack":"none","credit":0,"runs":false}]},
         {"peer":"amqps://other.example:5671/shop","durable":false,"state":"refused","why":"403","last_error":"403",
          "transport":"","routes":[{"exchange":"x","queue":"q","direction":"pull"}]}]}"#;
@@ -228,7 +237,10 @@ leaf:5672  amqps://other.example:5671/shop  x          <queue q>
         let long = routes(&at, &reply, true);
         let line = long.lines().nth(2).unwrap_or_default();
         let words: Vec<_> = line.split_whitespace().skip(3).collect();
-        assert_eq!(words, ["<dynamic>", "Y", "confirm", "1000", "running", "123", "7000", "3", "-", "0", "0", "2"]);
+        assert_eq!(
+            words,
+            ["<dynamic>", "Y", "confirm", "1000", "running", "123", "7000", "3", "-", "0", "0", "4", "2"]
+        );
         assert_eq!(routes(&at, &Json::Object(vec![]), false), "");
     }
 }

@@ -4,6 +4,7 @@ use super::route::{done, refused, until};
 use super::{BrokerProcess, PATIENCE, TempFolder};
 use client::{Client, ConsumeOptions, Publish, QueueOptions, Table};
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use wire::RawProperties;
 
 /// With one shard, so that the messages of two publishers keep the broker's order.
@@ -179,6 +180,7 @@ fn a_declared_login_is_made_so() {
             format!("[broker.root]\nurl = \"{src}\"\ndial = \"{login}{src}\"\n[broker.leaf]\nurl = \"{dest}\"\n");
         let route = "[[route]]\ndest = \"leaf\"\nsrc = \"root\"\nexchange = \"amq.topic\"\ndurable = true\n";
         std::fs::write(&file, format!("{brokers}{route}")).expect("written");
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).expect("its owner may");
     };
     done(&["-d", "dynamic", "add", dest, src, "amq.topic", "--wait", "30"]);
     // The same, written differently.

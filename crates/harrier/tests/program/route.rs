@@ -323,6 +323,7 @@ fn a_declared_topology_is_made_so() {
     };
     let text = format!("{brokers}{}{}", route("left", "root", "durable = true"), route("right", "root", ""));
     std::fs::write(&file, &text).expect("written");
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).expect("its owner may");
     // What exists and is not declared is removed.
     done(&["dynamic", "add", root, left, "amq.fanout"]);
     let expect = "\
@@ -348,6 +349,7 @@ fn a_declared_topology_is_made_so() {
         ],
     });
     std::fs::write(&other, said.to_string()).expect("written");
+    std::fs::set_permissions(&other, PermissionsExt::from_mode(0o600)).expect("its owner may");
     let expect = "- left: route amq.topic(<dynamic>) from root\n+ left: route amq.topic(<dynamic>) from root\n";
     assert_eq!(done(&["apply", &other]), expect);
     assert_eq!(done(&["--json", "apply", &other]), "[]\n");

@@ -186,6 +186,7 @@ impl Inbound {
         let number_max = if self.channel_max == 0 { u16::MAX } else { self.channel_max };
         let number = self.channels.lowest_free(number_max)?;
         self.channels.set(number, ChannelState::Opening);
+        self.passed_over.end(number);
         out.method(pool, number, &channel::Open {}.into());
         Some(number)
     }

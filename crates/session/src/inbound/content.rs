@@ -5,7 +5,7 @@
 
 use super::{HandshakePhase, Inbound, ParseStep, PartialFrame};
 use crate::{
-    Body, Event, ProtocolFault,
+    Body, ContentExcess, Event, ProtocolFault,
     assembly::{ContentAssembly, ContentMethod},
     fault::numbers,
     limits::{BODY_BYTES_MAX, HEADER_FIXED_BYTES, WAITED_HEADER_BYTES_MAX},
@@ -53,6 +53,10 @@ impl Inbound {
         let payload = &rest[FRAME_HEAD_BYTES..end];
         self.check_end(next, payload, end_byte)?;
         rest = &rest[end + 1..];
+        if let Some(body_bytes) = self.excess(payload) {
+            *input = rest;
+            return Ok(self.pass_over(channel, body_bytes, ContentExcess::Body(body_bytes)));
+        }
         let header = match self.header(next, payload, method) {
             Ok(header) => header,
             Err(fault) => {
@@ -95,6 +99,8 @@ impl Inbound {
 
     fn begin(&mut self, channel: ChannelNumber, method: ContentMethod, arguments: &[u8], frame_bytes: usize) {
         let assembly = ContentAssembly::begin(self.spare.take(), method, arguments, frame_bytes);
+        // A content that begins before the end of one that is passed over ends that.
+        self.passed_over.end(channel);
         if let Some(channel) = self.channels.get_mut(channel) {
             channel.assembly = Some(assembly);
         }
@@ -152,6 +158,53 @@ impl Inbound {
         Ok(HeaderFrame { body_bytes: announced as usize, properties })
     }
 
+    /// The bytes of a body, if the header that announces it is to be passed over because of them.
+    fn excess(&self, payload: &[u8]) -> Option<u64> {
+        let &[_, _, _, _, s0, s1, s2, s3, s4, s5, s6, s7] = payload.first_chunk::<HEADER_FIXED_BYTES>()?;
+        let announced = u64::from_be_bytes([s0, s1, s2, s3, s4, s5, s6, s7]);
+        (self.limits.passes_over_contents && announced > self.limits.message_bytes_max).then_some(announced)
+    }
+
+    /// Whether a header frame that is longer than frames may be is passed over with its content.
+    #[cold]
+    pub(super) fn may_pass_over(&self, head: FrameHead) -> bool {
+        let awaits_header = |assembly: &ContentAssembly| assembly.missing().is_none();
+        self.limits.passes_over_contents
+            && self.phase == HandshakePhase::Running
+            && head.payload_bytes > self.whole_payload_bytes_max
+            && self
+                .channels
+                .get(head.channel)
+                .is_some_and(|channel| !channel.state.drops() && channel.assembly.as_deref().is_some_and(awaits_header))
+    }
+
+    /// Passes over a header frame that is too long, and the body behind it.
+    #[cold]
+    pub(super) fn pass_over_header<'a>(
+        &mut self,
+        head: FrameHead,
+        input: &mut &'a [u8],
+    ) -> Result<ParseStep<'a>, ProtocolFault> {
+        let payload = &input[FRAME_HEAD_BYTES..];
+        let Some(&[_, _, _, _, s0, s1, s2, s3, s4, s5, s6, s7]) = payload.first_chunk::<HEADER_FIXED_BYTES>() else {
+            return Ok(ParseStep::More);
+        };
+        *input = payload;
+        self.mid = PartialFrame::Skip { left: head.payload_bytes as usize };
+        let body_bytes = u64::from_be_bytes([s0, s1, s2, s3, s4, s5, s6, s7]);
+        Ok(self.pass_over(head.channel, body_bytes, ContentExcess::Properties))
+    }
+
+    /// What is left of a content is dropped as it comes.
+    #[cold]
+    fn pass_over<'a>(&mut self, channel: ChannelNumber, body_bytes: u64, excess: ContentExcess) -> ParseStep<'a> {
+        if let Some(channel) = self.channels.get_mut(channel) {
+            channel.assembly = None;
+        }
+        self.passed_over.begin(channel, body_bytes);
+        ParseStep::Event(Event::PassedOver { channel, excess })
+    }
+
     fn no_header(&self, channel: ChannelNumber, method: ContentMethod) -> ProtocolFault {
         let class_id = method.id().0;
         let text = format!("expected content header for class {class_id}, got non content header frame instead");
@@ -193,6 +246,9 @@ impl Inbound {
             None => return Err(self.no_method(head.channel)),
         };
         *input = &input[frame_bytes..];
+        if let Some(body_bytes) = self.excess(payload) {
+            return Ok(self.pass_over(head.channel, body_bytes, ContentExcess::Body(body_bytes)));
+        }
         let header = self.header(head, payload, method)?;
         self.begin_body(head.channel, &header, frame_bytes);
         Ok(if header.body_bytes == 0 { ParseStep::Complete(head.channel) } else { ParseStep::Taken })
@@ -207,7 +263,8 @@ impl Inbound {
         let bytes = head.payload_bytes as usize;
         let rest = &input[FRAME_HEAD_BYTES..];
         let dropped = self.phase == HandshakePhase::Closing
-            || self.channels.get(head.channel).is_some_and(|channel| channel.state.drops());
+            || self.channels.get(head.channel).is_some_and(|channel| channel.state.drops())
+            || self.passed_over.takes(head.channel, bytes);
         if dropped {
             *input = rest;
             self.mid = PartialFrame::Skip { left: bytes };

@@ -107,6 +107,9 @@ impl Inbound {
             let text = format!("the server speaks another protocol: {}", snippet(header));
             return Err(ProtocolFault::link(ReplyCode::NotImplemented, &text));
         }
+        if head.kind == FRAME_HEADER && self.may_pass_over(head) {
+            return self.pass_over_header(head, input);
+        }
         self.check_size(head)?;
         let running = self.phase == HandshakePhase::Running;
         if self.comes_in_parts(head) {

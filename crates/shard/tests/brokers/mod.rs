@@ -75,17 +75,22 @@ impl TestBroker {
     }
 
     pub fn start_at(name: &'static str, shards: u16, address: &str) -> Self {
-        Self::start_with(name, shards, address, 1 << 29, None, None)
+        Self::start_with(name, shards, address, 1 << 29, SessionLimits::default(), None, None)
     }
 
     /// One that dials over a fabric, and listens there if it has a place.
     pub fn start_over(fabric: &Fabric, name: &'static str, shards: u16, place: Option<&str>) -> Self {
-        Self::start_with(name, shards, "127.0.0.1:0", 1 << 29, Some(fabric.clone()), place)
+        Self::start_with(name, shards, "127.0.0.1:0", 1 << 29, SessionLimits::default(), Some(fabric.clone()), place)
     }
 
     /// One whose queues hold their publishers back at so many bytes.
     pub fn start_small(name: &'static str, shards: u16, queue_bytes_max: u64) -> Self {
-        Self::start_with(name, shards, "127.0.0.1:0", queue_bytes_max, None, None)
+        Self::start_with(name, shards, "127.0.0.1:0", queue_bytes_max, SessionLimits::default(), None, None)
+    }
+
+    /// One with other limits of messages and frames.
+    pub fn start_limited(name: &'static str, shards: u16, session: SessionLimits) -> Self {
+        Self::start_with(name, shards, "127.0.0.1:0", 1 << 29, session, None, None)
     }
 
     fn start_with(
@@ -93,6 +98,7 @@ impl TestBroker {
         shards: u16,
         address: &str,
         queue_bytes_max: u64,
+        session: SessionLimits,
         fabric: Option<Fabric>,
         place: Option<&str>,
     ) -> Self {
@@ -125,7 +131,7 @@ impl TestBroker {
             tls: None,
             external: None,
             shards,
-            session: SessionLimits { heartbeat_s: 0, ..SessionLimits::default() },
+            session: SessionLimits { heartbeat_s: 0, ..session },
             greeting: Greeting::new(&properties, "PLAIN"),
             catalog: CatalogLimits::default(),
             definitions,
@@ -219,6 +225,7 @@ pub fn pull(exchange: &str, kind: RouteKind) -> RouteSpec {
         hops_max: 8,
         durable: false,
         forced: false,
+        dead_letter_exchange: None,
     }
 }
 

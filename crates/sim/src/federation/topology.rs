@@ -205,6 +205,7 @@ impl FederationSettings {
                     hops_max,
                     durable: chance.permille(200),
                     forced: false,
+                    dead_letter_exchange: None,
                 };
                 routes.push(RouteSettings { source, destination, exchange, spec, feed });
             }

@@ -137,6 +137,14 @@ proptest! {
 }
 
 proptest! {
+    #[test]
+    fn a_user_id_is_removed_alone(before in any_properties()) {
+        let mut out = Vec::new();
+        RawProperties::new(&before.to_bytes()).without_user_id(&mut out);
+        let after = RawProperties::new(&out).to_properties().expect("well formed");
+        prop_assert_eq!(after, Properties { user_id: None, ..before });
+    }
+
     /// Rewritten properties are the owned ones with other headers, and without an expiration if that is asked for.
     #[test]
     fn rewriting_changes_headers_and_expiration_alone(before in any_properties(), expiration in any::<bool>()) {
