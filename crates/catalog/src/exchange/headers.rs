@@ -17,7 +17,7 @@ use crate::{
     limits::CatalogLimits,
     refusal::Refusal,
 };
-use agreement::{agrees, value_work};
+use agreement::agrees;
 use foldhash::fast::FixedState;
 use message_headers::MessageHeaders;
 use posting_lists::PostingLists;
@@ -193,9 +193,8 @@ impl HeadersIndex {
                     else {
                         unreachable!("a posting is one of the binding's arguments")
                     };
-                    work += value_work(value);
                     // Hashes can be the same by chance.
-                    if asked != name || !agrees(wanted, value) {
+                    if asked != name || !agrees(wanted, value, &mut work) {
                         continue;
                     }
                     if lists.is_whole(at) || self.satisfies(bindings, posting.binding, headers, &mut work) {
@@ -217,10 +216,7 @@ impl HeadersIndex {
         let holds = |(name, value): (ShortStr<'_>, &Value)| {
             *work += 1;
             let header: Option<ValueRef<'_>> = self.message.find(headers, name.as_bytes(), &self.hash);
-            header.is_some_and(|header| {
-                *work += value_work(header);
-                agrees(value, header)
-            })
+            header.is_some_and(|header| agrees(value, header, work))
         };
         let mut wanted = arguments.iter().filter(|(name, _)| mode.asks_for(*name));
         if mode.all { wanted.all(holds) } else { wanted.any(holds) }
