@@ -16,6 +16,7 @@ pub mod headers_target;
 pub mod market_target;
 mod one_shard;
 pub mod rdma_target;
+pub mod routing_target;
 pub mod session_target;
 mod tables;
 pub mod wire_target;
@@ -42,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "certificates", check: certificates_target::check, samples: certificates_target::samples },
     Target { name: "market", check: market_target::check, samples: market_target::samples },
     Target { name: "rdma", check: rdma_target::check, samples: rdma_target::samples },
+    Target { name: "routing", check: routing_target::check, samples: routing_target::samples },
 ];
 
 #[cfg(test)]

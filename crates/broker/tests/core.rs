@@ -749,3 +749,26 @@ fn only_additions_without_a_reply_are_batched() {
         assert_eq!(world.shards[1].0.may_batch(ConnectionSlot::new(1), &method), expect, "{method:?}");
     }
 }
+
+#[test]
+fn a_deletion_of_many_bindings_is_answered_when_every_shard_has_finished_it() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        consume(world, consumer, "q", "c", true);
+        world.command_all(publisher, &[make("x", "direct"), make("all", "fanout"), bind("all", "")]);
+        let keys: Vec<String> = (0..catalog::limits::DEFINITION_STEPS_MAX + 5_000).map(|key| key.to_string()).collect();
+        for keys in keys.chunks(1_000) {
+            world.command_all(publisher, &keys.iter().map(|key| bind("x", key)).collect::<Vec<_>>());
+        }
+        let bindings = |world: &BrokerWorld| -> Vec<usize> {
+            world.shards.iter().map(|(broker, _)| broker.catalog().bindings_count()).collect()
+        };
+        let shards = world.shards.len();
+        assert_eq!(bindings(world), vec![keys.len() + 1; shards]);
+        assert_eq!(arrived(world, publisher, consumer, "x", &["7"]), "consume-ok c | c#1=7");
+        world.command(owner, exchange::Delete { exchange: short("x"), if_unused: false, no_wait: false });
+        assert_eq!(world.sent(owner), "exchange.delete-ok");
+        assert_eq!(bindings(world), vec![1; shards]);
+        world.command_all(publisher, &[make("x", "direct"), bind("x", "8")]);
+        assert_eq!(arrived(world, publisher, consumer, "x", &["7", "8"]), "c#2=8");
+    });
+}

@@ -107,7 +107,7 @@ impl Catalog {
     }
 
     /// Bytes that the definitions take, with their indexes and the memory of routes: kept as they change, not counted anew.
-    /// Of users, permissions and policies, which operators make, most is not counted.
+    /// Users and permissions, which operators make, are not.
     pub fn bytes(&self) -> usize {
         self.vhosts.bytes()
             + self.exchanges.0.bytes()

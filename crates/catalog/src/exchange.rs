@@ -17,7 +17,7 @@ use crate::{
     ids::{ExchangeId, VhostId},
     limits::CatalogLimits,
     name::Name,
-    named::{NameTable, Named},
+    named::{NameTable, Named, hidden_serial},
     policy::EffectivePolicy,
     refusal::{Refusal, ResourceName},
 };
@@ -207,10 +207,8 @@ impl ExchangeTable {
     /// Begins to remove an exchange: neither its name nor its id finds it any more.
     pub fn hide(&mut self, index: u32) {
         self.0.hide(index);
-        let serial = self.0.next_serial();
         let exchange = self.0.at_mut(index);
-        // No id has this serial.
-        (exchange.serial, exchange.leaving) = (serial, true);
+        (exchange.serial, exchange.leaving) = (hidden_serial(exchange.serial), true);
     }
 
     #[inline]

@@ -19,6 +19,12 @@ pub(crate) trait Named {
     }
 }
 
+/// The serial of something that is being removed: that of nothing for half of all serials before and after it, so that no id
+/// leads to it.
+pub(crate) const fn hidden_serial(serial: u32) -> u32 {
+    serial ^ 1 << 31
+}
+
 pub(crate) struct NameTable<T> {
     things: Vec<Option<T>>,
     free: Vec<u32>,

@@ -5,6 +5,7 @@
 
 use crate::{
     arguments::{QUEUE_TYPE, shown},
+    heap::{allocated, shared},
     limits::NAME_BYTES_MAX,
     name::Name,
     permission::PermissionPattern,
@@ -341,6 +342,17 @@ impl PolicyTable {
         list.insert(at, compiled);
         self.pairs.clear();
         Ok(())
+    }
+
+    /// Bytes of the policies as they are written; what a regular expression becomes is not known.
+    pub fn bytes(&self) -> usize {
+        let bytes = |(policy, _): (&Policy, bool)| {
+            size_of::<CompiledPolicy>()
+                + shared(policy.name.len())
+                + allocated(policy.pattern.len())
+                + policy.definition.heap_bytes()
+        };
+        self.iter().map(bytes).sum()
     }
 
     /// As they are written, with whether it is the operator's.

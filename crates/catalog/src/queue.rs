@@ -10,7 +10,7 @@ use crate::{
     ids::{QueueId, SessionId, ShardId, VhostId},
     limits::CatalogLimits,
     name::Name,
-    named::{NameTable, Named},
+    named::{NameTable, Named, hidden_serial},
     policy::EffectivePolicy,
     route::{QueueRoute, RouteDependence, RoutedQueue},
 };
@@ -156,10 +156,8 @@ impl QueueTable {
     /// Begins to remove a queue: neither its name nor its id nor its session finds it any more.
     pub fn hide(&mut self, index: u32) {
         self.table.hide(index);
-        let serial = self.table.next_serial();
         let queue = self.table.at_mut(index);
-        // No id has this serial.
-        (queue.serial, queue.leaving) = (serial, true);
+        (queue.serial, queue.leaving) = (hidden_serial(queue.serial), true);
         if queue.route.take().is_some() {
             self.routes -= 1;
         }

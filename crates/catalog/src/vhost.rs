@@ -48,11 +48,18 @@ pub(crate) struct VhostTable {
     by_name: HashMap<Name, VhostId, FixedState>,
     /// How many are being removed.
     leaving: usize,
+    /// Bytes of all policies.
+    policies_bytes: usize,
 }
 
 impl VhostTable {
     pub fn new(limits: &CatalogLimits) -> Self {
-        Self { vhosts: Vec::new(), by_name: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)), leaving: 0 }
+        Self {
+            vhosts: Vec::new(),
+            by_name: HashMap::with_hasher(FixedState::with_seed(limits.hash_seed)),
+            leaving: 0,
+            policies_bytes: 0,
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -105,13 +112,24 @@ impl VhostTable {
 
     /// Removes a vhost that is hidden, and in which nothing is left.
     pub fn remove(&mut self, id: VhostId) {
+        self.policies_bytes -= self.at(id).policies.bytes();
         self.vhosts[id.0 as usize] = None;
         self.leaving -= 1;
     }
 
+    /// Puts these policies in the place of a vhost's.
+    pub fn set_policies(&mut self, id: VhostId, policies: PolicyTable) {
+        let bytes = policies.bytes();
+        let before = std::mem::replace(&mut self.at_mut(id).policies, policies);
+        self.policies_bytes = self.policies_bytes + bytes - before.bytes();
+    }
+
     pub fn bytes(&self) -> usize {
         let names = self.by_name.len() * shared(NAME_BYTES_MEAN);
-        self.vhosts.capacity() * size_of::<Option<Vhost>>() + self.by_name.allocation_size() + names
+        self.vhosts.capacity() * size_of::<Option<Vhost>>()
+            + self.by_name.allocation_size()
+            + names
+            + self.policies_bytes
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (VhostId, &Vhost)> {

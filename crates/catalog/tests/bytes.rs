@@ -6,7 +6,7 @@
 mod script;
 
 use cap::Cap;
-use catalog::Definition;
+use catalog::{ApplyTo, Definition, Policy};
 use script::{RoutingScript, session, table};
 use std::alloc::System;
 use wire::{Properties, RawProperties, ShortString, Table, Value};
@@ -98,6 +98,22 @@ const CASES: &[BytesCase] = &[
             script.run(&format!("bind amq.direct {number} a-queue-{one}; bind amq.direct {number} a-queue-{other}"));
             script.route("amq.direct", &number.to_string(), &[]);
         }
+    }),
+    ("policies", |script| {
+        let definition = |number: usize| {
+            let table = Table::new().with("max-length", Value::I32(number as i32)).expect("a short name");
+            table.with("dead-letter-routing-key", Value::text(&"k".repeat(200))).expect("a short name")
+        };
+        let policy = |number: usize| Policy {
+            vhost: "/".into(),
+            name: (&*format!("a-policy-{number}")).into(),
+            pattern: ".*".into(),
+            apply_to: ApplyTo::Queues,
+            priority: number as i64,
+            definition: definition(number),
+        };
+        let (policies, operator_policies) = ((0..4_000).map(policy).collect(), [].into());
+        script.execute(&Definition::SetPolicies { policies, operator_policies }).expect("policies");
     }),
     ("a message with many headers", |script| {
         (0..9_000).for_each(|n| bind(script, "amq.headers", "", table([&*format!("h{n}=1")])));

@@ -41,7 +41,7 @@ impl Catalog {
         }
         let vhosts: Vec<VhostId> = self.vhosts.iter().map(|(id, _)| id).collect();
         for vhost in vhosts {
-            self.vhosts.at_mut(vhost).policies = all.remove(&vhost).unwrap_or_default();
+            self.vhosts.set_policies(vhost, all.remove(&vhost).unwrap_or_default());
         }
         let mut executed = ExecutedDefinition::new(DefinitionOutcome::Governed, true);
         executed.queues_changed = self.renew_queues();

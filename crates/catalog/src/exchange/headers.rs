@@ -13,16 +13,19 @@ mod posting_lists;
 
 use crate::{
     arguments::{X_BOUND_FROM, X_HARRIER_WINDOW, X_MATCH, term},
-    binding::{BindingList, BindingTable, BindingTarget, ListHead, NONE},
+    binding::{BindingEntry, BindingList, BindingTable, BindingTarget, ListHead, NONE},
     limits::CatalogLimits,
     refusal::Refusal,
 };
-use agreement::{agrees, value_work};
+use agreement::agrees;
 use foldhash::fast::FixedState;
 use message_headers::MessageHeaders;
 use posting_lists::PostingLists;
 use std::hash::{BuildHasher, Hasher};
 use wire::{ShortStr, Table, TableRef, Value, ValueRef};
+
+/// Arguments of a binding that are passed over in one unit of work.
+const ARGUMENTS_A_UNIT: usize = 32;
 
 /// How many of a binding's headers must be there.
 #[derive(Clone, Copy)]
@@ -136,7 +139,7 @@ impl HeadersIndex {
             let all = (self.key_of_all(source), NONE);
             asked = vec![asked.into_iter().min_by_key(|&(key, _)| self.lists.len(key)).unwrap_or(all)];
         }
-        let node = if asked.is_empty() { NONE } else { self.lists.add(binding, is_whole, asked) };
+        let node = if asked.is_empty() { NONE } else { self.lists.add(binding, mode, is_whole, asked) };
         bindings.set_node(binding, node);
     }
 
@@ -166,8 +169,11 @@ impl HeadersIndex {
         // Each header is looked for twice, as this value and as any value.
         if size <= 2 * self.message.len() as u64 {
             for binding in bindings.iter(BindingList::Source, from) {
-                if self.satisfies(bindings, binding, headers, &mut work) {
-                    found.push(bindings.get(binding).target);
+                // Without postings it asks for any of no headers.
+                let BindingEntry { node, target, .. } = *bindings.get(binding);
+                work += 1;
+                if node != NONE && self.satisfies(bindings, binding, self.lists.mode(node), headers, &mut work) {
+                    found.push(target);
                 }
             }
             return work;
@@ -193,12 +199,12 @@ impl HeadersIndex {
                     else {
                         unreachable!("a posting is one of the binding's arguments")
                     };
-                    work += value_work(value);
                     // Hashes can be the same by chance.
-                    if asked != name || !agrees(wanted, value) {
+                    if asked != name || !agrees(wanted, value, &mut work) {
                         continue;
                     }
-                    if lists.is_whole(at) || self.satisfies(bindings, posting.binding, headers, &mut work) {
+                    let mode = lists.mode(at.place);
+                    if lists.is_whole(at) || self.satisfies(bindings, posting.binding, mode, headers, &mut work) {
                         found.push(bindings.get(posting.binding).target);
                     }
                     lists.set_done(at);
@@ -210,19 +216,27 @@ impl HeadersIndex {
     }
 
     /// Whether the message, which is read, satisfies a binding.
-    fn satisfies(&self, bindings: &BindingTable, binding: u32, headers: TableRef<'_>, work: &mut u64) -> bool {
-        *work += 1;
-        let Some(arguments) = bindings.arguments(binding) else { return true };
-        let Some(mode) = mode(arguments.get(X_MATCH)) else { return false };
-        let holds = |(name, value): (ShortStr<'_>, &Value)| {
+    fn satisfies(
+        &self,
+        bindings: &BindingTable,
+        binding: u32,
+        mode: MatchMode,
+        headers: TableRef<'_>,
+        work: &mut u64,
+    ) -> bool {
+        let arguments = bindings.arguments(binding).into_iter().flat_map(Table::iter);
+        for (number, (name, value)) in arguments.enumerate() {
+            *work += u64::from(number % ARGUMENTS_A_UNIT == 0);
+            if !mode.asks_for(name) {
+                continue;
+            }
             *work += 1;
             let header: Option<ValueRef<'_>> = self.message.find(headers, name.as_bytes(), &self.hash);
-            header.is_some_and(|header| {
-                *work += value_work(header);
-                agrees(value, header)
-            })
-        };
-        let mut wanted = arguments.iter().filter(|(name, _)| mode.asks_for(*name));
-        if mode.all { wanted.all(holds) } else { wanted.any(holds) }
+            let holds = header.is_some_and(|header| agrees(value, header, work));
+            if holds != mode.all {
+                return holds;
+            }
+        }
+        mode.all
     }
 }

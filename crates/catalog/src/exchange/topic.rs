@@ -258,12 +258,12 @@ impl TopicTrie {
         // Positions go from 0 to the number of words.
         let work = if words.len() < 64 {
             let mut search = std::mem::take(&mut self.narrow);
-            let work = self.search(bindings, root, &words, &mut search, found);
+            let work = self.search(bindings, root, (key, &words), &mut search, found);
             self.narrow = search;
             work
         } else {
             let mut search = std::mem::take(&mut self.wide);
-            let work = self.search(bindings, root, &words, &mut search, found);
+            let work = self.search(bindings, root, (key, &words), &mut search, found);
             self.wide = search;
             work
         };
@@ -276,20 +276,19 @@ impl TopicTrie {
         &self,
         bindings: &BindingTable,
         root: u32,
-        key: &KeyWords,
+        (key, words): (&[u8], &KeyWords),
         search: &mut TopicSearch<S>,
         found: &mut Vec<BindingTarget>,
     ) -> u64 {
-        let end = key.len();
-        let (mut last, mut at_start) = (S::default(), S::default());
+        let end = words.len();
+        let (mut last, mut at_start, mut labelled) = (S::default(), S::default(), S::default());
         last.insert(end);
         at_start.insert(0);
         search.alike.clear();
-        search.alike.resize(end, S::default());
-        let mut labelled = S::default();
         for word in 0..end {
-            search.alike[key.first_alike(word)].insert(word);
-            if key.label(word).is_some() {
+            search.alike.push(S::default());
+            search.alike[words.first_alike(word)].insert(word);
+            if words.label(word).is_some() {
                 labelled.insert(word);
             }
         }
@@ -299,7 +298,7 @@ impl TopicTrie {
             work += 1;
             let TrieNode { children, has_star, has_hash, alike, .. } = self.nodes[node as usize];
             if let Some(tail) = self.tail(bindings, node) {
-                let (matches, units) = key.matches(tail, at, &search.alike, &self.words);
+                let (matches, units) = words.matches(key, tail, at, &search.alike, &self.words);
                 work += units;
                 if matches {
                     work += append(bindings, alike, found);
@@ -319,9 +318,9 @@ impl TopicTrie {
                 let mut left = at.and(labelled);
                 while let Some(word) = left.lowest() {
                     work += 1;
-                    let alike = search.alike[key.first_alike(word)];
+                    let alike = search.alike[words.first_alike(word)];
                     left = left.without(alike);
-                    if let Some(label) = key.label(word) {
+                    if let Some(label) = words.label(word) {
                         self.enter(node, label, at.and(alike).next(), &mut search.to_visit);
                     }
                 }

@@ -55,7 +55,8 @@ fn carry_out(attacker: &mut Attacker, parts: impl IntoIterator<Item = Vec<u8>>) 
     attacker
         .send(&method_frame(1, basic::Qos { prefetch_size: 0, prefetch_count: 0, global: false }.into()))
         .expect("sent");
-    assert!(attacker.await_method("basic.qos-ok"), "the connection stands");
+    let next = attacker.await_any(&["basic.qos-ok", "channel.close", "connection.close"]);
+    assert_eq!(next.as_deref(), Some("basic.qos-ok"), "all of it is accepted");
 }
 
 fn dies_at_once(exchange: &str) -> Table {
@@ -156,7 +157,7 @@ fn headers_exchanges_with_large_tables() {
             let any = Table::new().with("x-match", Value::text("any")).expect("short");
             // None of them is in the message.
             let table = (0..bound).fold(any, |table, number| {
-                table.with(&name((1 << 16) + binding * bound + number), Value::Bool(true)).expect("short")
+                table.with(&name((1 << 15) + binding + number), Value::Bool(true)).expect("short")
             });
             carry_out(&mut attacker, [bind("q", "h", "", &table)]);
         }

@@ -11,13 +11,15 @@ use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
 use wire::{ListRef, Table, TableRef, Value, ValueRef, limits::TABLE_DEPTH_MAX};
 
-/// Bytes of a list or table that are one unit of work to hash or to compare.
+/// Bytes of a list or table that are hashed in one unit of work.
 const NESTED_BYTES_A_UNIT: usize = 16;
-/// The same of a text.
+/// The same of a text, whether it is hashed or compared.
 const TEXT_BYTES_A_UNIT: usize = 256;
+/// Values within lists and tables that are compared in one unit of work.
+const VALUES_A_UNIT: u64 = 8;
 
-/// Units of work that hashing or comparing a value is, besides finding it.
-pub(super) fn value_work(value: ValueRef<'_>) -> u64 {
+/// Units of work that hashing a value is, besides finding it.
+pub(super) fn hash_work(value: ValueRef<'_>) -> u64 {
     let units = match value {
         ValueRef::LongStr(bytes) | ValueRef::Bytes(bytes) => bytes.len() / TEXT_BYTES_A_UNIT,
         ValueRef::List(list) => list.as_bytes().len() / NESTED_BYTES_A_UNIT,
@@ -27,23 +29,33 @@ pub(super) fn value_work(value: ValueRef<'_>) -> u64 {
     units as u64
 }
 
-pub(super) fn agrees(wanted: &Value, header: ValueRef<'_>) -> bool {
+/// Adds to the work.
+pub(super) fn agrees(wanted: &Value, header: ValueRef<'_>, work: &mut u64) -> bool {
     match (wanted, header) {
         (Value::Void, _) => true,
-        (Value::List(_), ValueRef::List(_)) | (Value::Table(_), ValueRef::Table(_)) => is_same(wanted, header),
-        _ => wanted.is_equivalent(header),
+        (Value::List(_), ValueRef::List(_)) | (Value::Table(_), ValueRef::Table(_)) => {
+            let mut compared = 0;
+            let is_same = is_same(wanted, header, &mut compared);
+            *work += compared / VALUES_A_UNIT;
+            is_same
+        }
+        _ => {
+            *work += wanted.as_bytes().map_or(0, |bytes| bytes.len() / TEXT_BYTES_A_UNIT) as u64;
+            wanted.is_equivalent(header)
+        }
     }
 }
 
 /// Whether both have the same types and values. Recurses as deep as `wanted` nests.
-fn is_same(wanted: &Value, header: ValueRef<'_>) -> bool {
+fn is_same(wanted: &Value, header: ValueRef<'_>, compared: &mut u64) -> bool {
+    *compared += 1;
     match (wanted, header) {
         (Value::List(wanted), ValueRef::List(header)) => {
             let mut values = header.iter();
-            wanted.iter().all(|one| matches!(values.next(), Some(Ok(other)) if is_same(one, other)))
+            wanted.iter().all(|one| matches!(values.next(), Some(Ok(other)) if is_same(one, other, compared)))
                 && values.next().is_none()
         }
-        (Value::Table(wanted), ValueRef::Table(header)) => is_same_table(wanted, header),
+        (Value::Table(wanted), ValueRef::Table(header)) => is_same_table(wanted, header, compared),
         (Value::Void, ValueRef::Void) => true,
         (Value::Bool(wanted), ValueRef::Bool(header)) => *wanted == header,
         (Value::I8(wanted), ValueRef::I8(header)) => *wanted == header,
@@ -63,9 +75,9 @@ fn is_same(wanted: &Value, header: ValueRef<'_>) -> bool {
     }
 }
 
-fn is_same_table(wanted: &Table, header: TableRef<'_>) -> bool {
+fn is_same_table(wanted: &Table, header: TableRef<'_>, compared: &mut u64) -> bool {
     let mut entries = header.iter();
-    let same = |(name, one): (wire::ShortStr<'_>, &Value)| matches!(entries.next(), Some(Ok((other_name, other))) if name == other_name && is_same(one, other));
+    let same = |(name, one): (wire::ShortStr<'_>, &Value)| matches!(entries.next(), Some(Ok((other_name, other))) if name == other_name && is_same(one, other, compared));
     wanted.iter().all(same) && entries.next().is_none()
 }
 
@@ -194,7 +206,7 @@ mod tests {
             header.encode(&mut bytes);
             let header_ref = ListRef::new(&bytes).iter().next().expect("one value").expect("sound");
             for wanted in &values {
-                let agree = agrees(wanted, header_ref);
+                let agree = agrees(wanted, header_ref, &mut 0);
                 // As tables say it themselves, within lists and tables.
                 if let (Value::List(_), Value::List(_)) | (Value::Table(_), Value::Table(_)) = (wanted, header) {
                     assert_eq!(agree, wanted == header, "{wanted:?} {header:?}");

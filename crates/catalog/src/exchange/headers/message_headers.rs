@@ -3,7 +3,7 @@
 //! Enters: a table in wire form.  Leaves: the first header of each name.
 //! Owns:   where each header begins, and an index of them. Scratch: it is kept, so that routing allocates only while it grows.
 
-use super::agreement::{hash_header, value_work};
+use super::agreement::{hash_header, hash_work};
 use crate::limits::SCRATCH_ENTRIES_MAX;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -126,7 +126,7 @@ impl MessageHeaders {
         for header in &mut self.headers {
             let value = entry(headers, header.at).1;
             header.value = hash_header(state, value);
-            work += 1 + value_work(value);
+            work += 1 + hash_work(value);
         }
         work
     }

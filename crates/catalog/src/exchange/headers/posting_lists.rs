@@ -3,12 +3,13 @@
 //! Enters: bindings, each with the keys under which it is to be found.  Leaves: the bindings under a key.
 //! Owns:   a list for each key, through the postings of all bindings.
 
+use super::MatchMode;
 use hashbrown::HashTable;
 
 /// A posting: which binding has it, and which of its own it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct PostingId {
-    place: u32,
+    pub place: u32,
     number: u32,
 }
 
@@ -31,6 +32,7 @@ struct PostedBinding {
     binding: u32,
     /// The last search that was done with it.
     done: u32,
+    mode: MatchMode,
     /// One posting of it is all that it asks for.
     is_whole: bool,
     postings: Box<[PostingNode]>,
@@ -71,9 +73,9 @@ impl PostingLists {
 
     /// Puts a binding under keys, each with the argument that asks for it; `is_whole` if it asks for one of them alone. Answers
     /// with its place.
-    pub fn add(&mut self, binding: u32, is_whole: bool, keys: Vec<(u64, u32)>) -> u32 {
+    pub fn add(&mut self, binding: u32, mode: MatchMode, is_whole: bool, keys: Vec<(u64, u32)>) -> u32 {
         let node = |(key, entry)| PostingNode { key, entry, previous: None, next: None };
-        let posted = PostedBinding { binding, done: 0, is_whole, postings: keys.into_iter().map(node).collect() };
+        let posted = PostedBinding { binding, done: 0, mode, is_whole, postings: keys.into_iter().map(node).collect() };
         let count = posted.postings.len() as u32;
         self.postings_bytes += size_of_val(&*posted.postings);
         let place = match self.free.pop() {
@@ -175,6 +177,11 @@ impl PostingLists {
     /// Whether the binding asks for nothing else than one of its postings.
     pub fn is_whole(&self, id: PostingId) -> bool {
         self.posted(id.place).is_whole
+    }
+
+    /// How many of its headers must be there, of the binding at this place.
+    pub fn mode(&self, place: u32) -> MatchMode {
+        self.posted(place).mode
     }
 
     fn posted(&self, place: u32) -> &PostedBinding {

@@ -1,7 +1,7 @@
 //! A routing key as numbered words, and sets of positions between them.
 //!
 //! Enters: a routing key; what is left of a pattern.  Leaves: which words are alike; whether the rest of the pattern matches.
-//! Owns:   the words of the key that is being routed. Scratch: it is kept, so that routing allocates only while it grows.
+//! Owns:   where the words of the key begin that is being routed. Scratch: it is kept, so that routing allocates only while it grows.
 //!
 //! Position `n` lies in front of word `n`; the last one is behind all words. A set of positions says how much of the key
 //! a part of a pattern can have taken. So a part of a pattern is looked at once for each key, and not once for each way
@@ -134,7 +134,6 @@ struct KeyWord {
 /// The words of one key.
 #[derive(Default)]
 pub(super) struct KeyWords {
-    text: Vec<u8>,
     words: Vec<KeyWord>,
     /// For longer keys, from the hash of a text to one more than the number of the first word with it; zero is free.
     places: Vec<u16>,
@@ -142,8 +141,6 @@ pub(super) struct KeyWords {
 
 impl KeyWords {
     pub fn read(&mut self, key: &[u8], table: &WordTable) {
-        self.text.clear();
-        self.text.extend_from_slice(key);
         self.words.clear();
         self.places.clear();
         let mut rest = words_of(key);
@@ -154,7 +151,7 @@ impl KeyWords {
             if number == COMPARED_MAX {
                 self.index();
             }
-            let first = self.find(text, hash);
+            let first = self.find(key, text, hash);
             let label = match first {
                 Some(first) => self.words[first].label,
                 None => table.find_hashed(hash, text).unwrap_or(NONE),
@@ -190,9 +187,9 @@ impl KeyWords {
     }
 
     #[inline]
-    fn text(&self, word: usize) -> &[u8] {
+    fn text<'k>(&self, key: &'k [u8], word: usize) -> &'k [u8] {
         let KeyWord { start, end, .. } = self.words[word];
-        &self.text[start.into()..end.into()]
+        &key[start.into()..end.into()]
     }
 
     fn index(&mut self) {
@@ -213,14 +210,14 @@ impl KeyWords {
     }
 
     /// The first word with this text.
-    fn find(&self, text: &[u8], hash: u64) -> Option<usize> {
+    fn find(&self, key: &[u8], text: &[u8], hash: u64) -> Option<usize> {
         if self.places.is_empty() {
-            return (0..self.words.len()).find(|&word| self.words[word].hash == hash && self.text(word) == text);
+            return (0..self.words.len()).find(|&word| self.words[word].hash == hash && self.text(key, word) == text);
         }
         let mut at = hash as usize % PLACES;
         loop {
             let word = usize::from(self.places[at].checked_sub(1)?);
-            if self.words[word].hash == hash && self.text(word) == text {
+            if self.words[word].hash == hash && self.text(key, word) == text {
                 return Some(word);
             }
             at = (at + 1) % PLACES;
@@ -229,7 +226,14 @@ impl KeyWords {
 
     /// Whether the rest of a pattern matches the rest of the key from one of these positions. `alike` has the positions of
     /// the words with the same text, by the first of them. Answers with the work.
-    pub fn matches<S: PositionSet>(&self, tail: &[u8], mut at: S, alike: &[S], table: &WordTable) -> (bool, u64) {
+    pub fn matches<S: PositionSet>(
+        &self,
+        key: &[u8],
+        tail: &[u8],
+        mut at: S,
+        alike: &[S],
+        table: &WordTable,
+    ) -> (bool, u64) {
         let (end, mut rest, mut work) = (self.len(), Some(tail), 1);
         // Most patterns have taken one number of words at this point, and need no set as long as they have no `#`.
         if let Some(mut position) = at.only() {
@@ -241,7 +245,7 @@ impl KeyWords {
                     at.insert(position);
                     break;
                 }
-                if position == end || (word != b"*" && word != self.text(position)) {
+                if position == end || (word != b"*" && word != self.text(key, position)) {
                     return (false, work);
                 }
                 position += 1;
@@ -258,7 +262,7 @@ impl KeyWords {
                     let before = at.without(last);
                     match word {
                         b"*" => before.next(),
-                        _ => match self.find(word, table.hash(word)) {
+                        _ => match self.find(key, word, table.hash(word)) {
                             Some(first) => before.and(alike[first]).next(),
                             None => S::default(),
                         },
