@@ -129,6 +129,8 @@ pub(crate) struct SessionState {
     pub definition_batch: Option<Box<DefinitionBatch>>,
     /// It has published since it connected.
     pub has_published: bool,
+    /// Its next command takes memory and waits until the memory alarm is over.
+    pub awaits_memory: bool,
     /// A queue it published to is full.
     pub blocked_by: Option<QueueId>,
     /// Its virtual host has reached its quota.
@@ -153,6 +155,7 @@ impl SessionState {
             pending: None,
             definition_batch: None,
             has_published: false,
+            awaits_memory: false,
             blocked_by: None,
             vhost_is_full,
             throttled_by: None,
@@ -169,7 +172,7 @@ impl SessionState {
 
     /// Why its publishes are not accepted, as `connection.blocked` tells the client.
     pub fn blocked_reason(&self, memory_alarm: bool) -> Option<&'static str> {
-        if memory_alarm && self.has_published {
+        if memory_alarm && (self.has_published || self.awaits_memory) {
             Some("low on memory")
         } else if self.vhost_is_full && self.has_published {
             Some("virtual host is full")

@@ -1,6 +1,7 @@
 //! What queues do beyond queueing, on one shard and across shards: every test runs on both.
 
 mod delays;
+mod memory;
 mod policies;
 mod stamps;
 
