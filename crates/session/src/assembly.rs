@@ -236,6 +236,11 @@ impl ContentAssembly {
         self.head.len() + self.filled
     }
 
+    /// Bytes of memory that it has, filled or not.
+    pub fn held_bytes(&self) -> usize {
+        self.head.len() + self.block.len()
+    }
+
     /// Gives back the room. How many bytes that were, and how many it moved.
     pub fn shrink(&mut self, pool: &Pool) -> (usize, usize) {
         let given_bytes = self.block.len().saturating_sub(self.filled);

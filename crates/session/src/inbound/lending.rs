@@ -19,6 +19,8 @@ pub(super) struct BodyBufferLoan {
     from_bytes: usize,
     /// Bytes of the place that is lent; zero: nothing is.
     lent_bytes: usize,
+    /// Bytes of the memory with that place.
+    lent_block_bytes: usize,
     /// The channel whose body has memory ahead of what has come, one at a time: whatever a peer begins on other channels takes
     /// no more than what arrives there.
     pub ahead: Option<ChannelNumber>,
@@ -26,7 +28,13 @@ pub(super) struct BodyBufferLoan {
 
 impl Default for BodyBufferLoan {
     fn default() -> Self {
-        Self { large_body_bytes: LARGE_BODY_BYTES, from_bytes: usize::MAX, lent_bytes: 0, ahead: None }
+        Self {
+            large_body_bytes: LARGE_BODY_BYTES,
+            from_bytes: usize::MAX,
+            lent_bytes: 0,
+            lent_block_bytes: 0,
+            ahead: None,
+        }
     }
 }
 
@@ -55,7 +63,9 @@ impl Inbound {
         let assembly = self.channels.get_mut(channel).and_then(|channel| channel.assembly.as_deref_mut())?;
         self.lending.lent_bytes = bytes;
         let place = assembly.filled()..assembly.filled() + bytes;
-        Some((assembly.take_block(), place))
+        let memory = assembly.take_block();
+        self.lending.lent_block_bytes = memory.len();
+        Some((memory, place))
     }
 
     /// What was lent, and is full now. Answers how many bytes that were.
@@ -78,6 +88,7 @@ impl Inbound {
     }
 
     fn put_back(&mut self, memory: BlockMut) {
+        self.lending.lent_block_bytes = 0;
         if let PartialFrame::Body { channel, .. } = self.mid
             && let Some(assembly) = self.channels.get_mut(channel).and_then(|channel| channel.assembly.as_deref_mut())
         {
@@ -124,10 +135,13 @@ impl Inbound {
         given_bytes
     }
 
-    /// Bytes that have arrived of contents that are not whole, with the memory for what is missing if it is lent.
+    /// Bytes that have arrived of contents that are not whole; with the memory for what is missing, if a link may fill it by
+    /// itself.
     pub fn partial_bytes(&self) -> usize {
+        let is_lending = self.lending.from_bytes < usize::MAX;
+        let bytes = if is_lending { ContentAssembly::held_bytes } else { ContentAssembly::arrived_bytes };
         let assemblies = self.channels.iter().filter_map(|channel| channel.assembly.as_deref());
-        self.lending.lent_bytes + assemblies.map(ContentAssembly::arrived_bytes).sum::<usize>()
+        self.lending.lent_block_bytes + assemblies.map(bytes).sum::<usize>()
     }
 
     /// Bytes of large bodies that were copied here on the way to their place since the last call: what came in front of the
