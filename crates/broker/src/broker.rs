@@ -16,6 +16,7 @@ use crate::ids::{ConnectionSlot, ShardIdentity};
 use crate::inbox::Inbox;
 use crate::ledger::SettlementOutcome;
 use crate::limits::{DEAD_LETTER_SLACK_BYTES, EARLY_PUBLISHES_MAX};
+use crate::memory_growth::{MemoryGrowth, MemoryUse};
 use crate::message::{BodyRef, Content};
 use crate::publishing::{Publish, Publishing};
 use crate::queue::Queue;
@@ -226,6 +227,42 @@ impl Broker {
         fx: &mut E,
     ) -> Result<ReadControl, Refusal> {
         self.publishing().publish(slot, number, publish, fx)
+    }
+
+    /// The content of a `basic.publish` has begun to arrive; [`Broker::publish`] follows once it is whole.
+    ///
+    /// # Errors
+    /// What its exchange would not take.
+    pub fn begin_publish<E: Effects>(
+        &mut self,
+        slot: ConnectionSlot,
+        number: ChannelNumber,
+        exchange: &[u8],
+        fx: &mut E,
+    ) -> Result<ReadControl, Refusal> {
+        self.publishing().begin(slot, number, exchange, fx)
+    }
+
+    /// What a command that has not been carried out would take memory for.
+    #[cold]
+    pub fn memory_use(&self, slot: ConnectionSlot, number: ChannelNumber, method: &Method<'_>) -> Option<MemoryUse> {
+        let (catalog, channels) = (&self.definitions.catalog, &self.data.dispatcher.channels);
+        MemoryGrowth { catalog, channels, session: self.sessions.get(slot)? }.of(number, method)
+    }
+
+    /// Holds a connection back until the memory alarm, which is on, is over: its next command takes memory.
+    pub fn await_memory<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
+        self.sessions.await_memory(slot, fx);
+    }
+
+    /// Whether a connection is held back with a command that takes memory.
+    pub fn awaits_memory(&self, slot: ConnectionSlot) -> bool {
+        self.sessions.get(slot).is_some_and(|session| session.awaits_memory)
+    }
+
+    /// Whether a connection is not read because of the memory alarm.
+    pub fn is_blocked_by_memory(&self, slot: ConnectionSlot) -> bool {
+        self.sessions.is_blocked_by_memory(slot)
     }
 
     /// A publish that is a duplicate: it goes nowhere, and is confirmed.

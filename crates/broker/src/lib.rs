@@ -11,6 +11,7 @@
 //! | `requests`, `declarations` | requests to queues and definitions, and what follows their responses |
 //! | `control_plane` | what changes of definitions, ends of connections and timers do |
 //! | `publishing` | from a publish or a commit to routed messages and confirms |
+//! | `memory_growth` | which commands take memory, and may have to wait for it |
 //! | `data_plane` | owns the objects through which messages pass |
 //! | `dead_letter_router`, `forwarder` | routed messages go to queues, other shards, delaying exchanges |
 //! | `dispatcher` | which consumer gets the next message of a queue |
@@ -53,6 +54,7 @@ mod ids;
 mod inbox;
 mod ledger;
 pub mod limits;
+mod memory_growth;
 mod message;
 mod payload;
 mod pending_dead_letters;
@@ -82,6 +84,7 @@ pub use admin_request::{AdminRequest, AdminRequestError};
 pub use direct_reply::ReplyAddress;
 pub use effects::{AppendResult, Confirm, ConfirmOutcome, Delivery, Effects};
 pub use ids::{ConnectionSlot, QueuePosition};
+pub use memory_growth::MemoryUse;
 pub use message::{BodyRef, Content, Message};
 pub use publishing::Publish;
 pub use queue::Queue;

@@ -79,6 +79,13 @@ pub const DELAYED_MESSAGES_MAX: usize = 1 << 24;
 pub const DELAYED_PER_CHECK: usize = 4_096;
 /// Bytes of an admin request's body. Answers may be longer.
 pub const ADMIN_REQUEST_BYTES_MAX: usize = 64 * 1024;
+/// Channels that a connection may open while memory is scarce: as many as a consumer needs. They are told by their
+/// numbers, which clients give from 1 on.
+pub const SCARCE_CHANNELS_MAX: usize = 4;
+/// Consumers that a channel may have for another one to be let in while memory is scarce.
+pub const SCARCE_CONSUMERS_MAX: usize = 4;
+/// Bindings of a queue, the newest first, among which one that is declared again while memory is scarce is looked for.
+pub const BINDINGS_COMPARED_MAX: usize = 64;
 /// A full queue accepts publishers again when it has drained to this many tenths of its limit.
 pub const QUEUE_RESUME_TENTHS: u64 = 8;
 

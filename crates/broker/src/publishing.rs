@@ -157,6 +157,33 @@ impl Publishing<'_> {
         Ok(self.after_publish(slot, first, &route, fx))
     }
 
+    /// The content of a `basic.publish` has begun to arrive. Refuses what its exchange would not take before memory is taken for
+    /// it; from now on the connection is a publisher, which waits while memory is low.
+    pub fn begin<E: Effects>(
+        &mut self,
+        slot: ConnectionSlot,
+        number: ChannelNumber,
+        exchange: &[u8],
+        fx: &mut E,
+    ) -> Result<ReadControl, Refusal> {
+        let key = self.sessions.channel_key(slot, number).ok_or_else(not_open)?;
+        let version = self.catalog.version();
+        let cache = &self.data.dispatcher.channels.open_channel(key)?.route_cache;
+        let is_known = cache.as_ref().is_some_and(|cache| cache.version == version && same(&cache.exchange, exchange));
+        if !is_known {
+            self.exchange(slot, exchange)?;
+        }
+        let session = self.sessions.get_mut(slot).ok_or_else(not_open)?;
+        let first = !std::mem::replace(&mut session.has_published, true);
+        if !self.sessions.is_alarmed() {
+            return Ok(ReadControl::Continue);
+        }
+        if first {
+            self.sessions.notify_blocked(slot, fx);
+        }
+        Ok(self.sessions.read_control(slot))
+    }
+
     /// A publish that is a duplicate: it goes nowhere, and is confirmed.
     pub fn publish_duplicate(&mut self, slot: ConnectionSlot, number: ChannelNumber) -> Result<ReadControl, Refusal> {
         let key = self.sessions.channel_key(slot, number).ok_or_else(not_open)?;

@@ -136,6 +136,8 @@ pub(crate) struct SessionState {
     pub has_published: bool,
     /// Its work that turns have left undone: it is not read until that is done.
     pub deferred: Option<DeferredKey>,
+    /// Its next command takes memory and waits until the memory alarm is over.
+    pub awaits_memory: bool,
     /// A queue it published to is full.
     pub blocked_by: Option<QueueId>,
     /// Its virtual host has reached its quota.
@@ -161,6 +163,7 @@ impl SessionState {
             definition_batch: None,
             has_published: false,
             deferred: None,
+            awaits_memory: false,
             blocked_by: None,
             vhost_is_full,
             throttled_by: None,
@@ -190,7 +193,7 @@ impl SessionState {
 
     /// Why its publishes are not accepted, as `connection.blocked` tells the client.
     pub fn blocked_reason(&self, memory_alarm: bool) -> Option<&'static str> {
-        if memory_alarm && self.has_published {
+        if memory_alarm && (self.has_published || self.awaits_memory) {
             Some("low on memory")
         } else if self.vhost_is_full && self.has_published {
             Some("virtual host is full")

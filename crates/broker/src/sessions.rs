@@ -160,6 +160,7 @@ impl Sessions {
                     && session.deferred.is_none()
                     && session.blocked_by.is_none()
                     && session.throttled_by.is_none()
+                    && !session.awaits_memory
                     && !((self.memory_alarm || session.vhost_is_full) && session.has_published)
             }
             _ => true,
@@ -189,8 +190,25 @@ impl Sessions {
         self.memory_alarm = on;
         self.alarmed = on || any_vhost_full;
         for slot in (0..self.table.len() as u32).map(ConnectionSlot::new) {
+            if let Some(session) = self.get_mut(slot) {
+                session.awaits_memory = false;
+            }
             self.notify_blocked(slot, fx);
         }
+    }
+
+    /// Holds a connection back until the memory alarm is over: its next command takes memory.
+    pub fn await_memory<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
+        assert!(self.memory_alarm, "only the end of the alarm lets it continue");
+        if let Some(session) = self.get_mut(slot) {
+            session.awaits_memory = true;
+            self.notify_blocked(slot, fx);
+        }
+    }
+
+    /// Whether a connection is not read because of the memory alarm.
+    pub fn is_blocked_by_memory(&self, slot: ConnectionSlot) -> bool {
+        self.memory_alarm && self.get(slot).is_some_and(|session| session.has_published || session.awaits_memory)
     }
 
     /// A virtual host has reached its quota, or is below it again.
@@ -254,7 +272,7 @@ impl Sessions {
     /// stay blocked for ever.
     pub fn is_blocked_by_own_queues(&self, slot: ConnectionSlot) -> bool {
         self.get(slot).is_some_and(|session| {
-            session.owns_queues && (session.blocked_by.is_some() || (self.memory_alarm && session.has_published))
+            session.owns_queues && (session.blocked_by.is_some() || self.is_blocked_by_memory(slot))
         })
     }
 }

@@ -316,6 +316,7 @@ impl LinkSession {
             | Event::GetOk { .. }
             | Event::Return { .. }
             | Event::Publish { .. }
+            | Event::PublishBegun { .. }
             | Event::Login { .. }
             | Event::LoginResponse { .. }
             | Event::Tuned(_)

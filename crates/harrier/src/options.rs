@@ -9,7 +9,7 @@ use catalog::{Catalog, CatalogLimits};
 use config::{BrokerConfig, ConfigError, Machine};
 use link::{Address, ListenOptions, SocketOptions};
 use session::SessionLimits;
-use shard::ServerOptions;
+use shard::{ProcessMemory, ServerOptions};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +52,7 @@ pub fn options(
         catalog,
         output_bytes_max: config.session_output_bytes_max as usize,
         memory_bytes_max,
+        process_memory: Some(ProcessMemory { heap_bytes: slab::heap_bytes, resident_bytes: slab::resident_bytes }),
         queue_bytes_max: config.queue_limit_bytes(memory_bytes_max),
         consumer_timeout_ms: config.consumer_timeout_ms,
         connections_max: config.connections_max,

@@ -5,9 +5,9 @@
 
 use crate::{
     Body, Event,
-    limits::{BODY_GROWTH, SPARE_HEAD_BYTES_MAX},
+    limits::{BODY_GROWTH, BODY_GROWTH_BEHIND, BODY_STEP_BYTES, BODY_WHOLE_BYTES, SPARE_HEAD_BYTES_MAX},
 };
-use slab::{BlockMut, Pool};
+use slab::{BlockMut, CLASSED_BYTES_MAX, Pool};
 use wire::{ChannelNumber, DecodeError, RawProperties, method::basic};
 
 /// The methods that content follows.
@@ -112,6 +112,19 @@ pub(crate) struct ContentAssembly {
     body_bytes: Option<usize>,
     block: BlockMut,
     filled: usize,
+    /// The memory was mapped for it: where nothing has arrived the system has provided none.
+    is_untouched: bool,
+    /// Its room was given back: from then on it gets memory for what arrives.
+    is_shrunk: bool,
+}
+
+/// Memory for a body in which nothing has arrived.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BodyRoom {
+    /// Bytes that nobody misses: the system has not provided them, or they can be given back.
+    pub spare_bytes: usize,
+    /// Those that the system has not provided.
+    pub untouched_bytes: usize,
 }
 
 impl ContentAssembly {
@@ -126,6 +139,8 @@ impl ContentAssembly {
                 body_bytes: None,
                 block: BlockMut::empty(),
                 filled: 0,
+                is_untouched: false,
+                is_shrunk: false,
             })
         });
         assembly.method = method;
@@ -137,6 +152,7 @@ impl ContentAssembly {
         assembly.body_bytes = None;
         assembly.block = BlockMut::empty();
         assembly.filled = 0;
+        assembly.is_shrunk = false;
         assembly
     }
 
@@ -167,7 +183,7 @@ impl ContentAssembly {
     }
 
     /// Memory for the next bytes of the body; empty if it must grow first, or was given away.
-    pub fn room(&mut self) -> &mut [u8] {
+    pub fn free_mut(&mut self) -> &mut [u8] {
         self.block.get_mut(self.filled..).unwrap_or_default()
     }
 
@@ -177,17 +193,68 @@ impl ContentAssembly {
         self.filled += n;
     }
 
-    /// Makes room, unless there is some or nothing is missing: `step_bytes` at first. How many bytes it moved.
-    pub fn grow(&mut self, pool: &Pool, step_bytes: usize) -> usize {
+    /// Makes room, unless there is some or nothing is missing: ahead of what has come, `step_bytes` at first, or if that is
+    /// zero for the `left_bytes` of the frame at hand. How many bytes it moved.
+    pub fn grow(&mut self, pool: &Pool, step_bytes: usize, left_bytes: usize) -> usize {
         let body_bytes = self.body_bytes();
         if self.filled < self.block.len() || self.filled == body_bytes {
             return 0;
         }
-        let larger = step_bytes.max(self.block.len().saturating_mul(BODY_GROWTH)).min(body_bytes);
-        let mut block = pool.block(larger);
+        let larger = match step_bytes {
+            0 => (self.filled + left_bytes).max(self.filled.saturating_mul(BODY_GROWTH_BEHIND)),
+            _ if self.filled >= BODY_WHOLE_BYTES => body_bytes,
+            _ => step_bytes.max(self.block.len().saturating_mul(BODY_GROWTH)),
+        };
+        self.move_to(pool, larger.min(body_bytes));
+        self.filled
+    }
+
+    fn move_to(&mut self, pool: &Pool, bytes: usize) {
+        let mapped_bytes = pool.mapped_bytes();
+        let mut block = pool.block(bytes);
+        // A block of a size class shares its region with others.
+        self.is_untouched = bytes > CLASSED_BYTES_MAX && pool.mapped_bytes() > mapped_bytes;
         block[..self.filled].copy_from_slice(&self.block[..self.filled]);
         self.block = block;
-        self.filled
+    }
+
+    /// What of its memory is spare.
+    pub fn room(&self) -> BodyRoom {
+        let bytes = self.block.len().saturating_sub(self.filled);
+        let untouched_bytes = if self.is_untouched { bytes } else { 0 };
+        let spare_bytes = if self.may_shrink() { bytes } else { untouched_bytes };
+        BodyRoom { spare_bytes, untouched_bytes }
+    }
+
+    /// Whether little must be moved to give back its room.
+    fn may_shrink(&self) -> bool {
+        self.filled <= BODY_STEP_BYTES
+    }
+
+    /// Bytes that have arrived.
+    pub fn arrived_bytes(&self) -> usize {
+        self.head.len() + self.filled
+    }
+
+    /// Bytes of memory that it has, filled or not.
+    pub fn held_bytes(&self) -> usize {
+        self.head.len() + self.block.len()
+    }
+
+    /// Gives back the room. How many bytes that were, and how many it moved.
+    pub fn shrink(&mut self, pool: &Pool) -> (usize, usize) {
+        let given_bytes = self.block.len().saturating_sub(self.filled);
+        if given_bytes == 0 || !self.may_shrink() {
+            return (0, 0);
+        }
+        self.is_shrunk = true;
+        self.move_to(pool, self.filled);
+        (given_bytes, self.filled)
+    }
+
+    /// Whether its room was given back.
+    pub fn is_shrunk(&self) -> bool {
+        self.is_shrunk
     }
 
     /// Gives the memory away for a while, with what is in it.

@@ -92,6 +92,10 @@ impl ChannelTable {
         }
     }
 
+    pub fn iter(&self) -> impl Iterator<Item = &ChannelEntry> {
+        self.sorted.iter()
+    }
+
     pub fn count(&self) -> usize {
         self.sorted.len()
     }

@@ -57,6 +57,14 @@ pub enum Event<'a> {
         properties: RawProperties<'a>,
         body: Body<'a>,
     },
+    /// Server: a `basic.publish` whose content comes in pieces; `Publish` follows once it is whole. An owner that refuses it
+    /// now spares itself the body: what comes of it after [`Inbound::fail`](crate::Inbound::fail) is dropped.
+    PublishBegun {
+        /// The channel, which is open.
+        channel: ChannelNumber,
+        /// Name of the exchange, at most 255 bytes.
+        exchange: &'a [u8],
+    },
     /// Client: `basic.deliver` with its content.
     Deliver {
         channel: ChannelNumber,

@@ -17,6 +17,7 @@ mod method;
 mod repeat;
 mod text;
 
+pub use frame::PeekedFrame;
 pub use repeat::{DeliveryTemplate, RepeatedDelivery};
 
 use lending::BodyBufferLoan;
@@ -296,7 +297,7 @@ impl Inbound {
         if self.streaming == Some(channel) {
             self.streaming = None;
         }
-        self.lending.whole.take_if(|whole| *whole == channel);
+        self.lending.ahead.take_if(|ahead| *ahead == channel);
         if self.channels.get(channel).is_some() {
             self.channels.set(channel, state);
         }
@@ -309,7 +310,7 @@ impl Inbound {
         self.channels.clear();
         self.spare = None;
         self.streaming = None;
-        self.lending.whole = None;
+        self.lending.ahead = None;
     }
 
     /// Where bytes of a large body must be received: the rest of the current frame's payload, straight in its final
@@ -319,7 +320,7 @@ impl Inbound {
         let PartialFrame::Body { channel, left, .. } = self.mid else { return &mut [] };
         match self.channels.get_mut(channel).and_then(|channel| channel.assembly.as_deref_mut()) {
             Some(assembly) => {
-                let room = assembly.room();
+                let room = assembly.free_mut();
                 let bytes = left.min(room.len());
                 &mut room[..bytes]
             }

@@ -62,12 +62,13 @@ mod slice_writer;
 mod tests;
 mod tuning;
 
+pub use assembly::BodyRoom;
 pub use capabilities::Capabilities;
 pub use event::{Body, ContentExcess, Event};
 pub use fault::{FaultScope, ProtocolFault, cut, reply_text};
 pub use greeting::Greeting;
 pub use heartbeat::Heartbeat;
-pub use inbound::{DeliveryTemplate, Inbound, RepeatedDelivery};
+pub use inbound::{DeliveryTemplate, Inbound, PeekedFrame, RepeatedDelivery};
 pub use limits::SessionLimits;
 pub use outbound::{BodyOut, DeliverHead, GetOkHead, Outbound, PublishHead, ReturnHead};
 pub use tuning::Tuning;

@@ -9,13 +9,21 @@ use wire::frame::{FRAME_BYTES_MIN, FRAME_OVERHEAD_BYTES};
 /// calls of the system that take in one body each: at 16 KiB the broker's CPU is a third lower, at 32 KiB it is the same.
 pub const LARGE_BODY_BYTES: usize = 32 * 1024;
 
-/// The first piece of memory for a large body, and the least that growing adds. A peer that announces much and sends
-/// little pins no more than this.
+/// The first piece of memory for a large body, and the least that growing adds, while it is the only one of its connection
+/// that has memory ahead of what has come. A peer that announces much and sends little has no more than this reserved.
 pub const BODY_STEP_BYTES: usize = 1 << 20;
 
 /// How many times larger the memory of a body becomes when what has arrived fills it: what is copied in growing stays
 /// below a third of the body, what is pinned without having arrived below four times what has.
 pub const BODY_GROWTH: usize = 4;
+
+/// When so much of a body has arrived its memory grows to all of it: what is moved in growing, and held twice meanwhile, is
+/// no more than this. Where nothing has arrived the system provides no memory.
+pub const BODY_WHOLE_BYTES: usize = 16 << 20;
+
+/// How many times larger the memory of a body becomes that is behind another one of its connection, or whose room was
+/// given back: it gets memory for the frame at hand, and never has more than twice what has arrived.
+pub const BODY_GROWTH_BEHIND: usize = 2;
 
 /// The first piece of memory for a body that a device shall write to: all of it, up to this, so that it need not grow. One
 /// content of a connection at a time has that much; the others begin with [`BODY_STEP_BYTES`].
@@ -63,8 +71,8 @@ pub(crate) const HEADER_FIXED_BYTES: usize = 12;
 /// Head memory of a finished content that is kept for the next.
 pub(crate) const SPARE_HEAD_BYTES_MAX: usize = 4096;
 
-const _: () = assert!(LARGE_BODY_BYTES <= BODY_STEP_BYTES && BODY_GROWTH > 1);
-const _: () = assert!(BODY_STEP_BYTES <= BODY_LENT_STEP_BYTES);
+const _: () = assert!(LARGE_BODY_BYTES <= BODY_STEP_BYTES && BODY_GROWTH > 1 && BODY_GROWTH_BEHIND > 1);
+const _: () = assert!(BODY_STEP_BYTES <= BODY_LENT_STEP_BYTES && BODY_STEP_BYTES <= BODY_WHOLE_BYTES);
 const _: () = assert!(BODY_BYTES_MAX <= slab::BLOCK_BYTES_MAX as u64 && MESSAGE_BYTES_MAX <= BODY_BYTES_MAX);
 const _: () = assert!(FRAME_BYTES_MIN <= FRAME_BYTES_MAX && FRAME_BYTES_MAX <= BODY_FRAME_BYTES_MAX);
 // The first piece of memory for a body that is lent holds a frame.

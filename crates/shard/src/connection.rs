@@ -5,7 +5,7 @@ use crate::link_id::FederationLinkId;
 use crate::tokens::TokenOwner;
 use catalog::{UserId, VhostId};
 use link::{FilledMemory, Link};
-use session::{Heartbeat, Inbound};
+use session::{BodyRoom, Heartbeat, Inbound};
 use std::time::Instant;
 use verbs::RdmaToken;
 
@@ -80,6 +80,8 @@ pub(crate) struct Connection {
     pub federation_link: Option<FederationLinkId>,
     /// The federation link that has ended this connection, and dials again when it is gone.
     pub closes_link: Option<FederationLinkId>,
+    /// Memory for a body in which nothing had arrived when its last turn ended.
+    pub body_room: BodyRoom,
     /// Its timer; timer entries of other times are outdated.
     pub timer_at: Option<Instant>,
 }
@@ -111,6 +113,7 @@ impl Connection {
             lend_threshold_bytes: usize::MAX,
             federation_link: None,
             closes_link: None,
+            body_room: BodyRoom::default(),
             timer_at: None,
         }
     }
@@ -118,6 +121,11 @@ impl Connection {
     /// How many bytes to receive into a buffer with so much space.
     pub fn receive_bytes_wanted(&self, free_bytes: usize) -> usize {
         self.inbound.scratch_bytes_wanted().min(free_bytes)
+    }
+
+    /// Bytes that have arrived of frames and messages that are not whole.
+    pub fn partial_bytes(&self) -> usize {
+        self.unconsumed.len() + self.inbound.partial_bytes()
     }
 
     /// Lends the link memory for the rest of a frame.

@@ -4,6 +4,8 @@ use crate::connection::{Connection, ConnectionPhase};
 use crate::limits::CLOSE_TIMEOUT;
 use crate::timers::ConnectionTimers;
 use broker::ConnectionSlot;
+use session::BodyRoom;
+use slab::Pool;
 use std::time::Instant;
 
 /// The connections of one shard by slot.
@@ -17,6 +19,8 @@ pub(crate) struct Connections {
     /// The previous list of turns, kept for its capacity.
     spare: Vec<ConnectionSlot>,
     timers: ConnectionTimers,
+    /// Memory of all connections for bodies in which nothing has arrived.
+    body_room: BodyRoom,
 }
 
 impl Connections {
@@ -44,6 +48,7 @@ impl Connections {
     /// Takes a connection out; its slot is free.
     pub fn remove(&mut self, slot: ConnectionSlot) -> Option<Box<Connection>> {
         let connection = self.slots.get_mut(slot.index())?.take()?;
+        self.replace_room(connection.body_room, BodyRoom::default());
         self.free.push(slot);
         Some(connection)
     }
@@ -95,6 +100,44 @@ impl Connections {
     pub fn finish_turns(&mut self, mut turns: Vec<ConnectionSlot>) {
         turns.clear();
         self.spare = turns;
+    }
+
+    /// Notes what a connection has reserved for bodies, at the end of its turn.
+    #[inline]
+    pub fn note_body_room(&mut self, slot: ConnectionSlot) {
+        if let Some(Some(connection)) = self.slots.get_mut(slot.index()) {
+            let room = connection.inbound.body_room();
+            let before = std::mem::replace(&mut connection.body_room, room);
+            self.replace_room(before, room);
+        }
+    }
+
+    #[inline]
+    fn replace_room(&mut self, before: BodyRoom, after: BodyRoom) {
+        let all = &mut self.body_room;
+        all.spare_bytes = all.spare_bytes - before.spare_bytes + after.spare_bytes;
+        all.untouched_bytes = all.untouched_bytes - before.untouched_bytes + after.untouched_bytes;
+    }
+
+    /// Memory of all connections for bodies in which nothing has arrived.
+    pub fn body_room(&self) -> BodyRoom {
+        self.body_room
+    }
+
+    /// Gives back what memory for bodies was touched before and where nothing has arrived.
+    pub fn give_back_room(&mut self, pool: &Pool) {
+        let is_given = |room: BodyRoom| room.spare_bytes > room.untouched_bytes;
+        if !is_given(self.body_room) {
+            return;
+        }
+        for slot in self.slots() {
+            if let Some(Some(connection)) = self.slots.get_mut(slot.index())
+                && is_given(connection.body_room)
+            {
+                connection.inbound.give_back_room(pool);
+                self.note_body_room(slot);
+            }
+        }
     }
 
     /// Sets the timer of a connection, which replaces the one set before.

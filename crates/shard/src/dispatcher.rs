@@ -10,7 +10,7 @@ use crate::effects::ShardEffects;
 use crate::event_outcome::EventOutcome;
 use crate::federation_links::FederationLinks;
 use crate::flush::{FlushOutcome, flush_output};
-use crate::limits::{RECEIVE_BUFFER_BYTES, TURN_BYTES};
+use crate::limits::{RECEIVE_BUFFER_BYTES, SCARCE_RECEIVE_BYTES, TURN_BYTES};
 use crate::link_context::LinkContext;
 use crate::login::{LoginRequest, LoginService};
 use crate::receive_buffer::ReceiveBuffer;
@@ -58,6 +58,7 @@ impl Dispatcher {
         for &slot in &turns {
             if self.sessions.connections.start_turn(slot) {
                 self.serve(slot, now);
+                self.sessions.check_memory_growth(now);
                 self.sessions.effects.mailbox.send(false);
             }
         }
@@ -81,7 +82,8 @@ impl Dispatcher {
                 && self.sessions.is_closed(slot)
                 && (self.sessions.broker.is_blocked_by_own_queues(slot)
                     || self.sessions.is_verifying_password(slot)
-                    || self.is_redelivered(slot))
+                    || self.is_redelivered(slot)
+                    || self.sessions.waits_in_vain(slot))
             {
                 return self.on_peer_closed(slot, now);
             }
@@ -124,6 +126,7 @@ impl Dispatcher {
         {
             connection.unconsumed = self.receive_buffer.filled().to_vec();
         }
+        self.sessions.connections.note_body_room(slot);
     }
 
     /// One read. Returns how many bytes arrived, or `None` if the connection is over.
@@ -135,7 +138,8 @@ impl Dispatcher {
             direct_bytes = connection.inbound.direct().len();
         }
         let free = self.receive_buffer.free();
-        let wanted = connection.receive_bytes_wanted(free.len());
+        let scratch_bytes = if self.sessions.memory.pressure().is_low { SCARCE_RECEIVE_BYTES } else { usize::MAX };
+        let wanted = connection.receive_bytes_wanted(free.len()).min(scratch_bytes);
         let received = connection.link.receive(connection.inbound.direct(), &mut free[..wanted]);
         match received {
             Ok(ReceiveOutcome::Bytes { bytes, drained }) => {
@@ -178,8 +182,14 @@ impl Dispatcher {
     fn dispatch_events(&mut self, slot: ConnectionSlot, now: Instant) -> bool {
         let mut consumed = 0;
         let mut is_stopped = false;
-        while let Some(connection) = self.sessions.connections.get_mut(slot) {
+        let mut is_memory_low = self.is_memory_low_for(slot);
+        loop {
             let filled = self.receive_buffer.filled();
+            if is_memory_low && self.sessions.must_await_memory(slot, &filled[consumed..]) {
+                is_stopped = true;
+                break;
+            }
+            let Some(connection) = self.sessions.connections.get_mut(slot) else { break };
             if connection.phase == ConnectionPhase::Leaving {
                 consumed = filled.len();
                 break;
@@ -212,6 +222,10 @@ impl Dispatcher {
                     self.acknowledge_early(slot, now);
                     EventOutcome::Continue
                 }
+                EventOutcome::Grow => {
+                    is_memory_low = self.check_memory_growth(slot, now);
+                    EventOutcome::Continue
+                }
                 outcome => outcome,
             };
             match outcome {
@@ -229,6 +243,7 @@ impl Dispatcher {
                 }
                 other => {
                     self.apply_outcome(slot, other, now);
+                    is_memory_low = self.check_memory_growth(slot, now);
                     if self.sessions.is_verifying_password(slot) {
                         is_stopped = true;
                         break;
@@ -246,6 +261,17 @@ impl Dispatcher {
         is_stopped
     }
 
+    /// Whether commands of a connection may have to wait for memory. Links of federation carry what clients are waited for.
+    fn is_memory_low_for(&self, slot: ConnectionSlot) -> bool {
+        self.sessions.memory.pressure().is_low && self.federation_link(slot).is_none()
+    }
+
+    /// Checks memory after a command that may have taken much for few bytes. Returns whether the next may have to wait.
+    fn check_memory_growth(&mut self, slot: ConnectionSlot, now: Instant) -> bool {
+        self.sessions.check_memory_growth(now);
+        self.is_memory_low_for(slot)
+    }
+
     /// Whether the next method in the buffer continues a batch of definitions.
     fn continues_gather(&self, slot: ConnectionSlot, channel: ChannelNumber, consumed: usize) -> bool {
         let Some(connection) = self.sessions.connections.get(slot) else { return false };
@@ -257,6 +283,7 @@ impl Dispatcher {
         let sessions = &mut self.sessions;
         match outcome {
             EventOutcome::Continue
+            | EventOutcome::Grow
             | EventOutcome::Handled
             | EventOutcome::AcknowledgeEarly
             | EventOutcome::Wait
@@ -426,6 +453,12 @@ impl Dispatcher {
     }
 }
 
+/// Whether a method settles deliveries: the only ones that come as often as messages, and they take no memory.
+#[inline]
+fn is_settlement(method: (u16, u16)) -> bool {
+    matches!(method, basic::Ack::ID | basic::Nack::ID | basic::Reject::ID)
+}
+
 /// Carries out an event of a client as far as the broker core alone is concerned.
 #[inline]
 fn dispatch_event(
@@ -455,11 +488,17 @@ fn dispatch_event(
                 Err(refusal) => EventOutcome::Refuse { channel, refusal, method: basic::Publish::ID },
             }
         }
+        Event::PublishBegun { channel, exchange } => match broker.begin_publish(slot, channel, exchange, effects) {
+            Ok(ReadControl::Continue) => EventOutcome::Continue,
+            Ok(ReadControl::Pause | ReadControl::Batch) => EventOutcome::Wait,
+            Err(refusal) => EventOutcome::Refuse { channel, refusal, method: basic::Publish::ID },
+        },
         Event::Method { method: Method::ConnectionUpdateSecret(_), .. } => EventOutcome::UpdateSecret,
         Event::Method { channel, method } => {
             let id = method.id();
             match broker.command(slot, channel, method, effects) {
-                Ok(ReadControl::Continue) => EventOutcome::Continue,
+                Ok(ReadControl::Continue) if is_settlement(id) => EventOutcome::Continue,
+                Ok(ReadControl::Continue) => EventOutcome::Grow,
                 Ok(ReadControl::Pause) => EventOutcome::Wait,
                 Ok(ReadControl::Batch) => EventOutcome::Gather { channel },
                 Err(refusal) => EventOutcome::Refuse { channel, refusal, method: id },

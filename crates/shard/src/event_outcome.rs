@@ -8,6 +8,8 @@ use wire::ChannelNumber;
 pub(crate) enum EventOutcome {
     /// The next event may be carried out.
     Continue,
+    /// The next event may be carried out; this one may have taken much memory for few bytes.
+    Grow,
     /// The next event may be carried out, after acknowledgements: the other broker has used up a part of its credit.
     AcknowledgeEarly,
     /// The connection must wait.

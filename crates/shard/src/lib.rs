@@ -41,6 +41,8 @@ mod login_queue;
 mod login_source;
 mod mailbox;
 mod memory_account;
+mod memory_check;
+mod memory_pressure;
 mod output_queues;
 mod password_verifier;
 mod pending_dial;
@@ -75,6 +77,7 @@ pub use link_dial::{DialCallback, DialError, DialFallback, DialProgress, DialReq
 pub use link_id::FederationLinkId;
 pub use login::ExternalMechanism;
 pub use mailbox::{Mailbox, ShardWaker, WakeTarget};
+pub use memory_pressure::ProcessMemory;
 pub use password_verifier::PasswordVerifier;
 pub use rdma_options::{RdmaListen, RdmaOptions, RdmaPoll};
 pub use reactor::Stopper;

@@ -1,6 +1,7 @@
 //! Limits of a shard: what bounds a tick, the mailbox, logins, memory, and the waiting for peers.
 
 use std::time::Duration;
+use wire::frame::FRAME_OVERHEAD_BYTES;
 
 /// Bytes of the receive buffer that all connections of a shard share (64 to 256 KiB measured equal, 16 KiB cost 18 %).
 pub const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
@@ -53,8 +54,8 @@ pub const ANSWER_BYTES_MAX: usize = 128 << 20;
 pub const ANSWER_SHARED_BYTES_MIN: usize = 32 * 1024;
 /// How long a publisher is throttled that is ahead of its consumers.
 pub const THROTTLE_TIME: Duration = Duration::from_millis(1);
-/// Memory of the process that is not accounted for: code, definitions, connections, what allocators keep (5 MiB were
-/// measured at rest). It is subtracted from the memory limit, up to a sixteenth of it.
+/// Memory of the process that is not accounted for: code, stacks, what allocators keep. It is subtracted from the memory
+/// limit, up to a sixteenth of it.
 pub const PROCESS_BYTES: u64 = 8 << 20;
 /// The buffers of RDMA ports may take this fraction of the memory limit, one half: a broker with less for messages
 /// does not start.
@@ -65,6 +66,22 @@ pub const DIAL_PORT_CONNECTIONS: usize = 16;
 /// Credits that another broker gets over a link that was dialled, at least: it sends for all its clients, and with 16
 /// credits a small message cost the CPU of two.
 pub const DIAL_CREDITS_MIN: u16 = 64;
+/// A reserve beyond the memory limit, one thirty-second of it: until messages have spent it, the first small message of a
+/// connection is taken; until definitions, channels and consumers have taken as much since memory became low, new ones are.
+pub const MEMORY_RESERVE_DIVISOR: u64 = 32;
+/// While memory is low, frames and messages that have not arrived whole may hold this fraction of the limit, one half:
+/// their connections are not read, so that nobody would ever free it. Beyond it those with most are closed.
+pub const PARTIAL_SHARE_DIVISOR: u64 = 2;
+/// Bytes by which the memory of a shard may grow before it is added up again, in the middle of a tick.
+pub const MEMORY_STEP_BYTES: usize = 2 << 20;
+/// Bytes of a frame that is taken while memory is low, payload only; consumers need less. A longer one, and its connection,
+/// wait.
+pub const SCARCE_FRAME_BYTES_MAX: usize = 4096;
+/// Bytes received at a time while memory is low, so that a frame that must wait waits with its peer.
+pub const SCARCE_RECEIVE_BYTES: usize = SCARCE_FRAME_BYTES_MAX + FRAME_OVERHEAD_BYTES;
+/// While memory is low the output of a connection may hold this fraction of what it may otherwise, one sixteenth; one delivery
+/// when the reserve is spent.
+pub const SCARCE_OUTPUT_DIVISOR: usize = 16;
 /// How often a shard adds up the memory in use, while there is traffic.
 pub const MEMORY_CHECK_INTERVAL: Duration = Duration::from_millis(2);
 /// How long a shard with connections over RDMA spins before it sleeps, as long as that shortens waits, unless a longer

@@ -30,7 +30,7 @@ pub(crate) struct LinkContext<'a> {
 
 impl<'a> LinkContext<'a> {
     pub fn new(sessions: &'a mut Sessions, draining: bool, now: Instant) -> Self {
-        let Sessions { options, connections, broker, effects, shared } = sessions;
+        let Sessions { options, connections, broker, effects, shared, .. } = sessions;
         LinkContext { broker, effects, connections, shared, options, draining, now, timers_changed: false }
     }
 

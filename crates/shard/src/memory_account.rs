@@ -1,6 +1,9 @@
 //! Memory accounting of one shard: when its use is added up, and what follows from the sums of all shards.
 
-use crate::limits::{HEAP_TRIM_BYTES_MIN, HEAP_TRIM_INTERVAL, MEMORY_CHECK_INTERVAL, RECHECK_INTERVAL};
+use crate::limits::{
+    HEAP_TRIM_BYTES_MIN, HEAP_TRIM_INTERVAL, MEMORY_CHECK_INTERVAL, MEMORY_STEP_BYTES, RECHECK_INTERVAL,
+};
+use crate::memory_pressure::MemoryPressure;
 use crate::shared_state::SharedState;
 use catalog::{ShardId, VhostId};
 use std::time::Instant;
@@ -13,6 +16,10 @@ pub(crate) struct MemoryAccount {
     list_bytes_peak: usize,
     heap_trimmed_at: Option<Instant>,
     heap_trim_is_due: bool,
+    /// What the shard held of message memory, and the process on its heap, when that was last added up.
+    seen_bytes: usize,
+    pressure: MemoryPressure,
+    partial_checked_at: Option<Instant>,
     /// The bytes queued in virtual hosts with a limit, as the other shards know them.
     vhost_bytes: Vec<(VhostId, u64)>,
 }
@@ -34,17 +41,41 @@ impl MemoryAccount {
             list_bytes_peak: 0,
             heap_trimmed_at: None,
             heap_trim_is_due: false,
+            seen_bytes: 0,
+            pressure: MemoryPressure::NONE,
+            partial_checked_at: None,
             vhost_bytes: Vec::new(),
         }
     }
 
-    /// Whether it is time for a check, which then counts as made.
-    pub fn start_check(&mut self, now: Instant) -> bool {
-        let is_due = self.checked_at.is_none_or(|at| now >= at + MEMORY_CHECK_INTERVAL);
+    /// Whether it is time for a check, which then counts as made: after a while, or when memory has grown since.
+    pub fn start_check(&mut self, bytes: usize, now: Instant) -> bool {
+        let is_due = self.exceeds_step(bytes) || self.checked_at.is_none_or(|at| now >= at + MEMORY_CHECK_INTERVAL);
         if is_due {
-            self.checked_at = Some(now);
+            (self.checked_at, self.seen_bytes) = (Some(now), bytes);
         }
         is_due
+    }
+
+    /// Whether so much memory was taken since the last check that another one must not wait.
+    #[inline]
+    pub fn exceeds_step(&self, bytes: usize) -> bool {
+        bytes >= self.seen_bytes + MEMORY_STEP_BYTES
+    }
+
+    /// Whether it is time to add up what has not arrived whole, which then counts as done.
+    pub fn start_partial_check(&mut self, now: Instant) -> bool {
+        let is_due = self.partial_checked_at.is_none_or(|at| now >= at + RECHECK_INTERVAL);
+        if is_due {
+            self.partial_checked_at = Some(now);
+        }
+        is_due
+    }
+
+    /// What must wait because memory is low.
+    #[inline]
+    pub fn pressure(&self) -> MemoryPressure {
+        self.pressure
     }
 
     /// Reports what the shard holds of the operating system's memory. Returns whether memory is short on all shards
@@ -70,9 +101,9 @@ impl MemoryAccount {
     }
 
     /// Reports the bytes in use. Returns the new state of the memory alarm if it changes.
-    pub fn record_used(&self, used_bytes: usize, is_alarmed: bool, shared: &SharedState) -> Option<bool> {
-        let is_over = shared.record_used_bytes(self.shard, used_bytes as u64, is_alarmed);
-        (is_over != is_alarmed).then_some(is_over)
+    pub fn record_used(&mut self, used_bytes: usize, is_alarmed: bool, shared: &SharedState) -> Option<bool> {
+        self.pressure = shared.record_used_bytes(self.shard, used_bytes as u64, is_alarmed);
+        (self.pressure.is_low != is_alarmed).then_some(self.pressure.is_low)
     }
 
     /// Reports the bytes queued in virtual hosts with a limit (`(vhost, bytes, bytes_max)`). Returns those that have
@@ -102,11 +133,13 @@ impl MemoryAccount {
     /// is to be trimmed.
     pub fn needs_recheck(
         &self,
+        seen_bytes: usize,
         used_bytes: usize,
         counted: impl Iterator<Item = (VhostId, u64, u64)>,
         shared: &SharedState,
     ) -> bool {
         self.heap_trim_is_due
+            || seen_bytes.abs_diff(self.seen_bytes) > 1 << 20
             || (used_bytes as u64).abs_diff(shared.shard_used_bytes(self.shard)) > 1 << 20
             // Virtual hosts may have limits of few bytes.
             || counted.map(|(vhost, bytes, _)| (vhost, bytes)).ne(self.vhost_bytes.iter().copied())
@@ -116,7 +149,9 @@ impl MemoryAccount {
 #[cfg(test)]
 mod tests {
     use super::{MemoryAccount, VhostFullness};
-    use crate::limits::{HEAP_TRIM_BYTES_MIN, HEAP_TRIM_INTERVAL, MEMORY_CHECK_INTERVAL, RECHECK_INTERVAL};
+    use crate::limits::{
+        HEAP_TRIM_BYTES_MIN, HEAP_TRIM_INTERVAL, MEMORY_CHECK_INTERVAL, MEMORY_STEP_BYTES, RECHECK_INTERVAL,
+    };
     use crate::shared_state::SharedState;
     use crate::test_clock::some_instant;
     use catalog::{ShardId, VhostId};
@@ -129,24 +164,27 @@ mod tests {
     }
 
     #[test]
-    fn checks_are_made_at_most_once_an_interval() {
+    fn checks_are_made_once_an_interval_or_when_much_was_taken() {
         let (_, [mut account, _]) = accounts();
         let start = some_instant();
         let next = start + MEMORY_CHECK_INTERVAL;
-        let checks = [start, start, next, next].map(|now| account.start_check(now));
+        let checks = [start, start, next, next].map(|now| account.start_check(7, now));
         assert_eq!(checks, [true, false, true, false]);
+        let more = 7 + MEMORY_STEP_BYTES;
+        let checks = [more - 1, more, more].map(|bytes| account.start_check(bytes, next));
+        assert_eq!(checks, [false, true, false], "what is taken at once is added up at once");
     }
 
     #[test]
     fn the_alarm_follows_the_sum_of_all_shards() {
-        let (shared, [one, other]) = accounts();
+        let (shared, [mut one, mut other]) = accounts();
         assert_eq!(one.record_used(600 << 20, false, &shared), None);
         assert_eq!(other.record_used(600 << 20, false, &shared), Some(true));
         assert_eq!(one.record_used(400 << 20, true, &shared), None, "a twentieth below the limit is not reached");
         assert_eq!(one.record_used(300 << 20, true, &shared), Some(false));
         assert!(!one.record_held(600 << 20, &shared));
         assert!(other.record_held(600 << 20, &shared), "both together hold too much");
-        let recheck = |used_bytes| one.needs_recheck(used_bytes, [].into_iter(), &shared);
+        let recheck = |used_bytes| one.needs_recheck(0, used_bytes, [].into_iter(), &shared);
         assert!(!recheck(300 << 20) && recheck(302 << 20));
     }
 
@@ -159,9 +197,9 @@ mod tests {
         assert!(!account.should_trim_heap(full - HEAP_TRIM_BYTES_MIN + 1, false, start), "too little");
         assert!(account.should_trim_heap(full - HEAP_TRIM_BYTES_MIN, false, start), "the first time at once");
         assert!(!account.should_trim_heap(0, false, start + HEAP_TRIM_INTERVAL / 2), "too soon");
-        assert!(account.needs_recheck(0, [].into_iter(), &shared), "but soon");
+        assert!(account.needs_recheck(0, 0, [].into_iter(), &shared), "but soon");
         assert!(account.should_trim_heap(0, true, start + RECHECK_INTERVAL), "memory is short");
-        assert!(!account.needs_recheck(0, [].into_iter(), &shared));
+        assert!(!account.needs_recheck(0, 0, [].into_iter(), &shared));
     }
 
     #[test]
@@ -175,6 +213,6 @@ mod tests {
         assert_eq!(one.record_vhosts(counted(50), |_| true, &shared), [], "still full");
         let free = VhostFullness { vhost, is_full: false, bytes: 89 };
         assert_eq!(one.record_vhosts(counted(49), |_| true, &shared), [free]);
-        assert!(!one.needs_recheck(0, counted(49), &shared) && one.needs_recheck(0, counted(48), &shared));
+        assert!(!one.needs_recheck(0, 0, counted(49), &shared) && one.needs_recheck(0, 0, counted(48), &shared));
     }
 }

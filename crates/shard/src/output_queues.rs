@@ -3,7 +3,9 @@
 //! A queue that was written to is dirty until the shard flushes it, once per batch.
 
 use crate::connection_stamps::ConnectionStamps;
+use crate::limits::SCARCE_OUTPUT_DIVISOR;
 use crate::link_output::LinkOutput;
+use crate::memory_pressure::MemoryPressure;
 use broker::ConnectionSlot;
 use session::Outbound;
 
@@ -27,18 +29,29 @@ pub struct OutputQueues {
     queues: Vec<Option<OutputQueue>>,
     dirty: Vec<ConnectionSlot>,
     queue_bytes_max: usize,
+    /// The bytes beyond which a connection gets no more deliveries now: fewer while memory is low.
+    delivery_bytes_max: usize,
 }
 
 impl OutputQueues {
     /// No outputs. Beyond `queue_bytes_max` a connection gets no more deliveries.
     pub fn new(queue_bytes_max: usize) -> Self {
-        OutputQueues { queues: Vec::new(), dirty: Vec::new(), queue_bytes_max }
+        OutputQueues { queues: Vec::new(), dirty: Vec::new(), queue_bytes_max, delivery_bytes_max: queue_bytes_max }
     }
 
     /// Bytes in a connection's output beyond which it gets no more deliveries; beyond twice as many the shard stops
     /// reading it.
     pub fn queue_bytes_max(&self) -> usize {
         self.queue_bytes_max
+    }
+
+    /// How much waits in an output before its connection gets no more deliveries: less while memory is low.
+    pub(crate) fn limit_deliveries(&mut self, pressure: MemoryPressure) {
+        self.delivery_bytes_max = match pressure {
+            MemoryPressure { holds_messages: true, .. } => 1,
+            MemoryPressure { is_low: true, .. } => (self.queue_bytes_max / SCARCE_OUTPUT_DIVISOR).max(1),
+            _ => self.queue_bytes_max,
+        };
     }
 
     /// Adds the output of a new connection.
@@ -98,7 +111,7 @@ impl OutputQueues {
     /// Whether a connection may get more deliveries.
     #[inline]
     pub fn has_capacity(&self, slot: ConnectionSlot) -> bool {
-        self.get(slot).is_some_and(|queue| queue.out.bytes() < self.queue_bytes_max)
+        self.get(slot).is_some_and(|queue| queue.out.bytes() < self.delivery_bytes_max)
     }
 
     /// Whether so much waits to be sent to a connection that the shard must not read more requests from it.

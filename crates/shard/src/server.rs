@@ -8,6 +8,7 @@ use crate::inbox::InboxMessage;
 use crate::limits::{PORT_MEMORY_DIVISOR, RDMA_SPIN};
 use crate::login::ExternalMechanism;
 use crate::mailbox::{Mailbox, ShardWaker, WakeTarget};
+use crate::memory_pressure::ProcessMemory;
 use crate::password_verifier::PasswordVerifier;
 use crate::rdma_options::{RdmaListen, RdmaOptions, RdmaPoll};
 use crate::rdma_ports::RdmaPorts;
@@ -54,6 +55,8 @@ pub struct ServerOptions {
     pub output_bytes_max: usize,
     /// Bytes that the broker may hold before it blocks publishers.
     pub memory_bytes_max: u64,
+    /// Tells what the process holds, if its allocator counts that; it counts against `memory_bytes_max`.
+    pub process_memory: Option<ProcessMemory>,
     /// Bytes that one queue may hold before it blocks its publishers.
     pub queue_bytes_max: u64,
     /// How long a delivery may wait for its acknowledgement, in milliseconds; zero means for ever.
@@ -264,6 +267,9 @@ impl Server {
         let mut devices = devices_of_shards(rdma_listen, options.shards)?;
         let shared = SharedState::new(options.shards, options.memory_bytes_max, options.connections_max);
         let mut shared = shared.with_port_bytes(ports_bytes);
+        if let Some(process) = options.process_memory {
+            shared = shared.with_process(process);
+        }
         if ports > 0 {
             shared = shared.with_tokens(rdma_settings.token_max);
         }

@@ -7,6 +7,7 @@ use crate::connection::{Connection, ConnectionPhase, HalfClose};
 use crate::connection_limits::{LimitReached, Reservation};
 use crate::connections::Connections;
 use crate::effects::ShardEffects;
+use crate::memory_account::MemoryAccount;
 use crate::shard_options::ShardOptions;
 use crate::shared_state::SharedState;
 use crate::stamp_check::release_stamps;
@@ -37,6 +38,7 @@ pub(crate) struct Sessions {
     pub broker: Broker,
     pub effects: ShardEffects,
     pub shared: Arc<SharedState>,
+    pub memory: MemoryAccount,
 }
 
 /// What follows from the expired timer of a connection.

@@ -36,7 +36,6 @@ pub enum TickOutcome {
 
 pub struct Shard {
     pub(crate) dispatcher: Dispatcher,
-    memory: MemoryAccount,
     throttle: PublisherThrottle,
 }
 
@@ -46,8 +45,8 @@ impl Shard {
         let memory = MemoryAccount::new(options.shard);
         let mut broker = broker;
         broker.set_properties_bytes_max(options.session.properties_bytes_max());
-        let sessions = Sessions { options, connections: Connections::default(), broker, effects, shared };
-        Shard { dispatcher: Dispatcher::new(sessions), memory, throttle: PublisherThrottle::default() }
+        let sessions = Sessions { options, connections: Connections::default(), broker, effects, shared, memory };
+        Shard { dispatcher: Dispatcher::new(sessions), throttle: PublisherThrottle::default() }
     }
 
     /// Lets clients that show a certificate log in by it (SASL EXTERNAL).
@@ -105,7 +104,7 @@ impl Shard {
         self.dispatcher.propagate_bindings(now);
         self.dispatcher.run_deferred(now);
         self.dispatcher.run_timers(now);
-        self.check_memory(now);
+        self.dispatcher.sessions.check_memory(now);
         self.dispatcher.acknowledge(now);
         self.dispatcher.flush(now);
         self.dispatcher.sessions.effects.mailbox.send(true);
@@ -143,6 +142,7 @@ impl Shard {
                 effects.mailbox.return_batch(from, batch);
                 broker.flush_batch(effects);
                 self.dispatcher.flush(now);
+                self.dispatcher.sessions.check_memory_growth(now);
                 self.dispatcher.sessions.effects.mailbox.send(false);
             }
         }
@@ -170,39 +170,9 @@ impl Shard {
         self.dispatcher.run_deferred(now);
     }
 
-    fn check_memory(&mut self, now: Instant) {
-        if !self.memory.start_check(now) {
-            return;
-        }
-        self.record_copied_bytes();
-        let Sessions { options, broker, effects, shared, .. } = &mut self.dispatcher.sessions;
-        let (shard, pool) = (options.shard.0, effects.pool());
-        pool.collect();
-        let list_bytes = broker.list_overhead_bytes();
-        let is_short = self.memory.record_held(pool.mapped_bytes() + list_bytes, shared);
-        if is_short {
-            pool.trim();
-        }
-        let used_bytes = pool.used_bytes() + list_bytes;
-        if self.memory.should_trim_heap(list_bytes, is_short, now) {
-            slab::trim_heap();
-        }
-        if let Some(over) = self.memory.record_used(used_bytes, broker.memory_alarm(), shared) {
-            tracing::warn!(shard, over, bytes = shared.used_bytes(), "memory limit");
-            broker.set_memory_alarm(over, effects);
-        }
-        let changed = self.memory.record_vhosts(broker.vhost_quotas(), |vhost| broker.is_vhost_full(vhost), shared);
-        for vhost in changed {
-            let (full, vhost_name) = (vhost.is_full, broker.catalog().vhost_name(vhost.vhost));
-            tracing::warn!(shard, vhost = vhost_name, full, bytes = vhost.bytes, "limit of a virtual host's queues");
-            broker.set_vhost_full(vhost.vhost, full, effects);
-        }
-    }
-
     /// Publishes how many bytes of bodies this shard has copied.
     pub fn record_copied_bytes(&self) {
-        let Sessions { options, effects, shared, .. } = &self.dispatcher.sessions;
-        shared.record_copied_bytes(options.shard, effects.copied);
+        self.dispatcher.sessions.record_copied_bytes();
     }
 
     /// Runs the timers of queues and messages, and ends the batch of what was served.
@@ -233,7 +203,8 @@ impl Shard {
     }
 
     fn outcome(&self, now: Instant) -> TickOutcome {
-        let Sessions { options, connections, broker, effects, shared } = &self.dispatcher.sessions;
+        let sessions = &self.dispatcher.sessions;
+        let Sessions { options, connections, broker, effects, shared, memory } = sessions;
         let mailbox = &effects.mailbox;
         let is_congested = mailbox.is_congested();
         if mailbox.has_arrived(|from| broker.holds_back(from))
@@ -245,11 +216,10 @@ impl Shard {
         {
             return TickOutcome::More;
         }
-        let used_bytes = || effects.pool().used_bytes() + broker.list_overhead_bytes();
         let recheck_at = (is_congested
             || mailbox.has_waiting()
             || broker.is_alarmed()
-            || self.memory.needs_recheck(used_bytes(), broker.vhost_quotas(), shared))
+            || memory.needs_recheck(sessions.seen_bytes(), sessions.used_bytes(), broker.vhost_quotas(), shared))
         .then(|| now + RECHECK_INTERVAL);
         let resume_at = if effects.throttled.is_empty() { self.throttle.next_at() } else { Some(now + THROTTLE_TIME) };
         let queues_at = broker.next_timer().map(|us| options.epoch + Duration::from_micros(us));

@@ -6,8 +6,9 @@
 
 use crate::connection_limits::ConnectionLimits;
 use crate::copied_bytes::CopiedBytes;
-use crate::limits::{PORT_MEMORY_DIVISOR, PROCESS_BYTES};
+use crate::limits::{MEMORY_RESERVE_DIVISOR, PARTIAL_SHARE_DIVISOR, PORT_MEMORY_DIVISOR, PROCESS_BYTES};
 use crate::login_failures::LoginFailures;
+use crate::memory_pressure::{MemoryPressure, ProcessMemory};
 use crate::tokens::BootstrapTokens;
 use crate::vhost_bytes::VhostBytes;
 use catalog::{MessageStamp, ShardId};
@@ -23,6 +24,7 @@ use std::time::Duration;
 struct ShardCounts {
     bytes: AtomicU64,
     held_bytes: AtomicU64,
+    partial_bytes: AtomicU64,
     copied_in: AtomicU64,
     copied_out: AtomicU64,
 }
@@ -30,6 +32,12 @@ struct ShardCounts {
 pub struct SharedState {
     shards: Box<[ShardCounts]>,
     memory_bytes_max: u64,
+    /// Tells what the process holds, if its allocator counts that.
+    process: Option<ProcessMemory>,
+    /// Bytes of the process in memory when it started.
+    resident_bytes_at_start: u64,
+    /// Bytes of the heap when memory was last not low.
+    heap_bytes_before: AtomicU64,
     /// Bytes of the receive buffers of RDMA ports.
     ports_bytes: AtomicU64,
     /// Connections of all shards, and whether the broker stops.
@@ -51,6 +59,9 @@ impl SharedState {
         SharedState {
             shards: lines,
             memory_bytes_max,
+            process: None,
+            resident_bytes_at_start: 0,
+            heap_bytes_before: AtomicU64::new(0),
             ports_bytes: AtomicU64::new(0),
             reactor: Arc::new(ReactorState::new(shards, connections_max)),
             connection_limits: ConnectionLimits::default(),
@@ -65,6 +76,25 @@ impl SharedState {
     /// Gives clients that log in over sockets tokens to connect over RDMA, valid for this long.
     pub fn with_tokens(self, wait: Duration) -> Self {
         SharedState { tokens: BootstrapTokens::enabled(wait), ..self }
+    }
+
+    /// Counts everything that the process allocates. Without that, the lists of messages are estimated and nothing else is
+    /// counted beside message memory.
+    pub fn with_process(self, process: ProcessMemory) -> Self {
+        let resident_bytes_at_start = (process.resident_bytes)().map_or(0, |bytes| bytes as u64);
+        SharedState { process: Some(process), resident_bytes_at_start, ..self }
+    }
+
+    /// Bytes of the process's heap; `None` if nobody counts them.
+    pub(crate) fn heap_bytes(&self) -> Option<u64> {
+        self.process.map(|process| (process.heap_bytes)() as u64)
+    }
+
+    /// Bytes that the system has provided since the start; `None` if nobody tells.
+    #[cold]
+    fn provided_bytes(&self) -> Option<u64> {
+        let resident_bytes = (self.process?.resident_bytes)()? as u64;
+        Some(resident_bytes.saturating_sub(self.resident_bytes_at_start))
     }
 
     /// Counts the buffers of the ports that listen.
@@ -94,12 +124,38 @@ impl SharedState {
         &self.shards[usize::from(shard.0)]
     }
 
-    /// Records the bytes in use on a shard. Returns whether the broker as a whole is over its limit; once over, it
-    /// stays so until a twentieth below, so that the alarm does not flutter.
-    pub fn record_used_bytes(&self, shard: ShardId, bytes: u64, was_over: bool) -> bool {
+    /// Records the bytes in use on a shard. Returns what the broker as a whole may still take; once over its limit,
+    /// memory is low until a twentieth below, so that the alarm does not flutter.
+    pub(crate) fn record_used_bytes(&self, shard: ShardId, bytes: u64, was_low: bool) -> MemoryPressure {
         self.of_shard(shard).bytes.store(bytes, Ordering::Relaxed);
-        let all = self.used_bytes();
-        all > if was_over { self.memory_bytes_max / 20 * 19 } else { self.memory_bytes_max }
+        let heap_bytes = self.heap_bytes().unwrap_or(0);
+        let limit = if was_low { self.memory_bytes_max / 20 * 19 } else { self.memory_bytes_max };
+        let mut all = self.used_bytes();
+        if all > limit {
+            // What was allocated and never touched takes no memory: tables that have doubled.
+            all = all.min(self.provided_bytes().unwrap_or(all));
+        }
+        if all <= limit {
+            self.heap_bytes_before.store(heap_bytes, Ordering::Relaxed);
+            return MemoryPressure::NONE;
+        }
+        let reserve_bytes = self.memory_bytes_max / MEMORY_RESERVE_DIVISOR;
+        let is_spent = all > self.memory_bytes_max + reserve_bytes;
+        let exceeds_reserve = heap_bytes > self.heap_bytes_before.load(Ordering::Relaxed) + reserve_bytes;
+        let is_mostly_heap = heap_bytes > self.memory_bytes_max / 2;
+        MemoryPressure {
+            is_low: true,
+            holds_messages: is_spent,
+            holds_definitions: exceeds_reserve || (is_spent && is_mostly_heap),
+        }
+    }
+
+    /// Records what has arrived on a shard of frames and messages that are not whole. Returns whether all shards together
+    /// hold more of that than they may while memory is low.
+    pub(crate) fn record_partial_bytes(&self, shard: ShardId, bytes: u64) -> bool {
+        self.of_shard(shard).partial_bytes.store(bytes, Ordering::Relaxed);
+        let all: u64 = self.shards.iter().map(|line| line.partial_bytes.load(Ordering::Relaxed)).sum();
+        all > self.memory_bytes_max / PARTIAL_SHARE_DIVISOR
     }
 
     /// Records what a shard holds of the operating system's memory for messages, used or not, and for its lists of
@@ -108,7 +164,7 @@ impl SharedState {
     pub fn record_held_bytes(&self, shard: ShardId, bytes: u64) -> bool {
         self.of_shard(shard).held_bytes.store(bytes, Ordering::Relaxed);
         let all: u64 = self.shards.iter().map(|line| line.held_bytes.load(Ordering::Relaxed)).sum();
-        self.ports_bytes() + all > self.memory_bytes_max / 10 * 9
+        self.ports_bytes() + self.heap_bytes().unwrap_or(0) + all > self.memory_bytes_max / 10 * 9
     }
 
     /// The bytes in use on a shard, as last recorded.
@@ -116,9 +172,10 @@ impl SharedState {
         self.of_shard(shard).bytes.load(Ordering::Relaxed)
     }
 
-    /// The bytes in use on all shards and by the buffers of ports.
+    /// The bytes in use on all shards, on the heap and by the buffers of ports.
     pub fn used_bytes(&self) -> u64 {
-        self.ports_bytes() + self.shards.iter().map(|line| line.bytes.load(Ordering::Relaxed)).sum::<u64>()
+        let own_bytes = self.ports_bytes() + self.heap_bytes().unwrap_or(0);
+        own_bytes + self.shards.iter().map(|line| line.bytes.load(Ordering::Relaxed)).sum::<u64>()
     }
 
     /// Records how many bytes of bodies a shard has copied since it started.

@@ -4,6 +4,7 @@ use crate::connections::Connections;
 use crate::effects::ShardEffects;
 use crate::login::LoginRequest;
 use crate::mailbox::{Mailbox, ShardWaker, WakeTarget};
+use crate::memory_account::MemoryAccount;
 use crate::sessions::Sessions;
 use crate::shard_options::ShardOptions;
 use crate::shared_state::SharedState;
@@ -59,12 +60,14 @@ pub(crate) fn sessions() -> Sessions {
         cluster_name: "harrier".into(),
     };
     let shared = Arc::new(SharedState::new(1, 1 << 30, 1_000));
+    let memory = MemoryAccount::new(options.shard);
     Sessions {
         options,
         connections: Connections::default(),
         broker: Broker::new(broker_options, catalog),
         effects: ShardEffects::new(Pool::new(PoolOptions::default()), mailbox, 1 << 20, [0; 32]),
         shared,
+        memory,
     }
 }
 

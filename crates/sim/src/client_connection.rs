@@ -332,6 +332,7 @@ fn action_of(event: Event<'_>) -> SessionAction {
         },
         Event::Secure { .. }
         | Event::Publish { .. }
+        | Event::PublishBegun { .. }
         | Event::Login { .. }
         | Event::LoginResponse { .. }
         | Event::Tuned(_)

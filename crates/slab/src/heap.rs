@@ -1,6 +1,37 @@
-//! The program's allocator, for everything that is not message memory.
+//! The program's allocator, for everything that is not message memory, and how much of it is in use.
+//!
+//! Small allocations are mimalloc's, large ones mappings of their own.
 
-pub use mimalloc::MiMalloc as Heap;
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicIsize, Ordering};
+
+use mimalloc::MiMalloc;
+
+use crate::limits::{HEAP_BIN_STEPS_LOG2, HEAP_REPORT_BYTES, HEAP_WORD_BYTES};
+use crate::mapped_allocation::{self, is_mapped};
+
+/// The allocator, with a count of the bytes in use.
+///
+/// Each thread adds up what it allocates and frees, and passes the sum on when it has become large, so that counting
+/// costs no access to memory that threads share. What one thread allocates another may free: only the sum of all threads
+/// means something.
+pub struct Heap;
+
+/// Bytes in use on all threads, as far as they have passed them on.
+static IN_USE_BYTES: AtomicIsize = AtomicIsize::new(0);
+
+thread_local! {
+    /// What the thread has allocated since it last passed it on, less what it has freed.
+    static UNREPORTED_BYTES: Cell<isize> = const { Cell::new(0) };
+}
+
+/// Bytes of the heap that the program uses, as the allocator rounds them; zero if the program has another allocator.
+/// Each running thread may be holding back [`HEAP_REPORT_BYTES`](crate::HEAP_REPORT_BYTES) of them.
+pub fn heap_bytes() -> usize {
+    // Threads may have freed what others have not reported yet.
+    usize::try_from(IN_USE_BYTES.load(Ordering::Relaxed)).unwrap_or(0)
+}
 
 /// Returns memory to the operating system that the running thread has freed and the allocator caches. By itself the
 /// allocator purges its cache only while it allocates and frees, which an idle broker does not.
@@ -8,4 +39,172 @@ pub fn trim_heap() {
     // SAFETY: it may be called at any time from any thread; if the program has another allocator, there is nothing to
     // give.
     unsafe { libmimalloc_sys::mi_collect(true) }
+}
+
+/// Bytes that mimalloc takes for a request: one word of eight bytes or an even number of them, and from eight words on four
+/// sizes for each power of two.
+#[inline]
+const fn rounded_bytes(bytes: usize) -> usize {
+    let last_word = bytes.saturating_sub(1) / HEAP_WORD_BYTES;
+    if last_word < 8 {
+        return if last_word == 0 { HEAP_WORD_BYTES } else { (last_word + 1).next_multiple_of(2) * HEAP_WORD_BYTES };
+    }
+    let step_words = 1 << (last_word.ilog2() - HEAP_BIN_STEPS_LOG2);
+    (last_word / step_words + 1) * step_words * HEAP_WORD_BYTES
+}
+
+#[inline]
+fn count(bytes: isize) {
+    // A thread that ends frees its last memory when its counter may be gone: that is passed on at once.
+    let counted = UNREPORTED_BYTES.try_with(|unreported| {
+        let sum = unreported.get() + bytes;
+        if sum.unsigned_abs() < HEAP_REPORT_BYTES {
+            unreported.set(sum);
+        } else {
+            unreported.set(0);
+            report(sum);
+        }
+    });
+    if counted.is_err() {
+        report(bytes);
+    }
+}
+
+#[cold]
+fn report(bytes: isize) {
+    IN_USE_BYTES.fetch_add(bytes, Ordering::Relaxed);
+}
+
+// SAFETY: every call is passed on, to the system or to mimalloc, which keep the promises of an allocator; size and alignment
+// alone decide to which, so that what one of them allocated it also frees. Counting allocates nothing.
+unsafe impl GlobalAlloc for Heap {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(rounded_bytes(layout.size()) as isize);
+        if is_mapped(layout.size(), layout.align()) {
+            return mapped_allocation::map(layout);
+        }
+        // SAFETY: the caller's promise, passed on.
+        unsafe { MiMalloc.alloc(layout) }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(rounded_bytes(layout.size()) as isize);
+        if is_mapped(layout.size(), layout.align()) {
+            return mapped_allocation::map(layout);
+        }
+        // SAFETY: the caller's promise, passed on.
+        unsafe { MiMalloc.alloc_zeroed(layout) }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        count(-(rounded_bytes(layout.size()) as isize));
+        if is_mapped(layout.size(), layout.align()) {
+            // SAFETY: the caller's promise, passed on: `alloc` mapped it.
+            return unsafe { mapped_allocation::unmap(ptr, layout) };
+        }
+        // SAFETY: the caller's promise, passed on.
+        unsafe { MiMalloc.dealloc(ptr, layout) }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        let was_mapped = is_mapped(layout.size(), layout.align());
+        if was_mapped != is_mapped(new_size, layout.align()) {
+            // SAFETY: the caller's promise, passed on.
+            return unsafe { self.move_allocation(ptr, layout, new_size) };
+        }
+        count(rounded_bytes(new_size) as isize - rounded_bytes(layout.size()) as isize);
+        if was_mapped {
+            // SAFETY: the caller's promise, passed on: `alloc` mapped it.
+            return unsafe { mapped_allocation::remap(ptr, layout, new_size) };
+        }
+        // SAFETY: the caller's promise, passed on.
+        unsafe { MiMalloc.realloc(ptr, layout, new_size) }
+    }
+}
+
+impl Heap {
+    /// Reallocates between the system and mimalloc.
+    ///
+    /// # Safety
+    /// As [`GlobalAlloc::realloc`].
+    #[cold]
+    unsafe fn move_allocation(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: the caller promises that the new size, rounded up to the alignment, is a valid one.
+        let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        // SAFETY: the new size is not zero.
+        let moved = unsafe { self.alloc(new_layout) };
+        if !moved.is_null() {
+            // SAFETY: both are allocations of at least that many bytes, and one is new.
+            unsafe { std::ptr::copy_nonoverlapping(ptr, moved, layout.size().min(new_size)) };
+            // SAFETY: the caller's promise, passed on.
+            unsafe { self.dealloc(ptr, layout) };
+        }
+        moved
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Heap, heap_bytes, rounded_bytes};
+    use crate::limits::{HEAP_MAPPED_BYTES_MIN, HEAP_REPORT_BYTES};
+    use std::alloc::{GlobalAlloc, Layout};
+
+    #[test]
+    fn sizes_are_rounded_as_the_allocator_rounds_them() {
+        for bytes in (1..=4096).chain([5000, 20_000, 58_000, 65_537, 100_000]) {
+            // SAFETY: it may be called with any size.
+            let good = unsafe { libmimalloc_sys::mi_good_size(bytes) };
+            assert_eq!(rounded_bytes(bytes), good, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn an_allocation_that_grows_and_shrinks_keeps_its_bytes() {
+        let align = 16;
+        let layout = |bytes| Layout::from_size_align(bytes, align).expect("a layout");
+        let sizes = [HEAP_MAPPED_BYTES_MIN - 1, HEAP_MAPPED_BYTES_MIN, 3 * HEAP_MAPPED_BYTES_MIN, 5000, 64];
+        let mut bytes = 100_000;
+        // SAFETY: the size is not zero.
+        let mut block = unsafe { Heap.alloc_zeroed(layout(bytes)) };
+        for size in sizes {
+            let kept = bytes.min(size);
+            // SAFETY: so many bytes were allocated, and nobody else has them.
+            let filled = unsafe { std::slice::from_raw_parts_mut(block, bytes) };
+            filled.iter_mut().enumerate().for_each(|(at, byte)| *byte = at as u8);
+            // SAFETY: it was allocated with this layout, and the new size is not zero.
+            block = unsafe { Heap.realloc(block, layout(bytes), size) };
+            assert!(!block.is_null() && block.addr().is_multiple_of(align));
+            // SAFETY: so many bytes are allocated and initialised.
+            let moved = unsafe { std::slice::from_raw_parts(block, kept) };
+            assert!(moved.iter().enumerate().all(|(at, byte)| *byte == at as u8), "{bytes} to {size}");
+            bytes = size;
+            // SAFETY: so many bytes are allocated; what was not kept has any content.
+            unsafe { block.add(kept).write_bytes(0, bytes - kept) };
+        }
+        // SAFETY: it was allocated with this layout, and nobody uses it any more.
+        unsafe { Heap.dealloc(block, layout(bytes)) };
+    }
+
+    #[test]
+    fn what_one_thread_allocates_and_another_frees_is_counted_once() {
+        let bytes = 64 * HEAP_REPORT_BYTES;
+        let layout = Layout::from_size_align(bytes, 16).expect("a layout");
+        let before = heap_bytes();
+        // SAFETY: the size is not zero.
+        let block = unsafe { Heap.alloc(layout) };
+        assert!(!block.is_null());
+        let with_block = heap_bytes();
+        assert!(with_block.abs_diff(before + bytes) <= HEAP_REPORT_BYTES, "{before} {with_block}");
+        let address = block as usize;
+        let freed = std::thread::spawn(move || {
+            // SAFETY: it was allocated above with this layout, and nobody else uses it.
+            unsafe { Heap.dealloc(address as *mut u8, layout) };
+        });
+        freed.join().expect("the thread ends");
+        assert!(heap_bytes().abs_diff(before) <= HEAP_REPORT_BYTES, "{before} {}", heap_bytes());
+    }
 }

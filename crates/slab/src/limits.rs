@@ -40,6 +40,19 @@ pub const CHUNK_BYTES_MIN: usize = 4 * 1024;
 /// The largest chunk a [`Gather`](crate::Gather) allocates, unless a single reservation is larger.
 pub const CHUNK_BYTES_MAX: usize = 64 * 1024;
 
+/// Bytes of the heap that a thread allocates or frees before it adds them to the count of all threads.
+pub const HEAP_REPORT_BYTES: usize = 64 * 1024;
+
+/// From so many bytes on an allocation of the heap is a mapping of its own.
+pub(crate) const HEAP_MAPPED_BYTES_MIN: usize = 1 << 20;
+
+/// The alignment of every mapping.
+pub(crate) const PAGE_BYTES: usize = 4096;
+
+/// The word of the program's allocator, and the binary logarithm of how many sizes it has for each power of two.
+pub(crate) const HEAP_WORD_BYTES: usize = 8;
+pub(crate) const HEAP_BIN_STEPS_LOG2: u32 = 2;
+
 const _: () = assert!(REGION_BYTES.is_power_of_two());
 const _: () = assert!(REGION_COLOURS.is_power_of_two());
 const _: () = assert!(REGION_HEADER_BYTES.is_multiple_of(REGION_COLOURS * 64));

@@ -3,6 +3,7 @@
 mod access;
 mod deaths;
 mod delays;
+mod memory;
 mod policies;
 mod stamps;
 

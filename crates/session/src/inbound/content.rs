@@ -3,7 +3,7 @@
 //! Enters: content frames.  Leaves: a whole content's event.
 //! Owns:   the faults of contents (RabbitMQ's command assembler).
 
-use super::{HandshakePhase, Inbound, ParseStep, PartialFrame};
+use super::{EndpointRole, HandshakePhase, Inbound, ParseStep, PartialFrame};
 use crate::{
     Body, ContentExcess, Event, ProtocolFault,
     assembly::{ContentAssembly, ContentMethod},
@@ -14,6 +14,7 @@ use slab::Pool;
 use wire::{
     ChannelNumber, RawProperties, ReplyCode,
     frame::{FRAME_BODY, FRAME_HEAD_BYTES, FRAME_HEADER, FRAME_OVERHEAD_BYTES, FrameHead, split_head},
+    method::basic,
 };
 
 /// What a header frame says.
@@ -45,7 +46,7 @@ impl Inbound {
         if !waited || next.channel != channel {
             self.begin(channel, method, arguments, method_bytes);
             *input = rest;
-            return Ok(ParseStep::Taken);
+            return Ok(self.begun(channel, method, arguments));
         }
         self.check_size(next)?;
         let end = FRAME_HEAD_BYTES + next.payload_bytes as usize;
@@ -94,7 +95,17 @@ impl Inbound {
         *input = rest;
         self.begin(channel, method, arguments, method_bytes);
         self.begin_body(channel, &header, heads_bytes - method_bytes);
-        Ok(ParseStep::Taken)
+        Ok(self.begun(channel, method, arguments))
+    }
+
+    /// What the owner learns of a content that has begun.
+    fn begun<'a>(&self, channel: ChannelNumber, method: ContentMethod, arguments: &'a [u8]) -> ParseStep<'a> {
+        match (&self.role, method, basic::Publish::decode(arguments)) {
+            (EndpointRole::Server(_), ContentMethod::Publish, Ok(publish)) => {
+                ParseStep::Event(Event::PublishBegun { channel, exchange: publish.exchange.as_bytes() })
+            }
+            _ => ParseStep::Taken,
+        }
     }
 
     fn begin(&mut self, channel: ChannelNumber, method: ContentMethod, arguments: &[u8], frame_bytes: usize) {
@@ -301,8 +312,8 @@ impl Inbound {
         let assembly = self.channels.get_mut(channel).and_then(|channel| channel.assembly.as_deref_mut());
         let assembly = assembly.expect("a body frame has its content");
         while left > 0 {
-            self.copied_bytes += assembly.grow(pool, step_bytes) as u64;
-            let room = assembly.room();
+            self.copied_bytes += assembly.grow(pool, step_bytes, left) as u64;
+            let room = assembly.free_mut();
             let bytes = left.min(input.len()).min(room.len());
             if bytes == 0 {
                 break;
@@ -335,7 +346,7 @@ impl Inbound {
         if self.streaming == Some(channel) {
             self.streaming = None;
         }
-        self.lending.whole.take_if(|whole| *whole == channel);
+        self.lending.ahead.take_if(|ahead| *ahead == channel);
         let large = assembly.body_bytes() >= self.lending.large_body_bytes;
         self.repeat_heads_bytes = if large { assembly.heads_bytes + FRAME_HEAD_BYTES } else { 0 };
         self.left_bytes = 0;

@@ -7,11 +7,21 @@ use super::{HandshakePhase, Inbound, ParseStep, PartialFrame};
 use crate::{FaultScope, Outbound, ProtocolFault, fault::snippet, limits::FRAME_FUDGE_BYTES};
 use slab::Pool;
 use wire::{
-    ChannelNumber, PROTOCOL_HEADER, ReplyCode,
+    ChannelNumber, Method, PROTOCOL_HEADER, ReplyCode,
     frame::{
         FRAME_BODY, FRAME_END, FRAME_HEAD_BYTES, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, FrameHead, split_head,
     },
 };
+
+/// A frame that has not been taken.
+#[derive(Clone, Copy, Debug)]
+pub struct PeekedFrame<'a> {
+    pub channel: ChannelNumber,
+    /// Bytes of its payload, come or not.
+    pub payload_bytes: usize,
+    /// The method, if it is one and has come whole.
+    pub method: Option<Method<'a>>,
+}
 
 impl Inbound {
     /// A fault on channel 0 or before the connection runs reaches as far as RabbitMQ lets it: until the client is
@@ -66,6 +76,19 @@ impl Inbound {
             return Ok(());
         }
         Err(self.frame_fault(head, payload, &format!("{{invalid_frame_end_marker,{end}}}")))
+    }
+
+    /// The frame that comes next, unless a fault will be found in it or its head has not come. Nothing is taken.
+    pub fn peek<'a>(&self, input: &'a [u8]) -> Option<PeekedFrame<'a>> {
+        if self.phase != HandshakePhase::Running || self.mid != PartialFrame::No {
+            return None;
+        }
+        let head = split_head(input)?;
+        self.check_size(head).ok()?;
+        let end = FRAME_HEAD_BYTES + head.payload_bytes as usize;
+        let is_method = head.kind == FRAME_METHOD && input.get(end) == Some(&FRAME_END);
+        let method = is_method.then(|| self.decode(head.channel, &input[FRAME_HEAD_BYTES..end]).ok()).flatten();
+        Some(PeekedFrame { channel: head.channel, payload_bytes: head.payload_bytes as usize, method })
     }
 
     /// The client's first eight bytes (AMQP 0-9-1 §4.2.2). That of AMQP 0-9 counts as ours, as in RabbitMQ.

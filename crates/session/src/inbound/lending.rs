@@ -1,11 +1,12 @@
 //! Lending: the place of a large body's next bytes, given away to be filled by somebody else.
 //!
 //! Enters: from how many bytes on it is worth it.  Leaves: memory with a place in it; the same, filled.
-//! Owns:   how much is lent, and which content has memory for all of its body at once.
+//! Owns:   how much is lent, and which content has memory ahead of what has come.
 
 use super::{Inbound, PartialFrame};
+use crate::assembly::{BodyRoom, ContentAssembly};
 use crate::limits::{BODY_LENT_STEP_BYTES, BODY_STEP_BYTES, LARGE_BODY_BYTES};
-use slab::BlockMut;
+use slab::{BlockMut, Pool};
 use std::ops::Range;
 use wire::ChannelNumber;
 
@@ -18,13 +19,22 @@ pub(super) struct BodyBufferLoan {
     from_bytes: usize,
     /// Bytes of the place that is lent; zero: nothing is.
     lent_bytes: usize,
-    /// The channel whose body has memory for all of it from the first.
-    pub whole: Option<ChannelNumber>,
+    /// Bytes of the memory with that place.
+    lent_block_bytes: usize,
+    /// The channel whose body has memory ahead of what has come, one at a time: whatever a peer begins on other channels takes
+    /// no more than what arrives there.
+    pub ahead: Option<ChannelNumber>,
 }
 
 impl Default for BodyBufferLoan {
     fn default() -> Self {
-        Self { large_body_bytes: LARGE_BODY_BYTES, from_bytes: usize::MAX, lent_bytes: 0, whole: None }
+        Self {
+            large_body_bytes: LARGE_BODY_BYTES,
+            from_bytes: usize::MAX,
+            lent_bytes: 0,
+            lent_block_bytes: 0,
+            ahead: None,
+        }
     }
 }
 
@@ -53,7 +63,9 @@ impl Inbound {
         let assembly = self.channels.get_mut(channel).and_then(|channel| channel.assembly.as_deref_mut())?;
         self.lending.lent_bytes = bytes;
         let place = assembly.filled()..assembly.filled() + bytes;
-        Some((assembly.take_block(), place))
+        let memory = assembly.take_block();
+        self.lending.lent_block_bytes = memory.len();
+        Some((memory, place))
     }
 
     /// What was lent, and is full now. Answers how many bytes that were.
@@ -76,6 +88,7 @@ impl Inbound {
     }
 
     fn put_back(&mut self, memory: BlockMut) {
+        self.lending.lent_block_bytes = 0;
         if let PartialFrame::Body { channel, .. } = self.mid
             && let Some(assembly) = self.channels.get_mut(channel).and_then(|channel| channel.assembly.as_deref_mut())
         {
@@ -88,12 +101,47 @@ impl Inbound {
         self.lending.is_lent()
     }
 
-    /// The first piece of memory for a body.
+    /// The first piece of memory for a body; zero: as much as the frame at hand fills.
     pub(super) fn step_bytes(&mut self, channel: ChannelNumber) -> usize {
-        if self.lending.from_bytes == usize::MAX || *self.lending.whole.get_or_insert(channel) != channel {
-            return BODY_STEP_BYTES;
+        let assembly = self.channels.get(channel).and_then(|channel| channel.assembly.as_deref());
+        if assembly.is_none_or(ContentAssembly::is_shrunk) || *self.lending.ahead.get_or_insert(channel) != channel {
+            return 0;
         }
-        BODY_LENT_STEP_BYTES
+        if self.lending.from_bytes == usize::MAX { BODY_STEP_BYTES } else { BODY_LENT_STEP_BYTES }
+    }
+
+    /// Memory for a body in which nothing has arrived. What a link may fill by itself is needed: a device holds it.
+    #[inline]
+    pub fn body_room(&self) -> BodyRoom {
+        match self.lending.ahead {
+            Some(channel) if self.lending.from_bytes == usize::MAX => {
+                let assembly = self.channels.get(channel).and_then(|channel| channel.assembly.as_deref());
+                assembly.map_or(BodyRoom::default(), ContentAssembly::room)
+            }
+            _ => BodyRoom::default(),
+        }
+    }
+
+    /// Gives back the memory for a body in which nothing has arrived, if little must be moved. What comes of that body from
+    /// now on gets memory frame by frame. Returns how many bytes that were.
+    pub fn give_back_room(&mut self, pool: &Pool) -> usize {
+        let Some(channel) = self.lending.ahead.filter(|_| self.lending.from_bytes == usize::MAX) else { return 0 };
+        let assembly = self.channels.get_mut(channel).and_then(|channel| channel.assembly.as_deref_mut());
+        let (given_bytes, copied_bytes) = assembly.map_or((0, 0), |assembly| assembly.shrink(pool));
+        if given_bytes > 0 {
+            self.lending.ahead = None;
+        }
+        self.copied_bytes += copied_bytes as u64;
+        given_bytes
+    }
+
+    /// Bytes that have arrived of contents that are not whole; with the memory for what is missing, if a link may fill it by
+    /// itself.
+    pub fn partial_bytes(&self) -> usize {
+        let is_lending = self.lending.from_bytes < usize::MAX;
+        let bytes = if is_lending { ContentAssembly::held_bytes } else { ContentAssembly::arrived_bytes };
+        let assemblies = self.channels.iter().filter_map(|channel| channel.assembly.as_deref());
+        self.lending.lent_block_bytes + assemblies.map(bytes).sum::<usize>()
     }
 
     /// Bytes of large bodies that were copied here on the way to their place since the last call: what came in front of the

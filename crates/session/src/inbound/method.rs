@@ -147,7 +147,7 @@ impl Inbound {
         out: &mut Outbound,
         pool: &Pool,
     ) -> ParseStep<'a> {
-        self.lending.whole.take_if(|whole| *whole == number);
+        self.lending.ahead.take_if(|ahead| *ahead == number);
         self.channels.remove(number);
         if !self.owner_answers_close {
             out.method(pool, number, &channel::CloseOk {}.into());

@@ -185,8 +185,24 @@ fn a_peer_that_announces_much_on_many_channels_pins_one_body() {
         pair.server.receive(&heads.concat(), &mut whole());
     }
     let used = pair.server.pool.used_bytes();
-    let most = BODY_LENT_STEP_BYTES + 9 * crate::limits::BODY_STEP_BYTES;
+    let most = BODY_LENT_STEP_BYTES + 9 * 4_096;
     assert!(used <= most + most / 4, "{used} bytes, of {most} and what rounding adds");
+    let partial = pair.server.inbound.partial_bytes();
+    assert!((BODY_LENT_STEP_BYTES..=used).contains(&partial), "a device may hold all of {partial} bytes");
+}
+
+/// What is lent counts, with the rest of the memory that it lies in.
+#[test]
+fn lent_memory_counts_whole() {
+    let mut pair = lending();
+    let body = pattern(50_000);
+    pair.server.receive(&begun(&body, 20_000), &mut whole());
+    let before = pair.server.inbound.partial_bytes();
+    let (memory, _) = pair.server.inbound.lend().expect("a frame's payload is to come");
+    assert_eq!((memory.len(), pair.server.inbound.partial_bytes()), (50_000, before));
+    pair.server.inbound.not_lent(memory);
+    assert_eq!(pair.server.inbound.partial_bytes(), before);
+    assert_eq!(pair.server.inbound.body_room(), crate::BodyRoom::default(), "no memory is spare that may be lent");
 }
 
 #[test]

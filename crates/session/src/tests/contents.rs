@@ -4,7 +4,7 @@
 
 use super::{pattern, rich_properties, whole};
 use crate::{
-    BodyOut, DeliverHead, GetOkHead, PublishHead, ReturnHead, SessionLimits,
+    BodyOut, DeliverHead, Event, GetOkHead, ProtocolFault, PublishHead, ReturnHead, SessionLimits,
     drive::{EndpointPair, Fragmentation, TestEndpoint},
     limits::{BODY_STEP_BYTES, LARGE_BODY_BYTES},
 };
@@ -168,6 +168,68 @@ fn an_announced_body_costs_no_memory_until_it_comes() {
     assert!(pair.server.pool.used_bytes() < 1 << 20, "{:?}", pair.server.pool);
     pair.server.receive(&super::frame(3, ChannelNumber(1), b"a")[..8], &mut whole());
     assert!(pair.server.pool.used_bytes() < 2 << 20, "{:?}", pair.server.pool);
+}
+
+/// One body of a connection gets memory ahead of what arrives; whatever is begun beside it does not.
+#[test]
+fn bodies_of_other_channels_take_what_arrives() {
+    let mut pair = EndpointPair::open(&SessionLimits::default(), true, &mut whole());
+    let channels: Vec<ChannelNumber> = (0..200).map(|_| pair.open_channel(&mut whole())).collect();
+    for channel in &channels {
+        let mut bytes = super::publish(*channel);
+        bytes.extend_from_slice(&super::header(*channel, 60, 100 << 20, &[0, 0]));
+        bytes.extend_from_slice(&super::frame(3, *channel, b"a"));
+        pair.server.receive(&bytes, &mut whole());
+    }
+    assert!(pair.server.pool.used_bytes() < 2 << 20, "{:?}", pair.server.pool);
+    let room = pair.server.inbound.body_room();
+    assert_eq!((room.spare_bytes, room.untouched_bytes), ((1 << 20) - 1, (1 << 20) - 1));
+    let arrived = pair.server.inbound.partial_bytes();
+    assert!((200..20_000).contains(&arrived), "{arrived}");
+}
+
+/// Memory in which nothing has arrived can be given back in the middle of a body, which arrives whole all the same.
+#[test]
+fn a_body_whose_room_was_given_back_arrives_whole() {
+    for bytes in [40_000, 300_000, 5 << 20] {
+        let mut pair = EndpointPair::open(&SessionLimits::default(), true, &mut whole());
+        let channel = pair.open_channel(&mut whole());
+        let body = pattern(bytes);
+        let mut message = super::publish(channel);
+        message.extend_from_slice(&super::header(channel, 60, bytes as u64, &[0, 0]));
+        body.chunks(100_000).for_each(|part| message.extend_from_slice(&super::frame(3, channel, part)));
+        let (begin, rest) = message.split_at(35_000);
+        pair.server.receive(begin, &mut whole());
+        let spare_bytes = pair.server.inbound.body_room().spare_bytes;
+        let before = pair.server.pool.used_bytes();
+        assert!(spare_bytes > 0);
+        assert_eq!(pair.server.inbound.give_back_room(&pair.server.pool), spare_bytes);
+        assert_eq!(pair.server.inbound.body_room().spare_bytes, 0);
+        let used_bytes = pair.server.pool.used_bytes();
+        assert!(used_bytes <= before && used_bytes < 64 << 10, "{before} {used_bytes}");
+        pair.server.receive(rest, &mut whole());
+        assert!(pair.server.bodies.last() == Some(&body), "{bytes}");
+    }
+}
+
+/// Its owner may refuse a content before its body, which is dropped then.
+#[test]
+fn a_content_in_pieces_is_told_when_it_begins() {
+    let mut pair = EndpointPair::open(&SessionLimits::default(), true, &mut whole());
+    let channel = pair.open_channel(&mut whole());
+    let TestEndpoint { inbound, out, pool, .. } = &mut pair.server;
+    let mut bytes = super::publish(channel);
+    bytes.extend_from_slice(&super::header(channel, 60, 100_000, &[0, 0]));
+    let mut input = &bytes[..];
+    let event = inbound.next(&mut input, out, pool).expect("sound");
+    assert!(matches!(event, Some(Event::PublishBegun { exchange: b"x", .. })), "{event:?}");
+    let refusal = ProtocolFault::new(ReplyCode::AccessRefused, channel, basic::Publish::ID, "no");
+    assert!(!inbound.fail(&refusal, out, pool));
+    let mut bytes = super::frame(3, channel, &pattern(60_000));
+    bytes.extend_from_slice(&super::frame(3, channel, &pattern(40_000)));
+    let mut input = &bytes[..];
+    assert!(inbound.next(&mut input, out, pool).expect("dropped").is_none() && input.is_empty());
+    assert_eq!((pool.used_bytes() < 64 << 10, inbound.partial_bytes()), (true, 0));
 }
 
 #[test]

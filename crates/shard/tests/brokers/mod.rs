@@ -136,6 +136,7 @@ impl TestBroker {
             catalog: CatalogLimits::default(),
             definitions,
             output_bytes_max: 512 << 10,
+            process_memory: None,
             memory_bytes_max: 1 << 30,
             queue_bytes_max,
             consumer_timeout_ms: 0,

@@ -189,6 +189,7 @@ pub fn start(plan: &ServerPlan, listen: Vec<RdmaListen>) -> Result<Server, Broke
         definitions,
         output_bytes_max: 512 << 10,
         memory_bytes_max: plan.memory_bytes_max,
+        process_memory: None,
         queue_bytes_max: 1 << 29,
         consumer_timeout_ms: 0,
         connections_max: plan.connections_max,

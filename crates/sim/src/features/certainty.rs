@@ -2,8 +2,15 @@
 
 use super::dead_letters::number_of;
 use super::shadow_model::{ShadowModel, ShadowQueue};
-use crate::simulated_client::{ClientChannel, ConnectionState, PublishMode};
+use crate::broker_limits::AMPLE_MEMORY_BYTES;
+use crate::simulated_client::{ClientChannel, ConnectionState, PublishMode, SimulatedClient};
 use crate::world::SimulatedWorld;
+
+/// The messages of a channel that the broker may not have seen.
+fn unproven_publishes(channel: &ClientChannel) -> impl Iterator<Item = &u64> {
+    let plain = channel.unproven_publishes.iter().chain(channel.unconfirmed.values());
+    plain.chain(&channel.staged).chain(&channel.committing)
+}
 
 /// What is certain at a moment of a run.
 pub struct Certainty<'a> {
@@ -29,7 +36,14 @@ impl<'a> Certainty<'a> {
                 && channel.is_idle()
                 && !self.may_be_refused(channel)
                 && !self.may_be_overdue(channel)
+                && !self.may_be_ended(client)
         })
+    }
+
+    /// Whether a broker that is short of memory may have ended a connection: something of it may have arrived in part.
+    fn may_be_ended(&self, client: &SimulatedClient) -> bool {
+        let is_whole = |channel: &ClientChannel| channel.is_idle() && unproven_publishes(channel).next().is_none();
+        self.world.settings.limits.memory_bytes_max < AMPLE_MEMORY_BYTES && !client.channels.iter().all(is_whole)
     }
 
     /// Whether a channel may have had an unsettled delivery for so long that the broker has closed it.
@@ -40,13 +54,7 @@ impl<'a> Certainty<'a> {
 
     /// Whether an unproven publish of a channel may have gone to a deleted exchange.
     pub fn may_be_refused(&self, channel: &ClientChannel) -> bool {
-        let unproven = channel
-            .unproven_publishes
-            .iter()
-            .chain(channel.unconfirmed.values())
-            .chain(&channel.staged)
-            .chain(&channel.committing);
-        let mut unproven = unproven.filter_map(|id| self.model.messages.get(id));
+        let mut unproven = unproven_publishes(channel).filter_map(|id| self.model.messages.get(id));
         unproven.any(|message| self.model.may_be_gone(message.exchange))
             || (channel.mode == PublishMode::Tx && channel.pending.is_some())
     }

@@ -3,10 +3,14 @@
 use super::certainty::Certainty;
 use super::delivery_checks::{DeliveryChecker, Recipient, Suspicions};
 use super::shadow_model::{BindingTarget, PublishOutcome, SettlementProgress, ShadowModel};
+use crate::broker_limits::AMPLE_MEMORY_BYTES;
 use crate::client_connection::{BrokerReply, ClientEvent};
 use crate::simulated_client::{ClientRequest, ConnectionState, ConsumerState, PendingRequest, Settlement};
 use crate::world::SimulatedWorld;
 use wire::ChannelNumber;
+
+/// Why a broker short of memory ends a connection whose message has come in part.
+const MEMORY_REFUSAL: &str = "RESOURCE_ERROR - memory is low";
 
 /// Handles the events of clients.
 pub struct EventHandler<'a> {
@@ -91,6 +95,13 @@ impl EventHandler<'_> {
             }
             ClientEvent::Unblocked => {
                 self.world.trace.note(|| format!("client {uid} is unblocked"));
+            }
+            ClientEvent::Refused(text)
+                if text.starts_with(MEMORY_REFUSAL)
+                    && self.world.settings.limits.memory_bytes_max < AMPLE_MEMORY_BYTES =>
+            {
+                self.world.trace.note(|| format!("client {uid} is refused: {text}"));
+                self.world.clients[client].cut = true;
             }
             ClientEvent::Refused(text) => self.world.trace.fail(format!("client {uid} is refused: {text}")),
             ClientEvent::Over => {

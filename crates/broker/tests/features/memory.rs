@@ -1,0 +1,120 @@
+//! What waits while memory is low: publishers from the method on, and commands that take memory.
+
+use super::{LIMIT, consume, declare, short};
+use crate::world::{BrokerWorld, WorldConnection};
+use broker::{MemoryUse, ReadControl};
+use wire::method::{Method, basic, channel, exchange, queue};
+use wire::{ChannelNumber, ShortStr, TableRef};
+
+const ONE: ChannelNumber = ChannelNumber(1);
+
+fn set_alarm(world: &mut BrokerWorld, on: bool) {
+    let (broker, recorder) = &mut world.shards[0];
+    broker.set_memory_alarm(on, recorder);
+}
+
+/// The content of a publish begins. Whether the connection is read on, or the text of the refusal.
+fn begin(world: &mut BrokerWorld, at: WorldConnection, exchange: &str) -> Result<bool, String> {
+    let (broker, recorder) = &mut world.shards[at.0];
+    let control = broker.begin_publish(at.1, ONE, exchange.as_bytes(), recorder).map_err(|refusal| refusal.text)?;
+    Ok(control == ReadControl::Continue)
+}
+
+#[test]
+fn a_publish_is_refused_and_blocked_when_its_method_comes() {
+    let mut world = BrokerWorld::new(1, LIMIT);
+    let publisher = world.connect(0, 1);
+    let refusal = begin(&mut world, publisher, "nowhere").expect_err("there is no such exchange");
+    assert_eq!(refusal, "NOT_FOUND - no exchange 'nowhere' in vhost '/'");
+    assert_eq!(begin(&mut world, publisher, ""), Ok(true));
+    set_alarm(&mut world, true);
+    assert_eq!(world.sent(publisher), "0:blocked: low on memory", "its message has not come whole");
+    assert_eq!(begin(&mut world, publisher, ""), Ok(false));
+    let other = world.connect(0, 2);
+    assert_eq!(begin(&mut world, other, ""), Ok(false), "the first content of a connection, too");
+    assert_eq!(world.sent(other), "0:blocked: low on memory");
+    set_alarm(&mut world, false);
+    for at in [publisher, other] {
+        assert_eq!(world.sent(at), "0:connection.unblocked");
+        assert!(world.shards[0].0.may_read(at.1));
+    }
+}
+
+#[test]
+fn a_connection_awaits_memory_until_the_alarm_ends() {
+    let mut world = BrokerWorld::new(1, LIMIT);
+    let [owner, other] = [1, 2].map(|slot| world.connect(0, slot));
+    set_alarm(&mut world, true);
+    let (broker, recorder) = &mut world.shards[0];
+    assert!(broker.may_read(owner.1) && !broker.awaits_memory(owner.1));
+    broker.await_memory(owner.1, recorder);
+    assert!(!broker.may_read(owner.1) && broker.awaits_memory(owner.1) && broker.is_blocked_by_memory(owner.1));
+    assert!(broker.may_read(other.1));
+    assert_eq!(world.sent(owner), "0:blocked: low on memory");
+    set_alarm(&mut world, false);
+    assert_eq!(world.sent(owner), "0:connection.unblocked");
+    let broker = &world.shards[0].0;
+    assert!(broker.may_read(owner.1) && !broker.awaits_memory(owner.1));
+    set_alarm(&mut world, true);
+    assert!(world.shards[0].0.may_read(owner.1), "it is no publisher");
+}
+
+/// What consumers need is let in: they free memory.
+#[test]
+fn commands_that_take_memory_are_told_from_those_that_consumers_need() {
+    let mut world = BrokerWorld::new(1, LIMIT);
+    let owner = world.connect(0, 1);
+    declare(&mut world, owner, "q", &[]);
+    let (arguments, no_wait) = (TableRef::EMPTY, false);
+    let bind = |key| queue::Bind {
+        queue: short("q"),
+        exchange: short("amq.direct"),
+        routing_key: short(key),
+        no_wait,
+        arguments,
+    };
+    world.command(owner, bind("bound"));
+    let declare_queue = |name, passive| {
+        let (durable, exclusive, auto_delete) = (false, false, false);
+        queue::Declare { queue: short(name), passive, durable, exclusive, auto_delete, no_wait, arguments }
+    };
+    let declare_exchange = |name| exchange::Declare {
+        exchange: short(name),
+        kind: short("direct"),
+        passive: false,
+        durable: false,
+        auto_delete: false,
+        internal: false,
+        no_wait,
+        arguments,
+    };
+    let publish = |routing_key| {
+        let (exchange, mandatory, immediate) = (ShortStr::literal(""), false, false);
+        basic::Publish { exchange, routing_key: short(routing_key), mandatory, immediate }
+    };
+    let consume_queue = || {
+        let (no_local, no_ack, exclusive) = (false, false, false);
+        basic::Consume { queue: short("q"), consumer_tag: short("c"), no_local, no_ack, exclusive, no_wait, arguments }
+    };
+    let definition = Some(MemoryUse::Definition);
+    let cases: [(ChannelNumber, Method<'_>, Option<MemoryUse>); 13] = [
+        (ONE, publish("q").into(), Some(MemoryUse::Message)),
+        (ONE, publish("amq.harrier.requests").into(), Some(MemoryUse::Message)),
+        (ONE, declare_queue("new", false).into(), definition),
+        (ONE, declare_queue("new", true).into(), None),
+        (ONE, declare_queue("q", false).into(), None),
+        (ONE, declare_exchange("new").into(), definition),
+        (ONE, declare_exchange("amq.direct").into(), None),
+        (ONE, bind("new").into(), definition),
+        (ONE, bind("bound").into(), None),
+        (ChannelNumber(4), channel::Open {}.into(), None),
+        (ChannelNumber(5), channel::Open {}.into(), definition),
+        (ONE, consume_queue().into(), None),
+        (ONE, basic::Get { queue: short("q"), no_ack: true }.into(), None),
+    ];
+    for (number, method, expected) in cases {
+        assert_eq!(world.shards[0].0.memory_use(owner.1, number, &method), expected, "{}", method.name());
+    }
+    (0..4).for_each(|number| consume(&mut world, owner, "q", &number.to_string(), true));
+    assert_eq!(world.shards[0].0.memory_use(owner.1, ONE, &consume_queue().into()), definition);
+}

@@ -1,0 +1,22 @@
+//! The memory of a broker process under attack: whatever clients send, it stays below the memory limit and a tenth more, and
+//! others publish and consume while the attackers stay or when they have gone.
+//!
+//! `HARRIER_BIN` names another program to attack.
+
+#[path = "memory/attacker.rs"]
+mod attacker;
+#[path = "memory/broker.rs"]
+mod broker;
+#[path = "memory/bystander.rs"]
+mod bystander;
+#[path = "memory/definitions.rs"]
+mod definitions;
+#[path = "memory/messages.rs"]
+mod messages;
+#[path = "memory/partial.rs"]
+mod partial;
+
+use std::time::Duration;
+
+/// Longer than anything here takes on a loaded machine: a wait that exceeds it has failed.
+const PATIENCE: Duration = Duration::from_secs(120);

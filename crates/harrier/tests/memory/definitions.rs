@@ -1,0 +1,101 @@
+//! Queues with large arguments and without, channels, and consumers.
+
+use super::attacker::{Attacker, method_frame, open_channel, short};
+use super::broker::LimitedBroker;
+use super::bystander::Bystander;
+use wire::method::{Method, basic, queue};
+use wire::{Table, TableRef, Value};
+
+/// An exclusive queue, which goes with its connection. Nobody awaits an answer.
+fn declare(name: &str, arguments: &[u8]) -> Vec<u8> {
+    let declare = queue::Declare {
+        queue: short(name),
+        passive: false,
+        durable: false,
+        exclusive: true,
+        auto_delete: false,
+        no_wait: true,
+        arguments: TableRef::new(arguments),
+    };
+    method_frame(1, declare.into())
+}
+
+fn qos() -> Method<'static> {
+    basic::Qos { prefetch_size: 0, prefetch_count: 1, global: false }.into()
+}
+
+/// Sends batches until the broker does not read on, or has carried all of them out.
+fn send_until_held(attacker: &mut Attacker, batches: impl Iterator<Item = Vec<u8>>) {
+    for batch in batches {
+        attacker.send_in_background([batch, method_frame(1, qos())].concat());
+        if attacker.await_any(&["basic.qos-ok", "connection.blocked"]).as_deref() != Some("basic.qos-ok") {
+            return;
+        }
+    }
+}
+
+fn attack(name: &str, limit_mib: u64, attack: &str, batches: impl Iterator<Item = Vec<u8>>) {
+    let broker = LimitedBroker::start(name, limit_mib);
+    let mut bystander = Bystander::new(&broker);
+    let mut attacker = Attacker::connect(&broker, "guest");
+    attacker.send(&open_channel(1)).expect("sent");
+    send_until_held(&mut attacker, batches);
+    broker.has_kept_its_limit(attack);
+    attacker.end();
+    bystander.exchange(attack);
+}
+
+#[test]
+fn large_arguments_are_counted_and_wait() {
+    let arguments = Table::new().with("x-large", Value::text(&"a".repeat(58_000))).expect("short").to_bytes();
+    let batches = (0..80).map(|batch| (0..40).flat_map(|at| declare(&format!("{batch}.{at}"), &arguments)).collect());
+    attack("arguments", 64, "queues with large arguments", batches);
+}
+
+#[test]
+fn small_queues_are_counted_and_wait() {
+    // Long names: the more queues, the longer their end takes.
+    let batches =
+        (0..100).map(|batch| (0..1_000).flat_map(|at| declare(&format!("{batch}.{at:0>200}"), &[])).collect());
+    attack("queues", 16, "queues", batches);
+}
+
+#[test]
+fn consumers_are_counted_and_wait() {
+    let consume = |channel: u16, tag: &str| {
+        let queue = format!("q.{channel}");
+        let consume = basic::Consume {
+            queue: short(&queue),
+            consumer_tag: short(tag),
+            no_local: false,
+            no_ack: false,
+            exclusive: false,
+            no_wait: true,
+            arguments: TableRef::EMPTY,
+        };
+        method_frame(channel, consume.into())
+    };
+    let batches = (2..400).map(|channel| {
+        let consumers = (0..1_000).flat_map(|at| consume(channel, &format!("{at:0>200}")));
+        [declare(&format!("q.{channel}"), &[]), open_channel(channel)].concat().into_iter().chain(consumers).collect()
+    });
+    attack("consumers", 32, "consumers", batches);
+}
+
+#[test]
+fn channels_are_counted_and_wait() {
+    let attack = "channels";
+    let broker = LimitedBroker::start("channels", 64);
+    let attackers: Vec<_> = (0..100)
+        .map(|_| {
+            let mut attacker = Attacker::connect(&broker, "guest");
+            attacker.send(&open_channel(1)).expect("sent");
+            send_until_held(&mut attacker, std::iter::once((2..2_047).flat_map(open_channel).collect()));
+            attacker
+        })
+        .collect();
+    broker.has_kept_its_limit(attack);
+    broker.terminate();
+    // The table of channels keeps its size, and so the memory alarm goes on.
+    attackers.into_iter().for_each(Attacker::end);
+}

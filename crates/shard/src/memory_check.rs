@@ -1,0 +1,153 @@
+//! The memory check of a shard: adds up what it holds, and carries out what follows from that.
+
+use crate::connection::ConnectionPhase;
+use crate::effects::DeferredRefusal;
+use crate::limits::SCARCE_FRAME_BYTES_MAX;
+use crate::sessions::Sessions;
+use broker::{ConnectionSlot, Effects, MemoryUse};
+use catalog::{Refusal, UserId};
+use std::collections::HashMap;
+use std::time::Instant;
+use wire::{ChannelNumber, ReplyCode};
+
+const PARTIAL_TEXT: &str = "RESOURCE_ERROR - memory is low, and the connection holds much that has not arrived whole";
+
+/// What the connections of one user hold of frames and messages that have not arrived whole.
+#[derive(Default)]
+struct PartialContents {
+    bytes: usize,
+    /// The connection with most, and how much that is.
+    largest: Option<(usize, ConnectionSlot)>,
+}
+
+impl Sessions {
+    /// What changes when memory is taken: the blocks of this shard, and the heap of the process.
+    #[inline]
+    pub fn seen_bytes(&self) -> usize {
+        self.effects.pool().used_bytes() + self.shared.heap_bytes().unwrap_or(0) as usize
+    }
+
+    /// Bytes in use by this shard. Where nobody counts the heap, its lists of messages are estimated.
+    pub fn used_bytes(&self) -> usize {
+        let spare_bytes = self.connections.body_room().spare_bytes;
+        self.effects.pool().used_bytes().saturating_sub(spare_bytes) + self.list_bytes()
+    }
+
+    fn list_bytes(&self) -> usize {
+        if self.shared.heap_bytes().is_some() { 0 } else { self.broker.list_overhead_bytes() }
+    }
+
+    /// Checks memory in the middle of a tick, if much was taken since the last check.
+    #[inline]
+    pub fn check_memory_growth(&mut self, now: Instant) {
+        if self.memory.exceeds_step(self.seen_bytes()) {
+            self.check_memory(now);
+        }
+    }
+
+    /// Adds up the memory in use, if that is due, and raises or ends the alarms.
+    pub fn check_memory(&mut self, now: Instant) {
+        if !self.memory.start_check(self.seen_bytes(), now) {
+            return;
+        }
+        self.record_copied_bytes();
+        self.effects.pool().collect();
+        let list_bytes = self.list_bytes();
+        let untouched_bytes = self.connections.body_room().untouched_bytes;
+        let provided_bytes = self.effects.pool().mapped_bytes().saturating_sub(untouched_bytes);
+        let is_short = self.memory.record_held(provided_bytes + list_bytes, &self.shared);
+        if is_short {
+            self.connections.give_back_room(self.effects.pool());
+            self.effects.pool().trim();
+        }
+        let heap_bytes = self.shared.heap_bytes().map_or(list_bytes, |bytes| bytes as usize);
+        if self.memory.should_trim_heap(heap_bytes, is_short, now) {
+            slab::trim_heap();
+        }
+        let was_alarmed = self.broker.memory_alarm();
+        if let Some(over) = self.memory.record_used(self.used_bytes(), was_alarmed, &self.shared) {
+            tracing::warn!(shard = self.options.shard.0, over, bytes = self.shared.used_bytes(), "memory limit");
+            self.broker.set_memory_alarm(over, &mut self.effects);
+        }
+        self.effects.outputs.limit_deliveries(self.memory.pressure());
+        if self.memory.pressure().is_low || was_alarmed {
+            self.check_partial_contents(now);
+        }
+        self.check_vhosts();
+    }
+
+    fn check_vhosts(&mut self) {
+        let Sessions { options, broker, effects, shared, memory, .. } = self;
+        let changed = memory.record_vhosts(broker.vhost_quotas(), |vhost| broker.is_vhost_full(vhost), shared);
+        for vhost in changed {
+            let (full, vhost_name) = (vhost.is_full, broker.catalog().vhost_name(vhost.vhost));
+            let shard = options.shard.0;
+            tracing::warn!(shard, vhost = vhost_name, full, bytes = vhost.bytes, "limit of a virtual host's queues");
+            broker.set_vhost_full(vhost.vhost, full, effects);
+        }
+    }
+
+    /// Publishes how many bytes of bodies this shard has copied.
+    pub fn record_copied_bytes(&self) {
+        self.shared.record_copied_bytes(self.options.shard, self.effects.copied);
+    }
+
+    /// Whether the next command of a connection must wait until memory is not low any more. The connection is told.
+    #[cold]
+    pub fn must_await_memory(&mut self, slot: ConnectionSlot, input: &[u8]) -> bool {
+        let Some(connection) = self.connections.get(slot) else { return false };
+        let Some(frame) = connection.inbound.peek(input) else { return false };
+        let pressure = self.memory.pressure();
+        let memory_use = frame.method.and_then(|method| self.broker.memory_use(slot, frame.channel, &method));
+        let must_wait = match memory_use {
+            _ if frame.payload_bytes > SCARCE_FRAME_BYTES_MAX => true,
+            Some(MemoryUse::Message) => pressure.holds_messages,
+            Some(MemoryUse::Definition) => pressure.holds_definitions,
+            None => false,
+        };
+        if must_wait {
+            self.broker.await_memory(slot, &mut self.effects);
+        }
+        must_wait
+    }
+
+    /// Whether a connection waits for memory whose peer has gone, with a command that is not taken or not whole: nobody
+    /// else needs it.
+    pub fn waits_in_vain(&self, slot: ConnectionSlot) -> bool {
+        self.broker.awaits_memory(slot)
+            || (self.broker.is_blocked_by_memory(slot)
+                && self.connections.get(slot).is_some_and(|connection| connection.partial_bytes() > 0))
+    }
+
+    /// While memory is low nobody reads what completes a message: if too much of it is of messages that are not whole, the
+    /// connection with most of them ends, of the user with most.
+    fn check_partial_contents(&mut self, now: Instant) {
+        if !self.memory.start_partial_check(now) {
+            return;
+        }
+        let mut users: HashMap<UserId, PartialContents> = HashMap::new();
+        let mut bytes = 0;
+        if self.memory.pressure().is_low {
+            for slot in self.connections.slots() {
+                let Some(connection) = self.connections.get(slot) else { continue };
+                let ConnectionPhase::Open { user, .. } = connection.phase else { continue };
+                let partial_bytes = connection.partial_bytes();
+                if partial_bytes > 0 {
+                    let of_user = users.entry(user).or_default();
+                    of_user.bytes += partial_bytes;
+                    of_user.largest = of_user.largest.max(Some((partial_bytes, slot)));
+                    bytes += partial_bytes;
+                }
+            }
+        }
+        if !self.shared.record_partial_bytes(self.options.shard, bytes as u64) {
+            return;
+        }
+        let most = users.into_iter().max_by_key(|(user, contents)| (contents.bytes, *user));
+        if let Some((_, slot)) = most.and_then(|(_, contents)| contents.largest) {
+            let refusal = Refusal::connection(ReplyCode::ResourceError, PARTIAL_TEXT);
+            let channel = ChannelNumber::CONNECTION;
+            self.effects.refusals.push(DeferredRefusal { slot, channel, refusal, method: (0, 0) });
+        }
+    }
+}
