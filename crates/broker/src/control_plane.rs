@@ -78,38 +78,45 @@ impl ControlPlane<'_> {
             fx.batch(ShardId(0)).push(ShardMessage::Define { requester, definitions });
             return;
         }
-        let mut result = Ok(());
+        let (mut result, mut is_finished) = (Ok(()), true);
         for (made, definition) in definitions.into_iter().enumerate() {
-            if let Err(refusal) = self.execute(definition, fx) {
-                result = Err(RefusedDefinition { made, refusal });
-                break;
+            match self.execute(definition, fx) {
+                Ok(finished) => is_finished &= finished,
+                Err(refusal) => {
+                    result = Err(RefusedDefinition { made, refusal });
+                    break;
+                }
             }
         }
-        if let Some(requester) = requester {
-            self.definitions.await_replicas(requester, result);
+        match requester {
+            Some(requester) if is_finished => self.definitions.await_replicas(requester, result),
+            Some(requester) => self.definitions.await_removals(requester, result),
+            None => {}
         }
     }
 
     /// Shard 0 makes a change. What takes more steps than one definition may take is finished by further ones in other turns.
-    pub fn execute<E: Effects>(&mut self, definition: Definition, fx: &mut E) -> Result<(), Refusal> {
+    /// Returns whether it is finished.
+    pub fn execute<E: Effects>(&mut self, definition: Definition, fx: &mut E) -> Result<bool, Refusal> {
         let is_finishing = self.definitions.catalog.has_unfinished_removals();
         let executed = self.definitions.execute(definition, fx)?;
         self.carry_out(&executed, fx);
         if executed.unfinished && !is_finishing {
             self.sessions.deferred.leave(DeferredWork::FinishRemovals);
         }
-        Ok(())
+        Ok(!executed.unfinished)
     }
 
     /// Shard 0 goes on with removals. Returns whether more is left.
     pub fn finish_removals<E: Effects>(&mut self, fx: &mut E) -> bool {
-        match self.definitions.execute(Definition::FinishRemovals, fx) {
-            Ok(executed) => {
-                self.carry_out(&executed, fx);
-                executed.unfinished
+        if let Ok(executed) = self.definitions.execute(Definition::FinishRemovals, fx) {
+            self.carry_out(&executed, fx);
+            if executed.unfinished {
+                return true;
             }
-            Err(_refused) => false,
         }
+        self.definitions.end_removals();
+        false
     }
 
     /// This replica makes a change of shard 0.

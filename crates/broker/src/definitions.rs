@@ -28,6 +28,8 @@ pub(crate) struct Definitions {
     /// Shard 0: the changes that each replica has made.
     applied: Vec<u64>,
     pending: VecDeque<PendingDefinition>,
+    /// Shard 0: requesters of removals that further definitions finish.
+    awaiting_removals: Vec<(Requester, Result<(), RefusedDefinition>)>,
     /// Users may have lost access, and nobody has taken note yet.
     pub access_narrowed: bool,
 }
@@ -35,12 +37,20 @@ pub(crate) struct Definitions {
 impl Definitions {
     pub fn new(identity: ShardIdentity, catalog: Catalog) -> Self {
         let applied = vec![0; usize::from(identity.shards)];
-        Definitions { identity, catalog, version: 0, applied, pending: VecDeque::new(), access_narrowed: false }
+        Definitions {
+            identity,
+            catalog,
+            version: 0,
+            applied,
+            pending: VecDeque::new(),
+            awaiting_removals: Vec::new(),
+            access_narrowed: false,
+        }
     }
 
     /// Changes whose requesters have no response yet.
     pub fn pending_len(&self) -> usize {
-        self.pending.len()
+        self.pending.len() + self.awaiting_removals.len()
     }
 
     /// Shard 0 makes a change, and sends it to the other replicas.
@@ -73,6 +83,18 @@ impl Definitions {
     /// found may not be visible on every shard yet.
     pub fn await_replicas(&mut self, requester: Requester, result: Result<(), RefusedDefinition>) {
         self.pending.push_back(PendingDefinition { version: self.version, requester, result });
+    }
+
+    /// Shard 0: a requester awaits the outcome of changes of which some remove more than one definition may.
+    pub fn await_removals(&mut self, requester: Requester, result: Result<(), RefusedDefinition>) {
+        self.awaiting_removals.push((requester, result));
+    }
+
+    /// Shard 0: all removals are finished.
+    pub fn end_removals(&mut self) {
+        for (requester, result) in std::mem::take(&mut self.awaiting_removals) {
+            self.await_replicas(requester, result);
+        }
     }
 
     /// Shard 0: a replica has made all changes up to a version.

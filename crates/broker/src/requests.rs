@@ -307,6 +307,10 @@ impl Requests<'_> {
         self.control.sessions.await_response(slot, PendingCommand { channel, method, request, reply });
         if is_only_shard {
             let executed = self.control.execute(definition, fx);
+            if let Ok(false) = executed {
+                self.control.definitions.await_removals(requester, Ok(()));
+                return Ok(ReadControl::Pause);
+            }
             let command = self.control.sessions.take_pending(requester);
             executed?;
             let Some(command) = command else { return Ok(ReadControl::Continue) };

@@ -7,6 +7,7 @@ use crate::forwarder::ForwardResult;
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
 use crate::ledger::SettlementOutcome;
 use crate::message::Message;
+use crate::requests::Requests;
 use catalog::{Definition, QueueRoute};
 use std::sync::Arc;
 use wire::{ChannelNumber, DeliveryTag};
@@ -98,7 +99,15 @@ impl WorkRunner<'_> {
             DeferredWork::Publish(publish) => {
                 self.control.publishing().run_publish(publish, fx).map(DeferredWork::Publish)
             }
-            DeferredWork::FinishRemovals => self.control.finish_removals(fx).then_some(DeferredWork::FinishRemovals),
+            DeferredWork::FinishRemovals => {
+                if self.control.finish_removals(fx) {
+                    return Some(DeferredWork::FinishRemovals);
+                }
+                let ControlPlane { identity, sessions, definitions, data } = &mut self.control;
+                let control = ControlPlane { identity: *identity, sessions, definitions, data };
+                Requests { control }.send_outcomes(fx);
+                None
+            }
             DeferredWork::Settle { channel, through, outcome } => self.settle(channel, through, outcome, fx),
             DeferredWork::Wake { channel } => {
                 if let Some(channel) = self.control.data.dispatcher.channels.get_mut(channel) {

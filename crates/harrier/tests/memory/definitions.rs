@@ -85,7 +85,7 @@ fn consumers_are_counted_and_wait() {
 #[test]
 fn channels_are_counted_and_wait() {
     let attack = "channels";
-    let broker = LimitedBroker::start("channels", 64);
+    let mut broker = LimitedBroker::start("channels", 64);
     let attackers: Vec<_> = (0..100)
         .map(|_| {
             let mut attacker = Attacker::connect(&broker, "guest");
