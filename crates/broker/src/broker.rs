@@ -55,6 +55,10 @@ pub struct BrokerCounters {
     pub unroutable: u64,
     /// Dead letters that had died of themselves in so many queues that their history was full, or of which too many waited.
     pub dead_letters_dropped: u64,
+    /// Units of work that turns have done.
+    pub work: u64,
+    /// The most that one of them has done.
+    pub work_per_turn_max: u64,
 }
 
 /// The broker core of one shard.
@@ -103,10 +107,6 @@ impl Broker {
         Inbox { requests: Requests { control }, early }
     }
 
-    fn runner(&mut self) -> WorkRunner<'_> {
-        WorkRunner { control: self.control() }
-    }
-
     #[inline]
     fn publishing(&mut self) -> Publishing<'_> {
         let Broker { identity, sessions, definitions, data, .. } = self;
@@ -131,6 +131,8 @@ impl Broker {
             unroutable: self.data.forwarder.unroutable,
             dead_letters_dropped: self.data.dead_letters.dropped
                 + self.data.dispatcher.queues.housekeeping.dead_letters.dropped(),
+            work: self.data.dispatcher.work.done(),
+            work_per_turn_max: self.data.dispatcher.work.most(),
         }
     }
 
@@ -174,7 +176,7 @@ impl Broker {
 
     /// A connection is gone: its deliveries return, and its exclusive queues are deleted.
     pub fn close_session<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
-        self.runner().close_session(slot, fx);
+        WorkRunner { control: self.control() }.close_session(slot, fx);
     }
 
     /// The client opened a channel.
@@ -187,12 +189,12 @@ impl Broker {
 
     /// A channel is closed, by either side.
     pub fn close_channel<E: Effects>(&mut self, slot: ConnectionSlot, number: ChannelNumber, fx: &mut E) {
-        self.runner().close_channel(slot, number, SettlementOutcome::Requeued, fx);
+        WorkRunner { control: self.control() }.close_channel(slot, number, SettlementOutcome::Requeued, fx);
     }
 
     /// A channel is closed, and its deliveries are rejected: they are dead letters, or dropped.
     pub fn close_channel_rejecting<E: Effects>(&mut self, slot: ConnectionSlot, number: ChannelNumber, fx: &mut E) {
-        self.runner().close_channel(slot, number, SettlementOutcome::Rejected, fx);
+        WorkRunner { control: self.control() }.close_channel(slot, number, SettlementOutcome::Rejected, fx);
     }
 
     /// Whether a channel is open.
@@ -366,16 +368,6 @@ impl Broker {
         self.data.dispatcher.work.is_spent()
     }
 
-    /// The most units of work that a turn has done.
-    pub fn most_work(&self) -> u64 {
-        self.data.dispatcher.work.most()
-    }
-
-    /// Units of work done since the start.
-    pub fn work_done(&self) -> u64 {
-        self.data.dispatcher.work.done()
-    }
-
     /// Whether turns have left work undone, which [`Broker::run_deferred`] does.
     #[inline]
     pub fn has_deferred(&self) -> bool {
@@ -384,7 +376,7 @@ impl Broker {
 
     /// Does what turns have left undone, for one turn.
     pub fn run_deferred<E: Effects>(&mut self, fx: &mut E) {
-        self.runner().run(fx);
+        WorkRunner { control: self.control() }.run(fx);
         if self.early.any_awaits_turn() {
             self.inbox().resume(fx);
         }

@@ -2,6 +2,7 @@
 
 use crate::channel::{ChannelMode, not_open, unknown_tag};
 use crate::channels::Channels;
+use crate::commits::Commits;
 use crate::consumer::{Consumer, ConsumerState, window_of};
 use crate::declarations;
 use crate::deferred_work::DeferredWork;
@@ -99,7 +100,9 @@ impl Commands<'_> {
                 self.channels().open_channel(key)?.select_transactions()?;
                 reply(false, Method::TxSelectOk(tx::SelectOk {}));
             }
-            Method::TxCommit(_) => return self.requests.control.publishing().commit(slot, number, key, fx),
+            Method::TxCommit(_) => {
+                return Commits { publishing: self.requests.control.publishing() }.begin(slot, number, key, fx);
+            }
             Method::TxRollback(_) => {
                 self.channels().open_channel(key)?.roll_back()?;
                 reply(false, Method::TxRollbackOk(tx::RollbackOk {}));

@@ -29,6 +29,7 @@ mod channel_confirms;
 mod channels;
 mod chunked_queue;
 mod commands;
+mod commits;
 mod confirms;
 mod consumer;
 mod consumer_rotation;

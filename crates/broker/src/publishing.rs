@@ -4,13 +4,13 @@ use crate::admin_request::{AdminRequest, AdminRequestError};
 use crate::carbon_copies;
 use crate::channel::{ChannelMode, not_open};
 use crate::data_plane::DataPlane;
-use crate::deferred_work::{DeferredCommit, DeferredPublish, DeferredWork};
+use crate::deferred_work::{DeferredPublish, DeferredWork};
 use crate::direct_reply::{PSEUDO_QUEUE, ReplyAddress};
 use crate::effects::Effects;
 use crate::flow_control::FlowControl;
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey, ShardIdentity};
 use crate::limits::ADMIN_REQUEST_BYTES_MAX;
-use crate::message::{BodyRef, Content, Message};
+use crate::message::{BodyRef, Content};
 use crate::publish_route::{PublishRouteCache, same};
 use crate::session_state::{PendingCommand, PendingReply, ReadControl};
 use crate::sessions::Sessions;
@@ -251,7 +251,7 @@ impl Publishing<'_> {
 
     /// The queues for a publish, by the channel's route cache if it repeats the last one.
     #[inline]
-    fn route(
+    pub fn route(
         &mut self,
         slot: ConnectionSlot,
         key: ChannelKey,
@@ -291,7 +291,7 @@ impl Publishing<'_> {
 
     /// The queues for a publish with further routing keys, or the search for them if the budget of the turn is spent before it
     /// has ended.
-    fn route_copies(
+    pub fn route_copies(
         &mut self,
         slot: ConnectionSlot,
         exchange: &[u8],
@@ -308,7 +308,7 @@ impl Publishing<'_> {
 
     /// Leaves the search for the queues of a publish to other turns.
     #[cold]
-    fn defer_publish(&mut self, publish: Box<DeferredPublish>) {
+    pub fn defer_publish(&mut self, publish: Box<DeferredPublish>) {
         if let Some(awaited) = publish.awaited
             && let Some(channel) = self.data.dispatcher.channels.get_mut(awaited.channel)
         {
@@ -370,7 +370,7 @@ impl Publishing<'_> {
 
     /// Forwards a routed publish, and notes what its channel awaits.
     #[inline]
-    fn forward<E: Effects>(
+    pub fn forward<E: Effects>(
         &mut self,
         (slot, number): (ConnectionSlot, ChannelNumber),
         route: &Arc<QueueRoute>,
@@ -537,102 +537,6 @@ impl Publishing<'_> {
         let name = address.name();
         owned.reply_to = Some(ShortStr::truncated(&name).to_owned());
         Ok(owned.to_bytes())
-    }
-
-    /// `tx.commit`: carries out the operations of the transaction, in their order. As in RabbitMQ, a commit is not atomic across
-    /// queues. The reply waits until every message is in its queues, on whatever shard.
-    pub fn commit<E: Effects>(
-        &mut self,
-        slot: ConnectionSlot,
-        number: ChannelNumber,
-        key: ChannelKey,
-        fx: &mut E,
-    ) -> Result<ReadControl, Refusal> {
-        let operations = self.data.dispatcher.channels.open_channel(key)?.transaction()?.take().into_iter();
-        let commit = Box::new(DeferredCommit { slot, number, channel: key, operations, settles: false });
-        if let Some(commit) = self.run_commit(commit, fx) {
-            self.sessions.defer(slot, DeferredWork::Commit(commit));
-        }
-        Ok(self.sessions.read_control(slot))
-    }
-
-    /// Carries out operations of a transaction as far as the budget of the turn allows, and replies when all are done. Returns
-    /// the rest.
-    pub fn run_commit<E: Effects>(
-        &mut self,
-        mut commit: Box<DeferredCommit>,
-        fx: &mut E,
-    ) -> Option<Box<DeferredCommit>> {
-        let (slot, number, key) = (commit.slot, commit.number, commit.channel);
-        loop {
-            // A publish that has left work behind goes first.
-            if self.data.dispatcher.work.is_spent() {
-                return Some(commit);
-            }
-            match commit.operations.next() {
-                Some(TransactionOperation::Publish { message, mandatory, further_keys }) => {
-                    self.commit_publish(&commit, &message, mandatory, further_keys.as_deref(), fx);
-                }
-                Some(TransactionOperation::Settle { deliveries, outcome }) => {
-                    let deliveries = deliveries.into_iter().map(|(_, delivery)| delivery);
-                    self.data.settle_all(key, deliveries, outcome, self.catalog, fx);
-                    commit.settles = true;
-                }
-                None => break,
-            }
-        }
-        if commit.settles {
-            self.data.dispatcher.wake_channel(key, self.sessions, fx);
-        }
-        self.data.dispatch_due(self.sessions, self.catalog, fx);
-        // The client has gone, or closed the channel: nobody awaits a reply.
-        let channel = self.data.dispatcher.channels.get_mut(key).filter(|channel| !channel.closing)?;
-        if channel.confirms.pending.is_empty() {
-            match channel.commit_result() {
-                Ok(()) => fx.reply(slot, number, Method::TxCommitOk(tx::CommitOk {})),
-                Err(refusal) => fx.refuse(slot, number, refusal, tx::Commit::ID),
-            }
-            return None;
-        }
-        let request = self.sessions.next_request();
-        let reply = PendingReply::Commit;
-        self.sessions.await_response(slot, PendingCommand { channel: number, method: tx::Commit::ID, request, reply });
-        None
-    }
-
-    /// Publishes a message of a transaction.
-    fn commit_publish<E: Effects>(
-        &mut self,
-        commit: &DeferredCommit,
-        message: &Message,
-        mandatory: bool,
-        further_keys: Option<&[Box<[u8]>]>,
-        fx: &mut E,
-    ) {
-        let (slot, key) = (commit.slot, commit.channel);
-        // The message is published now.
-        let content = Content { arrived_us: self.data.dispatcher.now_us, ..message.content() };
-        let properties = RawProperties::new(content.properties);
-        // The exchange may have been deleted since: then the message has no queues.
-        let (exchange, routing_key) = (content.exchange, content.routing_key);
-        let route = match further_keys {
-            None => self.route(slot, key, exchange, routing_key, properties).map(Ok),
-            Some(keys) => self.route_copies(slot, exchange, routing_key, keys, properties),
-        };
-        let Ok(route) = route else { return };
-        let Some(channel) = self.data.dispatcher.channels.get_mut(key) else { return };
-        channel.confirms.published += 1;
-        let publish = Some(PublishKey { channel: key, number: channel.confirms.published });
-        let route = match route {
-            Ok(route) => route,
-            Err(search) => {
-                let (number, message) = (commit.number, content.keep(fx.pool()));
-                let deferred =
-                    DeferredPublish { slot, number, channel: key, message, mandatory, search, awaited: publish };
-                return self.defer_publish(Box::new(deferred));
-            }
-        };
-        self.forward((slot, commit.number), &route, &content, mandatory, publish, fx);
     }
 
     /// Another shard or the store has answered a publish.

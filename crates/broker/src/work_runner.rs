@@ -1,5 +1,6 @@
 //! Does what turns have left undone, as far as the budget of another turn allows; takes closed channels and connections apart.
 
+use crate::commits::Commits;
 use crate::control_plane::ControlPlane;
 use crate::deferred_work::{DeferredKey, DeferredWork};
 use crate::effects::Effects;
@@ -116,7 +117,9 @@ impl WorkRunner<'_> {
                 self.control.wake_channel(channel, fx);
                 None
             }
-            DeferredWork::Commit(commit) => self.control.publishing().run_commit(commit, fx).map(DeferredWork::Commit),
+            DeferredWork::Commit(commit) => {
+                Commits { publishing: self.control.publishing() }.run(commit, fx).map(DeferredWork::Commit)
+            }
             DeferredWork::AwaitBacklog => self.control.data.has_backlog.then_some(DeferredWork::AwaitBacklog),
             DeferredWork::CloseChannel { channel, outcome } => {
                 self.take_apart(channel, outcome, fx).then_some(DeferredWork::CloseChannel { channel, outcome })

@@ -87,8 +87,12 @@ fn one_message_that_becomes_many_dead_letters_holds_nobody() {
     }
     let broker = &world.shards[0].0;
     // 8 + 8x7 + 8x7x6 + ... copies, each once a dead letter.
-    assert!(broker.work_done() > 109_600 && turns > 10, "{} units in {turns} turns", broker.work_done());
-    assert!(broker.most_work() <= WORK_MAX, "{} units in one turn", broker.most_work());
+    assert!(broker.counters().work > 109_600 && turns > 10, "{} units in {turns} turns", broker.counters().work);
+    assert!(
+        broker.counters().work_per_turn_max <= WORK_MAX,
+        "{} units in one turn",
+        broker.counters().work_per_turn_max
+    );
     assert!(most <= QUEUES * QUEUES, "{most} dead letters at once");
     assert!(broker.may_read(attacker.1) && census(&world, "deferred work") == 0);
 }
@@ -114,7 +118,11 @@ fn consumers_that_leave_together_leave_in_turns() {
         turns += 1;
     }
     let broker = &world.shards[0].0;
-    assert!(turns >= 3 && broker.most_work() <= WORK_MAX, "{} units in one of {turns} turns", broker.most_work());
+    assert!(
+        turns >= 3 && broker.counters().work_per_turn_max <= WORK_MAX,
+        "{} units in one of {turns} turns",
+        broker.counters().work_per_turn_max
+    );
     assert_eq!(census(&world, "consumers"), 1, "the bystander's");
     world.command(bystander, basic::Get { queue: short("q"), no_ack: true });
     assert!(world.sent(bystander).contains("=kept (0 left)"));
@@ -133,12 +141,12 @@ fn acknowledgements_do_not_search_idle_consumers() {
     prefetch(&mut world, attacker, 0, false);
     declare(&mut world, attacker, "q");
     consume(&mut world, attacker, "q", "c", false);
-    let before = world.shards[0].0.work_done();
+    let before = world.shards[0].0.counters().work;
     for number in 0..CONSUMERS as u64 {
         world.publish(attacker, "", "q", "m");
         ack(&mut world, attacker, CONSUMERS as u64 + 1 + number, false);
     }
-    let each = (world.shards[0].0.work_done() - before) / CONSUMERS as u64;
+    let each = (world.shards[0].0.counters().work - before) / CONSUMERS as u64;
     assert!(each <= 8, "{each} units for a publish and its acknowledgement");
     assert!(world.sent(attacker).ends_with(&format!("c#{}=m", 2 * CONSUMERS)));
 }
@@ -163,7 +171,7 @@ fn a_publish_to_very_many_queues_is_divided_and_nothing_overtakes_it() {
     assert!(turns >= 1, "{turns} turns");
     assert_eq!(world.sent(attacker), "ack 1");
     // Its route is found in one piece: two units a queue.
-    let (may_read, most) = (world.shards[0].0.may_read(attacker.1), world.shards[0].0.most_work());
+    let (may_read, most) = (world.shards[0].0.may_read(attacker.1), world.shards[0].0.counters().work_per_turn_max);
     assert!(may_read && most <= WORK_MAX + 2 * QUEUES as u64, "{most} units");
     assert!(world.shards[0].0.queues().filter(|queue| queue.name.starts_with('q')).all(|queue| queue.ready.len() == 1));
 }
@@ -181,7 +189,7 @@ fn many_publishes_to_many_queues_end_the_turn() {
     }
     assert!(publishes < 10, "{publishes} publishes of 5,000 copies in one turn");
     is_served(&mut world, bystander);
-    assert!(world.shards[0].0.most_work() <= WORK_MAX);
+    assert!(world.shards[0].0.counters().work_per_turn_max <= WORK_MAX);
 }
 
 #[test]
@@ -212,14 +220,18 @@ fn unsettled_deliveries_return_and_are_settled_in_turns() {
         }
         assert!(turns >= turns_min, "{turns} turns");
     }
-    assert!(world.shards[0].0.most_work() <= WORK_MAX, "{} units", world.shards[0].0.most_work());
+    assert!(
+        world.shards[0].0.counters().work_per_turn_max <= WORK_MAX,
+        "{} units",
+        world.shards[0].0.counters().work_per_turn_max
+    );
     let waiting: Vec<_> = world.shards[0].0.queues().filter(|queue| &*queue.name == "q").collect();
     assert_eq!((waiting[0].ready.len(), waiting[0].unsettled), (DELIVERIES / 2, 0));
     // Dropping them is divided too.
     world.runs_deferred = true;
     world.command(bystander, queue::Purge { queue: short("q"), no_wait: false });
     assert_eq!(world.sent(bystander).rsplit(" | ").next(), Some(&*format!("purge-ok {}", DELIVERIES / 2)));
-    assert!(world.shards[0].0.most_work() <= WORK_MAX);
+    assert!(world.shards[0].0.counters().work_per_turn_max <= WORK_MAX);
 }
 
 #[test]
@@ -240,7 +252,11 @@ fn a_queue_that_is_deleted_is_taken_apart_in_turns() {
     }
     let cancelled = world.sent(attacker).split(" | ").filter(|text| text.starts_with("cancel ")).count();
     assert_eq!((cancelled, census(&world, "consumers")), (CONSUMERS, 1));
-    assert!(world.shards[0].0.most_work() <= WORK_MAX, "{} units", world.shards[0].0.most_work());
+    assert!(
+        world.shards[0].0.counters().work_per_turn_max <= WORK_MAX,
+        "{} units",
+        world.shards[0].0.counters().work_per_turn_max
+    );
 }
 
 #[test]

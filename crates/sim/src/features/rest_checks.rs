@@ -86,7 +86,7 @@ impl<'a> RestChecker<'a> {
     fn check_work(&self, report: &mut impl FnMut(String)) {
         let work_max = u64::from(self.world.settings.limits.work_per_turn) + WORK_BEYOND_BUDGET_MAX;
         for (shard, node) in shards(self.world).enumerate() {
-            let most = node.shard.broker().most_work();
+            let most = node.shard.broker().counters().work_per_turn_max;
             if most > work_max {
                 report(format!("at rest: a turn of shard {shard} has done {most} units of work"));
             }
