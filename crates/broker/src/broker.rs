@@ -146,6 +146,11 @@ impl Broker {
         self.data.list_overhead_bytes()
     }
 
+    /// Bytes that waiting messages will take once they are delivered and unsettled.
+    pub fn settlement_bytes(&self) -> usize {
+        self.data.settlement_bytes()
+    }
+
     /// What the tables of this shard hold beside queues, by name: all of it is zero when everybody has gone.
     pub fn census(&self) -> [(&'static str, usize); 14] {
         let dispatcher = &self.data.dispatcher;
@@ -318,10 +323,7 @@ impl Broker {
         self.control().delete_queue(vhost, name, fx);
     }
 
-    /// A change that an operator makes, at shard 0.
-    ///
-    /// # Errors
-    /// What the catalog refuses; nothing is changed then.
+    /// A change that an operator makes, at shard 0; what the catalog refuses changes nothing.
     pub fn define_as_operator<E: Effects>(&mut self, definition: Definition, fx: &mut E) -> Result<(), Refusal> {
         let mut control = self.control();
         control.execute(definition, fx)?;
@@ -448,8 +450,7 @@ impl Broker {
         self.data.dispatcher.queues.housekeeping.quotas.is_full(vhost)
     }
 
-    /// Whether a connection is blocked and has queues of its own: if its client is gone, nobody can empty them, and it would
-    /// stay blocked for ever.
+    /// Whether a connection is blocked and has queues of its own: if its client is gone, nobody can empty them.
     pub fn is_blocked_by_own_queues(&self, slot: ConnectionSlot) -> bool {
         self.sessions.is_blocked_by_own_queues(slot)
     }

@@ -109,6 +109,11 @@ impl DataPlane {
         accepted
     }
 
+    /// Bytes that waiting messages will take in the ledgers of channels, beside what they take, once they are delivered.
+    pub fn settlement_bytes(&self) -> usize {
+        self.dispatcher.queues.housekeeping.waiting * size_of::<Option<UnsettledDelivery>>()
+    }
+
     /// Bytes of the lists of messages, waiting, unsettled and delayed, beside the messages themselves. Waiting messages and
     /// unsettled deliveries count alike, so that neither a delivery nor a requeue takes the broker over its limit.
     pub fn list_overhead_bytes(&self) -> usize {

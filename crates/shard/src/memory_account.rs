@@ -101,8 +101,14 @@ impl MemoryAccount {
     }
 
     /// Reports the bytes in use. Returns the new state of the memory alarm if it changes.
-    pub fn record_used(&mut self, used_bytes: usize, is_alarmed: bool, shared: &SharedState) -> Option<bool> {
-        self.pressure = shared.record_used_bytes(self.shard, used_bytes as u64, is_alarmed);
+    pub fn record_used(
+        &mut self,
+        used_bytes: usize,
+        settlement_bytes: usize,
+        is_alarmed: bool,
+        shared: &SharedState,
+    ) -> Option<bool> {
+        self.pressure = shared.record_used_bytes(self.shard, used_bytes as u64, settlement_bytes as u64, is_alarmed);
         (self.pressure.is_low != is_alarmed).then_some(self.pressure.is_low)
     }
 
@@ -178,10 +184,10 @@ mod tests {
     #[test]
     fn the_alarm_follows_the_sum_of_all_shards() {
         let (shared, [mut one, mut other]) = accounts();
-        assert_eq!(one.record_used(600 << 20, false, &shared), None);
-        assert_eq!(other.record_used(600 << 20, false, &shared), Some(true));
-        assert_eq!(one.record_used(400 << 20, true, &shared), None, "a twentieth below the limit is not reached");
-        assert_eq!(one.record_used(300 << 20, true, &shared), Some(false));
+        assert_eq!(one.record_used(600 << 20, 0, false, &shared), None);
+        assert_eq!(other.record_used(500 << 20, 100 << 20, false, &shared), Some(true));
+        assert_eq!(one.record_used(400 << 20, 0, true, &shared), None, "a twentieth below the limit is not reached");
+        assert_eq!(one.record_used(300 << 20, 0, true, &shared), Some(false));
         assert!(!one.record_held(600 << 20, &shared));
         assert!(other.record_held(600 << 20, &shared), "both together hold too much");
         let recheck = |used_bytes| one.needs_recheck(0, used_bytes, [].into_iter(), &shared);

@@ -33,6 +33,12 @@ impl Sessions {
         self.effects.pool().used_bytes().saturating_sub(spare_bytes) + self.list_bytes()
     }
 
+    /// What waiting messages will take beside that once they are delivered and unsettled: a delivery must not take the broker
+    /// over its limit. The estimate of lists has it.
+    fn settlement_bytes(&self) -> usize {
+        if self.shared.heap_bytes().is_some() { self.broker.settlement_bytes() } else { 0 }
+    }
+
     fn list_bytes(&self) -> usize {
         if self.shared.heap_bytes().is_some() { 0 } else { self.broker.list_overhead_bytes() }
     }
@@ -65,7 +71,9 @@ impl Sessions {
             slab::trim_heap();
         }
         let was_alarmed = self.broker.memory_alarm();
-        if let Some(over) = self.memory.record_used(self.used_bytes(), was_alarmed, &self.shared) {
+        if let Some(over) =
+            self.memory.record_used(self.used_bytes(), self.settlement_bytes(), was_alarmed, &self.shared)
+        {
             tracing::warn!(shard = self.options.shard.0, over, bytes = self.shared.used_bytes(), "memory limit");
             self.broker.set_memory_alarm(over, &mut self.effects);
         }

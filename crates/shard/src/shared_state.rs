@@ -25,6 +25,7 @@ struct ShardCounts {
     bytes: AtomicU64,
     held_bytes: AtomicU64,
     partial_bytes: AtomicU64,
+    settlement_bytes: AtomicU64,
     copied_in: AtomicU64,
     copied_out: AtomicU64,
 }
@@ -126,14 +127,24 @@ impl SharedState {
 
     /// Records the bytes in use on a shard. Returns what the broker as a whole may still take; once over its limit,
     /// memory is low until a twentieth below, so that the alarm does not flutter.
-    pub(crate) fn record_used_bytes(&self, shard: ShardId, bytes: u64, was_low: bool) -> MemoryPressure {
+    ///
+    /// `settlement_bytes`: what messages of the shard that wait will take beside that once they are delivered and unsettled.
+    pub(crate) fn record_used_bytes(
+        &self,
+        shard: ShardId,
+        bytes: u64,
+        settlement_bytes: u64,
+        was_low: bool,
+    ) -> MemoryPressure {
+        self.of_shard(shard).settlement_bytes.store(settlement_bytes, Ordering::Relaxed);
         self.of_shard(shard).bytes.store(bytes, Ordering::Relaxed);
         let heap_bytes = self.heap_bytes().unwrap_or(0);
         let limit = if was_low { self.memory_bytes_max / 20 * 19 } else { self.memory_bytes_max };
         let mut all = self.used_bytes();
-        if all > limit {
+        let settlement_bytes: u64 = self.shards.iter().map(|line| line.settlement_bytes.load(Ordering::Relaxed)).sum();
+        if all + settlement_bytes > limit {
             // What was allocated and never touched takes no memory: tables that have doubled.
-            all = all.min(self.provided_bytes().unwrap_or(all));
+            all = all.min(self.provided_bytes().unwrap_or(all)) + settlement_bytes;
         }
         if all <= limit {
             self.heap_bytes_before.store(heap_bytes, Ordering::Relaxed);
