@@ -77,7 +77,7 @@ impl<'a> DeathEvents<'a> {
             }
             extent.bytes = bytes;
             extent.has_rejection |=
-                is(*event, "reason", crate::death_history::DeadLetterReason::Rejected.name().as_bytes());
+                is(*event, "reason", crate::dead_letter_reason::DeadLetterReason::Rejected.name().as_bytes());
         }
         extent
     }

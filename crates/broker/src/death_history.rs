@@ -1,5 +1,6 @@
 //! Death history: the headers `x-death`, `x-first-death-*` and `x-last-death-*` of a dead letter (RabbitMQ extension).
 
+use crate::dead_letter_reason::DeadLetterReason;
 use crate::death_events::{
     DeathEvents, HistoryExtent, copy_entries, is, with_length, write_count, write_counted, write_long, write_name,
     write_text,
@@ -24,30 +25,6 @@ pub struct DeadLetterTarget {
     pub exchange: Box<[u8]>,
     /// Replaces the routing keys of the message, if there is one.
     pub routing_key: Option<Box<[u8]>>,
-}
-
-/// Why a message became a dead letter.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DeadLetterReason {
-    /// A consumer rejected it.
-    Rejected,
-    Expired,
-    /// The queue was at its limit.
-    MaxLength,
-    /// It was returned too often.
-    DeliveryLimit,
-}
-
-impl DeadLetterReason {
-    /// Its name in the headers.
-    pub const fn name(self) -> &'static str {
-        match self {
-            DeadLetterReason::Rejected => "rejected",
-            DeadLetterReason::Expired => "expired",
-            DeadLetterReason::MaxLength => "maxlen",
-            DeadLetterReason::DeliveryLimit => "delivery_limit",
-        }
-    }
 }
 
 /// A message that left its queue without a consumer.

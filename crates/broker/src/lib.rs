@@ -35,6 +35,7 @@ mod consumer;
 mod consumer_rotation;
 mod control_plane;
 mod data_plane;
+mod dead_letter_reason;
 mod dead_letter_router;
 mod death_events;
 mod death_history;

@@ -3,7 +3,8 @@
 //! What a dead letter causes in turn is routed before the letters behind it. So one message that dies again and again in many
 //! queues takes as many entries here as these queues have, times the deaths of one copy, and not one for each of its copies.
 
-use crate::death_history::{DeadLetterReason, DeadLetterTarget};
+use crate::dead_letter_reason::DeadLetterReason;
+use crate::death_history::DeadLetterTarget;
 use crate::limits::{DEAD_LETTERS_CAPACITY_KEPT, DEAD_LETTERS_PENDING_MAX};
 use crate::message::Message;
 use std::collections::VecDeque;

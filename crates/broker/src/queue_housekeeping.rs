@@ -3,7 +3,7 @@
 //! Whoever changes what waits in a queue ends with `after_push`, `after_dispatch` or one of the counts here, so that timers and
 //! quotas are exact whenever a command has run.
 
-use crate::death_history::DeadLetterReason;
+use crate::dead_letter_reason::DeadLetterReason;
 use crate::delivery_count::with_delivery_count;
 use crate::effects::Effects;
 use crate::ids::QueuePosition;

@@ -1,6 +1,6 @@
 //! The queues of this shard: their table, the list of those to dispatch, and what happens to a message outside a delivery.
 
-use crate::death_history::DeadLetterReason;
+use crate::dead_letter_reason::DeadLetterReason;
 use crate::delivery_count::{delivery_count, with_delivery_count};
 use crate::effects::Effects;
 use crate::features::FeatureState;

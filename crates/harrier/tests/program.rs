@@ -184,6 +184,23 @@ fn field(line: &str, name: &str) -> String {
     value.unwrap_or_else(|| panic!("{name} in {line}")).0.to_owned()
 }
 
+/// Sends a login over TCP, and does not wait for its outcome.
+fn begin_login(address: &str, user: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("the broker listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.write_all(&PROTOCOL_HEADER).expect("sent");
+    read_frame(&mut stream);
+    let response = [b"\0", user.as_bytes(), b"\0wrong"].concat();
+    let start_ok = connection::StartOk {
+        client_properties: TableRef::EMPTY,
+        mechanism: ShortStr::literal("PLAIN"),
+        response: &response,
+        locale: ShortStr::literal("en_US"),
+    };
+    send(&mut stream, &start_ok.into());
+    stream
+}
+
 fn read_frame(stream: &mut impl Read) -> Vec<u8> {
     let mut head = [0; 7];
     stream.read_exact(&mut head).expect("a frame's head");

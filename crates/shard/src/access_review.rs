@@ -4,11 +4,10 @@
 //! It proceeds by a bounded number of connections and consumers a tick.
 
 use crate::connection::ConnectionPhase;
-use crate::dispatcher::Dispatcher;
 use crate::limits::CONNECTIONS_REVIEWED_MAX;
+use crate::sessions::Sessions;
 use broker::ConnectionSlot;
-use std::time::Instant;
-use wire::ChannelNumber;
+use catalog::Refusal;
 
 /// The connections that were there when access changed, and are not reviewed yet.
 #[derive(Default)]
@@ -18,92 +17,41 @@ pub(crate) struct AccessReview {
     cancelled: usize,
 }
 
-impl Dispatcher {
-    /// Begins a review if access has changed, and continues one that is not complete.
-    pub fn review_access(&mut self, now: Instant) {
-        if self.sessions.broker.take_access_change() {
-            self.access_review.waiting = self.sessions.connections.slots().collect();
+impl AccessReview {
+    /// Begins a review if access has changed, and continues one that is not complete. Returns the connections that are to be
+    /// closed, and why.
+    pub fn proceed(&mut self, sessions: &mut Sessions) -> Vec<(ConnectionSlot, Refusal)> {
+        if sessions.broker.take_access_change() {
+            self.waiting = sessions.connections.slots().collect();
         }
-        if !self.reviews_access() {
-            return;
+        if !self.is_under_way(sessions) {
+            return Vec::new();
         }
-        for _ in 0..CONNECTIONS_REVIEWED_MAX {
-            let Some(slot) = self.access_review.waiting.pop() else { break };
-            self.review_connection(slot, now);
+        let reviewed = self.waiting.split_off(self.waiting.len().saturating_sub(CONNECTIONS_REVIEWED_MAX));
+        let revoked: Vec<_> =
+            reviewed.into_iter().rev().filter_map(|slot| Some((slot, revoked_access(slot, sessions)?))).collect();
+        self.closed += revoked.len();
+        if sessions.broker.reviews_consumers() {
+            self.cancelled += sessions.broker.review_consumers(&mut sessions.effects);
         }
-        if self.sessions.broker.reviews_consumers() {
-            self.access_review.cancelled += self.sessions.broker.review_consumers(&mut self.sessions.effects);
-        }
-        if !self.reviews_access() {
-            let AccessReview { closed, cancelled, .. } = std::mem::take(&mut self.access_review);
+        if !self.is_under_way(sessions) {
+            let AccessReview { closed, cancelled, .. } = std::mem::take(self);
             if closed + cancelled > 0 {
-                let shard = self.sessions.options.shard.0;
+                let shard = sessions.options.shard.0;
                 tracing::info!(shard, connections = closed, consumers = cancelled, "access was revoked");
             }
         }
+        revoked
     }
 
     /// Whether a review is not complete.
-    pub fn reviews_access(&self) -> bool {
-        !self.access_review.waiting.is_empty() || self.sessions.broker.reviews_consumers()
-    }
-
-    fn review_connection(&mut self, slot: ConnectionSlot, now: Instant) {
-        let phase = self.sessions.connections.get(slot).map(|connection| connection.phase);
-        let Some(ConnectionPhase::Open { user, vhost }) = phase else { return };
-        if let Some(refusal) = self.sessions.broker.catalog().revoked_access(user, vhost) {
-            self.access_review.closed += 1;
-            self.refuse(slot, ChannelNumber::CONNECTION, refusal, (0, 0), now);
-        }
+    pub fn is_under_way(&self, sessions: &Sessions) -> bool {
+        !self.waiting.is_empty() || sessions.broker.reviews_consumers()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use crate::connection::ConnectionPhase;
-    use crate::dispatcher::Dispatcher;
-    use crate::limits::CONNECTIONS_REVIEWED_MAX;
-    use crate::test_sessions::{LoginClient, sessions};
-    use catalog::{Definition, Name};
-
-    #[test]
-    fn connections_of_a_user_without_access_are_closed_a_bounded_number_a_tick() {
-        let take = Definition::ClearPermission { user: Name::from("guest"), vhost: Name::from("/") };
-        for definition in [Definition::DeleteUser { name: Name::from("guest") }, take] {
-            let mut dispatcher = Dispatcher::new(sessions());
-            let now = dispatcher.sessions.options.epoch;
-            let connections = 2 * CONNECTIONS_REVIEWED_MAX;
-            let mut clients = Vec::new();
-            for _ in 0..connections {
-                let mut client = LoginClient::connect(&mut dispatcher.sessions, None);
-                client.write_start("PLAIN", b"\0guest\0guest");
-                client.write_open();
-                client.send();
-                clients.push(client);
-            }
-            dispatcher.serve_ready(now);
-            let open = |dispatcher: &Dispatcher| {
-                let slots = dispatcher.sessions.connections.slots();
-                let phases =
-                    slots.filter_map(|slot| dispatcher.sessions.connections.get(slot)).map(|found| found.phase);
-                phases.filter(|phase| matches!(phase, ConnectionPhase::Open { .. })).count()
-            };
-            assert_eq!(open(&dispatcher), connections);
-            dispatcher.review_access(now);
-            assert_eq!(open(&dispatcher), connections, "nothing has changed");
-            let (broker, effects) = (&mut dispatcher.sessions.broker, &mut dispatcher.sessions.effects);
-            broker.define_as_operator(definition.clone(), effects).expect("it is taken");
-            let mut ticks = 0;
-            loop {
-                dispatcher.review_access(now);
-                ticks += 1;
-                assert!(open(&dispatcher) >= connections.saturating_sub(ticks * CONNECTIONS_REVIEWED_MAX));
-                if !dispatcher.reviews_access() {
-                    break;
-                }
-            }
-            assert_eq!(open(&dispatcher), 0, "{definition:?}");
-            assert!(ticks >= 2);
-        }
-    }
+/// Why the user of a connection may not use its virtual host any more.
+fn revoked_access(slot: ConnectionSlot, sessions: &Sessions) -> Option<Refusal> {
+    let ConnectionPhase::Open { user, vhost } = sessions.connections.get(slot)?.phase else { return None };
+    sessions.broker.catalog().revoked_access(user, vhost)
 }

@@ -31,7 +31,7 @@ pub(crate) struct Dispatcher {
     pub sessions: Sessions,
     pub login: LoginService,
     pub federation_links: FederationLinks,
-    pub access_review: AccessReview,
+    access_review: AccessReview,
     receive_buffer: ReceiveBuffer,
     pub draining: bool,
 }
@@ -408,6 +408,18 @@ impl Dispatcher {
         if self.login.is_waiting() {
             self.login.finish_verifications(&mut self.sessions, now);
         }
+    }
+
+    /// Begins a review of access if it has changed, and continues one that is not complete.
+    pub fn review_access(&mut self, now: Instant) {
+        for (slot, refusal) in self.access_review.proceed(&mut self.sessions) {
+            self.refuse(slot, ChannelNumber::CONNECTION, refusal, (0, 0), now);
+        }
+    }
+
+    /// Whether a review of access is not complete.
+    pub fn reviews_access(&self) -> bool {
+        self.access_review.is_under_way(&self.sessions)
     }
 
     /// Ends a connection at once.

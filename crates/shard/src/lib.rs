@@ -36,6 +36,7 @@ mod link_table;
 mod link_timers;
 mod local_routes;
 mod login;
+mod login_attempt;
 mod login_failures;
 mod login_queue;
 mod login_source;

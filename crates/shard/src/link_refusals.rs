@@ -43,7 +43,7 @@ impl FederationLink {
         if cx.link_output(slot).is_some_and(|output| output.is_careful())
             && let Some(route) = self.session.routes.on_channel(channel)
         {
-            return settle_carefully(self.routes.entry(route), slot, channel, method, cx);
+            return settle_carefully(&mut self.routes.entry(route).probe, slot, channel, method, cx);
         }
         settle(slot, channel, method, cx)
     }

@@ -6,13 +6,13 @@ use crate::event_outcome::EventOutcome;
 use crate::given_up::GiveUpReason;
 use crate::link_context::LinkContext;
 use crate::link_timers::back_off;
-use crate::push_probe::PushProbe;
+use crate::push_probe::{AfterRefusal, PushProbe};
 use crate::push_setup::PushSetup;
 use crate::route_counts::RouteCounts;
 use crate::shared_state::SharedState;
 use crate::stamp_check::{record_stamp, release_stamps};
 use broker::{BodyRef, Broker, ConnectionSlot, Publish, ReadControl};
-use federation::{AckMode, LinkSession, LinkSpec, RouteId, RouteSpec, TraceVerdict, Tracer};
+use federation::{AckMode, LinkSession, LinkSpec, RouteDirection, RouteId, RouteSpec, TraceVerdict, Tracer};
 use std::time::Instant;
 use wire::method::basic;
 use wire::{ChannelNumber, DeliveryTag, RawProperties};
@@ -46,6 +46,30 @@ pub(crate) struct LocalRoute {
 }
 
 impl LocalRoute {
+    /// The destination has refused one of the messages in flight for good: it is given up if there is but one, and searched for
+    /// otherwise.
+    #[cold]
+    pub fn on_message_refused(
+        &mut self,
+        spec: &RouteSpec,
+        link: &str,
+        (slot, channel): (ConnectionSlot, ChannelNumber),
+        text: &str,
+        cx: &LinkContext<'_>,
+    ) -> AfterRefusal {
+        if spec.direction != RouteDirection::Push {
+            return AfterRefusal::Fail;
+        }
+        let in_flight = cx.broker.in_flight(slot, channel);
+        if spec.ack == AckMode::Confirm && in_flight != 1 {
+            self.probe = PushProbe::among(in_flight);
+            return if in_flight > 0 { AfterRefusal::GoOn } else { AfterRefusal::Fail };
+        }
+        self.counts.given_up.count(GiveUpReason::Refused, (link, &spec.title()), text);
+        self.probe = self.probe.and_then(PushProbe::after_one);
+        AfterRefusal::GiveUp
+    }
+
     /// The route has failed: it begins again after a wait.
     pub fn fail(&mut self, chance: u64, now: Instant) {
         (self.tracer, self.push) = (None, None);

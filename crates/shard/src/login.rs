@@ -2,9 +2,10 @@
 
 use crate::connection::{Connection, ConnectionPhase};
 use crate::limits::LOGGED_NAME_BYTES_MAX;
+use crate::login_attempt::LoginAttempt;
 use crate::login_source::LoginSource;
 use crate::mailbox::ShardWaker;
-use crate::password_verifier::{LoginAttempt, PasswordChecks, PasswordVerifier};
+use crate::password_verifier::{PasswordChecks, PasswordVerifier};
 use crate::sessions::{Sessions, greeting_with_token};
 use crate::shared_state::SharedState;
 use crate::tokens::TokenOwner;

@@ -3,9 +3,9 @@
 //! A source that fails often has its turns at intervals, and its newest login first: those that wait long are guesses.
 
 use crate::limits::{LOGINS_WAITING_MAX, LOGINS_WAITING_PER_SOURCE_MAX};
+use crate::login_attempt::LoginAttempt;
 use crate::login_failures::LoginFailures;
 use crate::login_source::LoginSource;
-use crate::password_verifier::LoginAttempt;
 use broker::ConnectionSlot;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Instant;
@@ -117,9 +117,9 @@ mod tests {
     use crate::limits::{
         LOGIN_FAILURES_FREE, LOGIN_FAILURES_MAX, LOGIN_INTERVAL_STEP, LOGINS_WAITING_MAX, LOGINS_WAITING_PER_SOURCE_MAX,
     };
+    use crate::login_attempt::LoginAttempt;
     use crate::login_failures::LoginFailures;
     use crate::login_source::LoginSource;
-    use crate::password_verifier::LoginAttempt;
     use crate::test_clock::some_instant;
     use broker::ConnectionSlot;
     use catalog::{Catalog, CatalogLimits};

@@ -5,36 +5,17 @@
 //! password.
 
 use crate::limits::{VERIFICATIONS_MAX, VERIFIED_PASSWORDS_MAX, VERIFIER_THREADS};
+use crate::login_attempt::LoginAttempt;
 use crate::login_failures::LoginFailures;
 use crate::login_queue::LoginQueue;
 use crate::login_source::LoginSource;
 use crate::mailbox::ShardWaker;
 use broker::ConnectionSlot;
-use catalog::PasswordClaim;
 use std::collections::HashSet;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-
-/// A login by password, on the connection of this slot and serial number.
-pub(crate) struct LoginAttempt {
-    pub slot: ConnectionSlot,
-    pub serial: u32,
-    pub source: LoginSource,
-    /// One for a user that does not exist is verified all the same, so that it takes as long.
-    pub claim: PasswordClaim,
-    /// The name that was tried, for the log.
-    pub user_name: Box<str>,
-    pub mechanism: Vec<u8>,
-    pub offered: Vec<u8>,
-}
-
-impl LoginAttempt {
-    fn verify(&self) -> bool {
-        self.claim.verify(&self.offered)
-    }
-}
 
 struct VerificationJob {
     attempt: LoginAttempt,

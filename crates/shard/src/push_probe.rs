@@ -6,11 +6,8 @@
 //! Enters: refusals of the destination, its confirms.  Leaves: settlements of the deliveries here.
 
 use crate::event_outcome::EventOutcome;
-use crate::given_up::GiveUpReason;
 use crate::link_context::LinkContext;
-use crate::local_routes::LocalRoute;
 use broker::{ConnectionSlot, ReadControl};
-use federation::{AckMode, RouteDirection, RouteSpec};
 use wire::method::{Method, basic};
 use wire::{ChannelNumber, DeliveryTag};
 
@@ -34,12 +31,12 @@ pub(crate) struct PushProbe {
 
 impl PushProbe {
     /// Among so many messages.
-    fn among(messages: u64) -> Option<Self> {
+    pub fn among(messages: u64) -> Option<Self> {
         (messages > 0).then_some(PushProbe { left: messages })
     }
 
     /// A message is found to be good, or is given up. Returns the search for the rest.
-    fn after_one(self) -> Option<Self> {
+    pub fn after_one(self) -> Option<Self> {
         Self::among(self.left - 1)
     }
 }
@@ -55,36 +52,10 @@ pub(crate) fn limit_in_flight(
     cx.broker.command(slot, channel, qos.into(), cx.effects)
 }
 
-impl LocalRoute {
-    /// The destination has refused one of the messages in flight for good: it is given up if there is but one, and searched for
-    /// otherwise.
-    #[cold]
-    pub fn on_message_refused(
-        &mut self,
-        spec: &RouteSpec,
-        link: &str,
-        (slot, channel): (ConnectionSlot, ChannelNumber),
-        text: &str,
-        cx: &LinkContext<'_>,
-    ) -> AfterRefusal {
-        if spec.direction != RouteDirection::Push {
-            return AfterRefusal::Fail;
-        }
-        let in_flight = cx.broker.in_flight(slot, channel);
-        if spec.ack == AckMode::Confirm && in_flight != 1 {
-            self.probe = PushProbe::among(in_flight);
-            return if in_flight > 0 { AfterRefusal::GoOn } else { AfterRefusal::Fail };
-        }
-        self.counts.given_up.count(GiveUpReason::Refused, (link, &spec.title()), text);
-        self.probe = self.probe.and_then(PushProbe::after_one);
-        AfterRefusal::GiveUp
-    }
-}
-
 /// The destination has answered messages (`basic.ack`, `basic.nack`) of a route that searches, or that has given messages up.
 #[cold]
 pub(crate) fn settle_carefully(
-    local: &mut LocalRoute,
+    probing: &mut Option<PushProbe>,
     slot: ConnectionSlot,
     channel: ChannelNumber,
     method: Method<'static>,
@@ -115,9 +86,9 @@ pub(crate) fn settle_carefully(
     {
         outcome = settle(slot, channel, with_tag(&method, oldest), cx);
     }
-    if let Some(probe) = local.probe {
-        local.probe = probe.after_one();
-        if local.probe.is_none() {
+    if let Some(probe) = *probing {
+        *probing = probe.after_one();
+        if probing.is_none() {
             if let Some(output) = cx.link_output(slot) {
                 output.set_probing(channel, false);
             }

@@ -41,7 +41,7 @@ fn announced_bodies_hold_nobody() {
 fn half_frames_hold_nobody() {
     let attack = "half frames";
     let broker = LimitedBroker::start("frames", 64);
-    let mut bystander = Bystander::new(&broker);
+    let bystander = Bystander::new(&broker);
     let mut half = vec![FRAME_METHOD, 0, 1];
     half.extend(131_000_u32.to_be_bytes());
     half.resize(120_000, 0);
@@ -52,18 +52,14 @@ fn half_frames_hold_nobody() {
             attacker
         })
         .collect();
-    broker.await_alarm();
-    bystander.exchange(attack);
-    broker.has_kept_its_limit(attack);
-    attackers.into_iter().for_each(Attacker::end);
-    bystander.exchange(attack);
+    holds_nobody(attack, &broker, bystander, attackers);
 }
 
 #[test]
 fn half_messages_hold_nobody() {
     let attack = "half messages";
     let broker = LimitedBroker::start("bodies", 64);
-    let mut bystander = Bystander::new(&broker);
+    let bystander = Bystander::new(&broker);
     let mut half = [open_channel(1), announce(1, QUEUE, 100 << 20)].concat();
     half.extend((0..64).flat_map(|_| body(1, &[7; 65_536])));
     let attackers: Vec<_> = (0..30)
@@ -73,6 +69,11 @@ fn half_messages_hold_nobody() {
             attacker
         })
         .collect();
+    holds_nobody(attack, &broker, bystander, attackers);
+}
+
+/// The alarm begins, and yet the bystander is served and the limit kept, now and when the attackers have gone.
+fn holds_nobody(attack: &str, broker: &LimitedBroker, mut bystander: Bystander, attackers: Vec<Attacker>) {
     broker.await_alarm();
     bystander.exchange(attack);
     broker.has_kept_its_limit(attack);

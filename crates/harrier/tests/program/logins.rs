@@ -1,6 +1,6 @@
 //! Logins that fail, in number, and what becomes of users who lose their access.
 
-use super::{BrokerProcess, PATIENCE, TempFolder, field, read_frame, send, wait_until};
+use super::{BrokerProcess, TempFolder, begin_login, field, read_frame, wait_until};
 use client::{Client, ClientError, ConsumeOptions, QueueOptions};
 use rustix::process::Signal;
 use std::io::{ErrorKind, Read, Write};
@@ -26,23 +26,6 @@ fn slow_hash(password: &str) -> String {
     child.stdin.take().expect("a pipe").write_all(password.as_bytes()).expect("told");
     let output = child.wait_with_output().expect("it ends");
     format!("password_hash = \"{}\"", String::from_utf8_lossy(&output.stdout).trim_end())
-}
-
-/// Sends a login over TCP, and does not wait for its outcome.
-fn begin_login(address: &str, user: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(address).expect("the broker listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    stream.write_all(&PROTOCOL_HEADER).expect("sent");
-    read_frame(&mut stream);
-    let response = [b"\0", user.as_bytes(), b"\0wrong"].concat();
-    let start_ok = connection::StartOk {
-        client_properties: TableRef::EMPTY,
-        mechanism: ShortStr::literal("PLAIN"),
-        response: &response,
-        locale: ShortStr::literal("en_US"),
-    };
-    send(&mut stream, &start_ok.into());
-    stream
 }
 
 #[test]

@@ -1,32 +1,20 @@
 //! The log as its reader finds it: escaped, summed up, and without anybody who reads it.
 
-use super::{BrokerProcess, PATIENCE, harrier, open, output, read_frame, wait_until};
+use super::{BrokerProcess, PATIENCE, begin_login, harrier, open, output, read_frame, wait_until};
 use client::{Client, ClientError, QueueOptions};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, ChildStderr, Stdio};
 use wire::method::{Method, connection};
-use wire::{PROTOCOL_HEADER, ShortStr, Table, TableRef, Value};
+use wire::{ShortStr, Table, TableRef, Value};
 
 /// What a hostile peer calls itself: it forges a line, and gives the terminal another title.
 const HOSTILE: &str = "eve\n2026-01-01T00:00:00Z  INFO forged\r\x1b]0;owned\x07\u{9b}2J\u{202e}";
 
 /// Fails a login as this user, and waits for the end.
 fn fail_login(address: &str, user: &str) {
-    let mut stream = TcpStream::connect(address).expect("the broker listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    stream.write_all(&PROTOCOL_HEADER).expect("sent");
-    read_frame(&mut stream);
-    let response = [b"\0", user.as_bytes(), b"\0wrong"].concat();
-    let start_ok = connection::StartOk {
-        client_properties: TableRef::EMPTY,
-        mechanism: ShortStr::literal("PLAIN"),
-        response: &response,
-        locale: ShortStr::literal("en_US"),
-    };
-    super::send(&mut stream, &start_ok.into());
-    stream.read_to_end(&mut Vec::new()).expect("the broker ends the connection");
+    begin_login(address, user).read_to_end(&mut Vec::new()).expect("the broker ends the connection");
 }
 
 /// A broker whose log the test reads, or does not.

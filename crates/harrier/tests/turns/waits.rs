@@ -3,7 +3,7 @@
 use crate::broker::LimitedBroker;
 use crate::{LIMIT_MIB, PATIENCE};
 use client::{Client, ConsumeOptions, Publish, QueueOptions};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// The time between two messages of the bystander.
@@ -16,8 +16,7 @@ pub fn now() -> Instant {
 
 /// Publishes 64 bytes with a confirm and consumes them every 20 ms, until the attack has ended and once more. Returns how long
 /// each took.
-#[expect(clippy::disallowed_methods, reason = "the bystander's pace is part of what is measured")]
-fn exchange_until(ended: &AtomicBool, address: &str, attack: &str) -> Vec<Duration> {
+fn exchange_until(ended: &Receiver<()>, address: &str, attack: &str) -> Vec<Duration> {
     let mut client = Client::connect(&format!("amqp://{address}/%2F")).expect("connects");
     let channel = client.open_channel().expect("a channel");
     client.confirm_select(channel).expect("confirms");
@@ -25,9 +24,8 @@ fn exchange_until(ended: &AtomicBool, address: &str, attack: &str) -> Vec<Durati
     let options = ConsumeOptions { no_ack: true, ..ConsumeOptions::default() };
     client.consume(channel, "bystander", &options).expect("consumes");
     let (mut waits, began) = (Vec::new(), now());
+    let mut is_last = false;
     loop {
-        // One more after the attack has ended.
-        let is_last = ended.load(Ordering::Acquire);
         let at = now();
         client.publish(channel, &Publish::to("", "bystander"), &[7; 64]).expect("published");
         client.wait_confirms(channel, 0).unwrap_or_else(|error| panic!("{attack}: not confirmed: {error}"));
@@ -38,20 +36,22 @@ fn exchange_until(ended: &AtomicBool, address: &str, attack: &str) -> Vec<Durati
             return waits;
         }
         assert!(began.elapsed() < PATIENCE, "{attack}: the attack does not end");
-        std::thread::sleep(INTERVAL.saturating_sub(at.elapsed()));
+        // One more after the attack has ended.
+        is_last = ended.recv_timeout(INTERVAL.saturating_sub(at.elapsed())) != Err(RecvTimeoutError::Timeout);
     }
 }
 
 /// Runs an attack beside a bystander, and prints how long he waited.
 pub fn beside(name: &str, attack: impl FnOnce(&LimitedBroker)) {
     let broker = LimitedBroker::start(name, LIMIT_MIB);
-    let (address, ended) = (broker.address.clone(), AtomicBool::new(false));
+    let address = broker.address.clone();
+    let (end, ended) = channel();
     let mut waits = std::thread::scope(|scope| {
-        let bystander = scope.spawn(|| exchange_until(&ended, &address, name));
+        let bystander = scope.spawn(move || exchange_until(&ended, &address, name));
         let at = now();
         attack(&broker);
         let took = at.elapsed();
-        ended.store(true, Ordering::Release);
+        end.send(()).expect("the bystander waits");
         println!("{name}: the attack took {} ms", took.as_millis());
         bystander.join().expect("the bystander is served")
     });
