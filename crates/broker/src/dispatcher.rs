@@ -262,14 +262,10 @@ impl Dispatcher {
     ) -> bool {
         let Some(channel) = self.channels.get_mut(key) else { return true };
         let mut ledger = std::mem::take(&mut channel.ledger);
-        let mut is_done = false;
-        while !self.work.is_spent() {
-            let Some((_, delivery)) = ledger.settle_next(through) else {
-                is_done = true;
-                break;
-            };
+        let is_done = ledger.settle_through(through, |_, delivery| {
             self.settle_delivery(key, delivery, outcome, catalog, fx);
-        }
+            !self.work.is_spent()
+        });
         if let Some(channel) = self.channels.get_mut(key) {
             channel.ledger = ledger;
         }

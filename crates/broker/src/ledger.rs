@@ -75,7 +75,12 @@ impl Ledger {
             return self.settle(tag).map(|delivery| vec![(tag, delivery)]);
         }
         let through = self.range(tag)?;
-        Some(std::iter::from_fn(|| self.settle_next(through)).collect())
+        let mut taken = Vec::new();
+        self.settle_through(through, |tag, delivery| {
+            taken.push((tag, delivery));
+            true
+        });
+        Some(taken)
     }
 
     /// Restores deliveries that were taken: they are unsettled again, under their tags.
@@ -154,24 +159,32 @@ impl Ledger {
         (in_list().is_some() || self.old.contains_key(&tag)).then_some(tag)
     }
 
-    /// Releases the oldest delivery, if its tag is at most `through`.
+    /// Releases the deliveries up to a tag, the oldest first, as long as `release` returns true. Returns whether none of them is
+    /// left.
     #[inline]
-    pub fn settle_next(&mut self, through: DeliveryTag) -> Option<(DeliveryTag, UnsettledDelivery)> {
-        if !self.old.is_empty() {
-            let entry = self.old.first_entry().filter(|entry| *entry.key() <= through)?;
+    pub fn settle_through(
+        &mut self,
+        through: DeliveryTag,
+        mut release: impl FnMut(DeliveryTag, UnsettledDelivery) -> bool,
+    ) -> bool {
+        while let Some(entry) = self.old.first_entry().filter(|entry| *entry.key() <= through) {
+            let (tag, delivery) = entry.remove_entry();
             self.unsettled -= 1;
-            return Some(entry.remove_entry());
+            if !release(tag, delivery) {
+                return self.oldest().is_none_or(|oldest| oldest > through);
+            }
         }
-        // The front of the list is never a hole.
-        if self.list.is_empty() || self.front > through.0 {
-            return None;
+        let mut goes_on = true;
+        while goes_on && self.front <= through.0 {
+            let Some(slot) = self.list.pop_front() else { break };
+            self.front += 1;
+            if let Some(delivery) = slot {
+                self.unsettled -= 1;
+                goes_on = release(DeliveryTag(self.front - 1), delivery);
+            }
         }
-        let delivery = self.list.pop_front().flatten()?;
-        let tag = DeliveryTag(self.front);
-        self.front += 1;
-        self.unsettled -= 1;
         self.trim();
-        Some((tag, delivery))
+        goes_on || self.oldest().is_none_or(|oldest| oldest > through)
     }
 
     fn trim(&mut self) {
@@ -223,7 +236,13 @@ mod tests {
     /// Settles all up to a tag; the positions of what was released.
     fn settle_through(ledger: &mut Ledger, tag: DeliveryTag) -> Option<Vec<u64>> {
         let through = ledger.range(tag)?;
-        Some(std::iter::from_fn(|| ledger.settle_next(through)).map(|(_, delivery)| delivery.position.0).collect())
+        let mut positions = Vec::new();
+        // One at a time: what is left when a turn ends is released in another.
+        while !ledger.settle_through(through, |_, delivery| {
+            positions.push(delivery.position.0);
+            false
+        }) {}
+        Some(positions)
     }
 
     #[test]
