@@ -66,6 +66,9 @@ pub const DIAL_PORT_CONNECTIONS: usize = 16;
 /// Credits that another broker gets over a link that was dialled, at least: it sends for all its clients, and with 16
 /// credits a small message cost the CPU of two.
 pub const DIAL_CREDITS_MIN: u16 = 64;
+/// Definitions may take this fraction of the memory limit, one half: nobody consumes them, and publishers would wait for
+/// their deletion. Beyond it exchanges, queues and bindings that do not exist yet are refused.
+pub const DEFINITION_SHARE_DIVISOR: u64 = 2;
 /// A reserve beyond the memory limit, one thirty-second of it: until messages have spent it, the first small message of a
 /// connection is taken; until definitions, channels and consumers have taken as much since memory became low, new ones are.
 pub const MEMORY_RESERVE_DIVISOR: u64 = 32;

@@ -6,7 +6,9 @@
 
 use crate::connection_limits::ConnectionLimits;
 use crate::copied_bytes::CopiedBytes;
-use crate::limits::{MEMORY_RESERVE_DIVISOR, PARTIAL_SHARE_DIVISOR, PORT_MEMORY_DIVISOR, PROCESS_BYTES};
+use crate::limits::{
+    DEFINITION_SHARE_DIVISOR, MEMORY_RESERVE_DIVISOR, PARTIAL_SHARE_DIVISOR, PORT_MEMORY_DIVISOR, PROCESS_BYTES,
+};
 use crate::login_failures::LoginFailures;
 use crate::memory_pressure::{MemoryPressure, ProcessMemory};
 use crate::tokens::BootstrapTokens;
@@ -89,6 +91,11 @@ impl SharedState {
     /// Bytes of the process's heap; `None` if nobody counts them.
     pub(crate) fn heap_bytes(&self) -> Option<u64> {
         self.process.map(|process| (process.heap_bytes)() as u64)
+    }
+
+    /// Bytes that definitions may take; `None` if nobody counts the heap, and they are not counted either.
+    pub(crate) fn definition_bytes_max(&self) -> Option<usize> {
+        self.process.map(|_| (self.memory_bytes_max / DEFINITION_SHARE_DIVISOR) as usize)
     }
 
     /// Bytes that the system has provided since the start; `None` if nobody tells.
