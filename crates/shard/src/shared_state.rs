@@ -7,7 +7,8 @@
 use crate::connection_limits::ConnectionLimits;
 use crate::copied_bytes::CopiedBytes;
 use crate::limits::{
-    DEFINITION_SHARE_DIVISOR, MEMORY_RESERVE_DIVISOR, PARTIAL_SHARE_DIVISOR, PORT_MEMORY_DIVISOR, PROCESS_BYTES,
+    DEFINITION_SHARE_DIVISOR, MEMORY_RESERVE_DIVISOR, PARTIAL_SHARE_DIVISOR, PINNED_SHARE_DIVISOR, PORT_MEMORY_DIVISOR,
+    PROCESS_BYTES,
 };
 use crate::login_failures::LoginFailures;
 use crate::memory_pressure::{MemoryPressure, ProcessMemory};
@@ -91,6 +92,11 @@ impl SharedState {
     /// Bytes of the process's heap; `None` if nobody counts them.
     pub(crate) fn heap_bytes(&self) -> Option<u64> {
         self.process.map(|process| (process.heap_bytes)() as u64)
+    }
+
+    /// Bytes that may be pinned for RDMA on behalf of one user.
+    pub(crate) fn pinned_bytes_max(&self) -> u64 {
+        self.memory_bytes_max / PINNED_SHARE_DIVISOR
     }
 
     /// Bytes that definitions may take; `None` if nobody counts the heap, and they are not counted either.

@@ -174,6 +174,17 @@ impl Catalog {
         )
     }
 
+    /// That as much memory is pinned for the connections of a user over RDMA as may be (506).
+    pub fn is_user_at_pinned_share(&self, user: UserId, bytes_max: u64) -> Refusal {
+        Refusal::detail(
+            ReplyCode::ResourceError,
+            format_args!(
+                "connection refused for user '{}': its share of memory that is pinned for RDMA ({bytes_max} bytes) is reached",
+                self.user_name(user)
+            ),
+        )
+    }
+
     /// That a user may not bring others over RDMA (403).
     pub fn is_no_carrier(&self, user: UserId) -> Refusal {
         Refusal::detail(
