@@ -25,7 +25,6 @@ use crate::session_state::{ReadControl, SessionLogin};
 use crate::sessions::Sessions;
 use crate::shard_message::ShardBatch;
 use crate::work_runner::WorkRunner;
-use catalog::limits::DefinitionShare;
 use catalog::{Catalog, Definition, Refusal, ShardId, VhostId};
 use wire::method::{Method, basic};
 use wire::{ChannelNumber, DeliveryTag, ReplyCode};
@@ -122,14 +121,6 @@ impl Broker {
     /// The definitions, for checks that fill their caches. Changes go through [`Broker::receive`] and the commands.
     pub fn catalog_mut(&mut self) -> &mut Catalog {
         &mut self.definitions.catalog
-    }
-
-    /// Limits the bytes that definitions take on all shards. Shard 0 refuses those beyond; elsewhere it means nothing.
-    pub fn set_definition_bytes_max(&mut self, bytes_max: usize) {
-        if self.identity.is_home(ShardId(0)) {
-            let (replicas, queue_bytes) = (usize::from(self.identity.shards), size_of::<Queue>());
-            self.definitions.catalog.set_definition_share(DefinitionShare { bytes_max, replicas, queue_bytes });
-        }
     }
 
     /// Counts since the start.

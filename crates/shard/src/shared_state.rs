@@ -14,6 +14,8 @@ use crate::login_failures::LoginFailures;
 use crate::memory_pressure::{MemoryPressure, ProcessMemory};
 use crate::tokens::BootstrapTokens;
 use crate::vhost_bytes::VhostBytes;
+use broker::Queue;
+use catalog::limits::DefinitionShare;
 use catalog::{MessageStamp, ShardId};
 use federation::DuplicateWindow;
 use federation::limits::WINDOW_STAMPS_MAX;
@@ -99,9 +101,13 @@ impl SharedState {
         self.memory_bytes_max / PINNED_SHARE_DIVISOR
     }
 
-    /// Bytes that definitions may take; `None` if nobody counts the heap, and they are not counted either.
-    pub(crate) fn definition_bytes_max(&self) -> Option<usize> {
-        self.process.map(|_| (self.memory_bytes_max / DEFINITION_SHARE_DIVISOR) as usize)
+    /// What definitions may take, for the shard that executes them first; `None` for others, and if nobody counts the heap.
+    pub(crate) fn definition_share(&self, shard: ShardId) -> Option<DefinitionShare> {
+        self.process.filter(|_| shard == ShardId(0)).map(|_| DefinitionShare {
+            bytes_max: (self.memory_bytes_max / DEFINITION_SHARE_DIVISOR) as usize,
+            replicas: self.shards.len(),
+            queue_bytes: size_of::<Queue>(),
+        })
     }
 
     /// Bytes that the system has provided since the start; `None` if nobody tells.

@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(left_by(|| drop(world())).1, 0);
         let ((), bytes) = left_by(|| {
             let mut world = world();
-            world.brokers[0].wake(0, |_| drop(std::hint::black_box(vec![7_u8; 48]).leak()));
+            world.brokers[0].wake(0, |_| std::mem::forget(std::hint::black_box(vec![7_u8; 48])));
         });
         assert_eq!(bytes, 48);
     }
