@@ -106,3 +106,13 @@ impl Drop for LimitedBroker {
         let _removed = std::fs::remove_file(&self.configuration);
     }
 }
+
+impl LimitedBroker {
+    /// Tells the process to stop, and waits until it has.
+    pub fn terminate(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+        let status = self.child.wait().expect("it ends");
+        assert!(status.success(), "{status}");
+    }
+}

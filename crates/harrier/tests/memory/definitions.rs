@@ -147,7 +147,7 @@ fn consumers_are_counted_and_wait() {
 #[test]
 fn channels_are_counted_and_wait() {
     let attack = "channels";
-    let broker = LimitedBroker::start("channels", 64);
+    let mut broker = LimitedBroker::start("channels", 64);
     let mut bystander = Bystander::new(&broker);
     let attackers: Vec<_> = (0..100)
         .map(|_| {
@@ -161,4 +161,5 @@ fn channels_are_counted_and_wait() {
     attackers.into_iter().for_each(Attacker::end);
     // The tables of channels give their memory back.
     bystander.exchange(attack);
+    broker.terminate();
 }
