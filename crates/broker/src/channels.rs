@@ -7,10 +7,10 @@ use crate::effects::{Delivery, Effects};
 use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, QueuePosition};
 use crate::ledger::UnsettledDelivery;
 use crate::message::Content;
+use crate::paged_slot_map::PagedSlotMap;
 use crate::payload::Payload;
 use crate::shard_message::ShardMessage;
 use catalog::{Refusal, ShardId};
-use slotmap::SlotMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use wire::{ChannelNumber, ReplyCode};
@@ -18,8 +18,8 @@ use wire::{ChannelNumber, ReplyCode};
 /// The channels of this shard and their consumers.
 pub(crate) struct Channels {
     shard: ShardId,
-    table: SlotMap<ChannelKey, Channel>,
-    consumers: SlotMap<ConsumerKey, Consumer>,
+    table: PagedSlotMap<ChannelKey, Channel>,
+    consumers: PagedSlotMap<ConsumerKey, Consumer>,
     /// Consumers that owe credit to queues of other shards.
     credits_due: Vec<ConsumerKey>,
     /// Consumers whose own prefetch count allows deliveries again.
@@ -36,8 +36,8 @@ impl Channels {
     pub fn new(shard: ShardId) -> Self {
         Channels {
             shard,
-            table: SlotMap::with_key(),
-            consumers: SlotMap::with_key(),
+            table: PagedSlotMap::new(),
+            consumers: PagedSlotMap::new(),
             credits_due: Vec::new(),
             settled: VecDeque::new(),
             awaiting_output: Vec::new(),
@@ -309,13 +309,22 @@ impl Channels {
         if consumer.parked.is_empty() && self.accepts(key, fx) {
             let bytes = payload.content().bytes();
             self.deliver(key, position, redelivered, payload, fx);
-            self.delivered += 1;
-            self.consumers[key].earn_credit(key, bytes, fx);
-            return;
+            return self.count_remote(key, bytes, fx);
         }
         let message = payload.keep(fx.pool());
-        self.consumers[key].parked.push_back(ParkedDelivery { position, message, redelivered });
+        if let Some(consumer) = self.consumers.get_mut(key) {
+            consumer.parked.push_back(ParkedDelivery { position, message, redelivered });
+        }
         self.await_capacity(key, fx);
+    }
+
+    /// A message of another shard's queue is delivered: its consumer earns credit.
+    #[inline]
+    fn count_remote<E: Effects>(&mut self, key: ConsumerKey, bytes: usize, fx: &mut E) {
+        self.delivered += 1;
+        if let Some(consumer) = self.consumers.get_mut(key) {
+            consumer.earn_credit(key, bytes, fx);
+        }
     }
 
     /// Delivers what was parked, as far as the consumer accepts it.
@@ -326,8 +335,7 @@ impl Channels {
             };
             let bytes = parked.message.bytes();
             self.deliver(key, parked.position, parked.redelivered, Payload::Kept(parked.message), fx);
-            self.delivered += 1;
-            self.consumers[key].earn_credit(key, bytes, fx);
+            self.count_remote(key, bytes, fx);
         }
         if self.consumers.get(key).is_some_and(|consumer| !consumer.parked.is_empty()) {
             self.await_capacity(key, fx);

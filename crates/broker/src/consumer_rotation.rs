@@ -147,6 +147,9 @@ impl ConsumerRotation {
         if self.top.is_empty() {
             self.promote_lower();
         }
+        if self.top.len() < self.top.capacity() / 4 {
+            self.top.shrink_to(2 * self.top.len());
+        }
         self.active_entries = self.top.len() + self.lower.values().map(VecDeque::len).sum::<usize>();
         self.left = 0;
     }

@@ -96,6 +96,10 @@ impl DeferredLists {
 
     /// A connection has work to defer, and none yet.
     pub fn open(&mut self, slot: Option<ConnectionSlot>) -> DeferredKey {
+        if self.table.is_empty() {
+            // Lists that were done at once have left their turns, which nobody takes while there is nothing to do.
+            self.turns.clear();
+        }
         let key = self.table.insert(DeferredList { slot, work: VecDeque::new(), queued: true });
         self.turns.push_back(key);
         key
@@ -154,5 +158,24 @@ impl DeferredLists {
             self.turns.push_back(key);
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DeferredLists, DeferredWork};
+
+    #[test]
+    fn work_that_is_done_at_once_leaves_no_turns_behind() {
+        let mut lists = DeferredLists::default();
+        for _ in 0..1_000 {
+            let key = lists.open(None);
+            assert_eq!(lists.end_turn(key), None);
+            assert!(lists.is_empty() && lists.turns.len() <= 1, "{} turns", lists.turns.len());
+        }
+        let [first, second] = [lists.open(None), lists.open(None)];
+        lists.push(first, DeferredWork::AwaitBacklog);
+        lists.push(second, DeferredWork::AwaitBacklog);
+        assert_eq!([lists.next_turn(), lists.next_turn(), lists.next_turn()], [Some(first), Some(second), None]);
     }
 }

@@ -21,6 +21,10 @@ pub const PACKED_MESSAGES_MAX: u32 = 4_096;
 pub const INLINE_BODY_BYTES_MAX: usize = 1_024;
 /// A body of at least this many bytes that goes to several queues is copied once, into memory that all of them share.
 pub const SHARED_BODY_BYTES_MIN: usize = 4_096;
+/// Numbers of channels, beyond twice as many as a session has open, up to which its channels are found by an index.
+pub const CHANNEL_NUMBERS_SPARE: usize = 16;
+/// Slots of one page of the tables of channels and consumers: a page that has been full and is empty returns its memory.
+pub const PAGE_SLOTS: usize = 64;
 pub const CONSUMERS_PER_CHANNEL_MAX: usize = 65_536;
 /// Entries of a queue's rotation of consumers that are searched for one that leaves. In a longer rotation it is skipped later.
 pub const ROTATION_SCANNED_MAX: usize = 64;
@@ -94,5 +98,6 @@ pub const CONSUMERS_REVIEWED_MAX: usize = 1024;
 
 const _: () = assert!(INLINE_BODY_BYTES_MAX * 4 <= BATCH_BYTES);
 const _: () = assert!(REMOTE_WINDOW_MESSAGES >= 2);
+const _: () = assert!(PAGE_SLOTS.is_power_of_two());
 // Publishes that travel together wait together.
 const _: () = assert!(PACKED_MESSAGES_MAX as usize <= EARLY_PUBLISHES_MAX);

@@ -2,10 +2,10 @@
 
 use crate::ids::{ConsumerKey, RemoteConsumerKey};
 use crate::limits::REMOTE_WINDOW_BYTES;
+use crate::paged_slot_map::PagedSlotMap;
 use crate::shard_message::Subscription;
 use catalog::ShardId;
 use hashbrown::HashMap;
-use slotmap::SlotMap;
 
 /// A consumer of another shard, as its queue sees it.
 pub struct RemoteConsumer {
@@ -26,7 +26,7 @@ pub struct RemoteConsumer {
 /// The table of them.
 #[derive(Default)]
 pub struct RemoteConsumers {
-    table: SlotMap<RemoteConsumerKey, RemoteConsumer>,
+    table: PagedSlotMap<RemoteConsumerKey, RemoteConsumer>,
     keys: HashMap<(ShardId, ConsumerKey), RemoteConsumerKey>,
 }
 
@@ -57,8 +57,8 @@ impl RemoteConsumers {
 
     /// Removes a consumer by its shard and its key there.
     pub fn cancel(&mut self, shard: ShardId, consumer: ConsumerKey) -> Option<RemoteConsumerKey> {
-        let key = self.keys.remove(&(shard, consumer))?;
-        self.table.remove(key);
+        let key = *self.keys.get(&(shard, consumer))?;
+        self.remove(key);
         Some(key)
     }
 
@@ -66,6 +66,9 @@ impl RemoteConsumers {
     pub fn remove(&mut self, key: RemoteConsumerKey) -> Option<RemoteConsumer> {
         let remote = self.table.remove(key)?;
         self.keys.remove(&(remote.shard, remote.consumer));
+        if self.keys.len() < self.keys.capacity() / 4 {
+            self.keys.shrink_to(2 * self.keys.len());
+        }
         Some(remote)
     }
 

@@ -2,6 +2,7 @@
 
 use crate::deferred_work::DeferredKey;
 use crate::ids::{ChannelKey, ConsumerKey};
+use crate::session_channels::SessionChannels;
 use catalog::{Definition, QueueId, Refusal, SessionId, UserId, VhostId};
 use std::sync::Arc;
 use wire::ChannelNumber;
@@ -129,7 +130,7 @@ pub(crate) struct SessionIdentity {
 pub(crate) struct SessionState {
     pub identity: SessionIdentity,
     pub capabilities: ClientCapabilities,
-    pub channels: Vec<Option<ChannelKey>>,
+    pub channels: SessionChannels,
     pub pending: Option<PendingCommand>,
     pub definition_batch: Option<Box<DefinitionBatch>>,
     /// It has published since it connected.
@@ -158,7 +159,7 @@ impl SessionState {
         SessionState {
             identity: SessionIdentity { session, user, vhost },
             capabilities,
-            channels: Vec::new(),
+            channels: SessionChannels::default(),
             pending: None,
             definition_batch: None,
             has_published: false,
@@ -175,7 +176,7 @@ impl SessionState {
 
     #[inline]
     pub fn channel(&self, number: ChannelNumber) -> Option<ChannelKey> {
-        self.channels.get(number.index()).copied().flatten()
+        self.channels.get(number)
     }
 
     /// If a channel awaits `queue.delete-ok`, its consumer with this tag is cancelled behind that. Returns whether it does.

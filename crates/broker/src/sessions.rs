@@ -67,11 +67,7 @@ impl Sessions {
     /// Adds a channel to its session. Returns whether there is such a session.
     pub fn attach_channel(&mut self, slot: ConnectionSlot, number: ChannelNumber, key: ChannelKey) -> bool {
         let Some(session) = self.get_mut(slot) else { return false };
-        let index = number.index();
-        if session.channels.len() <= index {
-            session.channels.resize(index + 1, None);
-        }
-        let earlier = session.channels[index].replace(key);
+        let earlier = session.channels.insert(number, key);
         assert!(earlier.is_none(), "the session opens a channel once");
         true
     }
@@ -83,7 +79,7 @@ impl Sessions {
         number: ChannelNumber,
     ) -> Option<(ChannelKey, Option<Box<DefinitionBatch>>)> {
         let session = self.get_mut(slot)?;
-        let key = session.channels.get_mut(number.index())?.take()?;
+        let key = session.channels.remove(number)?;
         if session.pending.as_ref().is_some_and(|pending| pending.channel == number) {
             session.pending = None;
         }

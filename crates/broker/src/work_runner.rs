@@ -40,7 +40,7 @@ impl WorkRunner<'_> {
         let deferred = &mut self.control.sessions.deferred;
         let key = session.deferred.unwrap_or_else(|| deferred.open(None));
         deferred.detach(key);
-        for &channel in session.channels.iter().flatten() {
+        for channel in session.channels.iter() {
             self.control.data.dispatcher.channels.close(channel);
             let outcome = SettlementOutcome::Requeued;
             deferred.push(key, DeferredWork::CloseChannel { channel, outcome });

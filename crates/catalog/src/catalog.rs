@@ -23,7 +23,7 @@ use crate::{
     definition::{Definition, DefinitionOutcome, ExecutedDefinition, RemovedQueue},
     exchange::{ExchangeTable, direct::DirectIndex, headers::HeadersIndex, topic::TopicTrie},
     ids::{QueueId, SessionId},
-    limits::CatalogLimits,
+    limits::{CatalogLimits, DefinitionShare},
     name::{Name, ResourceKind},
     permission::PermissionCache,
     queue::QueueTable,
@@ -42,6 +42,7 @@ use wire::ReplyCode;
 /// All definitions: one replica a shard.
 pub struct Catalog {
     limits: CatalogLimits,
+    share: DefinitionShare,
     version: u64,
     vhosts: VhostTable,
     exchanges: ExchangeTable,
@@ -89,6 +90,7 @@ impl Catalog {
             upstreams: 0,
             removals: Vec::new(),
             work: 0,
+            share: DefinitionShare::UNLIMITED,
             limits,
         }
     }
@@ -109,6 +111,11 @@ impl Catalog {
     /// Bytes that the definitions take, with their indexes and the memory of routes: kept as they change, not counted anew.
     /// Users and permissions, which operators make, are not.
     pub fn bytes(&self) -> usize {
+        self.definition_bytes() + self.routes.bytes() + self.walk.bytes() + self.watches.bytes()
+    }
+
+    /// Bytes that the definitions take with their indexes, without what routing remembers.
+    fn definition_bytes(&self) -> usize {
         self.vhosts.bytes()
             + self.exchanges.0.bytes()
             + self.rings_bytes
@@ -117,9 +124,6 @@ impl Catalog {
             + self.direct.bytes()
             + self.topics.bytes()
             + self.headers.bytes()
-            + self.routes.bytes()
-            + self.walk.bytes()
-            + self.watches.bytes()
     }
 
     /// Executes a definition, [`DEFINITION_STEPS_MAX`](crate::limits::DEFINITION_STEPS_MAX) steps of it at most. A refusal

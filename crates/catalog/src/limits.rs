@@ -98,6 +98,22 @@ pub struct CatalogLimits {
     pub hash_seed: u64,
 }
 
+/// How much of the broker's memory definitions may take, and what they take beside the bytes of one catalog.
+#[derive(Clone, Copy, Debug)]
+pub struct DefinitionShare {
+    /// Bytes from which on exchanges, queues and bindings are refused that do not exist yet.
+    pub bytes_max: usize,
+    /// Shards with a catalog.
+    pub replicas: usize,
+    /// Bytes of a queue on its home.
+    pub queue_bytes: usize,
+}
+
+impl DefinitionShare {
+    /// That of a catalog that refuses nothing: one that follows another.
+    pub const UNLIMITED: Self = Self { bytes_max: usize::MAX, replicas: 1, queue_bytes: 0 };
+}
+
 impl Default for CatalogLimits {
     fn default() -> Self {
         Self {

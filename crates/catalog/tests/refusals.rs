@@ -323,3 +323,30 @@ fn limits() {
          | 406 PRECONDITION_FAILED - cannot declare exchange 'y' in vhost '/': exchange limit of 8 is reached"
     );
 }
+
+#[test]
+fn definitions_have_a_share_of_memory_and_what_is_there_is_no_more() {
+    let mut script = RoutingScript::new();
+    script.run("exchange x direct; queue q; queue r; bind x a q");
+    let (replicas, queue_bytes) = (2, 500);
+    let share = |bytes_max| catalog::limits::DefinitionShare { bytes_max, replicas, queue_bytes };
+    script.catalog.set_definition_share(share(0));
+    let bytes = script.catalog.shared_definition_bytes();
+    script.catalog.set_definition_share(share(bytes));
+    let again = "exchange x direct; queue q; bind x a q";
+    assert_eq!(script.run(again), "");
+    let took = format!("definitions take {bytes} bytes, and their share of the memory limit is {bytes}");
+    assert_eq!(
+        script.run("exchange y direct; queue s; bind x b q; bind-exchange amq.direct c x"),
+        format!(
+            "connection 506 RESOURCE_ERROR - cannot declare exchange 'y' in vhost '/': {took} \
+             | connection 506 RESOURCE_ERROR - cannot declare queue 's' in vhost '/': {took} \
+             | connection 506 RESOURCE_ERROR - cannot bind to exchange 'x' in vhost '/': {took} \
+             | connection 506 RESOURCE_ERROR - cannot bind to exchange 'amq.direct' in vhost '/': {took}"
+        )
+    );
+    script.catalog.set_definition_share(share(bytes + 1));
+    assert_eq!(script.run("queue s; delete-queue s; delete-queue r"), "removed s | removed r");
+    assert!(script.catalog.shared_definition_bytes() < bytes + 1);
+    assert_eq!(script.run("queue s"), "", "what was deleted leaves room");
+}

@@ -213,6 +213,8 @@ pub struct LinkCapabilities {
     /// From this many bytes on it pays to lend memory for receiving (see [`Link::lend`]), and a part that is sent
     /// reaches memory lent by the peer without a copy; `usize::MAX`: never.
     pub lend_threshold_bytes: usize,
+    /// Bytes of memory that are pinned as long as the link is there: its receive buffers.
+    pub pinned_bytes: usize,
     /// The kind of link: `tcp`, `tls`, `unix`, `rdma`, `sim`.
     pub name: &'static str,
 }

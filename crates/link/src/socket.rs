@@ -175,6 +175,7 @@ impl<S: Stream> Link for SocketLink<S> {
             gather_parts_max: GATHER_PARTS_MAX,
             copy_threshold_bytes: COPY_THRESHOLD_BYTES,
             lend_threshold_bytes: usize::MAX,
+            pinned_bytes: 0,
             name: S::NAME,
         }
     }

@@ -209,6 +209,7 @@ impl Link for RsocketLink {
             gather_parts_max: GATHER_PARTS_MAX,
             copy_threshold_bytes: COPY_BELOW_BYTES,
             lend_threshold_bytes: usize::MAX,
+            pinned_bytes: 0,
             name: "rsocket",
         }
     }

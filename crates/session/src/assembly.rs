@@ -236,11 +236,6 @@ impl ContentAssembly {
         self.head.len() + self.filled
     }
 
-    /// Bytes of memory that it has, filled or not.
-    pub fn held_bytes(&self) -> usize {
-        self.head.len() + self.block.len()
-    }
-
     /// Gives back the room. How many bytes that were, and how many it moved.
     pub fn shrink(&mut self, pool: &Pool) -> (usize, usize) {
         let given_bytes = self.block.len().saturating_sub(self.filled);
@@ -259,6 +254,8 @@ impl ContentAssembly {
 
     /// Gives the memory away for a while, with what is in it.
     pub fn take_block(&mut self) -> BlockMut {
+        // A device that gets it has all of it in memory.
+        self.is_untouched = false;
         std::mem::take(&mut self.block)
     }
 

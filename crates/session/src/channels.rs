@@ -83,8 +83,8 @@ impl ChannelTable {
         match self.place(number) {
             Ok(place) => {
                 self.sorted.remove(place);
-                if self.sorted.is_empty() {
-                    self.sorted = Vec::new();
+                if self.sorted.len() < self.sorted.capacity() / 4 {
+                    self.sorted.shrink_to(2 * self.sorted.len());
                 }
                 true
             }
@@ -119,6 +119,16 @@ impl ChannelTable {
 mod tests {
     use super::{ChannelState, ChannelTable};
     use wire::ChannelNumber;
+
+    #[test]
+    fn the_table_shrinks_while_channels_are_open() {
+        let mut channels = ChannelTable::default();
+        (1..=u16::MAX).for_each(|number| channels.set(ChannelNumber(number), ChannelState::Open));
+        (2..=u16::MAX).rev().for_each(|number| assert!(channels.remove(ChannelNumber(number))));
+        assert!(channels.get(ChannelNumber(1)).is_some() && channels.sorted.capacity() <= 8);
+        assert!(channels.remove(ChannelNumber(1)));
+        assert_eq!(channels.sorted.capacity(), 0);
+    }
 
     #[test]
     fn numbers_are_found_in_any_order_and_with_gaps() {

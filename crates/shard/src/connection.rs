@@ -6,6 +6,7 @@ use crate::tokens::TokenOwner;
 use catalog::{UserId, VhostId};
 use link::{FilledMemory, Link};
 use session::{BodyRoom, Heartbeat, Inbound};
+use slab::Pool;
 use std::time::Instant;
 use verbs::RdmaToken;
 
@@ -76,6 +77,8 @@ pub(crate) struct Connection {
     pub reservation: Option<Reservation>,
     /// The link is lent memory for bodies of at least so many bytes; `usize::MAX`: never.
     pub lend_threshold_bytes: usize,
+    /// Bytes of the memory that it is lent.
+    pub lent_bytes: u64,
     /// The federation link of which this is the connection: this broker is the client.
     pub federation_link: Option<FederationLinkId>,
     /// The federation link that has ended this connection, and dials again when it is gone.
@@ -111,6 +114,7 @@ impl Connection {
             token_owner: None,
             reservation: None,
             lend_threshold_bytes: usize::MAX,
+            lent_bytes: 0,
             federation_link: None,
             closes_link: None,
             body_room: BodyRoom::default(),
@@ -128,13 +132,27 @@ impl Connection {
         self.unconsumed.len() + self.inbound.partial_bytes()
     }
 
-    /// Lends the link memory for the rest of a frame.
+    /// Lends the link memory for the rest of a frame, unless its user has as much pinned as it may: then the body gets memory
+    /// for what arrives, and is copied there.
     #[cold]
-    pub fn lend_memory(&mut self) {
-        if let Some((memory, place)) = self.inbound.lend()
-            && let Err(memory) = self.link.lend(memory, place)
-        {
-            self.inbound.not_lent(memory);
+    pub fn lend_memory(&mut self, user_pinned_bytes_max: u64, pool: &Pool) {
+        let Some((memory, place)) = self.inbound.lend() else { return };
+        let bytes = memory.len() as u64;
+        if self.reservation.as_mut().is_some_and(|reservation| !reservation.pin(bytes, user_pinned_bytes_max)) {
+            return self.inbound.refuse_loan(memory, pool);
+        }
+        match self.link.lend(memory, place) {
+            Ok(()) => self.lent_bytes = bytes,
+            Err(memory) => {
+                self.unpin(bytes);
+                self.inbound.not_lent(memory);
+            }
+        }
+    }
+
+    fn unpin(&mut self, bytes: u64) {
+        if let Some(reservation) = &mut self.reservation {
+            reservation.unpin(bytes);
         }
     }
 
@@ -143,6 +161,8 @@ impl Connection {
     #[cold]
     pub fn take_back_memory(&mut self, direct: usize) -> (usize, usize) {
         let Some(FilledMemory { memory, copied_bytes }) = self.link.take_filled() else { return (0, direct) };
+        let lent_bytes = std::mem::take(&mut self.lent_bytes);
+        self.unpin(lent_bytes);
         (self.inbound.filled(memory), copied_bytes)
     }
 }

@@ -1,16 +1,18 @@
-//! Limits of connections and channels: how many each virtual host and each user has, on all shards.
+//! Limits of connections, channels and pinned memory: how much each virtual host and each user has, on all shards.
 //!
-//! A shard takes the lock when a connection opens its virtual host, never for a message or a channel.
+//! A shard takes the lock when a connection opens its virtual host, never for a message, a channel or memory.
 
 use catalog::{UserId, VhostId};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[derive(Default)]
 struct UserCounts {
     connections: AtomicU32,
     channels: AtomicU32,
+    /// Bytes that are pinned for its connections over RDMA.
+    pinned_bytes: AtomicU64,
 }
 
 #[derive(Default)]
@@ -32,11 +34,12 @@ pub(crate) enum LimitReached {
     User(u32),
 }
 
-/// A connection and its channels, counted until this is dropped.
+/// A connection, its channels and its pinned memory, counted until this is dropped.
 pub(crate) struct Reservation {
     vhost: Arc<AtomicU32>,
     user: Arc<UserCounts>,
     channels: u32,
+    pinned_bytes: u64,
 }
 
 /// So many entries are kept without checking whether they are in use.
@@ -75,7 +78,7 @@ impl ConnectionLimits {
             vhost.fetch_sub(1, Ordering::Relaxed);
             return Err(LimitReached::User(limit));
         }
-        Ok(Reservation { vhost, user, channels: 0 })
+        Ok(Reservation { vhost, user, channels: 0, pinned_bytes: 0 })
     }
 }
 
@@ -93,6 +96,21 @@ impl Reservation {
             self.user.channels.fetch_sub(1, Ordering::Relaxed);
         }
     }
+
+    /// Counts memory that is pinned for the connection. False, and nothing is counted, if its user had more than it may then.
+    pub fn pin(&mut self, bytes: u64, user_bytes_max: u64) -> bool {
+        let next = |pinned: u64| pinned.checked_add(bytes).filter(|pinned| *pinned <= user_bytes_max);
+        let is_pinned = self.user.pinned_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok();
+        self.pinned_bytes += if is_pinned { bytes } else { 0 };
+        is_pinned
+    }
+
+    /// Some of that memory is pinned no longer.
+    pub fn unpin(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.pinned_bytes);
+        self.pinned_bytes -= bytes;
+        self.user.pinned_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Reservation {
@@ -100,6 +118,7 @@ impl Drop for Reservation {
         self.vhost.fetch_sub(1, Ordering::Relaxed);
         self.user.connections.fetch_sub(1, Ordering::Relaxed);
         self.user.channels.fetch_sub(self.channels, Ordering::Relaxed);
+        self.user.pinned_bytes.fetch_sub(self.pinned_bytes, Ordering::Relaxed);
     }
 }
 
@@ -127,6 +146,21 @@ mod tests {
         drop(first);
         let mut third = reserve(Some(2), Some(2)).expect("the first is released, and refused ones are not counted");
         assert_eq!((third.open_channel(Some(2)), third.open_channel(Some(2))), (Ok(()), Ok(())));
+    }
+
+    #[test]
+    fn pinned_memory_is_counted_for_a_user_and_released_with_the_connection() {
+        let limits = ConnectionLimits::default();
+        let reserve = |user| limits.reserve((VhostId(1), None), (UserId(user), None)).expect("no limit");
+        let [mut first, mut second, mut other] = [2, 2, 3].map(reserve);
+        assert!(first.pin(60, 100) && !second.pin(41, 100) && second.pin(40, 100), "of all its connections");
+        assert!(other.pin(100, 100) && !other.pin(u64::MAX, u64::MAX), "another user has a share of its own");
+        first.unpin(10);
+        assert!(second.pin(10, 100) && !second.pin(1, 100));
+        drop(first);
+        assert!(second.pin(50, 100) && !second.pin(1, 100));
+        second.unpin(u64::MAX);
+        assert!(second.pin(100, 100), "no more is released than was pinned");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::receive_buffer::ReceiveBuffer;
 use crate::sessions::{Sessions, TimerOutcome};
 use crate::shared_state::SharedState;
 use crate::stamp_check::is_duplicate;
-use broker::{BodyRef, Broker, ConnectionSlot, Publish, ReadControl};
+use broker::{BodyRef, Broker, ConnectionSlot, Effects, Publish, ReadControl};
 use catalog::Refusal;
 use link::{AbortReason, LinkError, ReceiveOutcome};
 use session::{Body, Event, ProtocolFault};
@@ -134,7 +134,8 @@ impl Dispatcher {
         let connection = self.sessions.connections.get_mut(slot)?;
         let mut direct_bytes = connection.inbound.direct().len();
         if direct_bytes >= connection.lend_threshold_bytes {
-            connection.lend_memory();
+            let pinned_bytes_max = self.sessions.shared.pinned_bytes_max();
+            connection.lend_memory(pinned_bytes_max, self.sessions.effects.pool());
             direct_bytes = connection.inbound.direct().len();
         }
         let free = self.receive_buffer.free();

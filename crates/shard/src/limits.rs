@@ -66,6 +66,12 @@ pub const DIAL_PORT_CONNECTIONS: usize = 16;
 /// Credits that another broker gets over a link that was dialled, at least: it sends for all its clients, and with 16
 /// credits a small message cost the CPU of two.
 pub const DIAL_CREDITS_MIN: u16 = 64;
+/// Definitions may take this fraction of the memory limit, one half: nobody consumes them, and publishers would wait for
+/// their deletion. Beyond it exchanges, queues and bindings that do not exist yet are refused.
+pub const DEFINITION_SHARE_DIVISOR: u64 = 2;
+/// Memory that is pinned for RDMA on behalf of one user, the receive buffers of its connections and what devices are lent for
+/// bodies, may take this fraction of the memory limit, one quarter. Beyond it memory is not lent, and connections are refused.
+pub const PINNED_SHARE_DIVISOR: u64 = 4;
 /// A reserve beyond the memory limit, one thirty-second of it: until messages have spent it, the first small message of a
 /// connection is taken; until definitions, channels and consumers have taken as much since memory became low, new ones are.
 pub const MEMORY_RESERVE_DIVISOR: u64 = 32;
@@ -102,6 +108,8 @@ pub const LATENCY_DOZE_US: i32 = 2;
 pub const RECHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 const _: () = assert!(ANSWER_BYTES_MAX <= slab::BLOCK_BYTES_MAX && ANSWER_SHARED_BYTES_MIN <= ANSWER_BYTES_MAX);
+// The share of one user leaves receive buffers for others, if ports have as many as they may.
+const _: () = assert!(PINNED_SHARE_DIVISOR > PORT_MEMORY_DIVISOR);
 const _: () = assert!(TURN_BYTES >= RECEIVE_BUFFER_BYTES);
 const _: () = assert!(LOGINS_WAITING_PER_SOURCE_MAX < LOGINS_WAITING_MAX && LOGIN_FAILURES_FREE < LOGIN_FAILURES_MAX);
 const _: () = assert!(LOGIN_INTERVAL_STEP.as_millis() * (LOGIN_FAILURES_MAX - LOGIN_FAILURES_FREE) as u128 <= 500);

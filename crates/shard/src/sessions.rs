@@ -240,7 +240,13 @@ impl Sessions {
         let session = SessionId { shard: self.options.shard, slot, serial: connection.serial };
         let catalog = self.broker.catalog();
         // RabbitMQ counts before it checks whether the user may open the virtual host.
-        let reservation = reserve_connection(&self.broker, &self.shared, user, name)?;
+        let mut reservation = reserve_connection(&self.broker, &self.shared, user, name)?;
+        let pinned_bytes = connection.link.capabilities().pinned_bytes as u64;
+        if let Some(reservation) = &mut reservation
+            && !reservation.pin(pinned_bytes, self.shared.pinned_bytes_max())
+        {
+            return Err(catalog.is_user_at_pinned_share(user, self.shared.pinned_bytes_max()));
+        }
         let vhost = catalog.open_vhost(user, name)?;
         let is_carrier = connection.capabilities.has(Capabilities::RDMA_CARRIER);
         if is_carrier && !catalog.is_carrier(user) {

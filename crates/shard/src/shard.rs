@@ -45,6 +45,9 @@ impl Shard {
         let memory = MemoryAccount::new(options.shard);
         let mut broker = broker;
         broker.set_properties_bytes_max(options.session.properties_bytes_max());
+        if let Some(share) = shared.definition_share(options.shard) {
+            broker.catalog_mut().set_definition_share(share);
+        }
         let sessions = Sessions { options, connections: Connections::default(), broker, effects, shared, memory };
         Shard { dispatcher: Dispatcher::new(sessions), throttle: PublisherThrottle::default() }
     }

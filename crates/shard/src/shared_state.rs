@@ -6,11 +6,16 @@
 
 use crate::connection_limits::ConnectionLimits;
 use crate::copied_bytes::CopiedBytes;
-use crate::limits::{MEMORY_RESERVE_DIVISOR, PARTIAL_SHARE_DIVISOR, PORT_MEMORY_DIVISOR, PROCESS_BYTES};
+use crate::limits::{
+    DEFINITION_SHARE_DIVISOR, MEMORY_RESERVE_DIVISOR, PARTIAL_SHARE_DIVISOR, PINNED_SHARE_DIVISOR, PORT_MEMORY_DIVISOR,
+    PROCESS_BYTES,
+};
 use crate::login_failures::LoginFailures;
 use crate::memory_pressure::{MemoryPressure, ProcessMemory};
 use crate::tokens::BootstrapTokens;
 use crate::vhost_bytes::VhostBytes;
+use broker::Queue;
+use catalog::limits::DefinitionShare;
 use catalog::{MessageStamp, ShardId};
 use federation::DuplicateWindow;
 use federation::limits::WINDOW_STAMPS_MAX;
@@ -89,6 +94,20 @@ impl SharedState {
     /// Bytes of the process's heap; `None` if nobody counts them.
     pub(crate) fn heap_bytes(&self) -> Option<u64> {
         self.process.map(|process| (process.heap_bytes)() as u64)
+    }
+
+    /// Bytes that may be pinned for RDMA on behalf of one user.
+    pub(crate) fn pinned_bytes_max(&self) -> u64 {
+        self.memory_bytes_max / PINNED_SHARE_DIVISOR
+    }
+
+    /// What definitions may take, for the shard that executes them first; `None` for others, and if nobody counts the heap.
+    pub(crate) fn definition_share(&self, shard: ShardId) -> Option<DefinitionShare> {
+        self.process.filter(|_| shard == ShardId(0)).map(|_| DefinitionShare {
+            bytes_max: (self.memory_bytes_max / DEFINITION_SHARE_DIVISOR) as usize,
+            replicas: self.shards.len(),
+            queue_bytes: size_of::<Queue>(),
+        })
     }
 
     /// Bytes that the system has provided since the start; `None` if nobody tells.

@@ -13,6 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use verbs::sim::FabricOptions;
 use verbs::{Port, PortSettings};
+use wire::frame::{FRAME_BODY, FRAME_HEADER, append};
+use wire::method::basic;
+use wire::{ChannelNumber, ShortStr};
 
 const THRESHOLD: usize = 16 * 1_024;
 
@@ -110,6 +113,57 @@ fn a_body_of_1_mib_costs_what_one_of_64_kib_does() {
     );
     let [offers, ..] = counts(2 << 20);
     assert_eq!(offers, 40, "two frames");
+}
+
+/// The beginning of a message of this size, and of its first frame; nothing of its body.
+fn beginning_of_message(bytes: usize) -> Vec<u8> {
+    let (exchange, routing_key) = (ShortStr::literal("amq.fanout"), ShortStr::literal(""));
+    let publish = basic::Publish { exchange, routing_key, mandatory: false, immediate: false };
+    let (channel, mut begun) = (ChannelNumber(1), Vec::new());
+    wire::encode_frame(channel, &publish.into(), &mut begun);
+    let head = [&[0, 60, 0, 0][..], &(bytes as u64).to_be_bytes(), &[0, 0]].concat();
+    append(FRAME_HEADER, channel, &head, &mut begun);
+    begun.extend([&[FRAME_BODY, 0, 1][..], &(1_u32 << 20).to_be_bytes()].concat());
+    begun
+}
+
+/// Devices hold memory that they are lent, whether or not anything arrives. What exceeds the share of its user is copied.
+#[test]
+fn a_user_is_lent_its_share_of_memory_and_what_exceeds_it_arrives_all_the_same() {
+    const SHARE: usize = (120 << 20) / 4;
+    const BODY: usize = 8 << 20;
+    const FRAME: usize = 1 << 20;
+    let bounds = ShardBounds { memory_bytes_max: 128 << 20, ..ShardBounds::default() };
+    let mut world = VerbsHarness::new(&FabricOptions::faultless(), &settings(), &bounds);
+    let mut clients: Vec<_> = (0..20).map(|_| world.connect()).collect();
+    let mut honest = vec![world.connect(), world.consumer("q", false)];
+    // First nothing of any body arrives, and no device is asked to write; then a little of each, and it is.
+    for (begun, lent_bytes_min) in [(beginning_of_message(BODY), 0), (vec![7; 100], SHARE - BODY)] {
+        clients.iter_mut().for_each(|client| client.send_bytes(&begun));
+        world.until("sent", &mut clients, |_, clients| clients.iter().all(|client| client.unsent_bytes() == 0));
+        (0..100).for_each(|_| world.step());
+        assert!(!world.shard.broker().memory_alarm(), "what has not arrived holds publishers");
+        if lent_bytes_min > 0 {
+            // What is not lent gets memory for one frame.
+            let bytes_max = SHARE + (clients.len() + honest.len()) * FRAME + HEADS_BYTES_MAX;
+            let bytes = world.used_bytes();
+            assert!((lent_bytes_min..bytes_max).contains(&bytes), "{bytes} bytes are used");
+        }
+        fan_out(&mut world, &mut honest, 0, FRAME);
+    }
+    // The same user has nothing left for a message of this size, which arrives in smaller pieces or is copied.
+    let bytes = 16 << 20;
+    let copied = world.copied().bytes_in;
+    fan_out(&mut world, &mut honest, 1, bytes);
+    assert!(world.copied().bytes_in > copied, "it is copied");
+    clients.iter_mut().for_each(|client| client.disconnect(Some(AbortReason::Operator)));
+    world.until("the others have gone", &mut honest, |world, _| world.shard.connections() == 2);
+    let copied = world.copied().bytes_in;
+    fan_out(&mut world, &mut honest, 2, bytes);
+    assert_eq!(world.copied().bytes_in, copied, "what was lent to others is free for it");
+    honest.iter_mut().for_each(|client| client.disconnect(None));
+    world.assert_empty();
+    assert_eq!(world.used_bytes(), 0);
 }
 
 #[test]

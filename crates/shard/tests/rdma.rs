@@ -429,6 +429,24 @@ fn buffers_of_ports_count_for_the_memory_limit() {
 }
 
 #[test]
+fn a_user_with_its_share_of_pinned_memory_is_refused_one_more_connection() {
+    // Receive buffers of 2 MiB for each connection, and a share of 9.4 MiB.
+    let settings = PortSettings { credits: 512, receive_buffers: 4_096, ..ServerPlan::default().settings };
+    let world = FabricServer::new(ServerPlan { settings, memory_bytes_max: 40 << 20, ..ServerPlan::default() });
+    let mut clients: Vec<Client> = (0..4).map(|_| world.connect()).collect();
+    for _ in 0..3 {
+        let refused = world.try_connect(ADDRESSES[0]).expect_err("its share is reached").to_string();
+        let text = "RESOURCE_ERROR - connection refused for user 'guest': its share of memory that is pinned for RDMA";
+        assert!(refused.contains(text), "{refused}");
+    }
+    let other = world.try_connect("amqp+rdma://carrier:secret@127.0.0.1:5672/carriers").expect("another user");
+    assert_eq!(other.transport(), "rdma");
+    world.connect_tcp().close().expect("sockets pin nothing");
+    clients.pop().expect("one of them").close().expect("an orderly end");
+    until("its memory is free", || world.try_connect(ADDRESSES[0]).is_ok());
+}
+
+#[test]
 fn a_broker_without_its_devices_does_not_start() {
     let fabric = Fabric::real_time(&FabricOptions::faultless());
     let listen = |devices: usize| RdmaListen {

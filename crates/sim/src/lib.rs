@@ -10,10 +10,14 @@
 //!   redeliveries are flagged, and settled messages are never delivered again; nothing arrives changed, or where it was
 //!   not routed; prefetch, exclusive and single active consumers, priorities, limits, expirations and the consumer timeout
 //!   hold; confirmed definitions exist on every shard; at rest no client waits, and no queue withholds messages; no channel
-//!   or connection ends without a cause; and when all clients have gone, no memory is in use.
+//!   or connection ends without a cause; the heap of a broker is what it accounts for, with a bound on the rest; and when all
+//!   clients have gone, no memory is in use, and what tables keep for later has a bound.
 //! - `federation` has several brokers with routes between them, which are cut, stopped and changed under load.
+//!
+//! When everything of a run is dropped, all that it has allocated is freed, to the byte.
 #![forbid(unsafe_code)]
 
+mod broker_heap;
 mod broker_limits;
 mod broker_links;
 mod client_connection;
@@ -31,18 +35,37 @@ mod topic_pattern;
 mod trace;
 mod world;
 
+/// Counts what brokers hold.
+#[cfg(test)]
+#[global_allocator]
+static HEAP: slab::Heap = slab::Heap;
+
 pub use broker_limits::BrokerLimits;
 pub use features::{Feature, Switches};
 pub use settings::{Mode, Settings};
 pub use tally::{SeedFailure, Tally};
 
+use crate::broker_heap::left_by;
 use crate::features::FeatureWorkload;
 use crate::federation::FederationWorkload;
 use settings::WorkloadSettings;
 use world::SimulatedWorld;
 
 /// Runs a seed. `traced`: whether a failure has the list of events that led to it.
+///
+/// A program whose allocator is [`slab::Heap`] counts what brokers allocate: that must match what they account for, and be freed
+/// at the end. Without it nothing is counted.
 pub fn run(mode: Mode, seed: u64, traced: bool) -> Result<Tally, Box<SeedFailure>> {
+    let (outcome, left) = left_by(|| run_world(mode, seed, traced));
+    let tally = outcome?;
+    if left > 0 {
+        let violation = format!("everything is dropped, and {left} bytes of the heap are not freed");
+        return Err(Box::new(SeedFailure { violation, settings: Settings::of(mode, seed), trace: Vec::new() }));
+    }
+    Ok(tally)
+}
+
+fn run_world(mode: Mode, seed: u64, traced: bool) -> Result<Tally, Box<SeedFailure>> {
     let settings = Settings::of(mode, seed);
     let mut world = SimulatedWorld::new(settings.clone(), traced);
     match &settings.workload {

@@ -4,6 +4,18 @@
 //! Owns:   how large a run may grow, and when it counts as stuck.
 //! Never:  a limit without a unit in its name.
 
+use broker::limits::BATCH_BYTES;
+use shard::limits::MAILBOX_BATCHES;
+
+/// Bytes of the heap that a shard at rest holds beside its definitions and lists of messages: connections, channels, consumers,
+/// and the capacity that tables and lists keep.
+pub const SHARD_HEAP_BYTES_MAX: usize = 256 << 10;
+/// The same when all clients and definitions are gone: capacity alone.
+pub const SHARD_HEAP_BYTES_LEFT_MAX: usize = 64 << 10;
+/// What a broker with federation links has beside: stamps, and what it had allocated for dials that others have made.
+pub const FEDERATION_HEAP_BYTES_MAX: usize = 128 << 10;
+/// Bytes of the heap that the batches between two shards keep: messages and the bytes of small bodies.
+pub const MAILBOX_HEAP_BYTES_MAX: usize = MAILBOX_BATCHES * 2 * BATCH_BYTES;
 /// Units of work by which a turn may exceed its budget: one command where that is not divided, as the search for one route and a definition are not.
 pub const WORK_BEYOND_BUDGET_MAX: u64 = 2_048;
 /// Rounds without actions after which everything must have come to rest.

@@ -12,6 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+/// Counts what each run holds.
+#[global_allocator]
+static HEAP: slab::Heap = slab::Heap;
+
 const USAGE: &str = "\
 usage: harrier-sim --seed N [--whole]          run one seed; if it fails, show the end of its trace, or all of it
        harrier-sim --seeds A..B [--threads N]  run the seeds from A to B, without B

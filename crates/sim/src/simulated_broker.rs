@@ -2,9 +2,12 @@
 //!
 //! It never ticks a shard that a reactor would have left asleep, so a lost wake-up stays lost.
 
+use crate::broker_heap::BrokerHeap;
 use crate::broker_limits::BrokerLimits;
+use crate::limits::MAILBOX_HEAP_BYTES_MAX;
 use broker::{Broker, BrokerOptions, ConnectionSlot};
 use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
+use link::Link;
 use link::sim::{SimConnection, SimCut, SimLink, SimSide, SplitMix64};
 use session::Greeting;
 use shard::{
@@ -73,11 +76,20 @@ pub struct SimulatedBroker {
     pub is_up: bool,
     /// How often it was started.
     pub lives: u32,
+    /// What its code has allocated.
+    heap: BrokerHeap,
 }
 
 impl SimulatedBroker {
     /// A broker without connections.
     pub fn new(options: &SimulatedBrokerOptions) -> Self {
+        let mut heap = BrokerHeap::default();
+        let (shards, shared) = heap.measure(|| Self::shards(options));
+        heap.mark_empty(shards.iter().map(|node| node.shard.broker().catalog().bytes()).sum());
+        SimulatedBroker { shards, connections: Vec::new(), shared, ticks: 0, is_up: true, lives: 1, heap }
+    }
+
+    fn shards(options: &SimulatedBrokerOptions) -> (Vec<SimulatedShard>, Arc<SharedState>) {
         let mut chance = SplitMix64::new(options.seed ^ 0xB40C);
         let (now, epoch_unix_s) = (options.now, 1_000_000_000);
         let shared = Arc::new(SharedState::new(options.shards, options.limits.memory_bytes_max, 1_000));
@@ -140,15 +152,15 @@ impl SimulatedBroker {
             let shard = Shard::new(shard_options, broker, effects, Arc::clone(&shared));
             SimulatedShard { shard, pool, waker, woken, awake: true, until: None }
         });
-        let (shards, connections) = (nodes.collect(), Vec::new());
-        SimulatedBroker { shards, connections, shared, ticks: 0, is_up: true, lives: 1 }
+        (nodes.collect(), shared)
     }
 
     /// Accepts a connection, and returns the index of the broker's end.
     pub fn accept(&mut self, far: SimLink, cable: SimConnection, now: Instant) -> usize {
         let shard = usize::from(self.shared.assign_connection().expect("there is room for a thousand").0);
         let node = &mut self.shards[shard];
-        let slot = node.shard.accept(Box::new(far), now);
+        self.heap.take_over(|| far.peer().clone());
+        let slot = self.heap.measure(|| node.shard.accept(Box::new(far), now));
         node.awake = true;
         self.connections.push(BrokerConnection { cable, side: SimSide::Right, shard, slot, over: false });
         self.connections.len() - 1
@@ -168,7 +180,7 @@ impl SimulatedBroker {
             Ok((dialled, cable)) => (Ok(dialled), Some(cable)),
             Err(error) => (Err(error), None),
         };
-        let slot = node.shard.on_dial_outcome(dial, outcome, now)?;
+        let slot = self.heap.measure(|| node.shard.on_dial_outcome(dial, outcome, now))?;
         self.connections.push(BrokerConnection { cable: cable?, side: SimSide::Left, shard, slot, over: false });
         Some(self.connections.len() - 1)
     }
@@ -177,12 +189,18 @@ impl SimulatedBroker {
     pub fn wake<T>(&mut self, shard: usize, call: impl FnOnce(&mut Shard) -> T) -> T {
         let node = &mut self.shards[shard];
         node.awake = true;
-        call(&mut node.shard)
+        self.heap.measure(|| call(&mut node.shard))
     }
 
     /// Forgets the connections that are over.
     pub fn forget_connections(&mut self) {
-        self.connections.retain(|connection| !connection.over);
+        let SimulatedBroker { connections, heap, .. } = self;
+        connections.retain(|connection| {
+            if connection.over {
+                heap.hand_over(connection.cable.outbound_heap_bytes(connection.side));
+            }
+            !connection.over
+        });
     }
 
     /// Its process is killed: all its connections are reset.
@@ -214,7 +232,8 @@ impl SimulatedBroker {
             if edges.any() {
                 has_edges = true;
                 let shard = &mut self.shards[index].shard;
-                shard.on_readiness(connection.slot, edges.readable, edges.writable, edges.closed);
+                let (readable, writable, closed) = (edges.readable, edges.writable, edges.closed);
+                self.heap.measure(|| shard.on_readiness(connection.slot, readable, writable, closed));
             }
         }
         let node = &mut self.shards[index];
@@ -224,7 +243,7 @@ impl SimulatedBroker {
         }
         node.waker.is_awake();
         self.ticks += 1;
-        match node.shard.tick(now) {
+        match self.heap.measure(|| node.shard.tick(now)) {
             TickOutcome::More => node.awake = true,
             TickOutcome::Idle { until } => {
                 node.until = until;
@@ -251,11 +270,29 @@ impl SimulatedBroker {
         nodes.chain(connections).collect()
     }
 
+    /// Bytes of the heap that its code holds and that it does not account for as definitions or lists of messages; without what
+    /// it held before its first connection.
+    fn unaccounted_bytes(&self) -> isize {
+        let buffers = self.connections.iter().map(|one| one.cable.outbound_heap_bytes(one.side));
+        let brokers = self.shards.iter().map(|node| node.shard.broker());
+        let account = brokers.map(|broker| broker.catalog().bytes() + broker.list_overhead_bytes());
+        self.heap.held_bytes() - buffers.sum::<isize>() - account.sum::<usize>() as isize
+    }
+
+    /// What is wrong if its heap is more than it accounts for, and so many bytes for each shard, and what keeps them busy.
+    pub fn excess_heap(&self, shard_bytes_max: usize) -> Option<String> {
+        let shards = self.shards.len();
+        let bytes_max = shards * shard_bytes_max + shards * (shards - 1) * MAILBOX_HEAP_BYTES_MAX;
+        let bytes = self.unaccounted_bytes();
+        let is_excess = usize::try_from(bytes).is_ok_and(|bytes| bytes > bytes_max);
+        is_excess.then(|| format!("{bytes} bytes of the heap that nothing accounts for, of {bytes_max}"))
+    }
+
     /// What it has of connections, queues and messages, in words: a leak when all clients have gone.
     pub fn leftovers(&mut self) -> Vec<String> {
         let mut left = Vec::new();
         for (shard, node) in self.shards.iter_mut().enumerate() {
-            node.pool.collect();
+            self.heap.measure(|| node.pool.collect());
             let counts = [
                 ("connections", node.shard.connections()),
                 ("queues", node.shard.broker().queues().count()),

@@ -5,7 +5,7 @@
 use crate::broker_links::BrokerLinks;
 use crate::client_connection::ClientConnection;
 use crate::faults::Faults;
-use crate::limits::SCRATCH_BYTES;
+use crate::limits::{FEDERATION_HEAP_BYTES_MAX, SCRATCH_BYTES, SHARD_HEAP_BYTES_LEFT_MAX};
 use crate::settings::Settings;
 use crate::simulated_broker::{SimulatedBroker, SimulatedBrokerOptions};
 use crate::simulated_client::{ClientRole, ConnectionState, SimulatedClient};
@@ -230,10 +230,13 @@ impl SimulatedWorld {
     /// When all clients have gone: whatever is left is a leak.
     pub fn check_nothing_left(&mut self) {
         let mut left = Vec::new();
+        let federation_bytes = if self.settings.shards.len() > 1 { FEDERATION_HEAP_BYTES_MAX } else { 0 };
+        let heap_bytes_max = SHARD_HEAP_BYTES_LEFT_MAX + federation_bytes;
         for (number, broker) in self.brokers.iter_mut().enumerate() {
             let counted = broker.shared.connections();
             let counted = (counted > 0).then(|| format!("{counted} connections counted"));
             let leftovers = counted.into_iter().chain(broker.leftovers());
+            let leftovers = leftovers.chain(broker.excess_heap(heap_bytes_max)).collect::<Vec<_>>().into_iter();
             left.extend(leftovers.map(|leftover| format!("{leftover} of broker {number}")));
         }
         if self.memory.pool.used_bytes() > 0 {
@@ -265,6 +268,19 @@ mod tests {
         assert!(!world.brokers[0].is_up && world.brokers[1].is_up && world.tally.stops == 1);
         world.start_broker(0);
         assert_eq!((world.brokers[0].is_up, world.brokers[0].lives), (true, 2));
+    }
+
+    #[test]
+    fn memory_that_a_broker_does_not_account_for_is_found() {
+        const BYTES: usize = 64 << 20;
+        for mode in [Mode::Features, Mode::Federation] {
+            let mut world = SimulatedWorld::new(Settings::of(mode, 1), false);
+            let kept = world.brokers[0].wake(0, |_| vec![7_u8; BYTES]);
+            world.check_nothing_left();
+            let violation = world.trace.into_parts().0.expect("it is found");
+            assert!(violation.contains("bytes of the heap that nothing accounts for"), "{violation}");
+            assert_eq!(kept.len(), BYTES);
+        }
     }
 
     #[test]

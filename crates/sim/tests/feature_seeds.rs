@@ -13,6 +13,14 @@ fn no_seed_breaks_a_promise() {
 }
 
 #[test]
+fn what_runs_allocate_is_counted() {
+    let before = slab::thread_heap_bytes();
+    let block = vec![7_u8; 1_000];
+    let bytes = slab::thread_heap_bytes() - before;
+    assert!((1_000..1_100).contains(&bytes) && block.len() == 1_000, "{bytes} bytes");
+}
+
+#[test]
 fn the_same_seed_is_the_same_run() {
     runs::check_repeatable(Mode::Features, &[3, 14, 41, 100]);
 }

@@ -24,6 +24,8 @@ static IN_USE_BYTES: AtomicIsize = AtomicIsize::new(0);
 thread_local! {
     /// What the thread has allocated since it last passed it on, less what it has freed.
     static UNREPORTED_BYTES: Cell<isize> = const { Cell::new(0) };
+    /// What the thread has passed on.
+    static REPORTED_BYTES: Cell<isize> = const { Cell::new(0) };
 }
 
 /// Bytes of the heap that the program uses, as the allocator rounds them; zero if the program has another allocator.
@@ -31,6 +33,13 @@ thread_local! {
 pub fn heap_bytes() -> usize {
     // Threads may have freed what others have not reported yet.
     usize::try_from(IN_USE_BYTES.load(Ordering::Relaxed)).unwrap_or(0)
+}
+
+/// Bytes of the heap that the running thread has allocated, less those that it has freed, as the allocator rounds them; zero if
+/// the program has another allocator. Memory that passes between threads makes it grow on one and shrink on the other, so it
+/// means something where a thread shares none.
+pub fn thread_heap_bytes() -> isize {
+    UNREPORTED_BYTES.get() + REPORTED_BYTES.get()
 }
 
 /// Returns memory to the operating system that the running thread has freed and the allocator caches. By itself the
@@ -72,6 +81,8 @@ fn count(bytes: isize) {
 
 #[cold]
 fn report(bytes: isize) {
+    // Nobody asks about a thread that ends.
+    let _gone = REPORTED_BYTES.try_with(|reported| reported.set(reported.get() + bytes));
     IN_USE_BYTES.fetch_add(bytes, Ordering::Relaxed);
 }
 
@@ -149,7 +160,7 @@ impl Heap {
 
 #[cfg(test)]
 mod tests {
-    use super::{Heap, heap_bytes, rounded_bytes};
+    use super::{Heap, heap_bytes, rounded_bytes, thread_heap_bytes};
     use crate::limits::{HEAP_MAPPED_BYTES_MIN, HEAP_REPORT_BYTES};
     use std::alloc::{GlobalAlloc, Layout};
 
@@ -187,6 +198,23 @@ mod tests {
         }
         // SAFETY: it was allocated with this layout, and nobody uses it any more.
         unsafe { Heap.dealloc(block, layout(bytes)) };
+    }
+
+    #[test]
+    fn a_thread_counts_every_byte_of_its_own() {
+        let layout = |bytes| Layout::from_size_align(bytes, 16).expect("a layout");
+        let others = thread_heap_bytes();
+        let sizes = [64, HEAP_REPORT_BYTES, 5 * HEAP_REPORT_BYTES, HEAP_MAPPED_BYTES_MIN];
+        // SAFETY: the sizes are not zero.
+        let blocks = sizes.map(|bytes| unsafe { Heap.alloc(layout(bytes)) });
+        let bytes: usize = sizes.into_iter().map(rounded_bytes).sum();
+        assert_eq!(thread_heap_bytes() - others, bytes as isize);
+        for (block, bytes) in blocks.into_iter().zip(sizes) {
+            assert!(!block.is_null());
+            // SAFETY: it was allocated above with this layout, and nobody uses it.
+            unsafe { Heap.dealloc(block, layout(bytes)) };
+        }
+        assert_eq!(thread_heap_bytes(), others);
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub(crate) const DEFAULT_CAPABILITIES: LinkCapabilities = LinkCapabilities {
     gather_parts_max: MESSAGE_PARTS_MAX,
     copy_threshold_bytes: COPY_THRESHOLD_BYTES,
     lend_threshold_bytes: usize::MAX,
+    pinned_bytes: 0,
     name: "rdma",
 };
 
@@ -124,9 +125,12 @@ impl<D: Device> Link for VerbsLink<D> {
     fn capabilities(&self) -> LinkCapabilities {
         let mut core = self.port.engine();
         let own = core.shared.settings.rendezvous_threshold_bytes as usize;
-        let lend_from_bytes =
-            core.with(self.id).map_or(own, |(connection, _)| connection.peer_limits.threshold.max(own));
-        LinkCapabilities { lend_threshold_bytes: lend_from_bytes, ..DEFAULT_CAPABILITIES }
+        let buffer_bytes = core.shared.settings.receive_buffer_bytes as usize;
+        let (lend_threshold_bytes, pinned_bytes) = core.with(self.id).map_or((own, 0), |(connection, _)| {
+            let receive_buffers = usize::from(connection.credits.promised());
+            (connection.peer_limits.threshold.max(own), receive_buffers * buffer_bytes)
+        });
+        LinkCapabilities { lend_threshold_bytes, pinned_bytes, ..DEFAULT_CAPABILITIES }
     }
 
     fn peer(&self) -> &PeerAddress {

@@ -6,6 +6,7 @@ mod delays;
 mod memory;
 mod policies;
 mod stamps;
+mod tables;
 
 use crate::world::{BrokerWorld, WorldConnection};
 use catalog::CatalogLimits;

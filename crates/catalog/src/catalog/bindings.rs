@@ -96,6 +96,9 @@ impl Catalog {
                 self.limits.bindings_max
             )));
         }
+        if known.is_none() {
+            self.check_share(format_args!("bind to {what}"))?;
+        }
         self.work += work;
         if known.is_some() {
             return Ok(ExecutedDefinition::new(DefinitionOutcome::Bound { created: false }, false));

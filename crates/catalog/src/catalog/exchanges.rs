@@ -55,6 +55,7 @@ impl Catalog {
                 self.limits.exchanges_max
             )));
         }
+        self.check_share(format_args!("declare {what}"))?;
         let definition = ExchangeDefinition {
             name: name.clone(),
             vhost: *vhost,

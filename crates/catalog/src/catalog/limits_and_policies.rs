@@ -15,6 +15,7 @@ use crate::{
     vhost::{Vhost, VhostLimits},
 };
 use std::collections::BTreeMap;
+use std::fmt;
 
 impl Catalog {
     pub(super) fn set_policies(
@@ -111,6 +112,31 @@ impl Catalog {
         Ok(ExecutedDefinition::new(DefinitionOutcome::Limited, before != limits))
     }
 
+    /// Limits what exchanges, queues and bindings take together. For the catalog that executes definitions first: those that
+    /// follow it must refuse nothing.
+    pub fn set_definition_share(&mut self, share: DefinitionShare) {
+        self.share = share;
+    }
+
+    /// Bytes that definitions take on all shards.
+    pub fn shared_definition_bytes(&self) -> usize {
+        self.definition_bytes() * self.share.replicas + self.queues.table.len() * self.share.queue_bytes
+    }
+
+    /// Refuses one definition more when they have taken their share (506).
+    pub(super) fn check_share(&self, refused: fmt::Arguments<'_>) -> Result<(), Refusal> {
+        let (bytes, bytes_max) = (self.shared_definition_bytes(), self.share.bytes_max);
+        if bytes < bytes_max {
+            return Ok(());
+        }
+        Err(Refusal::detail(
+            ReplyCode::ResourceError,
+            format_args!(
+                "cannot {refused}: definitions take {bytes} bytes, and their share of the memory limit is {bytes_max}"
+            ),
+        ))
+    }
+
     /// Refuses one queue more than a vhost may have (406).
     pub(super) fn check_queue_limit(&self, vhost: VhostId, name: &Name) -> Result<(), Refusal> {
         let Some(Vhost { limits: VhostLimits { queues_max: Some(most), .. }, queues, name: vhost, .. }) =
@@ -143,6 +169,17 @@ impl Catalog {
             ReplyCode::NotAllowed,
             format_args!(
                 "connection refused for user '{}': user connection limit ({most}) is reached",
+                self.user_name(user)
+            ),
+        )
+    }
+
+    /// That as much memory is pinned for the connections of a user over RDMA as may be (506).
+    pub fn is_user_at_pinned_share(&self, user: UserId, bytes_max: u64) -> Refusal {
+        Refusal::detail(
+            ReplyCode::ResourceError,
+            format_args!(
+                "connection refused for user '{}': its share of memory that is pinned for RDMA ({bytes_max} bytes) is reached",
                 self.user_name(user)
             ),
         )

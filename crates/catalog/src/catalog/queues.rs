@@ -60,6 +60,7 @@ impl Catalog {
                 self.limits.queues_max
             )));
         }
+        self.check_share(format_args!("declare {what}"))?;
         let under = self.vhosts.at_mut(*vhost);
         under.queues += 1;
         let policy = under.policies.of_queue(name, Some(arguments));

@@ -8,11 +8,15 @@ use wire::{Table, TableRef, Value};
 
 /// An exclusive queue, which goes with its connection. Nobody awaits an answer.
 fn declare(name: &str, arguments: &[u8]) -> Vec<u8> {
+    declare_queue(name, true, arguments)
+}
+
+fn declare_queue(name: &str, exclusive: bool, arguments: &[u8]) -> Vec<u8> {
     let declare = queue::Declare {
         queue: short(name),
         passive: false,
-        durable: false,
-        exclusive: true,
+        durable: !exclusive,
+        exclusive,
         auto_delete: false,
         no_wait: true,
         arguments: TableRef::new(arguments),
@@ -43,6 +47,64 @@ fn attack(name: &str, limit_mib: u64, attack: &str, batches: impl Iterator<Item 
     broker.has_kept_its_limit(attack);
     attacker.end();
     bystander.exchange(attack);
+}
+
+fn bind(exchange: &str, queue: &str, key: &str) -> Vec<u8> {
+    let (exchange, queue, routing_key) = (short(exchange), short(queue), short(key));
+    let bind = queue::Bind { queue, exchange, routing_key, no_wait: true, arguments: TableRef::EMPTY };
+    method_frame(1, bind.into())
+}
+
+/// Definitions that nobody deletes leave others the memory to publish, and what is there can be declared again.
+fn fill_for_good(name: &str, limit_mib: u64, batches: impl Iterator<Item = Vec<u8>>) {
+    let broker = LimitedBroker::start(name, limit_mib);
+    let mut bystander = Bystander::new(&broker);
+    let mut attacker = Attacker::connect(&broker, "guest");
+    attacker.send(&open_channel(1)).expect("sent");
+    let first = [declare_queue("first", false, &[]), method_frame(1, qos())].concat();
+    attacker.send(&first).expect("sent");
+    assert!(attacker.await_method("basic.qos-ok"));
+    let mut refused = None;
+    for batch in batches {
+        attacker.send_in_background([batch, method_frame(1, qos())].concat());
+        match attacker.await_any(&["basic.qos-ok", "connection.blocked", "connection.close"]).as_deref() {
+            Some("basic.qos-ok") => {}
+            other => {
+                refused = other.map(str::to_owned);
+                break;
+            }
+        }
+    }
+    assert_eq!(refused.as_deref(), Some("connection.close"), "{name}: 506 RESOURCE_ERROR");
+    attacker.end();
+    broker.has_kept_its_limit(name);
+    bystander.exchange(name);
+    let mut other = Attacker::connect(&broker, "guest");
+    other.send(&[open_channel(1), first].concat()).expect("sent");
+    assert!(other.await_method("basic.qos-ok"), "{name}: what is there can be declared");
+    other.send(&[declare_queue("another", false, &[]), method_frame(1, qos())].concat()).expect("sent");
+    assert_eq!(other.await_any(&["basic.qos-ok", "connection.close"]).as_deref(), Some("connection.close"), "{name}");
+    other.end();
+    bystander.exchange(name);
+}
+
+#[test]
+fn large_arguments_for_good_leave_memory_for_messages() {
+    let arguments = Table::new().with("x-large", Value::text(&"a".repeat(58_000))).expect("short").to_bytes();
+    let one = move |batch, at| declare_queue(&format!("{batch}.{at}"), false, &arguments);
+    fill_for_good("large queues for good", 64, (0..200).map(|batch| (0..20).flat_map(|at| one(batch, at)).collect()));
+}
+
+#[test]
+fn small_queues_for_good_leave_memory_for_messages() {
+    let one = |batch, at| declare_queue(&format!("{batch}.{at:0>200}"), false, &[]);
+    fill_for_good("queues for good", 32, (0..200).map(|batch| (0..500).flat_map(|at| one(batch, at)).collect()));
+}
+
+#[test]
+fn bindings_for_good_leave_memory_for_messages() {
+    let one = |batch, at| bind("amq.topic", "first", &format!("{batch}.{at}.{:0>200}", at % 7));
+    fill_for_good("bindings for good", 32, (0..400).map(|batch| (0..500).flat_map(|at| one(batch, at)).collect()));
 }
 
 #[test]
@@ -86,6 +148,7 @@ fn consumers_are_counted_and_wait() {
 fn channels_are_counted_and_wait() {
     let attack = "channels";
     let mut broker = LimitedBroker::start("channels", 64);
+    let mut bystander = Bystander::new(&broker);
     let attackers: Vec<_> = (0..100)
         .map(|_| {
             let mut attacker = Attacker::connect(&broker, "guest");
@@ -95,7 +158,8 @@ fn channels_are_counted_and_wait() {
         })
         .collect();
     broker.has_kept_its_limit(attack);
-    broker.terminate();
-    // The table of channels keeps its size, and so the memory alarm goes on.
     attackers.into_iter().for_each(Attacker::end);
+    // The tables of channels give their memory back.
+    bystander.exchange(attack);
+    broker.terminate();
 }

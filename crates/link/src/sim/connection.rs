@@ -284,6 +284,11 @@ impl SimConnection {
         direction.buffered_bytes()
     }
 
+    /// Bytes of the heap that an end has allocated for what it sends: they are the connection's, and outlive the end.
+    pub fn outbound_heap_bytes(&self, side: SimSide) -> isize {
+        self.state().outbound(side).heap_bytes
+    }
+
     /// Whether bytes are in flight, or an end has edges to take.
     pub fn is_busy(&self) -> bool {
         let state = self.state();

@@ -1,6 +1,7 @@
 //! One direction of a simulated connection: bytes in flight, bytes that have arrived. Only a cut loses bytes.
 
 use super::rng::SplitMix64;
+use slab::thread_heap_bytes;
 use std::collections::VecDeque;
 
 pub(super) struct SimDirection {
@@ -20,6 +21,8 @@ pub(super) struct SimDirection {
     pub sender_blocked: bool,
     /// Bytes received so far.
     pub received_bytes: u64,
+    /// What the sender has allocated for this direction, if the program counts its heap.
+    pub heap_bytes: isize,
 }
 
 impl SimDirection {
@@ -35,6 +38,7 @@ impl SimDirection {
             receiver_gone: false,
             sender_blocked: false,
             received_bytes: 0,
+            heap_bytes: 0,
         }
     }
 
@@ -65,6 +69,7 @@ impl SimDirection {
 
     /// Appends bytes that arrive in step `due`, or at once.
     pub fn write(&mut self, bytes: &[u8], due: Option<u64>) {
+        let heap_bytes = thread_heap_bytes();
         self.buffer.extend(bytes);
         match due {
             None if self.in_flight.is_empty() => self.arrived += bytes.len(),
@@ -74,6 +79,7 @@ impl SimDirection {
                 self.in_flight.push_back((due.unwrap_or(0).max(earlier), bytes.len()));
             }
         }
+        self.heap_bytes += thread_heap_bytes() - heap_bytes;
     }
 
     /// Moves bytes that are due to those that have arrived. Returns whether there were any.

@@ -182,6 +182,7 @@ impl Link for SimLink {
             gather_parts_max: GATHER_PARTS_MAX,
             copy_threshold_bytes: COPY_THRESHOLD_BYTES,
             lend_threshold_bytes: usize::MAX,
+            pinned_bytes: 0,
             name: "sim",
         }
     }

@@ -19,7 +19,7 @@ pub(super) struct BodyBufferLoan {
     from_bytes: usize,
     /// Bytes of the place that is lent; zero: nothing is.
     lent_bytes: usize,
-    /// Bytes of the memory with that place.
+    /// Bytes of the memory from that place on.
     lent_block_bytes: usize,
     /// The channel whose body has memory ahead of what has come, one at a time: whatever a peer begins on other channels takes
     /// no more than what arrives there.
@@ -64,7 +64,7 @@ impl Inbound {
         self.lending.lent_bytes = bytes;
         let place = assembly.filled()..assembly.filled() + bytes;
         let memory = assembly.take_block();
-        self.lending.lent_block_bytes = memory.len();
+        self.lending.lent_block_bytes = memory.len() - place.start;
         Some((memory, place))
     }
 
@@ -85,6 +85,19 @@ impl Inbound {
     pub fn not_lent(&mut self, memory: BlockMut) {
         self.lending.lent_bytes = 0;
         self.put_back(memory);
+    }
+
+    /// What nobody may take now: if little must be moved, its body gets memory for what arrives, frame by frame.
+    pub fn refuse_loan(&mut self, memory: BlockMut, pool: &Pool) {
+        self.not_lent(memory);
+        let PartialFrame::Body { channel, .. } = self.mid else { return };
+        let assembly = self.channels.get_mut(channel).and_then(|channel| channel.assembly.as_deref_mut());
+        let Some(assembly) = assembly.filter(|assembly| !assembly.is_shrunk()) else { return };
+        let (given_bytes, copied_bytes) = assembly.shrink(pool);
+        if given_bytes > 0 {
+            self.lending.ahead.take_if(|ahead| *ahead == channel);
+        }
+        self.copied_bytes += copied_bytes as u64;
     }
 
     fn put_back(&mut self, memory: BlockMut) {
@@ -110,22 +123,18 @@ impl Inbound {
         if self.lending.from_bytes == usize::MAX { BODY_STEP_BYTES } else { BODY_LENT_STEP_BYTES }
     }
 
-    /// Memory for a body in which nothing has arrived. What a link may fill by itself is needed: a device holds it.
+    /// Memory for a body in which nothing has arrived. What is lent is not among it: a device holds it.
     #[inline]
     pub fn body_room(&self) -> BodyRoom {
-        match self.lending.ahead {
-            Some(channel) if self.lending.from_bytes == usize::MAX => {
-                let assembly = self.channels.get(channel).and_then(|channel| channel.assembly.as_deref());
-                assembly.map_or(BodyRoom::default(), ContentAssembly::room)
-            }
-            _ => BodyRoom::default(),
-        }
+        let Some(channel) = self.lending.ahead else { return BodyRoom::default() };
+        let assembly = self.channels.get(channel).and_then(|channel| channel.assembly.as_deref());
+        assembly.map_or(BodyRoom::default(), ContentAssembly::room)
     }
 
     /// Gives back the memory for a body in which nothing has arrived, if little must be moved. What comes of that body from
     /// now on gets memory frame by frame. Returns how many bytes that were.
     pub fn give_back_room(&mut self, pool: &Pool) -> usize {
-        let Some(channel) = self.lending.ahead.filter(|_| self.lending.from_bytes == usize::MAX) else { return 0 };
+        let Some(channel) = self.lending.ahead else { return 0 };
         let assembly = self.channels.get_mut(channel).and_then(|channel| channel.assembly.as_deref_mut());
         let (given_bytes, copied_bytes) = assembly.map_or((0, 0), |assembly| assembly.shrink(pool));
         if given_bytes > 0 {
@@ -135,13 +144,10 @@ impl Inbound {
         given_bytes
     }
 
-    /// Bytes that have arrived of contents that are not whole; with the memory for what is missing, if a link may fill it by
-    /// itself.
+    /// Bytes that have arrived of contents that are not whole; with the memory that is lent for what is missing.
     pub fn partial_bytes(&self) -> usize {
-        let is_lending = self.lending.from_bytes < usize::MAX;
-        let bytes = if is_lending { ContentAssembly::held_bytes } else { ContentAssembly::arrived_bytes };
         let assemblies = self.channels.iter().filter_map(|channel| channel.assembly.as_deref());
-        self.lending.lent_block_bytes + assemblies.map(bytes).sum::<usize>()
+        self.lending.lent_block_bytes + assemblies.map(ContentAssembly::arrived_bytes).sum::<usize>()
     }
 
     /// Bytes of large bodies that were copied here on the way to their place since the last call: what came in front of the

@@ -170,7 +170,7 @@ fn memory_that_nobody_takes_is_filled_as_ever() {
 
 /// One body at a time may have memory for all of it before it comes.
 #[test]
-fn a_peer_that_announces_much_on_many_channels_pins_one_body() {
+fn a_peer_that_announces_much_on_many_channels_reserves_memory_for_one_body() {
     let mut pair = lending();
     let body = pattern(1_000);
     for channel in 1..=10 {
@@ -187,22 +187,43 @@ fn a_peer_that_announces_much_on_many_channels_pins_one_body() {
     let used = pair.server.pool.used_bytes();
     let most = BODY_LENT_STEP_BYTES + 9 * 4_096;
     assert!(used <= most + most / 4, "{used} bytes, of {most} and what rounding adds");
-    let partial = pair.server.inbound.partial_bytes();
-    assert!((BODY_LENT_STEP_BYTES..=used).contains(&partial), "a device may hold all of {partial} bytes");
+    let (partial, spare) = (pair.server.inbound.partial_bytes(), pair.server.inbound.body_room().spare_bytes);
+    assert!((10_000..11_000).contains(&partial), "{partial} bytes have arrived, and nothing is lent");
+    assert!(used - spare < BODY_LENT_STEP_BYTES / 4, "{used} bytes, of which {spare} are spare");
 }
 
-/// What is lent counts, with the rest of the memory that it lies in.
+/// What is lent counts, with the rest of the memory that it lies in; what is not lent does not.
 #[test]
 fn lent_memory_counts_whole() {
     let mut pair = lending();
     let body = pattern(50_000);
     pair.server.receive(&begun(&body, 20_000), &mut whole());
     let before = pair.server.inbound.partial_bytes();
+    let spare = pair.server.inbound.body_room();
+    assert_eq!(spare.spare_bytes, 50_000);
     let (memory, _) = pair.server.inbound.lend().expect("a frame's payload is to come");
-    assert_eq!((memory.len(), pair.server.inbound.partial_bytes()), (50_000, before));
+    assert_eq!((memory.len(), pair.server.inbound.partial_bytes()), (50_000, before + 50_000));
+    assert_eq!(pair.server.inbound.body_room(), crate::BodyRoom::default(), "no memory is spare that is lent");
     pair.server.inbound.not_lent(memory);
-    assert_eq!(pair.server.inbound.partial_bytes(), before);
-    assert_eq!(pair.server.inbound.body_room(), crate::BodyRoom::default(), "no memory is spare that may be lent");
+    assert_eq!((pair.server.inbound.partial_bytes(), pair.server.inbound.body_room()), (before, spare));
+}
+
+#[test]
+fn a_body_whose_loan_is_refused_gets_memory_for_one_frame_and_arrives_whole() {
+    let mut pair = lending();
+    let body = pattern(50_000);
+    let mut begun = begun(&body, 20_000);
+    begun.extend_from_slice(&body[..100]);
+    pair.server.receive(&begun, &mut whole());
+    let (memory, _) = pair.server.inbound.lend().expect("a frame's payload is to come");
+    pair.server.inbound.refuse_loan(memory, &pair.server.pool);
+    assert!(pair.server.inbound.direct().is_empty() && pair.server.inbound.lend().is_none());
+    assert!(pair.server.pool.used_bytes() < 4_096, "{} bytes", pair.server.pool.used_bytes());
+    pair.server.receive(&[&body[100..20_000], &[wire::frame::FRAME_END]].concat(), &mut || 3_000);
+    let used = pair.server.pool.used_bytes();
+    assert!(used < 50_000, "{used} bytes for a frame of 20,000");
+    pair.server.receive(&frame(FRAME_BODY, ChannelNumber(1), &body[20_000..]), &mut || 3_000);
+    assert!(pair.server.bodies == [body]);
 }
 
 #[test]

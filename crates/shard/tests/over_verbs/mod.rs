@@ -345,6 +345,11 @@ impl VerbsClient {
         self.send_method(queue::Declare { queue: name, passive, durable, exclusive, auto_delete, no_wait, arguments });
     }
 
+    /// Sends bytes as they are.
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.out.gather_mut().extend(&self.pool, bytes);
+    }
+
     /// Publishes a body that is in shared memory already.
     pub fn publish(&mut self, exchange: &str, routing_key: &str, body: &Slice) {
         let (exchange, routing_key) = (exchange.as_bytes(), routing_key.as_bytes());

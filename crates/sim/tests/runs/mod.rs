@@ -3,6 +3,10 @@
 use sim::{Mode, SeedFailure, Tally, run};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Counts what each run holds.
+#[global_allocator]
+static HEAP: slab::Heap = slab::Heap;
+
 const THREADS: usize = 4;
 
 /// Names the seed of a panic when it is dropped.
