@@ -251,7 +251,7 @@ impl FederationLinks {
                 let nack = basic::Nack { requeue: true, ..nack }.into();
                 return Ok(Some(link.settle(slot, channel, nack, cx)));
             }
-            Event::PassedOver { channel, excess } => return Ok(Some(link.pass_over(slot, channel, excess, cx))),
+            Event::PassedOver { channel, defect } => return Ok(Some(link.pass_over(slot, channel, defect, cx))),
             event => {
                 if let Some((out, pool)) = cx.effects.writer(slot) {
                     link.session.on_event(&event, out, pool);

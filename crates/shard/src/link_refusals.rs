@@ -6,8 +6,8 @@ use crate::given_up::GiveUpReason;
 use crate::link_context::LinkContext;
 use crate::push_probe::{AfterRefusal, settle, settle_carefully};
 use broker::ConnectionSlot;
-use federation::RouteId;
-use session::ContentExcess;
+use federation::{RouteDirection, RouteId};
+use session::ContentDefect;
 use wire::{ChannelNumber, Method};
 
 impl FederationLink {
@@ -48,13 +48,13 @@ impl FederationLink {
         settle(slot, channel, method, cx)
     }
 
-    /// A message of the other broker was too large to be received.
+    /// A message of the other broker was too large to be received, or malformed.
     #[cold]
     pub fn pass_over(
         &mut self,
         slot: ConnectionSlot,
         channel: ChannelNumber,
-        excess: ContentExcess,
+        defect: ContentDefect,
         cx: &mut LinkContext<'_>,
     ) -> EventOutcome {
         let FederationLink { session, routes, spec: link, .. } = self;
@@ -62,9 +62,16 @@ impl FederationLink {
         let (Some(local), Some(spec)) = (routes.get_mut(route), session.routes.spec(route)) else {
             return EventOutcome::Continue;
         };
-        let (reason, text) = match excess {
-            ContentExcess::Body(bytes) => (GiveUpReason::LargeBody, format!("a body of {bytes} bytes")),
-            ContentExcess::Properties => (GiveUpReason::LargeProperties, "properties that do not fit a frame".into()),
+        if spec.direction != RouteDirection::Pull {
+            // It was sent messages, and has none to send.
+            return EventOutcome::Continue;
+        }
+        let (reason, text) = match defect {
+            ContentDefect::LargeBody(bytes) => (GiveUpReason::LargeBody, format!("a body of {bytes} bytes").into()),
+            ContentDefect::LargeProperties => {
+                (GiveUpReason::LargeProperties, "properties that do not fit a frame".into())
+            }
+            ContentDefect::MalformedHeader(text) => (GiveUpReason::Malformed, text),
         };
         // The n-th delivery of a channel is its n-th publish. Without confirms, the source awaits no answer.
         let tag = cx.broker.next_confirm_tag(slot, channel).unwrap_or_default();
