@@ -132,6 +132,7 @@ impl FederationLinks {
             }
             if let Some(link) = self.table.get_mut(id) {
                 link.begin_route(route, slot, cx);
+                link.update_holds(cx);
             }
         }
     }
@@ -272,6 +273,9 @@ impl FederationLinks {
                 decision => link.carry_out(decision, slot, cx),
             }
         }
+        if let Some(link) = self.table.get_mut(id) {
+            link.update_holds(cx);
+        }
         self.finish(id, cx);
     }
 
@@ -366,6 +370,7 @@ impl FederationLinks {
         let Some(id) = cx.connections.get(slot).and_then(|connection| connection.federation_link) else { return };
         if let Some(link) = self.table.get_mut(id) {
             act(link, cx);
+            link.update_holds(cx);
         }
         self.finish(id, cx);
     }
