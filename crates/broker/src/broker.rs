@@ -14,7 +14,7 @@ use crate::early_publishes::EarlyPublishes;
 use crate::effects::Effects;
 use crate::ids::{ConnectionSlot, ShardIdentity};
 use crate::inbox::Inbox;
-use crate::ledger::SettlementOutcome;
+use crate::ledger::{OldestDelivery, SettlementOutcome};
 use crate::limits::{DEAD_LETTER_SLACK_BYTES, EARLY_PUBLISHES_MAX};
 use crate::memory_growth::{MemoryGrowth, MemoryUse};
 use crate::message::{BodyRef, Content};
@@ -287,9 +287,9 @@ impl Broker {
         self.publishing().may_publish(slot, exchange)
     }
 
-    /// The oldest delivery on a channel that is not settled.
-    pub fn oldest_unsettled(&self, slot: ConnectionSlot, number: ChannelNumber) -> Option<DeliveryTag> {
-        self.data.dispatcher.channels.get(self.sessions.channel_key(slot, number)?)?.ledger.oldest()
+    /// The oldest delivery on a channel that is not settled: its tag, and the position to which its message would return.
+    pub fn oldest_unsettled(&self, slot: ConnectionSlot, number: ChannelNumber) -> Option<OldestDelivery> {
+        self.data.dispatcher.channels.get(self.sessions.channel_key(slot, number)?)?.ledger.oldest_delivery()
     }
 
     /// The number by which the next publish on a channel will be confirmed, if it will.

@@ -30,6 +30,14 @@ pub struct UnsettledDelivery {
     pub consumer: Option<ConsumerKey>,
 }
 
+/// The oldest unsettled delivery of a channel. Its queue and position recognise its message when that is delivered again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OldestDelivery {
+    pub tag: DeliveryTag,
+    pub queue: QueueId,
+    pub position: QueuePosition,
+}
+
 /// The unsettled deliveries of a channel by delivery tag: settling is linear in what is released and never looks at the rest.
 ///
 /// Recent ones are in a list indexed by tag. Where that has become mostly holes, because few old deliveries stay unsettled among
@@ -112,6 +120,13 @@ impl Ledger {
     pub fn oldest(&self) -> Option<DeliveryTag> {
         let first = self.old.first_key_value().map(|(&tag, _)| tag);
         first.or((!self.list.is_empty()).then_some(DeliveryTag(self.front)))
+    }
+
+    /// The oldest unsettled delivery.
+    pub fn oldest_delivery(&self) -> Option<OldestDelivery> {
+        let tag = self.oldest()?;
+        let UnsettledDelivery { queue, position, .. } = *self.old.get(&tag).or_else(|| self.list.front()?.as_ref())?;
+        Some(OldestDelivery { tag, queue, position })
     }
 
     /// Deliveries that wait for settlement.
@@ -270,10 +285,14 @@ mod tests {
         }
         ledger.settle(DeliveryTag(3));
         assert_eq!(settle_through(&mut ledger, DeliveryTag(3)), None, "tag 3 is settled already");
+        let oldest = |ledger: &Ledger| ledger.oldest_delivery().map(|oldest| (oldest.tag.0, oldest.position.0));
+        assert_eq!(oldest(&ledger), Some((1, 0)));
         assert_eq!(settle_through(&mut ledger, DeliveryTag(5)), Some(vec![0, 1, 3, 4]));
+        assert_eq!(oldest(&ledger), Some((6, 5)));
         assert_eq!(settle_through(&mut ledger, DeliveryTag(11)), None, "tag 11 was never assigned");
         assert_eq!(settle_through(&mut ledger, DeliveryTag::ALL), Some(vec![5, 6, 7, 8, 9]));
         assert_eq!(settle_through(&mut ledger, DeliveryTag::ALL), Some(vec![]), "nothing is out");
+        assert_eq!(oldest(&ledger), None);
     }
 
     #[test]

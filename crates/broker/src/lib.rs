@@ -88,6 +88,7 @@ pub use admin_request::{AdminRequest, AdminRequestError};
 pub use direct_reply::ReplyAddress;
 pub use effects::{AppendResult, Confirm, ConfirmOutcome, Delivery, Effects};
 pub use ids::{ConnectionSlot, QueuePosition};
+pub use ledger::OldestDelivery;
 pub use memory_growth::MemoryUse;
 pub use message::{BodyRef, Content, Message};
 pub use publishing::Publish;

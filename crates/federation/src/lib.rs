@@ -20,6 +20,7 @@ mod link_session;
 mod link_spec;
 mod link_status;
 mod local_setup;
+mod message_refusal;
 mod remote_setup;
 mod route_table;
 mod setup_methods;

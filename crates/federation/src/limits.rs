@@ -40,3 +40,6 @@ pub const PATHS_PASSED_MAX: usize = 4;
 /// Stamps in the duplicate window of a broker. They take 34 bytes each, 2.2 MiB in all; at 100,000 messages a second over forced
 /// routes, one path may lag two thirds of a second behind the other.
 pub const WINDOW_STAMPS_MAX: usize = 65_536;
+/// Connections that the destination closes one after the other, each while one and the same pushed message was all that was in
+/// flight, before that message is given up. An error of another cause seldom meets the same message so often.
+pub const CLOSED_CONNECTIONS_MAX: u32 = 3;

@@ -3,6 +3,7 @@
 //! Enters: events of the connection; routes.  Leaves: methods, and decisions for the owner (`LinkDecision`).
 //! Owns:   the order of the handshake, and which answer belongs to which route.
 
+use crate::message_refusal::{refuses_message, suspects_messages};
 use crate::remote_setup::{LinkParties, RemoteSetup, SetupStep};
 use crate::route_table::{RouteId, RouteTable};
 use crate::{BrokerIdentity, LinkState};
@@ -10,7 +11,7 @@ use catalog::ExchangeDefinition;
 use session::{Capabilities, Event, Inbound, Outbound, SessionLimits, Tuning, sasl};
 use slab::Pool;
 use std::collections::VecDeque;
-use wire::method::{Method, basic, channel, connection};
+use wire::method::{Method, channel, connection};
 use wire::{ChannelNumber, ReplyCode, ShortStr, Table, TableRef, Value};
 
 /// The user and virtual host with which a connection logs in.
@@ -40,6 +41,8 @@ pub struct SessionEnd {
     pub is_refusal: bool,
     /// The next session asks for something else, so it may start at once.
     pub at_once: bool,
+    /// One of the messages that the other broker was sent may be the reason.
+    pub suspects_messages: bool,
 }
 
 /// What the owner of a session has to carry out next, in this order.
@@ -91,25 +94,6 @@ pub struct LinkSession {
 
 /// How RabbitMQ and this broker begin the refusal of an unknown type of exchange.
 const COMMAND_INVALID: &str = "COMMAND_INVALID";
-/// Reply code of a broker that is shutting down (`connection-forced`).
-const CONNECTION_FORCED: u16 = 320;
-
-/// Reply codes by which a broker refuses one message: its body, or its properties.
-const CONTENT_TOO_LARGE: u16 = 311;
-const PRECONDITION_FAILED: u16 = 406;
-const ACCESS_REFUSED: u16 = 403;
-
-/// Whether a channel was closed because of one message, whose turn comes again with the same result. Other refusals of a publish,
-/// of the exchange or to the user, are true of every message, and may be temporary.
-fn refuses_message(code: u16, text: &str, method: (u16, u16)) -> bool {
-    let is_of_message = match code {
-        CONTENT_TOO_LARGE | PRECONDITION_FAILED => true,
-        // A topic permission is one for routing keys.
-        ACCESS_REFUSED => text.contains("access to topic"),
-        _ => false,
-    };
-    is_of_message && method == basic::Publish::ID
-}
 
 fn text_of(text: ShortStr<'_>) -> Box<str> {
     String::from_utf8_lossy(text.as_bytes()).into()
@@ -166,13 +150,18 @@ impl LinkSession {
     }
 
     pub fn state(&self) -> LinkState {
-        let is_set_up =
-            |setup: &RemoteSetup| setup.step == SetupStep::Running || setup.is_delayed() || setup.error.is_some();
         match &self.blocked {
             Some(reason) => LinkState::BlockedThere { reason: reason.clone() },
-            None if self.stage == SessionStage::Open && self.routes.setups().all(is_set_up) => LinkState::Running,
+            None if self.is_set_up() => LinkState::Running,
             None => LinkState::Connecting,
         }
+    }
+
+    /// Whether each route has been set up, as far as it can be.
+    pub fn is_set_up(&self) -> bool {
+        let is_set_up =
+            |setup: &RemoteSetup| setup.step == SetupStep::Running || setup.is_delayed() || setup.error.is_some();
+        self.stage == SessionStage::Open && self.routes.setups().all(is_set_up)
     }
 
     /// Whether routes may begin.
@@ -287,12 +276,16 @@ impl LinkSession {
             }
             Event::Blocked { reason } => self.blocked = Some(text_of(reason)),
             Event::Unblocked => self.blocked = None,
-            Event::CloseRequested { code, text, .. } => {
+            Event::CloseRequested { code, text, class_id, method_id } => {
                 // RabbitMQ and this broker alike close the connection of whom they refuse: 403 before the login, 530 for the
                 // virtual host.
                 let is_early = self.stage != SessionStage::Open;
                 let text = format!("closed by the other broker: {code} {}", text_of(text));
-                self.end(&text, is_early && code != CONNECTION_FORCED);
+                self.end(&text, is_early && code != ReplyCode::ConnectionForced.number());
+                let suspects = !is_early && suspects_messages(code, (class_id, method_id));
+                if let Some(LinkDecision::End(end)) = self.decisions.back_mut() {
+                    end.suspects_messages = suspects;
+                }
             }
             Event::CloseOk => self.end("closed", false),
             Event::Method { channel, ref method } => match method {
@@ -429,7 +422,12 @@ impl LinkSession {
         let at_once =
             !self.fanout_only && text.contains(COMMAND_INVALID) && self.routes.setups().any(declares_internal);
         self.fanout_only |= at_once;
-        self.decisions.push_back(LinkDecision::End(SessionEnd { text: text.into(), is_refusal, at_once }));
+        self.decisions.push_back(LinkDecision::End(SessionEnd {
+            text: text.into(),
+            is_refusal,
+            at_once,
+            suspects_messages: false,
+        }));
     }
 }
 
@@ -450,31 +448,4 @@ fn client_properties(own: &BrokerIdentity) -> Table {
     entries
         .into_iter()
         .fold(Table::new(), |table, (name, value)| table.with(name, value).expect("the names above are short"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::refuses_message;
-    use wire::method::{basic, exchange};
-
-    #[test]
-    fn refusals_of_one_message_are_told_from_those_of_all() {
-        let publish = basic::Publish::ID;
-        for (code, text, method, expect) in [
-            (406, "PRECONDITION_FAILED - message size 11 is larger than configured max size 10", publish, true),
-            (406, "PRECONDITION_FAILED - user_id property set to 'a' but authenticated user was 'b'", publish, true),
-            (311, "CONTENT_TOO_LARGE", publish, true),
-            (
-                403,
-                "ACCESS_REFUSED - access to topic 'k' in exchange 'x' in vhost '/' refused for user 'u'",
-                publish,
-                true,
-            ),
-            (403, "ACCESS_REFUSED - access to exchange 'x' in vhost '/' refused for user 'u'", publish, false),
-            (404, "NOT_FOUND - no exchange 'x' in vhost '/'", publish, false),
-            (406, "PRECONDITION_FAILED - inequivalent arg", exchange::Declare::ID, false),
-        ] {
-            assert_eq!(refuses_message(code, text, method), expect, "{text}");
-        }
-    }
 }

@@ -11,11 +11,12 @@ use wire::ChannelNumber;
 pub struct RouteId(u32);
 
 impl RouteId {
-    fn at(index: usize) -> Self {
+    /// The route at this place in a table of its link's routes.
+    pub fn at(index: usize) -> Self {
         RouteId(index as u32)
     }
 
-    /// Its place in a table of this link's routes.
+    /// Its place in such a table.
     #[inline]
     pub fn index(self) -> usize {
         self.0 as usize

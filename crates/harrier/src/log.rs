@@ -46,8 +46,8 @@ pub fn begin(level: LogLevel, format: LogFormat) -> Log {
     };
     let queue = Arc::clone(QUEUE.get_or_init(Arc::default));
     let stream = Arc::new(ErrorStream::default());
-    let own_lines = subscriber(level, format, None, OwnLines(Arc::clone(&stream)));
-    let lines = subscriber(level, format, Some(Arc::clone(&queue)), QueuedLines(Arc::clone(&queue)));
+    let own_lines = subscriber(level, format, None, EventWriter(Arc::clone(&stream)));
+    let lines = subscriber(level, format, Some(Arc::clone(&queue)), EventWriter(Arc::clone(&queue)));
     if tracing::dispatcher::set_global_default(lines).is_err() {
         tracing::warn!("logging has begun before");
         return Log(());
@@ -139,25 +139,36 @@ fn message(event: &Event<'_>) -> String {
     visitor.0
 }
 
-/// Where lines are queued.
-struct QueuedLines(Arc<LogQueue>);
+/// Where the lines of events go.
+trait LineSink {
+    fn put_line(&self, line: &str);
+}
 
-impl<'a> MakeWriter<'a> for QueuedLines {
-    type Writer = QueuedLine<'a>;
-
-    fn make_writer(&'a self) -> QueuedLine<'a> {
-        QueuedLine(&self.0)
+impl LineSink for LogQueue {
+    fn put_line(&self, line: &str) {
+        if !line.is_empty() {
+            self.push(line);
+        }
     }
 }
 
-struct QueuedLine<'a>(&'a LogQueue);
+/// Writes events to a sink, one line each.
+struct EventWriter<S>(Arc<S>);
 
-impl Write for QueuedLine<'_> {
+impl<'a, S: LineSink + 'a> MakeWriter<'a> for EventWriter<S> {
+    type Writer = EventLine<'a, S>;
+
+    fn make_writer(&'a self) -> EventLine<'a, S> {
+        EventLine(&self.0)
+    }
+}
+
+struct EventLine<'a, S>(&'a S);
+
+impl<S: LineSink> Write for EventLine<'_, S> {
     /// Takes one event: `tracing_subscriber` writes each in one piece.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if !line.is_empty() {
-            self.0.push(&String::from_utf8_lossy(line));
-        }
+        self.0.put_line(&String::from_utf8_lossy(line));
         Ok(line.len())
     }
 
@@ -173,14 +184,16 @@ struct ErrorStream {
     failed: AtomicU64,
 }
 
-impl ErrorStream {
-    fn write_line(&self, line: &str) {
+impl LineSink for ErrorStream {
+    fn put_line(&self, line: &str) {
         let line = format!("{}\n", Escaped(line.strip_suffix('\n').unwrap_or(line)));
         if io::stderr().write_all(line.as_bytes()).is_err() {
             self.failed.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
 
+impl ErrorStream {
     /// Logs how many lines are missing. Returns how many of them nobody knows of: all, if that cannot be written either.
     fn log_dropped(&self, lines: u64) -> u64 {
         let failed_before = self.failed.load(Ordering::Relaxed);
@@ -188,31 +201,6 @@ impl ErrorStream {
             tracing::warn!(lines, "lines of the log were dropped, because it was not read in time");
         }
         if self.failed.load(Ordering::Relaxed) == failed_before { 0 } else { lines }
-    }
-}
-
-/// Lines of the log's own thread.
-struct OwnLines(Arc<ErrorStream>);
-
-impl<'a> MakeWriter<'a> for OwnLines {
-    type Writer = OwnLine<'a>;
-
-    fn make_writer(&'a self) -> OwnLine<'a> {
-        OwnLine(&self.0)
-    }
-}
-
-struct OwnLine<'a>(&'a ErrorStream);
-
-impl Write for OwnLine<'_> {
-    /// Takes one event, in one piece.
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.write_line(&String::from_utf8_lossy(line));
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 
@@ -224,7 +212,7 @@ fn write_entries(queue: &LogQueue, stream: &ErrorStream) {
             LogEntry::Line(line) => {
                 dropped = stream.log_dropped(dropped);
                 let failed_before = stream.failed.load(Ordering::Relaxed);
-                stream.write_line(&line);
+                stream.put_line(&line);
                 dropped += stream.failed.load(Ordering::Relaxed) - failed_before;
             }
             LogEntry::Dropped(lines) => dropped = stream.log_dropped(dropped + lines),

@@ -13,6 +13,8 @@ pub(crate) enum ChannelState {
     Opening,
     /// In use.
     Open,
+    /// In use, and the rest of the content that has begun there is dropped as it comes.
+    PassingOver,
     /// A fault was reported and `close` is to be sent: everything is dropped.
     Failed,
     /// This side sent `close`: until `close-ok` everything else is dropped.

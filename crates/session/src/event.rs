@@ -27,13 +27,15 @@ impl Body<'_> {
     }
 }
 
-/// Why a content is too large.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ContentExcess {
+/// Why a content is passed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContentDefect {
     /// Its body has so many bytes.
-    Body(u64),
+    LargeBody(u64),
     /// Its properties do not fit a frame.
-    Properties,
+    LargeProperties,
+    /// Its header is malformed, for the reason that another session would give its peer.
+    MalformedHeader(Box<str>),
 }
 
 /// One thing that a peer said. Properties are validated; names and texts are bytes in no particular encoding.
@@ -110,9 +112,9 @@ pub enum Event<'a> {
         properties: RawProperties<'a>,
         body: Body<'a>,
     },
-    /// A content was too large and is passed over (`SessionLimits::passes_over_contents`). Of a delivery, the tag is the next on
-    /// its channel.
-    PassedOver { channel: ChannelNumber, excess: ContentExcess },
+    /// A delivery or publish was too large, or has a malformed header, and is passed over (`SessionLimits::passes_over_contents`).
+    /// Of a delivery, the tag is the next on its channel.
+    PassedOver { channel: ChannelNumber, defect: ContentDefect },
     /// A method that the owner must answer or carry out. The channel is open, or 0 for `connection.update-secret` and
     /// its answer; the method is one that the other side may send.
     Method {

@@ -34,10 +34,12 @@ pub fn server(data: &[u8]) {
     same_however_cut(seed, bytes, |in_place| TestEndpoint::server(&limits(), in_place));
 }
 
-/// A server with an open connection and channel 1 that hears anything: the same events, however it is cut.
+/// A server with an open connection and channel 1 that hears anything: the same events, however it is cut. It passes over
+/// contents that it cannot accept, or does not.
 pub fn server_running(data: &[u8]) {
     let Some((seed, bytes)) = split_seed(data) else { return };
-    same_however_cut(seed, bytes, |in_place| opened(in_place).server);
+    let limits = SessionLimits { passes_over_contents: seed.is_multiple_of(2), ..limits() };
+    same_however_cut(seed, bytes, |in_place| opened(in_place, &limits).server);
 }
 
 /// A client that hears anything from the first byte on: the same events, however it is cut.
@@ -46,10 +48,12 @@ pub fn client(data: &[u8]) {
     same_however_cut(seed, bytes, |in_place| TestEndpoint::client(&limits(), in_place));
 }
 
-/// A client with an open connection and channel 1 that hears anything: the same events, however it is cut.
+/// A client with an open connection and channel 1 that hears anything: the same events, however it is cut. It passes over
+/// contents that it cannot accept, or does not.
 pub fn client_running(data: &[u8]) {
     let Some((seed, bytes)) = split_seed(data) else { return };
-    same_however_cut(seed, bytes, |in_place| opened(in_place).client);
+    let limits = SessionLimits { passes_over_contents: seed.is_multiple_of(2), ..limits() };
+    same_however_cut(seed, bytes, |in_place| opened(in_place, &limits).client);
 }
 
 /// Credentials of anything.
@@ -59,9 +63,9 @@ pub fn credentials(data: &[u8]) {
     }
 }
 
-fn opened(in_place: bool) -> EndpointPair {
+fn opened(in_place: bool, limits: &SessionLimits) -> EndpointPair {
     let mut whole = || usize::MAX;
-    let mut pair = EndpointPair::open(&limits(), in_place, &mut whole);
+    let mut pair = EndpointPair::open(limits, in_place, &mut whole);
     pair.open_channel(&mut whole);
     for side in [&mut pair.client, &mut pair.server] {
         side.log.clear();

@@ -64,7 +64,7 @@ mod tuning;
 
 pub use assembly::BodyRoom;
 pub use capabilities::Capabilities;
-pub use event::{Body, ContentExcess, Event};
+pub use event::{Body, ContentDefect, Event};
 pub use fault::{FaultScope, ProtocolFault, cut, reply_text};
 pub use greeting::Greeting;
 pub use heartbeat::Heartbeat;

@@ -95,7 +95,8 @@ pub struct SessionLimits {
     pub message_bytes_max: u64,
     /// Whether the owner writes `close-ok`, once what the close entails has happened, instead of the session at once.
     pub owner_answers_close: bool,
-    /// Whether contents that are too large are passed over, each with an event, instead of a fault that ends their channel.
+    /// Whether contents that are too large or have a malformed header are passed over, each with an event, instead of a fault that
+    /// ends their channel or the connection.
     pub passes_over_contents: bool,
     /// Whether a server's owner writes `channel.open-ok`, if it lets the channel in, instead of the session at once.
     pub owner_opens_channels: bool,

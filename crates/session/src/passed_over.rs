@@ -1,6 +1,6 @@
-//! Contents that are too large and dropped as they come, by channel.
+//! Contents that are too large or malformed and dropped as they come, by channel.
 //!
-//! Enters: what their headers announce, body frames.  Leaves: whether a body frame is one of theirs.
+//! Enters: what their headers announce, body frames.  Leaves: whether more of them is to come.
 
 use wire::ChannelNumber;
 
@@ -12,29 +12,29 @@ pub(crate) struct PassedOver(Option<Box<Bodies>>);
 #[derive(Debug, Default)]
 struct Bodies(Vec<(ChannelNumber, u64)>);
 
+/// The size of a body whose header does not give it: it lasts until the next content begins on its channel.
+pub(crate) const UNKNOWN_BYTES: u64 = u64::MAX;
+
 impl PassedOver {
     /// A body of so many bytes follows.
     pub fn begin(&mut self, channel: ChannelNumber, bytes: u64) {
+        self.end(channel);
         if bytes > 0 {
             self.0.get_or_insert_default().0.push((channel, bytes));
         }
     }
 
-    /// Whether the body frame that follows is of such a content.
-    #[inline]
-    pub fn takes(&mut self, channel: ChannelNumber, frame_bytes: usize) -> bool {
-        let Some(bodies) = &mut self.0 else { return false };
-        let Some(at) = bodies.0.iter().position(|(other, _)| *other == channel) else { return false };
-        let left = &mut bodies.0[at].1;
-        *left = left.saturating_sub(frame_bytes as u64);
-        if *left == 0 {
-            self.end(channel);
+    /// A body frame of such a content has come. Returns whether it was the last.
+    pub fn take(&mut self, channel: ChannelNumber, frame_bytes: usize) -> bool {
+        let mut bodies = self.0.iter_mut().flat_map(|bodies| &mut bodies.0);
+        let Some((_, left)) = bodies.find(|(other, _)| *other == channel) else { return true };
+        if *left != UNKNOWN_BYTES {
+            *left = left.saturating_sub(frame_bytes as u64);
         }
-        true
+        *left == 0
     }
 
     /// Nothing more of such a content comes on this channel.
-    #[inline]
     pub fn end(&mut self, channel: ChannelNumber) {
         if let Some(bodies) = &mut self.0 {
             bodies.0.retain(|(other, _)| *other != channel);

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod body_lending;
+mod content_defects;
 mod contents;
 mod handshake;
 mod repeats;

@@ -5,6 +5,7 @@
 //! Owns:   its phase, its routes at both ends, and the rule that a channel has the same number on both sides of the link.
 
 use crate::binding_watch::BindingWatch;
+use crate::close_count::CloseCount;
 use crate::connection::ConnectionPhase;
 use crate::link_context::LinkContext;
 use crate::link_dial::DialedLink;
@@ -13,7 +14,6 @@ use crate::link_record::LinkRecord;
 use crate::link_timers::LinkTimers;
 use crate::local_routes::LocalRoutes;
 use crate::push_probe::AfterRefusal;
-use crate::push_setup::{PushProgress, PushSetup};
 use broker::{ConnectionSlot, Effects};
 use catalog::{BindingChange, SessionId};
 use federation::{AckBatcher, AckMode, LinkDecision, LinkSession, LocalSetup, SessionEnd};
@@ -57,6 +57,8 @@ pub(crate) struct FederationLink {
     timers: LinkTimers,
     /// See [`DialedLink::bootstrap`].
     bootstrap: Option<Box<dyn Any + Send>>,
+    /// Which message the other broker may close its connections for.
+    pub close_count: CloseCount,
     /// The operator has removed it; it is dropped when its connection is over.
     pub is_removed: bool,
     /// This broker has closed the last connection, which is not over. The other broker may still be busy with what it was sent
@@ -77,6 +79,7 @@ impl FederationLink {
             record: LinkRecord::new(cx.now),
             timers: LinkTimers::new(cx.now),
             bootstrap: None,
+            close_count: CloseCount::default(),
             is_removed: false,
             is_closing: false,
         }
@@ -200,10 +203,11 @@ impl FederationLink {
 
     /// Runs the timers of a connected link. Returns the routes to begin again.
     pub fn run_timers(&mut self, slot: ConnectionSlot, cx: &mut LinkContext<'_>) -> Vec<RouteId> {
-        if self.timers.lag_expired(cx.now)
-            && let Some((out, pool)) = cx.effects.writer(slot)
-        {
-            self.session.routes.request_lags(out, pool);
+        if self.timers.lag_expired(cx.now) {
+            if let Some((out, pool)) = cx.effects.writer(slot) {
+                self.session.routes.request_lags(out, pool);
+            }
+            self.check_searches(slot, cx);
         }
         if self.timers.delay_expired(cx.now) {
             self.session.end_delays(cx.effects.writer(slot));
@@ -254,7 +258,10 @@ impl FederationLink {
                 self.close_local_channel(slot, channel, cx);
                 self.fail_route(route, text, cx);
             }
-            LinkDecision::End(SessionEnd { text, is_refusal, at_once }) => {
+            LinkDecision::End(SessionEnd { text, is_refusal, at_once, suspects_messages }) => {
+                if suspects_messages {
+                    self.on_closed_for_message(slot, &text, cx);
+                }
                 self.lost(Some(text), is_refusal, at_once, cx);
                 cx.close_when_sent(slot);
             }
@@ -386,7 +393,10 @@ impl FederationLink {
             cx.broker.delete_queue(vhost, &queue, cx.effects);
         }
         match (slot, self.phase) {
-            (Some(slot), _) => self.close_if_unused(slot, cx),
+            (Some(slot), _) => {
+                self.update_holds(cx);
+                self.close_if_unused(slot, cx);
+            }
             (None, LinkPhase::Dialing { .. }) => {}
             (None, _) if self.session.routes.is_empty() => self.phase = LinkPhase::Idle,
             (None, _) => {}
@@ -400,8 +410,7 @@ impl FederationLink {
             cx.broker.open_channel(slot, channel);
         }
         if spec.direction == RouteDirection::Push {
-            self.routes.entry(route).push = Some(PushSetup::new());
-            return self.advance_push(route, slot, cx);
+            return self.begin_push(route, slot, cx);
         }
         if spec.ack == AckMode::Confirm {
             let select = confirm::Select { no_wait: true }.into();
@@ -415,33 +424,6 @@ impl FederationLink {
         }
         if let Some((out, pool)) = cx.effects.writer(slot) {
             self.session.on_local_side_ready(route, out, pool);
-        }
-    }
-
-    fn advance_push(&mut self, route: RouteId, slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
-        let Some(local) = self.routes.get_mut(route) else { return };
-        let is_probing = local.probe.is_some();
-        let Some(push) = &mut local.push else { return };
-        match push.advance(&self.session, route, slot, (&self.spec.key.peer, is_probing), cx) {
-            PushProgress::Done => {
-                if let Some((out, pool)) = cx.effects.writer(slot) {
-                    self.session.on_local_side_ready(route, out, pool);
-                }
-            }
-            PushProgress::Refused { channel, refusal } => self.on_refusal(slot, channel, &refusal.text, cx),
-            PushProgress::Waiting | PushProgress::Gone => {}
-        }
-    }
-
-    /// Goes on with routes whose setup here waited for an answer of the broker core.
-    pub fn resume_pushes(&mut self, slot: ConnectionSlot, cx: &mut LinkContext<'_>) {
-        let waits = |route: RouteId| {
-            self.routes.get(route).and_then(|route| route.push.as_ref()).is_some_and(|push| !push.is_done())
-        };
-        let waiting = self.session.routes.iter().map(|(route, _)| route).filter(|route| waits(*route));
-        let waiting: Vec<_> = waiting.collect();
-        for route in waiting {
-            self.advance_push(route, slot, cx);
         }
     }
 
@@ -465,7 +447,7 @@ impl FederationLink {
     }
 
     /// The same; those messages may also be given up.
-    fn end_local_channel(
+    pub fn end_local_channel(
         &mut self,
         slot: ConnectionSlot,
         channel: ChannelNumber,

@@ -132,6 +132,7 @@ impl FederationLinks {
             }
             if let Some(link) = self.table.get_mut(id) {
                 link.begin_route(route, slot, cx);
+                link.update_holds(cx);
             }
         }
     }
@@ -251,7 +252,7 @@ impl FederationLinks {
                 let nack = basic::Nack { requeue: true, ..nack }.into();
                 return Ok(Some(link.settle(slot, channel, nack, cx)));
             }
-            Event::PassedOver { channel, excess } => return Ok(Some(link.pass_over(slot, channel, excess, cx))),
+            Event::PassedOver { channel, defect } => return Ok(Some(link.pass_over(slot, channel, defect, cx))),
             event => {
                 if let Some((out, pool)) = cx.effects.writer(slot) {
                     link.session.on_event(&event, out, pool);
@@ -271,6 +272,9 @@ impl FederationLinks {
                 LinkDecision::Open => self.open(id, slot, cx),
                 decision => link.carry_out(decision, slot, cx),
             }
+        }
+        if let Some(link) = self.table.get_mut(id) {
+            link.update_holds(cx);
         }
         self.finish(id, cx);
     }
@@ -366,6 +370,7 @@ impl FederationLinks {
         let Some(id) = cx.connections.get(slot).and_then(|connection| connection.federation_link) else { return };
         if let Some(link) = self.table.get_mut(id) {
             act(link, cx);
+            link.update_holds(cx);
         }
         self.finish(id, cx);
     }

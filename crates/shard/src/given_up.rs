@@ -11,11 +11,13 @@ pub(crate) enum GiveUpReason {
     LargeBody,
     /// Its properties do not fit a frame.
     LargeProperties,
+    /// Its header is malformed, although its frames are not.
+    Malformed,
 }
 
 /// Counts by reason.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct GivenUp([u64; 3]);
+pub(crate) struct GivenUp([u64; 4]);
 
 impl GivenUp {
     pub fn total(self) -> u64 {

@@ -208,6 +208,18 @@ impl LocalRoutes {
         }
     }
 
+    /// The route whose turn it is to search for a message for which the connection is closed. One that fails for another reason does
+    /// not hold up the others.
+    pub fn searching(&self) -> Option<RouteId> {
+        let searches = |route: &LocalRoute| route.probe.is_some_and(|probe| probe.is_of_link) && route.attempts == 0;
+        self.routes.iter().position(searches).map(RouteId::at)
+    }
+
+    /// Whether a route sends nothing while another one searches.
+    pub fn has_held(&self) -> bool {
+        self.routes.iter().any(|route| route.push.as_ref().is_some_and(|push| push.is_held))
+    }
+
     /// When the next route is to be tried again.
     pub fn next_retry(&self) -> Option<Instant> {
         self.routes.iter().filter_map(|route| route.retry_at).min()

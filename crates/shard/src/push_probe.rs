@@ -1,7 +1,8 @@
 //! The search for a message of a pushed route that the destination refuses for good.
 //!
 //! A refusal closes the channel and does not say which of the messages in flight it means. The route begins again and sends those
-//! one at a time; the one behind which the channel is closed again is given up. Then the others follow as before.
+//! one at a time; the one behind which the channel is closed again is given up. Then the others follow as before. Where the whole
+//! connection was closed, the routes of the link search one after the other ([`CloseCount`](crate::close_count::CloseCount)).
 //!
 //! Enters: refusals of the destination, its confirms.  Leaves: settlements of the deliveries here.
 
@@ -27,17 +28,34 @@ pub(crate) enum AfterRefusal {
 pub(crate) struct PushProbe {
     /// Messages that are still to be sent one at a time.
     left: u64,
+    /// There was none when that was last checked.
+    is_idle: bool,
+    /// The whole connection was closed, and not the channel alone: the other routes of the link wait for the end of the search.
+    pub is_of_link: bool,
 }
 
 impl PushProbe {
-    /// Among so many messages.
+    /// Among so many messages, for one behind which the channel is closed.
     pub fn among(messages: u64) -> Option<Self> {
-        (messages > 0).then_some(PushProbe { left: messages })
+        (messages > 0).then_some(PushProbe { left: messages, is_idle: false, is_of_link: false })
+    }
+
+    /// Among so many messages and those that are left of a search under way, for one behind which the connection is closed.
+    pub fn on_link(messages: u64, under_way: Option<Self>) -> Self {
+        let left = under_way.map_or(0, |probe| probe.left);
+        PushProbe { left: left.max(messages), is_idle: false, is_of_link: true }
     }
 
     /// A message is found to be good, or is given up. Returns the search for the rest.
     pub fn after_one(self) -> Option<Self> {
-        Self::among(self.left - 1)
+        Some(PushProbe { left: self.left.saturating_sub(1), is_idle: false, ..self }).filter(|probe| probe.left > 0)
+    }
+
+    /// Checks from time to time whether the search finds nothing more, since its messages have left their queue in another way.
+    /// Returns whether it is over.
+    pub fn is_exhausted(&mut self, in_flight: u64) -> bool {
+        let was_idle = std::mem::replace(&mut self.is_idle, in_flight == 0);
+        was_idle && self.is_idle
     }
 }
 
@@ -52,7 +70,8 @@ pub(crate) fn limit_in_flight(
     cx.broker.command(slot, channel, qos.into(), cx.effects)
 }
 
-/// The destination has answered messages (`basic.ack`, `basic.nack`) of a route that searches, or that has given messages up.
+/// The destination has answered messages (`basic.ack`, `basic.nack`) of a route that searches, or that has given messages up. If that
+/// ends its search, [`end_probe`] follows.
 #[cold]
 pub(crate) fn settle_carefully(
     probing: &mut Option<PushProbe>,
@@ -82,22 +101,26 @@ pub(crate) fn settle_carefully(
     // The last tag of several is settled already and stands for none of the others: they are settled one by one.
     while multiple
         && given_up.contains(&last)
-        && let Some(oldest) = cx.broker.oldest_unsettled(slot, channel).filter(|oldest| *oldest < last)
+        && let Some(oldest) =
+            cx.broker.oldest_unsettled(slot, channel).map(|oldest| oldest.tag).filter(|tag| *tag < last)
     {
         outcome = settle(slot, channel, with_tag(&method, oldest), cx);
     }
-    if let Some(probe) = *probing {
-        *probing = probe.after_one();
-        if probing.is_none() {
-            if let Some(output) = cx.link_output(slot) {
-                output.set_probing(channel, false);
-            }
-            if let Err(refusal) = limit_in_flight(0, slot, channel, cx) {
-                return EventOutcome::Refuse { channel, refusal, method: basic::Qos::ID };
-            }
-        }
-    }
+    *probing = probing.and_then(PushProbe::after_one);
     outcome
+}
+
+/// A route sends as many messages as before.
+#[cold]
+pub(crate) fn end_probe(
+    slot: ConnectionSlot,
+    channel: ChannelNumber,
+    cx: &mut LinkContext<'_>,
+) -> Result<ReadControl, catalog::Refusal> {
+    if let Some(output) = cx.link_output(slot) {
+        output.set_probing(channel, false);
+    }
+    limit_in_flight(0, slot, channel, cx)
 }
 
 fn with_tag(method: &Method<'static>, delivery_tag: DeliveryTag) -> Method<'static> {
@@ -119,5 +142,31 @@ pub(crate) fn settle(
         Ok(ReadControl::Continue) => EventOutcome::Continue,
         Ok(ReadControl::Pause | ReadControl::Batch) => EventOutcome::Wait,
         Err(refusal) => EventOutcome::Refuse { channel, refusal, method: id },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PushProbe;
+
+    #[test]
+    fn a_search_ends_with_its_last_message_or_when_none_comes_any_more() {
+        assert_eq!(PushProbe::among(0), None);
+        let mut probe = PushProbe::among(2).expect("two");
+        assert!(!probe.is_exhausted(0) && !probe.is_exhausted(1) && !probe.is_exhausted(0));
+        let mut after_one = probe.after_one().expect("one more");
+        assert!(!after_one.is_exhausted(0), "one has come since");
+        assert!(after_one.is_exhausted(0));
+        assert_eq!(after_one.after_one(), None);
+    }
+
+    #[test]
+    fn a_search_on_a_link_goes_on_with_what_is_left() {
+        let probe = PushProbe::on_link(3, PushProbe::among(1));
+        assert_eq!(probe, PushProbe::on_link(1, Some(probe)));
+        assert_eq!(probe, PushProbe::on_link(3, None));
+        let rest = probe.after_one().expect("two more");
+        assert!(rest.is_of_link && !PushProbe::among(1).expect("one").is_of_link);
+        assert_eq!(rest.after_one().and_then(PushProbe::after_one), None);
     }
 }

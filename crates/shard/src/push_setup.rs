@@ -9,7 +9,7 @@ use crate::push_probe::limit_in_flight;
 use broker::{ConnectionSlot, ReadControl};
 use catalog::Refusal;
 use federation::{AckMode, LinkSession, LocalSetup, RouteId, RouteKind, RouteSpec, Tracer};
-use wire::method::{Method, basic};
+use wire::method::{Method, basic, channel};
 use wire::{ChannelNumber, ShortStr, TableRef};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +19,8 @@ enum PushStep {
     Qos,
     /// One message at a time, where one is searched for that the destination refuses.
     Limit,
+    /// None, where another route searches.
+    Hold,
     Consume,
     Done,
 }
@@ -40,11 +42,13 @@ pub(crate) enum PushProgress {
 /// How far a pushed route is set up here.
 pub(crate) struct PushSetup {
     step: PushStep,
+    /// It sends nothing for now, because another route searches for a message that the destination refuses, or is about to.
+    pub is_held: bool,
 }
 
 impl PushSetup {
-    pub fn new() -> Self {
-        PushSetup { step: PushStep::Define(0) }
+    pub fn new(is_held: bool) -> Self {
+        PushSetup { step: PushStep::Define(0), is_held }
     }
 
     pub fn is_done(&self) -> bool {
@@ -82,8 +86,13 @@ impl PushSetup {
                     None => (PushStep::Qos, Ok(ReadControl::Continue)),
                 },
                 PushStep::Qos => (PushStep::Limit, set_qos(slot, channel, spec, cx)),
-                PushStep::Limit if is_probing => (PushStep::Consume, limit_in_flight(1, slot, channel, cx)),
-                PushStep::Limit => (PushStep::Consume, Ok(ReadControl::Continue)),
+                PushStep::Limit if is_probing => (PushStep::Hold, limit_in_flight(1, slot, channel, cx)),
+                PushStep::Limit => (PushStep::Hold, Ok(ReadControl::Continue)),
+                PushStep::Hold if self.is_held => {
+                    let flow = channel::Flow { active: false };
+                    (PushStep::Consume, cx.broker.command(slot, channel, flow.into(), cx.effects))
+                }
+                PushStep::Hold => (PushStep::Consume, Ok(ReadControl::Continue)),
                 PushStep::Consume => {
                     let own = session.own();
                     let uri = format!("federation of {}", own.cluster_name);

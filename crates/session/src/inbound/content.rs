@@ -5,10 +5,12 @@
 
 use super::{EndpointRole, HandshakePhase, Inbound, ParseStep, PartialFrame};
 use crate::{
-    Body, ContentExcess, Event, ProtocolFault,
+    Body, ContentDefect, Event, ProtocolFault,
     assembly::{ContentAssembly, ContentMethod},
+    channels::ChannelState,
     fault::numbers,
     limits::{BODY_BYTES_MAX, HEADER_FIXED_BYTES, WAITED_HEADER_BYTES_MAX},
+    passed_over::UNKNOWN_BYTES,
 };
 use slab::Pool;
 use wire::{
@@ -16,6 +18,12 @@ use wire::{
     frame::{FRAME_BODY, FRAME_HEAD_BYTES, FRAME_HEADER, FRAME_OVERHEAD_BYTES, FrameHead, split_head},
     method::basic,
 };
+
+/// The bytes of the body that a header announces, if the header is long enough to.
+fn announced_bytes(payload: &[u8]) -> Option<u64> {
+    let &[_, _, _, _, s0, s1, s2, s3, s4, s5, s6, s7] = payload.first_chunk::<HEADER_FIXED_BYTES>()?;
+    Some(u64::from_be_bytes([s0, s1, s2, s3, s4, s5, s6, s7]))
+}
 
 /// What a header frame says.
 struct HeaderFrame<'a> {
@@ -42,7 +50,8 @@ impl Inbound {
         let method_bytes = head.payload_bytes as usize + FRAME_OVERHEAD_BYTES;
         let mut rest = &input[method_bytes..];
         let Some(next) = split_head(rest) else { return Ok(ParseStep::More) };
-        let waited = next.kind == FRAME_HEADER && next.payload_bytes <= WAITED_HEADER_BYTES_MAX;
+        let waited_bytes_max = WAITED_HEADER_BYTES_MAX.min(self.whole_payload_bytes_max);
+        let waited = next.kind == FRAME_HEADER && next.payload_bytes <= waited_bytes_max;
         if !waited || next.channel != channel {
             self.begin(channel, method, arguments, method_bytes);
             *input = rest;
@@ -54,15 +63,11 @@ impl Inbound {
         let payload = &rest[FRAME_HEAD_BYTES..end];
         self.check_end(next, payload, end_byte)?;
         rest = &rest[end + 1..];
-        if let Some(body_bytes) = self.excess(payload) {
-            *input = rest;
-            return Ok(self.pass_over(channel, body_bytes, ContentExcess::Body(body_bytes)));
-        }
         let header = match self.header(next, payload, method) {
             Ok(header) => header,
             Err(fault) => {
                 *input = rest;
-                return Err(fault);
+                return self.pass_over_defect(channel, method, payload, fault);
             }
         };
         if header.body_bytes < self.lending.large_body_bytes {
@@ -110,8 +115,6 @@ impl Inbound {
 
     fn begin(&mut self, channel: ChannelNumber, method: ContentMethod, arguments: &[u8], frame_bytes: usize) {
         let assembly = ContentAssembly::begin(self.spare.take(), method, arguments, frame_bytes);
-        // A content that begins before the end of one that is passed over ends that.
-        self.passed_over.end(channel);
         if let Some(channel) = self.channels.get_mut(channel) {
             channel.assembly = Some(assembly);
         }
@@ -169,24 +172,28 @@ impl Inbound {
         Ok(HeaderFrame { body_bytes: announced as usize, properties })
     }
 
-    /// The bytes of a body, if the header that announces it is to be passed over because of them.
-    fn excess(&self, payload: &[u8]) -> Option<u64> {
-        let &[_, _, _, _, s0, s1, s2, s3, s4, s5, s6, s7] = payload.first_chunk::<HEADER_FIXED_BYTES>()?;
-        let announced = u64::from_be_bytes([s0, s1, s2, s3, s4, s5, s6, s7]);
-        (self.limits.passes_over_contents && announced > self.limits.message_bytes_max).then_some(announced)
+    /// Whether the content on a channel awaits its header, and may be passed over for a defect of it.
+    #[cold]
+    fn may_pass_over(&self, channel: ChannelNumber) -> bool {
+        let awaits_header = |assembly: &ContentAssembly| assembly.missing().is_none();
+        self.limits.passes_over_contents
+            && self.phase == HandshakePhase::Running
+            && self
+                .channels
+                .get(channel)
+                .is_some_and(|channel| !channel.state.drops() && channel.assembly.as_deref().is_some_and(awaits_header))
     }
 
     /// Whether a header frame that is longer than frames may be is passed over with its content.
     #[cold]
-    pub(super) fn may_pass_over(&self, head: FrameHead) -> bool {
-        let awaits_header = |assembly: &ContentAssembly| assembly.missing().is_none();
-        self.limits.passes_over_contents
-            && self.phase == HandshakePhase::Running
-            && head.payload_bytes > self.whole_payload_bytes_max
-            && self
-                .channels
-                .get(head.channel)
-                .is_some_and(|channel| !channel.state.drops() && channel.assembly.as_deref().is_some_and(awaits_header))
+    pub(super) fn may_pass_over_long(&self, head: FrameHead) -> bool {
+        head.payload_bytes > self.whole_payload_bytes_max && self.may_pass_over(head.channel)
+    }
+
+    /// Whether a header frame that is shorter than headers are is passed over with its content.
+    #[cold]
+    pub(super) fn may_pass_over_short(&self, head: FrameHead) -> bool {
+        self.may_pass_over(head.channel)
     }
 
     /// Passes over a header frame that is too long, and the body behind it.
@@ -197,23 +204,73 @@ impl Inbound {
         input: &mut &'a [u8],
     ) -> Result<ParseStep<'a>, ProtocolFault> {
         let payload = &input[FRAME_HEAD_BYTES..];
-        let Some(&[_, _, _, _, s0, s1, s2, s3, s4, s5, s6, s7]) = payload.first_chunk::<HEADER_FIXED_BYTES>() else {
-            return Ok(ParseStep::More);
-        };
+        let Some(bytes) = announced_bytes(payload) else { return Ok(ParseStep::More) };
+        let assembly = self.channels.get(head.channel).and_then(|channel| channel.assembly.as_deref());
+        let Some(method) = assembly.map(|assembly| assembly.method) else { return Err(self.no_method(head.channel)) };
         *input = payload;
         self.mid = PartialFrame::Skip { left: head.payload_bytes as usize };
-        let body_bytes = u64::from_be_bytes([s0, s1, s2, s3, s4, s5, s6, s7]);
-        Ok(self.pass_over(head.channel, body_bytes, ContentExcess::Properties))
+        self.pass_over(head.channel, method, bytes, ContentDefect::LargeProperties)
     }
 
-    /// What is left of a content is dropped as it comes.
+    /// A header cannot be accepted: its content is passed over, if contents may be, and the connection goes on.
     #[cold]
-    fn pass_over<'a>(&mut self, channel: ChannelNumber, body_bytes: u64, excess: ContentExcess) -> ParseStep<'a> {
-        if let Some(channel) = self.channels.get_mut(channel) {
-            channel.assembly = None;
+    fn pass_over_defect<'a>(
+        &mut self,
+        channel: ChannelNumber,
+        method: ContentMethod,
+        payload: &[u8],
+        fault: ProtocolFault,
+    ) -> Result<ParseStep<'a>, ProtocolFault> {
+        if !self.limits.passes_over_contents {
+            return Err(fault);
+        }
+        match announced_bytes(payload) {
+            Some(bytes) if bytes > self.limits.message_bytes_max => {
+                self.pass_over(channel, method, bytes, ContentDefect::LargeBody(bytes))
+            }
+            bytes => {
+                let defect = ContentDefect::MalformedHeader(fault.text.into());
+                self.pass_over(channel, method, bytes.unwrap_or(UNKNOWN_BYTES), defect)
+            }
+        }
+    }
+
+    /// What is left of a content is dropped as it comes. The owner hears of a delivery or a publish, which it counts.
+    #[cold]
+    fn pass_over<'a>(
+        &mut self,
+        channel: ChannelNumber,
+        method: ContentMethod,
+        body_bytes: u64,
+        defect: ContentDefect,
+    ) -> Result<ParseStep<'a>, ProtocolFault> {
+        self.check_side(channel, method)?;
+        if let Some(entry) = self.channels.get_mut(channel) {
+            entry.assembly = None;
+            entry.state = if body_bytes > 0 { ChannelState::PassingOver } else { entry.state };
         }
         self.passed_over.begin(channel, body_bytes);
-        ParseStep::Event(Event::PassedOver { channel, excess })
+        Ok(match method {
+            ContentMethod::Publish | ContentMethod::Deliver => ParseStep::Event(Event::PassedOver { channel, defect }),
+            ContentMethod::GetOk | ContentMethod::Return => ParseStep::Taken,
+        })
+    }
+
+    /// Nothing more comes of the content that is passed over on a channel.
+    #[cold]
+    pub(super) fn end_passing_over(&mut self, channel: ChannelNumber) {
+        self.passed_over.end(channel);
+        if let Some(entry) = self.channels.get_mut(channel) {
+            entry.state = ChannelState::Open;
+        }
+    }
+
+    /// Takes a body frame of a content that is passed over.
+    #[cold]
+    fn pass_over_body(&mut self, channel: ChannelNumber, frame_bytes: usize) {
+        if self.passed_over.take(channel, frame_bytes) {
+            self.end_passing_over(channel);
+        }
     }
 
     fn no_header(&self, channel: ChannelNumber, method: ContentMethod) -> ProtocolFault {
@@ -257,10 +314,10 @@ impl Inbound {
             None => return Err(self.no_method(head.channel)),
         };
         *input = &input[frame_bytes..];
-        if let Some(body_bytes) = self.excess(payload) {
-            return Ok(self.pass_over(head.channel, body_bytes, ContentExcess::Body(body_bytes)));
-        }
-        let header = self.header(head, payload, method)?;
+        let header = match self.header(head, payload, method) {
+            Ok(header) => header,
+            Err(fault) => return self.pass_over_defect(head.channel, method, payload, fault),
+        };
         self.begin_body(head.channel, &header, frame_bytes);
         Ok(if header.body_bytes == 0 { ParseStep::Complete(head.channel) } else { ParseStep::Taken })
     }
@@ -273,10 +330,12 @@ impl Inbound {
     ) -> Result<ParseStep<'a>, ProtocolFault> {
         let bytes = head.payload_bytes as usize;
         let rest = &input[FRAME_HEAD_BYTES..];
-        let dropped = self.phase == HandshakePhase::Closing
-            || self.channels.get(head.channel).is_some_and(|channel| channel.state.drops())
-            || self.passed_over.takes(head.channel, bytes);
-        if dropped {
+        let state = self.channels.get(head.channel).map(|channel| channel.state);
+        let passes_over = state == Some(ChannelState::PassingOver);
+        if passes_over {
+            self.pass_over_body(head.channel, bytes);
+        }
+        if passes_over || self.phase == HandshakePhase::Closing || state.is_some_and(ChannelState::drops) {
             *input = rest;
             self.mid = PartialFrame::Skip { left: bytes };
             return Ok(ParseStep::Taken);

@@ -4,7 +4,11 @@
 //! Owns:   the faults of framing (RabbitMQ's reader).
 
 use super::{HandshakePhase, Inbound, ParseStep, PartialFrame};
-use crate::{FaultScope, Outbound, ProtocolFault, fault::snippet, limits::FRAME_FUDGE_BYTES};
+use crate::{
+    FaultScope, Outbound, ProtocolFault,
+    fault::snippet,
+    limits::{FRAME_FUDGE_BYTES, HEADER_FIXED_BYTES},
+};
 use slab::Pool;
 use wire::{
     ChannelNumber, Method, PROTOCOL_HEADER, ReplyCode,
@@ -130,7 +134,7 @@ impl Inbound {
             let text = format!("the server speaks another protocol: {}", snippet(header));
             return Err(ProtocolFault::link(ReplyCode::NotImplemented, &text));
         }
-        if head.kind == FRAME_HEADER && self.may_pass_over(head) {
+        if head.kind == FRAME_HEADER && self.may_pass_over_long(head) {
             return self.pass_over_header(head, input);
         }
         self.check_size(head)?;
@@ -145,7 +149,7 @@ impl Inbound {
         self.check_end(head, payload, end_byte)?;
         let well_formed = match head.kind {
             FRAME_METHOD => payload.len() >= 4,
-            FRAME_HEADER => payload.len() >= 12,
+            FRAME_HEADER => payload.len() >= HEADER_FIXED_BYTES || self.may_pass_over_short(head),
             FRAME_BODY => true,
             FRAME_HEARTBEAT => payload.is_empty(),
             _ => false,

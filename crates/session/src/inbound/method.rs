@@ -29,11 +29,16 @@ impl Inbound {
             let method = self.decode(number, payload)?;
             return self.method_on_unknown(number, &method, out, pool);
         };
-        let state = channel.state;
+        let mut state = channel.state;
         if let Some(assembly) = channel.assembly.as_deref() {
             return Err(self.interrupted(number, assembly));
         }
         let (id, arguments) = wire::method::split_id(payload).unwrap_or(((0, 0), &[]));
+        if state == ChannelState::PassingOver {
+            // Of a content that is passed over nothing comes behind another method.
+            state = ChannelState::Open;
+            self.end_passing_over(number);
+        }
         if state.drops() {
             *input = &input[frame_bytes..];
             return self.method_on_closing(number, id, out, pool);

@@ -294,33 +294,6 @@ fn a_channel_that_took_too_much_can_be_closed_and_the_others_go_on() {
     );
 }
 
-#[test]
-fn contents_that_are_too_large_can_be_passed_over() {
-    let limits = SessionLimits { message_bytes_max: 10, passes_over_contents: true, ..SessionLimits::default() };
-    let mut pair = EndpointPair::open(&limits, true, &mut whole());
-    pair.open_channel(&mut whole());
-    pair.open_channel(&mut whole());
-    let (one, two) = (ChannelNumber(1), ChannelNumber(2));
-    let small = |channel| [publish(channel), header(channel, 60, 2, &[0, 0]), frame(3, channel, b"hi")].concat();
-    // The body comes in pieces, and another channel in between.
-    let body =
-        [publish(one), header(one, 60, 11, &[0, 0]), frame(3, one, b"hello "), small(two), frame(3, one, b"world")];
-    let filler = wire::Table::new().with("filler", wire::Value::text(&"x".repeat(140_000))).expect("short");
-    let properties = wire::Properties { headers: Some(filler), ..wire::Properties::default() }.to_bytes();
-    let long = [publish(one), header(one, 60, 3, &properties), frame(3, one, b"abc"), small(one)];
-    let empty = [publish(one), header(one, 60, 0, &properties), small(one)];
-    let all = [body.concat(), small(one), long.concat(), empty.concat()].concat();
-    for bytes_at_once in [usize::MAX, 1_000, 7] {
-        pair.server.log.clear();
-        all.chunks(bytes_at_once.min(all.len())).for_each(|bytes| pair.server.receive(bytes, &mut whole()));
-        let hi = |channel| format!("publish #{channel} x key false false [0, 0] small 2");
-        let passed_over = |excess: &str| format!("PassedOver {{ channel: ChannelNumber(1), excess: {excess} }}");
-        let expect =
-            [passed_over("Body(11)"), hi(2), hi(1), passed_over("Properties"), hi(1), passed_over("Properties"), hi(1)];
-        assert_eq!(pair.server.log, expect, "{bytes_at_once} bytes at once");
-    }
-}
-
 /// Before it is trusted, a client that misbehaves finds the link closed, without a word.
 #[test]
 fn offences_before_the_connection_runs() {

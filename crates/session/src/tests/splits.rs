@@ -146,8 +146,11 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
         ]
         .concat()
     });
-    let any_frame =
-        prop_oneof![1 => large_heads, 4 => contents, 4 => sound, 1 => prop::collection::vec(any::<u8>(), 0..20)];
+    let any_heads = (prop::collection::vec(any::<u8>(), 0..20), 0usize..50).prop_map(|(payload, body)| {
+        [publish(ChannelNumber(1)), frame(2, ChannelNumber(1), &payload), frame(3, ChannelNumber(1), &pattern(body))]
+            .concat()
+    });
+    let any_frame = prop_oneof![1 => large_heads, 1 => any_heads, 4 => contents, 4 => sound, 1 => prop::collection::vec(any::<u8>(), 0..20)];
     (any::<u64>(), prop::collection::vec(any_frame, 0..8))
         .prop_map(|(seed, frames)| [seed.to_le_bytes().to_vec(), frames.concat()].concat())
 }
