@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 /// Files of the broker's crates that have locks, each with its reason. None of them is taken for a message that comes and
 /// goes over sockets without a stamp.
-const LOCKS: [(&str, &str); 17] = [
+const LOCKS: [(&str, &str); 18] = [
     ("crates/ib/src/cm.rs", "librdmacm's calls that must not overlap, while connections are made"),
     ("crates/ib/src/cm_id.rs", "the event channel of a connection, which may move to another one"),
     ("crates/ib/src/shared_receive_queue.rs", "what is dropped with the queue, at its end"),
     ("crates/link/src/sim/connection.rs", "a simulated link, whose two ends share it"),
     ("crates/link/src/tls/server.rs", "the certificates, at a handshake and at a reload"),
     ("crates/proxy/src/dialler.rs", "jobs of the dialling threads"),
+    ("crates/reactor/src/sync.rs", "stand-ins in models, which are in no program"),
     ("crates/rsocket/src/poller.rs", "sockets that the polling thread watches"),
     ("crates/shard/src/connection_limits.rs", "counts of users and virtual hosts, when a connection opens"),
     ("crates/shard/src/cpu_latency.rs", "the request for processors that stay awake"),
