@@ -5,7 +5,7 @@
 
 use crate::{
     limits::{ARGUMENTS_BYTES_MAX, NAME_BYTES_MAX},
-    queue_type::{QueueProperties, QueueType},
+    queue_type::{QUEUE_TYPE, QueueProperties, QueueType},
     refusal::{Refusal, ResourceName},
 };
 use std::borrow::Cow;
@@ -62,8 +62,6 @@ pub const X_HARRIER_WINDOW: &str = "x-harrier-window";
 pub const X_BOUND_FROM: &str = "x-bound-from";
 /// A header of messages.
 pub const X_DELAY: &str = "x-delay";
-/// An argument of queues: their type.
-pub const QUEUE_TYPE: &str = "x-queue-type";
 pub(crate) const X_MATCH: &str = "x-match";
 /// An argument of queues: where their dead letters go.
 pub const DEAD_LETTER_EXCHANGE: &str = "x-dead-letter-exchange";

@@ -24,10 +24,10 @@ use crate::{
     exchange::{ExchangeTable, direct::DirectIndex, headers::HeadersIndex, topic::TopicTrie},
     ids::{QueueId, SessionId},
     limits::{CatalogLimits, DefinitionShare},
-    name::{Name, ResourceKind},
+    name::Name,
     permission::PermissionCache,
     queue::QueueTable,
-    refusal::{Refusal, ResourceName},
+    refusal::{Refusal, ResourceKind, ResourceName},
     route_cache::RouteCache,
     user::UserTable,
     vhost::VhostTable,
@@ -191,6 +191,6 @@ pub fn default_definitions() -> Vec<Definition> {
             tags: vec![Name::from("administrator")],
             loopback_only: true,
         },
-        Definition::SetPermission { user, vhost, permission: crate::user::Permission::all() },
+        Definition::SetPermission { user, vhost, permission: crate::permission::Permission::all() },
     ]
 }

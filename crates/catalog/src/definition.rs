@@ -8,8 +8,9 @@ use crate::{
     ids::{ExchangeId, QueueId, SessionId, ShardId, UserId, VhostId},
     name::Name,
     password::Password,
+    permission::{Permission, TopicPermission},
     policy::Policy,
-    user::{Permission, TopicPermission, UserLimits},
+    user::UserLimits,
     vhost::VhostLimits,
 };
 use std::sync::Arc;

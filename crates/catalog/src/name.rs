@@ -3,23 +3,16 @@
 //! Enters: bytes of a peer.  Leaves: shared text that is known to be short and valid UTF-8.
 //! Owns:   what a name may look like.
 
-use crate::{limits::NAME_BYTES_MAX, refusal::Refusal};
+use crate::{
+    limits::NAME_BYTES_MAX,
+    refusal::{Refusal, ResourceKind},
+};
 use std::{borrow::Borrow, fmt, ops::Deref, sync::Arc};
 use wire::ReplyCode;
 
 /// Where administrators send requests to the program that runs the broker. It looks like the name of a queue, in every vhost, and no
 /// queue can have it: so there is none that anybody could declare, read, purge or delete.
 pub const REQUEST_QUEUE: &str = "amq.harrier.requests";
-
-/// What a name is a name of; refusals spell it out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ResourceKind {
-    /// A virtual host.
-    Vhost,
-    Exchange,
-    Queue,
-    User,
-}
 
 /// A name: at most 255 bytes of UTF-8 without line breaks. Cloning shares it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

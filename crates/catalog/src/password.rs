@@ -4,12 +4,19 @@
 //! Owns:   the two kinds of hashes: Argon2 (PHC strings) and RabbitMQ's salted SHA-256.
 
 use crate::limits::{ARGON2_LANES_MAX, ARGON2_MEMORY_KIB_MAX, ARGON2_ROUNDS_MAX, PASSWORD_BYTES_MAX};
-use crate::password_claim::PasswordCost;
 use argon2::password_hash::{PasswordHash, SaltString};
 use argon2::{Argon2, Params, PasswordHasher, PasswordVerifier};
 use base64ct::{Base64, Encoding};
 use sha2::{Digest, Sha256};
 use std::{fmt, hint::black_box, sync::Arc};
+
+/// What the verification of one Argon2 hash takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PasswordCost {
+    pub memory_kib: u32,
+    pub rounds: u32,
+    pub lanes: u32,
+}
 
 /// How a user proves itself.
 #[derive(Clone, PartialEq, Eq)]

@@ -3,16 +3,12 @@
 //! Enters: a user, or none, and an offered secret.  Leaves: whether it is the right one.
 //! Owns:   the decoys, one for each cost that the password of any user has.
 
-use crate::{ids::UserId, limits::PASSWORD_COSTS_MAX, password::Password};
+use crate::{
+    ids::UserId,
+    limits::PASSWORD_COSTS_MAX,
+    password::{Password, PasswordCost},
+};
 use std::{hint::black_box, sync::Arc};
-
-/// What the verification of one Argon2 hash takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PasswordCost {
-    pub memory_kib: u32,
-    pub rounds: u32,
-    pub lanes: u32,
-}
 
 /// Whose password is claimed to be known.
 #[derive(Clone)]
@@ -114,8 +110,12 @@ impl DecoyTable {
 
 #[cfg(test)]
 mod tests {
-    use super::{DecoyTable, PasswordClaim, PasswordCost};
-    use crate::{ids::UserId, limits::PASSWORD_COSTS_MAX, password::Password};
+    use super::{DecoyTable, PasswordClaim};
+    use crate::{
+        ids::UserId,
+        limits::PASSWORD_COSTS_MAX,
+        password::{Password, PasswordCost},
+    };
 
     const USUAL: PasswordCost = PasswordCost { memory_kib: 16, rounds: 2, lanes: 1 };
     const DEARER: PasswordCost = PasswordCost { memory_kib: 64, rounds: 3, lanes: 2 };

@@ -7,12 +7,41 @@ use crate::{
     ids::{UserId, VhostId},
     limits::{CatalogLimits, PATTERN_BYTES_MAX, PATTERN_COMPILED_BYTES_MAX},
     refusal::Refusal,
-    user::{Permission, TopicPermission},
 };
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use regex::bytes::{Regex, RegexBuilder};
 use std::hash::{BuildHasher, Hasher};
+
+/// What a user may do in a vhost: three regular expressions, each looked for anywhere in the name of an exchange or
+/// queue, so that whole names need `^…$`. An empty one permits nothing. The default exchange is `amq.default`.
+/// The syntax is that of the `regex` crate: no look-around, no back references.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permission {
+    /// Names it may declare and delete.
+    pub configure: String,
+    /// Names it may publish to, and bind queues and exchanges of.
+    pub write: String,
+    /// Names it may consume from, and bind to.
+    pub read: String,
+}
+
+impl Permission {
+    /// Everything.
+    pub fn all() -> Self {
+        Self { configure: ".*".into(), write: ".*".into(), read: ".*".into() }
+    }
+}
+
+/// Under which routing keys a user may publish to a topic exchange and bind to it: two patterns, as in a `Permission`,
+/// in which `{username}` and `{vhost}` stand for the names. A user without one for an exchange may use all keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicPermission {
+    /// Keys it may publish with.
+    pub write: String,
+    /// Keys it may bind with.
+    pub read: String,
+}
 
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -4,11 +4,12 @@
 //! Owns:   the keys of a policy, which of several counts, and how it goes with one of the operator's own.
 
 use crate::{
-    arguments::{QUEUE_TYPE, shown},
+    arguments::shown,
     heap::{allocated, shared},
     limits::NAME_BYTES_MAX,
     name::Name,
     permission::PermissionPattern,
+    queue_type::QUEUE_TYPE,
 };
 use std::collections::BTreeMap;
 use std::fmt;

@@ -2,9 +2,11 @@
 //!
 //! A quorum queue has one member here. There is no type for streams.
 
-use crate::arguments::QUEUE_TYPE;
 use crate::refusal::{Refusal, ResourceName};
 use wire::{Table, Value};
+
+/// An argument of queues: their type.
+pub const QUEUE_TYPE: &str = "x-queue-type";
 
 /// The type of a queue (`x-queue-type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,18 @@
 //! Enters: what is wrong.  Leaves: reply code, scope and text as clients of RabbitMQ expect them.
 //! Owns:   the wording.
 
-use crate::name::ResourceKind;
 use std::fmt;
 use wire::ReplyCode;
+
+/// What a name is a name of; refusals spell it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ResourceKind {
+    /// A virtual host.
+    Vhost,
+    Exchange,
+    Queue,
+    User,
+}
 
 /// What a refusal ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -5,7 +5,7 @@
 
 use crate::limits::{FAULTS_MAX, FILE_BYTES_MAX};
 use crate::{DefinitionsFault, Json};
-use catalog::arguments::QUEUE_TYPE;
+use catalog::QUEUE_TYPE;
 use catalog::{
     ExchangeKind, Name, Password, Permission, Policy, ResourceKind, TopicPermission, UserLimits, VhostLimits,
 };

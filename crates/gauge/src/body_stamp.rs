@@ -9,7 +9,7 @@
 
 use crc32fast::Hasher;
 
-use crate::sequence_tally::{SEQUENCE_BYTES_MAX, write_sequence};
+use crate::sequence_number::{SEQUENCE_BYTES_MAX, write_sequence};
 
 const SUM_BYTES: usize = 4;
 const HEAD_BYTES: usize = SEQUENCE_BYTES_MAX + SUM_BYTES;

@@ -3,43 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::body_stamp::BodyStamp;
+use crate::sequence_number::{SEQUENCE_BYTES_MAX, sequence_of};
 
-/// Bytes of a body for its sequence number, little-endian: as many as fit, at most eight.
-pub const SEQUENCE_BYTES_MAX: usize = 8;
 /// Shorter numbers wrap too early to distinguish loss from duplicates; only the order is checked.
 pub const EXACT_BYTES_MIN: usize = 4;
-
-/// Writes a message's sequence number to the start of its body.
-#[inline]
-pub fn write_sequence(body: &mut [u8], sequence: u64) {
-    let bytes = sequence.to_le_bytes();
-    let [b0, b1, b2, b3, ..] = bytes;
-    // Specialised for the sizes that benchmarks use, to avoid a loop.
-    match body {
-        [] => {}
-        [one] => *one = b0,
-        [one, two] => (*one, *two) = (b0, b1),
-        [one, two, three, four] => (*one, *two, *three, *four) = (b0, b1, b2, b3),
-        _ => match body.first_chunk_mut() {
-            Some(first) => *first = bytes,
-            None => body.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte),
-        },
-    }
-}
-
-/// Reads the sequence number.
-#[inline(always)]
-fn sequence_of(body: &[u8]) -> u64 {
-    match *body {
-        [one] => u64::from(one),
-        [one, two] => u64::from(u16::from_le_bytes([one, two])),
-        [one, two, three, four] => u64::from(u32::from_le_bytes([one, two, three, four])),
-        _ => match body.first_chunk() {
-            Some(bytes) => u64::from_le_bytes(*bytes),
-            None => body.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)),
-        },
-    }
-}
 
 /// Faults of the deliveries in a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,6 +143,7 @@ impl SequenceTally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sequence_number::write_sequence;
 
     fn check(size_bytes: usize, count: u64, arrivals: &[u64], expected: DeliveryFaults) {
         let mut tally = SequenceTally::new(size_bytes, count);

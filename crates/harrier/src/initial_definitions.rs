@@ -140,6 +140,6 @@ pub fn salted<T>(write: impl FnOnce(&mut dyn FnMut() -> [u8; 4]) -> T) -> Result
 }
 
 /// The configuration has validated its names.
-pub fn name(text: &str) -> Name {
+fn name(text: &str) -> Name {
     Name::from(text)
 }

@@ -2,8 +2,7 @@
 //!
 //! The catalog decides which policy applies to what.
 
-use crate::initial_definitions::name;
-use catalog::{ApplyTo, Catalog, Definition, Policy};
+use catalog::{ApplyTo, Catalog, Definition, Name, Policy};
 use config::{BrokerConfig, ConfigError, ConfigFault, Origin, TermValue};
 use definitions::DefinitionsFile;
 use wire::{List, ShortString, Table, Value};
@@ -77,8 +76,9 @@ fn read(written: &config::PolicyConfig, operator: bool) -> Result<Policy, (Origi
         definition.set(key, value(&said.value));
     }
     let policy = Policy {
-        vhost: name(&written.vhost),
-        name: name(&written.name),
+        // The configuration has validated its names.
+        vhost: Name::from(written.vhost.as_str()),
+        name: Name::from(written.name.as_str()),
         pattern: written.pattern.clone(),
         apply_to: ApplyTo::parse(&written.apply_to).unwrap_or_default(),
         priority: written.priority,

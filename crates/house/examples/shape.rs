@@ -3,7 +3,7 @@
 //! Enters: the sources in `crates/*/src`, without their tests.
 //! Leaves: for each crate its lines of code, public items, the object with most methods, and circles of modules.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// What is counted of a crate.
@@ -14,14 +14,6 @@ struct CrateShape {
     /// Methods and fields by type.
     methods: BTreeMap<String, usize>,
     fields: BTreeMap<String, usize>,
-    /// Modules, and the modules that each of them imports from.
-    imports: BTreeMap<String, BTreeSet<String>>,
-}
-
-/// The module at the top of the crate that a file belongs to.
-fn module_of(path: &Path) -> String {
-    let part = path.components().nth(3).map(|part| part.as_os_str().to_string_lossy().into_owned()).unwrap_or_default();
-    part.trim_end_matches(".rs").to_owned()
 }
 
 /// The name behind `impl`, without generics and the trait.
@@ -49,7 +41,6 @@ fn count(path: &Path, shape: &mut CrateShape) {
     let source = house::read(path);
     let source = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let code = house::source::code(source);
-    let module = module_of(path);
     let (mut object, mut record) = (None, None);
     for line in code.lines() {
         let item = line.trim_start();
@@ -76,15 +67,6 @@ fn count(path: &Path, shape: &mut CrateShape) {
         if let Some(record) = record.as_ref().filter(|_| is_member && item.contains(':')) {
             *shape.fields.entry(record.clone()).or_default() += 1;
         }
-        for (at, _) in line.match_indices("crate::") {
-            let name: String = line[at + 7..]
-                .chars()
-                .take_while(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '_')
-                .collect();
-            if !name.is_empty() && name != module {
-                shape.imports.entry(module.clone()).or_default().insert(name);
-            }
-        }
     }
 }
 
@@ -92,22 +74,6 @@ fn is_function(item: &str) -> bool {
     let item = item.strip_prefix("pub").unwrap_or(item);
     let item = item.strip_prefix('(').and_then(|rest| rest.split_once(')')).map_or(item, |(_, rest)| rest).trim_start();
     ["fn ", "const fn ", "unsafe fn "].iter().any(|start| item.starts_with(start))
-}
-
-/// Modules that reach themselves through others.
-fn modules_in_circles(shape: &CrateShape) -> usize {
-    let reaches = |from: &String| {
-        let mut seen: BTreeSet<&String> = BTreeSet::new();
-        let mut left: Vec<&String> = shape.imports.get(from).into_iter().flatten().collect();
-        while let Some(module) = left.pop() {
-            if seen.insert(module) {
-                left.extend(shape.imports.get(module).into_iter().flatten());
-            }
-        }
-        seen.contains(from)
-    };
-    // The root and what all may use hold names for all modules.
-    shape.imports.keys().filter(|module| *module != "lib" && *module != "main").filter(|module| reaches(module)).count()
 }
 
 fn main() {
@@ -120,6 +86,7 @@ fn main() {
             count(&path, crates.entry(parts[1].clone()).or_default());
         }
     }
+    let modules = house::modules::of_crates();
     println!("| crate | lines of code | public items | largest object: methods, fields | modules in circles |");
     println!("|---|---|---|---|---|");
     for (name, shape) in &crates {
@@ -127,6 +94,7 @@ fn main() {
         let largest = largest.map_or_else(String::new, |(object, methods)| {
             format!("`{object}`: {methods}, {}", shape.fields.get(object).copied().unwrap_or(0))
         });
-        println!("| {name} | {} | {} | {largest} | {} |", shape.lines, shape.public_items, modules_in_circles(shape));
+        let in_circles = modules.get(name).map_or(0, |modules| modules.in_circles().len());
+        println!("| {name} | {} | {} | {largest} | {in_circles} |", shape.lines, shape.public_items);
     }
 }

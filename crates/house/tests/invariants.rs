@@ -6,17 +6,19 @@ use std::path::{Path, PathBuf};
 
 /// Files of the broker's crates that have locks, each with its reason. None of them is taken for a message that comes and
 /// goes over sockets without a stamp.
-const LOCKS: [(&str, &str); 17] = [
+const LOCKS: [(&str, &str); 19] = [
     ("crates/ib/src/cm.rs", "librdmacm's calls that must not overlap, while connections are made"),
     ("crates/ib/src/cm_id.rs", "the event channel of a connection, which may move to another one"),
     ("crates/ib/src/shared_receive_queue.rs", "what is dropped with the queue, at its end"),
     ("crates/link/src/sim/connection.rs", "a simulated link, whose two ends share it"),
     ("crates/link/src/tls/server.rs", "the certificates, at a handshake and at a reload"),
     ("crates/proxy/src/dialler.rs", "jobs of the dialling threads"),
+    ("crates/reactor/src/sync.rs", "stand-ins in models, which are in no program"),
     ("crates/rsocket/src/poller.rs", "sockets that the polling thread watches"),
     ("crates/shard/src/connection_limits.rs", "counts of users and virtual hosts, when a connection opens"),
     ("crates/shard/src/cpu_latency.rs", "the request for processors that stay awake"),
     ("crates/shard/src/login_failures.rs", "failed logins by source, for a login by password"),
+    ("crates/shard/src/model_ring.rs", "a stand-in in models, which is in no program"),
     ("crates/shard/src/password_verifier.rs", "jobs of the verifying threads"),
     (
         "crates/shard/src/shared_state.rs",

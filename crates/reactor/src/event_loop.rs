@@ -4,12 +4,12 @@ use crate::inbox::WAKER;
 use crate::inbox::{Envelope, InboxSender};
 use crate::limits::{EVENTS_PER_POLL, RETRY_INTERVAL, ROUNDS_WITHOUT_POLL_MAX};
 use crate::state::ReactorState;
+use crate::sync::Receiver;
 use crate::worker::{ASYNC_EVENTS, COMPLETIONS, IdleStrategy, LISTENERS, SocketReadiness, Worker};
 use link::{AbortReason, Link, Listeners};
 use mio::{Events, Poll, Token};
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 /// The listeners, and the inboxes of all threads.

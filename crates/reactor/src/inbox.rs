@@ -1,10 +1,10 @@
 //! The inbox of a thread: what other threads send it, and the waker that interrupts its sleep.
 
+use crate::sync::{Receiver, Sender, Waker, channel};
 use link::Link;
-use mio::{Registry, Token, Waker};
+use mio::{Registry, Token};
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// The token of the thread's waker.
 pub(crate) const WAKER: Token = Token(usize::MAX);
@@ -15,7 +15,7 @@ pub struct ThreadWaker(Arc<Waker>);
 
 impl ThreadWaker {
     pub(crate) fn new(registry: &Registry) -> io::Result<Self> {
-        Ok(ThreadWaker(Arc::new(Waker::new(registry, WAKER)?)))
+        Ok(Waker::new(registry, WAKER)?.into())
     }
 
     /// Makes the thread's current wait return, or the next one if the thread is awake.
@@ -23,6 +23,12 @@ impl ThreadWaker {
         if let Err(error) = self.0.wake() {
             tracing::error!(%error, "cannot wake a thread");
         }
+    }
+}
+
+impl From<Waker> for ThreadWaker {
+    fn from(waker: Waker) -> Self {
+        ThreadWaker(Arc::new(waker))
     }
 }
 
@@ -64,9 +70,8 @@ impl<M> InboxSender<M> {
     }
 }
 
-/// An empty inbox of the thread that waits with `registry`.
-pub(crate) fn inbox<M>(registry: &Registry) -> io::Result<(InboxSender<M>, Receiver<Envelope<M>>)> {
-    let waker = ThreadWaker::new(registry)?;
+/// An empty inbox of the thread that `waker` wakes.
+pub(crate) fn inbox<M>(waker: ThreadWaker) -> (InboxSender<M>, Receiver<Envelope<M>>) {
     let (sender, receiver) = channel();
-    Ok((InboxSender { sender, waker }, receiver))
+    (InboxSender { sender, waker }, receiver)
 }

@@ -13,6 +13,9 @@ mod event_loop;
 mod inbox;
 pub mod limits;
 mod state;
+mod sync;
+#[cfg(all(test, loom))]
+mod tests;
 mod threads;
 mod worker;
 

@@ -1,6 +1,6 @@
 //! What the threads of one reactor share: how many connections each has, and whether they are to stop.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use crate::sync::{AtomicBool, AtomicU32, Ordering};
 
 /// The connections of one thread, on a cache line of their own: other threads read it only when they accept.
 #[repr(align(128))]

@@ -4,12 +4,13 @@ use crate::event_loop::{EventLoop, LinkDistributor};
 use crate::inbox::{Envelope, InboxSender, ThreadWaker, inbox};
 use crate::limits::LISTENERS_MAX;
 use crate::state::ReactorState;
+use crate::sync::Receiver;
 use crate::worker::{Worker, WorkerContext};
 use link::Listener;
 use mio::Poll;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -45,7 +46,7 @@ impl<M: Send + 'static> Reactor<M> {
         let (mut threads, mut inboxes) = (Vec::new(), Vec::new());
         for _ in 0..state.threads() {
             let poll = Poll::new()?;
-            let (sender, receiver) = inbox(poll.registry())?;
+            let (sender, receiver) = inbox(ThreadWaker::new(poll.registry())?);
             inboxes.push(sender);
             threads.push(ThreadParts { poll, inbox: receiver });
         }
@@ -75,7 +76,7 @@ impl<M: Send + 'static> Reactor<M> {
         assert_eq!(builders.len(), parts.len(), "one builder for each thread");
         assert!(listeners.len() <= LISTENERS_MAX, "too many listeners");
         let wakers = inboxes.iter().map(|inbox| inbox.waker().clone()).collect();
-        let mut running = ReactorThreads { stopper: Stopper { state, wakers }, threads: Vec::new() };
+        let mut running = ReactorThreads { stopper: Stopper::new(state, wakers), threads: Vec::new() };
         let mut distributor = Some(LinkDistributor { listeners: listeners.into(), inboxes: inboxes.clone() });
         let (sender, outcomes) = channel();
         for (thread, (((parts, inbox), builder), distributor)) in
@@ -128,6 +129,10 @@ pub struct Stopper {
 }
 
 impl Stopper {
+    pub(crate) fn new(state: Arc<ReactorState>, wakers: Arc<[ThreadWaker]>) -> Self {
+        Stopper { state, wakers }
+    }
+
     /// Makes all threads stop accepting and drain their connections. Further calls change nothing.
     pub fn stop(&self) {
         self.state.stop();

@@ -46,6 +46,8 @@ mod mailbox;
 mod memory_account;
 mod memory_check;
 mod memory_pressure;
+#[cfg(loom)]
+mod model_ring;
 mod output_queues;
 mod password_verifier;
 mod pending_dial;
@@ -62,10 +64,13 @@ mod shard;
 mod shard_options;
 mod shared_state;
 mod stamp_check;
+mod sync;
 #[cfg(test)]
 mod test_clock;
 #[cfg(test)]
 mod test_sessions;
+#[cfg(all(test, loom))]
+mod tests;
 mod timers;
 mod tokens;
 mod vhost_bytes;

@@ -7,8 +7,8 @@ use wire::frame::FRAME_OVERHEAD_BYTES;
 pub const RECEIVE_BUFFER_BYTES: usize = 256 * 1024;
 /// Bytes read from one connection before the next has its turn.
 pub const TURN_BYTES: usize = 1024 * 1024;
-/// Mailbox batches in flight from one shard to another.
-pub const MAILBOX_BATCHES: usize = 16;
+/// Mailbox batches in flight from one shard to another; few in models.
+pub const MAILBOX_BATCHES: usize = if cfg!(loom) { 2 } else { 16 };
 /// Mailbox batches received from one shard before connections have their turn.
 pub const MAILBOX_BATCHES_PER_TICK: usize = 16;
 /// Bytes that wait for space in a mailbox ring before a shard stops reading its connections.

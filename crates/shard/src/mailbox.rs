@@ -4,11 +4,11 @@
 //! wait at the sender, which stops reading its connections when too many of them wait.
 
 use crate::limits::{MAILBOX_BATCHES, MAILBOX_WAITING_BYTES_MAX};
+use crate::sync::{AtomicBool, Consumer, Ordering, Producer, PushError, RingBuffer, fence};
 use broker::ShardBatch;
 use catalog::ShardId;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// Wakes a shard that sleeps.
 pub trait WakeTarget: Send + Sync {
@@ -54,12 +54,12 @@ impl ShardWaker {
 
 /// The rings to and from one other shard.
 struct RingPair {
-    outgoing: rtrb::Producer<Box<ShardBatch>>,
+    outgoing: Producer<Box<ShardBatch>>,
     /// Emptied batches that come back from the other shard.
-    outgoing_empty: rtrb::Consumer<Box<ShardBatch>>,
-    incoming: rtrb::Consumer<Box<ShardBatch>>,
+    outgoing_empty: Consumer<Box<ShardBatch>>,
+    incoming: Consumer<Box<ShardBatch>>,
     /// Emptied batches that go back to the other shard.
-    incoming_empty: rtrb::Producer<Box<ShardBatch>>,
+    incoming_empty: Producer<Box<ShardBatch>>,
     /// Wakes the other shard.
     waker: Arc<ShardWaker>,
     /// Batches that wait for space in the ring.
@@ -89,7 +89,7 @@ impl RingPair {
                     self.waiting_bytes -= bytes;
                     self.needs_wake = true;
                 }
-                Err(rtrb::PushError::Full(batch)) => {
+                Err(PushError::Full(batch)) => {
                     self.waiting.push_front(batch);
                     return;
                 }
@@ -111,8 +111,8 @@ impl Mailbox {
         let mut senders: Vec<Vec<_>> = (0..count).map(|_| (0..count).map(|_| None).collect()).collect();
         for from in 0..count {
             for to in (0..count).filter(|&to| to != from) {
-                let (outgoing, incoming) = rtrb::RingBuffer::new(MAILBOX_BATCHES);
-                let (incoming_empty, outgoing_empty) = rtrb::RingBuffer::new(MAILBOX_BATCHES);
+                let (outgoing, incoming) = RingBuffer::new(MAILBOX_BATCHES);
+                let (incoming_empty, outgoing_empty) = RingBuffer::new(MAILBOX_BATCHES);
                 senders[from][to] = Some((outgoing, outgoing_empty));
                 receivers[to][from] = Some((incoming, incoming_empty));
             }
@@ -182,6 +182,17 @@ impl Mailbox {
         rings.any(|(from, ring)| ring.as_ref().is_some_and(|ring| !ring.incoming.is_empty()) && !held_back(from))
     }
 
+    /// Whether a batch waits for space that its ring has again.
+    fn can_send_waiting(&self) -> bool {
+        self.rings.iter().flatten().any(|ring| !ring.waiting.is_empty() && !ring.outgoing.is_full())
+    }
+
+    /// Whether another shard will wake this one for whatever comes next: nothing has arrived, and there is no space that it
+    /// waits for. To be asked after [`ShardWaker::will_sleep`], which says why.
+    pub fn may_sleep(&self, held_back: impl Fn(ShardId) -> bool) -> bool {
+        !self.has_arrived(held_back) && !self.can_send_waiting()
+    }
+
     /// All shards, including this one.
     pub fn shards(&self) -> impl Iterator<Item = ShardId> + use<> {
         (0..self.rings.len() as u16).map(ShardId)
@@ -195,7 +206,7 @@ impl Mailbox {
     /// Returns an emptied batch to its sender. It is dropped if the sender has many already.
     pub fn return_batch(&mut self, from: ShardId, batch: Box<ShardBatch>) {
         if let Some(Some(ring)) = self.rings.get_mut(usize::from(from.0))
-            && let Err(rtrb::PushError::Full(surplus)) = ring.incoming_empty.push(batch)
+            && let Err(PushError::Full(surplus)) = ring.incoming_empty.push(batch)
         {
             drop(surplus);
         }

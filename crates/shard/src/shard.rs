@@ -251,10 +251,10 @@ impl Shard {
         &self.dispatcher.sessions.effects
     }
 
-    /// Whether messages of other shards have arrived.
+    /// Whether messages of other shards have arrived, or those for them have space again.
     pub fn has_messages(&self) -> bool {
         let Sessions { broker, effects, .. } = &self.dispatcher.sessions;
-        effects.mailbox.has_arrived(|from| broker.holds_back(from))
+        !effects.mailbox.may_sleep(|from| broker.holds_back(from))
     }
 
     /// Ends a connection that cannot be served.

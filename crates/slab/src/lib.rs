@@ -30,6 +30,9 @@ mod remote_frees;
 mod resident;
 mod size_class;
 mod slice;
+mod sync;
+#[cfg(all(test, loom))]
+mod tests;
 mod thread_id;
 
 pub use block::BlockMut;

@@ -4,7 +4,8 @@
 //! pool is gone the blocks are only counted, so that the last one frees the pool.
 
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicIsize, AtomicPtr, Ordering, fence};
+
+use crate::sync::{AtomicIsize, AtomicPtr, Ordering, fence};
 
 /// A block on a free list: its first word is the link to the next.
 #[repr(C)]
@@ -32,7 +33,7 @@ pub(crate) enum PushResult {
 }
 
 impl RemoteFrees {
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { head: AtomicPtr::new(ptr::null_mut()), outstanding: AtomicIsize::new(UNCOUNTED) }
     }
 

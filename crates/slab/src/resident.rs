@@ -16,10 +16,10 @@ fn page_bytes() -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::resident_bytes;
-
     #[test]
+    #[cfg(not(miri))] // There is no /proc.
     fn memory_counts_once_it_is_touched() {
+        use super::resident_bytes;
         let Some(before) = resident_bytes() else { return };
         let bytes = 64 << 20;
         let mut block: Vec<u8> = Vec::with_capacity(bytes);

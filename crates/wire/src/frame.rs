@@ -7,6 +7,8 @@ use crate::ids::ChannelNumber;
 use crate::reply::ReplyCode;
 use std::fmt;
 
+pub use crate::limits::{FRAME_BYTES_MIN, FRAME_OVERHEAD_BYTES};
+
 /// Frame kind: a method.
 pub const FRAME_METHOD: u8 = 1;
 /// Frame kind: a content header.
@@ -20,10 +22,6 @@ pub const FRAME_END: u8 = 0xCE;
 
 /// Bytes of the head: kind, channel, payload size.
 pub const FRAME_HEAD_BYTES: usize = 7;
-/// Bytes of a frame besides its payload: head and end octet.
-pub const FRAME_OVERHEAD_BYTES: usize = 8;
-/// The smallest frame size that may be negotiated; until then it is also the largest that may be sent.
-pub const FRAME_BYTES_MIN: u32 = 4096;
 
 /// What a client sends first: `AMQP`, 0, 0, 9, 1.
 pub const PROTOCOL_HEADER: [u8; 8] = *b"AMQP\x00\x00\x09\x01";

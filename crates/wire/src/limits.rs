@@ -3,7 +3,11 @@
 //! Leaves: constants.
 //! Owns:   every bound that this crate applies to the bytes of a peer.
 
-use crate::frame::{FRAME_BYTES_MIN, FRAME_OVERHEAD_BYTES};
+/// Bytes of a frame besides its payload: head and end octet.
+pub const FRAME_OVERHEAD_BYTES: usize = 8;
+
+/// The smallest frame size that may be negotiated; until then it is also the largest that may be sent.
+pub const FRAME_BYTES_MIN: u32 = 4096;
 
 /// How deep tables and lists may nest; the outermost one counts as 1. A harrier bound: the specification has none.
 pub const TABLE_DEPTH_MAX: usize = 128;

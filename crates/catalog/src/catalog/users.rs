@@ -8,7 +8,8 @@ use crate::{
     limits::{PASSWORD_BYTES_MAX, TOPIC_PERMISSIONS_MAX},
     password::Password,
     permission::{CompiledPermission, CompiledTopic},
-    user::{Permission, TopicPermission, User, UserLimits},
+    permission::{Permission, TopicPermission},
+    user::{User, UserLimits},
 };
 
 impl Catalog {
