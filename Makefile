@@ -4,7 +4,7 @@ CARGO ?= cargo
 OUT := out
 HARRIER := $(or $(CARGO_TARGET_DIR),target)/release/harrier
 
-.PHONY: help bench perf test build fmt lint unit sim docs clean
+.PHONY: help bench perf test build fmt lint unit sim mutants docs clean
 
 help: ## List the targets.
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -39,6 +39,9 @@ SEEDS ?= 1000000
 FROM ?= 0
 sim: ## The simulation, SEEDS=1000000 seeds from FROM=0: on all cores, with progress; Ctrl-C ends it with what it has found.
 	$(CARGO) run --quiet --release --locked -p harrier-sim -- --seeds $(FROM)..$$(($(FROM) + $(SEEDS)))
+
+mutants: ## Mutation testing of broker and catalog, many hours whole; MUTANTS="--shard 0/20 --minutes 60": see `tests/mutants/run --help`.
+	tests/mutants/run $(MUTANTS)
 
 docs: ## The generated pages, of the configuration and of refusals, and the documentation of the crates in target/doc.
 	$(CARGO) run --quiet --locked -p harrier-config --example reference > docs/configuration.md.new

@@ -194,8 +194,12 @@ pub(crate) fn accept_link(catalog: &Catalog, identity: SessionIdentity, required
 
 /// A name that nobody can guess.
 pub(crate) fn random_name<E: Effects>(fx: &mut E) -> String {
+    name_of(fx.random(), fx.random())
+}
+
+/// Eleven letters for each number, the lowest bits first.
+fn name_of(a: u64, b: u64) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let (a, b) = (fx.random(), fx.random());
     (0..22)
         .map(|at| if at < 11 { a >> (6 * at % 64) } else { b >> (6 * (at - 11) % 64) })
         .map(|bits| LETTERS[(bits & 63) as usize] as char)
@@ -205,4 +209,19 @@ pub(crate) fn random_name<E: Effects>(fx: &mut E) -> String {
 /// Arguments as they are kept.
 fn owned(arguments: TableRef<'_>) -> Result<Table, Refusal> {
     arguments.to_table().map_err(|fault| Refusal::detail(fault.reply_code(), fault))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::name_of;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_random_bit_is_in_the_name() {
+        assert_eq!(name_of(0, 0), "A".repeat(22));
+        let bits = (0..64).map(|bit| 1_u64 << bit);
+        let names: BTreeSet<_> = bits.flat_map(|bit| [name_of(bit, 0), name_of(0, bit)]).collect();
+        assert_eq!(names.len(), 128, "each bit has a name of its own");
+        assert!(names.iter().all(|name| name.len() == 22));
+    }
 }

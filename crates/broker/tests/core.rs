@@ -545,12 +545,14 @@ fn admin_requests_reach_the_program_and_are_answered() {
         assert_eq!(request.correlation_id.as_deref(), Some(&b"id"[..]));
         world.publish_with(publisher, queue, "a", &asking(&request.reply_to.name()));
         assert_eq!(world.sent(publisher), wrong, "it must not go to others");
+        let properties = replies.to_bytes();
         let answer = |world: &mut BrokerWorld, text: &str| {
             let (broker, recorder) = &mut world.shards[consumer.0];
-            broker.answer_admin_request(request.reply_to, &[0, 0], BodyRef::Small(text.as_bytes()), recorder);
+            broker.answer_admin_request(request.reply_to, &properties, BodyRef::Small(text.as_bytes()), recorder);
         };
         answer(world, "answer");
         assert_eq!(world.sent(consumer), "r#1=answer");
+        assert_eq!(world.shards[consumer.0].1.delivered_properties, properties);
         world.set_output_capacity(consumer, false);
         answer(world, "much");
         assert_eq!(world.sent(consumer), "refused RESOURCE_ERROR - answers to requests are not read");

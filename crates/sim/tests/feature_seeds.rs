@@ -4,12 +4,14 @@ mod runs;
 
 use sim::{Mode, Tally};
 
-/// Seeds that a test runs: as many as take some seconds, with and without optimisation. `tests/suite sim` runs 10,000.
+/// Seeds that a test runs unless `SIM_TEST_SEEDS` says otherwise: as many as take some seconds, with and without
+/// optimisation. `tests/suite sim` runs 10,000.
 const SEEDS: u64 = if cfg!(debug_assertions) { 100 } else { 1_000 };
 
 #[test]
 fn no_seed_breaks_a_promise() {
-    runs::run_all(Mode::Features, SEEDS);
+    let seeds = std::env::var("SIM_TEST_SEEDS").map_or(SEEDS, |text| text.parse().expect("SIM_TEST_SEEDS is a number"));
+    runs::run_all(Mode::Features, seeds);
 }
 
 #[test]

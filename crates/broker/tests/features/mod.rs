@@ -1,10 +1,12 @@
 //! What queues do beyond queueing, on one shard and across shards: every test runs on both.
 
 mod access;
+mod arrivals;
 mod deaths;
 mod delays;
 mod memory;
 mod policies;
+mod replies;
 mod stamps;
 mod tables;
 
@@ -479,6 +481,19 @@ fn a_delivery_that_is_not_acknowledged_in_time_closes_its_channel() {
     );
     world.disconnect(consumer);
     assert_eq!(world.shards[0].0.next_timer(), None, "nothing is out, and nothing is looked at");
+}
+
+#[test]
+fn without_a_consumer_timeout_deliveries_wait_for_ever() {
+    on_one_and_on_three(|world, owner, publisher, consumer| {
+        declare(world, owner, "q", &[]);
+        consume(world, consumer, "q", "c", false);
+        world.publish(publisher, "", "q", "a");
+        for _ in 0..5 {
+            world.advance(1_000_000);
+        }
+        assert_eq!(world.sent(consumer), "consume-ok c | c#1=a");
+    });
 }
 
 #[test]

@@ -31,6 +31,10 @@ pub struct EffectRecorder {
     pub stamps: Vec<(String, Option<MessageStamp>)>,
     /// The properties of what `basic.get` took.
     pub properties: Vec<Vec<u8>>,
+    /// Exchange and routing key of what `basic.get` took.
+    pub origins: Vec<String>,
+    /// The properties of the last delivery.
+    pub delivered_properties: Vec<u8>,
 }
 
 /// Admin requests that a shard of this world accepts.
@@ -68,6 +72,7 @@ impl Effects for EffectRecorder {
         self.capacity = self.capacity.map(|capacity| capacity - 1);
         let again = if delivery.redelivered { "!" } else { "" };
         let tag = String::from_utf8_lossy(delivery.consumer_tag).into_owned();
+        self.delivered_properties = delivery.content.properties.to_vec();
         self.stamps.push((text(&delivery.content), MessageStamp::of(RawProperties::new(delivery.content.properties))));
         self.record(slot, channel, format!("{tag}#{}={}{again}", delivery.tag, text(&delivery.content)));
     }
@@ -82,6 +87,8 @@ impl Effects for EffectRecorder {
     ) {
         let again = if redelivered { "!" } else { "" };
         self.properties.push(content.properties.to_vec());
+        let [exchange, key] = [content.exchange, content.routing_key].map(String::from_utf8_lossy);
+        self.origins.push(format!("{exchange}/{key}"));
         self.record(slot, channel, format!("got#{tag}={}{again} ({left} left)", text(&content)));
     }
     fn return_message(
@@ -192,6 +199,8 @@ impl BrokerWorld {
                 requests: Vec::new(),
                 stamps: Vec::new(),
                 properties: Vec::new(),
+                origins: Vec::new(),
+                delivered_properties: Vec::new(),
             };
             (Broker::new(options, catalog), recorder)
         });
