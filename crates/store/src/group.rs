@@ -121,6 +121,11 @@ impl Group {
         self.at.next_multiple_of(BLOCK_BYTES) - BLOCK_BYTES
     }
 
+    /// Whether it has more than a mark.
+    pub fn has_records(&self) -> bool {
+        self.open.is_some() || self.frames.iter().any(|frame| frame.kind != FrameKind::Mark)
+    }
+
     /// Appends a message. Its body is no longer than [`WHOLE_BODY_BYTES_MAX`].
     #[inline]
     pub fn message(
