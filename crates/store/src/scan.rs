@@ -10,7 +10,7 @@
 use crate::buffer::AlignedBuffer;
 use crate::frame::{Frame, FrameFault, FrameHeader};
 use crate::group::Chain;
-use crate::ids::{Block, FrameSequence, LogId, SegmentId, SegmentNumber, StoreTag};
+use crate::ids::{Block, FrameSequence, SegmentId, SegmentNumber};
 use crate::limits::{BLOCK_BYTES, FRAME_BYTES_MAX, SCAN_BYTES, UNPROVED_FRAMES_MAX};
 use crate::log_writer::LogEnd;
 use crate::record::{Record, RecordReader};
@@ -122,8 +122,6 @@ pub struct ScanResult {
 /// Where the next frame is expected.
 #[derive(Clone, Copy)]
 enum Position {
-    /// No frame has been read.
-    Start,
     /// The next frame follows here.
     Following,
     /// It did not: what is missing would have begun there.
@@ -138,20 +136,19 @@ struct UnprovedFrame {
     crc: u32,
 }
 
-/// Reads the log `log`, whose segments have these numbers.
+/// Reads a log from `start` on, in the segments with these numbers.
 pub fn scan(
-    store: StoreTag,
-    log: LogId,
+    start: Chain,
     mut segments: Vec<SegmentNumber>,
     on_damage: OnDamage,
     reader: &mut impl SegmentReader,
     visitor: &mut impl RecordVisitor,
 ) -> Result<ScanResult, ScanError> {
     segments.sort_unstable();
-    let end = LogEnd::empty(store, log);
+    let log = start.log;
     let mut scan = Scan {
-        chain: end.chain,
-        position: Position::Start,
+        chain: start,
+        position: Position::Following,
         on_damage,
         reader,
         visitor,
@@ -160,7 +157,7 @@ pub fn scan(
         unproved: Vec::new(),
         damage: Vec::new(),
     };
-    let next_segment = segments.last().map_or(end.next_segment, |last| SegmentNumber(last.0 + 1));
+    let next_segment = segments.last().map_or(SegmentNumber(1), |last| SegmentNumber(last.0 + 1));
     let mut buffer = AlignedBuffer::new(SCAN_BYTES);
     let mut unused = Vec::new();
     for number in segments {
@@ -242,11 +239,7 @@ impl<R: SegmentReader, V: RecordVisitor> Scan<'_, R, V> {
         }
         let goes_on = (header.first, header.previous_crc) == (self.chain.next, self.chain.previous_crc);
         match self.position {
-            Position::Start => {
-                (self.chain.next, self.chain.previous_crc) = (header.first, header.previous_crc);
-                self.position = Position::Following;
-            }
-            Position::Following | Position::Searching { .. } if goes_on => {
+            _ if goes_on => {
                 self.position = Position::Following;
                 self.end_search();
             }
@@ -274,13 +267,9 @@ impl<R: SegmentReader, V: RecordVisitor> Scan<'_, R, V> {
         match self.position {
             Position::Following if follows => {}
             // The segment's header is unreadable, and nothing is missing.
-            Position::Start | Position::Searching { .. } if follows && block == Block(1) => {}
+            Position::Searching { .. } if follows && block == Block(1) => {}
             Position::Following => {
                 self.miss(segment, block);
-                return self.on_frame(segment, block, frame);
-            }
-            Position::Start => {
-                self.position = Position::Searching { segment, block: Block(0) };
                 return self.on_frame(segment, block, frame);
             }
             Position::Searching { .. } if header.synced < self.chain.next => {
