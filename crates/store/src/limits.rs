@@ -48,9 +48,6 @@ pub const MARK_DELAY_US: u64 = 100_000;
 /// Bytes that a scan reads at once.
 pub const SCAN_BYTES: usize = 2 << 20;
 
-/// Frames that a scan remembers behind a missing one: as many as groups can have whose durability no frame proves yet.
-pub const UNPROVED_FRAMES_MAX: usize = 4 * GROUP_BYTES_MAX / BLOCK_BYTES;
-
 const _: () = assert!(FRAME_BYTES_TARGET < FRAME_BYTES_MAX && FRAME_BYTES_MAX.is_multiple_of(BLOCK_BYTES));
 const _: () = assert!(WHOLE_BODY_BYTES_MAX > FRAME_BYTES_TARGET, "bodies of 64 KiB are stored in one piece");
 const _: () = assert!(FRAME_BYTES_MAX <= GROUP_BYTES_MAX && GROUP_BYTES_MAX.is_multiple_of(BLOCK_BYTES));

@@ -3,15 +3,15 @@
 //! Enters: segments, by whoever can read them.  Leaves: frames and records in their order; the end of the log; damage.
 //!
 //! Frames are followed by their sequence and by the checksum of the one before. Where the next one is missing the rest is
-//! searched: a later frame that says that the missing one had been durable proves damage. Without such proof it was a write
-//! under way when the power failed, and the log ends there, unless the next segment goes on exactly there: then it ended
-//! there once before.
+//! searched: a later frame that says that the missing one had been durable proves damage, as does a segment that begins
+//! later. Without such proof it was a write under way when the power failed, and the log ends there, unless the next segment
+//! begins with that very frame: then the log ended there once before, and what is found in between never counted.
 
 use crate::buffer::AlignedBuffer;
 use crate::frame::{Frame, FrameFault, FrameHeader};
 use crate::group::Chain;
 use crate::ids::{Block, FrameSequence, SegmentId, SegmentNumber};
-use crate::limits::{BLOCK_BYTES, FRAME_BYTES_MAX, SCAN_BYTES, UNPROVED_FRAMES_MAX};
+use crate::limits::{BLOCK_BYTES, SCAN_BYTES};
 use crate::log_writer::LogEnd;
 use crate::record::{Record, RecordReader};
 use crate::request::DiskError;
@@ -119,23 +119,6 @@ pub struct ScanResult {
     pub damage: Vec<Damage>,
 }
 
-/// Where the next frame is expected.
-#[derive(Clone, Copy)]
-enum Position {
-    /// The next frame follows here.
-    Following,
-    /// It did not: what is missing would have begun there.
-    Searching { segment: SegmentId, block: Block },
-}
-
-/// A frame behind a missing one, of which it is not known yet whether it had been durable.
-struct UnprovedFrame {
-    segment: SegmentId,
-    block: Block,
-    header: FrameHeader,
-    crc: u32,
-}
-
 /// Reads a log from `start` on, in the segments with these numbers.
 pub fn scan(
     start: Chain,
@@ -145,108 +128,142 @@ pub fn scan(
     visitor: &mut impl RecordVisitor,
 ) -> Result<ScanResult, ScanError> {
     segments.sort_unstable();
-    let log = start.log;
+    let next_segment = segments.last().map_or(SegmentNumber(1), |last| SegmentNumber(last.0 + 1));
+    let mut buffer = AlignedBuffer::new(SCAN_BYTES);
+    let mut found = Vec::with_capacity(segments.len());
+    for number in segments {
+        let id = SegmentId { log: start.log, number };
+        found.push(FoundSegment { id, header: read_header(&start, id, reader)?, is_used: false });
+    }
     let mut scan = Scan {
         chain: start,
-        position: Position::Following,
+        segments: found,
+        search: None,
         on_damage,
         reader,
         visitor,
         frames: 0,
         torn_frames: 0,
-        unproved: Vec::new(),
         damage: Vec::new(),
     };
-    let next_segment = segments.last().map_or(SegmentNumber(1), |last| SegmentNumber(last.0 + 1));
-    let mut buffer = AlignedBuffer::new(SCAN_BYTES);
-    let mut unused = Vec::new();
-    for number in segments {
-        if scan.read_segment(SegmentId { log, number }, &mut buffer)? {
-            unused.clear();
-        } else {
-            unused.push(number);
-        }
+    let mut place = Place { segment: 0, block: 0 };
+    while place.segment < scan.segments.len() {
+        place = scan.read_segment(place, &mut buffer)?;
     }
-    scan.end_search();
-    let Scan { mut chain, frames, torn_frames, damage, .. } = scan;
+    let Scan { mut chain, segments, frames, torn_frames, damage, .. } = scan;
     chain.synced = FrameSequence(chain.next.0 - 1);
+    // Segments are used in their order: what is unused behind the last one was made ahead.
+    let used = segments.iter().rposition(|segment| segment.is_used).map_or(0, |last| last + 1);
+    let unused = segments[used..].iter().map(|segment| segment.id.number).collect();
     Ok(ScanResult { end: LogEnd { chain, next_segment, unused }, frames, torn_frames, damage })
+}
+
+/// Reads a segment's header, if it has one under this number.
+fn read_header(
+    chain: &Chain,
+    segment: SegmentId,
+    reader: &mut impl SegmentReader,
+) -> Result<Option<SegmentHeader>, ScanError> {
+    let mut block = AlignedBuffer::new(BLOCK_BYTES);
+    let filled = reader.read(segment, Block(0), &mut block)?;
+    match SegmentHeader::read(&block[..filled]) {
+        Ok(header) if (header.store, header.log) != (chain.store, chain.log) => Err(ScanError::Foreign { segment }),
+        // It was made of another one, and nothing has been written to it since.
+        Ok(header) => Ok(Some(header).filter(|header| header.number == segment.number)),
+        Err(SegmentHeaderFault::NoHeader) => Ok(None),
+        Err(SegmentHeaderFault::UnknownFormat(format)) => Err(ScanError::UnknownFormat { segment, format }),
+    }
+}
+
+struct FoundSegment {
+    id: SegmentId,
+    header: Option<SegmentHeader>,
+    /// It has a header, or a frame of the log.
+    is_used: bool,
+}
+
+/// A block, by the index of its segment among those that were found.
+#[derive(Clone, Copy)]
+struct Place {
+    segment: usize,
+    block: u32,
+}
+
+/// The next frame is missing.
+struct Search {
+    /// Where it would have begun.
+    from: Place,
+    /// The first frame behind it, which is the next one if the missing ones prove to have been durable.
+    resume: Option<(Place, FrameHeader)>,
+    /// Frames that were found.
+    frames: u64,
 }
 
 struct Scan<'a, R, V> {
     chain: Chain,
-    position: Position,
+    segments: Vec<FoundSegment>,
+    search: Option<Search>,
     on_damage: OnDamage,
     reader: &'a mut R,
     visitor: &'a mut V,
     frames: u64,
     torn_frames: u64,
-    /// Frames found in searching, in the order of their places.
-    unproved: Vec<UnprovedFrame>,
     damage: Vec<Damage>,
 }
 
 impl<R: SegmentReader, V: RecordVisitor> Scan<'_, R, V> {
-    /// Reads a segment. Returns whether the log has used it.
-    fn read_segment(&mut self, segment: SegmentId, buffer: &mut AlignedBuffer) -> Result<bool, ScanError> {
-        let mut filled = self.reader.read(segment, Block(0), buffer)?;
-        let frames = self.frames;
-        let has_header = self.enter_segment(segment, &buffer[..filled])?;
-        // The block that is looked at, and where in the buffer it is.
-        let (mut block, mut at) = (1, BLOCK_BYTES);
+    /// Reads a segment from a block on. Returns where to go on.
+    fn read_segment(&mut self, from: Place, buffer: &mut AlignedBuffer) -> Result<Place, ScanError> {
+        let id = self.segments[from.segment].id;
+        // The next segment that has a header says which frames were durable before it, and that others here never counted.
+        let next_header = self.segments[from.segment + 1..].iter().find_map(|segment| segment.header);
+        let Place { segment, mut block } = from;
+        if block == 0 {
+            self.segments[segment].is_used |= self.segments[segment].header.is_some();
+            block = 1;
+        }
+        let mut filled = self.reader.read(id, Block(block), buffer)?;
+        let mut at = 0;
         loop {
             let bytes = buffer.get(at..filled).unwrap_or_default();
+            if bytes.is_empty() && filled < buffer.len() {
+                break;
+            }
             let blocks = match Frame::read(bytes) {
-                Err(FrameFault::Cut(needed)) if at > 0 && filled == buffer.len() => {
-                    debug_assert!(needed <= buffer.len(), "the buffer holds any frame");
-                    filled = self.reader.read(segment, Block(block), buffer)?;
+                Err(FrameFault::Cut(_)) if at > 0 && filled == buffer.len() => {
+                    filled = self.reader.read(id, Block(block), buffer)?;
                     at = 0;
                     continue;
                 }
-                Err(_) if bytes.is_empty() => break,
                 Err(FrameFault::UnknownFormat(format)) => {
-                    return Err(ScanError::UnknownFormat { segment, format: format.into() });
+                    return Err(ScanError::UnknownFormat { segment: id, format: format.into() });
                 }
-                Ok(frame) if self.is_own(segment, &frame.header) => {
-                    self.on_frame(segment, Block(block), &frame)?;
+                Ok(frame) if self.is_own(id, &frame.header) => {
+                    let place = Place { segment, block };
+                    let is_stale = next_header.is_some_and(|next| frame.header.sequence >= next.first);
+                    if is_stale {
+                        self.miss(place);
+                        self.torn_frames += 1;
+                    } else if let Some(resume) = self.on_frame(place, &frame)? {
+                        return Ok(resume);
+                    }
                     frame.header.blocks()
                 }
                 // Zeros, a torn frame, or a frame of the segment's life under another number.
                 Ok(_) | Err(FrameFault::Cut(_) | FrameFault::NoFrame | FrameFault::Checksum) => {
-                    self.miss(segment, Block(block));
+                    self.miss(Place { segment, block });
                     1
                 }
             };
             block += blocks;
             at += blocks as usize * BLOCK_BYTES;
         }
-        Ok(has_header || self.frames > frames)
-    }
-
-    /// Reads a segment's header. Returns whether it has one.
-    fn enter_segment(&mut self, segment: SegmentId, block: &[u8]) -> Result<bool, ScanError> {
-        let header = match SegmentHeader::read(block) {
-            Ok(header) => header,
-            Err(SegmentHeaderFault::NoHeader) => return Ok(false),
-            Err(SegmentHeaderFault::UnknownFormat(format)) => return Err(ScanError::UnknownFormat { segment, format }),
-        };
-        if (header.store, header.log) != (self.chain.store, self.chain.log) {
-            return Err(ScanError::Foreign { segment });
+        self.miss(Place { segment, block });
+        let next = Place { segment: segment + 1, block: 0 };
+        match self.segments.get(segment + 1).and_then(|next| next.header) {
+            Some(header) => Ok(self.enter_segment(&header)?.unwrap_or(next)),
+            None => Ok(next),
         }
-        // It was made of another one, and nothing has been written to it since.
-        if header.number != segment.number {
-            return Ok(false);
-        }
-        let goes_on = (header.first, header.previous_crc) == (self.chain.next, self.chain.previous_crc);
-        match self.position {
-            _ if goes_on => {
-                self.position = Position::Following;
-                self.end_search();
-            }
-            Position::Following => self.miss(segment, Block(0)),
-            Position::Searching { .. } => {}
-        }
-        Ok(true)
     }
 
     fn is_own(&self, segment: SegmentId, header: &FrameHeader) -> bool {
@@ -254,84 +271,84 @@ impl<R: SegmentReader, V: RecordVisitor> Scan<'_, R, V> {
     }
 
     /// The next frame is not here.
-    fn miss(&mut self, segment: SegmentId, block: Block) {
-        if let Position::Following = self.position {
-            self.position = Position::Searching { segment, block };
+    fn miss(&mut self, from: Place) {
+        if self.search.is_none() {
+            self.search = Some(Search { from, resume: None, frames: 0 });
         }
     }
 
-    /// A frame of this segment.
-    fn on_frame(&mut self, segment: SegmentId, block: Block, frame: &Frame<'_>) -> Result<(), ScanError> {
-        let Frame { header, crc, .. } = *frame;
-        let follows = (header.sequence, header.previous_crc) == (self.chain.next, self.chain.previous_crc);
-        match self.position {
-            Position::Following if follows => {}
-            // The segment's header is unreadable, and nothing is missing.
-            Position::Searching { .. } if follows && block == Block(1) => {}
-            Position::Following => {
-                self.miss(segment, block);
-                return self.on_frame(segment, block, frame);
-            }
-            Position::Searching { .. } if header.synced < self.chain.next => {
-                if self.unproved.len() < UNPROVED_FRAMES_MAX {
-                    self.unproved.push(UnprovedFrame { segment, block, header, crc });
-                }
-                return Ok(());
-            }
-            Position::Searching { segment, block } => self.skip_damage(segment, block, &header)?,
+    /// A segment begins: all frames before its first one had been durable. Returns where to go on, if not there.
+    fn enter_segment(&mut self, header: &SegmentHeader) -> Result<Option<Place>, ScanError> {
+        if (header.first, header.previous_crc) == (self.chain.next, self.chain.previous_crc) {
+            self.end_search();
+            return Ok(None);
         }
-        self.visit(segment, block, frame)
+        if let Some(resume) = self.resume_behind_damage()? {
+            return Ok(Some(resume));
+        }
+        // Nothing of what is missing can be read.
+        self.report(header.first)?;
+        (self.chain.next, self.chain.previous_crc) = (header.first, header.previous_crc);
+        Ok(None)
     }
 
-    /// A frame is the next one.
-    fn visit(&mut self, segment: SegmentId, block: Block, frame: &Frame<'_>) -> Result<(), ScanError> {
-        let Frame { header, crc, .. } = *frame;
-        self.position = Position::Following;
+    /// A frame of this log. Returns where to go on, if not behind it.
+    fn on_frame(&mut self, place: Place, frame: &Frame<'_>) -> Result<Option<Place>, ScanError> {
+        let Frame { header, crc, records: _ } = *frame;
+        if (header.sequence, header.previous_crc) != (self.chain.next, self.chain.previous_crc) {
+            self.miss(place);
+            if let Some(search) = &mut self.search
+                && header.sequence >= self.chain.next
+            {
+                search.resume.get_or_insert((place, header));
+                search.frames += 1;
+            }
+            return if header.synced >= self.chain.next { self.resume_behind_damage() } else { Ok(None) };
+        }
         self.end_search();
+        self.segments[place.segment].is_used = true;
         self.chain.next = header.sequence.next();
         self.chain.previous_crc = crc;
         self.frames += 1;
+        let (segment, block) = (self.segments[place.segment].id, Block(place.block));
         self.visitor.on_frame(segment, block, &header);
-        let bad_records = ScanError::BadRecords { segment, block };
+        let bad_records = || ScanError::BadRecords { segment, block };
         let mut records = RecordReader::new(frame);
-        while let Some(record) = records.next_record().map_err(|_| bad_records.clone())? {
+        while let Some(record) = records.next_record().map_err(|_| bad_records())? {
             self.visitor.on_record(record);
         }
+        Ok(None)
+    }
+
+    /// What is missing had been durable: the log goes on with the first frame behind it, if there is one.
+    fn resume_behind_damage(&mut self) -> Result<Option<Place>, ScanError> {
+        let Some((place, header)) = self.search.as_mut().and_then(|search| search.resume.take()) else {
+            return Ok(None);
+        };
+        self.report(header.sequence)?;
+        (self.chain.next, self.chain.previous_crc) = (header.sequence, header.previous_crc);
+        Ok(Some(place))
+    }
+
+    /// Frames are missing up to `next`, and it is proved that they had been durable.
+    fn report(&mut self, next: FrameSequence) -> Result<(), ScanError> {
+        let Some(search) = self.search.take() else { return Ok(()) };
+        // If none is missing, the last one is another than the one that was followed.
+        let first = FrameSequence(self.chain.next.0.min(next.0.saturating_sub(1)));
+        let segment = self.segments[search.from.segment].id;
+        let damage = Damage { segment, block: Block(search.from.block), first, next };
+        if self.on_damage == OnDamage::Fail {
+            return Err(ScanError::Damaged(damage));
+        }
+        self.visitor.on_damage(&damage);
+        self.damage.push(damage);
         Ok(())
     }
 
-    /// A frame proves that what is missing had been durable. Frames before it to which it is chained are read all the same.
-    fn skip_damage(&mut self, segment: SegmentId, block: Block, proof: &FrameHeader) -> Result<(), ScanError> {
-        let mut intact = Vec::new();
-        let mut earliest = *proof;
-        for frame in std::mem::take(&mut self.unproved).into_iter().rev() {
-            if (frame.header.sequence.next(), frame.crc) == (earliest.sequence, earliest.previous_crc) {
-                earliest = frame.header;
-                intact.push(frame);
-            }
-        }
-        if (earliest.sequence, earliest.previous_crc) != (self.chain.next, self.chain.previous_crc) {
-            let damage = Damage { segment, block, first: self.chain.next, next: earliest.sequence };
-            if self.on_damage == OnDamage::Fail {
-                return Err(ScanError::Damaged(damage));
-            }
-            self.visitor.on_damage(&damage);
-            self.damage.push(damage);
-        }
-        let mut buffer = AlignedBuffer::new(FRAME_BYTES_MAX);
-        for UnprovedFrame { segment, block, crc, .. } in intact.into_iter().rev() {
-            let filled = self.reader.read(segment, block, &mut buffer)?;
-            // It was read a moment ago: if it is another one now, it is not the log that is damaged.
-            let bad_records = ScanError::BadRecords { segment, block };
-            let frame = Frame::read(&buffer[..filled]).ok().filter(|frame| frame.crc == crc).ok_or(bad_records)?;
-            self.visit(segment, block, &frame)?;
-        }
-        Ok(())
-    }
-
-    /// The log goes on or ends: what was not proved was a write under way.
+    /// The log goes on: what was found in searching was a write under way.
     fn end_search(&mut self) {
-        self.torn_frames += self.unproved.len() as u64;
-        self.unproved.clear();
+        if let Some(search) = self.search.take() {
+            self.torn_frames += search.frames;
+        }
     }
 }
