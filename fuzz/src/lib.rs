@@ -18,6 +18,7 @@ mod one_shard;
 pub mod rdma_target;
 pub mod routing_target;
 pub mod session_target;
+pub mod store_target;
 mod tables;
 pub mod wire_target;
 
@@ -44,6 +45,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "market", check: market_target::check, samples: market_target::samples },
     Target { name: "rdma", check: rdma_target::check, samples: rdma_target::samples },
     Target { name: "routing", check: routing_target::check, samples: routing_target::samples },
+    Target { name: "store", check: store_target::check, samples: store_target::samples },
 ];
 
 #[cfg(test)]

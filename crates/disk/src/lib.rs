@@ -1,0 +1,36 @@
+//! The disk below a log: makes, writes, reads and removes segments.
+//!
+//! Enters: the store's requests.  Leaves: their completions, in any order.
+//! Owns:   the files of one log, or a simulated disk.
+//! Never:  knows what the bytes mean; waits in the caller's thread.
+//!
+//! Two disks keep one contract (`tests/contract.rs`): `FileDisk` has files and a thread, `SimulatedDisk` has faults from a
+//! seed. Read `Disk`, then `SegmentFolder`.
+#![forbid(unsafe_code)]
+
+mod error;
+mod file_disk;
+mod folder;
+pub mod limits;
+mod simulated_disk;
+
+pub use file_disk::{FileDisk, Wake};
+pub use folder::SegmentFolder;
+pub use simulated_disk::{DiskFaults, SimulatedDisk};
+
+use store::{Completion, DiskError, Request};
+
+/// What a log is written to.
+pub trait Disk: Send {
+    /// Takes a request, whose completion [`Disk::poll`] returns later.
+    fn submit(&mut self, request: Request);
+
+    /// A completion, if there is one.
+    fn poll(&mut self) -> Option<Completion>;
+
+    /// Requests without a completion.
+    fn under_way(&self) -> usize;
+
+    /// Bytes that can still be written.
+    fn free_bytes(&self) -> Result<u64, DiskError>;
+}

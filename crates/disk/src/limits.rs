@@ -1,0 +1,10 @@
+//! Limits of a disk.
+//!
+//! Leaves: constants.
+
+/// Requests that wait for the thread of a [`FileDisk`](crate::FileDisk). A log has one write, one segment in the making and a few
+/// reads under way; removals may come in numbers, and wait with their submitter.
+pub const REQUESTS_MAX: usize = 64;
+
+/// Bytes that are written at once when a segment is made.
+pub const MAKE_BYTES: usize = 1 << 20;

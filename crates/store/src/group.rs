@@ -1,0 +1,703 @@
+//! A group under construction: frames of records in one buffer, to be written by one call.
+//!
+//! Enters: records.  Leaves: the blocks to write, once the chain of the log gives each frame its header.
+//! Owns:   the buffer. Its first block is kept free for the header of a segment that begins with this group.
+
+use crate::buffer::AlignedBuffer;
+use crate::frame::{FrameHeader, FrameKind};
+use crate::ids::{FrameSequence, LogId, Position, QueueUid, SegmentNumber, StoreTag};
+use crate::limits::{
+    BLOCK_BYTES, FRAME_BYTES_MAX, FRAME_BYTES_TARGET, FRAME_HEADER_BYTES, GROUP_BYTES_MAX, MESSAGE_HEAD_BYTES_MAX,
+    RECORD_OVERHEAD_BYTES_MAX, WHOLE_BODY_BYTES_MAX,
+};
+use crate::record::{StoredMessage, tag};
+use crate::varint::{self, VARINT_BYTES_MAX};
+
+/// The group has no capacity for the record: the next one takes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupFull;
+
+/// A queue as its log last wrote about it: where it stands in the table of the frame under construction.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueCursor {
+    uid: QueueUid,
+    /// The frame in whose table it stands, in the numbering of [`Group::frame_number`].
+    frame: u64,
+    index: u32,
+    next: u64,
+    settled: u64,
+}
+
+impl QueueCursor {
+    pub fn new(uid: QueueUid) -> Self {
+        QueueCursor { uid, frame: 0, index: 0, next: 0, settled: 0 }
+    }
+
+    pub fn uid(&self) -> QueueUid {
+        self.uid
+    }
+}
+
+/// A frame that is complete but for its header.
+struct FrameSpan {
+    start: usize,
+    end: usize,
+    records: u32,
+    kind: FrameKind,
+    time_base_us: u64,
+}
+
+/// The head that messages of the open frame refer to, as a range of the buffer: it is compared where it lies.
+#[derive(Clone, Copy, Default)]
+struct HeadSpan {
+    start: usize,
+    lens: [usize; 4],
+}
+
+/// Where a log goes on: what the headers of its next frames are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Chain {
+    pub store: StoreTag,
+    pub log: LogId,
+    /// The sequence of the next frame.
+    pub next: FrameSequence,
+    /// The checksum of the last one.
+    pub previous_crc: u32,
+    /// The last frame that is known to be durable.
+    pub synced: FrameSequence,
+}
+
+/// A group under construction.
+pub struct Group {
+    buffer: AlignedBuffer,
+    /// The end of what is written.
+    at: usize,
+    frames: Vec<FrameSpan>,
+    open: Option<FrameSpan>,
+    /// The number of the open frame, never used twice by one log, so that a cursor cannot take another frame for its own.
+    frame_number: u64,
+    queues_in_frame: u32,
+    last_queue: u32,
+    head: Option<HeadSpan>,
+    time_us: u64,
+}
+
+impl Group {
+    pub fn new() -> Self {
+        Group {
+            buffer: AlignedBuffer::new(BLOCK_BYTES + GROUP_BYTES_MAX),
+            at: BLOCK_BYTES,
+            frames: Vec::new(),
+            open: None,
+            frame_number: 0,
+            queues_in_frame: 0,
+            last_queue: 0,
+            head: None,
+            time_us: 0,
+        }
+    }
+
+    /// Prepares a group for another use, after one whose last frame had this number.
+    pub fn restart(&mut self, after: &Group) {
+        self.at = BLOCK_BYTES;
+        self.frames.clear();
+        self.open = None;
+        self.frame_number = after.frame_number;
+    }
+
+    /// Empties it.
+    pub fn clear(&mut self) {
+        self.at = BLOCK_BYTES;
+        self.frames.clear();
+        self.open = None;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.at == BLOCK_BYTES
+    }
+
+    /// Bytes that it will write, without a segment's header.
+    pub fn bytes(&self) -> usize {
+        self.at.next_multiple_of(BLOCK_BYTES) - BLOCK_BYTES
+    }
+
+    /// Whether it has more than a mark.
+    pub fn has_records(&self) -> bool {
+        self.open.is_some() || self.frames.iter().any(|frame| frame.kind != FrameKind::Mark)
+    }
+
+    /// Appends a message. Its body is no longer than [`WHOLE_BODY_BYTES_MAX`].
+    #[inline]
+    pub fn message(
+        &mut self,
+        queue: &mut QueueCursor,
+        position: Position,
+        message: &StoredMessage<'_>,
+    ) -> Result<(), GroupFull> {
+        debug_assert!(message.body.len() <= WHOLE_BODY_BYTES_MAX, "a longer body is divided into parts");
+        self.begin_record(head_bytes(message) + message.body.len(), message.arrived_us)?;
+        self.write_head(message);
+        let index = self.enter(queue, position);
+        if index == self.last_queue {
+            self.put_tag(tag::MESSAGE_OF_SAME_QUEUE);
+        } else {
+            self.put_tag(tag::MESSAGE);
+            self.put_number(index.into());
+        }
+        self.finish_message(queue, index, position, message.arrived_us);
+        self.put_bytes(message.body);
+        Ok(())
+    }
+
+    /// Announces a message whose body follows by [`Group::part`], here and in the next groups.
+    pub fn large_message(
+        &mut self,
+        queue: &mut QueueCursor,
+        position: Position,
+        head: &StoredMessage<'_>,
+        body_bytes: u64,
+    ) -> Result<(), GroupFull> {
+        self.begin_record(head_bytes(head), head.arrived_us)?;
+        self.write_head(head);
+        let index = self.enter(queue, position);
+        self.put_tag(tag::LARGE);
+        self.put_number(index.into());
+        self.finish_message(queue, index, position, head.arrived_us);
+        self.put_number(body_bytes);
+        Ok(())
+    }
+
+    /// Enters the last message into another queue.
+    pub fn again(&mut self, queue: &mut QueueCursor, position: Position) -> Result<(), GroupFull> {
+        debug_assert!(self.last_is_message(), "the message stands in the same frame");
+        self.begin_record(0, self.time_us)?;
+        let index = self.enter(queue, position);
+        self.put_tag(tag::AGAIN);
+        self.put_number(index.into());
+        queue.next = position.0 + 1;
+        self.last_queue = index;
+        Ok(())
+    }
+
+    /// Whether [`Group::again`] would refer to a message of the open frame, and has capacity there.
+    pub fn last_is_message(&self) -> bool {
+        self.open.is_some() && self.head.is_some() && self.frame_has_capacity(RECORD_OVERHEAD_BYTES_MAX)
+    }
+
+    /// Appends the next bytes of a large message, as many as there is capacity for, and takes them off `body`.
+    pub fn part(&mut self, body: &mut &[u8]) -> Result<(), GroupFull> {
+        let frame_start = self.at.next_multiple_of(BLOCK_BYTES);
+        let overhead = FRAME_HEADER_BYTES + RECORD_OVERHEAD_BYTES_MAX;
+        let capacity = (self.buffer.len() - frame_start).min(FRAME_BYTES_MAX).checked_sub(overhead).ok_or(GroupFull)?;
+        let bytes = body.len().min(capacity);
+        self.begin_record(bytes, self.time_us)?;
+        let (part, rest) = body.split_at(bytes);
+        self.put_tag(tag::PART);
+        self.put_bytes(part);
+        *body = rest;
+        Ok(())
+    }
+
+    /// The queue is done with `count` messages from `first` on.
+    #[inline]
+    pub fn settled(&mut self, queue: &mut QueueCursor, first: Position, count: u64) -> Result<(), GroupFull> {
+        self.begin_record(0, self.time_us)?;
+        let index = self.enter_any(queue, first);
+        self.put_tag(tag::SETTLED);
+        self.put_number(index.into());
+        self.put_number(varint::zigzag(queue.settled, first.0));
+        self.put_number(count);
+        queue.settled = first.0 + count;
+        Ok(())
+    }
+
+    /// Every message of the queue up to this position was handed out.
+    pub fn seen(&mut self, queue: &mut QueueCursor, position: Position) -> Result<(), GroupFull> {
+        self.begin_record(0, self.time_us)?;
+        let index = self.enter_any(queue, position);
+        self.put_tag(tag::SEEN);
+        self.put_number(index.into());
+        self.put_number(position.0);
+        Ok(())
+    }
+
+    /// A message of the queue was returned so many times.
+    pub fn returned(&mut self, queue: &mut QueueCursor, position: Position, times: u64) -> Result<(), GroupFull> {
+        self.begin_record(0, self.time_us)?;
+        let index = self.enter_any(queue, position);
+        self.put_tag(tag::RETURNED);
+        self.put_number(index.into());
+        self.put_number(position.0);
+        self.put_number(times);
+        Ok(())
+    }
+
+    /// What follows, up to [`Group::commit_end`], counts as a whole or not at all.
+    pub fn commit_begin(&mut self) -> Result<(), GroupFull> {
+        self.begin_record(0, self.time_us)?;
+        self.put_tag(tag::COMMIT_BEGIN);
+        Ok(())
+    }
+
+    pub fn commit_end(&mut self) -> Result<(), GroupFull> {
+        self.begin_record(0, self.time_us)?;
+        self.put_tag(tag::COMMIT_END);
+        Ok(())
+    }
+
+    /// A definition of at most [`MESSAGE_HEAD_BYTES_MAX`] bytes.
+    pub fn definition(&mut self, version: u64, bytes: &[u8]) -> Result<(), GroupFull> {
+        debug_assert!(bytes.len() <= MESSAGE_HEAD_BYTES_MAX, "the catalog limits definitions");
+        self.begin_record(bytes.len(), self.time_us)?;
+        self.put_tag(tag::DEFINITION);
+        self.put_number(version);
+        self.put_bytes(bytes);
+        Ok(())
+    }
+
+    /// A frame without records, which proves that the log was durable up to what its header says.
+    pub fn mark(&mut self) -> Result<(), GroupFull> {
+        self.close_frame();
+        self.open_frame(FrameKind::Mark, 0, 0)?;
+        self.close_frame();
+        Ok(())
+    }
+
+    /// Gives each frame its header, for the place in `segment` that the group gets, and returns the range of the buffer to
+    /// write. With `segment_header` that begins with the segment's header.
+    pub fn seal(&mut self, chain: &mut Chain, segment: SegmentNumber, segment_header: bool) -> std::ops::Range<usize> {
+        self.close_frame();
+        let begins_with = chain.next;
+        let before = chain.previous_crc;
+        for span in &self.frames {
+            let header = FrameHeader {
+                kind: span.kind,
+                store: chain.store,
+                log: chain.log,
+                segment,
+                sequence: chain.next,
+                synced: chain.synced,
+                time_base_us: span.time_base_us,
+                previous_crc: chain.previous_crc,
+                bytes: (span.end - span.start - FRAME_HEADER_BYTES) as u32,
+                records: span.records,
+            };
+            chain.previous_crc = header.write(&mut self.buffer[span.start..span.end]);
+            chain.next = chain.next.next();
+        }
+        if !segment_header {
+            return BLOCK_BYTES..self.at;
+        }
+        crate::segment_header::SegmentHeader {
+            store: chain.store,
+            log: chain.log,
+            number: segment,
+            first: begins_with,
+            previous_crc: before,
+        }
+        .write(&mut self.buffer[..BLOCK_BYTES]);
+        0..self.at
+    }
+
+    /// The buffer, for the range that [`Group::seal`] returned.
+    pub fn buffer(&self) -> &AlignedBuffer {
+        &self.buffer
+    }
+
+    /// Makes sure that the open frame has capacity for a record with so many bytes beside its numbers.
+    #[inline]
+    fn begin_record(&mut self, bytes: usize, time_us: u64) -> Result<(), GroupFull> {
+        let bytes = bytes + RECORD_OVERHEAD_BYTES_MAX;
+        if self.open.is_some() && !self.frame_has_capacity(bytes) {
+            self.close_frame();
+        }
+        match &mut self.open {
+            Some(open) => open.records += 1,
+            None => self.open_frame(FrameKind::Data, bytes, time_us)?,
+        }
+        Ok(())
+    }
+
+    /// Whether the open frame takes a record of so many bytes. One that takes it beyond its target has a frame of its own.
+    #[inline]
+    fn frame_has_capacity(&self, bytes: usize) -> bool {
+        let Some(open) = &self.open else { return false };
+        self.at - open.start + bytes <= FRAME_BYTES_TARGET && self.at + bytes <= self.buffer.len()
+    }
+
+    fn open_frame(&mut self, kind: FrameKind, bytes: usize, time_us: u64) -> Result<(), GroupFull> {
+        let start = self.at;
+        if start + FRAME_HEADER_BYTES + bytes > self.buffer.len() {
+            return Err(GroupFull);
+        }
+        debug_assert!(FRAME_HEADER_BYTES + bytes <= FRAME_BYTES_MAX, "a record fits into a frame");
+        let records = u32::from(bytes > 0);
+        self.open = Some(FrameSpan { start, end: start, records, kind, time_base_us: time_us });
+        self.at = start + FRAME_HEADER_BYTES;
+        self.frame_number += 1;
+        self.queues_in_frame = 0;
+        self.last_queue = u32::MAX;
+        self.head = None;
+        self.time_us = time_us;
+        Ok(())
+    }
+
+    fn close_frame(&mut self) {
+        let Some(mut span) = self.open.take() else { return };
+        span.end = self.at;
+        self.at = span.end.next_multiple_of(BLOCK_BYTES);
+        self.buffer[span.end..self.at].fill(0);
+        self.frames.push(span);
+    }
+
+    /// The queue's index in the frame's table, where its next message has this position.
+    #[inline]
+    fn enter(&mut self, queue: &mut QueueCursor, position: Position) -> u32 {
+        if queue.frame == self.frame_number && queue.next == position.0 {
+            return queue.index;
+        }
+        self.enter_anew(queue, position)
+    }
+
+    /// The queue's index in the frame's table.
+    #[inline]
+    fn enter_any(&mut self, queue: &mut QueueCursor, position: Position) -> u32 {
+        if queue.frame == self.frame_number { queue.index } else { self.enter_anew(queue, position) }
+    }
+
+    fn enter_anew(&mut self, queue: &mut QueueCursor, position: Position) -> u32 {
+        let index = self.queues_in_frame;
+        self.queues_in_frame += 1;
+        *queue = QueueCursor { frame: self.frame_number, index, next: position.0, settled: position.0, ..*queue };
+        self.put_tag(tag::QUEUE);
+        self.put_number(queue.uid.0);
+        self.put_number(position.0);
+        self.count_record();
+        index
+    }
+
+    #[inline]
+    fn finish_message(&mut self, queue: &mut QueueCursor, index: u32, position: Position, arrived_us: u64) {
+        self.put_number(varint::zigzag(self.time_us, arrived_us));
+        self.time_us = arrived_us;
+        queue.next = position.0 + 1;
+        self.last_queue = index;
+    }
+
+    /// Writes the head unless the frame's last one is the same.
+    #[inline]
+    fn write_head(&mut self, message: &StoredMessage<'_>) {
+        let parts = [message.exchange, message.routing_key, message.properties, message.bcc];
+        if self.head.is_some_and(|head| self.is_head(head, &parts)) {
+            return;
+        }
+        self.put_tag(tag::HEAD);
+        let start = self.at;
+        for part in parts {
+            self.put_bytes(part);
+        }
+        self.head = Some(HeadSpan { start, lens: parts.map(<[u8]>::len) });
+        self.count_record();
+    }
+
+    #[inline]
+    fn is_head(&self, head: HeadSpan, parts: &[&[u8]; 4]) -> bool {
+        if parts.iter().zip(head.lens).any(|(part, len)| part.len() != len) {
+            return false;
+        }
+        let mut rest = &self.buffer[head.start..self.at];
+        parts.iter().all(|part| {
+            varint::read(&mut rest).is_some() && rest.split_off(..part.len()).is_some_and(|written| written == *part)
+        })
+    }
+
+    #[inline]
+    fn count_record(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.records += 1;
+        }
+    }
+
+    #[inline]
+    fn put_tag(&mut self, tag: u8) {
+        self.buffer[self.at] = tag;
+        self.at += 1;
+    }
+
+    #[inline]
+    fn put_number(&mut self, number: u64) {
+        self.at += varint::write(&mut self.buffer[self.at..], number);
+    }
+
+    #[inline]
+    fn put_bytes(&mut self, bytes: &[u8]) {
+        self.put_number(bytes.len() as u64);
+        self.buffer[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+}
+
+impl Default for Group {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+// The records of a queue, a head and a message: six tags and lengths, and the numbers.
+const _: () = assert!(RECORD_OVERHEAD_BYTES_MAX >= 3 + 11 * VARINT_BYTES_MAX);
+
+#[inline]
+fn head_bytes(message: &StoredMessage<'_>) -> usize {
+    let bytes = message.exchange.len() + message.routing_key.len() + message.properties.len() + message.bcc.len();
+    debug_assert!(bytes <= MESSAGE_HEAD_BYTES_MAX, "a content header is one AMQP frame");
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::Frame;
+    use crate::record::{Record, RecordReader};
+    use proptest::prelude::*;
+
+    const CHAIN: Chain =
+        Chain { store: StoreTag(1), log: LogId(0), next: FrameSequence(1), previous_crc: 0, synced: FrameSequence(0) };
+
+    /// What is written, and what must be read.
+    #[derive(Clone, Debug, PartialEq)]
+    enum Op {
+        Message { queue: usize, position: u64, key: u8, arrived_us: u64, body: Vec<u8> },
+        Again { queue: usize, position: u64 },
+        Large { queue: usize, position: u64, body: Vec<u8> },
+        Settled { queue: usize, first: u64, count: u64 },
+        Seen { queue: usize, position: u64 },
+        Returned { queue: usize, position: u64, times: u64 },
+        CommitBegin,
+        CommitEnd,
+        Definition { version: u64, bytes: Vec<u8> },
+    }
+
+    fn message<'a>(key: &'a [u8], arrived_us: u64, body: &'a [u8]) -> StoredMessage<'a> {
+        StoredMessage { exchange: b"orders", routing_key: key, properties: &[0x10, 0, 2], bcc: b"", arrived_us, body }
+    }
+
+    fn uid(queue: usize) -> QueueUid {
+        QueueUid(1_000_000 + queue as u64)
+    }
+
+    /// A log of groups that are written one behind the other.
+    struct Writer {
+        group: Group,
+        cursors: Vec<QueueCursor>,
+        chain: Chain,
+        written: Vec<u8>,
+    }
+
+    impl Writer {
+        fn new() -> Self {
+            let cursors = (0..4).map(|queue| QueueCursor::new(uid(queue))).collect();
+            Writer { group: Group::new(), cursors, chain: CHAIN, written: Vec::new() }
+        }
+
+        fn flush(&mut self) {
+            let range = self.group.seal(&mut self.chain, SegmentNumber(1), false);
+            self.written.extend_from_slice(&self.group.buffer()[range]);
+            self.group.clear();
+        }
+
+        fn put(&mut self, mut put: impl FnMut(&mut Group, &mut [QueueCursor]) -> Result<(), GroupFull>) {
+            if put(&mut self.group, &mut self.cursors) == Err(GroupFull) {
+                self.flush();
+                put(&mut self.group, &mut self.cursors).expect("an empty group takes any record");
+            }
+        }
+
+        fn write(&mut self, op: &Op) {
+            match op {
+                Op::Message { queue, position, key, arrived_us, body } => {
+                    let key = [*key];
+                    self.put(|group, cursors| {
+                        group.message(&mut cursors[*queue], Position(*position), &message(&key, *arrived_us, body))
+                    });
+                }
+                Op::Again { queue, position } => {
+                    self.put(|group, cursors| group.again(&mut cursors[*queue], Position(*position)));
+                }
+                Op::Large { queue, position, body } => {
+                    let head = message(b"large", 5, b"");
+                    let len = body.len() as u64;
+                    self.put(|group, cursors| {
+                        group.large_message(&mut cursors[*queue], Position(*position), &head, len)
+                    });
+                    let mut rest = &body[..];
+                    while !rest.is_empty() {
+                        self.put(|group, _| group.part(&mut rest));
+                    }
+                }
+                Op::Settled { queue, first, count } => {
+                    self.put(|group, cursors| group.settled(&mut cursors[*queue], Position(*first), *count));
+                }
+                Op::Seen { queue, position } => {
+                    self.put(|group, cursors| group.seen(&mut cursors[*queue], Position(*position)));
+                }
+                Op::Returned { queue, position, times } => {
+                    self.put(|group, cursors| group.returned(&mut cursors[*queue], Position(*position), *times));
+                }
+                Op::CommitBegin => self.put(|group, _| group.commit_begin()),
+                Op::CommitEnd => self.put(|group, _| group.commit_end()),
+                Op::Definition { version, bytes } => self.put(|group, _| group.definition(*version, bytes)),
+            }
+        }
+    }
+
+    /// Reads frames one behind the other, and what they say.
+    fn read(mut bytes: &[u8]) -> Vec<Op> {
+        let mut ops = Vec::new();
+        let mut expected = CHAIN;
+        let mut large_left = 0;
+        while !bytes.is_empty() {
+            let frame = Frame::read(bytes).expect("a frame");
+            assert_eq!((frame.header.sequence, frame.header.previous_crc), (expected.next, expected.previous_crc));
+            (expected.next, expected.previous_crc) = (expected.next.next(), frame.crc);
+            let mut reader = RecordReader::new(&frame);
+            let mut table = Vec::new();
+            while let Some(record) = reader.next_record().expect("records that parse") {
+                let number = |queue: crate::record::FrameQueue, table: &[QueueUid]| {
+                    (table[queue.0 as usize].0 - 1_000_000) as usize
+                };
+                ops.push(match record {
+                    Record::Queue { queue, uid, .. } => {
+                        assert_eq!(queue.0 as usize, table.len());
+                        table.push(uid);
+                        continue;
+                    }
+                    Record::Message { queue, position, message } => {
+                        assert_eq!((message.exchange, message.properties), (&b"orders"[..], &[0x10, 0, 2][..]));
+                        Op::Message {
+                            queue: number(queue, &table),
+                            position: position.0,
+                            key: message.routing_key[0],
+                            arrived_us: message.arrived_us,
+                            body: message.body.to_vec(),
+                        }
+                    }
+                    Record::Large { queue, position, body_bytes, head } => {
+                        assert_eq!(head.routing_key, b"large");
+                        large_left = body_bytes;
+                        Op::Large { queue: number(queue, &table), position: position.0, body: Vec::new() }
+                    }
+                    Record::Part(part) => {
+                        let Some(Op::Large { body, .. }) = ops.last_mut() else { panic!("a part of what?") };
+                        body.extend_from_slice(part);
+                        large_left -= part.len() as u64;
+                        continue;
+                    }
+                    Record::Again { queue, position } => {
+                        Op::Again { queue: number(queue, &table), position: position.0 }
+                    }
+                    Record::Settled { queue, first, count } => {
+                        Op::Settled { queue: number(queue, &table), first: first.0, count }
+                    }
+                    Record::Seen { queue, position } => Op::Seen { queue: number(queue, &table), position: position.0 },
+                    Record::Returned { queue, position, times } => {
+                        Op::Returned { queue: number(queue, &table), position: position.0, times }
+                    }
+                    Record::CommitBegin => Op::CommitBegin,
+                    Record::CommitEnd => Op::CommitEnd,
+                    Record::Definition { version, bytes } => Op::Definition { version, bytes: bytes.to_vec() },
+                });
+            }
+            bytes = &bytes[frame.header.blocks() as usize * BLOCK_BYTES..];
+        }
+        assert_eq!(large_left, 0, "all parts of a body are there");
+        ops
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        let queue = 0usize..4;
+        let position = prop_oneof![0u64..20, Just(1 << 56), any::<u64>().prop_map(|position| position >> 1)];
+        let body = prop_oneof![
+            8 => proptest::collection::vec(any::<u8>(), 0..300),
+            1 => (0usize..=WHOLE_BODY_BYTES_MAX).prop_map(|len| vec![7; len]),
+        ];
+        prop_oneof![
+            6 => (queue.clone(), position.clone(), 0u8..3, any::<u64>(), body.clone()).prop_map(
+                |(queue, position, key, arrived_us, body)| Op::Message { queue, position, key, arrived_us, body }
+            ),
+            1 => (queue.clone(), position.clone(), 0usize..3_000_000)
+                .prop_map(|(queue, position, len)| Op::Large { queue, position, body: vec![9; len] }),
+            2 => (queue.clone(), position.clone(), 0u64..1000)
+                .prop_map(|(queue, first, count)| Op::Settled { queue, first, count }),
+            1 => (queue.clone(), position.clone()).prop_map(|(queue, position)| Op::Seen { queue, position }),
+            1 => (queue, position, any::<u64>())
+                .prop_map(|(queue, position, times)| Op::Returned { queue, position, times }),
+            1 => Just(Op::CommitBegin),
+            1 => Just(Op::CommitEnd),
+            1 => (any::<u64>(), proptest::collection::vec(any::<u8>(), 0..100))
+                .prop_map(|(version, bytes)| Op::Definition { version, bytes }),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn records_are_read_as_they_were_written(ops in proptest::collection::vec(op(), 0..60)) {
+            let mut writer = Writer::new();
+            ops.iter().for_each(|op| writer.write(op));
+            writer.flush();
+            prop_assert!(read(&writer.written) == ops);
+        }
+    }
+
+    #[test]
+    fn a_message_of_64_bytes_takes_68() {
+        let mut writer = Writer::new();
+        for position in 0..10_000 {
+            writer.write(&Op::Message { queue: 0, position, key: 1, arrived_us: position, body: vec![1; 64] });
+        }
+        writer.flush();
+        let each = writer.written.len() as f64 / 10_000.0;
+        assert!(each < 68.5, "{each} bytes a message");
+    }
+
+    #[test]
+    fn a_body_is_written_once_for_all_its_queues() {
+        let mut writer = Writer::new();
+        writer.write(&Op::Message { queue: 0, position: 5, key: 1, arrived_us: 9, body: vec![1; 1024] });
+        let alone = writer.group.at;
+        let ops: Vec<_> = (1..4).map(|queue| Op::Again { queue, position: 7 }).collect();
+        ops.iter().for_each(|op| writer.write(op));
+        assert!(writer.group.at - alone < 3 * 12, "{} bytes", writer.group.at - alone);
+        writer.flush();
+        assert_eq!(read(&writer.written)[1..], ops);
+    }
+
+    #[test]
+    fn a_record_that_does_not_fit_leaves_the_group_as_it_was() {
+        let mut writer = Writer::new();
+        let body = vec![3; WHOLE_BODY_BYTES_MAX];
+        let mut taken = 0;
+        while writer.group.message(&mut writer.cursors[0], Position(taken), &message(b"k", 1, &body)).is_ok() {
+            taken += 1;
+        }
+        let full = writer.group.bytes();
+        assert!(full > GROUP_BYTES_MAX / 2 && full <= GROUP_BYTES_MAX, "{full} bytes");
+        writer.flush();
+        assert_eq!(read(&writer.written).len() as u64, taken);
+    }
+
+    #[test]
+    fn a_frame_whose_records_do_not_parse_is_a_fault() {
+        let mut writer = Writer::new();
+        writer.write(&Op::Message { queue: 0, position: 5, key: 1, arrived_us: 9, body: vec![1; 20] });
+        writer.flush();
+        let len = Frame::read(&writer.written).expect("a frame").records.len();
+        for cut in 0..len {
+            let frame = Frame::read(&writer.written).expect("a frame");
+            let cut = Frame { records: &frame.records[..cut], ..frame };
+            let mut reader = RecordReader::new(&cut);
+            let end = std::iter::from_fn(|| reader.next_record().transpose()).find(Result::is_err);
+            assert!(end.is_some(), "records of {} bytes", cut.records.len());
+        }
+    }
+}

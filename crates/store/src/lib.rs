@@ -1,0 +1,32 @@
+//! The durable store, without its files: what is written to a log, when it is durable, and what is found again.
+//!
+//! Enters: messages, settlements and definitions; completions of the disk.  Leaves: requests to the disk; what is durable.
+//! Owns:   the format of segments, frames and records.
+//! Never:  opens a file, starts a thread, reads a clock; knows AMQP.
+//!
+//! A store has a log for each shard. A log is a row of segments, a segment a row of frames, a frame a row of records. What
+//! is appended at about the same time is a group, which is written by one call and then durable. The log is the only
+//! evidence: everything else is derived from it. Read `Record`, then `Group`, then `LogWriter`, then `Scan`.
+#![forbid(unsafe_code)]
+
+mod buffer;
+mod frame;
+mod group;
+mod ids;
+pub mod limits;
+mod log_writer;
+mod record;
+mod request;
+mod scan;
+mod segment_header;
+mod varint;
+
+pub use buffer::AlignedBuffer;
+pub use frame::{FORMAT, Frame, FrameFault, FrameHeader, FrameKind};
+pub use group::{Chain, Group, GroupFull, QueueCursor};
+pub use ids::{Block, FrameSequence, GroupNumber, LogId, Position, QueueUid, SegmentId, SegmentNumber, StoreTag};
+pub use log_writer::{LogEnd, LogEvent, LogWriter};
+pub use record::{FrameQueue, Record, RecordFault, RecordReader, StoredMessage};
+pub use request::{Completion, DiskError, DiskErrorKind, Request, SealedGroup};
+pub use scan::{Damage, OnDamage, RecordVisitor, ScanError, ScanResult, SegmentReader, scan};
+pub use segment_header::{SEGMENT_FORMAT, SegmentHeader, SegmentHeaderFault};

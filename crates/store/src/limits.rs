@@ -1,0 +1,61 @@
+//! Sizes of the store's format and limits of what it holds in memory.
+//!
+//! Leaves: constants. Those of the format are part of it: another value is another format number.
+
+/// The unit in which a log is written. A write begins and ends at a block, so that none touches a block that was synced.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// Bytes of a frame's header.
+pub const FRAME_HEADER_BYTES: usize = 64;
+
+/// A frame is closed when it holds this much: what one flipped bit can spoil, and what has to be read to have one message.
+pub const FRAME_BYTES_TARGET: usize = 64 << 10;
+
+/// Bytes of the largest frame, its header included. A body that does not fit is divided into parts.
+pub const FRAME_BYTES_MAX: usize = 512 << 10;
+
+/// Bytes of exchange, routing key, properties and `BCC` of one message. Content headers are smaller: each is one AMQP frame.
+pub const MESSAGE_HEAD_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes of the largest body that is stored in one piece.
+pub const WHOLE_BODY_BYTES_MAX: usize =
+    FRAME_BYTES_MAX - FRAME_HEADER_BYTES - MESSAGE_HEAD_BYTES_MAX - RECORD_OVERHEAD_BYTES_MAX;
+
+/// Bytes that a message takes in its frame beside its body and head: the records of queue and head, and numbers.
+pub const RECORD_OVERHEAD_BYTES_MAX: usize = 128;
+
+/// Bytes of the largest group: it is written by one call. Beyond some hundred KiB a larger one is hardly faster.
+pub const GROUP_BYTES_MAX: usize = 1 << 20;
+
+/// Groups that wait until another one is written. With more, publishers are not read.
+pub const GROUPS_WAITING_MAX: usize = 8;
+
+/// Bytes of a segment, unless the operator says otherwise.
+pub const SEGMENT_BYTES_DEFAULT: u64 = 64 << 20;
+
+/// Bytes of the smallest segment.
+pub const SEGMENT_BYTES_MIN: u64 = 4 << 20;
+
+/// Bytes of the largest segment.
+pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+
+/// Segments made ahead. One: making takes a fraction of the time that filling takes.
+pub const SPARE_SEGMENTS: usize = 1;
+
+/// How long nothing has been written before a mark is, which proves that the last group was durable.
+pub const MARK_DELAY_US: u64 = 100_000;
+
+/// Bytes that a scan reads at once.
+pub const SCAN_BYTES: usize = 2 << 20;
+
+const _: () = assert!(FRAME_BYTES_TARGET < FRAME_BYTES_MAX && FRAME_BYTES_MAX.is_multiple_of(BLOCK_BYTES));
+const _: () = assert!(WHOLE_BODY_BYTES_MAX > FRAME_BYTES_TARGET, "bodies of 64 KiB are stored in one piece");
+const _: () = assert!(FRAME_BYTES_MAX <= GROUP_BYTES_MAX && GROUP_BYTES_MAX.is_multiple_of(BLOCK_BYTES));
+const _: () =
+    assert!(SEGMENT_BYTES_MIN >= 2 * (GROUP_BYTES_MAX + BLOCK_BYTES) as u64, "a segment holds more than one group");
+const _: () =
+    assert!(SEGMENT_BYTES_MAX / BLOCK_BYTES as u64 <= u32::MAX as u64, "blocks of a segment are counted in 32 bits");
+const _: () = assert!(
+    SCAN_BYTES >= FRAME_BYTES_MAX + BLOCK_BYTES,
+    "a frame that begins in a piece is read whole at the second try"
+);

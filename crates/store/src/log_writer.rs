@@ -1,0 +1,283 @@
+//! Appends to a log: one group is written at a time, and what comes meanwhile fills the next.
+//!
+//! Enters: records; completions of the disk.  Leaves: requests to the disk; which group is durable.
+//! Owns:   the groups, the last segment of its log, and the segments made ahead.
+//!
+//! After a write that failed nothing is written again: what the disk has of those blocks cannot be known.
+
+use crate::group::{Chain, Group, GroupFull};
+use crate::ids::{Block, FrameSequence, GroupNumber, LogId, SegmentId, SegmentNumber, StoreTag};
+use crate::limits::{BLOCK_BYTES, GROUPS_WAITING_MAX, MARK_DELAY_US, SPARE_SEGMENTS};
+use crate::request::{Completion, DiskError, DiskErrorKind, Request, SealedGroup};
+use std::collections::VecDeque;
+
+/// What a log's owner must know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LogEvent {
+    /// This group and those before it are durable.
+    Durable(GroupNumber),
+    /// No segment can be made: what is written fills the last one.
+    NoSpace(DiskError),
+    /// There is space again.
+    Space,
+    /// The log cannot be written any more.
+    Failed(DiskError),
+}
+
+/// The segment that is being filled.
+struct Tail {
+    number: SegmentNumber,
+    next_block: u32,
+}
+
+/// Where a log ends: what its next writer goes on from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogEnd {
+    pub chain: Chain,
+    /// A number that no segment of the log has.
+    pub next_segment: SegmentNumber,
+    /// Segments that were made and hold nothing.
+    pub unused: Vec<SegmentNumber>,
+}
+
+impl LogEnd {
+    /// The end of a log in which nothing was written.
+    pub fn empty(store: StoreTag, log: LogId) -> LogEnd {
+        let chain = Chain { store, log, next: FrameSequence(1), previous_crc: 0, synced: FrameSequence(0) };
+        LogEnd { chain, next_segment: SegmentNumber(1), unused: Vec::new() }
+    }
+}
+
+/// The write that is under way.
+struct Writing {
+    group: GroupNumber,
+    /// Its last frame.
+    last: FrameSequence,
+    /// It has records, and is not only a mark.
+    is_data: bool,
+}
+
+/// Appends to one log.
+pub struct LogWriter {
+    chain: Chain,
+    segment_blocks: u32,
+    tail: Option<Tail>,
+    /// The number of the next segment to make.
+    next_segment: SegmentNumber,
+    spares: VecDeque<SegmentNumber>,
+    making: Making,
+    /// Segments that are not needed any more, and become the next ones under new numbers.
+    recyclable: VecDeque<SegmentNumber>,
+    filling: Group,
+    /// The number of the group that is being filled.
+    filling_number: GroupNumber,
+    /// Full groups, the oldest first.
+    waiting: VecDeque<Group>,
+    writing: Option<Writing>,
+    unused: Vec<Group>,
+    /// When the last write was completed, while no mark proves it.
+    unmarked_since_us: Option<u64>,
+    failed: bool,
+}
+
+/// The making of the next spare segment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Making {
+    Idle,
+    UnderWay,
+    /// There was no space: it is tried again when the owner says that there may be some.
+    NoSpace,
+    /// It is tried again.
+    Again,
+    AgainUnderWay,
+}
+
+impl LogWriter {
+    /// A writer that goes on behind what a scan has found, in segments of so many bytes.
+    ///
+    /// It begins with a segment of its own: blocks behind a torn write are never written again under their number.
+    pub fn new(end: LogEnd, segment_bytes: u64) -> Self {
+        let LogEnd { chain, next_segment, unused } = end;
+        let segment_bytes = segment_bytes.clamp(crate::limits::SEGMENT_BYTES_MIN, crate::limits::SEGMENT_BYTES_MAX);
+        LogWriter {
+            chain,
+            segment_blocks: (segment_bytes / BLOCK_BYTES as u64) as u32,
+            tail: None,
+            next_segment,
+            spares: VecDeque::new(),
+            making: Making::Idle,
+            recyclable: unused.into(),
+            filling: Group::default(),
+            filling_number: GroupNumber(1),
+            waiting: VecDeque::new(),
+            writing: None,
+            unused: Vec::new(),
+            unmarked_since_us: None,
+            failed: false,
+        }
+    }
+
+    /// Appends what `put` puts into a group, in the next one if this one has no capacity for it. Returns the group that must be
+    /// durable for it.
+    #[inline]
+    pub fn append(&mut self, mut put: impl FnMut(&mut Group) -> Result<(), GroupFull>) -> GroupNumber {
+        if put(&mut self.filling).is_err() {
+            self.begin_group();
+            put(&mut self.filling).expect("an empty group takes any record");
+        }
+        self.filling_number
+    }
+
+    /// Appends the parts of a large body. Returns the group that must be durable for it.
+    pub fn append_parts(&mut self, mut body: &[u8]) -> GroupNumber {
+        while !body.is_empty() {
+            self.append(|group| group.part(&mut body));
+        }
+        self.filling_number
+    }
+
+    /// Whether so much waits for the disk that publishers should not be read.
+    pub fn is_congested(&self) -> bool {
+        self.waiting.len() >= GROUPS_WAITING_MAX
+    }
+
+    /// Whether something has been appended that no write has taken.
+    pub fn has_pending(&self) -> bool {
+        !self.filling.is_empty() || !self.waiting.is_empty()
+    }
+
+    /// Whether a write is under way.
+    pub fn is_writing(&self) -> bool {
+        self.writing.is_some()
+    }
+
+    /// Bytes that wait for the disk.
+    pub fn pending_bytes(&self) -> usize {
+        self.filling.bytes() + self.waiting.iter().map(|group| group.bytes()).sum::<usize>()
+    }
+
+    /// What the next frame will be chained to.
+    pub fn chain(&self) -> &Chain {
+        &self.chain
+    }
+
+    /// When [`LogWriter::poll`] has something to do although nothing has been appended.
+    pub fn timer_us(&self) -> Option<u64> {
+        self.unmarked_since_us.filter(|_| !self.failed).map(|since_us| since_us + MARK_DELAY_US)
+    }
+
+    /// What to ask the disk for; call it until there is nothing. With `flush` a group that is not full is written too.
+    pub fn poll(&mut self, now_us: u64, flush: bool) -> Option<Request> {
+        if self.failed {
+            return None;
+        }
+        if matches!(self.making, Making::Idle | Making::Again) && self.spares.len() < SPARE_SEGMENTS {
+            return Some(self.make_segment());
+        }
+        if self.writing.is_some() {
+            return None;
+        }
+        let is_due = self.timer_us().is_some_and(|timer_us| timer_us <= now_us);
+        if is_due && !self.has_pending() && self.filling.mark().is_ok() {
+            self.unmarked_since_us = None;
+        }
+        let has_group = !self.waiting.is_empty() || ((flush || is_due) && !self.filling.is_empty());
+        if !has_group {
+            return None;
+        }
+        self.write_group()
+    }
+
+    /// There may be space again: segments are made.
+    pub fn retry_making(&mut self) {
+        if self.making == Making::NoSpace {
+            self.making = Making::Again;
+        }
+    }
+
+    /// A segment of this log is not needed any more.
+    pub fn recycle(&mut self, segment: SegmentNumber) {
+        self.recyclable.push_back(segment);
+        self.retry_making();
+    }
+
+    fn make_segment(&mut self) -> Request {
+        self.making = if self.making == Making::Again { Making::AgainUnderWay } else { Making::UnderWay };
+        let segment = SegmentId { log: self.chain.log, number: self.next_segment };
+        Request::Make { segment, blocks: self.segment_blocks, from: self.recyclable.pop_front() }
+    }
+
+    /// Handles a completion of this log's requests.
+    pub fn complete(&mut self, completion: Completion, now_us: u64) -> Option<LogEvent> {
+        match completion {
+            Completion::Made { segment, result } => self.on_made(segment.number, result),
+            Completion::Written { group, result, .. } => self.on_written(group, result, now_us),
+            Completion::Read { .. } | Completion::Removed { .. } => None,
+        }
+    }
+
+    fn on_made(&mut self, number: SegmentNumber, result: Result<(), DiskError>) -> Option<LogEvent> {
+        assert_eq!(number, self.next_segment, "one segment is made at a time");
+        let was_full = std::mem::replace(&mut self.making, Making::Idle) == Making::AgainUnderWay;
+        // What was made in part is not used: the next one has another number.
+        self.next_segment = SegmentNumber(number.0 + 1);
+        let Err(error) = result else {
+            self.spares.push_back(number);
+            return was_full.then_some(LogEvent::Space);
+        };
+        if error.kind != DiskErrorKind::NoSpace {
+            return Some(self.fail(error));
+        }
+        self.making = Making::NoSpace;
+        (!was_full).then_some(LogEvent::NoSpace(error))
+    }
+
+    fn fail(&mut self, error: DiskError) -> LogEvent {
+        self.failed = true;
+        LogEvent::Failed(error)
+    }
+
+    fn on_written(&mut self, sealed: SealedGroup, result: Result<(), DiskError>, now_us: u64) -> Option<LogEvent> {
+        let writing = self.writing.take().expect("a write that was asked for");
+        self.unused.push(sealed.group);
+        if let Err(error) = result {
+            return Some(self.fail(error));
+        }
+        self.chain.synced = writing.last;
+        // A mark needs no other mark.
+        self.unmarked_since_us = writing.is_data.then_some(now_us);
+        Some(LogEvent::Durable(writing.group))
+    }
+
+    /// Sends the oldest group on its way, unless there is no segment for it.
+    fn write_group(&mut self) -> Option<Request> {
+        let blocks = (self.waiting.front().unwrap_or(&self.filling).bytes() / BLOCK_BYTES) as u32;
+        let fits = self.tail.as_ref().is_some_and(|tail| tail.next_block + blocks <= self.segment_blocks);
+        if !fits {
+            let number = self.spares.pop_front()?;
+            // Its first block is the header, which is written with the group.
+            self.tail = Some(Tail { number, next_block: 0 });
+        }
+        if self.waiting.is_empty() {
+            self.begin_group();
+        }
+        let mut group = self.waiting.pop_front()?;
+        let number = GroupNumber(self.filling_number.0 - 1 - self.waiting.len() as u64);
+        let tail = self.tail.as_mut()?;
+        let block = Block(tail.next_block);
+        let range = group.seal(&mut self.chain, tail.number, block.0 == 0);
+        tail.next_block += (range.len() / BLOCK_BYTES) as u32;
+        let segment = SegmentId { log: self.chain.log, number: tail.number };
+        self.writing =
+            Some(Writing { group: number, last: FrameSequence(self.chain.next.0 - 1), is_data: group.has_records() });
+        Some(Request::Write { segment, block, group: SealedGroup { group, range } })
+    }
+
+    /// The group that is being filled waits, and another one is begun.
+    fn begin_group(&mut self) {
+        let mut next = self.unused.pop().unwrap_or_default();
+        next.restart(&self.filling);
+        self.waiting.push_back(std::mem::replace(&mut self.filling, next));
+        self.filling_number.0 += 1;
+    }
+}

@@ -1,0 +1,93 @@
+//! What a store asks its disk for, and what the disk answers.
+
+use crate::buffer::AlignedBuffer;
+use crate::group::Group;
+use crate::ids::{Block, SegmentId, SegmentNumber};
+use crate::limits::BLOCK_BYTES;
+use std::fmt;
+use std::ops::Range;
+
+/// A group that is to be written.
+pub struct SealedGroup {
+    pub(crate) group: Group,
+    pub(crate) range: Range<usize>,
+}
+
+impl SealedGroup {
+    /// What is to be written: whole blocks in aligned memory.
+    pub fn bytes(&self) -> &[u8] {
+        &self.group.buffer()[self.range.clone()]
+    }
+}
+
+impl fmt::Debug for SealedGroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SealedGroup({} blocks)", self.range.len() / BLOCK_BYTES)
+    }
+}
+
+/// What a disk is asked to do.
+#[derive(Debug)]
+pub enum Request {
+    /// Makes a segment of so many blocks, all of them written once, so that no later write changes the file's metadata. It and
+    /// its name are durable when it is done. With `from` it is that segment, which is not needed any more, under a new name.
+    Make { segment: SegmentId, blocks: u32, from: Option<SegmentNumber> },
+    /// Writes a group. It is durable when it is done.
+    Write { segment: SegmentId, block: Block, group: SealedGroup },
+    /// Fills the buffer, as far as the segment goes.
+    Read { segment: SegmentId, block: Block, buffer: AlignedBuffer },
+    /// Removes a segment.
+    Remove { segment: SegmentId },
+}
+
+/// What a disk has done. Requests may be completed in any order.
+#[derive(Debug)]
+pub enum Completion {
+    Made {
+        segment: SegmentId,
+        result: Result<(), DiskError>,
+    },
+    Written {
+        segment: SegmentId,
+        group: SealedGroup,
+        result: Result<(), DiskError>,
+    },
+    /// So many bytes of the buffer were read: fewer than it has only at the segment's end.
+    Read {
+        segment: SegmentId,
+        block: Block,
+        buffer: AlignedBuffer,
+        result: Result<usize, DiskError>,
+    },
+    Removed {
+        segment: SegmentId,
+        result: Result<(), DiskError>,
+    },
+}
+
+/// Why a disk could not do it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiskErrorKind {
+    /// There is no space left.
+    NoSpace,
+    /// The segment does not exist.
+    NotFound,
+    /// The device, the file system or the operating system failed.
+    Failed,
+}
+
+/// A request failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DiskError {
+    pub kind: DiskErrorKind,
+    /// The operation, the file and the system's error.
+    pub text: String,
+}
+
+impl fmt::Display for DiskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for DiskError {}

@@ -1,0 +1,354 @@
+//! Reads a log from its first segment to its end, and tells a torn write from damage.
+//!
+//! Enters: segments, by whoever can read them.  Leaves: frames and records in their order; the end of the log; damage.
+//!
+//! Frames are followed by their sequence and by the checksum of the one before. Where the next one is missing the rest is
+//! searched: a later frame that says that the missing one had been durable proves damage, as does a segment that begins
+//! later. Without such proof it was a write under way when the power failed, and the log ends there, unless the next segment
+//! begins with that very frame: then the log ended there once before, and what is found in between never counted.
+
+use crate::buffer::AlignedBuffer;
+use crate::frame::{Frame, FrameFault, FrameHeader};
+use crate::group::Chain;
+use crate::ids::{Block, FrameSequence, SegmentId, SegmentNumber};
+use crate::limits::{BLOCK_BYTES, SCAN_BYTES};
+use crate::log_writer::LogEnd;
+use crate::record::{Record, RecordReader};
+use crate::request::DiskError;
+use crate::segment_header::{SegmentHeader, SegmentHeaderFault};
+use std::fmt;
+
+/// Reads segments.
+pub trait SegmentReader {
+    /// Fills the buffer from a block on, and returns how many bytes were read: fewer only at the segment's end.
+    fn read(&mut self, segment: SegmentId, block: Block, buffer: &mut AlignedBuffer) -> Result<usize, DiskError>;
+}
+
+/// Is told what a log contains, in its order.
+pub trait RecordVisitor {
+    /// A frame begins.
+    fn on_frame(&mut self, segment: SegmentId, block: Block, header: &FrameHeader);
+    /// A record of that frame.
+    fn on_record(&mut self, record: Record<'_>);
+    /// Frames that had been durable are missing here.
+    fn on_damage(&mut self, damage: &Damage);
+}
+
+/// Frames that had been durable and cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Damage {
+    /// Where the first of them was expected.
+    pub segment: SegmentId,
+    pub block: Block,
+    /// The first of them.
+    pub first: FrameSequence,
+    /// The first frame behind them that can be read.
+    pub next: FrameSequence,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Damage { segment, block, first, next } = self;
+        let last = next.0 - 1;
+        write!(f, "{segment} is damaged at block {}: frames {} to {last} cannot be read", block.0, first.0)
+    }
+}
+
+/// What to do about damage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnDamage {
+    /// The scan fails.
+    Fail,
+    /// The visitor is told, and the scan goes on behind it.
+    Skip,
+}
+
+/// Why a log cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ScanError {
+    Damaged(Damage),
+    /// A segment, or a frame of it, is of a format that this program does not know.
+    UnknownFormat {
+        segment: SegmentId,
+        format: u32,
+    },
+    /// A segment is another store's or another log's.
+    Foreign {
+        segment: SegmentId,
+    },
+    /// A frame that checks out has records that do not parse: a fault of the program that wrote it.
+    BadRecords {
+        segment: SegmentId,
+        block: Block,
+    },
+    Disk(DiskError),
+}
+
+impl fmt::Display for ScanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ScanError::Damaged(damage) => damage.fmt(f),
+            ScanError::UnknownFormat { segment, format } => {
+                write!(f, "{segment} has format {format}, which this version cannot read")
+            }
+            ScanError::Foreign { segment } => write!(f, "{segment} belongs to another store or another log"),
+            ScanError::BadRecords { segment, block } => {
+                write!(f, "{segment} has records at block {} that do not parse", block.0)
+            }
+            ScanError::Disk(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ScanError {}
+
+impl From<DiskError> for ScanError {
+    fn from(error: DiskError) -> Self {
+        ScanError::Disk(error)
+    }
+}
+
+/// What a scan found beside the records.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScanResult {
+    pub end: LogEnd,
+    /// Frames that were read.
+    pub frames: u64,
+    /// Frames behind the log's end that had been written and not been durable.
+    pub torn_frames: u64,
+    pub damage: Vec<Damage>,
+}
+
+/// Reads a log from `start` on, in the segments with these numbers.
+pub fn scan(
+    start: Chain,
+    mut segments: Vec<SegmentNumber>,
+    on_damage: OnDamage,
+    reader: &mut impl SegmentReader,
+    visitor: &mut impl RecordVisitor,
+) -> Result<ScanResult, ScanError> {
+    segments.sort_unstable();
+    let next_segment = segments.last().map_or(SegmentNumber(1), |last| SegmentNumber(last.0 + 1));
+    let mut buffer = AlignedBuffer::new(SCAN_BYTES);
+    let mut found = Vec::with_capacity(segments.len());
+    for number in segments {
+        let id = SegmentId { log: start.log, number };
+        found.push(FoundSegment { id, header: read_header(&start, id, reader)?, is_used: false });
+    }
+    let mut scan = Scan {
+        chain: start,
+        segments: found,
+        search: None,
+        on_damage,
+        reader,
+        visitor,
+        frames: 0,
+        torn_frames: 0,
+        damage: Vec::new(),
+    };
+    let mut place = Place { segment: 0, block: 0 };
+    while place.segment < scan.segments.len() {
+        place = scan.read_segment(place, &mut buffer)?;
+    }
+    let Scan { mut chain, segments, frames, torn_frames, damage, .. } = scan;
+    chain.synced = FrameSequence(chain.next.0 - 1);
+    // Segments are used in their order: what is unused behind the last one was made ahead.
+    let used = segments.iter().rposition(|segment| segment.is_used).map_or(0, |last| last + 1);
+    let unused = segments[used..].iter().map(|segment| segment.id.number).collect();
+    Ok(ScanResult { end: LogEnd { chain, next_segment, unused }, frames, torn_frames, damage })
+}
+
+/// Reads a segment's header, if it has one under this number.
+fn read_header(
+    chain: &Chain,
+    segment: SegmentId,
+    reader: &mut impl SegmentReader,
+) -> Result<Option<SegmentHeader>, ScanError> {
+    let mut block = AlignedBuffer::new(BLOCK_BYTES);
+    let filled = reader.read(segment, Block(0), &mut block)?;
+    match SegmentHeader::read(&block[..filled]) {
+        Ok(header) if (header.store, header.log) != (chain.store, chain.log) => Err(ScanError::Foreign { segment }),
+        // It was made of another one, and nothing has been written to it since.
+        Ok(header) => Ok(Some(header).filter(|header| header.number == segment.number)),
+        Err(SegmentHeaderFault::NoHeader) => Ok(None),
+        Err(SegmentHeaderFault::UnknownFormat(format)) => Err(ScanError::UnknownFormat { segment, format }),
+    }
+}
+
+struct FoundSegment {
+    id: SegmentId,
+    header: Option<SegmentHeader>,
+    /// It has a header, or a frame of the log.
+    is_used: bool,
+}
+
+/// A block, by the index of its segment among those that were found.
+#[derive(Clone, Copy)]
+struct Place {
+    segment: usize,
+    block: u32,
+}
+
+/// The next frame is missing.
+struct Search {
+    /// Where it would have begun.
+    from: Place,
+    /// The first frame behind it, which is the next one if the missing ones prove to have been durable.
+    resume: Option<(Place, FrameHeader)>,
+    /// Frames that were found.
+    frames: u64,
+}
+
+struct Scan<'a, R, V> {
+    chain: Chain,
+    segments: Vec<FoundSegment>,
+    search: Option<Search>,
+    on_damage: OnDamage,
+    reader: &'a mut R,
+    visitor: &'a mut V,
+    frames: u64,
+    torn_frames: u64,
+    damage: Vec<Damage>,
+}
+
+impl<R: SegmentReader, V: RecordVisitor> Scan<'_, R, V> {
+    /// Reads a segment from a block on. Returns where to go on.
+    fn read_segment(&mut self, from: Place, buffer: &mut AlignedBuffer) -> Result<Place, ScanError> {
+        let id = self.segments[from.segment].id;
+        // The next segment that has a header says which frames were durable before it, and that others here never counted.
+        let next_header = self.segments[from.segment + 1..].iter().find_map(|segment| segment.header);
+        let Place { segment, mut block } = from;
+        if block == 0 {
+            self.segments[segment].is_used |= self.segments[segment].header.is_some();
+            block = 1;
+        }
+        let mut filled = self.reader.read(id, Block(block), buffer)?;
+        let mut at = 0;
+        loop {
+            let bytes = buffer.get(at..filled).unwrap_or_default();
+            if bytes.is_empty() && filled < buffer.len() {
+                break;
+            }
+            let blocks = match Frame::read(bytes) {
+                Err(FrameFault::Cut(_)) if at > 0 && filled == buffer.len() => {
+                    filled = self.reader.read(id, Block(block), buffer)?;
+                    at = 0;
+                    continue;
+                }
+                Err(FrameFault::UnknownFormat(format)) => {
+                    return Err(ScanError::UnknownFormat { segment: id, format: format.into() });
+                }
+                Ok(frame) if self.is_own(id, &frame.header) => {
+                    let place = Place { segment, block };
+                    let is_stale = next_header.is_some_and(|next| frame.header.sequence >= next.first);
+                    if is_stale {
+                        self.miss(place);
+                        self.torn_frames += 1;
+                    } else if let Some(resume) = self.on_frame(place, &frame)? {
+                        return Ok(resume);
+                    }
+                    frame.header.blocks()
+                }
+                // Zeros, a torn frame, or a frame of the segment's life under another number.
+                Ok(_) | Err(FrameFault::Cut(_) | FrameFault::NoFrame | FrameFault::Checksum) => {
+                    self.miss(Place { segment, block });
+                    1
+                }
+            };
+            block += blocks;
+            at += blocks as usize * BLOCK_BYTES;
+        }
+        self.miss(Place { segment, block });
+        let next = Place { segment: segment + 1, block: 0 };
+        match self.segments.get(segment + 1).and_then(|next| next.header) {
+            Some(header) => Ok(self.enter_segment(&header)?.unwrap_or(next)),
+            None => Ok(next),
+        }
+    }
+
+    fn is_own(&self, segment: SegmentId, header: &FrameHeader) -> bool {
+        (header.store, header.log, header.segment) == (self.chain.store, segment.log, segment.number)
+    }
+
+    /// The next frame is not here.
+    fn miss(&mut self, from: Place) {
+        if self.search.is_none() {
+            self.search = Some(Search { from, resume: None, frames: 0 });
+        }
+    }
+
+    /// A segment begins: all frames before its first one had been durable. Returns where to go on, if not there.
+    fn enter_segment(&mut self, header: &SegmentHeader) -> Result<Option<Place>, ScanError> {
+        if (header.first, header.previous_crc) == (self.chain.next, self.chain.previous_crc) {
+            self.end_search();
+            return Ok(None);
+        }
+        if let Some(resume) = self.resume_behind_damage()? {
+            return Ok(Some(resume));
+        }
+        // Nothing of what is missing can be read.
+        self.report(header.first)?;
+        (self.chain.next, self.chain.previous_crc) = (header.first, header.previous_crc);
+        Ok(None)
+    }
+
+    /// A frame of this log. Returns where to go on, if not behind it.
+    fn on_frame(&mut self, place: Place, frame: &Frame<'_>) -> Result<Option<Place>, ScanError> {
+        let Frame { header, crc, records: _ } = *frame;
+        if (header.sequence, header.previous_crc) != (self.chain.next, self.chain.previous_crc) {
+            self.miss(place);
+            if let Some(search) = &mut self.search
+                && header.sequence >= self.chain.next
+            {
+                search.resume.get_or_insert((place, header));
+                search.frames += 1;
+            }
+            return if header.synced >= self.chain.next { self.resume_behind_damage() } else { Ok(None) };
+        }
+        self.end_search();
+        self.segments[place.segment].is_used = true;
+        self.chain.next = header.sequence.next();
+        self.chain.previous_crc = crc;
+        self.frames += 1;
+        let (segment, block) = (self.segments[place.segment].id, Block(place.block));
+        self.visitor.on_frame(segment, block, &header);
+        let bad_records = || ScanError::BadRecords { segment, block };
+        let mut records = RecordReader::new(frame);
+        while let Some(record) = records.next_record().map_err(|_| bad_records())? {
+            self.visitor.on_record(record);
+        }
+        Ok(None)
+    }
+
+    /// What is missing had been durable: the log goes on with the first frame behind it, if there is one.
+    fn resume_behind_damage(&mut self) -> Result<Option<Place>, ScanError> {
+        let Some((place, header)) = self.search.as_mut().and_then(|search| search.resume.take()) else {
+            return Ok(None);
+        };
+        self.report(header.sequence)?;
+        (self.chain.next, self.chain.previous_crc) = (header.sequence, header.previous_crc);
+        Ok(Some(place))
+    }
+
+    /// Frames are missing up to `next`, and it is proved that they had been durable.
+    fn report(&mut self, next: FrameSequence) -> Result<(), ScanError> {
+        let Some(search) = self.search.take() else { return Ok(()) };
+        // If none is missing, the last one is another than the one that was followed.
+        let first = FrameSequence(self.chain.next.0.min(next.0.saturating_sub(1)));
+        let segment = self.segments[search.from.segment].id;
+        let damage = Damage { segment, block: Block(search.from.block), first, next };
+        if self.on_damage == OnDamage::Fail {
+            return Err(ScanError::Damaged(damage));
+        }
+        self.visitor.on_damage(&damage);
+        self.damage.push(damage);
+        Ok(())
+    }
+
+    /// The log goes on: what was found in searching was a write under way.
+    fn end_search(&mut self) {
+        if let Some(search) = self.search.take() {
+            self.torn_frames += search.frames;
+        }
+    }
+}

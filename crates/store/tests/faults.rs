@@ -1,0 +1,412 @@
+//! Logs from a seed, with power cuts, flipped bits and recycled segments: what was durable is found, a torn write is never
+//! taken for damage, and damage is never taken for a torn write.
+
+use std::collections::{BTreeMap, HashMap};
+use store::limits::{BLOCK_BYTES, MARK_DELAY_US, SEGMENT_BYTES_MIN};
+use store::{
+    AlignedBuffer, Block, Completion, Damage, DiskError, DiskErrorKind, FrameHeader, FrameSequence, GroupNumber,
+    LogEnd, LogEvent, LogId, LogWriter, OnDamage, Record, RecordVisitor, Request, ScanError, ScanResult, SegmentId,
+    SegmentNumber, SegmentReader, StoreTag, scan,
+};
+
+const STORE: StoreTag = StoreTag(0xabcd);
+const LOG: LogId = LogId(2);
+const SECTOR_BYTES: usize = 512;
+
+/// xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        Random((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        (self.next() >> 11) % n
+    }
+
+    fn chance(&mut self, of: u64) -> bool {
+        self.below(of) == 0
+    }
+}
+
+/// Segments in memory: only the blocks that were written.
+#[derive(Clone, Default)]
+struct Segments(BTreeMap<SegmentNumber, HashMap<u32, Vec<u8>>>);
+
+impl Segments {
+    fn block_mut(&mut self, segment: SegmentNumber, block: u32) -> &mut Vec<u8> {
+        let blocks = self.0.get_mut(&segment).expect("a segment that was made");
+        blocks.entry(block).or_insert_with(|| vec![0; BLOCK_BYTES])
+    }
+
+    /// Writes the sectors that `chosen` chooses.
+    fn write(&mut self, segment: SegmentNumber, block: Block, bytes: &[u8], mut chosen: impl FnMut() -> bool) {
+        for (at, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
+            if chosen() {
+                let byte = at * SECTOR_BYTES;
+                let to = self.block_mut(segment, block.0 + (byte / BLOCK_BYTES) as u32);
+                to[byte % BLOCK_BYTES..][..sector.len()].copy_from_slice(sector);
+            }
+        }
+    }
+}
+
+impl SegmentReader for Segments {
+    fn read(&mut self, segment: SegmentId, block: Block, buffer: &mut AlignedBuffer) -> Result<usize, DiskError> {
+        let missing = || DiskError { kind: DiskErrorKind::NotFound, text: format!("{segment} does not exist") };
+        let blocks = self.0.get(&segment.number).ok_or_else(missing)?;
+        // What lies behind the last block that was written is zero.
+        let end = blocks.keys().max().map_or(1, |last| last + 3);
+        let mut filled = 0;
+        for (block, to) in (block.0..end).zip(buffer.chunks_mut(BLOCK_BYTES)) {
+            match blocks.get(&block) {
+                Some(bytes) => to.copy_from_slice(bytes),
+                None => to.fill(0),
+            }
+            filled += BLOCK_BYTES;
+        }
+        Ok(filled)
+    }
+}
+
+/// Where a frame lies, and the numbers that it holds.
+struct FoundFrame {
+    segment: SegmentNumber,
+    block: Block,
+    blocks: u32,
+    bytes: usize,
+    sequence: FrameSequence,
+    numbers: Vec<u64>,
+}
+
+#[derive(Default)]
+struct Found {
+    frames: Vec<FoundFrame>,
+    damage: Vec<Damage>,
+}
+
+impl Found {
+    fn numbers(&self) -> Vec<u64> {
+        self.frames.iter().flat_map(|frame| frame.numbers.iter().copied()).collect()
+    }
+}
+
+impl RecordVisitor for Found {
+    fn on_frame(&mut self, segment: SegmentId, block: Block, header: &FrameHeader) {
+        let blocks = header.blocks();
+        let bytes = 64 + header.bytes as usize;
+        let segment = segment.number;
+        self.frames.push(FoundFrame { segment, block, blocks, bytes, sequence: header.sequence, numbers: Vec::new() });
+    }
+
+    fn on_record(&mut self, record: Record<'_>) {
+        let Record::Definition { version, bytes } = record else { panic!("only numbers are written: {record:?}") };
+        assert!(bytes.iter().all(|&byte| byte == version as u8));
+        self.frames.last_mut().expect("a frame").numbers.push(version);
+    }
+
+    fn on_damage(&mut self, damage: &Damage) {
+        self.damage.push(*damage);
+    }
+}
+
+fn read(segments: &Segments, on_damage: OnDamage) -> (Result<ScanResult, ScanError>, Found) {
+    let mut found = Found::default();
+    let numbers = segments.0.keys().copied().collect();
+    let result = scan(LogEnd::empty(STORE, LOG).chain, numbers, on_damage, &mut segments.clone(), &mut found);
+    (result, found)
+}
+
+/// A log that has had some lives.
+struct World {
+    random: Random,
+    segments: Segments,
+    /// The number that is appended next.
+    next: u64,
+    /// Numbers below this one are durable.
+    durable: u64,
+    now_us: u64,
+    cuts: u64,
+    torn: u64,
+}
+
+impl World {
+    /// Appends and writes until so many writes are done; then the power fails, perhaps during a write.
+    fn live(&mut self, end: LogEnd, writes: u64, large: bool) {
+        let mut writer = LogWriter::new(end, SEGMENT_BYTES_MIN);
+        // The last number of each group.
+        let mut groups: BTreeMap<GroupNumber, u64> = BTreeMap::new();
+        let mut under_way = None;
+        let mut done = 0;
+        loop {
+            for _ in 0..self.random.below(4) {
+                let len = if large { self.random.below(200_000) } else { self.random.below(3_000) };
+                let bytes = vec![self.next as u8; len as usize];
+                let group = writer.append(|group| group.definition(self.next, &bytes));
+                self.next += 1;
+                groups.insert(group, self.next);
+            }
+            self.now_us += self.random.below(3) * MARK_DELAY_US;
+            while let Some(request) = writer.poll(self.now_us, self.random.chance(2)) {
+                match request {
+                    Request::Make { segment, from, .. } => {
+                        let old = from.and_then(|from| self.segments.0.remove(&from)).unwrap_or_default();
+                        self.segments.0.insert(segment.number, old);
+                        assert_eq!(writer.complete(Completion::Made { segment, result: Ok(()) }, self.now_us), None);
+                    }
+                    Request::Write { segment, block, group } => {
+                        assert!(under_way.is_none(), "one write at a time");
+                        assert!(group.bytes().as_ptr().addr().is_multiple_of(BLOCK_BYTES));
+                        assert!((block.0 as usize * BLOCK_BYTES + group.bytes().len()) as u64 <= SEGMENT_BYTES_MIN);
+                        under_way = Some((segment, block, group));
+                    }
+                    Request::Read { .. } | Request::Remove { .. } => panic!("a writer reads and removes nothing"),
+                }
+            }
+            if done >= writes && (under_way.is_some() || self.random.chance(4)) {
+                break;
+            }
+            let Some((segment, block, group)) = under_way.take_if(|_| self.random.chance(2)) else { continue };
+            self.segments.write(segment.number, block, group.bytes(), || true);
+            done += 1;
+            let event = writer.complete(Completion::Written { segment, group, result: Ok(()) }, self.now_us);
+            let Some(LogEvent::Durable(group)) = event else { panic!("{event:?}") };
+            let durable = groups.range(..=group).next_back().map_or(self.durable, |(_, &next)| next);
+            assert!(durable >= self.durable);
+            self.durable = durable;
+        }
+        if let Some((segment, block, group)) = under_way {
+            self.cuts += 1;
+            let random = &mut self.random;
+            let share = 1 + random.below(5);
+            let spared = random.chance(8);
+            self.segments.write(segment.number, block, group.bytes(), || spared || !random.chance(share));
+        }
+    }
+
+    /// Reads what is there after a power cut.
+    fn recover(&mut self, seed: u64) -> LogEnd {
+        let (result, found) = read(&self.segments, OnDamage::Fail);
+        let result = result.unwrap_or_else(|error| panic!("seed {seed}: a torn write was taken for damage: {error}"));
+        let numbers = found.numbers();
+        let expected: Vec<u64> = (0..numbers.len() as u64).collect();
+        assert_eq!(numbers, expected, "seed {seed}: in order, and without a gap");
+        let found = numbers.len() as u64;
+        assert!(found >= self.durable, "seed {seed}: {} were durable, {found} were found", self.durable);
+        assert!(found <= self.next, "seed {seed}: what was never written was found");
+        self.torn += u64::from(found < self.next);
+        // What was found counts from now on: the next writer goes on behind it.
+        (self.next, self.durable) = (found, found);
+        result.end
+    }
+
+    /// Segments that nothing needs are given to the writer, with what is in them.
+    fn add_unused(&mut self, end: &mut LogEnd) {
+        let mut old = HashMap::new();
+        if let Some((number, blocks)) = self.segments.0.iter().next()
+            && self.random.chance(2)
+        {
+            // As if an older segment had been copied: frames that check out, under a number that they do not say.
+            assert!(*number < end.next_segment);
+            old.clone_from(blocks);
+        }
+        self.segments.0.insert(end.next_segment, old);
+        end.unused.push(end.next_segment);
+        end.next_segment = SegmentNumber(end.next_segment.0 + 1);
+    }
+}
+
+fn world(seed: u64) -> World {
+    let random = Random::new(seed);
+    World { random, segments: Segments::default(), next: 0, durable: 0, now_us: 1_000_000, cuts: 0, torn: 0 }
+}
+
+/// A log with some power cuts behind it, and where it ends.
+fn lives(seed: u64) -> (World, LogEnd) {
+    let mut world = world(seed);
+    let mut end = LogEnd::empty(STORE, LOG);
+    let large = world.random.chance(3);
+    for _ in 0..1 + world.random.below(4) {
+        if world.random.chance(3) {
+            world.add_unused(&mut end);
+        }
+        let writes = world.random.below(12);
+        world.live(end, writes, large);
+        end = world.recover(seed);
+    }
+    (world, end)
+}
+
+fn seeds() -> u64 {
+    std::env::var("STORE_SEEDS").map_or(120, |seeds| seeds.parse().expect("STORE_SEEDS is a number"))
+}
+
+#[test]
+fn after_power_cuts_all_that_was_durable_is_there_and_nothing_is_called_damage() {
+    let (mut cuts, mut torn) = (0, 0);
+    for seed in 0..seeds() {
+        let (world, _) = lives(seed);
+        cuts += world.cuts;
+        torn += world.torn;
+    }
+    println!("{cuts} power cuts during a write, {torn} of which lost what was not durable");
+    assert!(cuts > seeds() / 2 && torn > seeds() / 4, "the faults happened");
+}
+
+#[test]
+fn a_flipped_bit_in_what_a_later_frame_proves_is_damage_and_the_rest_is_read() {
+    let (mut told, mut last) = (0, 0);
+    for seed in 0..seeds() {
+        let (mut world, end) = lives(seed);
+        let (_, before) = read(&world.segments, OnDamage::Fail);
+        if before.frames.is_empty() {
+            continue;
+        }
+        let target = world.random.below(before.frames.len() as u64) as usize;
+        let frame = &before.frames[target];
+        let byte = world.random.below(frame.bytes as u64) as usize;
+        let block = frame.block.0 + (byte / BLOCK_BYTES) as u32;
+        world.segments.block_mut(frame.segment, block)[byte % BLOCK_BYTES] ^= 1 << world.random.below(8);
+        let (result, after) = read(&world.segments, OnDamage::Skip);
+        let result = result.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let kept: Vec<u64> = before.frames[..target].iter().flat_map(|frame| frame.numbers.clone()).collect();
+        // The frames of the last group alone may have nobody behind them who proves that they were durable.
+        if result.damage.is_empty() {
+            last += 1;
+            assert_eq!(after.numbers(), kept, "seed {seed}: the log ends before it");
+            assert!(result.end.chain.next <= frame.sequence && frame.sequence < end.chain.next, "seed {seed}");
+            continue;
+        }
+        told += 1;
+        let [damage] = result.damage[..] else { panic!("seed {seed}: {:?}", result.damage) };
+        assert_eq!(after.damage, [damage]);
+        assert_eq!(
+            (damage.first, damage.next),
+            (frame.sequence, frame.sequence.next()),
+            "seed {seed}: this frame alone"
+        );
+        assert_eq!((damage.segment.number, damage.block), (frame.segment, frame.block), "seed {seed}");
+        let behind = before.frames[target + 1..].iter().flat_map(|frame| frame.numbers.clone());
+        let expected: Vec<u64> = kept.into_iter().chain(behind).collect();
+        assert_eq!(after.numbers(), expected, "seed {seed}: all other frames are read");
+        let (strict, _) = read(&world.segments, OnDamage::Fail);
+        assert_eq!(strict, Err(ScanError::Damaged(damage)), "seed {seed}");
+        assert!(frame.blocks >= 1);
+    }
+    println!("{told} flips told as damage, {last} in frames that nothing proves");
+    assert!(told > seeds() / 4 && told > 2 * last, "the faults happened");
+}
+
+#[test]
+fn with_a_mark_behind_it_each_flipped_bit_is_damage() {
+    let mut world = world(7);
+    let mut writer = LogWriter::new(LogEnd::empty(STORE, LOG), SEGMENT_BYTES_MIN);
+    let mut run = |writer: &mut LogWriter, now_us: u64| {
+        while let Some(request) = writer.poll(now_us, true) {
+            match request {
+                Request::Make { segment, .. } => {
+                    world.segments.0.insert(segment.number, HashMap::new());
+                    writer.complete(Completion::Made { segment, result: Ok(()) }, now_us);
+                }
+                Request::Write { segment, block, group } => {
+                    world.segments.write(segment.number, block, group.bytes(), || true);
+                    writer.complete(Completion::Written { segment, group, result: Ok(()) }, now_us);
+                }
+                Request::Read { .. } | Request::Remove { .. } => panic!("a writer reads and removes nothing"),
+            }
+        }
+    };
+    for number in 0..3 {
+        writer.append(|group| group.definition(number, &[number as u8; 40]));
+        run(&mut writer, 0);
+    }
+    let due_us = writer.timer_us().expect("a mark is due");
+    run(&mut writer, due_us);
+    assert_eq!(writer.timer_us(), None, "a mark needs no other");
+    let (_, whole) = read(&world.segments, OnDamage::Fail);
+    assert_eq!(whole.numbers(), [0, 1, 2]);
+    for frame in &whole.frames[..3] {
+        for bit in 0..frame.bytes * 8 {
+            let mut flipped = world.segments.clone();
+            flipped.block_mut(frame.segment, frame.block.0)[bit / 8] ^= 1 << (bit % 8);
+            let (result, _) = read(&flipped, OnDamage::Fail);
+            let Err(ScanError::Damaged(damage)) = result else { panic!("bit {bit}: {result:?}") };
+            assert_eq!(damage.first, frame.sequence);
+        }
+    }
+    // The header of the segment: its frames are found without it, and nothing is lost.
+    for bit in 0..48 * 8 {
+        let mut flipped = world.segments.clone();
+        flipped.block_mut(SegmentNumber(1), 0)[bit / 8] ^= 1 << (bit % 8);
+        let (result, found) = read(&flipped, OnDamage::Fail);
+        assert!(result.is_ok() && found.numbers() == [0, 1, 2], "bit {bit}: {result:?}");
+    }
+    // A log that is cut off at any byte: damage if something proves it, or the end.
+    let blocks = whole.frames.last().map_or(0, |frame| frame.block.0 + frame.blocks);
+    for cut in 0..blocks as usize * BLOCK_BYTES / SECTOR_BYTES {
+        let mut short = world.segments.clone();
+        for block in 0..blocks {
+            let from = (cut * SECTOR_BYTES).saturating_sub(block as usize * BLOCK_BYTES).min(BLOCK_BYTES);
+            short.block_mut(SegmentNumber(1), block)[from..].fill(0);
+        }
+        let (result, found) = read(&short, OnDamage::Fail);
+        assert!(result.is_ok(), "sector {cut}: what is behind is gone too, so that nothing proves it");
+        let numbers = found.numbers();
+        assert_eq!(numbers, (0..numbers.len() as u64).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_segment_that_is_gone_is_damage() {
+    let mut seeds = 0..;
+    let (world, whole) = loop {
+        let (world, _) = lives(seeds.next().expect("some seed gives such a log"));
+        let (_, whole) = read(&world.segments, OnDamage::Fail);
+        let mut used: Vec<_> = whole.frames.iter().map(|frame| frame.segment).collect();
+        used.dedup();
+        if used.len() >= 3 {
+            break (world, whole);
+        }
+    };
+    let last = whole.frames.last().map(|frame| frame.segment);
+    for frame in &whole.frames {
+        let gone = frame.segment;
+        let mut segments = world.segments.clone();
+        segments.0.remove(&gone);
+        let (result, _) = read(&segments, OnDamage::Fail);
+        // Nothing is behind the last one that could prove that it was there.
+        if Some(gone) == last {
+            assert!(result.is_ok(), "{result:?}");
+            continue;
+        }
+        let Err(ScanError::Damaged(damage)) = result else { panic!("{result:?}") };
+        let lost = whole.frames.iter().find(|frame| frame.segment == gone).expect("its first frame");
+        assert_eq!(damage.first, lost.sequence);
+    }
+}
+
+#[test]
+fn a_segment_of_another_store_or_log_is_refused() {
+    let (world, _) = (1..).map(lives).find(|(world, _)| world.next > 0).expect("a log with something in it");
+    let numbers: Vec<_> = world.segments.0.keys().copied().collect();
+    for (store, log) in [(StoreTag(1), LOG), (STORE, LogId(3))] {
+        let mut found = Found::default();
+        let result = scan(
+            LogEnd::empty(store, log).chain,
+            numbers.clone(),
+            OnDamage::Skip,
+            &mut world.segments.clone(),
+            &mut found,
+        );
+        assert!(matches!(result, Err(ScanError::Foreign { .. })), "{result:?}");
+        assert!(found.frames.is_empty());
+    }
+}
