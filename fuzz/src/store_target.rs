@@ -7,8 +7,8 @@
 use store::limits::{BLOCK_BYTES, FRAME_HEADER_BYTES};
 use store::{
     AlignedBuffer, Block, Damage, DiskError, DiskErrorKind, Frame, FrameHeader, FrameKind, FrameSequence, Group,
-    LogEnd, LogId, OnDamage, Position, QueueCursor, QueueUid, Record, RecordReader, RecordVisitor, SegmentId,
-    SegmentNumber, SegmentReader, StoreTag, StoredMessage, scan,
+    LogEnd, LogId, OnDamage, Position, QueueCursor, QueueUid, Record, RecordReader, RecordVisitor, SegmentHeader,
+    SegmentId, SegmentNumber, SegmentReader, StoreTag, StoredMessage, scan,
 };
 
 const STORE: StoreTag = StoreTag(0x5354_4f52);
