@@ -83,7 +83,15 @@ impl ListHead {
     }
 }
 
-/// 44 bytes; arguments, which few have, are kept aside.
+/// A list of bindings that a message selects, or the rest of one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SelectedList {
+    pub list: BindingList,
+    /// The first binding of it.
+    pub first: u32,
+}
+
+/// 48 bytes; arguments, which few have, are kept aside.
 pub(crate) struct BindingEntry {
     pub source: u32,
     pub target: BindingTarget,
@@ -91,11 +99,13 @@ pub(crate) struct BindingEntry {
     /// For a topic exchange the trie node it hangs on, if it is the first there; for a consistent-hash exchange its place
     /// among the points, if it has one; for a headers exchange its postings, if it has any.
     pub node: u32,
+    /// Tells it from those that had its place before and will have it later.
+    pub serial: u32,
     arguments: u32,
     links: [ListNode; 3],
 }
 
-const _: () = assert!(size_of::<BindingEntry>() == 44);
+const _: () = assert!(size_of::<BindingEntry>() == 48);
 
 /// The arguments of one binding.
 struct KeptArguments {
@@ -109,6 +119,8 @@ struct KeptArguments {
 pub(crate) struct BindingTable {
     records: Vec<BindingEntry>,
     free: Vec<u32>,
+    /// That of the binding made last.
+    serial: u32,
     /// From what a binding says to its record.
     index: HashTable<u32>,
     arguments: Vec<Option<Box<KeptArguments>>>,
@@ -133,6 +145,7 @@ impl BindingTable {
         Self {
             records: Vec::new(),
             free: Vec::new(),
+            serial: 0,
             index: HashTable::new(),
             arguments: Vec::new(),
             arguments_free: Vec::new(),
@@ -247,11 +260,13 @@ impl BindingTable {
                 }
             }
         };
+        self.serial = self.serial.wrapping_add(1);
         let record = BindingEntry {
             source: said.source,
             target: said.target,
             key: self.texts.keep(said.key),
             node: NONE,
+            serial: self.serial,
             arguments,
             links: [UNLINKED; 3],
         };
@@ -287,6 +302,9 @@ impl BindingTable {
             self.arguments_free.push(record.arguments);
         }
         self.texts.drop(record.key);
+        // Who remembers the binding does not find it again.
+        self.serial = self.serial.wrapping_add(1);
+        self.records[binding as usize].serial = self.serial;
         self.free.push(binding);
     }
 

@@ -15,6 +15,7 @@ mod exchange;
 mod features;
 mod heap;
 mod ids;
+mod index_set;
 pub mod limits;
 mod name;
 mod named;

@@ -90,6 +90,11 @@ impl<T: Named> NameTable<T> {
         self.things.get(index as usize)?.as_ref()
     }
 
+    #[inline]
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.things.get_mut(index as usize)?.as_mut()
+    }
+
     /// What is at an index that is known to be in use.
     #[inline]
     pub fn at(&self, index: u32) -> &T {
@@ -104,6 +109,11 @@ impl<T: Named> NameTable<T> {
     /// The serial that the next thing must carry; no two things get the same until 2^32 came and went.
     pub fn next_serial(&mut self) -> u32 {
         self.serial = self.serial.wrapping_add(1);
+        self.serial
+    }
+
+    /// The serial that was given out last.
+    pub fn last_serial(&self) -> u32 {
         self.serial
     }
 
@@ -169,10 +179,5 @@ impl<T: Named> NameTable<T> {
     /// Whether something with a name is at an index, of this vhost.
     pub fn has(&self, index: u32, vhost: VhostId) -> bool {
         self.get(index).is_some_and(|thing| thing.vhost() == vhost && !thing.is_leaving())
-    }
-
-    /// Indexes of all things of a vhost, in their order.
-    pub fn in_vhost(&self, vhost: VhostId) -> impl Iterator<Item = u32> {
-        self.iter().filter(move |(_, thing)| thing.vhost() == vhost).map(|(index, _)| index)
     }
 }

@@ -4,7 +4,7 @@
 //! Owns:   one hash table over all direct exchanges, from exchange and key to the first such binding.
 
 use crate::{
-    binding::{BindingList, BindingTable, BindingTarget, ListHead, NONE},
+    binding::{BindingList, BindingTable, ListHead, NONE, SelectedList},
     limits::CatalogLimits,
 };
 use foldhash::fast::FixedState;
@@ -80,12 +80,9 @@ impl DirectIndex {
         self.heads.find(hash_of(&self.hash, exchange, key), same).copied()
     }
 
-    /// Answers with the work.
-    pub fn route(&self, bindings: &BindingTable, exchange: u32, key: &[u8], found: &mut Vec<BindingTarget>) -> u64 {
-        let before = found.len();
-        if let Some(head) = self.find(bindings, exchange, key) {
-            found.extend(bindings.iter(BindingList::Alike, ListHead(head)).map(|binding| bindings.get(binding).target));
-        }
-        1 + (found.len() - before) as u64
+    /// Selects the bindings with this key.
+    pub fn route(&self, bindings: &BindingTable, exchange: u32, key: &[u8], found: &mut Vec<SelectedList>) {
+        let first = self.find(bindings, exchange, key);
+        found.extend(first.map(|first| SelectedList { list: BindingList::Alike, first }));
     }
 }

@@ -15,7 +15,7 @@ mod pattern;
 mod words;
 
 use crate::{
-    binding::{BindingList, BindingTable, BindingTarget, ListHead, NONE},
+    binding::{BindingList, BindingTable, ListHead, NONE, SelectedList},
     limits::CatalogLimits,
 };
 use foldhash::fast::FixedState;
@@ -251,8 +251,8 @@ impl TopicTrie {
         }
     }
 
-    /// Appends where the bindings lead whose patterns match. A target can come up more than once. Answers with the work.
-    pub fn route(&mut self, bindings: &BindingTable, root: u32, key: &[u8], found: &mut Vec<BindingTarget>) -> u64 {
+    /// Selects the bindings whose patterns match. Answers with the work.
+    pub fn route(&mut self, bindings: &BindingTable, root: u32, key: &[u8], found: &mut Vec<SelectedList>) -> u64 {
         let mut words = std::mem::take(&mut self.key);
         words.read(key, &self.words);
         // Positions go from 0 to the number of words.
@@ -278,7 +278,7 @@ impl TopicTrie {
         root: u32,
         (key, words): (&[u8], &KeyWords),
         search: &mut TopicSearch<S>,
-        found: &mut Vec<BindingTarget>,
+        found: &mut Vec<SelectedList>,
     ) -> u64 {
         let end = words.len();
         let (mut last, mut at_start, mut labelled) = (S::default(), S::default(), S::default());
@@ -301,12 +301,12 @@ impl TopicTrie {
                 let (matches, units) = words.matches(key, tail, at, &search.alike, &self.words);
                 work += units;
                 if matches {
-                    work += append(bindings, alike, found);
+                    select(alike, found);
                 }
                 continue;
             }
             if at.contains(end) {
-                work += append(bindings, alike, found);
+                select(alike, found);
             }
             if has_star {
                 self.enter(node, STAR, at.without(last).next(), &mut search.to_visit);
@@ -340,11 +340,8 @@ impl TopicTrie {
     }
 }
 
-/// Answers with how many there were.
-fn append(bindings: &BindingTable, alike: ListHead, found: &mut Vec<BindingTarget>) -> u64 {
-    let before = found.len();
-    found.extend(bindings.iter(BindingList::Alike, alike).map(|binding| bindings.get(binding).target));
-    (found.len() - before) as u64
+fn select(alike: ListHead, found: &mut Vec<SelectedList>) {
+    found.extend(alike.first().map(|first| SelectedList { list: BindingList::Alike, first }));
 }
 
 #[cfg(test)]
