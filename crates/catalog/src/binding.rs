@@ -7,10 +7,10 @@
 use crate::{
     heap::allocated,
     limits::{ARGUMENT_BYTES_A_STEP, CatalogLimits},
+    segmented_table::SegmentedTable,
     texts::{TextArena, TextId},
 };
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
 use std::hash::{BuildHasher, Hash, Hasher};
 use wire::Table;
 
@@ -122,7 +122,7 @@ pub(crate) struct BindingTable {
     /// That of the binding made last.
     serial: u32,
     /// From what a binding says to its record.
-    index: HashTable<u32>,
+    index: SegmentedTable<u32>,
     arguments: Vec<Option<Box<KeptArguments>>>,
     arguments_free: Vec<u32>,
     /// Bytes of the arguments.
@@ -146,7 +146,7 @@ impl BindingTable {
             records: Vec::new(),
             free: Vec::new(),
             serial: 0,
-            index: HashTable::new(),
+            index: SegmentedTable::default(),
             arguments: Vec::new(),
             arguments_free: Vec::new(),
             arguments_bytes: 0,
@@ -280,20 +280,22 @@ impl BindingTable {
                 (self.records.len() - 1) as u32
             }
         };
-        let hash = self.hash_of_binding(binding);
-        let mut index = std::mem::take(&mut self.index);
-        index.insert_unique(hash, binding, |&other| self.hash_of_binding(other));
-        self.index = index;
+        let Self { index, records, arguments, texts, hash, .. } = self;
+        let hash_of = |&binding: &u32| {
+            let record = &records[binding as usize];
+            let arguments = arguments.get(record.arguments as usize).and_then(|kept| kept.as_ref());
+            let arguments = arguments.map_or(0, |kept| kept.hash);
+            Self::hash_of(hash, record.source, record.target, texts.get(record.key), arguments)
+        };
+        index.insert_unique(hash_of(&binding), binding, hash_of);
         binding
     }
 
     /// Forgets a binding that is on no list any more.
     pub fn remove(&mut self, binding: u32) {
         let hash = self.hash_of_binding(binding);
-        match self.index.find_entry(hash, |&other| other == binding) {
-            Ok(entry) => drop(entry.remove()),
-            Err(_) => unreachable!("every binding is in the index"),
-        }
+        let removed = self.index.remove(hash, |&other| other == binding);
+        assert!(removed.is_some(), "every binding is in the index");
         let record = &self.records[binding as usize];
         if record.arguments != NONE {
             if let Some(kept) = self.arguments[record.arguments as usize].take() {

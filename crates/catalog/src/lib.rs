@@ -28,6 +28,7 @@ mod queue_type;
 mod refusal;
 mod route;
 mod route_cache;
+mod segmented_table;
 mod stamp;
 mod texts;
 mod user;

@@ -13,7 +13,7 @@ use script::RoutingScript;
 use wire::RawProperties;
 
 /// More than two definitions remove.
-const BINDINGS: u64 = 2 * DEFINITION_STEPS_MAX + 5_000;
+const BINDINGS: u64 = 2 * DEFINITION_STEPS_MAX + DEFINITION_STEPS_MAX / 2;
 
 fn bound(script: &mut RoutingScript, exchange: &str, queue: &str, count: u64) {
     for number in 0..count {
@@ -33,7 +33,7 @@ fn finish(script: &mut RoutingScript) -> (u64, Vec<String>) {
         script.catalog.take_work();
         let executed = script.execute(&Definition::Finish).expect("the rest");
         let work = script.catalog.take_work();
-        assert!(work <= 3 * DEFINITION_STEPS_MAX, "{work}");
+        assert!(work <= 4 * DEFINITION_STEPS_MAX, "{work}");
         assert!(executed.changed && executed.unfinished == script.catalog.has_unfinished());
         removed.extend(executed.queues_removed.iter().map(|queue| queue.name.to_string()));
         definitions += 1;

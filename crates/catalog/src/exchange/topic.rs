@@ -17,9 +17,9 @@ mod words;
 use crate::{
     binding::{BindingList, BindingTable, ListHead, NONE, SelectedList},
     limits::CatalogLimits,
+    segmented_table::SegmentedTable,
 };
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
 use key_words::{KeyWords, PositionSet, WidePositions};
 use pattern::{next_word, words_of};
 use std::hash::{BuildHasher, Hasher};
@@ -61,7 +61,7 @@ impl<S> TopicSearch<S> {
 pub(crate) struct TopicTrie {
     nodes: Vec<TrieNode>,
     free: Vec<u32>,
-    edges: HashTable<u32>,
+    edges: SegmentedTable<u32>,
     words: WordTable,
     hash: FixedState,
     key: KeyWords,
@@ -80,7 +80,7 @@ impl TopicTrie {
         Self {
             nodes: Vec::new(),
             free: Vec::new(),
-            edges: HashTable::new(),
+            edges: SegmentedTable::default(),
             words: WordTable::new(limits.hash_seed),
             hash: FixedState::with_seed(limits.hash_seed),
             key: KeyWords::default(),
@@ -237,10 +237,8 @@ impl TopicTrie {
             if parent == NONE || children != 0 || alike != ListHead::default() {
                 return;
             }
-            match self.edges.find_entry(hash_of(&self.hash, parent, word), |&other| other == node) {
-                Ok(entry) => drop(entry.remove()),
-                Err(_) => unreachable!("every node but a root has an edge"),
-            }
+            let removed = self.edges.remove(hash_of(&self.hash, parent, word), |&other| other == node);
+            assert!(removed.is_some(), "every node but a root has an edge");
             self.words.give_back(word);
             self.free.push(node);
             let from = &mut self.nodes[parent as usize];
