@@ -108,7 +108,8 @@ pub(crate) fn find(
     catalog: &mut Catalog,
     work: &mut WorkBudget,
 ) -> Result<Arc<QueueRoute>, Box<KeyedRoute>> {
-    let work_max = work.left().max(work.grace() as u64);
+    // What it comes upon is put together then, which is as much again.
+    let work_max = (work.left() / 2).max(work.grace() as u64);
     let route = catalog.route_within(exchange, routing_key, properties, work_max);
     work.draw(catalog.take_work() as usize);
     route

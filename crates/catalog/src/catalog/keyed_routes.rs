@@ -171,7 +171,13 @@ impl Catalog {
             }
         };
         self.walk.selected = selected;
-        is_done.then(|| self.found_by_keys(search))
+        let route = is_done.then(|| self.found_by_keys(search))?;
+        if let [end] = search.ends[..]
+            && search.holds_at(self.version)
+        {
+            self.remember(search.from, &search.keys[..end as usize], properties, &route);
+        }
+        Some(route)
     }
 
     /// Looks for one key at one exchange, or at bindings that it has selected. Answers whether there was anything left to look

@@ -126,25 +126,41 @@ impl Catalog {
             }
             ExchangeKind::Fanout | ExchangeKind::Topic | ExchangeKind::ConsistentHash => {}
         }
-        // Where bindings lead to what is being removed, it may turn out to lead nowhere.
-        let key = if self.removals.is_empty() && is_deaf(exchange) { b"" } else { routing_key };
-        let version = exchange.version.max(self.vhosts.at(exchange.definition.vhost).version);
-        let hash = self.routes.hash(id.index, key);
+        let (hash, key, version) = self.cache_place(exchange, id, routing_key);
         let known = self.routes.find(hash, id.index, key, version);
-        // Routes that depend on traces are remembered for messages without one.
-        let is_first = |route: &QueueRoute| {
-            route.decided == RouteDependence::ByKey || federation_upstream::trace(properties).is_none()
-        };
         if let Some(route) = known
-            && is_first(&route)
+            && is_for(&route, properties)
         {
             return Ok(route);
         }
         let route = self.walk_or_search(id, routing_key, properties, work_max)?;
-        if route.decided < RouteDependence::ByMessage && is_first(&route) {
+        if is_for(&route, properties) {
             self.routes.insert(hash, id.index, key, self.version, &route);
         }
         Ok(route)
+    }
+
+    /// Under which hash and key a route from an exchange is remembered, and since which version it holds.
+    #[inline]
+    fn cache_place<'a>(&self, exchange: &ExchangeEntry, id: ExchangeId, routing_key: &'a [u8]) -> (u64, &'a [u8], u64) {
+        // Where bindings lead to what is being removed, it may turn out to lead nowhere.
+        let key = if self.removals.is_empty() && is_deaf(exchange) { b"" } else { routing_key };
+        let version = exchange.version.max(self.vhosts.at(exchange.definition.vhost).version);
+        (self.routes.hash(id.index, key), key, version)
+    }
+
+    /// Remembers a route that a search has found, as a walk would.
+    pub(super) fn remember(&mut self, id: ExchangeId, key: &[u8], properties: RawProperties<'_>, route: &Arc<QueueRoute>) {
+        let Some(exchange) = self.exchanges.get(id) else { return };
+        let is_remembered = match exchange.definition.kind {
+            ExchangeKind::Direct | ExchangeKind::Fanout | ExchangeKind::Topic => true,
+            ExchangeKind::ConsistentHash => is_by_key(exchange),
+            ExchangeKind::Headers | ExchangeKind::Delayed | ExchangeKind::FederationUpstream => false,
+        };
+        let (hash, key, version) = self.cache_place(exchange, id, key);
+        if is_remembered && is_for(route, properties) && self.routes.find(hash, id.index, key, version).is_none() {
+            self.routes.insert(hash, id.index, key, self.version, route);
+        }
     }
 
     fn walk_or_search(
@@ -330,6 +346,17 @@ impl Catalog {
             to_visit.push(index);
         }
         exchange.stamped > 0
+    }
+}
+
+/// Whether a route is for other messages with this key, too. Those that depend on traces are remembered for messages without
+/// one.
+#[inline]
+fn is_for(route: &QueueRoute, properties: RawProperties<'_>) -> bool {
+    match route.decided {
+        RouteDependence::ByKey => true,
+        RouteDependence::ByKeyAndTrace => federation_upstream::trace(properties).is_none(),
+        RouteDependence::ByMessage => false,
     }
 }
 
