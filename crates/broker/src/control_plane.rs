@@ -7,7 +7,7 @@ use crate::definitions::Definitions;
 use crate::effects::Effects;
 use crate::flow_control::FlowControl;
 use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, ShardIdentity};
-use crate::limits::{CONSUMER_REMOVAL_WORK, DEAD_LETTER_THROTTLE_US};
+use crate::limits::{CONSUMER_REMOVAL_WORK, DEAD_LETTER_THROTTLE_US, DEFINITION_WORK};
 use crate::publishing::Publishing;
 use crate::queue::Queue;
 use crate::queue_timers::TimerTarget;
@@ -137,7 +137,7 @@ impl ControlPlane<'_> {
 
     /// Creates, removes and updates the queues of this shard that a change concerns, and the quotas.
     fn carry_out<E: Effects>(&mut self, executed: &ExecutedDefinition, fx: &mut E) {
-        self.data.dispatcher.work.draw(self.definitions.catalog.take_work() as usize);
+        self.data.dispatcher.work.draw(DEFINITION_WORK + self.definitions.catalog.take_work() as usize);
         for removed in &executed.queues_removed {
             if self.identity.is_home(removed.home) {
                 self.remove_queue(removed.id, fx);

@@ -46,7 +46,14 @@ pub(crate) struct DeadLetterRouter {
 impl DeadLetterRouter {
     pub fn new(epoch_unix_s: u64) -> Self {
         let properties_bytes_max = DEAD_LETTER_PROPERTIES_BYTES_MAX;
-        DeadLetterRouter { epoch_unix_s, properties_bytes_max, dropped: 0, search: None, unfinished: None, writer: None }
+        DeadLetterRouter {
+            epoch_unix_s,
+            properties_bytes_max,
+            dropped: 0,
+            search: None,
+            unfinished: None,
+            writer: None,
+        }
     }
 
     /// Routes the dead letters of a group, which are the next of those pending, as far as the budget of the turn allows. Counts
@@ -162,7 +169,8 @@ impl DeadLetterRouter {
             forwarder.unroutable += 1;
         }
         let mut kept = None;
-        let next = forward_from(0, dead_letter, route, &content, first, &mut kept, (dispatcher, forwarder), catalog, fx);
+        let next =
+            forward_from(0, dead_letter, route, &content, first, &mut kept, (dispatcher, forwarder), catalog, fx);
         if let Some(next) = next {
             let DeadLetter { target, reason, .. } = dead_letter;
             let message = kept.unwrap_or_else(|| content.keep(fx.pool()));

@@ -41,9 +41,16 @@ pub(crate) struct RoutePart<'a, W> {
 enum ReleasedMessage {
     Due(DelayedMessage),
     /// Its queues are being searched for.
-    Searching { message: Message, search: Box<KeyedRoute> },
+    Searching {
+        message: Message,
+        search: Box<KeyedRoute>,
+    },
     /// The queues from this index on have not got it.
-    Routed { message: Message, route: Arc<QueueRoute>, next: usize },
+    Routed {
+        message: Message,
+        route: Arc<QueueRoute>,
+        next: usize,
+    },
 }
 
 /// Forwards routed messages; holds those that exchanges delay.

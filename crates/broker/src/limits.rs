@@ -5,6 +5,8 @@
 pub const WORK_PER_TURN: u32 = 1 << 15;
 /// Units of work of a consumer that leaves its queue and its channel.
 pub const CONSUMER_REMOVAL_WORK: usize = 8;
+/// Units of work of a definition beside those that the catalog counts: it is checked, copied and kept in several tables.
+pub const DEFINITION_WORK: usize = 10;
 /// The part of the budget that a publish may use beyond it rather than be left for another turn: a thirty-second.
 pub const WORK_GRACE_DIVISOR: u32 = 32;
 /// Messages that a queue on another shard may have sent ahead to one consumer before it is granted more credit.

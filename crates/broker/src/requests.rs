@@ -115,22 +115,23 @@ impl Requests<'_> {
                 self.control.definitions.precondition_failed(id, "in use")
             }
             QueueRequest::Deletable { .. } => QueueResponse::Counts { messages, consumers },
-            QueueRequest::Get { no_ack } => match dispatcher.queues.get(id, no_ack, dispatcher.now_us, &mut dispatcher.work, fx)
-            {
-                GetResult::Empty => QueueResponse::Empty,
-                GetResult::Unfinished => {
-                    self.control.sessions.deferred.leave(DeferredWork::Get { requester, queue: id, no_ack });
-                    QueueResponse::Deferred
+            QueueRequest::Get { no_ack } => {
+                match dispatcher.queues.get(id, no_ack, dispatcher.now_us, &mut dispatcher.work, fx) {
+                    GetResult::Empty => QueueResponse::Empty,
+                    GetResult::Unfinished => {
+                        self.control.sessions.deferred.leave(DeferredWork::Get { requester, queue: id, no_ack });
+                        QueueResponse::Deferred
+                    }
+                    GetResult::Message(QueueEntry { position, message, redelivered }, left) => QueueResponse::Message {
+                        queue: id,
+                        position,
+                        message,
+                        redelivered,
+                        ack_required: !no_ack,
+                        messages_left: count(left),
+                    },
                 }
-                GetResult::Message(QueueEntry { position, message, redelivered }, left) => QueueResponse::Message {
-                    queue: id,
-                    position,
-                    message,
-                    redelivered,
-                    ack_required: !no_ack,
-                    messages_left: count(left),
-                },
-            },
+            }
             QueueRequest::Consume(subscription) => {
                 let alone = subscription.exclusive && (!queue.consumers.is_empty() || queue.is_single_active());
                 if queue.consumers.is_exclusive() || alone {

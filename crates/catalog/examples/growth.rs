@@ -59,6 +59,8 @@ fn main() {
         }
         let (each, most) = (all.as_nanos() as usize / BINDINGS, most.as_secs_f64() * 1e3);
         let units = work as f64 / BINDINGS as f64;
-        println!("{name}: {each} ns and {units:.1} units of work a binding, {most:.2} ms for the longest {PART} of them");
+        println!(
+            "{name}: {each} ns and {units:.1} units of work a binding, {most:.2} ms for the longest {PART} of them"
+        );
     }
 }

@@ -109,7 +109,8 @@ impl<T> SegmentedTable<T> {
             self.segments[segment].insert_unique(hash, value, hash_of);
         }
         // Hashes may be less even than one expects.
-        self.segments_bytes += self.segments[at].allocation_size() + self.segments[at + count].allocation_size() - before;
+        self.segments_bytes +=
+            self.segments[at].allocation_size() + self.segments[at + count].allocation_size() - before;
         if is_second_half {
             for number in [at - count / 2, at - count / 2 + count] {
                 self.reserve(number, 2 * SEGMENT_VALUES, hash_of);

@@ -312,7 +312,9 @@ fn a_route_to_many_queues_is_found_a_piece_at_a_time() {
     script.run("exchange up x-federation-upstream x-downstream=me; exchange over fanout; exchange rest fanout; exchange none direct alternate-exchange=rest");
     script.run("bind-exchange over '' amq.fanout");
     for queue in 0..1_000 {
-        script.run(&format!("queue q{queue}; bind amq.fanout '' q{queue}; bind amq.direct k q{queue}; bind amq.topic a.# q{queue}"));
+        script.run(&format!(
+            "queue q{queue}; bind amq.fanout '' q{queue}; bind amq.direct k q{queue}; bind amq.topic a.# q{queue}"
+        ));
         script.run(&format!("bind amq.topic a.* q{queue}; bind rest '' q{queue}"));
     }
     for (name, key) in [("amq.fanout", "k"), ("amq.direct", "k"), ("amq.topic", "a.b"), ("over", "k"), ("none", "k")] {

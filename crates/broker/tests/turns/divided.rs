@@ -14,10 +14,8 @@ fn exchange_with(world: &mut BrokerWorld, at: WorldConnection, name: &str, kind:
     let bytes = arguments.to_bytes();
     let (passive, durable, auto_delete, internal, no_wait) = (false, false, false, false, true);
     let (exchange, kind, arguments) = (short(name), short(kind), TableRef::new(&bytes));
-    world.command(
-        at,
-        exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments },
-    );
+    world
+        .command(at, exchange::Declare { exchange, kind, passive, durable, auto_delete, internal, no_wait, arguments });
 }
 
 fn bind(world: &mut BrokerWorld, at: WorldConnection, name: &str, queue: &str, key: &str) {
@@ -133,9 +131,8 @@ fn a_dead_letter_for_very_many_queues_is_divided_and_no_other_overtakes_it() {
     let (mut world, attacker, bystander) = world();
     let names = names(QUEUES);
     fanout(&mut world, attacker, &names, &Table::new());
-    let dies = table("x-dead-letter-exchange", Value::text("f"))
-        .with("x-message-ttl", Value::I32(0))
-        .expect("a short name");
+    let dies =
+        table("x-dead-letter-exchange", Value::text("f")).with("x-message-ttl", Value::I32(0)).expect("a short name");
     queue_with(&mut world, attacker, "dies", &dies);
     world.runs_deferred = false;
     world.shards[0].0.start_turn();
@@ -166,9 +163,8 @@ fn dead_letters_that_a_divided_one_causes_keep_their_order() {
     let names = names(40_000);
     fanout(&mut world, attacker, &names, &dies);
     declare(&mut world, attacker, "end");
-    let first = table("x-dead-letter-exchange", Value::text("f"))
-        .with("x-message-ttl", Value::I32(0))
-        .expect("a short name");
+    let first =
+        table("x-dead-letter-exchange", Value::text("f")).with("x-message-ttl", Value::I32(0)).expect("a short name");
     queue_with(&mut world, attacker, "dies", &first);
     world.sent(attacker);
     world.runs_deferred = false;
@@ -352,7 +348,11 @@ fn publishes_of_another_shard_to_many_queues_are_divided() {
     assert!(turns > 10, "{turns} turns");
     no_turn_is_long(&world);
     assert!(
-        world.shards[0].0.queues().filter(|queue| queue.name.starts_with('q')).all(|queue| queue.ready.len() == PUBLISHES)
+        world.shards[0]
+            .0
+            .queues()
+            .filter(|queue| queue.name.starts_with('q'))
+            .all(|queue| queue.ready.len() == PUBLISHES)
     );
     assert!(world.sent(publisher).ends_with("ack 1000+"));
 }
@@ -413,7 +413,8 @@ fn a_message_is_published_once_its_queues_are_found_though_others_come_and_go() 
     }
     no_turn_is_long(&world);
     assert!(world.sent(attacker).ends_with("tx.commit-ok"));
-    let waiting = |name: &str| world.shards[0].0.queues().filter(|queue| queue.name.starts_with(name)).collect::<Vec<_>>();
+    let waiting =
+        |name: &str| world.shards[0].0.queues().filter(|queue| queue.name.starts_with(name)).collect::<Vec<_>>();
     assert!(waiting("q").len() > QUEUES - 200 && waiting("q").iter().all(|queue| queue.ready.len() == 1));
     assert!(waiting("other").iter().all(|queue| queue.ready.is_empty()), "they are bound to nothing");
 }

@@ -59,12 +59,7 @@ impl Catalog {
     }
 
     /// Holds the queue at an index, if there is one, against the policies of its vhost. Answers with the steps.
-    fn renew_queue(
-        &mut self,
-        index: u32,
-        recounted: &BTreeSet<VhostId>,
-        executed: &mut ExecutedDefinition,
-    ) -> u64 {
+    fn renew_queue(&mut self, index: u32, recounted: &BTreeSet<VhostId>, executed: &mut ExecutedDefinition) -> u64 {
         let Some(queue) = self.queues.table.get_mut(index).filter(|queue| !queue.leaving) else { return 1 };
         let definition = &mut queue.definition;
         let policies = &mut self.vhosts.at_mut(definition.vhost).policies;

@@ -150,7 +150,13 @@ impl Catalog {
     }
 
     /// Remembers a route that a search has found, as a walk would.
-    pub(super) fn remember(&mut self, id: ExchangeId, key: &[u8], properties: RawProperties<'_>, route: &Arc<QueueRoute>) {
+    pub(super) fn remember(
+        &mut self,
+        id: ExchangeId,
+        key: &[u8],
+        properties: RawProperties<'_>,
+        route: &Arc<QueueRoute>,
+    ) {
         let Some(exchange) = self.exchanges.get(id) else { return };
         let is_remembered = match exchange.definition.kind {
             ExchangeKind::Direct | ExchangeKind::Fanout | ExchangeKind::Topic => true,

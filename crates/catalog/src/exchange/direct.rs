@@ -44,9 +44,7 @@ impl DirectIndex {
         }
         bindings.link(BindingList::Alike, &mut ListHead::default(), binding);
         let state = &self.hash;
-        self.heads.insert_unique(hash, binding, |&head| {
-            hash_of(state, bindings.get(head).source, bindings.key(head))
-        });
+        self.heads.insert_unique(hash, binding, |&head| hash_of(state, bindings.get(head).source, bindings.key(head)));
     }
 
     fn set_head(&mut self, hash: u64, before: u32, head: u32) {
