@@ -24,7 +24,7 @@ use crate::{
     definition::{Definition, DefinitionOutcome, ExecutedDefinition, RemovedQueue},
     exchange::{ExchangeTable, direct::DirectIndex, headers::HeadersIndex, topic::TopicTrie},
     ids::{QueueId, SessionId},
-    limits::CatalogLimits,
+    limits::{CatalogLimits, DEFINITION_STEPS_MAX},
     name::{Name, ResourceKind},
     permission::PermissionCache,
     queue::QueueTable,
@@ -166,7 +166,8 @@ impl Catalog {
         match definition {
             Definition::Finish => {
                 let steps = self.remove(0, &mut executed);
-                self.renew(steps, &mut executed);
+                // Removals that go on and on leave some of the steps to a renewal.
+                self.renew(steps.min(DEFINITION_STEPS_MAX / 2), &mut executed);
             }
             // What changes nothing is not executed by the other replicas.
             Definition::SetPolicies { .. } | Definition::SetVhostLimits { .. } if executed.changed => {
