@@ -167,7 +167,7 @@ impl Broker {
             ("early publishes", self.early.len()),
             ("queues that are full", dispatcher.flow.full_len()),
             ("timers", housekeeping.timers.len()),
-            ("delayed messages", self.data.forwarder.delayed.len()),
+            ("delayed messages", self.data.forwarder.delayed_len()),
             ("dead letters", housekeeping.dead_letters.len()),
             ("deferred work", self.sessions.deferred.len()),
         ]

@@ -1,5 +1,6 @@
 //! Sender-selected distribution: further routing keys in the headers `CC` and `BCC` (RabbitMQ extension).
 
+use crate::death_events::copy_entries;
 use crate::message::Content;
 use crate::work_budget::WorkBudget;
 use catalog::{Catalog, ExchangeId, KeyedRoute, QueueRoute, Refusal};
@@ -25,9 +26,10 @@ impl PublishRewrite {
     }
 }
 
-/// The further routing keys of a publish; `None` if it has neither header.
+/// The further routing keys of a publish; `None` if it has neither header. Adds the entries of its headers that are copied to the
+/// work.
 #[cold]
-pub(crate) fn parse(properties: RawProperties<'_>) -> Result<Option<PublishRewrite>, Refusal> {
+pub(crate) fn parse(properties: RawProperties<'_>, work: &mut usize) -> Result<Option<PublishRewrite>, Refusal> {
     let Some(headers) = properties.headers() else { return Ok(None) };
     let (cc, bcc) = (headers.get("CC"), headers.get("BCC"));
     if cc.is_none() && bcc.is_none() {
@@ -50,9 +52,7 @@ pub(crate) fn parse(properties: RawProperties<'_>) -> Result<Option<PublishRewri
     let properties = bcc.map(|_| {
         let mut out = Vec::new();
         properties.rewrite(true, &mut out, |headers, out| {
-            let mut table = TableRef::new(headers).to_table().unwrap_or_default();
-            while table.remove("BCC").is_some() {}
-            out.extend_from_slice(&table.to_bytes());
+            *work += copy_entries(TableRef::new(headers), out, |name| name != b"BCC");
         });
         out
     });
@@ -81,16 +81,38 @@ pub(crate) fn search_all(exchange: ExchangeId, routing_key: &[u8], further_keys:
     KeyedRoute::new(exchange, std::iter::once(routing_key).chain(further_keys.iter().map(|key| &**key)))
 }
 
-/// The search for the queues of a message that is routed a second time, if it has further keys: a dead letter, or one that was
-/// delayed.
-pub(crate) fn search_again(exchange: ExchangeId, content: &Content<'_>) -> Option<KeyedRoute> {
+/// Finds the queues of a message that is routed a second time: a dead letter, or one that was delayed. Returns the search where
+/// the budget of the turn is spent before it has ended.
+pub(crate) fn find_again(
+    exchange: ExchangeId,
+    content: &Content<'_>,
+    catalog: &mut Catalog,
+    work: &mut WorkBudget,
+) -> Result<Arc<QueueRoute>, Box<KeyedRoute>> {
     let properties = content.properties();
     let visible = if properties.has_headers() { in_cc(properties) } else { Vec::new() };
     if visible.is_empty() && content.bcc.is_empty() {
-        return None;
+        return find(exchange, content.routing_key, properties, catalog, work);
     }
     let further = visible.iter().map(|key| &**key).chain(crate::bcc::unpack(content.bcc));
-    Some(KeyedRoute::new(exchange, std::iter::once(content.routing_key).chain(further)))
+    let mut search = Box::new(KeyedRoute::new(exchange, std::iter::once(content.routing_key).chain(further)));
+    continue_search(&mut search, properties, catalog, work).ok_or(search)
+}
+
+/// Finds the queues of a message by its routing key alone. Returns the search where it takes more than is left of the budget.
+#[inline]
+pub(crate) fn find(
+    exchange: ExchangeId,
+    routing_key: &[u8],
+    properties: RawProperties<'_>,
+    catalog: &mut Catalog,
+    work: &mut WorkBudget,
+) -> Result<Arc<QueueRoute>, Box<KeyedRoute>> {
+    // What it comes upon is put together then, which is as much again.
+    let work_max = (work.left() / 2).max(work.grace() as u64);
+    let route = catalog.route_within(exchange, routing_key, properties, work_max);
+    work.draw(catalog.take_work() as usize);
+    route
 }
 
 /// Goes on with a search as far as the budget of the turn allows. Returns the route once it is found.
@@ -119,15 +141,15 @@ mod tests {
         };
         let headers = Table::new().with("CC", list(&["a", "b"])).and_then(|table| table.with("BCC", list(&["c"])));
         let properties = Properties { headers: headers.ok(), ..Properties::default() }.to_bytes();
-        let rewrite = parse(RawProperties::new(&properties)).expect("lists").expect("both headers");
+        let rewrite = parse(RawProperties::new(&properties), &mut 0).expect("lists").expect("both headers");
         assert_eq!(rewrite.keys.iter().map(|key| &**key).collect::<Vec<_>>(), [b"a", b"b", b"c"]);
         assert_eq!(crate::bcc::unpack(&rewrite.bcc).collect::<Vec<_>>(), [b"c"]);
         let rewritten = rewrite.properties.expect("BCC is gone");
         let headers = RawProperties::new(&rewritten).headers().expect("CC is left");
         assert!(headers.get("CC").is_some() && headers.get("BCC").is_none());
-        assert!(parse(RawProperties::EMPTY).expect("no headers").is_none());
+        assert!(parse(RawProperties::EMPTY, &mut 0).expect("no headers").is_none());
         let headers = Table::new().with("CC", Value::I32(1)).ok();
         let properties = Properties { headers, ..Properties::default() }.to_bytes();
-        assert!(parse(RawProperties::new(&properties)).is_err());
+        assert!(parse(RawProperties::new(&properties), &mut 0).is_err());
     }
 }

@@ -92,7 +92,7 @@ impl Commits<'_> {
         // The exchange may have been deleted since: then the message has no queues.
         let (exchange, routing_key) = (content.exchange, content.routing_key);
         let route = match further_keys {
-            None => self.publishing.route(slot, key, exchange, routing_key, properties).map(Ok),
+            None => self.publishing.route(slot, key, exchange, routing_key, properties),
             Some(keys) => self.publishing.route_copies(slot, exchange, routing_key, keys, properties),
         };
         let Ok(route) = route else { return };

@@ -7,7 +7,7 @@ use crate::definitions::Definitions;
 use crate::effects::Effects;
 use crate::flow_control::FlowControl;
 use crate::ids::{ChannelKey, ConnectionSlot, ConsumerKey, ConsumerRef, ShardIdentity};
-use crate::limits::{CONSUMER_REMOVAL_WORK, DEAD_LETTER_THROTTLE_US};
+use crate::limits::{CONSUMER_REMOVAL_WORK, DEAD_LETTER_THROTTLE_US, DEFINITION_WORK};
 use crate::publishing::Publishing;
 use crate::queue::Queue;
 use crate::queue_timers::TimerTarget;
@@ -90,7 +90,7 @@ impl ControlPlane<'_> {
         }
         match requester {
             Some(requester) if is_finished => self.definitions.await_replicas(requester, result),
-            Some(requester) => self.definitions.await_removals(requester, result),
+            Some(requester) => self.definitions.await_finish(requester, result),
             None => {}
         }
     }
@@ -98,24 +98,24 @@ impl ControlPlane<'_> {
     /// Shard 0 makes a change. What takes more steps than one definition may take is finished by further ones in other turns.
     /// Returns whether it is finished.
     pub fn execute<E: Effects>(&mut self, definition: Definition, fx: &mut E) -> Result<bool, Refusal> {
-        let is_finishing = self.definitions.catalog.has_unfinished_removals();
+        let is_finishing = self.definitions.catalog.has_unfinished();
         let executed = self.definitions.execute(definition, fx)?;
         self.carry_out(&executed, fx);
         if executed.unfinished && !is_finishing {
-            self.sessions.deferred.leave(DeferredWork::FinishRemovals);
+            self.sessions.deferred.leave(DeferredWork::FinishDefinitions);
         }
         Ok(!executed.unfinished)
     }
 
-    /// Shard 0 goes on with removals. Returns whether more is left.
-    pub fn finish_removals<E: Effects>(&mut self, fx: &mut E) -> bool {
-        if let Ok(executed) = self.definitions.execute(Definition::FinishRemovals, fx) {
+    /// Shard 0 goes on with definitions that are not finished. Returns whether more is left.
+    pub fn finish_definitions<E: Effects>(&mut self, fx: &mut E) -> bool {
+        if let Ok(executed) = self.definitions.execute(Definition::Finish, fx) {
             self.carry_out(&executed, fx);
             if executed.unfinished {
                 return true;
             }
         }
-        self.definitions.end_removals();
+        self.definitions.end_unfinished();
         false
     }
 
@@ -137,7 +137,7 @@ impl ControlPlane<'_> {
 
     /// Creates, removes and updates the queues of this shard that a change concerns, and the quotas.
     fn carry_out<E: Effects>(&mut self, executed: &ExecutedDefinition, fx: &mut E) {
-        self.data.dispatcher.work.draw(self.definitions.catalog.take_work() as usize);
+        self.data.dispatcher.work.draw(DEFINITION_WORK + self.definitions.catalog.take_work() as usize);
         for removed in &executed.queues_removed {
             if self.identity.is_home(removed.home) {
                 self.remove_queue(removed.id, fx);
@@ -178,6 +178,9 @@ impl ControlPlane<'_> {
         let queues = self.definitions.catalog.queues().filter(|(_, queue)| home(queue));
         for id in queues.map(|(id, _)| id).collect::<Vec<_>>() {
             self.create_queue(id);
+        }
+        if self.identity.is_home(ShardId(0)) && self.definitions.catalog.has_unfinished() {
+            self.sessions.deferred.leave(DeferredWork::FinishDefinitions);
         }
     }
 

@@ -28,7 +28,7 @@ impl DataPlane {
         DataPlane {
             dispatcher: Dispatcher::new(identity, queue_bytes_max, work_per_turn),
             forwarder: Forwarder::new(identity),
-            dead_letters: DeadLetterRouter::new(identity, epoch_unix_s),
+            dead_letters: DeadLetterRouter::new(epoch_unix_s),
             confirms: PublisherConfirms::new(identity.shards),
             has_backlog: false,
             published: 0,
@@ -49,9 +49,13 @@ impl DataPlane {
                     return self.note_backlog();
                 }
             }
-            let Some(mut group) = self.dispatcher.queues.housekeeping.dead_letters.next_group() else { return };
-            self.dead_letters.route_group(&mut group, &mut self.dispatcher, &mut self.forwarder, catalog, fx);
-            self.dispatcher.queues.housekeeping.dead_letters.finish_group(group);
+            if self.dead_letters.has_unfinished() {
+                self.dead_letters.finish_letter(&mut self.dispatcher, &mut self.forwarder, catalog, fx);
+            } else {
+                let Some(mut group) = self.dispatcher.queues.housekeeping.dead_letters.next_group() else { return };
+                self.dead_letters.route_group(&mut group, &mut self.dispatcher, &mut self.forwarder, catalog, fx);
+                self.dispatcher.queues.housekeeping.dead_letters.finish_group(group);
+            }
             if self.dispatcher.work.is_spent() {
                 return self.note_backlog();
             }

@@ -2,22 +2,34 @@
 //!
 //! A dead letter that finds no queue is dropped, as in RabbitMQ.
 
-use crate::carbon_copies::{continue_search, search_again};
-use crate::death_history::{CachedDeadLetterRoute, DeadLetter, DeathHistory, DeathHistoryWriter};
+use crate::carbon_copies::{continue_search, find_again};
+use crate::dead_letter_reason::DeadLetterReason;
+use crate::death_history::{CachedDeadLetterRoute, DeadLetter, DeadLetterTarget, DeathHistory, DeathHistoryWriter};
 use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
-use crate::forwarder::{Forwarder, send_publish};
-use crate::ids::ShardIdentity;
+use crate::forwarder::{Forwarder, RoutePart};
 use crate::limits::{DEAD_LETTER_PROPERTIES_BYTES_MAX, DEAD_LETTER_PROPERTIES_BYTES_PER_WORK, DEAD_LETTER_WORK};
-use crate::message::Content;
+use crate::message::{Content, Message};
 use crate::pending_dead_letters::DeadLetterGroup;
 use crate::work_budget::WorkBudget;
-use catalog::{Catalog, KeyedRoute, QueueRoute, RouteDependence};
+use catalog::{Catalog, KeyedRoute, QueueRoute, RouteDependence, RoutedQueue};
 use std::sync::Arc;
+
+/// A dead letter of which some queues have not got it yet.
+struct UnfinishedLetter {
+    target: Arc<DeadLetterTarget>,
+    reason: DeadLetterReason,
+    /// The message had not died before.
+    first: bool,
+    /// The message that it goes on as.
+    message: Message,
+    route: Arc<QueueRoute>,
+    /// The queues from this index on have not got it.
+    next: usize,
+}
 
 /// Routes dead letters.
 pub(crate) struct DeadLetterRouter {
-    identity: ShardIdentity,
     /// Seconds from 1970 to the moment from which the dispatcher's time counts.
     epoch_unix_s: u64,
     /// Bytes of a dead letter's properties.
@@ -26,13 +38,22 @@ pub(crate) struct DeadLetterRouter {
     pub dropped: u64,
     /// The search for the queues of the next letter, begun in an earlier turn.
     search: Option<Box<KeyedRoute>>,
+    /// The letter that an earlier turn has left between two of its queues.
+    unfinished: Option<Box<UnfinishedLetter>>,
     writer: Option<Box<DeathHistoryWriter>>,
 }
 
 impl DeadLetterRouter {
-    pub fn new(identity: ShardIdentity, epoch_unix_s: u64) -> Self {
+    pub fn new(epoch_unix_s: u64) -> Self {
         let properties_bytes_max = DEAD_LETTER_PROPERTIES_BYTES_MAX;
-        DeadLetterRouter { identity, epoch_unix_s, properties_bytes_max, dropped: 0, search: None, writer: None }
+        DeadLetterRouter {
+            epoch_unix_s,
+            properties_bytes_max,
+            dropped: 0,
+            search: None,
+            unfinished: None,
+            writer: None,
+        }
     }
 
     /// Routes the dead letters of a group, which are the next of those pending, as far as the budget of the turn allows. Counts
@@ -80,7 +101,7 @@ impl DeadLetterRouter {
                     }
                 }
             };
-            if let Some(route) = looked_up.as_deref().or(writer.cached_route(version).filter(|_| plain)) {
+            if let Some(route) = looked_up.as_ref().or(writer.cached_route(version).filter(|_| plain)) {
                 let content = content(dead_letter, &writer, now_us);
                 let work = DEAD_LETTER_WORK + content.properties.len() / DEAD_LETTER_PROPERTIES_BYTES_PER_WORK;
                 dispatcher.work.draw(work);
@@ -106,20 +127,20 @@ impl DeadLetterRouter {
         work: &mut WorkBudget,
     ) -> Result<Option<Arc<QueueRoute>>, Box<KeyedRoute>> {
         let content = content(dead_letter, writer, now_us);
-        let exchange = catalog.exchange(dead_letter.target.vhost, &dead_letter.target.exchange);
-        let search = self.search.take().or_else(|| search_again(exchange?, &content).map(Box::new));
-        if let Some(mut search) = search {
-            return match continue_search(&mut search, content.properties(), catalog, work) {
-                Some(route) => Ok(Some(route)),
-                None => Err(search),
-            };
-        }
-        let Some(exchange) = exchange else { return Ok(None) };
-        let route = catalog.route(exchange, content.routing_key, content.properties());
-        work.draw(catalog.take_work() as usize);
+        let (route, holds) = match self.search.take() {
+            Some(mut search) => match continue_search(&mut search, content.properties(), catalog, work) {
+                Some(route) => (route, search.holds_at(catalog.version())),
+                None => return Err(search),
+            },
+            None => {
+                let exchange = catalog.exchange(dead_letter.target.vhost, &dead_letter.target.exchange);
+                let Some(exchange) = exchange else { return Ok(None) };
+                (find_again(exchange, &content, catalog, work)?, true)
+            }
+        };
         if plain {
             let cached = CachedDeadLetterRoute { version: catalog.version(), route: Arc::clone(&route) };
-            writer.cache_route((route.decided == RouteDependence::ByKey).then_some(cached));
+            writer.cache_route((route.decided == RouteDependence::ByKey && holds).then_some(cached));
         }
         Ok(Some(route))
     }
@@ -127,9 +148,9 @@ impl DeadLetterRouter {
     /// Forwards a dead letter to its queues, but those that it would reach in a cycle, and to the exchanges that delay it.
     #[expect(clippy::too_many_arguments, reason = "a dead letter, its route, and where it goes")]
     fn forward<E: Effects>(
-        &self,
+        &mut self,
         dead_letter: DeadLetter<'_>,
-        route: &QueueRoute,
+        route: &Arc<QueueRoute>,
         content: Content<'_>,
         first: bool,
         (dispatcher, forwarder): (&mut Dispatcher, &mut Forwarder),
@@ -147,21 +168,75 @@ impl DeadLetterRouter {
         if !route.held.is_empty() && !forwarder.delay(route, &content, dispatcher, catalog, fx) {
             forwarder.unroutable += 1;
         }
-        let earlier = (!first).then(|| content.properties());
         let mut kept = None;
-        let count = route.queues.len();
-        for (at, queue) in route.queues.iter().enumerate() {
-            let name = catalog.queue_definition(queue.id).map(|definition| &*definition.name);
-            if name.is_none_or(|name| dead_letter.is_cycle(earlier, name)) {
-                continue;
-            }
-            if self.identity.is_home(queue.home) {
-                let _enqueued = dispatcher.enqueue_or_deliver(queue.id, &content, &mut kept, at + 1 == count, fx);
-            } else {
-                send_publish(queue.home, std::iter::once(queue.id), &content, &mut kept, false, fx);
-            }
+        let next =
+            forward_from(0, dead_letter, route, &content, first, &mut kept, (dispatcher, forwarder), catalog, fx);
+        if let Some(next) = next {
+            let DeadLetter { target, reason, .. } = dead_letter;
+            let message = kept.unwrap_or_else(|| content.keep(fx.pool()));
+            let (target, route) = (Arc::clone(target), Arc::clone(route));
+            self.unfinished = Some(Box::new(UnfinishedLetter { target, reason, first, message, route, next }));
+            dispatcher.queues.housekeeping.dead_letters.suspend();
         }
     }
+
+    /// Whether a letter is between two of its queues: it is finished before others are routed.
+    #[inline]
+    pub fn has_unfinished(&self) -> bool {
+        self.unfinished.is_some()
+    }
+
+    /// Goes on with the letter that an earlier turn has left between two of its queues.
+    #[cold]
+    pub fn finish_letter<E: Effects>(
+        &mut self,
+        dispatcher: &mut Dispatcher,
+        forwarder: &mut Forwarder,
+        catalog: &Catalog,
+        fx: &mut E,
+    ) {
+        let Some(mut letter) = self.unfinished.take() else { return };
+        let slow_queue = dispatcher.flow.slow_queue.take();
+        dispatcher.queues.housekeeping.dead_letters.resume();
+        let dead_letter = DeadLetter { message: &letter.message, reason: letter.reason, target: &letter.target };
+        let (content, mut kept) = (letter.message.content(), Some(letter.message.clone()));
+        let to = (&mut *dispatcher, forwarder);
+        let next =
+            forward_from(letter.next, dead_letter, &letter.route, &content, letter.first, &mut kept, to, catalog, fx);
+        let dead_letters = &mut dispatcher.queues.housekeeping.dead_letters;
+        if let Some(next) = next {
+            letter.next = next;
+            self.unfinished = Some(letter);
+            dead_letters.suspend();
+        }
+        dead_letters.end_letter();
+        dispatcher.flow.slow_dead_letter_queue = std::mem::replace(&mut dispatcher.flow.slow_queue, slow_queue);
+    }
+}
+
+/// Adds a dead letter to its queues from the one at an index on, but to those that it would reach in a cycle. Returns the index of
+/// those that the budget of the turn leaves.
+#[expect(clippy::too_many_arguments, reason = "a dead letter, its route, and where it goes")]
+fn forward_from<E: Effects>(
+    from: usize,
+    dead_letter: DeadLetter<'_>,
+    route: &QueueRoute,
+    content: &Content<'_>,
+    first: bool,
+    kept: &mut Option<Message>,
+    (dispatcher, forwarder): (&mut Dispatcher, &mut Forwarder),
+    catalog: &Catalog,
+    fx: &mut E,
+) -> Option<usize> {
+    let earlier = (!first).then(|| content.properties());
+    let is_wanted = |queue: &RoutedQueue| {
+        let name = catalog.queue_definition(queue.id).map(|definition| &*definition.name);
+        name.is_some_and(|name| !dead_letter.is_cycle(earlier, name))
+    };
+    // Its deaths are looked through for each queue.
+    let work_each = if first { 0 } else { content.properties.len() / DEAD_LETTER_PROPERTIES_BYTES_PER_WORK };
+    let part = RoutePart { queues: &route.queues, from, is_wanted, work_each };
+    forwarder.forward_part(&part, content, kept, dispatcher, fx)
 }
 
 /// The message that a dead letter goes on as.

@@ -92,18 +92,20 @@ pub(crate) fn write_counted(event: TableRef<'_>, count: i64, out: &mut Vec<u8>) 
     });
 }
 
-/// Copies the entries of a table that are wanted, as they are.
-pub(crate) fn copy_entries(table: TableRef<'_>, out: &mut Vec<u8>, is_wanted: impl Fn(&[u8]) -> bool) {
+/// Copies the entries of a table that are wanted, as they are. Returns how many there are, wanted or not.
+pub(crate) fn copy_entries(table: TableRef<'_>, out: &mut Vec<u8>, is_wanted: impl Fn(&[u8]) -> bool) -> usize {
     // Properties are validated where they come in.
     let mut entries = table.iter();
-    let mut rest = entries.as_bytes();
+    let (mut rest, mut count) = (entries.as_bytes(), 0);
     while let Some(Ok((field, _))) = entries.next() {
+        count += 1;
         let (entry, behind) = rest.split_at(rest.len() - entries.as_bytes().len());
         if is_wanted(field.as_bytes()) {
             out.extend_from_slice(entry);
         }
         rest = behind;
     }
+    count
 }
 
 fn text_of<'a>(event: TableRef<'a>, name: &str) -> Option<&'a [u8]> {

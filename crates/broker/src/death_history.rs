@@ -153,8 +153,8 @@ impl DeathHistoryWriter {
     }
 
     /// Its route, if that is known.
-    pub fn cached_route(&self, version: u64) -> Option<&QueueRoute> {
-        self.route.as_ref().filter(|cached| cached.version == version).map(|cached| &*cached.route)
+    pub fn cached_route(&self, version: u64) -> Option<&Arc<QueueRoute>> {
+        self.route.as_ref().filter(|cached| cached.version == version).map(|cached| &cached.route)
     }
 
     pub fn cache_route(&mut self, cached: Option<CachedDeadLetterRoute>) {

@@ -8,8 +8,9 @@ use crate::ledger::SettlementOutcome;
 use crate::message::Message;
 use crate::queue::Queue;
 use crate::ready_messages::ReadyMessages;
+use crate::shard_message::Requester;
 use crate::transaction::TransactionOperation;
-use catalog::{KeyedRoute, QueueRoute, SessionId};
+use catalog::{KeyedRoute, QueueId, QueueRoute, SessionId};
 use slotmap::SlotMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,10 +37,12 @@ pub(crate) enum DeferredWork {
     AwaitBacklog,
     /// A channel that is closed: its consumers leave, its deliveries are settled.
     CloseChannel { channel: ChannelKey, outcome: SettlementOutcome },
+    /// A `basic.get` behind messages that have expired.
+    Get { requester: Requester, queue: QueueId, no_ack: bool },
     /// A queue that is deleted: its consumers are cancelled, its messages dropped.
     DropQueue(Box<Queue>),
-    /// Definitions that were removed, of which not everything is gone.
-    FinishRemovals,
+    /// Definitions that are not finished: not everything that they remove is gone, or put under other policies.
+    FinishDefinitions,
     /// Messages that were purged.
     DropMessages(Box<ReadyMessages>),
     /// A connection that is gone, and whose channels are closed: its exclusive queues are deleted.

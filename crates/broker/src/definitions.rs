@@ -28,8 +28,8 @@ pub(crate) struct Definitions {
     /// Shard 0: the changes that each replica has made.
     applied: Vec<u64>,
     pending: VecDeque<PendingDefinition>,
-    /// Shard 0: requesters of removals that further definitions finish.
-    awaiting_removals: Vec<(Requester, Result<(), RefusedDefinition>)>,
+    /// Shard 0: requesters of definitions that further ones finish.
+    awaiting_finish: Vec<(Requester, Result<(), RefusedDefinition>)>,
     /// Users may have lost access, and nobody has taken note yet.
     pub access_narrowed: bool,
 }
@@ -43,14 +43,14 @@ impl Definitions {
             version: 0,
             applied,
             pending: VecDeque::new(),
-            awaiting_removals: Vec::new(),
+            awaiting_finish: Vec::new(),
             access_narrowed: false,
         }
     }
 
     /// Changes whose requesters have no response yet.
     pub fn pending_len(&self) -> usize {
-        self.pending.len() + self.awaiting_removals.len()
+        self.pending.len() + self.awaiting_finish.len()
     }
 
     /// Shard 0 makes a change, and sends it to the other replicas.
@@ -85,14 +85,14 @@ impl Definitions {
         self.pending.push_back(PendingDefinition { version: self.version, requester, result });
     }
 
-    /// Shard 0: a requester awaits the outcome of changes of which some remove more than one definition may.
-    pub fn await_removals(&mut self, requester: Requester, result: Result<(), RefusedDefinition>) {
-        self.awaiting_removals.push((requester, result));
+    /// Shard 0: a requester awaits the outcome of changes of which some do more than one definition may.
+    pub fn await_finish(&mut self, requester: Requester, result: Result<(), RefusedDefinition>) {
+        self.awaiting_finish.push((requester, result));
     }
 
-    /// Shard 0: all removals are finished.
-    pub fn end_removals(&mut self) {
-        for (requester, result) in std::mem::take(&mut self.awaiting_removals) {
+    /// Shard 0: all definitions are finished.
+    pub fn end_unfinished(&mut self) {
+        for (requester, result) in std::mem::take(&mut self.awaiting_finish) {
             self.await_replicas(requester, result);
         }
     }

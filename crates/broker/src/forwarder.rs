@@ -1,6 +1,6 @@
 //! Forwarding: a routed message goes to its queues here, to the shards of its other queues, and to the exchanges that delay it.
 
-use crate::carbon_copies::{continue_search, search_again};
+use crate::carbon_copies::{continue_search, find_again};
 use crate::confirms::PublisherConfirms;
 use crate::delayed_messages::{DelayedMessage, DelayedMessages, negate_delay};
 use crate::dispatcher::{Dispatcher, EnqueueResult};
@@ -11,7 +11,9 @@ use crate::message::{BodyRef, Content, Message};
 use crate::queue_timers::TimerTarget;
 use crate::shard_message::{ShardMessage, ShardPayload};
 use crate::stamps::MessageStamps;
-use catalog::{Catalog, QueueId, QueueRoute, ShardId};
+use catalog::{Catalog, KeyedRoute, QueueId, QueueRoute, RoutedQueue, ShardId};
+use std::sync::Arc;
+use wire::RawProperties;
 
 /// What became of a publish.
 #[derive(Default)]
@@ -20,14 +22,43 @@ pub(crate) struct ForwardResult {
     pub answers_awaited: u32,
     /// A queue or a delaying exchange had no capacity.
     pub refused: bool,
-    /// The message, if the budget of the turn is spent and its queues of this shard from this index on have not got it.
+    /// The message, if the budget of the turn is spent and its queues from this index on have not got it.
     pub rest: Option<(Message, usize)>,
+}
+
+/// The queues of a message of which nobody awaits anything.
+pub(crate) struct RoutePart<'a, W> {
+    pub queues: &'a [RoutedQueue],
+    /// Those before this index have it.
+    pub from: usize,
+    /// Which of them get it.
+    pub is_wanted: W,
+    /// Units of work of finding out for one of them.
+    pub work_each: usize,
+}
+
+/// A message whose delay is over. The next has its turn once it is in its queues.
+enum ReleasedMessage {
+    Due(DelayedMessage),
+    /// Its queues are being searched for.
+    Searching {
+        message: Message,
+        search: Box<KeyedRoute>,
+    },
+    /// The queues from this index on have not got it.
+    Routed {
+        message: Message,
+        route: Arc<QueueRoute>,
+        next: usize,
+    },
 }
 
 /// Forwards routed messages; holds those that exchanges delay.
 pub(crate) struct Forwarder {
     identity: ShardIdentity,
     pub delayed: DelayedMessages,
+    /// What the budget of a turn has left of the message whose delay was over.
+    released: Option<ReleasedMessage>,
     pub stamps: MessageStamps,
     /// Messages that no queue took.
     pub unroutable: u64,
@@ -38,6 +69,7 @@ impl Forwarder {
         Forwarder {
             identity,
             delayed: DelayedMessages::new(DELAYED_MESSAGES_MAX),
+            released: None,
             stamps: MessageStamps::new(identity.shard),
             unroutable: 0,
         }
@@ -74,22 +106,25 @@ impl Forwarder {
                 let count = queues.len();
                 let body = content.share_body(fx.pool());
                 let content = &Content { body: body.as_ref().map_or(content.body, BodyRef::Large), ..*content };
-                let mut rest = None;
+                let mut end = count;
                 for (at, queue) in queues.iter().enumerate() {
-                    if !self.identity.is_home(queue.home) {
-                        continue;
-                    }
                     if dispatcher.work.is_spent() && count - at > dispatcher.work.grace() {
-                        rest = Some(at);
+                        end = at;
                         break;
+                    }
+                    if !self.identity.is_home(queue.home) {
+                        dispatcher.work.draw(1);
+                        continue;
                     }
                     let enqueued = dispatcher.enqueue_or_deliver(queue.id, content, &mut kept, at + 1 == count, fx);
                     result.note(enqueued, publish, confirms);
                 }
-                result.rest = rest.map(|at| (kept.get_or_insert_with(|| content.keep(fx.pool())).clone(), at));
+                if end < count {
+                    result.rest = Some((kept.get_or_insert_with(|| content.keep(fx.pool())).clone(), end));
+                }
                 if self.identity.shards > 1 {
                     let confirm = publish.is_some();
-                    self.send_to_others(route, content, &mut kept, confirm, fx, |shard| {
+                    self.send_to_others(&queues[..end], content, &mut kept, confirm, fx, |shard| {
                         result.await_shard(shard, publish, confirms);
                     });
                 }
@@ -98,8 +133,7 @@ impl Forwarder {
         result
     }
 
-    /// Adds a publish to its queues of this shard from the one at an index on. Returns the index of those that are left for
-    /// another turn.
+    /// Adds a publish to its queues from the one at an index on. Returns the index of those that are left for another turn.
     #[expect(clippy::too_many_arguments, reason = "a publish, its route, and what its channel awaits")]
     pub fn forward_rest<E: Effects>(
         &mut self,
@@ -112,23 +146,32 @@ impl Forwarder {
         fx: &mut E,
     ) -> Option<usize> {
         let mut kept = Some(message.clone());
+        let mut end = route.queues.len();
         for (at, queue) in route.queues.iter().enumerate().skip(from) {
-            if !self.identity.is_home(queue.home) {
-                continue;
-            }
             if dispatcher.work.is_spent() {
-                return Some(at);
+                end = at;
+                break;
+            }
+            if !self.identity.is_home(queue.home) {
+                dispatcher.work.draw(1);
+                continue;
             }
             let enqueued = dispatcher.enqueue_or_deliver(queue.id, &message.content(), &mut kept, false, fx);
             result.note(enqueued, publish, confirms);
         }
-        None
+        if self.identity.shards > 1 {
+            let queues = &route.queues[from..end];
+            self.send_to_others(queues, &message.content(), &mut kept, publish.is_some(), fx, |shard| {
+                result.await_shard(shard, publish, confirms);
+            });
+        }
+        (end < route.queues.len()).then_some(end)
     }
 
-    /// Sends a message to the shards of its other queues.
+    /// Sends a message to the shards of others of its queues.
     fn send_to_others<E: Effects>(
         &self,
-        route: &QueueRoute,
+        queues: &[RoutedQueue],
         content: &Content<'_>,
         kept: &mut Option<Message>,
         confirm: bool,
@@ -136,7 +179,7 @@ impl Forwarder {
         mut on_sent: impl FnMut(ShardId),
     ) {
         for shard in self.identity.others() {
-            let mut queues = route.queues.iter().filter(|queue| queue.home == shard).map(|queue| queue.id).peekable();
+            let mut queues = queues.iter().filter(|queue| queue.home == shard).map(|queue| queue.id).peekable();
             if queues.peek().is_none() {
                 continue;
             }
@@ -172,69 +215,126 @@ impl Forwarder {
         true
     }
 
-    /// Forwards the messages whose delay is over.
+    /// Forwards the messages whose delay is over, as far as the budget of the turn allows.
     pub fn release_delayed<E: Effects>(&mut self, dispatcher: &mut Dispatcher, catalog: &mut Catalog, fx: &mut E) {
         self.delayed.timer_us = 0;
         for _ in 0..DELAYED_PER_CHECK {
-            let Some(delayed) = self.delayed.pop_due(dispatcher.now_us) else { break };
-            self.forward_delayed(delayed, dispatcher, catalog, fx);
+            if dispatcher.work.is_spent() {
+                break;
+            }
+            let due = self.released.take();
+            let due = due.or_else(|| self.delayed.pop_due(dispatcher.now_us).map(ReleasedMessage::Due));
+            let Some(released) = due else { break };
+            dispatcher.work.draw(1);
+            self.released = self.forward_delayed(released, dispatcher, catalog, fx);
         }
         // These have no publisher to throttle.
         dispatcher.flow.slow_queue = None;
-        if let Some(next_us) = self.delayed.next() {
+        let next_us = if self.released.is_some() { Some(0) } else { self.delayed.next() };
+        if let Some(next_us) = next_us {
             let timers = &mut dispatcher.queues.housekeeping.timers;
             let next_us = next_us.max(dispatcher.now_us + 1);
             timers.set(TimerTarget::Delayed, &mut self.delayed.timer_us, next_us);
         }
     }
 
+    /// Messages that are delayed, and the one whose delay is over and that is under way.
+    pub fn delayed_len(&self) -> usize {
+        self.delayed.len() + usize::from(self.released.is_some())
+    }
+
     /// Routes a delayed message by what is defined now. Its exchange is looked up by name, as in RabbitMQ's plugin, so that one
-    /// that was declared again routes what waited.
+    /// that was declared again routes what waited. Returns what the budget of the turn leaves.
     fn forward_delayed<E: Effects>(
         &mut self,
-        delayed: DelayedMessage,
+        released: ReleasedMessage,
         dispatcher: &mut Dispatcher,
         catalog: &mut Catalog,
         fx: &mut E,
-    ) {
-        let DelayedMessage { vhost, exchange, message } = delayed;
-        let Some(exchange) = catalog.exchange(vhost, exchange.as_bytes()) else {
-            self.unroutable += 1;
-            return;
-        };
-        let content = message.content();
-        let route = match search_again(exchange, &content) {
-            // Its keys are all looked for in one turn: delayed messages are few at a time.
-            Some(mut search) => loop {
-                if let Some(route) = continue_search(&mut search, content.properties(), catalog, &mut dispatcher.work) {
-                    break route;
+    ) -> Option<ReleasedMessage> {
+        let (message, route) = match released {
+            ReleasedMessage::Routed { message, route, next } => {
+                return self.forward_released(message, route, next, dispatcher, fx);
+            }
+            ReleasedMessage::Searching { message, mut search } => {
+                let properties = RawProperties::new(message.content().properties);
+                match continue_search(&mut search, properties, catalog, &mut dispatcher.work) {
+                    Some(route) => (message, route),
+                    None => return Some(ReleasedMessage::Searching { message, search }),
                 }
-            },
-            None => catalog.route(exchange, content.routing_key, content.properties()),
+            }
+            ReleasedMessage::Due(DelayedMessage { vhost, exchange, message }) => {
+                let Some(exchange) = catalog.exchange(vhost, exchange.as_bytes()) else {
+                    self.unroutable += 1;
+                    return None;
+                };
+                match find_again(exchange, &message.content(), catalog, &mut dispatcher.work) {
+                    Ok(route) => (message, route),
+                    Err(search) => return Some(ReleasedMessage::Searching { message, search }),
+                }
+            }
         };
-        dispatcher.work.draw(catalog.take_work() as usize);
         if route.is_empty() {
             self.unroutable += 1;
-            return;
+            return None;
         }
-        let mut kept = Some(message.clone());
-        let mut content = message.content();
-        let stamped;
+        let mut message = message;
         if route.stamped
-            && let Some(changed) = self.stamps.stamp(content.properties())
+            && let Some(changed) = self.stamps.stamp(message.content().properties())
         {
-            stamped = changed;
-            content.properties = &stamped;
-            kept = None;
+            message = Content { properties: &changed, ..message.content() }.keep(fx.pool());
         }
-        for queue in &route.queues {
-            if self.identity.is_home(queue.home) {
-                let _enqueued = dispatcher.enqueue_or_deliver(queue.id, &content, &mut kept, false, fx);
+        self.forward_released(message, route, 0, dispatcher, fx)
+    }
+
+    /// Adds a message whose delay is over to its queues from the one at an index on.
+    fn forward_released<E: Effects>(
+        &mut self,
+        message: Message,
+        route: Arc<QueueRoute>,
+        from: usize,
+        dispatcher: &mut Dispatcher,
+        fx: &mut E,
+    ) -> Option<ReleasedMessage> {
+        let part = RoutePart { queues: &route.queues, from, is_wanted: |_: &RoutedQueue| true, work_each: 0 };
+        let mut kept = Some(message.clone());
+        let next = self.forward_part(&part, &message.content(), &mut kept, dispatcher, fx)?;
+        Some(ReleasedMessage::Routed { message, route, next })
+    }
+
+    /// Adds a message of which nobody awaits anything to queues, as far as the budget of the turn allows; one has it in any case.
+    /// Returns the index of those that are left.
+    pub fn forward_part<E: Effects, W: Fn(&RoutedQueue) -> bool>(
+        &self,
+        RoutePart { queues, from, is_wanted, work_each }: &RoutePart<'_, W>,
+        content: &Content<'_>,
+        kept: &mut Option<Message>,
+        dispatcher: &mut Dispatcher,
+        fx: &mut E,
+    ) -> Option<usize> {
+        let (count, mut end) = (queues.len(), queues.len());
+        for (at, queue) in queues.iter().enumerate().skip(*from) {
+            if dispatcher.work.is_spent() && at > *from && count - at > dispatcher.work.grace() {
+                end = at;
+                break;
+            }
+            dispatcher.work.draw(*work_each);
+            if !self.identity.is_home(queue.home) {
+                dispatcher.work.draw(1);
+            } else if is_wanted(queue) {
+                let _enqueued = dispatcher.enqueue_or_deliver(queue.id, content, kept, at + 1 == count, fx);
             }
         }
         if self.identity.shards > 1 {
-            self.send_to_others(&route, &content, &mut kept, false, fx, |_| {});
+            for shard in self.identity.others() {
+                let there = queues[*from..end].iter().filter(|queue| queue.home == shard && is_wanted(queue));
+                let mut there = there.map(|queue| queue.id).peekable();
+                if there.peek().is_some() {
+                    send_publish(shard, there, content, kept, false, fx);
+                }
+            }
         }
+        (end < count).then_some(end)
     }
 }
 

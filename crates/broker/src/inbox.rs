@@ -8,7 +8,7 @@ use crate::message::{Content, Message};
 use crate::payload::Payload;
 use crate::ready_messages::QueueEntry;
 use crate::requests::Requests;
-use crate::shard_message::{QueueResponse, ShardBatch, ShardMessage, ShardPayload};
+use crate::shard_message::{ShardBatch, ShardMessage, ShardPayload};
 use catalog::{QueueId, ShardId};
 
 /// What a message from another shard may touch.
@@ -139,10 +139,8 @@ impl<'a> Inbox<'a> {
                 self.control().data.dispatcher.queues.requeue(queue, entry, was_delivered, ack_required, fx);
             }
             ShardMessage::Request { requester, queue, request } => {
-                match self.requests.respond(requester, queue, request, fx) {
-                    QueueResponse::Deferred => {}
-                    response => fx.batch(from).push(ShardMessage::Response { requester, response }),
-                }
+                let response = self.requests.respond(requester, queue, request, fx);
+                self.requests.send_response(requester, response, fx);
             }
             ShardMessage::Response { requester, response } => self.requests.on_response(requester, response, fx),
             ShardMessage::ConsumerCancelled { consumer } => self.control().cancel_consumer(consumer, fx),
@@ -263,10 +261,12 @@ mod tests {
     use crate::control_plane::ControlPlane;
     use crate::data_plane::DataPlane;
     use crate::definitions::Definitions;
+    use crate::dispatcher::Dispatcher;
     use crate::early_publishes::EarlyPublishes;
     use crate::effects::Effects;
     use crate::ids::ShardIdentity;
     use crate::message::{BodyRef, Content};
+    use crate::queues::GetResult;
     use crate::requests::Requests;
     use crate::sessions::Sessions;
     use crate::shard_message::{ShardBatch, ShardMessage};
@@ -348,7 +348,8 @@ mod tests {
         let sent: Vec<_> = fx.batch(ShardId(1)).messages.iter().map(|message| format!("{message:?}")).collect();
         assert_eq!(sent, ["PublishesAccepted { publishes: 9 }"]);
         for expected in 0..bodies {
-            let (entry, _) = data.dispatcher.queues.get(queue, true, 0, &mut fx).expect("a message");
+            let Dispatcher { queues, work, .. } = &mut data.dispatcher;
+            let GetResult::Message(entry, _) = queues.get(queue, true, 0, work, &mut fx) else { panic!("a message") };
             let content = entry.message.content();
             let body = match content.body {
                 BodyRef::Small(body) => body,

@@ -5,6 +5,8 @@
 pub const WORK_PER_TURN: u32 = 1 << 15;
 /// Units of work of a consumer that leaves its queue and its channel.
 pub const CONSUMER_REMOVAL_WORK: usize = 8;
+/// Units of work of a definition beside those that the catalog counts: it is checked, copied and kept in several tables.
+pub const DEFINITION_WORK: usize = 10;
 /// The part of the budget that a publish may use beyond it rather than be left for another turn: a thirty-second.
 pub const WORK_GRACE_DIVISOR: u32 = 32;
 /// Messages that a queue on another shard may have sent ahead to one consumer before it is granted more credit.
@@ -15,7 +17,7 @@ pub const REMOTE_WINDOW_BYTES: i64 = 1 << 20;
 pub const BATCH_BYTES: usize = 64 * 1024;
 /// Messages between shards that one batch carries before it is sent.
 pub const BATCH_MESSAGES: usize = 512;
-/// Small messages with one head that one message between shards carries.
+/// Small messages with one head that one message between shards carries, each for one queue; for several queues fewer.
 pub const PACKED_MESSAGES_MAX: u32 = 4_096;
 /// Bodies up to this size travel between shards as bytes in the batch; larger messages travel as references.
 pub const INLINE_BODY_BYTES_MAX: usize = 1_024;
@@ -57,6 +59,8 @@ pub const DEAD_LETTERS_PENDING_MAX: usize = 1 << 20;
 /// Units of work of a dead letter beside those of its queues, and one more for each so many bytes of its properties.
 pub const DEAD_LETTER_WORK: usize = 4;
 pub const DEAD_LETTER_PROPERTIES_BYTES_PER_WORK: usize = 128;
+/// Entries of a message's headers that one unit of work copies.
+pub const HEADERS_PER_WORK: usize = 4;
 /// Capacity, in dead letters, that their list keeps when it runs empty.
 pub const DEAD_LETTERS_CAPACITY_KEPT: usize = 1_024;
 /// Properties up to this many bytes are compared with those of the last dead letter, whose history serves equal ones again. Longer

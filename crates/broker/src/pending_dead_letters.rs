@@ -37,6 +37,8 @@ pub struct PendingDeadLetters {
     routing: bool,
     /// It has caused others.
     has_caused: bool,
+    /// A letter is between two of its queues, and is to be finished before others: whether it has caused others.
+    suspended: Option<bool>,
     messages: usize,
     pushed: u64,
     /// Letters dropped because there were too many.
@@ -138,13 +140,30 @@ impl PendingDeadLetters {
         list.groups.push_front(group);
     }
 
+    /// The letter at hand has not reached all its queues, and is left for another turn.
+    #[cold]
+    pub fn suspend(&mut self) {
+        self.suspended = Some(self.has_caused);
+    }
+
+    /// Goes on with the letter that was suspended: what is added until [`end_letter`](Self::end_letter) is caused by it.
+    pub fn resume(&mut self) {
+        self.routing = true;
+        self.has_caused = self.suspended.take().unwrap_or_default();
+    }
+
+    /// The letter that was resumed has reached its queues, or is suspended again.
+    pub fn end_letter(&mut self) {
+        (self.routing, self.has_caused) = (false, false);
+    }
+
     pub fn len(&self) -> usize {
-        self.messages
+        self.messages + usize::from(self.suspended.is_some())
     }
 
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.messages == 0
+        self.messages == 0 && self.suspended.is_none()
     }
 }
 

@@ -9,7 +9,7 @@ use crate::direct_reply::{PSEUDO_QUEUE, ReplyAddress};
 use crate::effects::Effects;
 use crate::flow_control::FlowControl;
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey, ShardIdentity};
-use crate::limits::ADMIN_REQUEST_BYTES_MAX;
+use crate::limits::{ADMIN_REQUEST_BYTES_MAX, HEADERS_PER_WORK};
 use crate::message::{BodyRef, Content};
 use crate::publish_route::{PublishRouteCache, same};
 use crate::session_state::{PendingCommand, PendingReply, ReadControl};
@@ -17,7 +17,9 @@ use crate::sessions::Sessions;
 use crate::shard_message::ShardMessage;
 use crate::stamps::remove_stamp;
 use crate::transaction::TransactionOperation;
-use catalog::{Catalog, ExchangeId, KeyedRoute, PermissionKind, QueueRoute, REQUEST_QUEUE, Refusal, Resource};
+use catalog::{
+    Catalog, ExchangeId, KeyedRoute, PermissionKind, QueueRoute, REQUEST_QUEUE, Refusal, Resource, RouteDependence,
+};
 use std::sync::Arc;
 use wire::method::{Method, basic, tx};
 use wire::{ChannelNumber, RawProperties, ReplyCode, ShortStr};
@@ -75,8 +77,10 @@ impl Publishing<'_> {
         }
         let mut rewrite = None;
         if properties.has_headers() {
-            rewrite = carbon_copies::parse(properties)
+            let mut entries = 0;
+            rewrite = carbon_copies::parse(properties, &mut entries)
                 .map_err(|refusal| self.exchange_refusal_or(slot, publish.exchange, refusal))?;
+            self.data.dispatcher.work.draw(entries / HEADERS_PER_WORK);
             if self.catalog.is_pulled_from() && !self.sessions.get(slot).is_some_and(|session| session.is_link) {
                 remove_stamp(properties, &mut rewrite);
             }
@@ -85,7 +89,7 @@ impl Publishing<'_> {
             Some(rewrite) if !rewrite.keys.is_empty() => {
                 self.route_copies(slot, publish.exchange, publish.routing_key, &rewrite.keys, properties)?
             }
-            _ => Ok(self.route(slot, key, publish.exchange, publish.routing_key, properties)?),
+            _ => self.route(slot, key, publish.exchange, publish.routing_key, properties)?,
         };
         if route.as_ref().is_ok_and(|route| route.stamped) {
             self.data.forwarder.stamps.stamp_publish(properties, &mut rewrite);
@@ -249,7 +253,8 @@ impl Publishing<'_> {
         }
     }
 
-    /// The queues for a publish, by the channel's route cache if it repeats the last one.
+    /// The queues for a publish, by the channel's route cache if it repeats the last one; or the search for them if the budget of
+    /// the turn is spent before it has ended.
     #[inline]
     pub fn route(
         &mut self,
@@ -258,13 +263,13 @@ impl Publishing<'_> {
         exchange: &[u8],
         routing_key: &[u8],
         properties: RawProperties<'_>,
-    ) -> Result<Arc<QueueRoute>, Refusal> {
+    ) -> Result<Result<Arc<QueueRoute>, Box<KeyedRoute>>, Refusal> {
         let version = self.catalog.version();
         let channel = self.data.dispatcher.channels.open_channel(key)?;
         let known = match &mut channel.route_cache {
             Some(cache) if cache.version == version && same(&cache.exchange, exchange) => {
                 if let Some(route) = cache.get(routing_key, properties) {
-                    return Ok(Arc::clone(route));
+                    return Ok(Ok(Arc::clone(route)));
                 }
                 Some(cache.exchange_id)
             }
@@ -278,15 +283,18 @@ impl Publishing<'_> {
             let user = self.sessions.identity(slot)?.user;
             self.catalog.check_topic(user, exchange_id, PermissionKind::Write, routing_key)?;
         }
-        let route = self.catalog.route(exchange_id, routing_key, properties);
-        self.data.dispatcher.work.draw(self.catalog.take_work() as usize);
-        let Some(channel) = self.data.dispatcher.channels.get_mut(key) else { return Ok(route) };
+        let work = &mut self.data.dispatcher.work;
+        let route = match carbon_copies::find(exchange_id, routing_key, properties, self.catalog, work) {
+            Ok(route) => route,
+            Err(search) => return Ok(Err(search)),
+        };
+        let Some(channel) = self.data.dispatcher.channels.get_mut(key) else { return Ok(Ok(route)) };
         let cache = match &mut channel.route_cache {
             Some(cache) if known.is_some() => cache,
             cache => cache.insert(Box::new(PublishRouteCache::new(version, exchange, exchange_id))),
         };
         cache.set(routing_key, properties, &route);
-        Ok(route)
+        Ok(Ok(route))
     }
 
     /// The queues for a publish with further routing keys, or the search for them if the budget of the turn is spent before it
@@ -329,6 +337,16 @@ impl Publishing<'_> {
         let Some(route) = carbon_copies::continue_search(&mut publish.search, properties, self.catalog, work) else {
             return Some(publish);
         };
+        if route.decided < RouteDependence::ByMessage
+            && publish.search.holds_at(self.catalog.version())
+            && let Some(channel) = self.data.dispatcher.channels.get_mut(publish.channel)
+        {
+            // The next publish is often to the same queues.
+            let (version, exchange) = (self.catalog.version(), publish.search.exchange());
+            let mut cache = Box::new(PublishRouteCache::new(version, content.exchange, exchange));
+            cache.set(content.routing_key, properties, &route);
+            channel.route_cache = Some(cache);
+        }
         let stamped;
         if route.stamped
             && let Some(changed) = self.data.forwarder.stamps.stamp(content.properties())

@@ -102,6 +102,12 @@ impl Queue {
         time_to_live_us.map_or(u64::MAX, |us| message.arrived_us().saturating_add(us))
     }
 
+    /// Whether its next message has expired.
+    #[inline]
+    pub fn has_expired(&self, now_us: u64) -> bool {
+        self.ready.front().is_some_and(|head| self.deadline_us(head) <= now_us)
+    }
+
     /// When the queue is deleted unless it is used before (`x-expires`).
     pub fn unused_deadline_us(&self) -> Option<u64> {
         let features = self.features.as_ref().filter(|_| self.consumers.is_empty())?;

@@ -75,19 +75,22 @@ impl QueueHousekeeping {
     /// Removes expired messages from the head of a queue. Returns whether more may follow: `checks` are used up.
     #[inline]
     pub fn drop_expired<E: Effects>(&mut self, queue: &mut Queue, now_us: u64, checks: &mut usize, fx: &mut E) -> bool {
-        while let Some(head) = queue.ready.front()
-            && queue.deadline_us(head) <= now_us
-        {
+        while queue.has_expired(now_us) {
             if *checks >= EXPIRED_PER_CHECK {
                 return true;
             }
             *checks += 1;
-            if let Some(entry) = queue.ready.pop() {
-                self.waiting -= 1;
-                self.dead_letter(queue, entry.position, entry.message, DeadLetterReason::Expired, fx);
-            }
+            self.drop_head(queue, fx);
         }
         false
+    }
+
+    /// Removes the expired message at the head of a queue.
+    pub fn drop_head<E: Effects>(&mut self, queue: &mut Queue, fx: &mut E) {
+        if let Some(entry) = queue.ready.pop() {
+            self.waiting -= 1;
+            self.dead_letter(queue, entry.position, entry.message, DeadLetterReason::Expired, fx);
+        }
     }
 
     /// A message was added to a queue that has features, or that expires. Returns whether it must be dispatched, because more has

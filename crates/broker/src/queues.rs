@@ -10,6 +10,7 @@ use crate::queue::Queue;
 use crate::queue_housekeeping::QueueHousekeeping;
 use crate::queue_timers::TimerTarget;
 use crate::ready_messages::{QueueEntry, ReadyMessages};
+use crate::work_budget::WorkBudget;
 use catalog::{OverflowPolicy, QueueDefinition, QueueId};
 use std::collections::VecDeque;
 
@@ -47,6 +48,15 @@ pub(crate) enum QueueTimerResult {
     Expiring(QueueId),
     /// Nobody has used it for as long as `x-expires`: it is to be deleted.
     Unused(QueueId),
+}
+
+/// What `basic.get` has found.
+pub(crate) enum GetResult {
+    /// A message, and how many wait behind it.
+    Message(QueueEntry, usize),
+    Empty,
+    /// The budget of the turn is spent, and there may be a message behind those that have expired.
+    Unfinished,
 }
 
 /// The queues of this shard.
@@ -223,17 +233,32 @@ impl Queues {
         self.mark_due(id);
     }
 
-    /// Takes one message for `basic.get`, with how many wait behind it.
+    /// Takes one message for `basic.get`. Those that have expired before it are dropped, as far as the budget of the turn allows.
     pub fn get<E: Effects>(
         &mut self,
         id: QueueId,
         no_ack: bool,
         now_us: u64,
+        work: &mut WorkBudget,
         fx: &mut E,
-    ) -> Option<(QueueEntry, usize)> {
-        let queue = self.table.get_mut(id)?;
-        while queue.expiring && self.housekeeping.drop_expired(queue, now_us, &mut 0, fx) {}
-        let entry = queue.ready.pop()?;
+    ) -> GetResult {
+        let Some(queue) = self.table.get_mut(id) else { return GetResult::Empty };
+        let mut dropped = false;
+        while queue.expiring && queue.has_expired(now_us) {
+            if work.is_spent() {
+                self.mark_due(id);
+                return GetResult::Unfinished;
+            }
+            work.draw(1);
+            self.housekeeping.drop_head(queue, fx);
+            dropped = true;
+        }
+        let Some(entry) = queue.ready.pop() else {
+            if dropped {
+                self.mark_due(id);
+            }
+            return GetResult::Empty;
+        };
         self.housekeeping.waiting -= 1;
         match &mut queue.features {
             _ if !no_ack => queue.unsettled += 1,
@@ -242,7 +267,7 @@ impl Queues {
         }
         let left = queue.ready.len();
         self.mark_due(id);
-        Some((entry, left))
+        GetResult::Message(entry, left)
     }
 
     /// Takes the waiting messages out of a queue.
@@ -293,10 +318,11 @@ impl Queues {
 
 #[cfg(test)]
 mod tests {
-    use super::{QueueTimerResult, Queues};
+    use super::{GetResult, QueueTimerResult, Queues};
     use crate::effects::Effects;
     use crate::ids::QueuePosition;
     use crate::message::{BodyRef, Content};
+    use crate::ready_messages::QueueEntry;
     use crate::test_effects::{RecordedEffects, body_text, queue_definition};
     use crate::work_budget::WorkBudget;
     use catalog::QueueId;
@@ -314,6 +340,13 @@ mod tests {
         }
     }
 
+    fn get(queues: &mut Queues, no_ack: bool, fx: &mut RecordedEffects) -> (QueueEntry, usize) {
+        match queues.get(QUEUE, no_ack, 0, &mut WorkBudget::new(1_000), fx) {
+            GetResult::Message(entry, left) => (entry, left),
+            GetResult::Empty | GetResult::Unfinished => panic!("a message waits"),
+        }
+    }
+
     #[test]
     fn a_message_is_taken_requeued_and_dead_lettered_after_too_many_returns() {
         let mut queues = Queues::default();
@@ -325,7 +358,7 @@ mod tests {
         queues.create(QUEUE, &queue_definition("q", arguments), false, 0);
         push(&mut queues, &["a", "b"], &mut fx);
         for round in 0..2 {
-            let (entry, left) = queues.get(QUEUE, false, 0, &mut fx).expect("a waits");
+            let (entry, left) = get(&mut queues, false, &mut fx);
             assert_eq!((body_text(&entry.message.content()).as_str(), left), ("a", 1), "round {round}");
             queues.requeue(QUEUE, entry, true, true, &mut fx);
         }
@@ -349,7 +382,7 @@ mod tests {
         queues.create(QUEUE, &queue_definition("q", arguments), false, 0);
         push(&mut queues, &["a", "b", "c"], &mut fx);
         assert_eq!((queues.housekeeping.waiting, queues.housekeeping.timers.next()), (2, Some(5_000)));
-        let (entry, _) = queues.get(QUEUE, true, 0, &mut fx).expect("b waits");
+        let (entry, _) = get(&mut queues, true, &mut fx);
         assert_eq!((body_text(&entry.message.content()).as_str(), entry.position), ("b", QueuePosition(1)));
         queues.note_use(QUEUE, 1_000);
         assert!(queues.housekeeping.timers.pop_due(5_000).is_some());

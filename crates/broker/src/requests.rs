@@ -8,6 +8,7 @@ use crate::effects::Effects;
 use crate::ids::{ConnectionSlot, ConsumerRef};
 use crate::ledger::UnsettledDelivery;
 use crate::limits::DEFINITIONS_PER_BATCH_MAX;
+use crate::queues::GetResult;
 use crate::ready_messages::QueueEntry;
 use crate::session_state::{DefinitionBatch, PendingCommand, PendingReply, PlainReply, ReadControl};
 use crate::shard_message::{QueueRequest, QueueResponse, RefusedDefinition, Requester, ShardMessage};
@@ -49,14 +50,32 @@ impl Requests<'_> {
             return Ok(ReadControl::Pause);
         }
         // A new consumer is sent consume-ok before its first delivery: the queue is dispatched after the reply.
+        let dead_letters = self.control.data.dispatcher.queues.housekeeping.dead_letters.pushed();
         let response = self.respond(requester, queue, queue_request, fx);
         if matches!(response, QueueResponse::Deferred) {
             self.control.sessions.await_response(slot, command);
+            self.control.dispatch_due(fx);
             return Ok(ReadControl::Pause);
         }
         let control = self.follow(slot, command, response, fx)?;
         self.control.dispatch_due(fx);
+        let data = &self.control.data;
+        if data.has_backlog && data.dispatcher.queues.housekeeping.dead_letters.pushed() != dead_letters {
+            // Its dead letters go before its next command, so that they are no more than a turn can cause.
+            self.control.sessions.defer(slot, DeferredWork::AwaitBacklog);
+            return Ok(ReadControl::Pause);
+        }
         Ok(control)
+    }
+
+    /// Sends the response to a request to whoever made it, here or on another shard.
+    pub fn send_response<E: Effects>(&mut self, requester: Requester, response: QueueResponse, fx: &mut E) {
+        let to = requester.session.shard;
+        match response {
+            QueueResponse::Deferred => {}
+            response if self.control.identity.is_home(to) => self.on_response(requester, response, fx),
+            response => fx.batch(to).push(ShardMessage::Response { requester, response }),
+        }
     }
 
     /// Responds to a request to a queue of this shard.
@@ -96,17 +115,23 @@ impl Requests<'_> {
                 self.control.definitions.precondition_failed(id, "in use")
             }
             QueueRequest::Deletable { .. } => QueueResponse::Counts { messages, consumers },
-            QueueRequest::Get { no_ack } => match dispatcher.queues.get(id, no_ack, dispatcher.now_us, fx) {
-                None => QueueResponse::Empty,
-                Some((QueueEntry { position, message, redelivered }, left)) => QueueResponse::Message {
-                    queue: id,
-                    position,
-                    message,
-                    redelivered,
-                    ack_required: !no_ack,
-                    messages_left: count(left),
-                },
-            },
+            QueueRequest::Get { no_ack } => {
+                match dispatcher.queues.get(id, no_ack, dispatcher.now_us, &mut dispatcher.work, fx) {
+                    GetResult::Empty => QueueResponse::Empty,
+                    GetResult::Unfinished => {
+                        self.control.sessions.deferred.leave(DeferredWork::Get { requester, queue: id, no_ack });
+                        QueueResponse::Deferred
+                    }
+                    GetResult::Message(QueueEntry { position, message, redelivered }, left) => QueueResponse::Message {
+                        queue: id,
+                        position,
+                        message,
+                        redelivered,
+                        ack_required: !no_ack,
+                        messages_left: count(left),
+                    },
+                }
+            }
             QueueRequest::Consume(subscription) => {
                 let alone = subscription.exclusive && (!queue.consumers.is_empty() || queue.is_single_active());
                 if queue.consumers.is_exclusive() || alone {
@@ -308,7 +333,7 @@ impl Requests<'_> {
         if is_only_shard {
             let executed = self.control.execute(definition, fx);
             if let Ok(false) = executed {
-                self.control.definitions.await_removals(requester, Ok(()));
+                self.control.definitions.await_finish(requester, Ok(()));
                 return Ok(ReadControl::Pause);
             }
             let command = self.control.sessions.take_pending(requester);

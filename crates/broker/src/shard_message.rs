@@ -298,7 +298,8 @@ impl ShardBatch {
             confirm: before,
         }) = self.messages.last_mut()
             && *before == confirm
-            && *messages < PACKED_MESSAGES_MAX
+            // The copies are made in one piece.
+            && (*messages + 1).saturating_mul(range.end - range.start) <= PACKED_MESSAGES_MAX
             && packed.has_head_of(content, body, &self.bytes)
             && self.queues[range.start as usize..range.end as usize].iter().copied().eq(queues.clone())
         {

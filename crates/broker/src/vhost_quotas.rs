@@ -33,7 +33,11 @@ impl VhostQuotas {
             let quota = quota.unwrap_or(VhostQuota { vhost, bytes: 0, bytes_max, full: false });
             self.0.push(VhostQuota { bytes_max, ..quota });
         }
-        before.iter().filter(|quota| quota.full).map(|quota| quota.vhost).collect()
+        let full = before.iter().filter(|quota| quota.full).map(|quota| quota.vhost).collect();
+        // Their queues are counted until each is told, which takes more than one turn where there are many.
+        let counted = before.into_iter().filter(|quota| quota.bytes > 0);
+        self.0.extend(counted.map(|quota| VhostQuota { bytes_max: u64::MAX, full: false, ..quota }));
+        full
     }
 
     /// The messages that wait in a queue have changed.
@@ -66,7 +70,8 @@ impl VhostQuotas {
 
     /// The virtual hosts with a quota: the bytes that wait here, and those that may wait on all shards.
     pub fn iter(&self) -> impl Iterator<Item = (VhostId, u64, u64)> {
-        self.0.iter().map(|quota| (quota.vhost, quota.bytes, quota.bytes_max))
+        let limited = self.0.iter().filter(|quota| quota.bytes_max < u64::MAX);
+        limited.map(|quota| (quota.vhost, quota.bytes, quota.bytes_max))
     }
 
     /// Notes whether a virtual host is full. Returns whether that has changed.

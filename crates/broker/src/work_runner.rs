@@ -9,6 +9,7 @@ use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
 use crate::ledger::SettlementOutcome;
 use crate::message::Message;
 use crate::requests::Requests;
+use crate::shard_message::QueueRequest;
 use catalog::{Definition, QueueRoute};
 use std::sync::Arc;
 use wire::{ChannelNumber, DeliveryTag};
@@ -72,6 +73,11 @@ impl WorkRunner<'_> {
         }
     }
 
+    fn requests(&mut self) -> Requests<'_> {
+        let ControlPlane { identity, sessions, definitions, data } = &mut self.control;
+        Requests { control: ControlPlane { identity: *identity, sessions, definitions, data } }
+    }
+
     /// Does the work of one connection.
     fn run_list<E: Effects>(&mut self, key: DeferredKey, fx: &mut E) {
         let mut rest = self.control.sessions.deferred.take(key);
@@ -100,13 +106,18 @@ impl WorkRunner<'_> {
             DeferredWork::Publish(publish) => {
                 self.control.publishing().run_publish(publish, fx).map(DeferredWork::Publish)
             }
-            DeferredWork::FinishRemovals => {
-                if self.control.finish_removals(fx) {
-                    return Some(DeferredWork::FinishRemovals);
+            DeferredWork::FinishDefinitions => {
+                if self.control.finish_definitions(fx) {
+                    return Some(DeferredWork::FinishDefinitions);
                 }
-                let ControlPlane { identity, sessions, definitions, data } = &mut self.control;
-                let control = ControlPlane { identity: *identity, sessions, definitions, data };
-                Requests { control }.send_outcomes(fx);
+                self.requests().send_outcomes(fx);
+                None
+            }
+            DeferredWork::Get { requester, queue, no_ack } => {
+                let mut requests = self.requests();
+                // What is left of it then is deferred anew.
+                let response = requests.respond(requester, queue, QueueRequest::Get { no_ack }, fx);
+                requests.send_response(requester, response, fx);
                 None
             }
             DeferredWork::Settle { channel, through, outcome } => self.settle(channel, through, outcome, fx),

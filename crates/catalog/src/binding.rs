@@ -7,10 +7,10 @@
 use crate::{
     heap::allocated,
     limits::{ARGUMENT_BYTES_A_STEP, CatalogLimits},
+    segmented_table::SegmentedTable,
     texts::{TextArena, TextId},
 };
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
 use std::hash::{BuildHasher, Hash, Hasher};
 use wire::Table;
 
@@ -83,7 +83,15 @@ impl ListHead {
     }
 }
 
-/// 44 bytes; arguments, which few have, are kept aside.
+/// A list of bindings that a message selects, or the rest of one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SelectedList {
+    pub list: BindingList,
+    /// The first binding of it.
+    pub first: u32,
+}
+
+/// 48 bytes; arguments, which few have, are kept aside.
 pub(crate) struct BindingEntry {
     pub source: u32,
     pub target: BindingTarget,
@@ -91,11 +99,13 @@ pub(crate) struct BindingEntry {
     /// For a topic exchange the trie node it hangs on, if it is the first there; for a consistent-hash exchange its place
     /// among the points, if it has one; for a headers exchange its postings, if it has any.
     pub node: u32,
+    /// Tells it from those that had its place before and will have it later.
+    pub serial: u32,
     arguments: u32,
     links: [ListNode; 3],
 }
 
-const _: () = assert!(size_of::<BindingEntry>() == 44);
+const _: () = assert!(size_of::<BindingEntry>() == 48);
 
 /// The arguments of one binding.
 struct KeptArguments {
@@ -109,8 +119,10 @@ struct KeptArguments {
 pub(crate) struct BindingTable {
     records: Vec<BindingEntry>,
     free: Vec<u32>,
+    /// That of the binding made last.
+    serial: u32,
     /// From what a binding says to its record.
-    index: HashTable<u32>,
+    index: SegmentedTable<u32>,
     arguments: Vec<Option<Box<KeptArguments>>>,
     arguments_free: Vec<u32>,
     /// Bytes of the arguments.
@@ -133,7 +145,8 @@ impl BindingTable {
         Self {
             records: Vec::new(),
             free: Vec::new(),
-            index: HashTable::new(),
+            serial: 0,
+            index: SegmentedTable::default(),
             arguments: Vec::new(),
             arguments_free: Vec::new(),
             arguments_bytes: 0,
@@ -247,11 +260,13 @@ impl BindingTable {
                 }
             }
         };
+        self.serial = self.serial.wrapping_add(1);
         let record = BindingEntry {
             source: said.source,
             target: said.target,
             key: self.texts.keep(said.key),
             node: NONE,
+            serial: self.serial,
             arguments,
             links: [UNLINKED; 3],
         };
@@ -265,20 +280,22 @@ impl BindingTable {
                 (self.records.len() - 1) as u32
             }
         };
-        let hash = self.hash_of_binding(binding);
-        let mut index = std::mem::take(&mut self.index);
-        index.insert_unique(hash, binding, |&other| self.hash_of_binding(other));
-        self.index = index;
+        let Self { index, records, arguments, texts, hash, .. } = self;
+        let hash_of = |&binding: &u32| {
+            let record = &records[binding as usize];
+            let arguments = arguments.get(record.arguments as usize).and_then(|kept| kept.as_ref());
+            let arguments = arguments.map_or(0, |kept| kept.hash);
+            Self::hash_of(hash, record.source, record.target, texts.get(record.key), arguments)
+        };
+        index.insert_unique(hash_of(&binding), binding, hash_of);
         binding
     }
 
     /// Forgets a binding that is on no list any more.
     pub fn remove(&mut self, binding: u32) {
         let hash = self.hash_of_binding(binding);
-        match self.index.find_entry(hash, |&other| other == binding) {
-            Ok(entry) => drop(entry.remove()),
-            Err(_) => unreachable!("every binding is in the index"),
-        }
+        let removed = self.index.remove(hash, |&other| other == binding);
+        assert!(removed.is_some(), "every binding is in the index");
         let record = &self.records[binding as usize];
         if record.arguments != NONE {
             if let Some(kept) = self.arguments[record.arguments as usize].take() {
@@ -287,6 +304,9 @@ impl BindingTable {
             self.arguments_free.push(record.arguments);
         }
         self.texts.drop(record.key);
+        // Who remembers the binding does not find it again.
+        self.serial = self.serial.wrapping_add(1);
+        self.records[binding as usize].serial = self.serial;
         self.free.push(binding);
     }
 

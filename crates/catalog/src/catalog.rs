@@ -13,6 +13,7 @@ mod limits_and_policies;
 mod lookup;
 mod queues;
 mod removals;
+mod renewals;
 mod routing;
 mod users;
 mod vhosts;
@@ -23,7 +24,7 @@ use crate::{
     definition::{Definition, DefinitionOutcome, ExecutedDefinition, RemovedQueue},
     exchange::{ExchangeTable, direct::DirectIndex, headers::HeadersIndex, topic::TopicTrie},
     ids::{QueueId, SessionId},
-    limits::{CatalogLimits, DefinitionShare},
+    limits::{CatalogLimits, DEFINITION_STEPS_MAX, DefinitionShare},
     name::Name,
     permission::PermissionCache,
     queue::QueueTable,
@@ -36,6 +37,7 @@ use crate::{
 pub use keyed_routes::KeyedRoute;
 pub use lookup::{BindingDestination, BindingView};
 use removals::Removal;
+use renewals::Renewal;
 use routing::RouteSearch;
 use wire::ReplyCode;
 
@@ -64,6 +66,8 @@ pub struct Catalog {
     upstreams: u32,
     /// What is still to be removed, the last one begun last.
     removals: Vec<Removal>,
+    /// The queues and exchanges that are yet to be held against rules that have changed.
+    renewal: Option<Renewal>,
     /// Units of work since somebody asked.
     work: u64,
 }
@@ -89,6 +93,7 @@ impl Catalog {
             watches: BindingSubscriptions::new(&limits),
             upstreams: 0,
             removals: Vec::new(),
+            renewal: None,
             work: 0,
             share: DefinitionShare::UNLIMITED,
             limits,
@@ -140,8 +145,8 @@ impl Catalog {
             Definition::DeleteQueue { vhost, name, session } => self.delete_queue(*vhost, name, *session),
             Definition::RemoveQueue { id } => Ok(self.remove_queue(*id)),
             Definition::SessionGone { session } => Ok(self.forget_session(*session)),
-            Definition::FinishRemovals => {
-                let existed = unfinished > 0;
+            Definition::Finish => {
+                let existed = self.has_unfinished();
                 Ok(ExecutedDefinition::new(DefinitionOutcome::Deleted { existed }, existed))
             }
             Definition::CreateVhost { name } => self.create_vhost(name),
@@ -163,9 +168,17 @@ impl Catalog {
             Definition::SetUserLimits { user, limits } => self.set_user_limits(user, *limits),
         }?;
         match definition {
-            Definition::FinishRemovals => self.remove(0, &mut executed),
+            Definition::Finish => {
+                let steps = self.remove(0, &mut executed);
+                // Removals that go on and on leave some of the steps to a renewal.
+                self.renew(steps.min(DEFINITION_STEPS_MAX / 2), &mut executed);
+            }
+            // What changes nothing is not executed by the other replicas.
+            Definition::SetPolicies { .. } | Definition::SetVhostLimits { .. } if executed.changed => {
+                self.renew(0, &mut executed);
+            }
             // What others began is left as it is.
-            _ => self.remove(unfinished, &mut executed),
+            _ => _ = self.remove(unfinished, &mut executed),
         }
         if executed.changed {
             self.version += 1;

@@ -127,8 +127,9 @@ pub enum Definition {
     RemoveQueue { id: QueueId },
     /// A session is gone, and its exclusive queues with it.
     SessionGone { session: SessionId },
-    /// Goes on with what definitions before it began to remove and [left unfinished](ExecutedDefinition::unfinished).
-    FinishRemovals,
+    /// Goes on with what definitions before it began, to remove or to put under other rules, and
+    /// [left unfinished](ExecutedDefinition::unfinished).
+    Finish,
     /// Makes a vhost with its predeclared exchanges. One that exists stays as it is.
     CreateVhost { name: Name },
     /// Deletes a vhost with everything in it, permissions included.
@@ -165,7 +166,8 @@ pub enum Definition {
     ClearTopicPermission { user: Name, vhost: Name, exchange: Name },
     /// Takes a user's access to a vhost away.
     ClearPermission { user: Name, vhost: Name },
-    /// Puts these policies in the place of all there are, in every vhost. What exists is under them at once.
+    /// Puts these policies in the place of all there are, in every vhost. What is declared from now on is under them; what exists
+    /// is once it is [finished](ExecutedDefinition::unfinished).
     SetPolicies {
         policies: Arc<[Policy]>,
         /// The operator's own.
@@ -268,8 +270,9 @@ pub struct ExecutedDefinition {
     pub queues_changed: Vec<QueueId>,
     /// Whether anything is different now.
     pub changed: bool,
-    /// What it removes is found no more, and no message goes there, but not all of it is removed: `Definition::FinishRemovals`
-    /// is to be executed until that says the same no more. Who asked is answered then.
+    /// Not all of it is done. What it removes is found no more, and no message goes there, but it is not removed yet; of the queues
+    /// and exchanges, some do not know their policies yet. `Definition::Finish` is to be executed until that says the same no
+    /// more. Who asked is answered then.
     pub unfinished: bool,
 }
 

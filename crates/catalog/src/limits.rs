@@ -54,21 +54,24 @@ pub const BINDING_CHANGES_MAX: usize = 64 * 1024;
 /// Bytes of their routing keys and arguments.
 pub const BINDING_CHANGE_BYTES_MAX: usize = 16 << 20;
 
-/// Steps that the execution of one definition takes at most: bindings that go, queues and so on. What is left is removed by
-/// [`Definition::FinishRemovals`](crate::Definition::FinishRemovals), about 5 ms at a time.
-pub const DEFINITION_STEPS_MAX: u64 = 10_000;
+/// Steps that the execution of one definition takes at most: bindings that go, queues and so on. What is left is done by
+/// [`Definition::Finish`](crate::Definition::Finish), about 2 ms at a time.
+pub const DEFINITION_STEPS_MAX: u64 = 5_000;
 
 /// Steps that one queue or exchange counts for that goes, besides its bindings: what its home has to do about it, too.
 pub const REMOVAL_STEPS: u64 = 10;
+
+/// Steps that one queue or exchange counts for that is held against policies: its home has it do something else.
+pub const RENEWAL_STEPS: u64 = 10;
+
+/// Policies against which a name is held in one step.
+pub const POLICIES_A_STEP: usize = 2;
 
 /// Bytes of arguments that count for one step when they go: they may be many small allocations.
 pub const ARGUMENT_BYTES_A_STEP: usize = 64;
 
 /// Entries of scratch that routing keeps from one message to the next.
 pub const SCRATCH_ENTRIES_MAX: usize = 64 * 1024;
-
-/// Queues by which the list of a route by several keys may exceed twice the queues that are different.
-pub const ROUTED_QUEUES_SPARE: usize = 1024;
 
 /// Places in the filter that keeps keys seen once out of a full route cache.
 pub const SEEN_ONCE_PLACES: usize = 16 * 1024;

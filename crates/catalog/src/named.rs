@@ -3,9 +3,8 @@
 //! Enters: things with names.  Leaves: indexes, dense, reused the last freed first.
 //! Owns:   the things.
 
-use crate::ids::VhostId;
+use crate::{ids::VhostId, segmented_table::SegmentedTable};
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
 use std::hash::{BuildHasher, Hasher};
 
 pub(crate) trait Named {
@@ -28,7 +27,7 @@ pub(crate) const fn hidden_serial(serial: u32) -> u32 {
 pub(crate) struct NameTable<T> {
     things: Vec<Option<T>>,
     free: Vec<u32>,
-    index: HashTable<u32>,
+    index: SegmentedTable<u32>,
     serial: u32,
     heap_bytes: usize,
     hash: FixedState,
@@ -46,7 +45,7 @@ impl<T: Named> NameTable<T> {
         Self {
             things: Vec::new(),
             free: Vec::new(),
-            index: HashTable::new(),
+            index: SegmentedTable::default(),
             serial: 0,
             heap_bytes: 0,
             hash: FixedState::with_seed(hash_seed),
@@ -90,6 +89,11 @@ impl<T: Named> NameTable<T> {
         self.things.get(index as usize)?.as_ref()
     }
 
+    #[inline]
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.things.get_mut(index as usize)?.as_mut()
+    }
+
     /// What is at an index that is known to be in use.
     #[inline]
     pub fn at(&self, index: u32) -> &T {
@@ -104,6 +108,11 @@ impl<T: Named> NameTable<T> {
     /// The serial that the next thing must carry; no two things get the same until 2^32 came and went.
     pub fn next_serial(&mut self) -> u32 {
         self.serial = self.serial.wrapping_add(1);
+        self.serial
+    }
+
+    /// The serial that was given out last.
+    pub fn last_serial(&self) -> u32 {
         self.serial
     }
 
@@ -138,10 +147,8 @@ impl<T: Named> NameTable<T> {
     pub fn hide(&mut self, index: u32) {
         let thing = self.at(index);
         let hash = hash_of(&self.hash, thing.vhost(), thing.name().as_bytes());
-        match self.index.find_entry(hash, |&other| other == index) {
-            Ok(entry) => drop(entry.remove()),
-            Err(_) => unreachable!("everything that has a name is in the index"),
-        }
+        let hidden = self.index.remove(hash, |&other| other == index);
+        assert!(hidden.is_some(), "everything that has a name is in the index");
     }
 
     /// Removes a thing that is hidden.
@@ -169,10 +176,5 @@ impl<T: Named> NameTable<T> {
     /// Whether something with a name is at an index, of this vhost.
     pub fn has(&self, index: u32, vhost: VhostId) -> bool {
         self.get(index).is_some_and(|thing| thing.vhost() == vhost && !thing.is_leaving())
-    }
-
-    /// Indexes of all things of a vhost, in their order.
-    pub fn in_vhost(&self, vhost: VhostId) -> impl Iterator<Item = u32> {
-        self.iter().filter(move |(_, thing)| thing.vhost() == vhost).map(|(index, _)| index)
     }
 }

@@ -6,7 +6,7 @@
 use crate::{
     arguments::shown,
     heap::{allocated, shared},
-    limits::NAME_BYTES_MAX,
+    limits::{NAME_BYTES_MAX, POLICIES_A_STEP},
     name::Name,
     permission::PermissionPattern,
     queue_type::QUEUE_TYPE,
@@ -360,6 +360,11 @@ impl PolicyTable {
     pub fn iter(&self) -> impl Iterator<Item = (&Policy, bool)> {
         let policies = self.policies.iter().map(|policy| (&policy.written, false));
         policies.chain(self.operator.iter().map(|policy| (&policy.written, true)))
+    }
+
+    /// Steps of holding one name against all of them.
+    pub fn steps(&self) -> u64 {
+        (self.policies.len() + self.operator.len()).div_ceil(POLICIES_A_STEP) as u64
     }
 
     /// What they come to for a queue.

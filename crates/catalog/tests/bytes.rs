@@ -143,7 +143,7 @@ fn bytes_are_what_the_allocator_has_given() {
         let vhost = "/".into();
         let mut executed = script.execute(&Definition::DeleteVhost { name: vhost }).expect("there is one");
         while executed.unfinished {
-            executed = script.execute(&Definition::FinishRemovals).expect("the rest");
+            executed = script.execute(&Definition::Finish).expect("the rest");
         }
         let (given, counted) = (ALLOCATOR.allocated() - start, script.catalog.bytes());
         println!("{given:>9} bytes given, {counted:>9} counted: without them");

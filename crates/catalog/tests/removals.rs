@@ -13,7 +13,7 @@ use script::RoutingScript;
 use wire::RawProperties;
 
 /// More than two definitions remove.
-const BINDINGS: u64 = 2 * DEFINITION_STEPS_MAX + 5_000;
+const BINDINGS: u64 = 2 * DEFINITION_STEPS_MAX + DEFINITION_STEPS_MAX / 2;
 
 fn bound(script: &mut RoutingScript, exchange: &str, queue: &str, count: u64) {
     for number in 0..count {
@@ -29,16 +29,16 @@ fn executed(script: &mut RoutingScript, words: &str) -> ExecutedDefinition {
 /// Executes the rest. Answers with how many definitions that took, and what they removed.
 fn finish(script: &mut RoutingScript) -> (u64, Vec<String>) {
     let (mut definitions, mut removed) = (0, Vec::new());
-    while script.catalog.has_unfinished_removals() {
+    while script.catalog.has_unfinished() {
         script.catalog.take_work();
-        let executed = script.execute(&Definition::FinishRemovals).expect("the rest");
+        let executed = script.execute(&Definition::Finish).expect("the rest");
         let work = script.catalog.take_work();
-        assert!(work <= 3 * DEFINITION_STEPS_MAX, "{work}");
-        assert!(executed.changed && executed.unfinished == script.catalog.has_unfinished_removals());
+        assert!(work <= 4 * DEFINITION_STEPS_MAX, "{work}");
+        assert!(executed.changed && executed.unfinished == script.catalog.has_unfinished());
         removed.extend(executed.queues_removed.iter().map(|queue| queue.name.to_string()));
         definitions += 1;
     }
-    let executed = script.execute(&Definition::FinishRemovals).expect("nothing");
+    let executed = script.execute(&Definition::Finish).expect("nothing");
     assert!(!executed.changed && !executed.unfinished);
     (definitions, removed)
 }
@@ -115,7 +115,7 @@ fn a_small_removal_does_not_wait_for_a_large_one() {
     assert!(executed(&mut script, "delete-exchange x").unfinished);
     let before = script.catalog.bindings_count();
     let small = executed(&mut script, "delete-queue r");
-    assert!(!small.unfinished && small.queues_removed.len() == 1 && script.catalog.has_unfinished_removals());
+    assert!(!small.unfinished && small.queues_removed.len() == 1 && script.catalog.has_unfinished());
     assert_eq!(script.catalog.bindings_count(), before - 1, "one definition does not do the work of another");
     finish(&mut script);
     assert_eq!(script.catalog.bindings_count(), 0);
@@ -259,7 +259,7 @@ fn replicas_take_the_same_steps() {
         assert_eq!(outcomes[0], outcomes[1], "{command}");
         let [one, two] = replicas.each_mut().map(seen);
         assert_eq!(one, two, "{command}");
-        let outcomes = replicas.each_mut().map(|script| script.execute(&Definition::FinishRemovals).expect("the rest"));
+        let outcomes = replicas.each_mut().map(|script| script.execute(&Definition::Finish).expect("the rest"));
         assert_eq!(outcomes[0], outcomes[1], "after {command}");
         assert_eq!(replicas[0].catalog.bindings_count(), replicas[1].catalog.bindings_count());
     }

@@ -291,6 +291,87 @@ fn a_route_by_many_keys_holds_each_queue_once() {
     assert!(bytes_max < 100_000, "{bytes_max} bytes");
 }
 
+/// A search of one key that stops after so much work, and what was done each time.
+fn stepwise(script: &mut RoutingScript, name: &str, key: &str, work_max: u64) -> (Vec<u64>, Vec<String>) {
+    let mut search = KeyedRoute::new(exchange(script, name), [key.as_bytes()]);
+    let mut each = Vec::new();
+    script.catalog.take_work();
+    loop {
+        let route = script.catalog.continue_route(&mut search, RawProperties::EMPTY, work_max);
+        each.push(script.catalog.take_work());
+        if let Some(route) = route {
+            assert!(search.holds_at(script.catalog.version()));
+            return (each, names(&script.catalog, &route));
+        }
+    }
+}
+
+#[test]
+fn a_route_to_many_queues_is_found_a_piece_at_a_time() {
+    let mut script = RoutingScript::new();
+    script.run("exchange up x-federation-upstream x-downstream=me; exchange over fanout; exchange rest fanout; exchange none direct alternate-exchange=rest");
+    script.run("bind-exchange over '' amq.fanout");
+    for queue in 0..1_000 {
+        script.run(&format!(
+            "queue q{queue}; bind amq.fanout '' q{queue}; bind amq.direct k q{queue}; bind amq.topic a.# q{queue}"
+        ));
+        script.run(&format!("bind amq.topic a.* q{queue}; bind rest '' q{queue}"));
+    }
+    for (name, key) in [("amq.fanout", "k"), ("amq.direct", "k"), ("amq.topic", "a.b"), ("over", "k"), ("none", "k")] {
+        let id = exchange(&script, name);
+        let whole = script.catalog.route(id, key.as_bytes(), RawProperties::EMPTY);
+        let whole = names(&script.catalog, &whole);
+        assert_eq!(whole.len(), 1_000, "{name}");
+        for work_max in [1, 7, 100] {
+            let (each, found) = stepwise(&mut script, name, key, work_max);
+            assert!(found == whole, "{name}");
+            // A topic is looked for in one piece, but for the lists of its patterns.
+            let beyond = if name == "amq.topic" { 10 } else { 3 };
+            let most = each.iter().max().copied().unwrap_or_default();
+            assert!(most <= work_max + beyond && each.len() >= 2_000 / (work_max + beyond) as usize, "{name}: {most}");
+        }
+        script.run(&format!("queue other-{name}; bind amq.direct other other-{name}"));
+        script.catalog.take_work();
+        let begun = script.catalog.route_within(id, key.as_bytes(), RawProperties::EMPTY, 100);
+        let work = script.catalog.take_work();
+        assert!(begun.is_ok() || work < 200, "{name}: {work} units for nothing");
+        assert!(begun.is_err() || name != "amq.direct", "what has changed is not remembered");
+    }
+}
+
+#[test]
+fn a_search_loses_no_queue_while_bindings_come_and_go() {
+    for (name, key) in [("amq.fanout", "k"), ("amq.direct", "k"), ("amq.topic", "a.k")] {
+        let bound = if name == "amq.topic" { "a.*" } else { "k" };
+        let mut script = RoutingScript::new();
+        for queue in 0..300 {
+            script.run(&format!("queue q{queue}; bind {name} {bound} q{queue}"));
+        }
+        let mut search = KeyedRoute::new(exchange(&script, name), [key.as_bytes()]);
+        let (mut gone, mut turns) = (0, 0);
+        let route = loop {
+            if let Some(route) = script.catalog.continue_route(&mut search, RawProperties::EMPTY, 20) {
+                break route;
+            }
+            assert!(!search.holds_at(script.catalog.version()) || turns == 0);
+            // The next binding that it is to look at goes, with its queue; its place and that of the queue are others' at once.
+            for queue in 0..if turns < 10 { 10 } else { 0 } {
+                let queue = 299 - turns * 13 - queue;
+                script.run(&format!("delete-queue q{queue}; queue new{queue}; queue bound{queue}"));
+                script.run(&format!("bind {name} {bound} bound{queue}; bind {name} other new{queue}"));
+                gone += 1;
+            }
+            turns += 1;
+        };
+        let found = names(&script.catalog, &route);
+        let stayed = found.iter().filter(|name| name.starts_with('q')).count();
+        assert_eq!(stayed, 300 - gone, "{name}: {turns} turns");
+        let wrong = found.iter().filter(|found| found.starts_with("new")).count();
+        assert!(wrong == 0 || name == "amq.fanout", "{name}: nothing that is not bound");
+        assert!(turns >= 20, "{name}: {turns} turns");
+    }
+}
+
 #[test]
 fn of_several_headers_of_a_name_the_first_counts() {
     check(

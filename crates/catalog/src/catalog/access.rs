@@ -165,7 +165,7 @@ impl Catalog {
             }
             Definition::DeleteQueue { vhost, name, .. } => self.check(user, *vhost, Configure, Queue, name.as_bytes()),
             Definition::RemoveQueue { .. }
-            | Definition::FinishRemovals
+            | Definition::Finish
             | Definition::SessionGone { .. }
             | Definition::CreateVhost { .. }
             | Definition::DeleteVhost { .. }

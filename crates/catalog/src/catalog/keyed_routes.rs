@@ -1,58 +1,98 @@
-//! Routes by several routing keys, found a piece at a time (RabbitMQ's `CC` and `BCC`).
+//! Routes that are found a piece at a time: by several routing keys (RabbitMQ's `CC` and `BCC`), or to very many queues.
 //!
 //! Enters: an exchange, routing keys, properties.  Leaves: the queues, each once.
-//! Owns:   a search that can stop after any key of any exchange, and go on when definitions have changed.
+//! Owns:   a search that can stop after any key of any exchange and after any binding, and go on when definitions have changed.
 
+use super::routing::Selection;
 use super::*;
 use crate::{
-    binding::BindingTarget,
+    binding::{BindingTarget, SelectedList},
     exchange::RoutingTable,
     ids::ExchangeId,
-    limits::ROUTED_QUEUES_SPARE,
+    index_set::IndexSet,
+    queue::QueueEntry,
     route::{QueueRoute, RouteDependence, RoutedQueue},
 };
-use hashbrown::HashSet;
 use std::sync::Arc;
 use wire::RawProperties;
 
-/// The search for where a message goes that has several routing keys: wherever one of them leads, each queue once. The first
-/// key alone counts where one queue is chosen by a hash of it, as in RabbitMQ.
+/// A list of bindings that a search walks, at the binding where it goes on.
+#[derive(Clone, Copy)]
+struct ListCursor {
+    at: SelectedList,
+    /// The serial of that binding.
+    serial: u32,
+}
+
+/// The exchange whose turn it is, and the key for which it is asked.
+#[derive(Clone, Copy)]
+struct KeyLookup {
+    exchange: ExchangeId,
+    key: usize,
+    /// This key is looked up: the lists that it selects are being walked.
+    is_selected: bool,
+    /// The exchange is asked for other keys too.
+    by_keys: bool,
+    /// A key has led anywhere.
+    any: bool,
+}
+
+/// The search for where a message goes: wherever one of its keys leads, each queue once. The first key alone counts where one
+/// queue is chosen by a hash of it, as in RabbitMQ.
 ///
-/// It holds what it has found by id, so that it may go on after any change of definitions: a queue or exchange that is gone
-/// by then gets nothing, and one that is new may get the message or not.
+/// It holds what it has found so that it may go on after any change of definitions: a queue or exchange that is gone by then
+/// gets nothing, and one that is new may get the message or not. A binding that it was about to look at may be gone: then
+/// it looks for the key at that exchange anew.
 pub struct KeyedRoute {
     /// One behind the other.
     keys: Vec<u8>,
     /// The end of each key.
     ends: Vec<u32>,
-    visited: HashSet<ExchangeId>,
+    from: ExchangeId,
+    /// Indexes of exchanges.
+    visited: IndexSet,
     to_visit: Vec<ExchangeId>,
-    /// The exchange whose turn it is, the next key to ask it for, and whether one before led anywhere.
-    current: Option<(ExchangeId, usize, bool)>,
+    current: Option<KeyLookup>,
+    lists: Vec<ListCursor>,
+    /// Indexes of queues.
+    found: IndexSet,
+    /// The queues of the route, once all are found.
     queues: Vec<RoutedQueue>,
-    /// How many queues there were when equal ones were taken out last.
-    distinct: usize,
+    /// Indexes below this are among them.
+    next_queue: u32,
     held: Vec<ExchangeId>,
     stamped: bool,
+    decided: RouteDependence,
+    /// The version of the catalog and the last serial of a queue when it began.
+    began: Option<(u64, u32)>,
 }
 
 impl KeyedRoute {
     /// A search from an exchange. Keys that come twice are looked for once.
     pub fn new<'a>(from: ExchangeId, keys: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut all: Vec<(usize, &[u8])> = keys.into_iter().enumerate().collect();
+        let is_one = all.len() == 1;
         all.sort_unstable_by_key(|&(number, key)| (key, number));
         all.dedup_by_key(|&mut (_, key)| key);
         all.sort_unstable_by_key(|&(number, _)| number);
+        let mut visited = IndexSet::default();
+        visited.insert(from.index);
         let mut search = Self {
             keys: Vec::with_capacity(all.iter().map(|(_, key)| key.len()).sum()),
             ends: Vec::with_capacity(all.len()),
-            visited: HashSet::from([from]),
+            from,
+            visited,
             to_visit: vec![from],
             current: None,
+            lists: Vec::new(),
+            found: IndexSet::default(),
             queues: Vec::new(),
-            distinct: 0,
+            next_queue: 0,
             held: Vec::new(),
             stamped: false,
+            // The further keys are headers.
+            decided: if is_one { RouteDependence::ByKey } else { RouteDependence::ByMessage },
+            began: None,
         };
         for (_, key) in all {
             search.keys.extend_from_slice(key);
@@ -62,12 +102,24 @@ impl KeyedRoute {
         search
     }
 
+    /// The exchange from which it began.
+    pub fn exchange(&self) -> ExchangeId {
+        self.from
+    }
+
+    /// Whether no definition has changed since it began, so that its route holds for as long as none does.
+    pub fn holds_at(&self, version: u64) -> bool {
+        self.began.is_some_and(|(began, _)| began == version)
+    }
+
     /// Bytes that it holds.
     pub fn bytes(&self) -> usize {
         self.keys.capacity()
             + self.ends.capacity() * size_of::<u32>()
-            + self.visited.allocation_size()
+            + self.visited.bytes()
+            + self.found.bytes()
             + (self.to_visit.capacity() + self.held.capacity()) * size_of::<ExchangeId>()
+            + self.lists.capacity() * size_of::<ListCursor>()
             + self.queues.capacity() * size_of::<RoutedQueue>()
     }
 
@@ -78,23 +130,9 @@ impl KeyedRoute {
     }
 
     fn visit(&mut self, exchange: ExchangeId) {
-        if self.visited.insert(exchange) {
+        if self.visited.insert(exchange.index) {
             self.to_visit.push(exchange);
         }
-    }
-
-    /// Queues that come up for many keys are kept once, or little more.
-    fn push(&mut self, queue: RoutedQueue) {
-        self.queues.push(queue);
-        if self.queues.len() > 2 * self.distinct + ROUTED_QUEUES_SPARE {
-            self.merge();
-        }
-    }
-
-    fn merge(&mut self) {
-        self.queues.sort_unstable();
-        self.queues.dedup();
-        self.distinct = self.queues.len();
     }
 }
 
@@ -109,88 +147,195 @@ impl Catalog {
         }
     }
 
-    /// Goes on with a search until it is done, or has done so much [work](Self::take_work); one key of one exchange is looked
-    /// for in any case. The properties are the same each time.
+    /// Goes on with a search until it is done, or has done so much [work](Self::take_work). One key of one exchange is looked
+    /// for, one binding looked at or one queue added in any case. The properties are the same each time.
     pub fn continue_route(
         &mut self,
         search: &mut KeyedRoute,
         properties: RawProperties<'_>,
         work_max: u64,
     ) -> Option<Arc<QueueRoute>> {
-        let mut targets = std::mem::take(&mut self.walk.targets);
+        let began = (self.version, self.queues.table.last_serial());
+        let (_, last_serial) = *search.began.get_or_insert(began);
+        let work_end = self.work.saturating_add(work_max);
+        let mut selected = std::mem::take(&mut self.walk.selected);
         self.headers.begin();
-        let before = self.work;
         let is_done = loop {
-            if !self.look_for_next(search, properties, &mut targets) {
+            if !self.look_further(search, properties, work_end, &mut selected)
+                && !self.add_queues(search, last_serial, work_end)
+            {
                 break true;
             }
-            if self.work - before >= work_max {
+            if self.work >= work_end {
                 break false;
             }
         };
-        self.walk.targets = targets;
-        is_done.then(|| self.found_by_keys(search))
+        self.walk.selected = selected;
+        let route = is_done.then(|| self.found_by_keys(search))?;
+        if let [end] = search.ends[..]
+            && search.holds_at(self.version)
+        {
+            self.remember(search.from, &search.keys[..end as usize], properties, &route);
+        }
+        Some(route)
     }
 
-    /// Looks for one key at one exchange. Answers whether there was anything left to look for.
-    fn look_for_next(
+    /// Looks for one key at one exchange, or at bindings that it has selected. Answers whether there was anything left to look
+    /// for.
+    fn look_further(
         &mut self,
         search: &mut KeyedRoute,
         properties: RawProperties<'_>,
-        targets: &mut Vec<BindingTarget>,
+        work_end: u64,
+        selected: &mut Selection,
     ) -> bool {
-        let Some((id, number, any_before)) = search.current.take().or_else(|| Some((search.to_visit.pop()?, 0, false)))
-        else {
+        let mut lookup = match search.current.take() {
+            Some(lookup) => lookup,
+            None => {
+                let Some(exchange) = search.to_visit.pop() else { return false };
+                KeyLookup { exchange, key: 0, is_selected: false, by_keys: false, any: false }
+            }
+        };
+        if self.exchanges.get(lookup.exchange).is_none() {
+            search.lists.clear();
+            return true;
+        }
+        if !lookup.is_selected {
+            search.lists.clear();
+            if !self.select_by_key(search, &mut lookup, properties, selected) {
+                return true;
+            }
+        } else if !self.walk_lists(search, &mut lookup, work_end) {
+            // A binding that it was to look at is gone.
+            lookup.is_selected = false;
+        }
+        if lookup.is_selected && search.lists.is_empty() {
+            let is_last = !lookup.by_keys || lookup.key + 1 >= search.ends.len();
+            if is_last {
+                if !lookup.any
+                    && let Some(alternate) = self.alternate(lookup.exchange.index)
+                {
+                    search.visit(self.exchanges.id(alternate));
+                }
+                return true;
+            }
+            (lookup.key, lookup.is_selected) = (lookup.key + 1, false);
+        }
+        search.current = Some(lookup);
+        true
+    }
+
+    /// Has an exchange select bindings for a key. Answers whether it leads the message anywhere now: not if it holds it back.
+    fn select_by_key(
+        &mut self,
+        search: &mut KeyedRoute,
+        lookup: &mut KeyLookup,
+        properties: RawProperties<'_>,
+        selected: &mut Selection,
+    ) -> bool {
+        let (Some(exchange), Some(key)) = (self.exchanges.get(lookup.exchange), search.key(lookup.key)) else {
             return false;
         };
-        let (Some(exchange), Some(key)) = (self.exchanges.get(id), search.key(number)) else { return true };
-        targets.clear();
         let key = &search.keys[key];
-        let by_keys = match &exchange.matching {
+        lookup.is_selected = true;
+        match &exchange.matching {
             RoutingTable::Direct if exchange.definition.is_default() => {
                 self.work += 1;
-                targets.extend(self.queues.table.find(exchange.definition.vhost, key).map(BindingTarget::queue));
-                true
+                lookup.by_keys = true;
+                selected.clear();
+                let queue = self.queues.table.find(exchange.definition.vhost, key);
+                selected.targets.extend(queue.map(BindingTarget::queue));
             }
             matching => {
-                let by_keys = matches!(matching, RoutingTable::Direct | RoutingTable::Topic);
-                if self.targets(id.index, key, properties, targets).is_none() {
-                    search.held.push(id);
-                    return true;
+                lookup.by_keys = matches!(matching, RoutingTable::Direct | RoutingTable::Topic);
+                match self.select(lookup.exchange.index, key, properties, selected) {
+                    Some(decided) => search.decided = search.decided.max(decided),
+                    None => {
+                        search.held.push(lookup.exchange);
+                        return false;
+                    }
                 }
-                by_keys
-            }
-        };
-        self.work += targets.len() as u64;
-        let any = any_before || !targets.is_empty();
-        for target in targets.iter() {
-            match target.as_exchange() {
-                Some(index) => {
-                    search.stamped |= self.exchanges.0.at(index).stamped > 0;
-                    search.visit(self.exchanges.id(index));
-                }
-                None => search.push(self.queues.routed(target.index())),
             }
         }
-        if by_keys && number + 1 < search.ends.len() {
-            search.current = Some((id, number + 1, any));
-        } else if !any && let Some(alternate) = self.alternate(id.index) {
-            search.visit(self.exchanges.id(alternate));
+        self.work += selected.targets.len() as u64;
+        for &target in &selected.targets {
+            self.follow(search, lookup, target);
+        }
+        // The last is walked first.
+        let cursor = |&at: &SelectedList| ListCursor { at, serial: self.bindings.get(at.first).serial };
+        search.lists.extend(selected.lists.iter().rev().map(cursor));
+        true
+    }
+
+    /// Looks at the bindings of selected lists as far as the work goes, at one of them at least. Answers whether all of them
+    /// are still there.
+    fn walk_lists(&mut self, search: &mut KeyedRoute, lookup: &mut KeyLookup, work_end: u64) -> bool {
+        while let Some(mut cursor) = search.lists.pop() {
+            let mut next = Some(cursor.at.first);
+            while let Some(binding) = next {
+                let record = self.bindings.get(binding);
+                if binding == cursor.at.first && record.serial != cursor.serial {
+                    return false;
+                }
+                let (target, serial) = (record.target, record.serial);
+                if self.work >= work_end {
+                    (cursor.at.first, cursor.serial) = (binding, serial);
+                    search.lists.push(cursor);
+                    return true;
+                }
+                self.work += 1;
+                self.follow(search, lookup, target);
+                next = self.bindings.next(cursor.at.list, binding);
+            }
         }
         true
     }
 
+    /// Notes where a binding leads.
+    fn follow(&mut self, search: &mut KeyedRoute, lookup: &mut KeyLookup, target: BindingTarget) {
+        if !self.removals.is_empty() && self.is_leaving(target) {
+            return;
+        }
+        lookup.any = true;
+        match target.as_exchange() {
+            Some(index) => {
+                search.stamped |= self.exchanges.0.at(index).stamped > 0;
+                search.visit(self.exchanges.id(index));
+            }
+            None => _ = search.found.insert(target.index()),
+        }
+    }
+
+    /// Adds queues that were found to the route. Answers whether there was one left to add.
+    fn add_queues(&mut self, search: &mut KeyedRoute, last_serial: u32, work_end: u64) -> bool {
+        if search.queues.capacity() == 0 {
+            search.queues.reserve_exact(search.found.len());
+        }
+        let mut any = false;
+        while let Some(index) = search.found.next(search.next_queue) {
+            if any && self.work >= work_end {
+                return true;
+            }
+            any = true;
+            self.work += 1;
+            search.next_queue = index + 1;
+            // The queue that was found may be gone, and its index another queue's.
+            let queue = self.queues.table.get(index);
+            let stays = |queue: &&QueueEntry| !queue.leaving && (queue.serial.wrapping_sub(last_serial) as i32) <= 0;
+            if queue.filter(stays).is_some() {
+                search.queues.push(self.queues.routed(index));
+            }
+        }
+        any
+    }
+
     fn found_by_keys(&mut self, search: &mut KeyedRoute) -> Arc<QueueRoute> {
-        search.merge();
-        let mut queues = std::mem::take(&mut search.queues);
-        self.work += queues.len() as u64;
-        // Some may have gone since they were found.
-        queues.retain(|queue| self.queues.get(queue.id).is_some());
-        let held = std::mem::take(&mut search.held);
+        let (queues, held) = (std::mem::take(&mut search.queues), std::mem::take(&mut search.held));
+        let decided = if held.is_empty() { search.decided } else { RouteDependence::ByMessage };
         if queues.is_empty() && held.is_empty() {
-            return self.walk.nowhere(RouteDependence::ByMessage);
+            return self.walk.nowhere(decided);
         }
         let (queues, held) = (queues.into_boxed_slice(), held.into_boxed_slice());
-        Arc::new(QueueRoute { queues, held, decided: RouteDependence::ByMessage, stamped: search.stamped })
+        Arc::new(QueueRoute { queues, held, decided, stamped: search.stamped })
     }
 }

@@ -1,15 +1,13 @@
 //! Rules: policies, and limits of vhosts and users, as an operator sets them.
 //!
 //! Enters: the whole of the policies, one vhost's or user's limits.  Leaves: queues and exchanges under them; who changed.
-//! Owns:   that what exists is under the rules at once.
+//! Owns:   the rules; `renewals` puts under them what exists.
 
-use super::exchanges::alternate_of;
 use super::users::unknown;
 use super::*;
 use crate::{
     ids::{UserId, VhostId},
     limits::POLICIES_MAX,
-    named::Named,
     policy::{Policy, PolicyTable},
     user::UserLimits,
     vhost::{Vhost, VhostLimits},
@@ -44,51 +42,8 @@ impl Catalog {
         for vhost in vhosts {
             self.vhosts.set_policies(vhost, all.remove(&vhost).unwrap_or_default());
         }
-        let mut executed = ExecutedDefinition::new(DefinitionOutcome::Governed, true);
-        executed.queues_changed = self.renew_queues();
-        self.renew_exchanges();
-        Ok(executed)
-    }
-
-    /// Holds every queue against the policies. Answers those that do something else now.
-    fn renew_queues(&mut self) -> Vec<QueueId> {
-        let (mut changed, vhosts) = (Vec::new(), &mut self.vhosts);
-        for (index, queue) in self.queues.table.iter_mut() {
-            let definition = &mut queue.definition;
-            let policies = &mut vhosts.at_mut(definition.vhost).policies;
-            let policy = policies.of_queue(&definition.name, definition.arguments.as_deref());
-            if policy.is_none() && definition.policy.is_none() {
-                continue;
-            }
-            let before = definition.features();
-            definition.policy = policy;
-            if definition.features() != before {
-                changed.push(QueueId { index, serial: queue.serial });
-            }
-        }
-        changed
-    }
-
-    /// Holds every exchange against the policies: it may have another alternate now.
-    fn renew_exchanges(&mut self) {
-        let version = self.next_version();
-        let (mut before, mut now) = (0, 0);
-        for (_, exchange) in self.exchanges.0.iter_mut() {
-            let vhost = self.vhosts.at_mut(exchange.definition.vhost);
-            exchange.definition.policy = vhost.policies.of_exchange(&exchange.definition.name);
-            let alternate = alternate_of(&exchange.definition);
-            if alternate == exchange.alternate {
-                continue;
-            }
-            vhost.alternates += u32::from(alternate.is_some());
-            vhost.alternates -= u32::from(exchange.alternate.is_some());
-            vhost.version = version;
-            exchange.version = version;
-            before += exchange.heap_bytes();
-            exchange.alternate = alternate;
-            now += exchange.heap_bytes();
-        }
-        self.exchanges.0.recount(before, now);
+        self.begin_renewal(None);
+        Ok(ExecutedDefinition::new(DefinitionOutcome::Governed, true))
     }
 
     pub(super) fn set_vhost_limits(
@@ -98,11 +53,10 @@ impl Catalog {
     ) -> Result<ExecutedDefinition, Refusal> {
         let id = self.vhosts.find(vhost).ok_or_else(|| unknown(ResourceKind::Vhost, vhost))?;
         let before = std::mem::replace(&mut self.vhosts.at_mut(id).limits, limits);
-        let mut executed = ExecutedDefinition::new(DefinitionOutcome::Limited, before != limits);
         if before.queue_bytes_max.is_some() != limits.queue_bytes_max.is_some() {
-            executed.queues_changed = self.queues.table.in_vhost(id).map(|index| self.queues.id(index)).collect();
+            self.begin_renewal(Some(id));
         }
-        Ok(executed)
+        Ok(ExecutedDefinition::new(DefinitionOutcome::Limited, before != limits))
     }
 
     pub(super) fn set_user_limits(&mut self, user: &Name, limits: UserLimits) -> Result<ExecutedDefinition, Refusal> {

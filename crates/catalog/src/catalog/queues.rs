@@ -64,6 +64,7 @@ impl Catalog {
         let under = self.vhosts.at_mut(*vhost);
         under.queues += 1;
         let policy = under.policies.of_queue(name, Some(arguments));
+        self.work += under.policies.steps();
         let id = self.queues.insert(QueueDefinition {
             name: name.clone(),
             vhost: *vhost,

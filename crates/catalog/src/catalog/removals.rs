@@ -34,11 +34,6 @@ pub(super) enum Removal {
 }
 
 impl Catalog {
-    /// Definitions that began to remove something and are not finished: [`Definition::FinishRemovals`] goes on with them.
-    pub fn has_unfinished_removals(&self) -> bool {
-        !self.removals.is_empty()
-    }
-
     /// Whether bindings that lead there lead nowhere.
     #[inline]
     pub(super) fn is_leaving(&self, target: BindingTarget) -> bool {
@@ -75,8 +70,8 @@ impl Catalog {
     }
 
     /// Goes on with removals, the last one begun first, until only `left` of them are there or the steps of one definition
-    /// are taken.
-    pub(super) fn remove(&mut self, left: usize, executed: &mut ExecutedDefinition) {
+    /// are taken. Answers with the steps.
+    pub(super) fn remove(&mut self, left: usize, executed: &mut ExecutedDefinition) -> u64 {
         let mut steps = 0;
         while self.removals.len() > left && steps < DEFINITION_STEPS_MAX {
             steps += self.remove_one(executed);
@@ -86,6 +81,7 @@ impl Catalog {
         if executed.unfinished {
             self.forget_routes_to_leaving(left);
         }
+        steps
     }
 
     /// Remembered routes may lead to what is hidden and still bound.

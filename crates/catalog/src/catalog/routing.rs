@@ -5,7 +5,7 @@
 
 use super::*;
 use crate::{
-    binding::{BindingList, BindingTarget, NONE},
+    binding::{BindingList, BindingTarget, NONE, SelectedList},
     exchange::{ExchangeEntry, ExchangeKind, RoutingTable, delayed, fanout, federation_upstream},
     ids::ExchangeId,
     limits::SCRATCH_ENTRIES_MAX,
@@ -14,12 +14,26 @@ use crate::{
 use std::sync::Arc;
 use wire::RawProperties;
 
+/// What an exchange selects for a message: lists of bindings, which are yet to be walked, or where single bindings lead.
+#[derive(Default)]
+pub(super) struct Selection {
+    pub lists: Vec<SelectedList>,
+    pub targets: Vec<BindingTarget>,
+}
+
+impl Selection {
+    pub fn clear(&mut self) {
+        self.lists.clear();
+        self.targets.clear();
+    }
+}
+
 /// Scratch of a walk. Kept, so that walking allocates only while it grows.
 pub(super) struct RouteSearch {
     /// Tells the exchanges that this walk has seen from those of walks before.
     number: u32,
     to_visit: Vec<u32>,
-    pub targets: Vec<BindingTarget>,
+    pub selected: Selection,
     /// Indexes of queues.
     queues: Vec<u32>,
     routed: Vec<RoutedQueue>,
@@ -40,7 +54,7 @@ impl Default for RouteSearch {
         Self {
             number: 0,
             to_visit: Vec::new(),
-            targets: Vec::new(),
+            selected: Selection::default(),
             queues: Vec::new(),
             routed: Vec::new(),
             held: Vec::new(),
@@ -53,9 +67,10 @@ impl Default for RouteSearch {
 impl RouteSearch {
     pub fn bytes(&self) -> usize {
         let scratch =
-            self.to_visit.capacity() + self.targets.capacity() + self.queues.capacity() + self.held.capacity();
+            self.to_visit.capacity() + self.selected.targets.capacity() + self.queues.capacity() + self.held.capacity();
+        let lists = self.selected.lists.capacity() * size_of::<SelectedList>();
         let last: usize = self.last.iter().map(|route| size_of_val(&*route.queues)).sum();
-        scratch * size_of::<u32>() + self.routed.capacity() * size_of::<RoutedQueue>() + last
+        scratch * size_of::<u32>() + self.routed.capacity() * size_of::<RoutedQueue>() + lists + last
     }
 
     #[inline]
@@ -67,15 +82,30 @@ impl RouteSearch {
 impl Catalog {
     /// Where a message goes: bindings from exchange to exchange are followed, alternate exchanges where one finds no
     /// place, and each queue comes once. Nowhere if the exchange is gone.
-    #[inline]
     pub fn route(&mut self, id: ExchangeId, routing_key: &[u8], properties: RawProperties<'_>) -> Arc<QueueRoute> {
-        let Some(exchange) = self.exchanges.get(id) else { return self.walk.nowhere(RouteDependence::ByKey) };
+        match self.route_within(id, routing_key, properties, u64::MAX) {
+            Ok(route) => route,
+            Err(_) => unreachable!("a search without a limit ends"),
+        }
+    }
+
+    /// Where a message goes, if that is found with so much [work](Self::take_work) or little more. Otherwise the search for it,
+    /// which is to be [continued](Self::continue_route).
+    #[inline]
+    pub fn route_within(
+        &mut self,
+        id: ExchangeId,
+        routing_key: &[u8],
+        properties: RawProperties<'_>,
+        work_max: u64,
+    ) -> Result<Arc<QueueRoute>, Box<KeyedRoute>> {
+        let Some(exchange) = self.exchanges.get(id) else { return Ok(self.walk.nowhere(RouteDependence::ByKey)) };
         match exchange.definition.kind {
             ExchangeKind::Direct if exchange.definition.is_default() => {
-                return match self.queues.table.find(exchange.definition.vhost, routing_key) {
+                return Ok(match self.queues.table.find(exchange.definition.vhost, routing_key) {
                     Some(queue) => self.queues.route(queue),
                     None => self.walk.nowhere(RouteDependence::ByKey),
-                };
+                });
             }
             ExchangeKind::Direct => {
                 // Most keys of a direct exchange lead to one queue, which is found no slower than a remembered route.
@@ -85,80 +115,151 @@ impl Catalog {
                     && target.as_exchange().is_none()
                     && self.removals.is_empty()
                 {
-                    return self.queues.route(target.index());
+                    return Ok(self.queues.route(target.index()));
                 }
             }
             ExchangeKind::Headers | ExchangeKind::Delayed | ExchangeKind::FederationUpstream => {
-                return self.walk_from(id.index, routing_key, properties);
+                return self.walk_or_search(id, routing_key, properties, work_max);
             }
             ExchangeKind::ConsistentHash if !is_by_key(exchange) => {
-                return self.walk_from(id.index, routing_key, properties);
+                return self.walk_or_search(id, routing_key, properties, work_max);
             }
             ExchangeKind::Fanout | ExchangeKind::Topic | ExchangeKind::ConsistentHash => {}
         }
+        let (hash, key, version) = self.cache_place(exchange, id, routing_key);
+        let known = self.routes.find(hash, id.index, key, version);
+        if let Some(route) = known
+            && is_for(&route, properties)
+        {
+            return Ok(route);
+        }
+        let route = self.walk_or_search(id, routing_key, properties, work_max)?;
+        if is_for(&route, properties) {
+            self.routes.insert(hash, id.index, key, self.version, &route);
+        }
+        Ok(route)
+    }
+
+    /// Under which hash and key a route from an exchange is remembered, and since which version it holds.
+    #[inline]
+    fn cache_place<'a>(&self, exchange: &ExchangeEntry, id: ExchangeId, routing_key: &'a [u8]) -> (u64, &'a [u8], u64) {
         // Where bindings lead to what is being removed, it may turn out to lead nowhere.
         let key = if self.removals.is_empty() && is_deaf(exchange) { b"" } else { routing_key };
         let version = exchange.version.max(self.vhosts.at(exchange.definition.vhost).version);
-        let hash = self.routes.hash(id.index, key);
-        let known = self.routes.find(hash, id.index, key, version);
-        // Routes that depend on traces are remembered for messages without one.
-        let is_first = |route: &QueueRoute| {
-            route.decided == RouteDependence::ByKey || federation_upstream::trace(properties).is_none()
-        };
-        if let Some(route) = known
-            && is_first(&route)
-        {
-            return route;
-        }
-        let route = self.walk_from(id.index, routing_key, properties);
-        if route.decided < RouteDependence::ByMessage && is_first(&route) {
-            self.routes.insert(hash, id.index, key, self.version, &route);
-        }
-        route
+        (self.routes.hash(id.index, key), key, version)
     }
 
-    fn walk_from(&mut self, index: u32, key: &[u8], properties: RawProperties<'_>) -> Arc<QueueRoute> {
+    /// Remembers a route that a search has found, as a walk would.
+    pub(super) fn remember(
+        &mut self,
+        id: ExchangeId,
+        key: &[u8],
+        properties: RawProperties<'_>,
+        route: &Arc<QueueRoute>,
+    ) {
+        let Some(exchange) = self.exchanges.get(id) else { return };
+        let is_remembered = match exchange.definition.kind {
+            ExchangeKind::Direct | ExchangeKind::Fanout | ExchangeKind::Topic => true,
+            ExchangeKind::ConsistentHash => is_by_key(exchange),
+            ExchangeKind::Headers | ExchangeKind::Delayed | ExchangeKind::FederationUpstream => false,
+        };
+        let (hash, key, version) = self.cache_place(exchange, id, key);
+        if is_remembered && is_for(route, properties) && self.routes.find(hash, id.index, key, version).is_none() {
+            self.routes.insert(hash, id.index, key, self.version, route);
+        }
+    }
+
+    fn walk_or_search(
+        &mut self,
+        id: ExchangeId,
+        key: &[u8],
+        properties: RawProperties<'_>,
+        work_max: u64,
+    ) -> Result<Arc<QueueRoute>, Box<KeyedRoute>> {
+        // Most walks are short: only one that is not is begun anew as a search, which can stop anywhere.
+        let route = self.walk_from(id.index, key, properties, work_max);
+        route.ok_or_else(|| Box::new(KeyedRoute::new(id, std::iter::once(key))))
+    }
+
+    /// `None` if it takes more work and could be divided.
+    fn walk_from(
+        &mut self,
+        index: u32,
+        key: &[u8],
+        properties: RawProperties<'_>,
+        work_max: u64,
+    ) -> Option<Arc<QueueRoute>> {
+        let work_end = self.work.saturating_add(work_max);
         let mut walk = std::mem::take(&mut self.walk.to_visit);
-        let mut targets = std::mem::take(&mut self.walk.targets);
+        let mut selected = std::mem::take(&mut self.walk.selected);
         self.walk.queues.clear();
+        self.walk.held.clear();
         self.next_walk();
         self.headers.begin();
         let (mut decided, mut stamped) = (RouteDependence::ByKey, false);
         self.visit_once(index, &mut walk);
+        let mut is_whole = true;
         while let Some(index) = walk.pop() {
-            targets.clear();
-            match self.targets(index, key, properties, &mut targets) {
+            match self.select(index, key, properties, &mut selected) {
                 Some(dependence) => decided = decided.max(dependence),
                 None => {
                     self.walk.held.push(index);
                     continue;
                 }
             }
+            let Selection { lists, targets } = &mut selected;
+            is_whole &= lists.iter().all(|&list| self.walk_list(list, work_end, targets));
             if targets.is_empty()
                 && let Some(alternate) = self.alternate(index)
             {
                 self.visit_once(alternate, &mut walk);
             }
-            for target in &targets {
+            for target in targets {
                 match target.as_exchange() {
                     Some(exchange) => stamped |= self.visit_once(exchange, &mut walk),
                     None => self.walk.queues.push(target.index()),
                 }
             }
+            is_whole &= walk.is_empty() || self.work <= work_end;
+            if !is_whole {
+                walk.clear();
+            }
         }
-        targets.shrink_to(SCRATCH_ENTRIES_MAX);
-        (self.walk.to_visit, self.walk.targets) = (walk, targets);
-        self.found(decided, stamped)
+        selected.targets.shrink_to(SCRATCH_ENTRIES_MAX);
+        selected.lists.shrink_to(SCRATCH_ENTRIES_MAX);
+        (self.walk.to_visit, self.walk.selected) = (walk, selected);
+        is_whole.then(|| self.found(decided, stamped))
     }
 
-    /// Where an exchange leads a message with this key, and what of the message decided that; `None` if it holds it back.
-    pub(super) fn targets(
+    /// Appends where the bindings of a list lead. Answers whether that was done before the work had come to its end.
+    #[inline]
+    fn walk_list(&mut self, list: SelectedList, work_end: u64, targets: &mut Vec<BindingTarget>) -> bool {
+        let all_stay = self.removals.is_empty();
+        let mut next = Some(list.first);
+        while let Some(binding) = next {
+            if self.work > work_end {
+                return false;
+            }
+            self.work += 1;
+            let target = self.bindings.get(binding).target;
+            if all_stay || !self.is_leaving(target) {
+                targets.push(target);
+            }
+            next = self.bindings.next(list.list, binding);
+        }
+        true
+    }
+
+    /// What an exchange selects for a message with this key, and what of the message decided that; `None` if it holds it back.
+    pub(super) fn select(
         &mut self,
         index: u32,
         key: &[u8],
         properties: RawProperties<'_>,
-        targets: &mut Vec<BindingTarget>,
+        Selection { lists, targets }: &mut Selection,
     ) -> Option<RouteDependence> {
+        lists.clear();
+        targets.clear();
         let exchange = self.exchanges.0.at(index);
         let (from, root, mut work) = (exchange.from, exchange.root, 1);
         let mut decided = RouteDependence::ByKey;
@@ -169,9 +270,9 @@ impl Catalog {
             }
         }
         match &exchange.matching {
-            RoutingTable::Direct => work += self.direct.route(&self.bindings, index, key, targets),
-            RoutingTable::Fanout => work += fanout::route(&self.bindings, from, targets),
-            RoutingTable::Topic => work += self.topics.route(&self.bindings, root, key, targets),
+            RoutingTable::Direct => self.direct.route(&self.bindings, index, key, lists),
+            RoutingTable::Fanout => fanout::route(from, lists),
+            RoutingTable::Topic => work += self.topics.route(&self.bindings, root, key, lists),
             RoutingTable::ConsistentHash(ring) => {
                 if !ring.is_by_key() {
                     decided = RouteDependence::ByMessage;
@@ -188,7 +289,7 @@ impl Catalog {
             RoutingTable::FederationUpstream(downstream) => {
                 decided = decided.max(RouteDependence::ByKeyAndTrace);
                 if downstream.wants(federation_upstream::trace(properties)) {
-                    work += fanout::route(&self.bindings, from, targets);
+                    fanout::route(from, lists);
                 }
             }
         }
@@ -251,6 +352,17 @@ impl Catalog {
             to_visit.push(index);
         }
         exchange.stamped > 0
+    }
+}
+
+/// Whether a route is for other messages with this key, too. Those that depend on traces are remembered for messages without
+/// one.
+#[inline]
+fn is_for(route: &QueueRoute, properties: RawProperties<'_>) -> bool {
+    match route.decided {
+        RouteDependence::ByKey => true,
+        RouteDependence::ByKeyAndTrace => federation_upstream::trace(properties).is_none(),
+        RouteDependence::ByMessage => false,
     }
 }
 

@@ -4,15 +4,15 @@
 //! Owns:   one hash table over all direct exchanges, from exchange and key to the first such binding.
 
 use crate::{
-    binding::{BindingList, BindingTable, BindingTarget, ListHead, NONE},
+    binding::{BindingList, BindingTable, ListHead, NONE, SelectedList},
     limits::CatalogLimits,
+    segmented_table::SegmentedTable,
 };
 use foldhash::fast::FixedState;
-use hashbrown::{HashTable, hash_table::Entry};
 use std::hash::{BuildHasher, Hasher};
 
 pub(crate) struct DirectIndex {
-    heads: HashTable<u32>,
+    heads: SegmentedTable<u32>,
     hash: FixedState,
 }
 
@@ -25,7 +25,7 @@ fn hash_of(hash: &FixedState, exchange: u32, key: &[u8]) -> u64 {
 
 impl DirectIndex {
     pub fn new(limits: &CatalogLimits) -> Self {
-        Self { heads: HashTable::new(), hash: FixedState::with_seed(limits.hash_seed) }
+        Self { heads: SegmentedTable::default(), hash: FixedState::with_seed(limits.hash_seed) }
     }
 
     pub fn bytes(&self) -> usize {
@@ -35,42 +35,38 @@ impl DirectIndex {
     pub fn add(&mut self, bindings: &mut BindingTable, binding: u32) {
         let (exchange, key) = (bindings.get(binding).source, bindings.key(binding));
         let hash = hash_of(&self.hash, exchange, key);
+        let same = |&head: &u32| bindings.get(head).source == exchange && bindings.key(head) == key;
+        if let Some(&head) = self.heads.find(hash, same) {
+            let mut list = ListHead(head);
+            bindings.link(BindingList::Alike, &mut list, binding);
+            self.set_head(hash, head, list.0);
+            return;
+        }
+        bindings.link(BindingList::Alike, &mut ListHead::default(), binding);
         let state = &self.hash;
-        let entry = self.heads.entry(
-            hash,
-            |&head| bindings.get(head).source == exchange && bindings.key(head) == key,
-            |&head| hash_of(state, bindings.get(head).source, bindings.key(head)),
-        );
-        match entry {
-            Entry::Occupied(mut entry) => {
-                let mut head = ListHead(*entry.get());
-                bindings.link(BindingList::Alike, &mut head, binding);
-                *entry.get_mut() = head.0;
-            }
-            Entry::Vacant(entry) => {
-                let mut head = ListHead::default();
-                bindings.link(BindingList::Alike, &mut head, binding);
-                entry.insert(head.0);
-            }
+        self.heads.insert_unique(hash, binding, |&head| hash_of(state, bindings.get(head).source, bindings.key(head)));
+    }
+
+    fn set_head(&mut self, hash: u64, before: u32, head: u32) {
+        match self.heads.find_mut(hash, |&other| other == before) {
+            Some(place) => *place = head,
+            None => unreachable!("the first binding of a list is in the index"),
         }
     }
 
     pub fn remove(&mut self, bindings: &mut BindingTable, binding: u32) {
-        let (exchange, key) = (bindings.get(binding).source, bindings.key(binding));
-        let hash = hash_of(&self.hash, exchange, key);
-        let same = |&head: &u32| bindings.get(head).source == exchange && bindings.key(head) == key;
-        match self.heads.find_entry(hash, same) {
-            Ok(mut entry) => {
-                let mut head = ListHead(*entry.get());
-                bindings.unlink(BindingList::Alike, &mut head, binding);
-                if head.0 == NONE {
-                    entry.remove();
-                } else {
-                    *entry.get_mut() = head.0;
-                }
-            }
-            Err(_) => unreachable!("every binding of a direct exchange is under its key"),
+        if bindings.previous(BindingList::Alike, binding).is_some() {
+            // Not the first: the list keeps its head.
+            return bindings.unlink(BindingList::Alike, &mut ListHead::default(), binding);
         }
+        let hash = hash_of(&self.hash, bindings.get(binding).source, bindings.key(binding));
+        let mut list = ListHead(binding);
+        bindings.unlink(BindingList::Alike, &mut list, binding);
+        if list.0 != NONE {
+            return self.set_head(hash, binding, list.0);
+        }
+        let removed = self.heads.remove(hash, |&other| other == binding);
+        assert!(removed.is_some(), "every binding of a direct exchange is under its key");
     }
 
     /// The first binding with this key; the others are behind it, `Through::Alike`.
@@ -80,12 +76,9 @@ impl DirectIndex {
         self.heads.find(hash_of(&self.hash, exchange, key), same).copied()
     }
 
-    /// Answers with the work.
-    pub fn route(&self, bindings: &BindingTable, exchange: u32, key: &[u8], found: &mut Vec<BindingTarget>) -> u64 {
-        let before = found.len();
-        if let Some(head) = self.find(bindings, exchange, key) {
-            found.extend(bindings.iter(BindingList::Alike, ListHead(head)).map(|binding| bindings.get(binding).target));
-        }
-        1 + (found.len() - before) as u64
+    /// Selects the bindings with this key.
+    pub fn route(&self, bindings: &BindingTable, exchange: u32, key: &[u8], found: &mut Vec<SelectedList>) {
+        let first = self.find(bindings, exchange, key);
+        found.extend(first.map(|first| SelectedList { list: BindingList::Alike, first }));
     }
 }

@@ -1,12 +1,10 @@
 //! Fanout exchange: everything to everyone.
 //!
-//! Enters: the list of its bindings.  Leaves: where each leads.
+//! Enters: the list of its bindings.  Leaves: the same list.
 
-use crate::binding::{BindingList, BindingTable, BindingTarget, ListHead};
+use crate::binding::{BindingList, ListHead, SelectedList};
 
-/// Answers with the work.
-pub(crate) fn route(bindings: &BindingTable, from: ListHead, found: &mut Vec<BindingTarget>) -> u64 {
-    let before = found.len();
-    found.extend(bindings.iter(BindingList::Source, from).map(|binding| bindings.get(binding).target));
-    (found.len() - before) as u64
+/// Selects all bindings.
+pub(crate) fn route(from: ListHead, found: &mut Vec<SelectedList>) {
+    found.extend(from.first().map(|first| SelectedList { list: BindingList::Source, first }));
 }

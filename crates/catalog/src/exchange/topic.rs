@@ -15,11 +15,11 @@ mod pattern;
 mod words;
 
 use crate::{
-    binding::{BindingList, BindingTable, BindingTarget, ListHead, NONE},
+    binding::{BindingList, BindingTable, ListHead, NONE, SelectedList},
     limits::CatalogLimits,
+    segmented_table::SegmentedTable,
 };
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
 use key_words::{KeyWords, PositionSet, WidePositions};
 use pattern::{next_word, words_of};
 use std::hash::{BuildHasher, Hasher};
@@ -61,7 +61,7 @@ impl<S> TopicSearch<S> {
 pub(crate) struct TopicTrie {
     nodes: Vec<TrieNode>,
     free: Vec<u32>,
-    edges: HashTable<u32>,
+    edges: SegmentedTable<u32>,
     words: WordTable,
     hash: FixedState,
     key: KeyWords,
@@ -80,7 +80,7 @@ impl TopicTrie {
         Self {
             nodes: Vec::new(),
             free: Vec::new(),
-            edges: HashTable::new(),
+            edges: SegmentedTable::default(),
             words: WordTable::new(limits.hash_seed),
             hash: FixedState::with_seed(limits.hash_seed),
             key: KeyWords::default(),
@@ -237,10 +237,8 @@ impl TopicTrie {
             if parent == NONE || children != 0 || alike != ListHead::default() {
                 return;
             }
-            match self.edges.find_entry(hash_of(&self.hash, parent, word), |&other| other == node) {
-                Ok(entry) => drop(entry.remove()),
-                Err(_) => unreachable!("every node but a root has an edge"),
-            }
+            let removed = self.edges.remove(hash_of(&self.hash, parent, word), |&other| other == node);
+            assert!(removed.is_some(), "every node but a root has an edge");
             self.words.give_back(word);
             self.free.push(node);
             let from = &mut self.nodes[parent as usize];
@@ -251,8 +249,8 @@ impl TopicTrie {
         }
     }
 
-    /// Appends where the bindings lead whose patterns match. A target can come up more than once. Answers with the work.
-    pub fn route(&mut self, bindings: &BindingTable, root: u32, key: &[u8], found: &mut Vec<BindingTarget>) -> u64 {
+    /// Selects the bindings whose patterns match. Answers with the work.
+    pub fn route(&mut self, bindings: &BindingTable, root: u32, key: &[u8], found: &mut Vec<SelectedList>) -> u64 {
         let mut words = std::mem::take(&mut self.key);
         words.read(key, &self.words);
         // Positions go from 0 to the number of words.
@@ -278,7 +276,7 @@ impl TopicTrie {
         root: u32,
         (key, words): (&[u8], &KeyWords),
         search: &mut TopicSearch<S>,
-        found: &mut Vec<BindingTarget>,
+        found: &mut Vec<SelectedList>,
     ) -> u64 {
         let end = words.len();
         let (mut last, mut at_start, mut labelled) = (S::default(), S::default(), S::default());
@@ -301,12 +299,12 @@ impl TopicTrie {
                 let (matches, units) = words.matches(key, tail, at, &search.alike, &self.words);
                 work += units;
                 if matches {
-                    work += append(bindings, alike, found);
+                    select(alike, found);
                 }
                 continue;
             }
             if at.contains(end) {
-                work += append(bindings, alike, found);
+                select(alike, found);
             }
             if has_star {
                 self.enter(node, STAR, at.without(last).next(), &mut search.to_visit);
@@ -340,11 +338,8 @@ impl TopicTrie {
     }
 }
 
-/// Answers with how many there were.
-fn append(bindings: &BindingTable, alike: ListHead, found: &mut Vec<BindingTarget>) -> u64 {
-    let before = found.len();
-    found.extend(bindings.iter(BindingList::Alike, alike).map(|binding| bindings.get(binding).target));
-    (found.len() - before) as u64
+fn select(alike: ListHead, found: &mut Vec<SelectedList>) {
+    found.extend(alike.first().map(|first| SelectedList { list: BindingList::Alike, first }));
 }
 
 #[cfg(test)]

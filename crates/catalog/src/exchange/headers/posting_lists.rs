@@ -4,7 +4,7 @@
 //! Owns:   a list for each key, through the postings of all bindings.
 
 use super::MatchMode;
-use hashbrown::HashTable;
+use crate::segmented_table::SegmentedTable;
 
 /// A posting: which binding has it, and which of its own it is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,7 +46,7 @@ struct PostingList {
 
 #[derive(Default)]
 pub(super) struct PostingLists {
-    lists: HashTable<PostingList>,
+    lists: SegmentedTable<PostingList>,
     bindings: Vec<Option<PostedBinding>>,
     free: Vec<u32>,
     search: u32,
@@ -123,13 +123,13 @@ impl PostingLists {
             if let Some(previous) = previous {
                 self.node_mut(previous).next = next;
             }
-            let Ok(mut list) = self.lists.find_entry(key, |list| list.key == key) else {
+            let Some(list) = self.lists.find_mut(key, |list| list.key == key) else {
                 unreachable!("every posting is on the list of its key")
             };
-            list.get_mut().len -= 1;
+            list.len -= 1;
             match (previous, next) {
-                (None, None) => drop(list.remove()),
-                (None, Some(next)) => list.get_mut().first = next,
+                (None, None) => _ = self.lists.remove(key, |list| list.key == key),
+                (None, Some(next)) => list.first = next,
                 _ => {}
             }
         }

@@ -3,9 +3,11 @@
 //! Enters: words.  Leaves: numbers for them.
 //! Owns:   the texts of the words in use, with how often they are.
 
-use crate::texts::{TextArena, TextId};
+use crate::{
+    segmented_table::SegmentedTable,
+    texts::{TextArena, TextId},
+};
 use foldhash::fast::FixedState;
-use hashbrown::HashTable;
 use std::hash::{BuildHasher, Hasher};
 
 /// The label of `*` edges.
@@ -21,7 +23,7 @@ struct Word {
 pub(super) struct WordTable {
     words: Vec<Word>,
     free: Vec<u32>,
-    index: HashTable<u32>,
+    index: SegmentedTable<u32>,
     texts: TextArena,
     hash: FixedState,
 }
@@ -37,7 +39,7 @@ impl WordTable {
         Self {
             words: Vec::new(),
             free: Vec::new(),
-            index: HashTable::new(),
+            index: SegmentedTable::default(),
             texts: TextArena::default(),
             hash: FixedState::with_seed(hash_seed),
         }
@@ -107,10 +109,8 @@ impl WordTable {
             return;
         }
         let text = entry.text;
-        match self.index.find_entry(hash_of(&self.hash, self.texts.get(text)), |&other| other == word) {
-            Ok(entry) => drop(entry.remove()),
-            Err(_) => unreachable!("every word is in the index"),
-        }
+        let removed = self.index.remove(hash_of(&self.hash, self.texts.get(text)), |&other| other == word);
+        assert!(removed.is_some(), "every word is in the index");
         self.texts.drop(text);
         self.free.push(word);
     }
