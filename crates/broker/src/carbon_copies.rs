@@ -112,7 +112,8 @@ pub(crate) fn find(
     let work_max = (work.left() / 2).max(work.grace() as u64);
     let route = catalog.route_within(exchange, routing_key, properties, work_max);
     work.draw(catalog.take_work() as usize);
-    route
+    // Only a turn whose budget is spent leaves a search: what follows in this turn would overtake it.
+    route.or_else(|mut search| continue_search(&mut search, properties, catalog, work).ok_or(search))
 }
 
 /// Goes on with a search as far as the budget of the turn allows. Returns the route once it is found.

@@ -420,6 +420,22 @@ fn a_message_is_published_once_its_queues_are_found_though_others_come_and_go() 
 }
 
 #[test]
+fn a_publish_behind_one_with_a_long_route_does_not_overtake_it_in_a_commit() {
+    let (mut world, attacker, bystander) = world();
+    // More than half of a budget, and less than all of it.
+    fanout(&mut world, attacker, &names(20_000), &Table::new());
+    world.command(attacker, wire::method::tx::Select {});
+    for body in ["1", "2"] {
+        // Another exchange leads to the same queue.
+        let (exchange, key) = if body == "1" { ("f", "") } else { ("", "q0") };
+        world.publish(attacker, exchange, key, body);
+    }
+    world.command(attacker, wire::method::tx::Commit {});
+    assert!(world.sent(attacker).ends_with("tx.commit-ok"));
+    assert_eq!(bodies(&mut world, bystander, "q0"), ["1", "2"]);
+}
+
+#[test]
 fn headers_of_which_very_many_go_are_work() {
     let (mut world, attacker, _) = world();
     const ENTRIES: usize = 10_000;
