@@ -1,0 +1,242 @@
+//! Groups: what is written is read, what it takes, and what happens at its end.
+
+use super::*;
+use crate::frame::Frame;
+use crate::record::{Record, RecordReader};
+use proptest::prelude::*;
+
+const CHAIN: Chain =
+    Chain { store: StoreTag(1), log: LogId(0), next: FrameSequence(1), previous_crc: 0, synced: FrameSequence(0) };
+
+/// What is written, and what must be read.
+#[derive(Clone, Debug, PartialEq)]
+enum Op {
+    Message { queue: usize, position: u64, key: u8, arrived_us: u64, body: Vec<u8> },
+    Again { queue: usize, position: u64 },
+    Large { queue: usize, position: u64, body: Vec<u8> },
+    Settled { queue: usize, first: u64, count: u64 },
+    Seen { queue: usize, position: u64 },
+    Returned { queue: usize, position: u64, times: u64 },
+    CommitBegin,
+    CommitEnd,
+    Definition { version: u64, bytes: Vec<u8> },
+}
+
+fn message<'a>(key: &'a [u8], arrived_us: u64, body: &'a [u8]) -> StoredMessage<'a> {
+    StoredMessage { exchange: b"orders", routing_key: key, properties: &[0x10, 0, 2], bcc: b"", arrived_us, body }
+}
+
+fn uid(queue: usize) -> QueueUid {
+    QueueUid(1_000_000 + queue as u64)
+}
+
+/// A log of groups that are written one behind the other.
+struct Writer {
+    group: Group,
+    cursors: Vec<QueueCursor>,
+    chain: Chain,
+    written: Vec<u8>,
+}
+
+impl Writer {
+    fn new() -> Self {
+        let cursors = (0..4).map(|queue| QueueCursor::new(uid(queue))).collect();
+        Writer { group: Group::new(), cursors, chain: CHAIN, written: Vec::new() }
+    }
+
+    fn flush(&mut self) {
+        let range = self.group.seal(&mut self.chain, SegmentNumber(1), false);
+        self.written.extend_from_slice(&self.group.buffer()[range]);
+        self.group.clear();
+    }
+
+    fn put(&mut self, mut put: impl FnMut(&mut Group, &mut [QueueCursor]) -> Result<(), GroupFull>) {
+        if put(&mut self.group, &mut self.cursors) == Err(GroupFull) {
+            self.flush();
+            put(&mut self.group, &mut self.cursors).expect("an empty group takes any record");
+        }
+    }
+
+    fn write(&mut self, op: &Op) {
+        match op {
+            Op::Message { queue, position, key, arrived_us, body } => {
+                let key = [*key];
+                self.put(|group, cursors| {
+                    group.message(&mut cursors[*queue], Position(*position), &message(&key, *arrived_us, body))
+                });
+            }
+            Op::Again { queue, position } => {
+                self.put(|group, cursors| group.again(&mut cursors[*queue], Position(*position)));
+            }
+            Op::Large { queue, position, body } => {
+                let head = message(b"large", 5, b"");
+                let len = body.len() as u64;
+                self.put(|group, cursors| group.large_message(&mut cursors[*queue], Position(*position), &head, len));
+                let mut rest = &body[..];
+                while !rest.is_empty() {
+                    self.put(|group, _| group.part(&mut rest));
+                }
+            }
+            Op::Settled { queue, first, count } => {
+                self.put(|group, cursors| group.settled(&mut cursors[*queue], Position(*first), *count));
+            }
+            Op::Seen { queue, position } => {
+                self.put(|group, cursors| group.seen(&mut cursors[*queue], Position(*position)));
+            }
+            Op::Returned { queue, position, times } => {
+                self.put(|group, cursors| group.returned(&mut cursors[*queue], Position(*position), *times));
+            }
+            Op::CommitBegin => self.put(|group, _| group.commit_begin()),
+            Op::CommitEnd => self.put(|group, _| group.commit_end()),
+            Op::Definition { version, bytes } => self.put(|group, _| group.definition(*version, bytes)),
+        }
+    }
+}
+
+/// Reads frames one behind the other, and what they say.
+fn read(mut bytes: &[u8]) -> Vec<Op> {
+    let mut ops = Vec::new();
+    let mut expected = CHAIN;
+    let mut large_left = 0;
+    while !bytes.is_empty() {
+        let frame = Frame::read(bytes).expect("a frame");
+        assert_eq!((frame.header.sequence, frame.header.previous_crc), (expected.next, expected.previous_crc));
+        (expected.next, expected.previous_crc) = (expected.next.next(), frame.crc);
+        let mut reader = RecordReader::new(&frame);
+        let mut table = Vec::new();
+        while let Some(record) = reader.next_record().expect("records that parse") {
+            let number =
+                |queue: crate::record::FrameQueue, table: &[QueueUid]| (table[queue.0 as usize].0 - 1_000_000) as usize;
+            ops.push(match record {
+                Record::Queue { queue, uid, .. } => {
+                    assert_eq!(queue.0 as usize, table.len());
+                    table.push(uid);
+                    continue;
+                }
+                Record::Message { queue, position, message } => {
+                    assert_eq!((message.exchange, message.properties), (&b"orders"[..], &[0x10, 0, 2][..]));
+                    Op::Message {
+                        queue: number(queue, &table),
+                        position: position.0,
+                        key: message.routing_key[0],
+                        arrived_us: message.arrived_us,
+                        body: message.body.to_vec(),
+                    }
+                }
+                Record::Large { queue, position, body_bytes, head } => {
+                    assert_eq!(head.routing_key, b"large");
+                    large_left = body_bytes;
+                    Op::Large { queue: number(queue, &table), position: position.0, body: Vec::new() }
+                }
+                Record::Part(part) => {
+                    let Some(Op::Large { body, .. }) = ops.last_mut() else { panic!("a part of what?") };
+                    body.extend_from_slice(part);
+                    large_left -= part.len() as u64;
+                    continue;
+                }
+                Record::Again { queue, position } => Op::Again { queue: number(queue, &table), position: position.0 },
+                Record::Settled { queue, first, count } => {
+                    Op::Settled { queue: number(queue, &table), first: first.0, count }
+                }
+                Record::Seen { queue, position } => Op::Seen { queue: number(queue, &table), position: position.0 },
+                Record::Returned { queue, position, times } => {
+                    Op::Returned { queue: number(queue, &table), position: position.0, times }
+                }
+                Record::CommitBegin => Op::CommitBegin,
+                Record::CommitEnd => Op::CommitEnd,
+                Record::Definition { version, bytes } => Op::Definition { version, bytes: bytes.to_vec() },
+            });
+        }
+        bytes = &bytes[frame.header.blocks() as usize * BLOCK_BYTES..];
+    }
+    assert_eq!(large_left, 0, "all parts of a body are there");
+    ops
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let queue = 0usize..4;
+    let position = prop_oneof![0u64..20, Just(1 << 56), any::<u64>().prop_map(|position| position >> 1)];
+    let body = prop_oneof![
+        8 => proptest::collection::vec(any::<u8>(), 0..300),
+        1 => (0usize..=WHOLE_BODY_BYTES_MAX).prop_map(|len| vec![7; len]),
+    ];
+    prop_oneof![
+        6 => (queue.clone(), position.clone(), 0u8..3, any::<u64>(), body.clone()).prop_map(
+            |(queue, position, key, arrived_us, body)| Op::Message { queue, position, key, arrived_us, body }
+        ),
+        1 => (queue.clone(), position.clone(), 0usize..3_000_000)
+            .prop_map(|(queue, position, len)| Op::Large { queue, position, body: vec![9; len] }),
+        2 => (queue.clone(), position.clone(), 0u64..1000)
+            .prop_map(|(queue, first, count)| Op::Settled { queue, first, count }),
+        1 => (queue.clone(), position.clone()).prop_map(|(queue, position)| Op::Seen { queue, position }),
+        1 => (queue, position, any::<u64>())
+            .prop_map(|(queue, position, times)| Op::Returned { queue, position, times }),
+        1 => Just(Op::CommitBegin),
+        1 => Just(Op::CommitEnd),
+        1 => (any::<u64>(), proptest::collection::vec(any::<u8>(), 0..100))
+            .prop_map(|(version, bytes)| Op::Definition { version, bytes }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn records_are_read_as_they_were_written(ops in proptest::collection::vec(op(), 0..60)) {
+        let mut writer = Writer::new();
+        ops.iter().for_each(|op| writer.write(op));
+        writer.flush();
+        prop_assert!(read(&writer.written) == ops);
+    }
+}
+
+#[test]
+fn a_message_of_64_bytes_takes_68() {
+    let mut writer = Writer::new();
+    for position in 0..10_000 {
+        writer.write(&Op::Message { queue: 0, position, key: 1, arrived_us: position, body: vec![1; 64] });
+    }
+    writer.flush();
+    let each = writer.written.len() as f64 / 10_000.0;
+    assert!(each < 68.5, "{each} bytes a message");
+}
+
+#[test]
+fn a_body_is_written_once_for_all_its_queues() {
+    let mut writer = Writer::new();
+    writer.write(&Op::Message { queue: 0, position: 5, key: 1, arrived_us: 9, body: vec![1; 1024] });
+    let alone = writer.group.at;
+    let ops: Vec<_> = (1..4).map(|queue| Op::Again { queue, position: 7 }).collect();
+    ops.iter().for_each(|op| writer.write(op));
+    assert!(writer.group.at - alone < 3 * 12, "{} bytes", writer.group.at - alone);
+    writer.flush();
+    assert_eq!(read(&writer.written)[1..], ops);
+}
+
+#[test]
+fn a_record_that_does_not_fit_leaves_the_group_as_it_was() {
+    let mut writer = Writer::new();
+    let body = vec![3; WHOLE_BODY_BYTES_MAX];
+    let mut taken = 0;
+    while writer.group.message(&mut writer.cursors[0], Position(taken), &message(b"k", 1, &body)).is_ok() {
+        taken += 1;
+    }
+    let full = writer.group.bytes();
+    assert!(full > GROUP_BYTES_MAX / 2 && full <= GROUP_BYTES_MAX, "{full} bytes");
+    writer.flush();
+    assert_eq!(read(&writer.written).len() as u64, taken);
+}
+
+#[test]
+fn a_frame_whose_records_do_not_parse_is_a_fault() {
+    let mut writer = Writer::new();
+    writer.write(&Op::Message { queue: 0, position: 5, key: 1, arrived_us: 9, body: vec![1; 20] });
+    writer.flush();
+    let len = Frame::read(&writer.written).expect("a frame").records.len();
+    for cut in 0..len {
+        let frame = Frame::read(&writer.written).expect("a frame");
+        let cut = Frame { records: &frame.records[..cut], ..frame };
+        let mut reader = RecordReader::new(&cut);
+        let end = std::iter::from_fn(|| reader.next_record().transpose()).find(Result::is_err);
+        assert!(end.is_some(), "records of {} bytes", cut.records.len());
+    }
+}
