@@ -112,8 +112,21 @@ pub(crate) fn find(
     let work_max = (work.left() / 2).max(work.grace() as u64);
     let route = catalog.route_within(exchange, routing_key, properties, work_max);
     work.draw(catalog.take_work() as usize);
-    // Only a turn whose budget is spent leaves a search: what follows in this turn would overtake it.
-    route.or_else(|mut search| continue_search(&mut search, properties, catalog, work).ok_or(search))
+    match route {
+        Ok(route) => Ok(route),
+        Err(search) => search_on(search, properties, catalog, work),
+    }
+}
+
+/// Only a turn whose budget is spent leaves a search: what follows in this turn would overtake it.
+#[cold]
+fn search_on(
+    mut search: Box<KeyedRoute>,
+    properties: RawProperties<'_>,
+    catalog: &mut Catalog,
+    work: &mut WorkBudget,
+) -> Result<Arc<QueueRoute>, Box<KeyedRoute>> {
+    continue_search(&mut search, properties, catalog, work).ok_or(search)
 }
 
 /// Goes on with a search as far as the budget of the turn allows. Returns the route once it is found.

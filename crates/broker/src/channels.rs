@@ -164,6 +164,9 @@ impl Channels {
     }
 
     /// A consumer that does not accept a delivery has left the rotation of its queue: it waits for what stops it.
+    ///
+    /// Not inlined: the choice of the next consumer is made for each message, and is short without it.
+    #[inline(never)]
     pub fn await_capacity<E: Effects>(&mut self, key: ConsumerKey, fx: &E) {
         let Some(consumer) = self.consumers.get_mut(key) else { return };
         if consumer.state != ConsumerState::Active {

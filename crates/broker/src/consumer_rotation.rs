@@ -124,7 +124,7 @@ impl ConsumerRotation {
     }
 
     /// The list of the highest priority is empty: the next takes its place. Returns whether there is one.
-    #[inline]
+    #[cold]
     fn promote_lower(&mut self) -> bool {
         if self.lower.is_empty() {
             self.left = 0;

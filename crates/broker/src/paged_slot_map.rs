@@ -31,7 +31,10 @@ struct Page<V> {
 
 /// Values under keys.
 pub(crate) struct PagedSlotMap<K, V> {
-    pages: Vec<Page<V>>,
+    /// The first page has its place here: most brokers have no other, and each delivery looks several values up.
+    first: Page<V>,
+    /// The pages behind it.
+    more: Vec<Page<V>>,
     /// Pages with room for more, the last is taken first.
     with_room: Vec<u32>,
     len: usize,
@@ -54,7 +57,17 @@ fn place_of<K: Key>(key: K) -> (usize, usize, u32) {
 
 impl<K: Key, V> PagedSlotMap<K, V> {
     pub const fn new() -> Self {
-        PagedSlotMap { pages: Vec::new(), with_room: Vec::new(), len: 0, keys: PhantomData }
+        PagedSlotMap { first: Page::EMPTY, more: Vec::new(), with_room: Vec::new(), len: 0, keys: PhantomData }
+    }
+
+    #[inline]
+    fn page(&self, number: usize) -> Option<&Page<V>> {
+        if number == 0 { Some(&self.first) } else { self.more.get(number - 1) }
+    }
+
+    #[inline]
+    fn page_mut(&mut self, number: usize) -> Option<&mut Page<V>> {
+        if number == 0 { Some(&mut self.first) } else { self.more.get_mut(number - 1) }
     }
 
     pub fn len(&self) -> usize {
@@ -64,7 +77,7 @@ impl<K: Key, V> PagedSlotMap<K, V> {
     #[inline]
     pub fn get(&self, key: K) -> Option<&V> {
         let (page, at, version) = place_of(key);
-        match self.pages.get(page)?.slots.get(at)? {
+        match self.page(page)?.slots.get(at)? {
             Slot { version: current, content: SlotContent::Value(value) } if *current == version => Some(value),
             _ => None,
         }
@@ -73,19 +86,22 @@ impl<K: Key, V> PagedSlotMap<K, V> {
     #[inline]
     pub fn get_mut(&mut self, key: K) -> Option<&mut V> {
         let (page, at, version) = place_of(key);
-        match self.pages.get_mut(page)?.slots.get_mut(at)? {
+        match self.page_mut(page)?.slots.get_mut(at)? {
             Slot { version: current, content: SlotContent::Value(value) } if *current == version => Some(value),
             _ => None,
         }
     }
 
     pub fn insert(&mut self, value: V) -> K {
-        let number = *self.with_room.last().unwrap_or(&(self.pages.len() as u32)) as usize;
-        if number == self.pages.len() {
-            self.pages.push(Page { slots: Vec::new(), free: None, len: 0, first_version: 0, is_listed: true });
-            self.with_room.push(number as u32);
-        }
-        let page = &mut self.pages[number];
+        let number = match self.with_room.last() {
+            Some(&number) => number as usize,
+            None if self.first.len < PAGE_SLOTS => self.list_page(0),
+            None => {
+                self.more.push(Page::EMPTY);
+                self.list_page(self.more.len())
+            }
+        };
+        let Some(page) = self.page_mut(number) else { unreachable!("a page that is listed exists") };
         let (at, version) = page.insert(value);
         if page.len == PAGE_SLOTS {
             page.is_listed = false;
@@ -97,17 +113,26 @@ impl<K: Key, V> PagedSlotMap<K, V> {
 
     pub fn remove(&mut self, key: K) -> Option<V> {
         let (number, at, version) = place_of(key);
-        let page = self.pages.get_mut(number)?;
+        let page = self.page_mut(number)?;
         let value = page.remove(at, version)?;
-        if !std::mem::replace(&mut page.is_listed, true) {
-            self.with_room.push(number as u32);
+        if !page.is_listed {
+            self.list_page(number);
         }
         self.len -= 1;
         Some(value)
     }
 
+    /// A page has room.
+    fn list_page(&mut self, number: usize) -> usize {
+        self.with_room.push(number as u32);
+        if let Some(page) = self.page_mut(number) {
+            page.is_listed = true;
+        }
+        number
+    }
+
     pub fn keys(&self) -> impl Iterator<Item = K> {
-        let slots = self.pages.iter().enumerate().flat_map(|(number, page)| {
+        let slots = std::iter::once(&self.first).chain(&self.more).enumerate().flat_map(|(number, page)| {
             let slots = page.slots.iter().enumerate();
             slots.map(move |(at, slot)| (number, at, slot))
         });
@@ -116,7 +141,7 @@ impl<K: Key, V> PagedSlotMap<K, V> {
     }
 
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
-        let slots = self.pages.iter_mut().flat_map(|page| page.slots.iter_mut());
+        let slots = std::iter::once(&mut self.first).chain(&mut self.more).flat_map(|page| page.slots.iter_mut());
         slots.filter_map(|slot| match &mut slot.content {
             SlotContent::Value(value) => Some(value),
             SlotContent::Free(_) => None,
@@ -131,6 +156,8 @@ impl<K: Key, V> Default for PagedSlotMap<K, V> {
 }
 
 impl<V> Page<V> {
+    const EMPTY: Page<V> = Page { slots: Vec::new(), free: None, len: 0, first_version: 0, is_listed: false };
+
     /// Puts a value into a free slot, or into a new one: the page has room. Returns its place and version.
     fn insert(&mut self, value: V) -> (usize, u32) {
         self.len += 1;
@@ -185,7 +212,7 @@ mod tests {
     type TestMap = PagedSlotMap<ChannelKey, usize>;
 
     fn slots(map: &TestMap) -> usize {
-        map.pages.iter().map(|page| page.slots.capacity()).sum()
+        std::iter::once(&map.first).chain(&map.more).map(|page| page.slots.capacity()).sum()
     }
 
     #[test]

@@ -177,8 +177,10 @@ impl Catalog {
         work_max: u64,
     ) -> Result<Arc<QueueRoute>, Box<KeyedRoute>> {
         // Most walks are short: only one that is not is begun anew as a search, which can stop anywhere.
-        let route = self.walk_from(id.index, key, properties, work_max);
-        route.ok_or_else(|| Box::new(KeyedRoute::new(id, std::iter::once(key))))
+        match self.walk_from(id.index, key, properties, work_max) {
+            Some(route) => Ok(route),
+            None => Err(begin_search(id, key)),
+        }
     }
 
     /// `None` if it takes more work and could be divided.
@@ -353,6 +355,11 @@ impl Catalog {
         }
         exchange.stamped > 0
     }
+}
+
+#[cold]
+fn begin_search(id: ExchangeId, key: &[u8]) -> Box<KeyedRoute> {
+    Box::new(KeyedRoute::new(id, std::iter::once(key)))
 }
 
 /// Whether a route is for other messages with this key, too. Those that depend on traces are remembered for messages without
