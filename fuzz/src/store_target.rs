@@ -183,8 +183,9 @@ fn check_segments(bytes: &[u8]) {
         assert_eq!(skipped.damage.len(), skipping.damage);
         assert_eq!(skipped.damage.is_empty(), failed.is_ok(), "damage fails a strict scan, and nothing else does");
         assert_eq!(skipped.frames as usize, skipping.frames.len());
+        // A segment may begin, in which no frame can be read.
         let last = skipping.frames.last().map_or(FrameSequence(1), |last| last.next());
-        assert_eq!(skipped.end.chain.next, last);
+        assert!(skipped.end.chain.next >= last, "the log goes on behind what was read");
     }
 }
 

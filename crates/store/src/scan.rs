@@ -76,6 +76,10 @@ pub enum ScanError {
     Foreign {
         segment: SegmentId,
     },
+    /// A segment says that it begins before the end of those before it: it is out of another log, or out of another time.
+    OutOfOrder {
+        segment: SegmentId,
+    },
     /// A frame that checks out has records that do not parse: a fault of the program that wrote it.
     BadRecords {
         segment: SegmentId,
@@ -92,6 +96,9 @@ impl fmt::Display for ScanError {
                 write!(f, "{segment} has format {format}, which this version cannot read")
             }
             ScanError::Foreign { segment } => write!(f, "{segment} belongs to another store or another log"),
+            ScanError::OutOfOrder { segment } => {
+                write!(f, "{segment} begins with a frame that the segments before it have: it does not belong there")
+            }
             ScanError::BadRecords { segment, block } => {
                 write!(f, "{segment} has records at block {} that do not parse", block.0)
             }
@@ -261,6 +268,9 @@ impl<R: SegmentReader, V: RecordVisitor> Scan<'_, R, V> {
         self.miss(Place { segment, block });
         let next = Place { segment: segment + 1, block: 0 };
         match self.segments.get(segment + 1).and_then(|next| next.header) {
+            Some(header) if header.first < self.chain.next => {
+                Err(ScanError::OutOfOrder { segment: self.segments[segment + 1].id })
+            }
             Some(header) => Ok(self.enter_segment(&header)?.unwrap_or(next)),
             None => Ok(next),
         }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use store::limits::{BLOCK_BYTES, MARK_DELAY_US, SEGMENT_BYTES_MIN};
 use store::{
     AlignedBuffer, Block, Completion, Damage, DiskError, DiskErrorKind, FrameHeader, FrameSequence, GroupNumber,
-    LogEnd, LogEvent, LogId, LogWriter, OnDamage, Record, RecordVisitor, Request, ScanError, ScanResult, SegmentId,
-    SegmentNumber, SegmentReader, StoreTag, scan,
+    LogEnd, LogEvent, LogId, LogWriter, OnDamage, Record, RecordVisitor, Request, ScanError, ScanResult, SegmentHeader,
+    SegmentId, SegmentNumber, SegmentReader, StoreTag, scan,
 };
 
 const STORE: StoreTag = StoreTag(0xabcd);
@@ -408,5 +408,18 @@ fn a_segment_of_another_store_or_log_is_refused() {
         );
         assert!(matches!(result, Err(ScanError::Foreign { .. })), "{result:?}");
         assert!(found.frames.is_empty());
+    }
+}
+
+#[test]
+fn a_segment_that_begins_before_the_end_of_those_before_it_is_refused() {
+    let (mut world, end) = (1..).map(lives).find(|(world, _)| world.next > 0).expect("a log with something in it");
+    let number = end.next_segment;
+    let header = SegmentHeader { store: STORE, log: LOG, number, first: FrameSequence(1), previous_crc: 0 };
+    world.segments.0.insert(number, HashMap::new());
+    header.write(world.segments.block_mut(number, 0));
+    for on_damage in [OnDamage::Fail, OnDamage::Skip] {
+        let (result, _) = read(&world.segments, on_damage);
+        assert_eq!(result, Err(ScanError::OutOfOrder { segment: SegmentId { log: LOG, number } }));
     }
 }
