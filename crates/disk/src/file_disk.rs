@@ -150,8 +150,10 @@ impl FileThread {
             Some((open, file)) if *open == segment => file,
             _ => &self.open.insert((segment, self.folder.open_for_writing(segment)?)).1,
         };
-        file.write_all_at(group.bytes(), u64::from(block.0) * BLOCK_BYTES as u64).map_err(|error| {
-            // Never again through this descriptor, and never again these blocks.
+        let written = file.write_all_at(group.bytes(), u64::from(block.0) * BLOCK_BYTES as u64);
+        written.map_err(|error| {
+            // What the system keeps of a failed write goes with the descriptor.
+            self.open = None;
             disk_error(&format!("write block {} of", block.0), &self.folder.segment_path(segment), error)
         })
     }

@@ -183,21 +183,18 @@ impl SegmentFolder {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::DIRECT;
         let opened = rustix::fs::openat(&self.folder, name, flags, Mode::RUSR | Mode::WUSR).map(File::from);
-        let written = match opened {
-            Ok(file) => file
-                .write_all_at(&AlignedBuffer::new(BLOCK_BYTES), 0)
-                .map_err(|error| disk_error("write", &path, error)),
-            Err(error) => Err(disk_error("create", &path, error)),
-        };
+        let written = opened
+            .map_err(std::io::Error::from)
+            .and_then(|file| file.write_all_at(&AlignedBuffer::new(BLOCK_BYTES), 0));
         match rustix::fs::unlinkat(&self.folder, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(disk_error("remove", &path, error)),
         }
         match written {
             Ok(()) => Ok(true),
-            // EINVAL: what a file system says that has no direct I/O.
-            Err(error) if error.text.ends_with(&std::io::Error::from(Errno::INVAL).to_string()) => Ok(false),
-            Err(error) => Err(error),
+            // What a file system says that has no direct I/O.
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok(false),
+            Err(error) => Err(disk_error("write", &path, error)),
         }
     }
 

@@ -99,9 +99,7 @@ impl Group {
 
     /// Prepares a group for another use, after one whose last frame had this number.
     pub fn restart(&mut self, after: &Group) {
-        self.at = BLOCK_BYTES;
-        self.frames.clear();
-        self.open = None;
+        self.clear();
         self.frame_number = after.frame_number;
     }
 
