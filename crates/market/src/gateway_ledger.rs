@@ -1,10 +1,12 @@
 //! The engine's record of one gateway: which sequence numbers have arrived, and how many answers were sent.
 //!
-//! If there are too many gaps, the oldest is forgotten.
+//! If there are too many gaps, the oldest is forgotten. Which number an order has depends on earlier orders alone, since
+//! they alone are in the journal: an end of stream announces orders, and changes only what is called missing.
 
 use crate::checksum::OrdersChecksum;
 use crate::limits::GAPS_MAX;
 use crate::sequence::ShortSequence;
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 
 /// Orders that are missing: a range of sequence numbers.
@@ -39,7 +41,10 @@ pub enum Admission {
 /// The record of one gateway.
 #[derive(Debug, Default)]
 pub struct GatewayLedger {
+    /// One past the greatest number of an order that has arrived.
     expected: u64,
+    /// How many orders the gateway has said that it sent.
+    announced: u64,
     gaps: VecDeque<SequenceGap>,
     /// Answers numbered so far.
     pub answers: u64,
@@ -52,7 +57,7 @@ impl GatewayLedger {
     #[inline]
     pub fn admit(&mut self, short: ShortSequence) -> Admission {
         let sequence = short.expand_near(self.expected);
-        if sequence == self.expected {
+        if sequence == self.expected && sequence >= self.announced {
             self.expected += 1;
             return Admission::Next(sequence);
         }
@@ -61,9 +66,18 @@ impl GatewayLedger {
 
     #[cold]
     fn admit_other(&mut self, sequence: u64) -> Admission {
-        if let Some(gap) = self.extend_to(sequence) {
+        if sequence >= self.expected {
+            let known = self.sent();
+            if sequence > self.expected {
+                self.gaps.push_back(SequenceGap { from: self.expected, until: sequence });
+                self.forget_oldest();
+            }
             self.expected = sequence + 1;
-            return Admission::Ahead(sequence, gap);
+            return match sequence.cmp(&known) {
+                Ordering::Less => Admission::Late(sequence),
+                Ordering::Equal => Admission::Next(sequence),
+                Ordering::Greater => Admission::Ahead(sequence, SequenceGap { from: known, until: sequence }),
+            };
         }
         let Some(at) = self.gaps.iter().position(|gap| (gap.from..gap.until).contains(&sequence)) else {
             return Admission::Repeat(sequence);
@@ -79,16 +93,11 @@ impl GatewayLedger {
         Admission::Late(sequence)
     }
 
-    /// Records that all numbers below `sequence` were sent, and returns those newly known to be missing.
-    pub fn extend_to(&mut self, sequence: u64) -> Option<SequenceGap> {
-        if sequence <= self.expected {
-            return None;
-        }
-        let gap = SequenceGap { from: self.expected, until: sequence };
-        self.expected = sequence;
-        self.gaps.push_back(gap);
-        self.forget_oldest();
-        Some(gap)
+    /// Records that the gateway says it has sent `count` orders, and returns those newly known to be missing.
+    pub fn announce(&mut self, count: u64) -> Option<SequenceGap> {
+        let known = self.sent();
+        self.announced = self.announced.max(count);
+        (count > known).then_some(SequenceGap { from: known, until: count })
     }
 
     fn forget_oldest(&mut self) {
@@ -97,14 +106,20 @@ impl GatewayLedger {
         }
     }
 
-    /// The sequence number of the next order.
+    /// One past the greatest number of an order that has arrived.
     pub fn expected(&self) -> u64 {
         self.expected
     }
 
+    /// How many orders the gateway has sent, as far as is known.
+    pub fn sent(&self) -> u64 {
+        self.expected.max(self.announced)
+    }
+
     /// Missing orders, the oldest first.
     pub fn gaps(&self) -> impl Iterator<Item = SequenceGap> + '_ {
-        self.gaps.iter().copied()
+        let announced = SequenceGap { from: self.expected, until: self.sent() };
+        self.gaps.iter().copied().chain((announced.orders() > 0).then_some(announced))
     }
 
     /// Allocates the number of the next answer.

@@ -194,9 +194,9 @@ impl MatchingEngine {
         self.ledgers[gateway.number()].checksum.value()
     }
 
-    /// The sequence number of a gateway's next order: how many it has sent, as far as is known.
-    pub fn expected(&self, gateway: GatewayId) -> u64 {
-        self.ledgers[gateway.number()].expected()
+    /// How many orders a gateway has sent, as far as is known.
+    pub fn sent(&self, gateway: GatewayId) -> u64 {
+        self.ledgers[gateway.number()].sent()
     }
 
     /// How many answers a gateway was sent.
@@ -355,11 +355,11 @@ impl MatchingEngine {
 
     fn process_end(&mut self, end: &EndOfStream, answers: &mut impl MessageSink) -> InputOutcome {
         let ledger = &mut self.ledgers[end.gateway.number()];
-        let expected = ledger.expected();
-        if !(expected..=expected.saturating_add(ORDERS_IN_FLIGHT_MAX)).contains(&end.count) {
+        let most = ledger.expected().saturating_add(ORDERS_IN_FLIGHT_MAX);
+        if !(ledger.sent()..=most).contains(&end.count) {
             return self.reject_unnumbered(RejectReason::Count, answers);
         }
-        if let Some(gap) = ledger.extend_to(end.count) {
+        if let Some(gap) = ledger.announce(end.count) {
             self.counts.missing += gap.orders();
             answers.gap(end.gateway, gap);
         }

@@ -158,7 +158,7 @@ proptest! {
         for (trader, late) in traders.iter().zip(&late) {
             let missing: Vec<u64> = engine.gaps(trader.gateway).flat_map(|gap| gap.from..gap.until).collect();
             // A late order at the end was not missed if nothing came after it.
-            let expected = engine.expected(trader.gateway);
+            let expected = engine.sent(trader.gateway);
             let mut known: Vec<u64> = late.iter().map(|&at| at as u64).filter(|&at| at < expected).collect();
             known.sort_unstable();
             prop_assert_eq!(missing, known);
@@ -431,21 +431,61 @@ fn sequence_numbers_go_on_where_those_of_messages_begin_anew() {
     for count in [ORDERS_IN_FLIGHT_MAX + 1, BEFORE, u64::MAX] {
         assert_eq!(engine.process(&last(count).encode(), &mut said), InputOutcome::Malformed);
     }
-    let missed: Vec<u64> = (1..4).map(|part| part * ORDERS_IN_FLIGHT_MAX).chain([BEFORE]).collect();
-    for &count in &missed {
-        assert_eq!(engine.process(&last(count).encode(), &mut said), InputOutcome::End(gateway(0)));
+    let arrived: Vec<u64> = (1..4).map(|part| part * ORDERS_IN_FLIGHT_MAX).collect();
+    for &sequence in &arrived {
+        assert_eq!(engine.process(&order(sequence, OrderSide::Buy, 5, 1).encode(), &mut said), InputOutcome::Order);
     }
+    assert_eq!(engine.process(&last(BEFORE).encode(), &mut said), InputOutcome::End(gateway(0)));
     assert_eq!(engine.process(&last(BEFORE - 1).encode(), &mut said), InputOutcome::Malformed);
+    let missed: Vec<u64> = arrived.iter().copied().chain([BEFORE]).collect();
     assert_eq!(said.gaps.iter().map(|(_, gap)| gap.until).collect::<Vec<_>>(), missed);
-    assert_eq!(engine.counts().missing, BEFORE);
+    assert_eq!(engine.counts().missing, BEFORE - arrived.len() as u64);
     for sequence in BEFORE..BEFORE + 5 {
         assert_eq!(engine.process(&order(sequence, OrderSide::Buy, 5, 1).encode(), &mut said), InputOutcome::Order);
     }
-    assert_eq!(engine.expected(gateway(0)), BEFORE + 5);
+    assert_eq!(engine.sent(gateway(0)), BEFORE + 5);
     for sequence in BEFORE..BEFORE + 5 {
         assert_eq!(engine.process(&order(sequence, OrderSide::Buy, 5, 1).encode(), &mut said), InputOutcome::Repeat);
     }
     assert_eq!(said.gaps.len(), missed.len());
+}
+
+#[test]
+fn an_end_of_stream_changes_no_order_behind_it() {
+    // Ends are not in the journal: the engine built from it must give each order the number that this one gave it.
+    let mut engine = MatchingEngine::new(rules(1, Matching::Exact));
+    let (mut said, mut journal) = (EngineAnswers::default(), Vec::new());
+    let end = |count| MarketMessage::End(EndOfStream { gateway: gateway(0), count, checksum: 0 }).encode();
+    let mut take = |engine: &mut MatchingEngine, sequence, outcome| {
+        let entry = order(sequence, OrderSide::Buy, 5, 1).encode();
+        assert_eq!(engine.process(&entry, &mut said), outcome, "{sequence}");
+        if outcome.is_journaled() {
+            journal.push(entry);
+        }
+    };
+    const MAX: u64 = ORDERS_IN_FLIGHT_MAX;
+    for part in 1..5 {
+        take(&mut engine, part * MAX, InputOutcome::Order);
+    }
+    assert_eq!(engine.process(&end(5 * MAX), &mut EngineAnswers::default()), InputOutcome::End(gateway(0)));
+    assert_eq!(engine.gaps(gateway(0)).last(), Some(SequenceGap { from: 4 * MAX + 1, until: 5 * MAX }));
+    // Of what was announced: the next one, and one with a gap before it; one again; the one behind what was announced.
+    take(&mut engine, 4 * MAX + 1, InputOutcome::Order);
+    take(&mut engine, 4 * MAX + 9, InputOutcome::Order);
+    take(&mut engine, 4 * MAX + 1, InputOutcome::Repeat);
+    take(&mut engine, 5 * MAX, InputOutcome::Order);
+    let missing = 5 * MAX + 1 - 7;
+    assert_eq!((engine.counts().missing - engine.counts().late, engine.counts().late), (missing, 2));
+    assert_eq!(engine.gaps(gateway(0)).map(SequenceGap::orders).sum::<u64>(), missing);
+    // This one is nearer to the orders that arrived than to those that are announced, if it is one of before.
+    assert_eq!(engine.process(&end(6 * MAX), &mut EngineAnswers::default()), InputOutcome::End(gateway(0)));
+    take(&mut engine, 4 * MAX - 2, InputOutcome::Order);
+    let mut again = MatchingEngine::new(rules(1, Matching::Exact));
+    for entry in &journal {
+        assert_eq!(again.replay(entry, &mut EngineAnswers::default()), Ok(()));
+    }
+    assert_eq!(again.orders_checksum(gateway(0)), engine.orders_checksum(gateway(0)));
+    assert_eq!(again.sent(gateway(0)), 5 * MAX + 1, "what was only announced is not in the journal");
 }
 
 #[test]
