@@ -8,7 +8,7 @@ use broker::{
     AdminRequest, AdminRequestError, AppendResult, BodyRef, Broker, BrokerOptions, ClientCapabilities, Confirm,
     ConnectionSlot, Content, Delivery, Effects, Message, Publish, QueuePosition, SessionLogin, ShardBatch,
 };
-use catalog::{Catalog, CatalogLimits, QueueId, Refusal, SessionId, ShardId, default_definitions};
+use catalog::{Catalog, CatalogLimits, QueueUid, Refusal, SessionId, ShardId, default_definitions};
 use slab::{Pool, PoolOptions};
 use wire::method::{basic, queue};
 use wire::{ChannelNumber, DeliveryTag, Method, RawProperties, ShortStr, TableRef};
@@ -90,10 +90,10 @@ impl Effects for Noted {
     fn admin_request(&mut self, _request: AdminRequest) -> Result<(), AdminRequestError> {
         Err(AdminRequestError::Unavailable)
     }
-    fn append(&mut self, _queue: QueueId, _place: QueuePosition, _message: &Message) -> AppendResult {
+    fn append(&mut self, _queue: QueueUid, _place: QueuePosition, _message: &Message) -> AppendResult {
         AppendResult::Durable
     }
-    fn forget(&mut self, _queue: QueueId, _place: QueuePosition) {}
+    fn forget(&mut self, _queue: QueueUid, _place: QueuePosition, _count: u32) {}
 }
 
 /// The broker and its client.

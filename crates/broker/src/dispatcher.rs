@@ -72,7 +72,7 @@ impl Dispatcher {
             return EnqueueResult::Accepted(AppendResult::Durable);
         };
         self.work.draw(1);
-        let durable = queue.durable && is_persistent(content);
+        let uid = queue.uid.filter(|_| is_persistent(content));
         let mut level = 0;
         if let Some(features) = &queue.features {
             if features.refuses(&queue.ready, content) {
@@ -88,9 +88,9 @@ impl Dispatcher {
             let source = DispatchSource::Passing { content, kept, last };
             let (channels, remotes) = (&mut self.channels, &mut self.remotes);
             let ack_required = deliver_or_send(channels, remotes, queue, consumer, position, false, source, fx);
-            if durable && ack_required {
+            if let Some(uid) = uid.filter(|_| ack_required) {
                 let message = kept.get_or_insert_with(|| content.keep(fx.pool()));
-                return EnqueueResult::Accepted(fx.append(id, position, message));
+                return EnqueueResult::Accepted(fx.append(uid, position, message));
             }
             return EnqueueResult::Accepted(AppendResult::Durable);
         }
@@ -104,9 +104,9 @@ impl Dispatcher {
             (None, false) => kept.insert(content.keep(fx.pool())).clone(),
             (_, true) => kept.take().unwrap_or_else(|| content.keep(fx.pool())),
         };
-        let append = match durable {
-            true => fx.append(id, queue.ready.next_position(level), &message),
-            false => AppendResult::Durable,
+        let append = match uid {
+            Some(uid) => fx.append(uid, queue.ready.next_position(level), &message),
+            None => AppendResult::Durable,
         };
         queue.ready.push(level, message);
         self.queues.housekeeping.waiting += 1;
@@ -355,7 +355,7 @@ fn deliver_or_send<E: Effects>(
             let payload = match source {
                 DispatchSource::Kept(message) => Payload::Kept(message),
                 DispatchSource::Passing { content, .. } if !ack_required => Payload::Passing(*content, None),
-                DispatchSource::Passing { content, kept, last: true } if !queue.durable => {
+                DispatchSource::Passing { content, kept, last: true } if queue.uid.is_none() => {
                     Payload::Passing(*content, kept.take())
                 }
                 DispatchSource::Passing { content, kept, .. } => {

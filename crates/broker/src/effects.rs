@@ -7,7 +7,7 @@ use crate::admin_request::{AdminRequest, AdminRequestError};
 use crate::ids::{ConnectionSlot, QueuePosition};
 use crate::message::{Content, Message};
 use crate::shard_message::ShardBatch;
-use catalog::{QueueId, Refusal, ShardId};
+use catalog::{QueueUid, Refusal, ShardId};
 use slab::Pool;
 use wire::{
     ChannelNumber, DeliveryTag,
@@ -100,7 +100,7 @@ pub trait Effects {
     /// Passes an admin request to the program, which answers later by `Broker::answer_admin_request`.
     fn admin_request(&mut self, request: AdminRequest) -> Result<(), AdminRequestError>;
     /// A durable queue accepted a persistent message.
-    fn append(&mut self, queue: QueueId, position: QueuePosition, message: &Message) -> AppendResult;
-    /// A durable queue is done with a message that was appended.
-    fn forget(&mut self, queue: QueueId, position: QueuePosition);
+    fn append(&mut self, queue: QueueUid, position: QueuePosition, message: &Message) -> AppendResult;
+    /// A durable queue is done with messages whose positions follow one another. Not all of them need have been appended.
+    fn forget(&mut self, queue: QueueUid, first: QueuePosition, count: u32);
 }

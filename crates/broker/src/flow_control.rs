@@ -199,7 +199,7 @@ mod tests {
             false,
         );
         let mut fx = RecordedEffects::default();
-        let mut queue = Queue::new(QueueId { index: 0, serial: 1 }, "q".into(), VhostId(0), false, false);
+        let mut queue = Queue::new(QueueId { index: 0, serial: 1 }, "q".into(), VhostId(0), None, false);
         for _ in 0..3 {
             queue.ready.push(0, Content { body: BodyRef::Small(&[0; 300]), ..Content::EMPTY }.keep(fx.pool()));
             flow.after_push(&mut queue, &channels, &mut fx);

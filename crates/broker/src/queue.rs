@@ -7,7 +7,7 @@ use crate::ids::{ConnectionSlot, ConsumerRef};
 use crate::limits::{MESSAGE_OVERHEAD_BYTES, THROTTLE_BYTES};
 use crate::message::{Content, Message};
 use crate::ready_messages::ReadyMessages;
-use catalog::{QueueId, VhostId};
+use catalog::{QueueId, QueueUid, VhostId};
 use std::sync::Arc;
 
 /// The publishers of a queue that wait until its consumers have caught up.
@@ -24,7 +24,8 @@ pub struct Queue {
     pub id: QueueId,
     pub name: Arc<str>,
     pub vhost: VhostId,
-    pub durable: bool,
+    /// Only a durable queue has one.
+    pub uid: Option<QueueUid>,
     /// The queue is deleted with its last consumer.
     pub auto_delete: bool,
     /// The messages that wait.
@@ -46,12 +47,12 @@ pub struct Queue {
 }
 
 impl Queue {
-    pub fn new(id: QueueId, name: Arc<str>, vhost: VhostId, durable: bool, auto_delete: bool) -> Self {
+    pub fn new(id: QueueId, name: Arc<str>, vhost: VhostId, uid: Option<QueueUid>, auto_delete: bool) -> Self {
         Queue {
             id,
             name,
             vhost,
-            durable,
+            uid,
             auto_delete,
             ready: ReadyMessages::default(),
             unsettled: 0,

@@ -43,8 +43,8 @@ impl QueueHousekeeping {
         reason: DeadLetterReason,
         fx: &mut E,
     ) {
-        if queue.durable {
-            fx.forget(queue.id, position);
+        if let Some(uid) = queue.uid {
+            fx.forget(uid, position, 1);
         }
         let was_returned = queue.features.as_mut().is_some_and(|features| features.forget_returns(position));
         if let Some(target) = queue.dead_letter_target() {

@@ -72,7 +72,7 @@ impl Queues {
     /// Creates a queue. `is_counted`: its virtual host has a quota.
     pub fn create(&mut self, id: QueueId, definition: &QueueDefinition, is_counted: bool, now_us: u64) {
         let mut queue =
-            Queue::new(id, definition.name.shared(), definition.vhost, definition.durable, definition.auto_delete);
+            Queue::new(id, definition.name.shared(), definition.vhost, definition.uid, definition.auto_delete);
         queue.features = FeatureState::new(definition, is_counted, now_us);
         queue.expiring = queue.has_ttl();
         self.housekeeping.rearm(&mut queue);
@@ -183,10 +183,8 @@ impl Queues {
                 features.forget_returns(QueuePosition(position));
             }
         }
-        if queue.durable {
-            for position in first.0..first.0 + u64::from(count) {
-                fx.forget(id, QueuePosition(position));
-            }
+        if let Some(uid) = queue.uid {
+            fx.forget(uid, first, count);
         }
     }
 

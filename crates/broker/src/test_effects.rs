@@ -5,7 +5,7 @@ use crate::effects::{AppendResult, Confirm, ConfirmOutcome, Delivery, Effects};
 use crate::ids::{ConnectionSlot, QueuePosition};
 use crate::message::{BodyRef, Content, Message};
 use crate::shard_message::ShardBatch;
-use catalog::{Name, QueueDefinition, QueueId, Refusal, ShardId, VhostId};
+use catalog::{Name, QueueDefinition, QueueUid, Refusal, ShardId, VhostId};
 use slab::{Pool, PoolOptions};
 use std::collections::BTreeSet;
 use wire::method::Method;
@@ -90,10 +90,10 @@ impl Effects for RecordedEffects {
     fn admin_request(&mut self, _: AdminRequest) -> Result<(), AdminRequestError> {
         Err(AdminRequestError::Unavailable)
     }
-    fn append(&mut self, _: QueueId, _: QueuePosition, _: &Message) -> AppendResult {
+    fn append(&mut self, _: QueueUid, _: QueuePosition, _: &Message) -> AppendResult {
         AppendResult::Durable
     }
-    fn forget(&mut self, _: QueueId, _: QueuePosition) {}
+    fn forget(&mut self, _: QueueUid, _: QueuePosition, _count: u32) {}
 }
 
 /// A queue of virtual host 0 on shard 0.
@@ -101,7 +101,7 @@ pub fn queue_definition(name: &str, arguments: Table) -> QueueDefinition {
     QueueDefinition {
         name: Name::from(name),
         vhost: VhostId(0),
-        durable: false,
+        uid: None,
         auto_delete: false,
         home: ShardId(0),
         exclusive: None,

@@ -23,7 +23,7 @@ use crate::{
     binding::BindingTable,
     definition::{Definition, DefinitionOutcome, ExecutedDefinition, RemovedQueue},
     exchange::{ExchangeTable, direct::DirectIndex, headers::HeadersIndex, topic::TopicTrie},
-    ids::{QueueId, SessionId},
+    ids::{QueueId, QueueUid, SessionId},
     limits::{CatalogLimits, DEFINITION_STEPS_MAX, DefinitionShare},
     name::Name,
     permission::PermissionCache,
@@ -49,6 +49,8 @@ pub struct Catalog {
     vhosts: VhostTable,
     exchanges: ExchangeTable,
     queues: QueueTable,
+    /// What the next durable queue gets.
+    next_queue_uid: QueueUid,
     bindings: BindingTable,
     direct: DirectIndex,
     topics: TopicTrie,
@@ -80,6 +82,7 @@ impl Catalog {
             vhosts: VhostTable::new(&limits),
             exchanges: ExchangeTable::new(&limits),
             queues: QueueTable::new(&limits),
+            next_queue_uid: QueueUid::FIRST,
             bindings: BindingTable::new(&limits),
             direct: DirectIndex::new(&limits),
             topics: TopicTrie::new(&limits),
@@ -143,6 +146,7 @@ impl Catalog {
             Definition::UnbindExchange { .. } | Definition::UnbindQueue { .. } => self.unbind(definition),
             Definition::DeclareQueue { .. } => self.declare_queue(definition),
             Definition::DeleteQueue { vhost, name, session } => self.delete_queue(*vhost, name, *session),
+            Definition::NextQueueUid(uid) => Ok(self.set_next_queue_uid(*uid)),
             Definition::RemoveQueue { id } => Ok(self.remove_queue(*id)),
             Definition::SessionGone { session } => Ok(self.forget_session(*session)),
             Definition::Finish => {

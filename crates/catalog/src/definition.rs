@@ -5,7 +5,7 @@
 
 use crate::{
     exchange::ExchangeKind,
-    ids::{ExchangeId, QueueId, SessionId, ShardId, UserId, VhostId},
+    ids::{ExchangeId, QueueId, QueueUid, SessionId, ShardId, UserId, VhostId},
     name::Name,
     password::Password,
     permission::{Permission, TopicPermission},
@@ -123,6 +123,8 @@ pub enum Definition {
         /// Who asks; `None` is an operator, before whom no queue is locked.
         session: Option<SessionId>,
     },
+    /// The durable queue that is declared next is this one: it had this identity before the broker was started again.
+    NextQueueUid(QueueUid),
     /// This very queue goes, if it is still there: its last consumer went (`auto-delete`), or it expired.
     RemoveQueue { id: QueueId },
     /// A session is gone, and its exclusive queues with it.
@@ -240,6 +242,8 @@ pub enum DefinitionOutcome {
     },
     /// Permissions are as asked.
     Permitted,
+    /// The next durable queue has its uid.
+    QueuesNumbered,
     /// The session's exclusive queues, if any, are gone.
     SessionForgotten,
     /// Policies are as asked.

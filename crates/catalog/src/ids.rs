@@ -4,6 +4,7 @@
 //! Owns:   nothing; the tables give them out.
 
 use std::fmt;
+use std::num::NonZeroU64;
 
 /// A shard: one thread of the broker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,4 +73,30 @@ pub struct QueueId {
     pub index: u32,
     /// Which user of that place.
     pub serial: u32,
+}
+
+/// A durable queue in the store. Never used twice, not even after a restart, so that what is left of a queue that is gone is
+/// never taken for another's of its name. `QueueId` is reused and stays out of files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueUid(NonZeroU64);
+
+impl QueueUid {
+    pub const FIRST: QueueUid = QueueUid(NonZeroU64::MIN);
+
+    /// `None` for 0, which no queue has.
+    pub const fn new(number: u64) -> Option<QueueUid> {
+        match NonZeroU64::new(number) {
+            Some(number) => Some(QueueUid(number)),
+            None => None,
+        }
+    }
+
+    pub const fn number(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The one that is given out next.
+    pub(crate) const fn next(self) -> QueueUid {
+        QueueUid(self.0.saturating_add(1))
+    }
 }

@@ -39,7 +39,7 @@ pub use crate::catalog::{BindingDestination, BindingView, Catalog, KeyedRoute, d
 pub use definition::{Definition, DefinitionOutcome, ExecutedDefinition, RemovedQueue};
 pub use exchange::{ExchangeDefinition, ExchangeKind, delayed::delay_ms, federation_upstream::trace};
 pub use features::{OverflowPolicy, QueueFeatures};
-pub use ids::{ConnectionSlot, ExchangeId, QueueId, SessionId, ShardId, UserId, VhostId};
+pub use ids::{ConnectionSlot, ExchangeId, QueueId, QueueUid, SessionId, ShardId, UserId, VhostId};
 pub use limits::CatalogLimits;
 pub use name::{Name, REQUEST_QUEUE};
 pub use password::{Password, PasswordCost};

@@ -7,7 +7,7 @@ use crate::{
     binding::{ListHead, NONE},
     features::QueueFeatures,
     heap::{allocated, boxed_table, shared},
-    ids::{QueueId, SessionId, ShardId, VhostId},
+    ids::{QueueId, QueueUid, SessionId, ShardId, VhostId},
     limits::CatalogLimits,
     name::Name,
     named::{NameTable, Named, hidden_serial},
@@ -25,8 +25,8 @@ pub struct QueueDefinition {
     pub name: Name,
     /// Where it is defined.
     pub vhost: VhostId,
-    /// Survives a restart, once there is a store.
-    pub durable: bool,
+    /// Only a durable queue has one: it survives a restart, if there is a store.
+    pub uid: Option<QueueUid>,
     /// Goes with its last consumer.
     pub auto_delete: bool,
     /// The shard on which its messages are.
@@ -40,6 +40,11 @@ pub struct QueueDefinition {
 }
 
 impl QueueDefinition {
+    /// Whether it survives a restart, if there is a store.
+    pub fn is_durable(&self) -> bool {
+        self.uid.is_some()
+    }
+
     /// What it does beyond queueing; `None` for a plain queue.
     pub fn features(&self) -> Option<QueueFeatures> {
         QueueFeatures::of(self.arguments.as_deref(), self.policy.as_deref())

@@ -144,7 +144,7 @@ pub fn snapshot(
             ("name", Json::text(&queue.name)),
             ("vhost", vhost_name(queue.vhost)),
             ("type", Json::text(QueueType::of(queue.arguments.as_deref()).name())),
-            ("durable", Json::Bool(queue.durable)),
+            ("durable", Json::Bool(queue.is_durable())),
             ("auto_delete", Json::Bool(queue.auto_delete)),
             ("arguments", arguments(queue.arguments.as_deref())),
         ])

@@ -11,7 +11,7 @@ use broker::{
     AdminRequest, AdminRequestError, AppendResult, BodyRef, Confirm, ConfirmOutcome, ConnectionSlot, Content, Delivery,
     Effects, Message, QueuePosition, ShardBatch,
 };
-use catalog::{QueueId, Refusal, ShardId};
+use catalog::{QueueUid, Refusal, ShardId};
 use rand::{RngCore, SeedableRng, rngs::StdRng};
 use session::{BodyOut, DeliverHead, GetOkHead, Outbound, ReturnHead};
 use slab::Pool;
@@ -372,11 +372,11 @@ impl Effects for ShardEffects {
     }
 
     // There is no store yet: a durable queue is kept in memory like any other, as documented.
-    fn append(&mut self, _queue: QueueId, _position: QueuePosition, _message: &Message) -> AppendResult {
+    fn append(&mut self, _queue: QueueUid, _position: QueuePosition, _message: &Message) -> AppendResult {
         AppendResult::Durable
     }
 
-    fn forget(&mut self, _queue: QueueId, _position: QueuePosition) {}
+    fn forget(&mut self, _queue: QueueUid, _position: QueuePosition, _count: u32) {}
 }
 
 #[cfg(test)]

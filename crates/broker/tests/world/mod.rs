@@ -6,7 +6,7 @@ use broker::{
     SessionLogin, ShardBatch,
 };
 use catalog::{
-    Catalog, CatalogLimits, Definition, MessageStamp, Name, Password, Permission, QueueId, Refusal, SessionId, ShardId,
+    Catalog, CatalogLimits, Definition, MessageStamp, Name, Password, Permission, QueueUid, Refusal, SessionId, ShardId,
 };
 use slab::{Pool, PoolOptions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -140,10 +140,10 @@ impl Effects for EffectRecorder {
         self.requests.push(request);
         Ok(())
     }
-    fn append(&mut self, _queue: QueueId, _place: QueuePosition, _message: &Message) -> AppendResult {
+    fn append(&mut self, _queue: QueueUid, _place: QueuePosition, _message: &Message) -> AppendResult {
         AppendResult::Durable
     }
-    fn forget(&mut self, _queue: QueueId, _place: QueuePosition) {}
+    fn forget(&mut self, _queue: QueueUid, _place: QueuePosition, _count: u32) {}
 }
 
 /// A connection: its shard and slot.

@@ -164,7 +164,8 @@ impl Catalog {
                 Ok(())
             }
             Definition::DeleteQueue { vhost, name, .. } => self.check(user, *vhost, Configure, Queue, name.as_bytes()),
-            Definition::RemoveQueue { .. }
+            Definition::NextQueueUid(_)
+            | Definition::RemoveQueue { .. }
             | Definition::Finish
             | Definition::SessionGone { .. }
             | Definition::CreateVhost { .. }

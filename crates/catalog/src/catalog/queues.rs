@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     arguments,
     catalog::{exchanges::truth, removals::Removal},
-    ids::VhostId,
+    ids::{QueueUid, VhostId},
     name::REQUEST_QUEUE,
     queue::QueueDefinition,
     queue_type::QueueProperties,
@@ -40,7 +40,7 @@ impl Catalog {
                 let (received, current) = (format!("'{}'", truth(received)), format!("'{}'", truth(current)));
                 Err(Refusal::inequivalent(what, argument, &received, &current))
             };
-            same("durable", durable, current.durable)?;
+            same("durable", durable, current.is_durable())?;
             same("auto_delete", *auto_delete, current.auto_delete)?;
             arguments::check_queue_equivalence(what, current.arguments.as_deref(), arguments)?;
             let outcome = DefinitionOutcome::Queue { id: self.queues.id(index), home: current.home, created: false };
@@ -65,10 +65,14 @@ impl Catalog {
         under.queues += 1;
         let policy = under.policies.of_queue(name, Some(arguments));
         self.work += under.policies.steps();
+        let uid = durable.then_some(self.next_queue_uid);
+        if durable {
+            self.next_queue_uid = self.next_queue_uid.next();
+        }
         let id = self.queues.insert(QueueDefinition {
             name: name.clone(),
             vhost: *vhost,
-            durable,
+            uid,
             auto_delete: *auto_delete,
             home: *home,
             exclusive: *exclusive,
@@ -91,6 +95,12 @@ impl Catalog {
         let mut executed = ExecutedDefinition::new(DefinitionOutcome::Deleted { existed: true }, true);
         executed.queues_removed.push(self.begin_queue_removal(index));
         Ok(executed)
+    }
+
+    /// The next durable queue gets this uid.
+    pub(super) fn set_next_queue_uid(&mut self, uid: QueueUid) -> ExecutedDefinition {
+        self.next_queue_uid = uid;
+        ExecutedDefinition::new(DefinitionOutcome::QueuesNumbered, true)
     }
 
     pub(super) fn remove_queue(&mut self, id: QueueId) -> ExecutedDefinition {
