@@ -96,3 +96,61 @@ pub fn window_of(prefetch: u32, prefetch_shared: u32, no_ack: bool) -> u32 {
     let limits = [prefetch, prefetch_shared].into_iter().filter(|&limit| limit > 0 && !no_ack);
     limits.min().unwrap_or(REMOTE_WINDOW_MESSAGES).min(REMOTE_WINDOW_MESSAGES)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Consumer, ConsumerState};
+    use crate::effects::Effects;
+    use crate::ids::{ChannelKey, ConsumerKey};
+    use crate::limits::REMOTE_WINDOW_BYTES;
+    use crate::shard_message::ShardMessage;
+    use crate::test_effects::RecordedEffects;
+    use catalog::{QueueId, ShardId};
+    use std::collections::VecDeque;
+
+    fn consumer(no_ack: bool) -> Consumer {
+        Consumer {
+            channel: ChannelKey::default(),
+            tag: b"tag".as_slice().into(),
+            queue: QueueId { index: 3, serial: 1 },
+            home: ShardId(2),
+            no_ack,
+            prefetch: 5,
+            unsettled: 0,
+            priority: 0,
+            state: ConsumerState::default(),
+            parked: VecDeque::new(),
+            credit_due_messages: 0,
+            credit_due_bytes: 0,
+            credit_listed: false,
+            window: 7,
+        }
+    }
+
+    /// What its queue is granted.
+    fn granted(fx: &mut RecordedEffects) -> Vec<(u32, i64)> {
+        let credit = |message| match message {
+            ShardMessage::Credit { messages, bytes, .. } => (messages, bytes),
+            other => panic!("{other:?}"),
+        };
+        fx.batch(ShardId(2)).messages.drain(..).map(credit).collect()
+    }
+
+    #[test]
+    fn credit_is_granted_by_the_half_window() {
+        let (mut fx, key) = (RecordedEffects::default(), ConsumerKey::default());
+        let mut unlimited = consumer(true);
+        (0..3).for_each(|_| unlimited.earn_credit(key, 10, &mut fx));
+        assert_eq!(granted(&mut fx), []);
+        unlimited.earn_credit(key, 10, &mut fx);
+        assert_eq!(granted(&mut fx), [(4, 40)], "half of seven messages, and all their bytes");
+        let mut limited = consumer(false);
+        let half = REMOTE_WINDOW_BYTES / 2;
+        (0..100).for_each(|_| limited.earn_credit(key, 10, &mut fx));
+        assert_eq!(granted(&mut fx), [], "its messages are granted as they are settled");
+        limited.earn_credit(key, half as usize - 1_001, &mut fx);
+        assert_eq!(granted(&mut fx), []);
+        limited.earn_credit(key, 1, &mut fx);
+        assert_eq!(granted(&mut fx), [(0, half)]);
+    }
+}

@@ -247,6 +247,17 @@ mod tests {
     }
 
     #[test]
+    fn a_full_page_that_loses_a_value_has_room_again_and_is_listed_once() {
+        let mut map = TestMap::new();
+        let keys: Vec<ChannelKey> = (0..4 * PAGE_SLOTS).map(|value| map.insert(value)).collect();
+        let pages = map.more.len();
+        keys.iter().step_by(2).for_each(|key| assert!(map.remove(*key).is_some()));
+        assert_eq!(map.with_room.len(), 4, "each page once");
+        (0..2 * PAGE_SLOTS).for_each(|value| _ = map.insert(value));
+        assert_eq!((map.len(), map.more.len(), map.with_room.len()), (4 * PAGE_SLOTS, pages, 0), "no page is new");
+    }
+
+    #[test]
     fn slots_of_a_page_are_reused_as_by_the_crate_slotmap() {
         let (mut map, mut model) = (TestMap::new(), SlotMap::<ChannelKey, usize>::with_key());
         let mut pairs = Vec::new();

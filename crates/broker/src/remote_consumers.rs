@@ -127,6 +127,7 @@ mod tests {
         let subscription = Subscription { consumer, no_ack: true, exclusive: false, priority: 7, credit_messages: 1 };
         let key = remotes.add(ShardId(2), &subscription);
         assert!(remotes.accepts(key));
+        assert_eq!((remotes.len(), remotes.keys_len()), (1, 1));
         let remote = remotes.get_mut(key).expect("just added");
         (remote.credit_messages, remote.credit_bytes) = (0, -5);
         assert!(!remotes.accepts(key));

@@ -431,7 +431,7 @@ fn small<'a>(content: &Content<'a>) -> Option<&'a [u8]> {
 mod tests {
     use super::{ShardBatch, ShardMessage, ShardPayload};
     use crate::ids::{ConsumerKey, QueuePosition};
-    use crate::limits::INLINE_BODY_BYTES_MAX;
+    use crate::limits::{BATCH_BYTES, BATCH_MESSAGES, INLINE_BODY_BYTES_MAX};
     use crate::message::{BodyRef, Content};
     use catalog::QueueId;
 
@@ -447,6 +447,25 @@ mod tests {
             other => panic!("{other:?}"),
         });
         assert_eq!(settled.collect::<Vec<_>>(), [(1, 5, 3), (2, 8, 1), (1, 8, 1), (1, 10, 2), (1, 11, 1)]);
+    }
+
+    #[test]
+    fn an_empty_batch_keeps_the_memory_of_two_batches_and_no_more() {
+        let mut batch = ShardBatch::default();
+        let queue = QueueId { index: 1, serial: 0 };
+        for (rounds, most) in [(1, 2), (2, 2), (5, 2)] {
+            for position in 0..rounds * BATCH_MESSAGES as u64 {
+                batch.push_settled(queue, QueuePosition(2 * position));
+            }
+            batch.bytes.resize(rounds as usize * BATCH_BYTES, 0);
+            batch.queues.resize(rounds as usize * BATCH_MESSAGES, queue);
+            batch.clear();
+            let kept = [batch.messages.capacity(), batch.queues.capacity()];
+            let expected = (rounds as usize).min(most);
+            assert!(kept.iter().all(|kept| (expected * BATCH_MESSAGES..=2 * most * BATCH_MESSAGES).contains(kept)));
+            assert!((expected * BATCH_BYTES..=2 * most * BATCH_BYTES).contains(&batch.bytes.capacity()));
+        }
+        assert_eq!(batch.messages.capacity(), 2 * BATCH_MESSAGES);
     }
 
     fn parts(content: &Content<'_>, queues: &[QueueId], confirm: bool) -> String {

@@ -58,4 +58,18 @@ mod tests {
         assert_eq!(waiting.pop(), Some(stays), "the one that has waited longest");
         assert!(waiting.list.iter().all(|other| !keys.contains_key(*other)), "the others have left");
     }
+
+    #[test]
+    fn while_all_wait_the_list_is_checked_in_proportion_to_what_is_added() {
+        const COUNT: usize = 64 * WAITING_CONSUMERS_CHECKED_MIN;
+        let mut keys: SlotMap<ConsumerKey, ()> = SlotMap::with_key();
+        let (mut waiting, checks) = (WaitingConsumers::default(), std::cell::Cell::new(0));
+        for _ in 0..COUNT {
+            waiting.push(keys.insert(()), |_| {
+                checks.set(checks.get() + 1);
+                true
+            });
+        }
+        assert!(waiting.list.len() == COUNT && checks.get() <= COUNT, "{} checks", checks.get());
+    }
 }

@@ -20,3 +20,14 @@ pub(crate) const fn shared(bytes: usize) -> usize {
 pub(crate) fn boxed_table(table: Option<&Table>) -> usize {
     table.map_or(0, |table| allocated(size_of::<Table>()) + table.heap_bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{allocated, shared};
+
+    #[test]
+    fn allocations_take_places_of_16_bytes() {
+        assert_eq!([0, 1, 16, 17].map(allocated), [0, 16, 16, 32]);
+        assert_eq!([0, 1, 16, 17].map(shared), [16, 32, 32, 48], "with the counts of those who share");
+    }
+}

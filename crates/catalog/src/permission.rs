@@ -241,3 +241,38 @@ impl PermissionCache {
         permitted
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{CompiledPermission, Permission, PermissionCache, PermissionKind};
+    use crate::ids::{UserId, VhostId};
+    use crate::limits::CatalogLimits;
+
+    #[test]
+    fn each_decision_is_remembered_once_and_the_cache_is_bounded() {
+        let written = Permission { configure: "x.*y".into(), write: "x.*y".into(), read: "".into() };
+        let compiled = CompiledPermission::new(&written).expect("patterns");
+        let limits = CatalogLimits { cached_permissions_max: 5, ..CatalogLimits::default() };
+        let mut cache = PermissionCache::new(&limits);
+        let (write, configure) = (PermissionKind::Write, PermissionKind::Configure);
+        for _ in 0..3 {
+            for (remembered, (user, vhost, operation, name, permitted)) in [
+                (0, 0, write, "x1y", true),
+                (1, 0, write, "x1y", true),
+                (0, 1, write, "x1y", true),
+                (0, 0, configure, "x1y", true),
+                (0, 0, write, "x1z", false),
+            ]
+            .into_iter()
+            .enumerate()
+            {
+                let (user, vhost) = (UserId(user), VhostId(vhost));
+                assert_eq!(cache.permits(&compiled, user, vhost, operation, name.as_bytes()), permitted);
+                assert!((remembered + 1..=5).contains(&cache.remembered.len()));
+            }
+            assert_eq!(cache.remembered.len(), 5, "what is known is not remembered again");
+        }
+        assert!(cache.permits(&compiled, UserId(9), VhostId(9), write, b"x1y"));
+        assert_eq!(cache.remembered.len(), 1, "a full cache begins anew");
+    }
+}

@@ -185,7 +185,7 @@ impl RouteCache {
 
 #[cfg(test)]
 mod tests {
-    use super::RouteCache;
+    use super::{ENTRY_BYTES, RouteCache};
     use crate::{
         ids::{QueueId, ShardId},
         limits::CatalogLimits,
@@ -260,6 +260,25 @@ mod tests {
         }
         assert!(!cached.ask("large", 1, 10_000) && !cached.ask("large", 1, 10_000), "too large to be remembered");
         assert!(cached.cache.entries.len() > 5);
+    }
+
+    #[test]
+    fn the_largest_route_that_is_remembered_takes_a_quarter_of_the_bytes() {
+        let bytes = 4 * (ENTRY_BYTES + "key".len());
+        for (bytes_max, remembered) in [(bytes, true), (bytes - 4, false)] {
+            let mut cached = cached(10, bytes_max);
+            assert!(!cached.ask("key", 1, 0));
+            assert_eq!(cached.ask("key", 1, 0), remembered, "{bytes_max}");
+        }
+    }
+
+    #[test]
+    fn what_was_asked_for_is_passed_over_once() {
+        let mut cached = cached(4, 1 << 20);
+        ["a", "b", "c", "d"].into_iter().for_each(|key| assert!(!cached.ask(key, 1, 1)));
+        assert!(cached.ask("a", 1, 1) && cached.ask("b", 1, 1) && cached.ask("d", 1, 1));
+        assert!(!cached.ask("e", 1, 1) && !cached.ask("e", 1, 1), "who comes once pushes out nobody");
+        assert!(["a", "b", "d", "e"].into_iter().all(|key| cached.ask(key, 1, 1)), "c has gone");
     }
 
     #[test]

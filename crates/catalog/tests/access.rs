@@ -7,7 +7,7 @@ mod script;
 
 use catalog::{
     Catalog, CatalogLimits, Definition, DefinitionOutcome, LoginRefused, Name, Password, Permission, PermissionKind,
-    RefusalScope, Resource, UserId, VhostId, default_definitions,
+    RefusalScope, Resource, TopicPermission, UserId, VhostId, default_definitions,
 };
 
 fn default_catalog() -> Catalog {
@@ -34,6 +34,44 @@ fn permit(catalog: &mut Catalog, user: &str, configure: &str, write: &str, read:
 
 fn vhost(catalog: &Catalog) -> VhostId {
     catalog.vhost_by_name("/").expect("the default vhost")
+}
+
+#[test]
+fn what_is_put_again_as_it_is_changes_nothing() {
+    let mut catalog = default_catalog();
+    let user = |password: &str, tag: &str, loopback_only| Definition::PutUser {
+        name: "u".into(),
+        password: Password::Plain(password.as_bytes().into()),
+        tags: vec![tag.into()],
+        loopback_only,
+    };
+    let permission = |read: &str| Definition::SetPermission {
+        user: "u".into(),
+        vhost: "/".into(),
+        permission: Permission { configure: "".into(), write: "".into(), read: read.into() },
+    };
+    let topics = |exchange: &str, read: &str| Definition::SetTopicPermission {
+        user: "u".into(),
+        vhost: "/".into(),
+        exchange: exchange.into(),
+        permission: TopicPermission { write: "".into(), read: read.into() },
+    };
+    for definition in [
+        user("a", "x", false),
+        user("b", "x", false),
+        user("b", "y", false),
+        user("b", "y", true),
+        permission("a"),
+        permission("b"),
+        topics("e", "a"),
+        topics("e", "b"),
+        topics("f", "b"),
+    ] {
+        assert!(catalog.execute(&definition).expect("valid").changed, "{definition:?}");
+        let version = catalog.version();
+        assert!(!catalog.execute(&definition).expect("valid").changed, "{definition:?} again");
+        assert_eq!(catalog.version(), version);
+    }
 }
 
 #[test]

@@ -16,6 +16,28 @@ fn watch(script: &mut RoutingScript, exchange: &str) -> WatchId {
     script.catalog.watch_bindings(script.vhost, &Name::from(exchange))
 }
 
+#[test]
+fn watches_and_changes_that_wait_are_counted() {
+    let mut script = RoutingScript::new();
+    script.run("exchange x topic; queue q");
+    let mut bytes = vec![script.catalog.bytes()];
+    watch(&mut script, "x");
+    bytes.push(script.catalog.bytes());
+    let plain = {
+        let mut other = RoutingScript::new();
+        other.run("exchange x topic; queue q");
+        let before = other.catalog.bytes();
+        (0..200).for_each(|key| _ = other.run(&format!("bind x {key} q")));
+        other.catalog.bytes() - before
+    };
+    (0..200).for_each(|key| _ = script.run(&format!("bind x {key} q")));
+    bytes.push(script.catalog.bytes());
+    assert!(bytes[1] > bytes[0], "a watch takes memory: {bytes:?}");
+    let changes = bytes[2] - bytes[1] - plain;
+    let least = 200 * size_of::<BindingChange>();
+    assert!((least..4 * least).contains(&changes), "{changes} bytes for 200 changes, {least} are the least");
+}
+
 fn with(arguments: &Option<Box<Table>>) -> String {
     let named = arguments.iter().flat_map(|table| table.iter()).map(|(name, value)| format!(" {name}={value:?}"));
     named.collect()

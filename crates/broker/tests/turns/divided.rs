@@ -2,7 +2,8 @@
 
 use super::{WORK_MAX, census, fanout, is_served, names, queue_with, world};
 use crate::world::{BrokerWorld, WorldConnection};
-use crate::{LIMIT, declare, short};
+use crate::{LIMIT, consume, declare, short};
+use broker::limits::{DEAD_LETTER_PROPERTIES_BYTES_PER_WORK, DEAD_LETTER_WORK};
 use catalog::{ApplyTo, Definition, Policy, VhostLimits};
 use wire::method::{basic, exchange, queue};
 use wire::{List, Properties, Table, TableRef, Value};
@@ -150,6 +151,57 @@ fn a_dead_letter_for_very_many_queues_is_divided_and_no_other_overtakes_it() {
     for name in ["q0", "q25000", "q49999"] {
         assert_eq!(bodies(&mut world, bystander, name), ["1", "2"], "{name}");
     }
+}
+
+#[test]
+fn who_rejects_while_dead_letters_wait_is_read_when_they_have_gone() {
+    let (mut world, attacker, bystander) = world();
+    fanout(&mut world, attacker, &names(QUEUES), &Table::new());
+    let letters = table("x-dead-letter-exchange", Value::text("f"));
+    let dies = letters.clone().with("x-message-ttl", Value::I32(0)).expect("a short name");
+    queue_with(&mut world, attacker, "dies", &dies);
+    queue_with(&mut world, attacker, "rejects", &letters);
+    let rejecting = world.connect(0, 5);
+    ["1", "2", "3"].into_iter().for_each(|body| _ = world.publish(rejecting, "", "rejects", body));
+    consume(&mut world, rejecting, "rejects", "c", false);
+    world.runs_deferred = false;
+    world.shards[0].0.start_turn();
+    world.command(rejecting, basic::Ack { delivery_tag: wire::DeliveryTag(1), multiple: false });
+    assert!(world.shards[0].0.may_read(rejecting.1));
+    world.publish(attacker, "", "dies", "1");
+    assert!(census(&world, "dead letters") > 0);
+    world.shards[0].0.start_turn();
+    world.command(rejecting, basic::Ack { delivery_tag: wire::DeliveryTag(2), multiple: false });
+    assert!(world.shards[0].0.may_read(rejecting.1), "it caused no dead letter");
+    world.command(rejecting, basic::Reject { delivery_tag: wire::DeliveryTag(3), requeue: false });
+    assert!(!world.shards[0].0.may_read(rejecting.1), "its dead letter goes before its next command");
+    assert!(turns(&mut world, bystander) > 0);
+    assert!(world.shards[0].0.may_read(rejecting.1) && census(&world, "dead letters") == 0);
+}
+
+#[test]
+fn a_dead_letter_draws_on_the_budget_by_its_properties() {
+    let (mut world, attacker, _) = world();
+    queue_with(
+        &mut world,
+        attacker,
+        "dies",
+        &table("x-message-ttl", Value::I32(0))
+            .with("x-dead-letter-exchange", Value::text(""))
+            .and_then(|table| table.with("x-dead-letter-routing-key", Value::text("end")))
+            .expect("short names"),
+    );
+    declare(&mut world, attacker, "end");
+    let mut works = [1, 40].map(|kib| {
+        let headers = Table::new().with("h", Value::text(&"x".repeat(kib << 10))).expect("a short name");
+        let before = world.shards[0].0.counters().work;
+        world.publish_with(attacker, "dies", "1", &wire::Properties { headers: Some(headers), ..Default::default() });
+        (world.shards[0].0.counters().work - before) as usize
+    });
+    works.sort_unstable();
+    let by_bytes = (39 << 10) / DEAD_LETTER_PROPERTIES_BYTES_PER_WORK;
+    assert!(works[0] >= DEAD_LETTER_WORK && works[1] >= works[0] + by_bytes, "{works:?}");
+    assert!(works[1] <= works[0] + by_bytes + DEAD_LETTER_WORK, "{works:?}");
 }
 
 #[test]
