@@ -273,6 +273,13 @@ mod tests {
     }
 
     #[test]
+    fn keys_and_exchanges_have_hashes_of_their_own() {
+        let cached = cached(4, 1 << 20);
+        let hashes = [(1, "a"), (2, "a"), (1, "b"), (1, "")].map(|(at, key)| cached.cache.hash(at, key.as_bytes()));
+        assert!((1..4).all(|at| !hashes[..at].contains(&hashes[at])), "{hashes:?}");
+    }
+
+    #[test]
     fn what_was_asked_for_is_passed_over_once() {
         let mut cached = cached(4, 1 << 20);
         ["a", "b", "c", "d"].into_iter().for_each(|key| assert!(!cached.ask(key, 1, 1)));

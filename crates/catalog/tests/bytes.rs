@@ -62,6 +62,10 @@ const CASES: &[BytesCase] = &[
             script.route("", &format!("a-queue-{number}"), &[]);
         }
     }),
+    ("queues of which most are deleted", |script| {
+        queues(script, 20_000, |_| Table::new(), false);
+        (100..20_000).for_each(|number| _ = script.run(&format!("delete-queue a-queue-{number}")));
+    }),
     ("queues with small arguments", |script| queues(script, 5_000, |number| arguments(number, 5), false)),
     ("queues with large arguments", |script| queues(script, 300, |number| arguments(number, 19_000), false)),
     ("exchanges", |script| {

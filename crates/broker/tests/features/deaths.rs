@@ -1,6 +1,6 @@
 //! The history of dead letters (`x-death`) has limits.
 
-use super::{LIMIT, declare, short};
+use super::{LIMIT, declare, delays::bind, get, short};
 use crate::world::{BrokerWorld, WorldConnection};
 use wire::method::basic;
 use wire::{DeliveryTag, Table, Value};
@@ -48,6 +48,54 @@ fn a_message_that_dies_of_itself_in_very_many_queues_is_dropped_and_counted() {
         let found = deaths(&mut world, owner, &names[queues]);
         assert_eq!(found.map(|(events, _)| events.len()), arrives.then_some(queues), "{queues} queues");
         assert_eq!(world.shards[0].0.counters().dead_letters_dropped, u64::from(!arrives));
+    }
+}
+
+#[test]
+fn each_dead_letter_says_when_it_died() {
+    let mut world = BrokerWorld::new(1, LIMIT);
+    let owner = world.connect(0, 1);
+    let names = chain(&mut world, owner, 1, &[]);
+    let mut times = Vec::new();
+    for (tag, later_ms) in [(1, 1_000), (3, 500), (5, 5_500)] {
+        world.publish(owner, "", &names[0], "a");
+        world.command(owner, basic::Get { queue: short(&names[0]), no_ack: false });
+        world.advance(later_ms);
+        world.command(owner, basic::Reject { delivery_tag: DeliveryTag(tag), requeue: false });
+        world.sent(owner);
+        world.shards[0].1.properties.clear();
+        world.command(owner, basic::Get { queue: short(&names[1]), no_ack: true });
+        let properties = world.shards[0].1.properties.pop().expect("it has arrived");
+        let headers = wire::RawProperties::new(&properties).headers().expect("a history").to_table().expect("sound");
+        let events = headers.get("x-death").and_then(Value::as_list).expect("a list");
+        let event = events.iter().next().and_then(Value::as_table).expect("an entry");
+        let Some(Value::Timestamp(time)) = event.get("time") else { panic!("{event:?}") };
+        times.push(*time);
+    }
+    assert_eq!((times[1] - times[0], times[2] - times[0]), (0, 6), "seconds: {times:?}");
+}
+
+#[test]
+fn dead_letters_that_die_together_go_where_the_headers_of_each_say() {
+    let mut world = BrokerWorld::new(1, LIMIT);
+    let owner = world.connect(0, 1);
+    declare(&mut world, owner, "q", &[("x-dead-letter-exchange", Value::text("amq.headers"))]);
+    for name in ["a", "b"] {
+        declare(&mut world, owner, name, &[]);
+        bind(&mut world, owner, "amq.headers", "", name, &[("h", Value::text(name))]);
+    }
+    for (body, header) in [("1", "a"), ("2", "b"), ("3", "b"), ("4", "a")] {
+        let headers = Table::new().with("h", Value::text(header)).ok();
+        world.publish_with(owner, "q", body, &wire::Properties { headers, ..wire::Properties::default() });
+        world.command(owner, basic::Get { queue: short("q"), no_ack: false });
+    }
+    world.command(owner, basic::Nack { delivery_tag: DeliveryTag(4), multiple: true, requeue: false });
+    world.sent(owner);
+    for (name, bodies) in [("a", ["=1 (1 left)", "=4 (0 left)"]), ("b", ["=2 (1 left)", "=3 (0 left)"])] {
+        for body in bodies {
+            let got = get(&mut world, owner, name);
+            assert!(got.ends_with(body), "{name}: {got}");
+        }
     }
 }
 

@@ -59,6 +59,26 @@ fn a_connection_awaits_memory_until_the_alarm_ends() {
     assert!(world.shards[0].0.may_read(owner.1), "it is no publisher");
 }
 
+#[test]
+fn messages_count_alike_while_they_wait_and_while_they_are_unsettled() {
+    const COUNT: usize = 10;
+    let mut world = BrokerWorld::new(1, LIMIT);
+    let owner = world.connect(0, 1);
+    declare(&mut world, owner, "q", &[]);
+    let counted = |world: &BrokerWorld| {
+        let broker = &world.shards[0].0;
+        (broker.list_overhead_bytes(), broker.settlement_bytes())
+    };
+    assert_eq!(counted(&world), (0, 0));
+    (0..COUNT).for_each(|_| _ = world.publish(owner, "", "q", "x"));
+    let (waiting, settlements) = counted(&world);
+    let (each, of_settlement) = (waiting / COUNT, settlements / COUNT);
+    assert!(each > of_settlement && of_settlement >= size_of::<u64>() && each < 256, "{each}, {of_settlement}");
+    assert_eq!((waiting, settlements), (each * COUNT, of_settlement * COUNT));
+    consume(&mut world, owner, "q", "c", false);
+    assert_eq!(counted(&world), (waiting, 0), "all are delivered");
+}
+
 /// What consumers need is let in: they free memory.
 #[test]
 fn commands_that_take_memory_are_told_from_those_that_consumers_need() {
