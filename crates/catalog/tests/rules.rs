@@ -5,10 +5,12 @@
 
 mod script;
 use catalog::{
-    ApplyTo, Definition, DefinitionOutcome, OverflowPolicy, Password, Permission, Policy, QueueFeatures, UserLimits,
-    VhostLimits,
+    ApplyTo, Catalog, CatalogLimits, Definition, DefinitionOutcome, Name, OverflowPolicy, Password, Permission, Policy,
+    QueueFeatures, UserLimits, VhostLimits,
 };
 use script::{RoutingScript, table};
+use std::sync::Arc;
+use wire::{Table, Value};
 
 fn policy(name: &str, pattern: &str, priority: i64, definition: &str) -> Policy {
     let definition = table(definition.split_whitespace());
@@ -247,4 +249,36 @@ fn a_vhost_has_as_many_queues_as_it_may() {
     };
     assert!(asked("mine").contains("queue limit in vhost '/' (1) is reached"));
     assert!(asked("other").contains("access to queue 'other' in vhost '/' refused for user 'u'"));
+}
+
+#[test]
+fn virtual_hosts_that_are_deleted_take_their_policies_with_them() {
+    let mut catalog = Catalog::new(CatalogLimits::default());
+    let mut bytes = Vec::new();
+    for round in 0..40 {
+        let name = Name::from(&*format!("v{round}"));
+        catalog.execute(&Definition::CreateVhost { name: name.clone() }).expect("a virtual host");
+        let definition = Table::new().with("dead-letter-routing-key", Value::text(&"k".repeat(250))).expect("short");
+        let policy = |number: usize| Policy {
+            vhost: name.clone(),
+            name: (&*format!("a-policy-{number}")).into(),
+            pattern: ".*".to_owned(),
+            apply_to: ApplyTo::All,
+            priority: 0,
+            definition: definition.clone(),
+        };
+        let policies: Arc<[Policy]> = (0..20).map(policy).collect();
+        let set = Definition::SetPolicies { policies, operator_policies: Arc::from([]) };
+        let mut executed = catalog.execute(&set).expect("policies");
+        while executed.unfinished {
+            executed = catalog.execute(&Definition::Finish).expect("the rest");
+        }
+        bytes.push(catalog.bytes());
+        executed = catalog.execute(&Definition::DeleteVhost { name }).expect("there is one");
+        while executed.unfinished {
+            executed = catalog.execute(&Definition::Finish).expect("the rest");
+        }
+        assert!(catalog.bytes() + 5_000 < bytes[round], "20 policies have gone");
+    }
+    assert!(bytes[39] < bytes[0] + 39 * 1_000, "{} bytes grew to {}", bytes[0], bytes[39]);
 }
