@@ -209,6 +209,8 @@ mod tests {
             assert!(!format!("{password:?}").contains("cret"));
         }
         assert!(!Password::Never.is(b""));
+        let slow = [Password::plain("s"), Password::sha256(b"s", [0; 4]), Password::argon2(b"s", b"0123456789abcdef")];
+        assert_eq!(slow.map(|password| password.is_slow()), [false, false, true]);
     }
 
     #[test]

@@ -44,6 +44,13 @@ fn a_publish_is_refused_and_blocked_when_its_method_comes() {
 fn a_connection_awaits_memory_until_the_alarm_ends() {
     let mut world = BrokerWorld::new(1, LIMIT);
     let [owner, other] = [1, 2].map(|slot| world.connect(0, slot));
+    world.publish(other, "", "nowhere", "it publishes");
+    assert!(!world.shards[0].0.is_blocked_by_memory(other.1), "there is no alarm");
+    set_alarm(&mut world, true);
+    assert!(world.shards[0].0.is_blocked_by_memory(other.1) && !world.shards[0].0.is_blocked_by_memory(owner.1));
+    set_alarm(&mut world, false);
+    world.sent(other);
+    let other = world.connect(0, 3);
     set_alarm(&mut world, true);
     let (broker, recorder) = &mut world.shards[0];
     assert!(broker.may_read(owner.1) && !broker.awaits_memory(owner.1));
