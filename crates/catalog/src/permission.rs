@@ -252,8 +252,8 @@ mod tests {
     fn each_decision_is_remembered_once_and_the_cache_is_bounded() {
         let written = Permission { configure: "x.*y".into(), write: "x.*y".into(), read: "".into() };
         let compiled = CompiledPermission::new(&written).expect("patterns");
-        let limits = CatalogLimits { cached_permissions_max: 5, ..CatalogLimits::default() };
-        let mut cache = PermissionCache::new(&limits);
+        let limits = |most| CatalogLimits { cached_permissions_max: most, ..CatalogLimits::default() };
+        let mut cache = PermissionCache::new(&limits(50));
         let (write, configure) = (PermissionKind::Write, PermissionKind::Configure);
         for _ in 0..3 {
             for (remembered, (user, vhost, operation, name, permitted)) in [
@@ -272,7 +272,11 @@ mod tests {
             }
             assert_eq!(cache.remembered.len(), 5, "what is known is not remembered again");
         }
-        assert!(cache.permits(&compiled, UserId(9), VhostId(9), write, b"x1y"));
-        assert_eq!(cache.remembered.len(), 1, "a full cache begins anew");
+        let mut cache = PermissionCache::new(&limits(2));
+        let remembered = [0, 1, 2, 3].map(|user| {
+            assert!(cache.permits(&compiled, UserId(user), VhostId(0), write, b"x1y"));
+            cache.remembered.len()
+        });
+        assert_eq!(remembered, [1, 2, 1, 2], "a full cache begins anew");
     }
 }

@@ -153,11 +153,6 @@ const KEYS: &[PolicyKey] = &[
     idle("federation-upstream-pattern", PolicyValueKind::Anything),
 ];
 
-/// The keys that have an effect: name, and whether an operator policy may say it too.
-pub fn policy_keys() -> impl Iterator<Item = (&'static str, bool)> {
-    KEYS.iter().filter(|key| key.effect).map(|key| (key.name, key.operators))
-}
-
 fn known(name: &str) -> Option<&'static PolicyKey> {
     KEYS.iter().find(|key| key.name == name)
 }

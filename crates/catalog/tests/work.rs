@@ -77,6 +77,15 @@ fn each_headers_binding_that_is_looked_at_is_work() {
     });
     // The binding, its first arguments, and the header that it asks for.
     assert_eq!(works[1] - works[0], 10 * 3, "{works:?}");
+    let works = [10, 20].map(|bindings| {
+        let mut script = RoutingScript::new();
+        // They ask for nothing, and all of that is in any message.
+        (0..bindings).for_each(|queue| _ = script.run(&format!("queue q{queue}; bind amq.headers '' q{queue}")));
+        let (queues, work) = routed(&mut script, "amq.headers", "", &headers(["h=0".to_owned()]));
+        assert_eq!(queues, bindings);
+        work
+    });
+    assert!(works[1] - works[0] >= 10, "{works:?}");
 }
 
 #[test]
