@@ -65,7 +65,7 @@ impl From<std::io::Error> for RunFailure {
 /// Files of a broker with passwords, their hashes, or private keys, as far as there are any.
 fn files_with_passwords(config: &BrokerConfig) -> impl Iterator<Item = PathBuf> + '_ {
     let has_users = config.users.iter().any(|user| user.origin != Origin::Default);
-    let plan = config.state.iter().map(|folder| Path::new(folder).join(plan_file::FILE));
+    let plan = config.state_folder().map(|folder| Path::new(folder).join(plan_file::FILE));
     let named = config.definitions.iter().chain(&config.tls_keys).map(PathBuf::from);
     let file = config.file.iter().filter(move |_| has_users).map(|path| path.to_path_buf());
     file.chain(named).chain(plan)
@@ -73,7 +73,7 @@ fn files_with_passwords(config: &BrokerConfig) -> impl Iterator<Item = PathBuf> 
 
 fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), RunFailure> {
     let machine = Machine::here();
-    let state = BrokerIdentity::open(config.state.as_deref(), config.cluster_name.as_deref());
+    let state = BrokerIdentity::open(config.state_folder(), config.cluster_name.as_deref());
     // An unusable folder is not a usage error.
     let unusable = |why: String| RunFailure { text: config.fault("state", why).to_string(), status: ExitCode::FAILURE };
     let state = state.map_err(|(setting, why)| match setting {
