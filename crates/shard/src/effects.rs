@@ -377,6 +377,20 @@ impl Effects for ShardEffects {
     }
 
     fn forget(&mut self, _queue: QueueUid, _position: QueuePosition, _count: u32) {}
+
+    fn mark_delivered(&mut self, _queue: QueueUid, _position: QueuePosition) {}
+
+    fn mark_returned(&mut self, _queue: QueueUid, _position: QueuePosition, _times: u32) {}
+
+    fn begin_commit(&mut self) {}
+
+    fn end_commit(&mut self) -> AppendResult {
+        AppendResult::Durable
+    }
+
+    fn await_durable(&mut self, _ticket: u64) {}
+
+    fn drop_queue(&mut self, _queue: QueueUid) {}
 }
 
 #[cfg(test)]
