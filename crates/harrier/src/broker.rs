@@ -71,7 +71,7 @@ fn files_with_passwords(config: &BrokerConfig) -> impl Iterator<Item = PathBuf> 
     file.chain(named).chain(plan)
 }
 
-fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), RunFailure> {
+fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(), RunFailure> {
     let machine = Machine::here();
     let state = BrokerIdentity::open(config.state_folder(), config.cluster_name.as_deref());
     // An unusable folder is not a usage error.
@@ -81,8 +81,14 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), R
         setting => config.fault(setting, why).into(),
     })?;
     let cluster_name = state.cluster_name.clone();
+    let store = state.folder.as_ref().map(|folder| crate::options::store(&config, config.shard_count(&machine), folder));
+    let store = store.transpose().map_err(&unusable)?;
     let federation = FederationAdmin::of(state).map_err(unusable)?;
-    let (mut options, begun) = options(&config, &machine, seed()?, &cluster_name)?;
+    if let Some(store) = store.as_ref().filter(|_| config.shards == 0) {
+        // Messages stay in their logs, wherever the folder is moved to.
+        config.shards = store.logs;
+    }
+    let (mut options, begun) = options(&config, &machine, seed()?, &cluster_name, store)?;
     let _log = log::begin(config.log_level, config.log_format);
     for warning in &config.warnings {
         tracing::warn!("{warning}");

@@ -44,6 +44,13 @@ impl FrameSequence {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StoreTag(pub u32);
 
+impl StoreTag {
+    /// The tag of the store with this id.
+    pub fn of(id: u128) -> StoreTag {
+        StoreTag(id as u32)
+    }
+}
+
 /// A queue for as long as it exists. Never used twice: a queue that is deleted and declared again is another one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct QueueUid(pub u64);
