@@ -59,6 +59,18 @@ pub struct QueueUid(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Position(pub u64);
 
+impl Position {
+    /// The priority level.
+    #[inline]
+    pub fn level(self) -> u8 {
+        (self.0 >> 56) as u8
+    }
+}
+
+/// What was appended to a log in this process, numbered in the order in which it becomes durable.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ticket(pub u64);
+
 /// A group of a log's life in this process: what is written by one call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GroupNumber(pub u64);
