@@ -81,7 +81,8 @@ fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(
         setting => config.fault(setting, why).into(),
     })?;
     let cluster_name = state.cluster_name.clone();
-    let store = state.folder.as_ref().map(|folder| crate::options::store(&config, config.shard_count(&machine), folder));
+    let store =
+        state.folder.as_ref().map(|folder| crate::options::store(&config, config.shard_count(&machine), folder));
     let store = store.transpose().map_err(&unusable)?;
     let federation = FederationAdmin::of(state).map_err(unusable)?;
     if let Some(store) = store.as_ref().filter(|_| config.shards == 0) {

@@ -23,8 +23,8 @@ use link::{AbortReason, LinkError, ReceiveOutcome};
 use session::{Body, Event, ProtocolFault};
 use std::time::Instant;
 use wire::Method;
-use wire::{ChannelNumber, ReplyCode};
 use wire::method::{basic, connection};
+use wire::{ChannelNumber, ReplyCode};
 
 /// Reads the connections of a shard, and carries out their events.
 pub(crate) struct Dispatcher {
@@ -451,7 +451,9 @@ impl Dispatcher {
         for slot in self.sessions.connections.slots() {
             let refusal = match self.sessions.shared.disk_failure() {
                 None => Refusal::connection(ReplyCode::ConnectionForced, "CONNECTION_FORCED - broker is shutting down"),
-                Some(_) => Refusal::connection(ReplyCode::InternalError, "INTERNAL_ERROR - the broker's disk has failed"),
+                Some(_) => {
+                    Refusal::connection(ReplyCode::InternalError, "INTERNAL_ERROR - the broker's disk has failed")
+                }
             };
             match self.sessions.connections.get(slot).map(|connection| connection.phase) {
                 Some(ConnectionPhase::Open { .. }) => {

@@ -6,7 +6,8 @@ use broker::{BodyRef, Broker, Content, Message, QueuePosition};
 use catalog::QueueUid;
 use std::time::Instant;
 use store::{
-    Damage, FoundMessage, LogId, OnDamage, Position, RecoveredLog, RecoverySink, ScanError, SegmentNumber, SegmentReader, StoredMessage, StoreTag,
+    Damage, FoundMessage, LogId, OnDamage, Position, RecoveredLog, RecoverySink, ScanError, SegmentNumber,
+    SegmentReader, StoreTag, StoredMessage,
 };
 
 /// A log that is to be recovered.
@@ -49,8 +50,7 @@ impl RecoverySink for MessageRestorer<'_> {
         let uid = queue_of(queue).expect("only messages of queues that are there are restored");
         let FoundMessage { was_delivered, times_returned } = found;
         let position = QueuePosition(position.0);
-        let is_taken =
-            self.broker.restore_message(uid, position, message, was_delivered, times_returned, self.effects);
+        let is_taken = self.broker.restore_message(uid, position, message, was_delivered, times_returned, self.effects);
         assert!(is_taken, "a queue that is there takes its messages in their order");
     }
 

@@ -52,7 +52,7 @@ pub struct MessageStore {
 
 #[inline]
 fn uid_of(queue: QueueUid) -> store::QueueUid {
-    store::QueueUid(queue.get())
+    store::QueueUid(queue.number())
 }
 
 #[inline]
@@ -166,7 +166,7 @@ impl MessageStore {
 
     /// Tells all shards when the disk has too little space, and when it has enough again. It is asked now and then while something
     /// is written, or it has too little.
-    pub fn check_space(&mut self, now_us: u64, signals: &StoreSignals) {
+    pub(crate) fn check_space(&mut self, now_us: u64, signals: &StoreSignals) {
         let is_due = now_us >= self.space_checked_us + DISK_CHECK_INTERVAL_US;
         if is_due && (self.has_written || self.is_low) {
             (self.space_checked_us, self.has_written) = (now_us, false);

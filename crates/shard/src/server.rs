@@ -300,6 +300,7 @@ impl Server {
         let wakers: Vec<_> = wakers.collect();
         let admin = AdminHandle::new(reactor.inboxes().to_vec());
         let greeting = Arc::new(options.greeting);
+        let store = options.store.map(|store| OpenStore::open(store, options.shards)).transpose()?;
         let epoch = Instant::now();
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let epoch_unix_us = since_1970.map_or(0, |since| since.as_micros() as u64);

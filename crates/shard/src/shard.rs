@@ -22,7 +22,7 @@ use crate::shard_options::ShardOptions;
 use crate::shared_state::SharedState;
 use crate::tokens::TokenOwner;
 use broker::{BodyRef, Broker, ConnectionSlot, Effects, ReplyAddress};
-use catalog::{Definition, Refusal};
+use catalog::{Definition, Refusal, ShardId};
 use link::{AbortReason, Link};
 use std::sync::Arc;
 use std::time::Instant;

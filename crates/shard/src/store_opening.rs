@@ -15,10 +15,16 @@ use store::{DiskError, LogId, ScanError};
 #[derive(Debug)]
 pub enum StoreOpenError {
     /// A log is damaged, or is not this store's.
-    Log { folder: String, error: ScanError },
+    Log {
+        folder: String,
+        error: ScanError,
+    },
     Disk(DiskError),
     /// The broker has another number of shards than the store has logs.
-    Logs { logs: u16, shards: u16 },
+    Logs {
+        logs: u16,
+        shards: u16,
+    },
 }
 
 impl std::fmt::Display for StoreOpenError {
@@ -76,9 +82,9 @@ impl OpenStore {
         let (store, on_damage) = (options.tag(), options.on_damage());
         let mut reader = folder.clone();
         let source = LogSource { reader: &mut reader, store, log, segments, on_damage };
-        let recovered = shard.recover_messages(source, now).map_err(|error| {
-            StoreOpenError::Log { folder: options.log_folder.display().to_string(), error }
-        })?;
+        let recovered = shard
+            .recover_messages(source, now)
+            .map_err(|error| StoreOpenError::Log { folder: options.log_folder.display().to_string(), error })?;
         totals.messages.fetch_add(recovered.messages, Ordering::Relaxed);
         let disk = FileDisk::start(folder.clone(), &format!("disk-{}", log.0), signal.callback())?;
         shard.set_store(MessageStore::new(recovered, Box::new(disk), options.messages()));

@@ -35,6 +35,10 @@ impl StoreOptions {
     }
 
     pub(crate) fn messages(&self) -> MessageStoreOptions {
-        MessageStoreOptions { segment_bytes: self.segment_bytes, sync: self.sync, disk_free_limit: self.disk_free_limit }
+        MessageStoreOptions {
+            segment_bytes: self.segment_bytes,
+            sync: self.sync,
+            disk_free_limit: self.disk_free_limit,
+        }
     }
 }

@@ -23,7 +23,7 @@ impl Sessions {
         let Sessions { options, broker, effects, shared, .. } = self;
         let Some(store) = &mut effects.store else { return };
         let now_us = options.time_us(now);
-        store.submit(broker.definitions_version(), now_us);
+        store.submit(0, now_us);
         store.check_space(now_us, &shared.store);
         if let Some(error) = store.failure()
             && shared.store.fail(&error.text)
@@ -41,9 +41,9 @@ impl Sessions {
 
     /// Writes what is not durable yet, before the end of the shard.
     pub fn close_store(&mut self, now: Instant, wait: impl FnMut()) {
-        let Sessions { options, broker, effects, .. } = self;
+        let Sessions { options, effects, .. } = self;
         let Some(store) = &mut effects.store else { return };
-        if !store.close(broker.definitions_version(), options.time_us(now), wait) {
+        if !store.close(0, options.time_us(now), wait) {
             tracing::warn!(shard = options.shard.0, "the disk did not take everything: what was not confirmed is lost");
         }
     }
