@@ -410,6 +410,17 @@ impl Broker {
         self.publishing().on_durable(ticket, fx);
     }
 
+    /// The changes of definitions that this shard has made. Messages that arrive from now on may depend on all of them.
+    pub fn definitions_version(&self) -> u64 {
+        self.definitions.version()
+    }
+
+    /// Shard 0: the journal has made the definitions up to this version durable.
+    pub fn definitions_durable<E: Effects>(&mut self, version: u64, fx: &mut E) {
+        self.definitions.note_durable(version);
+        self.requests().send_outcomes(fx);
+    }
+
     /// A connection's output has capacity again: its idle consumers take their turns.
     pub fn output_ready<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
         self.control().wake_connection(slot, fx);

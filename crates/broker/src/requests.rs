@@ -329,17 +329,22 @@ impl Requests<'_> {
         let CommandOrigin { slot, channel, method } = origin;
         let user = self.control.sessions.identity(slot)?.user;
         self.control.definitions.catalog.authorize(user, &definition)?;
-        let is_only_shard = self.control.identity.shards == 1;
-        if !is_only_shard && self.can_batch(&definition, &reply) {
+        let outcomes_wait = self.control.definitions.outcomes_wait();
+        if outcomes_wait && self.can_batch(&definition, &reply) {
             return Ok(self.batch(origin, definition, fx));
         }
         let request = self.control.sessions.next_request();
         let requester = Requester { session: self.control.sessions.session_id(slot), channel, request };
         self.control.sessions.await_response(slot, PendingCommand { channel, method, request, reply });
-        if is_only_shard {
+        if !outcomes_wait {
             let executed = self.control.execute(definition, fx);
             if let Ok(false) = executed {
                 self.control.definitions.await_finish(requester, Ok(()));
+                return Ok(ReadControl::Pause);
+            }
+            // It was the first one that is journaled.
+            if executed.is_ok() && self.control.definitions.outcomes_wait() {
+                self.control.definitions.await_replicas(requester, Ok(()));
                 return Ok(ReadControl::Pause);
             }
             let command = self.control.sessions.take_pending(requester);
