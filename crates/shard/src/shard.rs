@@ -5,6 +5,7 @@
 //! outputs and the broker core.
 
 use crate::connections::Connections;
+use crate::definition_journal::{DefinitionJournal, JournalEvent};
 use crate::dispatcher::Dispatcher;
 use crate::effects::ShardEffects;
 use crate::limits::{
@@ -22,6 +23,7 @@ use crate::tokens::TokenOwner;
 use broker::{BodyRef, Broker, ConnectionSlot, Effects, ReplyAddress};
 use catalog::{Definition, Refusal};
 use link::{AbortReason, Link};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,6 +39,7 @@ pub enum TickOutcome {
 pub struct Shard {
     pub(crate) dispatcher: Dispatcher,
     throttle: PublisherThrottle,
+    journal_events: VecDeque<JournalEvent>,
 }
 
 impl Shard {
@@ -49,7 +52,24 @@ impl Shard {
             broker.catalog_mut().set_definition_share(share);
         }
         let sessions = Sessions { options, connections: Connections::default(), broker, effects, shared, memory };
-        Shard { dispatcher: Dispatcher::new(sessions), throttle: PublisherThrottle::default() }
+        let (dispatcher, throttle) = (Dispatcher::new(sessions), PublisherThrottle::default());
+        Shard { dispatcher, throttle, journal_events: VecDeque::new() }
+    }
+
+    /// Makes definitions durable, on shard 0. Its catalog must hold what was recovered, and no client be connected.
+    pub fn set_journal(&mut self, journal: DefinitionJournal) {
+        self.dispatcher.sessions.effects.journal = Some(journal);
+    }
+
+    /// Up to which version definitions are durable: those of this version of [`Broker::definitions_version`] and before. None are
+    /// before the first snapshot of this start is durable, and never without a journal.
+    pub fn definitions_durable(&self) -> Option<u64> {
+        self.effects().journal.as_ref()?.durable_version()
+    }
+
+    /// What else the journal of definitions has reported: that space has run out or is there again, or that it failed.
+    pub fn next_journal_event(&mut self) -> Option<JournalEvent> {
+        self.journal_events.pop_front()
     }
 
     /// Lets clients that show a certificate log in by it (SASL EXTERNAL).
@@ -105,6 +125,7 @@ impl Shard {
         self.run_queue_timers();
         self.run_deferred_work(now);
         self.dispatcher.propagate_bindings(now);
+        self.poll_journal(now);
         self.dispatcher.run_deferred(now);
         self.dispatcher.run_timers(now);
         self.dispatcher.sessions.check_memory(now);
@@ -164,6 +185,24 @@ impl Shard {
         self.dispatcher.sessions.effects.mailbox.send(false);
     }
 
+    /// Writes what definitions have changed, and answers those who waited until it is durable.
+    fn poll_journal(&mut self, now: Instant) {
+        let Sessions { options, broker, effects, .. } = &mut self.dispatcher.sessions;
+        if effects.journal.is_none() {
+            return;
+        }
+        let now_us = now.saturating_duration_since(options.epoch).as_micros() as u64;
+        while let Some(event) = effects.poll_journal(broker.catalog(), now_us) {
+            match event {
+                JournalEvent::Durable(version) => {
+                    broker.definitions_durable(version, effects);
+                    broker.flush_batch(effects);
+                }
+                event => self.journal_events.push_back(event),
+            }
+        }
+    }
+
     fn resume_throttled(&mut self, now: Instant) {
         let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
         self.throttle.add(effects.throttled.drain(..), now);
@@ -216,6 +255,7 @@ impl Shard {
             || !effects.refusals.is_empty()
             || self.dispatcher.reviews_access()
             || self.dispatcher.federation_links.has_dials()
+            || effects.journal.as_ref().is_some_and(DefinitionJournal::has_work)
         {
             return TickOutcome::More;
         }
@@ -228,7 +268,9 @@ impl Shard {
         let queues_at = broker.next_timer().map(|us| options.epoch + Duration::from_micros(us));
         let links_at = self.dispatcher.federation_links.next_timer();
         let logins_at = self.dispatcher.login.next_turn();
-        let until = [recheck_at, resume_at, queues_at, connections.next_timer(), links_at, logins_at];
+        let journal_at_us = effects.journal.as_ref().and_then(DefinitionJournal::timer_us);
+        let journal_at = journal_at_us.map(|us| options.epoch + Duration::from_micros(us));
+        let until = [recheck_at, resume_at, queues_at, connections.next_timer(), links_at, logins_at, journal_at];
         TickOutcome::Idle { until: until.into_iter().flatten().min() }
     }
 
