@@ -102,8 +102,9 @@ impl Requests<'_> {
             QueueRequest::ReplyConsumer(_) => QueueResponse::Gone,
             QueueRequest::Counts => QueueResponse::Counts { messages, consumers },
             QueueRequest::Purge => {
-                let mut purged = dispatcher.queues.purge(id).unwrap_or_default();
-                if !purged.drop_some(&mut dispatcher.work) {
+                if let Some(mut purged) = dispatcher.queues.purge(id)
+                    && !purged.drop_some(&mut dispatcher.work, fx)
+                {
                     self.control.sessions.deferred.leave(DeferredWork::DropMessages(Box::new(purged)));
                 }
                 QueueResponse::Counts { messages, consumers }
@@ -300,8 +301,13 @@ impl Requests<'_> {
                     };
                     let definition = self.control.definitions.catalog.queue_definition(queue);
                     let home = definition.map_or(self.control.identity.shard, |definition| definition.home);
+                    let is_taken = no_ack && message.is_persistent() && self.control.is_stored(queue);
+                    let channels = &mut self.control.data.dispatcher.channels;
                     let delivery = UnsettledDelivery { queue, home, position, message, consumer: None };
                     channels.deliver_get(key, delivery, !no_ack, redelivered, messages_left, fx);
+                    if is_taken {
+                        self.control.data.dispatcher.take(queue, home, position, fx);
+                    }
                 }
                 _ => send(false, Method::BasicGetEmpty(basic::GetEmpty {})),
             },
