@@ -34,6 +34,8 @@ mod route;
 mod runs;
 #[path = "program/secrets.rs"]
 mod secrets;
+#[path = "program/store.rs"]
+mod store;
 #[path = "program/tls.rs"]
 mod tls;
 
