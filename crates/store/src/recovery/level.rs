@@ -39,7 +39,8 @@ impl<M> RecoveredLevel<M> {
     /// A message was written: for the first time, or again when it was moved.
     pub fn insert(&mut self, position: u64, placed: Placed<M>) {
         self.next = self.next.max(position + 1);
-        if self.slots.back().is_none_or(|last| last.position < position) {
+        let is_last = self.slots.back().is_none_or(|last| last.position < position);
+        if is_last && !self.late.contains_key(&position) {
             self.slots.push_back(Slot { position, placed: Some(placed) });
             return;
         }

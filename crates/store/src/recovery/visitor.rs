@@ -171,7 +171,13 @@ impl<'a, S: RecoverySink> Recovery<'a, S> {
     /// Restores what is alive, queue by queue.
     pub fn finish(self, end: LogEnd) -> RecoveredLog {
         let Recovery { sink, mut queues, segments, commit, .. } = self;
-        let mut recovered = RecoveredLog { segments, has_open_commit: commit.is_some(), ..RecoveredLog::from(end) };
+        // The log may have segments without a frame.
+        let index_of = |segment: u32| {
+            let number = segments[segment as usize];
+            end.segments.partition_point(|start| start.number < number) as u64
+        };
+        let indexes: Vec<u64> = (0..segments.len() as u32).map(index_of).collect();
+        let mut recovered = RecoveredLog { has_open_commit: commit.is_some(), ..RecoveredLog::from(end) };
         queues.retain(|queue| queue.is_there);
         queues.sort_unstable_by_key(|queue| queue.uid);
         for mut queue in queues {
@@ -182,7 +188,7 @@ impl<'a, S: RecoverySink> Recovery<'a, S> {
                 let mut returned = BTreeMap::new();
                 for (position, placed) in level.take_messages() {
                     recovered.messages += 1;
-                    live.push(position, placed.segment.into(), placed.bytes);
+                    live.push(position, indexes[placed.segment as usize], placed.bytes);
                     let found = FoundMessage {
                         was_delivered: position < level.seen_end,
                         times_returned: placed.times_returned,
