@@ -106,8 +106,6 @@ pub struct MessageLog<M> {
     is_within_commit: bool,
     /// The oldest segment, while it is moved.
     mover: Option<Mover>,
-    /// The last group did not have all that is in `seen`.
-    is_seen_behind: bool,
     /// The life before ended within a commit: the first group says so.
     has_aborted_commit: bool,
     clocks: Clocks,
@@ -143,7 +141,6 @@ impl<M: LoggedMessage> MessageLog<M> {
             open_commit: None,
             is_within_commit: false,
             mover: None,
-            is_seen_behind: false,
             has_aborted_commit: recovered.has_open_commit,
             clocks: Clocks::default(),
             event: None,
@@ -380,7 +377,7 @@ impl<M: LoggedMessage> MessageLog<M> {
             let is_moving = self.mover.as_ref().is_some_and(|mover| !mover.can_stop());
             let is_settled = first.messages == 0 && first.settled_by <= self.tickets.encoded();
             let is_last = self.writer.last_segment() == Some(number);
-            if !is_settled || is_last || is_moving || self.is_within_commit || self.is_seen_behind {
+            if !is_settled || is_last || is_moving || self.is_within_commit {
                 break;
             }
             self.mover = None;

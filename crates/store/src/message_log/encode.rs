@@ -83,8 +83,6 @@ impl<M: LoggedMessage> MessageLog<M> {
         if let Stop::Done = self.fill_begun() {
             self.fill_seen();
         }
-        // A segment whose messages were moved is needed until the log knows how far they were handed out.
-        self.is_seen_behind = !self.seen.is_empty();
     }
 
     /// Everything that may be within a large body at the group's end.
@@ -106,11 +104,10 @@ impl<M: LoggedMessage> MessageLog<M> {
 
     /// Goes on with moving a segment.
     fn fill_moved(&mut self) -> Stop {
-        let Self { writer, list, queues, segments, settlements, seen, mover, .. } = self;
+        let Self { writer, queues, segments, settlements, mover, .. } = self;
         let Some(mover) = mover else { return Stop::Done };
         let (group, starts) = writer.filling_and_segments();
-        let restate = &mut |queue, position, times| list.push(Entry::Returned { queue, position, times });
-        let mut target = Target { group, queues, segments, settlements, seen, restate };
+        let mut target = Target { group, queues, segments, settlements };
         mover.fill(&mut target, starts)
     }
 
@@ -208,10 +205,9 @@ impl<M: LoggedMessage> MessageLog<M> {
                         return Stop::Done;
                     }
                     if !queues.get(queue).is_dropped {
-                        let level = queues.level(queue, position);
-                        if level.live.group_of(position.0).is_some() {
-                            group.returned(&mut level.cursor, position, times.into()).expect("the group has capacity");
-                        }
+                        // Whatever settled the message may be behind this, and not be durable.
+                        let cursor = &mut queues.level(queue, position).cursor;
+                        group.returned(cursor, position, times.into()).expect("the group has capacity");
                     }
                 }
                 Entry::CommitBegin => {
@@ -241,7 +237,8 @@ impl<M: LoggedMessage> MessageLog<M> {
 
     /// Writes how far queues were handed out, where that matters.
     fn fill_seen(&mut self) {
-        let first_unbegun = self.list.first_unbegun();
+        // Messages that are settled by what is in no group yet count as well.
+        let has_more = !self.list.is_empty();
         let group = self.writer.filling();
         while let Some(&(queue, number)) = self.seen.front() {
             if !has_capacity(group, 0) {
@@ -253,7 +250,7 @@ impl<M: LoggedMessage> MessageLog<M> {
                 continue;
             }
             let end = level.seen_end;
-            if level.live.first().is_some_and(|first| first < end) || level.has_pending(first_unbegun) {
+            if has_more || level.live.first().is_some_and(|first| first < end) {
                 group.seen(&mut level.cursor, Position(end - 1)).expect("the group has capacity");
             }
         }

@@ -12,12 +12,17 @@ use crate::buffer::AlignedBuffer;
 use crate::frame::{Frame, FrameFault};
 use crate::group::Group;
 use crate::ids::{Block, FrameSequence, LogId, Position, SegmentId, SegmentNumber, StoreTag};
-use crate::limits::{BLOCK_BYTES, MESSAGE_OVERHEAD_BYTES, MOVE_GROUP_BYTES, MOVE_READ_BYTES};
+use crate::limits::{
+    BLOCK_BYTES, MESSAGE_OVERHEAD_BYTES, MOVE_GROUP_BYTES, MOVE_READ_BYTES, RECORD_OVERHEAD_BYTES_MAX,
+};
 use crate::record::{FrameQueue, Record, RecordReader, StoredMessage};
 use crate::request::{DiskError, DiskErrorKind, Request};
 use crate::segment_header::SegmentStart;
 use std::collections::VecDeque;
 use std::ops::Range;
+
+/// Bytes of the records about a message that is moved.
+const HISTORY_BYTES_MAX: usize = 2 * RECORD_OVERHEAD_BYTES_MAX;
 
 /// A segment's frames: its number, and their sequences.
 struct Frames {
@@ -76,9 +81,6 @@ pub(super) struct Target<'a> {
     pub queues: &'a mut QueueTable,
     pub segments: &'a mut SegmentUses,
     pub settlements: &'a mut Settlements,
-    pub seen: &'a mut VecDeque<(u32, u8)>,
-    /// Puts an entry behind the others, which says how often a message was returned. Returns its number.
-    pub restate: &'a mut dyn FnMut(u32, Position, u32) -> u64,
 }
 
 /// How far a frame was gone through.
@@ -310,9 +312,10 @@ impl Mover {
                 + message.properties.len()
                 + message.bcc.len()
                 + message.body.len();
-            if !has_capacity(target.group, bytes) {
+            if !has_capacity(target.group, bytes + HISTORY_BYTES_MAX) {
                 return None;
             }
+            target.put_history(queue, position);
             let cursor = &mut target.queues.level(queue, position).cursor;
             let is_again = is_last_moved && target.group.last_is_message();
             let put = match is_again {
@@ -354,10 +357,11 @@ impl Mover {
         let large = self.large.as_mut()?;
         let stored = large.stored();
         let head = stored.exchange.len() + stored.routing_key.len() + stored.properties.len() + stored.bcc.len();
-        if !has_capacity(target.group, head) {
+        if !has_capacity(target.group, head + HISTORY_BYTES_MAX) {
             return None;
         }
         target.settlements.flush(target.group, target.queues);
+        target.put_history(queue, position);
         let cursor = &mut target.queues.level(queue, position).cursor;
         let put = target.group.large_message(cursor, position, &stored, large.body_bytes);
         put.expect("the group has capacity");
@@ -368,19 +372,27 @@ impl Mover {
 }
 
 impl Target<'_> {
-    /// A message is in this group now, with what is known of it.
+    /// Writes what is known of a message that is moved: before the message, so that whoever finds this copy finds that, too.
+    fn put_history(&mut self, queue: u32, position: Position) {
+        let level = self.queues.level(queue, position);
+        let group = self.segments.group();
+        if position.0 < level.seen_end && level.seen_group != Some(group) {
+            level.seen_group = Some(group);
+            self.group.seen(&mut level.cursor, Position(level.seen_end - 1)).expect("the group has capacity");
+        }
+        if let Some(&times) = level.returned.get(&position.0) {
+            self.group.returned(&mut level.cursor, position, times.into()).expect("the group has capacity");
+        }
+    }
+
+    /// A message is in this group now.
     fn moved(&mut self, queue: u32, position: Position, bytes: u64) {
         let level = self.queues.level(queue, position);
         let segments = &mut *self.segments;
-        let times = level.returned.get(&position.0);
-        let by = times.map_or(0, |&times| (self.restate)(queue, position, times));
-        level.live.remove(position.0, position.0 + 1, |run| segments.settle(&run, by));
+        // What settled the others of its segment is durable before this group is.
+        level.live.remove(position.0, position.0 + 1, |run| segments.settle(&run, 0));
         level.live.push(position.0, segments.group(), bytes);
         segments.add(bytes);
-        if position.0 < level.seen_end && !level.is_seen_dirty {
-            level.is_seen_dirty = true;
-            self.seen.push_back((queue, position.level()));
-        }
     }
 }
 

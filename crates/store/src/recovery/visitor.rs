@@ -120,9 +120,7 @@ impl<'a, S: RecoverySink> Recovery<'a, S> {
                 level.next = level.next.max(level.seen_end);
             }
             Change::Returned { position, times } => {
-                if let Some(placed) = queue.level(position).find(position.0) {
-                    placed.times_returned = u32::try_from(times).unwrap_or(u32::MAX);
-                }
+                queue.level(position).returned.insert(position.0, u32::try_from(times).unwrap_or(u32::MAX));
             }
         }
     }
@@ -133,10 +131,7 @@ impl<'a, S: RecoverySink> Recovery<'a, S> {
         self.last_message = Some(built.clone());
         let segment = self.segment();
         let bytes = message.body.len() as u64 + MESSAGE_OVERHEAD_BYTES;
-        self.change(
-            queue,
-            Change::Message { position, placed: Placed { message: built, segment, bytes, times_returned: 0 } },
-        );
+        self.change(queue, Change::Message { position, placed: Placed { message: built, segment, bytes } });
     }
 
     fn segment(&self) -> u32 {
@@ -160,7 +155,7 @@ impl<'a, S: RecoverySink> Recovery<'a, S> {
         };
         let built = self.sink.message(&message);
         let bytes = large.body_bytes + MESSAGE_OVERHEAD_BYTES;
-        let placed = Placed { message: built, segment: large.segment, bytes, times_returned: 0 };
+        let placed = Placed { message: built, segment: large.segment, bytes };
         self.change(large.queue, Change::Message { position: large.position, placed });
     }
 
@@ -186,12 +181,13 @@ impl<'a, S: RecoverySink> Recovery<'a, S> {
             for level in &mut queue.levels {
                 let mut live = LiveRuns::default();
                 let mut returned = BTreeMap::new();
+                let found_returned = std::mem::take(&mut level.returned);
                 for (position, placed) in level.take_messages() {
                     recovered.messages += 1;
                     live.push(position, indexes[placed.segment as usize], placed.bytes);
                     let found = FoundMessage {
                         was_delivered: position < level.seen_end,
-                        times_returned: placed.times_returned,
+                        times_returned: found_returned.get(&position).copied().unwrap_or(0),
                     };
                     if found.times_returned > 0 {
                         returned.insert(position, found.times_returned);
@@ -243,8 +239,7 @@ impl<S: RecoverySink> RecordVisitor for Recovery<'_, S> {
             }
             Record::Again { queue, position } => {
                 if let Some(message) = self.last_message.clone() {
-                    let placed =
-                        Placed { message, segment: self.segment(), bytes: MESSAGE_OVERHEAD_BYTES, times_returned: 0 };
+                    let placed = Placed { message, segment: self.segment(), bytes: MESSAGE_OVERHEAD_BYTES };
                     self.change(self.queue(queue), Change::Message { position, placed });
                 }
             }
