@@ -180,13 +180,13 @@ impl<M: LoggedMessage> MessageLog<M> {
                 take_unwritten(list, run, settled_behind);
             }
         });
+        while let Some((&returned, _)) = level.returned.range(first.0..end).next() {
+            level.returned.remove(&returned);
+        }
         let Some((from, to)) = written else { return };
         let by = list.push_settled(queue, Position(from), to - from);
         let segments = &mut self.segments;
         level.live.remove(from, to, |run| segments.settle(&run, by));
-        if !level.returned.is_empty() {
-            level.returned.retain(|&position, _| position < from || position >= to);
-        }
     }
 
     /// The message, and those before it in its level, was handed to a consumer that must acknowledge it.

@@ -120,7 +120,10 @@ impl<'a, S: RecoverySink> Recovery<'a, S> {
                 level.next = level.next.max(level.seen_end);
             }
             Change::Returned { position, times } => {
-                queue.level(position).returned.insert(position.0, u32::try_from(times).unwrap_or(u32::MAX));
+                let level = queue.level(position);
+                level.returned.insert(position.0, u32::try_from(times).unwrap_or(u32::MAX));
+                // The message may never have been written: its position is used up all the same.
+                level.next = level.next.max(position.0.saturating_add(1));
             }
         }
     }
