@@ -198,3 +198,21 @@ fn what_is_no_piece_is_refused() {
     }
     assert_eq!(read(&[1, 3]), Ok(Vec::new()));
 }
+
+#[test]
+fn a_queue_and_its_binding_take_less_than_100_bytes() {
+    let (vhost, name) = (Name::from("/"), Name::from("orders.eu.some-shop.new"));
+    let uid = QueueUid::new(1_000_000).expect("a uid");
+    let queue = DurableQueue { uid, home: 3, auto_delete: false, arguments: Table::new() };
+    let binding = DurableBinding {
+        source: Name::from("orders"),
+        destination: name.clone(),
+        is_to_queue: true,
+        routing_key: b"eu.some-shop.new".as_slice().into(),
+        arguments: [].into(),
+    };
+    let mut bytes = Vec::new();
+    JournalRecord::PutQueue { vhost: vhost.clone(), name, queue }.encode(&mut bytes);
+    JournalRecord::PutOlderBinding { vhost, binding }.encode(&mut bytes);
+    assert!(bytes.len() < 100, "{} bytes", bytes.len());
+}
