@@ -5,8 +5,8 @@ use catalog::{
     VhostLimits,
 };
 use definitions::{
-    DurableBinding, DurableExchange, DurableQueue, EntryReader, EntryWriter, JournalFault, JournalRecord, PasswordHash,
-    RecordFault, StoredUser, limits::JOURNAL_PIECE_BYTES_MAX,
+    DurableBinding, DurableExchange, DurableQueue, JournalEntryReader, JournalEntryWriter, JournalFault, JournalRecord,
+    PasswordHash, RecordFault, StoredUser, limits::JOURNAL_PIECE_BYTES_MAX,
 };
 use proptest::prelude::*;
 use wire::{Table, Value};
@@ -159,7 +159,7 @@ proptest! {
             let (user, vhost, exchange) = (Name::from("u"), Name::from("v"), Name::from("x"));
             JournalRecord::SetTopicPermission { user, vhost, exchange, permission }
         }).collect();
-        let mut writer = EntryWriter::default();
+        let mut writer = JournalEntryWriter::default();
         let mut pieces = Vec::new();
         for _ in 0..2 {
             records.iter().for_each(|record| writer.push(record));
@@ -169,7 +169,7 @@ proptest! {
         let entry = pieces.len() / 2;
         // The first time it is torn.
         let torn = torn.index(entry);
-        let mut reader = EntryReader::default();
+        let mut reader = JournalEntryReader::default();
         for piece in &pieces[..torn] {
             prop_assert_eq!(reader.push(piece), Ok(Vec::new()));
         }
@@ -182,7 +182,7 @@ proptest! {
 
 #[test]
 fn what_is_no_piece_is_refused() {
-    let read = |piece: &[u8]| EntryReader::default().push(piece);
+    let read = |piece: &[u8]| JournalEntryReader::default().push(piece);
     for (piece, fault) in [
         (&b""[..], JournalFault::NoPiece),
         (&[1][..], JournalFault::NoPiece),

@@ -256,7 +256,7 @@ fn a_journal_does_not_grow_over_restarts() {
 }
 
 #[test]
-fn a_journal_that_has_grown_begins_anew_while_it_is_used() {
+fn a_long_journal_begins_anew_while_it_is_used() {
     let disk = SharedDisk::new(2, DiskFaults::default());
     let mut broker = Life::begin(&disk, 0);
     broker.execute(&declare("q"));

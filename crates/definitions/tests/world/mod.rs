@@ -4,7 +4,7 @@ use catalog::{
     ApplyTo, Catalog, CatalogLimits, ConnectionSlot, Definition, ExchangeKind, Name, Password, Permission, Policy,
     SessionId, ShardId, TopicPermission, UserLimits, VhostId, VhostLimits, default_definitions,
 };
-use definitions::{CatalogSnapshot, EntryWriter, Json, UnusedSections, journal_changes, snapshot};
+use definitions::{CatalogSnapshot, JournalEntryWriter, Json, UnusedSections, journal_changes, snapshot};
 use proptest::prelude::*;
 use std::ops::Range;
 use wire::{Table, Value};
@@ -58,7 +58,7 @@ impl Journaled {
         if records.is_empty() {
             return;
         }
-        let mut entry = EntryWriter::default();
+        let mut entry = JournalEntryWriter::default();
         records.iter().for_each(|record| entry.push(record));
         entry.finish(|piece| self.pieces.push(piece.to_vec()));
     }
@@ -75,7 +75,7 @@ impl Journaled {
 
     pub fn snapshot_step(&mut self, places: u32) {
         let Some(snapshot) = &mut self.snapshot else { return };
-        let mut entry = EntryWriter::default();
+        let mut entry = JournalEntryWriter::default();
         let is_complete = snapshot.step(&self.catalog, &mut entry, places, &mut || SALT);
         entry.finish(|piece| self.pieces.push(piece.to_vec()));
         if is_complete {
