@@ -126,6 +126,8 @@ impl CatalogSnapshot {
 
 fn begin(catalog: &Catalog, entry: &mut JournalEntryWriter) {
     entry.push(&JournalRecord::SnapshotBegin);
+    // The configuration may have put others in the place of those that were journaled.
+    entry.push(&JournalRecord::ClearPolicies);
     for (id, name) in catalog.vhosts() {
         entry.push(&JournalRecord::PutVhost { name: name.clone() });
         let limits = catalog.vhost_limits(id);

@@ -227,6 +227,13 @@ impl Step {
         Step(Definition::SetVhostLimits { vhost: name(vhost), limits })
     }
 
+    pub fn policy(policy: &str) -> Step {
+        let definition = Table::new().with("max-length", Value::I64(1)).expect("short");
+        let (vhost, name, pattern, apply_to) = (name("/"), name(policy), String::new(), ApplyTo::All);
+        let policy = Policy { vhost, name, pattern, apply_to, priority: 0, definition };
+        Step(Definition::SetPolicies { policies: [policy].into(), operator_policies: [].into() })
+    }
+
     pub fn user(user: &str, secret: &str) -> Step {
         let (name, password, tags) = (name(user), Password::plain(secret), vec![name("administrator"), name("t")]);
         Step(Definition::PutUser { name, password, tags, loopback_only: secret.len() == 2 })
