@@ -234,6 +234,26 @@ impl Step {
         Step(Definition::SetPolicies { policies: [policy].into(), operator_policies: [].into() })
     }
 
+    /// Something of each kind in a vhost, for a user.
+    pub fn all_in_vhost(vhost: &str, user: &str) -> Vec<Step> {
+        let index = VHOSTS.iter().position(|known| *known == vhost).expect("a known vhost") as u32;
+        let (user, exchange, vhost) = (name(user), name("amq.topic"), name(vhost));
+        let limits = VhostLimits { queues_max: Some(5), ..VhostLimits::default() };
+        let permission = TopicPermission { write: "a".to_owned(), read: "b".to_owned() };
+        let (pattern, apply_to, definition) = (String::new(), ApplyTo::All, Table::new());
+        let definition = definition.with("max-length", Value::I64(1)).expect("short");
+        let policy = Policy { vhost: vhost.clone(), name: name("p"), pattern, apply_to, priority: 0, definition };
+        vec![
+            Step(Definition::SetPolicies { policies: [policy].into(), operator_policies: [].into() }),
+            Step(Definition::SetVhostLimits { vhost: vhost.clone(), limits }),
+            Step(Definition::SetPermission { user: user.clone(), vhost: vhost.clone(), permission: Permission::all() }),
+            Step(Definition::SetTopicPermission { user, vhost, exchange, permission }),
+            declare_exchange(index, "x", ExchangeKind::Fanout, true, false),
+            declare_queue(index, "q", true, None, Table::new()),
+            bind_queue(index, "x", "q", "", Table::new(), true),
+        ]
+    }
+
     pub fn user(user: &str, secret: &str) -> Step {
         let (name, password, tags) = (name(user), Password::plain(secret), vec![name("administrator"), name("t")]);
         Step(Definition::PutUser { name, password, tags, loopback_only: secret.len() == 2 })
