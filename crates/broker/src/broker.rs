@@ -413,7 +413,7 @@ impl Broker {
 
     /// The store has made everything up to this ticket durable.
     pub fn durable<E: Effects>(&mut self, ticket: u64, fx: &mut E) {
-        self.publishing().on_durable(ticket, fx);
+        self.publishing().answers().on_durable(ticket, fx);
     }
 
     /// A connection's output has capacity again: its idle consumers take their turns.
