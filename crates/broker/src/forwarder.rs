@@ -1,25 +1,29 @@
 //! Forwarding: a routed message goes to its queues here, to the shards of its other queues, and to the exchanges that delay it.
 
 use crate::carbon_copies::{continue_search, find_again};
-use crate::confirms::PublisherConfirms;
+use crate::confirms::{PublisherConfirms, SourceKey};
 use crate::delayed_messages::{DelayedMessage, DelayedMessages, negate_delay};
+use crate::delayed_record::{self, delayed_uid, delaying_shard};
 use crate::dispatcher::{Dispatcher, EnqueueResult};
 use crate::effects::{AppendResult, Effects};
-use crate::ids::{PublishKey, ShardIdentity};
+use crate::ids::{PublishKey, QueuePosition, ShardIdentity, StoredPosition};
 use crate::limits::{DELAYED_MESSAGES_MAX, DELAYED_PER_CHECK};
 use crate::message::{BodyRef, Content, Message};
 use crate::queue_timers::TimerTarget;
 use crate::shard_message::{ShardMessage, ShardPayload};
 use crate::stamps::MessageStamps;
-use catalog::{Catalog, KeyedRoute, QueueId, QueueRoute, RoutedQueue, ShardId};
+use catalog::{Catalog, KeyedRoute, QueueId, QueueRoute, QueueUid, RoutedQueue, ShardId};
+use slab::Pool;
 use std::sync::Arc;
 use wire::RawProperties;
 
 /// What became of a publish.
 #[derive(Default)]
 pub(crate) struct ForwardResult {
-    /// Answers of other shards and of the store that it waits for.
+    /// Answers of other shards that it waits for.
     pub answers_awaited: u32,
+    /// The last ticket of the store that it waits for.
+    pub ticket: Option<u64>,
     /// A queue or a delaying exchange had no capacity.
     pub refused: bool,
     /// The message, if the budget of the turn is spent and its queues from this index on have not got it.
@@ -35,6 +39,8 @@ pub(crate) struct RoutePart<'a, W> {
     pub is_wanted: W,
     /// Units of work of finding out for one of them.
     pub work_each: usize,
+    /// The message in the store that goes on as this one.
+    pub source: Option<SourceKey>,
 }
 
 /// A message whose delay is over. The next has its turn once it is in its queues.
@@ -58,7 +64,7 @@ pub(crate) struct Forwarder {
     identity: ShardIdentity,
     pub delayed: DelayedMessages,
     /// What the budget of a turn has left of the message whose delay was over.
-    released: Option<ReleasedMessage>,
+    released: Option<(ReleasedMessage, Option<SourceKey>)>,
     pub stamps: MessageStamps,
     /// Messages that no queue took.
     pub unroutable: u64,
@@ -87,16 +93,15 @@ impl Forwarder {
         fx: &mut E,
     ) -> ForwardResult {
         let mut kept: Option<Message> = None;
-        let mut result = ForwardResult {
-            answers_awaited: 0,
-            rest: None,
-            refused: !route.held.is_empty() && !self.delay(route, content, dispatcher, catalog, fx),
-        };
+        let mut result = ForwardResult { answers_awaited: 0, ticket: None, rest: None, refused: false };
+        if !route.held.is_empty() {
+            result.note(self.delay(route, content, dispatcher, catalog, fx));
+        }
         match &*route.queues {
             [] => {}
             [only] if self.identity.is_home(only.home) => {
                 let enqueued = dispatcher.enqueue_or_deliver(only.id, content, &mut kept, true, fx);
-                result.note(enqueued, publish, confirms);
+                result.note(enqueued);
             }
             [only] => {
                 send_publish(only.home, std::iter::once(only.id), content, &mut kept, publish.is_some(), fx);
@@ -117,7 +122,7 @@ impl Forwarder {
                         continue;
                     }
                     let enqueued = dispatcher.enqueue_or_deliver(queue.id, content, &mut kept, at + 1 == count, fx);
-                    result.note(enqueued, publish, confirms);
+                    result.note(enqueued);
                 }
                 if end < count {
                     result.rest = Some((kept.get_or_insert_with(|| content.keep(fx.pool())).clone(), end));
@@ -157,7 +162,7 @@ impl Forwarder {
                 continue;
             }
             let enqueued = dispatcher.enqueue_or_deliver(queue.id, &message.content(), &mut kept, false, fx);
-            result.note(enqueued, publish, confirms);
+            result.note(enqueued);
         }
         if self.identity.shards > 1 {
             let queues = &route.queues[from..end];
@@ -188,7 +193,7 @@ impl Forwarder {
         }
     }
 
-    /// Holds a message in the exchanges of its route that delay it. Returns whether they had capacity.
+    /// Holds a message in the exchanges of its route that delay it, if they have capacity.
     #[cold]
     pub fn delay<E: Effects>(
         &mut self,
@@ -197,36 +202,84 @@ impl Forwarder {
         dispatcher: &mut Dispatcher,
         catalog: &Catalog,
         fx: &mut E,
-    ) -> bool {
+    ) -> EnqueueResult {
         let delay_ms = catalog::delay_ms(content.properties()).unwrap_or_default();
         if !self.delayed.has_capacity(route.held.len()) {
-            return false;
+            return EnqueueResult::Refused;
         }
         let at_us = dispatcher.now_us.saturating_add(u64::from(delay_ms) * 1_000);
         let properties = negate_delay(content.properties(), delay_ms);
         // Its time to live in queues begins when the delay is over.
         let message = Content { properties: &properties, arrived_us: at_us, ..*content }.keep(fx.pool());
+        let is_stored = dispatcher.queues.has_store && message.is_persistent();
+        let mut append = AppendResult::Durable;
         for exchange in route.held.iter().filter_map(|&id| catalog.exchange_info(id)) {
+            let is_stored = is_stored && exchange.durable;
             let (vhost, exchange, message) = (exchange.vhost, exchange.name.clone(), message.clone());
-            self.delayed.insert(at_us, DelayedMessage { vhost, exchange, message });
+            let delayed = DelayedMessage { vhost, exchange, message };
+            let mut stored = None;
+            if is_stored {
+                let position = self.delayed.next_position;
+                self.delayed.next_position = QueuePosition(position.0 + 1);
+                let uid = delayed_uid(self.identity.shard);
+                // The last ticket is durable after the others.
+                append = fx.append(uid, position, &delayed_record::record(&delayed, catalog, fx.pool()));
+                stored = Some(StoredPosition { uid, position });
+            }
+            self.delayed.insert(at_us, delayed, stored);
         }
         let timers = &mut dispatcher.queues.housekeeping.timers;
         timers.set(TimerTarget::Delayed, &mut self.delayed.timer_us, at_us);
-        true
+        EnqueueResult::Accepted(append)
+    }
+
+    /// Whether delayed messages with this number in the store are of this shard. If there are fewer shards than there were, each
+    /// has those of several.
+    pub fn delays(&self, uid: QueueUid) -> bool {
+        delaying_shard(uid).is_some_and(|shard| self.identity.is_home(ShardId(shard.0 % self.identity.shards)))
+    }
+
+    /// A delayed message of an earlier life of the broker.
+    pub fn restore_delayed(&mut self, stored: StoredPosition, record: &Message, catalog: &Catalog, pool: &Pool) {
+        let delayed = delayed_record::delayed(record, catalog, pool);
+        self.delayed.restore(record.arrived_us(), delayed, Some(stored));
+    }
+
+    /// The delayed messages with this number are restored; positions go on from one.
+    pub fn finish_restore(&mut self, uid: QueueUid, next: &[QueuePosition], dispatcher: &mut Dispatcher) {
+        if uid == delayed_uid(self.identity.shard) {
+            self.delayed.next_position = next.iter().copied().fold(self.delayed.next_position, QueuePosition::max);
+        }
+        if let Some(at_us) = self.delayed.next() {
+            let timers = &mut dispatcher.queues.housekeeping.timers;
+            timers.set(TimerTarget::Delayed, &mut self.delayed.timer_us, at_us);
+        }
     }
 
     /// Forwards the messages whose delay is over, as far as the budget of the turn allows.
-    pub fn release_delayed<E: Effects>(&mut self, dispatcher: &mut Dispatcher, catalog: &mut Catalog, fx: &mut E) {
+    pub fn release_delayed<E: Effects>(
+        &mut self,
+        (dispatcher, confirms): (&mut Dispatcher, &mut PublisherConfirms),
+        catalog: &mut Catalog,
+        fx: &mut E,
+    ) {
         self.delayed.timer_us = 0;
         for _ in 0..DELAYED_PER_CHECK {
             if dispatcher.work.is_spent() {
                 break;
             }
-            let due = self.released.take();
-            let due = due.or_else(|| self.delayed.pop_due(dispatcher.now_us).map(ReleasedMessage::Due));
-            let Some(released) = due else { break };
+            let due = self.released.take().or_else(|| {
+                let (message, stored) = self.delayed.pop_due(dispatcher.now_us)?;
+                Some((ReleasedMessage::Due(message), stored.map(|stored| confirms.hold_source(stored))))
+            });
+            let Some((released, source)) = due else { break };
             dispatcher.work.draw(1);
-            self.released = self.forward_delayed(released, dispatcher, catalog, fx);
+            let to = (&mut *dispatcher, &mut *confirms);
+            match (self.forward_delayed(released, source, to, catalog, fx), source) {
+                (Some(rest), source) => self.released = Some((rest, source)),
+                (None, Some(source)) => confirms.release_source(source, fx),
+                (None, None) => {}
+            }
         }
         // These have no publisher to throttle.
         dispatcher.flow.slow_queue = None;
@@ -248,13 +301,14 @@ impl Forwarder {
     fn forward_delayed<E: Effects>(
         &mut self,
         released: ReleasedMessage,
-        dispatcher: &mut Dispatcher,
+        source: Option<SourceKey>,
+        (dispatcher, confirms): (&mut Dispatcher, &mut PublisherConfirms),
         catalog: &mut Catalog,
         fx: &mut E,
     ) -> Option<ReleasedMessage> {
         let (message, route) = match released {
             ReleasedMessage::Routed { message, route, next } => {
-                return self.forward_released(message, route, next, dispatcher, fx);
+                return self.forward_released((message, source), route, next, (dispatcher, confirms), fx);
             }
             ReleasedMessage::Searching { message, mut search } => {
                 let properties = RawProperties::new(message.content().properties);
@@ -284,32 +338,33 @@ impl Forwarder {
         {
             message = Content { properties: &changed, ..message.content() }.keep(fx.pool());
         }
-        self.forward_released(message, route, 0, dispatcher, fx)
+        self.forward_released((message, source), route, 0, (dispatcher, confirms), fx)
     }
 
     /// Adds a message whose delay is over to its queues from the one at an index on.
     fn forward_released<E: Effects>(
         &mut self,
-        message: Message,
+        (message, source): (Message, Option<SourceKey>),
         route: Arc<QueueRoute>,
         from: usize,
-        dispatcher: &mut Dispatcher,
+        (dispatcher, confirms): (&mut Dispatcher, &mut PublisherConfirms),
         fx: &mut E,
     ) -> Option<ReleasedMessage> {
-        let part = RoutePart { queues: &route.queues, from, is_wanted: |_: &RoutedQueue| true, work_each: 0 };
+        let is_wanted = |_: &RoutedQueue| true;
+        let part = RoutePart { queues: &route.queues, from, is_wanted, work_each: 0, source };
         let mut kept = Some(message.clone());
-        let next = self.forward_part(&part, &message.content(), &mut kept, dispatcher, fx)?;
+        let next = self.forward_part(&part, &message.content(), &mut kept, (dispatcher, confirms), fx)?;
         Some(ReleasedMessage::Routed { message, route, next })
     }
 
-    /// Adds a message of which nobody awaits anything to queues, as far as the budget of the turn allows; one has it in any case.
+    /// Adds a message of which no publisher awaits anything to queues, as far as the budget of the turn allows; one has it in any case.
     /// Returns the index of those that are left.
     pub fn forward_part<E: Effects, W: Fn(&RoutedQueue) -> bool>(
         &self,
-        RoutePart { queues, from, is_wanted, work_each }: &RoutePart<'_, W>,
+        RoutePart { queues, from, is_wanted, work_each, source }: &RoutePart<'_, W>,
         content: &Content<'_>,
         kept: &mut Option<Message>,
-        dispatcher: &mut Dispatcher,
+        (dispatcher, confirms): (&mut Dispatcher, &mut PublisherConfirms),
         fx: &mut E,
     ) -> Option<usize> {
         let (count, mut end) = (queues.len(), queues.len());
@@ -330,7 +385,10 @@ impl Forwarder {
                 let there = queues[*from..end].iter().filter(|queue| queue.home == shard && is_wanted(queue));
                 let mut there = there.map(|queue| queue.id).peekable();
                 if there.peek().is_some() {
-                    send_publish(shard, there, content, kept, false, fx);
+                    send_publish(shard, there, content, kept, source.is_some(), fx);
+                    if let Some(source) = *source {
+                        confirms.await_shard_for(shard, source);
+                    }
                 }
             }
         }
@@ -340,14 +398,12 @@ impl Forwarder {
 
 impl ForwardResult {
     #[inline]
-    fn note(&mut self, enqueued: EnqueueResult, publish: Option<PublishKey>, confirms: &mut PublisherConfirms) {
-        match (enqueued, publish) {
-            (EnqueueResult::Refused, _) => self.refused = true,
-            (EnqueueResult::Accepted(AppendResult::Pending(ticket)), Some(publish)) => {
-                confirms.await_store(ticket, publish);
-                self.answers_awaited += 1;
-            }
-            (EnqueueResult::Accepted(_), _) => {}
+    fn note(&mut self, enqueued: EnqueueResult) {
+        match enqueued {
+            EnqueueResult::Refused => self.refused = true,
+            // Tickets are durable in their order.
+            EnqueueResult::Accepted(AppendResult::Pending(ticket)) => self.ticket = self.ticket.max(Some(ticket)),
+            EnqueueResult::Accepted(AppendResult::Durable) => {}
         }
     }
 

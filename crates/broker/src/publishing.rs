@@ -8,11 +8,13 @@ use crate::deferred_work::{DeferredPublish, DeferredWork};
 use crate::direct_reply::{PSEUDO_QUEUE, ReplyAddress};
 use crate::effects::Effects;
 use crate::flow_control::FlowControl;
+use crate::forwarder::ForwardResult;
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey, ShardIdentity};
 use crate::limits::{ADMIN_REQUEST_BYTES_MAX, HEADERS_PER_WORK};
 use crate::message::{BodyRef, Content};
+use crate::publish_answers::PublishAnswers;
 use crate::publish_route::{PublishRouteCache, same};
-use crate::session_state::{PendingCommand, PendingReply, ReadControl};
+use crate::session_state::ReadControl;
 use crate::sessions::Sessions;
 use crate::shard_message::ShardMessage;
 use crate::stamps::remove_stamp;
@@ -21,7 +23,7 @@ use catalog::{
     Catalog, ExchangeId, KeyedRoute, PermissionKind, QueueRoute, REQUEST_QUEUE, Refusal, Resource, RouteDependence,
 };
 use std::sync::Arc;
-use wire::method::{Method, basic, tx};
+use wire::method::basic;
 use wire::{ChannelNumber, RawProperties, ReplyCode, ShortStr};
 
 /// A publish as it arrives.
@@ -47,6 +49,11 @@ pub(crate) struct Publishing<'a> {
 }
 
 impl Publishing<'_> {
+    /// What answers to publishes touch.
+    pub fn answers(&mut self) -> PublishAnswers<'_> {
+        PublishAnswers { sessions: self.sessions, data: self.data }
+    }
+
     /// `basic.publish` with its content.
     #[inline]
     pub fn publish<E: Effects>(
@@ -361,17 +368,12 @@ impl Publishing<'_> {
             return None;
         }
         let origin = (publish.slot, publish.number);
-        let (answers, refused) = self.forward_route(origin, &route, &content, publish.mandatory, publish.awaited, fx);
+        let result = self.forward_route(origin, &route, &content, publish.mandatory, publish.awaited, fx);
         // Its publisher has waited for this, and need not be throttled for it.
         self.data.dispatcher.flow.slow_queue = None;
-        if let Some(awaited) = publish.awaited
-            && let Some(channel) = self.data.dispatcher.channels.get_mut(awaited.channel)
-        {
-            channel.confirms.await_more(awaited.number, answers);
-            if refused {
-                channel.confirms.refused.insert(awaited.number);
-            }
-            self.on_answer(awaited, fx);
+        if let Some(awaited) = publish.awaited {
+            self.await_more(awaited, &result, fx);
+            self.answers().on_answer(awaited, fx);
         }
         None
     }
@@ -397,21 +399,37 @@ impl Publishing<'_> {
         publish: Option<PublishKey>,
         fx: &mut E,
     ) {
-        let (answers_awaited, refused) = self.forward_route((slot, number), route, content, mandatory, publish, fx);
-        if let Some(PublishKey { channel, number }) = publish
-            && (answers_awaited > 0 || refused)
-            && let Some(channel) = self.data.dispatcher.channels.get_mut(channel)
+        let result = self.forward_route((slot, number), route, content, mandatory, publish, fx);
+        if let Some(PublishKey { channel: key, number }) = publish
+            && (result.answers_awaited > 0 || result.refused || result.ticket.is_some())
+            && let Some(channel) = self.data.dispatcher.channels.get_mut(key)
         {
-            if answers_awaited > 0 {
-                channel.confirms.pending.push_back((number, answers_awaited));
+            if result.answers_awaited > 0 {
+                channel.confirms.pending.push_back((number, result.answers_awaited));
             }
-            if refused {
+            if result.refused {
                 channel.confirms.refused.insert(number);
+            }
+            if let Some(ticket) = result.ticket {
+                let publish = PublishKey { channel: key, number };
+                self.data.confirms.await_store(ticket, publish, &mut channel.confirms, fx);
             }
         }
     }
 
-    /// Forwards a routed publish. Returns how many answers its channel awaits, and whether it was refused.
+    /// A publish that waits for its forwarding to go on waits for more.
+    pub fn await_more<E: Effects>(&mut self, publish: PublishKey, result: &ForwardResult, fx: &mut E) {
+        let Some(channel) = self.data.dispatcher.channels.get_mut(publish.channel) else { return };
+        channel.confirms.await_more(publish.number, result.answers_awaited);
+        if result.refused {
+            channel.confirms.refused.insert(publish.number);
+        }
+        if let Some(ticket) = result.ticket {
+            self.data.confirms.await_store(ticket, publish, &mut channel.confirms, fx);
+        }
+    }
+
+    /// Forwards a routed publish. Returns what its channel awaits; what the turn has left is deferred.
     #[inline]
     fn forward_route<E: Effects>(
         &mut self,
@@ -421,20 +439,19 @@ impl Publishing<'_> {
         mandatory: bool,
         publish: Option<PublishKey>,
         fx: &mut E,
-    ) -> (u32, bool) {
+    ) -> ForwardResult {
         if route.is_empty() {
-            (0, !self.on_unroutable(slot, number, content, mandatory, fx))
-        } else {
-            let DataPlane { dispatcher, forwarder, confirms, .. } = &mut *self.data;
-            let result = forwarder.forward(route, content, publish, (dispatcher, confirms), self.catalog, fx);
-            if let Some((message, next)) = result.rest {
-                let route = Arc::clone(route);
-                self.sessions.defer(slot, DeferredWork::Forward { message, route, next, publish });
-                (result.answers_awaited + 1, result.refused)
-            } else {
-                (result.answers_awaited, result.refused)
-            }
+            let refused = !self.on_unroutable(slot, number, content, mandatory, fx);
+            return ForwardResult { refused, ..ForwardResult::default() };
         }
+        let DataPlane { dispatcher, forwarder, confirms, .. } = &mut *self.data;
+        let mut result = forwarder.forward(route, content, publish, (dispatcher, confirms), self.catalog, fx);
+        if let Some((message, next)) = result.rest.take() {
+            let route = Arc::clone(route);
+            self.sessions.defer(slot, DeferredWork::Forward { message, route, next, publish });
+            result.answers_awaited += 1;
+        }
+        result
     }
 
     /// A message without queues may be an admin request or a direct reply, or is returned. Returns whether it was accepted.
@@ -555,32 +572,5 @@ impl Publishing<'_> {
         let name = address.name();
         owned.reply_to = Some(ShortStr::truncated(&name).to_owned());
         Ok(owned.to_bytes())
-    }
-
-    /// Another shard or the store has answered a publish.
-    pub fn on_answer<E: Effects>(&mut self, publish: PublishKey, fx: &mut E) {
-        let Some(channel) = self.data.dispatcher.channels.get_mut(publish.channel) else { return };
-        channel.confirms.on_answer(publish.number);
-        match channel.mode {
-            ChannelMode::Transaction(_) => self.finish_commit(publish.channel, fx),
-            _ => self.data.confirms.mark_due(publish.channel, &mut channel.confirms),
-        }
-    }
-
-    /// Replies to a commit once the last of its messages is in its queues.
-    fn finish_commit<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
-        let channel = self.data.dispatcher.channels.get_mut(key);
-        let Some(channel) = channel.filter(|channel| channel.confirms.pending.is_empty()) else { return };
-        let (slot, number) = (channel.slot, channel.number);
-        let Some(session) = self.sessions.get_mut(slot) else { return };
-        let commits =
-            |pending: &mut PendingCommand| pending.channel == number && matches!(pending.reply, PendingReply::Commit);
-        if session.pending.take_if(commits).is_some() {
-            match channel.commit_result() {
-                Ok(()) => fx.reply(slot, number, Method::TxCommitOk(tx::CommitOk {})),
-                Err(refusal) => fx.refuse(slot, number, refusal, tx::Commit::ID),
-            }
-            fx.resume(slot);
-        }
     }
 }

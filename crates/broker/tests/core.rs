@@ -1,6 +1,8 @@
 //! The broker core's promises, on one shard and across shards: every test runs on both.
 
+mod durability;
 mod features;
+mod journal;
 mod turns;
 mod world;
 

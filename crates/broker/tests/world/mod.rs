@@ -1,13 +1,17 @@
 //! A broker of several shards on one thread: effects are recorded as text, batches are carried from shard to shard.
 
+mod recorded_store;
+
 use broker::{
     AdminRequest, AdminRequestError, AppendResult, BodyRef, Broker, BrokerOptions, ClientCapabilities, Confirm,
     ConfirmOutcome, ConnectionSlot, Content, Delivery, Effects, Message, Publish, QueuePosition, ReadControl,
     SessionLogin, ShardBatch,
 };
 use catalog::{
-    Catalog, CatalogLimits, Definition, MessageStamp, Name, Password, Permission, QueueUid, Refusal, SessionId, ShardId,
+    Catalog, CatalogLimits, Definition, ExecutedDefinition, MessageStamp, Name, Password, Permission, QueueUid,
+    Refusal, SessionId, ShardId,
 };
+use recorded_store::RecordedStore;
 use slab::{Pool, PoolOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::{ChannelNumber, DeliveryTag, Method, RawProperties};
@@ -35,6 +39,10 @@ pub struct EffectRecorder {
     pub origins: Vec<String>,
     /// The properties of the last delivery.
     pub delivered_properties: Vec<u8>,
+    /// The last version that was journaled, if definitions are.
+    pub journal: Option<u64>,
+    /// The store of the shard, which is off.
+    pub store: RecordedStore,
 }
 
 /// Admin requests that a shard of this world accepts.
@@ -140,10 +148,47 @@ impl Effects for EffectRecorder {
         self.requests.push(request);
         Ok(())
     }
-    fn append(&mut self, _queue: QueueUid, _place: QueuePosition, _message: &Message) -> AppendResult {
-        AppendResult::Durable
+    fn append(&mut self, queue: QueueUid, position: QueuePosition, message: &Message) -> AppendResult {
+        self.store.append(queue, position, message)
     }
-    fn forget(&mut self, _queue: QueueUid, _place: QueuePosition, _count: u32) {}
+    fn forget(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
+        self.store.forget(queue, first, count);
+    }
+    fn mark_delivered(&mut self, queue: QueueUid, position: QueuePosition) {
+        self.store.mark_delivered(queue, position);
+    }
+    fn mark_returned(&mut self, queue: QueueUid, position: QueuePosition, times: u32) {
+        self.store.mark_returned(queue, position, times);
+    }
+    fn begin_commit(&mut self) {
+        self.store.begin_commit();
+    }
+    fn end_commit(&mut self) -> AppendResult {
+        self.store.end_commit()
+    }
+    fn await_durable(&mut self, ticket: u64) {
+        self.store.await_durable(ticket);
+    }
+    fn drop_queue(&mut self, queue: QueueUid) {
+        self.store.drop_queue(queue);
+    }
+    fn journal(
+        &mut self,
+        version: u64,
+        definition: &Definition,
+        executed: &ExecutedDefinition,
+        _catalog: &Catalog,
+    ) -> bool {
+        let is_durable = match definition {
+            Definition::DeclareQueue { durable, .. } | Definition::DeclareExchange { durable, .. } => *durable,
+            _ => executed.queues_removed.iter().any(|queue| queue.uid.is_some()),
+        };
+        let is_journaled = self.journal.is_some() && is_durable;
+        if is_journaled {
+            self.journal = Some(version);
+        }
+        is_journaled
+    }
 }
 
 /// A connection: its shard and slot.
@@ -201,6 +246,8 @@ impl BrokerWorld {
                 properties: Vec::new(),
                 origins: Vec::new(),
                 delivered_properties: Vec::new(),
+                journal: None,
+                store: RecordedStore::default(),
             };
             (Broker::new(options, catalog), recorder)
         });
@@ -388,6 +435,43 @@ impl BrokerWorld {
                 return;
             }
         }
+    }
+
+    /// Gives every shard a store that makes nothing durable by itself.
+    pub fn switch_stores_on(&mut self) {
+        for (broker, recorder) in &mut self.shards {
+            broker.use_store();
+            recorder.store.is_on = true;
+        }
+    }
+
+    /// What the store of a shard was told since the last call.
+    pub fn stored(&mut self, shard: usize) -> String {
+        std::mem::take(&mut self.shards[shard].1.store.told).join(" | ")
+    }
+
+    /// What the store of a shard would restore.
+    pub fn live(&self, shard: usize) -> String {
+        self.shards[shard].1.store.live()
+    }
+
+    /// The store of a shard reports a ticket durable, before any batch is carried.
+    pub fn report_durable(&mut self, shard: usize, ticket: u64) {
+        let (broker, recorder) = &mut self.shards[shard];
+        broker.durable(ticket, recorder);
+    }
+
+    /// Everything that a shard has appended becomes durable, and what follows from it happens.
+    pub fn make_durable(&mut self, shard: usize) {
+        let ticket = self.shards[shard].1.store.last_ticket();
+        self.report_durable(shard, ticket);
+        self.exchange_batches();
+    }
+
+    /// The journal reports a version of the definitions durable, before any batch is carried.
+    pub fn report_definitions(&mut self, version: u64) {
+        let (broker, recorder) = &mut self.shards[0];
+        broker.definitions_durable(version, recorder);
     }
 
     /// What a connection was sent since the last call.
