@@ -133,6 +133,7 @@ mod tests {
             credit_due_bytes: 0,
             credit_listed: false,
             window: 7,
+            reports_taken: false,
         }
     }
 

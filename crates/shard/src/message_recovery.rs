@@ -33,7 +33,7 @@ impl RecoverySink for MessageRestorer<'_> {
     type Message = Message;
 
     fn is_there(&mut self, queue: store::QueueUid) -> bool {
-        queue_of(queue).is_some_and(|uid| self.broker.queue_of(uid).is_some())
+        queue_of(queue).is_some_and(|uid| self.broker.is_there(uid))
     }
 
     fn message(&mut self, message: &StoredMessage<'_>) -> Message {
