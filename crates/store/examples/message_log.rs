@@ -20,9 +20,9 @@ const BODY: [u8; 64] = [7; 64];
 const ROUNDS: usize = 5;
 
 #[derive(Clone)]
-struct Message(Rc<u64>);
+struct MeasuredMessage(Rc<u64>);
 
-impl LoggedMessage for Message {
+impl LoggedMessage for MeasuredMessage {
     fn stored(&self) -> StoredMessage<'_> {
         StoredMessage {
             exchange: b"",
@@ -44,16 +44,16 @@ impl LoggedMessage for Message {
 }
 
 /// A log whose writes are done at once.
-struct Log {
-    log: MessageLog<Message>,
-    message: Message,
+struct MeasuredLog {
+    log: MessageLog<MeasuredMessage>,
+    message: MeasuredMessage,
     written_bytes: u64,
 }
 
-impl Log {
+impl MeasuredLog {
     fn new() -> Self {
         let log = MessageLog::new(RecoveredLog::empty(StoreTag(1), LogId(0)), MessageLogOptions::default());
-        let mut log = Log { log, message: Message(Rc::new(1_700_000_000_000_000)), written_bytes: 0 };
+        let mut log = MeasuredLog { log, message: MeasuredMessage(Rc::new(1_700_000_000_000_000)), written_bytes: 0 };
         log.write(0);
         log
     }
@@ -81,7 +81,7 @@ fn run(tick: u64, settle_behind: u64, queues: u64) -> (f64, u64) {
     let mut best = f64::MAX;
     let mut written_bytes = 0;
     for _ in 0..ROUNDS {
-        let mut log = Log::new();
+        let mut log = MeasuredLog::new();
         let begun = Instant::now();
         let mut ticket = None;
         for at in 0..MESSAGES / tick {

@@ -15,6 +15,8 @@ mod frame;
 mod group;
 mod ids;
 pub mod limits;
+mod live_runs;
+mod log_event;
 mod log_writer;
 mod message_log;
 mod record;
@@ -23,6 +25,7 @@ mod request;
 mod scan;
 mod segment_header;
 mod segment_supply;
+mod uid_map;
 mod varint;
 
 pub use buffer::AlignedBuffer;
@@ -31,7 +34,8 @@ pub use group::{Chain, Group, GroupFull, QueueCursor};
 pub use ids::{
     Block, FrameSequence, GroupNumber, LogId, Position, QueueUid, SegmentId, SegmentNumber, StoreTag, Ticket,
 };
-pub use log_writer::{LogEnd, LogEvent, LogWriter};
+pub use log_event::LogEvent;
+pub use log_writer::{LogEnd, LogWriter};
 pub use message_log::{LoggedMessage, MessageLog, MessageLogEvent, MessageLogOptions};
 pub use record::{FrameQueue, Record, RecordFault, RecordReader, StoredMessage};
 pub use recovery::{FoundMessage, RecoveredLog, RecoverySink, recover};

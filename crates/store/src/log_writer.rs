@@ -8,23 +8,11 @@
 use crate::group::{Chain, Group, GroupFull};
 use crate::ids::{Block, FrameSequence, GroupNumber, LogId, SegmentId, SegmentNumber, StoreTag};
 use crate::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, GROUPS_WAITING_MAX, MARK_DELAY_US};
+use crate::log_event::LogEvent;
 use crate::request::{Completion, DiskError, Request, SealedGroup};
 use crate::segment_header::SegmentStart;
 use crate::segment_supply::SegmentSupply;
 use std::collections::VecDeque;
-
-/// What a log's owner must know.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum LogEvent {
-    /// This group and those before it are durable.
-    Durable(GroupNumber),
-    /// No segment can be made: what is written fills the last one.
-    NoSpace(DiskError),
-    /// There is space again.
-    Space,
-    /// The log cannot be written any more.
-    Failed(DiskError),
-}
 
 /// The segment that is being filled.
 struct Tail {

@@ -8,21 +8,18 @@
 //! never written.
 
 mod encode;
-mod live;
 mod mover;
 mod pending;
 mod queues;
 mod segments;
 mod tickets;
 
-pub(crate) use live::LiveRuns;
-pub(crate) use queues::UidMap;
-
 use crate::ids::{Position, QueueUid, SegmentNumber, Ticket};
 use crate::limits::{
     LAZY_WRITE_BYTES, LAZY_WRITE_US, MARK_DELAY_US, MESSAGE_SPARE_SEGMENTS, PENDING_BYTES_MAX, SEGMENTS_UNMOVED,
 };
-use crate::log_writer::{LogEvent, LogWriter};
+use crate::log_event::LogEvent;
+use crate::log_writer::LogWriter;
 use crate::record::StoredMessage;
 use crate::recovery::RecoveredLog;
 use crate::request::{Completion, DiskError, Request};

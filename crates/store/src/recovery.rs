@@ -10,8 +10,8 @@ mod visitor;
 pub(crate) use level::RecoveredLevel;
 
 use crate::ids::{LogId, Position, QueueUid, SegmentNumber, StoreTag};
+use crate::live_runs::LiveRuns;
 use crate::log_writer::LogEnd;
-use crate::message_log::LiveRuns;
 use crate::record::StoredMessage;
 use crate::scan::{Damage, OnDamage, ScanError, SegmentReader, scan};
 use std::collections::BTreeMap;

@@ -9,7 +9,7 @@
 
 use crate::ids::{FrameSequence, LogId, SegmentId, SegmentNumber};
 use crate::limits::{NO_SPACE_RETRY_US, RECYCLABLE_SEGMENTS_MAX, RETIRED_SEGMENTS_MAX, SPARE_SEGMENTS};
-use crate::log_writer::LogEvent;
+use crate::log_event::LogEvent;
 use crate::request::{DiskError, DiskErrorKind, Request};
 use crate::segment_header::SegmentStart;
 use std::collections::VecDeque;

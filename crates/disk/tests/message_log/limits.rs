@@ -1,7 +1,7 @@
 //! A disk that is full, that fails, and from which segments are missing.
 
-use crate::seeds;
 use crate::world::{Bodies, LOG, World};
+use crate::{and, seeds};
 use disk::DiskFaults;
 use store::limits::{NO_SPACE_RETRY_US, SEGMENT_BYTES_MIN};
 use store::{DiskErrorKind, MessageLogEvent, ScanError, SegmentId};
@@ -94,7 +94,8 @@ fn a_disk_that_gets_space_from_elsewhere_is_tried_again() {
 #[test]
 fn after_an_error_of_the_disk_nothing_is_durable_any_more_and_what_was_is_found() {
     let mut failed = 0;
-    for seed in seeds(60) {
+    // A message that was returned and settled, and whose settlement was lost, was not known to have been returned.
+    for seed in and(seeds(60), &[1403]) {
         let mut world = World::new(seed, Bodies::Mixed);
         let once_in = 5 + seed as u32 % 60;
         let faults = match seed % 3 {

@@ -37,7 +37,7 @@ pub struct Model {
     unproven: Vec<Key>,
     commits: usize,
     open_commit: Option<usize>,
-    commit_proofs: Vec<u64>,
+    commit_tickets: Vec<u64>,
     /// Positions below these were handed out, by queue and level.
     delivered_end: BTreeMap<(QueueUid, u8), u64>,
     pub counts: Counts,
@@ -125,7 +125,7 @@ impl Model {
 
     pub fn end_commit(&mut self, ticket: Ticket) {
         self.open_commit = None;
-        self.commit_proofs.push(ticket.0);
+        self.commit_tickets.push(ticket.0);
         self.on_ticket(ticket);
     }
 
@@ -185,7 +185,7 @@ impl Model {
         for commit in &applied {
             assert!(!lost.contains(commit), "seed {seed}: commit {commit} was found in part");
         }
-        for (commit, &proof) in self.commit_proofs.iter().enumerate() {
+        for (commit, &proof) in self.commit_tickets.iter().enumerate() {
             self.counts.commits_lost += u64::from(lost.contains(&commit));
             assert!(proof > durable || !lost.contains(&commit), "seed {seed}: commit {commit} was durable");
             self.counts.commits_unproven_found += u64::from(proof > durable && applied.contains(&commit));
@@ -219,7 +219,7 @@ impl Model {
             known.times = vec![(message.times_returned, Some(0))];
         }
         self.unproven.clear();
-        self.commit_proofs.clear();
+        self.commit_tickets.clear();
         (self.durable, self.last_ticket, self.commits, self.open_commit) = (0, 0, 0, None);
     }
 }

@@ -1,10 +1,10 @@
 //! The queues of a log: what of each is unwritten, what is alive in the log, and how far it was handed out.
 
-use super::live::LiveRuns;
 use crate::group::QueueCursor;
 use crate::ids::{Position, QueueUid};
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use crate::live_runs::LiveRuns;
+use crate::uid_map::UidMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Messages of neighbouring positions whose entries are neighbours, too.
 #[derive(Clone, Copy)]
@@ -98,13 +98,13 @@ impl Level {
 }
 
 /// A queue.
-pub(super) struct QueueState {
+pub(super) struct LoggedQueue {
     pub uid: QueueUid,
     pub levels: Vec<Level>,
     pub is_dropped: bool,
 }
 
-impl QueueState {
+impl LoggedQueue {
     #[inline]
     pub fn level(&mut self, number: u8) -> Option<&mut Level> {
         self.levels.iter_mut().find(|level| level.number == number)
@@ -123,35 +123,11 @@ impl QueueState {
     }
 }
 
-/// Mixes the number of a queue. Nobody outside chooses these numbers.
-#[derive(Default)]
-pub(crate) struct UidHasher(u64);
-
-impl Hasher for UidHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(byte.into());
-        }
-    }
-
-    #[inline]
-    fn write_u64(&mut self, number: u64) {
-        let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ (mixed >> 32);
-    }
-}
-
-pub(crate) type UidMap<T> = HashMap<QueueUid, T, BuildHasherDefault<UidHasher>>;
-
 /// All queues, by dense numbers.
 #[derive(Default)]
 pub(super) struct QueueTable {
     by_uid: UidMap<u32>,
-    states: Vec<QueueState>,
+    states: Vec<LoggedQueue>,
     free: Vec<u32>,
     /// The one that was looked up last: most calls are about the queue of the call before.
     last: Option<(QueueUid, u32)>,
@@ -180,7 +156,7 @@ impl QueueTable {
 
     #[cold]
     fn insert(&mut self, uid: QueueUid) -> u32 {
-        let state = QueueState { uid, levels: Vec::new(), is_dropped: false };
+        let state = LoggedQueue { uid, levels: Vec::new(), is_dropped: false };
         let queue = match self.free.pop() {
             Some(queue) => {
                 self.states[queue as usize] = state;
@@ -197,7 +173,7 @@ impl QueueTable {
     }
 
     #[inline]
-    pub fn get(&mut self, queue: u32) -> &mut QueueState {
+    pub fn get(&mut self, queue: u32) -> &mut LoggedQueue {
         &mut self.states[queue as usize]
     }
 

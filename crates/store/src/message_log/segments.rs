@@ -2,8 +2,8 @@
 //!
 //! Enters: messages that are written and settled, by their groups; in which segment each group was written.
 
-use super::live::LiveRun;
 use crate::ids::SegmentNumber;
+use crate::live_runs::LiveRun;
 use crate::segment_header::SegmentStart;
 use std::collections::VecDeque;
 use std::ops::Range;

@@ -5,10 +5,11 @@ use super::{FoundLevel, FoundMessage, FoundQueue, RecoveredLevel, RecoveredLog, 
 use crate::frame::FrameHeader;
 use crate::ids::{Block, Position, QueueUid, SegmentId, SegmentNumber};
 use crate::limits::MESSAGE_OVERHEAD_BYTES;
+use crate::live_runs::LiveRuns;
 use crate::log_writer::LogEnd;
-use crate::message_log::{LiveRuns, UidMap};
 use crate::record::{FrameQueue, Record, StoredMessage};
 use crate::scan::{Damage, RecordVisitor};
+use crate::uid_map::UidMap;
 use std::collections::BTreeMap;
 
 /// A queue of the log.
