@@ -270,7 +270,7 @@ impl LogWriter {
         let segment = SegmentId { log: self.chain.log, number: tail.number };
         self.writing =
             Some(Writing { group: number, last: FrameSequence(self.chain.next.0 - 1), is_data: group.has_records() });
-        Some(Request::Write { segment, block, group: SealedGroup { group, range } })
+        Some(Request::Write { segment, block, group: SealedGroup::new(group, range) })
     }
 
     /// The group that is being filled waits, and another one is begun.
