@@ -34,6 +34,8 @@ mod route;
 mod runs;
 #[path = "program/secrets.rs"]
 mod secrets;
+#[path = "program/store.rs"]
+mod store;
 #[path = "program/tls.rs"]
 mod tls;
 
@@ -254,6 +256,9 @@ fn commands_and_their_statuses() {
         (&["proxy", "--help"], 0, "usage: harrier proxy --listen ADDRESS"),
         (&["proxy", "--to", "h:1"], 2, "harrier: proxy: --listen is missing"),
         (&["proxy", "--to", "h:1", "--listen", "here"], 2, "harrier: proxy: --listen: 'here' is no address: "),
+        (&["store", "--help"], 0, "usage: harrier store check STATE"),
+        (&["store", "check"], 2, "harrier: which state folder?"),
+        (&["store", "check", "/nowhere"], 1, "harrier store: /nowhere: there is no such folder"),
         (&["ctl"], 2, "harrier: ctl needs a command"),
         (&["ctl", "definitions", "--url", "here"], 2, "harrier: 'here': expected amqp://"),
         (&["broker", "--shards"], 2, "harrier broker: --shards: it needs a value\n"),

@@ -157,6 +157,7 @@ pub fn scan(
     while place.segment < scan.segments.len() {
         place = scan.read_segment(place, &mut buffer)?;
     }
+    scan.end_search();
     let Scan { mut chain, segments, frames, torn_frames, damage, .. } = scan;
     chain.synced = FrameSequence(chain.next.0 - 1);
     // Segments are used in their order: what is unused behind the last one was made ahead.
@@ -355,7 +356,7 @@ impl<R: SegmentReader, V: RecordVisitor> Scan<'_, R, V> {
         Ok(())
     }
 
-    /// The log goes on: what was found in searching was a write under way.
+    /// The log goes on, or is at its end: what was found in searching was a write under way.
     fn end_search(&mut self) {
         if let Some(search) = self.search.take() {
             self.torn_frames += search.frames;
