@@ -11,7 +11,8 @@ use crate::queue_housekeeping::QueueHousekeeping;
 use crate::queue_timers::TimerTarget;
 use crate::ready_messages::{QueueEntry, ReadyMessages};
 use crate::work_budget::WorkBudget;
-use catalog::{OverflowPolicy, QueueDefinition, QueueId};
+use catalog::{OverflowPolicy, QueueDefinition, QueueId, QueueUid};
+use hashbrown::HashMap;
 use std::collections::VecDeque;
 
 /// The queues by the index in their ids.
@@ -65,6 +66,8 @@ pub(crate) struct Queues {
     pub table: QueueTable,
     /// Queues to dispatch before the command ends.
     due: VecDeque<QueueId>,
+    /// The durable queues by the numbers that the store knows.
+    uids: HashMap<QueueUid, QueueId>,
     pub housekeeping: QueueHousekeeping,
 }
 
@@ -81,7 +84,15 @@ impl Queues {
             self.table.0.resize_with(index + 1, || None);
         }
         assert!(self.table.get(id).is_none(), "a queue is created once");
+        if let Some(uid) = queue.uid {
+            self.uids.insert(uid, id);
+        }
         self.table.0[index] = Some(Box::new(queue));
+    }
+
+    /// The durable queue with this number.
+    pub fn by_uid(&self, uid: QueueUid) -> Option<QueueId> {
+        self.uids.get(&uid).copied()
     }
 
     /// Puts a queue under other policies, or has its bytes counted from now on, or no more.
@@ -108,6 +119,12 @@ impl Queues {
             return None;
         }
         let mut queue = entry.take()?;
+        if let Some(uid) = queue.uid {
+            self.uids.remove(&uid);
+            if self.uids.len() < self.uids.capacity() / 4 {
+                self.uids.shrink_to(2 * self.uids.len());
+            }
+        }
         self.housekeeping.timers.clear(TimerTarget::Queue(id.index), &mut queue.timer_us);
         self.housekeeping.quotas.remove_queue(&mut queue);
         self.housekeeping.waiting -= queue.ready.len();

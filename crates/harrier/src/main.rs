@@ -29,6 +29,7 @@ mod route_spec;
 mod secret_file;
 mod state_folder;
 mod store_command;
+mod store_file;
 mod tls;
 mod toml_text;
 

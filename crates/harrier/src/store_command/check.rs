@@ -64,5 +64,5 @@ fn row(log: &StoredLog, counts: &RecordCounts, result: &ScanResult) -> Vec<Strin
         result.torn_frames,
         result.damage.len() as u64,
     ];
-    std::iter::once(log.name()).chain(numbers.iter().map(u64::to_string)).collect()
+    std::iter::once(log.name().to_owned()).chain(numbers.iter().map(u64::to_string)).collect()
 }

@@ -16,12 +16,12 @@ pub enum LogStep {
     Settled { queue: QueueUid, first: Position, count: u64 },
 }
 
-/// Parts of a message that are still to come.
+/// A message whose body follows in parts.
 struct LargeMessage {
+    queue: QueueUid,
+    position: Position,
     body_bytes: u64,
     missing_bytes: u64,
-    /// The queues that it arrives in.
-    entries: Vec<(QueueUid, Position)>,
 }
 
 /// Passes on the steps of a log.
@@ -29,16 +29,16 @@ pub struct LogSteps<F> {
     on_step: F,
     /// The queues of the frame that is being read.
     frame_queues: Vec<QueueUid>,
+    /// The body of the frame's last message.
+    last_bytes: Option<u64>,
+    large: Option<LargeMessage>,
     /// The steps of a commit that has not ended.
     commit: Option<Vec<LogStep>>,
-    large: Option<LargeMessage>,
-    /// The body of the last message.
-    last_bytes: u64,
 }
 
 impl<F: FnMut(LogStep)> LogSteps<F> {
     pub fn new(on_step: F) -> Self {
-        LogSteps { on_step, frame_queues: Vec::new(), commit: None, large: None, last_bytes: 0 }
+        LogSteps { on_step, frame_queues: Vec::new(), last_bytes: None, large: None, commit: None }
     }
 
     fn step(&mut self, step: LogStep) {
@@ -53,20 +53,13 @@ impl<F: FnMut(LogStep)> LogSteps<F> {
         self.frame_queues[queue.0 as usize]
     }
 
-    fn arrived(&mut self, queue: QueueUid, position: Position) {
-        self.step(LogStep::Arrived { queue, position, body_bytes: self.last_bytes });
-    }
-
     fn on_part(&mut self, bytes: u64) {
         let Some(large) = &mut self.large else { return };
         large.missing_bytes = large.missing_bytes.saturating_sub(bytes);
-        if large.missing_bytes > 0 {
-            return;
-        }
-        let Some(LargeMessage { body_bytes, entries, .. }) = self.large.take() else { return };
-        self.last_bytes = body_bytes;
-        for (queue, position) in entries {
-            self.arrived(queue, position);
+        if large.missing_bytes == 0
+            && let Some(LargeMessage { queue, position, body_bytes, .. }) = self.large.take()
+        {
+            self.step(LogStep::Arrived { queue, position, body_bytes });
         }
     }
 }
@@ -74,36 +67,39 @@ impl<F: FnMut(LogStep)> LogSteps<F> {
 impl<F: FnMut(LogStep)> RecordVisitor for LogSteps<F> {
     fn on_frame(&mut self, _segment: SegmentId, _block: Block, _header: &FrameHeader) {
         self.frame_queues.clear();
+        self.last_bytes = None;
     }
 
     fn on_record(&mut self, record: Record<'_>) {
+        if let Record::Part(bytes) = record {
+            return self.on_part(bytes.len() as u64);
+        }
+        // A body whose parts do not follow was never written to its end.
+        self.large = None;
         match record {
             Record::Queue { uid, .. } => self.frame_queues.push(uid),
             Record::Message { queue, position, message } => {
-                self.large = None;
-                self.last_bytes = message.body.len() as u64;
-                self.arrived(self.uid(queue), position);
+                let body_bytes = message.body.len() as u64;
+                self.last_bytes = Some(body_bytes);
+                self.step(LogStep::Arrived { queue: self.uid(queue), position, body_bytes });
             }
             Record::Large { queue, position, body_bytes, .. } => {
-                let entries = vec![(self.uid(queue), position)];
-                self.large = Some(LargeMessage { body_bytes, missing_bytes: body_bytes, entries });
-                self.on_part(0);
+                let queue = self.uid(queue);
+                self.last_bytes = None;
+                self.large = Some(LargeMessage { queue, position, body_bytes, missing_bytes: body_bytes });
             }
             Record::Again { queue, position } => {
-                let uid = self.uid(queue);
-                match &mut self.large {
-                    Some(large) => large.entries.push((uid, position)),
-                    None => self.arrived(uid, position),
+                if let Some(body_bytes) = self.last_bytes {
+                    self.step(LogStep::Arrived { queue: self.uid(queue), position, body_bytes });
                 }
             }
-            Record::Part(bytes) => self.on_part(bytes.len() as u64),
             Record::Settled { queue, first, count } => {
                 self.step(LogStep::Settled { queue: self.uid(queue), first, count });
             }
-            // What was not ended does not count.
             Record::CommitBegin => self.commit = Some(Vec::new()),
             Record::CommitEnd => self.commit.take().into_iter().flatten().for_each(&mut self.on_step),
-            Record::Seen { .. } | Record::Returned { .. } | Record::Definition { .. } => {}
+            Record::CommitAborted => self.commit = None,
+            Record::Seen { .. } | Record::Returned { .. } | Record::Definition { .. } | Record::Part(_) => {}
         }
     }
 

@@ -5,12 +5,12 @@ use super::live_messages::{LiveMessages, QueueContent};
 use super::stopped_store::{StoppedStore, StoredLog};
 use super::table::table;
 use definitions::Json;
-use store::{QueueUid, RecordVisitor};
+use store::{Position, QueueUid, RecordVisitor};
 
 const HEADING: [&str; 5] = ["queue", "messages", "bytes", "first", "last"];
 
 /// The bits of a position below its priority level.
-const LEVEL_SHIFT: u32 = 56;
+const PLACE_BITS: u32 = 56;
 
 pub fn show(store: &StoppedStore, is_json: bool) -> Findings {
     let mut live = LiveMessages::default();
@@ -55,7 +55,7 @@ fn place(position: u64) -> String {
 }
 
 fn split(position: u64) -> (u64, u64) {
-    (position >> LEVEL_SHIFT, position & ((1 << LEVEL_SHIFT) - 1))
+    (Position(position).level().into(), position & ((1 << PLACE_BITS) - 1))
 }
 
 fn json(live: &LiveMessages) -> Json {

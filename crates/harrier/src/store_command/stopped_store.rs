@@ -1,16 +1,15 @@
 //! The store in a state folder that no broker uses, to be read.
 
 use crate::state_folder::StateFolder;
+use crate::store_file::StoreFile;
 use disk::SegmentFolder;
 use std::path::Path;
-use store::limits::BLOCK_BYTES;
 use store::{
-    AlignedBuffer, Block, Chain, Damage, DiskError, LogEnd, LogId, OnDamage, RecordVisitor, ScanError, ScanResult,
-    SegmentHeader, SegmentId, SegmentNumber, SegmentReader, StoreTag, scan,
+    Chain, Damage, LogEnd, LogId, OnDamage, RecordVisitor, ScanError, ScanResult, SegmentNumber, StoreTag, scan,
 };
 
-/// The folders of a store.
-const FOLDERS: [&str; 2] = ["definitions", "log"];
+/// The log of the definitions: the only one in its folder.
+const DEFINITIONS_LOG: LogId = LogId(0);
 
 /// A store that nobody writes to while this exists.
 pub struct StoppedStore {
@@ -24,16 +23,18 @@ impl StoppedStore {
     pub fn open(state: &Path) -> Result<StoppedStore, String> {
         let named = |why: String| format!("{}: {why}", state.display());
         let folder = StateFolder::lock_to_read(state).map_err(named)?;
-        let mut logs = Vec::new();
-        for name in FOLDERS.into_iter().filter(|name| state.join(name).is_dir()) {
-            let files = SegmentFolder::open_to_read(&state.join(name)).map_err(|error| error.text)?;
-            for id in files.logs().map_err(|error| error.text)? {
-                let segments = files.segments(id).map_err(|error| error.text)?;
-                logs.push(StoredLog { folder: name.to_owned(), files: files.clone(), id, segments });
-            }
-        }
-        if logs.is_empty() {
-            return Err(named("there is no store in this folder".to_owned()));
+        let file = StoreFile::load(&folder).map_err(named)?;
+        let file = file.ok_or_else(|| named("there is no store in this folder".to_owned()))?;
+        let store = StoreTag::of(file.id);
+        let definitions = SegmentFolder::open_to_read(&file.definitions_path(&folder)).map_err(|error| error.text)?;
+        let messages = SegmentFolder::open_to_read(&file.log_path(&folder)).map_err(|error| error.text)?;
+        let mut ids = messages.logs().map_err(|error| error.text)?;
+        ids.extend((0..file.logs).map(|log| LogId(log.into())));
+        ids.sort_unstable();
+        ids.dedup();
+        let mut logs = vec![StoredLog::open("definitions".to_owned(), &definitions, store, DEFINITIONS_LOG)?];
+        for id in ids {
+            logs.push(StoredLog::open(format!("{} {}", file.log_folder, id.0), &messages, store, id)?);
         }
         Ok(StoppedStore { logs, _folder: folder })
     }
@@ -45,17 +46,21 @@ impl StoppedStore {
 
 /// A log in its folder.
 pub struct StoredLog {
-    /// The folder's name in the state folder.
-    folder: String,
+    name: String,
     files: SegmentFolder,
-    id: LogId,
+    start: Chain,
     segments: Vec<SegmentNumber>,
 }
 
 impl StoredLog {
-    /// How it is named to people: the log of the definitions is the only one in its folder.
-    pub fn name(&self) -> String {
-        if self.folder == FOLDERS[0] { self.folder.clone() } else { format!("{} {}", self.folder, self.id.0) }
+    fn open(name: String, files: &SegmentFolder, store: StoreTag, id: LogId) -> Result<StoredLog, String> {
+        let segments = files.segments(id).map_err(|error| error.text)?;
+        Ok(StoredLog { name, files: files.clone(), start: LogEnd::empty(store, id).chain, segments })
+    }
+
+    /// How it is named to people.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     pub fn segments(&self) -> usize {
@@ -64,21 +69,7 @@ impl StoredLog {
 
     /// Reads all of it.
     pub fn scan(&self, visitor: &mut impl RecordVisitor) -> Result<ScanResult, ScanError> {
-        let mut files = self.files.clone();
-        let start = self.start(&mut files)?;
-        scan(start, self.segments.clone(), OnDamage::Skip, &mut files, visitor)
-    }
-
-    /// Where the log begins. Its store is that of the first segment that says so.
-    fn start(&self, files: &mut SegmentFolder) -> Result<Chain, DiskError> {
-        let mut block = AlignedBuffer::new(BLOCK_BYTES);
-        for &number in &self.segments {
-            let filled = files.read(SegmentId { log: self.id, number }, Block(0), &mut block)?;
-            if let Ok(header) = SegmentHeader::read(&block[..filled]) {
-                return Ok(LogEnd::empty(header.store, self.id).chain);
-            }
-        }
-        Ok(LogEnd::empty(StoreTag(0), self.id).chain)
+        scan(self.start, self.segments.clone(), OnDamage::Skip, &mut self.files.clone(), visitor)
     }
 
     /// What is damaged, with the file.

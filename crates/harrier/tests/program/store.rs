@@ -14,6 +14,9 @@ use std::sync::mpsc::channel;
 
 const STORE: StoreTag = StoreTag(77);
 
+/// The file that says which store is in a state folder: the one with this tag.
+const STORE_FILE: &str = "format = 1\nid = \"4d\"\nlogs = 2\nlog_folder = \"log\"\n";
+
 /// A log that a test writes, a group at a time.
 struct TestLog {
     // Dropped in this order: the folder is the test's.
@@ -73,6 +76,7 @@ fn settle(writer: &mut LogWriter, queue: u64, first: u64, count: u64) {
 fn state(name: &str) -> TempFolder {
     let state = TempFolder::new(name);
     std::fs::write(state.path("lock"), "").expect("a file");
+    std::fs::write(state.path("store.toml"), STORE_FILE).expect("a file");
     let mut definitions = TestLog::new(Path::new(&state.path("definitions")), LogId(0));
     definitions.group(|writer| {
         writer.append(|group| group.definition(1, b"a definition"));
@@ -135,6 +139,7 @@ fn a_sound_store_is_counted() {
     let expect = "\
 log          segments  frames  records  messages  settled  last sequence  torn  damaged
 definitions         2       1        1         0        0              1     0        0
+log 0               0       0        0         0        0              0     0        0
 log 1               2       5       12         6        2              5     0        0
 sound
 ";

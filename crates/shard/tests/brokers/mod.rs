@@ -148,6 +148,7 @@ impl TestBroker {
             cluster_name: name.into(),
             dialler: Some(Arc::new(TestDialler(fabric))),
             requests: None,
+            store: None,
         });
         TestBroker { server: server.expect("a broker"), name, over: place.map(str::to_owned) }
     }
