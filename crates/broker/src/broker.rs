@@ -144,7 +144,13 @@ impl Broker {
         ]
     }
 
-    /// The durable queue of this shard with this number.
+    /// There is a store: from now on its effects are made, [`Effects::append`] and those that follow it. Call it before any
+    /// message is restored or any client connects.
+    pub fn use_store(&mut self) {
+        self.control().use_store();
+    }
+
+    /// The durable queue of this shard with this number, if there is a store.
     pub fn queue_of(&self, uid: QueueUid) -> Option<QueueId> {
         self.data.dispatcher.queues.by_uid(uid)
     }
@@ -401,9 +407,18 @@ impl Broker {
 
     /// The store has made everything up to this ticket durable.
     pub fn durable<E: Effects>(&mut self, ticket: u64, fx: &mut E) {
-        while let Some(publish) = self.data.confirms.next_durable(ticket) {
-            self.publishing().on_answer(publish, fx);
-        }
+        self.publishing().on_durable(ticket, fx);
+    }
+
+    /// The changes of definitions that this shard has made. Messages that arrive from now on may depend on all of them.
+    pub fn definitions_version(&self) -> u64 {
+        self.definitions.version()
+    }
+
+    /// Shard 0: the journal has made the definitions up to this version durable.
+    pub fn definitions_durable<E: Effects>(&mut self, version: u64, fx: &mut E) {
+        self.definitions.note_durable(version);
+        self.requests().send_outcomes(fx);
     }
 
     /// A connection's output has capacity again: its idle consumers take their turns.

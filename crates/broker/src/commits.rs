@@ -61,7 +61,7 @@ impl Commits<'_> {
         self.publishing.data.dispatch_due(self.publishing.sessions, self.publishing.catalog, fx);
         // The client has gone, or closed the channel: nobody awaits a reply.
         let channel = self.publishing.data.dispatcher.channels.get_mut(key).filter(|channel| !channel.closing)?;
-        if channel.confirms.pending.is_empty() {
+        if channel.confirms.is_idle() {
             match channel.commit_result() {
                 Ok(()) => fx.reply(slot, number, Method::TxCommitOk(tx::CommitOk {})),
                 Err(refusal) => fx.refuse(slot, number, refusal, tx::Commit::ID),

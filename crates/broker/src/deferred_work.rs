@@ -6,8 +6,8 @@
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
 use crate::ledger::SettlementOutcome;
 use crate::message::Message;
+use crate::purged_messages::PurgedMessages;
 use crate::queue::Queue;
-use crate::ready_messages::ReadyMessages;
 use crate::shard_message::Requester;
 use crate::transaction::TransactionOperation;
 use catalog::{KeyedRoute, QueueId, QueueRoute, SessionId};
@@ -44,7 +44,7 @@ pub(crate) enum DeferredWork {
     /// Definitions that are not finished: not everything that they remove is gone, or put under other policies.
     FinishDefinitions,
     /// Messages that were purged.
-    DropMessages(Box<ReadyMessages>),
+    DropMessages(Box<PurgedMessages>),
     /// A connection that is gone, and whose channels are closed: its exclusive queues are deleted.
     EndSession { session: SessionId },
 }

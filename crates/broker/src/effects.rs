@@ -7,7 +7,7 @@ use crate::admin_request::{AdminRequest, AdminRequestError};
 use crate::ids::{ConnectionSlot, QueuePosition};
 use crate::message::{Content, Message};
 use crate::shard_message::ShardBatch;
-use catalog::{QueueUid, Refusal, ShardId};
+use catalog::{Catalog, Definition, ExecutedDefinition, QueueUid, Refusal, ShardId};
 use slab::Pool;
 use wire::{
     ChannelNumber, DeliveryTag,
@@ -115,4 +115,16 @@ pub trait Effects {
     fn await_durable(&mut self, ticket: u64);
     /// A durable queue is gone, with all its messages.
     fn drop_queue(&mut self, queue: QueueUid);
+    /// Shard 0 has executed a definition that changed something. Returns whether its outcome waits until
+    /// `Broker::definitions_durable` says that this version is durable: only if it changed what survives a restart, and there
+    /// is a store.
+    fn journal(
+        &mut self,
+        _version: u64,
+        _definition: &Definition,
+        _executed: &ExecutedDefinition,
+        _catalog: &Catalog,
+    ) -> bool {
+        false
+    }
 }

@@ -109,17 +109,13 @@ impl<'a> Inbox<'a> {
             }
             ShardMessage::PublishesAccepted { publishes } => {
                 for _ in 0..publishes {
-                    let Some(publish) = self.control().data.confirms.next_answered(from) else { break };
-                    self.control().publishing().on_answer(publish, fx);
+                    let Some(awaited) = self.control().data.confirms.next_answered(from) else { break };
+                    self.control().publishing().on_shard_answer(awaited, true, fx);
                 }
             }
             ShardMessage::PublishRefused => {
-                let data = &mut *self.control().data;
-                if let Some(publish) = data.confirms.next_answered(from) {
-                    if let Some(channel) = data.dispatcher.channels.get_mut(publish.channel) {
-                        channel.confirms.refused.insert(publish.number);
-                    }
-                    self.control().publishing().on_answer(publish, fx);
+                if let Some(awaited) = self.control().data.confirms.next_answered(from) {
+                    self.control().publishing().on_shard_answer(awaited, false, fx);
                 }
             }
             ShardMessage::Credit { queue, consumer, messages, bytes } => {
@@ -130,6 +126,9 @@ impl<'a> Inbox<'a> {
             }
             ShardMessage::Settled { queue, position, count } => {
                 self.control().data.dispatcher.queues.settle(queue, position, count, fx);
+            }
+            ShardMessage::Taken { queue, position, count } => {
+                self.control().data.dispatcher.queues.forget(queue, position, count, fx);
             }
             ShardMessage::Rejected { queue, position, message } => {
                 self.control().data.dispatcher.queues.reject(queue, position, message, fx);
@@ -204,9 +203,9 @@ impl<'a> Inbox<'a> {
         fx: &mut E,
     ) {
         let data = &mut *self.control().data;
-        let accepted = data.accept_remote(queues, content, kept, fx);
+        let result = data.accept_remote(queues, content, kept, fx);
         if confirm {
-            data.confirms.answer_shard(from, accepted, fx);
+            data.confirms.answer_shard(from, result, fx);
         }
     }
 

@@ -65,6 +65,7 @@ mod payload;
 mod pending_dead_letters;
 mod publish_route;
 mod publishing;
+mod purged_messages;
 mod queue;
 mod queue_housekeeping;
 mod queue_timers;
@@ -76,6 +77,7 @@ mod restoration;
 mod session_channels;
 mod session_state;
 mod sessions;
+mod shard_answers;
 mod shard_message;
 mod stamps;
 #[cfg(test)]

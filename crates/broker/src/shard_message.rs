@@ -169,6 +169,13 @@ pub enum ShardMessage {
         position: QueuePosition,
         count: u32,
     },
+    /// To a durable queue: messages at positions that follow one another were taken by clients that acknowledge nothing.
+    Taken {
+        queue: QueueId,
+        /// That of the first.
+        position: QueuePosition,
+        count: u32,
+    },
     /// To a queue with a target for dead letters: a consumer rejected this message.
     Rejected {
         queue: QueueId,
@@ -270,6 +277,19 @@ impl ShardBatch {
                 *count += 1;
             }
             _ => self.push(ShardMessage::Settled { queue, position, count: 1 }),
+        }
+    }
+
+    /// A message of a durable queue is taken without acknowledgement, see [`ShardBatch::push_settled`].
+    #[inline]
+    pub fn push_taken(&mut self, queue: QueueId, position: QueuePosition) {
+        match self.messages.last_mut() {
+            Some(ShardMessage::Taken { queue: last, position: first, count })
+                if *last == queue && first.0 + u64::from(*count) == position.0 && *count < u32::MAX =>
+            {
+                *count += 1;
+            }
+            _ => self.push(ShardMessage::Taken { queue, position, count: 1 }),
         }
     }
 

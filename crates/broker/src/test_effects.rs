@@ -100,7 +100,9 @@ impl Effects for RecordedEffects {
     fn end_commit(&mut self) -> AppendResult {
         AppendResult::Durable
     }
-    fn await_durable(&mut self, _ticket: u64) {}
+    fn await_durable(&mut self, ticket: u64) {
+        self.list.push(format!("await {ticket}"));
+    }
     fn drop_queue(&mut self, _: QueueUid) {}
 }
 

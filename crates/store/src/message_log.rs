@@ -25,7 +25,7 @@ use crate::recovery::RecoveredLog;
 use crate::request::{Completion, DiskError, Request};
 use encode::Settlements;
 use pending::{Entry, PendingList};
-use queues::QueueTable;
+use queues::{PendingRun, QueueTable};
 use segments::SegmentUses;
 use std::collections::VecDeque;
 use tickets::Tickets;
@@ -157,21 +157,17 @@ impl<M: LoggedMessage> MessageLog<M> {
         let first_unbegun = self.list.first_unbegun();
         let is_commit = self.open_commit.is_some();
         let settled_behind = self.list.last();
-        let mut has_unwritten = false;
+        let mut written = level.live.range_within(first.0, end);
         let list = &mut self.list;
-        level.pending_within(first.0, end, first_unbegun, |from, to| {
-            has_unwritten = true;
-            // A commit may turn out not to count: what it settles is written.
-            for entry in from..if is_commit { from } else { to } {
-                if let Some(message) = list.take_unwritten(entry, settled_behind) {
-                    list.subtract(message.bytes());
-                }
+        level.pending_within(first.0, end, first_unbegun, |run| {
+            if is_commit {
+                // It may turn out not to count: what it settles is written.
+                let (from, to) = written.unwrap_or((run.first, 0));
+                written = Some((from.min(run.first), to.max(run.first + run.count)));
+            } else {
+                take_unwritten(list, run, settled_behind);
             }
         });
-        let mut written = level.live.range_within(first.0, end);
-        if is_commit && has_unwritten {
-            written = Some((first.0, end));
-        }
         let Some((from, to)) = written else { return };
         let by = list.push_settled(queue, Position(from), to - from);
         let segments = &mut self.segments;
@@ -224,13 +220,7 @@ impl<M: LoggedMessage> MessageLog<M> {
         let entry = self.list.push(Entry::Dropped { queue });
         let Self { queues, list, segments, .. } = self;
         for level in &mut queues.get(queue).levels {
-            level.pending_within(0, u64::MAX, first_unbegun, |from, to| {
-                for entry in from..to {
-                    if let Some(message) = list.take_unwritten(entry, settled_behind) {
-                        list.subtract(message.bytes());
-                    }
-                }
-            });
+            level.pending_within(0, u64::MAX, first_unbegun, |run| take_unwritten(list, run, settled_behind));
             level.live.remove(0, u64::MAX, |run| segments.settle(&run, entry));
         }
     }
@@ -350,6 +340,16 @@ impl<M: LoggedMessage> MessageLog<M> {
     fn complete_tickets(&mut self) {
         if let Some(ticket) = self.tickets.complete() {
             self.event = Some(MessageLogEvent::Durable(ticket));
+        }
+    }
+}
+
+/// Messages are settled before they are written.
+#[inline]
+fn take_unwritten<M: LoggedMessage>(list: &mut PendingList<M>, run: PendingRun, settled_behind: u64) {
+    for entry in run.entry..run.entry + run.count {
+        if let Some(message) = list.take_unwritten(entry, settled_behind) {
+            list.subtract(message.bytes());
         }
     }
 }

@@ -1,6 +1,9 @@
 //! Durable queues and their store: what it is told, what waits for it, and what queues are after a restart.
 
+mod confirms;
+mod dead_letters;
 mod restoration;
+mod settlements;
 
 use super::{LIMIT, ack, consume, prefetch, short};
 use crate::world::{BrokerWorld, WorldConnection};

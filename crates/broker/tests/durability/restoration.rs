@@ -9,6 +9,7 @@ use wire::{DeliveryTag, Properties, RawProperties, Table, Value};
 /// A broker with one queue, which has the number 1.
 fn world_with(arguments: &Table) -> (BrokerWorld, WorldConnection) {
     let mut world = BrokerWorld::new(1, LIMIT);
+    world.switch_stores_on();
     let client = world.connect(0, 1);
     declare_durable(&mut world, client, "q", arguments);
     (world, client)
@@ -50,7 +51,6 @@ fn restored_messages_keep_their_order_and_those_handed_out_are_redelivered() {
 #[test]
 fn positions_go_on_behind_those_that_were_given_before() {
     let (mut world, client) = world_with(&Table::new().with("x-max-priority", Value::I32(9)).expect("short"));
-    world.switch_stores_on();
     let messages = [(position(0, 7), "low", false, 0), (position(5, 2), "high", false, 0)];
     restore(&mut world, &messages, &[position(0, 8), position(3, 4), position(5, 6)]);
     for (priority, body) in [(None, "a"), (Some(3), "b"), (Some(5), "c"), (Some(9), "d")] {
@@ -122,6 +122,7 @@ fn messages_of_queues_that_are_gone_are_not_restored() {
 #[test]
 fn a_full_queue_is_full_after_a_restart() {
     let mut world = BrokerWorld::new(2, 1_000);
+    world.switch_stores_on();
     let owner = world.connect(0, 1);
     let publisher = world.connect(1, 2);
     declare_durable(&mut world, owner, "q", &Table::new());

@@ -418,7 +418,10 @@ impl BrokerWorld {
 
     /// Gives every shard a store that makes nothing durable by itself.
     pub fn switch_stores_on(&mut self) {
-        self.shards.iter_mut().for_each(|(_, recorder)| recorder.store.is_on = true);
+        for (broker, recorder) in &mut self.shards {
+            broker.use_store();
+            recorder.store.is_on = true;
+        }
     }
 
     /// What the store of a shard was told since the last call.

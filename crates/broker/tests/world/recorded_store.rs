@@ -15,6 +15,8 @@ struct LiveMessage {
 #[derive(Default)]
 pub struct RecordedStore {
     pub is_on: bool,
+    /// What is appended now has the ticket of what was appended last.
+    pub group: bool,
     /// What it was told.
     pub told: Vec<String>,
     live: BTreeMap<(QueueUid, QueuePosition), LiveMessage>,
@@ -53,17 +55,10 @@ impl RecordedStore {
         messages.collect::<Vec<_>>().join(" ")
     }
 
-    /// Everything that it would restore.
-    pub fn take_live(&mut self) -> Vec<(QueueUid, QueuePosition, Message, bool, u32)> {
-        let live = std::mem::take(&mut self.live).into_iter();
-        live.map(|((queue, position), LiveMessage { message, was_delivered, times_returned })| {
-            (queue, position, message, was_delivered, times_returned)
-        })
-        .collect()
-    }
-
     fn next_ticket(&mut self) -> AppendResult {
-        self.ticket += 1;
+        if !self.group || self.ticket == 0 {
+            self.ticket += 1;
+        }
         AppendResult::Pending(self.ticket)
     }
 

@@ -68,18 +68,17 @@ impl Level {
         }
     }
 
-    /// The entries of unwritten messages from `first` to before `end`, as ranges.
+    /// The unwritten messages from `first` to before `end`, as runs.
     #[inline]
-    pub fn pending_within(&mut self, first: u64, end: u64, first_unbegun: u64, mut found: impl FnMut(u64, u64)) {
+    pub fn pending_within(&mut self, first: u64, end: u64, first_unbegun: u64, mut found: impl FnMut(PendingRun)) {
         self.forget_encoded(first_unbegun);
         let is_front = self.pending.front().is_none_or(|run| run.first + run.count > first);
         let from = if is_front { 0 } else { self.pending.partition_point(|run| run.first + run.count <= first) };
         for run in self.pending.range(from..).take_while(|run| run.first < end) {
-            let skipped = first.saturating_sub(run.first);
+            let skipped = first.saturating_sub(run.first).max(first_unbegun.saturating_sub(run.entry));
             let taken = run.count.min(end - run.first);
-            let entries = (run.entry + skipped).max(first_unbegun)..run.entry + taken;
-            if !entries.is_empty() {
-                found(entries.start, entries.end);
+            if skipped < taken {
+                found(PendingRun { first: run.first + skipped, count: taken - skipped, entry: run.entry + skipped });
             }
         }
         // What is settled at the front will not be looked for again.
