@@ -2,6 +2,15 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+/// Publishes that were appended within one tick: a group of the store has all of them, mostly, so that none waits for another.
+struct StoredRun {
+    /// Number of the first. The run ends where the next one begins.
+    first: u64,
+    /// Ticket of the first that is not durable.
+    first_ticket: u64,
+    last_ticket: u64,
+}
+
 /// The publishes of a channel that its client awaits, in order, so that one confirm covers many.
 #[derive(Default)]
 pub struct ChannelConfirms {
@@ -11,9 +20,8 @@ pub struct ChannelConfirms {
     pub confirmed: u64,
     /// Publishes that wait for other shards: the number of each, and how many answers it lacks.
     pub pending: VecDeque<(u64, u32)>,
-    /// The store's tickets that publishes wait for: each with the number of the first that waits for it. Tickets grow with the
-    /// numbers, so that one entry is for all publishes of a group.
-    tickets: VecDeque<(u64, u64)>,
+    /// Publishes that wait for the store, in runs that follow one another.
+    stored: VecDeque<StoredRun>,
     /// Publishes that a queue refused, and that the client was not sent a `basic.nack` for yet.
     pub refused: BTreeSet<u64>,
     /// The channel is on the list of those whose confirms are due.
@@ -24,32 +32,38 @@ impl ChannelConfirms {
     /// Every publish up to this number is safe.
     pub fn last_safe(&self) -> u64 {
         let answered = self.pending.front().map_or(self.published, |&(number, _)| number - 1);
-        let durable = self.tickets.front().map_or(self.published, |&(number, _)| number - 1);
+        let durable = self.stored.front().map_or(self.published, |run| run.first - 1);
         answered.min(durable)
     }
 
     /// Whether no publish waits for other shards or the store.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.pending.is_empty() && self.tickets.is_empty()
+        self.pending.is_empty() && self.stored.is_empty()
     }
 
-    /// A publish, the last or one whose forwarding goes on, waits for a ticket of the store. Returns whether it is the first of
-    /// this channel that does.
+    /// A publish, the last or one whose forwarding goes on, waits for a ticket of the store. Those that wait for tickets behind
+    /// `sealed` are one run. Returns whether it begins one.
     #[inline]
-    pub fn await_ticket(&mut self, number: u64, ticket: u64) -> bool {
-        if self.tickets.back().is_some_and(|&(_, last)| last >= ticket) {
+    pub fn await_ticket(&mut self, number: u64, ticket: u64, sealed: u64) -> bool {
+        if let Some(run) = self.stored.back_mut()
+            && (run.last_ticket > sealed || run.last_ticket >= ticket)
+        {
+            run.last_ticket = run.last_ticket.max(ticket);
             return false;
         }
-        self.tickets.push_back((number, ticket));
+        self.stored.push_back(StoredRun { first: number, first_ticket: ticket, last_ticket: ticket });
         true
     }
 
-    /// The store has made everything up to this ticket durable.
-    pub fn on_durable(&mut self, ticket: u64) {
-        while self.tickets.front().is_some_and(|&(_, first)| first <= ticket) {
-            self.tickets.pop_front();
+    /// The store has made everything up to this ticket durable. If a run waits for further ones, returns the next.
+    pub fn on_durable(&mut self, ticket: u64) -> Option<u64> {
+        while self.stored.front().is_some_and(|run| run.last_ticket <= ticket) {
+            self.stored.pop_front();
         }
+        let run = self.stored.front_mut().filter(|run| run.first_ticket <= ticket)?;
+        run.first_ticket = ticket + 1;
+        Some(run.first_ticket)
     }
 
     /// Takes the next publish that a queue refused, of those up to a number.
@@ -82,16 +96,22 @@ mod tests {
     use super::ChannelConfirms;
 
     #[test]
-    fn a_ticket_has_one_entry_however_many_publishes_wait_for_it() {
+    fn publishes_of_a_tick_are_one_run_and_safe_together() {
         let mut confirms = ChannelConfirms { published: 7, ..ChannelConfirms::default() };
-        let first =
-            [(2, 10), (3, 10), (5, 10), (5, 11), (6, 11)].map(|(number, ticket)| confirms.await_ticket(number, ticket));
-        assert_eq!(first, [true, false, false, true, false]);
-        assert_eq!((confirms.last_safe(), confirms.tickets.len(), confirms.is_idle()), (1, 2, false));
-        confirms.on_durable(10);
-        assert_eq!(confirms.last_safe(), 4, "5 is in two queues, and waits for both");
+        let first = [(2, 10), (3, 12), (5, 13)].map(|(number, ticket)| confirms.await_ticket(number, ticket, 9));
+        assert_eq!(first, [true, false, false]);
+        // The next tick.
+        let first = [(5, 13), (5, 14), (6, 15)].map(|(number, ticket)| confirms.await_ticket(number, ticket, 13));
+        assert_eq!(first, [false, true, false]);
+        assert_eq!((confirms.last_safe(), confirms.stored.len(), confirms.is_idle()), (1, 2, false));
+        assert_eq!((confirms.on_durable(11), confirms.last_safe()), (Some(12), 1));
+        assert_eq!(
+            (confirms.on_durable(13), confirms.last_safe()),
+            (None, 4),
+            "5 is in two queues, and waits for both"
+        );
         confirms.pending.push_back((6, 1));
-        confirms.on_durable(11);
+        assert_eq!(confirms.on_durable(15), None);
         assert_eq!((confirms.last_safe(), confirms.is_idle()), (5, false));
         confirms.on_answer(6);
         assert_eq!((confirms.last_safe(), confirms.is_idle()), (7, true));

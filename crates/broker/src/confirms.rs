@@ -41,8 +41,13 @@ pub(crate) struct PublisherConfirms {
     /// Publishes that each shard has not accepted yet, in the order they were sent.
     awaiting_shards: Vec<VecDeque<AwaitedAnswer>>,
     sources: SlotMap<SourceKey, StoredSource>,
-    /// Tickets that the store has not made durable yet, each with a channel of which publishes wait for it.
+    /// Tickets that the store has not made durable yet, in their order, each with a channel of which a run of publishes waits for
+    /// it first.
     awaiting_store: VecDeque<(u64, ChannelKey)>,
+    /// The last ticket that anybody waits for.
+    last_ticket: u64,
+    /// The same when the last tick ended.
+    sealed_ticket: u64,
     /// The answers to publishes of each shard.
     answers: Vec<ShardAnswers>,
 }
@@ -55,6 +60,8 @@ impl PublisherConfirms {
             awaiting_shards: (0..shards).map(|_| VecDeque::new()).collect(),
             sources: SlotMap::with_key(),
             awaiting_store: VecDeque::new(),
+            last_ticket: 0,
+            sealed_ticket: 0,
             answers: (0..shards).map(|_| ShardAnswers::default()).collect(),
         }
     }
@@ -99,10 +106,31 @@ impl PublisherConfirms {
         }
     }
 
-    /// Publishes of a channel wait for a ticket of the store, which will report it durable.
+    /// A publish of a channel waits for a ticket of the store, which will report it durable.
     #[inline]
-    pub fn await_store<E: Effects>(&mut self, ticket: u64, key: ChannelKey, fx: &mut E) {
-        self.awaiting_store.push_back((ticket, key));
+    pub fn await_store<E: Effects>(
+        &mut self,
+        ticket: u64,
+        publish: PublishKey,
+        confirms: &mut ChannelConfirms,
+        fx: &mut E,
+    ) {
+        if confirms.await_ticket(publish.number, ticket, self.sealed_ticket) {
+            self.awaiting_store.push_back((ticket, publish.channel));
+        }
+        self.note_ticket(ticket, fx);
+    }
+
+    /// A run of publishes of a channel is durable in part: it waits for this ticket next.
+    #[cold]
+    pub fn await_rest(&mut self, ticket: u64, key: ChannelKey) {
+        let at = self.awaiting_store.partition_point(|&(before, _)| before <= ticket);
+        self.awaiting_store.insert(at, (ticket, key));
+    }
+
+    #[inline]
+    fn note_ticket<E: Effects>(&mut self, ticket: u64, fx: &mut E) {
+        self.last_ticket = self.last_ticket.max(ticket);
         fx.await_durable(ticket);
     }
 
@@ -130,7 +158,21 @@ impl PublisherConfirms {
     /// for the store.
     #[inline]
     pub fn answer_shard<E: Effects>(&mut self, from: ShardId, result: RemoteResult, fx: &mut E) {
-        self.answers[usize::from(from.0)].push(from, result, fx);
+        self.answers[usize::from(from.0)].push(from, result, self.sealed_ticket, fx);
+        if let RemoteResult::Pending(ticket) = result {
+            self.note_ticket(ticket, fx);
+        }
+    }
+
+    /// The part of a commit of another shard has begun, or ended.
+    pub fn set_commit_open(&mut self, from: ShardId, is_open: bool) {
+        self.answers[usize::from(from.0)].is_commit_open = is_open;
+    }
+
+    /// Whether the part of a commit of another shard has begun and not ended.
+    #[inline]
+    pub fn is_commit_open(&self, from: ShardId) -> bool {
+        self.answers[usize::from(from.0)].is_commit_open
     }
 
     /// The store has made everything up to this ticket durable: publishes of other shards that waited for it are answered.
@@ -140,8 +182,9 @@ impl PublisherConfirms {
         }
     }
 
-    /// Tells the other shards how many of their publishes were accepted.
+    /// Tells the other shards how many of their publishes were accepted. A tick ends.
     pub fn flush_accepted<E: Effects>(&mut self, fx: &mut E) {
+        self.sealed_ticket = self.last_ticket;
         for (shard, answers) in self.answers.iter_mut().enumerate() {
             answers.flush(ShardId(shard as u16), fx);
         }
@@ -227,10 +270,21 @@ mod tests {
         let mut channels = Channels::new(ShardId(0));
         let mut fx = RecordedEffects::default();
         let [first, second] = [1, 2].map(|number| channels.open(ConnectionSlot::new(8), ChannelNumber(number)));
-        confirms.await_store(10, first, &mut fx);
-        confirms.await_store(20, second, &mut fx);
+        let mut publish = |channel, number, ticket, confirms: &mut PublisherConfirms, fx: &mut RecordedEffects| {
+            let of_channel = &mut channels.get_mut(channel).expect("open").confirms;
+            of_channel.published = number;
+            confirms.await_store(ticket, PublishKey { channel, number }, of_channel, fx);
+        };
+        for (channel, number, ticket) in [(first, 1, 10), (second, 1, 20), (first, 2, 25)] {
+            publish(channel, number, ticket, &mut confirms, &mut fx);
+        }
+        assert_eq!(fx.take(), "await 10 | await 20 | await 25");
         assert_eq!((confirms.next_durable(9), confirms.next_durable(10)), (None, Some(first)));
         assert_eq!((confirms.next_durable(10), confirms.awaiting_store_len()), (None, 1));
-        assert_eq!(fx.take(), "await 10 | await 20");
+        confirms.await_rest(11, first);
+        assert_eq!([(); 3].map(|()| confirms.next_durable(25)), [Some(first), Some(second), None]);
+        confirms.flush_accepted(&mut fx);
+        publish(first, 3, 26, &mut confirms, &mut fx);
+        assert_eq!(confirms.next_durable(26), Some(first), "another tick, another run");
     }
 }

@@ -68,6 +68,8 @@ pub(crate) struct DeferredCommit {
     pub operations: std::vec::IntoIter<TransactionOperation>,
     /// It settles deliveries, so that consumers may get more.
     pub settles: bool,
+    /// It publishes or settles persistent messages, and there is a store.
+    pub is_stored: bool,
 }
 
 /// The work of one connection.

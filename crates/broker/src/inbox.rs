@@ -2,12 +2,13 @@
 
 use crate::control_plane::ControlPlane;
 use crate::early_publishes::{EarlyPublish, EarlyPublishes};
-use crate::effects::Effects;
+use crate::effects::{AppendResult, Effects};
 use crate::ids::{ConsumerRef, QueuePosition};
 use crate::message::{Content, Message};
 use crate::payload::Payload;
 use crate::ready_messages::QueueEntry;
 use crate::requests::Requests;
+use crate::shard_answers::RemoteResult;
 use crate::shard_message::{ShardBatch, ShardMessage, ShardPayload};
 use catalog::{QueueId, ShardId};
 
@@ -34,6 +35,19 @@ impl<'a> Inbox<'a> {
     /// Carries out a batch and empties it. At the limit of early publishes, and when the budget of the turn is spent, the rest of
     /// it is held back. Returns whether it was carried out to its end.
     fn carry_out<E: Effects>(&mut self, from: ShardId, batch: &mut ShardBatch, fx: &mut E) -> bool {
+        // A commit that is carried out in several turns, or has come in several batches, is one of the store for each of them.
+        if self.control().data.confirms.is_commit_open(from) {
+            fx.begin_commit();
+        }
+        let is_done = self.carry_out_messages(from, batch, fx);
+        if self.control().data.confirms.is_commit_open(from) {
+            // Whoever waits for it waits for its end.
+            let _earlier = fx.end_commit();
+        }
+        is_done
+    }
+
+    fn carry_out_messages<E: Effects>(&mut self, from: ShardId, batch: &mut ShardBatch, fx: &mut E) -> bool {
         let mut messages = std::mem::take(&mut batch.messages);
         let mut rest = messages.drain(..);
         while let Some(message) = rest.next() {
@@ -106,6 +120,21 @@ impl<'a> Inbox<'a> {
                         send_back(from, queue, QueueEntry { position, message, redelivered }, ack_required, fx);
                     }
                 }
+            }
+            ShardMessage::BeginCommit => {
+                self.control().data.confirms.set_commit_open(from, true);
+                fx.begin_commit();
+            }
+            // Answers are in the order of what they answer.
+            ShardMessage::EndCommit if self.early.is_waiting(from) => return Some(ShardMessage::EndCommit),
+            ShardMessage::EndCommit => {
+                let confirms = &mut self.control().data.confirms;
+                confirms.set_commit_open(from, false);
+                let result = match fx.end_commit() {
+                    AppendResult::Durable => RemoteResult::Accepted,
+                    AppendResult::Pending(ticket) => RemoteResult::Pending(ticket),
+                };
+                confirms.answer_shard(from, result, fx);
             }
             ShardMessage::PublishesAccepted { publishes } => {
                 for _ in 0..publishes {

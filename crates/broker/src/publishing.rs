@@ -405,10 +405,9 @@ impl Publishing<'_> {
             if result.refused {
                 channel.confirms.refused.insert(number);
             }
-            if let Some(ticket) = result.ticket
-                && channel.confirms.await_ticket(number, ticket)
-            {
-                self.data.confirms.await_store(ticket, key, fx);
+            if let Some(ticket) = result.ticket {
+                let publish = PublishKey { channel: key, number };
+                self.data.confirms.await_store(ticket, publish, &mut channel.confirms, fx);
             }
         }
     }
@@ -420,10 +419,8 @@ impl Publishing<'_> {
         if result.refused {
             channel.confirms.refused.insert(publish.number);
         }
-        if let Some(ticket) = result.ticket
-            && channel.confirms.await_ticket(publish.number, ticket)
-        {
-            self.data.confirms.await_store(ticket, publish.channel, fx);
+        if let Some(ticket) = result.ticket {
+            self.data.confirms.await_store(ticket, publish, &mut channel.confirms, fx);
         }
     }
 
@@ -596,7 +593,9 @@ impl Publishing<'_> {
     pub fn on_durable<E: Effects>(&mut self, ticket: u64, fx: &mut E) {
         while let Some(key) = self.data.confirms.next_durable(ticket) {
             if let Some(channel) = self.data.dispatcher.channels.get_mut(key) {
-                channel.confirms.on_durable(ticket);
+                if let Some(next) = channel.confirms.on_durable(ticket) {
+                    self.data.confirms.await_rest(next, key);
+                }
                 self.after_answer(key, fx);
             }
         }

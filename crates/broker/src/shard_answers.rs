@@ -16,8 +16,9 @@ pub enum RemoteResult {
     Refused,
 }
 
-/// Answers that follow one another and wait for one ticket.
+/// Answers that follow one another and wait for the tickets of one tick.
 struct WaitingAnswers {
+    /// The last of them.
     ticket: u64,
     /// Publishes that are accepted then.
     accepted: u32,
@@ -30,37 +31,36 @@ struct WaitingAnswers {
 pub struct ShardAnswers {
     /// Publishes accepted since the shard was told.
     accepted: u32,
-    /// The answers behind those: a run for each ticket, however many publishes it is for.
+    /// The answers behind those.
     waiting: VecDeque<WaitingAnswers>,
+    /// A part of a commit of that shard has begun, and its end has not come.
+    pub is_commit_open: bool,
 }
 
 impl ShardAnswers {
+    /// The next answer. Those that wait for tickets behind `sealed` are one run.
     #[inline]
-    pub fn push<E: Effects>(&mut self, from: ShardId, result: RemoteResult, fx: &mut E) {
+    pub fn push<E: Effects>(&mut self, from: ShardId, result: RemoteResult, sealed: u64, fx: &mut E) {
         match result {
             RemoteResult::Accepted if self.waiting.is_empty() => self.accepted += 1,
             RemoteResult::Refused if self.waiting.is_empty() => self.refuse(from, fx),
-            result => self.push_waiting(result, fx),
+            result => self.push_waiting(result, sealed),
         }
     }
 
     /// An answer that waits for the store, or follows one that does.
-    fn push_waiting<E: Effects>(&mut self, result: RemoteResult, fx: &mut E) {
+    fn push_waiting(&mut self, result: RemoteResult, sealed: u64) {
         let last = self.waiting.back_mut();
         let before = last.as_ref().map_or(0, |run| run.ticket);
         let ticket = if let RemoteResult::Pending(ticket) = result { ticket.max(before) } else { before };
         let (accepted, then_refused) = if result == RemoteResult::Refused { (0, true) } else { (1, false) };
         match last {
-            Some(run) if run.ticket == ticket && !run.then_refused => {
+            Some(run) if (before == ticket || before > sealed) && !run.then_refused => {
+                run.ticket = ticket;
                 run.accepted += accepted;
                 run.then_refused = then_refused;
             }
-            _ => {
-                self.waiting.push_back(WaitingAnswers { ticket, accepted, then_refused });
-                if ticket > before {
-                    fx.await_durable(ticket);
-                }
-            }
+            _ => self.waiting.push_back(WaitingAnswers { ticket, accepted, then_refused }),
         }
     }
 
@@ -111,7 +111,7 @@ mod tests {
     fn a_shard_is_told_of_refusals_in_their_order() {
         let (mut answers, mut fx) = (ShardAnswers::default(), RecordedEffects::default());
         for result in [Accepted, Accepted, Refused, Accepted] {
-            answers.push(SHARD, result, &mut fx);
+            answers.push(SHARD, result, 0, &mut fx);
         }
         answers.flush(SHARD, &mut fx);
         let expect = ["PublishesAccepted { publishes: 2 }", "PublishRefused", "PublishesAccepted { publishes: 1 }"];
@@ -121,11 +121,13 @@ mod tests {
     #[test]
     fn answers_wait_for_the_store_in_their_order_and_in_runs() {
         let (mut answers, mut fx) = (ShardAnswers::default(), RecordedEffects::default());
-        let results = [Accepted, Pending(7), Pending(7), Accepted, Refused, Pending(7), Pending(9), Refused, Accepted];
-        for result in results {
-            answers.push(SHARD, result, &mut fx);
+        for result in [Accepted, Pending(6), Pending(7), Accepted, Refused, Pending(7)] {
+            answers.push(SHARD, result, 5, &mut fx);
         }
-        assert_eq!((fx.take().as_str(), answers.waiting_len()), ("await 7 | await 9", 4));
+        for result in [Pending(8), Pending(9), Refused, Accepted] {
+            answers.push(SHARD, result, 7, &mut fx);
+        }
+        assert_eq!(answers.waiting_len(), 4, "the second tick is another run, and what follows a refusal");
         answers.on_durable(SHARD, 6, &mut fx);
         answers.flush(SHARD, &mut fx);
         assert_eq!(sent(&mut fx), ["PublishesAccepted { publishes: 1 }"]);

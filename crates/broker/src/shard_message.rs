@@ -138,6 +138,10 @@ pub enum ShardMessage {
         /// The sender awaits [`ShardMessage::PublishesAccepted`].
         confirm: bool,
     },
+    /// What follows, up to [`ShardMessage::EndCommit`], is one commit of the store there.
+    BeginCommit,
+    /// The sender awaits an answer, as to a publish, once the commit is durable.
+    EndCommit,
     /// Further publishes that required an answer are in their queues.
     PublishesAccepted {
         publishes: u32,

@@ -16,28 +16,45 @@ fn world_with(shards: u16) -> (BrokerWorld, WorldConnection, WorldConnection) {
     (world, owner, publisher)
 }
 
-#[test]
-fn one_entry_and_one_confirm_are_for_all_publishes_of_a_group() {
-    let (mut world, _, publisher) = world_with(1);
-    world.shards[0].1.store.group = true;
-    for body in ["a", "b", "c"] {
-        publish(&mut world, publisher, "q", body);
+/// What the tables of a shard hold of publishes that wait for its store.
+fn waiting(world: &BrokerWorld, shard: usize) -> usize {
+    let mut census = world.shards[shard].0.census().into_iter();
+    census.find(|(what, _)| *what == "publishes that are not stored").expect("it is counted").1
+}
+
+/// Persistent messages for `q`, before a tick ends.
+fn publish_within_a_tick(world: &mut BrokerWorld, at: WorldConnection, bodies: &[&str]) {
+    let properties = wire::Properties { delivery_mode: Some(2), ..wire::Properties::default() }.to_bytes();
+    for body in bodies {
+        let _flow = world.publish_only(at, "", "q", body, &properties, false);
     }
-    world.publish(publisher, "", "q", "transient");
-    let waiting = |world: &BrokerWorld| {
-        world.shards[0].0.census().into_iter().find(|(what, _)| *what == "publishes that are not stored")
-    };
-    assert_eq!(waiting(&world), Some(("publishes that are not stored", 1)));
-    assert_eq!(world.stored(0), "append 1@0=a | await 1 | append 1@1=b | append 1@2=c");
-    world.shards[0].1.store.group = false;
-    publish(&mut world, publisher, "q", "d");
-    assert_eq!((world.stored(0).as_str(), world.sent(publisher).as_str()), ("append 1@4=d | await 2", ""));
-    world.report_durable(0, 1);
-    world.exchange_batches();
-    assert_eq!(world.sent(publisher), "ack 4+", "with the transient one, which is behind them");
-    world.make_durable(0);
-    assert_eq!(world.sent(publisher), "ack 5");
-    assert_eq!(waiting(&world), Some(("publishes that are not stored", 0)));
+}
+
+#[test]
+fn one_entry_and_one_confirm_are_for_all_publishes_of_a_tick() {
+    for shards in [1, 2] {
+        let (mut world, _, publisher) = world_with(shards);
+        publish_within_a_tick(&mut world, publisher, &["a", "b", "c"]);
+        world.publish(publisher, "", "q", "transient");
+        assert_eq!((world.sent(publisher).as_str(), waiting(&world, 0)), ("", 1));
+        publish_within_a_tick(&mut world, publisher, &["d", "e"]);
+        world.exchange_batches();
+        assert_eq!((world.sent(publisher).as_str(), waiting(&world, 0)), ("", 2));
+        for (ticket, confirm) in [(1, ""), (3, "ack 4+"), (4, ""), (5, "ack 6+")] {
+            world.report_durable(0, ticket);
+            world.exchange_batches();
+            assert_eq!(world.sent(publisher), confirm, "{shards} shards, ticket {ticket}");
+        }
+        assert_eq!(waiting(&world, 0), 0);
+    }
+}
+
+#[test]
+fn the_store_hears_that_somebody_waits() {
+    let (mut world, owner, publisher) = world_with(1);
+    publish(&mut world, owner, "q", "nobody");
+    publish(&mut world, publisher, "q", "somebody");
+    assert_eq!(world.stored(0), "append 1@0=nobody | append 1@1=somebody | await 2");
 }
 
 #[test]
@@ -119,7 +136,5 @@ fn a_channel_that_is_closed_leaves_nothing_behind() {
     publish(&mut world, publisher, "q", "a");
     world.disconnect(publisher);
     world.make_durable(0);
-    let census = world.shards[0].0.census();
-    let left = census.iter().find(|(what, _)| *what == "publishes that are not stored");
-    assert_eq!((left, world.sent(publisher).as_str()), (Some(&("publishes that are not stored", 0)), ""));
+    assert_eq!((waiting(&world, 0), world.sent(publisher).as_str()), (0, ""));
 }

@@ -1,5 +1,6 @@
 //! Durable queues and their store: what it is told, what waits for it, and what queues are after a restart.
 
+mod commits;
 mod confirms;
 mod dead_letters;
 mod restoration;

@@ -15,8 +15,6 @@ struct LiveMessage {
 #[derive(Default)]
 pub struct RecordedStore {
     pub is_on: bool,
-    /// What is appended now has the ticket of what was appended last.
-    pub group: bool,
     /// What it was told.
     pub told: Vec<String>,
     live: BTreeMap<(QueueUid, QueuePosition), LiveMessage>,
@@ -56,9 +54,7 @@ impl RecordedStore {
     }
 
     fn next_ticket(&mut self) -> AppendResult {
-        if !self.group || self.ticket == 0 {
-            self.ticket += 1;
-        }
+        self.ticket += 1;
         AppendResult::Pending(self.ticket)
     }
 
