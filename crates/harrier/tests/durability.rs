@@ -45,9 +45,9 @@ fn what_was_confirmed_survives_each_kill() {
         let mut random = Random::new(seed);
         let broker = StoredBroker::start(&folder, &[]);
         verify(&broker, &mut ledger, &mut random).unwrap_or_else(|why| panic!("before kill {seed}: {why}"));
-        let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, seed);
-        // The first ones come in the middle of the declarations' and the log's first writes.
+        // More often few than many: the first writes of a life are the ones that differ.
         let confirms = random.below(CONFIRMS_MAX).min(random.below(CONFIRMS_MAX));
+        let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, seed);
         traffic.run_until(confirms);
         broker.kill();
         let told = traffic.end();

@@ -7,9 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use store::limits::BLOCK_BYTES;
-use store::{
-    Block, Damage, FrameHeader, LogEnd, LogId, OnDamage, Record, RecordVisitor, SegmentId, StoreTag, scan,
-};
+use store::{Block, Damage, FrameHeader, LogEnd, LogId, OnDamage, Record, RecordVisitor, SegmentId, StoreTag, scan};
 use wire::{Properties, RawProperties};
 
 const QUEUE: &str = "kept";

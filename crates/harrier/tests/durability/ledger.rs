@@ -121,7 +121,8 @@ impl Ledger {
 
     /// Which message a body is.
     pub fn number_of(&self, bytes: &[u8]) -> Result<u64, String> {
-        let number = bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)).ok_or("a body of fewer than 8 bytes")?;
+        let number =
+            bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)).ok_or("a body of fewer than 8 bytes")?;
         let published = self.published.get(number as usize).ok_or("a body that nobody published")?;
         if bytes == body(number, published.bytes) { Ok(number) } else { Err(format!("message {number} has changed")) }
     }

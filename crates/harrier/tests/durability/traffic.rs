@@ -3,7 +3,6 @@
 use super::broker::StoredBroker;
 use super::ledger::{Ledger, OpenPublish, body};
 use super::random::Random;
-use super::PATIENCE;
 use client::{Client, ClientChannel, ClientError, ConsumeOptions, ExchangeOptions, Publish, QueueOptions};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -136,11 +135,7 @@ impl<'a> Traffic<'a> {
         let open = ledger.publish(&queues, bytes, is_persistent);
         let properties =
             Properties { delivery_mode: Some(if is_persistent { 2 } else { 1 }), ..Properties::default() }.to_bytes();
-        let to = Publish {
-            mandatory: true,
-            properties: RawProperties::new(&properties),
-            ..Publish::to(EXCHANGE, key)
-        };
+        let to = Publish { mandatory: true, properties: RawProperties::new(&properties), ..Publish::to(EXCHANGE, key) };
         let body = body(open.number(), bytes);
         let tag = publisher.client.publish(publisher.channel, &to, &body).expect("a broker that runs");
         self.published += 1;

@@ -20,6 +20,8 @@ pub fn verify(broker: &StoredBroker, ledger: &mut Ledger, random: &mut Random) -
     let names: Vec<String> = ledger.queues.keys().cloned().collect();
     for name in names {
         let named = |why: String| format!("queue {name}: {why}");
+        // Of its own: several messages are acknowledged by one tag.
+        let channel = client.open_channel().map_err(|error| named(error.to_string()))?;
         let passive = QueueOptions { passive: true, ..QueueOptions::default() };
         let declared = client.declare_queue(channel, &name, &passive).map_err(|error| named(error.to_string()))?;
         let mut found = Vec::new();
