@@ -36,6 +36,8 @@ mod runs;
 mod secrets;
 #[path = "program/store.rs"]
 mod store;
+#[path = "program/store_command.rs"]
+mod store_command;
 #[path = "program/tls.rs"]
 mod tls;
 
