@@ -43,13 +43,16 @@ fn what_was_confirmed_survives_each_kill() {
     let mut ledger = Ledger::default();
     for seed in first..first + number_of("HARRIER_KILLS", KILLS) {
         let mut random = Random::new(seed);
+        if random.one_in(3) {
+            StoredBroker::kill_at_start(&folder, 1 + random.below(3) as usize);
+        }
         let broker = StoredBroker::start(&folder, &[]);
         verify(&broker, &mut ledger, &mut random).unwrap_or_else(|why| panic!("before kill {seed}: {why}"));
         // More often few than many: the first writes of a life are the ones that differ.
         let confirms = random.below(CONFIRMS_MAX).min(random.below(CONFIRMS_MAX));
         let mut traffic = Traffic::begin(&broker, &mut ledger, &mut random, seed);
         traffic.run_until(confirms);
-        broker.kill();
+        traffic.kill_at_a_commit(broker);
         let told = traffic.end();
         println!("seed {seed}: killed after {confirms} confirms, {told}");
     }

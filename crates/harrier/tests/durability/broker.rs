@@ -7,6 +7,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
+/// What a broker logs when clients may connect.
+const READY: &str = "harrier broker is ready";
+
 /// A state folder, removed when dropped unless the test fails.
 pub struct StateFolder(PathBuf);
 
@@ -55,8 +58,18 @@ impl StoredBroker {
         StoredBroker::try_start(folder, options).unwrap_or_else(|(status, log)| panic!("{status}: {log}"))
     }
 
-    /// Starts a broker. Returns its status and its log if it ends before it is ready.
-    pub fn try_start(folder: &StateFolder, options: &[&str]) -> Result<Self, (ExitStatus, String)> {
+    /// Starts a broker, and kills it when it has logged so many lines, or is ready.
+    pub fn kill_at_start(folder: &StateFolder, lines: usize) {
+        let broker = StoredBroker::spawn(folder, &[]);
+        for _ in 0..lines {
+            if broker.lines.recv_timeout(PATIENCE).expect("a line").contains(READY) {
+                break;
+            }
+        }
+        broker.kill();
+    }
+
+    fn spawn(folder: &StateFolder, options: &[&str]) -> Self {
         let mut command = harrier();
         command.args(["broker", "--listen", "127.0.0.1:0", "--shards", "2", "--log-format", "json"]);
         // Small segments, so that several are filled.
@@ -65,11 +78,16 @@ impl StoredBroker {
         let log = BufReader::new(child.stderr.take().expect("a pipe"));
         let (sender, lines) = channel();
         std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        let mut broker = StoredBroker { child, lines, start_log: String::new(), address: String::new() };
+        StoredBroker { child, lines, start_log: String::new(), address: String::new() }
+    }
+
+    /// Starts a broker. Returns its status and its log if it ends before it is ready.
+    pub fn try_start(folder: &StateFolder, options: &[&str]) -> Result<Self, (ExitStatus, String)> {
+        let mut broker = StoredBroker::spawn(folder, options);
         while let Ok(line) = broker.lines.recv_timeout(PATIENCE) {
             broker.start_log.push_str(&line);
             broker.start_log.push('\n');
-            if line.contains("harrier broker is ready") {
+            if line.contains(READY) {
                 let addresses = line.split_once("\"addresses\":\"").and_then(|(_, rest)| rest.split_once('"'));
                 broker.address = addresses.expect("its addresses").0.to_owned();
                 return Ok(broker);

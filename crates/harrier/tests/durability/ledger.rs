@@ -37,6 +37,8 @@ pub struct QueueLedger {
     states: BTreeMap<u64, MessageState>,
     /// Some message may have been handed out.
     pub was_consumed: bool,
+    /// Messages of commits without an answer: of each all are there or none.
+    commits: Vec<Vec<u64>>,
     /// Messages whose acknowledgements were sent by the publisher's connection, in their order.
     acknowledged: Vec<u64>,
 }
@@ -111,11 +113,16 @@ impl Ledger {
         }
     }
 
-    /// The queue was deleted, with everything in it.
-    pub fn delete(&mut self, queue: &str) {
+    /// A commit with these messages was not answered.
+    pub fn leave_commit_open(&mut self, queue: &str, publishes: &[OpenPublish]) {
+        let numbers = publishes.iter().map(OpenPublish::number).collect();
+        self.queues.get_mut(queue).expect("it is declared").commits.push(numbers);
+    }
+
+    /// The queue was purged, or deleted with everything in it.
+    pub fn empty(&mut self, queue: &str) {
         if let Some(queue) = self.queues.get_mut(queue) {
             queue.states.values_mut().for_each(|state| *state = MessageState::Gone);
-            queue.was_consumed = false;
         }
     }
 
@@ -154,6 +161,13 @@ impl Ledger {
         });
         if let Some((number, _)) = missing.next() {
             return Err(format!("message {number} was confirmed and is lost, and {} more", missing.count()));
+        }
+        for commit in std::mem::take(&mut queue.commits) {
+            let is_there = |number: &&u64| found.binary_search_by_key(*number, |found| found.number).is_ok();
+            let there = commit.iter().filter(is_there).count();
+            if there != 0 && there != commit.len() {
+                return Err(format!("{there} of the messages of a commit are there, and not all: {commit:?}"));
+            }
         }
         queue.states.values_mut().for_each(|state| *state = MessageState::Gone);
         queue.states.extend(found.iter().map(|found| (found.number, MessageState::Safe)));

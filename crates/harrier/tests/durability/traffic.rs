@@ -15,6 +15,12 @@ const CONSUMED: [&str; 3] = ["one", "two", "three"];
 const BY_PUBLISHER: &str = CONSUMED[2];
 /// A durable queue that is deleted and declared again in every round.
 const DECLARED_ANEW: &str = "anew";
+/// A durable queue that is purged now and then.
+const PURGED: &str = "purged";
+/// A durable queue whose messages are published in transactions.
+const COMMITTED: &str = "committed";
+/// Messages of a transaction.
+const COMMIT_MESSAGES: usize = 4;
 /// The routing key of all consumed queues.
 const ALL: &str = "all";
 const PREFETCH: u16 = 30;
@@ -32,6 +38,8 @@ pub struct Traffic<'a> {
     publisher: Connection,
     publisher_consumes: ClientChannel,
     consumer: Connection,
+    /// Publishes in transactions.
+    committer: Connection,
     /// The durable queue of this round that nobody consumes from.
     round_queue: String,
     /// Most publishes without a confirm.
@@ -45,19 +53,23 @@ pub struct Traffic<'a> {
 impl<'a> Traffic<'a> {
     /// Declares what the round needs. What was answered must survive.
     pub fn begin(broker: &StoredBroker, ledger: &'a mut Ledger, random: &'a mut Random, round: u64) -> Self {
-        let ((client, channel), (consumer, consumer_channel)) = (broker.connect(), broker.connect());
-        let mut publisher = Connection { client, channel };
-        let mut consumer = Connection { client: consumer, channel: consumer_channel };
+        let [mut publisher, mut consumer, mut committer] = std::array::from_fn(|_| {
+            let (client, channel) = broker.connect();
+            Connection { client, channel }
+        });
+        let channel = publisher.channel;
         publisher.client.confirm_select(channel).expect("confirms");
         let durable = ExchangeOptions { durable: true, ..ExchangeOptions::default() };
         publisher.client.declare_exchange(channel, EXCHANGE, "direct", &durable).expect("an exchange");
         for name in CONSUMED {
             declare_durable(&mut publisher, ledger, name, &[name, ALL]);
         }
-        let client = &mut publisher.client;
-        client.delete_queue(channel, DECLARED_ANEW, false, false).expect("deleted, or never there");
-        ledger.delete(DECLARED_ANEW);
-        declare_durable(&mut publisher, ledger, DECLARED_ANEW, &[DECLARED_ANEW]);
+        publisher.client.delete_queue(channel, DECLARED_ANEW, false, false).expect("deleted, or never there");
+        ledger.empty(DECLARED_ANEW);
+        for name in [DECLARED_ANEW, PURGED, COMMITTED] {
+            declare_durable(&mut publisher, ledger, name, &[name]);
+        }
+        committer.client.tx_select(committer.channel).expect("transactions");
         let round_queue = format!("round.{round}");
         declare_durable(&mut publisher, ledger, &round_queue, &[&round_queue]);
         // The one of two rounds before has served.
@@ -88,6 +100,7 @@ impl<'a> Traffic<'a> {
             publisher,
             publisher_consumes,
             consumer,
+            committer,
             round_queue,
             window,
             open: VecDeque::new(),
@@ -106,6 +119,13 @@ impl<'a> Traffic<'a> {
                 self.publisher.client.wait_confirms(self.publisher.channel, awaited).expect("a broker that runs");
             }
             self.note_confirms();
+            if self.random.one_in(50) {
+                self.commit();
+            }
+            if self.random.one_in(100) {
+                self.publisher.client.purge_queue(self.publisher.channel, PURGED).expect("a broker that runs");
+                self.ledger.empty(PURGED);
+            }
             if self.random.one_in(4) {
                 self.take_deliveries().expect("a broker that runs");
             }
@@ -115,10 +135,11 @@ impl<'a> Traffic<'a> {
 
     fn publish(&mut self) {
         let Traffic { ledger, random, publisher, round_queue, .. } = self;
-        let key = match random.below(8) {
+        let key = match random.below(9) {
             0 => ALL,
             1 => DECLARED_ANEW,
             2 => &**round_queue,
+            3 => PURGED,
             other => CONSUMED[other as usize % CONSUMED.len()],
         };
         let queues: Vec<String> = match key {
@@ -140,6 +161,41 @@ impl<'a> Traffic<'a> {
         let tag = publisher.client.publish(publisher.channel, &to, &body).expect("a broker that runs");
         self.published += 1;
         self.open.push_back((tag, open));
+    }
+
+    /// Publishes messages in a transaction.
+    fn fill_transaction(&mut self) -> Vec<OpenPublish> {
+        let Connection { client, channel } = &mut self.committer;
+        let properties = Properties { delivery_mode: Some(2), ..Properties::default() }.to_bytes();
+        let to = Publish { properties: RawProperties::new(&properties), ..Publish::to(EXCHANGE, COMMITTED) };
+        let mut publishes = Vec::with_capacity(COMMIT_MESSAGES);
+        for _ in 0..COMMIT_MESSAGES {
+            let bytes = 8 + self.random.below(3) as usize * 40_000;
+            let publish = self.ledger.publish(&[COMMITTED.to_owned()], bytes, true);
+            client.publish(*channel, &to, &body(publish.number(), bytes)).expect("a broker that runs");
+            publishes.push(publish);
+        }
+        client.flush().expect("a broker that runs");
+        publishes
+    }
+
+    fn commit(&mut self) {
+        let publishes = self.fill_transaction();
+        self.committer.client.tx_commit(self.committer.channel).expect("a broker that runs");
+        publishes.iter().for_each(|publish| self.ledger.confirm(publish));
+    }
+
+    /// Kills the broker while it has a commit to answer.
+    pub fn kill_at_a_commit(&mut self, broker: StoredBroker) {
+        let publishes = self.fill_transaction();
+        let killer = std::thread::spawn(|| broker.kill());
+        let is_answered = self.committer.client.tx_commit(self.committer.channel).is_ok();
+        killer.join().expect("it is killed");
+        if is_answered {
+            publishes.iter().for_each(|publish| self.ledger.confirm(publish));
+        } else {
+            self.ledger.leave_commit_open(COMMITTED, &publishes);
+        }
     }
 
     /// Enters the confirms that have come.

@@ -1,16 +1,16 @@
 //! `harrier store`: what is in the store of a broker that is stopped, and what of it is damaged.
 
 use super::{BrokerProcess, TempFolder, output};
-use store::limits::{BLOCK_BYTES, SEGMENT_BYTES_MIN};
-use store::{
-    Block, Damage, FrameHeader, LogEnd, LogId, LogWriter, OnDamage, Position, QueueCursor, QueueUid, Record,
-    RecordVisitor, SegmentId, StoreTag, StoredMessage, scan,
-};
 use disk::{Disk, FileDisk, SegmentFolder};
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::mpsc::channel;
+use store::limits::{BLOCK_BYTES, SEGMENT_BYTES_MIN};
+use store::{
+    Block, Damage, FrameHeader, LogEnd, LogId, LogWriter, OnDamage, Position, QueueCursor, QueueUid, Record,
+    RecordVisitor, SegmentId, StoreTag, StoredMessage, scan,
+};
 
 const STORE: StoreTag = StoreTag(77);
 
