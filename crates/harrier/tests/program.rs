@@ -6,6 +6,8 @@ mod certificates;
 mod ctl;
 #[path = "program/definitions.rs"]
 mod definitions;
+#[path = "program/durable.rs"]
+mod durable;
 #[path = "program/federation.rs"]
 mod federation;
 #[path = "program/forced.rs"]
@@ -34,8 +36,6 @@ mod route;
 mod runs;
 #[path = "program/secrets.rs"]
 mod secrets;
-#[path = "program/store.rs"]
-mod store;
 #[path = "program/store_command.rs"]
 mod store_command;
 #[path = "program/tls.rs"]

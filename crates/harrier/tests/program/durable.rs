@@ -3,7 +3,7 @@
 use crate::{BrokerProcess, TempFolder, output};
 use client::{Client, ClientChannel, ExchangeOptions, Publish, QueueOptions};
 use rustix::process::Signal;
-use wire::{Properties, RawProperties};
+use wire::{Properties, RawProperties, Table};
 
 const READY: &str = "harrier broker is ready";
 
@@ -26,6 +26,10 @@ fn connect(broker: &BrokerProcess) -> (Client, ClientChannel) {
     (client, channel)
 }
 
+fn durable() -> QueueOptions {
+    QueueOptions { durable: true, ..QueueOptions::default() }
+}
+
 fn publish(client: &mut Client, channel: ClientChannel, to: Publish<'_>, body: &[u8]) {
     let properties = Properties { delivery_mode: Some(2), ..Properties::default() }.to_bytes();
     let to = Publish { properties: RawProperties::new(&properties), ..to };
@@ -38,10 +42,12 @@ fn definitions_and_messages_outlive_the_broker() {
     let state = folder.path("state");
     let broker = start(&state, &["--shards", "2"]);
     let (mut client, channel) = connect(&broker);
-    client.declare_exchange(channel, "trades", "topic", &ExchangeOptions::durable()).expect("an exchange");
+    client
+        .declare_exchange(channel, "trades", "topic", &ExchangeOptions { durable: true, ..ExchangeOptions::default() })
+        .expect("an exchange");
     for queue in ["orders", "fills", "quotes"] {
-        client.declare_queue(channel, queue, &QueueOptions::durable()).expect("a queue");
-        client.bind_queue(channel, queue, "trades", "#").expect("bound");
+        client.declare_queue(channel, queue, &durable()).expect("a queue");
+        client.bind_queue(channel, queue, "trades", "#", &Table::new()).expect("bound");
     }
     for number in 0..100u32 {
         publish(&mut client, channel, Publish::to("trades", "buy"), &number.to_le_bytes());
@@ -73,7 +79,7 @@ fn the_start_tells_what_it_found() {
     let state = folder.path("state");
     let broker = start(&state, &["--shards", "1"]);
     let (mut client, channel) = connect(&broker);
-    client.declare_queue(channel, "q", &QueueOptions::durable()).expect("a queue");
+    client.declare_queue(channel, "q", &durable()).expect("a queue");
     (0..5).for_each(|_| publish(&mut client, channel, Publish::to("", "q"), b"x"));
     client.wait_confirms(channel, 0).expect("confirmed");
     client.close().expect("closed");
@@ -115,7 +121,7 @@ fn another_number_of_threads_than_logs_is_refused() {
 fn without_a_state_folder_nothing_is_kept() {
     let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--state", "none"]);
     let (mut client, channel) = connect(&broker);
-    client.declare_queue(channel, "q", &QueueOptions::durable()).expect("a queue");
+    client.declare_queue(channel, "q", &durable()).expect("a queue");
     publish(&mut client, channel, Publish::to("", "q"), b"x");
     client.wait_confirms(channel, 0).expect("confirmed");
     client.close().expect("closed");
