@@ -4,7 +4,7 @@ mod check;
 mod live_messages;
 mod log_steps;
 mod position_runs;
-mod show;
+mod queue_listing;
 mod stopped_store;
 mod table;
 
@@ -21,7 +21,7 @@ Looks at the durable store in the state folder of a broker that is stopped. Noth
 
   check   reads every frame of every log, and says what is there and what is damaged. A write that was under
           way when the broker was killed or the power failed is a torn tail, and no damage
-  show    lists the queues that have messages in the store, by the numbers that the store knows them by
+  show    lists the queues that have messages in the store
 
   --json  as JSON
 
@@ -33,7 +33,7 @@ Examples
 ";
 
 /// What a command prints: on standard output, and the lines of what is wrong.
-struct Findings {
+struct StoreReport {
     text: String,
     faults: Vec<String>,
 }
@@ -49,11 +49,11 @@ pub fn main(words: &[OsString]) -> ExitCode {
     };
     let findings = StoppedStore::open(Path::new(state)).map(|store| match command {
         StoreCommand::Check => check::check(&store),
-        StoreCommand::Show { is_json } => show::show(&store, is_json),
+        StoreCommand::Show { is_json } => queue_listing::show(&store, is_json),
     });
-    let Findings { text, faults } = match findings {
+    let StoreReport { text, faults } = match findings {
         Ok(findings) => findings,
-        Err(why) => Findings { text: String::new(), faults: vec![why] },
+        Err(why) => StoreReport { text: String::new(), faults: vec![why] },
     };
     let printed = print(&text);
     for fault in &faults {

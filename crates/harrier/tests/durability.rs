@@ -16,9 +16,9 @@ mod traffic;
 #[path = "durability/verification.rs"]
 mod verification;
 
-use broker::{StateFolder, StoredBroker};
+use broker::{harrier, StoredBroker, TestStateFolder};
 use ledger::Ledger;
-use random::Random;
+use random::SeededRandom;
 use std::time::Duration;
 use traffic::Traffic;
 use verification::verify;
@@ -36,13 +36,19 @@ fn number_of(variable: &str, usual: u64) -> u64 {
     text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {text:?}"))
 }
 
+/// A kill damages nothing.
+fn check_store(folder: &TestStateFolder) {
+    let check = harrier().args(["store", "check"]).arg(folder.path("")).output().expect("it runs");
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+}
+
 #[test]
 fn what_was_confirmed_survives_each_kill() {
     let first = number_of("HARRIER_SEED", 1);
-    let folder = StateFolder::new("kills");
+    let folder = TestStateFolder::new("kills");
     let mut ledger = Ledger::default();
     for seed in first..first + number_of("HARRIER_KILLS", KILLS) {
-        let mut random = Random::new(seed);
+        let mut random = SeededRandom::new(seed);
         if random.one_in(3) {
             StoredBroker::kill_at_start(&folder, 1 + random.below(3) as usize);
         }
@@ -54,9 +60,10 @@ fn what_was_confirmed_survives_each_kill() {
         traffic.run_until(confirms);
         traffic.kill_at_a_commit(broker);
         let told = traffic.end();
+        check_store(&folder);
         println!("seed {seed}: killed after {confirms} confirms, {told}");
     }
     let broker = StoredBroker::start(&folder, &[]);
-    verify(&broker, &mut ledger, &mut Random::new(0)).unwrap_or_else(|why| panic!("at the end: {why}"));
+    verify(&broker, &mut ledger, &mut SeededRandom::new(0)).unwrap_or_else(|why| panic!("at the end: {why}"));
     broker.terminate();
 }

@@ -1,8 +1,8 @@
 //! `harrier store check`: reads all frames of all logs, and says what is damaged.
 
-use super::Findings;
+use super::StoreReport;
 use super::stopped_store::{StoppedStore, StoredLog};
-use super::table::table;
+use super::table::{Column, table};
 use store::{Block, Damage, FrameHeader, Record, RecordVisitor, ScanError, ScanResult, SegmentId};
 
 const HEADING: [&str; 9] =
@@ -31,7 +31,7 @@ impl RecordVisitor for RecordCounts {
     fn on_damage(&mut self, _damage: &Damage) {}
 }
 
-pub fn check(store: &StoppedStore) -> Findings {
+pub fn check(store: &StoppedStore) -> StoreReport {
     let mut rows = vec![HEADING.map(str::to_owned).to_vec()];
     let mut faults = Vec::new();
     for log in store.logs() {
@@ -43,8 +43,14 @@ pub fn check(store: &StoppedStore) -> Findings {
             Err(error) => faults.push(format!("{}: {error}", log.name())),
         }
     }
+    // Whether the beginning of the journal is missing shows in what it says, and not in its frames.
+    faults.extend(store.definitions().err().filter(|_| faults.is_empty()));
+    let columns = std::array::from_fn::<_, { HEADING.len() }, _>(|column| match column {
+        0 => Column::Name,
+        _ => Column::Number,
+    });
     let verdict = if faults.is_empty() { "sound\n" } else { "" };
-    Findings { text: table(&rows) + verdict, faults }
+    StoreReport { text: table(&columns, &rows) + verdict, faults }
 }
 
 fn check_log(log: &StoredLog) -> Result<(RecordCounts, ScanResult), ScanError> {

@@ -2,6 +2,7 @@
 
 use crate::state_folder::StateFolder;
 use crate::store_file::StoreFile;
+use definitions::DurableDefinitions;
 use disk::SegmentFolder;
 use std::path::Path;
 use store::limits::BLOCK_BYTES;
@@ -10,11 +11,9 @@ use store::{
     SegmentHeader, SegmentId, SegmentNumber, SegmentReader, StoreTag, scan,
 };
 
-/// The log of the definitions: the only one in its folder.
-const DEFINITIONS_LOG: LogId = LogId(0);
-
 /// A store that nobody writes to while this exists.
 pub struct StoppedStore {
+    /// That of the definitions first.
     logs: Vec<StoredLog>,
     /// Keeps brokers out.
     _folder: StateFolder,
@@ -34,13 +33,21 @@ impl StoppedStore {
         ids.extend((0..file.logs).map(|log| LogId(log.into())));
         ids.sort_unstable();
         ids.dedup();
-        let mut journal = StoredLog::open("definitions".to_owned(), &definitions, store, DEFINITIONS_LOG)?;
+        let mut journal = StoredLog::open("definitions".to_owned(), &definitions, store, shard::JOURNAL_LOG)?;
         journal.begin_with_first_segment()?;
         let mut logs = vec![journal];
         for id in ids {
             logs.push(StoredLog::open(format!("{} {}", file.log_folder, id.0), &messages, store, id)?);
         }
         Ok(StoppedStore { logs, _folder: folder })
+    }
+
+    /// What the journal of the definitions comes to, as far as it can be read.
+    pub fn definitions(&self) -> Result<DurableDefinitions, String> {
+        let StoredLog { files, segments, start, .. } = &self.logs[0];
+        let mut files = files.clone();
+        let found = shard::recover_definitions(start.store, segments.clone(), OnDamage::Skip, &mut files);
+        found.map(|found| found.definitions).map_err(|error| error.to_string())
     }
 
     pub fn logs(&self) -> &[StoredLog] {

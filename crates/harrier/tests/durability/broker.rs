@@ -11,11 +11,11 @@ use std::sync::mpsc::{Receiver, channel};
 const READY: &str = "harrier broker is ready";
 
 /// A state folder, removed when dropped unless the test fails.
-pub struct StateFolder(PathBuf);
+pub struct TestStateFolder(PathBuf);
 
-impl StateFolder {
+impl TestStateFolder {
     pub fn new(name: &str) -> Self {
-        StateFolder(std::env::temp_dir().join(format!("harrier-durability-{}-{name}", std::process::id())))
+        TestStateFolder(std::env::temp_dir().join(format!("harrier-durability-{}-{name}", std::process::id())))
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -23,7 +23,7 @@ impl StateFolder {
     }
 }
 
-impl Drop for StateFolder {
+impl Drop for TestStateFolder {
     fn drop(&mut self) {
         if std::thread::panicking() {
             println!("the state folder is {}", self.0.display());
@@ -54,12 +54,12 @@ pub struct StoredBroker {
 
 impl StoredBroker {
     /// Starts a broker that must become ready.
-    pub fn start(folder: &StateFolder, options: &[&str]) -> Self {
+    pub fn start(folder: &TestStateFolder, options: &[&str]) -> Self {
         StoredBroker::try_start(folder, options).unwrap_or_else(|(status, log)| panic!("{status}: {log}"))
     }
 
     /// Starts a broker, and kills it when it has logged so many lines, or is ready.
-    pub fn kill_at_start(folder: &StateFolder, lines: usize) {
+    pub fn kill_at_start(folder: &TestStateFolder, lines: usize) {
         let broker = StoredBroker::spawn(folder, &[]);
         for _ in 0..lines {
             if broker.lines.recv_timeout(PATIENCE).expect("a line").contains(READY) {
@@ -69,7 +69,7 @@ impl StoredBroker {
         broker.kill();
     }
 
-    fn spawn(folder: &StateFolder, options: &[&str]) -> Self {
+    fn spawn(folder: &TestStateFolder, options: &[&str]) -> Self {
         let mut command = harrier();
         command.args(["broker", "--listen", "127.0.0.1:0", "--shards", "2", "--log-format", "json"]);
         // Small segments, so that several are filled.
@@ -82,7 +82,7 @@ impl StoredBroker {
     }
 
     /// Starts a broker. Returns its status and its log if it ends before it is ready.
-    pub fn try_start(folder: &StateFolder, options: &[&str]) -> Result<Self, (ExitStatus, String)> {
+    pub fn try_start(folder: &TestStateFolder, options: &[&str]) -> Result<Self, (ExitStatus, String)> {
         let mut broker = StoredBroker::spawn(folder, options);
         while let Ok(line) = broker.lines.recv_timeout(PATIENCE) {
             broker.start_log.push_str(&line);

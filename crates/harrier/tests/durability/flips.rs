@@ -1,6 +1,6 @@
 //! A bit that the disk has changed while the broker was stopped.
 
-use super::broker::{StateFolder, StoredBroker, harrier};
+use super::broker::{StoredBroker, TestStateFolder, harrier};
 use client::{Publish, QueueOptions};
 use disk::SegmentFolder;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ impl RecordVisitor for FramesOfMessages {
 }
 
 /// Publishes messages one after the other, and stops the broker.
-fn fill(folder: &StateFolder) {
+fn fill(folder: &TestStateFolder) {
     let broker = StoredBroker::start(folder, &[]);
     let (mut client, channel) = broker.connect();
     let durable = QueueOptions { durable: true, ..QueueOptions::default() };
@@ -52,7 +52,7 @@ fn fill(folder: &StateFolder) {
 }
 
 /// Flips a bit in the middle of the log that has the messages. Returns what is damaged, and whose messages it has.
-fn flip(folder: &StateFolder) -> (SegmentId, Block, Vec<u8>) {
+fn flip(folder: &TestStateFolder) -> (SegmentId, Block, Vec<u8>) {
     let text = std::fs::read_to_string(folder.path("store.toml")).expect("a store");
     let id = text.lines().find_map(|line| line.strip_prefix("id = \"")).expect("its id").trim_end_matches('"');
     let store = StoreTag::of(u128::from_str_radix(id, 16).expect("hexadecimal"));
@@ -76,7 +76,7 @@ fn flip(folder: &StateFolder) -> (SegmentId, Block, Vec<u8>) {
 
 #[test]
 fn a_broker_refuses_a_damaged_store_and_names_the_place_unless_it_may_lose_it() {
-    let folder = StateFolder::new("flips");
+    let folder = TestStateFolder::new("flips");
     fill(&folder);
     let (segment, block, lost) = flip(&folder);
     let place = format!("{segment} is damaged at block {}: ", block.0);
@@ -103,7 +103,7 @@ fn a_broker_refuses_a_damaged_store_and_names_the_place_unless_it_may_lose_it() 
 
 #[test]
 fn a_broker_does_not_take_the_log_of_another_store() {
-    let (one, other) = (StateFolder::new("one"), StateFolder::new("other"));
+    let (one, other) = (TestStateFolder::new("one"), TestStateFolder::new("other"));
     fill(&one);
     fill(&other);
     let files = SegmentFolder::open(&one.path("log")).expect("a folder");
@@ -115,7 +115,7 @@ fn a_broker_does_not_take_the_log_of_another_store() {
     assert!(log.contains("belongs to another store or another log"), "{log}");
 }
 
-fn copy_segments(from: &SegmentFolder, to: &StateFolder, log: LogId) {
+fn copy_segments(from: &SegmentFolder, to: &TestStateFolder, log: LogId) {
     for number in from.segments(log).expect("segments") {
         let path = from.segment_path(SegmentId { log, number });
         std::fs::copy(&path, to.path("log").join(path.file_name().expect("a name"))).expect("copied");

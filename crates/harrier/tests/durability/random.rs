@@ -1,10 +1,10 @@
 //! Numbers from a seed.
 
-pub struct Random(u64);
+pub struct SeededRandom(u64);
 
-impl Random {
+impl SeededRandom {
     pub fn new(seed: u64) -> Self {
-        Random(seed)
+        SeededRandom(seed)
     }
 
     /// A number below `bound` (splitmix64).

@@ -2,7 +2,7 @@
 
 use super::broker::StoredBroker;
 use super::ledger::{Ledger, OpenPublish, body};
-use super::random::Random;
+use super::random::SeededRandom;
 use client::{Client, ClientChannel, ClientError, ConsumeOptions, ExchangeOptions, Publish, QueueOptions};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -33,7 +33,7 @@ struct Connection {
 
 pub struct Traffic<'a> {
     ledger: &'a mut Ledger,
-    random: &'a mut Random,
+    random: &'a mut SeededRandom,
     /// Publishes with confirms on one channel, and consumes on another.
     publisher: Connection,
     publisher_consumes: ClientChannel,
@@ -52,7 +52,7 @@ pub struct Traffic<'a> {
 
 impl<'a> Traffic<'a> {
     /// Declares what the round needs. What was answered must survive.
-    pub fn begin(broker: &StoredBroker, ledger: &'a mut Ledger, random: &'a mut Random, round: u64) -> Self {
+    pub fn begin(broker: &StoredBroker, ledger: &'a mut Ledger, random: &'a mut SeededRandom, round: u64) -> Self {
         let [mut publisher, mut consumer, mut committer] = std::array::from_fn(|_| {
             let (client, channel) = broker.connect();
             Connection { client, channel }

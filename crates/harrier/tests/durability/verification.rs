@@ -2,7 +2,7 @@
 
 use super::broker::StoredBroker;
 use super::ledger::{FoundMessage, Ledger};
-use super::random::Random;
+use super::random::SeededRandom;
 use super::traffic::EXCHANGE;
 use client::{Client, ClientChannel, ClientError, ExchangeOptions, QueueOptions};
 
@@ -10,7 +10,7 @@ use client::{Client, ClientChannel, ClientError, ExchangeOptions, QueueOptions};
 const NOT_FOUND: u16 = 404;
 
 /// Compares everything with the ledger, and acknowledges a part of it.
-pub fn verify(broker: &StoredBroker, ledger: &mut Ledger, random: &mut Random) -> Result<(), String> {
+pub fn verify(broker: &StoredBroker, ledger: &mut Ledger, random: &mut SeededRandom) -> Result<(), String> {
     let (mut client, channel) = broker.connect();
     if !ledger.queues.is_empty() {
         let passive = ExchangeOptions { passive: true, ..ExchangeOptions::default() };

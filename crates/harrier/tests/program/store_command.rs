@@ -1,6 +1,7 @@
 //! `harrier store`: what is in the store of a broker that is stopped, and what of it is damaged.
 
 use super::{BrokerProcess, TempFolder, output};
+use definitions::{DurableQueue, EntryWriter, JournalRecord};
 use disk::{Disk, FileDisk, SegmentFolder};
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -11,6 +12,7 @@ use store::{
     Block, Damage, FrameHeader, LogEnd, LogId, LogWriter, OnDamage, Position, QueueCursor, QueueUid, Record,
     RecordVisitor, SegmentId, StoreTag, StoredMessage, scan,
 };
+use wire::Table;
 
 const STORE: StoreTag = StoreTag(77);
 
@@ -78,8 +80,20 @@ fn state(name: &str) -> TempFolder {
     std::fs::write(state.path("lock"), "").expect("a file");
     std::fs::write(state.path("store.toml"), STORE_FILE).expect("a file");
     let mut definitions = TestLog::new(Path::new(&state.path("definitions")), LogId(0));
+    let vhost = catalog::Name::from("/");
+    let queue = |uid, name: &str| {
+        let uid = catalog::QueueUid::new(uid).expect("no queue has 0");
+        let queue = DurableQueue { uid, home: 1, auto_delete: false, arguments: Table::new() };
+        JournalRecord::PutQueue { vhost: vhost.clone(), name: name.into(), queue }
+    };
+    let mut entry = EntryWriter::default();
+    entry.push(&JournalRecord::PutVhost { name: vhost.clone() });
+    entry.push(&queue(7, "orders"));
+    entry.push(&queue(9, "quotes"));
     definitions.group(|writer| {
-        writer.append(|group| group.definition(1, b"a definition"));
+        entry.finish(|piece| {
+            writer.append(|group| group.definition(1, piece));
+        });
     });
     state
 }
@@ -161,7 +175,7 @@ fn a_flipped_bit_in_the_middle_is_damage_and_is_named() {
     assert!(!text.contains("sound"), "{text}");
     let (status, text, errors) = run(&["show"], &state);
     assert_eq!((status, errors.as_str()), (Some(1), expect.as_str()));
-    assert!(text.starts_with("queue  messages  bytes  first  last\n7             3  80005      2     4\n"), "{text}");
+    assert!(text.contains("\n7             3  80005      2     4  /             orders\n"), "{text}");
 }
 
 #[test]
@@ -212,21 +226,23 @@ fn what_is_alive_is_shown_by_queue() {
     });
     drop(log);
     let expect = "\
-queue  messages    bytes  first  last
-7             2        9      2     3
-8             1  3145728      1     1
-9             1        5    5/0   5/0
+queue  messages    bytes  first  last  virtual host  name
+7             2        9      2     3  /             orders
+8             1  3145728      1     1                (deleted)
+9             1        5    5/0   5/0  /             quotes
 all           4  3145742
 ";
     assert_eq!(run(&["show"], &state), (Some(0), expect.to_owned(), String::new()));
     let (status, text, _) = run(&["show", "--json"], &state);
     let found: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let place = |priority, position| serde_json::json!({"priority": priority, "position": position});
-    let queue = |uid, messages, bytes, first, last| serde_json::json!({"queue": uid, "messages": messages, "bytes": bytes, "first": first, "last": last});
     let expect = serde_json::json!({"version": 1, "queues": [
-        queue(7, 2, 9, place(0, 2), place(0, 3)),
-        queue(8, 1, 3 << 20, place(0, 1), place(0, 1)),
-        queue(9, 1, 5, place(5, 0), place(5, 0)),
+        {"queue": 7, "vhost": "/", "name": "orders", "messages": 2, "bytes": 9,
+         "first": place(0, 2), "last": place(0, 3)},
+        {"queue": 8, "vhost": null, "name": null, "messages": 1, "bytes": 3 << 20,
+         "first": place(0, 1), "last": place(0, 1)},
+        {"queue": 9, "vhost": "/", "name": "quotes", "messages": 1, "bytes": 5,
+         "first": place(5, 0), "last": place(5, 0)},
     ]});
     assert_eq!((status, found), (Some(0), expect));
 }
