@@ -273,7 +273,7 @@ fn sealed_group(blocks: u32) -> Result<SealedGroup, String> {
         group.mark().map_err(|_| format!("a group has no capacity for {blocks} blocks"))?;
     }
     let mut chain = LogEnd::empty(StoreTag(0), SEGMENT.log).chain;
-    let range = group.seal(&mut chain, SEGMENT.number, false);
+    let range = group.seal(&mut chain, SEGMENT.number, None);
     Ok(SealedGroup::new(group, range))
 }
 

@@ -16,7 +16,7 @@ mod traffic;
 #[path = "durability/verification.rs"]
 mod verification;
 
-use broker::{harrier, StoredBroker, TestStateFolder};
+use broker::{StoredBroker, TestStateFolder, harrier};
 use ledger::Ledger;
 use random::SeededRandom;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! `harrier store`: what is in the store of a broker that is stopped, and what of it is damaged.
 
 use super::{BrokerProcess, TempFolder, output};
-use definitions::{DurableQueue, EntryWriter, JournalRecord};
+use definitions::{DurableQueue, JournalEntryWriter, JournalRecord};
 use disk::{Disk, FileDisk, SegmentFolder};
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -86,7 +86,7 @@ fn state(name: &str) -> TempFolder {
         let queue = DurableQueue { uid, home: 1, auto_delete: false, arguments: Table::new() };
         JournalRecord::PutQueue { vhost: vhost.clone(), name: name.into(), queue }
     };
-    let mut entry = EntryWriter::default();
+    let mut entry = JournalEntryWriter::default();
     entry.push(&JournalRecord::PutVhost { name: vhost.clone() });
     entry.push(&queue(7, "orders"));
     entry.push(&queue(9, "quotes"));
