@@ -12,6 +12,7 @@ mod churn;
 mod closed_loop;
 mod command;
 mod compare;
+mod disk_writes;
 mod drain;
 mod failure;
 mod interrupt;
@@ -55,6 +56,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("rdma", "goals for RDMA: user time, system calls, copies, pinned memory, round trips (one table)"),
     ("baseline verbs", "performance of a bare RDMA device between two processes, by size"),
     ("churn", "rate and latency of opening and closing connections, channels and queues"),
+    ("disk", "how fast this disk makes groups durable that are written as the store writes them"),
     ("drain", "rate of filling and emptying a queue, and memory per queued message"),
     ("suite", "all benchmarks, and a report (`make bench`)"),
     ("open", "open loop: latency at given rates, or the highest rate that meets an objective"),
@@ -104,6 +106,7 @@ fn run(command: &str, rest: &[String]) -> Result<(), CommandFailure> {
         "networks" => networks::run(rest),
         "rdma" => rdma::run(rest),
         "churn" => churn::run(rest),
+        "disk" => disk_writes::run(rest),
         "drain" => drain::run(rest),
         "compare" => compare::run(rest),
         "report" => render::run(rest),

@@ -60,6 +60,18 @@ pub const BACKLOG_BYTES_DEFAULT: u64 = 256 << 20;
 pub const QUEUE_COUNT_INTERVAL: Duration = Duration::from_millis(1);
 /// Interval between samples of a broker while its clients work.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+/// Bytes of the segment that `disk` writes to: that of a log.
+pub const DISK_SEGMENT_BYTES: u64 = store::limits::SEGMENT_BYTES_DEFAULT;
+/// Bytes that must be free before it is made: a disk that is nearly full stays usable for others.
+pub const DISK_FREE_BYTES_MIN: u64 = 2 * DISK_SEGMENT_BYTES;
+/// Default number of groups of each size: enough for the 99th percentile.
+pub const DISK_GROUPS_DEFAULT: u64 = 2_000;
+/// Most groups of each size.
+pub const DISK_GROUPS_MAX: u64 = 1_000_000;
+/// Most bytes written of each size and run by default: enough for the 99th percentile of the largest groups.
+pub const DISK_WRITTEN_BYTES_DEFAULT: u64 = 1 << 30;
+/// Most bytes written of each size and run.
+pub const DISK_WRITTEN_BYTES_MAX: u64 = 256 << 30;
 /// Largest socket buffer, in bytes.
 pub const SOCKET_BUFFER_BYTES_MAX: u64 = 1 << 30;
 /// How long a broker may take to accept connections after its start.
@@ -208,6 +220,7 @@ pub const VERBS_CHECK_MS: u16 = 200;
 pub const VERBS_SET_UP_WAIT: Duration = Duration::from_secs(20);
 
 const _: () = assert!(VERBS_EMPTY_POLLS_PER_CHECK.is_multiple_of(VERBS_EMPTY_POLLS_PER_YIELD));
+const _: () = assert!(DISK_WRITTEN_BYTES_DEFAULT / store::limits::GROUP_BYTES_MAX as u64 >= 1_000);
 const _: () = assert!(REPORT_WAIT.as_nanos() > SEGMENT_WAIT.as_nanos() + SILENCE_WAIT.as_nanos());
 const _: () = assert!(RAW_BUFFER_BYTES >= TLS_RECORD_PLAIN_BYTES);
 const _: () = assert!(SHARED_BODY_BYTES_MIN <= MESSAGE_BYTES_MAX);

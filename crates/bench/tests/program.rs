@@ -180,3 +180,39 @@ fn every_command_explains_itself() {
         assert!(text.contains("\nExamples\n"), "{text}");
     }
 }
+
+#[test]
+fn a_disk_is_measured_with_few_groups_and_left_as_it_was() {
+    let dir = std::env::temp_dir().join(format!("harrier-bench-disk-test-{}", std::process::id()));
+    std::fs::create_dir(&dir).expect("a folder");
+    let measure = |dir: &std::path::Path, words: &[&str]| {
+        let output = Command::new(program()).arg("disk").arg("--dir").arg(dir).args(words).output().expect("it runs");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let document = dir.join("disk.json");
+    let words = ["--bytes", "4096,1048576", "--groups", "30", "--json", &document.to_string_lossy()];
+    let (status, text, errors) = measure(&dir, &words);
+    // A build without optimisation says that its figures mean nothing.
+    assert_eq!(status, Some(if cfg!(debug_assertions) { 3 } else { 0 }), "{text}{errors}");
+    let heads = ["Operations/s", "Write p50 (us)", "Write p99 (us)", "MB/s", "CPU us/operation"];
+    let head = text.lines().find(|line| line.starts_with("# Size")).expect("a table");
+    assert!(heads.iter().all(|name| head.contains(name)), "{text}");
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| line.split_whitespace().filter(|word| *word != "*").collect())
+        .collect();
+    assert_eq!(rows.iter().map(|row| row[0]).collect::<Vec<_>>(), ["4096", "1048576"], "{text}");
+    // Thirty groups do not support a 99th percentile.
+    assert!(rows.iter().all(|row| row.len() == 6 && row[3] == "-"), "{text}");
+    let written = report::json::read(&std::fs::read_to_string(&document).expect("the document")).expect("a document");
+    std::fs::remove_file(&document).expect("it is there");
+    let points = &written.series[0].points;
+    assert_eq!(points.iter().map(|point| point.runs[0].operations).collect::<Vec<_>>(), [Some(30); 2]);
+    assert_eq!(points[1].runs[0].delivered_bytes, 30 << 20);
+    assert_eq!(std::fs::read_dir(&dir).expect("the folder").count(), 0, "the segment is removed");
+    std::fs::remove_dir(&dir).expect("it is empty");
+    let (status, _, errors) = measure(&dir, &[]);
+    assert_eq!((status, errors), (Some(2), format!("harrier bench: --dir: there is no folder {}\n", dir.display())));
+}

@@ -5,7 +5,9 @@
 //!
 //! `cargo run --release -p harrier-catalog --example bytes`
 
-use catalog::{Catalog, CatalogLimits, Definition, DefinitionOutcome, ExchangeKind, Name, ShardId, VhostId};
+mod support;
+
+use catalog::{Catalog, Definition, ExchangeKind, Name, VhostId};
 use std::{fs, hint::black_box, process::Command};
 use wire::Table;
 
@@ -56,17 +58,7 @@ fn queue_name(number: usize) -> Name {
 impl AllocatedBytes {
     fn queues(&mut self, count: usize) {
         for number in 0..count {
-            let definition = Definition::DeclareQueue {
-                vhost: self.vhost,
-                name: queue_name(number),
-                server_named: false,
-                durable: true,
-                exclusive: None,
-                auto_delete: false,
-                arguments: Table::new(),
-                home: ShardId(0),
-            };
-            self.catalog.execute(&definition).expect("a queue");
+            support::declare_queue(&mut self.catalog, self.vhost, queue_name(number), true);
         }
     }
 
@@ -105,9 +97,7 @@ fn main() {
         }
         Some(wanted) => {
             let (name, count, make) = CASES.iter().find(|(name, ..)| *name == wanted).expect("a known case");
-            let mut catalog = Catalog::new(CatalogLimits::default());
-            let executed = catalog.execute(&Definition::CreateVhost { name: "/".into() }).expect("a vhost");
-            let DefinitionOutcome::Vhost { id: vhost, .. } = executed.outcome else { panic!("{executed:?}") };
+            let (catalog, vhost) = support::catalog_with_vhost();
             let mut made = AllocatedBytes { catalog, vhost };
             let before = resident_bytes();
             make(&mut made, *count);

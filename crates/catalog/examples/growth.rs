@@ -6,7 +6,9 @@
 //! `cargo run --release -p harrier-catalog --example growth`
 #![expect(clippy::disallowed_methods, reason = "a program that measures reads the clock")]
 
-use catalog::{Catalog, CatalogLimits, Definition, DefinitionOutcome, Name, ShardId};
+mod support;
+
+use catalog::{Definition, Name};
 use std::time::{Duration, Instant};
 use wire::{Table, Value};
 
@@ -20,21 +22,9 @@ fn numbered(number: usize) -> Table {
 
 fn main() {
     for (exchange, name) in [("amq.direct", "direct"), ("amq.topic", "topic"), ("amq.headers", "headers")] {
-        let mut catalog = Catalog::new(CatalogLimits::default());
-        let executed = catalog.execute(&Definition::CreateVhost { name: "/".into() }).expect("a vhost");
-        let DefinitionOutcome::Vhost { id: vhost, .. } = executed.outcome else { panic!("{executed:?}") };
+        let (mut catalog, vhost) = support::catalog_with_vhost();
         let queue = Name::from("q");
-        let declare = Definition::DeclareQueue {
-            vhost,
-            name: queue.clone(),
-            server_named: false,
-            durable: false,
-            exclusive: None,
-            auto_delete: false,
-            arguments: Table::new(),
-            home: ShardId(0),
-        };
-        catalog.execute(&declare).expect("a queue");
+        support::declare_queue(&mut catalog, vhost, queue.clone(), false);
         let exchange = Name::from(exchange);
         let (mut all, mut most, mut work) = (Duration::ZERO, Duration::ZERO, 0);
         for first in (0..BINDINGS).step_by(PART) {

@@ -6,30 +6,16 @@
 //! `cargo run --release -p harrier-catalog --example policies`
 #![expect(clippy::disallowed_methods, reason = "a program that measures reads the clock")]
 
-use catalog::{ApplyTo, Catalog, CatalogLimits, Definition, DefinitionOutcome, Policy, ShardId, VhostId};
+mod support;
+
+use catalog::{ApplyTo, Definition, Policy};
 use std::time::Instant;
 use wire::{Table, Value};
 
 const QUEUES: u32 = 100_000;
 
-fn declare(catalog: &mut Catalog, vhost: VhostId, number: u32) {
-    let definition = Definition::DeclareQueue {
-        vhost,
-        name: (&*format!("orders.{number}")).into(),
-        server_named: false,
-        durable: false,
-        exclusive: None,
-        auto_delete: false,
-        arguments: Table::new(),
-        home: ShardId(0),
-    };
-    catalog.execute(&definition).expect("a queue");
-}
-
 fn main() {
-    let mut catalog = Catalog::new(CatalogLimits::default());
-    let executed = catalog.execute(&Definition::CreateVhost { name: "/".into() }).expect("a vhost");
-    let DefinitionOutcome::Vhost { id: vhost, .. } = executed.outcome else { panic!("{executed:?}") };
+    let (mut catalog, vhost) = support::catalog_with_vhost();
     for (case, from) in [("without policies", 0), ("with ten policies", QUEUES)] {
         if from > 0 {
             let policy = |number: i64| Policy {
@@ -47,7 +33,10 @@ fn main() {
             println!("{:>8.1} ms  ten policies come over {changed} queues", start.elapsed().as_secs_f64() * 1e3);
         }
         let start = Instant::now();
-        (from..from + QUEUES).for_each(|number| declare(&mut catalog, vhost, number));
+        for number in from..from + QUEUES {
+            let name = (&*format!("orders.{number}")).into();
+            support::declare_queue(&mut catalog, vhost, name, false);
+        }
         println!("{:>8.1} ns  a declaration {case}", start.elapsed().as_secs_f64() * 1e9 / f64::from(QUEUES));
     }
 }

@@ -6,10 +6,9 @@
 //! `cargo run --release -p harrier-catalog --example routes`
 #![expect(clippy::disallowed_methods, reason = "a program that measures reads the clock")]
 
-use catalog::{
-    Catalog, CatalogLimits, Definition, DefinitionOutcome, ExchangeKind, Name, Password, Permission, ShardId, VhostId,
-};
-use catalog::{PermissionKind, Resource};
+mod support;
+
+use catalog::{Catalog, Definition, ExchangeKind, Name, Password, Permission, PermissionKind, Resource, VhostId};
 use std::{hint::black_box, time::Instant};
 use wire::{RawProperties, Table};
 
@@ -23,28 +22,12 @@ struct RoutingSetup {
 
 impl RoutingSetup {
     fn new() -> Self {
-        let mut catalog = Catalog::new(CatalogLimits::default());
-        let executed = catalog.execute(&Definition::CreateVhost { name: "/".into() }).expect("a vhost");
-        let DefinitionOutcome::Vhost { id: vhost, .. } = executed.outcome else { panic!("{executed:?}") };
-        let mut made = Self { catalog, vhost };
+        let (mut catalog, vhost) = support::catalog_with_vhost();
         for number in 0..64 {
-            made.queue(&format!("q{number}"));
+            let name = (&*format!("q{number}")).into();
+            support::declare_queue(&mut catalog, vhost, name, false);
         }
-        made
-    }
-
-    fn queue(&mut self, name: &str) {
-        let definition = Definition::DeclareQueue {
-            vhost: self.vhost,
-            name: name.into(),
-            server_named: false,
-            durable: false,
-            exclusive: None,
-            auto_delete: false,
-            arguments: Table::new(),
-            home: ShardId(0),
-        };
-        self.catalog.execute(&definition).expect("a queue");
+        Self { catalog, vhost }
     }
 
     fn bind(&mut self, exchange: &str, queue: &str, key: &str) {

@@ -71,6 +71,13 @@ impl DurableDefinitions {
         ]
     }
 
+    /// The queues, each with its virtual host and its name.
+    pub fn queues(&self) -> impl Iterator<Item = (&Name, &Name, &DurableQueue)> {
+        self.vhosts
+            .iter()
+            .flat_map(|(vhost, entry)| entry.value.queues.iter().map(move |(name, queue)| (vhost, name, &queue.value)))
+    }
+
     /// The uid that the next durable queue gets: none had it yet.
     pub fn next_queue_uid(&self) -> QueueUid {
         QueueUid::new(self.last_uid.saturating_add(1)).unwrap_or(QueueUid::FIRST)

@@ -30,12 +30,17 @@ pub struct SegmentFolder {
 impl SegmentFolder {
     /// Opens a folder that exists, and removes segments from it that were never made to the end.
     pub fn open(path: &Path) -> Result<SegmentFolder, DiskError> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| disk_error("open", path, error))?;
-        let mut folder = SegmentFolder { path: path.into(), folder: Arc::new(File::from(folder)), is_direct: true };
+        let mut folder = SegmentFolder::open_to_read(path)?;
         folder.remove_unfinished()?;
         folder.is_direct = folder.probe_direct()?;
         Ok(folder)
+    }
+
+    /// Opens a folder that exists, and changes nothing in it.
+    pub fn open_to_read(path: &Path) -> Result<SegmentFolder, DiskError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| disk_error("open", path, error))?;
+        Ok(SegmentFolder { path: path.into(), folder: Arc::new(File::from(folder)), is_direct: true })
     }
 
     /// Whether writes go past the page cache. Some file systems, as that of memory, refuse it; then each write is followed by

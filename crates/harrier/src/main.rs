@@ -28,6 +28,7 @@ mod route;
 mod route_spec;
 mod secret_file;
 mod state_folder;
+mod store_command;
 mod store_file;
 mod tls;
 mod toml_text;
@@ -53,6 +54,7 @@ const USAGE: &str = "usage: harrier COMMAND [OPTIONS]
   definitions check or write a file of definitions
   ctl         ask a running broker for its definitions
   route       join brokers: links and routes between them
+  store       check and show the durable store of a stopped broker
   rdma        inspect and test this machine's RDMA devices
   hash-password
               read a password from standard input, print its hash for the configuration
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
         Some("ctl") => ctl::main(rest),
         Some("route") => route::main(rest),
         Some("proxy") => proxy::main(rest),
+        Some("store") => store_command::main(rest),
         Some("rdma") => rdma::main(rest),
         Some("hash-password") => hash_password::main(rest),
         Some("help" | "--help" | "-h") => print(USAGE),

@@ -126,6 +126,26 @@ impl StateFolder {
         }
     }
 
+    /// Keeps brokers out of a folder that exists, without changing anything in it.
+    ///
+    /// # Errors
+    /// There is no such folder, or a broker uses it.
+    pub fn lock_to_read(path: &Path) -> Result<StateFolder, String> {
+        let open = |path: &Path| OpenOptions::new().read(true).custom_flags(secret_file::no_follow()).open(path);
+        if !path.is_dir() {
+            return Err("there is no such folder".to_owned());
+        }
+        let lock = open(&path.join(LOCK)).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => "this is no state folder of a broker".to_owned(),
+            _ => format!("{LOCK} cannot be opened: {error}"),
+        })?;
+        match lock.try_lock_shared() {
+            Ok(()) => Ok(StateFolder { path: path.to_owned(), _lock: lock }),
+            Err(TryLockError::WouldBlock) => Err("a broker uses this folder; stop it first".to_owned()),
+            Err(TryLockError::Error(error)) => Err(format!("{LOCK} cannot be locked: {error}")),
+        }
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

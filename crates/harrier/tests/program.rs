@@ -36,6 +36,8 @@ mod route;
 mod runs;
 #[path = "program/secrets.rs"]
 mod secrets;
+#[path = "program/store_command.rs"]
+mod store_command;
 #[path = "program/tls.rs"]
 mod tls;
 
@@ -256,6 +258,9 @@ fn commands_and_their_statuses() {
         (&["proxy", "--help"], 0, "usage: harrier proxy --listen ADDRESS"),
         (&["proxy", "--to", "h:1"], 2, "harrier: proxy: --listen is missing"),
         (&["proxy", "--to", "h:1", "--listen", "here"], 2, "harrier: proxy: --listen: 'here' is no address: "),
+        (&["store", "--help"], 0, "usage: harrier store check STATE"),
+        (&["store", "check"], 2, "harrier: which state folder?"),
+        (&["store", "check", "/nowhere"], 1, "harrier store: /nowhere: there is no such folder"),
         (&["ctl"], 2, "harrier: ctl needs a command"),
         (&["ctl", "definitions", "--url", "here"], 2, "harrier: 'here': expected amqp://"),
         (&["broker", "--shards"], 2, "harrier broker: --shards: it needs a value\n"),

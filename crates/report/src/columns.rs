@@ -35,6 +35,11 @@ pub fn default_metrics(series: &MeasuredSeries) -> Vec<Metric> {
             metrics.push(Metric::OperationsPerS);
             metrics.extend(kinds(series).iter().flat_map(|kind| us(kind, &[0.5, 0.99])));
         }
+        "disk" => {
+            metrics.push(Metric::OperationsPerS);
+            metrics.extend(us("write", &[0.5, 0.99]));
+            metrics.extend([Metric::MbPerS, Metric::CpuUsPerOperation]);
+        }
         "drain" if series.parameters.get("phase").is_some_and(|phase| phase == "fill") => {
             metrics.extend([Metric::PublishedPerS, Metric::BacklogBytesPerMessage]);
         }
@@ -130,6 +135,7 @@ fn kinds(series: &MeasuredSeries) -> Vec<String> {
         _ if is_ping_pong(series) => &["round_trip"],
         "confirm" => &["confirm"],
         "churn" => &["open", "close"],
+        "disk" => &["write"],
         "open" | "workload" => &["delivery", "service"],
         "order" => &["completion"],
         _ => &[],
@@ -155,6 +161,7 @@ mod tests {
         check("fe-spmc", "MB/s | Messages/s | Delivered/s");
         check("confirm", "MB/s | Messages/s | Confirm p50 (us) | Confirm p99 (us)");
         check("churn", "Operations/s | Open p50 (us) | Open p99 (us) | Close p50 (us) | Close p99 (us)");
+        check("disk", "Operations/s | Write p50 (us) | Write p99 (us) | MB/s | CPU us/operation");
         check("drain", "MB/s | Delivered/s");
         check("topology multi-level", "MB/s | Messages/s | Delivered/s");
         check("open", "Delivered/s | Delivery p50 (us) | Delivery p99 (us) | Delivery p99.9 (us) | Delivery max (us)");

@@ -40,7 +40,8 @@ pub struct Document {
 pub struct TargetFacts {
     /// Its unique name in tables.
     pub name: String,
-    /// `tcp`, `unix`, `tls`, `rdma`, `rsocket`; `relay` for the raw baseline, `verbs` for the RDMA baseline, `null` for null brokers.
+    /// `tcp`, `unix`, `tls`, `rdma`, `rsocket`; `relay` for the raw baseline, `verbs` for the RDMA baseline, `null` for null
+    /// brokers, `file` for a disk.
     pub transport: String,
     /// The product it announces (server property `product`).
     pub product: Option<String>,
@@ -66,7 +67,7 @@ pub enum LoopMode {
 /// One benchmark on one target along one axis.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MeasuredSeries {
-    /// `de-spsc`, `de-mpmc`, `de-pp`, `fe-spmc`, `te-spsc`, `confirm`, `churn`, `drain`, `open`, `workload …`, `sockets`, `verbs`, …
+    /// `de-spsc`, `de-mpmc`, `de-pp`, `fe-spmc`, `te-spsc`, `confirm`, `churn`, `disk`, `drain`, `open`, `workload …`, `sockets`, `verbs`, …
     pub benchmark: String,
     /// [`TargetFacts::name`].
     pub target: String,
@@ -99,12 +100,12 @@ pub struct MeasuredRun {
     /// Messages delivered to all consumers together.
     pub delivered: u64,
     pub delivered_bytes: u64,
-    /// Other operations (`churn`: connections, channels or queues).
+    /// Other operations (`churn`: connections, channels or queues; `disk`: groups written).
     pub operations: Option<u64>,
     /// Peak memory of the target's processes above that without messages, in resident bytes (`drain`, filling).
     #[serde(default)]
     pub backlog_bytes: Option<u64>,
-    /// Latencies by kind: `round_trip`, `delivery`, `confirm`, `service`. In open loop they count from the intended send time.
+    /// Latencies by kind: `round_trip`, `delivery`, `confirm`, `service`, `write`. In open loop they count from the intended send time.
     pub latencies: BTreeMap<String, HistogramBuckets>,
     /// Loss, duplicates, reordering, corruption.
     pub faults: DeliveryFaults,

@@ -25,6 +25,8 @@ pub enum Metric {
     MbPerS,
     /// Operations per second (`churn`).
     OperationsPerS,
+    /// CPU microseconds of the target's processes per operation (`disk`).
+    CpuUsPerOperation,
     /// Resident bytes of the target per queued message (`drain`).
     BacklogBytesPerMessage,
     /// Mean microseconds between published messages.
@@ -126,6 +128,7 @@ impl Metric {
             Metric::DeliveredPerS => "Delivered/s".to_owned(),
             Metric::MbPerS => "MB/s".to_owned(),
             Metric::OperationsPerS => "Operations/s".to_owned(),
+            Metric::CpuUsPerOperation => "CPU us/operation".to_owned(),
             Metric::BacklogBytesPerMessage => "Held bytes/msg".to_owned(),
             Metric::UsPerMessage => "us/message".to_owned(),
             Metric::OneWayMeanUs(_) => "Latency (us)".to_owned(),
@@ -156,6 +159,7 @@ impl Metric {
             Metric::DeliveredPerS => "delivered_per_s".to_owned(),
             Metric::MbPerS => "mb_per_s".to_owned(),
             Metric::OperationsPerS => "operations_per_s".to_owned(),
+            Metric::CpuUsPerOperation => "operation_cpu_us".to_owned(),
             Metric::BacklogBytesPerMessage => "backlog_bytes_per_message".to_owned(),
             Metric::UsPerMessage => "message_us".to_owned(),
             Metric::OneWayMeanUs(kind) => format!("{kind}_half_mean_us"),
@@ -217,6 +221,10 @@ impl Metric {
             Metric::DeliveredPerS => per_s(run.delivered).filter(|_| run.delivered > 0),
             Metric::MbPerS => per_s(run.delivered_bytes).map(|bytes| bytes / 1e6).filter(|_| run.delivered > 0),
             Metric::OperationsPerS => per_s(run.operations?),
+            Metric::CpuUsPerOperation => {
+                let operations = run.operations.filter(|&count| count > 0)?;
+                Some(run.broker?.cpu_s() * 1e6 / operations as f64)
+            }
             Metric::BacklogBytesPerMessage => {
                 let bytes = run.backlog_bytes?;
                 (run.published > 0).then(|| bytes as f64 / run.published as f64)

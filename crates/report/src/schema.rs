@@ -68,7 +68,7 @@ fn every_metric_is_documented_with_its_direction() {
         metrics.take_while(|line| !line.starts_with("## ")).filter(|line| line.starts_with("| `")).collect();
     let mut listed = BTreeSet::new();
     let mut metrics: Vec<Metric> = Vec::new();
-    for benchmark in ["de-pp", "de-spsc", "drain", "churn", "confirm", "open", "order"] {
+    for benchmark in ["de-pp", "de-spsc", "drain", "churn", "confirm", "disk", "open", "order"] {
         metrics.extend(columns::available_metrics(&fixture::series(benchmark, "size_bytes", Vec::new())));
     }
     for metric in metrics {

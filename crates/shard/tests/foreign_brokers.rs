@@ -5,7 +5,7 @@ mod brokers;
 mod foreign;
 
 use brokers::{PATIENCE, TestBroker, eventually, pull};
-use client::{Client, ClientChannel, ConsumeOptions, Publish, QueueOptions};
+use client::{Client, ClientChannel, Publish, QueueOptions};
 use federation::limits::CLOSED_CONNECTIONS_MAX;
 use federation::{
     AckMode, FederationCommand, LinkKey, LinkSpec, LinkState, RouteDirection, RouteKind, RouteSpec, RouteStatus,
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wire::frame::{FRAME_BODY, FRAME_HEADER};
 use wire::method::{basic, exchange};
-use wire::{ChannelNumber, DeliveryTag, Method, ReplyCode, ShortStr, Table};
+use wire::{ChannelNumber, DeliveryTag, Method, ReplyCode, ShortStr};
 
 const NO_METHOD: (u16, u16) = (0, 0);
 
@@ -51,17 +51,6 @@ fn publish(client: &mut Client, channel: ClientChannel, exchange: &str, bodies: 
         client.publish(channel, &Publish::to(exchange, "k"), body.as_bytes()).expect("published");
     }
     client.flush().expect("sent");
-}
-
-/// A consumer of what is given up.
-fn dead_letters(broker: &TestBroker) -> Client {
-    let (mut client, channel) = broker.client();
-    let options = QueueOptions { exclusive: true, ..QueueOptions::default() };
-    let queue = client.declare_queue(channel, "", &options).expect("a queue");
-    client.bind_queue(channel, &queue.name, "dead", "", &Table::new()).expect("bound");
-    let options = ConsumeOptions { no_ack: true, ..ConsumeOptions::default() };
-    client.consume(channel, &queue.name, &options).expect("consumed");
-    client
 }
 
 fn next_body(client: &mut Client) -> String {
@@ -110,7 +99,7 @@ fn a_message_for_which_the_destination_closes_the_connection_is_given_up() {
             false => Reaction::Accept,
         });
         let source = source(shards, &["trades"]);
-        let mut dead = dead_letters(&source);
+        let mut dead = source.dead_letters();
         join(&source, &foreign, &[push("trades")]);
         source.until("the route runs", |links| links.iter().any(|link| link.routes.iter().all(|it| it.is_running)));
         let (mut client, channel) = source.client();
@@ -142,7 +131,7 @@ fn other_routes_of_the_link_lose_nothing_while_one_searches() {
         false => Reaction::Accept,
     });
     let source = source(1, &["a", "b", "c"]);
-    let mut dead = dead_letters(&source);
+    let mut dead = source.dead_letters();
     let unconfirmed = RouteSpec { ack: AckMode::None, dead_letter_exchange: None, ..push("c") };
     join(&source, &foreign, &[push("a"), push("b"), unconfirmed]);
     source.until("the routes run", |links| {
@@ -184,7 +173,7 @@ fn one_route_searches_at_a_time() {
         _ => Reaction::Accept,
     });
     let source = source(1, &["a", "b"]);
-    let mut dead = dead_letters(&source);
+    let mut dead = source.dead_letters();
     join(&source, &foreign, &[push("a"), push("b")]);
     source.until("the routes run", |links| {
         links.iter().any(|link| link.routes.len() == 2 && link.routes.iter().all(|route| route.is_running))
@@ -210,7 +199,7 @@ fn a_busy_route_does_not_disturb_the_search_of_another() {
         _ => Reaction::Accept,
     });
     let source = source(1, &["a", "b"]);
-    let mut dead = dead_letters(&source);
+    let mut dead = source.dead_letters();
     join(&source, &foreign, &[RouteSpec { credit: 3, ..push("a") }, push("b")]);
     let is_running = |routes: &[RouteStatus]| routes.len() == 2 && routes.iter().all(|route| route.is_running);
     source.until("the routes run", |links| links.iter().any(|link| is_running(&link.routes)));

@@ -5,7 +5,7 @@ mod brokers;
 
 use brokers::{PATIENCE, TestBroker, bound, pull};
 use catalog::{Definition, TopicPermission};
-use client::{Client, ConsumeOptions, Publish, QueueOptions};
+use client::{Client, Publish};
 use federation::{AckMode, RouteDirection, RouteKind, RouteSpec, RouteStatus};
 use session::SessionLimits;
 use wire::{Properties, RawProperties, Table, Value};
@@ -85,23 +85,12 @@ fn next(client: &mut Client) -> (Vec<u8>, Properties) {
     (message.body().to_vec(), message.properties.to_properties().expect("sound"))
 }
 
-/// A consumer of what the route gives up.
-fn dead_letters(broker: &TestBroker) -> Client {
-    let (mut client, channel) = broker.client();
-    let options = QueueOptions { exclusive: true, ..QueueOptions::default() };
-    let queue = client.declare_queue(channel, "", &options).expect("a queue");
-    client.bind_queue(channel, &queue.name, "dead", "", &Table::new()).expect("bound");
-    let options = ConsumeOptions { no_ack: true, ..ConsumeOptions::default() };
-    client.consume(channel, &queue.name, &options).expect("consumed");
-    client
-}
-
 /// Publishes good and bad messages by turns, and checks that the good ones arrive in order, and the bad ones among the dead letters.
 fn good_and_bad(ack: AckMode, direction: RouteDirection, shards: u16, bad: impl Fn(u8) -> (Vec<u8>, Properties)) {
     const BAD: u8 = 5;
     let pair = Pair::start(shards, direction);
     let (mut consumer, _) = bound(&pair.destination, "trades", "k");
-    let mut dead = dead_letters(&pair.source);
+    let mut dead = pair.source.dead_letters();
     pair.route(ack);
     let (mut client, channel) = pair.source.client();
     for number in 0..BAD {

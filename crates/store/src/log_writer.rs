@@ -288,7 +288,7 @@ impl LogWriter {
             is_data: group.has_records(),
             log_start: log_start.map(|start| start.number),
         });
-        Some(Request::Write { segment, block, group: SealedGroup { group, range } })
+        Some(Request::Write { segment, block, group: SealedGroup::new(group, range) })
     }
 
     /// The group that is being filled waits, and another one is begun.

@@ -14,6 +14,11 @@ pub struct SealedGroup {
 }
 
 impl SealedGroup {
+    /// A group for a disk without a log. The range is the one that [`Group::seal`] returned.
+    pub fn new(group: Group, range: Range<usize>) -> Self {
+        SealedGroup { group, range }
+    }
+
     /// What is to be written: whole blocks in aligned memory.
     pub fn bytes(&self) -> &[u8] {
         &self.group.buffer()[self.range.clone()]

@@ -152,7 +152,8 @@ pub fn scan(
     }
     let mut chain = start;
     let mut unused = Vec::new();
-    if let Some(log_start) = log_start(&found, &recycled) {
+    // Whoever reads the log may know of a later start than the headers do: segments before it were removed.
+    if let Some(log_start) = log_start(&found, &recycled).filter(|log_start| log_start.first >= start.next) {
         (chain.next, chain.previous_crc) = (log_start.first, log_start.previous_crc);
         let given_back = found.partition_point(|segment| segment.id.number < log_start.number);
         unused.extend(found.drain(..given_back).map(|segment| segment.id.number));
@@ -172,6 +173,7 @@ pub fn scan(
     while place.segment < scan.segments.len() {
         place = scan.read_segment(place, &mut buffer)?;
     }
+    scan.end_search();
     let Scan { mut chain, segments, frames, torn_frames, damage, .. } = scan;
     chain.synced = FrameSequence(chain.next.0 - 1);
     // Segments are used in their order: what is unused behind the last one was made ahead.
@@ -208,10 +210,10 @@ fn read_header(
     }
 }
 
-/// Whether the log that a header describes begins at the beginning, and the segment not before it.
+/// Whether a segment begins neither before the log that is read nor before the one that its header describes.
 fn is_in_order(start: &Chain, header: &SegmentHeader) -> bool {
     let log_start = header.log_start;
-    start.next <= log_start.first && log_start.first <= header.first && log_start.number <= header.number
+    start.next <= header.first && log_start.first <= header.first && log_start.number <= header.number
 }
 
 struct FoundSegment {
@@ -393,7 +395,7 @@ impl<R: SegmentReader, V: RecordVisitor> Scan<'_, R, V> {
         Ok(())
     }
 
-    /// The log goes on: what was found in searching was a write under way.
+    /// The log goes on, or is at its end: what was found in searching was a write under way.
     fn end_search(&mut self) {
         if let Some(search) = self.search.take() {
             self.torn_frames += search.frames;

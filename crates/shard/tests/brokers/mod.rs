@@ -183,6 +183,17 @@ impl TestBroker {
         (client, channel)
     }
 
+    /// A consumer of what a route gives up: of the exchange `dead`.
+    pub fn dead_letters(&self) -> Client {
+        let (mut client, channel) = self.client();
+        let options = QueueOptions { exclusive: true, ..QueueOptions::default() };
+        let queue = client.declare_queue(channel, "", &options).expect("a queue");
+        client.bind_queue(channel, &queue.name, "dead", "", &Table::new()).expect("bound");
+        let options = ConsumeOptions { no_ack: true, ..ConsumeOptions::default() };
+        client.consume(channel, &queue.name, &options).expect("consumed");
+        client
+    }
+
     pub fn declare(&self, exchange: &str, kind: &str) {
         let (mut client, channel) = self.client();
         client.declare_exchange(channel, exchange, kind, &ExchangeOptions::default()).expect("an exchange");

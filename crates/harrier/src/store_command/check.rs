@@ -1,0 +1,74 @@
+//! `harrier store check`: reads all frames of all logs, and says what is damaged.
+
+use super::StoreReport;
+use super::stopped_store::{StoppedStore, StoredLog};
+use super::table::{Column, table};
+use store::{Block, Damage, FrameHeader, Record, RecordVisitor, ScanError, ScanResult, SegmentId};
+
+const HEADING: [&str; 9] =
+    ["log", "segments", "frames", "records", "messages", "settled", "last sequence", "torn", "damaged"];
+
+/// Counts what is in a log.
+#[derive(Default)]
+struct RecordCounts {
+    records: u64,
+    messages: u64,
+    settled: u64,
+}
+
+impl RecordVisitor for RecordCounts {
+    fn on_frame(&mut self, _segment: SegmentId, _block: Block, _header: &FrameHeader) {}
+
+    fn on_record(&mut self, record: Record<'_>) {
+        self.records += 1;
+        match record {
+            Record::Message { .. } | Record::Large { .. } | Record::Again { .. } => self.messages += 1,
+            Record::Settled { count, .. } => self.settled = self.settled.saturating_add(count),
+            _ => {}
+        }
+    }
+
+    fn on_damage(&mut self, _damage: &Damage) {}
+}
+
+pub fn check(store: &StoppedStore) -> StoreReport {
+    let mut rows = vec![HEADING.map(str::to_owned).to_vec()];
+    let mut faults = Vec::new();
+    for log in store.logs() {
+        match check_log(log) {
+            Ok((counts, result)) => {
+                rows.push(row(log, &counts, &result));
+                faults.extend(result.damage.iter().map(|damage| log.describe(damage)));
+            }
+            Err(error) => faults.push(format!("{}: {error}", log.name())),
+        }
+    }
+    // Whether the beginning of the journal is missing shows in what it says, and not in its frames.
+    faults.extend(store.definitions().err().filter(|_| faults.is_empty()));
+    let columns = std::array::from_fn::<_, { HEADING.len() }, _>(|column| match column {
+        0 => Column::Name,
+        _ => Column::Number,
+    });
+    let verdict = if faults.is_empty() { "sound\n" } else { "" };
+    StoreReport { text: table(&columns, &rows) + verdict, faults }
+}
+
+fn check_log(log: &StoredLog) -> Result<(RecordCounts, ScanResult), ScanError> {
+    let mut counts = RecordCounts::default();
+    let result = log.scan(&mut counts)?;
+    Ok((counts, result))
+}
+
+fn row(log: &StoredLog, counts: &RecordCounts, result: &ScanResult) -> Vec<String> {
+    let numbers = [
+        log.segments() as u64,
+        result.frames,
+        counts.records,
+        counts.messages,
+        counts.settled,
+        result.end.chain.next.0 - 1,
+        result.torn_frames,
+        result.damage.len() as u64,
+    ];
+    std::iter::once(log.name().to_owned()).chain(numbers.iter().map(u64::to_string)).collect()
+}

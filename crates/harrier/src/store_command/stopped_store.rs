@@ -1,0 +1,106 @@
+//! The store in a state folder that no broker uses, to be read.
+
+use crate::state_folder::StateFolder;
+use crate::store_file::StoreFile;
+use definitions::DurableDefinitions;
+use disk::SegmentFolder;
+use std::path::Path;
+use store::limits::BLOCK_BYTES;
+use store::{
+    AlignedBuffer, Block, Chain, Damage, FrameSequence, LogEnd, LogId, OnDamage, RecordVisitor, ScanError, ScanResult,
+    SegmentHeader, SegmentId, SegmentNumber, SegmentReader, StoreTag, scan,
+};
+
+/// A store that nobody writes to while this exists.
+pub struct StoppedStore {
+    /// That of the definitions first.
+    logs: Vec<StoredLog>,
+    /// Keeps brokers out.
+    _folder: StateFolder,
+}
+
+impl StoppedStore {
+    /// Opens the store of a state folder.
+    pub fn open(state: &Path) -> Result<StoppedStore, String> {
+        let named = |why: String| format!("{}: {why}", state.display());
+        let folder = StateFolder::lock_to_read(state).map_err(named)?;
+        let file = StoreFile::load(&folder).map_err(named)?;
+        let file = file.ok_or_else(|| named("there is no store in this folder".to_owned()))?;
+        let store = StoreTag::of(file.id);
+        let definitions = SegmentFolder::open_to_read(&file.definitions_path(&folder)).map_err(|error| error.text)?;
+        let messages = SegmentFolder::open_to_read(&file.log_path(&folder)).map_err(|error| error.text)?;
+        let mut ids = messages.logs().map_err(|error| error.text)?;
+        ids.extend((0..file.logs).map(|log| LogId(log.into())));
+        ids.sort_unstable();
+        ids.dedup();
+        let mut journal = StoredLog::open("definitions".to_owned(), &definitions, store, shard::JOURNAL_LOG)?;
+        journal.begin_with_first_segment()?;
+        let mut logs = vec![journal];
+        for id in ids {
+            logs.push(StoredLog::open(format!("{} {}", file.log_folder, id.0), &messages, store, id)?);
+        }
+        Ok(StoppedStore { logs, _folder: folder })
+    }
+
+    /// What the journal of the definitions comes to, as far as it can be read.
+    pub fn definitions(&self) -> Result<DurableDefinitions, String> {
+        let StoredLog { files, segments, start, .. } = &self.logs[0];
+        let mut files = files.clone();
+        let found = shard::recover_definitions(start.store, segments.clone(), OnDamage::Skip, &mut files);
+        found.map(|found| found.definitions).map_err(|error| error.to_string())
+    }
+
+    pub fn logs(&self) -> &[StoredLog] {
+        &self.logs
+    }
+}
+
+/// A log in its folder.
+pub struct StoredLog {
+    name: String,
+    files: SegmentFolder,
+    start: Chain,
+    segments: Vec<SegmentNumber>,
+}
+
+impl StoredLog {
+    fn open(name: String, files: &SegmentFolder, store: StoreTag, id: LogId) -> Result<StoredLog, String> {
+        let segments = files.segments(id).map_err(|error| error.text)?;
+        Ok(StoredLog { name, files: files.clone(), start: LogEnd::empty(store, id).chain, segments })
+    }
+
+    /// Segments in front of a snapshot of the definitions are removed: the log begins where the first one that is there does.
+    fn begin_with_first_segment(&mut self) -> Result<(), String> {
+        let Some(&number) = self.segments.first() else { return Ok(()) };
+        let mut block = AlignedBuffer::new(BLOCK_BYTES);
+        let segment = SegmentId { log: self.start.log, number };
+        let filled = self.files.read(segment, Block(0), &mut block).map_err(|error| error.text)?;
+        // Without a header nothing was written to it, or the scan says what is wrong with it.
+        if let Ok(header) = SegmentHeader::read(&block[..filled])
+            && header.number == number
+        {
+            let synced = FrameSequence(header.first.0.saturating_sub(1));
+            self.start = Chain { next: header.first, previous_crc: header.previous_crc, synced, ..self.start };
+        }
+        Ok(())
+    }
+
+    /// How it is named to people.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Reads all of it.
+    pub fn scan(&self, visitor: &mut impl RecordVisitor) -> Result<ScanResult, ScanError> {
+        scan(self.start, self.segments.clone(), OnDamage::Skip, &mut self.files.clone(), visitor)
+    }
+
+    /// What is damaged, with the file.
+    pub fn describe(&self, damage: &Damage) -> String {
+        format!("{}: {damage}", self.files.segment_path(damage.segment).display())
+    }
+}

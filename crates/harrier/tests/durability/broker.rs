@@ -1,0 +1,128 @@
+//! A broker process with a state folder, which can be killed.
+
+use super::PATIENCE;
+use client::{Client, ClientChannel};
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+/// What a broker logs when clients may connect.
+const READY: &str = "harrier broker is ready";
+
+/// A state folder, removed when dropped unless the test fails.
+pub struct TestStateFolder(PathBuf);
+
+impl TestStateFolder {
+    pub fn new(name: &str) -> Self {
+        TestStateFolder(std::env::temp_dir().join(format!("harrier-durability-{}-{name}", std::process::id())))
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for TestStateFolder {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("the state folder is {}", self.0.display());
+        } else {
+            std::fs::remove_dir_all(&self.0).expect("the broker has made it");
+        }
+    }
+}
+
+/// The program without the settings of whoever runs the tests.
+pub fn harrier() -> Command {
+    let program = std::env::var_os("HARRIER_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_harrier").into());
+    let mut command = Command::new(program);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"HARRIER_")) {
+        command.env_remove(name);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+pub struct StoredBroker {
+    child: Child,
+    lines: Receiver<String>,
+    /// Its log up to the line that says that it is ready.
+    pub start_log: String,
+    address: String,
+}
+
+impl StoredBroker {
+    /// Starts a broker that must become ready.
+    pub fn start(folder: &TestStateFolder, options: &[&str]) -> Self {
+        StoredBroker::try_start(folder, options).unwrap_or_else(|(status, log)| panic!("{status}: {log}"))
+    }
+
+    /// Starts a broker, and kills it when it has logged so many lines, or is ready.
+    pub fn kill_at_start(folder: &TestStateFolder, lines: usize) {
+        let broker = StoredBroker::spawn(folder, &[]);
+        for _ in 0..lines {
+            if broker.lines.recv_timeout(PATIENCE).expect("a line").contains(READY) {
+                break;
+            }
+        }
+        broker.kill();
+    }
+
+    fn spawn(folder: &TestStateFolder, options: &[&str]) -> Self {
+        let mut command = harrier();
+        command.args(["broker", "--listen", "127.0.0.1:0", "--shards", "2", "--log-format", "json"]);
+        // Small segments, so that several are filled.
+        command.args(["--segment-bytes", "4MiB", "--state"]).arg(&folder.0).args(options).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        let log = BufReader::new(child.stderr.take().expect("a pipe"));
+        let (sender, lines) = channel();
+        std::thread::spawn(move || log.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        StoredBroker { child, lines, start_log: String::new(), address: String::new() }
+    }
+
+    /// Starts a broker. Returns its status and its log if it ends before it is ready.
+    pub fn try_start(folder: &TestStateFolder, options: &[&str]) -> Result<Self, (ExitStatus, String)> {
+        let mut broker = StoredBroker::spawn(folder, options);
+        while let Ok(line) = broker.lines.recv_timeout(PATIENCE) {
+            broker.start_log.push_str(&line);
+            broker.start_log.push('\n');
+            if line.contains(READY) {
+                let addresses = line.split_once("\"addresses\":\"").and_then(|(_, rest)| rest.split_once('"'));
+                broker.address = addresses.expect("its addresses").0.to_owned();
+                return Ok(broker);
+            }
+        }
+        let status = broker.child.wait().expect("it ends");
+        Err((status, std::mem::take(&mut broker.start_log)))
+    }
+
+    /// A client with a channel.
+    pub fn connect(&self) -> (Client, ClientChannel) {
+        let mut client = Client::connect(&format!("amqp://{}/%2F", self.address)).expect("it listens");
+        let channel = client.open_channel().expect("a channel");
+        (client, channel)
+    }
+
+    /// Ends the process where it stands.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it ends");
+    }
+
+    /// Tells the process to stop, and waits until it has.
+    pub fn terminate(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+        let status = self.child.wait().expect("it ends");
+        assert!(status.success(), "{status}: {}", self.lines.try_iter().collect::<Vec<_>>().join("\n"));
+    }
+}
+
+impl Drop for StoredBroker {
+    fn drop(&mut self) {
+        // Killing an ended process fails, which is fine.
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}

@@ -1,0 +1,186 @@
+//! What a client knows about its messages, and what of them may be there after a restart.
+//!
+//! Enters: what was published, confirmed, acknowledged and deleted.  Leaves: a verdict on what a queue has.
+
+use std::collections::BTreeMap;
+
+/// What is known of a message in a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MessageState {
+    /// Published, and not confirmed: it may be there.
+    Open,
+    /// Confirmed, or found after a restart: it is there.
+    Safe,
+    /// Acknowledged, and it is not known whether that is durable: it may be there.
+    Acknowledged,
+    /// It must not be there: transient, deleted with its queue, missing once, or acknowledged before a later message of its
+    /// queue from the same connection was confirmed.
+    Gone,
+}
+
+/// A message as it was published.
+#[derive(Clone, Copy)]
+pub struct PublishedMessage {
+    bytes: usize,
+    is_persistent: bool,
+}
+
+/// A message as it was found.
+pub struct FoundMessage {
+    pub number: u64,
+    pub redelivered: bool,
+}
+
+/// What is known of a queue.
+#[derive(Default)]
+pub struct QueueLedger {
+    states: BTreeMap<u64, MessageState>,
+    /// Some message may have been handed out.
+    pub was_consumed: bool,
+    /// Messages of commits without an answer: of each all are there or none.
+    commits: Vec<Vec<u64>>,
+    /// Messages whose acknowledgements were sent by the publisher's connection, in their order.
+    acknowledged: Vec<u64>,
+}
+
+/// A publish to several queues that awaits its confirm.
+pub struct OpenPublish {
+    number: u64,
+    /// Its queues, and how many acknowledgements for each were sent before it.
+    queues: Vec<(String, usize)>,
+}
+
+impl OpenPublish {
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+#[derive(Default)]
+pub struct Ledger {
+    /// By their numbers.
+    published: Vec<PublishedMessage>,
+    /// Durable queues that were declared with an answer, and not deleted.
+    pub queues: BTreeMap<String, QueueLedger>,
+    /// Queues that must not be there after a restart.
+    pub passing_queues: Vec<String>,
+}
+
+/// A body that tells its number, in so many bytes.
+pub fn body(number: u64, bytes: usize) -> Vec<u8> {
+    let mut body = number.to_le_bytes().to_vec();
+    body.resize(bytes.max(8), number as u8);
+    body
+}
+
+impl Ledger {
+    /// Enters a message that is about to be published to these queues. Returns its number.
+    pub fn publish(&mut self, queues: &[String], bytes: usize, is_persistent: bool) -> OpenPublish {
+        let number = self.published.len() as u64;
+        self.published.push(PublishedMessage { bytes: bytes.max(8), is_persistent });
+        let mut open = OpenPublish { number, queues: Vec::new() };
+        for name in queues {
+            let queue = self.queues.entry(name.clone()).or_default();
+            queue.states.insert(number, MessageState::Open);
+            open.queues.push((name.clone(), queue.acknowledged.len()));
+        }
+        open
+    }
+
+    /// A message is confirmed.
+    pub fn confirm(&mut self, publish: &OpenPublish) {
+        let is_persistent = self.published[publish.number as usize].is_persistent;
+        for (name, acknowledged_before) in &publish.queues {
+            let Some(queue) = self.queues.get_mut(name) else { continue };
+            let state = queue.states.get_mut(&publish.number).expect("it was published");
+            if *state != MessageState::Open || !is_persistent {
+                continue;
+            }
+            *state = MessageState::Safe;
+            // It has been written, and what was acknowledged before it, too.
+            for earlier in &queue.acknowledged[..*acknowledged_before] {
+                queue.states.insert(*earlier, MessageState::Gone);
+            }
+        }
+    }
+
+    /// An acknowledgement was sent; with `by_publisher` over the connection that publishes.
+    pub fn acknowledge(&mut self, queue: &str, number: u64, by_publisher: bool) {
+        let Some(queue) = self.queues.get_mut(queue) else { return };
+        queue.states.insert(number, MessageState::Acknowledged);
+        if by_publisher {
+            queue.acknowledged.push(number);
+        }
+    }
+
+    /// A commit with these messages was not answered.
+    pub fn leave_commit_open(&mut self, queue: &str, publishes: &[OpenPublish]) {
+        let numbers = publishes.iter().map(OpenPublish::number).collect();
+        self.queues.get_mut(queue).expect("it is declared").commits.push(numbers);
+    }
+
+    /// The queue was purged over the connection that publishes: as if all of it had been acknowledged.
+    pub fn purge(&mut self, name: &str) {
+        let Some(queue) = self.queues.get_mut(name) else { return };
+        for (number, state) in queue.states.iter_mut().filter(|(_, state)| **state != MessageState::Gone) {
+            *state = MessageState::Acknowledged;
+            queue.acknowledged.push(*number);
+        }
+    }
+
+    /// The queue was deleted, with everything in it.
+    pub fn delete(&mut self, queue: &str) {
+        if let Some(queue) = self.queues.get_mut(queue) {
+            queue.states.values_mut().for_each(|state| *state = MessageState::Gone);
+        }
+    }
+
+    /// Which message a body is.
+    pub fn number_of(&self, bytes: &[u8]) -> Result<u64, String> {
+        let number =
+            bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)).ok_or("a body of fewer than 8 bytes")?;
+        let published = self.published.get(number as usize).ok_or("a body that nobody published")?;
+        if bytes == body(number, published.bytes) { Ok(number) } else { Err(format!("message {number} has changed")) }
+    }
+
+    /// Compares what a queue has after a restart with what it must and may have, and goes on from there.
+    pub fn settle(&mut self, name: &str, found: &[FoundMessage]) -> Result<(), String> {
+        let Ledger { published, queues, .. } = self;
+        let queue = queues.get_mut(name).ok_or("a queue that nobody declared")?;
+        for pair in found.windows(2) {
+            if pair[1].number <= pair[0].number {
+                return Err(format!("message {} comes behind message {}", pair[1].number, pair[0].number));
+            }
+        }
+        for FoundMessage { number, redelivered } in found {
+            let state = queue.states.get(number);
+            let Some(state) = state.filter(|_| published[*number as usize].is_persistent) else {
+                return Err(format!("message {number} is there, and is transient or was never in this queue"));
+            };
+            match state {
+                MessageState::Gone => return Err(format!("message {number} is there again")),
+                _ if *redelivered && !queue.was_consumed => {
+                    return Err(format!("message {number} is marked as redelivered, and nobody had it"));
+                }
+                _ => {}
+            }
+        }
+        let mut missing = queue.states.iter().filter(|(number, state)| {
+            **state == MessageState::Safe && found.binary_search_by_key(*number, |found| found.number).is_err()
+        });
+        if let Some((number, _)) = missing.next() {
+            return Err(format!("message {number} was confirmed and is lost, and {} more", missing.count()));
+        }
+        for commit in std::mem::take(&mut queue.commits) {
+            let is_there = |number: &&u64| found.binary_search_by_key(*number, |found| found.number).is_ok();
+            let there = commit.iter().filter(is_there).count();
+            if there != 0 && there != commit.len() {
+                return Err(format!("{there} of the messages of a commit are there, and not all: {commit:?}"));
+            }
+        }
+        queue.states.values_mut().for_each(|state| *state = MessageState::Gone);
+        queue.states.extend(found.iter().map(|found| (found.number, MessageState::Safe)));
+        queue.acknowledged.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,265 @@
+//! A publisher and a consumer at work, until the broker is killed.
+
+use super::broker::StoredBroker;
+use super::ledger::{Ledger, OpenPublish, body};
+use super::random::SeededRandom;
+use client::{Client, ClientChannel, ClientError, ConsumeOptions, ExchangeOptions, Publish, QueueOptions};
+use std::collections::VecDeque;
+use std::time::Duration;
+use wire::{DeliveryTag, Properties, RawProperties};
+
+/// The durable exchange.
+pub const EXCHANGE: &str = "orders";
+/// Durable queues with a consumer each: the last one consumes over the publisher's connection.
+const CONSUMED: [&str; 3] = ["one", "two", "three"];
+const BY_PUBLISHER: &str = CONSUMED[2];
+/// A durable queue that is deleted and declared again in every round.
+const DECLARED_ANEW: &str = "anew";
+/// A durable queue that is purged now and then.
+const PURGED: &str = "purged";
+/// A durable queue whose messages are published in transactions.
+const COMMITTED: &str = "committed";
+/// Messages of a transaction.
+const COMMIT_MESSAGES: usize = 4;
+/// The routing key of all consumed queues.
+const ALL: &str = "all";
+const PREFETCH: u16 = 30;
+
+/// A connection with its channel.
+struct Connection {
+    client: Client,
+    channel: ClientChannel,
+}
+
+pub struct Traffic<'a> {
+    ledger: &'a mut Ledger,
+    random: &'a mut SeededRandom,
+    /// Publishes with confirms on one channel, and consumes on another.
+    publisher: Connection,
+    publisher_consumes: ClientChannel,
+    consumer: Connection,
+    /// Publishes in transactions.
+    committer: Connection,
+    /// The durable queue of this round that nobody consumes from.
+    round_queue: String,
+    /// Most publishes without a confirm.
+    window: u64,
+    open: VecDeque<(u64, OpenPublish)>,
+    confirms: u64,
+    published: u64,
+    acknowledged: u64,
+}
+
+impl<'a> Traffic<'a> {
+    /// Declares what the round needs. What was answered must survive.
+    pub fn begin(broker: &StoredBroker, ledger: &'a mut Ledger, random: &'a mut SeededRandom, round: u64) -> Self {
+        let [mut publisher, mut consumer, mut committer] = std::array::from_fn(|_| {
+            let (client, channel) = broker.connect();
+            Connection { client, channel }
+        });
+        let channel = publisher.channel;
+        publisher.client.confirm_select(channel).expect("confirms");
+        let durable = ExchangeOptions { durable: true, ..ExchangeOptions::default() };
+        publisher.client.declare_exchange(channel, EXCHANGE, "direct", &durable).expect("an exchange");
+        for name in CONSUMED {
+            declare_durable(&mut publisher, ledger, name, &[name, ALL]);
+        }
+        publisher.client.delete_queue(channel, DECLARED_ANEW, false, false).expect("deleted, or never there");
+        ledger.delete(DECLARED_ANEW);
+        for name in [DECLARED_ANEW, PURGED, COMMITTED] {
+            declare_durable(&mut publisher, ledger, name, &[name]);
+        }
+        committer.client.tx_select(committer.channel).expect("transactions");
+        let round_queue = format!("round.{round}");
+        declare_durable(&mut publisher, ledger, &round_queue, &[&round_queue]);
+        // The one of two rounds before has served.
+        if let Some(old) = round.checked_sub(2).map(|old| format!("round.{old}"))
+            && ledger.queues.remove(&old).is_some()
+        {
+            publisher.client.delete_queue(channel, &old, false, false).expect("deleted");
+            ledger.passing_queues.push(old);
+        }
+        let own = format!("own.{round}");
+        let exclusive = QueueOptions { durable: true, exclusive: true, ..QueueOptions::default() };
+        publisher.client.declare_queue(channel, &own, &exclusive).expect("an exclusive queue");
+        let passing = format!("passing.{round}");
+        publisher.client.declare_queue(channel, &passing, &QueueOptions::default()).expect("a transient queue");
+        ledger.passing_queues.extend([own, passing]);
+        let publisher_consumes = publisher.client.open_channel().expect("a channel");
+        consume(&mut publisher.client, publisher_consumes, BY_PUBLISHER);
+        for name in CONSUMED.into_iter().filter(|name| *name != BY_PUBLISHER) {
+            consume(&mut consumer.client, consumer.channel, name);
+        }
+        for name in CONSUMED {
+            ledger.queues.get_mut(name).expect("it is declared").was_consumed = true;
+        }
+        let window = 1 + random.below(200);
+        Traffic {
+            ledger,
+            random,
+            publisher,
+            publisher_consumes,
+            consumer,
+            committer,
+            round_queue,
+            window,
+            open: VecDeque::new(),
+            confirms: 0,
+            published: 0,
+            acknowledged: 0,
+        }
+    }
+
+    /// Publishes and acknowledges until so many confirms have come.
+    pub fn run_until(&mut self, confirms: u64) {
+        while self.confirms < confirms {
+            self.publish();
+            if self.publisher.client.outstanding(self.publisher.channel) >= self.window {
+                let awaited = self.window / 2;
+                self.publisher.client.wait_confirms(self.publisher.channel, awaited).expect("a broker that runs");
+            }
+            self.note_confirms();
+            if self.random.one_in(50) {
+                self.commit();
+            }
+            if self.random.one_in(100) {
+                self.publisher.client.purge_queue(self.publisher.channel, PURGED).expect("a broker that runs");
+                self.ledger.purge(PURGED);
+            }
+            if self.random.one_in(4) {
+                self.take_deliveries().expect("a broker that runs");
+            }
+        }
+        self.publisher.client.flush().expect("a broker that runs");
+    }
+
+    fn publish(&mut self) {
+        let Traffic { ledger, random, publisher, round_queue, .. } = self;
+        let key = match random.below(9) {
+            0 => ALL,
+            1 => DECLARED_ANEW,
+            2 => &**round_queue,
+            3 => PURGED,
+            other => CONSUMED[other as usize % CONSUMED.len()],
+        };
+        let queues: Vec<String> = match key {
+            ALL => CONSUMED.map(str::to_owned).to_vec(),
+            key => vec![key.to_owned()],
+        };
+        // Most are small; some have a frame, or several ones, for themselves.
+        let bytes = match random.below(100) {
+            0 => 700_000,
+            1..4 => 70_000,
+            _ => random.below(300) as usize,
+        };
+        let is_persistent = !random.one_in(10);
+        let open = ledger.publish(&queues, bytes, is_persistent);
+        let properties =
+            Properties { delivery_mode: Some(if is_persistent { 2 } else { 1 }), ..Properties::default() }.to_bytes();
+        let to = Publish { mandatory: true, properties: RawProperties::new(&properties), ..Publish::to(EXCHANGE, key) };
+        let body = body(open.number(), bytes);
+        let tag = publisher.client.publish(publisher.channel, &to, &body).expect("a broker that runs");
+        self.published += 1;
+        self.open.push_back((tag, open));
+    }
+
+    /// Publishes messages in a transaction.
+    fn fill_transaction(&mut self) -> Vec<OpenPublish> {
+        let Connection { client, channel } = &mut self.committer;
+        let properties = Properties { delivery_mode: Some(2), ..Properties::default() }.to_bytes();
+        let to = Publish { properties: RawProperties::new(&properties), ..Publish::to(EXCHANGE, COMMITTED) };
+        let mut publishes = Vec::with_capacity(COMMIT_MESSAGES);
+        for _ in 0..COMMIT_MESSAGES {
+            let bytes = 8 + self.random.below(3) as usize * 40_000;
+            let publish = self.ledger.publish(&[COMMITTED.to_owned()], bytes, true);
+            client.publish(*channel, &to, &body(publish.number(), bytes)).expect("a broker that runs");
+            publishes.push(publish);
+        }
+        client.flush().expect("a broker that runs");
+        publishes
+    }
+
+    fn commit(&mut self) {
+        let publishes = self.fill_transaction();
+        self.committer.client.tx_commit(self.committer.channel).expect("a broker that runs");
+        publishes.iter().for_each(|publish| self.ledger.confirm(publish));
+    }
+
+    /// Kills the broker while it has a commit to answer.
+    pub fn kill_at_a_commit(&mut self, broker: StoredBroker) {
+        let publishes = self.fill_transaction();
+        let killer = std::thread::spawn(|| broker.kill());
+        let is_answered = self.committer.client.tx_commit(self.committer.channel).is_ok();
+        killer.join().expect("it is killed");
+        if is_answered {
+            publishes.iter().for_each(|publish| self.ledger.confirm(publish));
+        } else {
+            self.ledger.leave_commit_open(COMMITTED, &publishes);
+        }
+    }
+
+    /// Enters the confirms that have come.
+    fn note_confirms(&mut self) {
+        let confirmed = self.publisher.client.confirmed_up_to(self.publisher.channel);
+        while let Some((_, publish)) = self.open.pop_front_if(|(tag, _)| *tag <= confirmed) {
+            self.ledger.confirm(&publish);
+            self.confirms += 1;
+        }
+    }
+
+    /// Takes the deliveries that are there, and acknowledges, returns or keeps each.
+    fn take_deliveries(&mut self) -> Result<(), ClientError> {
+        let Traffic { ledger, random, publisher, publisher_consumes, consumer, acknowledged, .. } = self;
+        for (client, channel, is_publisher) in
+            [(&mut publisher.client, *publisher_consumes, true), (&mut consumer.client, consumer.channel, false)]
+        {
+            while let Some(delivery) = client.next_delivery(Duration::ZERO)? {
+                let number = ledger.number_of(delivery.body()).expect("what was published");
+                let queue = String::from_utf8_lossy(delivery.consumer_tag).into_owned();
+                let tag: DeliveryTag = delivery.delivery_tag;
+                match random.below(10) {
+                    0 => {}
+                    1 => client.nack(channel, tag, false, true)?,
+                    _ => {
+                        client.ack(channel, tag, false)?;
+                        ledger.acknowledge(&queue, number, is_publisher);
+                        *acknowledged += 1;
+                    }
+                }
+            }
+            client.flush()?;
+        }
+        Ok(())
+    }
+
+    /// The broker was killed: what it had confirmed before counts. Says what there was.
+    pub fn end(mut self) -> String {
+        // The connection ends behind the last confirm.
+        let ended = self.publisher.client.wait_confirms(self.publisher.channel, 0);
+        assert!(ended.is_err() || self.open.len() as u64 <= self.window, "the broker was killed");
+        self.note_confirms();
+        let refused = self.publisher.client.take_refused(self.publisher.channel).unwrap_or_default();
+        assert_eq!(refused, [], "nothing is refused");
+        assert_eq!(self.publisher.client.returned_count(), 0, "each key is bound");
+        let Traffic { published, confirms, acknowledged, window, .. } = self;
+        format!("{published} published within {window}, {confirms} confirmed, {acknowledged} acknowledged")
+    }
+}
+
+/// Declares a durable queue with its bindings.
+fn declare_durable(publisher: &mut Connection, ledger: &mut Ledger, name: &str, keys: &[&str]) {
+    let Connection { client, channel } = publisher;
+    let durable = QueueOptions { durable: true, ..QueueOptions::default() };
+    client.declare_queue(*channel, name, &durable).expect("a queue");
+    for key in keys {
+        client.bind_queue(*channel, name, EXCHANGE, key, &wire::Table::new()).expect("a binding");
+    }
+    ledger.queues.entry(name.to_owned()).or_default();
+}
+
+/// Consumes from a queue, by whose name its deliveries are known.
+fn consume(client: &mut Client, channel: ClientChannel, queue: &str) {
+    client.qos(channel, PREFETCH, false).expect("a prefetch count");
+    let options = ConsumeOptions { consumer_tag: queue.to_owned(), ..ConsumeOptions::default() };
+    client.consume(channel, queue, &options).expect("a consumer");
+}

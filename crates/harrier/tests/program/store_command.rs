@@ -1,0 +1,272 @@
+//! `harrier store`: what is in the store of a broker that is stopped, and what of it is damaged.
+
+use super::{BrokerProcess, TempFolder, output};
+use definitions::{DurableQueue, JournalEntryWriter, JournalRecord};
+use disk::{Disk, FileDisk, SegmentFolder};
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::mpsc::channel;
+use store::limits::{BLOCK_BYTES, SEGMENT_BYTES_MIN};
+use store::{
+    Block, Damage, FrameHeader, LogEnd, LogId, LogWriter, OnDamage, Position, QueueCursor, QueueUid, Record,
+    RecordVisitor, SegmentId, StoreTag, StoredMessage, scan,
+};
+use wire::Table;
+
+const STORE: StoreTag = StoreTag(77);
+
+/// The file that says which store is in a state folder: the one with this tag.
+const STORE_FILE: &str = "format = 1\nid = \"4d\"\nlogs = 2\nlog_folder = \"log\"\n";
+
+/// A log that a test writes, a group at a time.
+struct TestLog {
+    // Dropped in this order: the folder is the test's.
+    disk: FileDisk,
+    done: std::sync::mpsc::Receiver<()>,
+    writer: LogWriter,
+}
+
+impl TestLog {
+    /// A new log in a folder, which is made.
+    fn new(folder: &Path, log: LogId) -> Self {
+        std::fs::create_dir_all(folder).expect("a folder");
+        let (wake, done) = channel();
+        let files = SegmentFolder::open(folder).expect("a folder");
+        // Nobody listens once the log is dropped.
+        let disk = FileDisk::start(files, "disk", Box::new(move || wake.send(()).unwrap_or_default()));
+        let writer = LogWriter::new(LogEnd::empty(STORE, log), SEGMENT_BYTES_MIN);
+        TestLog { disk: disk.expect("a thread"), done, writer }
+    }
+
+    /// Appends a group, which is durable when this returns.
+    fn group(&mut self, append: impl FnOnce(&mut LogWriter)) {
+        append(&mut self.writer);
+        loop {
+            while let Some(request) = self.writer.poll(0, true) {
+                self.disk.submit(request);
+            }
+            if self.disk.under_way() == 0 {
+                return;
+            }
+            self.done.recv().expect("the thread lives");
+            while let Some(completion) = self.disk.poll() {
+                self.writer.complete(completion, 0);
+            }
+        }
+    }
+}
+
+fn message(body: &[u8]) -> StoredMessage<'_> {
+    StoredMessage { exchange: b"x", routing_key: b"k", properties: &[0, 0], bcc: b"", arrived_us: 1, body }
+}
+
+/// Appends messages to a queue from a position on.
+fn put(writer: &mut LogWriter, queue: u64, first: u64, bodies: &[&[u8]]) {
+    let mut cursor = QueueCursor::new(QueueUid(queue));
+    for (position, body) in (first..).zip(bodies) {
+        writer.append(|group| group.message(&mut cursor, Position(position), &message(body)));
+    }
+}
+
+fn settle(writer: &mut LogWriter, queue: u64, first: u64, count: u64) {
+    let mut cursor = QueueCursor::new(QueueUid(queue));
+    writer.append(|group| group.settled(&mut cursor, Position(first), count));
+}
+
+/// A state folder as a stopped broker leaves it.
+fn state(name: &str) -> TempFolder {
+    let state = TempFolder::new(name);
+    std::fs::write(state.path("lock"), "").expect("a file");
+    std::fs::write(state.path("store.toml"), STORE_FILE).expect("a file");
+    let mut definitions = TestLog::new(Path::new(&state.path("definitions")), LogId(0));
+    let vhost = catalog::Name::from("/");
+    let queue = |uid, name: &str| {
+        let uid = catalog::QueueUid::new(uid).expect("no queue has 0");
+        let queue = DurableQueue { uid, home: 1, auto_delete: false, arguments: Table::new() };
+        JournalRecord::PutQueue { vhost: vhost.clone(), name: name.into(), queue }
+    };
+    let mut entry = JournalEntryWriter::default();
+    entry.push(&JournalRecord::PutVhost { name: vhost.clone() });
+    entry.push(&queue(7, "orders"));
+    entry.push(&queue(9, "quotes"));
+    definitions.group(|writer| {
+        entry.finish(|piece| {
+            writer.append(|group| group.definition(1, piece));
+        });
+    });
+    state
+}
+
+/// Where the frames of a log are.
+#[derive(Default)]
+struct Frames(Vec<(SegmentId, Block)>);
+
+impl RecordVisitor for Frames {
+    fn on_frame(&mut self, segment: SegmentId, block: Block, _header: &FrameHeader) {
+        self.0.push((segment, block));
+    }
+    fn on_record(&mut self, _record: Record<'_>) {}
+    fn on_damage(&mut self, damage: &Damage) {
+        panic!("{damage}");
+    }
+}
+
+/// Flips a bit of a frame's header, and returns where that is: the file and the block.
+fn flip(folder: &str, log: LogId, frame: usize) -> (String, u32) {
+    let mut files = SegmentFolder::open(Path::new(folder)).expect("a folder");
+    let (mut frames, segments) = (Frames::default(), files.segments(log).expect("segments"));
+    scan(LogEnd::empty(STORE, log).chain, segments, OnDamage::Fail, &mut files, &mut frames).expect("a sound log");
+    let (segment, block) = frames.0[frame];
+    let path = files.segment_path(segment);
+    let file = OpenOptions::new().read(true).write(true).open(&path).expect("a segment");
+    let at = u64::from(block.0) * BLOCK_BYTES as u64 + 40;
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).expect("read");
+    file.write_all_at(&[byte[0] ^ 1], at).expect("written");
+    (path.to_string_lossy().into_owned(), block.0)
+}
+
+/// Runs `harrier store COMMAND STATE`: its status, output and errors.
+fn run(command: &[&str], state: &TempFolder) -> (Option<i32>, String, String) {
+    let folder = state.0.to_string_lossy();
+    let output = output(&[&["store"], command, &[&folder]].concat());
+    let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+/// Four groups: frames 1 to 3 of one frame each, and two frames in the last one.
+fn write_log(state: &TempFolder) -> String {
+    let folder = state.path("log");
+    let mut log = TestLog::new(Path::new(&folder), LogId(1));
+    log.group(|writer| put(writer, 7, 0, &[b"one", b"two", b"three"]));
+    log.group(|writer| put(writer, 9, 100, &[&[1; 1_000]]));
+    log.group(|writer| settle(writer, 7, 0, 2));
+    log.group(|writer| put(writer, 7, 3, &[&[2; 40_000], &[3; 40_000]]));
+    folder
+}
+
+#[test]
+fn a_sound_store_is_counted() {
+    let state = state("sound");
+    write_log(&state);
+    let expect = "\
+log          segments  frames  records  messages  settled  last sequence  torn  damaged
+definitions         2       1        1         0        0              1     0        0
+log 0               0       0        0         0        0              0     0        0
+log 1               2       5       12         6        2              5     0        0
+sound
+";
+    assert_eq!(run(&["check"], &state), (Some(0), expect.to_owned(), String::new()));
+}
+
+#[test]
+fn a_flipped_bit_in_the_middle_is_damage_and_is_named() {
+    let state = state("flipped");
+    let (path, block) = flip(&write_log(&state), LogId(1), 1);
+    let (status, text, errors) = run(&["check"], &state);
+    let expect = format!(
+        "harrier store: {path}: segment 1 of log 1 is damaged at block {block}: frames 2 to 2 cannot be read\n"
+    );
+    assert_eq!((status, errors.as_str()), (Some(1), expect.as_str()));
+    let row = text.lines().find(|line| line.starts_with("log 1")).expect("a row");
+    let numbers: Vec<&str> = row.split_whitespace().skip(2).collect();
+    assert_eq!(numbers, ["2", "4", "10", "5", "2", "5", "0", "1"], "{text}");
+    assert!(!text.contains("sound"), "{text}");
+    let (status, text, errors) = run(&["show"], &state);
+    assert_eq!((status, errors.as_str()), (Some(1), expect.as_str()));
+    assert!(text.contains("\n7             3  80005      2     4  /             orders\n"), "{text}");
+}
+
+#[test]
+fn a_torn_tail_is_no_damage() {
+    let state = state("torn");
+    // The first frame of the group that was written last: nothing says that it had been durable.
+    flip(&write_log(&state), LogId(1), 3);
+    let (status, text, errors) = run(&["check"], &state);
+    assert_eq!((status, errors.as_str()), (Some(0), ""), "{text}");
+    let row = text.lines().find(|line| line.starts_with("log 1")).expect("a row");
+    let numbers: Vec<&str> = row.split_whitespace().skip(2).collect();
+    assert_eq!(numbers, ["2", "3", "8", "4", "2", "3", "1", "0"], "{text}");
+}
+
+#[test]
+fn what_is_alive_is_shown_by_queue() {
+    let state = state("shown");
+    let mut log = TestLog::new(Path::new(&state.path("log")), LogId(0));
+    log.group(|writer| {
+        put(writer, 7, 0, &[b"one", b"two", b"three"]);
+        let mut other = QueueCursor::new(QueueUid(9));
+        writer.append(|group| group.again(&mut other, Position(5 << 56)));
+    });
+    log.group(|writer| {
+        // A body in parts, in two queues.
+        let (mut cursor, body) = (QueueCursor::new(QueueUid(8)), vec![4; 3 << 20]);
+        let bytes = body.len() as u64;
+        writer.append(|group| group.large_message(&mut cursor, Position(1), &message(b""), bytes));
+        writer.append_parts(&body);
+    });
+    log.group(|writer| settle(writer, 7, 0, 1));
+    log.group(|writer| {
+        writer.append(|group| group.commit_begin());
+        put(writer, 7, 3, &[b"four"]);
+        settle(writer, 7, 1, 1);
+        writer.append(|group| group.commit_end());
+    });
+    log.group(|writer| put(writer, 11, 0, &[b"done with"]));
+    log.group(|writer| settle(writer, 11, 0, 1));
+    // A commit and a body without their ends.
+    log.group(|writer| {
+        writer.append(|group| group.commit_begin());
+        put(writer, 7, 4, &[b"five"]);
+        settle(writer, 7, 2, 1);
+        let mut cursor = QueueCursor::new(QueueUid(12));
+        writer.append(|group| group.large_message(&mut cursor, Position(1), &message(b""), 10));
+        writer.append_parts(b"some");
+    });
+    drop(log);
+    let expect = "\
+queue  messages    bytes  first  last  virtual host  name
+7             2        9      2     3  /             orders
+8             1  3145728      1     1                (deleted)
+9             1        5    5/0   5/0  /             quotes
+all           4  3145742
+";
+    assert_eq!(run(&["show"], &state), (Some(0), expect.to_owned(), String::new()));
+    let (status, text, _) = run(&["show", "--json"], &state);
+    let found: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let place = |priority, position| serde_json::json!({"priority": priority, "position": position});
+    let expect = serde_json::json!({"version": 1, "queues": [
+        {"queue": 7, "vhost": "/", "name": "orders", "messages": 2, "bytes": 9,
+         "first": place(0, 2), "last": place(0, 3)},
+        {"queue": 8, "vhost": null, "name": null, "messages": 1, "bytes": 3 << 20,
+         "first": place(0, 1), "last": place(0, 1)},
+        {"queue": 9, "vhost": "/", "name": "quotes", "messages": 1, "bytes": 5,
+         "first": place(5, 0), "last": place(5, 0)},
+    ]});
+    assert_eq!((status, found), (Some(0), expect));
+}
+
+#[test]
+fn the_store_of_a_broker_that_runs_is_not_read() {
+    let folder = TempFolder::new("running");
+    let broker = BrokerProcess::start(&["--listen", "127.0.0.1:0", "--state", &folder.path("state")]);
+    let state = TempFolder(folder.0.join("state"));
+    for command in ["check", "show"] {
+        let (status, text, errors) = run(&[command], &state);
+        let expect = format!("harrier store: {}: a broker uses this folder; stop it first\n", state.0.display());
+        assert_eq!((status, text.as_str(), errors), (Some(1), "", expect));
+    }
+    drop(broker);
+}
+
+#[test]
+fn a_folder_without_a_store_is_refused_and_left_as_it_is() {
+    let folder = TempFolder::new("no-store");
+    let expect = format!("harrier store: {}: this is no state folder of a broker\n", folder.0.display());
+    assert_eq!(run(&["check"], &folder), (Some(1), String::new(), expect));
+    assert_eq!(std::fs::read_dir(&folder.0).expect("the folder").count(), 0);
+    std::fs::write(folder.path("lock"), "").expect("a file");
+    let expect = format!("harrier store: {}: there is no store in this folder\n", folder.0.display());
+    assert_eq!(run(&["show"], &folder), (Some(1), String::new(), expect));
+}
