@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_page_that_loses_a_value_has_room_again_and_is_listed_once() {
+    fn a_full_page_that_loses_a_value_is_listed_again_and_once() {
         let mut map = TestMap::new();
         let keys: Vec<ChannelKey> = (0..4 * PAGE_SLOTS).map(|value| map.insert(value)).collect();
         let pages = map.more.len();
