@@ -390,6 +390,6 @@ fn a_journal_that_has_lost_its_segments_is_not_taken_for_a_new_one() {
     disk.get().set_now(u64::MAX);
     assert!(disk.get().poll().is_some());
     let found = recover_definitions(STORE, segments, OnDamage::Fail, &mut *disk.get());
-    let error = found.err().expect("it has lost its beginning").to_string();
+    let error = found.expect_err("it has lost its beginning").to_string();
     assert!(error.contains("is damaged at block"), "{error}");
 }
