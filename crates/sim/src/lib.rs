@@ -17,6 +17,7 @@
 //! When everything of a run is dropped, all that it has allocated is freed, to the byte.
 #![forbid(unsafe_code)]
 
+mod broker_disks;
 mod broker_heap;
 mod broker_limits;
 mod broker_links;

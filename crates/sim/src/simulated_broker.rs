@@ -2,11 +2,14 @@
 //!
 //! It never ticks a shard that a reactor would have left asleep, so a lost wake-up stays lost.
 
+use crate::broker_disks::BrokerDisks;
 use crate::broker_heap::BrokerHeap;
 use crate::broker_limits::BrokerLimits;
+use crate::features::CrashKind;
 use crate::limits::MAILBOX_HEAP_BYTES_MAX;
 use broker::{Broker, BrokerOptions, ConnectionSlot};
 use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
+use disk::DiskFaults;
 use link::Link;
 use link::sim::{SimConnection, SimCut, SimLink, SimSide, SplitMix64};
 use session::Greeting;
@@ -59,8 +62,10 @@ pub struct SimulatedBrokerOptions {
     /// The number of its shards.
     pub shards: u16,
     pub limits: BrokerLimits,
-    /// When it begins.
-    pub now: Instant,
+    /// When its time begins.
+    pub epoch: Instant,
+    /// The faults of its disks, if it has a store.
+    pub disk_faults: Option<DiskFaults>,
 }
 
 /// A broker: everything but its clients.
@@ -78,20 +83,42 @@ pub struct SimulatedBroker {
     pub lives: u32,
     /// What its code has allocated.
     heap: BrokerHeap,
+    /// What its store is on.
+    disks: Option<BrokerDisks>,
+    /// What the contents of its disks took when this life began.
+    disks_heap_bytes: isize,
+    epoch: Instant,
 }
 
 impl SimulatedBroker {
     /// A broker without connections.
     pub fn new(options: &SimulatedBrokerOptions) -> Self {
+        let disks = options.disk_faults.map(|faults| BrokerDisks::new(options.seed, options.shards, faults));
+        Self::with_disks(options, disks)
+    }
+
+    fn with_disks(options: &SimulatedBrokerOptions, disks: Option<BrokerDisks>) -> Self {
         let mut heap = BrokerHeap::default();
+        let disks_heap_bytes = disks.as_ref().map_or(0, BrokerDisks::heap_bytes);
         let (shards, shared) = heap.measure(|| Self::shards(options));
         heap.mark_empty(shards.iter().map(|node| node.shard.broker().catalog().bytes()).sum());
-        SimulatedBroker { shards, connections: Vec::new(), shared, ticks: 0, is_up: true, lives: 1, heap }
+        SimulatedBroker {
+            shards,
+            connections: Vec::new(),
+            shared,
+            ticks: 0,
+            is_up: true,
+            lives: 1,
+            heap,
+            disks,
+            disks_heap_bytes,
+            epoch: options.epoch,
+        }
     }
 
     fn shards(options: &SimulatedBrokerOptions) -> (Vec<SimulatedShard>, Arc<SharedState>) {
         let mut chance = SplitMix64::new(options.seed ^ 0xB40C);
-        let (now, epoch_unix_s) = (options.now, 1_000_000_000);
+        let (epoch, epoch_unix_s) = (options.epoch, 1_000_000_000);
         let shared = Arc::new(SharedState::new(options.shards, options.limits.memory_bytes_max, 1_000));
         let wake_flags: Vec<_> = (0..options.shards).map(|_| Arc::new(AtomicBool::new(false))).collect();
         let wakers: Vec<_> =
@@ -143,7 +170,7 @@ impl SimulatedBroker {
                 rdma_frame_bytes_max: session::limits::BODY_FRAME_BYTES_MAX,
                 greeting: Arc::clone(&greeting),
                 login_timeout: Duration::from_secs(10),
-                epoch: now,
+                epoch,
                 cluster_name: options.name.clone(),
             };
             let effects = ShardEffects::new(pool.clone(), mailbox, options.limits.output_bytes_max, seed);
@@ -214,6 +241,21 @@ impl SimulatedBroker {
         *self = SimulatedBroker { ticks, lives, is_up: false, ..SimulatedBroker::new(options) };
     }
 
+    /// It loses its power or is killed: what its disks have is all that it keeps. It is down until [`SimulatedBroker::start`].
+    pub fn crash(&mut self, options: &SimulatedBrokerOptions, kind: CrashKind) {
+        let (ticks, lives, disks) = (self.ticks, self.lives, self.disks.take());
+        // The shards end before their disks are told: a process that is gone asks for nothing.
+        self.connections.clear();
+        self.shards.clear();
+        disks.iter().for_each(|disks| disks.crash(kind));
+        *self = SimulatedBroker { ticks, lives, is_up: false, ..SimulatedBroker::with_disks(options, disks) };
+    }
+
+    /// Whether its disks have something to do.
+    pub fn has_disk_requests(&self) -> bool {
+        self.disks.as_ref().is_some_and(BrokerDisks::has_requests)
+    }
+
     /// Its process is started again.
     pub fn start(&mut self) {
         self.is_up = true;
@@ -235,6 +277,9 @@ impl SimulatedBroker {
                 let (readable, writable, closed) = (edges.readable, edges.writable, edges.closed);
                 self.heap.measure(|| shard.on_readiness(connection.slot, readable, writable, closed));
             }
+        }
+        if let Some(disks) = &self.disks {
+            has_edges |= disks.set_now(index, now.saturating_duration_since(self.epoch).as_micros() as u64);
         }
         let node = &mut self.shards[index];
         let was_woken = node.woken.swap(false, Ordering::Relaxed);
@@ -276,7 +321,8 @@ impl SimulatedBroker {
         let buffers = self.connections.iter().map(|one| one.cable.outbound_heap_bytes(one.side));
         let brokers = self.shards.iter().map(|node| node.shard.broker());
         let account = brokers.map(|broker| broker.catalog().bytes() + broker.list_overhead_bytes());
-        self.heap.held_bytes() - buffers.sum::<isize>() - account.sum::<usize>() as isize
+        let disks = self.disks.as_ref().map_or(0, |disks| disks.heap_bytes() - self.disks_heap_bytes);
+        self.heap.held_bytes() - disks - buffers.sum::<isize>() - account.sum::<usize>() as isize
     }
 
     /// What is wrong if its heap is more than it accounts for, and so many bytes for each shard, and what keeps them busy.

@@ -5,6 +5,7 @@
 use crate::broker_links::BrokerLinks;
 use crate::client_connection::ClientConnection;
 use crate::faults::Faults;
+use crate::features::CrashKind;
 use crate::limits::{FEDERATION_HEAP_BYTES_MAX, SCRATCH_BYTES, SHARD_HEAP_BYTES_LEFT_MAX};
 use crate::settings::Settings;
 use crate::simulated_broker::{SimulatedBroker, SimulatedBrokerOptions};
@@ -101,7 +102,14 @@ impl SimulatedWorld {
         let is_alone = self.settings.shards.len() == 1;
         let seed = if is_alone { self.settings.seed } else { self.chance.next_u64() };
         let (name, limits) = (self.settings.broker_name(broker).into(), self.settings.limits);
-        SimulatedBrokerOptions { name, seed, shards: self.settings.shards[broker], limits, now: self.clock.now }
+        let shards = self.settings.shards[broker];
+        let Some(durable) = self.settings.durable() else {
+            return SimulatedBrokerOptions { name, seed, shards, limits, epoch: self.clock.now, disk_faults: None };
+        };
+        // Times of stored messages mean the same in all its lives, and names that it makes are never made again.
+        let life = self.brokers.get(broker).map_or(0, |broker| u64::from(broker.lives));
+        let (epoch, disk_faults) = (self.clock.start, Some(durable.disk_faults()));
+        SimulatedBrokerOptions { name, seed: seed ^ life << 48, shards, limits, epoch, disk_faults }
     }
 
     /// A number that nothing else in this run has.
@@ -208,7 +216,17 @@ impl SimulatedWorld {
         self.trace.note(|| format!("broker {broker} is stopped"));
     }
 
-    /// Starts a broker that was stopped.
+    /// A broker with a store crashes: nobody is connected any more.
+    pub fn crash_broker(&mut self, broker: usize, kind: CrashKind) {
+        self.tally.crashes += 1;
+        let options = self.broker_options(broker);
+        self.brokers[broker].reset_connections();
+        self.clients.retain(|client| client.broker != broker);
+        self.brokers[broker].crash(&options, kind);
+        self.trace.note(|| format!("broker {broker} has crashed: {kind:?}"));
+    }
+
+    /// Starts a broker that was stopped, or has crashed.
     pub fn start_broker(&mut self, broker: usize) {
         self.brokers[broker].start();
         self.trace.note(|| format!("broker {broker} is started"));
