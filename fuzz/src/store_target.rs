@@ -61,7 +61,7 @@ fn check_records(records: &[u8]) {
             }
             Record::Part(part) => part.len(),
             Record::Definition { bytes, .. } => bytes.len(),
-            Record::CommitBegin | Record::CommitEnd => 0,
+            Record::CommitBegin | Record::CommitEnd | Record::CommitAborted => 0,
         };
         assert!(bytes <= records.len(), "no byte is read twice");
     }
@@ -214,6 +214,7 @@ pub fn samples() -> Vec<(String, Vec<u8>)> {
         .and_then(|()| group.large_message(&mut other, Position(10), &message(b"large", b""), 5))
         .and_then(|()| group.part(&mut &b"parts"[..]))
         .and_then(|()| group.commit_end())
+        .and_then(|()| group.commit_aborted())
         .and_then(|()| group.definition(4, b"a definition"));
     assert!(written.is_ok(), "an empty group takes them all");
     let range = group.seal(&mut chain, SegmentNumber(1), false);

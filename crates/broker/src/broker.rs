@@ -4,6 +4,7 @@
 
 use crate::access_review::AccessReview;
 use crate::ack_timeouts::AckTimeouts;
+use crate::broker_options::{BrokerCounters, BrokerOptions};
 use crate::commands::Commands;
 use crate::control_plane::ControlPlane;
 use crate::data_plane::DataPlane;
@@ -12,54 +13,24 @@ use crate::definitions::Definitions;
 use crate::direct_reply::ReplyAddress;
 use crate::early_publishes::EarlyPublishes;
 use crate::effects::Effects;
-use crate::ids::{ConnectionSlot, ShardIdentity};
+use crate::ids::{ConnectionSlot, QueuePosition, ShardIdentity};
 use crate::inbox::Inbox;
 use crate::ledger::{OldestDelivery, SettlementOutcome};
 use crate::limits::{DEAD_LETTER_SLACK_BYTES, EARLY_PUBLISHES_MAX};
 use crate::memory_growth::{MemoryGrowth, MemoryUse};
-use crate::message::{BodyRef, Content};
+use crate::message::{BodyRef, Content, Message};
 use crate::publishing::{Publish, Publishing};
 use crate::queue::Queue;
+use crate::ready_messages::QueueEntry;
 use crate::requests::Requests;
+use crate::restoration::Restoration;
 use crate::session_state::{ReadControl, SessionLogin};
 use crate::sessions::Sessions;
 use crate::shard_message::ShardBatch;
 use crate::work_runner::WorkRunner;
-use catalog::{Catalog, Definition, Refusal, ShardId, VhostId};
+use catalog::{Catalog, Definition, QueueId, QueueUid, Refusal, ShardId, VhostId};
 use wire::method::{Method, basic};
 use wire::{ChannelNumber, DeliveryTag, ReplyCode};
-
-/// How a broker core is set up.
-#[derive(Clone, Debug)]
-pub struct BrokerOptions {
-    pub shard: ShardId,
-    pub shards: u16,
-    /// Bytes of waiting messages at which a queue blocks its publishers.
-    pub queue_bytes_max: u64,
-    /// How long a delivery may wait for its acknowledgement before its channel is closed, in milliseconds; zero: for ever.
-    pub consumer_timeout_ms: u64,
-    /// Seconds from 1970 to the moment from which [`Broker::set_now`] counts.
-    pub epoch_unix_s: u64,
-    /// Units of work that one turn does before others have theirs: [`WORK_PER_TURN`](crate::limits::WORK_PER_TURN).
-    pub work_per_turn: u32,
-}
-
-/// Counts since the start.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct BrokerCounters {
-    /// Messages published.
-    pub published: u64,
-    /// Deliveries to consumers.
-    pub delivered: u64,
-    /// Messages that no queue took.
-    pub unroutable: u64,
-    /// Dead letters that had died of themselves in so many queues that their history was full, or of which too many waited.
-    pub dead_letters_dropped: u64,
-    /// Units of work that turns have done.
-    pub work: u64,
-    /// The most that one of them has done.
-    pub work_per_turn_max: u64,
-}
 
 /// The broker core of one shard.
 pub struct Broker {
@@ -171,6 +142,41 @@ impl Broker {
             ("dead letters", housekeeping.dead_letters.len()),
             ("deferred work", self.sessions.deferred.len()),
         ]
+    }
+
+    /// There is a store: from now on its effects are made, [`Effects::append`] and those that follow it. Call it before any
+    /// message is restored or any client connects.
+    pub fn use_store(&mut self) {
+        self.control().use_store();
+    }
+
+    /// The durable queue of this shard with this number, if there is a store.
+    pub fn queue_of(&self, uid: QueueUid) -> Option<QueueId> {
+        self.data.dispatcher.queues.by_uid(uid)
+    }
+
+    fn restoration(&mut self) -> Restoration<'_> {
+        Restoration { dispatcher: &mut self.data.dispatcher }
+    }
+
+    /// A message of an earlier life of this broker, before any client connects: a queue gets its messages in the order of their
+    /// positions. `redelivered`: it had been handed out; `times_returned`: by consumers, as [`Effects::mark_returned`] said.
+    /// Returns whether its queue has it; otherwise the queue is gone, or has one at this position or behind it.
+    pub fn restore_message<E: Effects>(
+        &mut self,
+        uid: QueueUid,
+        position: QueuePosition,
+        message: Message,
+        redelivered: bool,
+        times_returned: u32,
+        fx: &mut E,
+    ) -> bool {
+        self.restoration().restore(uid, QueueEntry { position, message, redelivered }, times_returned, fx)
+    }
+
+    /// A durable queue has its messages. The positions of new ones go on from these, one for each priority level that had any.
+    pub fn finish_restore<E: Effects>(&mut self, uid: QueueUid, next: &[QueuePosition], fx: &mut E) {
+        self.restoration().finish(uid, next, fx);
     }
 
     /// A connection has logged in and opened its virtual host.
@@ -401,9 +407,18 @@ impl Broker {
 
     /// The store has made everything up to this ticket durable.
     pub fn durable<E: Effects>(&mut self, ticket: u64, fx: &mut E) {
-        while let Some(publish) = self.data.confirms.next_durable(ticket) {
-            self.publishing().on_answer(publish, fx);
-        }
+        self.publishing().on_durable(ticket, fx);
+    }
+
+    /// The changes of definitions that this shard has made. Messages that arrive from now on may depend on all of them.
+    pub fn definitions_version(&self) -> u64 {
+        self.definitions.version()
+    }
+
+    /// Shard 0: the journal has made the definitions up to this version durable.
+    pub fn definitions_durable<E: Effects>(&mut self, version: u64, fx: &mut E) {
+        self.definitions.note_durable(version);
+        self.requests().send_outcomes(fx);
     }
 
     /// A connection's output has capacity again: its idle consumers take their turns.
@@ -422,7 +437,18 @@ impl Broker {
         self.sessions.set_memory_alarm(on, any_vhost_full, fx);
     }
 
-    /// Whether publishers are blocked because memory is low, or a virtual host is full.
+    /// The store's disk is nearly full, or has space again: publishers are blocked, or continue.
+    pub fn set_disk_alarm<E: Effects>(&mut self, on: bool, fx: &mut E) {
+        let any_vhost_full = self.data.dispatcher.queues.housekeeping.quotas.any_full();
+        self.sessions.set_disk_alarm(on, any_vhost_full, fx);
+    }
+
+    /// Whether the disk alarm is on.
+    pub fn disk_alarm(&self) -> bool {
+        self.sessions.disk_alarm()
+    }
+
+    /// Whether publishers are blocked because memory or the disk is low, or a virtual host is full.
     pub fn is_alarmed(&self) -> bool {
         self.sessions.is_alarmed()
     }
@@ -521,78 +547,4 @@ impl Broker {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Broker, BrokerOptions};
-    use crate::delayed_messages::DelayedMessages;
-    use crate::ids::ConnectionSlot;
-    use crate::message::BodyRef;
-    use crate::publishing::Publish;
-    use crate::session_state::{ClientCapabilities, SessionLogin};
-    use crate::test_effects::RecordedEffects;
-    use catalog::{Catalog, CatalogLimits, Definition, ExchangeKind, SessionId, ShardId, default_definitions};
-    use wire::method::confirm;
-    use wire::{ChannelNumber, Properties, RawProperties, Table, Value};
-
-    #[test]
-    fn a_delaying_exchange_at_its_capacity_refuses_and_has_capacity_again_later() {
-        let mut catalog = Catalog::new(CatalogLimits::default());
-        for definition in default_definitions() {
-            catalog.execute(&definition).expect("the first definitions");
-        }
-        let vhost = catalog.vhost_by_name("/").expect("the default");
-        let user = catalog.authenticate(b"guest", b"guest", true).expect("the guest");
-        let arguments = Table::new().with("x-delayed-type", Value::text("fanout")).expect("short");
-        let (durable, auto_delete, internal) = (false, false, false);
-        let (name, kind) = ("x".into(), ExchangeKind::Delayed);
-        let declare = Definition::DeclareExchange { vhost, name, kind, durable, auto_delete, internal, arguments };
-        catalog.execute(&declare).expect("an exchange");
-        let options = BrokerOptions {
-            shard: ShardId(0),
-            shards: 1,
-            queue_bytes_max: 1 << 20,
-            consumer_timeout_ms: 0,
-            epoch_unix_s: 0,
-            work_per_turn: crate::limits::WORK_PER_TURN,
-        };
-        let mut broker = Broker::new(options, catalog);
-        broker.data.forwarder.delayed = DelayedMessages::new(2);
-        let mut fx = RecordedEffects::default();
-        let session = SessionId { shard: ShardId(0), slot: ConnectionSlot::new(0), serial: 1 };
-        broker.open_session(
-            ConnectionSlot::new(0),
-            SessionLogin { session, user, vhost, capabilities: ClientCapabilities::default() },
-        );
-        broker.open_channel(ConnectionSlot::new(0), ChannelNumber(1));
-        let mut publish = |broker: &mut Broker, publishes: usize| {
-            let headers = Table::new().with("x-delay", Value::I32(5)).ok();
-            let properties = Properties { headers, ..Properties::default() }.to_bytes();
-            for _ in 0..publishes {
-                let publish = Publish {
-                    exchange: b"x",
-                    routing_key: b"",
-                    mandatory: true,
-                    immediate: false,
-                    properties: RawProperties::new(&properties),
-                    body: BodyRef::Small(b"body"),
-                };
-                broker
-                    .publish(ConnectionSlot::new(0), ChannelNumber(1), publish, &mut fx)
-                    .map(drop)
-                    .expect("accepted, or refused with a nack");
-            }
-            broker.flush_batch(&mut fx);
-            broker.set_now(broker.data.dispatcher.now_us + 10_000);
-            broker.run_timers(&mut fx);
-            fx.take()
-        };
-        assert_eq!(publish(&mut broker, 3), "", "without confirms nothing is sent");
-        let select = confirm::Select { no_wait: true }.into();
-        broker
-            .command(ConnectionSlot::new(0), ChannelNumber(1), select, &mut RecordedEffects::default())
-            .map(drop)
-            .expect("confirms");
-        assert_eq!(publish(&mut broker, 4), "0: ack 2+ | 0: nack 3 | 0: nack 4");
-        assert_eq!(publish(&mut broker, 2), "0: ack 6+");
-        assert_eq!((broker.data.forwarder.delayed.len(), broker.list_overhead_bytes()), (0, 0));
-    }
-}
+mod tests;

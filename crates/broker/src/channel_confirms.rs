@@ -2,6 +2,15 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+/// Publishes that were appended within one tick: a group of the store has all of them, mostly, so that none waits for another.
+struct StoredRun {
+    /// Number of the first. The run ends where the next one begins.
+    first: u64,
+    /// Ticket of the first that is not durable.
+    first_ticket: u64,
+    last_ticket: u64,
+}
+
 /// The publishes of a channel that its client awaits, in order, so that one confirm covers many.
 #[derive(Default)]
 pub struct ChannelConfirms {
@@ -9,8 +18,10 @@ pub struct ChannelConfirms {
     pub published: u64,
     /// Number up to which the client was sent confirms.
     pub confirmed: u64,
-    /// Publishes that wait for other shards or the store: the number of each, and how many answers it lacks.
+    /// Publishes that wait for other shards: the number of each, and how many answers it lacks.
     pub pending: VecDeque<(u64, u32)>,
+    /// Publishes that wait for the store, in runs that follow one another.
+    stored: VecDeque<StoredRun>,
     /// Publishes that a queue refused, and that the client was not sent a `basic.nack` for yet.
     pub refused: BTreeSet<u64>,
     /// The channel is on the list of those whose confirms are due.
@@ -20,7 +31,39 @@ pub struct ChannelConfirms {
 impl ChannelConfirms {
     /// Every publish up to this number is safe.
     pub fn last_safe(&self) -> u64 {
-        self.pending.front().map_or(self.published, |&(number, _)| number - 1)
+        let answered = self.pending.front().map_or(self.published, |&(number, _)| number - 1);
+        let durable = self.stored.front().map_or(self.published, |run| run.first - 1);
+        answered.min(durable)
+    }
+
+    /// Whether no publish waits for other shards or the store.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.pending.is_empty() && self.stored.is_empty()
+    }
+
+    /// A publish, the last or one whose forwarding goes on, waits for a ticket of the store. Those that wait for tickets behind
+    /// `sealed` are one run. Returns whether it begins one.
+    #[inline]
+    pub fn await_ticket(&mut self, number: u64, ticket: u64, sealed: u64) -> bool {
+        if let Some(run) = self.stored.back_mut()
+            && (run.last_ticket > sealed || run.last_ticket >= ticket)
+        {
+            run.last_ticket = run.last_ticket.max(ticket);
+            return false;
+        }
+        self.stored.push_back(StoredRun { first: number, first_ticket: ticket, last_ticket: ticket });
+        true
+    }
+
+    /// The store has made everything up to this ticket durable. If a run waits for further ones, returns the next.
+    pub fn on_durable(&mut self, ticket: u64) -> Option<u64> {
+        while self.stored.front().is_some_and(|run| run.last_ticket <= ticket) {
+            self.stored.pop_front();
+        }
+        let run = self.stored.front_mut().filter(|run| run.first_ticket <= ticket)?;
+        run.first_ticket = ticket + 1;
+        Some(run.first_ticket)
     }
 
     /// Takes the next publish that a queue refused, of those up to a number.
@@ -51,6 +94,28 @@ impl ChannelConfirms {
 #[cfg(test)]
 mod tests {
     use super::ChannelConfirms;
+
+    #[test]
+    fn publishes_of_a_tick_are_one_run_and_safe_together() {
+        let mut confirms = ChannelConfirms { published: 7, ..ChannelConfirms::default() };
+        let first = [(2, 10), (3, 12), (5, 13)].map(|(number, ticket)| confirms.await_ticket(number, ticket, 9));
+        assert_eq!(first, [true, false, false]);
+        // The next tick.
+        let first = [(5, 13), (5, 14), (6, 15)].map(|(number, ticket)| confirms.await_ticket(number, ticket, 13));
+        assert_eq!(first, [false, true, false]);
+        assert_eq!((confirms.last_safe(), confirms.stored.len(), confirms.is_idle()), (1, 2, false));
+        assert_eq!((confirms.on_durable(11), confirms.last_safe()), (Some(12), 1));
+        assert_eq!(
+            (confirms.on_durable(13), confirms.last_safe()),
+            (None, 4),
+            "5 is in two queues, and waits for both"
+        );
+        confirms.pending.push_back((6, 1));
+        assert_eq!(confirms.on_durable(15), None);
+        assert_eq!((confirms.last_safe(), confirms.is_idle()), (5, false));
+        confirms.on_answer(6);
+        assert_eq!((confirms.last_safe(), confirms.is_idle()), (7, true));
+    }
 
     #[test]
     fn publishes_are_safe_in_their_order() {

@@ -310,9 +310,9 @@ impl Channels {
     ) {
         let Some(consumer) = self.consumers.get(key) else { return };
         if consumer.parked.is_empty() && self.accepts(key, fx) {
-            let bytes = payload.content().bytes();
+            let (bytes, reported) = (payload.content().bytes(), consumer.reports(&payload).then_some(position));
             self.deliver(key, position, redelivered, payload, fx);
-            return self.count_remote(key, bytes, fx);
+            return self.count_remote(key, bytes, reported, fx);
         }
         let message = payload.keep(fx.pool());
         if let Some(consumer) = self.consumers.get_mut(key) {
@@ -321,11 +321,21 @@ impl Channels {
         self.await_capacity(key, fx);
     }
 
-    /// A message of another shard's queue is delivered: its consumer earns credit.
+    /// A message of another shard's queue is delivered: its consumer earns credit. The queue is told that the message at the
+    /// `reported` position is taken.
     #[inline]
-    fn count_remote<E: Effects>(&mut self, key: ConsumerKey, bytes: usize, fx: &mut E) {
+    fn count_remote<E: Effects>(
+        &mut self,
+        key: ConsumerKey,
+        bytes: usize,
+        reported: Option<QueuePosition>,
+        fx: &mut E,
+    ) {
         self.delivered += 1;
         if let Some(consumer) = self.consumers.get_mut(key) {
+            if let Some(position) = reported {
+                fx.batch(consumer.home).push_taken(consumer.queue, position);
+            }
             consumer.earn_credit(key, bytes, fx);
         }
     }
@@ -333,12 +343,12 @@ impl Channels {
     /// Delivers what was parked, as far as the consumer accepts it.
     pub fn deliver_parked<E: Effects>(&mut self, key: ConsumerKey, fx: &mut E) {
         while self.accepts(key, fx) {
-            let Some(parked) = self.consumers.get_mut(key).and_then(|consumer| consumer.parked.pop_front()) else {
-                return;
-            };
-            let bytes = parked.message.bytes();
-            self.deliver(key, parked.position, parked.redelivered, Payload::Kept(parked.message), fx);
-            self.count_remote(key, bytes, fx);
+            let Some(consumer) = self.consumers.get_mut(key) else { return };
+            let Some(ParkedDelivery { position, message, redelivered }) = consumer.parked.pop_front() else { return };
+            let (bytes, payload) = (message.bytes(), Payload::Kept(message));
+            let reported = consumer.reports(&payload).then_some(position);
+            self.deliver(key, position, redelivered, payload, fx);
+            self.count_remote(key, bytes, reported, fx);
         }
         if self.consumers.get(key).is_some_and(|consumer| !consumer.parked.is_empty()) {
             self.await_capacity(key, fx);
@@ -442,6 +452,7 @@ mod tests {
             credit_due_bytes: 0,
             credit_listed: false,
             window: 2,
+            reports_taken: false,
         })
     }
 

@@ -256,6 +256,8 @@ impl Commands<'_> {
         }
         let (id, home) = self.queue_for(origin.slot, key, consume.queue.as_bytes())?;
         let priority = declarations::check_consumer(self.requests.control.definitions, id, consume.arguments)?;
+        let control = &self.requests.control;
+        let reports_taken = consume.no_ack && control.is_stored(id) && !control.identity.is_home(home);
         let channel = self.channels().open_channel(key)?;
         if channel.consumers.len() >= CONSUMERS_PER_CHANNEL_MAX {
             return Err(Refusal::channel(
@@ -278,6 +280,7 @@ impl Commands<'_> {
             credit_due_bytes: 0,
             credit_listed: false,
             window: window_of(channel.prefetch, channel.prefetch_shared, consume.no_ack),
+            reports_taken,
         };
         let (no_ack, exclusive, credit_messages) = (consumer.no_ack, consume.exclusive, consumer.window);
         let consumer = self.channels().add_consumer(consumer);

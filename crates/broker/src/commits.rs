@@ -1,11 +1,13 @@
 //! Commits: the operations of a transaction, carried out in turns.
 
+use crate::data_plane::DataPlane;
 use crate::deferred_work::{DeferredCommit, DeferredPublish, DeferredWork};
-use crate::effects::Effects;
+use crate::effects::{AppendResult, Effects};
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
 use crate::message::{Content, Message};
 use crate::publishing::Publishing;
 use crate::session_state::{PendingCommand, PendingReply, ReadControl};
+use crate::shard_message::ShardMessage;
 use crate::transaction::TransactionOperation;
 use catalog::Refusal;
 use wire::method::{Method, tx};
@@ -17,8 +19,9 @@ pub(crate) struct Commits<'a> {
 }
 
 impl Commits<'_> {
-    /// `tx.commit`: carries out the operations of the transaction, in their order. As in RabbitMQ, a commit is not atomic across
-    /// queues. The reply waits until every message is in its queues, on whatever shard.
+    /// `tx.commit`: carries out the operations of the transaction, in their order. To others a commit is not atomic across queues,
+    /// as in RabbitMQ. What a turn does of it on one shard is atomic in the store. The reply waits until every message is in its
+    /// queues, on whatever shard, and everything is durable.
     pub fn begin<E: Effects>(
         &mut self,
         slot: ConnectionSlot,
@@ -26,8 +29,12 @@ impl Commits<'_> {
         key: ChannelKey,
         fx: &mut E,
     ) -> Result<ReadControl, Refusal> {
-        let operations = self.publishing.data.dispatcher.channels.open_channel(key)?.transaction()?.take().into_iter();
-        let commit = Box::new(DeferredCommit { slot, number, channel: key, operations, settles: false });
+        let dispatcher = &mut self.publishing.data.dispatcher;
+        let has_store = dispatcher.queues.has_store;
+        let transaction = dispatcher.channels.open_channel(key)?.transaction()?;
+        let is_stored = has_store && transaction.has_persistent();
+        let operations = transaction.take().into_iter();
+        let commit = Box::new(DeferredCommit { slot, number, channel: key, operations, settles: false, is_stored });
         if let Some(commit) = self.run(commit, fx) {
             self.publishing.sessions.defer(slot, DeferredWork::Commit(commit));
         }
@@ -38,10 +45,13 @@ impl Commits<'_> {
     /// the rest.
     pub fn run<E: Effects>(&mut self, mut commit: Box<DeferredCommit>, fx: &mut E) -> Option<Box<DeferredCommit>> {
         let (slot, number, key) = (commit.slot, commit.number, commit.channel);
-        loop {
+        if commit.is_stored {
+            self.begin_stored(fx);
+        }
+        let is_finished = loop {
             // A publish that has left work behind goes first.
             if self.publishing.data.dispatcher.work.is_spent() {
-                return Some(commit);
+                break false;
             }
             match commit.operations.next() {
                 Some(TransactionOperation::Publish { message, mandatory, further_keys }) => {
@@ -52,16 +62,25 @@ impl Commits<'_> {
                     self.publishing.data.settle_all(key, deliveries, outcome, self.publishing.catalog, fx);
                     commit.settles = true;
                 }
-                None => break,
+                None => break true,
             }
+        };
+        if is_finished {
+            if commit.settles {
+                self.publishing.data.dispatcher.wake_channel(key, self.publishing.sessions, fx);
+            }
+            // The dead letters of what was rejected are part of it.
+            self.publishing.data.dispatch_due(self.publishing.sessions, self.publishing.catalog, fx);
         }
-        if commit.settles {
-            self.publishing.data.dispatcher.wake_channel(key, self.publishing.sessions, fx);
+        if commit.is_stored {
+            self.end_stored(key, fx);
         }
-        self.publishing.data.dispatch_due(self.publishing.sessions, self.publishing.catalog, fx);
+        if !is_finished {
+            return Some(commit);
+        }
         // The client has gone, or closed the channel: nobody awaits a reply.
         let channel = self.publishing.data.dispatcher.channels.get_mut(key).filter(|channel| !channel.closing)?;
-        if channel.confirms.pending.is_empty() {
+        if channel.confirms.is_idle() {
             match channel.commit_result() {
                 Ok(()) => fx.reply(slot, number, Method::TxCommitOk(tx::CommitOk {})),
                 Err(refusal) => fx.refuse(slot, number, refusal, tx::Commit::ID),
@@ -74,6 +93,40 @@ impl Commits<'_> {
             .sessions
             .await_response(slot, PendingCommand { channel: number, method: tx::Commit::ID, request, reply });
         None
+    }
+
+    /// What this shard and others append and settle from here on is one commit of their stores.
+    fn begin_stored<E: Effects>(&mut self, fx: &mut E) {
+        fx.begin_commit();
+        for shard in self.publishing.identity.others() {
+            fx.batch(shard).push(ShardMessage::BeginCommit);
+        }
+    }
+
+    /// Ends these commits, which the channel awaits.
+    fn end_stored<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
+        let DataPlane { dispatcher, confirms, .. } = &mut *self.publishing.data;
+        let append = fx.end_commit();
+        let mut channel = dispatcher.channels.get_mut(key);
+        let number = channel.as_ref().map_or(0, |channel| channel.confirms.published + 1);
+        let publish = PublishKey { channel: key, number };
+        let mut answers = 0;
+        for shard in self.publishing.identity.others() {
+            let batch = fx.batch(shard);
+            if batch.messages.pop_if(|last| matches!(last, ShardMessage::BeginCommit)).is_none() {
+                batch.push(ShardMessage::EndCommit);
+                confirms.await_shard(shard, publish);
+                answers += 1;
+            }
+        }
+        let Some(channel) = &mut channel else { return };
+        channel.confirms.published = number;
+        if answers > 0 {
+            channel.confirms.pending.push_back((number, answers));
+        }
+        if let AppendResult::Pending(ticket) = append {
+            confirms.await_store(ticket, publish, &mut channel.confirms, fx);
+        }
     }
 
     /// Publishes a message of a transaction.

@@ -4,22 +4,52 @@ use crate::channel::ChannelMode;
 use crate::channel_confirms::ChannelConfirms;
 use crate::channels::Channels;
 use crate::effects::{Confirm, ConfirmOutcome, Effects};
-use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
-use crate::shard_message::ShardMessage;
+use crate::ids::{ChannelKey, ConnectionSlot, PublishKey, StoredPosition};
+use crate::shard_answers::{RemoteResult, ShardAnswers};
 use catalog::ShardId;
+use slotmap::SlotMap;
 use std::collections::VecDeque;
 use wire::{ChannelNumber, DeliveryTag};
+
+slotmap::new_key_type! {
+    /// A message in the store that goes on as others.
+    pub struct SourceKey;
+}
+
+/// A message in the store that goes on as others: it is forgotten once they are where they go.
+struct StoredSource {
+    stored: StoredPosition,
+    /// Answers of other shards that it waits for, and one until it is forwarded.
+    answers: u32,
+}
+
+/// What another shard will accept or refuse.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AwaitedAnswer {
+    /// A publish of a channel.
+    Publish(PublishKey),
+    /// What a message in the store goes on as.
+    Source(SourceKey),
+}
+
+const _: () = assert!(size_of::<AwaitedAnswer>() == size_of::<PublishKey>());
 
 /// Confirms to send, and publishes that await an answer.
 pub(crate) struct PublisherConfirms {
     /// Channels with publishes to confirm.
     due: Vec<ChannelKey>,
     /// Publishes that each shard has not accepted yet, in the order they were sent.
-    awaiting_shards: Vec<VecDeque<PublishKey>>,
-    /// Publishes that the store has not made durable yet, with their tickets.
-    awaiting_store: VecDeque<(u64, PublishKey)>,
-    /// Publishes accepted from each shard since it was told.
-    accepted: Vec<u32>,
+    awaiting_shards: Vec<VecDeque<AwaitedAnswer>>,
+    sources: SlotMap<SourceKey, StoredSource>,
+    /// Tickets that the store has not made durable yet, in their order, each with a channel of which a run of publishes waits for
+    /// it first.
+    awaiting_store: VecDeque<(u64, ChannelKey)>,
+    /// The last ticket that anybody waits for.
+    last_ticket: u64,
+    /// The same when the last tick ended.
+    sealed_ticket: u64,
+    /// The answers to publishes of each shard.
+    answers: Vec<ShardAnswers>,
 }
 
 impl PublisherConfirms {
@@ -28,8 +58,11 @@ impl PublisherConfirms {
         PublisherConfirms {
             due: Vec::new(),
             awaiting_shards: (0..shards).map(|_| VecDeque::new()).collect(),
+            sources: SlotMap::with_key(),
             awaiting_store: VecDeque::new(),
-            accepted: vec![0; shards],
+            last_ticket: 0,
+            sealed_ticket: 0,
+            answers: (0..shards).map(|_| ShardAnswers::default()).collect(),
         }
     }
 
@@ -45,56 +78,115 @@ impl PublisherConfirms {
     /// A publish was sent to another shard, which will accept or refuse it.
     #[inline]
     pub fn await_shard(&mut self, shard: ShardId, publish: PublishKey) {
-        self.awaiting_shards[usize::from(shard.0)].push_back(publish);
+        self.awaiting_shards[usize::from(shard.0)].push_back(AwaitedAnswer::Publish(publish));
     }
 
-    /// A publish was appended to the store, which will report its ticket durable.
+    /// A message in the store begins to be forwarded. The store keeps it until [`release_source`](Self::release_source) is called
+    /// once for this, and once for each answer of another shard.
+    pub fn hold_source(&mut self, stored: StoredPosition) -> SourceKey {
+        self.sources.insert(StoredSource { stored, answers: 1 })
+    }
+
+    /// What a message in the store goes on as was sent to another shard, which will accept or refuse it.
+    pub fn await_shard_for(&mut self, shard: ShardId, key: SourceKey) {
+        if let Some(source) = self.sources.get_mut(key) {
+            source.answers += 1;
+            self.awaiting_shards[usize::from(shard.0)].push_back(AwaitedAnswer::Source(key));
+        }
+    }
+
+    /// A message in the store is forwarded, or another shard has answered: after the last of these the store forgets it.
+    pub fn release_source<E: Effects>(&mut self, key: SourceKey, fx: &mut E) {
+        let Some(source) = self.sources.get_mut(key) else { return };
+        source.answers -= 1;
+        if source.answers == 0
+            && let Some(StoredSource { stored: StoredPosition { uid, position }, .. }) = self.sources.remove(key)
+        {
+            fx.forget(uid, position, 1);
+        }
+    }
+
+    /// A publish of a channel waits for a ticket of the store, which will report it durable.
     #[inline]
-    pub fn await_store(&mut self, ticket: u64, publish: PublishKey) {
-        self.awaiting_store.push_back((ticket, publish));
+    pub fn await_store<E: Effects>(
+        &mut self,
+        ticket: u64,
+        publish: PublishKey,
+        confirms: &mut ChannelConfirms,
+        fx: &mut E,
+    ) {
+        if confirms.await_ticket(publish.number, ticket, self.sealed_ticket) {
+            self.awaiting_store.push_back((ticket, publish.channel));
+        }
+        self.note_ticket(ticket, fx);
     }
 
-    /// Takes the publish that another shard has answered: it answers in order.
-    pub fn next_answered(&mut self, shard: ShardId) -> Option<PublishKey> {
+    /// A run of publishes of a channel is durable in part: it waits for this ticket next.
+    #[cold]
+    pub fn await_rest(&mut self, ticket: u64, key: ChannelKey) {
+        let at = self.awaiting_store.partition_point(|&(before, _)| before <= ticket);
+        self.awaiting_store.insert(at, (ticket, key));
+    }
+
+    #[inline]
+    fn note_ticket<E: Effects>(&mut self, ticket: u64, fx: &mut E) {
+        self.last_ticket = self.last_ticket.max(ticket);
+        fx.await_durable(ticket);
+    }
+
+    /// Takes what another shard has answered: it answers in order.
+    pub fn next_answered(&mut self, shard: ShardId) -> Option<AwaitedAnswer> {
         self.awaiting_shards[usize::from(shard.0)].pop_front()
     }
 
-    /// Takes the next publish that is durable, of those up to a ticket.
-    pub fn next_durable(&mut self, ticket: u64) -> Option<PublishKey> {
+    /// Takes the next channel of which publishes are durable, of those that wait for tickets up to this one.
+    pub fn next_durable(&mut self, ticket: u64) -> Option<ChannelKey> {
         self.awaiting_store.front().filter(|(at, _)| *at <= ticket)?;
-        self.awaiting_store.pop_front().map(|(_, publish)| publish)
+        self.awaiting_store.pop_front().map(|(_, key)| key)
     }
 
     pub fn awaiting_shards_len(&self) -> usize {
         self.awaiting_shards.iter().map(VecDeque::len).sum()
     }
 
+    /// What waits for the store: channels and runs of other shards' publishes, once for each ticket.
     pub fn awaiting_store_len(&self) -> usize {
-        self.awaiting_store.len()
+        self.awaiting_store.len() + self.answers.iter().map(ShardAnswers::waiting_len).sum::<usize>()
     }
 
-    /// A publish of another shard is in its queues here, or one of them refused it. Answers are in order.
-    pub fn answer_shard<E: Effects>(&mut self, from: ShardId, accepted: bool, fx: &mut E) {
-        let count = &mut self.accepted[usize::from(from.0)];
-        if accepted {
-            *count += 1;
-            return;
+    /// A publish of another shard is in its queues here, or one of them refused it. Answers are in order, and an acceptance waits
+    /// for the store.
+    #[inline]
+    pub fn answer_shard<E: Effects>(&mut self, from: ShardId, result: RemoteResult, fx: &mut E) {
+        self.answers[usize::from(from.0)].push(from, result, self.sealed_ticket, fx);
+        if let RemoteResult::Pending(ticket) = result {
+            self.note_ticket(ticket, fx);
         }
-        let publishes = std::mem::take(count);
-        let batch = fx.batch(from);
-        if publishes > 0 {
-            batch.push(ShardMessage::PublishesAccepted { publishes });
-        }
-        batch.push(ShardMessage::PublishRefused);
     }
 
-    /// Tells the other shards how many of their publishes were accepted.
+    /// The part of a commit of another shard has begun, or ended.
+    pub fn set_commit_open(&mut self, from: ShardId, is_open: bool) {
+        self.answers[usize::from(from.0)].is_commit_open = is_open;
+    }
+
+    /// Whether the part of a commit of another shard has begun and not ended.
+    #[inline]
+    pub fn is_commit_open(&self, from: ShardId) -> bool {
+        self.answers[usize::from(from.0)].is_commit_open
+    }
+
+    /// The store has made everything up to this ticket durable: publishes of other shards that waited for it are answered.
+    pub fn answer_durable<E: Effects>(&mut self, ticket: u64, fx: &mut E) {
+        for (shard, answers) in self.answers.iter_mut().enumerate() {
+            answers.on_durable(ShardId(shard as u16), ticket, fx);
+        }
+    }
+
+    /// Tells the other shards how many of their publishes were accepted. A tick ends.
     pub fn flush_accepted<E: Effects>(&mut self, fx: &mut E) {
-        for shard in 0..self.accepted.len() {
-            let publishes = std::mem::take(&mut self.accepted[shard]);
-            if publishes > 0 {
-                fx.batch(ShardId(shard as u16)).push(ShardMessage::PublishesAccepted { publishes });
-            }
+        self.sealed_ticket = self.last_ticket;
+        for (shard, answers) in self.answers.iter_mut().enumerate() {
+            answers.flush(ShardId(shard as u16), fx);
         }
     }
 
@@ -137,9 +229,8 @@ fn accept<E: Effects>(slot: ConnectionSlot, channel: ChannelNumber, confirmed: u
 
 #[cfg(test)]
 mod tests {
-    use super::PublisherConfirms;
+    use super::{AwaitedAnswer, PublisherConfirms};
     use crate::channels::Channels;
-    use crate::effects::Effects;
     use crate::ids::ConnectionSlot;
     use crate::ids::PublishKey;
     use crate::test_effects::RecordedEffects;
@@ -163,7 +254,9 @@ mod tests {
         confirms.flush(&mut channels, &mut fx);
         assert_eq!(fx.take(), "8: ack 2+ | 8: nack 3 | 8: ack 5+");
         assert!(confirms.next_answered(ShardId(1)).is_none());
-        let publish = confirms.next_answered(ShardId(2)).expect("it waits for that shard");
+        let Some(AwaitedAnswer::Publish(publish)) = confirms.next_answered(ShardId(2)) else {
+            panic!("it waits for that shard")
+        };
         let channel = channels.get_mut(key).expect("open");
         channel.confirms.on_answer(publish.number);
         confirms.mark_due(key, &mut channel.confirms);
@@ -172,20 +265,26 @@ mod tests {
     }
 
     #[test]
-    fn the_store_reports_tickets_in_order_and_shards_hear_of_refusals_in_order() {
+    fn channels_whose_publishes_are_durable_are_told_in_the_order_of_tickets() {
         let mut confirms = PublisherConfirms::new(2);
+        let mut channels = Channels::new(ShardId(0));
         let mut fx = RecordedEffects::default();
-        let publish = |number| PublishKey { channel: Default::default(), number };
-        confirms.await_store(10, publish(1));
-        confirms.await_store(20, publish(2));
-        assert_eq!((confirms.next_durable(9), confirms.next_durable(10)), (None, Some(publish(1))));
-        assert_eq!((confirms.next_durable(10), confirms.awaiting_store_len()), (None, 1));
-        for accepted in [true, true, false, true] {
-            confirms.answer_shard(ShardId(1), accepted, &mut fx);
+        let [first, second] = [1, 2].map(|number| channels.open(ConnectionSlot::new(8), ChannelNumber(number)));
+        let mut publish = |channel, number, ticket, confirms: &mut PublisherConfirms, fx: &mut RecordedEffects| {
+            let of_channel = &mut channels.get_mut(channel).expect("open").confirms;
+            of_channel.published = number;
+            confirms.await_store(ticket, PublishKey { channel, number }, of_channel, fx);
+        };
+        for (channel, number, ticket) in [(first, 1, 10), (second, 1, 20), (first, 2, 25)] {
+            publish(channel, number, ticket, &mut confirms, &mut fx);
         }
+        assert_eq!(fx.take(), "await 10 | await 20 | await 25");
+        assert_eq!((confirms.next_durable(9), confirms.next_durable(10)), (None, Some(first)));
+        assert_eq!((confirms.next_durable(10), confirms.awaiting_store_len()), (None, 1));
+        confirms.await_rest(11, first);
+        assert_eq!([(); 3].map(|()| confirms.next_durable(25)), [Some(first), Some(second), None]);
         confirms.flush_accepted(&mut fx);
-        let sent: Vec<String> = fx.batch(ShardId(1)).messages.iter().map(|message| format!("{message:?}")).collect();
-        let expect = ["PublishesAccepted { publishes: 2 }", "PublishRefused", "PublishesAccepted { publishes: 1 }"];
-        assert_eq!(sent, expect);
+        publish(first, 3, 26, &mut confirms, &mut fx);
+        assert_eq!(confirms.next_durable(26), Some(first), "another tick, another run");
     }
 }

@@ -4,6 +4,7 @@ use crate::effects::Effects;
 use crate::ids::{ChannelKey, ConsumerKey, QueuePosition};
 use crate::limits::{REMOTE_WINDOW_BYTES, REMOTE_WINDOW_MESSAGES};
 use crate::message::Message;
+use crate::payload::Payload;
 use crate::shard_message::ShardMessage;
 use catalog::{QueueId, ShardId};
 use std::collections::VecDeque;
@@ -52,6 +53,8 @@ pub struct Consumer {
     pub credit_listed: bool,
     /// Messages that the queue may send ahead.
     pub window: u32,
+    /// Its queue, on another shard, is durable and is told which persistent messages it has taken, as it acknowledges none.
+    pub reports_taken: bool,
 }
 
 impl Consumer {
@@ -71,6 +74,12 @@ impl Consumer {
         if self.credit_due_messages >= self.window.div_ceil(2) || self.credit_due_bytes >= REMOTE_WINDOW_BYTES / 2 {
             self.send_credit(key, fx);
         }
+    }
+
+    /// Whether its queue is told when it has taken this message.
+    #[inline]
+    pub fn reports(&self, payload: &Payload<'_>) -> bool {
+        self.reports_taken && payload.content().properties().is_persistent()
     }
 
     /// Grants its queue the credit that is due.

@@ -184,6 +184,23 @@ impl ControlPlane<'_> {
         }
     }
 
+    /// Whether there is a store, and a queue is durable, on whatever shard.
+    pub fn is_stored(&self, id: QueueId) -> bool {
+        let is_durable = |queue: &catalog::QueueDefinition| queue.uid.is_some();
+        self.data.dispatcher.queues.has_store && self.definitions.catalog.queue_definition(id).is_some_and(is_durable)
+    }
+
+    /// There is a store from now on.
+    pub fn use_store(&mut self) {
+        let queues = &mut self.data.dispatcher.queues;
+        queues.has_store = true;
+        for (id, definition) in self.definitions.catalog.queues() {
+            if let Some(uid) = definition.uid.filter(|_| self.identity.is_home(definition.home)) {
+                queues.store(id, uid);
+            }
+        }
+    }
+
     fn create_queue(&mut self, id: QueueId) {
         let Some(definition) = self.definitions.catalog.queue_definition(id) else { return };
         let has_quota = self.definitions.has_quota(definition.vhost);
@@ -201,6 +218,9 @@ impl ControlPlane<'_> {
     /// A queue of this shard is deleted: its consumers are cancelled, its publishers continue.
     fn remove_queue<E: Effects>(&mut self, id: QueueId, fx: &mut E) {
         let Some(mut queue) = self.data.dispatcher.queues.remove(id) else { return };
+        if let Some(uid) = queue.uid {
+            fx.drop_queue(uid);
+        }
         self.data.dispatcher.flow.release(&queue, self.sessions, fx);
         if !self.drop_queue(&mut queue, fx) {
             self.sessions.deferred.leave(DeferredWork::DropQueue(queue));
@@ -288,8 +308,8 @@ impl ControlPlane<'_> {
             match target {
                 TimerTarget::Queue(index) => self.on_queue_timer(index, now_us, fx),
                 TimerTarget::Delayed => {
-                    let DataPlane { dispatcher, forwarder, .. } = &mut *self.data;
-                    forwarder.release_delayed(dispatcher, &mut self.definitions.catalog, fx);
+                    let DataPlane { dispatcher, forwarder, confirms, .. } = &mut *self.data;
+                    forwarder.release_delayed((dispatcher, confirms), &mut self.definitions.catalog, fx);
                 }
             }
         }

@@ -1,14 +1,15 @@
 //! The data plane: the objects through which messages pass, from a publish to a consumer and back with a settlement.
 
 use crate::confirms::PublisherConfirms;
-use crate::dead_letter_router::DeadLetterRouter;
+use crate::dead_letter_router::{DeadLetterPaths, DeadLetterRouter};
 use crate::dispatcher::{Dispatcher, EnqueueResult};
-use crate::effects::Effects;
+use crate::effects::{AppendResult, Effects};
 use crate::forwarder::Forwarder;
 use crate::ids::{ChannelKey, ShardIdentity};
 use crate::ledger::{SettlementOutcome, UnsettledDelivery};
 use crate::message::{Content, Message};
 use crate::sessions::Sessions;
+use crate::shard_answers::RemoteResult;
 use catalog::{Catalog, QueueId};
 
 /// Messages, and what waits for them.
@@ -49,11 +50,14 @@ impl DataPlane {
                     return self.note_backlog();
                 }
             }
+            let DataPlane { dispatcher, forwarder, confirms, .. } = self;
+            let mut paths = DeadLetterPaths { dispatcher, forwarder, confirms };
             if self.dead_letters.has_unfinished() {
-                self.dead_letters.finish_letter(&mut self.dispatcher, &mut self.forwarder, catalog, fx);
+                self.dead_letters.finish_letter(&mut paths, catalog, fx);
             } else {
-                let Some(mut group) = self.dispatcher.queues.housekeeping.dead_letters.next_group() else { return };
-                self.dead_letters.route_group(&mut group, &mut self.dispatcher, &mut self.forwarder, catalog, fx);
+                let next = paths.dispatcher.queues.housekeeping.dead_letters.next_group();
+                let Some(mut group) = next else { return };
+                self.dead_letters.route_group(&mut group, &mut paths, catalog, fx);
                 self.dispatcher.queues.housekeeping.dead_letters.finish_group(group);
             }
             if self.dispatcher.work.is_spent() {
@@ -93,24 +97,30 @@ impl DataPlane {
         deliveries.for_each(|delivery| self.dispatcher.settle_delivery(key, delivery, outcome, catalog, fx));
     }
 
-    /// A publish of another shard for queues of this one. Returns whether all of them accepted it.
+    /// A publish of another shard for queues of this one.
     pub fn accept_remote<E: Effects>(
         &mut self,
         queues: &[QueueId],
         content: &Content<'_>,
         mut kept: Option<Message>,
         fx: &mut E,
-    ) -> bool {
+    ) -> RemoteResult {
         let count = queues.len();
-        let mut accepted = true;
+        let (mut accepted, mut last) = (true, None);
         for (at, &queue) in queues.iter().enumerate() {
-            // Once there is a store, appends for another shard's publish are awaited here before it is told.
-            let enqueued = self.dispatcher.enqueue_or_deliver(queue, content, &mut kept, at + 1 == count, fx);
-            accepted &= enqueued != EnqueueResult::Refused;
+            match self.dispatcher.enqueue_or_deliver(queue, content, &mut kept, at + 1 == count, fx) {
+                EnqueueResult::Refused => accepted = false,
+                EnqueueResult::Accepted(AppendResult::Pending(ticket)) => last = last.max(Some(ticket)),
+                EnqueueResult::Accepted(AppendResult::Durable) => {}
+            }
         }
         // Its publisher is on another shard, where the batches throttle it.
         self.dispatcher.flow.slow_queue = None;
-        accepted
+        match last {
+            _ if !accepted => RemoteResult::Refused,
+            Some(ticket) => RemoteResult::Pending(ticket),
+            None => RemoteResult::Accepted,
+        }
     }
 
     /// Bytes that waiting messages will take in the ledgers of channels, beside what they take, once they are delivered.

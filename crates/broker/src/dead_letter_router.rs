@@ -1,13 +1,16 @@
 //! Dead letters: what queues gave up is routed to the exchanges that they name.
 //!
-//! A dead letter that finds no queue is dropped, as in RabbitMQ.
+//! A dead letter that finds no queue is dropped, as in RabbitMQ. What the store has of a message is forgotten once its letter is
+//! in its queues, on other shards durably: a crash may leave both, and never neither.
 
 use crate::carbon_copies::{continue_search, find_again};
+use crate::confirms::{PublisherConfirms, SourceKey};
 use crate::dead_letter_reason::DeadLetterReason;
 use crate::death_history::{CachedDeadLetterRoute, DeadLetter, DeadLetterTarget, DeathHistory, DeathHistoryWriter};
 use crate::dispatcher::Dispatcher;
 use crate::effects::Effects;
 use crate::forwarder::{Forwarder, RoutePart};
+use crate::ids::StoredPosition;
 use crate::limits::{DEAD_LETTER_PROPERTIES_BYTES_MAX, DEAD_LETTER_PROPERTIES_BYTES_PER_WORK, DEAD_LETTER_WORK};
 use crate::message::{Content, Message};
 use crate::pending_dead_letters::DeadLetterGroup;
@@ -26,6 +29,15 @@ struct UnfinishedLetter {
     route: Arc<QueueRoute>,
     /// The queues from this index on have not got it.
     next: usize,
+    /// The message in the store that it comes from.
+    source: Option<SourceKey>,
+}
+
+/// Where dead letters go.
+pub(crate) struct DeadLetterPaths<'a> {
+    pub dispatcher: &'a mut Dispatcher,
+    pub forwarder: &'a mut Forwarder,
+    pub confirms: &'a mut PublisherConfirms,
 }
 
 /// Routes dead letters.
@@ -61,19 +73,20 @@ impl DeadLetterRouter {
     pub fn route_group<E: Effects>(
         &mut self,
         group: &mut DeadLetterGroup,
-        dispatcher: &mut Dispatcher,
-        forwarder: &mut Forwarder,
+        paths: &mut DeadLetterPaths<'_>,
         catalog: &mut Catalog,
         fx: &mut E,
     ) {
         let mut writer = self.writer.take().unwrap_or_default();
-        let now_us = dispatcher.now_us;
+        let now_us = paths.dispatcher.now_us;
         let now_s = self.epoch_unix_s + now_us / 1_000_000;
         let version = catalog.version();
         // Dead letters throttle a publisher only if it publishes nothing else: it looks at `slow_dead_letter_queue`.
-        let slow_queue = dispatcher.flow.slow_queue.take();
+        let slow_queue = paths.dispatcher.flow.slow_queue.take();
         while group.messages > 0 {
-            let Some(message) = dispatcher.queues.housekeeping.dead_letters.next() else { break };
+            let dispatcher = &mut *paths.dispatcher;
+            let next = dispatcher.queues.housekeeping.dead_letters.next(group.is_stored);
+            let Some((message, source)) = next else { break };
             group.messages -= 1;
             let dead_letter = DeadLetter { message: &message, reason: group.reason, target: &group.target };
             let first = match writer.write(dead_letter, now_s, self.properties_bytes_max) {
@@ -82,6 +95,7 @@ impl DeadLetterRouter {
                 DeathHistory::Full => {
                     self.dropped += 1;
                     dispatcher.work.draw(DEAD_LETTER_WORK);
+                    forget(source, fx);
                     continue;
                 }
             };
@@ -96,7 +110,7 @@ impl DeadLetterRouter {
                         // The search goes on in another turn, with the same letter.
                         self.search = Some(search);
                         group.messages += 1;
-                        dispatcher.queues.housekeeping.dead_letters.put_back(message);
+                        dispatcher.queues.housekeeping.dead_letters.put_back(message, source);
                         break;
                     }
                 }
@@ -105,13 +119,18 @@ impl DeadLetterRouter {
                 let content = content(dead_letter, &writer, now_us);
                 let work = DEAD_LETTER_WORK + content.properties.len() / DEAD_LETTER_PROPERTIES_BYTES_PER_WORK;
                 dispatcher.work.draw(work);
-                self.forward(dead_letter, route, content, first, (dispatcher, forwarder), catalog, fx);
+                let source = source.map(|source| paths.confirms.hold_source(source));
+                self.forward(dead_letter, route, content, first, source, paths, catalog, fx);
+            } else {
+                forget(source, fx);
             }
+            let dispatcher = &mut *paths.dispatcher;
             if dispatcher.queues.housekeeping.dead_letters.has_caused() || dispatcher.work.is_spent() {
                 break;
             }
         }
-        dispatcher.flow.slow_dead_letter_queue = std::mem::replace(&mut dispatcher.flow.slow_queue, slow_queue);
+        let flow = &mut paths.dispatcher.flow;
+        flow.slow_dead_letter_queue = std::mem::replace(&mut flow.slow_queue, slow_queue);
         self.writer = Some(writer);
     }
 
@@ -153,30 +172,32 @@ impl DeadLetterRouter {
         route: &Arc<QueueRoute>,
         content: Content<'_>,
         first: bool,
-        (dispatcher, forwarder): (&mut Dispatcher, &mut Forwarder),
+        source: Option<SourceKey>,
+        paths: &mut DeadLetterPaths<'_>,
         catalog: &Catalog,
         fx: &mut E,
     ) {
         let stamped;
         let mut content = content;
         if route.stamped
-            && let Some(changed) = forwarder.stamps.stamp(content.properties())
+            && let Some(changed) = paths.forwarder.stamps.stamp(content.properties())
         {
             stamped = changed;
             content.properties = &stamped;
         }
-        if !route.held.is_empty() && !forwarder.delay(route, &content, dispatcher, catalog, fx) {
-            forwarder.unroutable += 1;
+        if !route.held.is_empty() && !paths.forwarder.delay(route, &content, paths.dispatcher, catalog, fx) {
+            paths.forwarder.unroutable += 1;
         }
         let mut kept = None;
-        let next =
-            forward_from(0, dead_letter, route, &content, first, &mut kept, (dispatcher, forwarder), catalog, fx);
+        let next = forward_from((0, source), dead_letter, route, &content, first, &mut kept, paths, catalog, fx);
         if let Some(next) = next {
             let DeadLetter { target, reason, .. } = dead_letter;
             let message = kept.unwrap_or_else(|| content.keep(fx.pool()));
             let (target, route) = (Arc::clone(target), Arc::clone(route));
-            self.unfinished = Some(Box::new(UnfinishedLetter { target, reason, first, message, route, next }));
-            dispatcher.queues.housekeeping.dead_letters.suspend();
+            self.unfinished = Some(Box::new(UnfinishedLetter { target, reason, first, message, route, next, source }));
+            paths.dispatcher.queues.housekeeping.dead_letters.suspend();
+        } else if let Some(source) = source {
+            paths.confirms.release_source(source, fx);
         }
     }
 
@@ -188,29 +209,26 @@ impl DeadLetterRouter {
 
     /// Goes on with the letter that an earlier turn has left between two of its queues.
     #[cold]
-    pub fn finish_letter<E: Effects>(
-        &mut self,
-        dispatcher: &mut Dispatcher,
-        forwarder: &mut Forwarder,
-        catalog: &Catalog,
-        fx: &mut E,
-    ) {
+    pub fn finish_letter<E: Effects>(&mut self, paths: &mut DeadLetterPaths<'_>, catalog: &Catalog, fx: &mut E) {
         let Some(mut letter) = self.unfinished.take() else { return };
-        let slow_queue = dispatcher.flow.slow_queue.take();
-        dispatcher.queues.housekeeping.dead_letters.resume();
+        let slow_queue = paths.dispatcher.flow.slow_queue.take();
+        paths.dispatcher.queues.housekeeping.dead_letters.resume();
         let dead_letter = DeadLetter { message: &letter.message, reason: letter.reason, target: &letter.target };
         let (content, mut kept) = (letter.message.content(), Some(letter.message.clone()));
-        let to = (&mut *dispatcher, forwarder);
+        let from = (letter.next, letter.source);
         let next =
-            forward_from(letter.next, dead_letter, &letter.route, &content, letter.first, &mut kept, to, catalog, fx);
-        let dead_letters = &mut dispatcher.queues.housekeeping.dead_letters;
+            forward_from(from, dead_letter, &letter.route, &content, letter.first, &mut kept, paths, catalog, fx);
+        let dead_letters = &mut paths.dispatcher.queues.housekeeping.dead_letters;
         if let Some(next) = next {
             letter.next = next;
             self.unfinished = Some(letter);
             dead_letters.suspend();
+        } else if let Some(source) = letter.source {
+            paths.confirms.release_source(source, fx);
         }
         dead_letters.end_letter();
-        dispatcher.flow.slow_dead_letter_queue = std::mem::replace(&mut dispatcher.flow.slow_queue, slow_queue);
+        let flow = &mut paths.dispatcher.flow;
+        flow.slow_dead_letter_queue = std::mem::replace(&mut flow.slow_queue, slow_queue);
     }
 }
 
@@ -218,13 +236,13 @@ impl DeadLetterRouter {
 /// those that the budget of the turn leaves.
 #[expect(clippy::too_many_arguments, reason = "a dead letter, its route, and where it goes")]
 fn forward_from<E: Effects>(
-    from: usize,
+    (from, source): (usize, Option<SourceKey>),
     dead_letter: DeadLetter<'_>,
     route: &QueueRoute,
     content: &Content<'_>,
     first: bool,
     kept: &mut Option<Message>,
-    (dispatcher, forwarder): (&mut Dispatcher, &mut Forwarder),
+    paths: &mut DeadLetterPaths<'_>,
     catalog: &Catalog,
     fx: &mut E,
 ) -> Option<usize> {
@@ -235,8 +253,16 @@ fn forward_from<E: Effects>(
     };
     // Its deaths are looked through for each queue.
     let work_each = if first { 0 } else { content.properties.len() / DEAD_LETTER_PROPERTIES_BYTES_PER_WORK };
-    let part = RoutePart { queues: &route.queues, from, is_wanted, work_each };
-    forwarder.forward_part(&part, content, kept, dispatcher, fx)
+    let part = RoutePart { queues: &route.queues, from, is_wanted, work_each, source };
+    let DeadLetterPaths { dispatcher, forwarder, confirms } = paths;
+    forwarder.forward_part(&part, content, kept, (dispatcher, confirms), fx)
+}
+
+/// A dead letter is dropped: the store is done with the message that it comes from.
+fn forget<E: Effects>(source: Option<StoredPosition>, fx: &mut E) {
+    if let Some(StoredPosition { uid, position }) = source {
+        fx.forget(uid, position, 1);
+    }
 }
 
 /// The message that a dead letter goes on as.

@@ -6,8 +6,8 @@
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey};
 use crate::ledger::SettlementOutcome;
 use crate::message::Message;
+use crate::purged_messages::PurgedMessages;
 use crate::queue::Queue;
-use crate::ready_messages::ReadyMessages;
 use crate::shard_message::Requester;
 use crate::transaction::TransactionOperation;
 use catalog::{KeyedRoute, QueueId, QueueRoute, SessionId};
@@ -44,7 +44,7 @@ pub(crate) enum DeferredWork {
     /// Definitions that are not finished: not everything that they remove is gone, or put under other policies.
     FinishDefinitions,
     /// Messages that were purged.
-    DropMessages(Box<ReadyMessages>),
+    DropMessages(Box<PurgedMessages>),
     /// A connection that is gone, and whose channels are closed: its exclusive queues are deleted.
     EndSession { session: SessionId },
 }
@@ -68,6 +68,8 @@ pub(crate) struct DeferredCommit {
     pub operations: std::vec::IntoIter<TransactionOperation>,
     /// It settles deliveries, so that consumers may get more.
     pub settles: bool,
+    /// It publishes or settles persistent messages, and there is a store.
+    pub is_stored: bool,
 }
 
 /// The work of one connection.

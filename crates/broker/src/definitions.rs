@@ -1,7 +1,7 @@
 //! The definitions of this shard: its replica of the catalog, and on shard 0 the changes that not every replica has made yet.
 //!
 //! Shard 0 makes each change first and sends it to the others, so that all replicas make the same changes in one order. A change
-//! is answered once every replica has made it.
+//! is answered once every replica has made it, and once it is durable, if it is to survive a restart.
 
 use crate::effects::Effects;
 use crate::ids::ShardIdentity;
@@ -12,9 +12,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use wire::ReplyCode;
 
-/// The outcome of changes that wait until every replica has made them (shard 0 only).
+/// The outcome of changes that wait until every replica has made them and they are durable (shard 0 only).
 struct PendingDefinition {
     version: u64,
+    /// The last of the changes before it that must be durable.
+    journaled: u64,
     requester: Requester,
     result: Result<(), RefusedDefinition>,
 }
@@ -27,6 +29,10 @@ pub(crate) struct Definitions {
     version: u64,
     /// Shard 0: the changes that each replica has made.
     applied: Vec<u64>,
+    /// Shard 0: the last change that was journaled.
+    journaled: u64,
+    /// Shard 0: changes up to this one are durable.
+    durable: u64,
     pending: VecDeque<PendingDefinition>,
     /// Shard 0: requesters of definitions that further ones finish.
     awaiting_finish: Vec<(Requester, Result<(), RefusedDefinition>)>,
@@ -42,6 +48,8 @@ impl Definitions {
             catalog,
             version: 0,
             applied,
+            journaled: 0,
+            durable: 0,
             pending: VecDeque::new(),
             awaiting_finish: Vec::new(),
             access_narrowed: false,
@@ -53,6 +61,17 @@ impl Definitions {
         self.pending.len() + self.awaiting_finish.len()
     }
 
+    /// Changes made here.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Shard 0: whether the outcomes of changes come later than the changes: other replicas make them, too, or a journal makes
+    /// them durable.
+    pub fn outcomes_wait(&self) -> bool {
+        self.identity.shards > 1 || self.journaled > 0
+    }
+
     /// Shard 0 makes a change, and sends it to the other replicas.
     pub fn execute<E: Effects>(&mut self, definition: Definition, fx: &mut E) -> Result<ExecutedDefinition, Refusal> {
         assert_eq!(self.identity.shard, ShardId(0), "changes are made by shard 0 first");
@@ -60,6 +79,9 @@ impl Definitions {
         if executed.changed {
             self.access_narrowed |= definition.narrows_access();
             self.version += 1;
+            if fx.journal(self.version, &definition, &executed, &self.catalog) {
+                self.journaled = self.version;
+            }
             let (version, definition) = (self.version, Arc::new(definition));
             for shard in self.identity.others() {
                 fx.batch(shard).push(ShardMessage::Apply { version, definition: Arc::clone(&definition) });
@@ -80,9 +102,10 @@ impl Definitions {
     }
 
     /// Shard 0: a requester awaits the outcome of changes. Even one that changed nothing waits for those before it: what it
-    /// found may not be visible on every shard yet.
+    /// found may not be visible on every shard yet, or not be durable.
     pub fn await_replicas(&mut self, requester: Requester, result: Result<(), RefusedDefinition>) {
-        self.pending.push_back(PendingDefinition { version: self.version, requester, result });
+        let Definitions { version, journaled, .. } = *self;
+        self.pending.push_back(PendingDefinition { version, journaled, requester, result });
     }
 
     /// Shard 0: a requester awaits the outcome of changes of which some do more than one definition may.
@@ -102,10 +125,18 @@ impl Definitions {
         self.applied[usize::from(shard.0)] = version;
     }
 
-    /// Shard 0: takes the next outcome that is visible on every shard.
+    /// Shard 0: the journal has made all changes up to a version durable.
+    pub fn note_durable(&mut self, version: u64) {
+        debug_assert!(version >= self.durable, "what is durable stays durable");
+        self.durable = version;
+    }
+
+    /// Shard 0: takes the next outcome that is visible on every shard, and durable.
     pub fn next_outcome(&mut self) -> Option<(Requester, Result<(), RefusedDefinition>)> {
         let everywhere = self.applied.iter().skip(1).copied().min().unwrap_or(self.version);
-        self.pending.front().filter(|pending| pending.version <= everywhere)?;
+        self.pending
+            .front()
+            .filter(|pending| pending.version <= everywhere && pending.journaled <= self.durable)?;
         self.pending.pop_front().map(|pending| (pending.requester, pending.result))
     }
 

@@ -19,7 +19,7 @@ use crate::remote_consumers::RemoteConsumers;
 use crate::sessions::Sessions;
 use crate::shard_message::{ShardMessage, ShardPayload};
 use crate::work_budget::WorkBudget;
-use catalog::{Catalog, QueueId, Refusal};
+use catalog::{Catalog, QueueId, Refusal, ShardId};
 use wire::DeliveryTag;
 
 /// What a queue did with a new message.
@@ -29,6 +29,17 @@ pub(crate) enum EnqueueResult {
     Accepted(AppendResult),
     /// The queue has no capacity.
     Refused,
+}
+
+/// What became of a message that has left its queue for a consumer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum DispatchResult {
+    /// A consumer of this shard has it, and sends no acknowledgement.
+    Taken,
+    /// An acknowledgement is required.
+    Unsettled,
+    /// It is on its way to a consumer of another shard that sends no acknowledgement. It may return.
+    Sent,
 }
 
 /// Queues, consumers, and the flow control between them.
@@ -87,10 +98,12 @@ impl Dispatcher {
             let position = queue.ready.bypass(level);
             let source = DispatchSource::Passing { content, kept, last };
             let (channels, remotes) = (&mut self.channels, &mut self.remotes);
-            let ack_required = deliver_or_send(channels, remotes, queue, consumer, position, false, source, fx);
-            if let Some(uid) = uid.filter(|_| ack_required) {
+            let result = deliver_or_send(channels, remotes, queue, consumer, position, false, source, fx);
+            if let Some(uid) = uid.filter(|_| result != DispatchResult::Taken) {
                 let message = kept.get_or_insert_with(|| content.keep(fx.pool()));
-                return EnqueueResult::Accepted(fx.append(uid, position, message));
+                let append = fx.append(uid, position, message);
+                fx.mark_delivered(uid, position);
+                return EnqueueResult::Accepted(append);
             }
             return EnqueueResult::Accepted(AppendResult::Durable);
         }
@@ -146,11 +159,20 @@ impl Dispatcher {
             let Some(QueueEntry { position, message, redelivered }) = queue.ready.pop() else { break };
             housekeeping.waiting -= 1;
             self.work.draw(1);
+            let uid = queue.uid.filter(|_| message.is_persistent());
             let source = DispatchSource::Kept(message);
             let (channels, remotes) = (&mut self.channels, &mut self.remotes);
-            let ack_required = deliver_or_send(channels, remotes, queue, consumer, position, redelivered, source, fx);
-            if !ack_required && let Some(features) = &mut queue.features {
+            let result = deliver_or_send(channels, remotes, queue, consumer, position, redelivered, source, fx);
+            if result != DispatchResult::Unsettled
+                && let Some(features) = &mut queue.features
+            {
                 features.forget_returns(position);
+            }
+            match uid {
+                Some(uid) if result == DispatchResult::Taken => fx.forget(uid, position, 1),
+                // One that returns was marked when it was delivered first.
+                Some(uid) if !redelivered => fx.mark_delivered(uid, position),
+                _ => {}
             }
         }
         if queue.expiring || queue.features.is_some() {
@@ -272,6 +294,15 @@ impl Dispatcher {
         is_done
     }
 
+    /// A client has a message for which it sends no acknowledgement: a durable queue, here or on another shard, is done with it.
+    pub fn take<E: Effects>(&mut self, queue: QueueId, home: ShardId, position: QueuePosition, fx: &mut E) {
+        if self.identity.is_home(home) {
+            self.queues.forget(queue, position, 1, fx);
+        } else {
+            fx.batch(home).push_taken(queue, position);
+        }
+    }
+
     /// Settles one delivery: its queue, here or on another shard, is done with the message or gets it back.
     #[inline]
     pub fn settle_delivery<E: Effects>(
@@ -287,7 +318,7 @@ impl Dispatcher {
         let UnsettledDelivery { queue, home, position, message, .. } = delivery;
         if self.identity.is_home(home) {
             match outcome {
-                SettlementOutcome::Acknowledged => self.queues.settle(queue, position, 1, fx),
+                SettlementOutcome::Acknowledged => self.queues.settle_one(queue, position, &message, fx),
                 SettlementOutcome::Rejected => self.queues.reject(queue, position, message, fx),
                 SettlementOutcome::Requeued => {
                     self.queues.requeue(queue, QueueEntry { position, message, redelivered: true }, true, true, fx);
@@ -333,8 +364,7 @@ fn next_consumer<E: Effects>(
     })
 }
 
-/// Delivers a message to a consumer of this shard, or sends it to the shard of its consumer. Returns whether an
-/// acknowledgement is required.
+/// Delivers a message to a consumer of this shard, or sends it to the shard of its consumer.
 #[inline]
 #[expect(clippy::too_many_arguments, reason = "a delivery names its queue, its consumer, its position and its message")]
 fn deliver_or_send<E: Effects>(
@@ -346,7 +376,7 @@ fn deliver_or_send<E: Effects>(
     redelivered: bool,
     source: DispatchSource<'_>,
     fx: &mut E,
-) -> bool {
+) -> DispatchResult {
     channels.delivered += 1;
     match consumer {
         ConsumerRef::Local(key) => {
@@ -363,10 +393,10 @@ fn deliver_or_send<E: Effects>(
                 }
             };
             channels.deliver(key, position, redelivered, payload, fx);
-            ack_required
+            if ack_required { DispatchResult::Unsettled } else { DispatchResult::Taken }
         }
         ConsumerRef::Remote(key) => {
-            let Some(remote) = remotes.get_mut(key) else { return false };
+            let Some(remote) = remotes.get_mut(key) else { return DispatchResult::Sent };
             let (shard, consumer, ack_required) = (remote.shard, remote.consumer, !remote.no_ack);
             queue.unsettled += u64::from(ack_required);
             let content = match &source {
@@ -393,7 +423,7 @@ fn deliver_or_send<E: Effects>(
                     messages: 1,
                 });
             }
-            ack_required
+            if ack_required { DispatchResult::Unsettled } else { DispatchResult::Sent }
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::admin_request::{AdminRequest, AdminRequestError};
 use crate::ids::{ConnectionSlot, QueuePosition};
 use crate::message::{Content, Message};
 use crate::shard_message::ShardBatch;
-use catalog::{QueueUid, Refusal, ShardId};
+use catalog::{Catalog, Definition, ExecutedDefinition, QueueUid, Refusal, ShardId};
 use slab::Pool;
 use wire::{
     ChannelNumber, DeliveryTag,
@@ -103,4 +103,28 @@ pub trait Effects {
     fn append(&mut self, queue: QueueUid, position: QueuePosition, message: &Message) -> AppendResult;
     /// A durable queue is done with messages whose positions follow one another. Not all of them need have been appended.
     fn forget(&mut self, queue: QueueUid, first: QueuePosition, count: u32);
+    /// A message of a durable queue was handed out and must be acknowledged: after a restart it is redelivered.
+    fn mark_delivered(&mut self, queue: QueueUid, position: QueuePosition);
+    /// Consumers have returned a message of a durable queue so many times.
+    fn mark_returned(&mut self, queue: QueueUid, position: QueuePosition, times: u32);
+    /// What is appended and forgotten from now on counts as a whole or not at all.
+    fn begin_commit(&mut self);
+    /// The end of what [`begin_commit`](Self::begin_commit) began, and when all of it is safe.
+    fn end_commit(&mut self) -> AppendResult;
+    /// Somebody waits for this ticket: it is to become durable soon.
+    fn await_durable(&mut self, ticket: u64);
+    /// A durable queue is gone, with all its messages.
+    fn drop_queue(&mut self, queue: QueueUid);
+    /// Shard 0 has executed a definition that changed something. Returns whether its outcome waits until
+    /// `Broker::definitions_durable` says that this version is durable: only if it changed what survives a restart, and there
+    /// is a store.
+    fn journal(
+        &mut self,
+        _version: u64,
+        _definition: &Definition,
+        _executed: &ExecutedDefinition,
+        _catalog: &Catalog,
+    ) -> bool {
+        false
+    }
 }

@@ -1,7 +1,7 @@
 //! Forwarding: a routed message goes to its queues here, to the shards of its other queues, and to the exchanges that delay it.
 
 use crate::carbon_copies::{continue_search, find_again};
-use crate::confirms::PublisherConfirms;
+use crate::confirms::{PublisherConfirms, SourceKey};
 use crate::delayed_messages::{DelayedMessage, DelayedMessages, negate_delay};
 use crate::dispatcher::{Dispatcher, EnqueueResult};
 use crate::effects::{AppendResult, Effects};
@@ -18,8 +18,10 @@ use wire::RawProperties;
 /// What became of a publish.
 #[derive(Default)]
 pub(crate) struct ForwardResult {
-    /// Answers of other shards and of the store that it waits for.
+    /// Answers of other shards that it waits for.
     pub answers_awaited: u32,
+    /// The last ticket of the store that it waits for.
+    pub ticket: Option<u64>,
     /// A queue or a delaying exchange had no capacity.
     pub refused: bool,
     /// The message, if the budget of the turn is spent and its queues from this index on have not got it.
@@ -35,6 +37,8 @@ pub(crate) struct RoutePart<'a, W> {
     pub is_wanted: W,
     /// Units of work of finding out for one of them.
     pub work_each: usize,
+    /// The message in the store that goes on as this one.
+    pub source: Option<SourceKey>,
 }
 
 /// A message whose delay is over. The next has its turn once it is in its queues.
@@ -89,6 +93,7 @@ impl Forwarder {
         let mut kept: Option<Message> = None;
         let mut result = ForwardResult {
             answers_awaited: 0,
+            ticket: None,
             rest: None,
             refused: !route.held.is_empty() && !self.delay(route, content, dispatcher, catalog, fx),
         };
@@ -96,7 +101,7 @@ impl Forwarder {
             [] => {}
             [only] if self.identity.is_home(only.home) => {
                 let enqueued = dispatcher.enqueue_or_deliver(only.id, content, &mut kept, true, fx);
-                result.note(enqueued, publish, confirms);
+                result.note(enqueued);
             }
             [only] => {
                 send_publish(only.home, std::iter::once(only.id), content, &mut kept, publish.is_some(), fx);
@@ -117,7 +122,7 @@ impl Forwarder {
                         continue;
                     }
                     let enqueued = dispatcher.enqueue_or_deliver(queue.id, content, &mut kept, at + 1 == count, fx);
-                    result.note(enqueued, publish, confirms);
+                    result.note(enqueued);
                 }
                 if end < count {
                     result.rest = Some((kept.get_or_insert_with(|| content.keep(fx.pool())).clone(), end));
@@ -157,7 +162,7 @@ impl Forwarder {
                 continue;
             }
             let enqueued = dispatcher.enqueue_or_deliver(queue.id, &message.content(), &mut kept, false, fx);
-            result.note(enqueued, publish, confirms);
+            result.note(enqueued);
         }
         if self.identity.shards > 1 {
             let queues = &route.queues[from..end];
@@ -216,7 +221,12 @@ impl Forwarder {
     }
 
     /// Forwards the messages whose delay is over, as far as the budget of the turn allows.
-    pub fn release_delayed<E: Effects>(&mut self, dispatcher: &mut Dispatcher, catalog: &mut Catalog, fx: &mut E) {
+    pub fn release_delayed<E: Effects>(
+        &mut self,
+        (dispatcher, confirms): (&mut Dispatcher, &mut PublisherConfirms),
+        catalog: &mut Catalog,
+        fx: &mut E,
+    ) {
         self.delayed.timer_us = 0;
         for _ in 0..DELAYED_PER_CHECK {
             if dispatcher.work.is_spent() {
@@ -226,7 +236,7 @@ impl Forwarder {
             let due = due.or_else(|| self.delayed.pop_due(dispatcher.now_us).map(ReleasedMessage::Due));
             let Some(released) = due else { break };
             dispatcher.work.draw(1);
-            self.released = self.forward_delayed(released, dispatcher, catalog, fx);
+            self.released = self.forward_delayed(released, (&mut *dispatcher, &mut *confirms), catalog, fx);
         }
         // These have no publisher to throttle.
         dispatcher.flow.slow_queue = None;
@@ -248,13 +258,13 @@ impl Forwarder {
     fn forward_delayed<E: Effects>(
         &mut self,
         released: ReleasedMessage,
-        dispatcher: &mut Dispatcher,
+        (dispatcher, confirms): (&mut Dispatcher, &mut PublisherConfirms),
         catalog: &mut Catalog,
         fx: &mut E,
     ) -> Option<ReleasedMessage> {
         let (message, route) = match released {
             ReleasedMessage::Routed { message, route, next } => {
-                return self.forward_released(message, route, next, dispatcher, fx);
+                return self.forward_released(message, route, next, (dispatcher, confirms), fx);
             }
             ReleasedMessage::Searching { message, mut search } => {
                 let properties = RawProperties::new(message.content().properties);
@@ -284,7 +294,7 @@ impl Forwarder {
         {
             message = Content { properties: &changed, ..message.content() }.keep(fx.pool());
         }
-        self.forward_released(message, route, 0, dispatcher, fx)
+        self.forward_released(message, route, 0, (dispatcher, confirms), fx)
     }
 
     /// Adds a message whose delay is over to its queues from the one at an index on.
@@ -293,23 +303,24 @@ impl Forwarder {
         message: Message,
         route: Arc<QueueRoute>,
         from: usize,
-        dispatcher: &mut Dispatcher,
+        (dispatcher, confirms): (&mut Dispatcher, &mut PublisherConfirms),
         fx: &mut E,
     ) -> Option<ReleasedMessage> {
-        let part = RoutePart { queues: &route.queues, from, is_wanted: |_: &RoutedQueue| true, work_each: 0 };
+        let is_wanted = |_: &RoutedQueue| true;
+        let part = RoutePart { queues: &route.queues, from, is_wanted, work_each: 0, source: None };
         let mut kept = Some(message.clone());
-        let next = self.forward_part(&part, &message.content(), &mut kept, dispatcher, fx)?;
+        let next = self.forward_part(&part, &message.content(), &mut kept, (dispatcher, confirms), fx)?;
         Some(ReleasedMessage::Routed { message, route, next })
     }
 
-    /// Adds a message of which nobody awaits anything to queues, as far as the budget of the turn allows; one has it in any case.
+    /// Adds a message of which no publisher awaits anything to queues, as far as the budget of the turn allows; one has it in any case.
     /// Returns the index of those that are left.
     pub fn forward_part<E: Effects, W: Fn(&RoutedQueue) -> bool>(
         &self,
-        RoutePart { queues, from, is_wanted, work_each }: &RoutePart<'_, W>,
+        RoutePart { queues, from, is_wanted, work_each, source }: &RoutePart<'_, W>,
         content: &Content<'_>,
         kept: &mut Option<Message>,
-        dispatcher: &mut Dispatcher,
+        (dispatcher, confirms): (&mut Dispatcher, &mut PublisherConfirms),
         fx: &mut E,
     ) -> Option<usize> {
         let (count, mut end) = (queues.len(), queues.len());
@@ -330,7 +341,10 @@ impl Forwarder {
                 let there = queues[*from..end].iter().filter(|queue| queue.home == shard && is_wanted(queue));
                 let mut there = there.map(|queue| queue.id).peekable();
                 if there.peek().is_some() {
-                    send_publish(shard, there, content, kept, false, fx);
+                    send_publish(shard, there, content, kept, source.is_some(), fx);
+                    if let Some(source) = *source {
+                        confirms.await_shard_for(shard, source);
+                    }
                 }
             }
         }
@@ -340,14 +354,12 @@ impl Forwarder {
 
 impl ForwardResult {
     #[inline]
-    fn note(&mut self, enqueued: EnqueueResult, publish: Option<PublishKey>, confirms: &mut PublisherConfirms) {
-        match (enqueued, publish) {
-            (EnqueueResult::Refused, _) => self.refused = true,
-            (EnqueueResult::Accepted(AppendResult::Pending(ticket)), Some(publish)) => {
-                confirms.await_store(ticket, publish);
-                self.answers_awaited += 1;
-            }
-            (EnqueueResult::Accepted(_), _) => {}
+    fn note(&mut self, enqueued: EnqueueResult) {
+        match enqueued {
+            EnqueueResult::Refused => self.refused = true,
+            // Tickets are durable in their order.
+            EnqueueResult::Accepted(AppendResult::Pending(ticket)) => self.ticket = self.ticket.max(Some(ticket)),
+            EnqueueResult::Accepted(AppendResult::Durable) => {}
         }
     }
 

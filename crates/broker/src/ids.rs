@@ -3,7 +3,7 @@
 //! They have a file of their own so that the modules of channels, consumers, ledgers and effects need not import one another.
 
 pub use catalog::ConnectionSlot;
-use catalog::ShardId;
+use catalog::{QueueUid, ShardId};
 
 slotmap::new_key_type! {
     /// A channel in the table of its connection's shard.
@@ -54,6 +54,13 @@ impl QueuePosition {
     pub(crate) fn number(self) -> u64 {
         self.0 & ((1 << LEVEL_SHIFT) - 1)
     }
+}
+
+/// A message in the store: its queue and its position there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StoredPosition {
+    pub uid: QueueUid,
+    pub position: QueuePosition,
 }
 
 /// This shard, and how many shards the broker has.

@@ -2,12 +2,13 @@
 
 use crate::control_plane::ControlPlane;
 use crate::early_publishes::{EarlyPublish, EarlyPublishes};
-use crate::effects::Effects;
+use crate::effects::{AppendResult, Effects};
 use crate::ids::{ConsumerRef, QueuePosition};
 use crate::message::{Content, Message};
 use crate::payload::Payload;
 use crate::ready_messages::QueueEntry;
 use crate::requests::Requests;
+use crate::shard_answers::RemoteResult;
 use crate::shard_message::{ShardBatch, ShardMessage, ShardPayload};
 use catalog::{QueueId, ShardId};
 
@@ -34,6 +35,19 @@ impl<'a> Inbox<'a> {
     /// Carries out a batch and empties it. At the limit of early publishes, and when the budget of the turn is spent, the rest of
     /// it is held back. Returns whether it was carried out to its end.
     fn carry_out<E: Effects>(&mut self, from: ShardId, batch: &mut ShardBatch, fx: &mut E) -> bool {
+        // A commit that is carried out in several turns, or has come in several batches, is one of the store for each of them.
+        if self.control().data.confirms.is_commit_open(from) {
+            fx.begin_commit();
+        }
+        let is_done = self.carry_out_messages(from, batch, fx);
+        if self.control().data.confirms.is_commit_open(from) {
+            // Whoever waits for it waits for its end.
+            let _earlier = fx.end_commit();
+        }
+        is_done
+    }
+
+    fn carry_out_messages<E: Effects>(&mut self, from: ShardId, batch: &mut ShardBatch, fx: &mut E) -> bool {
         let mut messages = std::mem::take(&mut batch.messages);
         let mut rest = messages.drain(..);
         while let Some(message) = rest.next() {
@@ -107,19 +121,30 @@ impl<'a> Inbox<'a> {
                     }
                 }
             }
+            ShardMessage::BeginCommit => {
+                self.control().data.confirms.set_commit_open(from, true);
+                fx.begin_commit();
+            }
+            // Answers are in the order of what they answer.
+            ShardMessage::EndCommit if self.early.is_waiting(from) => return Some(ShardMessage::EndCommit),
+            ShardMessage::EndCommit => {
+                let confirms = &mut self.control().data.confirms;
+                confirms.set_commit_open(from, false);
+                let result = match fx.end_commit() {
+                    AppendResult::Durable => RemoteResult::Accepted,
+                    AppendResult::Pending(ticket) => RemoteResult::Pending(ticket),
+                };
+                confirms.answer_shard(from, result, fx);
+            }
             ShardMessage::PublishesAccepted { publishes } => {
                 for _ in 0..publishes {
-                    let Some(publish) = self.control().data.confirms.next_answered(from) else { break };
-                    self.control().publishing().on_answer(publish, fx);
+                    let Some(awaited) = self.control().data.confirms.next_answered(from) else { break };
+                    self.control().publishing().on_shard_answer(awaited, true, fx);
                 }
             }
             ShardMessage::PublishRefused => {
-                let data = &mut *self.control().data;
-                if let Some(publish) = data.confirms.next_answered(from) {
-                    if let Some(channel) = data.dispatcher.channels.get_mut(publish.channel) {
-                        channel.confirms.refused.insert(publish.number);
-                    }
-                    self.control().publishing().on_answer(publish, fx);
+                if let Some(awaited) = self.control().data.confirms.next_answered(from) {
+                    self.control().publishing().on_shard_answer(awaited, false, fx);
                 }
             }
             ShardMessage::Credit { queue, consumer, messages, bytes } => {
@@ -130,6 +155,9 @@ impl<'a> Inbox<'a> {
             }
             ShardMessage::Settled { queue, position, count } => {
                 self.control().data.dispatcher.queues.settle(queue, position, count, fx);
+            }
+            ShardMessage::Taken { queue, position, count } => {
+                self.control().data.dispatcher.queues.forget(queue, position, count, fx);
             }
             ShardMessage::Rejected { queue, position, message } => {
                 self.control().data.dispatcher.queues.reject(queue, position, message, fx);
@@ -204,9 +232,9 @@ impl<'a> Inbox<'a> {
         fx: &mut E,
     ) {
         let data = &mut *self.control().data;
-        let accepted = data.accept_remote(queues, content, kept, fx);
+        let result = data.accept_remote(queues, content, kept, fx);
         if confirm {
-            data.confirms.answer_shard(from, accepted, fx);
+            data.confirms.answer_shard(from, result, fx);
         }
     }
 

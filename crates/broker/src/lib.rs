@@ -13,6 +13,7 @@
 //! | `publishing` | from a publish or a commit to routed messages and confirms |
 //! | `memory_growth` | which commands take memory, and may have to wait for it |
 //! | `data_plane` | owns the objects through which messages pass |
+//! | `restoration` | queues get the messages of an earlier life of the broker |
 //! | `dead_letter_router`, `forwarder` | routed messages go to queues, other shards, delaying exchanges |
 //! | `dispatcher` | which consumer gets the next message of a queue |
 //! | `flow_control`, `queues`, `channels`, `remote_consumers`, `sessions`, `definitions`, `confirms` | state, each alone |
@@ -23,6 +24,7 @@ mod ack_timeouts;
 mod admin_request;
 mod bcc;
 mod broker;
+mod broker_options;
 mod carbon_copies;
 mod channel;
 mod channel_confirms;
@@ -63,6 +65,7 @@ mod payload;
 mod pending_dead_letters;
 mod publish_route;
 mod publishing;
+mod purged_messages;
 mod queue;
 mod queue_housekeeping;
 mod queue_timers;
@@ -70,9 +73,11 @@ mod queues;
 mod ready_messages;
 mod remote_consumers;
 mod requests;
+mod restoration;
 mod session_channels;
 mod session_state;
 mod sessions;
+mod shard_answers;
 mod shard_message;
 mod stamps;
 #[cfg(test)]
@@ -83,7 +88,8 @@ mod waiting_consumers;
 mod work_budget;
 mod work_runner;
 
-pub use crate::broker::{Broker, BrokerCounters, BrokerOptions};
+pub use crate::broker::Broker;
+pub use crate::broker_options::{BrokerCounters, BrokerOptions};
 pub use admin_request::{AdminRequest, AdminRequestError};
 pub use direct_reply::ReplyAddress;
 pub use effects::{AppendResult, Confirm, ConfirmOutcome, Delivery, Effects};

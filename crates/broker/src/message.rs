@@ -169,9 +169,21 @@ impl Message {
     /// Whether it has an expiration of its own.
     #[inline]
     pub fn has_expiration(&self) -> bool {
+        self.properties_on().has_expiration()
+    }
+
+    /// Whether a durable queue has it appended to the store.
+    #[inline]
+    pub fn is_persistent(&self) -> bool {
+        self.properties_on().is_persistent()
+    }
+
+    /// Its properties, and what follows them, which their readers do not look at.
+    #[inline]
+    fn properties_on(&self) -> RawProperties<'_> {
         let head = self.0.header();
         let at = usize::from(head.exchange_bytes) + usize::from(head.routing_key_bytes);
-        self.0.tail().get(at..).is_some_and(|properties| RawProperties::new(properties).has_expiration())
+        RawProperties::new(self.0.tail().get(at..).unwrap_or_default())
     }
 }
 

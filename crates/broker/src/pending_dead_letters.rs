@@ -5,6 +5,7 @@
 
 use crate::dead_letter_reason::DeadLetterReason;
 use crate::death_history::DeadLetterTarget;
+use crate::ids::StoredPosition;
 use crate::limits::{DEAD_LETTERS_CAPACITY_KEPT, DEAD_LETTERS_PENDING_MAX};
 use crate::message::Message;
 use std::collections::VecDeque;
@@ -15,6 +16,8 @@ pub struct DeadLetterGroup {
     pub target: Arc<DeadLetterTarget>,
     pub reason: DeadLetterReason,
     pub messages: usize,
+    /// The store has the messages that they come from.
+    pub is_stored: bool,
 }
 
 /// Dead letters in their order.
@@ -22,6 +25,8 @@ pub struct DeadLetterGroup {
 struct DeadLetterList {
     groups: VecDeque<DeadLetterGroup>,
     messages: VecDeque<Message>,
+    /// Of the groups that are stored: where the store has the messages that they come from.
+    sources: VecDeque<StoredPosition>,
 }
 
 /// The dead letters of a shard.
@@ -47,14 +52,32 @@ pub struct PendingDeadLetters {
     routed: Option<DeadLetterGroup>,
 }
 
+impl DeadLetterList {
+    fn next_source(&mut self) -> Option<StoredPosition> {
+        let source = self.sources.pop_front();
+        if self.sources.is_empty() && self.sources.capacity() > DEAD_LETTERS_CAPACITY_KEPT {
+            self.sources.shrink_to(DEAD_LETTERS_CAPACITY_KEPT);
+        }
+        source
+    }
+}
+
 impl PendingDeadLetters {
+    /// Adds a letter: `source` is where the store has the message that it comes from. Returns whether there is room for it.
     #[inline]
-    pub fn push(&mut self, target: &Arc<DeadLetterTarget>, reason: DeadLetterReason, message: Message) {
+    pub fn push(
+        &mut self,
+        target: &Arc<DeadLetterTarget>,
+        reason: DeadLetterReason,
+        message: Message,
+        source: Option<StoredPosition>,
+    ) -> bool {
         self.pushed += 1;
         if self.messages >= DEAD_LETTERS_PENDING_MAX {
             self.dropped += 1;
-            return;
+            return false;
         }
+        let is_stored = source.is_some();
         self.messages += 1;
         if self.routing && !std::mem::replace(&mut self.has_caused, true) {
             self.nested.push(self.spare.take().unwrap_or_default());
@@ -64,14 +87,17 @@ impl PendingDeadLetters {
             _ => &mut self.first,
         };
         list.messages.push_back(message);
+        list.sources.extend(source);
+        let is_like = |group: &DeadLetterGroup| group.reason == reason && Arc::ptr_eq(&group.target, target);
         match list.groups.back_mut() {
-            Some(group) if group.reason == reason && Arc::ptr_eq(&group.target, target) => group.messages += 1,
+            Some(group) if is_like(group) && group.is_stored == is_stored => group.messages += 1,
             _ => {
-                let known = self.routed.take_if(|group| group.reason == reason && Arc::ptr_eq(&group.target, target));
+                let known = self.routed.take_if(|group| is_like(group));
                 let target = known.map_or_else(|| Arc::clone(target), |group| group.target);
-                list.groups.push_back(DeadLetterGroup { target, reason, messages: 1 });
+                list.groups.push_back(DeadLetterGroup { target, reason, messages: 1, is_stored });
             }
         }
+        true
     }
 
     /// How many were ever added: who compares it knows whether a command has caused any.
@@ -98,23 +124,29 @@ impl PendingDeadLetters {
         self.first.groups.pop_front()
     }
 
-    /// Takes the next message of the group at hand. What is added from now on is caused by it.
+    /// Takes the next message of the group at hand, and if that `is_stored`, where the store has what it comes from. What is added
+    /// from now on is caused by it.
     #[inline]
-    pub fn next(&mut self) -> Option<Message> {
+    pub fn next(&mut self, is_stored: bool) -> Option<(Message, Option<StoredPosition>)> {
         self.routing = true;
         let list = self.nested.last_mut().unwrap_or(&mut self.first);
         let message = list.messages.pop_front();
         if list.messages.is_empty() && list.messages.capacity() > DEAD_LETTERS_CAPACITY_KEPT {
             list.messages.shrink_to(DEAD_LETTERS_CAPACITY_KEPT);
         }
+        let source = if is_stored { list.next_source() } else { None };
         self.messages -= usize::from(message.is_some());
-        message
+        message.map(|message| (message, source))
     }
 
     /// Returns the message at hand: it is the next again. It has caused nothing.
-    pub fn put_back(&mut self, message: Message) {
+    pub fn put_back(&mut self, message: Message, source: Option<StoredPosition>) {
         self.messages += 1;
-        self.nested.last_mut().unwrap_or(&mut self.first).messages.push_front(message);
+        let list = self.nested.last_mut().unwrap_or(&mut self.first);
+        list.messages.push_front(message);
+        if let Some(source) = source {
+            list.sources.push_front(source);
+        }
     }
 
     /// Whether the message at hand has caused dead letters, which go before the rest of its group.
@@ -189,13 +221,13 @@ mod tests {
         {
             let body = BodyRef::Small(&[at as u8]);
             let content = Content { exchange: b"", routing_key: b"k", properties: &[0, 0], body, ..Content::EMPTY };
-            pending.push(target, reason, content.keep(&pool));
+            assert!(pending.push(target, reason, content.keep(&pool), None));
         }
         assert_eq!(pending.len(), 5);
         let mut groups = Vec::new();
         while let Some(mut group) = pending.next_group() {
             let bodies: Vec<u8> = (0..std::mem::take(&mut group.messages))
-                .map(|_| match pending.next().expect("as many as the group has").content().body {
+                .map(|_| match pending.next(false).expect("as many as the group has").0.content().body {
                     BodyRef::Small(body) => body[0],
                     BodyRef::Large(_) => unreachable!("bodies here are small"),
                 })
@@ -206,7 +238,7 @@ mod tests {
         let expect =
             [("a", Expired, vec![0, 1]), ("a", Rejected, vec![2]), ("b", Rejected, vec![3]), ("a", Expired, vec![4])];
         assert_eq!(groups, expect.map(|(queue, reason, bodies)| (queue.to_owned(), reason, bodies)));
-        assert!(pending.is_empty() && pending.next().is_none());
+        assert!(pending.is_empty() && pending.next(false).is_none());
     }
 
     #[test]
@@ -217,17 +249,19 @@ mod tests {
         let letter = |body: &[u8]| Content { body: BodyRef::Small(body), ..Content::EMPTY }.keep(&pool);
         let mut pending = PendingDeadLetters::default();
         let (mut order, mut most) = (Vec::new(), 0);
-        [b"1", b"2"].iter().for_each(|body| pending.push(&target, DeadLetterReason::Expired, letter(*body)));
+        [b"1", b"2"].iter().for_each(|body| {
+            pending.push(&target, DeadLetterReason::Expired, letter(*body), None);
+        });
         // Each letter of one or two digits causes three with one more.
         while let Some(mut group) = pending.next_group() {
             while group.messages > 0
-                && let Some(message) = pending.next()
+                && let Some((message, None)) = pending.next(false)
             {
                 group.messages -= 1;
                 let BodyRef::Small(body) = message.content().body else { unreachable!("bodies here are small") };
                 order.push(String::from_utf8_lossy(body).into_owned());
                 for digit in b"abc".iter().filter(|_| body.len() < 3) {
-                    pending.push(&target, DeadLetterReason::Expired, letter(&[body, &[*digit]].concat()));
+                    pending.push(&target, DeadLetterReason::Expired, letter(&[body, &[*digit]].concat()), None);
                 }
                 if pending.has_caused() {
                     break;

@@ -3,11 +3,13 @@
 use crate::admin_request::{AdminRequest, AdminRequestError};
 use crate::carbon_copies;
 use crate::channel::{ChannelMode, not_open};
+use crate::confirms::AwaitedAnswer;
 use crate::data_plane::DataPlane;
 use crate::deferred_work::{DeferredPublish, DeferredWork};
 use crate::direct_reply::{PSEUDO_QUEUE, ReplyAddress};
 use crate::effects::Effects;
 use crate::flow_control::FlowControl;
+use crate::forwarder::ForwardResult;
 use crate::ids::{ChannelKey, ConnectionSlot, PublishKey, ShardIdentity};
 use crate::limits::{ADMIN_REQUEST_BYTES_MAX, HEADERS_PER_WORK};
 use crate::message::{BodyRef, Content};
@@ -361,16 +363,11 @@ impl Publishing<'_> {
             return None;
         }
         let origin = (publish.slot, publish.number);
-        let (answers, refused) = self.forward_route(origin, &route, &content, publish.mandatory, publish.awaited, fx);
+        let result = self.forward_route(origin, &route, &content, publish.mandatory, publish.awaited, fx);
         // Its publisher has waited for this, and need not be throttled for it.
         self.data.dispatcher.flow.slow_queue = None;
-        if let Some(awaited) = publish.awaited
-            && let Some(channel) = self.data.dispatcher.channels.get_mut(awaited.channel)
-        {
-            channel.confirms.await_more(awaited.number, answers);
-            if refused {
-                channel.confirms.refused.insert(awaited.number);
-            }
+        if let Some(awaited) = publish.awaited {
+            self.await_more(awaited, &result, fx);
             self.on_answer(awaited, fx);
         }
         None
@@ -397,21 +394,37 @@ impl Publishing<'_> {
         publish: Option<PublishKey>,
         fx: &mut E,
     ) {
-        let (answers_awaited, refused) = self.forward_route((slot, number), route, content, mandatory, publish, fx);
-        if let Some(PublishKey { channel, number }) = publish
-            && (answers_awaited > 0 || refused)
-            && let Some(channel) = self.data.dispatcher.channels.get_mut(channel)
+        let result = self.forward_route((slot, number), route, content, mandatory, publish, fx);
+        if let Some(PublishKey { channel: key, number }) = publish
+            && (result.answers_awaited > 0 || result.refused || result.ticket.is_some())
+            && let Some(channel) = self.data.dispatcher.channels.get_mut(key)
         {
-            if answers_awaited > 0 {
-                channel.confirms.pending.push_back((number, answers_awaited));
+            if result.answers_awaited > 0 {
+                channel.confirms.pending.push_back((number, result.answers_awaited));
             }
-            if refused {
+            if result.refused {
                 channel.confirms.refused.insert(number);
+            }
+            if let Some(ticket) = result.ticket {
+                let publish = PublishKey { channel: key, number };
+                self.data.confirms.await_store(ticket, publish, &mut channel.confirms, fx);
             }
         }
     }
 
-    /// Forwards a routed publish. Returns how many answers its channel awaits, and whether it was refused.
+    /// A publish that waits for its forwarding to go on waits for more.
+    pub fn await_more<E: Effects>(&mut self, publish: PublishKey, result: &ForwardResult, fx: &mut E) {
+        let Some(channel) = self.data.dispatcher.channels.get_mut(publish.channel) else { return };
+        channel.confirms.await_more(publish.number, result.answers_awaited);
+        if result.refused {
+            channel.confirms.refused.insert(publish.number);
+        }
+        if let Some(ticket) = result.ticket {
+            self.data.confirms.await_store(ticket, publish, &mut channel.confirms, fx);
+        }
+    }
+
+    /// Forwards a routed publish. Returns what its channel awaits; what the turn has left is deferred.
     #[inline]
     fn forward_route<E: Effects>(
         &mut self,
@@ -421,20 +434,19 @@ impl Publishing<'_> {
         mandatory: bool,
         publish: Option<PublishKey>,
         fx: &mut E,
-    ) -> (u32, bool) {
+    ) -> ForwardResult {
         if route.is_empty() {
-            (0, !self.on_unroutable(slot, number, content, mandatory, fx))
-        } else {
-            let DataPlane { dispatcher, forwarder, confirms, .. } = &mut *self.data;
-            let result = forwarder.forward(route, content, publish, (dispatcher, confirms), self.catalog, fx);
-            if let Some((message, next)) = result.rest {
-                let route = Arc::clone(route);
-                self.sessions.defer(slot, DeferredWork::Forward { message, route, next, publish });
-                (result.answers_awaited + 1, result.refused)
-            } else {
-                (result.answers_awaited, result.refused)
-            }
+            let refused = !self.on_unroutable(slot, number, content, mandatory, fx);
+            return ForwardResult { refused, ..ForwardResult::default() };
         }
+        let DataPlane { dispatcher, forwarder, confirms, .. } = &mut *self.data;
+        let mut result = forwarder.forward(route, content, publish, (dispatcher, confirms), self.catalog, fx);
+        if let Some((message, next)) = result.rest.take() {
+            let route = Arc::clone(route);
+            self.sessions.defer(slot, DeferredWork::Forward { message, route, next, publish });
+            result.answers_awaited += 1;
+        }
+        result
     }
 
     /// A message without queues may be an admin request or a direct reply, or is returned. Returns whether it was accepted.
@@ -557,20 +569,52 @@ impl Publishing<'_> {
         Ok(owned.to_bytes())
     }
 
-    /// Another shard or the store has answered a publish.
+    /// Another shard has accepted or refused what was sent to it.
+    pub fn on_shard_answer<E: Effects>(&mut self, awaited: AwaitedAnswer, accepted: bool, fx: &mut E) {
+        let publish = match awaited {
+            AwaitedAnswer::Publish(publish) => publish,
+            // A dead letter that its queue refuses is dropped.
+            AwaitedAnswer::Source(key) => return self.data.confirms.release_source(key, fx),
+        };
+        if !accepted && let Some(channel) = self.data.dispatcher.channels.get_mut(publish.channel) {
+            channel.confirms.refused.insert(publish.number);
+        }
+        self.on_answer(publish, fx);
+    }
+
+    /// A publish has one answer more.
     pub fn on_answer<E: Effects>(&mut self, publish: PublishKey, fx: &mut E) {
         let Some(channel) = self.data.dispatcher.channels.get_mut(publish.channel) else { return };
         channel.confirms.on_answer(publish.number);
+        self.after_answer(publish.channel, fx);
+    }
+
+    /// The store has made everything up to this ticket durable.
+    pub fn on_durable<E: Effects>(&mut self, ticket: u64, fx: &mut E) {
+        while let Some(key) = self.data.confirms.next_durable(ticket) {
+            if let Some(channel) = self.data.dispatcher.channels.get_mut(key) {
+                if let Some(next) = channel.confirms.on_durable(ticket) {
+                    self.data.confirms.await_rest(next, key);
+                }
+                self.after_answer(key, fx);
+            }
+        }
+        self.data.confirms.answer_durable(ticket, fx);
+    }
+
+    /// A channel may have publishes to confirm, or a commit to answer.
+    fn after_answer<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
+        let Some(channel) = self.data.dispatcher.channels.get_mut(key) else { return };
         match channel.mode {
-            ChannelMode::Transaction(_) => self.finish_commit(publish.channel, fx),
-            _ => self.data.confirms.mark_due(publish.channel, &mut channel.confirms),
+            ChannelMode::Transaction(_) => self.finish_commit(key, fx),
+            _ => self.data.confirms.mark_due(key, &mut channel.confirms),
         }
     }
 
     /// Replies to a commit once the last of its messages is in its queues.
     fn finish_commit<E: Effects>(&mut self, key: ChannelKey, fx: &mut E) {
         let channel = self.data.dispatcher.channels.get_mut(key);
-        let Some(channel) = channel.filter(|channel| channel.confirms.pending.is_empty()) else { return };
+        let Some(channel) = channel.filter(|channel| channel.confirms.is_idle()) else { return };
         let (slot, number) = (channel.slot, channel.number);
         let Some(session) = self.sessions.get_mut(slot) else { return };
         let commits =

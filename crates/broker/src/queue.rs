@@ -24,7 +24,7 @@ pub struct Queue {
     pub id: QueueId,
     pub name: Arc<str>,
     pub vhost: VhostId,
-    /// Only a durable queue has one.
+    /// Only a durable queue has one, and only if there is a store.
     pub uid: Option<QueueUid>,
     /// The queue is deleted with its last consumer.
     pub auto_delete: bool,

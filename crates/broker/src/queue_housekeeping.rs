@@ -6,7 +6,7 @@
 use crate::dead_letter_reason::DeadLetterReason;
 use crate::delivery_count::with_delivery_count;
 use crate::effects::Effects;
-use crate::ids::QueuePosition;
+use crate::ids::{QueuePosition, StoredPosition};
 use crate::limits::EXPIRED_PER_CHECK;
 use crate::message::Message;
 use crate::pending_dead_letters::PendingDeadLetters;
@@ -43,14 +43,18 @@ impl QueueHousekeeping {
         reason: DeadLetterReason,
         fx: &mut E,
     ) {
-        if let Some(uid) = queue.uid {
-            fx.forget(uid, position, 1);
-        }
+        let source = queue.uid.filter(|_| message.is_persistent()).map(|uid| StoredPosition { uid, position });
         let was_returned = queue.features.as_mut().is_some_and(|features| features.forget_returns(position));
         if let Some(target) = queue.dead_letter_target() {
             let has_count = was_returned || reason == DeadLetterReason::DeliveryLimit;
             let message = if has_count { with_delivery_count(&message, None, fx.pool()) } else { message };
-            self.dead_letters.push(target, reason, message);
+            if self.dead_letters.push(target, reason, message, source) {
+                // The store keeps it until its dead letter is there.
+                return;
+            }
+        }
+        if let Some(StoredPosition { uid, position }) = source {
+            fx.forget(uid, position, 1);
         }
     }
 

@@ -6,12 +6,14 @@ use crate::effects::Effects;
 use crate::features::FeatureState;
 use crate::ids::{ConsumerRef, QueuePosition};
 use crate::message::{Content, Message};
+use crate::purged_messages::PurgedMessages;
 use crate::queue::Queue;
 use crate::queue_housekeeping::QueueHousekeeping;
 use crate::queue_timers::TimerTarget;
-use crate::ready_messages::{QueueEntry, ReadyMessages};
+use crate::ready_messages::QueueEntry;
 use crate::work_budget::WorkBudget;
-use catalog::{OverflowPolicy, QueueDefinition, QueueId};
+use catalog::{OverflowPolicy, QueueDefinition, QueueId, QueueUid};
+use hashbrown::HashMap;
 use std::collections::VecDeque;
 
 /// The queues by the index in their ids.
@@ -65,14 +67,18 @@ pub(crate) struct Queues {
     pub table: QueueTable,
     /// Queues to dispatch before the command ends.
     due: VecDeque<QueueId>,
+    /// There is a store, which has the persistent messages of durable queues. Without one these are queues like any other.
+    pub has_store: bool,
+    /// The durable queues by the numbers that the store knows.
+    uids: HashMap<QueueUid, QueueId>,
     pub housekeeping: QueueHousekeeping,
 }
 
 impl Queues {
     /// Creates a queue. `is_counted`: its virtual host has a quota.
     pub fn create(&mut self, id: QueueId, definition: &QueueDefinition, is_counted: bool, now_us: u64) {
-        let mut queue =
-            Queue::new(id, definition.name.shared(), definition.vhost, definition.uid, definition.auto_delete);
+        let uid = definition.uid.filter(|_| self.has_store);
+        let mut queue = Queue::new(id, definition.name.shared(), definition.vhost, uid, definition.auto_delete);
         queue.features = FeatureState::new(definition, is_counted, now_us);
         queue.expiring = queue.has_ttl();
         self.housekeeping.rearm(&mut queue);
@@ -81,7 +87,23 @@ impl Queues {
             self.table.0.resize_with(index + 1, || None);
         }
         assert!(self.table.get(id).is_none(), "a queue is created once");
+        if let Some(uid) = queue.uid {
+            self.uids.insert(uid, id);
+        }
         self.table.0[index] = Some(Box::new(queue));
+    }
+
+    /// A queue is durable, and there is a store now.
+    pub fn store(&mut self, id: QueueId, uid: QueueUid) {
+        if let Some(queue) = self.table.get_mut(id) {
+            queue.uid = Some(uid);
+            self.uids.insert(uid, id);
+        }
+    }
+
+    /// The durable queue with this number.
+    pub fn by_uid(&self, uid: QueueUid) -> Option<QueueId> {
+        self.uids.get(&uid).copied()
     }
 
     /// Puts a queue under other policies, or has its bytes counted from now on, or no more.
@@ -108,6 +130,12 @@ impl Queues {
             return None;
         }
         let mut queue = entry.take()?;
+        if let Some(uid) = queue.uid {
+            self.uids.remove(&uid);
+            if self.uids.len() < self.uids.capacity() / 4 {
+                self.uids.shrink_to(2 * self.uids.len());
+            }
+        }
         self.housekeeping.timers.clear(TimerTarget::Queue(id.index), &mut queue.timer_us);
         self.housekeeping.quotas.remove_queue(&mut queue);
         self.housekeeping.waiting -= queue.ready.len();
@@ -152,7 +180,7 @@ impl Queues {
             && let Some(target) = &features.dead_letter_target
         {
             let message = kept.get_or_insert_with(|| content.keep(fx.pool())).clone();
-            self.housekeeping.dead_letters.push(target, DeadLetterReason::MaxLength, message);
+            self.housekeeping.dead_letters.push(target, DeadLetterReason::MaxLength, message, None);
         }
     }
 
@@ -167,14 +195,30 @@ impl Queues {
     ) {
         if let Some(target) = self.table.get(id).and_then(|queue| queue.dead_letter_target()) {
             let message = kept.get_or_insert_with(|| content.keep(fx.pool())).clone();
-            self.housekeeping.dead_letters.push(target, DeadLetterReason::Expired, message);
+            self.housekeeping.dead_letters.push(target, DeadLetterReason::Expired, message, None);
         }
     }
 
     /// A queue is done with messages that follow one another.
     #[inline]
     pub fn settle<E: Effects>(&mut self, id: QueueId, first: QueuePosition, count: u32, fx: &mut E) {
-        let Some(queue) = self.table.get_mut(id) else { return };
+        if let Some(uid) = self.end_deliveries(id, first, count) {
+            fx.forget(uid, first, count);
+        }
+    }
+
+    /// A queue is done with a message.
+    #[inline]
+    pub fn settle_one<E: Effects>(&mut self, id: QueueId, position: QueuePosition, message: &Message, fx: &mut E) {
+        if let Some(uid) = self.end_deliveries(id, position, 1).filter(|_| message.is_persistent()) {
+            fx.forget(uid, position, 1);
+        }
+    }
+
+    /// Deliveries of messages that follow one another are settled. Returns the number of a durable queue.
+    #[inline]
+    fn end_deliveries(&mut self, id: QueueId, first: QueuePosition, count: u32) -> Option<QueueUid> {
+        let queue = self.table.get_mut(id)?;
         queue.unsettled -= u64::from(count);
         if let Some(features) = &mut queue.features
             && !features.returns.is_empty()
@@ -183,7 +227,12 @@ impl Queues {
                 features.forget_returns(QueuePosition(position));
             }
         }
-        if let Some(uid) = queue.uid {
+        queue.uid
+    }
+
+    /// A queue is done with messages that follow one another and were not acknowledged.
+    pub fn forget<E: Effects>(&mut self, id: QueueId, first: QueuePosition, count: u32, fx: &mut E) {
+        if let Some(uid) = self.table.get(id).and_then(|queue| queue.uid) {
             fx.forget(uid, first, count);
         }
     }
@@ -216,7 +265,12 @@ impl Queues {
                 }
             } else {
                 match features.count_return(entry.position) {
-                    Some(count) => entry.message = with_delivery_count(&entry.message, Some(count), fx.pool()),
+                    Some(count) => {
+                        if let Some(uid) = queue.uid.filter(|_| entry.message.is_persistent()) {
+                            fx.mark_returned(uid, entry.position, count);
+                        }
+                        entry.message = with_delivery_count(&entry.message, Some(count), fx.pool());
+                    }
                     None => {
                         let (position, message) = (entry.position, entry.message);
                         self.housekeeping.dead_letter(queue, position, message, DeadLetterReason::DeliveryLimit, fx);
@@ -263,20 +317,23 @@ impl Queues {
             Some(features) => _ = features.forget_returns(entry.position),
             None => {}
         }
+        if let Some(uid) = queue.uid.filter(|_| !entry.redelivered && entry.message.is_persistent()) {
+            fx.mark_delivered(uid, entry.position);
+        }
         let left = queue.ready.len();
         self.mark_due(id);
         GetResult::Message(entry, left)
     }
 
     /// Takes the waiting messages out of a queue.
-    pub fn purge(&mut self, id: QueueId) -> Option<ReadyMessages> {
+    pub fn purge(&mut self, id: QueueId) -> Option<PurgedMessages> {
         let queue = self.table.get_mut(id)?;
         if let Some(features) = &mut queue.features {
             // Unsettled messages may return once more.
             let ready = &queue.ready;
             features.returns.retain(|&position, _| !ready.has_requeued(position));
         }
-        let purged = queue.ready.take();
+        let purged = PurgedMessages::new(queue.uid, queue.ready.take());
         self.housekeeping.waiting -= purged.len();
         self.mark_due(id);
         Some(purged)

@@ -71,6 +71,35 @@ impl PriorityLevel {
         assert!(earlier.is_none(), "a message returns once");
     }
 
+    /// A message of an earlier life of the broker, behind those before it. Returns whether it is behind them.
+    fn recover(&mut self, entry: QueueEntry) -> bool {
+        let number = entry.position.number();
+        if number < self.next_number() {
+            return false;
+        }
+        if entry.redelivered || number > self.next_number() {
+            self.skip_to(number);
+        }
+        if entry.redelivered {
+            self.list_front = number + 1;
+            let requeued = RequeuedMessage { message: entry.message, redelivered: true };
+            self.returned.insert(number, requeued);
+        } else {
+            self.list.push_back(entry.message);
+        }
+        true
+    }
+
+    /// Has the numbers of new messages go on from one. Numbers in the list follow one another, so that what is in it is kept
+    /// with the returned messages.
+    fn skip_to(&mut self, number: u64) {
+        while let Some(message) = self.list.pop_front() {
+            self.returned.insert(self.list_front, RequeuedMessage { message, redelivered: false });
+            self.list_front += 1;
+        }
+        self.list_front = number;
+    }
+
     /// Takes the messages out; numbers go on.
     fn take(&mut self) -> PriorityLevel {
         let next = self.next_number();
@@ -232,6 +261,39 @@ impl ReadyMessages {
                 higher.line(level).restore(entry);
                 higher.fill(level);
             }
+        }
+    }
+
+    /// A message of an earlier life of the broker. Those of a level come in the order of their positions, before any new one.
+    /// Returns whether it waits now: not if one at its position or behind it does.
+    pub fn recover(&mut self, entry: QueueEntry) -> bool {
+        let (bytes, body_bytes) = (entry.message.bytes() as u64, entry.message.body_bytes() as u64);
+        let is_behind = match entry.position.level() {
+            0 => self.line.recover(entry),
+            level => {
+                let higher = self.higher.get_or_insert_default();
+                let is_behind = higher.line(level).recover(entry);
+                if is_behind {
+                    higher.fill(level);
+                }
+                is_behind
+            }
+        };
+        if is_behind {
+            self.bytes += bytes;
+            self.body_bytes += body_bytes;
+        }
+        is_behind
+    }
+
+    /// Has the positions of new messages of a level go on from this one, if it is behind those that wait.
+    pub fn skip_to(&mut self, position: QueuePosition) {
+        let line = match position.level() {
+            0 => &mut self.line,
+            level => self.higher.get_or_insert_default().line(level),
+        };
+        if position.number() > line.next_number() {
+            line.skip_to(position.number());
         }
     }
 

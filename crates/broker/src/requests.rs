@@ -102,8 +102,9 @@ impl Requests<'_> {
             QueueRequest::ReplyConsumer(_) => QueueResponse::Gone,
             QueueRequest::Counts => QueueResponse::Counts { messages, consumers },
             QueueRequest::Purge => {
-                let mut purged = dispatcher.queues.purge(id).unwrap_or_default();
-                if !purged.drop_some(&mut dispatcher.work) {
+                if let Some(mut purged) = dispatcher.queues.purge(id)
+                    && !purged.drop_some(&mut dispatcher.work, fx)
+                {
                     self.control.sessions.deferred.leave(DeferredWork::DropMessages(Box::new(purged)));
                 }
                 QueueResponse::Counts { messages, consumers }
@@ -300,8 +301,13 @@ impl Requests<'_> {
                     };
                     let definition = self.control.definitions.catalog.queue_definition(queue);
                     let home = definition.map_or(self.control.identity.shard, |definition| definition.home);
+                    let is_taken = no_ack && message.is_persistent() && self.control.is_stored(queue);
+                    let channels = &mut self.control.data.dispatcher.channels;
                     let delivery = UnsettledDelivery { queue, home, position, message, consumer: None };
                     channels.deliver_get(key, delivery, !no_ack, redelivered, messages_left, fx);
+                    if is_taken {
+                        self.control.data.dispatcher.take(queue, home, position, fx);
+                    }
                 }
                 _ => send(false, Method::BasicGetEmpty(basic::GetEmpty {})),
             },
@@ -323,17 +329,22 @@ impl Requests<'_> {
         let CommandOrigin { slot, channel, method } = origin;
         let user = self.control.sessions.identity(slot)?.user;
         self.control.definitions.catalog.authorize(user, &definition)?;
-        let is_only_shard = self.control.identity.shards == 1;
-        if !is_only_shard && self.can_batch(&definition, &reply) {
+        let outcomes_wait = self.control.definitions.outcomes_wait();
+        if outcomes_wait && self.can_batch(&definition, &reply) {
             return Ok(self.batch(origin, definition, fx));
         }
         let request = self.control.sessions.next_request();
         let requester = Requester { session: self.control.sessions.session_id(slot), channel, request };
         self.control.sessions.await_response(slot, PendingCommand { channel, method, request, reply });
-        if is_only_shard {
+        if !outcomes_wait {
             let executed = self.control.execute(definition, fx);
             if let Ok(false) = executed {
                 self.control.definitions.await_finish(requester, Ok(()));
+                return Ok(ReadControl::Pause);
+            }
+            // It was the first one that is journaled.
+            if executed.is_ok() && self.control.definitions.outcomes_wait() {
+                self.control.definitions.await_replicas(requester, Ok(()));
                 return Ok(ReadControl::Pause);
             }
             let command = self.control.sessions.take_pending(requester);

@@ -193,9 +193,11 @@ impl SessionState {
     }
 
     /// Why its publishes are not accepted, as `connection.blocked` tells the client.
-    pub fn blocked_reason(&self, memory_alarm: bool) -> Option<&'static str> {
+    pub fn blocked_reason(&self, memory_alarm: bool, disk_alarm: bool) -> Option<&'static str> {
         if memory_alarm && (self.has_published || self.awaits_memory) {
             Some("low on memory")
+        } else if disk_alarm && self.has_published {
+            Some("low on disk")
         } else if self.vhost_is_full && self.has_published {
             Some("virtual host is full")
         } else if self.blocked_by.is_some() {

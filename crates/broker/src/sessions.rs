@@ -19,7 +19,9 @@ pub(crate) struct Sessions {
     pub deferred: DeferredLists,
     /// The broker is over its memory limit.
     memory_alarm: bool,
-    /// The memory alarm is on, or a virtual host is full: publishers may have to wait.
+    /// The disk of the store is nearly full.
+    disk_alarm: bool,
+    /// An alarm is on, or a virtual host is full: publishers may have to wait.
     alarmed: bool,
     last_request: u32,
 }
@@ -31,6 +33,7 @@ impl Sessions {
             table: Vec::new(),
             deferred: DeferredLists::default(),
             memory_alarm: false,
+            disk_alarm: false,
             alarmed: false,
             last_request: 0,
         }
@@ -157,7 +160,7 @@ impl Sessions {
                     && session.blocked_by.is_none()
                     && session.throttled_by.is_none()
                     && !session.awaits_memory
-                    && !((self.memory_alarm || session.vhost_is_full) && session.has_published)
+                    && !((self.memory_alarm || self.disk_alarm || session.vhost_is_full) && session.has_published)
             }
             _ => true,
         }
@@ -184,13 +187,33 @@ impl Sessions {
             return;
         }
         self.memory_alarm = on;
-        self.alarmed = on || any_vhost_full;
+        self.update_alarmed(any_vhost_full);
         for slot in (0..self.table.len() as u32).map(ConnectionSlot::new) {
             if let Some(session) = self.get_mut(slot) {
                 session.awaits_memory = false;
             }
             self.notify_blocked(slot, fx);
         }
+    }
+
+    pub fn disk_alarm(&self) -> bool {
+        self.disk_alarm
+    }
+
+    /// The disk of the store is nearly full, or has space again.
+    pub fn set_disk_alarm<E: Effects>(&mut self, on: bool, any_vhost_full: bool, fx: &mut E) {
+        if self.disk_alarm == on {
+            return;
+        }
+        self.disk_alarm = on;
+        self.update_alarmed(any_vhost_full);
+        for slot in (0..self.table.len() as u32).map(ConnectionSlot::new) {
+            self.notify_blocked(slot, fx);
+        }
+    }
+
+    fn update_alarmed(&mut self, any_vhost_full: bool) {
+        self.alarmed = self.memory_alarm || self.disk_alarm || any_vhost_full;
     }
 
     /// Holds a connection back until the memory alarm is over: its next command takes memory.
@@ -209,7 +232,7 @@ impl Sessions {
 
     /// A virtual host has reached its quota, or is below it again.
     pub fn set_vhost_full<E: Effects>(&mut self, vhost: VhostId, full: bool, any_vhost_full: bool, fx: &mut E) {
-        self.alarmed = self.memory_alarm || any_vhost_full;
+        self.update_alarmed(any_vhost_full);
         for slot in (0..self.table.len() as u32).map(ConnectionSlot::new) {
             if let Some(session) = self.get_mut(slot)
                 && session.identity.vhost == vhost
@@ -234,9 +257,9 @@ impl Sessions {
 
     /// Sends `connection.blocked` or `connection.unblocked` if that has changed.
     pub fn notify_blocked<E: Effects>(&mut self, slot: ConnectionSlot, fx: &mut E) {
-        let alarm = self.memory_alarm;
+        let (memory_alarm, disk_alarm) = (self.memory_alarm, self.disk_alarm);
         let Some(session) = self.get_mut(slot) else { return };
-        match (session.blocked_reason(alarm), session.blocked_notified) {
+        match (session.blocked_reason(memory_alarm, disk_alarm), session.blocked_notified) {
             (Some(reason), false) => {
                 session.blocked_notified = true;
                 if session.capabilities.connection_blocked {

@@ -138,6 +138,10 @@ pub enum ShardMessage {
         /// The sender awaits [`ShardMessage::PublishesAccepted`].
         confirm: bool,
     },
+    /// What follows, up to [`ShardMessage::EndCommit`], is one commit of the store there.
+    BeginCommit,
+    /// The sender awaits an answer, as to a publish, once the commit is durable.
+    EndCommit,
     /// Further publishes that required an answer are in their queues.
     PublishesAccepted {
         publishes: u32,
@@ -164,6 +168,13 @@ pub enum ShardMessage {
     },
     /// To a queue: messages at positions that follow one another were acknowledged or dropped.
     Settled {
+        queue: QueueId,
+        /// That of the first.
+        position: QueuePosition,
+        count: u32,
+    },
+    /// To a durable queue: messages at positions that follow one another were taken by clients that acknowledge nothing.
+    Taken {
         queue: QueueId,
         /// That of the first.
         position: QueuePosition,
@@ -270,6 +281,19 @@ impl ShardBatch {
                 *count += 1;
             }
             _ => self.push(ShardMessage::Settled { queue, position, count: 1 }),
+        }
+    }
+
+    /// A message of a durable queue is taken without acknowledgement, see [`ShardBatch::push_settled`].
+    #[inline]
+    pub fn push_taken(&mut self, queue: QueueId, position: QueuePosition) {
+        match self.messages.last_mut() {
+            Some(ShardMessage::Taken { queue: last, position: first, count })
+                if *last == queue && first.0 + u64::from(*count) == position.0 && *count < u32::MAX =>
+            {
+                *count += 1;
+            }
+            _ => self.push(ShardMessage::Taken { queue, position, count: 1 }),
         }
     }
 

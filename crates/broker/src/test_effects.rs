@@ -94,6 +94,16 @@ impl Effects for RecordedEffects {
         AppendResult::Durable
     }
     fn forget(&mut self, _: QueueUid, _: QueuePosition, _count: u32) {}
+    fn mark_delivered(&mut self, _: QueueUid, _: QueuePosition) {}
+    fn mark_returned(&mut self, _: QueueUid, _: QueuePosition, _times: u32) {}
+    fn begin_commit(&mut self) {}
+    fn end_commit(&mut self) -> AppendResult {
+        AppendResult::Durable
+    }
+    fn await_durable(&mut self, ticket: u64) {
+        self.list.push(format!("await {ticket}"));
+    }
+    fn drop_queue(&mut self, _: QueueUid) {}
 }
 
 /// A queue of virtual host 0 on shard 0.

@@ -26,6 +26,8 @@ pub enum TransactionOperation {
 #[derive(Default)]
 pub struct Transaction {
     operations: Vec<TransactionOperation>,
+    /// It publishes or settles a persistent message.
+    has_persistent: bool,
 }
 
 impl Transaction {
@@ -39,11 +41,24 @@ impl Transaction {
 
     /// Adds an operation whose capacity was checked.
     pub fn push(&mut self, operation: TransactionOperation) {
+        self.has_persistent = self.has_persistent
+            || match &operation {
+                TransactionOperation::Publish { message, .. } => message.is_persistent(),
+                TransactionOperation::Settle { deliveries, .. } => {
+                    deliveries.iter().any(|(_, delivery)| delivery.message.is_persistent())
+                }
+            };
         self.operations.push(operation);
+    }
+
+    /// Whether it publishes or settles persistent messages.
+    pub fn has_persistent(&self) -> bool {
+        self.has_persistent
     }
 
     /// The operations, to commit them; the next transaction begins.
     pub fn take(&mut self) -> Vec<TransactionOperation> {
+        self.has_persistent = false;
         std::mem::take(&mut self.operations)
     }
 

@@ -139,7 +139,7 @@ impl WorkRunner<'_> {
                 (!self.control.drop_queue(&mut queue, fx)).then_some(DeferredWork::DropQueue(queue))
             }
             DeferredWork::DropMessages(mut messages) => {
-                let is_done = messages.drop_some(&mut self.control.data.dispatcher.work);
+                let is_done = messages.drop_some(&mut self.control.data.dispatcher.work, fx);
                 (!is_done).then_some(DeferredWork::DropMessages(messages))
             }
             DeferredWork::EndSession { session } => {
@@ -169,16 +169,11 @@ impl WorkRunner<'_> {
             &mut result,
             fx,
         );
-        if let Some(publish) = publish
-            && let Some(channel) = data.dispatcher.channels.get_mut(publish.channel)
-        {
-            channel.confirms.await_more(publish.number, result.answers_awaited);
-            if result.refused {
-                channel.confirms.refused.insert(publish.number);
-            }
-        }
         // Its publisher has waited for this, and need not be throttled for it.
         data.dispatcher.flow.slow_queue = None;
+        if let Some(publish) = publish {
+            self.control.publishing().await_more(publish, &result, fx);
+        }
         match (next, publish) {
             (Some(next), _) => Some(DeferredWork::Forward { message, route, next, publish }),
             (None, Some(publish)) => {

@@ -1,5 +1,6 @@
 //! The broker core's promises, on one shard and across shards: every test runs on both.
 
+mod durability;
 mod features;
 mod turns;
 mod world;

@@ -17,11 +17,12 @@ mod renewals;
 mod routing;
 mod users;
 mod vhosts;
+mod walks;
 mod watches;
 
 use crate::{
     binding::BindingTable,
-    definition::{Definition, DefinitionOutcome, ExecutedDefinition, RemovedQueue},
+    definition::{Definition, DefinitionOutcome, ExecutedDefinition, RemovedExchange, RemovedQueue},
     exchange::{ExchangeTable, direct::DirectIndex, headers::HeadersIndex, topic::TopicTrie},
     ids::{QueueId, QueueUid, SessionId},
     limits::{CatalogLimits, DEFINITION_STEPS_MAX, DefinitionShare},
@@ -39,6 +40,7 @@ pub use lookup::{BindingDestination, BindingView};
 use removals::Removal;
 use renewals::Renewal;
 use routing::RouteSearch;
+pub use walks::BindingPlace;
 use wire::ReplyCode;
 
 /// All definitions: one replica a shard.

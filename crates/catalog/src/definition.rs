@@ -262,6 +262,19 @@ pub struct RemovedQueue {
     pub vhost: VhostId,
     /// What it was called.
     pub name: Name,
+    /// Only a durable queue has one.
+    pub uid: Option<QueueUid>,
+}
+
+/// An exchange that a definition removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemovedExchange {
+    /// Where it was defined; its name is empty if the vhost is being removed, too.
+    pub vhost: VhostId,
+    /// What it was called.
+    pub name: Name,
+    /// It would have survived a restart, if there is a store.
+    pub durable: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -270,6 +283,8 @@ pub struct ExecutedDefinition {
     pub outcome: DefinitionOutcome,
     /// The queues that went with it.
     pub queues_removed: Vec<RemovedQueue>,
+    /// The exchanges that went with it: what was deleted, and `auto-delete` ones with their last binding.
+    pub exchanges_removed: Vec<RemovedExchange>,
     /// The queues that do something else now beyond queueing, or whose bytes their vhost begins or ends to count.
     pub queues_changed: Vec<QueueId>,
     /// Whether anything is different now.
@@ -282,6 +297,13 @@ pub struct ExecutedDefinition {
 
 impl ExecutedDefinition {
     pub(crate) fn new(outcome: DefinitionOutcome, changed: bool) -> Self {
-        Self { outcome, queues_removed: Vec::new(), queues_changed: Vec::new(), changed, unfinished: false }
+        Self {
+            outcome,
+            queues_removed: Vec::new(),
+            exchanges_removed: Vec::new(),
+            queues_changed: Vec::new(),
+            changed,
+            unfinished: false,
+        }
     }
 }

@@ -35,8 +35,8 @@ mod user;
 mod vhost;
 mod watch;
 
-pub use crate::catalog::{BindingDestination, BindingView, Catalog, KeyedRoute, default_definitions};
-pub use definition::{Definition, DefinitionOutcome, ExecutedDefinition, RemovedQueue};
+pub use crate::catalog::{BindingDestination, BindingPlace, BindingView, Catalog, KeyedRoute, default_definitions};
+pub use definition::{Definition, DefinitionOutcome, ExecutedDefinition, RemovedExchange, RemovedQueue};
 pub use exchange::{ExchangeDefinition, ExchangeKind, delayed::delay_ms, federation_upstream::trace};
 pub use features::{OverflowPolicy, QueueFeatures};
 pub use ids::{ConnectionSlot, ExchangeId, QueueId, QueueUid, SessionId, ShardId, UserId, VhostId};

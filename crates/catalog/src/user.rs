@@ -134,6 +134,11 @@ impl UserTable {
         self.users.get_mut(id.0 as usize)?.as_mut()
     }
 
+    /// Ids are below this.
+    pub fn end(&self) -> u32 {
+        self.users.len() as u32
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (UserId, &User)> {
         self.users.iter().enumerate().filter_map(|(id, user)| Some((UserId(id as u32), user.as_ref()?)))
     }

@@ -4,10 +4,14 @@
 //! Owns:   every name, range, default and sentence of help.
 
 use crate::accounts::{PermissionConfig, TopicPermissionConfig, UserConfig, VhostConfig};
+use crate::field::{
+    ClientCertificates, IdleProcessors, LogFormat, LogLevel, LoginFrom, MemoryLimit, RdmaPoll, RdmaToken, SanType,
+    SettingField, StoreSync, TlsVersion,
+};
 use crate::limits::{
-    CONSUMER_TIMEOUT_MS_MAX, FRAME_BYTES_LEAST, FRAME_BYTES_MOST, MESSAGE_BYTES_MOST, RDMA_CREDITS_LEAST,
-    RDMA_CREDITS_MOST, RDMA_RECEIVE_BUFFER_BYTES_LEAST, RDMA_RECEIVE_BUFFER_BYTES_MOST, SHARDS_MAX, SPIN_US_MAX,
-    TIME_S_MAX,
+    CONSUMER_TIMEOUT_MS_MAX, DISK_FREE_LIMIT_LEAST_DEFAULT, DISK_FREE_LIMIT_MOST, FRAME_BYTES_LEAST, FRAME_BYTES_MOST,
+    MESSAGE_BYTES_MOST, RDMA_CREDITS_LEAST, RDMA_CREDITS_MOST, RDMA_RECEIVE_BUFFER_BYTES_LEAST,
+    RDMA_RECEIVE_BUFFER_BYTES_MOST, SEGMENT_BYTES_LEAST, SEGMENT_BYTES_MOST, SHARDS_MAX, SPIN_US_MAX, TIME_S_MAX,
 };
 use crate::machine::Machine;
 use crate::origin::{ConfigError, ConfigFault, Origin};
@@ -15,6 +19,9 @@ use crate::policies::PolicyConfig;
 use crate::setting::{Setting, SettingKind, SettingValue};
 use std::path::Path;
 use std::sync::Arc;
+
+/// The word for no state folder.
+const NO_FOLDER: &str = "none";
 
 macro_rules! settings {
     ($($section:literal { $(
@@ -224,11 +231,26 @@ settings! {
         /// Names whose permission each thread remembers.
         cached_permissions_max: u32 = "16384", SettingKind::number(0, 100_000_000);
     }
-    "Federation" {
-        /// A folder in which the broker keeps who it is (cluster_name) and its durable links and routes to other brokers, with
-        /// their passwords: its files can be read by their owner alone. It is made if it is not there, and belongs to one
-        /// broker at a time. Queues and messages are not kept.
+    "Durability" {
+        /// A folder in which the broker keeps what outlives it: durable exchanges, queues and bindings, users and policies, the
+        /// persistent messages of durable queues, who it is (cluster_name) and its durable links and routes to other brokers, with
+        /// their passwords: its files can be read by their owner alone. It is made if it is not there, and belongs to one broker
+        /// at a time. Without it, or with none, everything is kept in memory and ends with the broker.
         state: Option<String> = "", SettingKind::Text;
+        /// What a publisher confirm waits for. always: the message is on the disk, and survives a power failure; never: the
+        /// broker has the message, and writes it within moments: what was confirmed last is lost if the broker is killed or the
+        /// power fails.
+        store_sync: StoreSync = "always", SettingKind::Choice(&["always", "never"]);
+        /// Bytes of the files that messages are written to. They are written through once, and used again and again.
+        segment_bytes: u64 = "67108864", SettingKind::Bytes { least: SEGMENT_BYTES_LEAST, most: SEGMENT_BYTES_MOST };
+        /// With less free space than this on the disk of the state folder, publishers are held back until there is more. 0: 1 GiB,
+        /// or four segments for each thread if that is more.
+        disk_free_limit: u64 = "0", SettingKind::Bytes { least: 0, most: DISK_FREE_LIMIT_MOST };
+        /// Whether a broker starts whose files are damaged, without the messages that cannot be read; it logs which they are.
+        /// Otherwise it says what is damaged, and does not start.
+        store_lose_damaged: bool = "false", SettingKind::Flag;
+    }
+    "Federation" {
         /// The name by which other brokers know this one; no two that are joined may have the same. If it is empty, it is the
         /// one kept in the folder of state, or else harrier@HOST and six letters by chance: with a folder once and for
         /// all, without one at each start.
@@ -250,115 +272,20 @@ settings! {
     }
 }
 
-/// How much the broker may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemoryLimit {
-    /// A share of the machine, or of its control group if that has less.
-    Percent(u8),
-    /// Bytes.
-    Bytes(u64),
-}
-
-/// The least important events that are logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogLevel {
-    /// What the broker cannot mend.
-    Error,
-    /// What an operator should look into.
-    Warn,
-    /// What clients were refused, starts and stops.
-    Info,
-    /// Connections.
-    Debug,
-    /// Everything.
-    Trace,
-}
-
-/// How events are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// A line for people.
-    Text,
-    /// A line of JSON.
-    Json,
-}
-
-/// The least version of TLS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TlsVersion {
-    /// 1.2
-    V12,
-    /// 1.3
-    V13,
-}
-
-/// Whether clients are asked for certificates.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientCertificates {
-    /// They are not.
-    None,
-    /// They are, and may have none.
-    Optional,
-    /// They are, and must have one.
-    Required,
-}
-
-/// Whether a client over RDMA must show a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RdmaToken {
-    /// It must.
-    Require,
-    /// It need not.
-    Allow,
-}
-
-/// What idle processors may do while messages flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IdleProcessors {
-    /// What the system thinks fit.
-    Sleep,
-    /// Nothing that takes long to end.
-    Doze,
-    /// They stay awake.
-    Poll,
-}
-
-/// How a thread waits for RDMA devices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RdmaPoll {
-    /// It never sleeps.
-    Busy,
-    /// It looks a while before it sleeps, while that pays.
-    Adaptive,
-    /// It sleeps at once.
-    Event,
-}
-
-/// What of a client's certificate is the name of its user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoginFrom {
-    /// The subject as text.
-    DistinguishedName,
-    /// The subject's common name.
-    CommonName,
-    /// An alternative name.
-    AlternativeName,
-}
-
-/// Which alternative names count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SanType {
-    /// Of hosts.
-    Dns,
-    /// Of mail.
-    Email,
-    /// URIs.
-    Uri,
-    /// IP addresses.
-    Ip,
-}
-
 impl BrokerConfig {
+    /// The folder of what outlives the broker, if there is one.
+    pub fn state_folder(&self) -> Option<&str> {
+        self.state.as_deref().filter(|folder| *folder != NO_FOLDER)
+    }
+
+    /// The free space on the disk below which publishers are held back, for so many shards.
+    pub fn disk_free_limit_bytes(&self, shards: u16) -> u64 {
+        match self.disk_free_limit {
+            0 => DISK_FREE_LIMIT_LEAST_DEFAULT.max(self.segment_bytes * 4 * u64::from(shards)),
+            bytes => bytes,
+        }
+    }
+
     /// Where a setting's value came from. Panics if there is no such setting.
     pub fn origin(&self, name: &str) -> &Origin {
         let at = SETTINGS.iter().position(|setting| setting.name == name).expect("a declared setting");
@@ -403,150 +330,5 @@ impl BrokerConfig {
     /// What one queue may hold in bytes, of a memory limit in bytes.
     pub fn queue_limit_bytes(&self, memory_limit_bytes: u64) -> u64 {
         memory_limit_bytes / 100 * u64::from(self.queue_memory_share)
-    }
-}
-
-/// The type of a field: made of a value that its kind has checked.
-trait SettingField {
-    /// The largest number that fits.
-    const MOST: u64 = u64::MAX;
-    fn from_value(value: Option<&SettingValue>) -> Self;
-}
-
-macro_rules! number_fields {
-    ($($type:ty),+) => { $(
-        impl SettingField for $type {
-            const MOST: u64 = <$type>::MAX as u64;
-            fn from_value(value: Option<&SettingValue>) -> Self {
-                match value {
-                    Some(SettingValue::Number(number)) => <$type>::try_from(*number).expect("the declaration bounds it"),
-                    _ => unreachable!("a number has a number"),
-                }
-            }
-        }
-    )+ };
-}
-
-number_fields!(u8, u16, u32, u64);
-
-impl SettingField for bool {
-    fn from_value(value: Option<&SettingValue>) -> Self {
-        match value {
-            Some(SettingValue::Flag(flag)) => *flag,
-            _ => unreachable!("a flag has a flag"),
-        }
-    }
-}
-
-impl SettingField for Vec<String> {
-    fn from_value(value: Option<&SettingValue>) -> Self {
-        match value {
-            Some(SettingValue::List(items)) => items.clone(),
-            _ => unreachable!("a list has items"),
-        }
-    }
-}
-
-fn text(value: Option<&SettingValue>) -> &str {
-    match value {
-        Some(SettingValue::Text(text)) => text,
-        _ => unreachable!("a text has text"),
-    }
-}
-
-impl SettingField for Option<String> {
-    fn from_value(value: Option<&SettingValue>) -> Self {
-        Some(text(value)).filter(|text| !text.is_empty()).map(str::to_owned)
-    }
-}
-
-impl SettingField for MemoryLimit {
-    fn from_value(value: Option<&SettingValue>) -> Self {
-        match value {
-            Some(SettingValue::Percent(percent)) => MemoryLimit::Percent(*percent),
-            Some(SettingValue::Number(bytes)) => MemoryLimit::Bytes(*bytes),
-            _ => unreachable!("a memory limit has a size"),
-        }
-    }
-}
-
-impl SettingField for LogLevel {
-    fn from_value(value: Option<&SettingValue>) -> Self {
-        match text(value) {
-            "error" => LogLevel::Error,
-            "warn" => LogLevel::Warn,
-            "info" => LogLevel::Info,
-            "debug" => LogLevel::Debug,
-            _ => LogLevel::Trace,
-        }
-    }
-}
-
-impl SettingField for LogFormat {
-    fn from_value(value: Option<&SettingValue>) -> Self {
-        if text(value) == "json" { LogFormat::Json } else { LogFormat::Text }
-    }
-}
-
-impl SettingField for TlsVersion {
-    fn from_value(value: Option<&SettingValue>) -> Self {
-        if text(value) == "1.3" { TlsVersion::V13 } else { TlsVersion::V12 }
-    }
-}
-
-impl SettingField for ClientCertificates {
-    fn from_value(value: Option<&SettingValue>) -> Self {
-        match text(value) {
-            "required" => ClientCertificates::Required,
-            "optional" => ClientCertificates::Optional,
-            _ => ClientCertificates::None,
-        }
-    }
-}
-
-impl SettingField for LoginFrom {
-    fn from_value(value: Option<&SettingValue>) -> Self {
-        match text(value) {
-            "common_name" => LoginFrom::CommonName,
-            "subject_alternative_name" => LoginFrom::AlternativeName,
-            _ => LoginFrom::DistinguishedName,
-        }
-    }
-}
-
-impl SettingField for SanType {
-    fn from_value(value: Option<&SettingValue>) -> Self {
-        match text(value) {
-            "email" => SanType::Email,
-            "uri" => SanType::Uri,
-            "ip" => SanType::Ip,
-            _ => SanType::Dns,
-        }
-    }
-}
-
-impl SettingField for RdmaToken {
-    fn from_value(value: Option<&SettingValue>) -> Self {
-        if text(value) == "allow" { RdmaToken::Allow } else { RdmaToken::Require }
-    }
-}
-
-impl SettingField for IdleProcessors {
-    fn from_value(value: Option<&SettingValue>) -> Self {
-        match text(value) {
-            "doze" => IdleProcessors::Doze,
-            "poll" => IdleProcessors::Poll,
-            _ => IdleProcessors::Sleep,
-        }
-    }
-}
-
-impl SettingField for RdmaPoll {
-    fn from_value(value: Option<&SettingValue>) -> Self {
-        match text(value) {
-            "busy" => RdmaPoll::Busy,
-            "event" => RdmaPoll::Event,
-            _ => RdmaPoll::Adaptive,
-        }
     }
 }

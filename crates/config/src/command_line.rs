@@ -7,7 +7,7 @@ use crate::broker::SETTINGS;
 use crate::file::unknown_setting;
 use crate::load::SourceValues;
 use crate::origin::{ConfigFault, Origin};
-use crate::setting::SettingValue;
+use crate::setting::{SettingKind, SettingValue};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -70,6 +70,9 @@ pub(crate) fn take(
         }
         if given.is_none() {
             given = words.next_if(|next| !is_option(next));
+        }
+        if given.is_none() && setting.is_some_and(|at| SETTINGS[at].kind == SettingKind::Flag) {
+            given = Some("true".into());
         }
         let Some(value) = given else {
             fault(&option, "it needs a value".to_owned());

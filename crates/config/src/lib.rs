@@ -11,6 +11,7 @@ mod accounts;
 mod broker;
 mod command_line;
 mod environment;
+mod field;
 mod file;
 pub mod limits;
 mod load;
@@ -24,9 +25,10 @@ mod size;
 mod tables;
 
 pub use accounts::{PasswordConfig, PermissionConfig, TopicPermissionConfig, UserConfig, VhostConfig};
-pub use broker::{
-    BrokerConfig, ClientCertificates, IdleProcessors, LogFormat, LogLevel, LoginFrom, MemoryLimit, RdmaPoll, RdmaToken,
-    SETTINGS, SanType, TlsVersion,
+pub use broker::{BrokerConfig, SETTINGS};
+pub use field::{
+    ClientCertificates, IdleProcessors, LogFormat, LogLevel, LoginFrom, MemoryLimit, RdmaPoll, RdmaToken, SanType,
+    StoreSync, TlsVersion,
 };
 pub use load::{BrokerInvocation, DEFAULT_FILE};
 pub use machine::Machine;

@@ -54,5 +54,15 @@ pub const TIME_S_MAX: u64 = 3600;
 
 const _: () = assert!(FRAME_BYTES_LEAST <= FRAME_BYTES_MOST && MEMORY_LIMIT_BYTES_LEAST <= MESSAGE_BYTES_MOST);
 
+/// The least and the most bytes of a segment: what the store's format can have.
+pub const SEGMENT_BYTES_LEAST: u64 = 4 << 20;
+/// See [`SEGMENT_BYTES_LEAST`].
+pub const SEGMENT_BYTES_MOST: u64 = 1 << 30;
+
+/// The most that the free space on a disk may have to be: what no disk has.
+pub const DISK_FREE_LIMIT_MOST: u64 = 1 << 50;
+/// The least that it has to be, unless it is configured: others write to the same disk, too.
+pub const DISK_FREE_LIMIT_LEAST_DEFAULT: u64 = 1 << 30;
+
 /// Milliseconds that a delivery may wait for its acknowledgement, at most: ten years, like RabbitMQ's other times.
 pub const CONSUMER_TIMEOUT_MS_MAX: u64 = 315_360_000_000;

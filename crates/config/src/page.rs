@@ -38,9 +38,9 @@ pub fn help() -> String {
         }
     }
     out.push_str(
-        "\nAn option is written --name VALUE or --name=VALUE, with - or _ between its words. Of an option given twice the \
-         last\ncounts, unless it is repeatable. Each setting is also a variable, HARRIER_ and its name in capitals, with\n\
-         commas between the items of a list; and a key of the file, where virtual hosts, users and policies are too.\n\
+        "\nAn option is written --name VALUE or --name=VALUE, with - or _ between its words; one of true or false\nneeds no \
+         VALUE to be true. Of an option given twice the last counts, unless it is repeatable.\nEach setting is also a variable, HARRIER_ and its name in capitals, with \
+         commas\nbetween the items of a list; and a key of the file, where virtual hosts, users and policies are too.\n\
          The command line overrides the environment, and that the file.\n",
     );
     out
@@ -60,7 +60,8 @@ pub fn reference() -> String {
          | environment | `HARRIER_SHARDS=4` | items with commas between them |\n\
          | file, TOML | `shards = 4` | `listen = [\"127.0.0.1:5672\", \"unix:/run/harrier.sock\"]` |\n\n\
          A setting of several words, such as `frame_bytes_max`, is written so in the file, in capitals behind `HARRIER_` in the \
-         environment, and as `--frame-bytes-max` or `--frame_bytes_max` on the command line. Of an option given twice the last \
+         environment, and as `--frame-bytes-max` or `--frame_bytes_max` on the command line, where one that is true or false needs \
+         no value to be true. Of an option given twice the last \
          counts, unless it is repeatable.\n\n\
          The file is named by `--config FILE` or by the variable `HARRIER_CONFIG`; otherwise it is `{DEFAULT_FILE}`, if that \
          exists. An unknown key or option and a value out of range are errors, told with file and line, and the broker does \

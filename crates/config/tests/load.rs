@@ -92,7 +92,9 @@ fn every_setting_is_set_by_every_source() {
             "memory_limit" => ("33%", "\"33%\""),
             "frame_bytes_max" | "session_output_bytes_max" => ("5000", "5000"),
             "rdma_frame_bytes_max" | "rdma_receive_buffer_bytes" => ("5000", "5000"),
-            "queue_types_as_classic" => ("true", "true"),
+            "queue_types_as_classic" | "store_lose_damaged" => ("true", "true"),
+            "store_sync" => ("never", "\"never\""),
+            "segment_bytes" => ("4194304", "4194304"),
             "idle_processors" => ("poll", "\"poll\""),
             _ => ("7", "7"),
         };
@@ -118,6 +120,27 @@ fn every_setting_is_set_by_every_source() {
         assert_eq!(value(&by_file, setting.name), toml);
         assert_eq!(by_file.origin(setting.name).to_string(), format!("{path}:1"));
     }
+}
+
+#[test]
+fn a_flag_without_a_value_is_set() {
+    let set = |words: &str| config(words, &[], "/nowhere").store_lose_damaged;
+    assert!(!set("") && set("--store-lose-damaged") && set("--store-lose-damaged --shards 1"));
+    assert!(set("--store-lose-damaged true") && !set("--store-lose-damaged=false"));
+}
+
+#[test]
+fn without_a_folder_nothing_is_kept() {
+    for (words, folder) in [("", None), ("--state none", None), ("--state /var/x", Some("/var/x"))] {
+        assert_eq!(config(words, &[], "/nowhere").state_folder(), folder, "{words}");
+    }
+}
+
+#[test]
+fn the_free_space_to_leave_depends_on_segments_and_threads_unless_it_is_configured() {
+    let limit = |words: &str, shards| config(words, &[], "/nowhere").disk_free_limit_bytes(shards);
+    assert_eq!((limit("", 1), limit("", 16)), (1 << 30, 4 << 30));
+    assert_eq!((limit("--segment-bytes 1GiB", 1), limit("--disk-free-limit 3MiB", 16)), (4 << 30, 3 << 20));
 }
 
 #[test]
@@ -147,6 +170,10 @@ fn what_the_command_line_refuses() {
     let cases = [
         ("--shards", "--shards: it needs a value"),
         ("--listen --shards 2", "--listen: it needs a value"),
+        (
+            "--segment-bytes 4194303",
+            "--segment-bytes: 4194303 is out of range; it takes bytes from 4 MiB to 1 GiB, units allowed",
+        ),
         ("--shards x", "--shards: 'x' is no whole number; it takes a number from 0 to 256"),
         ("--shards -1", "--shards: '-1' is negative; it takes a number from 0 to 256"),
         ("--shards=257", "--shards: 257 is out of range; it takes a number from 0 to 256"),

@@ -1,22 +1,44 @@
-//! RabbitMQ's definitions files: what is defined, as JSON.
+//! Definitions outside of a catalog: RabbitMQ's files of them, as JSON, and the journal of those that survive a restart.
 //!
-//! Enters: a file that RabbitMQ or Harrier has exported; a catalog.  Leaves: definitions for a catalog; such a file.
-//! Owns:   the form of the file, and the words for what is wrong with one: each names its place, `.queues[3].durable`.
+//! Enters: a file that RabbitMQ or Harrier has exported, pieces of a journal; a catalog.  Leaves: definitions for a catalog; such
+//!         a file, such pieces.
+//! Owns:   the form of the file, and the words for what is wrong with one: each names its place, `.queues[3].durable`; the form
+//!         of the journal.
 //!
 //! [`read`] checks a file as a whole, [`DefinitionsFile::load`] loads it into a catalog, [`write()`] writes what a catalog holds, and
 //! [`snapshot`] is the same before it is text, for those who have little time at the catalog.
+//!
+//! [`journal_changes`] says what a definition changes that survives a restart, [`JournalReplay`] what such records come to, and
+//! [`DurableDefinitions::restore`] brings a catalog there.
 #![forbid(unsafe_code)]
 
+mod binding_set;
+mod catalog_snapshot;
+mod durable_definitions;
 mod file;
+mod journal_changes;
+mod journal_codec;
+mod journal_entry;
+mod journal_record;
+mod journal_replay;
 mod json;
 pub mod limits;
 mod load;
+mod restore;
 mod rules;
 mod unused_sections;
 mod write;
 
+pub use catalog_snapshot::CatalogSnapshot;
+pub use durable_definitions::DurableDefinitions;
 pub use file::{DefinitionsFile, read};
+pub use journal_changes::journal_changes;
+pub use journal_codec::RecordFault;
+pub use journal_entry::{EntryReader, EntryWriter, JOURNAL_FORMAT, JournalFault};
+pub use journal_record::{DurableBinding, DurableExchange, DurableQueue, JournalRecord, PasswordHash, StoredUser};
+pub use journal_replay::JournalReplay;
 pub use json::Json;
+pub use restore::RestoreFault;
 pub use unused_sections::UnusedSections;
 pub use write::{snapshot, write};
 

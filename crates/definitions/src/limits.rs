@@ -8,3 +8,19 @@ pub const FILE_BYTES_MAX: usize = 512 << 20;
 
 /// Faults that are told at once; there may be one for each of many queues.
 pub const FAULTS_MAX: usize = 100;
+
+/// Bytes of one piece of a journal's entry, as a log takes it.
+pub const JOURNAL_PIECE_BYTES_MAX: usize = 48 << 10;
+
+/// Bytes of an entry of the journal that is read: more than the largest definitions file can make of its policies.
+pub const JOURNAL_ENTRY_BYTES_MAX: usize = 1 << 30;
+
+/// Bytes of records that one step of a snapshot makes, unless one alone has more.
+pub const SNAPSHOT_STEP_BYTES: usize = 32 << 10;
+
+/// Places of the catalog's tables that one step of a snapshot looks at.
+pub const SNAPSHOT_STEP_PLACES: u32 = 1_024;
+
+/// How often a snapshot begins anew with the bindings of an exchange because the one it had come to is gone. After that it
+/// takes all of them in one step.
+pub const SNAPSHOT_RESTARTS_MAX: u32 = 8;

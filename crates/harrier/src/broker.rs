@@ -65,15 +65,15 @@ impl From<std::io::Error> for RunFailure {
 /// Files of a broker with passwords, their hashes, or private keys, as far as there are any.
 fn files_with_passwords(config: &BrokerConfig) -> impl Iterator<Item = PathBuf> + '_ {
     let has_users = config.users.iter().any(|user| user.origin != Origin::Default);
-    let plan = config.state.iter().map(|folder| Path::new(folder).join(plan_file::FILE));
+    let plan = config.state_folder().map(|folder| Path::new(folder).join(plan_file::FILE));
     let named = config.definitions.iter().chain(&config.tls_keys).map(PathBuf::from);
     let file = config.file.iter().filter(move |_| has_users).map(|path| path.to_path_buf());
     file.chain(named).chain(plan)
 }
 
-fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), RunFailure> {
+fn run(words: &[OsString], mut config: BrokerConfig, began: Instant) -> Result<(), RunFailure> {
     let machine = Machine::here();
-    let state = BrokerIdentity::open(config.state.as_deref(), config.cluster_name.as_deref());
+    let state = BrokerIdentity::open(config.state_folder(), config.cluster_name.as_deref());
     // An unusable folder is not a usage error.
     let unusable = |why: String| RunFailure { text: config.fault("state", why).to_string(), status: ExitCode::FAILURE };
     let state = state.map_err(|(setting, why)| match setting {
@@ -81,8 +81,15 @@ fn run(words: &[OsString], config: BrokerConfig, began: Instant) -> Result<(), R
         setting => config.fault(setting, why).into(),
     })?;
     let cluster_name = state.cluster_name.clone();
+    let store =
+        state.folder.as_ref().map(|folder| crate::options::store(&config, config.shard_count(&machine), folder));
+    let store = store.transpose().map_err(&unusable)?;
     let federation = FederationAdmin::of(state).map_err(unusable)?;
-    let (mut options, begun) = options(&config, &machine, seed()?, &cluster_name)?;
+    if let Some(store) = store.as_ref().filter(|_| config.shards == 0) {
+        // Messages stay in their logs, wherever the folder is moved to.
+        config.shards = store.logs;
+    }
+    let (mut options, begun) = options(&config, &machine, seed()?, &cluster_name, store)?;
     let _log = log::begin(config.log_level, config.log_format);
     for warning in &config.warnings {
         tracing::warn!("{warning}");

@@ -14,6 +14,8 @@ use definitions::DefinitionsFile;
 pub struct InitialDefinitions {
     /// In the order in which they apply.
     pub definitions: Vec<Definition>,
+    /// The same without the defaults, for a broker that has users from an earlier life: the default user may have been deleted.
+    pub without_defaults: Vec<Definition>,
     /// A catalog with the definitions applied.
     pub catalog: Catalog,
     /// The definitions file, if there is one.
@@ -106,10 +108,14 @@ pub fn initial(config: &BrokerConfig, limits: &CatalogLimits, shards: u16) -> Re
     let mut trial = Catalog::new(limits.clone());
     let all = vhosts.chain(vhost_limits).chain(users).chain(user_limits).chain(permissions).chain(topics);
     let tried = all.map(|(definition, key, origin): (_, &str, &Origin)| match trial.execute(&definition) {
-        Ok(_executed) => Ok(definition),
+        Ok(_executed) => Ok((definition, *origin == Origin::Default)),
         Err(refusal) => Err(ConfigFault { origin: origin.clone(), key: key.to_owned(), why: refusal.text }),
     });
-    let mut definitions = tried.collect::<Result<Vec<_>, ConfigFault>>()?;
+    let tried = tried.collect::<Result<Vec<_>, ConfigFault>>()?;
+    let is_configured = |(definition, is_default): &(Definition, bool)| (!is_default).then(|| definition.clone());
+    let mut without_defaults: Vec<_> = tried.iter().filter_map(is_configured).collect();
+    let mut definitions: Vec<_> = tried.into_iter().map(|(definition, _)| definition).collect();
+    let first_configured = definitions.len();
     if let Some(file) = &file {
         let loopback_only = |user: &str| config.loopback_users.iter().any(|name| name == user);
         let path = config.definitions.as_deref().unwrap_or_default();
@@ -117,7 +123,8 @@ pub fn initial(config: &BrokerConfig, limits: &CatalogLimits, shards: u16) -> Re
         definitions.extend(loaded.map_err(|fault| config.fault("definitions", format!("{path}: {fault}")))?);
     }
     definitions.extend(policies::all(config, file.as_ref(), &mut trial)?);
-    Ok(InitialDefinitions { definitions, catalog: trial, file })
+    without_defaults.extend_from_slice(&definitions[first_configured..]);
+    Ok(InitialDefinitions { definitions, without_defaults, catalog: trial, file })
 }
 
 /// Runs `write` with a source of salts for plain passwords.

@@ -28,6 +28,7 @@ mod route;
 mod route_spec;
 mod secret_file;
 mod state_folder;
+mod store_file;
 mod tls;
 mod toml_text;
 

@@ -5,15 +5,17 @@
 use crate::dialler::Dialler;
 use crate::greeting::greeting;
 use crate::initial_definitions::initial;
+use crate::state_folder::StateFolder;
+use crate::store_file::StoreFile;
 use catalog::{Catalog, CatalogLimits};
 use config::{BrokerConfig, ConfigError, Machine};
 use link::{Address, ListenOptions, SocketOptions};
 use session::SessionLimits;
-use shard::{ProcessMemory, ServerOptions};
+use shard::{ProcessMemory, ServerOptions, StoreOptions};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Server options of the broker with this name, and a catalog with its initial definitions.
+/// Server options of the broker with this name and this store, and a catalog with its initial definitions.
 ///
 /// # Errors
 /// What only the using crate can check: addresses, patterns, a share of unknown memory.
@@ -22,6 +24,7 @@ pub fn options(
     machine: &Machine,
     hash_seed: u64,
     cluster_name: &str,
+    store: Option<StoreOptions>,
 ) -> Result<(ServerOptions, Catalog), ConfigError> {
     let address = |text: &String| text.parse::<Address>().map_err(|error| config.fault("listen", error.to_string()));
     let memory_bytes_max = config.memory_limit_bytes(machine)?;
@@ -67,8 +70,31 @@ pub fn options(
         cluster_name: cluster_name.into(),
         dialler: Some(Arc::new(Dialler)),
         requests: None,
+        store: store.map(|store| StoreOptions { definitions: begun.without_defaults, ..store }),
     };
     Ok((options, begun.catalog))
+}
+
+/// The store of a broker in its state folder, which is made if there is none.
+///
+/// # Errors
+/// The folder has another store than it says, or its disk refuses something.
+pub fn store(config: &BrokerConfig, shards: u16, folder: &StateFolder) -> Result<StoreOptions, String> {
+    let file = StoreFile::open(folder, shards)?;
+    Ok(StoreOptions {
+        definitions_folder: file.definitions_path(folder),
+        log_folder: file.log_path(folder),
+        id: file.id,
+        logs: file.logs,
+        segment_bytes: config.segment_bytes,
+        sync: match config.store_sync {
+            config::StoreSync::Always => shard::StoreSync::Always,
+            config::StoreSync::Never => shard::StoreSync::Never,
+        },
+        disk_free_limit: config.disk_free_limit_bytes(file.logs),
+        loses_damaged: config.store_lose_damaged,
+        definitions: Vec::new(),
+    })
 }
 
 fn socket(config: &BrokerConfig) -> SocketOptions {
@@ -122,12 +148,13 @@ mod tests {
         let config = config(&[]).expect("the default");
         let defaults = CatalogLimits::default();
         assert_eq!(format!("{:?}", limits(&config, defaults.hash_seed)), format!("{defaults:?}"));
-        let (options, begun) = options(&config, &MACHINE, 1, "here").expect("sound");
+        let (options, begun) = options(&config, &MACHINE, 1, "here", None).expect("sound");
         assert_eq!(begun.users().count(), 1);
         assert_eq!(options.session, SessionLimits::default());
         assert_eq!(options.listen_options, link::ListenOptions::default());
         assert_eq!((options.shards, options.memory_bytes_max, options.queue_bytes_max), (2, 400, 200));
         assert_eq!(options.definitions.len(), 3);
+        assert_eq!(config.segment_bytes, store::limits::SEGMENT_BYTES_DEFAULT);
         assert_eq!(options.rdma.settings, verbs::PortSettings::default());
         assert_eq!(options.rdma.frame_bytes_max, session::limits::BODY_FRAME_BYTES_MAX);
     }
@@ -143,12 +170,14 @@ mod tests {
         assert_eq!(settings::RDMA_RECEIVE_BUFFER_BYTES_LEAST, u64::from(verbs::limits::RECEIVE_BUFFER_BYTES_MIN));
         assert_eq!(settings::RDMA_RECEIVE_BUFFER_BYTES_MOST, u64::from(verbs::limits::PAYLOAD_BYTES_MAX));
         assert_eq!(settings::PASSWORD_BYTES_MAX, catalog::limits::PASSWORD_BYTES_MAX);
+        assert_eq!(settings::SEGMENT_BYTES_LEAST, store::limits::SEGMENT_BYTES_MIN);
+        assert_eq!(settings::SEGMENT_BYTES_MOST, store::limits::SEGMENT_BYTES_MAX);
     }
 
     #[test]
     fn what_only_the_crates_can_check_is_reported_with_its_place() {
         let error = |words: &[&str]| {
-            let outcome = config(words).and_then(|config| options(&config, &MACHINE, 1, "here").map(drop));
+            let outcome = config(words).and_then(|config| options(&config, &MACHINE, 1, "here", None).map(drop));
             outcome.expect_err("refused").to_string()
         };
         assert_eq!(

@@ -37,6 +37,14 @@ pub fn seed() -> io::Result<u64> {
     Ok(u64::from_ne_bytes(bytes))
 }
 
+/// A number that no other store has.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn store_id() -> io::Result<u128> {
+    salt().map(u128::from_ne_bytes)
+}
+
 /// Random bytes for a password hash.
 ///
 /// # Errors

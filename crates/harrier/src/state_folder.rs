@@ -1,7 +1,7 @@
 //! The state folder: what a broker keeps across restarts.
 //!
 //! A lock keeps other brokers out while this one runs. Files are replaced atomically and are readable by their owner
-//! only. Queues and messages are not stored.
+//! only.
 
 use crate::process::seed;
 use crate::{secret_file, toml_text};
@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 const NAME_BYTES_MAX: usize = 100;
 /// Bytes of a file: enough for every link and route.
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// The lock file.
+/// Bytes of the number of a process and the end of its line.
+const PID_BYTES_MAX: u64 = 16;
+/// The lock file, in which its owner's process id is.
 const LOCK: &str = "lock";
 /// The file with the broker's name.
 const IDENTITY: &str = "identity.toml";
@@ -105,18 +107,28 @@ impl StateFolder {
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)
+            .read(true)
             .write(true)
             .mode(0o600)
             .custom_flags(secret_file::no_follow())
             .open(path.join(LOCK))
             .map_err(|error| format!("{LOCK} cannot be opened: {error}"))?;
         match lock.try_lock() {
-            Ok(()) => Ok(StateFolder { path: path.to_owned(), _lock: lock }),
+            Ok(()) => {
+                write_pid(&lock).map_err(|error| format!("{LOCK} cannot be written: {error}"))?;
+                Ok(StateFolder { path: path.to_owned(), _lock: lock })
+            }
             Err(TryLockError::WouldBlock) => {
-                Err("another broker uses this folder; each broker needs its own".to_owned())
+                let owner = read_pid(&lock).map_or(String::new(), |pid| format!(" (process {pid})"));
+                Err(format!("another broker{owner} uses this folder; each broker needs its own"))
             }
             Err(TryLockError::Error(error)) => Err(format!("{LOCK} cannot be locked: {error}")),
         }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The stored name, if there is one.
@@ -173,6 +185,19 @@ impl StateFolder {
     }
 }
 
+/// Writes into the lock file which process has the lock.
+fn write_pid(mut lock: &File) -> io::Result<()> {
+    lock.set_len(0)?;
+    writeln!(lock, "{}", std::process::id())
+}
+
+/// The process that has the lock, as far as its file tells: it may have just got it.
+fn read_pid(lock: &File) -> Option<u32> {
+    let mut text = String::new();
+    lock.take(PID_BYTES_MAX).read_to_string(&mut text).ok()?;
+    text.trim_end().parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::BrokerIdentity;
@@ -224,7 +249,8 @@ mod tests {
         let own = TestPath::new("taken");
         let state = own.take(None).expect("a folder");
         let error = own.take(None).err().expect("it is taken");
-        assert!(error.contains("another broker uses this folder"), "{error}");
+        let owner = format!("another broker (process {}) uses this folder", std::process::id());
+        assert!(error.contains(&owner), "{error}");
         drop(state);
         own.take(None).expect("it is free again");
     }

@@ -22,9 +22,9 @@ use catalog::Refusal;
 use link::{AbortReason, LinkError, ReceiveOutcome};
 use session::{Body, Event, ProtocolFault};
 use std::time::Instant;
-use wire::ChannelNumber;
 use wire::Method;
 use wire::method::{basic, connection};
+use wire::{ChannelNumber, ReplyCode};
 
 /// Reads the connections of a shard, and carries out their events.
 pub(crate) struct Dispatcher {
@@ -51,7 +51,7 @@ impl Dispatcher {
 
     /// Gives a turn to each connection that waits for one.
     pub fn serve_ready(&mut self, now: Instant) {
-        if !self.sessions.connections.has_ready() || self.sessions.effects.mailbox.is_congested() {
+        if !self.sessions.connections.has_ready() || self.sessions.effects.is_congested() {
             return;
         }
         let turns = self.sessions.connections.start_turns();
@@ -97,7 +97,7 @@ impl Dispatcher {
                 if !connection.readable && !connection.peer_closed {
                     break;
                 }
-                if turn_bytes >= TURN_BYTES || self.sessions.effects.mailbox.is_congested() {
+                if turn_bytes >= TURN_BYTES || self.sessions.effects.is_congested() {
                     self.sessions.connections.enqueue(slot);
                     break;
                 }
@@ -443,16 +443,18 @@ impl Dispatcher {
         }
     }
 
-    /// Closes every connection because the broker stops.
+    /// Closes every connection because the broker stops, or its disk has failed.
     pub fn drain(&mut self, now: Instant) {
         if std::mem::replace(&mut self.draining, true) {
             return;
         }
         for slot in self.sessions.connections.slots() {
-            let refusal = catalog::Refusal::connection(
-                wire::ReplyCode::ConnectionForced,
-                "CONNECTION_FORCED - broker is shutting down",
-            );
+            let refusal = match self.sessions.shared.disk_failure() {
+                None => Refusal::connection(ReplyCode::ConnectionForced, "CONNECTION_FORCED - broker is shutting down"),
+                Some(_) => {
+                    Refusal::connection(ReplyCode::InternalError, "INTERNAL_ERROR - the broker's disk has failed")
+                }
+            };
             match self.sessions.connections.get(slot).map(|connection| connection.phase) {
                 Some(ConnectionPhase::Open { .. }) => {
                     self.refuse(slot, ChannelNumber::CONNECTION, refusal, (0, 0), now)

@@ -6,6 +6,7 @@
 use crate::copied_bytes::CopiedBytes;
 use crate::link_output::LinkOutput;
 use crate::mailbox::Mailbox;
+use crate::message_store::MessageStore;
 use crate::output_queues::{OutputQueue, OutputQueues};
 use broker::{
     AdminRequest, AdminRequestError, AppendResult, BodyRef, Confirm, ConfirmOutcome, ConnectionSlot, Content, Delivery,
@@ -46,6 +47,8 @@ pub struct ShardEffects {
     pub copied: CopiedBytes,
     /// Where administrative requests go, if the program answers them.
     requests: Option<SyncSender<AdminRequest>>,
+    /// Without it everything is kept in memory.
+    pub(crate) store: Option<Box<MessageStore>>,
 }
 
 impl ShardEffects {
@@ -62,12 +65,25 @@ impl ShardEffects {
             refusals: Vec::new(),
             copied: CopiedBytes::default(),
             requests: None,
+            store: None,
         }
     }
 
     /// Sends administrative requests there; without it they are refused.
     pub fn send_requests_to(&mut self, requests: SyncSender<AdminRequest>) {
         self.requests = Some(requests);
+    }
+
+    /// Whether so much waits for other shards or for the disk that nothing more must be read.
+    #[inline]
+    pub fn is_congested(&self) -> bool {
+        self.mailbox.is_congested() || self.is_disk_congested()
+    }
+
+    /// The same of the disk alone.
+    #[inline]
+    pub fn is_disk_congested(&self) -> bool {
+        self.store.as_ref().is_some_and(|store| store.is_congested())
     }
 
     /// Bytes in a connection's output beyond which it gets no more deliveries.
@@ -371,12 +387,55 @@ impl Effects for ShardEffects {
         })
     }
 
-    // There is no store yet: a durable queue is kept in memory like any other, as documented.
-    fn append(&mut self, _queue: QueueUid, _position: QueuePosition, _message: &Message) -> AppendResult {
-        AppendResult::Durable
+    fn append(&mut self, queue: QueueUid, position: QueuePosition, message: &Message) -> AppendResult {
+        match &mut self.store {
+            Some(store) => store.append(queue, position, message),
+            None => AppendResult::Durable,
+        }
     }
 
-    fn forget(&mut self, _queue: QueueUid, _position: QueuePosition, _count: u32) {}
+    fn forget(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
+        if let Some(store) = &mut self.store {
+            store.forget(queue, first, count);
+        }
+    }
+
+    fn mark_delivered(&mut self, queue: QueueUid, position: QueuePosition) {
+        if let Some(store) = &mut self.store {
+            store.mark_delivered(queue, position);
+        }
+    }
+
+    fn mark_returned(&mut self, queue: QueueUid, position: QueuePosition, times: u32) {
+        if let Some(store) = &mut self.store {
+            store.mark_returned(queue, position, times);
+        }
+    }
+
+    fn begin_commit(&mut self) {
+        if let Some(store) = &mut self.store {
+            store.begin_commit();
+        }
+    }
+
+    fn end_commit(&mut self) -> AppendResult {
+        match &mut self.store {
+            Some(store) => store.end_commit(),
+            None => AppendResult::Durable,
+        }
+    }
+
+    fn await_durable(&mut self, ticket: u64) {
+        if let Some(store) = &mut self.store {
+            store.await_durable(ticket);
+        }
+    }
+
+    fn drop_queue(&mut self, queue: QueueUid) {
+        if let Some(store) = &mut self.store {
+            store.drop_queue(queue);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -439,6 +439,7 @@ mod tests {
                 greeting: Arc::new(Greeting::new(&Table::new(), "PLAIN")),
                 login_timeout: Duration::from_secs(10),
                 epoch: now,
+                epoch_unix_us: 0,
                 cluster_name: "here".into(),
             };
             Surroundings {

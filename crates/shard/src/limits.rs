@@ -107,6 +107,11 @@ pub const LATENCY_DOZE_US: i32 = 2;
 /// How often a shard ticks while it waits for memory or for space in a mailbox.
 pub const RECHECK_INTERVAL: Duration = Duration::from_millis(20);
 
+/// Tickets of a log that wait for definitions to become durable. Beyond that number earlier ones wait for those of later ones.
+pub const GATED_TICKETS_MAX: usize = 64;
+/// How often a shard asks its disk for the free space, while it writes or there is too little.
+pub const DISK_CHECK_INTERVAL_US: u64 = 1_000_000;
+
 const _: () = assert!(ANSWER_BYTES_MAX <= slab::BLOCK_BYTES_MAX && ANSWER_SHARED_BYTES_MIN <= ANSWER_BYTES_MAX);
 // The share of one user leaves receive buffers for others, if ports have as many as they may.
 const _: () = assert!(PINNED_SHARE_DIVISOR > PORT_MEMORY_DIVISOR);

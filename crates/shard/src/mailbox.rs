@@ -212,6 +212,11 @@ impl Mailbox {
         }
     }
 
+    /// Wakes every other shard that sleeps: something that all share has changed.
+    pub fn wake_others(&self) {
+        self.rings.iter().flatten().for_each(|ring| ring.waker.wake_if_asleep());
+    }
+
     /// Wakes a sender that sleeps, because its ring has space again.
     pub fn notify_space(&self, from: ShardId) {
         if let Some(Some(ring)) = self.rings.get(usize::from(from.0)) {

@@ -40,7 +40,11 @@ impl Sessions {
     }
 
     fn list_bytes(&self) -> usize {
-        if self.shared.heap_bytes().is_some() { 0 } else { self.broker.list_overhead_bytes() }
+        if self.shared.heap_bytes().is_some() {
+            return 0;
+        }
+        let store_bytes = self.effects.store.as_ref().map_or(0, |store| store.heap_bytes());
+        self.broker.list_overhead_bytes() + store_bytes
     }
 
     /// Checks memory in the middle of a tick, if much was taken since the last check.

@@ -3,6 +3,7 @@
 use crate::admin_handle::AdminHandle;
 use crate::cpu_latency::{CPU_LATENCY_FILE, CpuLatencyRequest, IdleProcessors};
 use crate::cpu_latency_guard::CpuLatencyGuard;
+use crate::disk_signal::DiskSignal;
 use crate::effects::ShardEffects;
 use crate::inbox::InboxMessage;
 use crate::limits::{PORT_MEMORY_DIVISOR, RDMA_SPIN};
@@ -15,6 +16,8 @@ use crate::rdma_ports::RdmaPorts;
 use crate::shard::Shard;
 use crate::shard_options::ShardOptions;
 use crate::shared_state::SharedState;
+use crate::store_opening::{OpenStore, StoreOpenError};
+use crate::store_options::StoreOptions;
 use crate::worker::{BrokerDialler, ShardSpins, ShardWorker};
 use broker::{AdminRequest, Broker, BrokerOptions};
 use catalog::{Catalog, CatalogLimits, Definition, ShardId};
@@ -76,6 +79,8 @@ pub struct ServerOptions {
     pub dialler: Option<Arc<dyn BrokerDialler>>,
     /// Where administrative requests go; without it they get no answer.
     pub requests: Option<SyncSender<AdminRequest>>,
+    /// Where durable definitions and messages are; without it everything is kept in memory.
+    pub store: Option<StoreOptions>,
 }
 
 /// Why a broker did not start.
@@ -95,6 +100,8 @@ pub enum BrokerStartError {
     System(io::Error),
     /// A definition of the configuration is refused.
     Definition(catalog::Refusal),
+    /// The store cannot be opened.
+    Store(StoreOpenError),
 }
 
 impl std::fmt::Display for BrokerStartError {
@@ -117,6 +124,7 @@ impl std::fmt::Display for BrokerStartError {
             }
             BrokerStartError::System(error) => write!(f, "cannot start: {error}"),
             BrokerStartError::Definition(refusal) => write!(f, "the configuration is refused: {refusal}"),
+            BrokerStartError::Store(error) => write!(f, "cannot open the store: {error}"),
         }
     }
 }
@@ -126,6 +134,12 @@ impl std::error::Error for BrokerStartError {}
 impl From<io::Error> for BrokerStartError {
     fn from(error: io::Error) -> Self {
         BrokerStartError::System(error)
+    }
+}
+
+impl From<StoreOpenError> for BrokerStartError {
+    fn from(error: StoreOpenError) -> Self {
+        BrokerStartError::Store(error)
     }
 }
 
@@ -211,11 +225,12 @@ struct ShardBuilder {
     waker: Arc<ShardWaker>,
     devices: PortDevices,
     seed: [u8; 32],
+    store: Option<OpenStore>,
 }
 
 impl ShardBuilder {
     fn build(self, context: WorkerContext<'_, InboxMessage>) -> Result<ShardWorker, BrokerStartError> {
-        let common = self.common;
+        let (common, epoch) = (self.common, self.shard_options.epoch);
         let shared = Arc::clone(&common.shared);
         let mut ports = RdmaPorts::new(common.rdma_poll, common.rdma_settings, self.shard_options.shard, shared);
         for (address, device) in self.devices {
@@ -235,6 +250,11 @@ impl ShardBuilder {
         if let Some(external) = common.external {
             shard.accept_certificates(external);
         }
+        let mut disk_signal = None;
+        if let Some(store) = self.store {
+            let signal = disk_signal.insert(DiskSignal::new(Arc::clone(&self.waker)));
+            store.attach(&mut shard, signal, epoch)?;
+        }
         Ok(ShardWorker {
             shard,
             waker: self.waker,
@@ -244,6 +264,7 @@ impl ShardBuilder {
             dialler: common.dialler,
             inbox: context.inbox,
             ports,
+            disk_signal,
         })
     }
 }
@@ -279,8 +300,10 @@ impl Server {
         let wakers: Vec<_> = wakers.collect();
         let admin = AdminHandle::new(reactor.inboxes().to_vec());
         let greeting = Arc::new(options.greeting);
+        let store = options.store.map(|store| OpenStore::open(store, options.shards)).transpose()?;
         let epoch = Instant::now();
-        let epoch_unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let epoch_unix_us = since_1970.map_or(0, |since| since.as_micros() as u64);
         let common = CommonParts {
             shared: Arc::clone(&shared),
             verifier: PasswordVerifier::new(),
@@ -305,7 +328,8 @@ impl Server {
                 shard,
                 shards: options.shards,
                 queue_bytes_max: options.queue_bytes_max,
-                epoch_unix_s,
+                // Its time is that of the wall.
+                epoch_unix_s: 0,
                 work_per_turn: broker::limits::WORK_PER_TURN,
                 consumer_timeout_ms: options.consumer_timeout_ms,
             };
@@ -316,15 +340,21 @@ impl Server {
                 greeting: Arc::clone(&greeting),
                 login_timeout: options.login_timeout,
                 epoch,
+                epoch_unix_us,
                 cluster_name: options.cluster_name.clone(),
             };
             let (common, devices, seed) = (common.clone(), devices.next().unwrap_or_default(), seed()?);
+            let store = store.clone();
             let builder =
-                ShardBuilder { common, broker_options, shard_options, catalog, mailbox, waker, devices, seed };
+                ShardBuilder { common, broker_options, shard_options, catalog, mailbox, waker, devices, seed, store };
             builders.push(|context: WorkerContext<'_, InboxMessage>| builder.build(context));
         }
+        let began = Instant::now();
         let reactor_options = ReactorOptions { name: "shard", listeners, drain_timeout: options.drain_timeout };
         let threads = reactor.start(reactor_options, builders)?;
+        if let Some(store) = &store {
+            store.log_recovery(began.elapsed());
+        }
         Ok(Server { threads, shared, admin, addresses })
     }
 
@@ -358,8 +388,12 @@ impl Server {
         Arc::clone(&self.shared)
     }
 
-    /// Waits for the end. A shard that fails stops the others, and its error is returned once they have ended.
+    /// Waits for the end. A shard that fails, or its disk, stops the others, and the error is returned once they have ended.
     pub fn join(self) -> io::Result<()> {
-        self.threads.join()
+        self.threads.join()?;
+        match self.shared.disk_failure() {
+            None => Ok(()),
+            Some(text) => Err(io::Error::other(text.to_owned())),
+        }
     }
 }

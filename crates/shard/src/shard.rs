@@ -13,6 +13,8 @@ use crate::limits::{
 use crate::login::ExternalMechanism;
 use crate::mailbox::ShardWaker;
 use crate::memory_account::MemoryAccount;
+use crate::message_recovery::LogSource;
+use crate::message_store::MessageStore;
 use crate::password_verifier::PasswordVerifier;
 use crate::publisher_throttle::PublisherThrottle;
 use crate::sessions::Sessions;
@@ -20,10 +22,11 @@ use crate::shard_options::ShardOptions;
 use crate::shared_state::SharedState;
 use crate::tokens::TokenOwner;
 use broker::{BodyRef, Broker, ConnectionSlot, Effects, ReplyAddress};
-use catalog::{Definition, Refusal};
+use catalog::{Definition, Refusal, ShardId};
 use link::{AbortReason, Link};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use store::{RecoveredLog, ScanError, SegmentReader};
 
 /// When a shard must tick again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +65,11 @@ impl Shard {
         self.dispatcher.login.set_verifier(verifier, waker);
     }
 
+    /// Its number among the shards of the broker.
+    pub fn id(&self) -> ShardId {
+        self.dispatcher.sessions.options.shard
+    }
+
     /// The slot that the next connection will get: its token at the poll.
     pub fn next_slot(&self) -> ConnectionSlot {
         self.dispatcher.sessions.connections.next_slot()
@@ -96,6 +104,10 @@ impl Shard {
     /// One round: mailbox, connections, timers, sending. The order is the walk of a message (ARCHITECTURE.md).
     pub fn tick(&mut self, now: Instant) -> TickOutcome {
         self.set_broker_time(now);
+        self.dispatcher.sessions.complete_writes(now);
+        if self.dispatcher.sessions.shared.disk_failure().is_some() {
+            self.dispatcher.drain(now);
+        }
         self.receive_mailbox(now);
         self.dispatcher.finish_verifications(now);
         self.dispatcher.review_access(now);
@@ -111,12 +123,13 @@ impl Shard {
         self.dispatcher.acknowledge(now);
         self.dispatcher.flush(now);
         self.dispatcher.sessions.effects.mailbox.send(true);
+        self.dispatcher.sessions.submit_writes(now);
         self.outcome(now)
     }
 
     fn set_broker_time(&mut self, now: Instant) {
         let Sessions { options, broker, .. } = &mut self.dispatcher.sessions;
-        broker.set_now(now.saturating_duration_since(options.epoch).as_micros() as u64);
+        broker.set_now(options.time_us(now));
     }
 
     fn receive_mailbox(&mut self, now: Instant) {
@@ -125,7 +138,7 @@ impl Shard {
             for received in 0..MAILBOX_BATCHES_PER_TICK {
                 let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
                 // The rest comes once the connections of this shard had their turns, or the declaration that it waits for.
-                if broker.is_turn_over() || broker.holds_back(from) {
+                if broker.is_turn_over() || broker.holds_back(from) || effects.is_disk_congested() {
                     if received > 0 {
                         effects.mailbox.notify_space(from);
                     }
@@ -154,7 +167,7 @@ impl Shard {
     /// Does what turns have left undone, for one turn.
     fn run_deferred_work(&mut self, now: Instant) {
         let Sessions { broker, effects, .. } = &mut self.dispatcher.sessions;
-        if !broker.has_deferred() || effects.mailbox.is_congested() {
+        if !broker.has_deferred() || effects.is_congested() {
             return;
         }
         broker.start_turn();
@@ -209,8 +222,9 @@ impl Shard {
         let sessions = &self.dispatcher.sessions;
         let Sessions { options, connections, broker, effects, shared, memory } = sessions;
         let mailbox = &effects.mailbox;
-        let is_congested = mailbox.is_congested();
-        if mailbox.has_arrived(|from| broker.holds_back(from))
+        let is_congested = effects.is_congested();
+        if (mailbox.has_arrived(|from| broker.holds_back(from)) && !effects.is_disk_congested())
+            || sessions.has_store_news()
             || ((connections.has_ready() || broker.has_deferred()) && !is_congested)
             || !effects.resumed.is_empty()
             || !effects.refusals.is_empty()
@@ -225,15 +239,36 @@ impl Shard {
             || memory.needs_recheck(sessions.seen_bytes(), sessions.used_bytes(), broker.vhost_quotas(), shared))
         .then(|| now + RECHECK_INTERVAL);
         let resume_at = if effects.throttled.is_empty() { self.throttle.next_at() } else { Some(now + THROTTLE_TIME) };
-        let queues_at = broker.next_timer().map(|us| options.epoch + Duration::from_micros(us));
+        let queues_at = broker.next_timer().map(|time_us| options.instant(time_us));
         let links_at = self.dispatcher.federation_links.next_timer();
         let logins_at = self.dispatcher.login.next_turn();
-        let until = [recheck_at, resume_at, queues_at, connections.next_timer(), links_at, logins_at];
+        let disk_at = effects.store.as_ref().and_then(|store| store.timer_us()).map(|time_us| options.instant(time_us));
+        let until = [recheck_at, resume_at, queues_at, connections.next_timer(), links_at, logins_at, disk_at];
         TickOutcome::Idle { until: until.into_iter().flatten().min() }
     }
 
     pub fn connections(&self) -> usize {
         self.dispatcher.sessions.connections.len()
+    }
+
+    /// Gives queues the messages that are alive in a log, before any client connects. The definitions are there already. Returns
+    /// where the log goes on, for [`Shard::set_store`].
+    pub fn recover_messages<R: SegmentReader>(
+        &mut self,
+        source: LogSource<'_, R>,
+        now: Instant,
+    ) -> Result<RecoveredLog, ScanError> {
+        self.dispatcher.sessions.recover_messages(source, now)
+    }
+
+    /// Has messages made durable from now on.
+    pub fn set_store(&mut self, store: MessageStore) {
+        self.dispatcher.sessions.effects.store = Some(Box::new(store));
+    }
+
+    /// Writes what is not durable yet, because the broker stops; `wait` waits until the disk has done something.
+    pub fn close_store(&mut self, now: Instant, wait: impl FnMut()) {
+        self.dispatcher.sessions.close_store(now, wait);
     }
 
     /// Closes every connection because the broker stops.
@@ -253,8 +288,12 @@ impl Shard {
 
     /// Whether messages of other shards have arrived, or those for them have space again.
     pub fn has_messages(&self) -> bool {
-        let Sessions { broker, effects, .. } = &self.dispatcher.sessions;
-        !effects.mailbox.may_sleep(|from| broker.holds_back(from))
+        let sessions = &self.dispatcher.sessions;
+        let Sessions { broker, effects, shared, .. } = sessions;
+        let has_failed = shared.disk_failure().is_some() && !self.dispatcher.draining;
+        // The disk wakes a shard that waits for it, and lets no mail in.
+        let has_mail = !effects.mailbox.may_sleep(|from| broker.holds_back(from)) && !effects.is_disk_congested();
+        has_mail || has_failed || sessions.has_store_news()
     }
 
     /// Ends a connection that cannot be served.

@@ -12,6 +12,7 @@ use crate::limits::{
 };
 use crate::login_failures::LoginFailures;
 use crate::memory_pressure::{MemoryPressure, ProcessMemory};
+use crate::store_signals::StoreSignals;
 use crate::tokens::BootstrapTokens;
 use crate::vhost_bytes::VhostBytes;
 use broker::Queue;
@@ -54,6 +55,8 @@ pub struct SharedState {
     pub(crate) vhost_bytes: VhostBytes,
     /// The stamps that arrived lately, on whichever shard; `None` until the first.
     stamp_window: Mutex<Option<DuplicateWindow>>,
+    /// What the stores of the shards tell one another.
+    pub(crate) store: StoreSignals,
     /// The counters of RDMA ports whose shards have ended; `None` if no shard had one.
     port_counters: Mutex<Option<verbs::PortCounters>>,
 }
@@ -75,6 +78,7 @@ impl SharedState {
             login_failures: LoginFailures::default(),
             vhost_bytes: VhostBytes::default(),
             stamp_window: Mutex::new(None),
+            store: StoreSignals::default(),
             port_counters: Mutex::new(None),
         }
     }
@@ -195,6 +199,11 @@ impl SharedState {
         self.of_shard(shard).held_bytes.store(bytes, Ordering::Relaxed);
         let all: u64 = self.shards.iter().map(|line| line.held_bytes.load(Ordering::Relaxed)).sum();
         self.ports_bytes() + self.heap_bytes().unwrap_or(0) + all > self.memory_bytes_max / 10 * 9
+    }
+
+    /// Why the broker ended, if its disk has failed.
+    pub fn disk_failure(&self) -> Option<&str> {
+        self.store.failure()
     }
 
     /// The bytes in use on a shard, as last recorded.

@@ -57,6 +57,7 @@ pub(crate) fn sessions() -> Sessions {
         greeting: Arc::new(Greeting::new(&Table::new(), "PLAIN EXTERNAL")),
         login_timeout: Duration::from_secs(10),
         epoch,
+        epoch_unix_us: 0,
         cluster_name: "harrier".into(),
     };
     let shared = Arc::new(SharedState::new(1, 1 << 30, 1_000));

@@ -1,6 +1,7 @@
 //! A shard as the worker of a reactor thread: its ticks, its RDMA ports, its dials and how it waits.
 
 use crate::cpu_latency_guard::CpuLatencyGuard;
+use crate::disk_signal::DiskSignal;
 use crate::inbox::{InboxMessage, ShardInbox};
 use crate::link_dial::{DialCallback, DialError, DialProgress, DialRequest, DialedLink};
 use crate::mailbox::ShardWaker;
@@ -35,6 +36,8 @@ pub(crate) struct ShardWorker {
     /// The inbox of this shard itself, for outcomes of dials.
     pub inbox: ShardInbox,
     pub ports: RdmaPorts,
+    /// Without it everything is kept in memory.
+    pub disk_signal: Option<Arc<DiskSignal>>,
 }
 
 /// How long the shard spins before it sleeps.
@@ -127,6 +130,9 @@ impl Worker<InboxMessage> for ShardWorker {
     }
 
     fn tick(&mut self, registry: &Registry, now: Instant) -> Option<Duration> {
+        if let Some(signal) = &self.disk_signal {
+            signal.clear();
+        }
         let work = self.shard.tick(now);
         while let Some(dial) = self.shard.next_dial() {
             self.dial(dial, now);
@@ -150,7 +156,7 @@ impl Worker<InboxMessage> for ShardWorker {
     }
 
     fn has_messages(&self) -> bool {
-        self.shard.has_messages()
+        self.shard.has_messages() || self.disk_signal.as_ref().is_some_and(|signal| signal.is_set())
     }
 
     fn idle_strategy(&mut self, wait: Option<Duration>) -> IdleStrategy {
@@ -174,7 +180,7 @@ impl Worker<InboxMessage> for ShardWorker {
     fn before_sleep(&mut self, registry: &Registry, now: Instant) -> Option<Duration> {
         self.waker.will_sleep();
         let is_idle = self.ports.is_empty() || self.ports.arm(&mut self.shard, registry, now);
-        (!is_idle || self.shard.has_messages()).then_some(Duration::ZERO)
+        (!is_idle || self.has_messages()).then_some(Duration::ZERO)
     }
 
     fn after_sleep(&mut self) {
@@ -193,6 +199,9 @@ impl Worker<InboxMessage> for ShardWorker {
 
     fn finish(&mut self, _registry: &Registry, now: Instant) {
         self.shard.tick(now);
+        if let Some(signal) = &self.disk_signal {
+            self.shard.close_store(now, || signal.wait());
+        }
         self.shard.record_copied_bytes();
         self.ports.counters().into_iter().for_each(|counters| self.shared.add_port_counters(counters));
     }

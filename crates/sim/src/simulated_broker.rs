@@ -171,6 +171,7 @@ impl SimulatedBroker {
                 greeting: Arc::clone(&greeting),
                 login_timeout: Duration::from_secs(10),
                 epoch,
+                epoch_unix_us: 0,
                 cluster_name: options.name.clone(),
             };
             let effects = ShardEffects::new(pool.clone(), mailbox, options.limits.output_bytes_max, seed);

@@ -243,6 +243,13 @@ impl Group {
         Ok(())
     }
 
+    /// The commit that was begun before is without an end: it never counts.
+    pub fn commit_aborted(&mut self) -> Result<(), GroupFull> {
+        self.begin_record(0, self.time_us)?;
+        self.put_tag(tag::COMMIT_ABORTED);
+        Ok(())
+    }
+
     /// A definition of at most [`MESSAGE_HEAD_BYTES_MAX`] bytes.
     pub fn definition(&mut self, version: u64, bytes: &[u8]) -> Result<(), GroupFull> {
         debug_assert!(bytes.len() <= MESSAGE_HEAD_BYTES_MAX, "the catalog limits definitions");

@@ -44,6 +44,13 @@ impl FrameSequence {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StoreTag(pub u32);
 
+impl StoreTag {
+    /// The tag of the store with this id.
+    pub fn of(id: u128) -> StoreTag {
+        StoreTag(id as u32)
+    }
+}
+
 /// A queue for as long as it exists. Never used twice: a queue that is deleted and declared again is another one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct QueueUid(pub u64);
@@ -51,6 +58,18 @@ pub struct QueueUid(pub u64);
 /// A message's position in its queue, its priority level in the upper eight bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Position(pub u64);
+
+impl Position {
+    /// The priority level.
+    #[inline]
+    pub fn level(self) -> u8 {
+        (self.0 >> 56) as u8
+    }
+}
+
+/// What was appended to a log in this process, numbered in the order in which it becomes durable.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ticket(pub u64);
 
 /// A group of a log's life in this process: what is written by one call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

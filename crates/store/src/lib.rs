@@ -6,7 +6,8 @@
 //!
 //! A store has a log for each shard. A log is a row of segments, a segment a row of frames, a frame a row of records. What
 //! is appended at about the same time is a group, which is written by one call and then durable. The log is the only
-//! evidence: everything else is derived from it. Read `Record`, then `Group`, then `LogWriter`, then `Scan`.
+//! evidence: everything else is derived from it. Read `Record`, then `Group`, then `LogWriter`, then `Scan`, and for
+//! messages `MessageLog` and `recover`.
 #![forbid(unsafe_code)]
 
 mod buffer;
@@ -15,7 +16,9 @@ mod group;
 mod ids;
 pub mod limits;
 mod log_writer;
+mod message_log;
 mod record;
+mod recovery;
 mod request;
 mod scan;
 mod segment_header;
@@ -24,9 +27,13 @@ mod varint;
 pub use buffer::AlignedBuffer;
 pub use frame::{FORMAT, Frame, FrameFault, FrameHeader, FrameKind};
 pub use group::{Chain, Group, GroupFull, QueueCursor};
-pub use ids::{Block, FrameSequence, GroupNumber, LogId, Position, QueueUid, SegmentId, SegmentNumber, StoreTag};
+pub use ids::{
+    Block, FrameSequence, GroupNumber, LogId, Position, QueueUid, SegmentId, SegmentNumber, StoreTag, Ticket,
+};
 pub use log_writer::{LogEnd, LogEvent, LogWriter};
+pub use message_log::{LoggedMessage, MessageLog, MessageLogEvent, MessageLogOptions};
 pub use record::{FrameQueue, Record, RecordFault, RecordReader, StoredMessage};
+pub use recovery::{FoundMessage, RecoveredLog, RecoverySink, recover};
 pub use request::{Completion, DiskError, DiskErrorKind, Request, SealedGroup};
 pub use scan::{Damage, OnDamage, RecordVisitor, ScanError, ScanResult, SegmentReader, scan};
 pub use segment_header::{SEGMENT_FORMAT, SegmentHeader, SegmentHeaderFault};

@@ -45,6 +45,24 @@ pub const SPARE_SEGMENTS: usize = 1;
 /// How long nothing has been written before a mark is, which proves that the last group was durable.
 pub const MARK_DELAY_US: u64 = 100_000;
 
+/// How long records that nobody waits for may stay unwritten: what is settled before that is never written.
+pub const LAZY_WRITE_US: u64 = 10_000;
+
+/// Bytes of unwritten messages from which on they are written although nobody waits for them.
+pub const LAZY_WRITE_BYTES: usize = 256 << 10;
+
+/// Bytes of unwritten messages from which on publishers are not read.
+pub const PENDING_BYTES_MAX: usize = 8 << 20;
+
+/// Runs of settlements that are gathered before they are written, so that neighbours become one.
+pub const SETTLEMENT_RUNS_MAX: usize = 256;
+
+/// Bytes that messages leave in a group for the settlements that came before them.
+pub const SETTLEMENT_RESERVE_BYTES: usize = SETTLEMENT_RUNS_MAX * RECORD_OVERHEAD_BYTES_MAX + 4 * BLOCK_BYTES;
+
+/// Bytes by which a message counts in its segment beside its body.
+pub const MESSAGE_OVERHEAD_BYTES: u64 = 16;
+
 /// Bytes that a scan reads at once.
 pub const SCAN_BYTES: usize = 2 << 20;
 
@@ -55,6 +73,9 @@ const _: () =
     assert!(SEGMENT_BYTES_MIN >= 2 * (GROUP_BYTES_MAX + BLOCK_BYTES) as u64, "a segment holds more than one group");
 const _: () =
     assert!(SEGMENT_BYTES_MAX / BLOCK_BYTES as u64 <= u32::MAX as u64, "blocks of a segment are counted in 32 bits");
+const _: () =
+    assert!(SETTLEMENT_RESERVE_BYTES + FRAME_BYTES_MAX <= GROUP_BYTES_MAX, "an empty group takes any message");
+const _: () = assert!(PENDING_BYTES_MAX >= GROUP_BYTES_MAX && LAZY_WRITE_BYTES <= GROUP_BYTES_MAX);
 const _: () = assert!(
     SCAN_BYTES >= FRAME_BYTES_MAX + BLOCK_BYTES,
     "a frame that begins in a piece is read whole at the second try"

@@ -7,7 +7,7 @@
 
 use crate::group::{Chain, Group, GroupFull};
 use crate::ids::{Block, FrameSequence, GroupNumber, LogId, SegmentId, SegmentNumber, StoreTag};
-use crate::limits::{BLOCK_BYTES, GROUPS_WAITING_MAX, MARK_DELAY_US, SPARE_SEGMENTS};
+use crate::limits::{BLOCK_BYTES, GROUP_BYTES_MAX, GROUPS_WAITING_MAX, MARK_DELAY_US, SPARE_SEGMENTS};
 use crate::request::{Completion, DiskError, DiskErrorKind, Request, SealedGroup};
 use std::collections::VecDeque;
 
@@ -151,9 +151,29 @@ impl LogWriter {
         self.writing.is_some()
     }
 
+    /// The group that is being filled.
+    #[inline]
+    pub(crate) fn filling(&mut self) -> &mut Group {
+        &mut self.filling
+    }
+
+    /// Whether a group of any size would be written at once: nothing waits or is under way, and there is a segment for it.
+    pub(crate) fn can_write(&self) -> bool {
+        let group_blocks = (GROUP_BYTES_MAX / BLOCK_BYTES) as u32;
+        let is_idle = self.writing.is_none() && !self.has_pending() && !self.failed;
+        is_idle
+            && (!self.spares.is_empty()
+                || self.tail.as_ref().is_some_and(|tail| tail.next_block + group_blocks <= self.segment_blocks))
+    }
+
     /// Bytes that wait for the disk.
     pub fn pending_bytes(&self) -> usize {
         self.filling.bytes() + self.waiting.iter().map(|group| group.bytes()).sum::<usize>()
+    }
+
+    /// Bytes of a segment.
+    pub fn segment_bytes(&self) -> u64 {
+        u64::from(self.segment_blocks) * BLOCK_BYTES as u64
     }
 
     /// What the next frame will be chained to.

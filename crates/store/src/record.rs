@@ -24,6 +24,7 @@ pub(crate) mod tag {
     pub const COMMIT_BEGIN: u8 = 11;
     pub const COMMIT_END: u8 = 12;
     pub const DEFINITION: u8 = 13;
+    pub const COMMIT_ABORTED: u8 = 14;
 }
 
 /// What a message consists of.
@@ -93,6 +94,8 @@ pub enum Record<'a> {
     /// What follows, up to the end, counts as a whole or not at all.
     CommitBegin,
     CommitEnd,
+    /// The last commit has no end: it never counted.
+    CommitAborted,
     /// A definition, numbered.
     Definition {
         version: u64,
@@ -205,6 +208,7 @@ impl<'a> RecordReader<'a> {
             }
             tag::COMMIT_BEGIN => Record::CommitBegin,
             tag::COMMIT_END => Record::CommitEnd,
+            tag::COMMIT_ABORTED => Record::CommitAborted,
             tag::DEFINITION => Record::Definition { version: self.number()?, bytes: self.bytes()? },
             _ => return None,
         }))

@@ -1,5 +1,7 @@
 //! A broker of several shards on one thread: effects are recorded as text, batches are carried from shard to shard.
 
+mod recorded_store;
+
 use broker::{
     AdminRequest, AdminRequestError, AppendResult, BodyRef, Broker, BrokerOptions, ClientCapabilities, Confirm,
     ConfirmOutcome, ConnectionSlot, Content, Delivery, Effects, Message, Publish, QueuePosition, ReadControl,
@@ -8,6 +10,7 @@ use broker::{
 use catalog::{
     Catalog, CatalogLimits, Definition, MessageStamp, Name, Password, Permission, QueueUid, Refusal, SessionId, ShardId,
 };
+use recorded_store::RecordedStore;
 use slab::{Pool, PoolOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::{ChannelNumber, DeliveryTag, Method, RawProperties};
@@ -35,6 +38,8 @@ pub struct EffectRecorder {
     pub origins: Vec<String>,
     /// The properties of the last delivery.
     pub delivered_properties: Vec<u8>,
+    /// The store of the shard, which is off.
+    pub store: RecordedStore,
 }
 
 /// Admin requests that a shard of this world accepts.
@@ -140,10 +145,30 @@ impl Effects for EffectRecorder {
         self.requests.push(request);
         Ok(())
     }
-    fn append(&mut self, _queue: QueueUid, _place: QueuePosition, _message: &Message) -> AppendResult {
-        AppendResult::Durable
+    fn append(&mut self, queue: QueueUid, position: QueuePosition, message: &Message) -> AppendResult {
+        self.store.append(queue, position, message)
     }
-    fn forget(&mut self, _queue: QueueUid, _place: QueuePosition, _count: u32) {}
+    fn forget(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
+        self.store.forget(queue, first, count);
+    }
+    fn mark_delivered(&mut self, queue: QueueUid, position: QueuePosition) {
+        self.store.mark_delivered(queue, position);
+    }
+    fn mark_returned(&mut self, queue: QueueUid, position: QueuePosition, times: u32) {
+        self.store.mark_returned(queue, position, times);
+    }
+    fn begin_commit(&mut self) {
+        self.store.begin_commit();
+    }
+    fn end_commit(&mut self) -> AppendResult {
+        self.store.end_commit()
+    }
+    fn await_durable(&mut self, ticket: u64) {
+        self.store.await_durable(ticket);
+    }
+    fn drop_queue(&mut self, queue: QueueUid) {
+        self.store.drop_queue(queue);
+    }
 }
 
 /// A connection: its shard and slot.
@@ -201,6 +226,7 @@ impl BrokerWorld {
                 properties: Vec::new(),
                 origins: Vec::new(),
                 delivered_properties: Vec::new(),
+                store: RecordedStore::default(),
             };
             (Broker::new(options, catalog), recorder)
         });
@@ -388,6 +414,37 @@ impl BrokerWorld {
                 return;
             }
         }
+    }
+
+    /// Gives every shard a store that makes nothing durable by itself.
+    pub fn switch_stores_on(&mut self) {
+        for (broker, recorder) in &mut self.shards {
+            broker.use_store();
+            recorder.store.is_on = true;
+        }
+    }
+
+    /// What the store of a shard was told since the last call.
+    pub fn stored(&mut self, shard: usize) -> String {
+        std::mem::take(&mut self.shards[shard].1.store.told).join(" | ")
+    }
+
+    /// What the store of a shard would restore.
+    pub fn live(&self, shard: usize) -> String {
+        self.shards[shard].1.store.live()
+    }
+
+    /// The store of a shard reports a ticket durable, before any batch is carried.
+    pub fn report_durable(&mut self, shard: usize, ticket: u64) {
+        let (broker, recorder) = &mut self.shards[shard];
+        broker.durable(ticket, recorder);
+    }
+
+    /// Everything that a shard has appended becomes durable, and what follows from it happens.
+    pub fn make_durable(&mut self, shard: usize) {
+        let ticket = self.shards[shard].1.store.last_ticket();
+        self.report_durable(shard, ticket);
+        self.exchange_batches();
     }
 
     /// What a connection was sent since the last call.

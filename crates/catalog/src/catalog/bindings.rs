@@ -123,10 +123,11 @@ impl Catalog {
         if target.as_exchange().is_none() {
             self.check_lock(target.index(), asked.session)?;
         }
+        let mut executed = ExecutedDefinition::new(DefinitionOutcome::Unbound { existed: true }, true);
         if let Some(source) = self.remove_binding(binding) {
-            self.begin_exchange_removal(source);
+            self.begin_exchange_removal(source, &mut executed);
         }
-        Ok(ExecutedDefinition::new(DefinitionOutcome::Unbound { existed: true }, true))
+        Ok(executed)
     }
 
     fn target(&self, asked: &BindingRequest<'_>) -> Option<BindingTarget> {

@@ -124,8 +124,9 @@ impl Catalog {
         if if_unused && self.exchanges.0.at(index).from != ListHead::default() {
             return Err(Refusal::precondition(format_args!("{what} in use")));
         }
-        self.begin_exchange_removal(index);
-        Ok(ExecutedDefinition::new(DefinitionOutcome::Deleted { existed: true }, true))
+        let mut executed = ExecutedDefinition::new(DefinitionOutcome::Deleted { existed: true }, true);
+        self.begin_exchange_removal(index, &mut executed);
+        Ok(executed)
     }
 }
 

@@ -231,12 +231,12 @@ impl Catalog {
     }
 
     /// Whether neither end of a binding is being removed.
-    fn stays(&self, binding: u32) -> bool {
+    pub(super) fn stays(&self, binding: u32) -> bool {
         let record = self.bindings.get(binding);
         self.removals.is_empty() || !(self.is_leaving(record.target) || self.exchanges.0.at(record.source).leaving)
     }
 
-    fn view(&self, binding: u32) -> BindingView<'_> {
+    pub(super) fn view(&self, binding: u32) -> BindingView<'_> {
         let record = self.bindings.get(binding);
         BindingView {
             source: self.exchanges.id(record.source),

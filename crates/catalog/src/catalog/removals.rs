@@ -10,10 +10,11 @@
 use super::*;
 use crate::{
     binding::BindingTarget,
-    exchange::{ExchangeKind, RoutingTable},
+    exchange::{ExchangeDefinition, ExchangeKind, RoutingTable},
     heap::boxed_table,
     ids::VhostId,
     limits::{ARGUMENT_BYTES_A_STEP, DEFINITION_STEPS_MAX, REMOVAL_STEPS},
+    queue::QueueDefinition,
 };
 
 /// Places of a table that are looked at in one step.
@@ -50,16 +51,20 @@ impl Catalog {
         self.removals.push(Removal::Queue(index));
         let definition = &self.queues.table.at(index).definition;
         self.vhosts.at_mut(definition.vhost).queues -= 1;
-        RemovedQueue { id, home: definition.home, vhost: definition.vhost, name: definition.name.clone() }
+        let QueueDefinition { home, vhost, uid, .. } = *definition;
+        RemovedQueue { id, home, vhost, name: definition.name.clone(), uid }
     }
 
     /// Hides an exchange, and leaves its bindings to be removed.
-    pub(super) fn begin_exchange_removal(&mut self, index: u32) {
+    pub(super) fn begin_exchange_removal(&mut self, index: u32, executed: &mut ExecutedDefinition) {
         self.note_exchange_gone(index);
         self.exchanges.hide(index);
         self.removals.push(Removal::Exchange(index));
         let version = self.next_version();
         let exchange = self.exchanges.0.at(index);
+        let ExchangeDefinition { vhost, durable, .. } = exchange.definition;
+        let name = exchange.definition.name.clone();
+        executed.exchanges_removed.push(RemovedExchange { vhost, name, durable });
         self.upstreams -= u32::from(exchange.definition.kind == ExchangeKind::FederationUpstream);
         let vhost = self.vhosts.at_mut(exchange.definition.vhost);
         // It may be the alternate of others.
@@ -103,7 +108,7 @@ impl Catalog {
         match self.removals.last_mut() {
             None => 0,
             Some(&mut Removal::Queue(index)) => match self.queues.table.at(index).into.first() {
-                Some(binding) => self.remove_binding_of_leaving(binding),
+                Some(binding) => self.remove_binding_of_leaving(binding, executed),
                 None => {
                     self.removals.pop();
                     let queue = self.queues.table.remove(index);
@@ -113,7 +118,7 @@ impl Catalog {
             Some(&mut Removal::Exchange(index)) => {
                 let exchange = self.exchanges.0.at(index);
                 match exchange.from.first().or(exchange.into.first()) {
-                    Some(binding) => self.remove_binding_of_leaving(binding),
+                    Some(binding) => self.remove_binding_of_leaving(binding, executed),
                     None => self.finish_exchange_removal(index),
                 }
             }
@@ -143,7 +148,7 @@ impl Catalog {
                     let found = (first_exchange..end).find(|&index| self.exchanges.0.has(index, id));
                     *next_exchange = found.map_or(end, |index| index + 1);
                     if let Some(index) = found {
-                        self.begin_exchange_removal(index);
+                        self.begin_exchange_removal(index, executed);
                         return REMOVAL_STEPS;
                     }
                 } else {
@@ -155,10 +160,10 @@ impl Catalog {
         }
     }
 
-    fn remove_binding_of_leaving(&mut self, binding: u32) -> u64 {
+    fn remove_binding_of_leaving(&mut self, binding: u32, executed: &mut ExecutedDefinition) -> u64 {
         let steps = self.bindings.removal_work(binding);
         if let Some(source) = self.remove_binding(binding) {
-            self.begin_exchange_removal(source);
+            self.begin_exchange_removal(source, executed);
         }
         steps
     }

@@ -62,6 +62,52 @@ impl BrokerDialler for TestDialler {
     }
 }
 
+/// The options of a broker on this host with users and no queues.
+pub fn server_options(name: &str, shards: u16) -> ServerOptions {
+    let vhost = Name::from("/");
+    let user = |name: &str, tags: &[&str]| {
+        let tags = tags.iter().map(|tag| Name::from(*tag)).collect();
+        let (user, password) = (Name::from(name), Password::plain(name));
+        [
+            Definition::PutUser { name: user.clone(), password, tags, loopback_only: false },
+            Definition::SetPermission { user, vhost: vhost.clone(), permission: Permission::all() },
+        ]
+    };
+    // A user with the tag `federation`, and one without.
+    let users = [user("guest", &["federation"]), user("plain", &[])].into_iter().flatten();
+    let definitions = [Definition::CreateVhost { name: vhost.clone() }].into_iter().chain(users).collect();
+    let can = ["publisher_confirms", "basic.nack"];
+    let can = can.iter().fold(Table::new(), |table, name| table.with(name, Value::Bool(true)).expect("short"));
+    let properties = Table::new().with("capabilities", Value::Table(can)).expect("short");
+    let properties = properties.with("cluster_name", Value::text(name)).expect("short");
+    ServerOptions {
+        listen: vec!["127.0.0.1:0".parse::<Address>().expect("an address")],
+        rdma: RdmaOptions::default(),
+        listen_options: ListenOptions::default(),
+        tls: None,
+        external: None,
+        shards,
+        session: SessionLimits { heartbeat_s: 0, ..SessionLimits::default() },
+        greeting: Greeting::new(&properties, "PLAIN"),
+        catalog: CatalogLimits::default(),
+        definitions,
+        output_bytes_max: 512 << 10,
+        process_memory: None,
+        memory_bytes_max: 1 << 30,
+        queue_bytes_max: 1 << 29,
+        consumer_timeout_ms: 0,
+        connections_max: 100,
+        login_timeout: PATIENCE,
+        spin: Duration::ZERO,
+        idle_processors: IdleProcessors::Sleep,
+        drain_timeout: PATIENCE,
+        cluster_name: name.into(),
+        dialler: None,
+        requests: None,
+        store: None,
+    }
+}
+
 pub struct TestBroker {
     pub server: Server,
     pub name: &'static str,
@@ -108,46 +154,13 @@ impl TestBroker {
         });
         let settings = PortSettings { receive_buffers: 1_024, accepts_direct: true, ..PortSettings::default() };
         let rdma = RdmaOptions { listen: listen.collect(), settings, ..RdmaOptions::default() };
-        let vhost = Name::from("/");
-        let user = |name: &str, tags: &[&str]| {
-            let tags = tags.iter().map(|tag| Name::from(*tag)).collect();
-            let (user, password) = (Name::from(name), Password::plain(name));
-            [
-                Definition::PutUser { name: user.clone(), password, tags, loopback_only: false },
-                Definition::SetPermission { user, vhost: vhost.clone(), permission: Permission::all() },
-            ]
-        };
-        // A user with the tag `federation`, and one without.
-        let users = [user("guest", &["federation"]), user("plain", &[])].into_iter().flatten();
-        let definitions = [Definition::CreateVhost { name: vhost.clone() }].into_iter().chain(users).collect();
-        let can = ["publisher_confirms", "basic.nack"];
-        let can = can.iter().fold(Table::new(), |table, name| table.with(name, Value::Bool(true)).expect("short"));
-        let properties = Table::new().with("capabilities", Value::Table(can)).expect("short");
-        let properties = properties.with("cluster_name", Value::text(name)).expect("short");
         let server = Server::start(ServerOptions {
             listen: vec![address.parse::<Address>().expect("an address")],
             rdma,
-            listen_options: ListenOptions::default(),
-            tls: None,
-            external: None,
-            shards,
             session: SessionLimits { heartbeat_s: 0, ..session },
-            greeting: Greeting::new(&properties, "PLAIN"),
-            catalog: CatalogLimits::default(),
-            definitions,
-            output_bytes_max: 512 << 10,
-            process_memory: None,
-            memory_bytes_max: 1 << 30,
             queue_bytes_max,
-            consumer_timeout_ms: 0,
-            connections_max: 100,
-            login_timeout: PATIENCE,
-            spin: Duration::ZERO,
-            idle_processors: IdleProcessors::Sleep,
-            drain_timeout: PATIENCE,
-            cluster_name: name.into(),
             dialler: Some(Arc::new(TestDialler(fabric))),
-            requests: None,
+            ..server_options(name, shards)
         });
         TestBroker { server: server.expect("a broker"), name, over: place.map(str::to_owned) }
     }

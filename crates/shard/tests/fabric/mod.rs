@@ -200,6 +200,7 @@ pub fn start(plan: &ServerPlan, listen: Vec<RdmaListen>) -> Result<Server, Broke
         cluster_name: "harrier".into(),
         dialler: None,
         requests: None,
+        store: None,
     })
 }
 

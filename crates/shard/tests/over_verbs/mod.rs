@@ -72,6 +72,7 @@ fn shard(bounds: &ShardBounds, now: Instant) -> Shard {
         greeting: Arc::new(Greeting::new(&Table::default(), "PLAIN")),
         login_timeout: Duration::from_secs(10),
         epoch: now,
+        epoch_unix_us: 0,
         cluster_name: "harrier".into(),
     };
     let broker_options = BrokerOptions {

@@ -19,6 +19,7 @@ enum Op {
     Returned { queue: usize, position: u64, times: u64 },
     CommitBegin,
     CommitEnd,
+    CommitAborted,
     Definition { version: u64, bytes: Vec<u8> },
 }
 
@@ -88,6 +89,7 @@ impl Writer {
             }
             Op::CommitBegin => self.put(|group, _| group.commit_begin()),
             Op::CommitEnd => self.put(|group, _| group.commit_end()),
+            Op::CommitAborted => self.put(|group, _| group.commit_aborted()),
             Op::Definition { version, bytes } => self.put(|group, _| group.definition(*version, bytes)),
         }
     }
@@ -144,6 +146,7 @@ fn read(mut bytes: &[u8]) -> Vec<Op> {
                 }
                 Record::CommitBegin => Op::CommitBegin,
                 Record::CommitEnd => Op::CommitEnd,
+                Record::CommitAborted => Op::CommitAborted,
                 Record::Definition { version, bytes } => Op::Definition { version, bytes: bytes.to_vec() },
             });
         }
@@ -173,6 +176,7 @@ fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(queue, position, times)| Op::Returned { queue, position, times }),
         1 => Just(Op::CommitBegin),
         1 => Just(Op::CommitEnd),
+        1 => Just(Op::CommitAborted),
         1 => (any::<u64>(), proptest::collection::vec(any::<u8>(), 0..100))
             .prop_map(|(version, bytes)| Op::Definition { version, bytes }),
     ]

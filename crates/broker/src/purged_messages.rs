@@ -1,0 +1,60 @@
+//! Messages that were purged from a queue, to be dropped in turns. A durable queue is done with them.
+
+use crate::effects::Effects;
+use crate::ids::QueuePosition;
+use crate::ready_messages::ReadyMessages;
+use crate::work_budget::WorkBudget;
+use catalog::QueueUid;
+
+/// Purged messages, and the number of their queue if it is durable.
+pub(crate) struct PurgedMessages {
+    uid: Option<QueueUid>,
+    messages: ReadyMessages,
+}
+
+/// Positions that follow one another.
+struct PositionRun {
+    first: QueuePosition,
+    count: u32,
+    /// One of them at least is in the store.
+    is_stored: bool,
+}
+
+impl PurgedMessages {
+    pub fn new(uid: Option<QueueUid>, messages: ReadyMessages) -> Self {
+        PurgedMessages { uid, messages }
+    }
+
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Drops messages as far as the budget of the turn allows. Returns whether none is left.
+    pub fn drop_some<E: Effects>(&mut self, work: &mut WorkBudget, fx: &mut E) -> bool {
+        let Some(uid) = self.uid else { return self.messages.drop_some(work) };
+        let mut run: Option<PositionRun> = None;
+        while !work.is_spent() {
+            let Some(entry) = self.messages.pop() else { break };
+            work.draw(1);
+            let is_persistent = entry.message.is_persistent();
+            match &mut run {
+                Some(run) if run.first.0 + u64::from(run.count) == entry.position.0 && run.count < u32::MAX => {
+                    run.count += 1;
+                    run.is_stored |= is_persistent;
+                }
+                _ => {
+                    let next = PositionRun { first: entry.position, count: 1, is_stored: is_persistent };
+                    forget(uid, run.replace(next), fx);
+                }
+            }
+        }
+        forget(uid, run, fx);
+        self.messages.is_empty()
+    }
+}
+
+fn forget<E: Effects>(uid: QueueUid, run: Option<PositionRun>, fx: &mut E) {
+    if let Some(run) = run.filter(|run| run.is_stored) {
+        fx.forget(uid, run.first, run.count);
+    }
+}

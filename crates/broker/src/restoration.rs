@@ -1,0 +1,57 @@
+//! Restoration: durable queues get the messages of an earlier life of the broker, before any client connects.
+
+use crate::delivery_count::with_delivery_count;
+use crate::dispatcher::Dispatcher;
+use crate::effects::Effects;
+use crate::ids::QueuePosition;
+use crate::ready_messages::QueueEntry;
+use catalog::QueueUid;
+
+/// What a message from the store may touch.
+pub(crate) struct Restoration<'a> {
+    pub dispatcher: &'a mut Dispatcher,
+}
+
+impl Restoration<'_> {
+    /// A message of a queue, behind those before it. Returns whether it waits there now.
+    pub fn restore<E: Effects>(
+        &mut self,
+        uid: QueueUid,
+        mut entry: QueueEntry,
+        times_returned: u32,
+        fx: &mut E,
+    ) -> bool {
+        let queues = &mut self.dispatcher.queues;
+        let Some(queue) = queues.by_uid(uid).and_then(|id| queues.table.get_mut(id)) else { return false };
+        if times_returned > 0 {
+            entry.message = with_delivery_count(&entry.message, Some(times_returned), fx.pool());
+        }
+        let (position, expires) = (entry.position, entry.message.has_expiration());
+        if !queue.ready.recover(entry) {
+            return false;
+        }
+        queue.expiring |= expires;
+        if times_returned > 0
+            && let Some(features) = queue.features.as_mut().filter(|features| features.delivery_limit.is_some())
+        {
+            features.restore_returns(position, times_returned);
+        }
+        queues.housekeeping.waiting += 1;
+        true
+    }
+
+    /// A queue has its messages. The positions of new ones go on from these.
+    pub fn finish<E: Effects>(&mut self, uid: QueueUid, next: &[QueuePosition], fx: &mut E) {
+        let Dispatcher { queues, flow, channels, .. } = &mut *self.dispatcher;
+        let Some(id) = queues.by_uid(uid) else { return };
+        let Some(queue) = queues.table.get_mut(id) else { return };
+        for &position in next {
+            queue.ready.skip_to(position);
+        }
+        queues.housekeeping.rearm(queue);
+        queues.housekeeping.quotas.update(queue);
+        flow.after_push(queue, channels, fx);
+        // Messages may have expired, or be more than the queue may have now.
+        queues.mark_due(id);
+    }
+}

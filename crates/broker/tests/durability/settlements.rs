@@ -1,0 +1,148 @@
+//! What the store is told when messages leave their queues, or return to them.
+
+use super::{LIMIT, ack, consume, declare_durable, get, publish};
+use crate::world::{BrokerWorld, WorldConnection};
+use wire::method::{basic, queue};
+use wire::{DeliveryTag, Table, Value};
+
+/// Shards with stores; a queue `q` on shard 0, and a client on the last shard.
+fn world_with(shards: u16, arguments: &Table) -> (BrokerWorld, WorldConnection, WorldConnection) {
+    let mut world = BrokerWorld::new(shards, LIMIT);
+    world.switch_stores_on();
+    let owner = world.connect(0, 1);
+    declare_durable(&mut world, owner, "q", arguments);
+    let client = world.connect(usize::from(shards) - 1, 2);
+    (world, owner, client)
+}
+
+#[test]
+fn what_was_taken_without_acknowledgement_does_not_come_back() {
+    for shards in [1, 2] {
+        let (mut world, owner, client) = world_with(shards, &Table::new());
+        for body in ["a", "b", "c"] {
+            publish(&mut world, owner, "q", body);
+        }
+        world.publish(owner, "", "q", "transient");
+        assert!(get(&mut world, client, "q").contains("=a"));
+        assert_eq!(world.live(0), "1@1=b 1@2=c");
+        consume(&mut world, client, "q", "c", true);
+        assert_eq!(world.sent(client), "consume-ok c | c#2=b | c#3=c | c#4=transient");
+        assert_eq!(world.live(0), "", "{shards} shards");
+        publish(&mut world, owner, "q", "d");
+        assert!(world.sent(client).contains("=d"));
+        assert_eq!(world.live(0), "");
+    }
+}
+
+#[test]
+fn what_is_on_its_way_to_a_consumer_without_acknowledgements_is_kept_until_it_has_it() {
+    let (mut world, owner, client) = world_with(2, &Table::new());
+    consume(&mut world, client, "q", "c", true);
+    world.set_output_capacity(client, false);
+    publish(&mut world, owner, "q", "a");
+    publish(&mut world, owner, "q", "b");
+    assert_eq!((world.sent(client).as_str(), world.live(0).as_str()), ("consume-ok c", "1@0=a! 1@1=b!"));
+    world.shards[1].1.capacity = Some(1);
+    world.set_output_capacity(client, true);
+    assert_eq!((world.sent(client).as_str(), world.live(0).as_str()), ("c#1=a", "1@1=b!"));
+    world.disconnect(client);
+    assert_eq!(world.live(0), "1@1=b!", "it has returned");
+    assert!(get(&mut world, owner, "q").contains("=b"));
+    assert_eq!(world.live(0), "");
+}
+
+#[test]
+fn what_was_handed_out_is_marked_and_forgotten_once_it_is_acknowledged() {
+    for shards in [1, 2] {
+        let (mut world, owner, client) = world_with(shards, &Table::new());
+        publish(&mut world, owner, "q", "a");
+        consume(&mut world, client, "q", "c", false);
+        for body in ["b", "c"] {
+            publish(&mut world, owner, "q", body);
+        }
+        world.command(client, basic::Cancel { consumer_tag: super::short("c"), no_wait: false });
+        publish(&mut world, owner, "q", "d");
+        assert_eq!(world.live(0), "1@0=a! 1@1=b! 1@2=c! 1@3=d");
+        ack(&mut world, client, 2, false);
+        world.command(client, basic::Reject { delivery_tag: DeliveryTag(3), requeue: false });
+        assert_eq!(world.live(0), "1@0=a! 1@3=d");
+        world.command(client, basic::Reject { delivery_tag: DeliveryTag(1), requeue: true });
+        world.command(client, basic::Get { queue: super::short("q"), no_ack: false });
+        world.command(client, basic::Get { queue: super::short("q"), no_ack: false });
+        assert_eq!(world.live(0), "1@0=a! 1@3=d!");
+        ack(&mut world, client, 0, true);
+        assert_eq!(world.live(0), "", "{shards} shards");
+    }
+}
+
+#[test]
+fn the_store_is_not_told_of_transient_messages() {
+    let (mut world, owner, client) = world_with(1, &Table::new().with("x-max-length", Value::I32(2)).expect("short"));
+    consume(&mut world, client, "q", "c", false);
+    world.publish(owner, "", "q", "a");
+    ack(&mut world, client, 1, false);
+    world.publish(owner, "", "q", "b");
+    world.command(client, basic::Reject { delivery_tag: DeliveryTag(2), requeue: false });
+    world.command(client, basic::Cancel { consumer_tag: super::short("c"), no_wait: false });
+    for body in ["c", "d", "e"] {
+        world.publish(owner, "", "q", body);
+    }
+    get(&mut world, client, "q");
+    world.command(client, queue::Purge { queue: super::short("q"), no_wait: false });
+    assert_eq!(world.stored(0), "");
+}
+
+#[test]
+fn a_purge_forgets_what_waits_in_runs_and_keeps_what_is_unsettled() {
+    let (mut world, owner, client) = world_with(1, &Table::new());
+    for body in ["a", "b", "c", "d", "e"] {
+        publish(&mut world, owner, "q", body);
+    }
+    world.publish(owner, "", "q", "transient");
+    publish(&mut world, owner, "q", "f");
+    for _ in 0..3 {
+        world.command(client, basic::Get { queue: super::short("q"), no_ack: false });
+    }
+    world.command(client, basic::Nack { delivery_tag: DeliveryTag(1), multiple: false, requeue: true });
+    world.sent(client);
+    world.stored(0);
+    world.command(client, queue::Purge { queue: super::short("q"), no_wait: false });
+    assert_eq!(world.sent(client), "purge-ok 5");
+    assert_eq!(world.stored(0), "forget 1@0+1 | forget 1@3+4");
+    assert_eq!(world.live(0), "1@1=b! 1@2=c!");
+    world
+        .command(client, queue::Delete { queue: super::short("q"), if_unused: false, if_empty: false, no_wait: false });
+    assert_eq!((world.stored(0).as_str(), world.live(0).as_str()), ("drop 1", ""));
+}
+
+#[test]
+fn a_long_purge_is_forgotten_in_turns() {
+    let (mut world, owner, client) = world_with(1, &Table::new());
+    let messages = broker::limits::WORK_PER_TURN as usize + 10;
+    for _ in 0..messages {
+        publish(&mut world, owner, "q", "m");
+    }
+    world.stored(0);
+    world.command(client, queue::Purge { queue: super::short("q"), no_wait: false });
+    assert_eq!(world.sent(client), format!("purge-ok {messages}"));
+    assert_eq!((world.live(0).as_str(), world.stored(0).matches("forget").count()), ("", 2));
+}
+
+#[test]
+fn returns_are_counted_in_the_store_and_what_was_appended_stays_as_it_was() {
+    let arguments = Table::new()
+        .with("x-queue-type", Value::text("quorum"))
+        .and_then(|table| table.with("x-delivery-limit", Value::I32(2)))
+        .expect("short");
+    let (mut world, owner, client) = world_with(2, &arguments);
+    publish(&mut world, owner, "q", "a");
+    for times in 1..=2 {
+        world.command(client, basic::Get { queue: super::short("q"), no_ack: false });
+        world.command(client, basic::Reject { delivery_tag: DeliveryTag(times), requeue: true });
+        assert_eq!(world.live(0), format!("1@0=a!x{times}"));
+    }
+    assert_eq!(world.stored(0), "append 1@0=a", "once");
+    world.command(client, basic::Get { queue: super::short("q"), no_ack: false });
+    world.command(client, basic::Reject { delivery_tag: DeliveryTag(3), requeue: true });
+    assert_eq!((world.stored(0).as_str(), world.live(0).as_str()), ("forget 1@0+1", ""), "too often");
+}

@@ -1,0 +1,287 @@
+//! A log of messages on a simulated disk, with time and chance from a seed.
+
+use crate::messages::{Found, Message};
+use crate::model::Model;
+use disk::{Disk, DiskFaults, SimulatedDisk};
+use std::collections::{BTreeMap, BTreeSet};
+use store::{
+    DiskError, LogId, MessageLog, MessageLogEvent, MessageLogOptions, OnDamage, Position, QueueUid, RecoveredLog,
+    Request, StoreTag, Ticket, recover,
+};
+
+pub const STORE: StoreTag = StoreTag(77);
+pub const LOG: LogId = LogId(3);
+
+/// xorshift64*.
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Random((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) % n
+    }
+
+    pub fn chance(&mut self, of: u64) -> bool {
+        self.below(of) == 0
+    }
+}
+
+/// How long bodies are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Bodies {
+    Small,
+    /// Some are divided into parts.
+    Mixed,
+    /// They fill segments soon.
+    Big,
+}
+
+pub struct World {
+    pub seed: u64,
+    pub random: Random,
+    pub disk: SimulatedDisk,
+    pub log: MessageLog<Message>,
+    pub model: Model,
+    pub now_us: u64,
+    pub bodies: Bodies,
+    pub queues: Vec<QueueUid>,
+    next_uid: u64,
+    next_id: u64,
+    next: BTreeMap<(QueueUid, u8), u64>,
+    pub written_bytes: u64,
+    pub reads: u64,
+    pub events: Vec<MessageLogEvent>,
+    options: MessageLogOptions,
+}
+
+impl World {
+    pub fn new(seed: u64, bodies: Bodies) -> World {
+        let options = MessageLogOptions { segment_bytes: store::limits::SEGMENT_BYTES_MIN };
+        World {
+            seed,
+            random: Random::new(seed),
+            disk: SimulatedDisk::new(seed, DiskFaults::default()),
+            log: MessageLog::new(RecoveredLog::empty(STORE, LOG), options),
+            model: Model::default(),
+            now_us: 1_000_000,
+            bodies,
+            queues: vec![QueueUid(1), QueueUid(2), QueueUid(3)],
+            next_uid: 4,
+            next_id: 0,
+            next: BTreeMap::new(),
+            written_bytes: 0,
+            reads: 0,
+            events: Vec::new(),
+            options,
+        }
+    }
+
+    pub fn any_queue(&mut self) -> QueueUid {
+        self.queues[self.random.below(self.queues.len() as u64) as usize]
+    }
+
+    fn body_bytes(&mut self) -> usize {
+        let random = &mut self.random;
+        let bytes = match self.bodies {
+            Bodies::Small => random.below(300),
+            Bodies::Mixed if random.chance(40) => 200_000 + random.below(2_500_000),
+            Bodies::Mixed => random.below(20_000),
+            Bodies::Big => 40_000 + random.below(200_000),
+        };
+        bytes as usize
+    }
+
+    pub fn message(&mut self) -> Message {
+        self.next_id += 1;
+        let bytes = self.body_bytes();
+        Message::new(self.next_id, bytes)
+    }
+
+    /// Appends a message behind the others of its level.
+    pub fn append(&mut self, queue: QueueUid, message: &Message, id: u64) -> (Position, Ticket) {
+        let level = if self.random.chance(5) { 7 } else { 0 };
+        let next = self.next.entry((queue, level)).or_insert(u64::from(level) << 56 | 1);
+        let position = Position(*next);
+        // Transient messages have positions, too.
+        *next += if self.random.chance(8) { 3 } else { 1 };
+        let ticket = self.log.append(queue, position, message.clone());
+        self.model.append((queue, position), id, ticket);
+        (position, ticket)
+    }
+
+    pub fn append_new(&mut self, queue: QueueUid) -> (Position, Ticket) {
+        let message = self.message();
+        self.append(queue, &message, self.next_id)
+    }
+
+    pub fn settle(&mut self, queue: QueueUid, first: Position, count: u64) {
+        self.log.settle(queue, first, count);
+        self.model.settle(queue, first, count);
+    }
+
+    /// A message that is not settled, more often one of the first.
+    pub fn any_message(&mut self, queue: QueueUid) -> Option<Position> {
+        let live = self.model.live(queue);
+        let within = (live.len() as u64).min(if self.random.chance(3) { u64::MAX } else { 4 });
+        (within > 0).then(|| live[self.random.below(within) as usize])
+    }
+
+    /// One thing that a broker does.
+    pub fn step(&mut self) {
+        let queue = self.any_queue();
+        match self.random.below(40) {
+            0..14 => {
+                self.append_new(queue);
+            }
+            14 | 15 => self.fan_out(),
+            16..24 => self.settle_some(queue),
+            24 | 25 => self.dead_letter(queue),
+            26 | 27 => self.commit(),
+            28..31 => {
+                if let Some(position) = self.any_message(queue) {
+                    self.log.mark_delivered(queue, position);
+                    self.model.mark_delivered((queue, position));
+                }
+            }
+            31 => {
+                if let Some(position) = self.any_message(queue) {
+                    let times = 1 + self.random.below(9) as u32;
+                    self.log.mark_returned(queue, position, times);
+                    self.model.mark_returned((queue, position), times);
+                }
+            }
+            32 if self.random.chance(6) => self.drop_queue(queue),
+            33..36 => self.log.await_durable(self.model.last_ticket()),
+            _ => {
+                let us = self.random.below(6_000);
+                self.run_for(us);
+            }
+        }
+    }
+
+    fn fan_out(&mut self) {
+        let message = self.message();
+        for queue in self.queues.clone() {
+            self.append(queue, &message, self.next_id);
+        }
+    }
+
+    fn settle_some(&mut self, queue: QueueUid) {
+        if let Some(first) = self.any_message(queue) {
+            let count = if self.random.chance(2) { 1 } else { 1 + self.random.below(30) };
+            self.settle(queue, first, count);
+        }
+    }
+
+    /// The letter is appended before its message is settled.
+    fn dead_letter(&mut self, queue: QueueUid) {
+        if let Some(position) = self.any_message(queue) {
+            let to = self.any_queue();
+            self.append_new(to);
+            self.settle(queue, position, 1);
+        }
+    }
+
+    fn commit(&mut self) {
+        self.log.begin_commit();
+        self.model.begin_commit();
+        for _ in 0..1 + self.random.below(4) {
+            let queue = self.any_queue();
+            self.append_new(queue);
+            let queue = self.any_queue();
+            self.settle_some(queue);
+        }
+        let ticket = self.log.end_commit();
+        self.model.end_commit(ticket);
+    }
+
+    fn drop_queue(&mut self, queue: QueueUid) {
+        self.log.drop_queue(queue);
+        self.model.drop_queue(queue);
+        self.queues.retain(|&other| other != queue);
+        self.queues.push(QueueUid(self.next_uid));
+        self.next_uid += 1;
+    }
+
+    /// What a shard does at the end of a tick.
+    pub fn tick(&mut self) {
+        self.disk.set_now(self.now_us);
+        while let Some(completion) = self.disk.poll() {
+            let event = self.log.complete(completion, self.now_us);
+            self.on_event(event);
+        }
+        while let Some(request) = self.log.poll(self.now_us) {
+            match &request {
+                Request::Write { group, .. } => self.written_bytes += group.bytes().len() as u64,
+                Request::Read { .. } => self.reads += 1,
+                Request::Make { .. } | Request::Remove { .. } => {}
+            }
+            self.disk.submit(request);
+        }
+        let event = self.log.take_event();
+        self.on_event(event);
+    }
+
+    fn on_event(&mut self, event: Option<MessageLogEvent>) {
+        match event {
+            Some(MessageLogEvent::Durable(ticket)) => self.model.on_durable(ticket),
+            Some(event) => self.events.push(event),
+            None => {}
+        }
+    }
+
+    pub fn run_for(&mut self, us: u64) {
+        let end_us = self.now_us + us;
+        loop {
+            self.tick();
+            let next_us = [self.disk.due_us(), self.log.timer_us()].into_iter().flatten().min();
+            match next_us.filter(|&next_us| next_us <= end_us) {
+                Some(next_us) => self.now_us = self.now_us.max(next_us),
+                None => break,
+            }
+        }
+        self.now_us = end_us;
+        self.tick();
+    }
+
+    /// The power fails, or the process is killed; then the broker starts again.
+    pub fn crash(&mut self) {
+        match self.random.chance(2) {
+            true => self.disk.cut_power(),
+            false => self.disk.kill(),
+        }
+        let (found, recovered) = self.recover().unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
+        self.model.check(self.seed, &found);
+        self.next.clear();
+        for (queue, next) in &found.next {
+            for next in next {
+                self.next.insert((*queue, next.level()), next.0);
+            }
+        }
+        self.log = MessageLog::new(recovered, self.options);
+    }
+
+    pub fn recover(&mut self) -> Result<(Found, RecoveredLog), store::ScanError> {
+        let queues: BTreeSet<QueueUid> = self.queues.iter().copied().collect();
+        let mut found = Found { queues, ..Found::default() };
+        let segments = self.disk.segments(LOG);
+        let recovered = recover(&mut self.disk, STORE, LOG, segments, OnDamage::Fail, &mut found)?;
+        assert_eq!(recovered.messages, found.messages.len() as u64);
+        Ok((found, recovered))
+    }
+
+    /// Errors that the log reported.
+    pub fn failures(&self) -> Vec<DiskError> {
+        let failures = self.events.iter().filter_map(|event| match event {
+            MessageLogEvent::Failed(error) => Some(error.clone()),
+            _ => None,
+        });
+        failures.collect()
+    }
+}

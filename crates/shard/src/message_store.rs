@@ -1,0 +1,220 @@
+//! The message store of a shard: its log, the disk below it, and what the broker core must be told of them.
+//!
+//! Enters: effects of the broker core, completions of the disk.  Leaves: requests to the disk; tickets that are durable.
+//! Owns:   the log, the disk, whether the disk has space.
+
+use crate::durability_gate::DurabilityGate;
+use crate::limits::DISK_CHECK_INTERVAL_US;
+use crate::logged_message::QueuedMessage;
+use crate::store_signals::StoreSignals;
+use broker::{AppendResult, Message, QueuePosition};
+use catalog::QueueUid;
+use disk::Disk;
+use store::limits::MARK_DELAY_US;
+use store::{DiskError, MessageLog, MessageLogEvent, MessageLogOptions, Position, RecoveredLog, Request};
+
+/// What a confirm waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StoreSync {
+    /// The message is on the disk.
+    Always,
+    /// Nothing: it is written soon.
+    Never,
+}
+
+/// How a shard uses its store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MessageStoreOptions {
+    pub segment_bytes: u64,
+    pub sync: StoreSync,
+    /// Free bytes of the disk below which publishers are held back.
+    pub disk_free_limit: u64,
+}
+
+/// Makes the messages of a shard durable.
+pub struct MessageStore {
+    log: MessageLog<QueuedMessage>,
+    disk: Box<dyn Disk>,
+    options: MessageStoreOptions,
+    gate: DurabilityGate,
+    /// No segment could be made.
+    is_full: bool,
+    /// The disk had less than its limit when it was last asked.
+    is_low: bool,
+    space_checked_us: u64,
+    /// Something was asked of the disk since then.
+    has_written: bool,
+    /// What the other shards know.
+    has_space: bool,
+    failure: Option<DiskError>,
+    is_closing: bool,
+}
+
+#[inline]
+fn uid_of(queue: QueueUid) -> store::QueueUid {
+    store::QueueUid(queue.number())
+}
+
+#[inline]
+fn position_of(position: QueuePosition) -> Position {
+    Position(position.0)
+}
+
+impl MessageStore {
+    /// A store that goes on behind what was recovered, or at the beginning ([`RecoveredLog::empty`]).
+    pub fn new(recovered: RecoveredLog, disk: Box<dyn Disk>, options: MessageStoreOptions) -> Self {
+        let log_options = MessageLogOptions { segment_bytes: options.segment_bytes };
+        MessageStore {
+            log: MessageLog::new(recovered, log_options),
+            disk,
+            options,
+            gate: DurabilityGate::default(),
+            is_full: false,
+            is_low: false,
+            space_checked_us: 0,
+            // Whether there is space is seen before the first message comes.
+            has_written: true,
+            has_space: true,
+            failure: None,
+            is_closing: false,
+        }
+    }
+
+    pub fn append(&mut self, queue: QueueUid, position: QueuePosition, message: &Message) -> AppendResult {
+        let ticket = self.log.append(uid_of(queue), position_of(position), QueuedMessage(message.clone()));
+        self.result(ticket.0)
+    }
+
+    fn result(&self, ticket: u64) -> AppendResult {
+        match self.options.sync {
+            StoreSync::Always => AppendResult::Pending(ticket),
+            StoreSync::Never => AppendResult::Durable,
+        }
+    }
+
+    pub fn forget(&mut self, queue: QueueUid, first: QueuePosition, count: u32) {
+        self.log.settle(uid_of(queue), position_of(first), count.into());
+    }
+
+    pub fn mark_delivered(&mut self, queue: QueueUid, position: QueuePosition) {
+        self.log.mark_delivered(uid_of(queue), position_of(position));
+    }
+
+    pub fn mark_returned(&mut self, queue: QueueUid, position: QueuePosition, times: u32) {
+        self.log.mark_returned(uid_of(queue), position_of(position), times);
+    }
+
+    pub fn begin_commit(&mut self) {
+        self.log.begin_commit();
+    }
+
+    pub fn end_commit(&mut self) -> AppendResult {
+        let ticket = self.log.end_commit();
+        self.result(ticket.0)
+    }
+
+    pub fn await_durable(&mut self, ticket: u64) {
+        self.log.await_durable(store::Ticket(ticket));
+    }
+
+    pub fn drop_queue(&mut self, queue: QueueUid) {
+        self.log.drop_queue(uid_of(queue));
+    }
+
+    /// Takes what the disk has done.
+    pub fn complete(&mut self, now_us: u64) {
+        while let Some(completion) = self.disk.poll() {
+            let event = self.log.complete(completion, now_us);
+            event.into_iter().for_each(|event| self.on_event(event));
+        }
+    }
+
+    fn on_event(&mut self, event: MessageLogEvent) {
+        match event {
+            MessageLogEvent::Durable(ticket) => self.gate.on_durable(ticket.0),
+            MessageLogEvent::NoSpace => self.is_full = true,
+            MessageLogEvent::Space => self.is_full = false,
+            MessageLogEvent::Failed(error) => self.failure = Some(error),
+        }
+    }
+
+    /// Asks the disk for what is due. What has been appended may depend on definitions up to this version.
+    pub fn submit(&mut self, definitions_version: u64, now_us: u64) {
+        // Before the end everything is due, and the mark that proves it.
+        let now_us = if self.is_closing { now_us + MARK_DELAY_US } else { now_us };
+        while let Some(request) = self.log.poll(now_us) {
+            if matches!(request, Request::Write { .. }) {
+                self.gate.on_write(definitions_version);
+            }
+            self.has_written = true;
+            self.disk.submit(request);
+        }
+        let event = self.log.take_event();
+        event.into_iter().for_each(|event| self.on_event(event));
+    }
+
+    /// The ticket up to which messages are durable, with the definitions that they need; `None` if it is none more.
+    pub fn take_durable(&mut self, durable_definitions: u64) -> Option<u64> {
+        self.gate.release(durable_definitions)
+    }
+
+    /// Whether [`MessageStore::take_durable`] has one.
+    #[inline]
+    pub fn has_durable(&self, durable_definitions: u64) -> bool {
+        self.gate.is_open(durable_definitions)
+    }
+
+    /// Tells all shards when the disk has too little space, and when it has enough again. It is asked now and then while something
+    /// is written, or it has too little.
+    pub(crate) fn check_space(&mut self, now_us: u64, signals: &StoreSignals) {
+        let is_due = now_us >= self.space_checked_us + DISK_CHECK_INTERVAL_US;
+        if is_due && (self.has_written || self.is_low) {
+            (self.space_checked_us, self.has_written) = (now_us, false);
+            match self.disk.free_bytes() {
+                Ok(bytes) => self.is_low = bytes < self.options.disk_free_limit,
+                Err(error) => self.failure = Some(error),
+            }
+        }
+        let has_space = !self.is_full && !self.is_low;
+        if has_space != self.has_space {
+            self.has_space = has_space;
+            signals.set_space(has_space);
+        }
+    }
+
+    /// Why the disk cannot be written any more.
+    pub fn failure(&self) -> Option<&DiskError> {
+        self.failure.as_ref()
+    }
+
+    /// Whether so much waits for the disk that no more should be read. While there is no space, publishers are held back, and
+    /// what others do makes space.
+    #[inline]
+    pub fn is_congested(&self) -> bool {
+        self.log.is_congested() && !self.is_full && self.failure.is_none()
+    }
+
+    /// Bytes on the heap that wait for the disk, or that know what it has.
+    pub fn heap_bytes(&self) -> usize {
+        self.log.pending_bytes()
+    }
+
+    /// When [`MessageStore::submit`] has something to do, or the disk must be asked for its space.
+    pub fn timer_us(&self) -> Option<u64> {
+        let space_us = self.is_low.then_some(self.space_checked_us + DISK_CHECK_INTERVAL_US);
+        self.log.timer_us().into_iter().chain(space_us).min()
+    }
+
+    /// Writes everything, and the mark that proves it; `wait` waits until the disk has done something. Returns whether all of it is
+    /// durable.
+    pub fn close(&mut self, definitions_version: u64, now_us: u64, mut wait: impl FnMut()) -> bool {
+        self.is_closing = true;
+        self.submit(definitions_version, now_us);
+        while self.disk.under_way() > 0 && self.failure.is_none() {
+            wait();
+            self.complete(now_us);
+            self.submit(definitions_version, now_us);
+        }
+        self.failure.is_none() && self.log.pending_bytes() == 0
+    }
+}

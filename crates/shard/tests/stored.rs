@@ -1,0 +1,187 @@
+//! A broker with a store: what it confirmed is there when it is started again.
+
+#[expect(dead_code, reason = "others join brokers")]
+mod brokers;
+
+use brokers::server_options;
+use catalog::{Definition, Name, ShardId, VhostId};
+use client::{Client, ClientChannel, Publish, ReceivedMessage};
+use shard::{BrokerStartError, Server, ServerOptions, StoreOptions, StoreSync};
+use std::path::Path;
+use wire::{Properties, RawProperties, Table};
+
+const QUEUES: [&str; 2] = ["a", "b"];
+const SHARDS: u16 = 2;
+
+fn queue(number: u16) -> Definition {
+    Definition::DeclareQueue {
+        vhost: VhostId(0),
+        name: Name::from(QUEUES[usize::from(number)]),
+        server_named: false,
+        durable: true,
+        exclusive: None,
+        auto_delete: false,
+        arguments: Table::new(),
+        home: ShardId(number),
+    }
+}
+
+/// A broker with a durable queue on each shard, and its store in a folder.
+fn options(folder: &Path, store: impl FnOnce(StoreOptions) -> StoreOptions) -> ServerOptions {
+    let mut options = server_options("stored", SHARDS);
+    options.definitions.extend([queue(0), queue(1)]);
+    let [definitions_folder, log_folder] = ["definitions", "log"].map(|name| folder.join(name));
+    for folder in [&definitions_folder, &log_folder] {
+        std::fs::create_dir_all(folder).expect("a folder");
+    }
+    let store = store(StoreOptions {
+        definitions_folder,
+        log_folder,
+        id: 7,
+        logs: SHARDS,
+        segment_bytes: 4 << 20,
+        sync: StoreSync::Always,
+        disk_free_limit: 0,
+        loses_damaged: false,
+        definitions: options.definitions.clone(),
+    });
+    options.store = Some(store);
+    options
+}
+
+fn start(folder: &Path) -> Server {
+    Server::start(options(folder, |store| store)).expect("a broker")
+}
+
+fn stop(server: Server) {
+    server.stop();
+    server.join().expect("a clean end");
+}
+
+fn connect(server: &Server) -> (Client, ClientChannel) {
+    let mut client = Client::connect(&format!("amqp://guest:guest@{}/%2F", server.addresses()[0])).expect("a client");
+    let channel = client.open_channel().expect("a channel");
+    client.confirm_select(channel).expect("confirms");
+    (client, channel)
+}
+
+fn publish(client: &mut Client, channel: ClientChannel, queue: &str, delivery_mode: u8, body: &[u8]) {
+    let properties = Properties { delivery_mode: Some(delivery_mode), ..Properties::default() }.to_bytes();
+    let to = Publish { properties: RawProperties::new(&properties), ..Publish::to("", queue) };
+    client.publish(channel, &to, body).expect("published");
+}
+
+/// A body by which a message is known, of very different sizes.
+fn body(number: usize) -> Vec<u8> {
+    let bytes = if number.is_multiple_of(50) { 700_000 } else { 8 + number * 7 };
+    let mut body = vec![number as u8; bytes];
+    body[..8].copy_from_slice(&(number as u64).to_le_bytes());
+    body
+}
+
+fn get(client: &mut Client, channel: ClientChannel, queue: &str) -> Option<ReceivedMessage> {
+    client.get(channel, queue, false).expect("an answer")
+}
+
+#[test]
+fn what_was_confirmed_is_there_once_and_in_order_after_a_restart() {
+    const MESSAGES: usize = 120;
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = start(folder.path());
+    let (mut client, channel) = connect(&server);
+    for number in 0..MESSAGES {
+        for queue in QUEUES {
+            publish(&mut client, channel, queue, 2, &body(number));
+            publish(&mut client, channel, queue, 1, b"transient");
+        }
+    }
+    assert_eq!(client.wait_confirms(channel, 0).expect("confirmed"), 0, "nothing is refused");
+    for queue in QUEUES {
+        // Acknowledged: the first three messages and the transient ones among them. Handed out: one more.
+        let taken: Vec<_> = (0..7).map(|_| get(&mut client, channel, queue).expect("a message")).collect();
+        client.ack(channel, taken[5].delivery_tag, true).expect("acknowledged");
+    }
+    client.close().expect("closed");
+    stop(server);
+
+    for life in 0..2 {
+        let server = start(folder.path());
+        let (mut client, channel) = connect(&server);
+        for queue in QUEUES {
+            for number in 3..MESSAGES {
+                let message = get(&mut client, channel, queue).expect("a message");
+                assert!(message.body() == body(number), "message {number} of {queue}");
+                let was_delivered = number == 3 || life > 0;
+                assert_eq!(message.redelivered, was_delivered, "message {number} of {queue} in life {life}");
+            }
+            assert!(get(&mut client, channel, queue).is_none(), "no more, and nothing transient");
+        }
+        drop(client);
+        stop(server);
+    }
+}
+
+#[test]
+fn a_queue_that_was_emptied_stays_empty() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for life in 0..3 {
+        let server = start(folder.path());
+        let (mut client, channel) = connect(&server);
+        for queue in QUEUES {
+            assert!(get(&mut client, channel, queue).is_none(), "life {life}");
+            (0..10).for_each(|number| publish(&mut client, channel, queue, 2, &body(number)));
+        }
+        client.wait_confirms(channel, 0).expect("confirmed");
+        assert_eq!(client.purge_queue(channel, "a").expect("purged"), 10);
+        for _ in 0..10 {
+            client.get(channel, "b", true).expect("an answer").expect("a message");
+        }
+        client.close().expect("closed");
+        stop(server);
+    }
+}
+
+#[test]
+fn another_number_of_shards_than_logs_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let error = Server::start(options(folder.path(), |store| StoreOptions { logs: 3, ..store })).err();
+    let Some(BrokerStartError::Store(error)) = error else { panic!("{error:?}") };
+    assert_eq!(
+        error.to_string(),
+        "the store has 3 logs, one for each shard, and the broker is to have 2: this cannot be changed yet"
+    );
+}
+
+#[test]
+fn a_broker_does_not_start_on_a_damaged_log_unless_it_may_lose_what_is_damaged() {
+    const MESSAGES: usize = 40;
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = start(folder.path());
+    let (mut client, channel) = connect(&server);
+    for number in 1..MESSAGES {
+        publish(&mut client, channel, "a", 2, &body(number));
+        client.wait_confirms(channel, 0).expect("confirmed");
+    }
+    client.close().expect("closed");
+    stop(server);
+    // A byte of the second group.
+    let segment = folder.path().join("log/00-00000001.seg");
+    let mut bytes = std::fs::read(&segment).expect("a segment");
+    bytes[2 * 4096 + 100] ^= 1;
+    std::fs::write(&segment, bytes).expect("written");
+
+    let error = Server::start(options(folder.path(), |store| store)).err().expect("it is damaged").to_string();
+    let expect = "segment 1 of log 0 is damaged at block 2: frames";
+    assert!(error.contains(expect) && error.contains("--store-lose-damaged"), "{error}");
+
+    let server = Server::start(options(folder.path(), |store| StoreOptions { loses_damaged: true, ..store }));
+    let server = server.expect("a broker");
+    let (mut client, channel) = connect(&server);
+    let mut found: Vec<u64> = Vec::new();
+    while let Some(message) = get(&mut client, channel, "a") {
+        found.push(u64::from_le_bytes(message.body()[..8].try_into().expect("eight bytes")));
+    }
+    assert!(found.is_sorted() && found.len() < MESSAGES - 1 && found.len() > MESSAGES / 2, "{found:?}");
+    drop(client);
+    stop(server);
+}

@@ -1,0 +1,355 @@
+//! The log of a shard's messages: what is appended is gathered, written in groups, and durable in its order.
+//!
+//! Enters: messages, settlements, commits; completions of the disk; the time.  Leaves: requests to the disk; tickets that are
+//! durable.
+//! Owns:   what is unwritten, and which messages of the log are alive.
+//!
+//! Entries wait in a list and are encoded at the end of a tick, when no write is under way. What is settled before that is
+//! never written.
+
+mod encode;
+mod live;
+mod pending;
+mod queues;
+mod segments;
+mod tickets;
+
+pub(crate) use live::LiveRuns;
+pub(crate) use queues::UidMap;
+
+use crate::ids::{Position, QueueUid, Ticket};
+use crate::limits::{LAZY_WRITE_BYTES, LAZY_WRITE_US, MARK_DELAY_US, PENDING_BYTES_MAX};
+use crate::log_writer::{LogEvent, LogWriter};
+use crate::record::StoredMessage;
+use crate::recovery::RecoveredLog;
+use crate::request::{Completion, DiskError, Request};
+use encode::Settlements;
+use pending::{Entry, PendingList};
+use queues::{PendingRun, QueueTable};
+use segments::SegmentUses;
+use std::collections::VecDeque;
+use tickets::Tickets;
+
+/// A message that can be written.
+pub trait LoggedMessage {
+    /// What is written of it.
+    fn stored(&self) -> StoredMessage<'_>;
+
+    /// Bytes that it takes, in memory or in the log.
+    fn bytes(&self) -> usize;
+
+    /// Whether the other one is this message, appended to another queue. It may be false for an equal one.
+    fn is_same(&self, other: &Self) -> bool;
+}
+
+/// How a log is written.
+#[derive(Clone, Copy, Debug)]
+pub struct MessageLogOptions {
+    pub segment_bytes: u64,
+}
+
+impl Default for MessageLogOptions {
+    fn default() -> Self {
+        MessageLogOptions { segment_bytes: crate::limits::SEGMENT_BYTES_DEFAULT }
+    }
+}
+
+/// What a message log's owner must know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum MessageLogEvent {
+    /// This ticket and those before it are durable.
+    Durable(Ticket),
+    /// No segment can be made: what is written fills the last one.
+    NoSpace,
+    /// There is space again.
+    Space,
+    /// The log cannot be written any more.
+    Failed(DiskError),
+}
+
+/// Since when what has been unwritten.
+#[derive(Default)]
+struct Clocks {
+    /// The last entry that was in the list at this time: one of those is still there.
+    list: Option<(u64, u64)>,
+    /// How far queues were handed out.
+    seen_us: Option<u64>,
+}
+
+impl Clocks {
+    /// When something must be written, if nobody waits for it.
+    fn due_us(&self) -> Option<u64> {
+        let list_us = self.list.map(|(since_us, _)| since_us + LAZY_WRITE_US);
+        // It is written with the next group, or in place of a mark.
+        let seen_us = self.seen_us.map(|since_us| since_us + MARK_DELAY_US);
+        [list_us, seen_us].into_iter().flatten().min()
+    }
+}
+
+/// A log of messages.
+pub struct MessageLog<M> {
+    writer: LogWriter,
+    list: PendingList<M>,
+    queues: QueueTable,
+    segments: SegmentUses,
+    tickets: Tickets,
+    settlements: Settlements,
+    /// Levels whose messages were handed out: the log does not know how far.
+    seen: VecDeque<(u32, u8)>,
+    /// The entry that begins a commit without an end.
+    open_commit: Option<u64>,
+    /// The life before ended within a commit: the first group says so.
+    has_aborted_commit: bool,
+    clocks: Clocks,
+    event: Option<MessageLogEvent>,
+    has_failed: bool,
+}
+
+impl<M: LoggedMessage> MessageLog<M> {
+    /// Goes on behind what was recovered.
+    pub fn new(recovered: RecoveredLog, options: MessageLogOptions) -> Self {
+        let mut segments = SegmentUses::recovered(&recovered.segments);
+        let mut queues = QueueTable::default();
+        for found in recovered.queues {
+            let queue = queues.find_or_new(found.uid);
+            for found in found.levels {
+                found.live.iter().for_each(|run| segments.add_found(run));
+                let level = queues.get(queue).level_or_new(found.number);
+                level.live = found.live;
+                level.seen_end = found.seen_end;
+                level.returned = found.returned;
+            }
+        }
+        MessageLog {
+            writer: LogWriter::new(recovered.end, options.segment_bytes),
+            list: PendingList::new(),
+            queues,
+            segments,
+            tickets: Tickets::default(),
+            settlements: Settlements::default(),
+            seen: VecDeque::new(),
+            open_commit: None,
+            has_aborted_commit: recovered.has_open_commit,
+            clocks: Clocks::default(),
+            event: None,
+            has_failed: false,
+        }
+    }
+
+    /// Appends a message. Positions of a level grow from message to message. The ticket is durable when the message is, or
+    /// when what settled it is.
+    #[inline]
+    pub fn append(&mut self, queue: QueueUid, position: Position, message: M) -> Ticket {
+        let queue = self.queues.find_or_new(queue);
+        let first_unbegun = self.list.first_unbegun();
+        let bytes = message.bytes();
+        let entry = self.list.push_message(queue, position, message, bytes);
+        self.queues.level(queue, position).push_pending(position.0, entry, first_unbegun);
+        Ticket(entry)
+    }
+
+    /// The queue is done with `count` messages of one level from `first` on. Positions that are not in the log are no error.
+    #[inline]
+    pub fn settle(&mut self, queue: QueueUid, first: Position, count: u64) {
+        let Some(queue) = self.queues.find(queue) else { return };
+        let Some(level) = self.queues.get(queue).level(first.level()) else { return };
+        let end = first.0.saturating_add(count);
+        let first_unbegun = self.list.first_unbegun();
+        let is_commit = self.open_commit.is_some();
+        let settled_behind = self.list.last();
+        let mut written = level.live.range_within(first.0, end);
+        let list = &mut self.list;
+        level.pending_within(first.0, end, first_unbegun, |run| {
+            if is_commit {
+                // It may turn out not to count: what it settles is written.
+                let (from, to) = written.unwrap_or((run.first, 0));
+                written = Some((from.min(run.first), to.max(run.first + run.count)));
+            } else {
+                take_unwritten(list, run, settled_behind);
+            }
+        });
+        let Some((from, to)) = written else { return };
+        let by = list.push_settled(queue, Position(from), to - from);
+        let segments = &mut self.segments;
+        level.live.remove(from, to, |run| segments.settle(&run, by));
+        if !level.returned.is_empty() {
+            level.returned.retain(|&position, _| position < from || position >= to);
+        }
+    }
+
+    /// The message, and those before it in its level, was handed to a consumer that must acknowledge it.
+    #[inline]
+    pub fn mark_delivered(&mut self, queue: QueueUid, position: Position) {
+        let Some(queue) = self.queues.find(queue) else { return };
+        let Some(level) = self.queues.get(queue).level(position.level()) else { return };
+        if position.0 < level.seen_end {
+            return;
+        }
+        level.seen_end = position.0 + 1;
+        if !level.is_seen_dirty {
+            level.is_seen_dirty = true;
+            self.seen.push_back((queue, position.level()));
+        }
+    }
+
+    /// The message was returned so many times.
+    pub fn mark_returned(&mut self, queue: QueueUid, position: Position, times: u32) {
+        let Some(queue) = self.queues.find(queue) else { return };
+        self.queues.level(queue, position).returned.insert(position.0, times);
+        self.list.push(Entry::Returned { queue, position, times });
+    }
+
+    /// What is appended and settled from here to [`MessageLog::end_commit`] counts as a whole or not at all. Commits do not
+    /// nest.
+    pub fn begin_commit(&mut self) {
+        assert!(self.open_commit.is_none(), "a commit ends before the next one begins");
+        self.open_commit = Some(self.list.push(Entry::CommitBegin));
+    }
+
+    /// Ends the commit. The ticket is durable when all of it is.
+    pub fn end_commit(&mut self) -> Ticket {
+        assert!(self.open_commit.take().is_some(), "a commit was begun");
+        Ticket(self.list.push(Entry::CommitEnd))
+    }
+
+    /// The queue is gone, with every message of it.
+    pub fn drop_queue(&mut self, queue: QueueUid) {
+        let Some(queue) = self.queues.remove(queue) else { return };
+        let first_unbegun = self.list.first_unbegun();
+        let settled_behind = self.list.last();
+        let entry = self.list.push(Entry::Dropped { queue });
+        let Self { queues, list, segments, .. } = self;
+        for level in &mut queues.get(queue).levels {
+            level.pending_within(0, u64::MAX, first_unbegun, |run| take_unwritten(list, run, settled_behind));
+            level.live.remove(0, u64::MAX, |run| segments.settle(&run, entry));
+        }
+    }
+
+    /// Somebody waits for this ticket: it is written at the end of the tick, if no write is under way.
+    #[inline]
+    pub fn await_durable(&mut self, ticket: Ticket) {
+        self.tickets.wait_for(ticket);
+    }
+
+    /// What to ask the disk for; call it at the end of a tick until there is nothing, and [`MessageLog::take_event`] behind it.
+    pub fn poll(&mut self, now_us: u64) -> Option<Request> {
+        if self.has_failed {
+            return None;
+        }
+        if !self.writer.is_writing() && !self.writer.has_pending() {
+            self.pass_over_unwritten();
+        }
+        self.start_clocks(now_us);
+        if self.is_due(now_us) && self.writer.can_write() {
+            self.fill_group();
+            if !self.writer.has_pending() {
+                self.complete_tickets();
+            }
+            self.start_clocks(now_us);
+        }
+        let request = self.writer.poll(now_us, true)?;
+        if let Request::Write { segment, .. } = &request {
+            self.segments.place(segment.number);
+        }
+        Some(request)
+    }
+
+    /// Handles a completion of this log's requests.
+    pub fn complete(&mut self, completion: Completion, now_us: u64) -> Option<MessageLogEvent> {
+        match self.writer.complete(completion, now_us)? {
+            LogEvent::Durable(_) => self.tickets.complete().map(MessageLogEvent::Durable),
+            LogEvent::NoSpace(_) => Some(MessageLogEvent::NoSpace),
+            LogEvent::Space => Some(MessageLogEvent::Space),
+            LogEvent::Failed(error) => {
+                self.has_failed = true;
+                Some(MessageLogEvent::Failed(error))
+            }
+        }
+    }
+
+    /// What became durable without a write: all of it was settled before.
+    pub fn take_event(&mut self) -> Option<MessageLogEvent> {
+        self.event.take()
+    }
+
+    /// When [`MessageLog::poll`] has something to do although nothing is appended and nothing completed.
+    pub fn timer_us(&self) -> Option<u64> {
+        if self.has_failed {
+            return None;
+        }
+        let write_us = self.clocks.due_us().filter(|_| self.writer.can_write());
+        [write_us, self.writer.timer_us()].into_iter().flatten().min()
+    }
+
+    /// Whether so much is unwritten that publishers should not be read.
+    pub fn is_congested(&self) -> bool {
+        self.pending_bytes() >= PENDING_BYTES_MAX
+    }
+
+    /// Bytes of messages that are unwritten.
+    pub fn pending_bytes(&self) -> usize {
+        self.list.bytes()
+    }
+
+    /// Bytes of the messages that are alive in the log.
+    pub fn live_bytes(&self) -> u64 {
+        self.segments.live_bytes()
+    }
+
+    /// Bytes of the log's segments, without those made ahead.
+    pub fn log_bytes(&self) -> u64 {
+        self.segments.len() as u64 * self.writer.segment_bytes()
+    }
+
+    fn start_clocks(&mut self, now_us: u64) {
+        let is_past = self.clocks.list.is_none_or(|(_, entry)| self.list.first() > entry);
+        if self.list.is_empty() {
+            self.clocks.list = None;
+        } else if is_past {
+            self.clocks.list = Some((now_us, self.list.last()));
+        }
+        match self.seen.is_empty() {
+            true => self.clocks.seen_us = None,
+            false => self.clocks.seen_us = self.clocks.seen_us.or(Some(now_us)),
+        }
+    }
+
+    fn is_due(&self, now_us: u64) -> bool {
+        if self.list.is_empty() && self.seen.is_empty() {
+            return false;
+        }
+        let is_awaited = self.tickets.is_awaited() && !self.list.is_empty();
+        is_awaited
+            || self.list.bytes() >= LAZY_WRITE_BYTES
+            || self.list.body_at().is_some()
+            || self.clocks.due_us().is_some_and(|due_us| due_us <= now_us)
+    }
+
+    /// Takes messages off the front of the list that were settled before they were written.
+    fn pass_over_unwritten(&mut self) {
+        if !matches!(self.list.front(), Some(Entry::Unwritten { .. })) {
+            return;
+        }
+        while let Some(&Entry::Unwritten { settled_behind }) = self.list.front() {
+            self.list.pop();
+            self.tickets.pass_over(settled_behind);
+        }
+        self.complete_tickets();
+    }
+
+    fn complete_tickets(&mut self) {
+        if let Some(ticket) = self.tickets.complete() {
+            self.event = Some(MessageLogEvent::Durable(ticket));
+        }
+    }
+}
+
+/// Messages are settled before they are written.
+#[inline]
+fn take_unwritten<M: LoggedMessage>(list: &mut PendingList<M>, run: PendingRun, settled_behind: u64) {
+    for entry in run.entry..run.entry + run.count {
+        if let Some(message) = list.take_unwritten(entry, settled_behind) {
+            list.subtract(message.bytes());
+        }
+    }
+}

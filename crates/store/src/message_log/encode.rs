@@ -1,0 +1,233 @@
+//! Fills a group with what is unwritten.
+//!
+//! Settlements are gathered, so that neighbours become one record, and follow the messages that came before them: what
+//! replaces a message is never behind its settlement.
+
+use super::pending::Entry;
+use super::queues::QueueTable;
+use super::{LoggedMessage, MessageLog};
+use crate::group::{Group, GroupFull};
+use crate::ids::Position;
+use crate::limits::{
+    GROUP_BYTES_MAX, MESSAGE_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES_MAX, SETTLEMENT_RESERVE_BYTES, SETTLEMENT_RUNS_MAX,
+    WHOLE_BODY_BYTES_MAX,
+};
+
+/// The runs of settlements that are gathered: the levels that have one.
+#[derive(Default)]
+pub(super) struct Settlements {
+    levels: Vec<(u32, u8)>,
+}
+
+impl Settlements {
+    /// Gathers a settlement. The group has capacity for those that are gathered.
+    fn gather(&mut self, group: &mut Group, queues: &mut QueueTable, queue: u32, first: Position, count: u64) {
+        let level = queues.level(queue, first);
+        let end = first.0 + count;
+        match &mut level.settled {
+            Some((_, run_end)) if *run_end == first.0 => *run_end = end,
+            Some((run_first, _)) if *run_first == end => *run_first = first.0,
+            Some(run) => {
+                let (run_first, run_end) = std::mem::replace(run, (first.0, end));
+                put_settled(group, level, run_first, run_end);
+            }
+            None => {
+                level.settled = Some((first.0, end));
+                self.levels.push((queue, first.level()));
+                if self.levels.len() == SETTLEMENT_RUNS_MAX {
+                    self.flush(group, queues);
+                }
+            }
+        }
+    }
+
+    /// Writes what is gathered.
+    fn flush(&mut self, group: &mut Group, queues: &mut QueueTable) {
+        for (queue, number) in self.levels.drain(..) {
+            let state = queues.get(queue);
+            if state.is_dropped {
+                continue;
+            }
+            let Some(level) = state.level(number) else { continue };
+            if let Some((first, end)) = level.settled.take() {
+                put_settled(group, level, first, end);
+            }
+        }
+    }
+}
+
+fn put_settled(group: &mut Group, level: &mut super::queues::Level, first: u64, end: u64) {
+    group.settled(&mut level.cursor, Position(first), end - first).expect("messages left capacity for settlements");
+}
+
+/// Whether a group has capacity for so many bytes beside the settlements that are gathered.
+fn has_capacity(group: &Group, bytes: usize) -> bool {
+    group.bytes() + bytes + RECORD_OVERHEAD_BYTES_MAX + SETTLEMENT_RESERVE_BYTES <= GROUP_BYTES_MAX
+}
+
+/// Why no more entries are put into a group.
+enum Stop {
+    /// It is full, or the list is empty.
+    Done,
+    /// It ends within the body of a large message: nothing else may follow.
+    WithinBody,
+}
+
+impl<M: LoggedMessage> MessageLog<M> {
+    /// Puts what is unwritten into the group that is being filled, as much as there is capacity for.
+    pub(super) fn fill_group(&mut self) {
+        if std::mem::take(&mut self.has_aborted_commit) {
+            self.writer.filling().commit_aborted().expect("the group is empty");
+        }
+        if let Stop::Done = self.fill_entries() {
+            let group = self.writer.filling();
+            self.settlements.flush(group, &mut self.queues);
+            self.fill_seen();
+        }
+    }
+
+    fn fill_entries(&mut self) -> Stop {
+        let Self { writer, list, queues, segments, tickets, settlements, .. } = self;
+        let group = writer.filling();
+        let mut last: Option<M> = None;
+        while let Some(entry) = list.front() {
+            match entry {
+                Entry::Message { queue, position, message } => {
+                    let stored = message.stored();
+                    let (queue, position) = (*queue, *position);
+                    let is_large = stored.body.len() > WHOLE_BODY_BYTES_MAX;
+                    if is_large {
+                        let body_at = match list.body_at() {
+                            Some(body_at) => body_at,
+                            None => {
+                                let head = stored.properties.len() + stored.exchange.len() + stored.routing_key.len();
+                                if !has_capacity(group, head + stored.bcc.len()) {
+                                    return Stop::Done;
+                                }
+                                settlements.flush(group, queues);
+                                let level = queues.level(queue, position);
+                                let body_bytes = stored.body.len() as u64;
+                                group
+                                    .large_message(&mut level.cursor, position, &stored, body_bytes)
+                                    .expect("the group has capacity");
+                                level.live.push(position.0, segments.group(), body_bytes + MESSAGE_OVERHEAD_BYTES);
+                                segments.add(body_bytes + MESSAGE_OVERHEAD_BYTES);
+                                0
+                            }
+                        };
+                        let mut rest = &stored.body[body_at..];
+                        let is_full = put_parts(group, &mut rest).is_err();
+                        let body_at = stored.body.len() - rest.len();
+                        if is_full {
+                            list.set_body_at(body_at);
+                            return Stop::WithinBody;
+                        }
+                    } else {
+                        let bytes = stored.properties.len()
+                            + stored.exchange.len()
+                            + stored.routing_key.len()
+                            + stored.bcc.len()
+                            + stored.body.len();
+                        if !has_capacity(group, bytes) {
+                            return Stop::Done;
+                        }
+                        let level = queues.level(queue, position);
+                        let is_again =
+                            last.as_ref().is_some_and(|last| last.is_same(message)) && group.last_is_message();
+                        let put = match is_again {
+                            true => group.again(&mut level.cursor, position),
+                            false => group.message(&mut level.cursor, position, &stored),
+                        };
+                        put.expect("the group has capacity");
+                        let live = if is_again { 0 } else { stored.body.len() as u64 } + MESSAGE_OVERHEAD_BYTES;
+                        level.live.push(position.0, segments.group(), live);
+                        segments.add(live);
+                        if position.0 < level.seen_end && !level.is_seen_dirty {
+                            level.is_seen_dirty = true;
+                            self.seen.push_back((queue, position.level()));
+                        }
+                    }
+                    let Some(Entry::Message { message, .. }) = list.pop() else { break };
+                    list.subtract(message.bytes());
+                    tickets.encode();
+                    last = Some(message).filter(|_| !is_large);
+                    continue;
+                }
+                &Entry::Unwritten { settled_behind } => {
+                    list.pop();
+                    tickets.pass_over(settled_behind);
+                    continue;
+                }
+                &Entry::Settled { queue, first, count } => {
+                    if !has_capacity(group, 0) {
+                        return Stop::Done;
+                    }
+                    if !queues.get(queue).is_dropped {
+                        settlements.gather(group, queues, queue, first, count);
+                        // What was unwritten when a commit settled it.
+                        let by = tickets.encoded() + 1;
+                        let level = queues.level(queue, first);
+                        level.live.remove(first.0, first.0 + count, |run| segments.settle(&run, by));
+                    }
+                }
+                &Entry::Returned { queue, position, times } => {
+                    if !has_capacity(group, 0) {
+                        return Stop::Done;
+                    }
+                    if !queues.get(queue).is_dropped {
+                        let level = queues.level(queue, position);
+                        if level.live.group_of(position.0).is_some() {
+                            group.returned(&mut level.cursor, position, times.into()).expect("the group has capacity");
+                        }
+                    }
+                }
+                Entry::CommitBegin => {
+                    let is_open = self.open_commit.is_some_and(|begin| begin == tickets.encoded() + 1);
+                    if is_open || !has_capacity(group, 0) {
+                        return Stop::Done;
+                    }
+                    settlements.flush(group, queues);
+                    group.commit_begin().expect("the group has capacity");
+                }
+                Entry::CommitEnd => {
+                    if !has_capacity(group, 0) {
+                        return Stop::Done;
+                    }
+                    settlements.flush(group, queues);
+                    group.commit_end().expect("the group has capacity");
+                }
+                &Entry::Dropped { queue } => queues.free(queue),
+            }
+            list.pop();
+            tickets.encode();
+        }
+        Stop::Done
+    }
+
+    /// Writes how far queues were handed out, where that matters.
+    fn fill_seen(&mut self) {
+        let first_unbegun = self.list.first_unbegun();
+        let group = self.writer.filling();
+        while let Some(&(queue, number)) = self.seen.front() {
+            if !has_capacity(group, 0) {
+                return;
+            }
+            self.seen.pop_front();
+            let Some(level) = self.queues.get(queue).level(number) else { continue };
+            if !std::mem::take(&mut level.is_seen_dirty) {
+                continue;
+            }
+            let end = level.seen_end;
+            if level.live.first().is_some_and(|first| first < end) || level.has_pending(first_unbegun) {
+                group.seen(&mut level.cursor, Position(end - 1)).expect("the group has capacity");
+            }
+        }
+    }
+}
+
+fn put_parts(group: &mut Group, rest: &mut &[u8]) -> Result<(), GroupFull> {
+    while !rest.is_empty() {
+        group.part(rest)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! What has been appended and is in no group yet, in the order in which it came.
+
+use crate::ids::Position;
+use std::collections::VecDeque;
+
+/// An entry of the list.
+pub(super) enum Entry<M> {
+    Message {
+        queue: u32,
+        position: Position,
+        message: M,
+    },
+    /// A message that was settled before it was written: behind this entry.
+    Unwritten {
+        settled_behind: u64,
+    },
+    Settled {
+        queue: u32,
+        first: Position,
+        count: u64,
+    },
+    Returned {
+        queue: u32,
+        position: Position,
+        times: u32,
+    },
+    CommitBegin,
+    CommitEnd,
+    /// The queue is gone: nothing behind this refers to it.
+    Dropped {
+        queue: u32,
+    },
+}
+
+/// The list. Entries are numbered from one on, without a gap.
+pub(super) struct PendingList<M> {
+    entries: VecDeque<Entry<M>>,
+    /// The number of the first one.
+    first: u64,
+    /// Bytes of its messages.
+    bytes: usize,
+    /// The first one is large, and so many bytes of its body are in groups.
+    body_at: Option<usize>,
+}
+
+impl<M> PendingList<M> {
+    pub fn new() -> Self {
+        PendingList { entries: VecDeque::new(), first: 1, bytes: 0, body_at: None }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The number of the last entry there has been.
+    #[inline]
+    pub fn last(&self) -> u64 {
+        self.first + self.entries.len() as u64 - 1
+    }
+
+    /// The number of the first entry.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// The number of the first entry of which nothing is in a group.
+    #[inline]
+    pub fn first_unbegun(&self) -> u64 {
+        self.first + u64::from(self.body_at.is_some())
+    }
+
+    #[inline]
+    pub fn push(&mut self, entry: Entry<M>) -> u64 {
+        self.entries.push_back(entry);
+        self.last()
+    }
+
+    #[inline]
+    pub fn push_message(&mut self, queue: u32, position: Position, message: M, bytes: usize) -> u64 {
+        self.bytes += bytes;
+        self.push(Entry::Message { queue, position, message })
+    }
+
+    /// A queue is done with messages: the last entry grows, or there is another one.
+    #[inline]
+    pub fn push_settled(&mut self, queue: u32, first: Position, count: u64) -> u64 {
+        match self.entries.back_mut() {
+            Some(Entry::Settled { queue: last_queue, first: last_first, count: last_count })
+                if *last_queue == queue && last_first.0 + *last_count == first.0 =>
+            {
+                *last_count += count;
+                self.last()
+            }
+            _ => self.push(Entry::Settled { queue, first, count }),
+        }
+    }
+
+    #[inline]
+    pub fn front(&self) -> Option<&Entry<M>> {
+        self.entries.front()
+    }
+
+    /// Where the body of the first one goes on, if it is large and begun.
+    pub fn body_at(&self) -> Option<usize> {
+        self.body_at
+    }
+
+    pub fn set_body_at(&mut self, at: usize) {
+        self.body_at = Some(at);
+    }
+
+    #[inline]
+    pub fn pop(&mut self) -> Option<Entry<M>> {
+        let entry = self.entries.pop_front()?;
+        self.first += 1;
+        self.body_at = None;
+        Some(entry)
+    }
+
+    /// The bytes of a message that is no longer in the list.
+    #[inline]
+    pub fn subtract(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+    }
+
+    /// Takes a message out that is settled before it was written. `None` if it has been before.
+    #[inline]
+    pub fn take_unwritten(&mut self, number: u64, settled_behind: u64) -> Option<M> {
+        let entry = self.entries.get_mut((number - self.first) as usize)?;
+        if !matches!(entry, Entry::Message { .. }) {
+            return None;
+        }
+        match std::mem::replace(entry, Entry::Unwritten { settled_behind }) {
+            Entry::Message { message, .. } => Some(message),
+            _ => None,
+        }
+    }
+}
