@@ -7,7 +7,7 @@ use crate::features::CrashKind;
 use disk::{Disk, DiskFaults, SimulatedDisk};
 use link::sim::SplitMix64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use store::{AlignedBuffer, Block, Completion, DiskError, Request, SegmentId, SegmentReader};
+use store::{AlignedBuffer, Block, Completion, DiskError, LogId, Request, SegmentId, SegmentNumber, SegmentReader};
 
 /// A disk, and what its own memory takes.
 struct MeasuredDisk {
@@ -36,8 +36,13 @@ impl SharedDisk {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The segments of a log.
+    pub fn segments(&self, log: LogId) -> Vec<SegmentNumber> {
+        self.lock().disk.segments(log)
+    }
+
     /// It is so late. Returns whether a request is done.
-    pub fn set_now(&self, now_us: u64) -> bool {
+    fn set_now(&self, now_us: u64) -> bool {
         let mut this = self.lock();
         this.disk.set_now(now_us);
         this.disk.due_us().is_some_and(|due_us| due_us <= now_us)

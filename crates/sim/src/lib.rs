@@ -31,6 +31,7 @@ mod schedule;
 mod settings;
 mod simulated_broker;
 mod simulated_client;
+mod store_recovery;
 mod tally;
 mod topic_pattern;
 mod trace;

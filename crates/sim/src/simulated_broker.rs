@@ -7,6 +7,7 @@ use crate::broker_heap::BrokerHeap;
 use crate::broker_limits::BrokerLimits;
 use crate::features::CrashKind;
 use crate::limits::MAILBOX_HEAP_BYTES_MAX;
+use crate::store_recovery::{attach, recover_catalog};
 use broker::{Broker, BrokerOptions, ConnectionSlot};
 use catalog::{Catalog, CatalogLimits, Definition, Name, Password, Permission, ShardId};
 use disk::DiskFaults;
@@ -91,18 +92,19 @@ pub struct SimulatedBroker {
 }
 
 impl SimulatedBroker {
-    /// A broker without connections.
+    /// A broker without connections. Its disks are empty, if it has a store.
     pub fn new(options: &SimulatedBrokerOptions) -> Self {
         let disks = options.disk_faults.map(|faults| BrokerDisks::new(options.seed, options.shards, faults));
-        Self::with_disks(options, disks)
+        Self::with_disks(options, disks, options.epoch).expect("there is nothing that could not be recovered")
     }
 
-    fn with_disks(options: &SimulatedBrokerOptions, disks: Option<BrokerDisks>) -> Self {
+    /// A broker without connections, with what its disks have. `Err` says why that cannot be recovered.
+    fn with_disks(options: &SimulatedBrokerOptions, disks: Option<BrokerDisks>, now: Instant) -> Result<Self, String> {
         let mut heap = BrokerHeap::default();
         let disks_heap_bytes = disks.as_ref().map_or(0, BrokerDisks::heap_bytes);
-        let (shards, shared) = heap.measure(|| Self::shards(options));
+        let (shards, shared) = heap.measure(|| Self::shards(options, disks.as_ref(), now))?;
         heap.mark_empty(shards.iter().map(|node| node.shard.broker().catalog().bytes()).sum());
-        SimulatedBroker {
+        Ok(SimulatedBroker {
             shards,
             connections: Vec::new(),
             shared,
@@ -113,10 +115,41 @@ impl SimulatedBroker {
             disks,
             disks_heap_bytes,
             epoch: options.epoch,
-        }
+        })
     }
 
-    fn shards(options: &SimulatedBrokerOptions) -> (Vec<SimulatedShard>, Arc<SharedState>) {
+    fn empty_catalog(options: &SimulatedBrokerOptions) -> Catalog {
+        Catalog::new(CatalogLimits {
+            hash_seed: options.seed,
+            // Delivery limits come with the other types of queues.
+            queue_types_as_classic: true,
+            ..CatalogLimits::default()
+        })
+    }
+
+    /// What a new broker begins with.
+    fn first_definitions() -> Vec<Definition> {
+        let (vhost, user) = (Name::from("/"), Name::from("guest"));
+        vec![
+            Definition::CreateVhost { name: vhost.clone() },
+            Definition::PutUser {
+                name: user.clone(),
+                password: Password::plain("guest"),
+                tags: vec![],
+                loopback_only: true,
+            },
+            Definition::SetPermission { user, vhost, permission: Permission::all() },
+        ]
+    }
+
+    fn shards(
+        options: &SimulatedBrokerOptions,
+        disks: Option<&BrokerDisks>,
+        now: Instant,
+    ) -> Result<(Vec<SimulatedShard>, Arc<SharedState>), String> {
+        let recovered = disks.map(|disks| recover_catalog(disks, Self::empty_catalog(options))).transpose()?;
+        let stored = recovered.iter().flat_map(|recovered| recovered.definitions.iter().cloned()).collect::<Vec<_>>();
+        let definitions = if stored.is_empty() { Self::first_definitions() } else { stored };
         let mut chance = SplitMix64::new(options.seed ^ 0xB40C);
         let (epoch, epoch_unix_s) = (options.epoch, 1_000_000_000);
         let shared = Arc::new(SharedState::new(options.shards, options.limits.memory_bytes_max, 1_000));
@@ -132,25 +165,9 @@ impl SimulatedBroker {
         let greeting = Arc::new(Greeting::new(&properties, "PLAIN"));
         let nodes = Mailbox::connect(&wakers).into_iter().zip(wakers).zip(wake_flags).zip(0..options.shards);
         let nodes = nodes.map(|(((mailbox, waker), woken), id)| {
-            let mut catalog = Catalog::new(CatalogLimits {
-                hash_seed: options.seed,
-                // Delivery limits come with the other types of queues.
-                queue_types_as_classic: true,
-                ..CatalogLimits::default()
-            });
-            let (vhost, user) = (Name::from("/"), Name::from("guest"));
-            let definitions = [
-                Definition::CreateVhost { name: vhost.clone() },
-                Definition::PutUser {
-                    name: user.clone(),
-                    password: Password::plain("guest"),
-                    tags: vec![],
-                    loopback_only: true,
-                },
-                Definition::SetPermission { user, vhost, permission: Permission::all() },
-            ];
+            let mut catalog = Self::empty_catalog(options);
             for definition in &definitions {
-                catalog.execute(definition).expect("a fresh catalog takes its first definitions");
+                catalog.execute(definition).expect("a fresh catalog takes what another one took");
             }
             let shard = ShardId(id);
             let pool = Pool::new(PoolOptions::default());
@@ -180,7 +197,11 @@ impl SimulatedBroker {
             let shard = Shard::new(shard_options, broker, effects, Arc::clone(&shared));
             SimulatedShard { shard, pool, waker, woken, awake: true, until: None }
         });
-        (nodes.collect(), shared)
+        let mut nodes: Vec<_> = nodes.collect();
+        if let (Some(disks), Some(recovered)) = (disks, &recovered) {
+            attach(&mut nodes, disks, recovered, now)?;
+        }
+        Ok((nodes, shared))
     }
 
     /// Accepts a connection, and returns the index of the broker's end.
@@ -242,14 +263,21 @@ impl SimulatedBroker {
         *self = SimulatedBroker { ticks, lives, is_up: false, ..SimulatedBroker::new(options) };
     }
 
-    /// It loses its power or is killed: what its disks have is all that it keeps. It is down until [`SimulatedBroker::start`].
-    pub fn crash(&mut self, options: &SimulatedBrokerOptions, kind: CrashKind) {
-        let (ticks, lives, disks) = (self.ticks, self.lives, self.disks.take());
+    /// It loses its power or is killed: what its disks have is all that it keeps.
+    pub fn crash(&mut self, kind: CrashKind) {
+        self.is_up = false;
         // The shards end before their disks are told: a process that is gone asks for nothing.
         self.connections.clear();
         self.shards.clear();
-        disks.iter().for_each(|disks| disks.crash(kind));
-        *self = SimulatedBroker { ticks, lives, is_up: false, ..SimulatedBroker::with_disks(options, disks) };
+        self.disks.iter().for_each(|disks| disks.crash(kind));
+    }
+
+    /// It starts again after a crash. `Err` says why it cannot.
+    pub fn restart(&mut self, options: &SimulatedBrokerOptions, now: Instant) -> Result<(), String> {
+        let (ticks, lives, disks) = (self.ticks, self.lives + 1, self.disks.take());
+        let life = SimulatedBroker::with_disks(options, disks, now)?;
+        *self = SimulatedBroker { ticks, lives, ..life };
+        Ok(())
     }
 
     /// Whether its disks have something to do.

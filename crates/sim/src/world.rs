@@ -216,17 +216,22 @@ impl SimulatedWorld {
         self.trace.note(|| format!("broker {broker} is stopped"));
     }
 
-    /// A broker with a store crashes: nobody is connected any more.
-    pub fn crash_broker(&mut self, broker: usize, kind: CrashKind) {
+    /// A broker with a store crashes, and nobody is connected any more. It starts again after some time.
+    pub fn crash_broker(&mut self, broker: usize, kind: CrashKind, down_us: u64) {
         self.tally.crashes += 1;
-        let options = self.broker_options(broker);
+        self.trace.note(|| format!("broker {broker} crashes: {kind:?}"));
         self.brokers[broker].reset_connections();
         self.clients.retain(|client| client.broker != broker);
-        self.brokers[broker].crash(&options, kind);
-        self.trace.note(|| format!("broker {broker} has crashed: {kind:?}"));
+        self.brokers[broker].crash(kind);
+        self.pass(down_us);
+        let options = self.broker_options(broker);
+        match self.brokers[broker].restart(&options, self.clock.now) {
+            Ok(()) => self.trace.note(|| format!("broker {broker} has recovered")),
+            Err(why) => self.trace.fail(format!("broker {broker} cannot start again: {why}")),
+        }
     }
 
-    /// Starts a broker that was stopped, or has crashed.
+    /// Starts a broker that was stopped.
     pub fn start_broker(&mut self, broker: usize) {
         self.brokers[broker].start();
         self.trace.note(|| format!("broker {broker} is started"));

@@ -39,11 +39,9 @@ impl FeatureWorkload {
         clients.iter_mut().for_each(|client| self.model.end_connection(client));
         self.model.crash(commits);
         drop(clients);
-        world.crash_broker(0, kind);
-        let again = world.chance.permille(CRASH_AGAIN_PERMILLE);
         let down_us = world.chance.below(DOWN_US_MAX);
-        world.pass(down_us);
-        world.start_broker(0);
+        world.crash_broker(0, kind, down_us);
+        let again = world.chance.permille(CRASH_AGAIN_PERMILLE);
         if again && !world.trace.has_failed() {
             self.crash(world, durable);
         }
